@@ -1,0 +1,272 @@
+//! Conditions against the baseline: ratio, interval, p-value, published ratio, verdict.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::metric;
+use crate::observation::Observation;
+use crate::scenario::{PublishedRatio, Scenario};
+use crate::statistics::{self, Estimate};
+
+/// One condition against the baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Name of the condition.
+    pub condition: String,
+    /// Name of the condition it is compared with.
+    pub baseline: String,
+    /// One row for each metric that either side has, in the order of [`metric::ALL`].
+    pub rows: Vec<Row>,
+}
+
+/// One metric's comparison. The values are the raw ones, one for each repetition that counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Identifier in [`metric::ALL`].
+    pub metric: String,
+    /// Values under the baseline.
+    pub baseline: Vec<f64>,
+    /// Values under the condition.
+    pub treated: Vec<f64>,
+    /// Condition over baseline, medians, with its 95 % bootstrap interval.
+    pub ratio: Option<Estimate>,
+    /// Two-sided permutation test of this row alone.
+    pub p_value: Option<f64>,
+    /// The same after Holm's correction for all rows of the table.
+    pub p_holm: Option<f64>,
+    /// What was published.
+    pub published: Option<PublishedRatio>,
+    /// Ours against the published one.
+    pub verdict: Verdict,
+}
+
+/// Our ratio against the published one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Verdict {
+    /// Nothing was published for this metric.
+    NoReference,
+    /// The metric has no ratio here.
+    NotMeasured,
+    /// The interval of our ratio contains 1.
+    NoClearEffect,
+    /// Both on the same side of 1. `factor` is the larger of ours over theirs and theirs over ours.
+    SameDirection {
+        /// 1 when equal.
+        factor: f64,
+    },
+    /// On different sides of 1.
+    OppositeDirection,
+}
+
+impl Verdict {
+    fn of(ratio: Option<Estimate>, published: Option<&PublishedRatio>) -> Verdict {
+        let Some(published) = published else {
+            return Verdict::NoReference;
+        };
+        let Some(ours) = ratio else {
+            return Verdict::NotMeasured;
+        };
+        if ours.low <= 1.0 && ours.high >= 1.0 {
+            return Verdict::NoClearEffect;
+        }
+        if (ours.value > 1.0) != (published.ratio > 1.0) {
+            return Verdict::OppositeDirection;
+        }
+        let factor = ours.value / published.ratio;
+        Verdict::SameDirection {
+            factor: factor.max(factor.recip()),
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::NoReference => out.write_str(""),
+            Verdict::NotMeasured => out.write_str("no ratio"),
+            Verdict::NoClearEffect => out.write_str("no clear effect"),
+            Verdict::SameDirection { factor } if *factor < 1.5 => write!(out, "agrees, within {factor:.2}"),
+            Verdict::SameDirection { factor } => write!(out, "same direction, off by {factor:.1}"),
+            Verdict::OppositeDirection => out.write_str("opposite direction"),
+        }
+    }
+}
+
+impl Comparison {
+    /// Compares each condition that was run with the baseline.
+    pub fn all(scenario: &Scenario, observations: &[Observation]) -> Vec<Comparison> {
+        let names = scenario.chosen().map(|(name, _)| name.as_str());
+        let mut present = names.filter(|name| {
+            observations
+                .iter()
+                .any(|observation| observation.condition == *name)
+        });
+        let Some(baseline) = present.next() else {
+            return Vec::new();
+        };
+        present
+            .map(|condition| Comparison::of(scenario, observations, baseline, condition))
+            .collect()
+    }
+
+    fn of(scenario: &Scenario, observations: &[Observation], baseline: &str, condition: &str) -> Comparison {
+        let published = &scenario.published;
+        let values = |name: &str, metric: &str| -> Vec<f64> {
+            let counted = observations
+                .iter()
+                .filter(|o| o.condition == name && o.standing.counts());
+            counted
+                .filter_map(|observation| observation.metrics.get(metric).copied())
+                .collect()
+        };
+        let row = |metric: &metric::Metric| {
+            let (base, treated) = (values(baseline, metric.id), values(condition, metric.id));
+            if base.is_empty() && treated.is_empty() {
+                return None;
+            }
+            let reference = (published.condition == condition)
+                .then(|| published.ratios.iter().find(|ratio| ratio.metric == metric.id))
+                .flatten();
+            Some(Row::new(metric.id, base, treated, reference, scenario.run.seed))
+        };
+        let mut rows: Vec<Row> = metric::ALL.iter().filter_map(row).collect();
+        let tested: Vec<f64> = rows.iter().filter_map(|row| row.p_value).collect();
+        let mut adjusted = statistics::holm(&tested).into_iter();
+        for row in rows.iter_mut().filter(|row| row.p_value.is_some()) {
+            row.p_holm = adjusted.next();
+        }
+        Comparison {
+            condition: condition.into(),
+            baseline: baseline.into(),
+            rows,
+        }
+    }
+
+    /// The row of that metric.
+    pub fn row(&self, metric: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.metric == metric)
+    }
+}
+
+impl Row {
+    /// Compares two sets of values of one metric. The seed determines the resampling.
+    pub fn new(
+        metric: &str,
+        baseline: Vec<f64>,
+        treated: Vec<f64>,
+        published: Option<&PublishedRatio>,
+        seed: u64,
+    ) -> Row {
+        let ratio = statistics::ratio_of_medians(
+            &treated,
+            &baseline,
+            &mut statistics::stream(seed, &format!("bootstrap {metric}")),
+        );
+        let p_value = statistics::permutation_p(
+            &treated,
+            &baseline,
+            &mut statistics::stream(seed, &format!("permutation {metric}")),
+        );
+        Row {
+            metric: metric.into(),
+            verdict: Verdict::of(ratio, published),
+            published: published.cloned(),
+            baseline,
+            treated,
+            ratio,
+            p_value,
+            p_holm: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::{Provenance, Standing};
+    use crate::overrides;
+
+    fn published(ratio: f64) -> PublishedRatio {
+        PublishedRatio {
+            metric: "gp_mean_ns".into(),
+            ratio,
+            printed: String::new(),
+        }
+    }
+
+    fn observation(condition: &str, value: f64, standing: Standing) -> Observation {
+        Observation {
+            condition: condition.into(),
+            repetition: 0,
+            standing,
+            provenance: Provenance::default(),
+            metrics: [("gp_mean_ns".to_string(), value)].into(),
+            distributions: Default::default(),
+            timelines: Default::default(),
+            trace: None,
+        }
+    }
+
+    #[test]
+    fn verdicts() {
+        let around = |value: f64| {
+            Some(Estimate {
+                value,
+                low: value * 0.9,
+                high: value * 1.1,
+            })
+        };
+        let factor = |verdict| match verdict {
+            Verdict::SameDirection { factor } => factor,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(Verdict::of(around(2.0), None), Verdict::NoReference);
+        assert_eq!(Verdict::of(None, Some(&published(2.0))), Verdict::NotMeasured);
+        assert_eq!(
+            Verdict::of(around(1.05), Some(&published(2.0))),
+            Verdict::NoClearEffect
+        );
+        assert_eq!(
+            Verdict::of(around(0.5), Some(&published(2.0))),
+            Verdict::OppositeDirection
+        );
+        assert_eq!(factor(Verdict::of(around(4.0), Some(&published(2.0)))), 2.0);
+        assert_eq!(factor(Verdict::of(around(0.2), Some(&published(0.4)))), 2.0);
+    }
+
+    #[test]
+    fn redone_runs_do_not_enter_and_every_condition_meets_the_baseline() {
+        let text = r#"
+            name = "t"
+            title = "t"
+            [workload]
+            kind = "memory"
+            [conditions.baseline]
+            [conditions.again]
+            [conditions.overcommitted]
+            hogs = 1
+            [published]
+            condition = "overcommitted"
+            ratios = [{ metric = "gp_mean_ns", ratio = 2.18, printed = "x2.18" }]
+        "#;
+        let scenario = overrides::read(text, &[]).unwrap();
+        let mut observations = vec![observation("baseline", 4.0, Standing::Accepted)];
+        observations.push(observation("baseline", 400.0, Standing::Redone));
+        observations.push(observation("overcommitted", 8.0, Standing::Kept));
+        observations.push(observation("again", 4.0, Standing::Accepted));
+        let all = Comparison::all(&scenario, &observations);
+        assert_eq!(
+            all.iter().map(|c| c.condition.as_str()).collect::<Vec<_>>(),
+            ["again", "overcommitted"]
+        );
+        let row = all[1].row("gp_mean_ns").unwrap();
+        assert_eq!(
+            (row.baseline.as_slice(), row.ratio.unwrap().value),
+            ([4.0].as_slice(), 2.0)
+        );
+        assert!(matches!(row.verdict, Verdict::SameDirection { factor } if factor < 1.1));
+        assert_eq!(all[0].row("gp_mean_ns").unwrap().verdict, Verdict::NoReference);
+    }
+}

@@ -1,0 +1,26 @@
+//! The words of the project, as types: a *scenario* is run on a *ground* and gives an *observation*;
+//! observations of several *conditions* give a *comparison*.
+//!
+//! This crate does no I/O. Every ground (real guests, the simulator, ...) produces the same
+//! [`Observation`], so that results are comparable, and every output reads the same [`metric`] table.
+
+pub mod comparison;
+pub mod distribution;
+pub mod grace_period;
+pub mod metric;
+pub mod observation;
+pub mod overrides;
+pub mod record;
+pub mod scenario;
+pub mod statistics;
+pub mod timeline;
+pub mod units;
+
+pub use comparison::{Comparison, Row, Verdict};
+pub use distribution::Distribution;
+pub use grace_period::{GracePeriod, Span};
+pub use metric::{Metric, Unit};
+pub use observation::{Observation, Provenance};
+pub use record::{Record, Study};
+pub use scenario::{Condition, Ground, Scenario, Workload};
+pub use timeline::{Timeline, Trace};

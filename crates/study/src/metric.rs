@@ -1,0 +1,148 @@
+//! The one table of what is measured. Every ground fills these identifiers and every output (terminal,
+//! JSON, HTML) takes label, unit and definition from here, so that a figure means the same everywhere.
+
+use crate::units;
+
+/// What a metric's number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Bytes.
+    Bytes,
+    /// A number of things.
+    Count,
+    /// Things per second.
+    PerSecond,
+    /// A share of a whole, 0 to 1.
+    Share,
+    /// An index without dimension, 0 to 1.
+    Index,
+}
+
+impl Unit {
+    /// The value as people read it, with its unit.
+    pub fn show(self, value: f64) -> String {
+        if !value.is_finite() {
+            return "-".into();
+        }
+        match self {
+            Unit::Nanoseconds => units::duration(value),
+            Unit::Bytes => units::size(value),
+            Unit::Count => units::count(value),
+            Unit::PerSecond => format!("{}/s", units::count(value)),
+            Unit::Share => format!("{} %", units::significant(value * 100.0)),
+            Unit::Index => units::significant(value),
+        }
+    }
+}
+
+/// One measured quantity: a scalar per run.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Key in JSON and scenario files; ends in its unit.
+    pub id: &'static str,
+    /// Row heading.
+    pub label: &'static str,
+    /// Unit of the value.
+    pub unit: Unit,
+    /// What exactly is counted, and from what.
+    pub definition: &'static str,
+}
+
+macro_rules! metrics {
+    ($($name:ident $id:literal $unit:ident $label:literal $definition:literal)*) => {
+        $(#[doc = $definition] pub const $name: &str = $id;)*
+        /// Every metric, in the order in which outputs show them.
+        pub const ALL: &[Metric] = &[
+            $(Metric { id: $id, label: $label, unit: Unit::$unit, definition: $definition }),*
+        ];
+    };
+}
+
+metrics! {
+    GP_MEAN "gp_mean_ns" Nanoseconds "GP duration, average"
+        "Mean time from a grace period's start to its end, as gp_seq in the guest's memory shows it."
+    GP_P50 "gp_p50_ns" Nanoseconds "GP duration, median"
+        "Median grace-period duration."
+    GP_P99 "gp_p99_ns" Nanoseconds "GP duration, p99"
+        "99th percentile of grace-period durations."
+    GP_MAX "gp_max_ns" Nanoseconds "GP duration, longest"
+        "Longest grace period that ended in the window."
+    GP_COUNT "gp_count" Count "GPs completed"
+        "Grace periods that ended in the window."
+    READER_PREEMPTIONS "reader_preemptions_count" Count "Reader preemptions in a GP, any"
+        "Times a vCPU was descheduled by the host while its bit was still set in the open grace period's quiescent-state mask."
+    READER_PREEMPTIONS_LAST "reader_preemptions_last_count" Count "Reader preemptions that set a GP's end"
+        "The same, counted only for the vCPU whose bit was the last to clear."
+    READER_HELD "reader_held_ns" Nanoseconds "GP time held by descheduled vCPUs"
+        "Time within grace periods during which at least one holdout was descheduled."
+    GP_COMPUTE "gp_compute_ns" Nanoseconds "CPU time to compute a GP"
+        "CPU time of the grace-period kthread plus time in softirq while RCU's was raised or running, per grace period, in samples taken while the vCPU was on a pCPU."
+    KERNEL_CPU "kernel_cpu_share" Share "Kernel CPU utilisation"
+        "Guest's system, irq and softirq time over all its accounted CPU time."
+    IDLE_CPU "idle_cpu_share" Share "Idle"
+        "Guest's idle time over all its accounted CPU time."
+    FOOTPRINT_PEAK "footprint_peak_bytes" Bytes "Memory footprint, peak"
+        "Managed pages less free pages in the buddy lists of all zones, largest sample."
+    FOOTPRINT_MEAN "footprint_mean_bytes" Bytes "Memory footprint, mean"
+        "The same, mean over samples."
+    SLAB_PEAK "slab_peak_bytes" Bytes "Slab, peak"
+        "Reclaimable and unreclaimable slab pages, largest sample."
+    UNUSABLE_PEAK "unusable_index_peak" Index "External fragmentation, peak"
+        "Unusable free space index at order 9 over all zones, largest sample."
+    UNUSABLE_MEAN "unusable_index_mean" Index "External fragmentation, mean"
+        "The same, mean over samples."
+    BACKLOG_PEAK "backlog_peak_count" Count "Callback backlog, peak"
+        "Callbacks queued by call_rcu() and not yet invoked, all CPUs, largest sample."
+    BACKLOG_MEAN "backlog_mean_count" Count "Callback backlog, mean"
+        "The same, mean over samples."
+    THROUGHPUT "throughput_per_s" PerSecond "Throughput"
+        "Operations of the workload per second: pairs of allocation and call_rcu, clones, or Postmark transactions."
+    STALLS "stalls_count" Count "Workload stalls"
+        "Times the workload paused because its limit on unreclaimed memory was reached."
+    SYNC_MEAN "sync_mean_ns" Nanoseconds "synchronize_rcu, average"
+        "Mean latency of membarrier(MEMBARRIER_CMD_GLOBAL) in the guest, which is one synchronize_rcu()."
+    SYNC_MAX "sync_max_ns" Nanoseconds "synchronize_rcu, longest"
+        "Longest such latency in the run."
+    CPU_SHARE "vcpu_cpu_share" Share "CPU given to the vCPUs"
+        "Run time of all vCPU threads over vCPUs times window."
+    OVERCOMMIT "overcommit_ratio" Count "Achieved overcommit"
+        "Run time plus time runnable but descheduled, over run time; of the vCPU that was hit hardest."
+    OBSERVER_CPU "observer_cpu_share" Share "Observer's CPU, of one core"
+        "CPU time of the observing threads over the window."
+}
+
+/// The metric of that identifier, if there is one.
+pub fn find(id: &str) -> Option<&'static Metric> {
+    ALL.iter().find(|metric| metric.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_unique_and_name_their_unit() {
+        for (index, metric) in ALL.iter().enumerate() {
+            assert!(
+                ALL[..index].iter().all(|other| other.id != metric.id),
+                "{}",
+                metric.id
+            );
+            let endings: &[&str] = match metric.unit {
+                Unit::Nanoseconds => &["_ns"],
+                Unit::Bytes => &["_bytes"],
+                Unit::Count => &["_count", "_ratio"],
+                Unit::PerSecond => &["_per_s"],
+                Unit::Share => &["_share"],
+                Unit::Index => &["_index_peak", "_index_mean"],
+            };
+            assert!(
+                endings.iter().any(|ending| metric.id.ends_with(ending)),
+                "{}",
+                metric.id
+            );
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! One run's result. The same type from every ground.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::distribution::Distribution;
+use crate::timeline::{Timeline, Trace};
+
+/// What one run of one condition showed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    /// Name of the condition.
+    pub condition: String,
+    /// Which repetition of it, from 0.
+    pub repetition: u32,
+    /// Whether it counts.
+    pub standing: Standing,
+    /// Where and how it was measured.
+    pub provenance: Provenance,
+    /// Scalars by [`crate::metric`] identifier. What could not be measured is absent.
+    pub metrics: BTreeMap<String, f64>,
+    /// Distributions of durations: [`GP_DURATIONS`], [`SYNC_LATENCIES`], [`SAMPLE_GAPS`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub distributions: BTreeMap<String, Distribution>,
+    /// Values over the window: [`FOOTPRINT`], [`UNUSABLE`], [`BACKLOG`], [`GP_OVER_TIME`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub timelines: BTreeMap<String, Timeline>,
+    /// Event by event, for a trace viewer; not part of a record.
+    #[serde(skip)]
+    pub trace: Option<Trace>,
+}
+
+/// Key of the distribution of grace-period durations.
+pub const GP_DURATIONS: &str = "gp_duration_ns";
+/// Key of the distribution of `synchronize_rcu()` latencies.
+pub const SYNC_LATENCIES: &str = "sync_latency_ns";
+/// Key of the distribution of the time between two samples.
+pub const SAMPLE_GAPS: &str = "sample_gap_ns";
+/// Key of the timeline of the memory footprint.
+pub const FOOTPRINT: &str = "footprint_bytes";
+/// Key of the timeline of the unusable free space index.
+pub const UNUSABLE: &str = "unusable_index";
+/// Key of the timeline of the callback backlog.
+pub const BACKLOG: &str = "backlog_count";
+/// Key of the timeline of grace-period durations, each at its end.
+pub const GP_OVER_TIME: &str = "gp_duration_ns";
+
+/// Whether a run enters the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// Foreign CPU time was below the limit.
+    Accepted,
+    /// Above the limit, and done again: it does not enter the comparison.
+    Redone,
+    /// Above the limit, but the study's redo limit was reached: it enters, marked.
+    Kept,
+}
+
+impl Standing {
+    /// Whether the run enters the comparison.
+    pub fn counts(self) -> bool {
+        self != Standing::Redone
+    }
+}
+
+/// Where and how a run was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// The ground, with its version: `vm, QEMU 7.2.22`.
+    pub ground: String,
+    /// `kvm` or `tcg`.
+    pub accelerator: String,
+    /// Why that one.
+    pub accelerator_reason: String,
+    /// Release of the guest's kernel.
+    pub kernel: String,
+    /// Release of the host's kernel.
+    pub host_kernel: String,
+    /// pCPUs of the host that this process may use.
+    pub host_pcpus: usize,
+    /// Seed of the study.
+    pub seed: u64,
+    /// Length of the measured window.
+    pub window_ns: u64,
+    /// CPU time of other processes, per cent of the machine.
+    pub foreign_cpu_percent: f64,
+    /// Where scheduling intervals came from.
+    pub scheduling_source: String,
+    /// What each vCPU's thread got from the host's scheduler.
+    pub vcpus: Vec<VcpuTime>,
+    /// Samples taken of the guest's memory.
+    pub samples: u64,
+    /// Grace periods that began and ended between two samples: counted, but without a duration.
+    pub missed_gps: u64,
+    /// What could not be done or measured, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// CPU time of one vCPU's thread in the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VcpuTime {
+    /// On a pCPU.
+    pub run_ns: u64,
+    /// Runnable, but descheduled by the host.
+    pub delay_ns: u64,
+}
+
+impl VcpuTime {
+    /// Time it wanted over time it got; 1 when nothing was taken away.
+    pub fn overcommit(self) -> f64 {
+        if self.run_ns == 0 {
+            1.0
+        } else {
+            (self.run_ns + self.delay_ns) as f64 / self.run_ns as f64
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A recorded evaluation: what `--json` writes, what the documentation's tables are made from, and what
+//! `compare` reads.
+
+use serde::{Deserialize, Serialize};
+
+use crate::comparison::Comparison;
+use crate::observation::{Observation, Standing};
+use crate::scenario::Scenario;
+
+/// Version of the record's shape. It changes when a reader of the old shape would misread the new one.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Points kept of each timeline in a record.
+const TIMELINE_POINTS: usize = 300;
+
+/// One invocation's results.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA_VERSION`] at the time of writing.
+    pub schema_version: u32,
+    /// Program and version that wrote it.
+    pub program: String,
+    /// The command that makes it again.
+    pub command: String,
+    /// One for each scenario that was run.
+    pub studies: Vec<Study>,
+}
+
+/// One scenario's results.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Study {
+    /// The scenario with all overrides applied.
+    pub scenario: Scenario,
+    /// All runs in the order in which they were done, those that were done again included.
+    pub observations: Vec<Observation>,
+    /// Each condition against the baseline.
+    pub comparisons: Vec<Comparison>,
+    /// Why the study ended early, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_early: Option<String>,
+}
+
+impl Study {
+    /// Compares what was observed.
+    pub fn new(scenario: Scenario, observations: Vec<Observation>, ended_early: Option<String>) -> Study {
+        let comparisons = Comparison::all(&scenario, &observations);
+        Study {
+            scenario,
+            observations,
+            comparisons,
+            ended_early,
+        }
+    }
+
+    /// Runs that were disturbed by other processes and done again.
+    pub fn redone(&self) -> usize {
+        self.observations
+            .iter()
+            .filter(|observation| observation.standing == Standing::Redone)
+            .count()
+    }
+
+    /// Runs that were disturbed and are in the comparison all the same.
+    pub fn kept_disturbed(&self) -> usize {
+        self.observations
+            .iter()
+            .filter(|observation| observation.standing == Standing::Kept)
+            .count()
+    }
+
+    /// The runs of a condition that count.
+    pub fn runs_of<'a>(&'a self, condition: &'a str) -> impl Iterator<Item = &'a Observation> {
+        self.observations
+            .iter()
+            .filter(move |o| o.condition == condition && o.standing.counts())
+    }
+}
+
+/// A record that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadRecord {
+    /// Not JSON, or not of the shape.
+    #[error("not a record of this program: {0}")]
+    Shape(String),
+    /// Another version of the shape.
+    #[error(
+        "schema_version is {0}, this program reads {SCHEMA_VERSION}; make the record again with its command"
+    )]
+    Version(u32),
+}
+
+impl Record {
+    /// A small copy for a file: of each condition only the first run that counts keeps its timelines, thinned
+    /// out with their spikes kept. Scalars and distributions stay as they are.
+    pub fn compact(&self) -> Record {
+        let mut record = self.clone();
+        for study in &mut record.studies {
+            let mut seen: Vec<String> = Vec::new();
+            for observation in &mut study.observations {
+                if !observation.standing.counts() || seen.contains(&observation.condition) {
+                    observation.timelines.clear();
+                    continue;
+                }
+                seen.push(observation.condition.clone());
+                for timeline in observation.timelines.values_mut() {
+                    *timeline = timeline.downsampled(TIMELINE_POINTS);
+                }
+            }
+        }
+        record
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("every type of a record has a JSON form") + "\n"
+    }
+
+    /// From JSON; the version is checked before anything else of the shape.
+    pub fn from_json(text: &str) -> Result<Record, BadRecord> {
+        #[derive(Deserialize)]
+        struct Version {
+            schema_version: u32,
+        }
+        let shape = |error: serde_json::Error| BadRecord::Shape(error.to_string());
+        let Version { schema_version } = serde_json::from_str(text).map_err(shape)?;
+        if schema_version != SCHEMA_VERSION {
+            return Err(BadRecord::Version(schema_version));
+        }
+        serde_json::from_str(text).map_err(shape)
+    }
+}
