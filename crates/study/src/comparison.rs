@@ -75,9 +75,7 @@ impl Verdict {
             return Verdict::OppositeDirection;
         }
         let factor = ours.value / published.ratio;
-        Verdict::SameDirection {
-            factor: factor.max(factor.recip()),
-        }
+        Verdict::SameDirection { factor: factor.max(factor.recip()) }
     }
 }
 
@@ -98,28 +96,19 @@ impl Comparison {
     /// Compares each condition that was run with the baseline.
     pub fn all(scenario: &Scenario, observations: &[Observation]) -> Vec<Comparison> {
         let names = scenario.chosen().map(|(name, _)| name.as_str());
-        let mut present = names.filter(|name| {
-            observations
-                .iter()
-                .any(|observation| observation.condition == *name)
-        });
+        let mut present =
+            names.filter(|name| observations.iter().any(|observation| observation.condition == *name));
         let Some(baseline) = present.next() else {
             return Vec::new();
         };
-        present
-            .map(|condition| Comparison::of(scenario, observations, baseline, condition))
-            .collect()
+        present.map(|condition| Comparison::of(scenario, observations, baseline, condition)).collect()
     }
 
     fn of(scenario: &Scenario, observations: &[Observation], baseline: &str, condition: &str) -> Comparison {
         let published = &scenario.published;
         let values = |name: &str, metric: &str| -> Vec<f64> {
-            let counted = observations
-                .iter()
-                .filter(|o| o.condition == name && o.standing.counts());
-            counted
-                .filter_map(|observation| observation.metrics.get(metric).copied())
-                .collect()
+            let counted = observations.iter().filter(|o| o.condition == name && o.standing.counts());
+            counted.filter_map(|observation| observation.metrics.get(metric).copied()).collect()
         };
         let row = |metric: &metric::Metric| {
             let (base, treated) = (values(baseline, metric.id), values(condition, metric.id));
@@ -137,11 +126,7 @@ impl Comparison {
         for row in rows.iter_mut().filter(|row| row.p_value.is_some()) {
             row.p_holm = adjusted.next();
         }
-        Comparison {
-            condition: condition.into(),
-            baseline: baseline.into(),
-            rows,
-        }
+        Comparison { condition: condition.into(), baseline: baseline.into(), rows }
     }
 
     /// The row of that metric.
@@ -189,11 +174,7 @@ mod tests {
     use crate::overrides;
 
     fn published(ratio: f64) -> PublishedRatio {
-        PublishedRatio {
-            metric: "gp_mean_ns".into(),
-            ratio,
-            printed: String::new(),
-        }
+        PublishedRatio { metric: "gp_mean_ns".into(), ratio, printed: String::new() }
     }
 
     fn observation(condition: &str, value: f64, standing: Standing) -> Observation {
@@ -211,27 +192,15 @@ mod tests {
 
     #[test]
     fn verdicts() {
-        let around = |value: f64| {
-            Some(Estimate {
-                value,
-                low: value * 0.9,
-                high: value * 1.1,
-            })
-        };
+        let around = |value: f64| Some(Estimate { value, low: value * 0.9, high: value * 1.1 });
         let factor = |verdict| match verdict {
             Verdict::SameDirection { factor } => factor,
             other => panic!("{other:?}"),
         };
         assert_eq!(Verdict::of(around(2.0), None), Verdict::NoReference);
         assert_eq!(Verdict::of(None, Some(&published(2.0))), Verdict::NotMeasured);
-        assert_eq!(
-            Verdict::of(around(1.05), Some(&published(2.0))),
-            Verdict::NoClearEffect
-        );
-        assert_eq!(
-            Verdict::of(around(0.5), Some(&published(2.0))),
-            Verdict::OppositeDirection
-        );
+        assert_eq!(Verdict::of(around(1.05), Some(&published(2.0))), Verdict::NoClearEffect);
+        assert_eq!(Verdict::of(around(0.5), Some(&published(2.0))), Verdict::OppositeDirection);
         assert_eq!(factor(Verdict::of(around(4.0), Some(&published(2.0)))), 2.0);
         assert_eq!(factor(Verdict::of(around(0.2), Some(&published(0.4)))), 2.0);
     }
@@ -257,15 +226,9 @@ mod tests {
         observations.push(observation("overcommitted", 8.0, Standing::Kept));
         observations.push(observation("again", 4.0, Standing::Accepted));
         let all = Comparison::all(&scenario, &observations);
-        assert_eq!(
-            all.iter().map(|c| c.condition.as_str()).collect::<Vec<_>>(),
-            ["again", "overcommitted"]
-        );
+        assert_eq!(all.iter().map(|c| c.condition.as_str()).collect::<Vec<_>>(), ["again", "overcommitted"]);
         let row = all[1].row("gp_mean_ns").unwrap();
-        assert_eq!(
-            (row.baseline.as_slice(), row.ratio.unwrap().value),
-            ([4.0].as_slice(), 2.0)
-        );
+        assert_eq!((row.baseline.as_slice(), row.ratio.unwrap().value), ([4.0].as_slice(), 2.0));
         assert!(matches!(row.verdict, Verdict::SameDirection { factor } if factor < 1.1));
         assert_eq!(all[0].row("gp_mean_ns").unwrap().verdict, Verdict::NoReference);
     }

@@ -21,11 +21,7 @@ impl Default for Distribution {
     fn default() -> Self {
         let histogram =
             Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, 3).expect("constant bounds are valid");
-        Distribution {
-            histogram,
-            sum_ns: 0,
-            max_ns: 0,
-        }
+        Distribution { histogram, sum_ns: 0, max_ns: 0 }
     }
 }
 
@@ -80,9 +76,7 @@ impl Distribution {
 
 impl Extend<u64> for Distribution {
     fn extend<I: IntoIterator<Item = u64>>(&mut self, durations: I) {
-        durations
-            .into_iter()
-            .for_each(|duration_ns| self.record(duration_ns));
+        durations.into_iter().for_each(|duration_ns| self.record(duration_ns));
     }
 }
 
@@ -98,39 +92,23 @@ struct Encoded {
 impl Serialize for Distribution {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut bytes = Vec::new();
-        V2DeflateSerializer::new()
-            .serialize(&self.histogram, &mut bytes)
-            .map_err(S::Error::custom)?;
+        V2DeflateSerializer::new().serialize(&self.histogram, &mut bytes).map_err(S::Error::custom)?;
         let (count, sum_ns, max_ns) = (self.count(), self.sum_ns, self.max_ns);
-        Encoded {
-            count,
-            sum_ns,
-            max_ns,
-            hdr_v2_deflate_base64: STANDARD.encode(bytes),
-        }
-        .serialize(serializer)
+        Encoded { count, sum_ns, max_ns, hdr_v2_deflate_base64: STANDARD.encode(bytes) }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Distribution {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let encoded = Encoded::deserialize(deserializer)?;
-        let bytes = STANDARD
-            .decode(encoded.hdr_v2_deflate_base64)
-            .map_err(D::Error::custom)?;
-        let read: Histogram<u64> = Deserializer::new()
-            .deserialize(&mut bytes.as_slice())
-            .map_err(D::Error::custom)?;
-        let mut distribution = Distribution {
-            sum_ns: encoded.sum_ns,
-            max_ns: encoded.max_ns,
-            ..Self::default()
-        };
+        let bytes = STANDARD.decode(encoded.hdr_v2_deflate_base64).map_err(D::Error::custom)?;
+        let read: Histogram<u64> =
+            Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(D::Error::custom)?;
+        let mut distribution =
+            Distribution { sum_ns: encoded.sum_ns, max_ns: encoded.max_ns, ..Self::default() };
         distribution.histogram.add(&read).map_err(D::Error::custom)?;
         if distribution.count() != encoded.count {
-            return Err(D::Error::custom(
-                "the histogram's length is not the count beside it",
-            ));
+            return Err(D::Error::custom("the histogram's length is not the count beside it"));
         }
         Ok(distribution)
     }

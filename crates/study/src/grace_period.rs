@@ -50,10 +50,7 @@ impl GracePeriod {
     /// The time during which the grace period waited for that vCPU.
     pub fn holdout(&self, vcpu: usize) -> Option<Span> {
         let cleared_ns = (*self.cleared_ns.get(vcpu)?)?;
-        Some(Span::new(
-            self.span.start_ns,
-            cleared_ns.clamp(self.span.start_ns, self.span.end_ns),
-        ))
+        Some(Span::new(self.span.start_ns, cleared_ns.clamp(self.span.start_ns, self.span.end_ns)))
     }
 
     /// When the last bit cleared.
@@ -86,15 +83,10 @@ impl ReaderPreemptions {
                 let Some(holdout) = period.holdout(vcpu) else {
                     continue;
                 };
-                while spans
-                    .get(next[vcpu])
-                    .is_some_and(|span| span.end_ns <= period.span.start_ns)
-                {
+                while spans.get(next[vcpu]).is_some_and(|span| span.end_ns <= period.span.start_ns) {
                     next[vcpu] += 1;
                 }
-                let here = spans[next[vcpu]..]
-                    .iter()
-                    .take_while(|span| span.start_ns < holdout.end_ns);
+                let here = spans[next[vcpu]..].iter().take_while(|span| span.start_ns < holdout.end_ns);
                 let overlaps: Vec<Span> = here.filter_map(|span| span.overlap(holdout)).collect();
                 total.any += overlaps.len() as u64;
                 if period.cleared_ns[vcpu] == last_ns {
@@ -126,11 +118,7 @@ mod tests {
     use super::*;
 
     fn period(sequence: u64, start_ns: u64, end_ns: u64, cleared_ns: &[Option<u64>]) -> GracePeriod {
-        GracePeriod {
-            sequence,
-            span: Span::new(start_ns, end_ns),
-            cleared_ns: cleared_ns.to_vec(),
-        }
+        GracePeriod { sequence, span: Span::new(start_ns, end_ns), cleared_ns: cleared_ns.to_vec() }
     }
 
     #[test]
@@ -139,14 +127,7 @@ mod tests {
         // vCPU 0 is descheduled after it reported, vCPU 1 before.
         let spans = [vec![Span::new(130, 180)], vec![Span::new(130, 180)]];
         let found = ReaderPreemptions::count(&periods, &spans);
-        assert_eq!(
-            found,
-            ReaderPreemptions {
-                any: 1,
-                last: 1,
-                held_ns: 50
-            }
-        );
+        assert_eq!(found, ReaderPreemptions { any: 1, last: 1, held_ns: 50 });
     }
 
     #[test]
@@ -154,14 +135,7 @@ mod tests {
         let periods = [period(1, 100, 200, &[Some(150), Some(190)])];
         let spans = [vec![Span::new(90, 140)], vec![]];
         let found = ReaderPreemptions::count(&periods, &spans);
-        assert_eq!(
-            found,
-            ReaderPreemptions {
-                any: 1,
-                last: 0,
-                held_ns: 40
-            }
-        );
+        assert_eq!(found, ReaderPreemptions { any: 1, last: 0, held_ns: 40 });
     }
 
     #[test]
@@ -173,44 +147,21 @@ mod tests {
         ];
         let spans = [vec![Span::new(50, 150)], vec![]];
         let found = ReaderPreemptions::count(&periods, &spans);
-        assert_eq!(
-            found,
-            ReaderPreemptions {
-                any: 2,
-                last: 2,
-                held_ns: 100
-            }
-        );
+        assert_eq!(found, ReaderPreemptions { any: 2, last: 2, held_ns: 100 });
     }
 
     #[test]
     fn vcpus_descheduled_together_hold_the_time_once() {
         let periods = [period(1, 0, 100, &[Some(90), Some(90)])];
-        let spans = [
-            vec![Span::new(10, 50)],
-            vec![Span::new(30, 60), Span::new(60, 95)],
-        ];
+        let spans = [vec![Span::new(10, 50)], vec![Span::new(30, 60), Span::new(60, 95)]];
         let found = ReaderPreemptions::count(&periods, &spans);
-        assert_eq!(
-            found,
-            ReaderPreemptions {
-                any: 3,
-                last: 3,
-                held_ns: 80
-            }
-        );
+        assert_eq!(found, ReaderPreemptions { any: 3, last: 3, held_ns: 80 });
     }
 
     #[test]
     fn nothing_descheduled_is_nothing_found() {
         let periods = [period(1, 0, 100, &[Some(90)])];
-        assert_eq!(
-            ReaderPreemptions::count(&periods, &[vec![]]),
-            ReaderPreemptions::default()
-        );
-        assert_eq!(
-            ReaderPreemptions::count(&[], &[vec![Span::new(0, 9)]]),
-            ReaderPreemptions::default()
-        );
+        assert_eq!(ReaderPreemptions::count(&periods, &[vec![]]), ReaderPreemptions::default());
+        assert_eq!(ReaderPreemptions::count(&[], &[vec![Span::new(0, 9)]]), ReaderPreemptions::default());
     }
 }

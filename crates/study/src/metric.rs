@@ -125,11 +125,7 @@ mod tests {
     #[test]
     fn identifiers_are_unique_and_name_their_unit() {
         for (index, metric) in ALL.iter().enumerate() {
-            assert!(
-                ALL[..index].iter().all(|other| other.id != metric.id),
-                "{}",
-                metric.id
-            );
+            assert!(ALL[..index].iter().all(|other| other.id != metric.id), "{}", metric.id);
             let endings: &[&str] = match metric.unit {
                 Unit::Nanoseconds => &["_ns"],
                 Unit::Bytes => &["_bytes"],
@@ -138,11 +134,7 @@ mod tests {
                 Unit::Share => &["_share"],
                 Unit::Index => &["_index_peak", "_index_mean"],
             };
-            assert!(
-                endings.iter().any(|ending| metric.id.ends_with(ending)),
-                "{}",
-                metric.id
-            );
+            assert!(endings.iter().any(|ending| metric.id.ends_with(ending)), "{}", metric.id);
         }
     }
 }

@@ -111,10 +111,6 @@ pub struct VcpuTime {
 impl VcpuTime {
     /// Time it wanted over time it got; 1 when nothing was taken away.
     pub fn overcommit(self) -> f64 {
-        if self.run_ns == 0 {
-            1.0
-        } else {
-            (self.run_ns + self.delay_ns) as f64 / self.run_ns as f64
-        }
+        if self.run_ns == 0 { 1.0 } else { (self.run_ns + self.delay_ns) as f64 / self.run_ns as f64 }
     }
 }

@@ -9,29 +9,17 @@ const NEAR: f64 = 0.75;
 
 /// The name among `known` that `wrong` was probably meant to be.
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let scored = known
-        .into_iter()
-        .map(|name| (strsim::jaro_winkler(wrong, name), name));
-    scored
-        .filter(|(score, _)| *score > NEAR)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
+    let scored = known.into_iter().map(|name| (strsim::jaro_winkler(wrong, name), name));
+    scored.filter(|(score, _)| *score > NEAR).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
 }
 
 /// Parses a scenario file and applies assignments `a.b.c=value` in order. A value is TOML; what is no TOML
 /// value is taken as a string. The result is checked.
 pub fn read(text: &str, assignments: &[String]) -> Result<Scenario, BadScenario> {
-    let bad = |key: &str, problem: String| BadScenario {
-        key: key.into(),
-        problem,
-    };
-    let mut table: Table = text
-        .parse()
-        .map_err(|e: toml::de::Error| bad("scenario", e.to_string()))?;
-    let scenario: Scenario = table
-        .clone()
-        .try_into()
-        .map_err(|e: toml::de::Error| explain(&table, e.message()))?;
+    let bad = |key: &str, problem: String| BadScenario { key: key.into(), problem };
+    let mut table: Table = text.parse().map_err(|e: toml::de::Error| bad("scenario", e.to_string()))?;
+    let scenario: Scenario =
+        table.clone().try_into().map_err(|e: toml::de::Error| explain(&table, e.message()))?;
     let full = Table::try_from(&scenario).map_err(|e| bad("scenario", e.to_string()))?;
     for assignment in assignments {
         let Some((key, value)) = assignment.split_once('=') else {
@@ -39,10 +27,8 @@ pub fn read(text: &str, assignments: &[String]) -> Result<Scenario, BadScenario>
         };
         assign(&mut table, &full, key.trim(), value.trim())?;
     }
-    let scenario: Scenario = table
-        .clone()
-        .try_into()
-        .map_err(|e: toml::de::Error| explain(&table, e.message()))?;
+    let scenario: Scenario =
+        table.clone().try_into().map_err(|e: toml::de::Error| explain(&table, e.message()))?;
     scenario.check()?;
     Ok(scenario)
 }
@@ -56,23 +42,15 @@ fn assign(table: &mut Table, full: &Table, key: &str, value: &str) -> Result<(),
             || format!("the keys are {}", paths.join(", ")),
             |near| format!("did you mean {near}?"),
         );
-        return Err(BadScenario {
-            key: key.into(),
-            problem: format!("there is no such key; {hint}"),
-        });
+        return Err(BadScenario { key: key.into(), problem: format!("there is no such key; {hint}") });
     }
-    let parsed = format!("v = {value}")
-        .parse::<Table>()
-        .ok()
-        .and_then(|mut table| table.remove("v"));
+    let parsed = format!("v = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("v"));
     let mut steps: Vec<&str> = key.split('.').collect();
     let last = steps.pop().expect("split gives at least one part");
     let mut here = table;
     for step in steps {
         let entry = here.entry(step).or_insert_with(|| Value::Table(Table::new()));
-        here = entry
-            .as_table_mut()
-            .expect("the key exists in the full table, so its parents are tables");
+        here = entry.as_table_mut().expect("the key exists in the full table, so its parents are tables");
     }
     here.insert(last.into(), parsed.unwrap_or_else(|| Value::String(value.into())));
     Ok(())
@@ -97,20 +75,14 @@ fn explain(table: &Table, message: &str) -> BadScenario {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
     let (Some((wrong, known)), true) = (quoted.split_first(), unknown) else {
-        return BadScenario {
-            key: "scenario".into(),
-            problem: message.trim().into(),
-        };
+        return BadScenario { key: "scenario".into(), problem: message.trim().into() };
     };
     let hint = nearest(wrong, known.iter().copied()).map_or_else(
         || format!("expected one of {}", known.join(", ")),
         |near| format!("did you mean {near}?"),
     );
     let key = path_of(table, wrong).unwrap_or_else(|| (*wrong).to_string());
-    BadScenario {
-        key,
-        problem: format!("unknown; {hint}"),
-    }
+    BadScenario { key, problem: format!("unknown; {hint}") }
 }
 
 /// Where in the table that key or string value stands.
@@ -162,23 +134,12 @@ mod tests {
             with(&["guest.vcpu=4"]).unwrap_err(),
             "guest.vcpu: there is no such key; did you mean guest.vcpus?"
         );
-        assert_eq!(
-            with(&["guest.vcpus"]).unwrap_err(),
-            "guest.vcpus: write it as key=value"
-        );
+        assert_eq!(with(&["guest.vcpus"]).unwrap_err(), "guest.vcpus: write it as key=value");
         assert!(with(&["guest.vcpus=many"]).unwrap_err().contains("invalid type"));
-        assert!(
-            with(&["guest.vcpus=0"])
-                .unwrap_err()
-                .starts_with("guest.vcpus: 0 is not within")
-        );
-        let slip = read(&TEXT.replace("title", "tilte"), &[])
-            .unwrap_err()
-            .to_string();
+        assert!(with(&["guest.vcpus=0"]).unwrap_err().starts_with("guest.vcpus: 0 is not within"));
+        let slip = read(&TEXT.replace("title", "tilte"), &[]).unwrap_err().to_string();
         assert_eq!(slip, "tilte: unknown; did you mean title?");
-        let kind = read(&TEXT.replace("memory", "memroy"), &[])
-            .unwrap_err()
-            .to_string();
+        let kind = read(&TEXT.replace("memory", "memroy"), &[]).unwrap_err().to_string();
         assert_eq!(kind, "workload.kind: unknown; did you mean memory?");
     }
 }

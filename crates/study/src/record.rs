@@ -44,35 +44,22 @@ impl Study {
     /// Compares what was observed.
     pub fn new(scenario: Scenario, observations: Vec<Observation>, ended_early: Option<String>) -> Study {
         let comparisons = Comparison::all(&scenario, &observations);
-        Study {
-            scenario,
-            observations,
-            comparisons,
-            ended_early,
-        }
+        Study { scenario, observations, comparisons, ended_early }
     }
 
     /// Runs that were disturbed by other processes and done again.
     pub fn redone(&self) -> usize {
-        self.observations
-            .iter()
-            .filter(|observation| observation.standing == Standing::Redone)
-            .count()
+        self.observations.iter().filter(|observation| observation.standing == Standing::Redone).count()
     }
 
     /// Runs that were disturbed and are in the comparison all the same.
     pub fn kept_disturbed(&self) -> usize {
-        self.observations
-            .iter()
-            .filter(|observation| observation.standing == Standing::Kept)
-            .count()
+        self.observations.iter().filter(|observation| observation.standing == Standing::Kept).count()
     }
 
     /// The runs of a condition that count.
     pub fn runs_of<'a>(&'a self, condition: &'a str) -> impl Iterator<Item = &'a Observation> {
-        self.observations
-            .iter()
-            .filter(move |o| o.condition == condition && o.standing.counts())
+        self.observations.iter().filter(move |o| o.condition == condition && o.standing.counts())
     }
 }
 

@@ -55,23 +55,15 @@ pub fn ratio_of_medians(treated: &[f64], base: &[f64], rng: &mut impl Rng) -> Op
     if ratios.is_empty() {
         return None;
     }
-    Some(Estimate {
-        value,
-        low: at(0.025),
-        high: at(0.975),
-    })
+    Some(Estimate { value, low: at(0.025), high: at(0.975) })
 }
 
 fn ratio(treated: f64, base: f64) -> Option<f64> {
-    (base != 0.0)
-        .then(|| treated / base)
-        .filter(|ratio| ratio.is_finite())
+    (base != 0.0).then(|| treated / base).filter(|ratio| ratio.is_finite())
 }
 
 fn resample(values: &[f64], rng: &mut impl Rng) -> Vec<f64> {
-    (0..values.len())
-        .map(|_| values[rng.random_range(0..values.len())])
-        .collect()
+    (0..values.len()).map(|_| values[rng.random_range(0..values.len())]).collect()
 }
 
 /// Two-sided permutation test: probability that a random division of all values into groups of the same
@@ -159,10 +151,7 @@ mod tests {
             count += 1;
         });
         assert_eq!(count, rearrangements(20, 10));
-        assert!(
-            (sampled - extreme as f64 / count as f64).abs() < 0.01,
-            "{sampled}"
-        );
+        assert!((sampled - extreme as f64 / count as f64).abs() < 0.01, "{sampled}");
     }
 
     #[test]

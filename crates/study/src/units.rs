@@ -15,15 +15,7 @@ pub fn duration(ns: f64) -> String {
 
 /// A size with three significant digits in binary units: `53.1 MiB`.
 pub fn size(bytes: f64) -> String {
-    scaled(
-        bytes,
-        &[
-            ("B", 1.0),
-            ("KiB", 1024.0),
-            ("MiB", 1_048_576.0),
-            ("GiB", 1_073_741_824.0),
-        ],
-    )
+    scaled(bytes, &[("B", 1.0), ("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0)])
 }
 
 /// A plain number with three significant digits and a decimal prefix above ten thousand: `53.1 k`.
@@ -47,12 +39,8 @@ pub fn significant(value: f64) -> String {
 }
 
 fn scaled(value: f64, units: &[(&str, f64)]) -> String {
-    let (unit, factor) = units
-        .iter()
-        .rev()
-        .find(|(_, factor)| value.abs() >= *factor)
-        .copied()
-        .unwrap_or(units[0]);
+    let (unit, factor) =
+        units.iter().rev().find(|(_, factor)| value.abs() >= *factor).copied().unwrap_or(units[0]);
     format!("{} {unit}", significant(value / factor))
 }
 
