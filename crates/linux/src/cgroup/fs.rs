@@ -1,0 +1,61 @@
+//! The few operations on a cgroup file system, as a trait: tests record and refuse them.
+//!
+//! Invariant: a value is written in one write(2), as the kernel wants it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// The most that is read of one control file, in bytes (`tasks` of some 500,000 threads).
+const MAX_CONTROL_BYTES: u64 = 4 << 20;
+
+/// The most child directories of one directory that are looked at.
+const MAX_CHILDREN: usize = 4096;
+
+/// A cgroup file system.
+pub(crate) trait ControlFs: Send + Sync {
+    /// Makes one directory; its parent exists.
+    fn make_dir(&self, path: &Path) -> io::Result<()>;
+    /// Removes one directory without children and tasks.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+    /// Writes a control file that exists.
+    fn write(&self, path: &Path, value: &str) -> io::Result<()>;
+    /// Reads a control file.
+    fn read(&self, path: &Path) -> io::Result<String>;
+    /// The child directories.
+    fn children(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+}
+
+/// The kernel's.
+pub(crate) struct RealFs;
+
+impl ControlFs for RealFs {
+    fn make_dir(&self, path: &Path) -> io::Result<()> {
+        std::fs::create_dir(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_dir(path)
+    }
+
+    fn write(&self, path: &Path, value: &str) -> io::Result<()> {
+        OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
+    }
+
+    fn read(&self, path: &Path) -> io::Result<String> {
+        let mut text = String::new();
+        File::open(path)?.take(MAX_CONTROL_BYTES).read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    fn children(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() && found.len() < MAX_CHILDREN {
+                found.push(entry.path());
+            }
+        }
+        Ok(found)
+    }
+}

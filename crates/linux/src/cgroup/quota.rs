@@ -1,0 +1,95 @@
+//! How much CPU time a group may use per period.
+//!
+//! Invariant: a [`Quota`] that exists is within the kernel's limits. The kernel counts in us, so this is
+//! the one place where the crate does too. Source: kernel/sched/core.c, `tg_set_cfs_bandwidth`
+//! (min_cfs_quota_period = 1 ms, max_cfs_quota_period = 1 s).
+
+use crate::error::{Error, Result};
+
+/// The smallest quota the kernel takes, us.
+pub const MIN_QUOTA_US: u64 = 1_000;
+/// The shortest period the kernel takes, us.
+pub const MIN_PERIOD_US: u64 = 1_000;
+/// The longest period the kernel takes, us.
+pub const MAX_PERIOD_US: u64 = 1_000_000;
+/// The largest quota taken here, us: 4096 CPUs for the longest period.
+const MAX_QUOTA_US: u64 = 4096 * MAX_PERIOD_US;
+
+/// `quota_us` of CPU time in every `period_us`. More than the period means more than one CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    quota_us: u64,
+    period_us: u64,
+}
+
+impl Quota {
+    /// A quota in us per period in us.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] outside the kernel's limits.
+    pub fn new(quota_us: u64, period_us: u64) -> Result<Quota> {
+        if !(MIN_PERIOD_US..=MAX_PERIOD_US).contains(&period_us) {
+            let expected = "the kernel takes periods from 1 ms (1000 us) to 1 s (1000000 us)";
+            return Err(Error::invalid("quota period", format!("{period_us} us"), expected));
+        }
+        if !(MIN_QUOTA_US..=MAX_QUOTA_US).contains(&quota_us) {
+            let expected = "the kernel takes at least 1 ms (1000 us) per period: make the period longer";
+            return Err(Error::invalid("quota", format!("{quota_us} us per {period_us} us"), expected));
+        }
+        Ok(Quota { quota_us, period_us })
+    }
+
+    /// A quota in percent of one CPU.
+    ///
+    /// # Errors
+    /// As [`Quota::new`]; also for a percentage that is not a positive number.
+    pub fn from_percent(percent: f64, period_us: u64) -> Result<Quota> {
+        if !(percent.is_finite() && percent > 0.0) {
+            return Err(Error::invalid("quota", format!("{percent} %"), "a positive percentage of one CPU"));
+        }
+        // A float that is too large saturates and is then refused.
+        Quota::new((percent / 100.0 * period_us as f64).round() as u64, period_us)
+    }
+
+    /// CPU time per period, us.
+    pub fn quota_us(self) -> u64 {
+        self.quota_us
+    }
+
+    /// The period, us.
+    pub fn period_us(self) -> u64 {
+        self.period_us
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_of_one_cpu() {
+        assert_eq!(Quota::from_percent(20.0, 100_000).unwrap(), Quota::new(20_000, 100_000).unwrap());
+        assert_eq!(Quota::from_percent(150.0, 10_000).unwrap().quota_us(), 15_000);
+    }
+
+    #[test]
+    fn limits_of_the_kernel_on_both_sides() {
+        for (quota_us, period_us) in [(1_000, 1_000), (1_000, 1_000_000), (MAX_QUOTA_US, 1_000)] {
+            assert!(Quota::new(quota_us, period_us).is_ok());
+        }
+        for (quota_us, period_us) in
+            [(999, 1_000), (1_000, 999), (1_000, 1_000_001), (0, 1_000), (MAX_QUOTA_US + 1, 1_000)]
+        {
+            assert!(matches!(Quota::new(quota_us, period_us), Err(Error::Invalid { .. })));
+        }
+    }
+
+    #[test]
+    fn a_share_below_one_ms_says_what_to_do() {
+        let error = Quota::from_percent(5.0, 10_000).unwrap_err();
+        assert!(error.to_string().contains("make the period longer"));
+        for percent in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300] {
+            assert!(Quota::from_percent(percent, 100_000).is_err(), "{percent}");
+        }
+    }
+}

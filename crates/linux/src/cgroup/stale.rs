@@ -1,0 +1,110 @@
+//! Trees that an earlier run left behind.
+//!
+//! A tree's name holds the PID and start time of its owner; a tree whose owner lives is never touched.
+//! The PID counts in the namespace of the owner: do not sweep from another PID namespace.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Cgroups, DIRECTORY_PREFIX, remove_tree};
+use crate::error::{Error, Result};
+use crate::proc::ProcRoot;
+
+const WAY_OUT: &str = "run as the user who made it, or remove it by hand with rmdir";
+
+/// A name for [`Cgroups::create`] that no other process has and [`sweep_stale`] understands:
+/// `PID-STARTTIME-COUNT`.
+///
+/// # Errors
+/// As [`ProcRoot::start_time_ticks`].
+pub fn unique_name(proc_root: &ProcRoot) -> Result<String> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let pid = std::process::id();
+    let start_ticks = proc_root.start_time_ticks(pid as i32)?;
+    // Relaxed: only distinctness matters.
+    Ok(format!("{pid}-{start_ticks}-{}", COUNT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// Removes the trees in [`Cgroups::base`] whose owner no longer lives, moving their tasks up. Returns what
+/// was removed.
+///
+/// # Errors
+/// The first that occurs, [`Error::NotPermitted`] or [`Error::Io`], after all trees were tried.
+pub fn sweep_stale(cgroups: &Cgroups, proc_root: &ProcRoot) -> Result<Vec<PathBuf>> {
+    let base = &cgroups.base;
+    let children = cgroups.fs.children(base).map_err(|e| Error::io("list", base, e, WAY_OUT))?;
+    let (mut removed, mut first_error) = (Vec::new(), None);
+    for path in children {
+        let Some((pid, start_ticks)) = path.file_name().and_then(|n| parse_owner(n.to_str()?)) else {
+            continue;
+        };
+        if owner_may_live(proc_root, pid, start_ticks) {
+            continue;
+        }
+        match remove_tree(&*cgroups.fs, &path) {
+            Ok(()) => removed.push(path),
+            Err(e) => {
+                first_error.get_or_insert(Error::io("remove", path, e, WAY_OUT));
+            }
+        }
+    }
+    first_error.map_or(Ok(removed), Err)
+}
+
+/// PID and start time in `reprieve-PID-STARTTIME[-...]`.
+fn parse_owner(name: &str) -> Option<(i32, u64)> {
+    let mut fields = name.strip_prefix(DIRECTORY_PREFIX)?.split('-');
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// In doubt it lives.
+fn owner_may_live(proc_root: &ProcRoot, pid: i32, start_ticks: u64) -> bool {
+    match proc_root.start_time_ticks(pid) {
+        Ok(ticks) => ticks == start_ticks,
+        Err(e) => !e.is_gone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Version;
+    use super::super::fake::FakeHost;
+    use super::*;
+
+    #[test]
+    fn only_trees_of_dead_owners_go() {
+        let host = FakeHost::with(Version::V1);
+        let stat = format!("10 (alive) S {}500 0 0\n", "0 ".repeat(18));
+        host.proc.put("10/stat", &stat).put("11/stat", "unreadable");
+        let cgroups = host.detect().unwrap();
+        for name in [
+            "reprieve-10-500-0", // alive
+            "reprieve-10-499-0", // its PID is in use again
+            "reprieve-99-1-0",   // dead
+            "reprieve-99-1",     // dead, without a count
+            "reprieve-11-1-0",   // cannot be told
+            "reprieve-lab",      // not made by unique_name
+            "reprieve-99-x",     // the same
+            "99-1-0",            // not ours
+        ] {
+            cgroups.fs.make_dir(&cgroups.base.join(name)).unwrap();
+        }
+        host.put("m/own/reprieve-99-1-0/tasks", "77\n");
+        let mut removed = sweep_stale(&cgroups, &host.proc.root).unwrap();
+        removed.sort();
+        let names: Vec<_> = removed.iter().map(|p| p.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["reprieve-10-499-0", "reprieve-99-1", "reprieve-99-1-0"]);
+        assert_eq!(cgroups.fs.children(&cgroups.base).unwrap().len(), 5);
+        assert_eq!(cgroups.fs.read(&host.path("m/own/tasks")).unwrap(), "77\n");
+    }
+
+    #[test]
+    fn unique_names_differ_and_name_their_owner() {
+        let root = ProcRoot::default();
+        let (a, b) = (unique_name(&root).unwrap(), unique_name(&root).unwrap());
+        assert_ne!(a, b);
+        let (pid, ticks) = parse_owner(&format!("{DIRECTORY_PREFIX}{a}")).unwrap();
+        assert_eq!(pid, std::process::id() as i32);
+        assert!(owner_may_live(&root, pid, ticks));
+    }
+}

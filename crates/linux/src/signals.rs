@@ -1,0 +1,137 @@
+//! A polite end: SIGINT, SIGTERM and SIGHUP raise a token that loops look at or poll on.
+//!
+//! Invariants: the token never falls once raised; its file descriptor is readable from then on, and nobody
+//! reads from it, so that any number of poll(2) loops wake up. A second SIGINT or SIGTERM ends the process
+//! at once (default action): the user means it, and the [warden](crate::warden) cleans up. A second SIGHUP
+//! does not: a closing terminal may send several. Source: signal(7), the signal-hook crate.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use rustix::pipe::PipeFlags;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::error::{Error, Result};
+
+const WAY_OUT: &str = "raise the limit of open files (ulimit -n)";
+
+/// Says whether the user wants the process to end. Clones share one state.
+#[derive(Clone, Debug)]
+pub struct Interrupt {
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    raised: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+    readable: OwnedFd,
+    wake: OwnedFd,
+}
+
+impl Interrupt {
+    /// Installs the handlers. Once per process, early, before threads and children are started.
+    ///
+    /// The handlers stay for the life of the process, also after the token is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if no pipe can be made or no handler installed.
+    pub fn install() -> Result<Interrupt> {
+        let interrupt = Interrupt::manual()?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            interrupt
+                .watch(signal)
+                .map_err(|e| Error::io("handle signals through", "sigaction", e, WAY_OUT))?;
+        }
+        Ok(interrupt)
+    }
+
+    /// A token that no signal raises, only [`raise`](Interrupt::raise): for tests and embedding.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if no pipe can be made.
+    pub fn manual() -> Result<Interrupt> {
+        let (readable, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+            .map_err(|e| Error::io("make", "a pipe", e, WAY_OUT))?;
+        let state = State { raised: Arc::default(), signal: Arc::default(), readable, wake };
+        Ok(Interrupt { state: Arc::new(state) })
+    }
+
+    /// Actions of one signal run in the order of registration, so the first one still sees the token as
+    /// the signals before have left it.
+    fn watch(&self, signal: i32) -> std::io::Result<()> {
+        let state = &self.state;
+        if signal != SIGHUP {
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&state.raised))?;
+        }
+        signal_hook::flag::register_usize(signal, Arc::clone(&state.signal), signal as usize)?;
+        signal_hook::flag::register(signal, Arc::clone(&state.raised))?;
+        signal_hook::low_level::pipe::register(signal, state.wake.try_clone()?)?;
+        Ok(())
+    }
+
+    /// Whether the process should end.
+    pub fn is_raised(&self) -> bool {
+        // SeqCst as in signal-hook's handler; this is no hot path.
+        self.state.raised.load(Ordering::SeqCst)
+    }
+
+    /// The number of the last signal, if one came. A shell expects exit code 128 + number.
+    pub fn signal(&self) -> Option<i32> {
+        match self.state.signal.load(Ordering::SeqCst) {
+            0 => None,
+            number => Some(number as i32),
+        }
+    }
+
+    /// Raises the token without a signal.
+    pub fn raise(&self) {
+        self.state.raised.store(true, Ordering::SeqCst);
+        // Fails only if the pipe is full, and then it is readable anyway.
+        let _ = rustix::io::write(&self.state.wake, &[0]);
+    }
+}
+
+/// Readable from the moment the token is raised. Poll it for input; do not read from it.
+impl AsFd for Interrupt {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.state.readable.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    fn is_readable(interrupt: &Interrupt) -> bool {
+        let mut fds = [PollFd::new(interrupt, PollFlags::IN)];
+        poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    }
+
+    #[test]
+    fn a_raised_token_stays_raised_and_readable_for_all_clones() {
+        let interrupt = Interrupt::manual().unwrap();
+        let clone = interrupt.clone();
+        assert!(!clone.is_raised() && !is_readable(&clone));
+        interrupt.raise();
+        assert!(clone.is_raised() && is_readable(&clone) && is_readable(&clone));
+        assert_eq!(clone.signal(), None);
+    }
+
+    #[test]
+    fn raising_more_often_than_the_pipe_holds_does_not_block() {
+        let interrupt = Interrupt::manual().unwrap();
+        (0..100_000).for_each(|_| interrupt.raise());
+        assert!(is_readable(&interrupt));
+    }
+
+    #[test]
+    fn a_hangup_raises_the_installed_token() {
+        let interrupt = Interrupt::install().unwrap();
+        signal_hook::low_level::raise(SIGHUP).unwrap();
+        assert!(interrupt.is_raised() && is_readable(&interrupt));
+        assert_eq!(interrupt.signal(), Some(SIGHUP));
+    }
+}

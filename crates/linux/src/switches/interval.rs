@@ -1,0 +1,116 @@
+//! From switch events to intervals. Pure.
+//!
+//! Invariants: the intervals of a window follow each other without gap or overlap and cover it exactly;
+//! what cannot be known is [`State::Unknown`]: before the first event unless a state is handed in, where
+//! records were lost, and where two events contradict each other (a switch in while running).
+
+use super::{SwitchEvent, SwitchKind};
+
+/// What a thread was doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// On a CPU.
+    Running,
+    /// Wanted to run and was not on a CPU: preempted or throttled.
+    Preempted,
+    /// Off the CPU of its own accord, including the wait for a CPU after its wake-up, which switch
+    /// records do not show.
+    Blocked,
+    /// Not known.
+    Unknown,
+}
+
+/// A stretch of time in one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// When it begins, ns.
+    pub start_ns: u64,
+    /// When it ends, ns; later than `start_ns`.
+    pub end_ns: u64,
+    /// What the thread was doing.
+    pub state: State,
+    /// Where it ran, or ran last; `None` if not known.
+    pub cpu: Option<u32>,
+}
+
+impl Interval {
+    /// How long it is, ns.
+    pub fn duration_ns(&self) -> u64 {
+        self.end_ns - self.start_ns
+    }
+}
+
+/// Turns the events of one thread into the intervals of one window.
+#[derive(Clone, Debug)]
+pub struct IntervalBuilder {
+    intervals: Vec<Interval>,
+    /// The open interval.
+    start_ns: u64,
+    state: State,
+    cpu: Option<u32>,
+}
+
+impl IntervalBuilder {
+    /// A window from `start_ns` on; `initial` is what the thread was doing then, if that is known.
+    pub fn new(start_ns: u64, initial: Option<State>) -> IntervalBuilder {
+        let state = initial.unwrap_or(State::Unknown);
+        IntervalBuilder { intervals: Vec::new(), start_ns, state, cpu: None }
+    }
+
+    /// Takes the thread's next event. Events from before the window only set the state it begins with;
+    /// an event earlier than the one before it counts as happening with it.
+    pub fn push(&mut self, event: &SwitchEvent) {
+        let next = match event.kind {
+            SwitchKind::In => State::Running,
+            SwitchKind::OutPreempted => State::Preempted,
+            SwitchKind::OutVoluntary => State::Blocked,
+            SwitchKind::Lost => State::Unknown,
+        };
+        let is_in = next == State::Running;
+        let contradicts = match self.state {
+            State::Unknown => false,
+            State::Running => is_in,
+            State::Preempted | State::Blocked => !is_in,
+        };
+        if contradicts || event.kind == SwitchKind::Lost {
+            (self.state, self.cpu) = (State::Unknown, None);
+        } else if matches!(next, State::Preempted | State::Blocked) && self.state == State::Running {
+            // It ran where it was switched out, also if the switch in was before the window.
+            self.cpu = event.cpu;
+        }
+        self.close_at(event.time_ns);
+        (self.state, self.cpu) = (next, if next == State::Unknown { None } else { event.cpu });
+    }
+
+    /// Ends the window at `end_ns` and returns its intervals. Events pushed from later are cut off.
+    pub fn finish(mut self, end_ns: u64) -> Vec<Interval> {
+        self.close_at(end_ns);
+        self.intervals.retain_mut(|interval| {
+            interval.end_ns = interval.end_ns.min(end_ns);
+            interval.start_ns < interval.end_ns
+        });
+        self.intervals
+    }
+
+    /// The state after the last event: what to hand to the builder of the next window.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Ends the open interval; neighbours that are alike become one.
+    fn close_at(&mut self, end_ns: u64) {
+        if end_ns <= self.start_ns {
+            return;
+        }
+        let (start_ns, state, cpu) = (self.start_ns, self.state, self.cpu);
+        match self.intervals.last_mut() {
+            Some(last) if last.state == state && last.cpu == cpu => last.end_ns = end_ns,
+            _ => self.intervals.push(Interval { start_ns, end_ns, state, cpu }),
+        }
+        self.start_ns = end_ns;
+    }
+}
+
+#[cfg(test)]
+#[path = "interval_tests.rs"]
+mod tests;

@@ -1,0 +1,129 @@
+//! Decoding one record of the ring. Pure: bytes in, meaning out.
+//!
+//! Layout, in the byte order of the host: header (type u32, misc u16, size u16), then for a switch only
+//! the sample id asked for, TID | TIME | CPU: pid u32, tid u32, time u64, cpu u32, reserved u32. Lost
+//! records hold id u64 and number u64 before it, lost samples the number only.
+//! Source: include/uapi/linux/perf_event.h, `enum perf_event_type`.
+
+use perf_event_open_sys::bindings as perf;
+
+use super::SwitchKind;
+
+/// The header of every record.
+pub(super) const HEADER_BYTES: usize = 8;
+/// As much of a record as is looked at; the largest known here is a lost record of 48 bytes.
+pub(super) const MAX_RECORD_BYTES: usize = 64;
+
+const SAMPLE_ID_BYTES: usize = 24;
+const RECORD_LOST_SAMPLES: u32 = 13;
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    /// A switch of the thread.
+    Switch { kind: SwitchKind, time_ns: u64, cpu: u32 },
+    /// `count` records did not fit into the ring.
+    Lost { count: u64, time_ns: u64, cpu: u32 },
+    /// Something that was not asked for.
+    Other,
+}
+
+/// The size of a record, from its header; the kernel's sizes are multiples of 8.
+pub(super) fn size_bytes(header: [u8; HEADER_BYTES]) -> usize {
+    u16::from_ne_bytes([header[6], header[7]]).into()
+}
+
+/// Decodes one record of whole length (or cut to [`MAX_RECORD_BYTES`]). `None` if it is too short for its type.
+pub(super) fn decode(record: &[u8]) -> Option<Record> {
+    let kind = u32::from_ne_bytes(bytes_at(record, 0)?);
+    let misc = u16::from_ne_bytes(bytes_at(record, 4)?);
+    match kind {
+        perf::PERF_RECORD_SWITCH => {
+            let (time_ns, cpu) = sample_id(record, HEADER_BYTES)?;
+            Some(Record::Switch { kind: switch_kind(misc.into()), time_ns, cpu })
+        }
+        perf::PERF_RECORD_LOST => {
+            let (time_ns, cpu) = sample_id(record, HEADER_BYTES + 16)?;
+            Some(Record::Lost {
+                count: u64::from_ne_bytes(bytes_at(record, HEADER_BYTES + 8)?),
+                time_ns,
+                cpu,
+            })
+        }
+        RECORD_LOST_SAMPLES => {
+            let (time_ns, cpu) = sample_id(record, HEADER_BYTES + 8)?;
+            Some(Record::Lost { count: u64::from_ne_bytes(bytes_at(record, HEADER_BYTES)?), time_ns, cpu })
+        }
+        _ => Some(Record::Other),
+    }
+}
+
+fn switch_kind(misc: u32) -> SwitchKind {
+    if misc & perf::PERF_RECORD_MISC_SWITCH_OUT == 0 {
+        SwitchKind::In
+    } else if misc & perf::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT != 0 {
+        SwitchKind::OutPreempted
+    } else {
+        SwitchKind::OutVoluntary
+    }
+}
+
+/// Time and CPU of the sample id at `offset`.
+fn sample_id(record: &[u8], offset: usize) -> Option<(u64, u32)> {
+    let id = record.get(offset..offset + SAMPLE_ID_BYTES)?;
+    Some((u64::from_ne_bytes(bytes_at(id, 8)?), u32::from_ne_bytes(bytes_at(id, 16)?)))
+}
+
+fn bytes_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+    bytes.get(offset..offset + N)?.try_into().ok()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A record as the kernel writes it.
+    pub(in super::super) fn record(kind: u32, misc: u32, body: &[u64], time_ns: u64, cpu: u32) -> Vec<u8> {
+        let size = (HEADER_BYTES + 8 * body.len() + SAMPLE_ID_BYTES) as u16;
+        let mut bytes = Vec::new();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend((misc as u16).to_ne_bytes());
+        bytes.extend(size.to_ne_bytes());
+        body.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
+        bytes.extend(100u32.to_ne_bytes());
+        bytes.extend(101u32.to_ne_bytes());
+        bytes.extend(time_ns.to_ne_bytes());
+        bytes.extend(cpu.to_ne_bytes());
+        bytes.extend(0u32.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn switches_of_all_kinds() {
+        let out = perf::PERF_RECORD_MISC_SWITCH_OUT;
+        let preempt = perf::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
+        for (misc, kind) in [
+            (2, SwitchKind::In),
+            (out | 2, SwitchKind::OutVoluntary),
+            (out | preempt | 2, SwitchKind::OutPreempted),
+        ] {
+            let bytes = record(perf::PERF_RECORD_SWITCH, misc, &[], 5_000, 3);
+            assert_eq!(size_bytes(bytes[..8].try_into().unwrap()), bytes.len());
+            assert_eq!(decode(&bytes), Some(Record::Switch { kind, time_ns: 5_000, cpu: 3 }));
+        }
+    }
+
+    #[test]
+    fn losses_are_counted() {
+        let expected = Some(Record::Lost { count: 9, time_ns: 7, cpu: 1 });
+        assert_eq!(decode(&record(perf::PERF_RECORD_LOST, 0, &[77, 9], 7, 1)), expected);
+        assert_eq!(decode(&record(RECORD_LOST_SAMPLES, 0, &[9], 7, 1)), expected);
+    }
+
+    #[test]
+    fn no_prefix_of_a_record_is_taken_for_it() {
+        let bytes = record(perf::PERF_RECORD_SWITCH, 0, &[], 5_000, 3);
+        assert!((0..bytes.len()).all(|length| decode(&bytes[..length]).is_none()));
+        assert_eq!(decode(&record(perf::PERF_RECORD_SWITCH + 90, 0, &[], 0, 0)), Some(Record::Other));
+    }
+}

@@ -1,0 +1,141 @@
+//! Opening the events and draining the rings.
+//!
+//! Invariants: one event and one ring per thread (the kernel does not let threads share one); a drain takes
+//! what was there when it came to the ring, so it ends; nothing is allocated in it.
+//! Source: perf_event_open(2).
+
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
+use perf_event_open_sys::{bindings as perf, perf_event_open};
+
+use super::record::Record;
+use super::ring::Ring;
+use super::{SwitchEvent, SwitchKind};
+use crate::error::{Error, Result, thread_path};
+
+/// The most threads of one recorder.
+pub const MAX_RECORDED_THREADS: usize = 4096;
+/// The largest ring, in pages.
+pub const MAX_RING_PAGES: usize = 1024;
+
+const WAY_OUT_OPEN: &str = "record your own processes, run as root, or lower \
+                            /proc/sys/kernel/perf_event_paranoid to 2; in a container allow perf_event_open";
+const WAY_OUT_MAP: &str =
+    "ask for fewer ring pages, or raise /proc/sys/kernel/perf_event_mlock_kb or ulimit -l";
+const WAY_OUT_MISSING: &str = "use a kernel with CONFIG_PERF_EVENTS, Linux 4.17 or later";
+
+/// Records the switches of a fixed set of threads. Dropping it ends the recording.
+#[derive(Debug)]
+pub struct SwitchRecorder {
+    threads: Vec<Recorded>,
+    lost: u64,
+}
+
+/// Fields drop in order: the ring is unmapped before its event is closed.
+#[derive(Debug)]
+struct Recorded {
+    ring: Ring,
+    _event: OwnedFd,
+}
+
+impl SwitchRecorder {
+    /// Starts recording the threads `tids`, each into a ring of `ring_pages` pages (a power of two; one
+    /// 4 KiB page holds 128 switches).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] beyond the limits, [`Error::Gone`] if a thread has ended,
+    /// [`Error::NotPermitted`], [`Error::Missing`] if the kernel has no perf.
+    pub fn open(tids: &[i32], ring_pages: usize) -> Result<SwitchRecorder> {
+        if tids.len() > MAX_RECORDED_THREADS {
+            let expected = "at most 4096 in one recorder";
+            return Err(Error::invalid("number of threads", tids.len().to_string(), expected));
+        }
+        if !ring_pages.is_power_of_two() || ring_pages > MAX_RING_PAGES {
+            let expected = "a power of two from 1 to 1024";
+            return Err(Error::invalid("number of ring pages", ring_pages.to_string(), expected));
+        }
+        let threads: Result<Vec<Recorded>> = tids.iter().map(|&tid| open_one(tid, ring_pages)).collect();
+        Ok(SwitchRecorder { threads: threads?, lost: 0 })
+    }
+
+    /// Hands all switches since the last drain to `sink`: thread after thread, each in the order of time.
+    pub fn drain(&mut self, sink: &mut impl FnMut(SwitchEvent)) {
+        let lost = &mut self.lost;
+        for (thread_index, thread) in self.threads.iter_mut().enumerate() {
+            let mut last_ns = 0;
+            let bad_bytes = thread.ring.drain(&mut |record| {
+                let (kind, time_ns, cpu) = match record {
+                    Record::Switch { kind, time_ns, cpu } => (kind, time_ns, cpu),
+                    Record::Lost { count, time_ns, cpu } => {
+                        *lost = lost.saturating_add(count);
+                        (SwitchKind::Lost, time_ns, cpu)
+                    }
+                    Record::Other => return,
+                };
+                last_ns = time_ns;
+                sink(SwitchEvent { thread_index, time_ns, cpu: Some(cpu), kind });
+            });
+            if bad_bytes > 0 {
+                *lost = lost.saturating_add(1);
+                sink(SwitchEvent { thread_index, time_ns: last_ns, cpu: None, kind: SwitchKind::Lost });
+            }
+        }
+    }
+
+    /// How many records did not fit into the rings since the beginning, as drained so far.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+fn open_one(tid: i32, ring_pages: usize) -> Result<Recorded> {
+    if tid <= 0 {
+        return Err(Error::invalid("thread id", tid.to_string(), "hand in a positive thread id"));
+    }
+    let mut attributes = switch_attributes();
+    let (any_cpu, no_group) = (-1, -1);
+    // SAFETY: `attributes` is a live, initialised perf_event_attr of the size it states.
+    let fd = unsafe {
+        perf_event_open(&mut attributes, tid, any_cpu, no_group, perf::PERF_FLAG_FD_CLOEXEC.into())
+    };
+    if fd < 0 {
+        return Err(open_failed(tid, std::io::Error::last_os_error()));
+    }
+    // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
+    let event = unsafe { OwnedFd::from_raw_fd(fd) };
+    let ring = Ring::map(event.as_fd(), ring_pages)
+        .map_err(|e| Error::io("map the switch ring of", thread_path(tid), e, WAY_OUT_MAP))?;
+    Ok(Recorded { ring, _event: event })
+}
+
+fn open_failed(tid: i32, source: std::io::Error) -> Error {
+    match source.raw_os_error() {
+        Some(libc::ENOSYS | libc::ENOENT | libc::EINVAL) => Error::Missing {
+            what: "perf context switch records",
+            path: "perf_event_open".into(),
+            way_out: WAY_OUT_MISSING,
+        },
+        _ => Error::task("record the switches of", thread_path(tid), source, WAY_OUT_OPEN),
+    }
+}
+
+/// A software event that counts nothing and only makes switch records.
+fn switch_attributes() -> perf::perf_event_attr {
+    let mut attributes = perf::perf_event_attr::default();
+    attributes.type_ = perf::PERF_TYPE_SOFTWARE;
+    attributes.size = std::mem::size_of::<perf::perf_event_attr>() as u32;
+    attributes.config = perf::PERF_COUNT_SW_DUMMY.into();
+    attributes.sample_type = (perf::PERF_SAMPLE_TID | perf::PERF_SAMPLE_TIME | perf::PERF_SAMPLE_CPU).into();
+    attributes.clockid = libc::CLOCK_MONOTONIC;
+    attributes.set_context_switch(1);
+    attributes.set_sample_id_all(1);
+    attributes.set_use_clockid(1);
+    // Of the event, not of its records: without it, perf_event_paranoid = 2 refuses.
+    attributes.set_exclude_kernel(1);
+    attributes.set_exclude_hv(1);
+    attributes
+}
+
+#[cfg(test)]
+#[path = "recorder_tests.rs"]
+mod tests;

@@ -1,0 +1,98 @@
+//! Which CPUs a thread may run on.
+//!
+//! Invariant: an empty set is refused before the kernel sees it; the kernel silently narrows a set to the
+//! CPUs that are online and in the thread's cpuset. Source: sched_setaffinity(2).
+
+use rustix::thread::CpuSet;
+
+use super::to_pid;
+use crate::error::{Error, Result, thread_path};
+
+/// CPUs with this number or a higher one cannot be named (the size of the C library's mask).
+pub const MAX_CPUS: usize = CpuSet::MAX_CPU;
+
+const WAY_OUT: &str = "run as the user who owns the process, or with CAP_SYS_NICE";
+
+/// The CPUs thread `tid` may run on, ascending.
+///
+/// # Errors
+/// [`Error::Gone`] if there is no such thread.
+pub fn affinity(tid: i32) -> Result<Vec<usize>> {
+    let set = rustix::thread::sched_getaffinity(Some(to_pid(tid)?))
+        .map_err(|e| Error::task("read the affinity of", thread_path(tid), e, WAY_OUT))?;
+    Ok((0..MAX_CPUS).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// Lets thread `tid` run on `cpus` only.
+///
+/// # Errors
+/// [`Error::Invalid`] for an empty set or a number from [`MAX_CPUS`] on, [`Error::Gone`],
+/// [`Error::NotPermitted`], and [`Error::Io`] if none of the CPUs is online and in the thread's cpuset.
+pub fn set_affinity(tid: i32, cpus: &[usize]) -> Result<()> {
+    if cpus.is_empty() || cpus.iter().any(|&cpu| cpu >= MAX_CPUS) {
+        return Err(Error::invalid("CPU set", format!("{cpus:?}"), "name at least one CPU, all below 1024"));
+    }
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|&cpu| set.set(cpu));
+    rustix::thread::sched_setaffinity(Some(to_pid(tid)?), &set).map_err(|e| match e {
+        rustix::io::Errno::INVAL => Error::io(
+            "set the affinity of",
+            thread_path(tid),
+            e,
+            "choose CPUs that are online and in the thread's cpuset",
+        ),
+        e => Error::task("set the affinity of", thread_path(tid), e, WAY_OUT),
+    })
+}
+
+/// Pins a thread for as long as it lives; dropping it puts the former set back.
+#[derive(Debug)]
+pub struct AffinityGuard {
+    tid: i32,
+    former: Vec<usize>,
+}
+
+impl AffinityGuard {
+    /// Lets thread `tid` run on `cpus` only, until the guard is dropped.
+    ///
+    /// # Errors
+    /// As [`affinity`] and [`set_affinity`].
+    pub fn set(tid: i32, cpus: &[usize]) -> Result<AffinityGuard> {
+        let former = affinity(tid)?;
+        set_affinity(tid, cpus)?;
+        Ok(AffinityGuard { tid, former })
+    }
+}
+
+impl Drop for AffinityGuard {
+    fn drop(&mut self) {
+        // Fails if the thread has ended: nothing is left to restore.
+        let _ = set_affinity(self.tid, &self.former);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::own_tid;
+    use super::*;
+
+    #[test]
+    fn a_guard_pins_and_restores() {
+        let before = affinity(own_tid()).unwrap();
+        let one = [*before.last().unwrap()];
+        let guard = AffinityGuard::set(own_tid(), &one).unwrap();
+        assert_eq!(affinity(own_tid()).unwrap(), one);
+        drop(guard);
+        assert_eq!(affinity(own_tid()).unwrap(), before);
+    }
+
+    #[test]
+    fn bad_sets_and_bad_threads_are_refused() {
+        assert!(matches!(set_affinity(own_tid(), &[]), Err(Error::Invalid { .. })));
+        assert!(matches!(set_affinity(own_tid(), &[MAX_CPUS]), Err(Error::Invalid { .. })));
+        assert!(matches!(set_affinity(own_tid(), &[MAX_CPUS - 1]), Err(Error::Io { .. })));
+        assert!(matches!(affinity(0), Err(Error::Invalid { .. })));
+        assert!(matches!(affinity(-1), Err(Error::Invalid { .. })));
+        assert!(affinity(i32::MAX).unwrap_err().is_gone());
+    }
+}

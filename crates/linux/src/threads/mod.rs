@@ -1,0 +1,34 @@
+//! How single threads are scheduled: affinity, policy, nice, timer slack, names.
+//!
+//! Threads are named by their kernel id (tid), as in `/proc/PID/task`. A change that should last only for
+//! a while comes as a guard that restores on drop. Invariant: a guard restores what it found, never a
+//! default. A tid is used again after its thread has ended: a guard on a foreign thread must not outlive
+//! it by long. Source: sched(7), sched_setaffinity(2), setpriority(2), prctl(2).
+
+mod affinity;
+mod fifo;
+mod name;
+mod nice;
+mod slack;
+
+pub use affinity::{AffinityGuard, MAX_CPUS, affinity, set_affinity};
+pub use fifo::FifoGuard;
+pub use name::{MAX_NAME_BYTES, set_own_name};
+pub use nice::{NiceGuard, nice, set_nice};
+pub use slack::{TimerSlackGuard, set_timer_slack_ns, timer_slack_ns};
+
+use crate::error::{Error, Result};
+use rustix::thread::Pid;
+
+/// The kernel's id of the calling thread.
+pub fn own_tid() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// A tid as the system calls want it. 0 would mean "the caller" to the kernel and is refused.
+fn to_pid(tid: i32) -> Result<Pid> {
+    match Pid::from_raw(tid.max(0)) {
+        Some(pid) => Ok(pid),
+        None => Err(Error::invalid("thread id", tid.to_string(), "hand in a positive thread id")),
+    }
+}

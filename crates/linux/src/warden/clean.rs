@@ -1,0 +1,113 @@
+//! Removing what is left: processes first, then the cgroups they were in, then directories.
+//!
+//! Invariants: everything is tried, whatever fails; every wait is bounded. Identity of a process: the pidfd
+//! is opened *before* the start time is read; if the time is the registered one, the process with that PID
+//! has lived since before the pidfd was opened, so the pidfd is of it. Source: pidfd_open(2).
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use super::line::Guarded;
+use crate::cgroup::{RealFs, remove_tree};
+use crate::proc::ProcRoot;
+
+/// How long killed processes may take to go, all together. Freeing a guest's memory takes a while.
+const KILL_WAIT: Duration = Duration::from_secs(10);
+/// How often removing a directory is tried: somebody may still be writing into it.
+const DIR_ATTEMPTS: usize = 20;
+/// Between two attempts.
+const DIR_PAUSE: Duration = Duration::from_millis(50);
+
+/// Removes everything in `guarded`.
+pub(super) fn remove_all(guarded: &BTreeSet<Guarded>, root: &ProcRoot) {
+    let killed: Vec<OwnedFd> = guarded.iter().filter_map(|object| kill(object, root)).collect();
+    wait_for_exit(&killed, KILL_WAIT);
+    for object in guarded {
+        // Fails for what is not permitted or keeps being filled: the next run's sweep finds it.
+        if let Guarded::Cgroup(path) = object {
+            let _ = remove_tree(&RealFs, path);
+        }
+    }
+    for object in guarded {
+        if let Guarded::Dir(path) = object {
+            let _ = remove_dir(path);
+        }
+    }
+}
+
+/// Kills a guarded process, if it is still the same one. Returns what becomes readable when it is gone.
+fn kill(object: &Guarded, root: &ProcRoot) -> Option<OwnedFd> {
+    let Guarded::Process { pid, start_ticks } = object else { return None };
+    let pidfd = rustix::process::pidfd_open(Pid::from_raw(*pid)?, PidfdFlags::empty()).ok()?;
+    if root.start_time_ticks(*pid).ok()? != *start_ticks {
+        return None;
+    }
+    rustix::process::pidfd_send_signal(&pidfd, Signal::KILL).ok()?;
+    Some(pidfd)
+}
+
+/// Waits until all processes have exited, at most `limit`.
+pub(super) fn wait_for_exit(pidfds: &[OwnedFd], limit: Duration) {
+    let deadline = Instant::now() + limit;
+    for pidfd in pidfds {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout)) {
+                Err(rustix::io::Errno::INTR) if !left.is_zero() => {}
+                _ => break,
+            }
+        }
+    }
+}
+
+fn remove_dir(path: &Path) -> io::Result<()> {
+    for attempt in 1..=DIR_ATTEMPTS {
+        match std::fs::remove_dir_all(path) {
+            Ok(()) => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !path.exists() => return Ok(()),
+            Err(e) if attempt == DIR_ATTEMPTS => return Err(e),
+            Err(_) => std::thread::sleep(DIR_PAUSE),
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_with_another_start_time_is_left_alone() {
+        let root = ProcRoot::default();
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let Ok(Guarded::Process { pid, start_ticks }) = Guarded::process(&root, child.id() as i32) else {
+            panic!("the child has no start time");
+        };
+        let stranger = Guarded::Process { pid, start_ticks: start_ticks + 1 };
+        remove_all(&BTreeSet::from([stranger]), &root);
+        assert!(child.try_wait().unwrap().is_none());
+        remove_all(&BTreeSet::from([Guarded::Process { pid, start_ticks }]), &root);
+        assert!(child.try_wait().unwrap().is_some());
+    }
+
+    #[test]
+    fn directories_go_and_links_are_not_followed() {
+        let outer = tempfile::tempdir().unwrap();
+        let (ours, foreign) = (outer.path().join("reprieve-x"), outer.path().join("foreign"));
+        std::fs::create_dir_all(ours.join("deep")).unwrap();
+        std::fs::create_dir(&foreign).unwrap();
+        std::fs::write(foreign.join("file"), "").unwrap();
+        std::os::unix::fs::symlink(&foreign, ours.join("deep/link")).unwrap();
+        let missing = Guarded::Dir(outer.path().join("reprieve-missing"));
+        remove_all(&BTreeSet::from([Guarded::Dir(ours.clone()), missing]), &ProcRoot::default());
+        assert!(!ours.exists() && foreign.join("file").exists());
+    }
+}

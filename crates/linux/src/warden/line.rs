@@ -1,0 +1,197 @@
+//! One line between main process and warden, in both directions. Pure.
+//!
+//! Invariants: what [`Guarded::check`] lets through survives encoding and decoding, and is safe to remove by
+//! its name; a decoded line has passed the same check. A path is any bytes but newline and NUL.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::cgroup::DIRECTORY_PREFIX;
+use crate::error::{Error, Result};
+use crate::proc::ProcRoot;
+
+/// The longest path, as the kernel's PATH_MAX.
+const MAX_PATH_BYTES: usize = 4096;
+/// The longest line, without its newline.
+pub(super) const MAX_LINE_BYTES: usize = MAX_PATH_BYTES + "+process ".len();
+
+/// Something that must not outlive the main process.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Guarded {
+    /// A process: it is killed.
+    Process {
+        /// Its PID.
+        pid: i32,
+        /// Its start time, clock ticks since boot.
+        start_ticks: u64,
+    },
+    /// A cgroup, its path absolute, it or its parent named `reprieve-*`: its tasks are moved up, it is
+    /// removed with its children.
+    Cgroup(PathBuf),
+    /// A directory, its path absolute, named `reprieve-*`: it is removed with all it holds.
+    Dir(PathBuf),
+}
+
+impl Guarded {
+    /// Process `pid` as it is now.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if there is no such process.
+    pub fn process(root: &ProcRoot, pid: i32) -> Result<Guarded> {
+        Ok(Guarded::Process { pid, start_ticks: root.start_time_ticks(pid)? })
+    }
+
+    /// Whether a warden would take it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a PID below 2, and for a path that is relative, over 4096 bytes, has `..` or
+    /// a newline in it, or is not named as it must be.
+    pub(super) fn check(&self) -> Result<()> {
+        let invalid = |expected| Err(Error::invalid("guarded object", format!("{self:?}"), expected));
+        match self {
+            Guarded::Process { pid, .. } if *pid < 2 => invalid("a PID from 2 on"),
+            Guarded::Process { .. } => Ok(()),
+            Guarded::Cgroup(path) | Guarded::Dir(path) if !is_plain(path) => {
+                invalid("an absolute path of at most 4096 bytes without newline, NUL, . and ..")
+            }
+            Guarded::Cgroup(path) if !is_ours(path) && !path.parent().is_some_and(is_ours) => {
+                invalid("the path of a cgroup named reprieve-*, or a child of one")
+            }
+            Guarded::Dir(path) if !is_ours(path) => invalid("the path of a directory named reprieve-*"),
+            Guarded::Cgroup(_) | Guarded::Dir(_) => Ok(()),
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let with_path = |word: &str, path: &Path| [word.as_bytes(), path.as_os_str().as_bytes()].concat();
+        match self {
+            Guarded::Process { pid, start_ticks } => format!("process {pid} {start_ticks}").into_bytes(),
+            Guarded::Cgroup(path) => with_path("cgroup ", path),
+            Guarded::Dir(path) => with_path("dir ", path),
+        }
+    }
+
+    fn decode(text: &[u8]) -> Option<Guarded> {
+        let space = text.iter().position(|&byte| byte == b' ')?;
+        let (word, rest) = (&text[..space], &text[space + 1..]);
+        let path = || PathBuf::from(OsStr::from_bytes(rest));
+        let guarded = match word {
+            b"process" => {
+                let (pid, ticks) = std::str::from_utf8(rest).ok()?.split_once(' ')?;
+                Guarded::Process { pid: pid.parse().ok()?, start_ticks: ticks.parse().ok()? }
+            }
+            b"cgroup" => Guarded::Cgroup(path()),
+            b"dir" => Guarded::Dir(path()),
+            _ => return None,
+        };
+        guarded.check().is_ok().then_some(guarded)
+    }
+}
+
+/// What the main process tells the warden.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    Guard(Guarded),
+    Release(Guarded),
+}
+
+impl Line {
+    /// The line with its newline.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let (sign, guarded) = match self {
+            Line::Guard(guarded) => (b'+', guarded),
+            Line::Release(guarded) => (b'-', guarded),
+        };
+        let mut bytes = vec![sign];
+        bytes.extend(guarded.encode());
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// A line without its newline; `None` for anything that is not wholly as it should be.
+    pub(super) fn decode(text: &[u8]) -> Option<Line> {
+        let (sign, rest) = text.split_first()?;
+        match sign {
+            b'+' => Some(Line::Guard(Guarded::decode(rest)?)),
+            b'-' => Some(Line::Release(Guarded::decode(rest)?)),
+            _ => None,
+        }
+    }
+}
+
+fn is_plain(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    let is_short = bytes.len() <= MAX_PATH_BYTES && !bytes.iter().any(|byte| matches!(byte, b'\n' | 0));
+    // `components` hides inner dots, so the text is looked at too.
+    let has_dot = bytes.split(|&byte| byte == b'/').any(|name| matches!(name, b"." | b".."));
+    is_short && !has_dot && path.is_absolute()
+}
+
+fn is_ours(path: &Path) -> bool {
+    match path.components().next_back() {
+        Some(Component::Normal(name)) => name.as_bytes().starts_with(DIRECTORY_PREFIX.as_bytes()),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_survive_the_pipe() {
+        for guarded in [
+            Guarded::Process { pid: 42, start_ticks: u64::MAX },
+            Guarded::Cgroup("/cg/reprieve-1-2".into()),
+            Guarded::Cgroup("/cg/reprieve-1-2/quota".into()),
+            Guarded::Dir("/tmp/with space/reprieve-x y".into()),
+            Guarded::Dir(OsStr::from_bytes(b"/tmp/reprieve-\xff").into()),
+        ] {
+            guarded.check().unwrap();
+            for line in [Line::Guard(guarded.clone()), Line::Release(guarded)] {
+                let bytes = line.encode();
+                assert_eq!(bytes.last(), Some(&b'\n'));
+                assert_eq!(Line::decode(&bytes[..bytes.len() - 1]), Some(line));
+            }
+        }
+    }
+
+    #[test]
+    fn the_wire_is_as_documented() {
+        let line = Line::Guard(Guarded::Process { pid: 42, start_ticks: 7 });
+        assert_eq!(line.encode(), b"+process 42 7\n");
+        assert_eq!(Line::Release(Guarded::Dir("/t/reprieve-a".into())).encode(), b"-dir /t/reprieve-a\n");
+    }
+
+    #[test]
+    fn what_is_not_ours_is_refused() {
+        for text in [
+            "+dir /tmp",
+            "+dir /",
+            "+dir /tmp/reprieve-x/child",
+            "+dir /tmp/reprieve-x/..",
+            "+dir /tmp/../reprieve-x",
+            "+dir /tmp/./reprieve-x",
+            "+dir tmp/reprieve-x",
+            "+dir reprieve-x",
+            "+dir ",
+            "+cgroup /sys/fs/cgroup",
+            "+cgroup /cg/reprieve-x/a/b",
+            "+process 1 5",
+            "+process -4 5",
+            "+process 0 5",
+            "+process 42",
+            "+process 42 5 6",
+            "+process x 5",
+            "dir /tmp/reprieve-x",
+            "+file /tmp/reprieve-x",
+            "+",
+            "",
+        ] {
+            assert_eq!(Line::decode(text.as_bytes()), None, "{text:?}");
+        }
+        assert!(Guarded::Dir("/tmp/a\nb/reprieve-x".into()).check().is_err());
+        assert!(Guarded::Dir(format!("/{}/reprieve-x", "y".repeat(5000)).into()).check().is_err());
+    }
+}
