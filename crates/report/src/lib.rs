@@ -1,1 +1,13 @@
-//! Placeholder.
+//! What people see of a [`reprieve_study::Record`]: a table in the terminal, a page with figures, single
+//! figures for documents, and a trace for the Perfetto viewer.
+//!
+//! Nothing here does I/O or computes a result: every function takes what `study` holds and returns text or
+//! bytes. Words that several outputs share ([`facts`], [`table`], [`quantity`]) are made once.
+
+pub mod facts;
+pub mod figure;
+pub mod html;
+pub mod perfetto;
+pub mod quantity;
+pub mod table;
+pub mod terminal;

@@ -1,0 +1,266 @@
+//! Where and how a study was measured, as named lines. Every output shows the same ones; a figure's caption is
+//! their short form.
+
+use reprieve_study::observation::{Observation, VcpuTime};
+use reprieve_study::units::{self, significant};
+use reprieve_study::{Condition, Study, Workload, statistics};
+
+/// Files that the published Postmark runs started with: "128K" (Prasad, Gopinath, McKenney, ATC 2017).
+const PUBLISHED_POSTMARK_FILES: u64 = 128_000;
+
+/// One named line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// What it tells.
+    pub name: String,
+    /// The text.
+    pub value: String,
+    /// Whether it was chosen or given before the runs; two records with other settings are not alike.
+    pub is_setting: bool,
+}
+
+fn setting(name: &str, value: String) -> Fact {
+    Fact { name: name.into(), value, is_setting: true }
+}
+
+fn outcome(name: &str, value: String) -> Fact {
+    Fact { name: name.into(), value, is_setting: false }
+}
+
+/// All lines of a study. Lines without content are left out.
+pub fn of(study: &Study) -> Vec<Fact> {
+    let mut facts = machine(study);
+    facts.extend(plan(study));
+    for name in study.scenario.conditions.keys() {
+        facts.extend(condition(study, name));
+    }
+    facts.extend(quality(study));
+    facts.retain(|fact| !fact.value.trim().is_empty());
+    facts
+}
+
+/// The short form for captions: ground, accelerator, guest.
+pub fn short(study: &Study) -> String {
+    let guest = &study.scenario.guest;
+    let parts = [
+        distinct(study, |run| run.provenance.ground.clone()),
+        distinct(study, |run| run.provenance.accelerator.clone()),
+        format!("guest kernel {}", distinct(study, |run| run.provenance.kernel.clone())),
+        format!("{} vCPUs, {} MiB", guest.vcpus, guest.memory_mib),
+    ];
+    let said: Vec<String> = parts.into_iter().filter(|part| !part.trim().is_empty()).collect();
+    said.join("; ")
+}
+
+fn machine(study: &Study) -> Vec<Fact> {
+    let guest = &study.scenario.guest;
+    let reason = distinct(study, |run| run.provenance.accelerator_reason.clone());
+    let mut accelerator = distinct(study, |run| run.provenance.accelerator.clone());
+    if !reason.is_empty() {
+        accelerator += &format!(" ({reason})");
+    }
+    let kernel = distinct(study, |run| run.provenance.kernel.clone());
+    let host = distinct(study, |run| run.provenance.host_kernel.clone());
+    let pcpus = distinct(study, |run| run.provenance.host_pcpus.to_string());
+    vec![
+        setting("Ground", distinct(study, |run| run.provenance.ground.clone())),
+        setting("Accelerator", accelerator),
+        setting("Guest", format!("Linux {kernel}, {} vCPUs, {} MiB", guest.vcpus, guest.memory_mib)),
+        setting("Host", format!("Linux {host}, {pcpus} pCPUs for this process")),
+    ]
+}
+
+fn plan(study: &Study) -> Vec<Fact> {
+    let (run, observe) = (&study.scenario.run, &study.scenario.observe);
+    let milliseconds = |ms: u64| units::duration((ms * units::MILLISECOND_NS) as f64);
+    let window = match study.scenario.workload {
+        Workload::Postmark { .. } => "until the workload ends".into(),
+        _ => milliseconds(run.window_ms),
+    };
+    vec![
+        setting("Workload", workload(&study.scenario.workload)),
+        setting("Reduced", reduced(study).unwrap_or_default()),
+        setting("Window", format!("{window}, after {} of warm-up", milliseconds(run.warmup_ms))),
+        outcome("Window was", measured_window(study)),
+        setting(
+            "Repetitions",
+            format!("{} of each condition, in random order, seed {}", run.repeat, run.seed),
+        ),
+        setting(
+            "Observed",
+            match observe.sync_every_ms {
+                0 => format!("{} samples/s", observe.sample_hz),
+                every => {
+                    format!("{} samples/s; one synchronize_rcu() timed every {every} ms", observe.sample_hz)
+                }
+            },
+        ),
+    ]
+}
+
+/// The shortest and the longest window, if that is not what was planned.
+fn measured_window(study: &Study) -> String {
+    let windows = study.observations.iter().filter(|run| run.standing.counts());
+    let (short_ns, long_ns) = extremes(windows.map(|run| run.provenance.window_ns as f64));
+    let planned = units::duration((study.scenario.run.window_ms * units::MILLISECOND_NS) as f64);
+    match (units::duration(short_ns), units::duration(long_ns)) {
+        (short, long) if long_ns == 0.0 || (short == planned && long == planned) => String::new(),
+        (short, long) if short == long => short,
+        (short, long) => format!("{short} to {long}"),
+    }
+}
+
+fn workload(workload: &Workload) -> String {
+    match workload {
+        Workload::Memory { object_bytes, burst, pause_us, .. } => format!(
+            "memory: objects of {object_bytes} bytes, freed through call_rcu(), a context switch every {burst}, \
+             {pause_us} us pause"
+        ),
+        Workload::Clone { namespaces, .. } => {
+            format!("clone: into new namespaces ({})", namespaces.join(", "))
+        }
+        Workload::Postmark { processes, files, transactions, .. } => {
+            format!("postmark: {processes} processes, {files} files, {transactions} transactions, on tmpfs")
+        }
+    }
+}
+
+/// What a workload smaller than the published one means for its figures.
+fn reduced(study: &Study) -> Option<String> {
+    let Workload::Postmark { files, .. } = study.scenario.workload else {
+        return None;
+    };
+    (files < PUBLISHED_POSTMARK_FILES && !study.scenario.published.ratios.is_empty()).then(|| {
+        format!(
+            "{files} files at the start, published were 128K: fewer inodes and dentries can wait for a grace \
+             period at once, so compare ratios, not absolute sizes"
+        )
+    })
+}
+
+/// What a condition is, and how much CPU the host really gave each vCPU under it (median over its runs).
+fn condition(study: &Study, name: &str) -> Vec<Fact> {
+    let runs: Vec<&Observation> = study.runs_of(name).collect();
+    if runs.is_empty() {
+        return Vec::new();
+    }
+    let vcpus = runs.iter().map(|run| run.provenance.vcpus.len()).max().unwrap_or(0);
+    let shares: Vec<String> = (0..vcpus).filter_map(|vcpu| vcpu_time(&runs, vcpu)).collect();
+    vec![
+        setting(name, disturbance(&study.scenario.conditions[name])),
+        outcome(&format!("{name} got"), shares.join("; ")),
+    ]
+}
+
+/// What the host does to the guest, in the words of the scenario and in its numbers.
+fn disturbance(condition: &Condition) -> String {
+    let list = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    let mut parts: Vec<String> = condition
+        .quota
+        .iter()
+        .map(|quota| {
+            format!("vCPU {} at most {} % of a pCPU per {} ms", quota.vcpu, quota.percent, quota.period_ms)
+        })
+        .collect();
+    if !condition.pcpus.is_empty() {
+        parts.push(format!("pinned to pCPUs {}", list(&condition.pcpus)));
+    }
+    if condition.neighbours > 0 {
+        parts.push(format!("neighbour VMs: {}", condition.neighbours));
+    }
+    if condition.hogs > 0 {
+        parts.push(format!("busy processes per pCPU: {}", condition.hogs));
+    }
+    if condition.unobserved {
+        parts.push("not observed".into());
+    }
+    let parts = if parts.is_empty() { "undisturbed".into() } else { parts.join("; ") };
+    if condition.label.is_empty() { parts } else { format!("{} ({parts})", condition.label) }
+}
+
+fn vcpu_time(runs: &[&Observation], vcpu: usize) -> Option<String> {
+    let of_runs = |value: &dyn Fn(&Observation, VcpuTime) -> f64| {
+        let values = runs.iter().filter_map(|run| Some(value(run, *run.provenance.vcpus.get(vcpu)?)));
+        statistics::median(&values.collect::<Vec<f64>>())
+    };
+    let share = of_runs(&|run, time| time.run_ns as f64 / run.provenance.window_ns.max(1) as f64)?;
+    let overcommit = of_runs(&|_, time| time.overcommit())?;
+    Some(format!(
+        "vCPU {vcpu} ran {} % of the time, overcommit {}",
+        significant(share * 100.0),
+        significant(overcommit)
+    ))
+}
+
+fn quality(study: &Study) -> Vec<Fact> {
+    let foreign: Vec<f64> = study.observations.iter().map(|run| run.provenance.foreign_cpu_percent).collect();
+    let (_, most) = extremes(foreign.iter().copied());
+    let limit = study.scenario.run.foreign_cpu_limit_percent;
+    let foreign = statistics::median(&foreign).map_or_else(String::new, |median| {
+        format!(
+            "{} % of the machine (median; at most {} %, limit {limit} %); disturbed runs: {} done again, {} kept",
+            significant(median),
+            significant(most),
+            study.redone(),
+            study.kept_disturbed()
+        )
+    });
+    let missed: u64 = study.observations.iter().map(|run| run.provenance.missed_gps).sum();
+    let missed = match missed {
+        0 => String::new(),
+        missed => {
+            format!("{missed} grace periods began and ended between two samples: counted, without a duration")
+        }
+    };
+    let mut facts = vec![
+        outcome("Foreign CPU", foreign),
+        outcome("Scheduling", distinct(study, |run| run.provenance.scheduling_source.clone())),
+        outcome("Missed GPs", missed),
+    ];
+    facts.extend(notes(study).into_iter().map(|note| outcome("Note", note)));
+    facts.extend(study.ended_early.iter().map(|why| outcome("Ended early", why.clone())));
+    facts
+}
+
+/// The runs' notes, each once, with the conditions that it is about unless it is about all of them.
+fn notes(study: &Study) -> Vec<String> {
+    let mut seen: Vec<(&str, Vec<&str>)> = Vec::new();
+    for run in &study.observations {
+        for note in &run.provenance.notes {
+            let index = seen.iter().position(|(text, _)| text == note).unwrap_or_else(|| {
+                seen.push((note, Vec::new()));
+                seen.len() - 1
+            });
+            if !seen[index].1.contains(&run.condition.as_str()) {
+                seen[index].1.push(&run.condition);
+            }
+        }
+    }
+    let present =
+        study.scenario.conditions.keys().filter(|name| study.runs_of(name).next().is_some()).count();
+    let said = |(note, conditions): (&str, Vec<&str>)| {
+        if conditions.len() >= present {
+            return note.to_string();
+        }
+        format!("{} only: {note}", conditions.join(", "))
+    };
+    seen.into_iter().map(said).collect()
+}
+
+/// The different values among all runs, in order of appearance.
+fn distinct(study: &Study, value: impl Fn(&Observation) -> String) -> String {
+    let mut seen: Vec<String> = Vec::new();
+    for run in &study.observations {
+        let here = value(run);
+        if !here.is_empty() && !seen.contains(&here) {
+            seen.push(here);
+        }
+    }
+    seen.join(" and ")
+}
+
+fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let ends = values
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    if ends.0 > ends.1 { (0.0, 0.0) } else { ends }
+}

@@ -1,0 +1,155 @@
+//! One self-contained page: no script, no external resource. Every string of a record is escaped by `maud`,
+//! because scenario files and what a guest says are not to be trusted.
+
+mod style;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use reprieve_study::{Comparison, Record, Study, Verdict, metric};
+
+use crate::quantity::Spread;
+use crate::table::{self, Line};
+use crate::{facts, figure};
+
+const PROBLEM: &str = "While a hypervisor keeps a vCPU descheduled that an RCU grace period still waits for, that grace \
+                       period cannot end: whoever waits for it is delayed, and memory whose freeing waits for it \
+                       piles up.";
+
+/// The page of a record.
+pub fn render(record: &Record) -> String {
+    let titles: Vec<&str> = record.studies.iter().map(|study| study.scenario.name.as_str()).collect();
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width,initial-scale=1";
+                title { "Reprieve: " (titles.join(", ")) }
+                style { (PreEscaped(style::sheet())) }
+            }
+            body {
+                main {
+                    h1 { "What descheduled vCPUs do to grace periods and memory" }
+                    p class="lead" { (PROBLEM) }
+                    @for study in &record.studies { (section(study)) }
+                    (definitions())
+                    h2 { "Run it again" }
+                    pre { code { (record.command) } }
+                    p class="muted" { "Written by " (record.program) "." }
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn section(study: &Study) -> Markup {
+    html! {
+        section {
+            h2 { (study.scenario.title) }
+            p class="muted" { "Scenario " code { (study.scenario.name) } ". " (facts::short(study)) "." }
+            @if let Some(why) = &study.ended_early { p class="differs" { "Ended early: " (why) } }
+            @for comparison in &study.comparisons { (comparison_table(comparison)) }
+            @if study.comparisons.is_empty() { p { "Nothing to compare: fewer than two conditions have runs." } }
+            (published(study))
+            h3 { "Figures" }
+            div class="figures" {
+                @for figure in figure::all(study) {
+                    figure {
+                        h4 { (figure.title) }
+                        (figure.inline())
+                        figcaption { (figure.caption) }
+                    }
+                }
+            }
+            h3 { "Where and how it was measured" }
+            div class="scroll" {
+                table class="facts" {
+                    @for fact in facts::of(study) { tr { td { (fact.name) } td { (fact.value) } } }
+                }
+            }
+        }
+    }
+}
+
+fn comparison_table(comparison: &Comparison) -> Markup {
+    let lines = table::lines(comparison);
+    let with_published = lines.iter().any(|line| line.verdict != Verdict::NoReference);
+    let first_other =
+        lines.iter().position(|line| line.verdict == Verdict::NoReference).filter(|_| with_published);
+    html! {
+        h3 { (comparison.condition) " against " (comparison.baseline) }
+        @if let Some(tally) = table::tally(comparison) { p { (tally) } }
+        div class="scroll" {
+            table class="comparison" {
+                tr {
+                    th { "Metric" }
+                    th class="number" { (comparison.baseline) }
+                    th class="number" { (comparison.condition) }
+                    th class="number" { "Ratio" }
+                    th class="number" { "p" }
+                    @if with_published { th class="number" { "Published" } th { "Verdict" } }
+                }
+                @for (index, line) in lines.iter().enumerate() {
+                    tr class=[(Some(index) == first_other).then_some("first-other")] {
+                        (cells(line, with_published))
+                    }
+                }
+            }
+        }
+        p { small {
+            "Medians over repetitions (smallest–largest). Ratio of medians with its 95 % bootstrap interval. p: two-sided \
+             permutation test; * below 0.05 after Holm's correction for the table. "
+            @if let Some(remark) = table::smallest_p(comparison) { (remark) }
+        } }
+    }
+}
+
+fn cells(line: &Line, with_published: bool) -> Markup {
+    let spread = |spread: &Option<Spread>| match spread {
+        None => html! { "–" },
+        Some(spread) => html! { (spread.median) " " small { (spread.range) } },
+    };
+    let class = match line.verdict {
+        Verdict::SameDirection { .. } => "verdict agrees",
+        Verdict::OppositeDirection => "verdict differs",
+        _ => "verdict",
+    };
+    html! {
+        td title=(line.metric.definition) { (line.metric.label) }
+        td class="number" { (spread(&line.baseline)) }
+        td class="number" { (spread(&line.treated)) }
+        td class="number" { @if line.ratio.is_empty() { "–" } @else { (line.ratio) " " small { (line.interval) } } }
+        td class="number" { (line.p) @if line.significant { "*" } }
+        @if with_published {
+            td class="number" { (line.published) }
+            td class=(class) { (line.verdict) }
+        }
+    }
+}
+
+fn published(study: &Study) -> Markup {
+    let published = &study.scenario.published;
+    html! {
+        @if let Some(remark) = table::unmeasured(study) { p { (remark) } }
+        @if !published.source.is_empty() { p { "Published figures: " (published.source) } }
+        @if !published.statements.is_empty() {
+            p { "Also stated there:" }
+            ul { @for statement in &published.statements { li { (statement) } } }
+        }
+    }
+}
+
+fn definitions() -> Markup {
+    html! {
+        h2 { "Definitions" }
+        details {
+            summary { "What each metric counts" }
+            dl {
+                @for metric in metric::ALL {
+                    dt { (metric.label) " " small { code { (metric.id) } } }
+                    dd { (metric.definition) }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What the terminal shows: golden text, width, colour, and untrusted text. Accept a wanted change with
+//! `INSTA_UPDATE=always`, and look at the difference.
+
+mod support;
+
+use reprieve_report::terminal::{Options, render, render_compare};
+
+fn plain(width: usize) -> Options {
+    Options { colour: false, width }
+}
+
+#[test]
+fn the_whole_output_at_110_columns() {
+    insta::assert_snapshot!(render(&support::record(), &plain(110)));
+}
+
+#[test]
+fn two_records_at_110_columns() {
+    insta::assert_snapshot!(render_compare(
+        &support::record(),
+        &support::slower(1.5),
+        ("before", "after"),
+        &plain(110)
+    ));
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    for width in [100, 110, 120, 140, 200] {
+        for line in render(&support::record(), &plain(width)).lines() {
+            let columns = line.chars().count();
+            assert!(columns <= width, "{columns} columns of {width}: {line}");
+        }
+    }
+}
+
+#[test]
+fn ranges_stand_beside_their_median_where_there_is_room() {
+    let median_and_range = "10.5 ms (10.5–10.6)";
+    assert!(render(&support::record(), &plain(140)).contains(median_and_range));
+    let table = |width| {
+        let text = render(&support::record(), &plain(width));
+        text.split("neighbours against").next().unwrap().to_string()
+    };
+    assert!(!table(100).contains(median_and_range));
+}
+
+#[test]
+fn colour_only_when_asked_for() {
+    let coloured = Options { colour: true, width: 110 };
+    assert!(render(&support::record(), &coloured).contains('\x1b'));
+    assert!(!render(&support::record(), &plain(110)).contains('\x1b'));
+}
+
+#[test]
+fn untrusted_text_cannot_send_escape_sequences() {
+    let mut record = support::record();
+    let study = &mut record.studies[0];
+    study.scenario.title = "a\x1b[2J".into();
+    study.scenario.published.statements = vec!["b\x1b]0;c\x07".into()];
+    study.observations[0].provenance.notes = vec!["d\x1b[31m".into()];
+    study.comparisons[0].rows[0].published.as_mut().unwrap().printed = "e\x1b[5m".into();
+    study.comparisons[0].condition = "f\x1b[5m".into();
+    let text = render(&record, &plain(110));
+    assert!(text.contains("a[2J") && !text.contains(|letter: char| letter.is_control() && letter != '\n'));
+}
+
+#[test]
+fn the_mark_follows_the_adjusted_p_not_the_raw_one() {
+    let mut record = support::record();
+    let comparison = &mut record.studies[0].comparisons[0];
+    comparison.rows.truncate(2);
+    (comparison.rows[0].p_value, comparison.rows[0].p_holm) = (Some(0.011), Some(0.022));
+    (comparison.rows[1].p_value, comparison.rows[1].p_holm) = (Some(0.044), Some(0.088));
+    let text = render(&record, &plain(110));
+    assert!(text.contains("0.011*") && text.contains("0.044") && !text.contains("0.044*"), "{text}");
+}
+
+#[test]
+fn a_record_without_conditions_to_compare_says_so() {
+    let mut record = support::record();
+    record.studies[0].comparisons.clear();
+    assert!(render(&record, &plain(100)).contains("Nothing to compare"));
+    let other = support::record_of(vec![]);
+    assert_eq!(
+        render_compare(&record, &other, ("a", "b"), &plain(100)),
+        "The two records have no scenario in common.\n"
+    );
+}
+
+#[test]
+fn published_ratios_without_a_row_are_named() {
+    let mut record = support::record();
+    let text = render(&record, &plain(110));
+    assert!(text.contains("Published but not measured here: CPU time to compute a GP (x2.9)."));
+    record.studies[0].comparisons.retain(|comparison| comparison.condition != "overcommitted");
+    let text = render(&record, &plain(110));
+    assert!(text.contains("for the condition overcommitted, which was not compared"), "{text}");
+}
+
+#[test]
+fn a_smaller_postmark_says_what_that_means() {
+    let mut record = support::record();
+    let mut size = |files| {
+        record.studies[0].scenario.workload = reprieve_study::Workload::Postmark {
+            processes: 2,
+            files,
+            transactions: 1_000,
+            size_min_bytes: 500,
+            size_max_bytes: 4_000,
+        };
+        render(&record, &plain(110))
+    };
+    assert!(size(8_000).contains("8000 files at the start, published were 128K"));
+    assert!(!size(128_000).contains("published were 128K"));
+}
