@@ -1,1 +1,53 @@
-fn main() {}
+//! The command: parse, choose a ground, run, render. Nothing else.
+
+mod catalog;
+mod cli;
+mod compare;
+mod doctor;
+mod failure;
+mod list;
+mod output;
+mod progress;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use cli::{Cli, Verb};
+use failure::Failure;
+use reprieve_linux::{hogs, proc::ProcRoot, warden};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match dispatch(cli.verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("reprieve: {failure}");
+            failure.code()
+        }
+    }
+}
+
+fn dispatch(verb: Verb) -> Result<(), Failure> {
+    match verb {
+        Verb::List => output::print(&list::render()),
+        Verb::Run(arguments) => run::run(&arguments),
+        Verb::Compare(arguments) => compare::compare(&arguments),
+        Verb::Doctor => doctor::doctor(),
+        Verb::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "reprieve", &mut text);
+            output::print(&String::from_utf8_lossy(&text))
+        }
+        Verb::Man => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut text).map_err(Failure::output)?;
+            output::print(&String::from_utf8_lossy(&text))
+        }
+        Verb::Warden => {
+            warden::run(std::io::stdin(), &ProcRoot::default());
+            Ok(())
+        }
+        Verb::Hog => hogs::spin(),
+    }
+}

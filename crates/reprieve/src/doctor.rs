@@ -1,0 +1,128 @@
+//! `reprieve doctor`: what this machine has, what is missing and how to get it.
+
+use reprieve_linux::cgroup::{self, Cgroups, Quota};
+use reprieve_linux::proc::{self, ProcRoot};
+use reprieve_linux::switches::SwitchRecorder;
+use reprieve_linux::threads::{self, FifoGuard};
+use reprieve_study::units;
+use reprieve_vm::image::{self, Cache};
+use reprieve_vm::qemu;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// One thing that was looked at.
+struct Finding {
+    what: &'static str,
+    state: State,
+    says: String,
+}
+
+enum State {
+    /// There.
+    Good,
+    /// Not there; runs do without, and say so.
+    Less,
+    /// Not there, and nothing runs without.
+    Missing,
+}
+
+/// Runs the verb.
+pub fn doctor() -> Result<(), Failure> {
+    let findings = look();
+    let mut text = String::new();
+    for finding in &findings {
+        let mark = match finding.state {
+            State::Good => "ok",
+            State::Less => "less",
+            State::Missing => "MISSING",
+        };
+        text.push_str(&format!("{mark:<8} {:<22} {}\n", finding.what, finding.says));
+    }
+    output::print(&text)?;
+    let missing = findings.iter().filter(|finding| matches!(finding.state, State::Missing)).count();
+    match missing {
+        0 => Ok(()),
+        _ => Err(Failure::Missing(format!("{missing} thing(s) that every run needs are missing, see above"))),
+    }
+}
+
+fn look() -> Vec<Finding> {
+    let root = ProcRoot::default();
+    let mut findings = vec![machine(&root), emulator(), kvm()];
+    findings.extend(image::requirements().iter().map(program));
+    findings.push(cache());
+    findings.push(optional("CPU quotas", quota(&root), "without: overcommitted pins vCPUs to one pCPU"));
+    let switches = SwitchRecorder::open(&[threads::own_tid()], 1).map(|_| "perf switch records".to_string());
+    findings.push(optional("scheduling intervals", switches, "without: from schedstat, coarser"));
+    let fifo = FifoGuard::raise(1).map(|_| "the sampler may run on time".to_string());
+    findings.push(optional("real-time priority", fifo, "without: looks into the guest come late under load"));
+    findings
+}
+
+fn machine(root: &ProcRoot) -> Finding {
+    let cpus = proc::allowed_cpus().map_or(0, |cpus| cpus.len());
+    let memory = root.meminfo().map_or(0, |memory| memory.available_bytes);
+    let state = if cpus >= 2 { State::Good } else { State::Less };
+    let hint = if cpus >= 2 {
+        ""
+    } else {
+        "; a guest with 2 vCPUs has no undisturbed baseline on fewer than 2 pCPUs"
+    };
+    Finding {
+        what: "machine",
+        state,
+        says: format!("{cpus} pCPUs, {} available{hint}", units::size(memory as f64)),
+    }
+}
+
+fn emulator() -> Finding {
+    match qemu::version() {
+        Ok(version) => Finding { what: "QEMU", state: State::Good, says: version },
+        Err(error) => Finding { what: "QEMU", state: State::Missing, says: error.to_string() },
+    }
+}
+
+fn kvm() -> Finding {
+    let opened = std::fs::File::options().read(true).write(true).open("/dev/kvm");
+    let (state, says) = match opened {
+        Ok(_) => (State::Good, "/dev/kvm opens; whether guests boot under it, a run finds out".to_string()),
+        Err(error) => (State::Less, format!("/dev/kvm: {error}; without: guests are emulated")),
+    };
+    Finding { what: "KVM", state, says }
+}
+
+fn program(requirement: &image::Requirement) -> Finding {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found =
+        std::env::split_paths(&path).map(|dir| dir.join(requirement.program)).find(|file| file.is_file());
+    let (state, says) = match found {
+        Some(file) => (State::Good, file.display().to_string()),
+        None => (State::Missing, format!("install it with: apt-get install {}", requirement.package)),
+    };
+    Finding { what: requirement.program, state, says }
+}
+
+fn cache() -> Finding {
+    let found = Cache::default_dir(|name| std::env::var_os(name)).and_then(Cache::new);
+    let (state, says) = match found {
+        Ok(cache) => (State::Good, cache.root().display().to_string()),
+        Err(error) => (State::Missing, error.to_string()),
+    };
+    Finding { what: "cache", state, says }
+}
+
+fn quota(root: &ProcRoot) -> Result<String, reprieve_linux::Error> {
+    let cgroups = Cgroups::detect(root)?;
+    let mut tree = cgroups.create(&cgroup::unique_name(root)?)?;
+    tree.quota_group("doctor", Quota::from_percent(50.0, 100_000)?)?;
+    tree.close()?;
+    Ok(format!("cgroup {:?} at {}", cgroups.version(), cgroups.base().display()))
+}
+
+fn optional(what: &'static str, found: Result<String, reprieve_linux::Error>, without: &str) -> Finding {
+    match found {
+        Ok(says) => Finding { what, state: State::Good, says },
+        Err(error) => Finding { what, state: State::Less, says: format!("{error}; {without}") },
+    }
+}

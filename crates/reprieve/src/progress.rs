@@ -1,0 +1,86 @@
+//! Telling the user how far things are: a bar on a terminal, a line for each run elsewhere.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use reprieve_study::observation::{Observation, Standing};
+use reprieve_study::{metric, units};
+use reprieve_vm::Progress;
+
+/// Progress on stderr.
+pub struct Shown {
+    bar: Option<ProgressBar>,
+    scenario: String,
+    started: Instant,
+}
+
+impl Shown {
+    /// For one scenario.
+    pub fn new(scenario: &str) -> Shown {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {elapsed}{msg}");
+            let bar = ProgressBar::new(0).with_prefix(scenario.to_string());
+            bar.set_style(style.expect("a constant template"));
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        });
+        Shown { bar, scenario: scenario.into(), started: Instant::now() }
+    }
+
+    fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
+        }
+    }
+}
+
+impl Progress for Shown {
+    fn preparing(&mut self, what: &str) {
+        match &self.bar {
+            Some(bar) => bar.set_message(format!(": {what}")),
+            None => eprintln!("{}: {what}", self.scenario),
+        }
+    }
+
+    fn running(&mut self, number: usize, total: usize, condition: &str, stage: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(total as u64);
+            bar.set_position(number as u64 - 1);
+            let left = reprieve_vm::ground::time_left(self.started, number - 1, total);
+            let left = left.map_or(String::new(), |left| format!(", about {} s left", left.as_secs()));
+            bar.set_message(format!("{left}: {condition} {stage}"));
+        }
+    }
+
+    fn ended(&mut self, number: usize, total: usize, observation: &Observation) {
+        let foreign = observation.provenance.foreign_cpu_percent;
+        let standing = match observation.standing {
+            Standing::Accepted => String::new(),
+            Standing::Redone => format!("; others used {foreign:.1} % of the machine, so it is done again"),
+            Standing::Kept => format!("; others used {foreign:.1} % of the machine, kept and marked"),
+        };
+        let gp = observation.metrics.get(metric::GP_MEAN);
+        let gp = gp.map_or(String::new(), |ns| format!(", average GP {}", units::duration(*ns)));
+        if self.bar.is_none() || observation.standing != Standing::Accepted {
+            let condition = &observation.condition;
+            self.say(&format!("{}: run {number} of {total}, {condition}{gp}{standing}", self.scenario));
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_position(number as u64);
+        }
+    }
+
+    fn warning(&mut self, text: &str) {
+        self.say(&format!("{}: warning: {text}", self.scenario));
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

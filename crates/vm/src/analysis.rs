@@ -1,0 +1,260 @@
+//! From what one run left (a recording, the workload's own counters, the host's books) to its observation.
+//! Pure: everything is handed in.
+
+use std::collections::BTreeMap;
+
+use reprieve_study::grace_period::{GracePeriod, ReaderPreemptions, Span};
+use reprieve_study::observation::{self, Observation, Provenance, Standing, VcpuTime};
+use reprieve_study::timeline::{Events, Timeline, Trace, Track};
+use reprieve_study::units::SECOND_NS;
+use reprieve_study::{Distribution, Workload, metric};
+
+use crate::link::{Fields, Outcome};
+use crate::watch::{MemorySample, Recording, Scheduling};
+
+/// What one run left.
+pub struct RunLeft<'a> {
+    /// Name of the condition.
+    pub condition: &'a str,
+    /// Which repetition.
+    pub repetition: u32,
+    /// What ran.
+    pub workload: &'a Workload,
+    /// What was seen; `None` when nobody watched.
+    pub recording: Option<Recording>,
+    /// The workload's counters at the start and at the end of the window.
+    pub marks: (Fields, Fields),
+    /// What the guest reported at its end.
+    pub outcome: Outcome,
+    /// Time between two looks that was aimed at.
+    pub look_ns: u64,
+    /// Where and how; the host's books of the vCPUs are in it.
+    pub provenance: Provenance,
+}
+
+/// The observation of a run.
+pub fn observe(left: RunLeft) -> Observation {
+    let mut out = Observation {
+        condition: left.condition.into(),
+        repetition: left.repetition,
+        standing: Standing::Accepted,
+        provenance: left.provenance,
+        metrics: BTreeMap::new(),
+        distributions: BTreeMap::new(),
+        timelines: BTreeMap::new(),
+        trace: None,
+    };
+    throughput(&mut out, left.workload, &left.marks);
+    cpu_given(&mut out);
+    sync_latency(&mut out, &left.outcome);
+    if let Some(recording) = left.recording {
+        let descheduled = long_enough(&recording.scheduling, left.look_ns);
+        grace_periods(&mut out, &recording, &descheduled);
+        memory(&mut out, &recording);
+        guest_cpu(&mut out, &recording);
+        gp_compute(&mut out, &recording, &descheduled);
+        out.provenance.samples = recording.looks;
+        out.provenance.missed_gps = recording.missed_gps;
+        out.provenance.scheduling_source = recording.scheduling.source.into();
+        out.provenance.notes.extend(recording.notes.iter().cloned());
+        if recording.scheduling.lost > 0 {
+            let note = format!("{} scheduling events were lost", recording.scheduling.lost);
+            out.provenance.notes.push(note);
+        }
+        out.trace = Some(trace(&recording, &descheduled));
+        out.distributions.insert(observation::SAMPLE_GAPS.into(), recording.gaps);
+    }
+    out
+}
+
+/// Descheduled spans no shorter than the time between two looks. The masks are not known any finer, and
+/// below lie only the short visits of other threads, the sampler's own above all.
+fn long_enough(scheduling: &Scheduling, look_ns: u64) -> Vec<Vec<Span>> {
+    let long = |spans: &Vec<Span>| spans.iter().copied().filter(|span| span.length_ns() >= look_ns).collect();
+    scheduling.descheduled.iter().map(long).collect()
+}
+
+fn put(out: &mut Observation, metric: &str, value: f64) {
+    debug_assert!(metric::find(metric).is_some());
+    out.metrics.insert(metric.into(), value);
+}
+
+fn delta(marks: &(Fields, Fields), key: &str) -> Option<u64> {
+    marks.1.get(key)?.checked_sub(*marks.0.get(key)?)
+}
+
+/// Operations over the guest's own time between the two marks. Postmark counts nothing on its way: there it
+/// is all of its transactions over the time until the last process ended.
+fn throughput(out: &mut Observation, workload: &Workload, marks: &(Fields, Fields)) {
+    let (ops, elapsed_ns) = match workload {
+        Workload::Postmark { transactions, .. } => (Some(*transactions), Some(out.provenance.window_ns)),
+        _ => (delta(marks, "ops"), delta(marks, "t_ns")),
+    };
+    if let (Some(ops), Some(elapsed_ns @ 1..)) = (ops, elapsed_ns) {
+        put(out, metric::THROUGHPUT, ops as f64 * SECOND_NS as f64 / elapsed_ns as f64);
+    }
+    if let Some(stalls) = delta(marks, "stalls") {
+        put(out, metric::STALLS, stalls as f64);
+    }
+}
+
+fn cpu_given(out: &mut Observation) {
+    let vcpus = &out.provenance.vcpus;
+    let run_ns: u64 = vcpus.iter().map(|vcpu| vcpu.run_ns).sum();
+    let whole_ns = out.provenance.window_ns * vcpus.len() as u64;
+    let worst = vcpus.iter().map(|vcpu| VcpuTime::overcommit(*vcpu)).fold(1.0, f64::max);
+    if whole_ns > 0 {
+        put(out, metric::CPU_SHARE, run_ns as f64 / whole_ns as f64);
+        put(out, metric::OVERCOMMIT, worst);
+    }
+}
+
+fn sync_latency(out: &mut Observation, outcome: &Outcome) {
+    if let Some(note) = &outcome.sync_note {
+        out.provenance.notes.push(format!("synchronize_rcu latency not measured: {note}"));
+    }
+    let mut latencies = Distribution::default();
+    latencies.extend(outcome.sync_ns.iter().copied());
+    if let Some(mean) = latencies.mean_ns() {
+        put(out, metric::SYNC_MEAN, mean);
+        put(out, metric::SYNC_MAX, latencies.max_ns() as f64);
+        out.distributions.insert(observation::SYNC_LATENCIES.into(), latencies);
+    }
+}
+
+fn grace_periods(out: &mut Observation, recording: &Recording, descheduled: &[Vec<Span>]) {
+    let mut durations = Distribution::default();
+    durations.extend(recording.grace_periods.iter().map(|gp| gp.span.length_ns()));
+    put(out, metric::GP_COUNT, (durations.count() + recording.missed_gps) as f64);
+    if let (Some(mean), Some(p50), Some(p99)) =
+        (durations.mean_ns(), durations.quantile_ns(0.5), durations.quantile_ns(0.99))
+    {
+        put(out, metric::GP_MEAN, mean);
+        put(out, metric::GP_P50, p50 as f64);
+        put(out, metric::GP_P99, p99 as f64);
+        put(out, metric::GP_MAX, durations.max_ns() as f64);
+    }
+    let preemptions = ReaderPreemptions::count(&recording.grace_periods, descheduled);
+    put(out, metric::READER_PREEMPTIONS, preemptions.any as f64);
+    put(out, metric::READER_PREEMPTIONS_LAST, preemptions.last as f64);
+    put(out, metric::READER_HELD, preemptions.held_ns as f64);
+    let mut over_time = Timeline::default();
+    for gp in &recording.grace_periods {
+        over_time.push(since_start(recording, gp.span.end_ns), gp.span.length_ns() as f64);
+    }
+    out.distributions.insert(observation::GP_DURATIONS.into(), durations);
+    out.timelines.insert(observation::GP_OVER_TIME.into(), over_time);
+}
+
+fn since_start(recording: &Recording, t_ns: u64) -> u64 {
+    t_ns.saturating_sub(recording.window.start_ns)
+}
+
+/// Takes one number out of a memory sample.
+type Value = fn(&MemorySample) -> f64;
+
+fn memory(out: &mut Observation, recording: &Recording) {
+    type Series = (&'static str, &'static str, &'static str, Value);
+    const SERIES: [Series; 4] = [
+        (observation::FOOTPRINT, metric::FOOTPRINT_PEAK, metric::FOOTPRINT_MEAN, |s| {
+            s.memory.used_bytes as f64
+        }),
+        (observation::UNUSABLE, metric::UNUSABLE_PEAK, metric::UNUSABLE_MEAN, |s| s.memory.unusable_index),
+        (observation::BACKLOG, metric::BACKLOG_PEAK, metric::BACKLOG_MEAN, |s| s.backlog as f64),
+        ("slab_bytes", metric::SLAB_PEAK, "", |s| s.memory.slab_bytes as f64),
+    ];
+    if recording.memory.is_empty() {
+        return;
+    }
+    for (name, peak, mean, value) in SERIES {
+        let series = counter(recording, value);
+        put(out, peak, series.values.iter().copied().fold(f64::MIN, f64::max));
+        if !mean.is_empty() {
+            put(out, mean, series.values.iter().sum::<f64>() / series.values.len() as f64);
+        }
+        out.timelines.insert(name.into(), series);
+    }
+}
+
+fn counter(recording: &Recording, value: Value) -> Timeline {
+    let mut series = Timeline::default();
+    recording
+        .memory
+        .iter()
+        .for_each(|sample| series.push(since_start(recording, sample.t_ns), value(sample)));
+    series
+}
+
+fn guest_cpu(out: &mut Observation, recording: &Recording) {
+    let (first, last) = recording.cpu;
+    let spent = |of: fn(&crate::introspect::CpuState) -> u64| of(&last).saturating_sub(of(&first)) as f64;
+    let (kernel, idle, user) = (spent(|c| c.kernel_ns), spent(|c| c.idle_ns), spent(|c| c.user_ns));
+    let total = kernel + idle + user;
+    if total > 0.0 {
+        put(out, metric::KERNEL_CPU, kernel / total);
+        put(out, metric::IDLE_CPU, idle / total);
+    }
+    let window_ns = recording.window.length_ns();
+    if window_ns > 0 {
+        put(out, metric::OBSERVER_CPU, recording.observer_cpu_ns as f64 / window_ns as f64);
+    }
+}
+
+/// CPU time to compute one grace period, from the share of looks that found it being computed on a vCPU that
+/// was on its pCPU. The guest's own clock would count the time that a vCPU is descheduled as well.
+fn gp_compute(out: &mut Observation, recording: &Recording, descheduled: &[Vec<Span>]) {
+    let ended = recording.grace_periods.len() as u64 + recording.missed_gps;
+    if ended == 0 || recording.looks == 0 {
+        return;
+    }
+    let on_pcpu = |vcpu: usize, t_ns: u64| {
+        let Some(spans) = descheduled.get(vcpu) else { return true };
+        let next = spans.partition_point(|span| span.end_ns <= t_ns);
+        spans.get(next).is_none_or(|span| span.start_ns > t_ns)
+    };
+    let mut hits = 0;
+    for sample in &recording.work {
+        hits += sample.gp_kthread_on.is_some_and(|vcpu| on_pcpu(vcpu, sample.t_ns)) as u64;
+        let serving = (0..64).filter(|vcpu| sample.in_softirq >> vcpu & 1 == 1);
+        hits += serving.filter(|vcpu| on_pcpu(*vcpu, sample.t_ns)).count() as u64;
+    }
+    let look_ns = recording.window.length_ns() as f64 / recording.looks as f64;
+    put(out, metric::GP_COMPUTE, hits as f64 * look_ns / ended as f64);
+}
+
+fn trace(recording: &Recording, descheduled: &[Vec<Span>]) -> Trace {
+    let mut tracks = Vec::new();
+    let relative =
+        |span: Span| Span::new(since_start(recording, span.start_ns), since_start(recording, span.end_ns));
+    let slices = |mut labelled: Vec<(Span, String)>| {
+        labelled.sort_by_key(|(span, _)| span.start_ns);
+        Events::Slices(labelled)
+    };
+    for (vcpu, spans) in descheduled.iter().enumerate() {
+        let named = |spans: &[Span], name: &str| -> Vec<(Span, String)> {
+            spans.iter().map(|span| (relative(*span), name.to_string())).collect()
+        };
+        let mut labelled = named(spans, "descheduled");
+        if let Some(running) = recording.scheduling.running.get(vcpu) {
+            labelled.extend(named(running, "running"));
+        }
+        tracks.push(Track { name: format!("vCPU {vcpu}"), events: slices(labelled) });
+    }
+    let gp = |gp: &GracePeriod| (relative(gp.span), format!("GP {}", gp.sequence));
+    let all = recording.grace_periods.iter().map(gp).collect();
+    tracks.push(Track { name: "grace periods".into(), events: slices(all) });
+    for vcpu in 0..descheduled.len() {
+        let held = recording.grace_periods.iter().filter_map(|gp| Some((gp.sequence, gp.holdout(vcpu)?)));
+        let labelled =
+            held.map(|(sequence, span)| (relative(span), format!("holds GP {sequence}"))).collect();
+        tracks.push(Track { name: format!("holdout vCPU {vcpu}"), events: slices(labelled) });
+    }
+    let counters: [(&str, Value); 2] = [
+        ("callback backlog", |sample| sample.backlog as f64),
+        ("footprint, bytes", |sample| sample.memory.used_bytes as f64),
+    ];
+    for (name, value) in counters {
+        tracks.push(Track { name: name.into(), events: Events::Counter(counter(recording, value)) });
+    }
+    Trace { tracks }
+}

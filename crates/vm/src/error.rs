@@ -1,0 +1,92 @@
+//! What can go wrong on a ground of virtual machines, each with its way out.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use reprieve_study::scenario::BadScenario;
+
+/// An error of this ground.
+#[derive(Debug, thiserror::Error)]
+pub enum VmError {
+    /// The scenario cannot be run on this machine.
+    #[error(transparent)]
+    Scenario(#[from] BadScenario),
+    /// Something of the machine is missing.
+    #[error("{what} is missing: {way_out}")]
+    Missing {
+        /// A program, a device, a permission.
+        what: String,
+        /// How to get it.
+        way_out: String,
+    },
+    /// The guest failed; its console's last lines say more.
+    #[error("{problem}{console}")]
+    Guest {
+        /// What happened.
+        problem: String,
+        /// The end of what it printed.
+        console: ConsoleTail,
+    },
+    /// The guest's memory is not what its kernel's type information says.
+    #[error("introspection: {0}")]
+    Introspect(String),
+    /// The image could not be made.
+    #[error(transparent)]
+    Image(#[from] crate::image::ImageError),
+    /// The kernel's types are not as expected.
+    #[error(transparent)]
+    Types(#[from] crate::image::btf::BtfError),
+    /// A probe or an actuator of the host failed.
+    #[error(transparent)]
+    Host(#[from] reprieve_linux::Error),
+    /// The operating system refused something.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The user asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl VmError {
+    /// For `map_err`: says what was being done.
+    pub fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> VmError {
+        let doing = doing.into();
+        move |source| VmError::Io { doing, source }
+    }
+
+    /// A guest that did not answer in time.
+    pub fn late(what: &str, limit: Duration) -> VmError {
+        let problem = format!("the guest did not {what} within {:.0} s", limit.as_secs_f64());
+        VmError::Guest { problem, console: ConsoleTail::default() }
+    }
+
+    /// The same error with the guest's last words, if it is one of the guest's.
+    pub fn with_console(self, tail: impl FnOnce() -> ConsoleTail) -> VmError {
+        match self {
+            VmError::Guest { problem, console } if console.0.is_empty() => {
+                VmError::Guest { problem, console: tail() }
+            }
+            other => other,
+        }
+    }
+}
+
+/// The last lines of a guest's console.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConsoleTail(pub Vec<String>);
+
+impl fmt::Display for ConsoleTail {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        out.write_str("; its console ended with:")?;
+        self.0.iter().try_for_each(|line| write!(out, "\n    {line}"))
+    }
+}

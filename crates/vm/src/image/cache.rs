@@ -1,0 +1,203 @@
+//! Where what is costly to make is kept: a directory of entries, each made once and never changed.
+//!
+//! Invariants: an entry exists complete or not at all (it is built beside and renamed into place); its key
+//! says all that went into it, so an entry is never out of date; one process builds at a time (a lock on the
+//! file `lock`), so what lies in a `reprieve-tmp-` directory while the lock is held was left by a crash.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use sha2::{Digest, Sha256};
+
+use super::error::ImageError;
+
+const TEMPORARY_PREFIX: &str = "reprieve-tmp-";
+
+/// The cache directory.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+impl Cache {
+    /// Opens, and if need be makes, the cache in `root`.
+    ///
+    /// # Errors
+    /// The directory cannot be made.
+    pub fn new(root: impl Into<PathBuf>) -> Result<Cache, ImageError> {
+        let root = root.into();
+        fs::create_dir_all(&root).map_err(ImageError::io(&root))?;
+        // Other programs are run inside: a relative path would mean something else there.
+        let root = fs::canonicalize(&root).map_err(ImageError::io(&root))?;
+        Ok(Cache { root })
+    }
+
+    /// `$XDG_CACHE_HOME/reprieve`, else `$HOME/.cache/reprieve`; the environment is handed in.
+    ///
+    /// # Errors
+    /// Neither variable is set.
+    pub fn default_dir(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, ImageError> {
+        let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        absolute("XDG_CACHE_HOME")
+            .or_else(|| absolute("HOME").map(|home| home.join(".cache")))
+            .map(|base| base.join("reprieve"))
+            .ok_or(ImageError::NoCacheDir)
+    }
+
+    /// The cache directory's absolute path.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The entry of this kind and key, if it has been made.
+    pub fn entry(&self, kind: &str, key: &str) -> Option<PathBuf> {
+        let path = self.path(kind, key);
+        path.is_dir().then_some(path)
+    }
+
+    /// Entries of this kind whose key begins with `prefix`, latest made first.
+    pub fn entries(&self, kind: &str, prefix: &str) -> Vec<PathBuf> {
+        let Ok(listing) = fs::read_dir(self.root.join(kind)) else { return Vec::new() };
+        let mut found: Vec<(SystemTime, PathBuf)> = listing
+            .flatten()
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
+            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+            .collect();
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found.into_iter().map(|(_, path)| path).collect()
+    }
+
+    /// The entry of this kind and key; `build` makes it in the empty directory it is given, if nobody has.
+    ///
+    /// `build` must not call `make` again: the lock is held.
+    ///
+    /// # Errors
+    /// What `build` returns, or the cache cannot be written.
+    pub fn make(
+        &self,
+        kind: &str,
+        key: &str,
+        build: impl FnOnce(&Path) -> Result<(), ImageError>,
+    ) -> Result<PathBuf, ImageError> {
+        if let Some(entry) = self.entry(kind, key) {
+            return Ok(entry);
+        }
+        let _lock = self.lock()?;
+        // Another process may have made it while this one waited.
+        if let Some(entry) = self.entry(kind, key) {
+            return Ok(entry);
+        }
+        self.remove_leftovers();
+        let temporary = tempfile::Builder::new()
+            .prefix(TEMPORARY_PREFIX)
+            .tempdir_in(&self.root)
+            .map_err(ImageError::io(&self.root))?;
+        let content = temporary.path().join("content");
+        fs::create_dir(&content).map_err(ImageError::io(&content))?;
+        build(&content)?;
+        let path = self.path(kind, key);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(ImageError::io(parent))?;
+        }
+        fs::rename(&content, &path).map_err(ImageError::io(&path))?;
+        Ok(path)
+    }
+
+    fn path(&self, kind: &str, key: &str) -> PathBuf {
+        debug_assert!(!kind.contains('/') && !key.contains('/'), "a kind and a key are one name each");
+        self.root.join(kind).join(key)
+    }
+
+    fn lock(&self) -> Result<File, ImageError> {
+        let path = self.root.join("lock");
+        let open = || -> io::Result<File> {
+            let file = File::options().create(true).truncate(false).write(true).open(&path)?;
+            file.lock()?;
+            Ok(file)
+        };
+        open().map_err(ImageError::io(&path))
+    }
+
+    /// Only with the lock held. What cannot be removed is left: it harms nobody.
+    fn remove_leftovers(&self) {
+        let Ok(listing) = fs::read_dir(&self.root) else { return };
+        for entry in listing.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(TEMPORARY_PREFIX) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
+/// A key that says all of `parts`, in their order: SHA-256, the first 128 bits, in hexadecimal.
+pub(crate) fn key_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        // The length keeps "ab","c" and "a","bc" apart.
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    fn cache() -> (tempfile::TempDir, Cache) {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::new(dir.path().join("c")).unwrap();
+        (dir, cache)
+    }
+
+    #[test]
+    fn an_entry_is_made_once_even_by_many() {
+        let (_dir, cache) = cache();
+        let built = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let entry = cache.make("kind", "key", |dir| {
+                        built.fetch_add(1, Ordering::Relaxed);
+                        fs::write(dir.join("file"), "x").map_err(ImageError::io(dir))
+                    });
+                    assert_eq!(fs::read(entry.unwrap().join("file")).unwrap(), b"x");
+                });
+            }
+        });
+        assert_eq!(built.into_inner(), 1);
+    }
+
+    #[test]
+    fn a_failed_build_leaves_nothing_and_a_crashed_one_is_cleared_away() {
+        let (_dir, cache) = cache();
+        fs::create_dir(cache.root().join("reprieve-tmp-crashed")).unwrap();
+        cache.make("kind", "bad", |_| Err(ImageError::NoCacheDir)).unwrap_err();
+        assert!(cache.entry("kind", "bad").is_none());
+        let left: Vec<_> = fs::read_dir(cache.root()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["lock"]);
+    }
+
+    #[test]
+    fn default_dir_follows_the_environment() {
+        let env = |set: &'static [(&str, &str)]| {
+            Cache::default_dir(move |name| {
+                set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into())
+            })
+        };
+        assert_eq!(env(&[("XDG_CACHE_HOME", "/x"), ("HOME", "/h")]).unwrap(), Path::new("/x/reprieve"));
+        assert_eq!(env(&[("XDG_CACHE_HOME", ""), ("HOME", "/h")]).unwrap(), Path::new("/h/.cache/reprieve"));
+        assert!(env(&[]).is_err());
+    }
+
+    #[test]
+    fn keys_keep_their_parts_apart() {
+        assert_ne!(key_of([b"ab".as_slice(), b"c"]), key_of([b"a".as_slice(), b"bc"]));
+        assert_eq!(key_of([b"a".as_slice()]).len(), 32);
+    }
+}

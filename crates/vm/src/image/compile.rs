@@ -1,0 +1,139 @@
+//! What runs inside the guest, compiled from the sources this program carries: static programs with the
+//! host's compiler, the kernel module against the kernel's headers. Each entry in the cache is keyed by its
+//! sources, the compiler and, for the module, the kernel.
+
+use std::path::{Path, PathBuf};
+
+use super::cache::{Cache, key_of};
+use super::command;
+use super::error::{self, ImageError};
+use super::kernel::Kernel;
+
+/// A source file's name and content.
+type Source = (&'static str, &'static str);
+
+/// The sources of the guest lie beside the crates, in `guest/`.
+macro_rules! sources {
+    ($($name:literal),+ $(,)?) => {
+        [$(($name, include_str!(concat!("../../../../guest/", $name)))),+]
+    };
+}
+
+/// The first program of the guest.
+pub(crate) const INIT: &str = include_str!("../../../../guest/init");
+
+const PROGRAM_SOURCES: [Source; 12] = sources![
+    "clone.c",
+    "clone.h",
+    "clones.c",
+    "idle.c",
+    "lab.c",
+    "lab.h",
+    "memory.c",
+    "postmark.c",
+    "symbols.c",
+    "sync.c",
+    "text.c",
+    "wire.c",
+];
+
+const MODULE_SOURCES: [Source; 5] =
+    sources!["module/Kbuild", "module/gp.c", "module/lab.h", "module/main.c", "module/memory.c"];
+
+/// Each program and what it is made of.
+const PROGRAMS: [(&str, &[&str]); 2] = [
+    (
+        "lab",
+        &["lab.c", "wire.c", "text.c", "symbols.c", "sync.c", "memory.c", "clones.c", "postmark.c", "idle.c"],
+    ),
+    ("clone", &["clone.c"]),
+];
+
+/// No debug information (`-s`): the image is copied into memory at each boot.
+const FLAGS: [&str; 7] = ["-std=c11", "-static", "-O2", "-s", "-Wall", "-Wextra", "-Werror"];
+
+/// The guest's programs, compiled.
+pub(crate) struct Programs {
+    /// The directory that holds `lab` and `clone`.
+    pub dir: PathBuf,
+    /// Their key in the cache.
+    pub key: String,
+}
+
+/// What the compiler says it is.
+pub(crate) fn compiler(cache: &Cache) -> Result<String, ImageError> {
+    let version = command::run("cc", &["--version"], cache.root())?;
+    Ok(version.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Compiles the guest's static programs, or finds them in the cache.
+pub(crate) fn programs(
+    cache: &Cache,
+    compiler: &str,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Programs, ImageError> {
+    let key = key_of(parts(&PROGRAM_SOURCES).chain(FLAGS.map(str::as_bytes)).chain([compiler.as_bytes()]));
+    let dir = cache.make("programs", &key, |dir| {
+        progress("compiling the guest's programs");
+        write_sources(dir, &PROGRAM_SOURCES)?;
+        for (program, sources) in PROGRAMS {
+            let arguments: Vec<&str> = FLAGS.iter().chain(&["-o", program]).chain(sources).copied().collect();
+            command::run("cc", &arguments, dir)?;
+        }
+        Ok(())
+    })?;
+    Ok(Programs { dir, key })
+}
+
+/// Builds the kernel module for this kernel, or finds it in the cache. `None` without headers.
+pub(crate) fn module(
+    cache: &Cache,
+    kernel: &Kernel,
+    compiler: &str,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Option<PathBuf>, ImageError> {
+    let Some(headers) = &kernel.headers_dir else { return Ok(None) };
+    let key = key_of(parts(&MODULE_SOURCES).chain([kernel.id.as_bytes(), compiler.as_bytes()]));
+    let dir = cache.make("module", &key, |dir| {
+        progress(&format!("building the guest's kernel module for {}", kernel.release));
+        write_sources(dir, &MODULE_SOURCES)?;
+        build_module(headers, &dir.join("module"))
+    })?;
+    Ok(Some(dir.join("module/reprieve_lab.ko")))
+}
+
+fn build_module(headers: &Path, dir: &Path) -> Result<(), ImageError> {
+    let headers = headers.to_string_lossy();
+    let sources = format!("M={}", dir.to_string_lossy());
+    // The kernel's own compiler may not be installed; the host's does for a module of this size. Debug
+    // information would only make the image larger.
+    command::run("make", &["-C", &headers, &sources, "CC=cc", "KCFLAGS=-g0", "modules"], dir).map(drop)
+}
+
+fn parts(sources: &[Source]) -> impl Iterator<Item = &[u8]> {
+    sources.iter().flat_map(|(name, content)| [name.as_bytes(), content.as_bytes()])
+}
+
+fn write_sources(dir: &Path, sources: &[Source]) -> Result<(), ImageError> {
+    for (name, content) in sources {
+        let path = dir.join(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(ImageError::io(parent))?;
+        }
+        error::write(&path, content)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_source_of_a_program_is_carried() {
+        let carried = |wanted: &str| PROGRAM_SOURCES.iter().any(|(name, _)| *name == wanted);
+        for (program, sources) in PROGRAMS {
+            assert!(sources.iter().all(|source| carried(source)), "{program}");
+        }
+    }
+}

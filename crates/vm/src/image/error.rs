@@ -1,0 +1,138 @@
+//! What can go wrong while an image is made. Each error names what it is about, the cause, and the way out.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::btf::BtfError;
+
+/// Why a guest image could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// A file of the cache or of the user could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// No place for the cache is known.
+    #[error("no cache directory: neither XDG_CACHE_HOME nor HOME is set; set one of them")]
+    NoCacheDir,
+    /// A program of the host is not installed.
+    #[error("{program} is not installed; install it with: apt-get install {package}")]
+    MissingProgram {
+        /// The program's name.
+        program: String,
+        /// The distribution package that has it.
+        package: &'static str,
+    },
+    /// A program ran and failed.
+    #[error("{command} failed ({status}){hint}\n{output}")]
+    CommandFailed {
+        /// The program and what it was to do.
+        command: String,
+        /// Its exit status.
+        status: String,
+        /// The way out where the output shows it, or nothing.
+        hint: String,
+        /// The end of what it printed.
+        output: String,
+    },
+    /// The package manager does not know any package that would do.
+    #[error(
+        "package {package}: not known to apt; run: apt-get update (and see that its repository is enabled)"
+    )]
+    UnknownPackage {
+        /// The package, or the alternatives.
+        package: String,
+    },
+    /// A package was unpacked, but is not made as expected.
+    #[error("package {package}: no {what} in it")]
+    PackageLacks {
+        /// The package.
+        package: String,
+        /// The missing file.
+        what: String,
+    },
+    /// Dependencies without end.
+    #[error("package {package}: more than {limit} packages in its dependencies")]
+    TooManyPackages {
+        /// Where the walk began.
+        package: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// The kernel file is of no known kind.
+    #[error("{}: {problem}; hand in an x86-64 bzImage (/boot/vmlinuz-...) or an ELF vmlinux", path.display())]
+    NotAKernel {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The kernel says nothing about its types.
+    #[error("{}: the kernel has no BTF; choose a kernel built with CONFIG_DEBUG_INFO_BTF=y", path.display())]
+    NoBtf {
+        /// The kernel.
+        path: PathBuf,
+    },
+    /// The type information is damaged, or lacks what is asked for.
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+    /// A compressed file could not be unpacked.
+    #[error("{}: {format} data: {problem}", path.display())]
+    Decompress {
+        /// The file.
+        path: PathBuf,
+        /// The compression.
+        format: &'static str,
+        /// What the decoder said.
+        problem: String,
+    },
+    /// A driver the guest needs is neither built in nor a module.
+    #[error("kernel {release}: no module {module} under {}, and it is not built in; \
+             choose a kernel with virtio drivers", dir.display())]
+    NoModule {
+        /// The kernel.
+        release: String,
+        /// The module.
+        module: String,
+        /// Where it was looked for.
+        dir: PathBuf,
+    },
+    /// A module's file is damaged.
+    #[error("{}: not a kernel module: {problem}", path.display())]
+    BadModule {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// An archive cannot hold this.
+    #[error("initramfs: {name}: {problem}")]
+    Archive {
+        /// The entry.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl ImageError {
+    /// For `map_err`: an I/O error of `path`.
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> ImageError {
+        let path = path.to_path_buf();
+        move |source| ImageError::Io { path, source }
+    }
+}
+
+/// [`std::fs::read`] whose error names the file.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, ImageError> {
+    std::fs::read(path).map_err(ImageError::io(path))
+}
+
+/// [`std::fs::write`] whose error names the file.
+pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), ImageError> {
+    std::fs::write(path, content).map_err(ImageError::io(path))
+}

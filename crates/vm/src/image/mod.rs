@@ -1,0 +1,190 @@
+//! Guest images: a kernel, the initramfs that goes with it, and the kernel's type information.
+//!
+//! All is made from the distribution's packages (or a kernel of the user's), the sources of `guest/` that this
+//! program carries, and the host's compiler; nothing is installed and root is not needed. What has been made
+//! once is kept in a [`Cache`]: a second [`prepare`] downloads and compiles nothing.
+//!
+//! Invariant: equal ingredients give the same initramfs, byte for byte.
+
+pub mod btf;
+mod cache;
+mod command;
+mod compile;
+mod decompress;
+mod error;
+mod initramfs;
+mod kernel;
+mod modules;
+mod packages;
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+pub use cache::Cache;
+pub use command::{REQUIREMENTS, Requirement};
+pub use error::ImageError;
+pub use kernel::{Kernel, vmlinux};
+
+use compile::Programs;
+use initramfs::Initramfs;
+use modules::Module;
+use packages::Unpacked;
+
+/// What a guest is made of.
+#[derive(Clone, Debug, Default)]
+pub struct ImageOptions {
+    /// A kernel of the user's: a bzImage or an ELF vmlinux. `None`: the distribution's for virtual machines.
+    pub kernel: Option<PathBuf>,
+    /// Its modules, only with `kernel`. `None`: `/lib/modules/RELEASE` if it exists, else all drivers are
+    /// taken to be built in.
+    pub modules_dir: Option<PathBuf>,
+    /// Its headers, only with `kernel`. `None`: `/lib/modules/RELEASE/build` if it exists, else there is no
+    /// memory workload.
+    pub headers_dir: Option<PathBuf>,
+    /// Ask the distribution for newer packages than those in the cache.
+    pub refresh: bool,
+}
+
+/// All that a guest needs.
+#[derive(Debug)]
+pub struct GuestImage {
+    /// What to boot.
+    pub kernel: Kernel,
+    /// The guest's file system, for QEMU's `-initrd`.
+    pub initramfs: PathBuf,
+    /// Layouts of the kernel's types.
+    pub btf: btf::Btf,
+    /// Whether the memory workload and the grace-period poll are to be had: they need the kernel's headers.
+    pub has_module: bool,
+}
+
+/// Drivers of the port to the host. The virtio bus comes as their dependency.
+const DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
+
+/// What the init script uses of busybox.
+const APPLETS: [&str; 7] = ["cat", "dmesg", "insmod", "mount", "poweroff", "sh", "usleep"];
+
+/// Where init mounts something.
+const MOUNT_POINTS: [&str; 4] = ["dev", "proc", "sys", "tmp"];
+
+/// Where the C library's package has the two files Postmark needs: with /usr merged, and before that.
+const LOADER: [&str; 2] =
+    ["usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"];
+const C_LIBRARY: [&str; 2] = ["usr/lib/x86_64-linux-gnu/libc.so.6", "lib/x86_64-linux-gnu/libc.so.6"];
+
+/// What making an image needs of the host, for a check beforehand.
+pub fn requirements() -> &'static [Requirement] {
+    &REQUIREMENTS
+}
+
+/// Everything a guest needs, from the cache where it is there. `progress` is told of each step that takes
+/// time: downloading (about 45 MB), compiling, unpacking.
+///
+/// # Errors
+/// See [`ImageError`]; each says the way out.
+pub fn prepare(
+    cache: &Cache,
+    options: &ImageOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Result<GuestImage, ImageError> {
+    let kernel = match &options.kernel {
+        Some(path) => Kernel::of_file(path, options.modules_dir.as_deref(), options.headers_dir.as_deref())?,
+        None => Kernel::of_packages(&packages::kernel(cache, options.refresh, progress)?)?,
+    };
+    let btf = btf::Btf::parse(&kernel.btf_bytes(cache, progress)?)?;
+    let ingredients = gather(cache, &kernel, options.refresh, progress)?;
+    let entry = cache.make("initramfs", &ingredients.key(&kernel), |dir| {
+        progress("making the guest's file system");
+        let path = dir.join("initramfs.cpio");
+        let archive = ingredients.assemble(&kernel)?;
+        let file = File::create(&path).map_err(ImageError::io(&path))?;
+        archive.write(BufWriter::new(file)).map_err(ImageError::io(&path))
+    })?;
+    let has_module = ingredients.module.is_some();
+    Ok(GuestImage { kernel, initramfs: entry.join("initramfs.cpio"), btf, has_module })
+}
+
+/// What an initramfs is made of.
+struct Ingredients {
+    busybox: Unpacked,
+    postmark: Unpacked,
+    libc: Unpacked,
+    programs: Programs,
+    module: Option<PathBuf>,
+}
+
+fn gather(
+    cache: &Cache,
+    kernel: &Kernel,
+    refresh: bool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Ingredients, ImageError> {
+    let names = ["busybox-static", "postmark", "libc6"];
+    let [busybox, postmark, libc] = packages::singles(cache, names, refresh, progress)?;
+    let compiler = compile::compiler(cache)?;
+    Ok(Ingredients {
+        busybox,
+        postmark,
+        libc,
+        programs: compile::programs(cache, &compiler, progress)?,
+        module: compile::module(cache, kernel, &compiler, progress)?,
+    })
+}
+
+impl Ingredients {
+    fn key(&self, kernel: &Kernel) -> String {
+        let module = self.module.as_deref().map(Path::to_string_lossy).unwrap_or_default();
+        let modules_dir = kernel.modules_dir.as_deref().map(Path::to_string_lossy).unwrap_or_default();
+        let parts = [
+            &self.busybox.id,
+            &self.postmark.id,
+            &self.libc.id,
+            &self.programs.key,
+            &kernel.id,
+            module.as_ref(),
+            modules_dir.as_ref(),
+            compile::INIT,
+        ];
+        let lists = APPLETS.iter().chain(&DRIVERS).chain(&MOUNT_POINTS).map(|name| name.as_bytes());
+        cache::key_of(parts.into_iter().map(str::as_bytes).chain(lists))
+    }
+
+    fn assemble(&self, kernel: &Kernel) -> Result<Initramfs, ImageError> {
+        let mut archive = Initramfs::default();
+        for name in MOUNT_POINTS {
+            archive.directory(name)?;
+        }
+        archive.program("init", compile::INIT.into())?;
+        archive.program_from("bin/busybox", &self.busybox.find(&["usr/bin/busybox", "bin/busybox"])?)?;
+        for applet in APPLETS {
+            archive.link(&format!("bin/{applet}"), "busybox")?;
+        }
+        for program in ["lab", "clone"] {
+            archive.program_from(&format!("bin/{program}"), &self.programs.dir.join(program))?;
+        }
+        archive.program_from("usr/bin/postmark", &self.postmark.find(&["usr/bin/postmark"])?)?;
+        // The program names its loader by this path; the loader looks for libraries in the other.
+        archive.program_from("lib64/ld-linux-x86-64.so.2", &self.libc.find(&LOADER)?)?;
+        archive.program_from("lib/x86_64-linux-gnu/libc.so.6", &self.libc.find(&C_LIBRARY)?)?;
+        if let Some(module) = &self.module {
+            archive.data("lib/reprieve_lab.ko", error::read(module)?)?;
+        }
+        add_drivers(&mut archive, kernel)?;
+        Ok(archive)
+    }
+}
+
+/// The drivers, and the order in which init loads them.
+fn add_drivers(archive: &mut Initramfs, kernel: &Kernel) -> Result<(), ImageError> {
+    let drivers: Vec<Module> = match &kernel.modules_dir {
+        Some(dir) => modules::closure(dir, &kernel.release, &DRIVERS)?,
+        None => Vec::new(),
+    };
+    let mut order = String::new();
+    for Module { name, content } in drivers {
+        order.push_str(&format!("{name}.ko\n"));
+        archive.data(&format!("lib/modules/{name}.ko"), content)?;
+    }
+    archive.data("lib/order", order.into_bytes())
+}

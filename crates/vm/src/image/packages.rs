@@ -1,0 +1,297 @@
+//! Distribution packages, downloaded and unpacked into the cache; nothing is installed, root is not needed.
+//!
+//! apt knows the repositories and checks signatures; `dpkg-deb` unpacks. An entry is named after its first
+//! package and that package's exact version. Once there, it is used until a refresh is asked for: runs stay
+//! comparable, and no network is needed. A kernel comes as a meta package whose dependencies lead to the
+//! packages with content: Debian Policy 7.1 for the syntax of `Depends`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::cache::Cache;
+use super::command;
+use super::error::ImageError;
+
+/// Most packages one entry may consist of.
+const PACKAGES_MAX: usize = 32;
+
+/// The kind of these entries in the cache.
+const KIND: &str = "packages";
+
+/// Kernels for virtual machines, and their headers, with what they depend on: Debian's, then Ubuntu's.
+pub(crate) const KERNELS: [[&str; 2]; 2] = [
+    ["linux-image-cloud-amd64", "linux-headers-cloud-amd64"],
+    ["linux-image-virtual", "linux-headers-virtual"],
+];
+
+/// Dependencies named `linux-` that hold nothing a guest or a module build needs.
+const NOT_NEEDED: [&str; 2] = ["linux-base", "linux-firmware"];
+
+/// Packages unpacked side by side under one root directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unpacked {
+    /// The first package.
+    pub package: String,
+    /// NAME_VERSION of the first package: two with the same id have the same content.
+    pub id: String,
+    /// The root they were unpacked under.
+    pub root: PathBuf,
+}
+
+impl Unpacked {
+    /// The first of `names`, paths below the root, that is there.
+    pub fn find(&self, names: &[&str]) -> Result<PathBuf, ImageError> {
+        let there = names.iter().map(|name| self.root.join(name)).find(|path| path.exists());
+        there.ok_or_else(|| ImageError::PackageLacks { package: self.id.clone(), what: names.join(" or ") })
+    }
+}
+
+/// What apt says of a package.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Stanza {
+    package: String,
+    version: String,
+    depends: String,
+}
+
+/// A kernel with its headers, of the distribution apt is set up for.
+pub(crate) fn kernel(
+    cache: &Cache,
+    refresh: bool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Unpacked, ImageError> {
+    if !refresh && let Some(found) = KERNELS.iter().find_map(|[image, _]| latest(cache, image)) {
+        return Ok(found);
+    }
+    let resolved = KERNELS.iter().find_map(|names| resolve(cache.root(), names, follow_linux).transpose());
+    let packages = match resolved {
+        Some(packages) => packages?,
+        None => {
+            let names = KERNELS.map(|[image, _]| image).join(" or ");
+            return Err(ImageError::UnknownPackage { package: names });
+        }
+    };
+    fetch(cache, &packages, patch_headers, progress)
+}
+
+/// These packages, each an entry of its own, without their dependencies.
+pub(crate) fn singles<const N: usize>(
+    cache: &Cache,
+    names: [&str; N],
+    refresh: bool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<[Unpacked; N], ImageError> {
+    let mut unpacked = Vec::with_capacity(N);
+    for name in names {
+        let there = latest(cache, name).filter(|_| !refresh);
+        unpacked.push(match there {
+            Some(found) => found,
+            None => {
+                let packages = resolve(cache.root(), &[name], |_| Vec::new())?
+                    .ok_or_else(|| ImageError::UnknownPackage { package: name.to_owned() })?;
+                fetch(cache, &packages, |_| Ok(()), progress)?
+            }
+        });
+    }
+    Ok(unpacked.try_into().expect("one entry for each name"))
+}
+
+/// The entry of this package made last.
+fn latest(cache: &Cache, name: &str) -> Option<Unpacked> {
+    let root = cache.entries(KIND, &format!("{name}_")).into_iter().next()?;
+    let id = root.file_name()?.to_string_lossy().into_owned();
+    Some(Unpacked { package: name.to_owned(), id, root })
+}
+
+/// The packages `names` stand for: themselves, and those that `follow` picks from their dependencies, with
+/// their versions. `None` if apt does not know one of `names`.
+fn resolve(
+    dir: &Path,
+    names: &[&str],
+    follow: impl Fn(&str) -> Vec<Vec<String>>,
+) -> Result<Option<Vec<Stanza>>, ImageError> {
+    let mut groups: Vec<Vec<String>> = names.iter().map(|name| vec![(*name).to_owned()]).collect();
+    let mut resolved: Vec<Stanza> = Vec::new();
+    // One level of dependencies a turn, as each question to apt takes a good part of a second.
+    while !groups.is_empty() {
+        let known = show(dir, &groups)?;
+        let found = groups.iter().map(|group| group.iter().find_map(|name| known.get(name)));
+        let found: Vec<Option<&Stanza>> = found.collect();
+        // Further down, what apt does not know is a virtual package: somebody else provides it.
+        if resolved.is_empty() && found.contains(&None) {
+            return Ok(None);
+        }
+        groups.clear();
+        for stanza in found.into_iter().flatten() {
+            if resolved.iter().any(|known| known.package == stanza.package) {
+                continue;
+            }
+            if resolved.len() == PACKAGES_MAX {
+                return Err(ImageError::TooManyPackages {
+                    package: names[0].to_owned(),
+                    limit: PACKAGES_MAX,
+                });
+            }
+            groups.extend(follow(&stanza.depends));
+            resolved.push(stanza.clone());
+        }
+    }
+    Ok(Some(resolved))
+}
+
+/// Of a `Depends` field, the groups of alternatives that begin with `linux-`.
+fn follow_linux(depends: &str) -> Vec<Vec<String>> {
+    let wanted = |name: &String| name.starts_with("linux-") && !NOT_NEEDED.contains(&name.as_str());
+    let groups = depends.split(',').map(|group| {
+        // name:arch (>= version) [arch] <profile>: the name ends at the first of these.
+        let name = |text: &str| text.trim().split([' ', ':', '(', '[', '<']).next().unwrap_or("").to_owned();
+        group.split('|').map(name).filter(wanted).collect::<Vec<_>>()
+    });
+    groups.filter(|group| !group.is_empty()).collect()
+}
+
+/// What apt knows of the packages in these groups: their candidate versions, by name.
+fn show(dir: &Path, groups: &[Vec<String>]) -> Result<BTreeMap<String, Stanza>, ImageError> {
+    let mut arguments = vec!["show", "--no-all-versions"];
+    arguments.extend(groups.iter().flatten().map(String::as_str));
+    match command::run("apt-cache", &arguments, dir) {
+        Ok(text) => {
+            let stanzas = text.split("\n\n").filter_map(parse_stanza);
+            Ok(stanzas.map(|stanza| (stanza.package.clone(), stanza)).collect())
+        }
+        // It fails if it knows none of them, and says no more than that.
+        Err(ImageError::CommandFailed { .. }) => Ok(BTreeMap::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// One stanza of apt-cache's output. Continuation lines begin with a space.
+fn parse_stanza(text: &str) -> Option<Stanza> {
+    let mut fields: BTreeMap<&str, String> = BTreeMap::new();
+    let mut last = None;
+    for line in text.lines() {
+        if line.starts_with([' ', '\t']) {
+            if let Some(value) = last.and_then(|key| fields.get_mut(key)) {
+                value.push_str(line);
+            }
+        } else if let Some((key, value)) = line.split_once(':') {
+            fields.insert(key, value.trim().to_owned());
+            last = Some(key);
+        }
+    }
+    let mut take = |key| fields.remove(key);
+    let depends = [take("Pre-Depends"), take("Depends")].into_iter().flatten().collect::<Vec<_>>().join(", ");
+    Some(Stanza { package: take("Package")?, version: take("Version")?, depends })
+}
+
+/// Downloads and unpacks the packages into one entry; `finish` is given its root.
+fn fetch(
+    cache: &Cache,
+    packages: &[Stanza],
+    finish: impl FnOnce(&Path) -> Result<(), ImageError>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Unpacked, ImageError> {
+    // make takes a colon, which an epoch brings, for the end of a target.
+    let id = format!("{}_{}", packages[0].package, packages[0].version.replace(':', "_"));
+    let made = cache.make(KIND, &id, |dir| {
+        progress(&format!("downloading {id} ({} packages)", packages.len()));
+        download(dir, packages)?;
+        for path in downloaded(dir)? {
+            command::run("dpkg-deb", &["-x", &path.to_string_lossy(), "."], dir)?;
+            fs::remove_file(&path).map_err(ImageError::io(&path))?;
+        }
+        finish(dir)
+    });
+    match made {
+        Ok(root) => Ok(Unpacked { package: packages[0].package.clone(), id, root }),
+        // No network: an older version will do.
+        Err(error @ ImageError::CommandFailed { .. }) => match latest(cache, &packages[0].package) {
+            Some(older) => {
+                progress(&format!("{id} cannot be had; using {}", older.id));
+                Ok(older)
+            }
+            None => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// As root, apt warns that it cannot drop its rights in our directory: harmless, and not shown.
+fn download(dir: &Path, packages: &[Stanza]) -> Result<(), ImageError> {
+    let exact: Vec<String> = packages.iter().map(|p| format!("{}={}", p.package, p.version)).collect();
+    let mut arguments = vec!["-q", "-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=30"];
+    arguments.extend(["-o", "Acquire::https::Timeout=30", "download"]);
+    arguments.extend(exact.iter().map(String::as_str));
+    command::run("apt-get", &arguments, dir).map(drop)
+}
+
+fn downloaded(dir: &Path) -> Result<Vec<PathBuf>, ImageError> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(dir).map_err(ImageError::io(dir))? {
+        let path = entry.map_err(ImageError::io(dir))?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Debian's header packages include each other's makefiles by absolute path, as if installed. Make it
+/// relative: they were unpacked side by side.
+fn patch_headers(root: &Path) -> Result<(), ImageError> {
+    let sources = root.join("usr/src");
+    let Ok(listing) = fs::read_dir(&sources) else { return Ok(()) };
+    for entry in listing.flatten() {
+        let makefile = entry.path().join("Makefile");
+        if !makefile.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
+            continue;
+        }
+        let text = fs::read_to_string(&makefile).map_err(ImageError::io(&makefile))?;
+        let patched = text.replace("include /usr/src/", "include ../");
+        if patched != text {
+            fs::write(&makefile, patched).map_err(ImageError::io(&makefile))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stanza_is_parsed_with_continuations() {
+        let text = "Package: a\nVersion: 1:2.3-4\nPre-Depends: linux-x\nDepends: b (>= 1),\n linux-c\n";
+        let stanza = parse_stanza(text).unwrap();
+        assert_eq!((stanza.package.as_str(), stanza.version.as_str()), ("a", "1:2.3-4"));
+        assert_eq!(follow_linux(&stanza.depends), [["linux-x"], ["linux-c"]]);
+        assert!(parse_stanza("").is_none() && parse_stanza("nonsense").is_none());
+    }
+
+    #[test]
+    fn only_linux_packages_are_followed_with_their_alternatives() {
+        let depends = "kmod, linux-base (>= 4.3~), initramfs-tools (>= 0.120) | linux-initramfs-tool, \
+                       linux-image-6.1.0-56-cloud-amd64:amd64 (= 6.1.192-2), linux-a [amd64] | linux-b <!x>";
+        assert_eq!(
+            follow_linux(depends),
+            [
+                vec!["linux-initramfs-tool"],
+                vec!["linux-image-6.1.0-56-cloud-amd64"],
+                vec!["linux-a", "linux-b"]
+            ]
+        );
+    }
+
+    #[test]
+    fn header_makefiles_become_relative() {
+        let dir = tempfile::tempdir().unwrap();
+        let headers = dir.path().join("usr/src/linux-headers-9");
+        fs::create_dir_all(&headers).unwrap();
+        fs::write(headers.join("Makefile"), "include /usr/src/linux-headers-9-common/Makefile\n").unwrap();
+        patch_headers(dir.path()).unwrap();
+        let text = fs::read_to_string(headers.join("Makefile")).unwrap();
+        assert_eq!(text, "include ../linux-headers-9-common/Makefile\n");
+    }
+}

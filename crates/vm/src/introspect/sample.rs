@@ -1,0 +1,200 @@
+//! One look at a guest: what [`super::layout::Layout`] knows to find, as numbers.
+
+use super::layout::Layout;
+use super::ram::Ram;
+
+/// Order of a huge page on x86-64: the unusable free space index is that of this order.
+pub const HUGE_PAGE_ORDER: usize = 9;
+/// Size of a page.
+pub const PAGE_BYTES: u64 = 4096;
+/// Bits of `preempt_count` that count softirq nesting: the lowest is set while a softirq is served
+/// (`SOFTIRQ_OFFSET`, include/linux/preempt.h).
+const SERVING_SOFTIRQ: u32 = 1 << 8;
+
+/// Grace-period state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpState {
+    /// Number of the current or, when none is open, the next grace period.
+    pub sequence: u64,
+    /// Whether one is open: the low two bits of `gp_seq`.
+    pub open: bool,
+    /// CPUs that it still waits for, bit by CPU number; CPUs from 64 on are left out.
+    pub holdouts: u64,
+}
+
+/// Free pages of one zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneFree {
+    /// Free blocks of each order.
+    pub blocks: Vec<u64>,
+}
+
+/// Pages in use and how fragmented the free ones are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MemoryState {
+    /// Managed pages that are not in the buddy lists.
+    pub used_bytes: u64,
+    /// Unusable free space index at the order of a huge page, over all zones together.
+    pub unusable_index: f64,
+    /// Slab pages, reclaimable and not.
+    pub slab_bytes: u64,
+}
+
+/// CPU time that the guest's kernel has accounted, over all CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuState {
+    /// System, irq and softirq.
+    pub kernel_ns: u64,
+    /// Idle and waiting for I/O.
+    pub idle_ns: u64,
+    /// User, nice.
+    pub user_ns: u64,
+}
+
+/// What computes grace periods at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RcuWork {
+    /// CPU on which the grace-period kthread is running.
+    pub gp_kthread_on: Option<usize>,
+    /// CPUs that are serving a softirq.
+    pub in_softirq: u64,
+}
+
+/// Reads a guest's state. Cheap enough for thousands of looks a second.
+#[derive(Debug)]
+pub struct Reader {
+    ram: Ram,
+    layout: Layout,
+}
+
+impl Reader {
+    /// A reader of that memory.
+    pub fn new(ram: Ram, layout: Layout) -> Reader {
+        Reader { ram, layout }
+    }
+
+    /// CPUs that the guest may ever have.
+    pub fn cpus(&self) -> usize {
+        self.layout.cpus.len()
+    }
+
+    /// The raw `gp_seq`.
+    pub fn gp_seq(&self) -> u64 {
+        self.ram.get(self.layout.gp_seq)
+    }
+
+    /// Grace-period state. The masks are read between two reads of `gp_seq`; if it moved, once more.
+    pub fn gp(&self) -> GpState {
+        let mut before = self.gp_seq();
+        let mut holdouts = self.holdouts();
+        let after = self.gp_seq();
+        if after != before {
+            (before, holdouts) = (after, self.holdouts());
+        }
+        let open = before & 3 != 0;
+        GpState { sequence: before >> 2, open, holdouts: if open { holdouts } else { 0 } }
+    }
+
+    /// CPUs whose bit is set in a leaf's mask.
+    fn holdouts(&self) -> u64 {
+        let place = |mask: u64, first_cpu: u32| mask.checked_shl(first_cpu).unwrap_or(0);
+        self.layout.leaves.iter().fold(0, |all, leaf| all | place(self.ram.get(leaf.mask), leaf.first_cpu))
+    }
+
+    /// Callbacks that wait, over all CPUs. Each CPU's count is a signed number that can be negative for a
+    /// moment.
+    pub fn backlog(&self) -> u64 {
+        let counts = self.layout.cpus.iter().map(|cpu| self.ram.get(cpu.callbacks) as i64);
+        counts.sum::<i64>().max(0) as u64
+    }
+
+    /// What computes grace periods now.
+    pub fn rcu_work(&self) -> RcuWork {
+        let kthread = &self.layout.gp_kthread;
+        let running = self.ram.get_half(kthread.on_cpu) != 0;
+        let cpu = self.ram.get_half(kthread.cpu) as usize;
+        let serving =
+            |cpu: &super::layout::PerCpu| self.ram.get_half(cpu.preempt_count) & SERVING_SOFTIRQ != 0;
+        let busy = self.layout.cpus.iter().take(64).enumerate().filter(|(_, cpu)| serving(cpu));
+        RcuWork {
+            gp_kthread_on: (running && cpu < self.cpus()).then_some(cpu),
+            in_softirq: busy.fold(0, |mask, (index, _)| mask | 1 << index),
+        }
+    }
+
+    /// Free blocks per order of every populated zone, with its name.
+    pub fn zones(&self) -> Vec<(&str, ZoneFree)> {
+        let free = |zone: &super::layout::Zone| ZoneFree {
+            blocks: zone.free_blocks.iter().map(|word| self.ram.get(*word)).collect(),
+        };
+        self.layout.zones.iter().map(|zone| (zone.name.as_str(), free(zone))).collect()
+    }
+
+    /// Footprint, fragmentation and slab.
+    pub fn memory(&self) -> MemoryState {
+        let (mut managed, mut free, mut suitable) = (0, 0, 0);
+        for zone in &self.layout.zones {
+            managed += self.ram.get(zone.managed_pages);
+            for (order, word) in zone.free_blocks.iter().enumerate() {
+                // A count is bounded by the guest's size, so that a hostile one cannot overflow the sum.
+                let pages = self.ram.get(*word).min(self.layout.memory_pages >> order) << order;
+                free += pages;
+                suitable += if order >= HUGE_PAGE_ORDER { pages } else { 0 };
+            }
+        }
+        let slab: i64 = self.layout.slab.iter().map(|word| self.ram.get(*word) as i64).sum();
+        MemoryState {
+            used_bytes: managed.min(self.layout.memory_pages).saturating_sub(free) * PAGE_BYTES,
+            unusable_index: unusable_index(free, suitable),
+            slab_bytes: slab.clamp(0, self.layout.memory_pages as i64) as u64 * PAGE_BYTES,
+        }
+    }
+
+    /// CPU time accounted so far.
+    pub fn cpu(&self) -> CpuState {
+        let mut total = CpuState::default();
+        for cpu in &self.layout.cpus {
+            let sum = |words: &[super::ram::Word]| -> u64 {
+                words.iter().fold(0, |sum: u64, word| sum.wrapping_add(self.ram.get(*word)))
+            };
+            total.kernel_ns = total.kernel_ns.wrapping_add(sum(&cpu.kernel_time));
+            total.idle_ns = total.idle_ns.wrapping_add(sum(&cpu.idle_time));
+            total.user_ns = total.user_ns.wrapping_add(sum(&cpu.user_time));
+        }
+        total
+    }
+
+    /// CPU time of the grace-period kthread in the guest's own clock, which goes on while its vCPU is
+    /// descheduled.
+    pub fn gp_kthread_runtime_ns(&self) -> u64 {
+        self.ram.get(self.layout.gp_kthread.runtime_ns)
+    }
+}
+
+/// Unusable free space index (mm/vmstat.c, `unusable_free_index`): the share of free pages that lie in
+/// blocks too small; 1 when nothing is free.
+pub fn unusable_index(free_pages: u64, suitable_pages: u64) -> f64 {
+    if free_pages == 0 { 1.0 } else { free_pages.saturating_sub(suitable_pages) as f64 / free_pages as f64 }
+}
+
+/// The same in thousandths as debugfs `extfrag/unusable_index` prints it for one zone and order: integer
+/// arithmetic, rounded down; 1000 when nothing is free.
+pub fn unusable_index_printed(zone: &ZoneFree, order: usize) -> u64 {
+    let pages = |from: usize| -> u64 { zone.blocks.iter().enumerate().skip(from).map(|(o, n)| n << o).sum() };
+    let free = pages(0);
+    ((free - pages(order)) * 1000).checked_div(free).unwrap_or(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unusable_index_follows_its_formula() {
+        assert_eq!(unusable_index(0, 0), 1.0);
+        assert_eq!(unusable_index(1024, 512), 0.5);
+        let zone = ZoneFree { blocks: vec![3, 0, 1, 0, 0, 0, 0, 0, 0, 1, 1] };
+        assert_eq!(unusable_index_printed(&zone, 9), 7 * 1000 / (7 + 512 + 1024));
+        assert_eq!(unusable_index_printed(&zone, 0), 0);
+    }
+}

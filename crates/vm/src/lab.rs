@@ -1,0 +1,252 @@
+//! One run: a fresh guest is booted, put under its condition, watched, and ended.
+
+use std::time::{Duration, Instant};
+
+use reprieve_study::Condition;
+use reprieve_study::observation::{Observation, Provenance, VcpuTime};
+use reprieve_study::scenario::{Observe, Scenario, Workload};
+use reprieve_study::units::{MIB, SECOND_NS};
+
+use crate::analysis::{self, RunLeft};
+use crate::error::VmError;
+use crate::host::Host;
+use crate::host_books::HostBooks;
+use crate::image::GuestImage;
+use crate::introspect::{Layout, Ram, Reader};
+use crate::link::{Fields, Hello, Link};
+use crate::qemu::{Chosen, Machine, MachineSpec};
+use crate::stimulus::Stimulus;
+use crate::watch::{Recording, Sampler, Watcher};
+
+/// A workload of fixed size must end within this time.
+const FIXED_WORK_LIMIT: Duration = Duration::from_secs(900);
+/// A workload must stop within this time: starved vCPUs have a backlog to work off.
+const STOP_LIMIT: Duration = Duration::from_secs(120);
+
+/// Everything that runs have in common.
+pub struct Lab {
+    /// The host's handles.
+    pub host: Host,
+    /// Kernel, initial file system and type information of the guests.
+    pub image: GuestImage,
+    /// How guests are executed.
+    pub chosen: Chosen,
+    /// QEMU's version.
+    pub qemu_version: String,
+    /// pCPUs that this process may use.
+    pub pcpus: Vec<usize>,
+}
+
+/// A guest that has booted: the machine, the line to its runner, and what it said.
+pub struct Booted {
+    /// The process.
+    pub machine: Machine,
+    /// The line to the runner.
+    pub link: Link,
+    /// What the guest told about itself.
+    pub hello: Hello,
+}
+
+impl Lab {
+    /// The machine that a scenario asks for.
+    pub fn machine_spec(&self, scenario: &Scenario) -> MachineSpec {
+        MachineSpec {
+            vcpus: scenario.guest.vcpus,
+            memory_bytes: scenario.guest.memory_mib * MIB,
+            kernel: self.image.kernel.vmlinuz.clone(),
+            initramfs: self.image.initramfs.clone(),
+            append: scenario.guest.append.clone(),
+            accel: self.chosen.accel,
+        }
+    }
+
+    /// Boots a guest and pins its vCPUs.
+    pub fn boot(&self, spec: &MachineSpec, pcpus: &[usize], limit: Duration) -> Result<Booted, VmError> {
+        let mut machine = Machine::start(spec, &self.host)?;
+        let port = machine.port.try_clone().map_err(VmError::io("preparing the guest's port"))?;
+        let mut link = Link::new(port, self.host.interrupt.clone())?;
+        let hello = link.wait_ready(limit).map_err(|error| machine.explain(error))?;
+        Stimulus::pin(&machine, pcpus)?;
+        Ok(Booted { machine, link, hello })
+    }
+
+    /// A reader of a booted guest's state.
+    pub fn reader(&self, booted: &Booted) -> Result<Reader, VmError> {
+        let mut ram = Ram::map(&booted.machine.memory)?;
+        let hello = &booted.hello;
+        let memory_bytes = booted.machine.memory.bytes();
+        let layout = Layout::find(
+            &mut ram,
+            &self.image.btf,
+            &hello.symbols,
+            &hello.release,
+            hello.vcpus,
+            memory_bytes,
+        )?;
+        Ok(Reader::new(ram, layout))
+    }
+
+    /// Runs one repetition of one condition. `step` is told what happens.
+    pub fn run(
+        &self,
+        scenario: &Scenario,
+        name: &str,
+        condition: &Condition,
+        repetition: u32,
+        step: &mut dyn FnMut(&str),
+    ) -> Result<Observation, VmError> {
+        let pcpus = Stimulus::pcpus(name, condition, &self.pcpus)?;
+        let spec = self.machine_spec(scenario);
+        let limit = Duration::from_millis(scenario.guest.boot_limit_ms);
+        step("boots");
+        let mut booted = self.boot(&spec, &pcpus, limit)?;
+        let mut neighbours = Vec::new();
+        for _ in 0..condition.neighbours {
+            step("boots a neighbour");
+            neighbours.push(self.boot(&spec, &pcpus, limit)?);
+        }
+        let work = Work { lab: self, scenario, condition, pcpus: &pcpus };
+        let done = work.measure(&mut booted, &mut neighbours, step);
+        let done = done.map_err(|error| booted.machine.explain(error))?;
+        Ok(analysis::observe(RunLeft {
+            condition: name,
+            repetition,
+            workload: &scenario.workload,
+            recording: done.recording,
+            marks: done.marks,
+            outcome: done.outcome,
+            look_ns: SECOND_NS / u64::from(scenario.observe.sample_hz),
+            provenance: done.provenance,
+        }))
+    }
+}
+
+/// One measurement in progress.
+struct Work<'a> {
+    lab: &'a Lab,
+    scenario: &'a Scenario,
+    condition: &'a Condition,
+    pcpus: &'a [usize],
+}
+
+/// What a measurement gives.
+struct Done {
+    recording: Option<Recording>,
+    marks: (Fields, Fields),
+    outcome: crate::link::Outcome,
+    provenance: Provenance,
+}
+
+impl Work<'_> {
+    fn measure(
+        &self,
+        booted: &mut Booted,
+        neighbours: &mut [Booted],
+        step: &mut dyn FnMut(&str),
+    ) -> Result<Done, VmError> {
+        let lab = self.lab;
+        let reader = if self.condition.unobserved { None } else { Some(lab.reader(booted)?) };
+        for neighbour in neighbours.iter_mut() {
+            neighbour.link.start(&start_command(
+                &busy(),
+                self.scenario,
+                &Observe { sync_every_ms: 0, ..self.scenario.observe.clone() },
+            ))?;
+        }
+        let (condition, machine) = (self.condition, &booted.machine);
+        let stimulus = Stimulus::apply(condition, machine, self.pcpus, &lab.host)?;
+        let (workload, plan) = (&self.scenario.workload, &self.scenario.run);
+        let fixed_size = matches!(workload, Workload::Postmark { .. });
+        booted.link.start(&start_command(workload, self.scenario, &self.scenario.observe))?;
+        if !fixed_size {
+            step("warms up");
+            booted.link.let_work(Duration::from_millis(plan.warmup_ms))?;
+        }
+        step("is measured");
+        let ours: Vec<i32> =
+            stimulus.hog_pids().into_iter().chain(neighbours.iter().map(|n| n.machine.pid())).collect();
+        let (first, mut notes) = (booted.link.mark()?, Vec::new());
+        let sampler = match reader {
+            Some(reader) => Some(self.watch(&booted.machine, reader, &mut notes)?),
+            None => None,
+        };
+        let books =
+            HostBooks::open(&lab.host.proc_root, booted.machine.pid(), &booted.machine.vcpu_tids, &ours)?;
+        let started = Instant::now();
+        match fixed_size {
+            true => booted.link.wait_finished(FIXED_WORK_LIMIT)?,
+            false => booted.link.let_work(Duration::from_millis(plan.window_ms))?,
+        }
+        let window_ns = started.elapsed().as_nanos() as u64;
+        let (vcpus, foreign_share) = books.close(&lab.host.proc_root, window_ns, lab.pcpus.len())?;
+        let recording = sampler.map(Sampler::finish);
+        let last = booted.link.mark()?;
+        drop(stimulus);
+        step("stops");
+        let outcome = booted.link.stop(STOP_LIMIT)?;
+        let provenance = self.provenance(booted, vcpus, window_ns, foreign_share, notes);
+        Ok(Done { recording, marks: (first, last), outcome, provenance })
+    }
+
+    fn watch(&self, machine: &Machine, reader: Reader, notes: &mut Vec<String>) -> Result<Sampler, VmError> {
+        let (watcher, note) = Watcher::open(&self.lab.host.proc_root, machine.pid(), &machine.vcpu_tids)?;
+        notes.extend(note);
+        Sampler::start(reader, watcher, self.scenario.observe.sample_hz)
+    }
+
+    fn provenance(
+        &self,
+        booted: &Booted,
+        vcpus: Vec<VcpuTime>,
+        window_ns: u64,
+        foreign_share: f64,
+        notes: Vec<String>,
+    ) -> Provenance {
+        let lab = self.lab;
+        Provenance {
+            ground: format!("vm, QEMU {}", lab.qemu_version),
+            accelerator: lab.chosen.accel.name().into(),
+            accelerator_reason: lab.chosen.reason.clone(),
+            kernel: booted.hello.release.clone(),
+            host_kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            host_pcpus: lab.pcpus.len(),
+            seed: self.scenario.run.seed,
+            window_ns,
+            foreign_cpu_percent: foreign_share * 100.0,
+            vcpus,
+            notes,
+            ..Provenance::default()
+        }
+    }
+}
+
+/// What a neighbour does: the memory microbenchmark, which keeps all of its vCPUs busy.
+fn busy() -> Workload {
+    Workload::Memory { object_bytes: 1024, burst: 10, pause_us: 0, backlog_limit_mib: 0 }
+}
+
+/// The line that starts a workload in a guest.
+fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) -> String {
+    let guest_bytes = scenario.guest.memory_mib * MIB;
+    let command = match workload {
+        Workload::Memory { object_bytes, burst, pause_us, backlog_limit_mib } => {
+            let limit = if *backlog_limit_mib == 0 { guest_bytes / 2 } else { backlog_limit_mib * MIB };
+            format!(
+                "memory object_bytes={object_bytes} burst={burst} pause_us={pause_us} max_backlog_bytes={limit}"
+            )
+        }
+        Workload::Clone { namespaces, stop_below_mib } => {
+            let stop_below_bytes = stop_below_mib * MIB;
+            format!("clone stop_below_bytes={stop_below_bytes} namespaces={}", namespaces.join(","))
+        }
+        Workload::Postmark { processes, files, transactions, size_min_bytes, size_max_bytes } => format!(
+            "postmark processes={processes} files={files} transactions={transactions} \
+             size_min={size_min_bytes} size_max={size_max_bytes} seed={}",
+            scenario.run.seed & 0x7fff_ffff
+        ),
+    };
+    match observe.sync_every_ms {
+        0 => command,
+        every_ms => format!("{command} sync_every_us={}", every_ms * 1000),
+    }
+}

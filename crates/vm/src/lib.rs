@@ -1,0 +1,30 @@
+//! The ground `vm`: real Linux guests under QEMU, on this host's scheduler.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`image`] | kernel, initial file system and guest programs, from the distribution's packages |
+//! | [`qemu`] | one QEMU process: started, talked to, surely ended |
+//! | [`link`] | the conversation with the runner inside a guest |
+//! | [`introspect`] | a guest's state, read from its memory |
+//! | [`watch`] | looks at a running guest thousands of times a second |
+//! | [`stimulus`] | pinning, quotas, neighbours, hogs |
+//! | [`lab`] | one run |
+//! | [`ground`] | a scenario's plan |
+//! | [`analysis`] | from what a run left to its observation |
+
+pub mod analysis;
+pub mod error;
+pub mod ground;
+pub mod host;
+pub mod host_books;
+pub mod image;
+pub mod introspect;
+pub mod lab;
+pub mod link;
+pub mod qemu;
+pub mod stimulus;
+pub mod watch;
+
+pub use error::VmError;
+pub use ground::{Finished, Ground, Progress};
+pub use host::{HogCommand, Host};

@@ -1,0 +1,292 @@
+//! The conversation with the runner inside a lab guest: lines of text over a virtio-serial port.
+//!
+//! Nothing that comes from a guest is trusted: lines, files and the number of symbols are bounded, numbers
+//! are parsed, and every wait has a deadline and ends at once when the user interrupts or QEMU dies.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use reprieve_linux::signals::Interrupt;
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::error::{ConsoleTail, VmError};
+
+/// Longest line of the protocol.
+const LINE_BYTES: usize = 4096;
+/// Largest file that a guest may send.
+const FILE_BYTES: usize = 1 << 20;
+/// Most symbols that a guest may announce.
+const SYMBOLS: usize = 256;
+/// How long a guest may take for a short answer, even when one of its vCPUs is starved.
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// What the guest said about itself when it was ready.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hello {
+    /// Release of its kernel.
+    pub release: String,
+    /// vCPUs that are online.
+    pub vcpus: usize,
+    /// Addresses of kernel symbols.
+    pub symbols: BTreeMap<String, u64>,
+}
+
+/// Numbers that came with a line: `mark t_ns=5 ops=7`.
+pub type Fields = BTreeMap<String, u64>;
+
+/// What the guest reported at its end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// The workload's totals.
+    pub result: Fields,
+    /// Latencies of `synchronize_rcu()`, in ns.
+    pub sync_ns: Vec<u64>,
+    /// Why there are none, if the guest could not measure them.
+    pub sync_note: Option<String>,
+    /// For Postmark: seconds and transactions that each process reported.
+    pub postmark: Vec<Fields>,
+}
+
+/// The host's end of the conversation.
+pub struct Link {
+    stream: UnixStream,
+    interrupt: Interrupt,
+    buffer: Vec<u8>,
+    /// Whether the last wait ended because its time was up.
+    deadline_passed: bool,
+}
+
+impl Link {
+    /// Talks over `stream`.
+    pub fn new(stream: UnixStream, interrupt: Interrupt) -> Result<Link, VmError> {
+        stream.set_nonblocking(true).map_err(VmError::io("preparing the guest's port"))?;
+        Ok(Link { stream, interrupt, buffer: Vec::new(), deadline_passed: false })
+    }
+
+    /// Waits until the guest has booted and told its symbols.
+    pub fn wait_ready(&mut self, limit: Duration) -> Result<Hello, VmError> {
+        let deadline = Instant::now() + limit;
+        let mut hello = Hello::default();
+        loop {
+            let line = self.line("boot", deadline, limit)?;
+            let mut words = line.split_ascii_whitespace();
+            match words.next() {
+                Some("hello") => {
+                    for (key, value) in words.filter_map(|word| word.split_once('=')) {
+                        match key {
+                            "vcpus" => hello.vcpus = value.parse().unwrap_or(0),
+                            "release" => hello.release = value.chars().take(128).collect(),
+                            _ => {}
+                        }
+                    }
+                }
+                Some("sym") if hello.symbols.len() < SYMBOLS => {
+                    let (Some(name), Some(address)) = (words.next(), words.next()) else { continue };
+                    if let Ok(address) = u64::from_str_radix(address.trim_start_matches("0x"), 16) {
+                        hello.symbols.insert(name.to_string(), address);
+                    }
+                }
+                Some("ready") => return Ok(hello),
+                Some("error") => return Err(guest(line)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Starts the workload.
+    pub fn start(&mut self, command: &str) -> Result<(), VmError> {
+        self.send(&format!("start {command}"))?;
+        self.expect("started", "start the workload", ANSWER_LIMIT).map(drop)
+    }
+
+    /// Asks for the workload's counters: `t_ns` is the guest's monotonic clock, `ops` its operations so far.
+    pub fn mark(&mut self) -> Result<Fields, VmError> {
+        self.send("mark")?;
+        self.expect("mark", "answer a mark", ANSWER_LIMIT).map(|line| fields(&line))
+    }
+
+    /// Waits for a workload of fixed size to end by itself.
+    pub fn wait_finished(&mut self, limit: Duration) -> Result<(), VmError> {
+        self.expect("finished", "finish its workload", limit).map(drop)
+    }
+
+    /// Lets the guest work for a while; returns early only with an error: the user's interrupt, the guest's end,
+    /// or one that the guest reports.
+    pub fn let_work(&mut self, duration: Duration) -> Result<(), VmError> {
+        match self.expect("finished", "work", duration) {
+            Ok(_) => Err(guest("the workload ended by itself")),
+            Err(_) if self.deadline_passed => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a file of the guest, at most 1 MiB.
+    pub fn read_file(&mut self, path: &str) -> Result<Vec<u8>, VmError> {
+        self.send(&format!("read {path}"))?;
+        let line = self.expect("file", "send a file", ANSWER_LIMIT)?;
+        let size: usize =
+            line.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+        if size > FILE_BYTES {
+            return Err(guest(format!("the guest announced a file of {size} bytes")));
+        }
+        let deadline = Instant::now() + ANSWER_LIMIT;
+        while self.buffer.len() < size {
+            self.fill("send a file", deadline, ANSWER_LIMIT)?;
+        }
+        Ok(self.buffer.drain(..size).collect())
+    }
+
+    /// Stops the workload and collects its results.
+    pub fn stop(&mut self, limit: Duration) -> Result<Outcome, VmError> {
+        self.send("stop")?;
+        let deadline = Instant::now() + limit;
+        let mut outcome = Outcome::default();
+        loop {
+            let line = self.line("stop its workload", deadline, limit)?;
+            let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
+            match word {
+                "sync" if rest.starts_with("unsupported") => outcome.sync_note = Some(rest.to_string()),
+                "sync" => outcome.sync_ns.extend(rest.split(' ').filter_map(|word| word.parse::<u64>().ok())),
+                "postmark" => outcome.postmark.push(fields(rest)),
+                "result" => outcome.result = fields(rest),
+                "bye" => return Ok(outcome),
+                "error" => return Err(guest(line)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Tells the guest to switch itself off.
+    pub fn power_off(&mut self) -> Result<(), VmError> {
+        self.send("poweroff")
+    }
+
+    fn send(&mut self, line: &str) -> Result<(), VmError> {
+        debug_assert!(line.len() < LINE_BYTES && !line.contains('\n'));
+        let gone = |_| guest("the guest is gone");
+        // A line is far smaller than the socket's buffer, so this does not block.
+        self.stream.write_all(format!("{line}\n").as_bytes()).map_err(gone)
+    }
+
+    /// The next line that begins with `word`; an `error` line is an error, others are passed over.
+    fn expect(&mut self, word: &str, what: &str, limit: Duration) -> Result<String, VmError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let line = self.line(what, deadline, limit)?;
+            match line.split(' ').next() {
+                Some(first) if first == word => return Ok(line),
+                Some("error") => return Err(guest(line)),
+                _ => {}
+            }
+        }
+    }
+
+    fn line(&mut self, what: &str, deadline: Instant, limit: Duration) -> Result<String, VmError> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                return Ok(String::from_utf8_lossy(&line[..end]).trim_end_matches('\r').to_string());
+            }
+            if self.buffer.len() > LINE_BYTES {
+                return Err(guest("the guest sent a line without an end"));
+            }
+            self.fill(what, deadline, limit)?;
+        }
+    }
+
+    /// Reads once more, waiting for the guest, the user's interrupt or the deadline.
+    fn fill(&mut self, what: &str, deadline: Instant, limit: Duration) -> Result<(), VmError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.deadline_passed = left.is_zero();
+        if self.deadline_passed {
+            return Err(VmError::late(what, limit));
+        }
+        let timeout = Timespec::try_from(left).ok();
+        let mut wanted = [
+            PollFd::new(&self.stream, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.interrupt.as_fd(), PollFlags::IN),
+        ];
+        match rustix::event::poll(&mut wanted, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => {
+                return Err(VmError::Io { doing: "waiting for the guest".into(), source: errno.into() });
+            }
+        }
+        if self.interrupt.is_raised() {
+            return Err(VmError::Interrupted);
+        }
+        let mut chunk = [0; LINE_BYTES];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => Err(guest(format!("the guest ended before it could {what}"))),
+            Ok(count) => {
+                self.buffer.extend_from_slice(&chunk[..count]);
+                Ok(())
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
+            Err(_) => Err(guest(format!("the guest ended before it could {what}"))),
+        }
+    }
+}
+
+fn guest(problem: impl Into<String>) -> VmError {
+    VmError::Guest { problem: problem.into(), console: ConsoleTail::default() }
+}
+
+/// The `key=number` words of a line; other words are passed over.
+fn fields(line: &str) -> Fields {
+    let pairs = line.split_ascii_whitespace().filter_map(|word| word.split_once('='));
+    pairs.filter_map(|(key, value)| Some((key.to_string(), value.parse().ok()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link() -> (UnixStream, Link) {
+        let (guest, host) = UnixStream::pair().unwrap();
+        (guest, Link::new(host, Interrupt::manual().unwrap()).unwrap())
+    }
+
+    #[test]
+    fn a_whole_conversation() {
+        let (mut guest, mut link) = link();
+        guest.write_all(b"hello 1 vcpus=2 release=6.1.0\nsym rcu_state ffffffff82ad4740\nready\n").unwrap();
+        let hello = link.wait_ready(ANSWER_LIMIT).unwrap();
+        assert_eq!((hello.vcpus, hello.symbols["rcu_state"]), (2, 0xffff_ffff_82ad_4740));
+        guest
+            .write_all(b"started\nmark t_ns=5 ops=7\nfile 6\na\nb\nc\nsync 10 20\nresult ops=9\nbye\n")
+            .unwrap();
+        link.start("idle").unwrap();
+        assert_eq!(link.mark().unwrap()["ops"], 7);
+        assert_eq!(link.read_file("/x").unwrap(), b"a\nb\nc\n");
+        let outcome = link.stop(ANSWER_LIMIT).unwrap();
+        assert_eq!((outcome.sync_ns, outcome.result["ops"]), (vec![10, 20], 9));
+    }
+
+    #[test]
+    fn a_hostile_guest_is_refused() {
+        let (mut guest, mut link) = self::link();
+        guest.write_all(b"file 99999999999\n").unwrap();
+        assert!(link.read_file("/x").unwrap_err().to_string().contains("announced"));
+        guest.write_all(&[b'x'; 3 * LINE_BYTES]).unwrap();
+        assert!(link.mark().unwrap_err().to_string().contains("without an end"));
+    }
+
+    #[test]
+    fn waits_end_with_the_deadline_the_guest_and_the_user() {
+        let (guest, mut link) = self::link();
+        let late = link.wait_finished(Duration::from_millis(5)).unwrap_err();
+        assert!(late.to_string().contains("did not finish"));
+        drop(guest);
+        assert!(link.wait_finished(ANSWER_LIMIT).unwrap_err().to_string().contains("ended before"));
+        let (_guest, mut link) = self::link();
+        assert!(link.let_work(Duration::from_millis(5)).is_ok());
+        link.interrupt.raise();
+        assert!(matches!(link.let_work(ANSWER_LIMIT), Err(VmError::Interrupted)));
+        assert!(matches!(link.wait_finished(ANSWER_LIMIT), Err(VmError::Interrupted)));
+    }
+}

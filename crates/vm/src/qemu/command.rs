@@ -1,0 +1,180 @@
+//! QEMU's command line and the process's rights.
+//!
+//! No network, no disk, no display; seccomp sandbox on; when we are root QEMU runs as another user.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use command_fds::{CommandFdExt, FdMapping};
+
+use crate::error::VmError;
+
+/// The emulator's program name.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+
+/// Descriptor numbers in QEMU.
+const MEMORY_FD: i32 = 10;
+const MONITOR_FD: i32 = 11;
+const CONSOLE_FD: i32 = 12;
+const PORT_FD: i32 = 13;
+/// Kernel and initial file system are handed over open: their folders may be closed to QEMU's user.
+const KERNEL_FD: i32 = 14;
+const INITRAMFS_FD: i32 = 15;
+
+/// "nobody" where the system does not say who asked for root.
+const NOBODY: u32 = 65_534;
+
+/// What QEMU executes guest code with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accel {
+    /// Hardware virtualisation.
+    Kvm,
+    /// Emulation; each vCPU is a host thread.
+    Tcg,
+}
+
+impl Accel {
+    /// As in captions and scenario files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Accel::Kvm => "kvm",
+            Accel::Tcg => "tcg",
+        }
+    }
+}
+
+/// A machine to start.
+#[derive(Clone, Debug)]
+pub struct MachineSpec {
+    /// Virtual CPUs.
+    pub vcpus: usize,
+    /// Memory; a multiple of 1 MiB.
+    pub memory_bytes: u64,
+    /// Kernel image.
+    pub kernel: PathBuf,
+    /// Initial file system.
+    pub initramfs: PathBuf,
+    /// Words appended to the kernel's command line.
+    pub append: String,
+    /// How guest code is executed.
+    pub accel: Accel,
+}
+
+/// The kernel arguments that make a guest start fast and stand still for introspection: `nokaslr` because
+/// symbols must be where the image has them, `tsc` because calibration under emulation takes seconds and
+/// fails when a vCPU is descheduled, `panic=-1` and `oops=panic` so that a guest in trouble ends at once.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 oops=panic nokaslr mitigations=off \
+                                tsc=reliable clocksource=tsc rdinit=/init";
+
+fn arguments(spec: &MachineSpec) -> Vec<OsString> {
+    let mib = spec.memory_bytes >> 20;
+    let (accel, cpu) = match spec.accel {
+        Accel::Kvm => ("kvm", "host"),
+        Accel::Tcg => ("tcg,thread=multi", "max"),
+    };
+    let text = [
+        "-nodefaults -no-user-config -no-reboot -display none -name reprieve,debug-threads=on".to_string(),
+        "-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".to_string(),
+        format!("-machine pc,memory-backend=ram -accel {accel} -cpu {cpu} -smp {} -m {mib}", spec.vcpus),
+        format!("-object memory-backend-file,id=ram,size={mib}M,mem-path=/proc/self/fd/{MEMORY_FD},share=on"),
+        format!("-chardev socket,id=monitor,fd={MONITOR_FD} -mon chardev=monitor,mode=control"),
+        format!("-chardev socket,id=console,fd={CONSOLE_FD} -serial chardev:console"),
+        format!("-chardev socket,id=port,fd={PORT_FD} -device virtio-serial-pci"),
+        "-device virtserialport,chardev=port,name=reprieve.lab".to_string(),
+        format!("-kernel /proc/self/fd/{KERNEL_FD} -initrd /proc/self/fd/{INITRAMFS_FD}"),
+    ]
+    .join(" ");
+    let mut arguments: Vec<OsString> = text.split(' ').map(OsString::from).collect();
+    // What contains spaces is one argument.
+    arguments.extend(["-append".into(), format!("{KERNEL_ARGUMENTS} {}", spec.append).trim().into()]);
+    arguments
+}
+
+/// Starts QEMU with the far ends of memory, monitor, console and port.
+pub fn spawn(spec: &MachineSpec, ends: [OwnedFd; 4]) -> Result<Child, VmError> {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments(spec)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // A terminal's Ctrl-C is for us: we end the machine in good order.
+    command.process_group(0);
+    let images = [open(&spec.kernel)?, open(&spec.initramfs)?];
+    let mappings = ends
+        .into_iter()
+        .chain(images)
+        .zip([MEMORY_FD, MONITOR_FD, CONSOLE_FD, PORT_FD, KERNEL_FD, INITRAMFS_FD])
+        .map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd })
+        .collect();
+    command.fd_mappings(mappings).expect("the numbers differ");
+    if let Some((uid, gid)) = lesser_user(spec.accel) {
+        command.uid(uid).gid(gid);
+    }
+    reprieve_linux::child::die_with_parent(&mut command);
+    command.spawn().map_err(|source| match source.kind() {
+        std::io::ErrorKind::NotFound => missing(),
+        _ => VmError::Io { doing: format!("starting {PROGRAM}"), source },
+    })
+}
+
+fn open(path: &Path) -> Result<OwnedFd, VmError> {
+    Ok(File::open(path).map_err(VmError::io(format!("opening {}", path.display())))?.into())
+}
+
+/// The error for a machine without QEMU.
+fn missing() -> VmError {
+    let way_out = "install it with: apt-get install --no-install-recommends qemu-system-x86".to_string();
+    VmError::Missing { what: PROGRAM.into(), way_out }
+}
+
+/// Whom QEMU runs as when we are root: whoever called sudo, else nobody. With KVM the group is that of the
+/// device; where the device is root's alone, QEMU has to stay root.
+fn lesser_user(accel: Accel) -> Option<(u32, u32)> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let number = |name: &str| std::env::var(name).ok()?.parse().ok().filter(|id| *id != 0);
+    let (uid, gid) = (number("SUDO_UID").unwrap_or(NOBODY), number("SUDO_GID").unwrap_or(NOBODY));
+    match accel {
+        Accel::Tcg => Some((uid, gid)),
+        Accel::Kvm => {
+            let device = std::fs::metadata("/dev/kvm").ok()?;
+            let group_may = device.mode() & 0o060 == 0o060 && device.gid() != 0;
+            group_may.then_some((uid, device.gid()))
+        }
+    }
+}
+
+/// QEMU's version, for captions: `7.2.22`.
+pub fn version() -> Result<String, VmError> {
+    let output = Command::new(PROGRAM).arg("--version").output().map_err(|source| match source.kind() {
+        std::io::ErrorKind::NotFound => missing(),
+        _ => VmError::Io { doing: format!("asking {PROGRAM} for its version"), source },
+    })?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let version = text.split_whitespace().skip_while(|word| *word != "version").nth(1);
+    Ok(version.unwrap_or("unknown").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_s_command_line_is_one_argument() {
+        let spec = MachineSpec {
+            vcpus: 2,
+            memory_bytes: 256 << 20,
+            kernel: "/a b/vmlinuz".into(),
+            initramfs: "/c".into(),
+            append: "x=1 y=2".into(),
+            accel: Accel::Tcg,
+        };
+        let arguments = arguments(&spec);
+        assert!(arguments.last().unwrap().to_str().unwrap().ends_with("rdinit=/init x=1 y=2"));
+        assert!(!arguments.contains(&"".into()));
+        assert!(arguments.iter().all(|argument| !argument.to_string_lossy().contains("vmlinuz")));
+    }
+}

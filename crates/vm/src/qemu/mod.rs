@@ -1,0 +1,150 @@
+//! One QEMU process: started, talked to, and surely ended.
+//!
+//! Nothing of it touches the file system: the guest's memory is a sealed memfd that this process made and
+//! QEMU maps; monitor, console and the lab's port are socket pairs. So there is no file to leave behind, and
+//! the memory stays readable whatever QEMU does. The process dies with its parent, by its own request to the
+//! kernel and by the warden.
+
+mod accelerator;
+mod command;
+mod console;
+mod memory;
+
+use std::io::{BufReader, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use qapi::Qmp;
+
+pub use accelerator::{Chosen, choose};
+pub use command::{Accel, MachineSpec, version};
+pub use memory::GuestMemory;
+
+use crate::error::{ConsoleTail, VmError};
+use crate::host::{Guard, Host};
+use console::Console;
+
+/// How long QEMU may take to answer on its monitor.
+const MONITOR_LIMIT: Duration = Duration::from_secs(20);
+/// How long QEMU may take to end after it closed its monitor.
+const END_LIMIT: Duration = Duration::from_secs(2);
+
+/// A running machine. Dropping it kills the process and waits for it.
+pub struct Machine {
+    child: Child,
+    console: Console,
+    /// The other end of the guest's virtio-serial port.
+    pub port: UnixStream,
+    /// The guest's memory.
+    pub memory: GuestMemory,
+    /// Thread ids of the vCPUs, in order.
+    pub vcpu_tids: Vec<i32>,
+    /// Dropped last, when the process is gone.
+    _guard: Guard,
+}
+
+type Monitor = Qmp<qapi::Stream<BufReader<UnixStream>, UnixStream>>;
+
+impl Machine {
+    /// Starts a machine; its guest begins to boot at once.
+    pub fn start(spec: &MachineSpec, host: &Host) -> Result<Machine, VmError> {
+        let memory = GuestMemory::new(spec.memory_bytes)?;
+        let pair = || UnixStream::pair().map_err(VmError::io("making a socket pair"));
+        let (monitor, monitor_end) = pair()?;
+        let (console, console_end) = pair()?;
+        let (port, port_end) = pair()?;
+        let ends: [OwnedFd; 4] =
+            [memory.duplicate()?, monitor_end.into(), console_end.into(), port_end.into()];
+        let console = Console::read(console)?;
+        let mut child = command::spawn(spec, ends)?;
+        let guard = host.guard_process(child.id() as i32).inspect_err(|_| end(&mut child))?;
+        let mut machine = Machine { child, console, port, memory, vcpu_tids: Vec::new(), _guard: guard };
+        machine.vcpu_tids = machine.ask_vcpu_threads(monitor).map_err(|error| {
+            // A QEMU that refuses its arguments closes the monitor a moment before it ends.
+            machine.wait_end(END_LIMIT);
+            machine.explain(error)
+        })?;
+        Ok(machine)
+    }
+
+    /// Process id of QEMU.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Whether the process has not ended yet.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Adds the console's last lines to an error of the guest, and QEMU's own last words if it has ended.
+    pub fn explain(&mut self, error: VmError) -> VmError {
+        let ended = self.child.try_wait().ok().flatten();
+        let error = match (error, ended) {
+            (VmError::Guest { problem, console }, Some(status)) => {
+                let mut words = String::new();
+                if let Some(stderr) = self.child.stderr.take() {
+                    // QEMU has ended, so its pipe ends too; what it could have written is bounded.
+                    let _ = stderr.take(4096).read_to_string(&mut words);
+                }
+                let words = words.trim();
+                let said = if words.is_empty() { String::new() } else { format!(": {words}") };
+                VmError::Guest { problem: format!("{problem} (QEMU ended, {status}{said})"), console }
+            }
+            (error, _) => error,
+        };
+        error.with_console(|| self.console_tail())
+    }
+
+    /// The last lines that the guest printed.
+    pub fn console_tail(&self) -> ConsoleTail {
+        self.console.tail()
+    }
+
+    /// Waits until the process has ended by itself; `false` if it has not within the limit.
+    pub fn wait_end(&mut self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        self.console.wait_closed(deadline);
+        while self.is_running() && Instant::now() < deadline {
+            // The console's end closes a moment before the process is gone.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        !self.is_running()
+    }
+
+    fn ask_vcpu_threads(&mut self, monitor: UnixStream) -> Result<Vec<i32>, VmError> {
+        let failed = |error: String| VmError::Guest {
+            problem: format!("QEMU's monitor: {error}"),
+            console: ConsoleTail::default(),
+        };
+        monitor.set_read_timeout(Some(MONITOR_LIMIT)).map_err(VmError::io("preparing QEMU's monitor"))?;
+        let writer = monitor.try_clone().map_err(VmError::io("preparing QEMU's monitor"))?;
+        let mut monitor: Monitor = Qmp::new(qapi::Stream::new(BufReader::new(monitor), writer));
+        monitor.handshake().map_err(|error| failed(error.to_string()))?;
+        let cpus =
+            monitor.execute(&qapi::qmp::query_cpus_fast {}).map_err(|error| failed(error.to_string()))?;
+        let mut threads = Vec::new();
+        for cpu in cpus {
+            let qapi::qmp::CpuInfoFast::x86_64(cpu) = cpu else {
+                return Err(failed("it emulates another architecture".into()));
+            };
+            threads.push((cpu.cpu_index, cpu.thread_id as i32));
+        }
+        threads.sort_unstable();
+        Ok(threads.into_iter().map(|(_, tid)| tid).collect())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// Kills the process and takes its exit status. Both fail only if it has ended already.
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}

@@ -1,0 +1,99 @@
+//! What a condition does to a guest: pinning, quotas, neighbours, hogs. Everything is undone on drop.
+
+use reprieve_linux::cgroup::{Cgroups, Quota, QuotaTree, unique_name};
+use reprieve_linux::hogs::Hog;
+use reprieve_linux::threads;
+use reprieve_linux::warden::Guarded;
+use reprieve_study::Condition;
+use reprieve_study::scenario::{BadScenario, VcpuQuota};
+
+use crate::error::VmError;
+use crate::host::{Guard, Host};
+use crate::qemu::Machine;
+
+/// A condition in force.
+pub struct Stimulus {
+    // Each goes before the guard beside it.
+    hogs: Vec<(Hog, Guard)>,
+    quotas: Option<(QuotaTree, Guard)>,
+}
+
+impl Stimulus {
+    /// pCPUs that a condition uses, out of those that this process may use; an error when it names others.
+    pub fn pcpus(name: &str, condition: &Condition, allowed: &[usize]) -> Result<Vec<usize>, VmError> {
+        if condition.pcpus.is_empty() {
+            return Ok(allowed.to_vec());
+        }
+        if let Some(other) = condition.pcpus.iter().find(|pcpu| !allowed.contains(pcpu)) {
+            let known: Vec<String> = allowed.iter().map(usize::to_string).collect();
+            let problem =
+                format!("there is no pCPU {other} for this process; there are {}", known.join(", "));
+            return Err(BadScenario { key: format!("conditions.{name}.pcpus"), problem }.into());
+        }
+        Ok(condition.pcpus.clone())
+    }
+
+    /// Pins a machine's vCPUs to pCPUs in turn. All other threads of QEMU stay free: its main thread delivers
+    /// the guest's timers and must not wait for a vCPU.
+    pub fn pin(machine: &Machine, pcpus: &[usize]) -> Result<(), VmError> {
+        for (tid, pcpu) in machine.vcpu_tids.iter().zip(pcpus.iter().cycle()) {
+            threads::set_affinity(*tid, &[*pcpu])?;
+        }
+        Ok(())
+    }
+
+    /// Puts quotas and hogs in force on a pinned machine.
+    pub fn apply(
+        condition: &Condition,
+        machine: &Machine,
+        pcpus: &[usize],
+        host: &Host,
+    ) -> Result<Stimulus, VmError> {
+        let mut stimulus = Stimulus { hogs: Vec::new(), quotas: None };
+        if !condition.quota.is_empty() {
+            stimulus.limit(&condition.quota, machine, host)?;
+        }
+        let args: Vec<&str> = host.hog.args.iter().map(String::as_str).collect();
+        for pcpu in pcpus {
+            for _ in 0..condition.hogs {
+                let hog = Hog::spawn(&host.hog.exe, &args, Some(*pcpu))?;
+                let guard = host.guard_process(hog.pid())?;
+                stimulus.hogs.push((hog, guard));
+            }
+        }
+        Ok(stimulus)
+    }
+
+    /// Process ids of the hogs.
+    pub fn hog_pids(&self) -> Vec<i32> {
+        self.hogs.iter().map(|(hog, _)| hog.pid()).collect()
+    }
+
+    fn limit(&mut self, quotas: &[VcpuQuota], machine: &Machine, host: &Host) -> Result<(), VmError> {
+        let cgroups = Cgroups::detect(&host.proc_root)?;
+        let tree = cgroups.create(&unique_name(&host.proc_root)?)?;
+        let guard = host.guard(Guarded::Cgroup(tree.directory().to_path_buf()))?;
+        let (tree, _) = self.quotas.insert((tree, guard));
+        tree.adopt_process(machine.pid())?;
+        for quota in quotas {
+            let period_us = quota.period_ms * 1000;
+            let group = tree.quota_group(
+                &format!("vcpu{}", quota.vcpu),
+                Quota::from_percent(quota.percent, period_us)?,
+            )?;
+            // The scenario was checked: every quota is of a vCPU that there is.
+            tree.assign(machine.vcpu_tids[quota.vcpu], group)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Stimulus {
+    fn drop(&mut self) {
+        if let Some((tree, mut guard)) = self.quotas.take()
+            && tree.close().is_err()
+        {
+            guard.leave_to_warden();
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Turns looks at `gp_seq` and the masks into grace periods. Pure: times are handed in.
+
+use reprieve_study::grace_period::{GracePeriod, Span};
+
+use crate::introspect::GpState;
+
+/// Follows the grace periods of one guest.
+///
+/// A start or an end lies between two looks and is put at the later one; since both are, a duration has no
+/// bias, and an error of at most one interval between looks.
+#[derive(Debug, Default)]
+pub struct GpTracker {
+    cpus: usize,
+    open: Option<Open>,
+    /// Number of the last look's state, when no grace period was open.
+    idle: Option<u64>,
+    ended: Vec<GracePeriod>,
+    missed: u64,
+}
+
+#[derive(Debug)]
+struct Open {
+    sequence: u64,
+    start_ns: u64,
+    /// Whether the start was seen; the first look may find a grace period that is open already.
+    whole: bool,
+    waiting: u64,
+    cleared_ns: Vec<Option<u64>>,
+}
+
+impl GpTracker {
+    /// A tracker for a guest with that many CPUs.
+    pub fn new(cpus: usize) -> GpTracker {
+        GpTracker { cpus, ..GpTracker::default() }
+    }
+
+    /// Takes one look.
+    pub fn see(&mut self, t_ns: u64, state: GpState) {
+        let first_look = self.open.is_none() && self.idle.is_none();
+        if let Some(open) = self.open.take_if(|open| !state.open || open.sequence != state.sequence) {
+            // The sequence steps when a grace period ends; every further step is one that nobody saw.
+            self.missed += state.sequence.saturating_sub(open.sequence).saturating_sub(1);
+            self.end(open, t_ns);
+        } else if let Some(idle) = self.idle {
+            self.missed += state.sequence.saturating_sub(idle);
+        }
+        self.idle = (!state.open).then_some(state.sequence);
+        if !state.open {
+            return;
+        }
+        let cpus = self.cpus;
+        let open = self.open.get_or_insert_with(|| Open {
+            sequence: state.sequence,
+            start_ns: t_ns,
+            whole: !first_look,
+            waiting: 0,
+            cleared_ns: vec![None; cpus],
+        });
+        open.note_cleared(!state.holdouts, t_ns);
+        open.waiting |= state.holdouts;
+    }
+
+    /// All grace periods whose start and end were seen, and the number of those too short to be seen.
+    pub fn finish(self) -> (Vec<GracePeriod>, u64) {
+        (self.ended, self.missed)
+    }
+
+    fn end(&mut self, mut open: Open, t_ns: u64) {
+        open.note_cleared(u64::MAX, t_ns);
+        if open.whole {
+            let span = Span::new(open.start_ns, t_ns);
+            self.ended.push(GracePeriod { sequence: open.sequence, span, cleared_ns: open.cleared_ns });
+        }
+    }
+}
+
+impl Open {
+    /// Of the CPUs that were waited for, those in `clear` have reported by now.
+    fn note_cleared(&mut self, clear: u64, t_ns: u64) {
+        let reported = self.waiting & clear;
+        for (cpu, cleared_ns) in self.cleared_ns.iter_mut().enumerate().take(64) {
+            if reported >> cpu & 1 == 1 && cleared_ns.is_none() {
+                *cleared_ns = Some(t_ns);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(tracker: &mut GpTracker, t_ns: u64, sequence: u64, open: bool, holdouts: u64) {
+        tracker.see(t_ns, GpState { sequence, open, holdouts });
+    }
+
+    #[test]
+    fn back_to_back_grace_periods_are_told_apart() {
+        let mut tracker = GpTracker::new(2);
+        look(&mut tracker, 0, 7, false, 0);
+        look(&mut tracker, 10, 7, true, 0b11);
+        look(&mut tracker, 20, 7, true, 0b10);
+        look(&mut tracker, 30, 8, true, 0b01);
+        look(&mut tracker, 40, 9, false, 0);
+        let (ended, missed) = tracker.finish();
+        assert_eq!(missed, 0);
+        let spans: Vec<_> = ended.iter().map(|gp| (gp.sequence, gp.span)).collect();
+        assert_eq!(spans, [(7, Span::new(10, 30)), (8, Span::new(30, 40))]);
+        assert_eq!(ended[0].cleared_ns, [Some(20), Some(30)]);
+        assert_eq!(ended[1].cleared_ns, [Some(40), None]);
+    }
+
+    #[test]
+    fn one_that_was_open_at_the_first_look_has_no_duration() {
+        let mut tracker = GpTracker::new(1);
+        look(&mut tracker, 0, 7, true, 1);
+        look(&mut tracker, 10, 8, false, 0);
+        look(&mut tracker, 20, 8, true, 1);
+        assert_eq!(tracker.finish(), (vec![], 0));
+    }
+
+    #[test]
+    fn those_between_two_looks_are_counted() {
+        let mut tracker = GpTracker::new(1);
+        look(&mut tracker, 0, 7, false, 0);
+        look(&mut tracker, 10, 9, false, 0); // 7 and 8 came and went
+        look(&mut tracker, 20, 10, true, 1); // 9 too
+        look(&mut tracker, 30, 13, false, 0); // 11 and 12 too
+        let (ended, missed) = tracker.finish();
+        assert_eq!((ended.len(), missed), (1, 5));
+    }
+
+    #[test]
+    fn a_bit_that_is_set_again_by_no_kernel_does_no_harm() {
+        let mut tracker = GpTracker::new(1);
+        look(&mut tracker, 0, 0, false, 0);
+        look(&mut tracker, 1, 0, true, 1);
+        look(&mut tracker, 2, 0, true, 0);
+        look(&mut tracker, 3, 0, true, u64::MAX);
+        look(&mut tracker, 4, 1, false, 0);
+        assert_eq!(tracker.finish().0[0].cleared_ns, [Some(2)]);
+    }
+}

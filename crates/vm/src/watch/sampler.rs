@@ -1,0 +1,162 @@
+//! The thread that looks: at a fixed rate, for as long as a run lasts.
+//!
+//! It needs to run on time, so it takes the lowest real-time priority where that is permitted. Each look is a
+//! few dozen loads; grace periods are followed at every look, memory and backlog at every fourth.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use reprieve_linux::threads::{FifoGuard, set_timer_slack_ns};
+use reprieve_study::Distribution;
+use reprieve_study::grace_period::{GracePeriod, Span};
+use reprieve_study::units::SECOND_NS;
+use rustix::thread::ClockId;
+use rustix::time::Timespec;
+
+use super::grace_periods::GpTracker;
+use super::scheduling::{Scheduling, Watcher};
+use crate::error::VmError;
+use crate::introspect::{CpuState, MemoryState, Reader};
+
+/// Memory and backlog are read at every so many looks.
+const MEMORY_EVERY: u64 = 4;
+/// Memory samples kept, at most: an hour at the default rate.
+const MEMORY_SAMPLES: usize = 2_000_000;
+/// The monotonic clock, in ns; the same clock that scheduling events carry.
+pub fn now_ns() -> u64 {
+    nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
+}
+
+fn nanoseconds(time: Timespec) -> u64 {
+    time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64
+}
+
+/// Memory and backlog at one time.
+#[derive(Clone, Copy, Debug)]
+pub struct MemorySample {
+    /// When.
+    pub t_ns: u64,
+    /// Footprint, fragmentation, slab.
+    pub memory: MemoryState,
+    /// Callbacks that wait.
+    pub backlog: u64,
+}
+
+/// A look that found RCU being computed.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkSample {
+    /// When.
+    pub t_ns: u64,
+    /// CPU on which the grace-period kthread was running.
+    pub gp_kthread_on: Option<usize>,
+    /// CPUs that were serving a softirq.
+    pub in_softirq: u64,
+}
+
+/// What was seen from start to finish.
+#[derive(Debug)]
+pub struct Recording {
+    /// First to last look.
+    pub window: Span,
+    /// Grace periods whose start and end were seen.
+    pub grace_periods: Vec<GracePeriod>,
+    /// Grace periods that came and went between two looks.
+    pub missed_gps: u64,
+    /// Memory and backlog over time.
+    pub memory: Vec<MemorySample>,
+    /// Looks that found RCU being computed.
+    pub work: Vec<WorkSample>,
+    /// Number of looks.
+    pub looks: u64,
+    /// Time between looks.
+    pub gaps: Distribution,
+    /// CPU time that the guest accounted, at the first and at the last look.
+    pub cpu: (CpuState, CpuState),
+    /// Run time of the grace-period kthread in the guest's clock, over the window.
+    pub gp_kthread_guest_ns: u64,
+    /// What the host's scheduler did to the vCPUs.
+    pub scheduling: Scheduling,
+    /// CPU time of this thread.
+    pub observer_cpu_ns: u64,
+    /// What was not permitted.
+    pub notes: Vec<String>,
+}
+
+/// A sampler at work.
+pub struct Sampler {
+    thread: JoinHandle<Recording>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Sampler {
+    /// Begins to look, `hz` times a second.
+    pub fn start(reader: Reader, watcher: Watcher, hz: u32) -> Result<Sampler, VmError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen_stop = Arc::clone(&stop);
+        let body = move || record(&reader, watcher, SECOND_NS / u64::from(hz.max(1)), &seen_stop);
+        let builder = std::thread::Builder::new().name("guest-sampler".into());
+        let thread = builder.spawn(body).map_err(VmError::io("starting the sampler"))?;
+        Ok(Sampler { thread, stop })
+    }
+
+    /// Ends the looking and gives what was seen.
+    pub fn finish(self) -> Recording {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the sampler does not panic")
+    }
+}
+
+/// The body of the thread.
+fn record(reader: &Reader, mut watcher: Watcher, period_ns: u64, stop: &AtomicBool) -> Recording {
+    let mut notes = Vec::new();
+    let _priority = FifoGuard::raise(1)
+        .map_err(|error| notes.push(format!("the sampler runs without real-time priority: {error}")));
+    let _ = set_timer_slack_ns(1);
+    let mut tracker = GpTracker::new(reader.cpus());
+    let (mut memory, mut work, mut gaps) = (Vec::new(), Vec::new(), Distribution::default());
+    let kthread_ns = reader.gp_kthread_runtime_ns();
+    let cpu = reader.cpu();
+    let start_ns = now_ns();
+    let (mut last_ns, mut next_ns, mut looks) = (start_ns, start_ns, 0);
+    while !stop.load(Ordering::Relaxed) {
+        let t_ns = now_ns();
+        gaps.record(t_ns - last_ns);
+        last_ns = t_ns;
+        tracker.see(t_ns, reader.gp());
+        let busy = reader.rcu_work();
+        if busy.gp_kthread_on.is_some() || busy.in_softirq != 0 {
+            work.push(WorkSample { t_ns, gp_kthread_on: busy.gp_kthread_on, in_softirq: busy.in_softirq });
+        }
+        if looks % MEMORY_EVERY == 0 && memory.len() < MEMORY_SAMPLES {
+            memory.push(MemorySample { t_ns, memory: reader.memory(), backlog: reader.backlog() });
+        }
+        watcher.look(t_ns, looks);
+        looks += 1;
+        // A late look is not made up for: that would only come in bursts.
+        next_ns = (next_ns + period_ns).max(now_ns());
+        sleep_until(next_ns);
+    }
+    let window = Span::new(start_ns, last_ns);
+    let (grace_periods, missed_gps) = tracker.finish();
+    Recording {
+        window,
+        grace_periods,
+        missed_gps,
+        memory,
+        work,
+        looks,
+        gaps,
+        cpu: (cpu, reader.cpu()),
+        gp_kthread_guest_ns: reader.gp_kthread_runtime_ns().saturating_sub(kthread_ns),
+        scheduling: watcher.finish(window),
+        observer_cpu_ns: nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime)),
+        notes,
+    }
+}
+
+fn sleep_until(t_ns: u64) {
+    let time = Timespec { tv_sec: (t_ns / SECOND_NS) as i64, tv_nsec: (t_ns % SECOND_NS) as i64 };
+    // Woken early by a signal it looks early, which does no harm.
+    let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &time);
+}

@@ -1,0 +1,135 @@
+//! When the host had each vCPU's thread on a pCPU, and when it was descheduled though it wanted to run.
+//!
+//! From perf's switch records where permitted. Else from schedstat: the delay that a thread suffered is booked
+//! when it is switched in again, so an increase seen at one look is a stretch that ended just then.
+
+use reprieve_linux::proc::{ProcRoot, SchedStat, SchedStatReader};
+use reprieve_linux::switches::{IntervalBuilder, State, SwitchEvent, SwitchRecorder};
+use reprieve_study::grace_period::Span;
+
+use crate::error::VmError;
+
+/// Pages of each vCPU's event buffer: with 128 events a page, many times what comes between two drains.
+const RING_PAGES: usize = 64;
+/// Events kept of all vCPUs, at most: some 10 minutes at 15,000 a second.
+const EVENTS: usize = 10_000_000;
+/// Events are collected at every so many looks.
+const DRAIN_EVERY: u64 = 32;
+
+/// What the host's scheduler did to the vCPUs.
+#[derive(Clone, Debug, Default)]
+pub struct Scheduling {
+    /// Where it is known from, for captions.
+    pub source: &'static str,
+    /// Of each vCPU: runnable but not on a pCPU.
+    pub descheduled: Vec<Vec<Span>>,
+    /// Of each vCPU: on a pCPU. Empty when the source does not tell.
+    pub running: Vec<Vec<Span>>,
+    /// Events that were lost.
+    pub lost: u64,
+}
+
+/// Collects it.
+pub enum Watcher {
+    /// From switch records.
+    Switches {
+        /// The records' source.
+        recorder: SwitchRecorder,
+        /// What came so far.
+        events: Vec<SwitchEvent>,
+        /// Threads.
+        vcpus: usize,
+    },
+    /// From delays booked in schedstat.
+    Delays {
+        /// One for each vCPU.
+        readers: Vec<SchedStatReader>,
+        /// What each said last.
+        last: Vec<SchedStat>,
+        /// Spans so far.
+        descheduled: Vec<Vec<Span>>,
+    },
+}
+
+impl Watcher {
+    /// Opens the best source for these threads of a process; the note says why it is not the best.
+    pub fn open(proc_root: &ProcRoot, pid: i32, tids: &[i32]) -> Result<(Watcher, Option<String>), VmError> {
+        let refused = match SwitchRecorder::open(tids, RING_PAGES) {
+            Ok(recorder) => {
+                return Ok((Watcher::Switches { recorder, events: Vec::new(), vcpus: tids.len() }, None));
+            }
+            Err(error) => error,
+        };
+        let watcher = Watcher::delays(proc_root, pid, tids)?;
+        let note = format!("scheduling intervals come from schedstat, within one look: {refused}");
+        Ok((watcher, Some(note)))
+    }
+
+    /// Opens the second-best source.
+    pub fn delays(proc_root: &ProcRoot, pid: i32, tids: &[i32]) -> Result<Watcher, VmError> {
+        let open = |tid: &i32| SchedStatReader::open(proc_root, pid, *tid);
+        let readers = tids.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let last = readers.iter().map(SchedStatReader::read).collect::<Result<_, _>>()?;
+        Ok(Watcher::Delays { descheduled: vec![Vec::new(); readers.len()], last, readers })
+    }
+
+    /// Takes note of what happened up to now.
+    pub fn look(&mut self, t_ns: u64, looks: u64) {
+        match self {
+            Watcher::Switches { .. } if looks.is_multiple_of(DRAIN_EVERY) => self.drain(),
+            Watcher::Switches { .. } => {}
+            Watcher::Delays { readers, last, descheduled } => {
+                for ((reader, last), spans) in readers.iter().zip(last).zip(descheduled) {
+                    // A thread that has ended has no more delays.
+                    let Ok(now) = reader.read() else { continue };
+                    let delay_ns = now.delay_ns.saturating_sub(last.delay_ns);
+                    if delay_ns > 0 {
+                        spans.push(Span::new(t_ns.saturating_sub(delay_ns), t_ns));
+                    }
+                    *last = now;
+                }
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        if let Watcher::Switches { recorder, events, .. } = self {
+            recorder.drain(&mut |event| {
+                if events.len() < EVENTS {
+                    events.push(event);
+                }
+            });
+        }
+    }
+
+    /// The spans within `window`.
+    pub fn finish(mut self, window: Span) -> Scheduling {
+        self.drain();
+        match self {
+            Watcher::Switches { recorder, events, vcpus } => {
+                from_events(&events, vcpus, recorder.lost(), window)
+            }
+            Watcher::Delays { descheduled, .. } => {
+                Scheduling { source: "schedstat", descheduled, running: Vec::new(), lost: 0 }
+            }
+        }
+    }
+}
+
+fn from_events(events: &[SwitchEvent], vcpus: usize, lost: u64, window: Span) -> Scheduling {
+    let mut builders = vec![IntervalBuilder::new(window.start_ns, None); vcpus];
+    for event in events {
+        builders[event.thread_index].push(event);
+    }
+    let mut scheduling = Scheduling { source: "perf switch records", lost, ..Scheduling::default() };
+    for builder in builders {
+        let intervals = builder.finish(window.end_ns);
+        let spans_in = |state: State| -> Vec<Span> {
+            let chosen = intervals.iter().filter(|interval| interval.state == state);
+            chosen.map(|interval| Span::new(interval.start_ns, interval.end_ns)).collect()
+        };
+        scheduling.descheduled.push(spans_in(State::Preempted));
+        scheduling.running.push(spans_in(State::Running));
+    }
+    scheduling
+}
