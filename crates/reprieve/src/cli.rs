@@ -28,6 +28,8 @@ pub enum Verb {
     Run(RunArguments),
     /// Compare two recorded runs
     Compare(CompareArguments),
+    /// Show a recorded run again
+    Report(ReportArguments),
     /// Say what this machine has, what is missing and how to get it
     Doctor,
     /// Print a completion script for a shell
@@ -84,4 +86,17 @@ pub struct CompareArguments {
     pub a: PathBuf,
     /// Another record
     pub b: PathBuf,
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+pub struct ReportArguments {
+    /// A record
+    pub record: PathBuf,
+    /// Write a self-contained page with the figures
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write each figure as an SVG file into this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub figures: Option<PathBuf>,
 }

@@ -8,6 +8,8 @@ mod failure;
 mod list;
 mod output;
 mod progress;
+mod record_file;
+mod report;
 mod run;
 
 use std::process::ExitCode;
@@ -33,6 +35,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::List => output::print(&list::render()),
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Compare(arguments) => compare::compare(&arguments),
+        Verb::Report(arguments) => report::report(&arguments),
         Verb::Doctor => doctor::doctor(),
         Verb::Completions { shell } => {
             let mut text = Vec::new();

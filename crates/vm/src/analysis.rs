@@ -44,7 +44,7 @@ pub fn observe(left: RunLeft) -> Observation {
         timelines: BTreeMap::new(),
         trace: None,
     };
-    throughput(&mut out, left.workload, &left.marks);
+    throughput(&mut out, left.workload, &left.marks, &left.outcome);
     cpu_given(&mut out);
     sync_latency(&mut out, &left.outcome);
     if let Some(recording) = left.recording {
@@ -84,14 +84,25 @@ fn delta(marks: &(Fields, Fields), key: &str) -> Option<u64> {
 }
 
 /// Operations over the guest's own time between the two marks. Postmark counts nothing on its way: there it
-/// is all of its transactions over the time until the last process ended.
-fn throughput(out: &mut Observation, workload: &Workload, marks: &(Fields, Fields)) {
-    let (ops, elapsed_ns) = match workload {
-        Workload::Postmark { transactions, .. } => (Some(*transactions), Some(out.provenance.window_ns)),
-        _ => (delta(marks, "ops"), delta(marks, "t_ns")),
+/// is the sum over its processes of transactions over the time that the transactions took.
+fn throughput(out: &mut Observation, workload: &Workload, marks: &(Fields, Fields), outcome: &Outcome) {
+    let rate = |ops: u64, elapsed_ns: u64| ops as f64 * SECOND_NS as f64 / elapsed_ns as f64;
+    let per_s = match workload {
+        Workload::Postmark { .. } => {
+            let of = |process: &Fields| match (process.get("transactions"), process.get("transactions_ns")) {
+                (Some(ops), Some(elapsed_ns @ 1..)) => Some(rate(*ops, *elapsed_ns)),
+                _ => None,
+            };
+            // A process without a rate would make the sum too small: then there is none.
+            outcome.postmark.iter().map(of).sum::<Option<f64>>().filter(|sum| *sum > 0.0)
+        }
+        _ => match (delta(marks, "ops"), delta(marks, "t_ns")) {
+            (Some(ops), Some(elapsed_ns @ 1..)) => Some(rate(ops, elapsed_ns)),
+            _ => None,
+        },
     };
-    if let (Some(ops), Some(elapsed_ns @ 1..)) = (ops, elapsed_ns) {
-        put(out, metric::THROUGHPUT, ops as f64 * SECOND_NS as f64 / elapsed_ns as f64);
+    if let Some(per_s) = per_s {
+        put(out, metric::THROUGHPUT, per_s);
     }
     if let Some(stalls) = delta(marks, "stalls") {
         put(out, metric::STALLS, stalls as f64);

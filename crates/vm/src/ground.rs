@@ -8,7 +8,7 @@ use reprieve_linux::cgroup::{self, Cgroups, Quota};
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::threads;
 use reprieve_study::observation::{Observation, Standing};
-use reprieve_study::scenario::{BadScenario, Scenario};
+use reprieve_study::scenario::{BadScenario, Scenario, Workload};
 use reprieve_study::statistics;
 use reprieve_study::units::MIB;
 
@@ -60,6 +60,7 @@ impl Ground {
         let kernel = Some(&scenario.guest.kernel).filter(|path| !path.is_empty()).map(PathBuf::from);
         let options = ImageOptions { kernel, ..ImageOptions::default() };
         let image = image::prepare(cache, &options, &mut |what| progress.preparing(what))?;
+        check_module(&scenario, image.has_module)?;
         permit_quotas(&mut scenario, &host.proc_root, &pcpus, progress)?;
         let mut lab = Lab {
             host,
@@ -143,6 +144,17 @@ fn check_machine(scenario: &Scenario, proc_root: &ProcRoot) -> Result<(), VmErro
         return Err(BadScenario { key: "guest.memory_mib".into(), problem }.into());
     }
     Ok(())
+}
+
+/// Refuses the memory workload, and neighbours, which run it, where the kernel's headers are missing.
+fn check_module(scenario: &Scenario, has_module: bool) -> Result<(), VmError> {
+    let memory = matches!(scenario.workload, Workload::Memory { .. });
+    if has_module || (!memory && scenario.chosen().all(|(_, condition)| condition.neighbours == 0)) {
+        return Ok(());
+    }
+    let what = format!("the headers of the kernel {}", scenario.guest.kernel);
+    let way_out = "the memory workload is a kernel module: install them, or run another workload".into();
+    Err(VmError::Missing { what, way_out })
 }
 
 /// Where CPU quotas are not permitted, a condition that needs them shares one pCPU instead, and says so.

@@ -1,0 +1,32 @@
+//! `reprieve report`: a recorded run, shown again.
+
+use std::path::Path;
+
+use reprieve_report::{figure, html, terminal};
+use reprieve_study::Study;
+
+use crate::cli::ReportArguments;
+use crate::failure::Failure;
+use crate::output::{self, Promised};
+use crate::record_file;
+
+/// Runs the verb.
+pub fn report(arguments: &ReportArguments) -> Result<(), Failure> {
+    let record = record_file::read(&arguments.record)?;
+    if let Some(path) = &arguments.html {
+        Promised::open(path)?.write(html::render(&record).as_bytes())?;
+    }
+    if let Some(folder) = &arguments.figures {
+        record.studies.iter().try_for_each(|study| write_figures(study, folder))?;
+    }
+    output::print(&terminal::render(&record, &output::options()))
+}
+
+/// Each figure of a study as an SVG file; its slug begins with the scenario's name.
+fn write_figures(study: &Study, folder: &Path) -> Result<(), Failure> {
+    for figure in figure::all(study) {
+        let path = folder.join(format!("{}.svg", figure.slug));
+        Promised::open(&path)?.write(figure.standalone().as_bytes())?;
+    }
+    Ok(())
+}
