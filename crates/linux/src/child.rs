@@ -1,12 +1,12 @@
-//! Child programs that must not outlive us.
+//! Child programs that must not outlive us, nor take more than they are given.
 //!
-//! Source: PR_SET_PDEATHSIG(2const). The kernel ties the signal to the *thread* that spawned the child, and
+//! Source: PR_SET_PDEATHSIG(2const), setrlimit(2). The kernel ties the signal to the *thread* that spawned the child, and
 //! forgets it when the child changes its user; so it is asked for last, just before the program starts.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal};
 
 /// Lets the kernel kill the child with SIGKILL when the thread that spawns it ends.
 ///
@@ -24,4 +24,38 @@ pub fn die_with_parent(command: &mut Command) {
     // SAFETY: between fork and exec only async-signal-safe calls are allowed: prctl and getppid are plain
     // system calls, and nothing is allocated.
     unsafe { command.pre_exec(ask) };
+}
+
+/// Bounds what the child can take: bytes of address space, no core dump, and no byte written to any file.
+pub fn confine(command: &mut Command, address_space_bytes: u64) {
+    let limits = [(Resource::As, address_space_bytes), (Resource::Core, 0), (Resource::Fsize, 0)];
+    let set = move || {
+        for (resource, most) in limits {
+            rustix::process::setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+        }
+        Ok(())
+    };
+    // SAFETY: setrlimit is a plain system call, and nothing is allocated between fork and exec.
+    unsafe { command.pre_exec(set) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_confined_child_writes_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |confined: bool| {
+            let mut command = Command::new("sh");
+            command.args(["-c", "trap '' XFSZ; echo x > file"]).current_dir(&folder);
+            command.stderr(std::process::Stdio::null());
+            if confined {
+                confine(&mut command, 1 << 30);
+            }
+            command.status().unwrap().success()
+        };
+        assert!(run(false));
+        assert!(!run(true));
+    }
 }

@@ -74,13 +74,13 @@ fn plan(study: &Study) -> Vec<Fact> {
     let (run, observe) = (&study.scenario.run, &study.scenario.observe);
     let milliseconds = |ms: u64| units::duration((ms * units::MILLISECOND_NS) as f64);
     let window = match study.scenario.workload {
-        Workload::Postmark { .. } => "until the workload ends".into(),
-        _ => milliseconds(run.window_ms),
+        Workload::Postmark { .. } => "the whole workload, from its start until its last process ends".into(),
+        _ => format!("{}, after {} of warm-up", milliseconds(run.window_ms), milliseconds(run.warmup_ms)),
     };
     vec![
         setting("Workload", workload(&study.scenario.workload)),
         setting("Reduced", reduced(study).unwrap_or_default()),
-        setting("Window", format!("{window}, after {} of warm-up", milliseconds(run.warmup_ms))),
+        setting("Window", window),
         outcome("Window was", measured_window(study)),
         setting(
             "Repetitions",

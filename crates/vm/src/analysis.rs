@@ -269,3 +269,117 @@ fn trace(recording: &Recording, descheduled: &[Vec<Span>]) -> Trace {
     }
     Trace { tracks }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::WorkSample;
+
+    /// Ten looks, 1 ms apart, one grace period, vCPU 1 descheduled from 2 to 8 ms.
+    fn recording() -> Recording {
+        let ms = |from: u64, to: u64| Span::new(from * 1_000_000, to * 1_000_000);
+        let work = |t_ms: u64, gp_kthread_on, in_softirq| WorkSample {
+            t_ns: t_ms * 1_000_000,
+            gp_kthread_on,
+            in_softirq,
+        };
+        Recording {
+            window: ms(0, 10),
+            grace_periods: vec![GracePeriod {
+                sequence: 1,
+                span: ms(1, 9),
+                cleared_ns: vec![Some(2_000_000), Some(9_000_000)],
+            }],
+            missed_gps: 0,
+            memory: Vec::new(),
+            // On vCPU 0; on vCPU 1 while it is descheduled; on vCPU 1 afterwards, with a softirq on vCPU 0.
+            work: vec![work(1, Some(0), 0), work(3, Some(1), 0b10), work(9, Some(1), 0b01)],
+            looks: 10,
+            gaps: Distribution::default(),
+            cpu: Default::default(),
+            gp_kthread_guest_ns: 0,
+            scheduling: Scheduling {
+                descheduled: vec![vec![], vec![ms(2, 8), Span::new(8_100_000, 8_200_000)]],
+                ..Scheduling::default()
+            },
+            observer_cpu_ns: 0,
+            notes: Vec::new(),
+        }
+    }
+
+    fn observed(workload: Workload, marks: (Fields, Fields), outcome: Outcome) -> Observation {
+        observe(RunLeft {
+            condition: "c",
+            repetition: 0,
+            workload: &workload,
+            recording: Some(recording()),
+            marks,
+            outcome,
+            look_ns: 1_000_000,
+            provenance: Provenance { window_ns: 10_000_000, ..Provenance::default() },
+        })
+    }
+
+    fn fields(pairs: &[(&str, u64)]) -> Fields {
+        pairs.iter().map(|(key, value)| (key.to_string(), *value)).collect()
+    }
+
+    const MEMORY: Workload =
+        Workload::Memory { object_bytes: 1024, burst: 10, pause_us: 0, backlog_limit_mib: 0 };
+
+    #[test]
+    fn what_a_descheduled_vcpu_seems_to_compute_does_not_count() {
+        let out = observed(MEMORY, Default::default(), Outcome::default());
+        // The kthread at 1 and 9 ms and the softirq at 9 ms, of 1 ms each, over one grace period.
+        assert_eq!(out.metrics[metric::GP_COMPUTE], 3_000_000.0);
+    }
+
+    #[test]
+    fn a_preemption_shorter_than_a_look_does_not_count() {
+        let out = observed(MEMORY, Default::default(), Outcome::default());
+        assert_eq!(out.metrics[metric::READER_PREEMPTIONS], 1.0);
+        assert_eq!(out.metrics[metric::READER_PREEMPTIONS_LAST], 1.0);
+        assert_eq!(out.metrics[metric::READER_HELD], 6_000_000.0);
+    }
+
+    #[test]
+    fn throughput_is_of_the_guest_s_own_clock() {
+        let marks =
+            (fields(&[("ops", 100), ("t_ns", 1_000)]), fields(&[("ops", 400), ("t_ns", 1_000_001_000)]));
+        let out = observed(MEMORY, marks, Outcome { sync_ns: vec![5_000, 7_000], ..Outcome::default() });
+        assert!((out.metrics[metric::THROUGHPUT] - 300.0).abs() < 1e-3);
+        assert_eq!((out.metrics[metric::SYNC_MEAN], out.metrics[metric::SYNC_MAX]), (6_000.0, 7_000.0));
+    }
+
+    #[test]
+    fn postmark_without_every_process_s_figures_has_no_throughput() {
+        let workload = || Workload::Postmark {
+            processes: 2,
+            files: 10,
+            transactions: 100,
+            size_min_bytes: 1,
+            size_max_bytes: 2,
+        };
+        let done = fields(&[("transactions", 50), ("transactions_ns", 500_000_000)]);
+        let of =
+            |postmark| observed(workload(), Default::default(), Outcome { postmark, ..Outcome::default() });
+        assert_eq!(of(vec![done.clone(), done.clone()]).metrics[metric::THROUGHPUT], 200.0);
+        assert!(!of(vec![done, Fields::new()]).metrics.contains_key(metric::THROUGHPUT));
+        assert!(!of(vec![]).metrics.contains_key(metric::THROUGHPUT));
+    }
+
+    #[test]
+    fn an_unobserved_run_has_no_figures_of_grace_periods() {
+        let out = observe(RunLeft {
+            condition: "c",
+            repetition: 0,
+            workload: &MEMORY,
+            recording: None,
+            marks: Default::default(),
+            outcome: Outcome::default(),
+            look_ns: 1,
+            provenance: Provenance::default(),
+        });
+        assert!(out.metrics.is_empty() && out.trace.is_none());
+    }
+}

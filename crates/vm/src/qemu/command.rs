@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use command_fds::{CommandFdExt, FdMapping};
+use reprieve_linux::child;
 
 use crate::error::VmError;
 
@@ -25,6 +26,9 @@ const PORT_FD: i32 = 13;
 /// Kernel and initial file system are handed over open: their folders may be closed to QEMU's user.
 const KERNEL_FD: i32 = 14;
 const INITRAMFS_FD: i32 = 15;
+
+/// Address space of the emulator itself: its code cache alone may take 1 GiB.
+const EMULATOR_BYTES: u64 = 6 << 30;
 
 /// "nobody" where the system does not say who asked for root.
 const NOBODY: u32 = 65_534;
@@ -112,7 +116,8 @@ pub fn spawn(spec: &MachineSpec, ends: [OwnedFd; 4]) -> Result<Child, VmError> {
     if let Some((uid, gid)) = lesser_user(spec.accel) {
         command.uid(uid).gid(gid);
     }
-    reprieve_linux::child::die_with_parent(&mut command);
+    child::confine(&mut command, spec.memory_bytes.saturating_add(EMULATOR_BYTES));
+    child::die_with_parent(&mut command);
     command.spawn().map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => missing(),
         _ => VmError::Io { doing: format!("starting {PROGRAM}"), source },
