@@ -1,14 +1,17 @@
 //! Layouts of the guest kernel's types: where a field lies, how large it is, what an enumerator is worth.
 //!
-//! Source: Documentation/bpf/btf.rst; parsing is the btf-rs crate's. BTF gives layouts, never addresses.
-//! Invariant: malformed input gives an error, never a panic, an endless loop or unbounded memory. So the
-//! header is checked here first (the crate trusts its lengths), and every walk has a limit.
+//! Source: Documentation/bpf/btf.rst; how it is stored is the business of `records`. BTF gives layouts, never
+//! addresses.
+//! Invariant: malformed input gives an error, never a panic, an endless loop or unbounded memory; so every
+//! walk has a limit.
 
-use btf_rs::{BtfType, Member, Struct, Type};
+mod records;
+
+use records::{Id, Member, Records, Structure, Type};
 
 /// A kernel's type information.
 pub struct Btf {
-    types: btf_rs::Btf,
+    types: Records,
 }
 
 /// Where a field lies in a structure.
@@ -64,11 +67,10 @@ pub enum BtfError {
 
 /// Longest chain of typedefs and qualifiers, deepest nesting of anonymous members and arrays.
 const DEPTH_MAX: u32 = 32;
+/// Most members looked at to find one; the largest structures have some hundred, a record can have 65535.
+const MEMBERS_MAX: usize = 1 << 18;
 /// Pointers of the only architecture there are guests for, bytes.
 const POINTER_BYTES: usize = 8;
-/// Largest type information, bytes; a distribution's has 4 to 8 MB.
-const BTF_BYTES_MAX: usize = 256 << 20;
-const MAGIC: u16 = 0xeb9f;
 
 impl std::fmt::Debug for Btf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -82,9 +84,7 @@ impl Btf {
     /// # Errors
     /// The bytes are not the BTF of a little-endian machine.
     pub fn parse(bytes: &[u8]) -> Result<Btf, BtfError> {
-        check_header(bytes).map_err(|problem| BtfError::Damaged(problem.to_owned()))?;
-        let types = btf_rs::Btf::from_bytes(bytes).map_err(|error| BtfError::Damaged(error.to_string()))?;
-        Ok(Btf { types })
+        Ok(Btf { types: Records::read(bytes).map_err(damaged)? })
     }
 
     /// Where `path` lies in `structure` (a struct, a union, or a typedef of one). A path is names joined by
@@ -95,33 +95,38 @@ impl Btf {
     /// No such structure or field; a bit field; an index outside the array.
     pub fn offset(&self, structure: &str, path: &str) -> Result<Field, BtfError> {
         let bad = |problem| BtfError::BadPath { of: structure.to_owned(), path: path.to_owned(), problem };
-        let mut current = Type::Struct(self.structure(structure)?);
-        let mut offset_bytes = 0;
+        let mut current = Type::Structure(self.structure(structure)?);
+        let mut offset_bytes = 0_usize;
         for step in path.split('.') {
             let (name, indices) = parse_step(step).ok_or_else(|| bad("not NAME or NAME[INDEX]"))?;
-            let (Type::Struct(outer) | Type::Union(outer)) = &current else {
+            let Type::Structure(outer) = current else {
                 return Err(bad("goes through something that is not a structure"));
             };
-            let (bits, member) = self.member(outer, name, DEPTH_MAX)?.ok_or_else(|| BtfError::NoMember {
+            let mut left = MEMBERS_MAX;
+            let found = self.member(&outer, name, DEPTH_MAX, &mut left)?;
+            let (bits, member) = found.ok_or_else(|| BtfError::NoMember {
                 of: format!("struct {structure}"),
                 name: path.to_owned(),
             })?;
-            if bits % 8 != 0 || member.bitfield_size().is_some_and(|bits| bits != 0) {
+            current = self.plain(member.type_id)?;
+            let in_type = matches!(current, Type::Number { whole: false, .. });
+            if bits % 8 != 0 || member.field_bits != 0 || in_type {
                 return Err(bad("is a bit field, which has no address"));
             }
-            offset_bytes += bits as usize / 8;
-            current = self.plain(self.chained(&member)?)?;
+            offset_bytes = offset_bytes.checked_add(bits / 8).ok_or_else(too_large)?;
             for index in indices {
-                let Type::Array(array) = &current else { return Err(bad("has an index but is no array")) };
-                if index >= array.len() {
+                let Type::Array { element, len } = current else {
+                    return Err(bad("has an index but is no array"));
+                };
+                if index >= len {
                     return Err(bad("has an index outside the array"));
                 }
-                let element = self.plain(self.chained(array)?)?;
-                offset_bytes += index * self.size(&element, DEPTH_MAX)?;
-                current = element;
+                current = self.plain(element)?;
+                let before = index.checked_mul(self.size(current, DEPTH_MAX)?);
+                offset_bytes = before.and_then(|b| offset_bytes.checked_add(b)).ok_or_else(too_large)?;
             }
         }
-        let (element_bytes, count) = self.extent(&current, DEPTH_MAX)?;
+        let (element_bytes, count) = self.extent(current, DEPTH_MAX)?;
         let size_bytes = element_bytes.checked_mul(count).ok_or_else(|| bad("is too large"))?;
         Ok(Field { offset_bytes, size_bytes, element_bytes, count })
     }
@@ -131,7 +136,7 @@ impl Btf {
     /// # Errors
     /// No such structure.
     pub fn size_of(&self, structure: &str) -> Result<usize, BtfError> {
-        Ok(self.structure(structure)?.size())
+        Ok(self.structure(structure)?.size)
     }
 
     /// Whether the kernel has this struct, union, or typedef of one.
@@ -145,21 +150,11 @@ impl Btf {
     /// No such enumeration or enumerator.
     pub fn enum_value(&self, name: &str, enumerator: &str) -> Result<i64, BtfError> {
         let mut known = false;
-        for found in self.named(name)? {
-            let value = match self.plain(found)? {
-                Type::Enum(found) => {
-                    known = true;
-                    let member = self.find(&found.members, enumerator);
-                    // The two's complement, as the crate gives the bits.
-                    member.map(|m| if found.is_signed() { i64::from(m.val() as i32) } else { m.val().into() })
-                }
-                Type::Enum64(found) => {
-                    known = true;
-                    self.find(&found.members, enumerator).map(|member| member.val() as i64)
-                }
-                _ => None,
-            };
-            if let Some(value) = value {
+        for id in self.types.named(name) {
+            let Type::Enumeration(found) = self.plain(id)? else { continue };
+            known = true;
+            let mut enumerators = found.enumerators();
+            if let Some((_, value)) = enumerators.find(|(at, _)| self.types.is_name(*at, enumerator)) {
                 return Ok(value);
             }
         }
@@ -169,101 +164,82 @@ impl Btf {
         Err(BtfError::NoType { kind: "enum", name: name.to_owned() })
     }
 
-    fn named(&self, name: &str) -> Result<Vec<Type>, BtfError> {
-        // The empty name is that of all that are anonymous.
-        if name.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.types.resolve_types_by_name(name).map_err(damaged)
-    }
-
-    fn structure(&self, name: &str) -> Result<Struct, BtfError> {
-        for found in self.named(name)? {
-            if let Type::Struct(found) | Type::Union(found) = self.plain(found)? {
+    fn structure(&self, name: &str) -> Result<Structure<'_>, BtfError> {
+        for id in self.types.named(name) {
+            if let Type::Structure(found) = self.plain(id)? {
                 return Ok(found);
             }
         }
         Err(BtfError::NoType { kind: "struct", name: name.to_owned() })
     }
 
-    fn find<'a, M: BtfType>(&self, members: &'a [M], name: &str) -> Option<&'a M> {
-        members.iter().find(|member| self.types.resolve_name(*member).is_ok_and(|found| found == name))
-    }
-
-    /// The member of this name and its offset in bits; also looked for inside anonymous members.
-    fn member(&self, outer: &Struct, name: &str, depth: u32) -> Result<Option<(u64, Member)>, BtfError> {
-        if let Some(member) = self.find(&outer.members, name) {
-            return Ok(Some((member.bit_offset().into(), member.clone())));
+    /// The member of this name and its offset in bits; also looked for inside anonymous members. `left` is
+    /// how many members may still be looked at: the same structure can be inside another many times over.
+    fn member(
+        &self,
+        outer: &Structure<'_>,
+        name: &str,
+        depth: u32,
+        left: &mut usize,
+    ) -> Result<Option<(usize, Member)>, BtfError> {
+        *left = left.checked_sub(outer.len()).ok_or_else(|| damaged("too many members"))?;
+        if let Some(member) = outer.members().find(|member| self.types.is_name(member.name, name)) {
+            return Ok(Some((member.offset_bits as usize, member)));
         }
         let depth = deeper(depth)?;
-        for member in &outer.members {
-            if !self.types.resolve_name(member).is_ok_and(|found| found.is_empty()) {
-                continue;
-            }
-            if let Type::Struct(inner) | Type::Union(inner) = self.plain(self.chained(member)?)?
-                && let Some((bits, found)) = self.member(&inner, name, depth)?
+        for member in outer.members().filter(|member| self.types.is_name(member.name, "")) {
+            if let Type::Structure(inner) = self.plain(member.type_id)?
+                && let Some((bits, found)) = self.member(&inner, name, depth, left)?
             {
-                return Ok(Some((u64::from(member.bit_offset()) + bits, found)));
+                return Ok(Some((member.offset_bits as usize + bits, found)));
             }
         }
         Ok(None)
     }
 
-    fn chained(&self, of: &dyn BtfType) -> Result<Type, BtfError> {
-        self.types.resolve_chained_type(of).map_err(damaged)
-    }
-
-    /// The type behind typedefs and qualifiers.
-    fn plain(&self, mut found: Type) -> Result<Type, BtfError> {
+    /// The type of this id, behind typedefs and qualifiers.
+    fn plain(&self, mut id: Id) -> Result<Type<'_>, BtfError> {
         let mut depth = DEPTH_MAX;
         loop {
-            found = match &found {
-                Type::Typedef(t) => self.chained(t)?,
-                Type::Volatile(t) => self.chained(t)?,
-                Type::Const(t) => self.chained(t)?,
-                Type::Restrict(t) => self.chained(t)?,
-                Type::TypeTag(t) => self.chained(t)?,
-                _ => return Ok(found),
-            };
+            let found = self.types.get(id).ok_or_else(|| damaged("a type that is not there"))?;
+            let Type::Alias(of) = found else { return Ok(found) };
+            id = of;
             depth = deeper(depth)?;
         }
     }
 
     /// Size of an element, and number of them: an array of arrays counts over both.
-    fn extent(&self, of: &Type, depth: u32) -> Result<(usize, usize), BtfError> {
-        let Type::Array(array) = of else { return Ok((self.size(of, depth)?, 1)) };
-        let (element_bytes, inner) = self.extent(&self.plain(self.chained(array)?)?, deeper(depth)?)?;
-        let count = inner.checked_mul(array.len()).ok_or_else(too_large)?;
-        Ok((element_bytes, count))
+    fn extent(&self, of: Type<'_>, depth: u32) -> Result<(usize, usize), BtfError> {
+        let Type::Array { element, len } = of else { return Ok((self.size(of, depth)?, 1)) };
+        let (element_bytes, inner) = self.extent(self.plain(element)?, deeper(depth)?)?;
+        Ok((element_bytes, inner.checked_mul(len).ok_or_else(too_large)?))
     }
 
-    fn size(&self, of: &Type, depth: u32) -> Result<usize, BtfError> {
-        Ok(match of {
-            Type::Int(t) => t.size(),
-            Type::Float(t) => t.size(),
-            Type::Enum(t) => t.size(),
-            Type::Enum64(t) => t.size(),
-            Type::Struct(t) | Type::Union(t) => t.size(),
-            Type::Ptr(_) => POINTER_BYTES,
-            Type::Array(_) => {
+    fn size(&self, of: Type<'_>, depth: u32) -> Result<usize, BtfError> {
+        match of {
+            Type::Number { size, .. } => Ok(size),
+            Type::Structure(found) => Ok(found.size),
+            Type::Enumeration(found) => Ok(found.size),
+            Type::Pointer => Ok(POINTER_BYTES),
+            Type::Array { .. } => {
                 let (element_bytes, count) = self.extent(of, depth)?;
-                element_bytes.checked_mul(count).ok_or_else(too_large)?
+                element_bytes.checked_mul(count).ok_or_else(too_large)
             }
-            _ => return Err(BtfError::Damaged("a field of a type without a size".to_owned())),
-        })
+            Type::Alias(_) | Type::Sizeless => Err(damaged("a field of a type without a size")),
+        }
     }
 }
 
-fn damaged(error: btf_rs::Error) -> BtfError {
-    BtfError::Damaged(error.to_string())
+fn damaged(problem: &str) -> BtfError {
+    BtfError::Damaged(problem.to_owned())
 }
 
 fn too_large() -> BtfError {
-    BtfError::Damaged("an array that is too large".to_owned())
+    damaged("an array that is too large")
 }
 
 fn deeper(depth: u32) -> Result<u32, BtfError> {
-    depth.checked_sub(1).ok_or_else(|| BtfError::Damaged("types nested without end".to_owned()))
+    depth.checked_sub(1).ok_or_else(|| damaged("types nested without end"))
 }
 
 /// NAME, or NAME[INDEX] with any number of indices.
@@ -280,32 +256,6 @@ fn parse_step(step: &str) -> Option<(&str, Vec<usize>)> {
         rest = after;
     }
     (!name.is_empty()).then_some((name, indices))
-}
-
-/// Both sections lie inside the data, and the text ends with a zero.
-fn check_header(bytes: &[u8]) -> Result<(), &'static str> {
-    let u32_at = |at: usize| {
-        let word = bytes.get(at..)?.first_chunk()?;
-        usize::try_from(u32::from_le_bytes(*word)).ok()
-    };
-    let [Some(header), Some(type_at), Some(type_bytes), Some(text_at), Some(text_bytes)] =
-        [4, 8, 12, 16, 20].map(u32_at)
-    else {
-        return Err("too short");
-    };
-    if bytes.len() > BTF_BYTES_MAX {
-        return Err("too long");
-    }
-    if bytes[..2] != MAGIC.to_le_bytes() {
-        return Err("wrong magic number");
-    }
-    let section = |at: usize, length: usize| {
-        let from = header.checked_add(at)?;
-        bytes.get(from..from.checked_add(length)?)
-    };
-    section(type_at, type_bytes).ok_or("its types lie outside it")?;
-    let text = section(text_at, text_bytes).ok_or("its names lie outside it")?;
-    if text.last() == Some(&0) { Ok(()) } else { Err("its names do not end") }
 }
 
 #[cfg(test)]

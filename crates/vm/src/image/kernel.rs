@@ -74,9 +74,14 @@ impl Kernel {
         modules_dir: Option<&Path>,
         headers_dir: Option<&Path>,
     ) -> Result<Kernel, ImageError> {
-        let vmlinuz = fs::canonicalize(vmlinuz).map_err(ImageError::io(vmlinuz))?;
-        let data = read_kernel(&vmlinuz)?;
-        let release = release(&vmlinuz, &data)?;
+        let unreadable = |error: std::io::Error| not_a_kernel(vmlinuz, &error.to_string());
+        let vmlinuz = &fs::canonicalize(vmlinuz).map_err(unreadable)?;
+        // Opening a FIFO would wait for its writer.
+        if !fs::metadata(vmlinuz).map_err(unreadable)?.is_file() {
+            return Err(not_a_kernel(vmlinuz, "not a file"));
+        }
+        let data = read_kernel(vmlinuz)?;
+        let release = release(vmlinuz, &data)?;
         let installed = Path::new("/lib/modules").join(&release);
         let absolute = |dir: Option<&Path>, otherwise: PathBuf| match dir {
             Some(dir) => fs::canonicalize(dir).map(Some).map_err(ImageError::io(dir)),
@@ -87,7 +92,7 @@ impl Kernel {
             headers_dir: absolute(headers_dir, installed.join("build"))?,
             modules_dir: absolute(modules_dir, installed)?,
             id: cache::key_of([data.as_slice()]),
-            vmlinuz,
+            vmlinuz: vmlinuz.clone(),
         })
     }
 
@@ -120,7 +125,7 @@ pub fn vmlinux(path: &Path) -> Result<Vec<u8>, ImageError> {
 
 fn read_kernel(path: &Path) -> Result<Vec<u8>, ImageError> {
     let mut data = Vec::new();
-    let file = File::open(path).map_err(ImageError::io(path))?;
+    let file = File::open(path).map_err(|error| not_a_kernel(path, &error.to_string()))?;
     file.take(KERNEL_FILE_BYTES_MAX + 1).read_to_end(&mut data).map_err(ImageError::io(path))?;
     if data.len() as u64 > KERNEL_FILE_BYTES_MAX {
         return Err(not_a_kernel(path, "larger than any kernel"));

@@ -20,6 +20,14 @@ const ENUM: u32 = 6;
 const TYPEDEF: u32 = 8;
 const VOLATILE: u32 = 9;
 const CONST: u32 = 10;
+const FUNC: u32 = 12;
+const FUNC_PROTO: u32 = 13;
+const VAR: u32 = 14;
+const DATASEC: u32 = 15;
+const FLOAT: u32 = 16;
+const DECL_TAG: u32 = 17;
+const TYPE_TAG: u32 = 18;
+const ENUM64: u32 = 19;
 const SIGNED: u32 = 1 << 31;
 const BIT_FIELDS: u32 = 1 << 31;
 
@@ -165,6 +173,91 @@ fn cycles_end() {
     let btf = Btf::parse(&sample()).unwrap();
     assert!(matches!(btf.size_of("loop"), Err(BtfError::Damaged(_))));
     assert!(matches!(btf.offset("endless", "x"), Err(BtfError::Damaged(_))));
+}
+
+/// Each kind that `sample` lacks, and the old form of bit fields; what follows a record is found only if the
+/// record's own length is right.
+#[test]
+fn kinds() {
+    let mut blob = Blob::default();
+    blob.add(FLOAT, "double", 8, &[]); // 1
+    blob.add(FUNC_PROTO, "", 0, &[("a", 1, None), ("b", 1, None)]); // 2
+    blob.add(FUNC, "f", 2, &[]); // 3
+    blob.add(VAR, "v", 1, &[]); // 4
+    blob.words(&[1]);
+    blob.add(DATASEC, ".data", 8, &[("", 4, Some(8))]); // 5
+    blob.add(TYPE_TAG, "rcu", 1, &[]); // 6
+    blob.add(ENUM64, "wide", 8, &[("BIG", 5, Some(1)), ("LAST", u32::MAX, Some(u32::MAX))]); // 7
+    blob.add(INT, "", 4, &[]); // 8: int, 3 bits of it
+    blob.words(&[3]);
+    blob.add(STRUCT, "kinds", 24, &[("d", 6, Some(0)), ("e", 7, Some(64)), ("old", 8, Some(128))]); // 9
+    blob.add(DECL_TAG, "tag", 9, &[]); // 10
+    blob.words(&[u32::MAX]);
+    blob.add(TYPE_TAG, "tagged", 9, &[]); // 11
+    blob.add(TYPEDEF, "kinds_t", 11, &[]); // 12
+    let btf = Btf::parse(&blob.finish()).unwrap();
+    assert_eq!(btf.offset("kinds_t", "d"), Ok(field(0, 8, 1)));
+    assert_eq!(btf.offset("kinds_t", "e"), Ok(field(8, 8, 1)));
+    assert!(matches!(btf.offset("kinds", "old"), Err(BtfError::BadPath { .. })));
+    assert_eq!(btf.enum_value("wide", "BIG"), Ok(1 << 32 | 5));
+    assert_eq!(btf.enum_value("wide", "LAST"), Ok(-1));
+    assert!(!btf.has_struct("tagged") && !btf.has_struct("tag") && !btf.has_struct("f"));
+}
+
+#[test]
+fn what_is_not_known_is_refused() {
+    let sized = |info: u32, change: fn(&mut Vec<u8>)| {
+        let mut blob = Blob::default();
+        let name = blob.name("x");
+        blob.words(&[name, info, 8]);
+        let mut bytes = blob.finish();
+        change(&mut bytes);
+        Btf::parse(&bytes).map(|btf| btf.size_of("x"))
+    };
+    assert_eq!(sized(STRUCT << 24, |_| ()), Ok(Ok(8)));
+    for info in [0, 20 << 24, 31 << 24, STRUCT << 24 | 1 << 16, STRUCT << 24 | 1] {
+        assert!(matches!(sized(info, |_| ()), Err(BtfError::Damaged(_))), "{info:#x}");
+    }
+    let changes: [fn(&mut Vec<u8>); 6] = [
+        |bytes| bytes[0] = 0,
+        |bytes| bytes[2] = 2,
+        |bytes| bytes[4] = 20,
+        |bytes| bytes[12] -= 1,
+        |bytes| bytes[24] = 3,
+        |bytes| *bytes.last_mut().unwrap() = b'x',
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        assert!(matches!(sized(STRUCT << 24, change), Err(BtfError::Damaged(_))), "{number}");
+    }
+}
+
+/// Each structure holds the one before it twice: 2 to the power of 30 places to look at, none too deep.
+#[test]
+fn what_branches_too_much_ends() {
+    let mut blob = Blob::default();
+    blob.add(STRUCT, "", 8, &[]);
+    for inner in 1..=30 {
+        let name = if inner == 30 { "tree" } else { "" };
+        blob.add(STRUCT, name, 8, &[("", inner, Some(0)), ("", inner, Some(0))]);
+    }
+    let btf = Btf::parse(&blob.finish()).unwrap();
+    assert!(matches!(btf.offset("tree", "x"), Err(BtfError::Damaged(_))));
+}
+
+/// An array of arrays as large as its numbers allow.
+#[test]
+fn sizes_do_not_wrap() {
+    let mut blob = Blob::default();
+    blob.add(STRUCT, "large", u32::MAX, &[]); // 1
+    for element in 1..=3 {
+        blob.add(ARRAY, "", 0, &[]); // 2 to 4
+        blob.words(&[element, 1, u32::MAX]);
+    }
+    blob.add(STRUCT, "holder", 8, &[("a", 4, Some(0))]);
+    let btf = Btf::parse(&blob.finish()).unwrap();
+    for path in ["a", "a[4294967294]", "a[4294967294][4294967294]"] {
+        assert!(btf.offset("holder", path).is_err(), "{path}");
+    }
 }
 
 #[test]
