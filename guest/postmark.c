@@ -314,16 +314,15 @@ static int report(struct wire *wire, const struct process *process, size_t index
 {
 	const char *phase = strstr(process->report, "seconds of transactions (");
 	uint64_t tps = phase ? strtoull(phase + strlen("seconds of transactions ("), NULL, 10) : 0;
-	uint64_t transactions_ns = process->transactions_end_ns - process->transactions_begin_ns;
 
 	if (!succeeded(process))
 		return wire_say(wire, "postmark process=%zu finished=0", index);
 	return wire_say(wire, "postmark process=%zu finished=1 seconds=%" PRIu64 " transactions=%" PRIu64
-			" tps=%" PRIu64 " files_created=%" PRIu64 " transactions_ns=%" PRIu64
-			" elapsed_ns=%" PRIu64, index,
+			" tps=%" PRIu64 " files_created=%" PRIu64 " transactions_begin_ns=%" PRIu64
+			" transactions_end_ns=%" PRIu64 " elapsed_ns=%" PRIu64, index,
 			number_before(process->report, "seconds total"), process->transactions, tps,
-			number_before(process->report, "created ("), transactions_ns,
-			process->end_ns - process->begin_ns);
+			number_before(process->report, "created ("), process->transactions_begin_ns,
+			process->transactions_end_ns, process->end_ns - process->begin_ns);
 }
 
 static int postmark_finish(struct wire *wire)

@@ -184,7 +184,7 @@ fn vcpu_time(runs: &[&Observation], vcpu: usize) -> Option<String> {
         statistics::median(&values.collect::<Vec<f64>>())
     };
     let share = of_runs(&|run, time| time.run_ns as f64 / run.provenance.window_ns.max(1) as f64)?;
-    let overcommit = of_runs(&|_, time| time.overcommit())?;
+    let overcommit = of_runs(&|_, time| time.overcommit().unwrap_or(f64::INFINITY))?;
     Some(format!(
         "vCPU {vcpu} ran {} % of the time, overcommit {}",
         significant(share * 100.0),

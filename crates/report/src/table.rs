@@ -1,14 +1,12 @@
 //! A comparison as cells of text, for terminal and page alike: metrics with a published figure first, then
 //! the others, each group in the order of [`metric::ALL`]; metrics without any value left out.
 
+use reprieve_study::comparison::SIGNIFICANT_BELOW;
 use reprieve_study::statistics::{self, Estimate};
 use reprieve_study::units::significant;
 use reprieve_study::{Comparison, Metric, Record, Row, Study, Verdict, metric};
 
 use crate::quantity::Spread;
-
-/// An adjusted p below this is marked.
-pub const SIGNIFICANT_BELOW: f64 = 0.05;
 
 /// One line of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +76,7 @@ pub fn tally(comparison: &Comparison) -> Option<String> {
     let all = count(|verdict| *verdict != Verdict::NoReference);
     let parts = [
         (count(|v| matches!(v, Verdict::SameDirection { .. })), "in the same direction"),
+        (count(|v| matches!(v, Verdict::TooFewRuns { .. })), "undecided for want of runs"),
         (count(|v| *v == Verdict::NoClearEffect), "without a clear effect"),
         (count(|v| *v == Verdict::OppositeDirection), "in the opposite direction"),
         (count(|v| *v == Verdict::NotMeasured), "without a ratio here"),
@@ -115,10 +114,7 @@ pub fn smallest_p(comparison: &Comparison) -> Option<String> {
     if base == 0 || treated == 0 {
         return None;
     }
-    let divisions =
-        (0..base.min(treated)).fold(1.0, |product, i| product * (base + treated - i) as f64 / (i + 1) as f64);
-    // With equal sizes, the arrangement with the groups exchanged is as extreme as the one seen.
-    let smallest = if base == treated { 2.0 } else { 1.0 } / divisions;
+    let smallest = statistics::least_p(treated, base);
     (smallest >= SIGNIFICANT_BELOW).then(|| {
         format!("With {base} and {treated} runs no p-value can be below {smallest:.3}: read the intervals, or repeat more.")
     })

@@ -208,7 +208,7 @@ fn verdict(verdict: Verdict) -> Cell {
     match verdict {
         Verdict::SameDirection { .. } => cell.fg(Color::Green),
         Verdict::OppositeDirection => cell.fg(Color::Red),
-        Verdict::NoClearEffect | Verdict::NotMeasured => cell.fg(Color::Yellow),
+        Verdict::NoClearEffect | Verdict::NotMeasured | Verdict::TooFewRuns { .. } => cell.fg(Color::Yellow),
         Verdict::NoReference => cell,
     }
 }

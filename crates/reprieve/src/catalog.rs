@@ -5,6 +5,7 @@ use std::path::Path;
 use reprieve_study::{Scenario, overrides};
 
 use crate::failure::Failure;
+use crate::input;
 
 /// Largest scenario file.
 const FILE_BYTES: u64 = 1 << 20;
@@ -22,7 +23,7 @@ pub const BUILT_IN: [(&str, &str); 6] = [
 /// Reads the scenario of that name, or of the file at that path (recognised by its ending or a separator).
 pub fn read(name: &str, assignments: &[String]) -> Result<Scenario, Failure> {
     if name.ends_with(".toml") || name.contains('/') {
-        let text = read_file(Path::new(name))?;
+        let text = input::read_text(Path::new(name), FILE_BYTES, "scenario")?;
         return overrides::read(&text, assignments)
             .map_err(|error| Failure::Usage(format!("{name}: {error}")));
     }
@@ -35,15 +36,6 @@ pub fn read(name: &str, assignments: &[String]) -> Result<Scenario, Failure> {
         return Err(Failure::Usage(format!("there is no scenario {name:?}; {hint}")));
     };
     Ok(overrides::read(text, assignments)?)
-}
-
-fn read_file(path: &Path) -> Result<String, Failure> {
-    let bad = |problem: String| Failure::Usage(format!("{}: {problem}", path.display()));
-    let size = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?.len();
-    if size > FILE_BYTES {
-        return Err(bad(format!("{size} bytes are too many for a scenario")));
-    }
-    std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))
 }
 
 #[cfg(test)]

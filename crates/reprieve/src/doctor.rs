@@ -1,15 +1,16 @@
 //! `reprieve doctor`: what this machine has, what is missing and how to get it.
 
-use reprieve_linux::cgroup::{self, Cgroups, Quota};
+use std::fmt::Display;
+
 use reprieve_linux::proc::{self, ProcRoot};
 use reprieve_linux::switches::SwitchRecorder;
 use reprieve_linux::threads::{self, FifoGuard};
 use reprieve_study::units;
 use reprieve_vm::image::{self, Cache};
-use reprieve_vm::qemu;
+use reprieve_vm::{ground, qemu};
 
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, run};
 
 /// One thing that was looked at.
 struct Finding {
@@ -52,7 +53,7 @@ fn look() -> Vec<Finding> {
     let mut findings = vec![machine(&root), emulator(), kvm()];
     findings.extend(image::requirements().iter().map(program));
     findings.push(cache());
-    findings.push(optional("CPU quotas", quota(&root), "without: overcommitted pins vCPUs to one pCPU"));
+    findings.push(optional("CPU quotas", quota(), "without: overcommitted pins vCPUs to one pCPU"));
     let switches = SwitchRecorder::open(&[threads::own_tid()], 1).map(|_| "perf switch records".to_string());
     findings.push(optional("scheduling intervals", switches, "without: from schedstat, coarser"));
     let fifo = FifoGuard::raise(1).map(|_| "the sampler may run on time".to_string());
@@ -112,15 +113,12 @@ fn cache() -> Finding {
     Finding { what: "cache", state, says }
 }
 
-fn quota(root: &ProcRoot) -> Result<String, reprieve_linux::Error> {
-    let cgroups = Cgroups::detect(root)?;
-    let mut tree = cgroups.create(&cgroup::unique_name(root)?)?;
-    tree.quota_group("doctor", Quota::from_percent(50.0, 100_000)?)?;
-    tree.close()?;
+fn quota() -> Result<String, Failure> {
+    let cgroups = ground::try_quota(&run::host()?)?;
     Ok(format!("cgroup {:?} at {}", cgroups.version(), cgroups.base().display()))
 }
 
-fn optional(what: &'static str, found: Result<String, reprieve_linux::Error>, without: &str) -> Finding {
+fn optional<E: Display>(what: &'static str, found: Result<String, E>, without: &str) -> Finding {
     match found {
         Ok(says) => Finding { what, state: State::Good, says },
         Err(error) => Finding { what, state: State::Less, says: format!("{error}; {without}") },

@@ -5,6 +5,7 @@ mod cli;
 mod compare;
 mod doctor;
 mod failure;
+mod input;
 mod list;
 mod output;
 mod progress;

@@ -1,11 +1,11 @@
 //! Writing results: to stdout, and to files that appear whole or not at all.
 
+use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use console::Term;
 use reprieve_report::terminal;
-use tempfile::NamedTempFile;
 
 use crate::failure::Failure;
 
@@ -28,37 +28,59 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// A file to be written after hours of work: that it can be written is made sure of before.
+/// A file to be written after hours of work: that it can be written is made sure of before. Until then it
+/// has no name anywhere, so that whatever ends us leaves nothing behind.
 pub struct Promised {
     path: PathBuf,
-    file: NamedTempFile,
+    target: Target,
+}
+
+enum Target {
+    /// A file, new or to be replaced, in this folder.
+    File(PathBuf),
+    /// A pipe or a device: written to, never replaced.
+    Stream(File),
 }
 
 impl Promised {
-    /// Opens a temporary file beside the wanted one.
+    /// Makes sure that the file can be written.
     pub fn open(path: &Path) -> Result<Promised, Failure> {
         let refused =
             |error: std::io::Error| Failure::Usage(format!("cannot write {}: {error}", path.display()));
-        if path.is_dir() {
+        let there = std::fs::metadata(path).ok();
+        if there.as_ref().is_some_and(|there| !there.is_dir() && !there.is_file()) {
+            let stream = File::options().write(true).open(path).map_err(refused)?;
+            return Ok(Promised { path: path.into(), target: Target::Stream(stream) });
+        }
+        if there.is_some_and(|there| there.is_dir()) {
             return Err(refused(ErrorKind::IsADirectory.into()));
         }
+        // A link stays a link: what it leads to is replaced.
+        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
         let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
+            _ => PathBuf::from("."),
         };
-        let mut builder = tempfile::Builder::new();
-        let file =
-            builder.prefix(".reprieve-").permissions(permissions()).tempfile_in(folder).map_err(refused)?;
-        Ok(Promised { path: path.to_path_buf(), file })
+        tempfile::tempfile_in(&folder).map_err(refused)?;
+        Ok(Promised { path, target: Target::File(folder) })
     }
 
-    /// Puts the finished file in its place.
-    pub fn write(mut self, bytes: &[u8]) -> Result<(), Failure> {
-        let refused =
-            |error: std::io::Error| Failure::Failed(format!("cannot write {}: {error}", self.path.display()));
-        self.file.write_all(bytes).map_err(refused)?;
-        self.file.persist(&self.path).map(drop).map_err(|error| refused(error.error))
+    /// Writes the finished file, and puts it in its place.
+    pub fn write(self, bytes: &[u8]) -> Result<(), Failure> {
+        let path = self.path;
+        let done = match self.target {
+            Target::Stream(mut stream) => stream.write_all(bytes),
+            Target::File(folder) => replace(&folder, &path, bytes),
+        };
+        done.map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
     }
+}
+
+fn replace(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut builder = tempfile::Builder::new();
+    let mut file = builder.prefix(".reprieve-").permissions(permissions()).tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    file.persist(path).map(drop).map_err(|error| error.error)
 }
 
 /// What a file that is simply created would have, before the user's umask.

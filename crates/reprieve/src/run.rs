@@ -9,6 +9,7 @@ use reprieve_linux::warden::Warden;
 use reprieve_report::{html, perfetto, terminal};
 use reprieve_study::record::SCHEMA_VERSION;
 use reprieve_study::{Ground as GroundName, Record, Scenario, Study};
+use reprieve_vm::ground::check_machine;
 use reprieve_vm::image::Cache;
 use reprieve_vm::{Ground, HogCommand, Host};
 
@@ -28,6 +29,7 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let (json, page, trace) =
         (promise(&arguments.json)?, promise(&arguments.html)?, promise(&arguments.trace)?);
     let host = host()?;
+    scenarios.iter().try_for_each(|scenario| check_machine(scenario, &host.proc_root))?;
     let cache = Cache::new(Cache::default_dir(|name| std::env::var_os(name))?)?;
     let (studies, failure) = run_all(scenarios, &host, &cache)?;
     let record = Record {
@@ -36,16 +38,18 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
         command: command(arguments),
         studies,
     };
-    output::print(&terminal::render(&record, &output::options()))?;
+    // The record first: whatever fails after it, the work is not lost.
+    let compact = record.compact();
+    if let Some(json) = json {
+        json.write(compact.to_json().as_bytes())?;
+    }
+    if let Some(page) = page {
+        page.write(html::render(&compact).as_bytes())?;
+    }
     if let Some(trace) = trace {
         trace.write(&encode_trace(&record))?;
     }
-    if let Some(page) = page {
-        page.write(html::render(&record.compact()).as_bytes())?;
-    }
-    if let Some(json) = json {
-        json.write(record.compact().to_json().as_bytes())?;
-    }
+    output::print(&terminal::render(&record, &output::options()))?;
     failure.map_or(Ok(()), Err)
 }
 
@@ -63,12 +67,14 @@ fn read_scenarios(arguments: &RunArguments) -> Result<Vec<Scenario>, Failure> {
 }
 
 /// What this process hands to the ground.
-fn host() -> Result<Host, Failure> {
+pub fn host() -> Result<Host, Failure> {
     let exe =
         std::env::current_exe().map_err(|error| Failure::Failed(format!("finding this program: {error}")))?;
+    // First: from here on a polite end takes the polite way.
+    let interrupt = Interrupt::install()?;
     let warden = Arc::new(Warden::spawn(&exe, &["warden"])?);
     let hog = HogCommand { exe, args: vec!["hog".into()] };
-    Ok(Host { proc_root: ProcRoot::default(), warden, interrupt: Interrupt::install()?, hog })
+    Ok(Host { proc_root: ProcRoot::default(), warden, interrupt, hog })
 }
 
 /// Runs scenario after scenario. What has finished is kept when a later one fails; only a failure before the

@@ -9,6 +9,9 @@ use crate::observation::Observation;
 use crate::scenario::{PublishedRatio, Scenario};
 use crate::statistics::{self, Estimate};
 
+/// A p-value below this is called an effect.
+pub const SIGNIFICANT_BELOW: f64 = 0.05;
+
 /// One condition against the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
@@ -51,6 +54,12 @@ pub enum Verdict {
     NotMeasured,
     /// The interval of our ratio contains 1.
     NoClearEffect,
+    /// The interval does not contain 1, but with so few repetitions that chance alone would often do that: no
+    /// division of the values could have given a p-value below 0.05.
+    TooFewRuns {
+        /// Whether ours and the published one are on the same side of 1.
+        same_direction: bool,
+    },
     /// Both on the same side of 1. `factor` is the larger of ours over theirs and theirs over ours.
     SameDirection {
         /// 1 when equal.
@@ -61,7 +70,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    fn of(ratio: Option<Estimate>, published: Option<&PublishedRatio>) -> Verdict {
+    fn of(ratio: Option<Estimate>, published: Option<&PublishedRatio>, least_p: f64) -> Verdict {
         let Some(published) = published else {
             return Verdict::NoReference;
         };
@@ -71,7 +80,11 @@ impl Verdict {
         if ours.low <= 1.0 && ours.high >= 1.0 {
             return Verdict::NoClearEffect;
         }
-        if (ours.value > 1.0) != (published.ratio > 1.0) {
+        let same_direction = (ours.value > 1.0) == (published.ratio > 1.0);
+        if least_p >= SIGNIFICANT_BELOW {
+            return Verdict::TooFewRuns { same_direction };
+        }
+        if !same_direction {
             return Verdict::OppositeDirection;
         }
         let factor = ours.value / published.ratio;
@@ -85,6 +98,12 @@ impl fmt::Display for Verdict {
             Verdict::NoReference => out.write_str(""),
             Verdict::NotMeasured => out.write_str("no ratio"),
             Verdict::NoClearEffect => out.write_str("no clear effect"),
+            Verdict::TooFewRuns { same_direction: true } => {
+                out.write_str("points the same way; too few runs")
+            }
+            Verdict::TooFewRuns { same_direction: false } => {
+                out.write_str("points the other way; too few runs")
+            }
             Verdict::SameDirection { factor } if *factor < 1.5 => write!(out, "agrees, within {factor:.2}"),
             Verdict::SameDirection { factor } => write!(out, "same direction, off by {factor:.1}"),
             Verdict::OppositeDirection => out.write_str("opposite direction"),
@@ -93,15 +112,15 @@ impl fmt::Display for Verdict {
 }
 
 impl Comparison {
-    /// Compares each condition that was run with the baseline.
+    /// Compares each condition that was run with the baseline; nothing if the baseline was not.
     pub fn all(scenario: &Scenario, observations: &[Observation]) -> Vec<Comparison> {
-        let names = scenario.chosen().map(|(name, _)| name.as_str());
-        let mut present =
-            names.filter(|name| observations.iter().any(|observation| observation.condition == *name));
-        let Some(baseline) = present.next() else {
+        let baseline = scenario.baseline();
+        let present = |name: &&str| observations.iter().any(|observation| observation.condition == *name);
+        if !present(&baseline) {
             return Vec::new();
-        };
-        present.map(|condition| Comparison::of(scenario, observations, baseline, condition)).collect()
+        }
+        let others = scenario.chosen().map(|(name, _)| name.as_str()).skip(1).filter(present);
+        others.map(|condition| Comparison::of(scenario, observations, baseline, condition)).collect()
     }
 
     fn of(scenario: &Scenario, observations: &[Observation], baseline: &str, condition: &str) -> Comparison {
@@ -156,7 +175,7 @@ impl Row {
         );
         Row {
             metric: metric.into(),
-            verdict: Verdict::of(ratio, published),
+            verdict: Verdict::of(ratio, published, statistics::least_p(treated.len(), baseline.len())),
             published: published.cloned(),
             baseline,
             treated,
@@ -193,16 +212,21 @@ mod tests {
     #[test]
     fn verdicts() {
         let around = |value: f64| Some(Estimate { value, low: value * 0.9, high: value * 1.1 });
+        let of = |ours: Option<Estimate>, theirs: Option<f64>| {
+            Verdict::of(ours, theirs.map(published).as_ref(), 0.01)
+        };
         let factor = |verdict| match verdict {
             Verdict::SameDirection { factor } => factor,
             other => panic!("{other:?}"),
         };
-        assert_eq!(Verdict::of(around(2.0), None), Verdict::NoReference);
-        assert_eq!(Verdict::of(None, Some(&published(2.0))), Verdict::NotMeasured);
-        assert_eq!(Verdict::of(around(1.05), Some(&published(2.0))), Verdict::NoClearEffect);
-        assert_eq!(Verdict::of(around(0.5), Some(&published(2.0))), Verdict::OppositeDirection);
-        assert_eq!(factor(Verdict::of(around(4.0), Some(&published(2.0)))), 2.0);
-        assert_eq!(factor(Verdict::of(around(0.2), Some(&published(0.4)))), 2.0);
+        assert_eq!(of(around(2.0), None), Verdict::NoReference);
+        assert_eq!(of(None, Some(2.0)), Verdict::NotMeasured);
+        assert_eq!(of(around(1.05), Some(2.0)), Verdict::NoClearEffect);
+        assert_eq!(of(around(0.5), Some(2.0)), Verdict::OppositeDirection);
+        assert_eq!(factor(of(around(4.0), Some(2.0))), 2.0);
+        assert_eq!(factor(of(around(0.2), Some(0.4))), 2.0);
+        let few = Verdict::of(around(4.0), Some(published(2.0)).as_ref(), 0.1);
+        assert_eq!(few, Verdict::TooFewRuns { same_direction: true });
     }
 
     #[test]
@@ -229,7 +253,9 @@ mod tests {
         assert_eq!(all.iter().map(|c| c.condition.as_str()).collect::<Vec<_>>(), ["again", "overcommitted"]);
         let row = all[1].row("gp_mean_ns").unwrap();
         assert_eq!((row.baseline.as_slice(), row.ratio.unwrap().value), ([4.0].as_slice(), 2.0));
-        assert!(matches!(row.verdict, Verdict::SameDirection { factor } if factor < 1.1));
+        assert_eq!(row.verdict, Verdict::TooFewRuns { same_direction: true });
         assert_eq!(all[0].row("gp_mean_ns").unwrap().verdict, Verdict::NoReference);
+        let without_baseline: Vec<Observation> = observations.drain(2..).collect();
+        assert_eq!(Comparison::all(&scenario, &without_baseline), []);
     }
 }

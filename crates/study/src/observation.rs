@@ -109,8 +109,8 @@ pub struct VcpuTime {
 }
 
 impl VcpuTime {
-    /// Time it wanted over time it got; 1 when nothing was taken away.
-    pub fn overcommit(self) -> f64 {
-        if self.run_ns == 0 { 1.0 } else { (self.run_ns + self.delay_ns) as f64 / self.run_ns as f64 }
+    /// Time it wanted over time it got: 1 when nothing was taken away, `None` when it never ran.
+    pub fn overcommit(self) -> Option<f64> {
+        (self.run_ns > 0).then(|| (self.run_ns as f64 + self.delay_ns as f64) / self.run_ns as f64)
     }
 }

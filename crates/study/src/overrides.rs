@@ -1,11 +1,15 @@
 //! Reading a scenario, with `--set key=value` on top, and messages that name the nearest key for a slip.
 
+use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::scenario::{BadScenario, Scenario};
 
 /// A slip must be closer than this to a known name to be worth a suggestion (Jaro-Winkler, 0 to 1).
 const NEAR: f64 = 0.75;
+
+/// Stands for the key where it is not known which one is at fault.
+const UNPLACED: &str = "scenario";
 
 /// The name among `known` that `wrong` was probably meant to be.
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -17,18 +21,29 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 /// value is taken as a string. The result is checked.
 pub fn read(text: &str, assignments: &[String]) -> Result<Scenario, BadScenario> {
     let bad = |key: &str, problem: String| BadScenario { key: key.into(), problem };
-    let mut table: Table = text.parse().map_err(|e: toml::de::Error| bad("scenario", e.to_string()))?;
+    let mut table: Table = text.parse().map_err(|e: toml::de::Error| bad(UNPLACED, e.to_string()))?;
     let scenario: Scenario =
         table.clone().try_into().map_err(|e: toml::de::Error| explain(&table, e.message()))?;
-    let full = Table::try_from(&scenario).map_err(|e| bad("scenario", e.to_string()))?;
+    let full = Table::try_from(&scenario).map_err(|e| bad(UNPLACED, e.to_string()))?;
+    // The assignment since which the table is no scenario: serde does not say where a wrong type stands.
+    let mut culprit = None;
     for assignment in assignments {
         let Some((key, value)) = assignment.split_once('=') else {
             return Err(bad(assignment, "write it as key=value".into()));
         };
         assign(&mut table, &full, key.trim(), value.trim())?;
+        match Scenario::deserialize(table.clone()) {
+            Ok(_) => culprit = None,
+            Err(_) => culprit = culprit.or(Some(key.trim())),
+        }
     }
-    let scenario: Scenario =
-        table.clone().try_into().map_err(|e: toml::de::Error| explain(&table, e.message()))?;
+    let scenario: Scenario = table.clone().try_into().map_err(|e: toml::de::Error| {
+        let explained = explain(&table, e.message());
+        match culprit {
+            Some(key) if explained.key == UNPLACED => BadScenario { key: key.into(), ..explained },
+            _ => explained,
+        }
+    })?;
     scenario.check()?;
     Ok(scenario)
 }
@@ -75,7 +90,7 @@ fn explain(table: &Table, message: &str) -> BadScenario {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
     let (Some((wrong, known)), true) = (quoted.split_first(), unknown) else {
-        return BadScenario { key: "scenario".into(), problem: message.trim().into() };
+        return BadScenario { key: UNPLACED.into(), problem: message.trim().into() };
     };
     let hint = nearest(wrong, known.iter().copied()).map_or_else(
         || format!("expected one of {}", known.join(", ")),
@@ -135,7 +150,9 @@ mod tests {
             "guest.vcpu: there is no such key; did you mean guest.vcpus?"
         );
         assert_eq!(with(&["guest.vcpus"]).unwrap_err(), "guest.vcpus: write it as key=value");
-        assert!(with(&["guest.vcpus=many"]).unwrap_err().contains("invalid type"));
+        assert!(
+            with(&["guest.vcpus=many", "run.repeat=1"]).unwrap_err().starts_with("guest.vcpus: invalid type")
+        );
         assert!(with(&["guest.vcpus=0"]).unwrap_err().starts_with("guest.vcpus: 0 is not within"));
         let slip = read(&TEXT.replace("title", "tilte"), &[]).unwrap_err().to_string();
         assert_eq!(slip, "tilte: unknown; did you mean title?");

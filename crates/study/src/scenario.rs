@@ -306,9 +306,9 @@ pub struct BadScenario {
 }
 
 impl Scenario {
-    /// Name of the condition that others are compared with.
+    /// Name of the condition that others are compared with: the first one that is to be run.
     pub fn baseline(&self) -> &str {
-        self.conditions.keys().next().map_or("", String::as_str)
+        self.chosen().next().map_or("", |(name, _)| name)
     }
 
     /// The conditions that are to be run, in the file's order.

@@ -93,6 +93,19 @@ pub fn permutation_p(first: &[f64], second: &[f64], rng: &mut impl Rng) -> Optio
     Some((extreme + 1) as f64 / (REARRANGEMENTS + 1) as f64)
 }
 
+/// The smallest p-value that [`permutation_p`] can give for groups of these sizes; 1 when one is empty.
+pub fn least_p(first: usize, second: usize) -> f64 {
+    if first == 0 || second == 0 {
+        return 1.0;
+    }
+    // The mirror image of an arrangement is as extreme; it is another one only for groups of equal size.
+    let mirrored = if first == second { 2.0 } else { 1.0 };
+    match rearrangements(first + second, first) {
+        count if count <= REARRANGEMENTS => mirrored / count as f64,
+        _ => 1.0 / (REARRANGEMENTS + 1) as f64,
+    }
+}
+
 /// Binomial coefficient, saturating.
 fn rearrangements(all: usize, chosen: usize) -> usize {
     (0..chosen.min(all - chosen)).fold(1, |product: usize, i| product.saturating_mul(all - i) / (i + 1))
@@ -137,6 +150,16 @@ mod tests {
         assert_eq!(p, 2.0 / 20.0);
         let equal = permutation_p(&[1.0, 2.0], &[1.0, 2.0], &mut stream(1, "t")).unwrap();
         assert_eq!(equal, 1.0);
+    }
+
+    #[test]
+    fn the_least_p_is_what_separated_groups_give() {
+        for (n, m) in [(1, 1), (2, 3), (3, 3), (4, 2)] {
+            let (low, high): (Vec<f64>, Vec<f64>) =
+                ((0..n).map(f64::from).collect(), (90..90 + m).map(f64::from).collect());
+            let p = permutation_p(&low, &high, &mut stream(1, "t")).unwrap();
+            assert_eq!(p, least_p(n as usize, m as usize), "{n} and {m}");
+        }
     }
 
     #[test]

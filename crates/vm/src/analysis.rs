@@ -4,13 +4,16 @@
 use std::collections::BTreeMap;
 
 use reprieve_study::grace_period::{GracePeriod, ReaderPreemptions, Span};
-use reprieve_study::observation::{self, Observation, Provenance, Standing, VcpuTime};
+use reprieve_study::observation::{self, Observation, Provenance, Standing};
 use reprieve_study::timeline::{Events, Timeline, Trace, Track};
 use reprieve_study::units::SECOND_NS;
-use reprieve_study::{Distribution, Workload, metric};
+use reprieve_study::{Distribution, Workload, metric, units};
 
 use crate::link::{Fields, Outcome};
 use crate::watch::{MemorySample, Recording, Scheduling};
+
+/// Looks should come at 1 kHz or better: a run in which they do not gets a note.
+const COARSE_NS: u64 = 1_000_000;
 
 /// What one run left.
 pub struct RunLeft<'a> {
@@ -57,6 +60,10 @@ pub fn observe(left: RunLeft) -> Observation {
         out.provenance.missed_gps = recording.missed_gps;
         out.provenance.scheduling_source = recording.scheduling.source.into();
         out.provenance.notes.extend(recording.notes.iter().cloned());
+        if let Some(gap_ns) = recording.gaps.quantile_ns(0.99).filter(|gap_ns| *gap_ns > COARSE_NS) {
+            let note = format!("1 % of the looks came {} or more apart", units::duration(gap_ns as f64));
+            out.provenance.notes.push(note);
+        }
         if recording.scheduling.lost > 0 {
             let note = format!("{} scheduling events were lost", recording.scheduling.lost);
             out.provenance.notes.push(note);
@@ -84,22 +91,11 @@ fn delta(marks: &(Fields, Fields), key: &str) -> Option<u64> {
 }
 
 /// Operations over the guest's own time between the two marks. Postmark counts nothing on its way: there it
-/// is the sum over its processes of transactions over the time that the transactions took.
+/// is all transactions, from the first one of any process to the last one of any process.
 fn throughput(out: &mut Observation, workload: &Workload, marks: &(Fields, Fields), outcome: &Outcome) {
-    let rate = |ops: u64, elapsed_ns: u64| ops as f64 * SECOND_NS as f64 / elapsed_ns as f64;
     let per_s = match workload {
-        Workload::Postmark { .. } => {
-            let of = |process: &Fields| match (process.get("transactions"), process.get("transactions_ns")) {
-                (Some(ops), Some(elapsed_ns @ 1..)) => Some(rate(*ops, *elapsed_ns)),
-                _ => None,
-            };
-            // A process without a rate would make the sum too small: then there is none.
-            outcome.postmark.iter().map(of).sum::<Option<f64>>().filter(|sum| *sum > 0.0)
-        }
-        _ => match (delta(marks, "ops"), delta(marks, "t_ns")) {
-            (Some(ops), Some(elapsed_ns @ 1..)) => Some(rate(ops, elapsed_ns)),
-            _ => None,
-        },
+        Workload::Postmark { .. } => transactions_per_s(&outcome.postmark),
+        _ => rate(delta(marks, "ops"), delta(marks, "t_ns")),
     };
     if let Some(per_s) = per_s {
         put(out, metric::THROUGHPUT, per_s);
@@ -109,13 +105,31 @@ fn throughput(out: &mut Observation, workload: &Workload, marks: &(Fields, Field
     }
 }
 
+/// `None` when a process did not finish: the rest would not be the whole.
+fn transactions_per_s(processes: &[Fields]) -> Option<f64> {
+    let all =
+        |key: &str| processes.iter().map(|process| process.get(key).copied()).collect::<Option<Vec<u64>>>();
+    let begin_ns = all("transactions_begin_ns")?.into_iter().min()?;
+    let end_ns = all("transactions_end_ns")?.into_iter().max()?;
+    let transactions = all("transactions")?.into_iter().fold(0, u64::saturating_add);
+    rate(Some(transactions), end_ns.checked_sub(begin_ns))
+}
+
+fn rate(ops: Option<u64>, elapsed_ns: Option<u64>) -> Option<f64> {
+    let elapsed_ns = elapsed_ns.filter(|elapsed_ns| *elapsed_ns > 0)?;
+    Some(ops? as f64 * SECOND_NS as f64 / elapsed_ns as f64)
+}
+
 fn cpu_given(out: &mut Observation) {
     let vcpus = &out.provenance.vcpus;
     let run_ns: u64 = vcpus.iter().map(|vcpu| vcpu.run_ns).sum();
     let whole_ns = out.provenance.window_ns * vcpus.len() as u64;
-    let worst = vcpus.iter().map(|vcpu| VcpuTime::overcommit(*vcpu)).fold(1.0, f64::max);
+    // A vCPU that never ran has no ratio, and then there is no worst one.
+    let ratios: Option<Vec<f64>> = vcpus.iter().map(|vcpu| vcpu.overcommit()).collect();
     if whole_ns > 0 {
         put(out, metric::CPU_SHARE, run_ns as f64 / whole_ns as f64);
+    }
+    if let Some(worst) = ratios.and_then(|ratios| ratios.into_iter().reduce(f64::max)) {
         put(out, metric::OVERCOMMIT, worst);
     }
 }
@@ -136,14 +150,16 @@ fn sync_latency(out: &mut Observation, outcome: &Outcome) {
 fn grace_periods(out: &mut Observation, recording: &Recording, descheduled: &[Vec<Span>]) {
     let mut durations = Distribution::default();
     durations.extend(recording.grace_periods.iter().map(|gp| gp.span.length_ns()));
-    put(out, metric::GP_COUNT, (durations.count() + recording.missed_gps) as f64);
+    put(out, metric::GP_COUNT, durations.count().saturating_add(recording.missed_gps) as f64);
     if let (Some(mean), Some(p50), Some(p99)) =
         (durations.mean_ns(), durations.quantile_ns(0.5), durations.quantile_ns(0.99))
     {
         put(out, metric::GP_MEAN, mean);
         put(out, metric::GP_P50, p50 as f64);
         put(out, metric::GP_P99, p99 as f64);
-        put(out, metric::GP_MAX, durations.max_ns() as f64);
+        // One that has not ended is at least as long as it is old.
+        let open_ns = recording.open_gp_ns.unwrap_or(0);
+        put(out, metric::GP_MAX, durations.max_ns().max(open_ns) as f64);
     }
     let preemptions = ReaderPreemptions::count(&recording.grace_periods, descheduled);
     put(out, metric::READER_PREEMPTIONS, preemptions.any as f64);
@@ -214,7 +230,7 @@ fn guest_cpu(out: &mut Observation, recording: &Recording) {
 /// CPU time to compute one grace period, from the share of looks that found it being computed on a vCPU that
 /// was on its pCPU. The guest's own clock would count the time that a vCPU is descheduled as well.
 fn gp_compute(out: &mut Observation, recording: &Recording, descheduled: &[Vec<Span>]) {
-    let ended = recording.grace_periods.len() as u64 + recording.missed_gps;
+    let ended = (recording.grace_periods.len() as u64).saturating_add(recording.missed_gps);
     if ended == 0 || recording.looks == 0 {
         return;
     }
@@ -223,14 +239,15 @@ fn gp_compute(out: &mut Observation, recording: &Recording, descheduled: &[Vec<S
         let next = spans.partition_point(|span| span.end_ns <= t_ns);
         spans.get(next).is_none_or(|span| span.start_ns > t_ns)
     };
-    let mut hits = 0;
+    let (mut kthread, mut softirq) = (0, 0);
     for sample in &recording.work {
-        hits += sample.gp_kthread_on.is_some_and(|vcpu| on_pcpu(vcpu, sample.t_ns)) as u64;
+        kthread += sample.gp_kthread_on.is_some_and(|vcpu| on_pcpu(vcpu, sample.t_ns)) as u64;
         let serving = (0..64).filter(|vcpu| sample.in_softirq >> vcpu & 1 == 1);
-        hits += serving.filter(|vcpu| on_pcpu(*vcpu, sample.t_ns)).count() as u64;
+        softirq += serving.filter(|vcpu| on_pcpu(*vcpu, sample.t_ns)).count() as u64;
     }
     let look_ns = recording.window.length_ns() as f64 / recording.looks as f64;
-    put(out, metric::GP_COMPUTE, hits as f64 * look_ns / ended as f64);
+    put(out, metric::GP_COMPUTE, (kthread + softirq) as f64 * look_ns / ended as f64);
+    put(out, metric::GP_KTHREAD, kthread as f64 * look_ns / ended as f64);
 }
 
 fn trace(recording: &Recording, descheduled: &[Vec<Span>]) -> Trace {
@@ -291,13 +308,13 @@ mod tests {
                 cleared_ns: vec![Some(2_000_000), Some(9_000_000)],
             }],
             missed_gps: 0,
+            open_gp_ns: Some(20_000_000),
             memory: Vec::new(),
             // On vCPU 0; on vCPU 1 while it is descheduled; on vCPU 1 afterwards, with a softirq on vCPU 0.
             work: vec![work(1, Some(0), 0), work(3, Some(1), 0b10), work(9, Some(1), 0b01)],
             looks: 10,
             gaps: Distribution::default(),
             cpu: Default::default(),
-            gp_kthread_guest_ns: 0,
             scheduling: Scheduling {
                 descheduled: vec![vec![], vec![ms(2, 8), Span::new(8_100_000, 8_200_000)]],
                 ..Scheduling::default()
@@ -332,6 +349,13 @@ mod tests {
         let out = observed(MEMORY, Default::default(), Outcome::default());
         // The kthread at 1 and 9 ms and the softirq at 9 ms, of 1 ms each, over one grace period.
         assert_eq!(out.metrics[metric::GP_COMPUTE], 3_000_000.0);
+        assert_eq!(out.metrics[metric::GP_KTHREAD], 2_000_000.0);
+    }
+
+    #[test]
+    fn a_grace_period_that_does_not_end_is_not_forgotten() {
+        let out = observed(MEMORY, Default::default(), Outcome::default());
+        assert_eq!((out.metrics[metric::GP_MEAN], out.metrics[metric::GP_MAX]), (8_000_000.0, 20_000_000.0));
     }
 
     #[test]
@@ -360,10 +384,17 @@ mod tests {
             size_min_bytes: 1,
             size_max_bytes: 2,
         };
-        let done = fields(&[("transactions", 50), ("transactions_ns", 500_000_000)]);
+        let from = |begin: u64, end: u64| {
+            fields(&[
+                ("transactions", 50),
+                ("transactions_begin_ns", begin * 1_000_000),
+                ("transactions_end_ns", end * 1_000_000),
+            ])
+        };
+        let done = from(0, 400);
         let of =
             |postmark| observed(workload(), Default::default(), Outcome { postmark, ..Outcome::default() });
-        assert_eq!(of(vec![done.clone(), done.clone()]).metrics[metric::THROUGHPUT], 200.0);
+        assert_eq!(of(vec![done.clone(), from(100, 500)]).metrics[metric::THROUGHPUT], 200.0);
         assert!(!of(vec![done, Fields::new()]).metrics.contains_key(metric::THROUGHPUT));
         assert!(!of(vec![]).metrics.contains_key(metric::THROUGHPUT));
     }

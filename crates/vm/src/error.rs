@@ -77,6 +77,14 @@ impl VmError {
     }
 }
 
+/// A guest's words, fit for the user's terminal: without control characters, and cut.
+pub fn plain(words: &str) -> String {
+    words.chars().filter(|character| !character.is_control()).take(PLAIN_CHARACTERS).collect()
+}
+
+/// Longest sentence of a guest's that is shown.
+const PLAIN_CHARACTERS: usize = 400;
+
 /// The last lines of a guest's console.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConsoleTail(pub Vec<String>);

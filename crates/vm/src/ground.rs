@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rand::seq::SliceRandom;
 use reprieve_linux::cgroup::{self, Cgroups, Quota};
 use reprieve_linux::proc::ProcRoot;
-use reprieve_linux::threads;
+use reprieve_linux::warden::Guarded;
 use reprieve_study::observation::{Observation, Standing};
 use reprieve_study::scenario::{BadScenario, Scenario, Workload};
 use reprieve_study::statistics;
@@ -17,6 +17,7 @@ use crate::host::Host;
 use crate::image::{self, Cache, ImageOptions};
 use crate::lab::Lab;
 use crate::qemu::{self, Accel, Chosen, MachineSpec};
+use crate::stimulus::Stimulus;
 
 /// Who is told how things go.
 pub trait Progress {
@@ -56,12 +57,13 @@ impl Ground {
     ) -> Result<Ground, VmError> {
         let pcpus = reprieve_linux::proc::allowed_cpus()?;
         check_machine(&scenario, &host.proc_root)?;
+        admit_sharing(&mut scenario, &pcpus, progress);
         let qemu_version = qemu::version()?;
         let kernel = Some(&scenario.guest.kernel).filter(|path| !path.is_empty()).map(PathBuf::from);
         let options = ImageOptions { kernel, ..ImageOptions::default() };
         let image = image::prepare(cache, &options, &mut |what| progress.preparing(what))?;
         check_module(&scenario, image.has_module)?;
-        permit_quotas(&mut scenario, &host.proc_root, &pcpus, progress)?;
+        permit_quotas(&mut scenario, &host, &pcpus, progress)?;
         let mut lab = Lab {
             host,
             image,
@@ -70,8 +72,9 @@ impl Ground {
             pcpus,
         };
         progress.preparing("chooses the accelerator");
-        let probe = MachineSpec { memory_bytes: 256 * MIB, ..lab.machine_spec(&scenario) };
-        let remembered = cache.root().join(format!("kvm-probe-{}", lab.host.proc_root.boot_id()?));
+        let probe =
+            MachineSpec { memory_bytes: 256 * MIB, append: String::new(), ..lab.machine_spec(&scenario) };
+        let remembered = cache.root().join("kvm-probe");
         lab.chosen = qemu::choose(scenario.guest.accelerator, &probe, &remembered, &lab.host)?;
         Ok(Ground { lab, scenario })
     }
@@ -111,6 +114,12 @@ impl Ground {
                 total += 1;
                 again = Some((name, repetition));
             }
+            // A trace is large; the first one of each condition is what is looked at.
+            if observations.iter().any(|earlier: &Observation| {
+                earlier.condition == observation.condition && earlier.standing.counts()
+            }) {
+                observation.trace = None;
+            }
             progress.ended(number, total, &observation);
             observations.push(observation);
         }
@@ -130,8 +139,29 @@ fn order(scenario: &Scenario) -> Vec<(String, u32)> {
     (0..scenario.run.repeat).flat_map(block).collect()
 }
 
+/// An undisturbed guest with more vCPUs than there are pCPUs disturbs itself: says so in the label.
+fn admit_sharing(scenario: &mut Scenario, pcpus: &[usize], progress: &mut dyn Progress) {
+    let vcpus = scenario.guest.vcpus;
+    if vcpus <= pcpus.len() {
+        return;
+    }
+    for (name, condition) in
+        scenario.conditions.iter_mut().filter(|(_, condition)| condition.is_undisturbed())
+    {
+        condition.label = format!("{vcpus} vCPUs share {} pCPUs: not undisturbed", pcpus.len());
+        progress.warning(&format!("{name}: {}", condition.label));
+    }
+}
+
 /// Refuses what this machine cannot hold.
-fn check_machine(scenario: &Scenario, proc_root: &ProcRoot) -> Result<(), VmError> {
+///
+/// # Errors
+/// A scenario that names pCPUs which there are not, or takes more memory than is available.
+pub fn check_machine(scenario: &Scenario, proc_root: &ProcRoot) -> Result<(), VmError> {
+    let pcpus = reprieve_linux::proc::allowed_cpus()?;
+    for (name, condition) in scenario.chosen() {
+        Stimulus::pcpus(name, condition, &pcpus)?;
+    }
     let machines =
         1 + scenario.chosen().map(|(_, condition)| u64::from(condition.neighbours)).max().unwrap_or(0);
     let available_mib = proc_root.meminfo()?.available_bytes / MIB;
@@ -160,14 +190,14 @@ fn check_module(scenario: &Scenario, has_module: bool) -> Result<(), VmError> {
 /// Where CPU quotas are not permitted, a condition that needs them shares one pCPU instead, and says so.
 fn permit_quotas(
     scenario: &mut Scenario,
-    proc_root: &ProcRoot,
+    host: &Host,
     pcpus: &[usize],
     progress: &mut dyn Progress,
 ) -> Result<(), VmError> {
     if scenario.chosen().all(|(_, condition)| condition.quota.is_empty()) {
         return Ok(());
     }
-    let Err(refusal) = try_quota(proc_root) else { return Ok(()) };
+    let Err(refusal) = try_quota(host) else { return Ok(()) };
     for (name, condition) in &mut scenario.conditions {
         if condition.quota.is_empty() {
             continue;
@@ -182,14 +212,19 @@ fn permit_quotas(
     Ok(())
 }
 
-/// Makes a quota and removes it again; also removes what dead runs left.
-fn try_quota(proc_root: &ProcRoot) -> Result<(), reprieve_linux::Error> {
-    let cgroups = Cgroups::detect(proc_root)?;
-    cgroup::sweep_stale(&cgroups, proc_root)?;
-    let mut tree =
-        cgroups.create(&format!("{}-probe-{}", cgroup::unique_name(proc_root)?, threads::own_tid()))?;
+/// Makes a quota and removes it again; also removes what dead runs left. Gives where quotas are made.
+///
+/// # Errors
+/// What keeps this process from making quotas, and the way out.
+pub fn try_quota(host: &Host) -> Result<Cgroups, VmError> {
+    let cgroups = Cgroups::detect(&host.proc_root)?;
+    cgroup::sweep_stale(&cgroups, &host.proc_root)?;
+    let name = format!("{}-probe", cgroup::unique_name(&host.proc_root)?);
+    let mut guard = host.guard(Guarded::Cgroup(cgroups.path_of(&name)))?;
+    let mut tree = cgroups.create(&name)?;
     tree.quota_group("probe", Quota::from_percent(50.0, 100_000)?)?;
-    tree.close()
+    tree.close().inspect_err(|_| guard.leave_to_warden())?;
+    Ok(cgroups)
 }
 
 /// How long a plan will take, roughly, for a user who waits: from the time that finished runs took.

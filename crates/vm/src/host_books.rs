@@ -8,18 +8,20 @@ use crate::error::VmError;
 /// Readings at the start of a window.
 pub struct HostBooks {
     vcpus: Vec<(SchedStatReader, SchedStat)>,
+    pcpus: Vec<usize>,
     ours: Vec<i32>,
     ours_ns: u64,
     all_ns: u64,
 }
 
 impl HostBooks {
-    /// Opens the books. `ours` are processes, besides the machine and this one, whose CPU time is part of the
-    /// experiment.
+    /// Opens the books. `pcpus` are those that the vCPUs are pinned to; `ours` are processes, besides the
+    /// machine and this one, whose CPU time is part of the experiment.
     pub fn open(
         proc_root: &ProcRoot,
         machine: i32,
         tids: &[i32],
+        pcpus: &[usize],
         ours: &[i32],
     ) -> Result<HostBooks, VmError> {
         let open = |tid: &i32| -> Result<_, VmError> {
@@ -30,19 +32,15 @@ impl HostBooks {
         let vcpus = tids.iter().map(open).collect::<Result<_, _>>()?;
         let mut ours = ours.to_vec();
         ours.extend([machine, std::process::id() as i32]);
-        let (ours_ns, all_ns) = (spent_by(proc_root, &ours)?, spent_by_all(proc_root)?);
-        Ok(HostBooks { vcpus, ours, ours_ns, all_ns })
+        let (ours_ns, all_ns) = (spent_by(proc_root, &ours)?, spent_on(proc_root, pcpus)?);
+        Ok(HostBooks { vcpus, pcpus: pcpus.to_vec(), ours, ours_ns, all_ns })
     }
 
-    /// What each vCPU got since, and the share of the machine's CPU time that went to others: to other
-    /// processes and, where the host is itself a virtual machine, to what its own hypervisor took away.
-    pub fn close(
-        &self,
-        proc_root: &ProcRoot,
-        window_ns: u64,
-        pcpus: usize,
-    ) -> Result<(Vec<VcpuTime>, f64), VmError> {
-        let all_ns = spent_by_all(proc_root)?.saturating_sub(self.all_ns);
+    /// What each vCPU got since, and the share of the pCPUs' time that went to others: to other processes and,
+    /// where the host is itself a virtual machine, to what its own hypervisor took away. What we did on other
+    /// pCPUs is taken for done here, so the share is a lower bound where there are more.
+    pub fn close(&self, proc_root: &ProcRoot, window_ns: u64) -> Result<(Vec<VcpuTime>, f64), VmError> {
+        let all_ns = spent_on(proc_root, &self.pcpus)?.saturating_sub(self.all_ns);
         let ours_ns = spent_by(proc_root, &self.ours)?.saturating_sub(self.ours_ns);
         let got = |(reader, first): &(SchedStatReader, SchedStat)| -> Result<VcpuTime, VmError> {
             let last = reader.read()?;
@@ -52,7 +50,7 @@ impl HostBooks {
             })
         };
         let vcpus = self.vcpus.iter().map(got).collect::<Result<_, _>>()?;
-        let whole_ns = (window_ns * pcpus.max(1) as u64).max(1);
+        let whole_ns = (window_ns * self.pcpus.len() as u64).max(1);
         Ok((vcpus, all_ns.saturating_sub(ours_ns) as f64 / whole_ns as f64))
     }
 }
@@ -61,7 +59,8 @@ fn spent_by(proc_root: &ProcRoot, pids: &[i32]) -> Result<u64, VmError> {
     pids.iter().map(|pid| Ok(proc_root.process_cpu_ns(*pid)?)).sum()
 }
 
-fn spent_by_all(proc_root: &ProcRoot) -> Result<u64, VmError> {
+fn spent_on(proc_root: &ProcRoot, pcpus: &[usize]) -> Result<u64, VmError> {
     let times = proc_root.cpu_times()?;
-    Ok(times.busy_ns() + times.steal_ns())
+    let here = times.per_cpu.iter().filter(|time| pcpus.contains(&time.cpu));
+    Ok(here.map(|time| time.busy_ns + time.steal_ns).sum())
 }

@@ -170,18 +170,22 @@ impl Work<'_> {
             Some(reader) => Some(self.watch(&booted.machine, reader, &mut notes)?),
             None => None,
         };
-        let books =
-            HostBooks::open(&lab.host.proc_root, booted.machine.pid(), &booted.machine.vcpu_tids, &ours)?;
+        let used = Stimulus::used(booted.machine.vcpu_tids.len(), self.pcpus);
+        let (machine, proc_root) = (&booted.machine, &lab.host.proc_root);
+        let books = HostBooks::open(proc_root, machine.pid(), &machine.vcpu_tids, used, &ours)?;
         let started = Instant::now();
         match fixed_size {
             true => booted.link.wait_finished(FIXED_WORK_LIMIT)?,
             false => booted.link.let_work(Duration::from_millis(plan.window_ms))?,
         }
         let window_ns = started.elapsed().as_nanos() as u64;
-        let (vcpus, foreign_share) = books.close(&lab.host.proc_root, window_ns, lab.pcpus.len())?;
+        let (vcpus, foreign_share) = books.close(proc_root, window_ns)?;
         let recording = sampler.map(Sampler::finish);
         let last = booted.link.mark()?;
         drop(stimulus);
+        if neighbours.iter_mut().any(|neighbour| !neighbour.machine.is_running()) {
+            return Err(VmError::late("outlive the window as a neighbour", started.elapsed()));
+        }
         step("stops");
         let outcome = booted.link.stop(STOP_LIMIT)?;
         let provenance = self.provenance(booted, vcpus, window_ns, foreign_share, notes);
@@ -191,7 +195,7 @@ impl Work<'_> {
     fn watch(&self, machine: &Machine, reader: Reader, notes: &mut Vec<String>) -> Result<Sampler, VmError> {
         let (watcher, note) = Watcher::open(&self.lab.host.proc_root, machine.pid(), &machine.vcpu_tids)?;
         notes.extend(note);
-        Sampler::start(reader, watcher, self.scenario.observe.sample_hz)
+        Sampler::start(reader, watcher, self.scenario.observe.sample_hz, self.scenario.run.seed)
     }
 
     fn provenance(
@@ -247,6 +251,8 @@ fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) ->
     };
     match observe.sync_every_ms {
         0 => command,
+        // With one CPU membarrier has nobody to wait for: its latency is not synchronize_rcu's.
+        _ if scenario.guest.vcpus == 1 => command,
         every_ms => format!("{command} sync_every_us={}", every_ms * 1000),
     }
 }

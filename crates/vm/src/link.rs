@@ -12,12 +12,15 @@ use std::time::{Duration, Instant};
 use reprieve_linux::signals::Interrupt;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::error::{ConsoleTail, VmError};
+use crate::error::{ConsoleTail, VmError, plain};
 
 /// Longest line of the protocol.
 const LINE_BYTES: usize = 4096;
 /// Largest file that a guest may send.
 const FILE_BYTES: usize = 1 << 20;
+/// Most latencies that are taken from a guest, and most Postmark processes.
+const SYNCS: usize = 1 << 18;
+const PROCESSES: usize = 64;
 /// Most symbols that a guest may announce.
 const SYMBOLS: usize = 256;
 /// How long a guest may take for a short answer, even when one of its vCPUs is starved.
@@ -116,6 +119,7 @@ impl Link {
     /// Lets the guest work for a while; returns early only with an error: the user's interrupt, the guest's end,
     /// or one that the guest reports.
     pub fn let_work(&mut self, duration: Duration) -> Result<(), VmError> {
+        self.deadline_passed = false;
         match self.expect("finished", "work", duration) {
             Ok(_) => Err(guest("the workload ended by itself")),
             Err(_) if self.deadline_passed => Ok(()),
@@ -148,9 +152,14 @@ impl Link {
             let line = self.line("stop its workload", deadline, limit)?;
             let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
             match word {
-                "sync" if rest.starts_with("unsupported") => outcome.sync_note = Some(rest.to_string()),
-                "sync" => outcome.sync_ns.extend(rest.split(' ').filter_map(|word| word.parse::<u64>().ok())),
-                "postmark" => outcome.postmark.push(fields(rest)),
+                "sync" if rest.starts_with("unsupported") => outcome.sync_note = Some(plain(rest)),
+                "sync" => {
+                    let room = SYNCS - outcome.sync_ns.len();
+                    outcome
+                        .sync_ns
+                        .extend(rest.split(' ').filter_map(|word| word.parse::<u64>().ok()).take(room));
+                }
+                "postmark" if outcome.postmark.len() < PROCESSES => outcome.postmark.push(fields(rest)),
                 "result" => outcome.result = fields(rest),
                 "bye" => return Ok(outcome),
                 "error" => return Err(guest(line)),
@@ -233,7 +242,7 @@ impl Link {
 }
 
 fn guest(problem: impl Into<String>) -> VmError {
-    VmError::Guest { problem: problem.into(), console: ConsoleTail::default() }
+    VmError::Guest { problem: plain(&problem.into()), console: ConsoleTail::default() }
 }
 
 /// The `key=number` words of a line; other words are passed over.
@@ -270,6 +279,8 @@ mod tests {
     #[test]
     fn a_hostile_guest_is_refused() {
         let (mut guest, mut link) = self::link();
+        guest.write_all(b"error \x1b]0;owned\x07\n").unwrap();
+        assert!(!link.mark().unwrap_err().to_string().contains('\x1b'));
         guest.write_all(b"file 99999999999\n").unwrap();
         assert!(link.read_file("/x").unwrap_err().to_string().contains("announced"));
         guest.write_all(&[b'x'; 3 * LINE_BYTES]).unwrap();
@@ -283,8 +294,10 @@ mod tests {
         assert!(late.to_string().contains("did not finish"));
         drop(guest);
         assert!(link.wait_finished(ANSWER_LIMIT).unwrap_err().to_string().contains("ended before"));
-        let (_guest, mut link) = self::link();
+        let (mut guest, mut link) = self::link();
         assert!(link.let_work(Duration::from_millis(5)).is_ok());
+        guest.write_all(b"error out of memory\n").unwrap();
+        assert!(link.let_work(ANSWER_LIMIT).is_err(), "after a wait that ended in time");
         link.interrupt.raise();
         assert!(matches!(link.let_work(ANSWER_LIMIT), Err(VmError::Interrupted)));
         assert!(matches!(link.wait_finished(ANSWER_LIMIT), Err(VmError::Interrupted)));

@@ -33,6 +33,11 @@ impl Stimulus {
         Ok(condition.pcpus.clone())
     }
 
+    /// The pCPUs that so many vCPUs are pinned to.
+    pub fn used(vcpus: usize, pcpus: &[usize]) -> &[usize] {
+        &pcpus[..vcpus.min(pcpus.len())]
+    }
+
     /// Pins a machine's vCPUs to pCPUs in turn. All other threads of QEMU stay free: its main thread delivers
     /// the guest's timers and must not wait for a vCPU.
     pub fn pin(machine: &Machine, pcpus: &[usize]) -> Result<(), VmError> {
@@ -54,7 +59,7 @@ impl Stimulus {
             stimulus.limit(&condition.quota, machine, host)?;
         }
         let args: Vec<&str> = host.hog.args.iter().map(String::as_str).collect();
-        for pcpu in pcpus {
+        for pcpu in Stimulus::used(machine.vcpu_tids.len(), pcpus) {
             for _ in 0..condition.hogs {
                 let hog = Hog::spawn(&host.hog.exe, &args, Some(*pcpu))?;
                 let guard = host.guard_process(hog.pid())?;
@@ -71,8 +76,10 @@ impl Stimulus {
 
     fn limit(&mut self, quotas: &[VcpuQuota], machine: &Machine, host: &Host) -> Result<(), VmError> {
         let cgroups = Cgroups::detect(&host.proc_root)?;
-        let tree = cgroups.create(&unique_name(&host.proc_root)?)?;
-        let guard = host.guard(Guarded::Cgroup(tree.directory().to_path_buf()))?;
+        let name = unique_name(&host.proc_root)?;
+        // Guarded before it is there: a kill in between leaves nothing.
+        let guard = host.guard(Guarded::Cgroup(cgroups.path_of(&name)))?;
+        let tree = cgroups.create(&name)?;
         let (tree, _) = self.quotas.insert((tree, guard));
         tree.adopt_process(machine.pid())?;
         for quota in quotas {

@@ -42,6 +42,11 @@ pub struct QuotaTree {
 }
 
 impl Cgroups {
+    /// The directory that [`create`](Cgroups::create) makes for this name.
+    pub fn path_of(&self, name: &str) -> PathBuf {
+        self.base.join(format!("{DIRECTORY_PREFIX}{name}"))
+    }
+
     /// Makes the directory `reprieve-<name>` for quota groups.
     ///
     /// # Errors
@@ -49,7 +54,7 @@ impl Cgroups {
     /// [`Error::NotPermitted`], [`Error::Io`] if it exists.
     pub fn create(&self, name: &str) -> Result<QuotaTree> {
         check_name("quota tree name", name)?;
-        let directory = self.base.join(format!("{DIRECTORY_PREFIX}{name}"));
+        let directory = self.path_of(name);
         if self.version == Version::V2 {
             self.hand_down_cpu(&self.base)?;
         }

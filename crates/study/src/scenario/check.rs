@@ -3,6 +3,9 @@
 use super::{BadScenario, Condition, Scenario, Workload, all_namespaces};
 use crate::metric;
 
+/// Longest addition to the kernel's command line, which ends at 2048 bytes (COMMAND_LINE_SIZE on x86).
+const APPEND_BYTES: usize = 1024;
+
 fn bad<T>(key: impl Into<String>, problem: impl Into<String>) -> Result<T, BadScenario> {
     Err(BadScenario { key: key.into(), problem: problem.into() })
 }
@@ -29,6 +32,13 @@ impl Scenario {
         within("observe.sync_every_ms", self.observe.sync_every_ms, 0, 60_000)?;
         if !(0.0..=100.0).contains(&self.run.foreign_cpu_limit_percent) {
             return bad("run.foreign_cpu_limit_percent", "is not within 0 to 100");
+        }
+        let append = &self.guest.append;
+        if append.len() > APPEND_BYTES || append.contains(char::is_control) {
+            return bad(
+                "guest.append",
+                format!("is not at most {APPEND_BYTES} bytes without control characters"),
+            );
         }
         if self.conditions.is_empty() {
             return bad("conditions", "a scenario needs at least one condition, the baseline");
@@ -89,9 +99,9 @@ impl Scenario {
         let memory_mib = self.guest.memory_mib;
         match &self.workload {
             Workload::Memory { object_bytes, burst, pause_us, backlog_limit_mib } => {
-                within("workload.object_bytes", *object_bytes, 16, 1 << 20)?;
+                within("workload.object_bytes", *object_bytes, 16, 1 << 16)?;
                 within("workload.burst", (*burst).into(), 1, 100_000)?;
-                within("workload.pause_us", *pause_us, 0, 10_000_000)?;
+                within("workload.pause_us", *pause_us, 0, 1_000_000)?;
                 within("workload.backlog_limit_mib", *backlog_limit_mib, 0, memory_mib)
             }
             Workload::Clone { namespaces, stop_below_mib } => {
@@ -107,7 +117,7 @@ impl Scenario {
                 within("workload.files", *files, (*processes).into(), 10_000_000)?;
                 within("workload.transactions", *transactions, (*processes).into(), 100_000_000)?;
                 within("workload.size_min_bytes", *size_min_bytes, 1, *size_max_bytes)?;
-                within("workload.size_max_bytes", *size_max_bytes, *size_min_bytes, 1 << 30)?;
+                within("workload.size_max_bytes", *size_max_bytes, *size_min_bytes, 1 << 20)?;
                 // A file takes whole pages, and an inode and a dentry of about 1 KiB together.
                 let file_bytes = (size_min_bytes + size_max_bytes).div_ceil(2).next_multiple_of(4096) + 1024;
                 let need_mib = files.saturating_mul(file_bytes) >> 20;
@@ -177,6 +187,8 @@ mod tests {
         };
         assert_eq!(key(&|s| s.guest.vcpus = 0), "guest.vcpus");
         assert_eq!(key(&|s| s.run.repeat = 0), "run.repeat");
+        assert_eq!(key(&|s| s.guest.append = "a\0b".into()), "guest.append");
+        assert_eq!(key(&|s| s.guest.append = "a".repeat(1025)), "guest.append");
         assert_eq!(key(&|s| s.conditions[1].quota[0].vcpu = 2), "conditions.overcommitted.quota");
         assert_eq!(key(&|s| s.conditions[1].quota[0].percent = 120.0), "conditions.overcommitted.quota");
         assert_eq!(key(&|s| s.conditions[1].quota[0].percent = f64::NAN), "conditions.overcommitted.quota");

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ram::{Half, KERNEL_MAP, Ram, Word};
+use super::ram::{Half, KERNEL_MAP, KERNEL_MAP_BYTES, Ram, Word};
 use super::sample::PAGE_BYTES;
 use crate::error::VmError;
 use crate::image::btf::Btf;
@@ -61,8 +61,6 @@ pub struct GpKthread {
     pub on_cpu: Half,
     /// On which.
     pub cpu: Half,
-    /// `se.sum_exec_runtime`.
-    pub runtime_ns: Word,
 }
 
 /// All places.
@@ -122,11 +120,24 @@ impl Layout {
     }
 }
 
+/// An address of the guest's that offsets can be added to without overflow: nothing lies above the kernel's image.
+fn bounded(address: u64) -> Result<u64, VmError> {
+    let outside = || VmError::Introspect(format!("{address:#x} is no address of the kernel's image or data"));
+    (address < KERNEL_MAP + KERNEL_MAP_BYTES).then_some(address).ok_or_else(outside)
+}
+
 impl Finder<'_> {
     fn symbol(&self, name: &str) -> Result<u64, VmError> {
         let address = self.symbols.get(name).copied().filter(|address| *address != 0);
-        address
-            .ok_or_else(|| VmError::Introspect(format!("the guest's kernel did not tell the symbol {name}")))
+        let address = address.ok_or_else(|| {
+            VmError::Introspect(format!("the guest's kernel did not tell the symbol {name}"))
+        })?;
+        bounded(address)
+    }
+
+    /// The address that stands at an address.
+    fn pointer(&self, address: u64) -> Result<u64, VmError> {
+        bounded(self.ram.read(address)?)
     }
 
     fn offset(&self, structure: &str, path: &str) -> Result<u64, VmError> {
@@ -134,7 +145,10 @@ impl Finder<'_> {
     }
 
     fn size_of(&self, structure: &str) -> Result<u64, VmError> {
-        Ok(self.btf.size_of(structure)? as u64)
+        match self.btf.size_of(structure)? as u64 {
+            0 => Err(VmError::Introspect(format!("struct {structure} has no size"))),
+            bytes => Ok(bytes),
+        }
     }
 
     /// Offset of an enumerator's element in a table of 8-byte values.
@@ -184,12 +198,11 @@ impl Finder<'_> {
     }
 
     fn gp_kthread(&self, rcu_state: u64) -> Result<GpKthread, VmError> {
-        let task = self.ram.read(rcu_state + self.offset("rcu_state", "gp_kthread")?)?;
+        let task = self.pointer(rcu_state + self.offset("rcu_state", "gp_kthread")?)?;
         Ok(GpKthread {
             on_cpu: self.ram.half(task + self.offset("task_struct", "on_cpu")?)?,
             // In thread_info since 5.16.
             cpu: self.ram.half(task + self.either("task_struct", "thread_info.cpu", "cpu")?)?,
-            runtime_ns: self.ram.word(task + self.offset("task_struct", "se.sum_exec_runtime")?)?,
         })
     }
 
@@ -199,7 +212,7 @@ impl Finder<'_> {
 
     fn cpu(&self, cpu: u64) -> Result<PerCpu, VmError> {
         let base = self.ram.read(self.symbol("__per_cpu_offset")? + 8 * cpu)?;
-        let per_cpu = |name: &str| Ok::<u64, VmError>(base.wrapping_add(self.symbol(name)?));
+        let per_cpu = |name: &str| bounded(base.wrapping_add(self.symbol(name)?));
         let times = per_cpu("kernel_cpustat")? + self.offset("kernel_cpustat", "cpustat")?;
         let time = |names: &[&str]| -> Result<Vec<Word>, VmError> {
             names.iter().map(|name| self.ram.word(times + self.element("cpu_usage_stat", name)?)).collect()
@@ -220,12 +233,12 @@ impl Finder<'_> {
 
     /// The zones with pages of every memory node: `node_data[]` with NUMA, else `contig_page_data`.
     fn zones(&self) -> Result<Vec<Zone>, VmError> {
-        let nodes = match self.symbols.get("node_data") {
-            Some(table) => (0..MAX_ZONES)
-                .map(|node| self.ram.read(table + 8 * node))
+        let nodes = match self.symbol("node_data") {
+            Ok(table) => (0..MAX_ZONES)
+                .map(|node| self.pointer(table + 8 * node))
                 .take_while(|node| matches!(node, Ok(1..)))
                 .collect::<Result<_, _>>()?,
-            None => vec![self.symbol("contig_page_data")?],
+            Err(_) => vec![self.symbol("contig_page_data")?],
         };
         let (first, zone_bytes) = (self.offset("pglist_data", "node_zones")?, self.size_of("zone")?);
         let count = self.offset("pglist_data", "nr_zones")?;
@@ -236,6 +249,9 @@ impl Finder<'_> {
                 zones.extend((self.ram.get(zone.managed_pages) > 0).then_some(zone));
             }
         }
+        if zones.is_empty() {
+            return Err(VmError::Introspect("no memory zone has pages".into()));
+        }
         Ok(zones)
     }
 
@@ -245,7 +261,7 @@ impl Finder<'_> {
         let (area_bytes, free) = (self.size_of("free_area")?, self.offset("free_area", "nr_free")?);
         let orders = (areas_bytes / area_bytes).min(MAX_ORDERS);
         let blocks = (0..orders).map(|order| self.ram.word(first + order * area_bytes + free));
-        let name = self.ram.read(address + self.offset("zone", "name")?)?;
+        let name = self.pointer(address + self.offset("zone", "name")?)?;
         Ok(Zone {
             name: self.ram.read_text(name, 32)?,
             managed_pages: self.ram.word(address + self.offset("zone", "managed_pages")?)?,

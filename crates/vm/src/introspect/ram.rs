@@ -15,7 +15,7 @@ use crate::qemu::GuestMemory;
 /// Where the kernel maps its own image on x86-64 (`__START_KERNEL_map`, Documentation/arch/x86/x86_64/mm.rst).
 pub const KERNEL_MAP: u64 = 0xffff_ffff_8000_0000;
 /// Length of that map.
-const KERNEL_MAP_BYTES: u64 = 1 << 30;
+pub const KERNEL_MAP_BYTES: u64 = 1 << 30;
 /// QEMU's `pc` machine puts memory beyond this above 4 GiB when it has [`SPLIT_FROM`] bytes or more
 /// (`hw/i386/pc_piix.c`, "max-ram-below-4g").
 const SPLIT_LOW: u64 = 0xc000_0000;

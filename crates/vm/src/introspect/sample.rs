@@ -73,7 +73,7 @@ impl Reader {
         Reader { ram, layout }
     }
 
-    /// CPUs that the guest may ever have.
+    /// CPUs of the guest.
     pub fn cpus(&self) -> usize {
         self.layout.cpus.len()
     }
@@ -105,7 +105,7 @@ impl Reader {
     /// moment.
     pub fn backlog(&self) -> u64 {
         let counts = self.layout.cpus.iter().map(|cpu| self.ram.get(cpu.callbacks) as i64);
-        counts.sum::<i64>().max(0) as u64
+        counts.fold(0, i64::wrapping_add).max(0) as u64
     }
 
     /// What computes grace periods now.
@@ -125,24 +125,28 @@ impl Reader {
     /// Free blocks per order of every populated zone, with its name.
     pub fn zones(&self) -> Vec<(&str, ZoneFree)> {
         let free = |zone: &super::layout::Zone| ZoneFree {
-            blocks: zone.free_blocks.iter().map(|word| self.ram.get(*word)).collect(),
+            blocks: (0..zone.free_blocks.len()).map(|order| self.free_blocks(zone, order)).collect(),
         };
         self.layout.zones.iter().map(|zone| (zone.name.as_str(), free(zone))).collect()
+    }
+
+    /// A count is bounded by the guest's size, so that a hostile one cannot overflow a sum.
+    fn free_blocks(&self, zone: &super::layout::Zone, order: usize) -> u64 {
+        self.ram.get(zone.free_blocks[order]).min(self.layout.memory_pages >> order)
     }
 
     /// Footprint, fragmentation and slab.
     pub fn memory(&self) -> MemoryState {
         let (mut managed, mut free, mut suitable) = (0, 0, 0);
         for zone in &self.layout.zones {
-            managed += self.ram.get(zone.managed_pages);
-            for (order, word) in zone.free_blocks.iter().enumerate() {
-                // A count is bounded by the guest's size, so that a hostile one cannot overflow the sum.
-                let pages = self.ram.get(*word).min(self.layout.memory_pages >> order) << order;
+            managed += self.ram.get(zone.managed_pages).min(self.layout.memory_pages);
+            for order in 0..zone.free_blocks.len() {
+                let pages = self.free_blocks(zone, order) << order;
                 free += pages;
                 suitable += if order >= HUGE_PAGE_ORDER { pages } else { 0 };
             }
         }
-        let slab: i64 = self.layout.slab.iter().map(|word| self.ram.get(*word) as i64).sum();
+        let slab = self.layout.slab.iter().map(|word| self.ram.get(*word) as i64).fold(0, i64::wrapping_add);
         MemoryState {
             used_bytes: managed.min(self.layout.memory_pages).saturating_sub(free) * PAGE_BYTES,
             unusable_index: unusable_index(free, suitable),
@@ -162,12 +166,6 @@ impl Reader {
             total.user_ns = total.user_ns.wrapping_add(sum(&cpu.user_time));
         }
         total
-    }
-
-    /// CPU time of the grace-period kthread in the guest's own clock, which goes on while its vCPU is
-    /// descheduled.
-    pub fn gp_kthread_runtime_ns(&self) -> u64 {
-        self.ram.get(self.layout.gp_kthread.runtime_ns)
     }
 }
 

@@ -29,8 +29,8 @@ pub struct Chosen {
     pub reason: String,
 }
 
-/// Decides. `spec` is a machine that would do for the probe; `remembered` is a file, named after this boot of
-/// the host, in which the probe's answer is kept.
+/// Decides. `spec` is a machine that would do for the probe; `remembered` is a file in which the probe's answer
+/// is kept, with the boot of the host that it is of.
 pub fn choose(
     wanted: Accelerator,
     spec: &MachineSpec,
@@ -51,12 +51,14 @@ pub fn choose(
             if let Err(error) = fs::File::options().read(true).write(true).open(DEVICE) {
                 return chosen(Accel::Tcg, &format!("{DEVICE}: {error}"));
             }
-            let answer = match fs::read_to_string(remembered) {
-                Ok(answer) => answer,
-                Err(_) => {
+            let boot = format!("{} {}\n", host.proc_root.boot_id()?, spec.kernel.display());
+            let known = fs::read_to_string(remembered).ok();
+            let answer = match known.as_deref().and_then(|known| known.strip_prefix(&boot)) {
+                Some(answer) => answer.to_string(),
+                None => {
                     let answer = probe(spec, host)?;
                     // Only a saving of time: without it the next run probes again.
-                    let _ = fs::write(remembered, &answer);
+                    let _ = fs::write(remembered, format!("{boot}{answer}"));
                     answer
                 }
             };

@@ -17,12 +17,13 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use qapi::Qmp;
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 pub use accelerator::{Chosen, choose};
 pub use command::{Accel, MachineSpec, version};
 pub use memory::GuestMemory;
 
-use crate::error::{ConsoleTail, VmError};
+use crate::error::{ConsoleTail, VmError, plain};
 use crate::host::{Guard, Host};
 use console::Console;
 
@@ -81,6 +82,10 @@ impl Machine {
 
     /// Adds the console's last lines to an error of the guest, and QEMU's own last words if it has ended.
     pub fn explain(&mut self, error: VmError) -> VmError {
+        if matches!(error, VmError::Guest { .. }) && self.has_hung_up() {
+            // It closes its ends a moment before it is gone.
+            self.wait_end(END_LIMIT);
+        }
         let ended = self.child.try_wait().ok().flatten();
         let error = match (error, ended) {
             (VmError::Guest { problem, console }, Some(status)) => {
@@ -89,13 +94,20 @@ impl Machine {
                     // QEMU has ended, so its pipe ends too; what it could have written is bounded.
                     let _ = stderr.take(4096).read_to_string(&mut words);
                 }
-                let words = words.trim();
+                let words = plain(words.trim());
                 let said = if words.is_empty() { String::new() } else { format!(": {words}") };
                 VmError::Guest { problem: format!("{problem} (QEMU ended, {status}{said})"), console }
             }
             (error, _) => error,
         };
         error.with_console(|| self.console_tail())
+    }
+
+    /// Whether QEMU has closed its end of the port.
+    fn has_hung_up(&self) -> bool {
+        let mut port = [PollFd::new(&self.port, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut port, Some(&now)).is_ok() && port[0].revents().contains(PollFlags::HUP)
     }
 
     /// The last lines that the guest printed.

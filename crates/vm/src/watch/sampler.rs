@@ -7,9 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
 use reprieve_linux::threads::{FifoGuard, set_timer_slack_ns};
 use reprieve_study::Distribution;
 use reprieve_study::grace_period::{GracePeriod, Span};
+use reprieve_study::statistics;
 use reprieve_study::units::SECOND_NS;
 use rustix::thread::ClockId;
 use rustix::time::Timespec;
@@ -23,6 +26,9 @@ use crate::introspect::{CpuState, MemoryState, Reader};
 const MEMORY_EVERY: u64 = 4;
 /// Memory samples kept, at most: an hour at the default rate.
 const MEMORY_SAMPLES: usize = 2_000_000;
+/// Looks that found RCU being computed that are kept, at most.
+const WORK_SAMPLES: usize = 20_000_000;
+
 /// The monotonic clock, in ns; the same clock that scheduling events carry.
 pub fn now_ns() -> u64 {
     nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
@@ -63,6 +69,8 @@ pub struct Recording {
     pub grace_periods: Vec<GracePeriod>,
     /// Grace periods that came and went between two looks.
     pub missed_gps: u64,
+    /// Age of the grace period that was still open at the end, if its start was seen.
+    pub open_gp_ns: Option<u64>,
     /// Memory and backlog over time.
     pub memory: Vec<MemorySample>,
     /// Looks that found RCU being computed.
@@ -73,8 +81,6 @@ pub struct Recording {
     pub gaps: Distribution,
     /// CPU time that the guest accounted, at the first and at the last look.
     pub cpu: (CpuState, CpuState),
-    /// Run time of the grace-period kthread in the guest's clock, over the window.
-    pub gp_kthread_guest_ns: u64,
     /// What the host's scheduler did to the vCPUs.
     pub scheduling: Scheduling,
     /// CPU time of this thread.
@@ -83,39 +89,64 @@ pub struct Recording {
     pub notes: Vec<String>,
 }
 
-/// A sampler at work.
+/// A sampler at work. Dropping it ends the looking.
 pub struct Sampler {
-    thread: JoinHandle<Recording>,
+    thread: Option<JoinHandle<Recording>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Sampler {
-    /// Begins to look, `hz` times a second.
-    pub fn start(reader: Reader, watcher: Watcher, hz: u32) -> Result<Sampler, VmError> {
+    /// Begins to look, on average `hz` times a second; the seed determines the time between looks.
+    pub fn start(reader: Reader, watcher: Watcher, hz: u32, seed: u64) -> Result<Sampler, VmError> {
         let stop = Arc::new(AtomicBool::new(false));
         let seen_stop = Arc::clone(&stop);
-        let body = move || record(&reader, watcher, SECOND_NS / u64::from(hz.max(1)), &seen_stop);
+        let pace =
+            Pace { period_ns: SECOND_NS / u64::from(hz.max(1)), rng: statistics::stream(seed, "looks") };
+        let body = move || record(&reader, watcher, pace, &seen_stop);
         let builder = std::thread::Builder::new().name("guest-sampler".into());
         let thread = builder.spawn(body).map_err(VmError::io("starting the sampler"))?;
-        Ok(Sampler { thread, stop })
+        Ok(Sampler { thread: Some(thread), stop })
     }
 
     /// Ends the looking and gives what was seen.
-    pub fn finish(self) -> Recording {
+    pub fn finish(mut self) -> Recording {
+        self.end().expect("it is ended only once").expect("the sampler does not panic")
+    }
+
+    fn end(&mut self) -> Option<std::thread::Result<Recording>> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("the sampler does not panic")
+        self.thread.take().map(JoinHandle::join)
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        // A run that failed needs no recording, and its sampler must not look on.
+        let _ = self.end();
+    }
+}
+
+/// When to look. The time between looks is random, half to one and a half periods: a fixed one would run in
+/// step with the guest's tick, and see always the same phase of it.
+struct Pace {
+    period_ns: u64,
+    rng: ChaCha8Rng,
+}
+
+impl Pace {
+    fn next_ns(&mut self) -> u64 {
+        self.rng.random_range(self.period_ns / 2..=self.period_ns + self.period_ns / 2)
     }
 }
 
 /// The body of the thread.
-fn record(reader: &Reader, mut watcher: Watcher, period_ns: u64, stop: &AtomicBool) -> Recording {
+fn record(reader: &Reader, mut watcher: Watcher, mut pace: Pace, stop: &AtomicBool) -> Recording {
     let mut notes = Vec::new();
     let _priority = FifoGuard::raise(1)
         .map_err(|error| notes.push(format!("the sampler runs without real-time priority: {error}")));
     let _ = set_timer_slack_ns(1);
     let mut tracker = GpTracker::new(reader.cpus());
     let (mut memory, mut work, mut gaps) = (Vec::new(), Vec::new(), Distribution::default());
-    let kthread_ns = reader.gp_kthread_runtime_ns();
     let cpu = reader.cpu();
     let start_ns = now_ns();
     let (mut last_ns, mut next_ns, mut looks) = (start_ns, start_ns, 0);
@@ -125,7 +156,7 @@ fn record(reader: &Reader, mut watcher: Watcher, period_ns: u64, stop: &AtomicBo
         last_ns = t_ns;
         tracker.see(t_ns, reader.gp());
         let busy = reader.rcu_work();
-        if busy.gp_kthread_on.is_some() || busy.in_softirq != 0 {
+        if (busy.gp_kthread_on.is_some() || busy.in_softirq != 0) && work.len() < WORK_SAMPLES {
             work.push(WorkSample { t_ns, gp_kthread_on: busy.gp_kthread_on, in_softirq: busy.in_softirq });
         }
         if looks % MEMORY_EVERY == 0 && memory.len() < MEMORY_SAMPLES {
@@ -134,23 +165,26 @@ fn record(reader: &Reader, mut watcher: Watcher, period_ns: u64, stop: &AtomicBo
         watcher.look(t_ns, looks);
         looks += 1;
         // A late look is not made up for: that would only come in bursts.
-        next_ns = (next_ns + period_ns).max(now_ns());
+        next_ns = (next_ns + pace.next_ns()).max(now_ns());
         sleep_until(next_ns);
     }
     let window = Span::new(start_ns, last_ns);
+    let open_gp_ns = tracker.open_ns(last_ns);
     let (grace_periods, missed_gps) = tracker.finish();
+    let cpu = (cpu, reader.cpu());
+    let observer_cpu_ns = nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime));
     Recording {
         window,
         grace_periods,
         missed_gps,
+        open_gp_ns,
         memory,
         work,
         looks,
         gaps,
-        cpu: (cpu, reader.cpu()),
-        gp_kthread_guest_ns: reader.gp_kthread_runtime_ns().saturating_sub(kthread_ns),
+        cpu,
         scheduling: watcher.finish(window),
-        observer_cpu_ns: nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime)),
+        observer_cpu_ns,
         notes,
     }
 }

@@ -4,7 +4,7 @@
 //! when it is switched in again, so an increase seen at one look is a stretch that ended just then.
 
 use reprieve_linux::proc::{ProcRoot, SchedStat, SchedStatReader};
-use reprieve_linux::switches::{IntervalBuilder, State, SwitchEvent, SwitchRecorder};
+use reprieve_linux::switches::{IntervalBuilder, State, SwitchEvent, SwitchKind, SwitchRecorder};
 use reprieve_study::grace_period::Span;
 
 use crate::error::VmError;
@@ -37,6 +37,8 @@ pub enum Watcher {
         recorder: SwitchRecorder,
         /// What came so far.
         events: Vec<SwitchEvent>,
+        /// What came when no more could be kept.
+        dropped: u64,
         /// Threads.
         vcpus: usize,
     },
@@ -56,7 +58,8 @@ impl Watcher {
     pub fn open(proc_root: &ProcRoot, pid: i32, tids: &[i32]) -> Result<(Watcher, Option<String>), VmError> {
         let refused = match SwitchRecorder::open(tids, RING_PAGES) {
             Ok(recorder) => {
-                return Ok((Watcher::Switches { recorder, events: Vec::new(), vcpus: tids.len() }, None));
+                let (events, vcpus) = (Vec::new(), tids.len());
+                return Ok((Watcher::Switches { recorder, events, dropped: 0, vcpus }, None));
             }
             Err(error) => error,
         };
@@ -93,10 +96,12 @@ impl Watcher {
     }
 
     fn drain(&mut self) {
-        if let Watcher::Switches { recorder, events, .. } = self {
+        if let Watcher::Switches { recorder, events, dropped, .. } = self {
             recorder.drain(&mut |event| {
                 if events.len() < EVENTS {
                     events.push(event);
+                } else {
+                    *dropped += 1;
                 }
             });
         }
@@ -106,10 +111,25 @@ impl Watcher {
     pub fn finish(mut self, window: Span) -> Scheduling {
         self.drain();
         match self {
-            Watcher::Switches { recorder, events, vcpus } => {
-                from_events(&events, vcpus, recorder.lost(), window)
+            Watcher::Switches { recorder, mut events, dropped, vcpus } => {
+                if dropped > 0 {
+                    // From here on nothing is known of any vCPU.
+                    let time_ns = events.last().map_or(window.start_ns, |event| event.time_ns);
+                    let lost = |thread_index| SwitchEvent {
+                        thread_index,
+                        time_ns,
+                        cpu: None,
+                        kind: SwitchKind::Lost,
+                    };
+                    events.extend((0..vcpus).map(lost));
+                }
+                from_events(&events, vcpus, recorder.lost().saturating_add(dropped), window)
             }
             Watcher::Delays { descheduled, .. } => {
+                // What was booked at the first looks began before them.
+                let within =
+                    |spans: Vec<Span>| spans.iter().filter_map(|span| span.overlap(window)).collect();
+                let descheduled = descheduled.into_iter().map(within).collect();
                 Scheduling { source: "schedstat", descheduled, running: Vec::new(), lost: 0 }
             }
         }
