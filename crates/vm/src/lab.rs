@@ -179,7 +179,7 @@ impl Work<'_> {
             false => booted.link.let_work(Duration::from_millis(plan.window_ms))?,
         }
         let window_ns = started.elapsed().as_nanos() as u64;
-        let (vcpus, foreign_share) = books.close(proc_root, window_ns)?;
+        let (vcpus, foreign_share) = books.close(proc_root)?;
         let recording = sampler.map(Sampler::finish);
         let last = booted.link.mark()?;
         drop(stimulus);
