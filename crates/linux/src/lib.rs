@@ -5,7 +5,7 @@
 //! | [`proc`] | run time, run delay, CPU time, memory and identity, from a `/proc` that is handed in |
 //! | [`cgroup`] | a CPU bandwidth quota on single threads, cgroup v1 and v2 |
 //! | [`switches`] | when given threads ran, were preempted, were blocked, through perf |
-//! | [`threads`] | affinity, policy, nice, timer slack and names of threads |
+//! | [`threads`] | affinity, policy, nice and timer slack of threads |
 //! | [`child`] | child programs that die with their parent |
 //! | [`hogs`] | child processes that burn one CPU each |
 //! | [`warden`] | a helper process that cleans up whatever way the main one ends |

@@ -60,15 +60,6 @@ impl ProcRoot {
         }
         Ok(sum_ns)
     }
-
-    /// The name of thread `tid` of process `pid`, at most 15 bytes; bytes that are not UTF-8 are replaced.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] if there is no such thread.
-    pub fn thread_name(&self, pid: i32, tid: i32) -> Result<String> {
-        let text = self.read_task(&format!("{pid}/task/{tid}/comm"))?;
-        Ok(text.strip_suffix('\n').unwrap_or(&text).to_string())
-    }
 }
 
 #[cfg(test)]
@@ -106,13 +97,6 @@ mod tests {
         assert_eq!(proc.root.process_cpu_ns(5).unwrap(), 123);
         proc.remove("5");
         assert!(proc.root.process_cpu_ns(5).unwrap_err().is_gone());
-    }
-
-    #[test]
-    fn names_keep_their_spaces() {
-        let proc = FakeProc::new();
-        proc.put("5/task/6/comm", "CPU 1/TCG \n");
-        assert_eq!(proc.root.thread_name(5, 6).unwrap(), "CPU 1/TCG ");
     }
 
     #[test]

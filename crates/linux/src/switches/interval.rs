@@ -92,11 +92,6 @@ impl IntervalBuilder {
         self.intervals
     }
 
-    /// The state after the last event: what to hand to the builder of the next window.
-    pub fn state(&self) -> State {
-        self.state
-    }
-
     /// Ends the open interval; neighbours that are alike become one.
     fn close_at(&mut self, end_ns: u64) {
         if end_ns <= self.start_ns {

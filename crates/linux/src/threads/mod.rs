@@ -1,21 +1,17 @@
-//! How single threads are scheduled: affinity, policy, nice, timer slack, names.
+//! How single threads are scheduled: affinity, policy, nice, timer slack.
 //!
-//! Threads are named by their kernel id (tid), as in `/proc/PID/task`. A change that should last only for
-//! a while comes as a guard that restores on drop. Invariant: a guard restores what it found, never a
-//! default. A tid is used again after its thread has ended: a guard on a foreign thread must not outlive
-//! it by long. Source: sched(7), sched_setaffinity(2), setpriority(2), prctl(2).
+//! Threads are named by their kernel id (tid), as in `/proc/PID/task`. Invariant: a guard restores what it
+//! found, never a default. Source: sched(7), sched_setaffinity(2), setpriority(2), prctl(2).
 
 mod affinity;
 mod fifo;
-mod name;
 mod nice;
 mod slack;
 
-pub use affinity::{AffinityGuard, MAX_CPUS, affinity, set_affinity};
+pub use affinity::{MAX_CPUS, affinity, set_affinity};
 pub use fifo::FifoGuard;
-pub use name::{MAX_NAME_BYTES, set_own_name};
-pub use nice::{NiceGuard, nice, set_nice};
-pub use slack::{TimerSlackGuard, set_timer_slack_ns, timer_slack_ns};
+pub use nice::{nice, set_nice};
+pub use slack::set_timer_slack_ns;
 
 use crate::error::{Error, Result};
 use rustix::thread::Pid;

@@ -30,50 +30,19 @@ pub fn set_nice(tid: i32, nice: i32) -> Result<()> {
         .map_err(|e| Error::task("set the nice value of", thread_path(tid), e, WAY_OUT))
 }
 
-/// Another nice value for a while; dropping it puts the former one back, if that is permitted.
-#[derive(Debug)]
-pub struct NiceGuard {
-    tid: i32,
-    former: i32,
-}
-
-impl NiceGuard {
-    /// Sets the nice value of thread `tid` until the guard is dropped.
-    ///
-    /// # Errors
-    /// As [`nice`] and [`set_nice`].
-    pub fn set(tid: i32, to: i32) -> Result<NiceGuard> {
-        let former = nice(tid)?;
-        set_nice(tid, to)?;
-        Ok(NiceGuard { tid, former })
-    }
-}
-
-impl Drop for NiceGuard {
-    fn drop(&mut self) {
-        // Fails if the thread has ended or lowering is not permitted: nothing better can be done here.
-        let _ = set_nice(self.tid, self.former);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::own_tid;
     use super::*;
 
     #[test]
-    fn nice_is_per_thread_and_a_guard_restores() {
+    fn nice_is_per_thread() {
         let outside = nice(own_tid()).unwrap();
         let niced = std::thread::spawn(|| {
-            let tid = own_tid();
-            let before = nice(tid).unwrap();
-            let guard = NiceGuard::set(tid, 19).unwrap();
-            assert_eq!(nice(tid).unwrap(), 19);
-            drop(guard);
-            (before, nice(tid).unwrap())
+            set_nice(own_tid(), 19).unwrap();
+            nice(own_tid()).unwrap()
         });
-        let (before, after) = niced.join().unwrap();
-        assert!(after == before || set_nice(own_tid(), -20).is_err());
+        assert_eq!(niced.join().unwrap(), 19);
         assert_eq!(nice(own_tid()).unwrap(), outside);
     }
 

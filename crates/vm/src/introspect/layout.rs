@@ -7,8 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ram::{Half, KERNEL_MAP, KERNEL_MAP_BYTES, Ram, Word};
-use super::sample::PAGE_BYTES;
+use super::ram::{Half, KERNEL_MAP, KERNEL_MAP_BYTES, PAGE_BYTES, Ram, Word};
 use crate::error::VmError;
 use crate::image::btf::Btf;
 

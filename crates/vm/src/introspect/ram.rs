@@ -12,6 +12,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::error::VmError;
 use crate::qemu::GuestMemory;
 
+/// Size of a page of the guest.
+pub const PAGE_BYTES: u64 = 4096;
 /// Where the kernel maps its own image on x86-64 (`__START_KERNEL_map`, Documentation/arch/x86/x86_64/mm.rst).
 pub const KERNEL_MAP: u64 = 0xffff_ffff_8000_0000;
 /// Length of that map.

@@ -1,12 +1,10 @@
 //! One look at a guest: what [`super::layout::Layout`] knows to find, as numbers.
 
 use super::layout::Layout;
-use super::ram::Ram;
+use super::ram::{PAGE_BYTES, Ram};
 
 /// Order of a huge page on x86-64: the unusable free space index is that of this order.
 pub const HUGE_PAGE_ORDER: usize = 9;
-/// Size of a page.
-pub const PAGE_BYTES: u64 = 4096;
 /// Bits of `preempt_count` that count softirq nesting: the lowest is set while a softirq is served
 /// (`SOFTIRQ_OFFSET`, include/linux/preempt.h).
 const SERVING_SOFTIRQ: u32 = 1 << 8;
