@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use qapi::Qmp;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags};
 
 pub use accelerator::{Chosen, choose};
 pub use command::{Accel, MachineSpec, version};
@@ -119,9 +120,11 @@ impl Machine {
     pub fn wait_end(&mut self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         self.console.wait_closed(deadline);
-        while self.is_running() && Instant::now() < deadline {
-            // The console's end closes a moment before the process is gone.
-            std::thread::sleep(Duration::from_millis(2));
+        // The console's end closes a moment before the process is gone. A pidfd becomes readable with its end; a
+        // process that cannot be opened has ended.
+        if let Ok(process) = rustix::process::pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()) {
+            let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
+            let _ = rustix::event::poll(&mut [PollFd::new(&process, PollFlags::IN)], left.as_ref());
         }
         !self.is_running()
     }
