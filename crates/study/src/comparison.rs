@@ -115,7 +115,11 @@ impl Comparison {
     /// Compares each condition that was run with the baseline; nothing if the baseline was not.
     pub fn all(scenario: &Scenario, observations: &[Observation]) -> Vec<Comparison> {
         let baseline = scenario.baseline();
-        let present = |name: &&str| observations.iter().any(|observation| observation.condition == *name);
+        let present = |name: &&str| {
+            observations
+                .iter()
+                .any(|observation| observation.condition == *name && observation.sweep.is_none())
+        };
         if !present(&baseline) {
             return Vec::new();
         }
@@ -126,7 +130,7 @@ impl Comparison {
     fn of(scenario: &Scenario, observations: &[Observation], baseline: &str, condition: &str) -> Comparison {
         let published = &scenario.published;
         let values = |name: &str, metric: &str| -> Vec<f64> {
-            let counted = observations.iter().filter(|o| o.condition == name && o.standing.counts());
+            let counted = observations.iter().filter(|observation| observation.is_of(name));
             counted.filter_map(|observation| observation.metrics.get(metric).copied()).collect()
         };
         let row = |metric: &metric::Metric| {
@@ -201,10 +205,12 @@ mod tests {
             condition: condition.into(),
             repetition: 0,
             standing,
+            sweep: None,
             provenance: Provenance::default(),
             metrics: [("gp_mean_ns".to_string(), value)].into(),
             distributions: Default::default(),
             timelines: Default::default(),
+            holdouts: Vec::new(),
             trace: None,
         }
     }
@@ -244,7 +250,7 @@ mod tests {
             condition = "overcommitted"
             ratios = [{ metric = "gp_mean_ns", ratio = 2.18, printed = "x2.18" }]
         "#;
-        let scenario = overrides::read(text, &[]).unwrap();
+        let scenario = overrides::read(text, None, &[]).unwrap();
         let mut observations = vec![observation("baseline", 4.0, Standing::Accepted)];
         observations.push(observation("baseline", 400.0, Standing::Redone));
         observations.push(observation("overcommitted", 8.0, Standing::Kept));

@@ -4,23 +4,28 @@
 //! This crate does no I/O. Every ground (real guests, the simulator, ...) produces the same
 //! [`Observation`], so that results are comparable, and every output reads the same [`metric`] table.
 
+pub mod attribution;
 pub mod comparison;
+pub mod derive;
 pub mod distribution;
 pub mod grace_period;
+pub mod ground;
 pub mod metric;
 pub mod observation;
 pub mod overrides;
 pub mod record;
 pub mod scenario;
 pub mod statistics;
+pub mod swept;
 pub mod timeline;
 pub mod units;
 
+pub use attribution::Attribution;
 pub use comparison::{Comparison, Row, Verdict};
 pub use distribution::Distribution;
 pub use grace_period::{GracePeriod, Span};
 pub use metric::{Metric, Unit};
-pub use observation::{Observation, Provenance};
+pub use observation::{Observation, Provenance, SweepPoint};
 pub use record::{Record, Study};
 pub use scenario::{Condition, Ground, Scenario, Workload};
 pub use timeline::{Timeline, Trace};

@@ -83,6 +83,8 @@ metrics! {
         "The part of the CPU time to compute a grace period that the grace-period kthread takes."
     KERNEL_CPU "kernel_cpu_share" Share "Kernel CPU utilisation"
         "Guest's system, irq and softirq time over all its accounted CPU time."
+    LOCK_SPIN "lock_spin_share" Share "CPU time spinning for locks"
+        "CPU time that vCPUs spent spinning for locks, over the guest's accounted CPU time."
     IDLE_CPU "idle_cpu_share" Share "Idle"
         "Guest's idle time over all its accounted CPU time."
     FOOTPRINT_PEAK "footprint_peak_bytes" Bytes "Memory footprint, peak"

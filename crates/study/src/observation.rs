@@ -16,6 +16,9 @@ pub struct Observation {
     pub repetition: u32,
     /// Whether it counts.
     pub standing: Standing,
+    /// The value of a sweep that it was run with, if it is part of one. Such a run enters no comparison.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<SweepPoint>,
     /// Where and how it was measured.
     pub provenance: Provenance,
     /// Scalars by [`crate::metric`] identifier. What could not be measured is absent.
@@ -26,9 +29,41 @@ pub struct Observation {
     /// Values over the window: [`FOOTPRINT`], [`UNUSABLE`], [`BACKLOG`], [`GP_OVER_TIME`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub timelines: BTreeMap<String, Timeline>,
+    /// For each vCPU, how many grace periods it ended as their last holdout. Empty where that was not counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holdouts: Vec<u64>,
     /// Event by event, for a trace viewer; not part of a record.
     #[serde(skip)]
     pub trace: Option<Trace>,
+}
+
+/// Where in a sweep a run stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SweepPoint {
+    /// Name of the sweep in the scenario.
+    pub sweep: String,
+    /// Value of its key.
+    pub value: f64,
+}
+
+impl Observation {
+    /// For progress: the condition, and the value of the sweep.
+    pub fn title(&self) -> String {
+        title(&self.condition, self.sweep.as_ref())
+    }
+
+    /// Whether it is a run of that condition that counts, and not part of a sweep.
+    pub fn is_of(&self, condition: &str) -> bool {
+        self.condition == condition && self.sweep.is_none() && self.standing.counts()
+    }
+}
+
+/// How a run is called: its condition, and the value of its sweep.
+pub(crate) fn title(condition: &str, sweep: Option<&SweepPoint>) -> String {
+    match sweep {
+        Some(SweepPoint { sweep, value }) => format!("{condition} with {sweep} {value}"),
+        None => condition.into(),
+    }
 }
 
 /// Key of the distribution of grace-period durations.
@@ -97,6 +132,23 @@ pub struct Provenance {
     /// What could not be done or measured, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Events that were simulated; 0 on real machines.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub events: u64,
+    /// Hash of everything that a simulated run gave, to see that it gave the same again; empty on real machines.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub result_hash: String,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Provenance {
+    /// Whether the run was simulated: its ground begins with the simulator's name.
+    pub fn is_simulated(&self) -> bool {
+        self.ground.split([',', ' ']).next() == Some("sim")
+    }
 }
 
 /// CPU time of one vCPU's thread in the window.

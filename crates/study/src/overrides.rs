@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::scenario::{BadScenario, Scenario};
+use crate::scenario::{BadScenario, Ground, Scenario, Setting};
 
 /// A slip must be closer than this to a known name to be worth a suggestion (Jaro-Winkler, 0 to 1).
 const NEAR: f64 = 0.75;
@@ -17,67 +17,162 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     scored.filter(|(score, _)| *score > NEAR).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
 }
 
-/// Parses a scenario file and applies assignments `a.b.c=value` in order. A value is TOML; what is no TOML
-/// value is taken as a string. The result is checked.
-pub fn read(text: &str, assignments: &[String]) -> Result<Scenario, BadScenario> {
-    let bad = |key: &str, problem: String| BadScenario { key: key.into(), problem };
-    let mut table: Table = text.parse().map_err(|e: toml::de::Error| bad(UNPLACED, e.to_string()))?;
+/// Parses a scenario file for a ground (the file's own unless one is given) and applies assignments `a.b.c=value` in
+/// order. A value is TOML; what is no TOML value is taken as a string. The result is checked.
+///
+/// What the file has under `[on.GROUND]` is laid over the rest first: tables are merged, other values replaced.
+pub fn read(text: &str, ground: Option<Ground>, assignments: &[String]) -> Result<Scenario, BadScenario> {
+    let mut table: Table =
+        text.parse().map_err(|e: toml::de::Error| BadScenario::new(UNPLACED, e.to_string()))?;
+    choose_ground(&mut table, ground)?;
     let scenario: Scenario =
         table.clone().try_into().map_err(|e: toml::de::Error| explain(&table, e.message()))?;
-    let full = Table::try_from(&scenario).map_err(|e| bad(UNPLACED, e.to_string()))?;
+    let full = to_table(&scenario)?;
     // The assignment since which the table is no scenario: serde does not say where a wrong type stands.
     let mut culprit = None;
     for assignment in assignments {
         let Some((key, value)) = assignment.split_once('=') else {
-            return Err(bad(assignment, "write it as key=value".into()));
+            return Err(BadScenario::new(assignment, "write it as key=value"));
         };
-        assign(&mut table, &full, key.trim(), value.trim())?;
+        let key = key.trim();
+        if key == "ground" {
+            return Err(BadScenario::new(key, "choose it with --on"));
+        }
+        assign(&mut table, &full, key, parse(value.trim()))?;
         match Scenario::deserialize(table.clone()) {
             Ok(_) => culprit = None,
-            Err(_) => culprit = culprit.or(Some(key.trim())),
+            Err(_) => culprit = culprit.or(Some(key)),
         }
     }
-    let scenario: Scenario = table.clone().try_into().map_err(|e: toml::de::Error| {
+    let scenario = to_scenario(table, culprit)?;
+    scenario.check()?;
+    Ok(scenario)
+}
+
+/// The scenario with other values for some keys. The result is not checked.
+pub fn apply<'a>(
+    scenario: &Scenario,
+    settings: impl IntoIterator<Item = (&'a str, &'a Setting)>,
+) -> Result<Scenario, BadScenario> {
+    let full = to_table(scenario)?;
+    let (mut table, mut last) = (full.clone(), None);
+    for (key, value) in settings {
+        assign(&mut table, &full, key, value.to_toml())?;
+        last = Some(key);
+        Scenario::deserialize(table.clone()).map_err(|e| BadScenario::new(key, e.message().trim()))?;
+    }
+    to_scenario(table, last)
+}
+
+fn to_table(scenario: &Scenario) -> Result<Table, BadScenario> {
+    Table::try_from(scenario).map_err(|e| BadScenario::new(UNPLACED, e.to_string()))
+}
+
+fn to_scenario(table: Table, culprit: Option<&str>) -> Result<Scenario, BadScenario> {
+    table.clone().try_into().map_err(|e: toml::de::Error| {
         let explained = explain(&table, e.message());
         match culprit {
             Some(key) if explained.key == UNPLACED => BadScenario { key: key.into(), ..explained },
             _ => explained,
         }
-    })?;
-    scenario.check()?;
-    Ok(scenario)
+    })
+}
+
+/// Takes `[on]` out of the table, and lays the chosen ground's part over the rest.
+fn choose_ground(table: &mut Table, ground: Option<Ground>) -> Result<(), BadScenario> {
+    let names = Ground::ALL.map(|ground| ground.to_string());
+    let mut on = match table.remove("on") {
+        None => Table::new(),
+        Some(Value::Table(on)) => on,
+        Some(_) => return Err(BadScenario::new("on", "write it as tables, [on.sim] and [on.vm]")),
+    };
+    if let Some(other) = on.keys().find(|name| !names.contains(name)) {
+        let problem = format!("there is no such ground; there are {}", names.join(", "));
+        return Err(BadScenario::new(format!("on.{other}"), problem));
+    }
+    let ground = match (ground, table.get("ground")) {
+        (Some(ground), _) => ground,
+        (None, None) => Ground::default(),
+        (None, Some(given)) => Ground::deserialize(given.clone()).map_err(|e| explain(table, e.message()))?,
+    };
+    let name = ground.to_string();
+    match on.remove(&name) {
+        None => {}
+        Some(Value::Table(over)) if !over.contains_key("ground") => merge(table, over),
+        Some(_) => {
+            return Err(BadScenario::new(format!("on.{name}"), "is no table of a scenario's other keys"));
+        }
+    }
+    table.insert("ground".into(), name.into());
+    Ok(())
+}
+
+/// Lays one table over another.
+fn merge(table: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (table.get_mut(&key), value) {
+            (Some(Value::Table(here)), Value::Table(over)) => merge(here, over),
+            (_, value) => drop(table.insert(key, value)),
+        }
+    }
 }
 
 /// Sets one key. It must exist in `full`, the scenario with all its defaults.
-fn assign(table: &mut Table, full: &Table, key: &str, value: &str) -> Result<(), BadScenario> {
-    let paths = leaf_paths(full);
+fn assign(table: &mut Table, full: &Table, key: &str, value: Value) -> Result<(), BadScenario> {
+    let paths = paths(full);
     if !paths.iter().any(|path| path == key) {
         let near = nearest(key, paths.iter().map(String::as_str));
         let hint = near.map_or_else(
             || format!("the keys are {}", paths.join(", ")),
             |near| format!("did you mean {near}?"),
         );
-        return Err(BadScenario { key: key.into(), problem: format!("there is no such key; {hint}") });
+        return Err(BadScenario::new(key, format!("there is no such key; {hint}")));
     }
-    let parsed = format!("v = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("v"));
-    let mut steps: Vec<&str> = key.split('.').collect();
-    let last = steps.pop().expect("split gives at least one part");
-    let mut here = table;
-    for step in steps {
-        let entry = here.entry(step).or_insert_with(|| Value::Table(Table::new()));
-        here = entry.as_table_mut().expect("the key exists in the full table, so its parents are tables");
-    }
-    here.insert(last.into(), parsed.unwrap_or_else(|| Value::String(value.into())));
+    match key.rsplit_once('.') {
+        None => table.insert(key.into(), value),
+        Some((parents, last)) => parent(table, parents).insert(last.into(), value),
+    };
     Ok(())
 }
 
-/// Dotted paths of all values of a table that are no tables.
-fn leaf_paths(table: &Table) -> Vec<String> {
+/// The table at that path, made where the file has none. The path exists in the full table, so that everything
+/// on the way is a table, or an item of an array of tables that the file has.
+fn parent<'a>(table: &'a mut Table, path: &str) -> &'a mut Table {
+    let mut here = table;
+    let mut steps = path.split('.');
+    while let Some(step) = steps.next() {
+        let mut entry = here.entry(step).or_insert_with(|| Value::Table(Table::new()));
+        if let Value::Array(items) = entry {
+            let index = steps.next().and_then(|step| step.parse::<usize>().ok()).expect("the path exists");
+            entry = &mut items[index];
+        }
+        here = entry.as_table_mut().expect("the path exists");
+    }
+    here
+}
+
+/// A value as TOML, or as text if it is none.
+fn parse(value: &str) -> Value {
+    let parsed = format!("v = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("v"));
+    parsed.unwrap_or_else(|| Value::String(value.into()))
+}
+
+/// Dotted paths of everything that can be set: values, arrays of tables with the values in each (`pauses`,
+/// `pauses.0.for_ms`), and tables that name keys of the scenario.
+fn paths(table: &Table) -> Vec<String> {
     let mut paths = Vec::new();
     for (key, value) in table {
         match value {
-            Value::Table(inner) => {
-                paths.extend(leaf_paths(inner).into_iter().map(|path| format!("{key}.{path}")))
+            Value::Table(inner) if !inner.is_empty() && !inner.keys().any(|key| key.contains('.')) => {
+                paths.extend(self::paths(inner).into_iter().map(|path| format!("{key}.{path}")))
+            }
+            Value::Array(items) => {
+                paths.push(key.clone());
+                let tables =
+                    items.iter().enumerate().filter_map(|(index, item)| Some((index, item.as_table()?)));
+                paths.extend(tables.flat_map(|(index, item)| {
+                    self::paths(item).into_iter().map(move |path| format!("{key}.{index}.{path}"))
+                }));
             }
             _ => paths.push(key.clone()),
         }
@@ -113,6 +208,7 @@ fn path_of(table: &Table, wanted: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::SchedulerKind;
 
     const TEXT: &str = r#"
         name = "t"
@@ -124,16 +220,20 @@ mod tests {
         quota = [{ vcpu = 1, percent = 20 }]
     "#;
 
-    fn with(assignments: &[&str]) -> Result<Scenario, String> {
+    fn on(text: &str, ground: Option<Ground>, assignments: &[&str]) -> Result<Scenario, String> {
         let assignments: Vec<String> = assignments.iter().map(|text| text.to_string()).collect();
-        read(TEXT, &assignments).map_err(|e| e.to_string())
+        read(text, ground, &assignments).map_err(|e| e.to_string())
+    }
+
+    fn with(assignments: &[&str]) -> Result<Scenario, String> {
+        on(TEXT, None, assignments)
     }
 
     #[test]
     fn assignments_reach_values_with_and_without_a_line_in_the_file() {
         let scenario = with(&[
             "run.repeat=7",
-            "guest.accelerator=tcg",
+            "host.scheduler=cfs",
             "conditions.overcommitted.quota=[{vcpu=0,percent=50}]",
             "run.conditions=[\"baseline\"]",
         ])
@@ -141,6 +241,67 @@ mod tests {
         assert_eq!(scenario.run.repeat, 7);
         assert_eq!(scenario.conditions[1].quota[0].percent, 50.0);
         assert_eq!(scenario.chosen().count(), 1);
+        assert_eq!(scenario.host.scheduler, SchedulerKind::Cfs);
+    }
+
+    #[test]
+    fn assignments_reach_into_arrays_of_tables_and_into_what_a_condition_sets() {
+        let text =
+            format!("{TEXT}spikes = [{{ at_ms = 0, for_ms = 5, vcpus = 1 }}]\nset = {{ guest.vcpus = 4 }}");
+        let with = |assignment| on(&text, None, &[assignment]);
+        let condition = |assignment| with(assignment).unwrap().conditions[1].clone();
+        assert_eq!(condition("conditions.overcommitted.spikes.0.for_ms=9").spikes[0].for_ms, 9);
+        assert_eq!(condition("conditions.overcommitted.spikes=[]").spikes, []);
+        let set = condition("conditions.overcommitted.set={'guest.memory_mib'=1024}").set;
+        assert_eq!(
+            set.into_iter().collect::<Vec<_>>(),
+            [("guest.memory_mib".into(), Setting::Integer(1024))]
+        );
+        assert!(with("conditions.overcommitted.spikes.1.for_ms=9").unwrap_err().contains("did you mean"));
+    }
+
+    #[test]
+    fn each_ground_lays_its_own_part_over_the_rest() {
+        let text = r#"
+            name = "t"
+            title = "t"
+            [guest]
+            vcpus = 16
+            memory_mib = 8192
+            [workload]
+            kind = "memory"
+            [conditions.baseline]
+            [on.sim.conditions.overcommitted]
+            overcommit = 2.0
+            [on.vm.guest]
+            vcpus = 2
+            append = "x"
+            [on.vm.conditions.overcommitted]
+            quota = [{ vcpu = 1, percent = 20 }]
+        "#;
+        let (sim, vm) = (on(text, None, &[]).unwrap(), on(text, Some(Ground::Vm), &[]).unwrap());
+        assert_eq!((sim.ground, sim.guest.vcpus, sim.guest.append.as_str()), (Ground::Sim, 16, ""));
+        assert_eq!((vm.ground, vm.guest.vcpus, vm.guest.append.as_str()), (Ground::Vm, 2, "x"));
+        assert_eq!((vm.guest.memory_mib, vm.conditions[1].overcommit), (8192, 0.0));
+        assert_eq!((sim.conditions[1].overcommit, sim.conditions[1].quota.len()), (2.0, 0));
+        let vm = on(text, Some(Ground::Vm), &["guest.vcpus=3"]).unwrap();
+        assert_eq!(vm.guest.vcpus, 3, "an assignment is stronger than the ground's part");
+        let in_the_file =
+            text.replace("[guest]", "ground = 'vm'\n[guest]").replacen("ground", "title='t'\nground", 1);
+        let in_the_file = in_the_file.replacen("title = \"t\"", "", 1);
+        assert_eq!(on(&in_the_file, None, &[]).unwrap().guest.vcpus, 2);
+        assert_eq!(on(&in_the_file, Some(Ground::Sim), &[]).unwrap().guest.vcpus, 16);
+    }
+
+    #[test]
+    fn a_ground_that_there_is_not_is_refused() {
+        let on = |line: &str| on(&format!("{line}\n{TEXT}"), None, &[]).unwrap_err();
+        assert_eq!(on("on = 'vm'"), "on: write it as tables, [on.sim] and [on.vm]");
+        assert_eq!(on("on.xen = {}"), "on.xen: there is no such ground; there are sim, vm");
+        assert_eq!(on("on.sim = 1"), "on.sim: is no table of a scenario's other keys");
+        assert_eq!(on("ground = 'vmm'"), "ground: unknown; did you mean vm?");
+        assert_eq!(on("on.sim.guest.vcpu = 1"), "guest.vcpu: unknown; did you mean vcpus?");
+        assert_eq!(with(&["ground=vm"]).unwrap_err(), "ground: choose it with --on");
     }
 
     #[test]
@@ -154,9 +315,9 @@ mod tests {
             with(&["guest.vcpus=many", "run.repeat=1"]).unwrap_err().starts_with("guest.vcpus: invalid type")
         );
         assert!(with(&["guest.vcpus=0"]).unwrap_err().starts_with("guest.vcpus: 0 is not within"));
-        let slip = read(&TEXT.replace("title", "tilte"), &[]).unwrap_err().to_string();
+        let slip = read(&TEXT.replace("title", "tilte"), None, &[]).unwrap_err().to_string();
         assert_eq!(slip, "tilte: unknown; did you mean title?");
-        let kind = read(&TEXT.replace("memory", "memroy"), &[]).unwrap_err().to_string();
+        let kind = read(&TEXT.replace("memory", "memroy"), None, &[]).unwrap_err().to_string();
         assert_eq!(kind, "workload.kind: unknown; did you mean memory?");
     }
 }

@@ -3,9 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::attribution::{self, Attribution};
 use crate::comparison::Comparison;
 use crate::observation::{Observation, Standing};
-use crate::scenario::Scenario;
+use crate::scenario::{Ground, Scenario};
+use crate::statistics;
 
 /// Version of the record's shape. It changes when a reader of the old shape would misread the new one.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -47,6 +49,31 @@ impl Study {
         Study { scenario, observations, comparisons, ended_early }
     }
 
+    /// Whether it ran on the simulator.
+    pub fn is_simulated(&self) -> bool {
+        self.observations
+            .first()
+            .map_or(self.scenario.ground == Ground::Sim, |run| run.provenance.is_simulated())
+    }
+
+    /// One hash over the hashes of all simulated runs, in their order; `None` when there are none.
+    pub fn result_hash(&self) -> Option<String> {
+        let hashes = self.observations.iter().map(|run| run.provenance.result_hash.as_str());
+        let all: Vec<&str> = hashes.filter(|hash| !hash.is_empty()).collect();
+        (!all.is_empty()).then(|| format!("{:016x}", statistics::fnv1a(&all.join(" "))))
+    }
+
+    /// Whether that condition only serves to attribute the loss under another one, which has runs, too.
+    pub fn is_part(&self, condition: &str) -> bool {
+        attribution::whole_of(&self.scenario, condition)
+            .is_some_and(|whole| self.runs_of(whole).next().is_some())
+    }
+
+    /// Throughput that conditions cost, by cause.
+    pub fn attributions(&self) -> Vec<Attribution> {
+        Attribution::all(&self.scenario, &self.observations)
+    }
+
     /// Runs that were disturbed by other processes and done again.
     pub fn redone(&self) -> usize {
         self.observations.iter().filter(|observation| observation.standing == Standing::Redone).count()
@@ -57,9 +84,9 @@ impl Study {
         self.observations.iter().filter(|observation| observation.standing == Standing::Kept).count()
     }
 
-    /// The runs of a condition that count.
+    /// The runs of a condition that count; those of sweeps are apart.
     pub fn runs_of<'a>(&'a self, condition: &'a str) -> impl Iterator<Item = &'a Observation> {
-        self.observations.iter().filter(move |o| o.condition == condition && o.standing.counts())
+        self.observations.iter().filter(move |observation| observation.is_of(condition))
     }
 }
 
@@ -84,7 +111,7 @@ impl Record {
         for study in &mut record.studies {
             let mut seen: Vec<String> = Vec::new();
             for observation in &mut study.observations {
-                if !observation.standing.counts() || seen.contains(&observation.condition) {
+                if !observation.is_of(&observation.condition) || seen.contains(&observation.condition) {
                     observation.timelines.clear();
                     continue;
                 }

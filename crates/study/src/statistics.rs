@@ -25,9 +25,13 @@ pub struct Estimate {
 
 /// A generator for one purpose: streams of different purposes are independent of each other.
 pub fn stream(seed: u64, purpose: &str) -> ChaCha8Rng {
-    // FNV-1a: stable across releases of the compiler, unlike the standard hasher.
+    ChaCha8Rng::seed_from_u64(seed ^ fnv1a(purpose))
+}
+
+/// FNV-1a, 64 bits: stable across releases of the compiler, unlike the standard hasher.
+pub fn fnv1a(text: &str) -> u64 {
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    ChaCha8Rng::seed_from_u64(seed ^ purpose.bytes().fold(0xcbf2_9ce4_8422_2325, hash))
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, hash)
 }
 
 /// Middle value; mean of the two middle ones for an even number; `None` when empty. NaN counts as largest.
@@ -43,19 +47,32 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
+/// A value computed from the medians of several groups, with its 95 % bootstrap interval; `None` when a group is
+/// empty or the value is none.
+pub fn of_medians(
+    groups: &[&[f64]],
+    rng: &mut impl Rng,
+    value: impl Fn(&[f64]) -> Option<f64>,
+) -> Option<Estimate> {
+    let medians =
+        |groups: &[Vec<f64>]| groups.iter().map(|group| median(group)).collect::<Option<Vec<f64>>>();
+    let seen: Vec<Vec<f64>> = groups.iter().map(|group| group.to_vec()).collect();
+    let estimate = value(&medians(&seen)?)?;
+    let mut values: Vec<f64> = (0..RESAMPLES)
+        .filter_map(|_| {
+            let drawn: Vec<Vec<f64>> = groups.iter().map(|group| resample(group, rng)).collect();
+            value(&medians(&drawn)?)
+        })
+        .collect();
+    values.sort_by(f64::total_cmp);
+    let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
+    (!values.is_empty()).then(|| Estimate { value: estimate, low: at(0.025), high: at(0.975) })
+}
+
 /// Ratio of the medians of `treated` and `base` with a 95 % bootstrap interval; `None` when either is empty
 /// or the base's median is zero.
 pub fn ratio_of_medians(treated: &[f64], base: &[f64], rng: &mut impl Rng) -> Option<Estimate> {
-    let value = ratio(median(treated)?, median(base)?)?;
-    let mut ratios: Vec<f64> = (0..RESAMPLES)
-        .filter_map(|_| ratio(median(&resample(treated, rng))?, median(&resample(base, rng))?))
-        .collect();
-    ratios.sort_by(f64::total_cmp);
-    let at = |share: f64| ratios[((ratios.len() - 1) as f64 * share).round() as usize];
-    if ratios.is_empty() {
-        return None;
-    }
-    Some(Estimate { value, low: at(0.025), high: at(0.975) })
+    of_medians(&[treated, base], rng, |medians| ratio(medians[0], medians[1]))
 }
 
 fn ratio(treated: f64, base: f64) -> Option<f64> {

@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use reprieve_study::grace_period::{GracePeriod, ReaderPreemptions, Span};
+use reprieve_study::derive::{self, put};
+use reprieve_study::grace_period::Span;
 use reprieve_study::observation::{self, Observation, Provenance, Standing};
-use reprieve_study::timeline::{Events, Timeline, Trace, Track};
+use reprieve_study::timeline::Timeline;
 use reprieve_study::units::SECOND_NS;
-use reprieve_study::{Distribution, Workload, metric, units};
+use reprieve_study::{Workload, metric, units};
 
 use crate::link::{Fields, Outcome};
-use crate::watch::{MemorySample, Recording, Scheduling};
+use crate::watch::{MemorySample, Recording};
 
 /// Looks should come at 1 kHz or better: a run in which they do not gets a note.
 const COARSE_NS: u64 = 1_000_000;
@@ -45,13 +46,15 @@ pub fn observe(left: RunLeft) -> Observation {
         metrics: BTreeMap::new(),
         distributions: BTreeMap::new(),
         timelines: BTreeMap::new(),
+        sweep: None,
+        holdouts: Vec::new(),
         trace: None,
     };
     throughput(&mut out, left.workload, &left.marks, &left.outcome);
-    cpu_given(&mut out);
+    derive::cpu_given(&mut out);
     sync_latency(&mut out, &left.outcome);
     if let Some(recording) = left.recording {
-        let descheduled = long_enough(&recording.scheduling, left.look_ns);
+        let descheduled = derive::long_enough(&recording.scheduling.descheduled, left.look_ns);
         grace_periods(&mut out, &recording, &descheduled);
         memory(&mut out, &recording);
         guest_cpu(&mut out, &recording);
@@ -68,22 +71,16 @@ pub fn observe(left: RunLeft) -> Observation {
             let note = format!("{} scheduling events were lost", recording.scheduling.lost);
             out.provenance.notes.push(note);
         }
-        out.trace = Some(trace(&recording, &descheduled));
+        let traced = derive::TraceOf {
+            start_ns: recording.window.start_ns,
+            grace_periods: &recording.grace_periods,
+            descheduled: &descheduled,
+            running: &recording.scheduling.running,
+        };
+        out.trace = Some(traced.trace(&out));
         out.distributions.insert(observation::SAMPLE_GAPS.into(), recording.gaps);
     }
     out
-}
-
-/// Descheduled spans no shorter than the time between two looks. The masks are not known any finer, and
-/// below lie only the short visits of other threads, the sampler's own above all.
-fn long_enough(scheduling: &Scheduling, look_ns: u64) -> Vec<Vec<Span>> {
-    let long = |spans: &Vec<Span>| spans.iter().copied().filter(|span| span.length_ns() >= look_ns).collect();
-    scheduling.descheduled.iter().map(long).collect()
-}
-
-fn put(out: &mut Observation, metric: &str, value: f64) {
-    debug_assert!(metric::find(metric).is_some());
-    out.metrics.insert(metric.into(), value);
 }
 
 fn delta(marks: &(Fields, Fields), key: &str) -> Option<u64> {
@@ -120,57 +117,22 @@ fn rate(ops: Option<u64>, elapsed_ns: Option<u64>) -> Option<f64> {
     Some(ops? as f64 * SECOND_NS as f64 / elapsed_ns as f64)
 }
 
-fn cpu_given(out: &mut Observation) {
-    let vcpus = &out.provenance.vcpus;
-    let run_ns: u64 = vcpus.iter().map(|vcpu| vcpu.run_ns).sum();
-    let whole_ns = out.provenance.window_ns * vcpus.len() as u64;
-    // A vCPU that never ran has no ratio, and then there is no worst one.
-    let ratios: Option<Vec<f64>> = vcpus.iter().map(|vcpu| vcpu.overcommit()).collect();
-    if whole_ns > 0 {
-        put(out, metric::CPU_SHARE, run_ns as f64 / whole_ns as f64);
-    }
-    if let Some(worst) = ratios.and_then(|ratios| ratios.into_iter().reduce(f64::max)) {
-        put(out, metric::OVERCOMMIT, worst);
-    }
-}
-
 fn sync_latency(out: &mut Observation, outcome: &Outcome) {
     if let Some(note) = &outcome.sync_note {
         out.provenance.notes.push(format!("synchronize_rcu latency not measured: {note}"));
     }
-    let mut latencies = Distribution::default();
-    latencies.extend(outcome.sync_ns.iter().copied());
-    if let Some(mean) = latencies.mean_ns() {
-        put(out, metric::SYNC_MEAN, mean);
-        put(out, metric::SYNC_MAX, latencies.max_ns() as f64);
-        out.distributions.insert(observation::SYNC_LATENCIES.into(), latencies);
-    }
+    derive::sync_latencies(out, &outcome.sync_ns);
 }
 
 fn grace_periods(out: &mut Observation, recording: &Recording, descheduled: &[Vec<Span>]) {
-    let mut durations = Distribution::default();
-    durations.extend(recording.grace_periods.iter().map(|gp| gp.span.length_ns()));
-    put(out, metric::GP_COUNT, durations.count().saturating_add(recording.missed_gps) as f64);
-    if let (Some(mean), Some(p50), Some(p99)) =
-        (durations.mean_ns(), durations.quantile_ns(0.5), durations.quantile_ns(0.99))
-    {
-        put(out, metric::GP_MEAN, mean);
-        put(out, metric::GP_P50, p50 as f64);
-        put(out, metric::GP_P99, p99 as f64);
-        // One that has not ended is at least as long as it is old.
-        let open_ns = recording.open_gp_ns.unwrap_or(0);
-        put(out, metric::GP_MAX, durations.max_ns().max(open_ns) as f64);
+    derive::GracePeriods {
+        ended: &recording.grace_periods,
+        missed: recording.missed_gps,
+        open_ns: recording.open_gp_ns,
+        descheduled,
+        start_ns: recording.window.start_ns,
     }
-    let preemptions = ReaderPreemptions::count(&recording.grace_periods, descheduled);
-    put(out, metric::READER_PREEMPTIONS, preemptions.any as f64);
-    put(out, metric::READER_PREEMPTIONS_LAST, preemptions.last as f64);
-    put(out, metric::READER_HELD, preemptions.held_ns as f64);
-    let mut over_time = Timeline::default();
-    for gp in &recording.grace_periods {
-        over_time.push(since_start(recording, gp.span.end_ns), gp.span.length_ns() as f64);
-    }
-    out.distributions.insert(observation::GP_DURATIONS.into(), durations);
-    out.timelines.insert(observation::GP_OVER_TIME.into(), over_time);
+    .observe(out);
 }
 
 fn since_start(recording: &Recording, t_ns: u64) -> u64 {
@@ -181,26 +143,13 @@ fn since_start(recording: &Recording, t_ns: u64) -> u64 {
 type Value = fn(&MemorySample) -> f64;
 
 fn memory(out: &mut Observation, recording: &Recording) {
-    type Series = (&'static str, &'static str, &'static str, Value);
-    const SERIES: [Series; 4] = [
-        (observation::FOOTPRINT, metric::FOOTPRINT_PEAK, metric::FOOTPRINT_MEAN, |s| {
-            s.memory.used_bytes as f64
-        }),
-        (observation::UNUSABLE, metric::UNUSABLE_PEAK, metric::UNUSABLE_MEAN, |s| s.memory.unusable_index),
-        (observation::BACKLOG, metric::BACKLOG_PEAK, metric::BACKLOG_MEAN, |s| s.backlog as f64),
-        ("slab_bytes", metric::SLAB_PEAK, "", |s| s.memory.slab_bytes as f64),
+    const VALUES: [Value; 4] = [
+        |sample| sample.memory.used_bytes as f64,
+        |sample| sample.memory.unusable_index,
+        |sample| sample.backlog as f64,
+        |sample| sample.memory.slab_bytes as f64,
     ];
-    if recording.memory.is_empty() {
-        return;
-    }
-    for (name, peak, mean, value) in SERIES {
-        let series = counter(recording, value);
-        put(out, peak, series.values.iter().copied().fold(f64::MIN, f64::max));
-        if !mean.is_empty() {
-            put(out, mean, series.values.iter().sum::<f64>() / series.values.len() as f64);
-        }
-        out.timelines.insert(name.into(), series);
-    }
+    derive::memory(out, VALUES.map(|value| counter(recording, value)));
 }
 
 fn counter(recording: &Recording, value: Value) -> Timeline {
@@ -250,47 +199,13 @@ fn gp_compute(out: &mut Observation, recording: &Recording, descheduled: &[Vec<S
     put(out, metric::GP_KTHREAD, kthread as f64 * look_ns / ended as f64);
 }
 
-fn trace(recording: &Recording, descheduled: &[Vec<Span>]) -> Trace {
-    let mut tracks = Vec::new();
-    let relative =
-        |span: Span| Span::new(since_start(recording, span.start_ns), since_start(recording, span.end_ns));
-    let slices = |mut labelled: Vec<(Span, String)>| {
-        labelled.sort_by_key(|(span, _)| span.start_ns);
-        Events::Slices(labelled)
-    };
-    for (vcpu, spans) in descheduled.iter().enumerate() {
-        let named = |spans: &[Span], name: &str| -> Vec<(Span, String)> {
-            spans.iter().map(|span| (relative(*span), name.to_string())).collect()
-        };
-        let mut labelled = named(spans, "descheduled");
-        if let Some(running) = recording.scheduling.running.get(vcpu) {
-            labelled.extend(named(running, "running"));
-        }
-        tracks.push(Track { name: format!("vCPU {vcpu}"), events: slices(labelled) });
-    }
-    let gp = |gp: &GracePeriod| (relative(gp.span), format!("GP {}", gp.sequence));
-    let all = recording.grace_periods.iter().map(gp).collect();
-    tracks.push(Track { name: "grace periods".into(), events: slices(all) });
-    for vcpu in 0..descheduled.len() {
-        let held = recording.grace_periods.iter().filter_map(|gp| Some((gp.sequence, gp.holdout(vcpu)?)));
-        let labelled =
-            held.map(|(sequence, span)| (relative(span), format!("holds GP {sequence}"))).collect();
-        tracks.push(Track { name: format!("holdout vCPU {vcpu}"), events: slices(labelled) });
-    }
-    let counters: [(&str, Value); 2] = [
-        ("callback backlog", |sample| sample.backlog as f64),
-        ("footprint, bytes", |sample| sample.memory.used_bytes as f64),
-    ];
-    for (name, value) in counters {
-        tracks.push(Track { name: name.into(), events: Events::Counter(counter(recording, value)) });
-    }
-    Trace { tracks }
-}
-
 #[cfg(test)]
 mod tests {
+    use reprieve_study::Distribution;
+    use reprieve_study::grace_period::GracePeriod;
+
     use super::*;
-    use crate::watch::WorkSample;
+    use crate::watch::{Scheduling, WorkSample};
 
     /// Ten looks, 1 ms apart, one grace period, vCPU 1 descheduled from 2 to 8 ms.
     fn recording() -> Recording {
@@ -383,6 +298,7 @@ mod tests {
             transactions: 100,
             size_min_bytes: 1,
             size_max_bytes: 2,
+            think_us: 0,
         };
         let from = |begin: u64, end: u64| {
             fields(&[

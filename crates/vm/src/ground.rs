@@ -1,15 +1,13 @@
 //! The ground `vm`: prepares what runs have in common, and works through a scenario's plan.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-use rand::seq::SliceRandom;
 use reprieve_linux::cgroup::{self, Cgroups, Quota};
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::warden::Guarded;
+use reprieve_study::ground::{Finished, Progress};
 use reprieve_study::observation::{Observation, Standing};
 use reprieve_study::scenario::{BadScenario, Scenario, Workload};
-use reprieve_study::statistics;
 use reprieve_study::units::MIB;
 
 use crate::error::VmError;
@@ -19,32 +17,10 @@ use crate::lab::Lab;
 use crate::qemu::{self, Accel, Chosen, MachineSpec};
 use crate::stimulus::Stimulus;
 
-/// Who is told how things go.
-pub trait Progress {
-    /// A stage of the preparation.
-    fn preparing(&mut self, what: &str);
-    /// Run `number` of `total` is at a stage: `3 of 20, overcommitted: boots`.
-    fn running(&mut self, number: usize, total: usize, condition: &str, stage: &str);
-    /// A run has ended.
-    fn ended(&mut self, number: usize, total: usize, observation: &Observation);
-    /// Something that the user should know.
-    fn warning(&mut self, text: &str);
-}
-
 /// A ground that is ready to run one scenario.
 pub struct Ground {
     lab: Lab,
     scenario: Scenario,
-}
-
-/// What a plan gave: the finished runs, and the error that ended it early.
-pub struct Finished {
-    /// The scenario as it was run.
-    pub scenario: Scenario,
-    /// All finished runs in order.
-    pub observations: Vec<Observation>,
-    /// Why not all of them.
-    pub error: Option<VmError>,
 }
 
 impl Ground {
@@ -57,7 +33,7 @@ impl Ground {
     ) -> Result<Ground, VmError> {
         let pcpus = reprieve_linux::proc::allowed_cpus()?;
         check_machine(&scenario, &host.proc_root)?;
-        admit_sharing(&mut scenario, &pcpus, progress);
+        admit_sharing(&mut scenario, &pcpus, progress)?;
         let qemu_version = qemu::version()?;
         let kernel = Some(&scenario.guest.kernel).filter(|path| !path.is_empty()).map(PathBuf::from);
         let options = ImageOptions { kernel, ..ImageOptions::default() };
@@ -86,71 +62,63 @@ impl Ground {
 
     /// Works through the plan: repetitions of all conditions, interleaved, in an order from the seed. Runs
     /// that others disturbed are done again, as far as the plan allows.
-    pub fn run(self, progress: &mut dyn Progress) -> Finished {
-        let order = order(&self.scenario);
+    pub fn run(self, progress: &mut dyn Progress) -> Finished<VmError> {
         let mut observations = Vec::new();
+        let error = self.work_through(&mut observations, progress).err();
+        Finished { scenario: self.scenario, observations, error }
+    }
+
+    fn work_through(
+        &self,
+        observations: &mut Vec<Observation>,
+        progress: &mut dyn Progress,
+    ) -> Result<(), VmError> {
+        let (mut queue, mut number) = (self.scenario.plan()?.into_iter(), 0);
         let mut redos = self.scenario.run.redo_limit;
-        let mut error = None;
-        let (mut queue, mut number) = (order.into_iter(), 0);
         let mut total = queue.len();
         let mut again = None;
-        while let Some((name, repetition)) = again.take().or_else(|| queue.next()) {
+        while let Some(planned) = again.take().or_else(|| queue.next()) {
             number += 1;
-            let condition = &self.scenario.conditions[&name];
-            let mut step = |stage: &str| progress.running(number, total, &name, stage);
-            let mut observation = match self.lab.run(&self.scenario, &name, condition, repetition, &mut step)
-            {
-                Ok(observation) => observation,
-                Err(failure) => {
-                    error = Some(failure);
-                    break;
-                }
-            };
+            let title = planned.title();
+            let mut step = |stage: &str| progress.running(number, total, &title, stage);
+            let mut observation = self.lab.run(&planned, &mut step)?;
             if observation.provenance.foreign_cpu_percent > self.scenario.run.foreign_cpu_limit_percent {
                 observation.standing = if redos > 0 { Standing::Redone } else { Standing::Kept };
+            }
+            // A trace is large; the first one of each condition is what is looked at.
+            if observation.sweep.is_some()
+                || observations.iter().any(|earlier: &Observation| earlier.is_of(&observation.condition))
+            {
+                observation.trace = None;
             }
             if observation.standing == Standing::Redone {
                 redos -= 1;
                 total += 1;
-                again = Some((name, repetition));
-            }
-            // A trace is large; the first one of each condition is what is looked at.
-            if observations.iter().any(|earlier: &Observation| {
-                earlier.condition == observation.condition && earlier.standing.counts()
-            }) {
-                observation.trace = None;
+                again = Some(planned);
             }
             progress.ended(number, total, &observation);
             observations.push(observation);
         }
-        Finished { scenario: self.scenario, observations, error }
+        Ok(())
     }
-}
-
-/// The runs of a plan: within each repetition all conditions, in random order.
-fn order(scenario: &Scenario) -> Vec<(String, u32)> {
-    let mut rng = statistics::stream(scenario.run.seed, "order of runs");
-    let names: Vec<&String> = scenario.chosen().map(|(name, _)| name).collect();
-    let block = |repetition: u32| {
-        let mut block: Vec<(String, u32)> = names.iter().map(|name| (name.to_string(), repetition)).collect();
-        block.shuffle(&mut rng);
-        block
-    };
-    (0..scenario.run.repeat).flat_map(block).collect()
 }
 
 /// An undisturbed guest with more vCPUs than there are pCPUs disturbs itself: says so in the label.
-fn admit_sharing(scenario: &mut Scenario, pcpus: &[usize], progress: &mut dyn Progress) {
-    let vcpus = scenario.guest.vcpus;
-    if vcpus <= pcpus.len() {
-        return;
+fn admit_sharing(
+    scenario: &mut Scenario,
+    pcpus: &[usize],
+    progress: &mut dyn Progress,
+) -> Result<(), VmError> {
+    let names: Vec<String> = scenario.conditions.keys().cloned().collect();
+    for name in names {
+        let vcpus = scenario.under(&name)?.guest.vcpus;
+        let condition = &mut scenario.conditions[&name];
+        if vcpus > pcpus.len() && condition.is_undisturbed() {
+            condition.label = format!("{vcpus} vCPUs share {} pCPUs: not undisturbed", pcpus.len());
+            progress.warning(&format!("{name}: {}", condition.label));
+        }
     }
-    for (name, condition) in
-        scenario.conditions.iter_mut().filter(|(_, condition)| condition.is_undisturbed())
-    {
-        condition.label = format!("{vcpus} vCPUs share {} pCPUs: not undisturbed", pcpus.len());
-        progress.warning(&format!("{name}: {}", condition.label));
-    }
+    Ok(())
 }
 
 /// Refuses what this machine cannot hold.
@@ -162,16 +130,17 @@ pub fn check_machine(scenario: &Scenario, proc_root: &ProcRoot) -> Result<(), Vm
     for (name, condition) in scenario.chosen() {
         Stimulus::pcpus(name, condition, &pcpus)?;
     }
-    let machines =
-        1 + scenario.chosen().map(|(_, condition)| u64::from(condition.neighbours)).max().unwrap_or(0);
     let available_mib = proc_root.meminfo()?.available_bytes / MIB;
-    let wanted_mib = scenario.guest.memory_mib.saturating_mul(machines);
-    if wanted_mib > available_mib {
-        let problem = format!(
-            "{machines} guest(s) of {} MiB are more than the {available_mib} MiB that the host has available",
-            scenario.guest.memory_mib
-        );
-        return Err(BadScenario { key: "guest.memory_mib".into(), problem }.into());
+    for run in scenario.plan()?.iter().filter(|run| run.repetition == 0) {
+        let machines = 1 + u64::from(run.scenario.conditions[&run.condition].neighbours);
+        let each_mib = run.scenario.guest.memory_mib;
+        if each_mib.saturating_mul(machines) > available_mib {
+            let problem = format!(
+                "{machines} guest(s) of {each_mib} MiB are more than the {available_mib} MiB that the host has \
+                 available"
+            );
+            return Err(BadScenario::new("guest.memory_mib", problem).into());
+        }
     }
     Ok(())
 }
@@ -225,33 +194,4 @@ pub fn try_quota(host: &Host) -> Result<Cgroups, VmError> {
     tree.quota_group("probe", Quota::from_percent(50.0, 100_000)?)?;
     tree.close().inspect_err(|_| guard.leave_to_warden())?;
     Ok(cgroups)
-}
-
-/// How long a plan will take, roughly, for a user who waits: from the time that finished runs took.
-pub fn time_left(started: Instant, done: usize, total: usize) -> Option<Duration> {
-    let left = total.checked_sub(done)? as u32;
-    (done > 0).then(|| started.elapsed() / done as u32 * left)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_order_is_of_the_seed_interleaved_and_complete() {
-        let text =
-            "name='t'\ntitle='t'\n[workload]\nkind='memory'\n[conditions.a]\n[conditions.b]\n[conditions.c]";
-        let of = |seed: u32| {
-            let assignments = ["run.repeat=8".to_string(), format!("run.seed={seed}")];
-            order(&reprieve_study::overrides::read(text, &assignments).unwrap())
-        };
-        assert_eq!(of(1), of(1));
-        assert_ne!(of(1), of(2));
-        for (repetition, block) in of(1).chunks(3).enumerate() {
-            let mut names: Vec<&str> = block.iter().map(|(name, _)| name.as_str()).collect();
-            names.sort_unstable();
-            assert_eq!(names, ["a", "b", "c"]);
-            assert!(block.iter().all(|(_, of)| *of as usize == repetition));
-        }
-    }
 }

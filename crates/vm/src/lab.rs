@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use reprieve_study::Condition;
 use reprieve_study::observation::{Observation, Provenance, VcpuTime};
-use reprieve_study::scenario::{Observe, Scenario, Workload};
+use reprieve_study::scenario::{Observe, PlannedRun, Scenario, Workload};
 use reprieve_study::units::{MIB, SECOND_NS};
 
 use crate::analysis::{self, RunLeft};
@@ -55,7 +55,7 @@ impl Lab {
             memory_bytes: scenario.guest.memory_mib * MIB,
             kernel: self.image.kernel.vmlinuz.clone(),
             initramfs: self.image.initramfs.clone(),
-            append: scenario.guest.append.clone(),
+            append: append(scenario),
             accel: self.chosen.accel,
         }
     }
@@ -86,15 +86,10 @@ impl Lab {
         Ok(Reader::new(ram, layout))
     }
 
-    /// Runs one repetition of one condition. `step` is told what happens.
-    pub fn run(
-        &self,
-        scenario: &Scenario,
-        name: &str,
-        condition: &Condition,
-        repetition: u32,
-        step: &mut dyn FnMut(&str),
-    ) -> Result<Observation, VmError> {
+    /// Does one run. `step` is told what happens.
+    pub fn run(&self, planned: &PlannedRun, step: &mut dyn FnMut(&str)) -> Result<Observation, VmError> {
+        let (name, scenario) = (&planned.condition, &planned.scenario);
+        let condition = &scenario.conditions[name];
         let pcpus = Stimulus::pcpus(name, condition, &self.pcpus)?;
         let spec = self.machine_spec(scenario);
         let limit = Duration::from_millis(scenario.guest.boot_limit_ms);
@@ -108,17 +103,24 @@ impl Lab {
         let work = Work { lab: self, scenario, condition, pcpus: &pcpus };
         let done = work.measure(&mut booted, &mut neighbours, step);
         let done = done.map_err(|error| booted.machine.explain(error))?;
-        Ok(analysis::observe(RunLeft {
+        let observation = analysis::observe(RunLeft {
             condition: name,
-            repetition,
+            repetition: planned.repetition,
             workload: &scenario.workload,
             recording: done.recording,
             marks: done.marks,
             outcome: done.outcome,
             look_ns: SECOND_NS / u64::from(scenario.observe.sample_hz),
             provenance: done.provenance,
-        }))
+        });
+        Ok(Observation { sweep: planned.sweep.clone(), ..observation })
     }
+}
+
+/// What a scenario adds to the kernel's command line.
+fn append(scenario: &Scenario) -> String {
+    let words = [scenario.guest.append.clone(), scenario.guest.rcu.command_line()];
+    words.join(" ").trim().into()
 }
 
 /// One measurement in progress.
@@ -243,7 +245,7 @@ fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) ->
             let stop_below_bytes = stop_below_mib * MIB;
             format!("clone stop_below_bytes={stop_below_bytes} namespaces={}", namespaces.join(","))
         }
-        Workload::Postmark { processes, files, transactions, size_min_bytes, size_max_bytes } => format!(
+        Workload::Postmark { processes, files, transactions, size_min_bytes, size_max_bytes, .. } => format!(
             "postmark processes={processes} files={files} transactions={transactions} \
              size_min={size_min_bytes} size_max={size_max_bytes} seed={}",
             scenario.run.seed & 0x7fff_ffff

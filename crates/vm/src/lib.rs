@@ -26,5 +26,5 @@ pub mod stimulus;
 pub mod watch;
 
 pub use error::VmError;
-pub use ground::{Finished, Ground, Progress};
+pub use ground::Ground;
 pub use host::{HogCommand, Host};

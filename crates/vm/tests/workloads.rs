@@ -3,7 +3,7 @@
 mod support;
 
 use reprieve_study::observation::{self, Observation};
-use reprieve_study::scenario::Scenario;
+use reprieve_study::scenario::{Ground, Scenario};
 use reprieve_study::{metric, overrides};
 use support::{BOOT_LIMIT, Bench, STOP_LIMIT};
 
@@ -38,13 +38,14 @@ fn scenario(workload: &str, condition: &str) -> Scenario {
          boot_limit_ms = {}\n[observe]\nsync_every_ms = 50\n[workload]\n{workload}\n[conditions.c]\n{condition}",
         BOOT_LIMIT.as_millis()
     );
-    overrides::read(&text, &[]).unwrap_or_else(|error| panic!("{error}"))
+    overrides::read(&text, Some(Ground::Vm), &[]).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn run(bench: &Bench, workload: &str, condition: &str) -> Observation {
     let scenario = scenario(workload, condition);
     let mut step = |stage: &str| eprintln!("{stage}");
-    let observed = bench.lab.run(&scenario, "c", &scenario.conditions["c"], 0, &mut step);
+    let planned = scenario.plan().unwrap().remove(0);
+    let observed = bench.lab.run(&planned, &mut step);
     observed.unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -1,16 +1,30 @@
 //! The limits of a scenario: what no ground could run is refused here, with the key at fault.
 
-use super::{BadScenario, Condition, Scenario, Workload, all_namespaces};
+use super::{BadScenario, Condition, Ground, Scenario, Sweep, Workload, workload};
 use crate::metric;
 
 /// Longest addition to the kernel's command line, which ends at 2048 bytes (COMMAND_LINE_SIZE on x86).
 const APPEND_BYTES: usize = 1024;
+/// Most values of one sweep.
+const SWEEP_VALUES: usize = 64;
+/// Most runs of one scenario.
+const RUNS: u64 = 100_000;
+/// What a condition or a sweep may change: keys of one run, not of the plan.
+const OF_ONE_RUN: [&str; 7] =
+    ["guest.", "host.", "workload.", "observe.", "limits.", "run.warmup_ms", "run.window_ms"];
 
 fn bad<T>(key: impl Into<String>, problem: impl Into<String>) -> Result<T, BadScenario> {
-    Err(BadScenario { key: key.into(), problem: problem.into() })
+    Err(BadScenario::new(key, problem))
 }
 
 fn within(key: &str, value: u64, low: u64, high: u64) -> Result<(), BadScenario> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    bad(key, format!("{value} is not within {low} to {high}"))
+}
+
+fn within_f64(key: &str, value: f64, low: f64, high: f64) -> Result<(), BadScenario> {
     if (low..=high).contains(&value) {
         return Ok(());
     }
@@ -21,78 +35,221 @@ impl Scenario {
     /// Refuses what no ground could run. Limits of the machine at hand (its memory, its pCPUs) are the
     /// ground's to check.
     pub fn check(&self) -> Result<(), BadScenario> {
+        self.check_run()?;
+        if self.conditions.is_empty() {
+            return bad("conditions", "a scenario needs at least one condition, the baseline");
+        }
+        self.check_names("run.conditions", &self.run.conditions)?;
+        for (name, condition) in &self.conditions {
+            if let Some(key) = condition.set.keys().find(|key| !of_one_run(key)) {
+                let problem = format!("{key} cannot be set; keys of {} can", OF_ONE_RUN.join(", "));
+                return bad(format!("conditions.{name}.set"), problem);
+            }
+            self.under(name)?.check_condition(name)?;
+        }
+        self.sweeps.iter().try_for_each(|(name, sweep)| self.check_sweep(name, sweep))?;
+        let swept = self.sweeps.values().map(|sweep| sweep.values.len() * self.swept(sweep).count());
+        let runs = (swept.sum::<usize>() + self.chosen().count()) as u64 * u64::from(self.run.repeat);
+        if runs > RUNS {
+            return bad("run.repeat", format!("{runs} runs are more than {RUNS}"));
+        }
+        self.check_published()
+    }
+
+    /// This scenario, if it can be run under that condition.
+    pub(super) fn check_for(self, condition: &str) -> Result<Scenario, BadScenario> {
+        self.check_run()?;
+        self.check_condition(condition)?;
+        Ok(self)
+    }
+
+    /// What concerns every run.
+    fn check_run(&self) -> Result<(), BadScenario> {
         within("run.repeat", self.run.repeat.into(), 1, 1_000)?;
         within("run.warmup_ms", self.run.warmup_ms, 0, 600_000)?;
         within("run.window_ms", self.run.window_ms, 500, 3_600_000)?;
         within("run.redo_limit", self.run.redo_limit.into(), 0, 1_000)?;
-        within("guest.vcpus", self.guest.vcpus as u64, 1, 64)?;
-        within("guest.memory_mib", self.guest.memory_mib, 128, 1 << 20)?;
-        within("guest.boot_limit_ms", self.guest.boot_limit_ms, 1_000, 3_600_000)?;
+        within_f64("run.foreign_cpu_limit_percent", self.run.foreign_cpu_limit_percent, 0.0, 100.0)?;
         within("observe.sample_hz", self.observe.sample_hz.into(), 10, 20_000)?;
         within("observe.sync_every_ms", self.observe.sync_every_ms, 0, 60_000)?;
-        if !(0.0..=100.0).contains(&self.run.foreign_cpu_limit_percent) {
-            return bad("run.foreign_cpu_limit_percent", "is not within 0 to 100");
-        }
-        let append = &self.guest.append;
+        self.check_guest()?;
+        self.check_host()?;
+        self.check_workload()?;
+        self.check_ground()
+    }
+
+    fn check_guest(&self) -> Result<(), BadScenario> {
+        let guest = &self.guest;
+        within("guest.vcpus", guest.vcpus as u64, 1, 64)?;
+        within("guest.memory_mib", guest.memory_mib, 128, 1 << 20)?;
+        within("guest.boot_limit_ms", guest.boot_limit_ms, 1_000, 3_600_000)?;
+        within("guest.hz", guest.hz, 100, 1_000)?;
+        within_f64("guest.speed", guest.speed, 0.01, 1_000.0)?;
+        let append = &guest.append;
         if append.len() > APPEND_BYTES || append.contains(char::is_control) {
             return bad(
                 "guest.append",
                 format!("is not at most {APPEND_BYTES} bytes without control characters"),
             );
         }
-        if self.conditions.is_empty() {
-            return bad("conditions", "a scenario needs at least one condition, the baseline");
-        }
-        for name in &self.run.conditions {
-            if !self.conditions.contains_key(name) {
-                let known: Vec<&str> = self.conditions.keys().map(String::as_str).collect();
-                return bad(
-                    "run.conditions",
-                    format!("no condition {name:?}; there are {}", known.join(", ")),
-                );
+        for (name, value) in guest.rcu.parameters() {
+            let low = if name.starts_with("jiffies") { -1 } else { 1 };
+            let high = 10_000_000;
+            if !(low..=high).contains(&value) {
+                return bad(format!("guest.rcu.{name}"), format!("{value} is not within {low} to {high}"));
             }
         }
-        for (name, condition) in &self.conditions {
-            self.check_condition(name, condition)?;
+        if guest.rcu.qlowmark > guest.rcu.qhimark {
+            return bad("guest.rcu.qlowmark", "is more than guest.rcu.qhimark");
         }
-        self.check_workload()?;
-        self.check_published()
+        Ok(())
     }
 
-    fn check_condition(&self, name: &str, condition: &Condition) -> Result<(), BadScenario> {
-        let key = |key: &str| format!("conditions.{name}.{key}");
+    fn check_host(&self) -> Result<(), BadScenario> {
+        let (host, limits) = (&self.host, &self.limits);
+        within("host.pcpus", host.pcpus as u64, 0, 1_024)?;
+        within("host.hz", host.hz, 100, 1_000)?;
+        within("host.switch_ns", host.switch_ns, 0, 1_000_000)?;
+        within("host.cold_cache_ns", host.cold_cache_ns, 0, 10_000_000)?;
+        within("host.noise_per_s", host.noise_per_s, 0, 100_000)?;
+        within("host.noise_ns", host.noise_ns, 0, 100_000_000)?;
+        if host.noise_per_s.saturating_mul(host.noise_ns) > 900_000_000 {
+            return bad("host.noise_ns", "the host's own threads would take more than 90 % of each pCPU");
+        }
+        within("host.slice_us", host.slice_us, 0, 1_000_000)?;
+        within("limits.simulated_ms", limits.simulated_ms, 0, 86_400_000)?;
+        within("limits.events", limits.events, 1_000, 1 << 50)?;
+        within("limits.memory_mib", limits.memory_mib, 64, 1 << 20)
+    }
+
+    /// Refuses what only another ground can do.
+    fn check_ground(&self) -> Result<(), BadScenario> {
+        let guest = &self.guest;
+        let only_vm = [
+            ("guest.kernel", !guest.kernel.is_empty()),
+            ("guest.append", !guest.append.is_empty()),
+            ("guest.accelerator", guest.accelerator != super::Accelerator::Auto),
+        ];
+        let thinks = matches!(self.workload, Workload::Postmark { think_us, .. } if think_us > 0);
+        match self.ground {
+            Ground::Sim => refuse("", &only_vm, ONLY_VM),
+            Ground::Vm => refuse("", &[("workload.think_us", thinks)], ONLY_SIM),
+        }
+    }
+
+    fn check_condition(&self, name: &str) -> Result<(), BadScenario> {
+        let prefix = format!("conditions.{name}.");
+        let key = |key: &str| format!("{prefix}{key}");
+        let condition = &self.conditions[name];
+        self.check_quotas(&key("quota"), condition)?;
+        within(&key("neighbours"), condition.neighbours.into(), 0, 64)?;
+        within(&key("hogs"), condition.hogs.into(), 0, 64)?;
+        if condition.overcommit != 0.0 {
+            within_f64(&key("overcommit"), condition.overcommit, 1.0, 16.0)?;
+        }
+        self.check_times(&key, condition)?;
+        let only_sim = [
+            ("overcommit", condition.overcommit != 0.0),
+            ("pauses", !condition.pauses.is_empty()),
+            ("spikes", !condition.spikes.is_empty()),
+            ("without", !condition.without.is_empty()),
+        ];
+        match self.ground {
+            Ground::Vm => return refuse(&prefix, &only_sim, ONLY_SIM),
+            Ground::Sim => refuse(&prefix, &[("unobserved", condition.unobserved)], ONLY_VM)?,
+        }
+        let pcpus = self.host.pcpus_for(self.guest.vcpus);
+        match condition.pcpus.iter().find(|pcpu| **pcpu >= pcpus) {
+            Some(other) => {
+                bad(key("pcpus"), format!("there is no pCPU {other}; the simulated host has {pcpus}"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check_quotas(&self, key: &str, condition: &Condition) -> Result<(), BadScenario> {
         let mut limited = vec![false; self.guest.vcpus];
         for quota in &condition.quota {
             let Some(seen) = limited.get_mut(quota.vcpu) else {
-                let last = self.guest.vcpus - 1;
-                return bad(key("quota"), format!("there is no vCPU {}; the last one is {last}", quota.vcpu));
+                return bad(key, self.no_vcpu(quota.vcpu));
             };
             if std::mem::replace(seen, true) {
-                return bad(key("quota"), format!("vCPU {} has two quotas", quota.vcpu));
+                return bad(key, format!("vCPU {} has two quotas", quota.vcpu));
             }
             if !(quota.percent >= 1.0 && quota.percent <= 100.0) {
-                return bad(key("quota"), format!("{} % is not within 1 to 100 % of a pCPU", quota.percent));
+                return bad(key, format!("{} % is not within 1 to 100 % of a pCPU", quota.percent));
             }
             if !(1..=1000).contains(&quota.period_ms) {
-                return bad(
-                    key("quota"),
-                    format!("a period of {} ms is not within 1 to 1000 ms", quota.period_ms),
-                );
+                return bad(key, format!("a period of {} ms is not within 1 to 1000 ms", quota.period_ms));
             }
             if quota.percent / 100.0 * (quota.period_ms as f64) < 1.0 {
-                return bad(
-                    key("quota"),
-                    "the kernel grants no less than 1 ms a period; lengthen the period",
-                );
+                return bad(key, "the kernel grants no less than 1 ms a period; lengthen the period");
             }
         }
-        if condition.neighbours > 64 {
-            return bad(key("neighbours"), format!("{} is more than 64", condition.neighbours));
+        Ok(())
+    }
+
+    /// Pauses and spikes: within the window, and of what there is.
+    fn check_times(&self, key: &dyn Fn(&str) -> String, condition: &Condition) -> Result<(), BadScenario> {
+        // The window of a workload of fixed size ends when the work does.
+        let window_ms = match self.workload {
+            Workload::Postmark { .. } => 3_600_000,
+            _ => self.run.window_ms,
+        };
+        let fits = |key: String, at_ms: u64, for_ms: u64| {
+            if for_ms == 0 || at_ms.saturating_add(for_ms) > window_ms {
+                return bad(
+                    key,
+                    format!("{for_ms} ms at {at_ms} ms are not within the {window_ms} ms of a window"),
+                );
+            }
+            Ok(())
+        };
+        for pause in &condition.pauses {
+            if pause.vcpu >= self.guest.vcpus {
+                return bad(key("pauses"), self.no_vcpu(pause.vcpu));
+            }
+            fits(key("pauses"), pause.at_ms, pause.for_ms)?;
         }
-        if condition.hogs > 64 {
-            return bad(key("hogs"), format!("{} is more than 64", condition.hogs));
+        for spike in &condition.spikes {
+            within(&key("spikes"), spike.vcpus.into(), 1, 1_024)?;
+            fits(key("spikes"), spike.at_ms, spike.for_ms)?;
         }
         Ok(())
+    }
+
+    fn no_vcpu(&self, vcpu: usize) -> String {
+        format!("there is no vCPU {vcpu}; the last one is {}", self.guest.vcpus - 1)
+    }
+
+    fn check_sweep(&self, name: &str, sweep: &Sweep) -> Result<(), BadScenario> {
+        let key = |key: &str| format!("sweeps.{name}.{key}");
+        if !of_one_run(&sweep.key) && !sweep.key.starts_with("conditions.") {
+            let problem =
+                format!("{} cannot be swept; keys of conditions., {} can", sweep.key, OF_ONE_RUN.join(", "));
+            return bad(key("key"), problem);
+        }
+        within(&key("values"), sweep.values.len() as u64, 1, SWEEP_VALUES as u64)?;
+        self.check_names(&key("conditions"), &sweep.conditions)?;
+        for value in &sweep.values {
+            if !value.number().is_some_and(f64::is_finite) {
+                return bad(key("values"), format!("{value:?} is not a number"));
+            }
+            for condition in self.swept(sweep) {
+                self.at(condition, Some((name, sweep, value)))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_names(&self, key: &str, names: &[String]) -> Result<(), BadScenario> {
+        match names.iter().find(|name| !self.conditions.contains_key(*name)) {
+            Some(name) => {
+                let known: Vec<&str> = self.conditions.keys().map(String::as_str).collect();
+                bad(key, format!("no condition {name:?}; there are {}", known.join(", ")))
+            }
+            None => Ok(()),
+        }
     }
 
     fn check_workload(&self) -> Result<(), BadScenario> {
@@ -105,14 +262,22 @@ impl Scenario {
                 within("workload.backlog_limit_mib", *backlog_limit_mib, 0, memory_mib)
             }
             Workload::Clone { namespaces, stop_below_mib } => {
-                let known = all_namespaces();
+                let known = workload::all_namespaces();
                 if let Some(other) = namespaces.iter().find(|name| !known.contains(name)) {
                     let problem = format!("{other:?} is none of {}", known.join(", "));
                     return Err(BadScenario { key: "workload.namespaces".into(), problem });
                 }
                 within("workload.stop_below_mib", *stop_below_mib, 0, memory_mib)
             }
-            Workload::Postmark { processes, files, transactions, size_min_bytes, size_max_bytes } => {
+            Workload::Postmark {
+                processes,
+                files,
+                transactions,
+                size_min_bytes,
+                size_max_bytes,
+                think_us,
+            } => {
+                within("workload.think_us", *think_us, 0, 1_000_000)?;
                 within("workload.processes", (*processes).into(), 1, 64)?;
                 within("workload.files", *files, (*processes).into(), 10_000_000)?;
                 within("workload.transactions", *transactions, (*processes).into(), 100_000_000)?;
@@ -151,57 +316,22 @@ impl Scenario {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Whether a key is one that a single run may have another value of.
+fn of_one_run(key: &str) -> bool {
+    OF_ONE_RUN.iter().any(|known| key == *known || (known.ends_with('.') && key.starts_with(known)))
+}
 
-    fn scenario() -> Scenario {
-        toml::from_str(
-            r#"
-            name = "t"
-            title = "t"
-            [workload]
-            kind = "memory"
-            [conditions.baseline]
-            [conditions.overcommitted]
-            quota = [{ vcpu = 1, percent = 20 }]
-            "#,
-        )
-        .unwrap()
-    }
+const ONLY_SIM: &str = "only the simulator can do that; run it with --on sim, or remove it";
+const ONLY_VM: &str = "only real guests can do that; run it with --on vm, or remove it";
 
-    #[test]
-    fn the_first_condition_is_the_baseline() {
-        let scenario = scenario();
-        assert_eq!(scenario.check(), Ok(()));
-        assert_eq!(scenario.baseline(), "baseline");
-        assert!(scenario.conditions[0].is_undisturbed() && !scenario.conditions[1].is_undisturbed());
-    }
-
-    #[test]
-    fn refuses_what_cannot_run_and_names_the_key() {
-        let key = |change: &dyn Fn(&mut Scenario)| {
-            let mut scenario = scenario();
-            change(&mut scenario);
-            scenario.check().unwrap_err().key
-        };
-        assert_eq!(key(&|s| s.guest.vcpus = 0), "guest.vcpus");
-        assert_eq!(key(&|s| s.run.repeat = 0), "run.repeat");
-        assert_eq!(key(&|s| s.guest.append = "a\0b".into()), "guest.append");
-        assert_eq!(key(&|s| s.guest.append = "a".repeat(1025)), "guest.append");
-        assert_eq!(key(&|s| s.conditions[1].quota[0].vcpu = 2), "conditions.overcommitted.quota");
-        assert_eq!(key(&|s| s.conditions[1].quota[0].percent = 120.0), "conditions.overcommitted.quota");
-        assert_eq!(key(&|s| s.conditions[1].quota[0].percent = f64::NAN), "conditions.overcommitted.quota");
-        assert_eq!(key(&|s| s.conditions[1].quota[0].period_ms = 2), "conditions.overcommitted.quota");
-        assert_eq!(key(&|s| s.run.conditions = vec!["x".into()]), "run.conditions");
-        assert_eq!(key(&|s| s.conditions.clear()), "conditions");
-        let postmark = Workload::Postmark {
-            processes: 2,
-            files: 128_000,
-            transactions: 10,
-            size_min_bytes: 500,
-            size_max_bytes: 4000,
-        };
-        assert_eq!(key(&|s| s.workload = postmark.clone()), "workload.files");
+/// Refuses the first of these keys that is used.
+fn refuse(prefix: &str, keys: &[(&str, bool)], why: &str) -> Result<(), BadScenario> {
+    match keys.iter().find(|(_, used)| *used) {
+        Some((key, _)) => bad(format!("{prefix}{key}"), why),
+        None => Ok(()),
     }
 }
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

@@ -1,0 +1,116 @@
+//! What is refused, and by which key.
+
+use super::*;
+use crate::scenario::Cause;
+
+fn read(text: &str) -> Scenario {
+    let head =
+        "name='t'\ntitle='t'\n[workload]\nkind='memory'\n[conditions.baseline]\n[conditions.overcommitted]\n";
+    toml::from_str(&format!("{head}{text}")).unwrap()
+}
+
+fn scenario() -> Scenario {
+    read("quota = [{ vcpu = 1, percent = 20 }]")
+}
+
+#[test]
+fn the_first_condition_is_the_baseline() {
+    let scenario = scenario();
+    assert_eq!(scenario.check(), Ok(()));
+    assert_eq!(scenario.baseline(), "baseline");
+    assert!(scenario.conditions[0].is_undisturbed() && !scenario.conditions[1].is_undisturbed());
+}
+
+#[test]
+fn refuses_what_cannot_run_and_names_the_key() {
+    let key = |change: &dyn Fn(&mut Scenario)| {
+        let mut scenario = scenario();
+        change(&mut scenario);
+        scenario.check().unwrap_err().key
+    };
+    assert_eq!(key(&|s| s.guest.vcpus = 0), "guest.vcpus");
+    assert_eq!(key(&|s| s.run.repeat = 0), "run.repeat");
+    assert_eq!(key(&|s| s.guest.append = "a\0b".into()), "guest.append");
+    assert_eq!(key(&|s| s.guest.append = "a".repeat(1025)), "guest.append");
+    assert_eq!(key(&|s| s.conditions[1].quota[0].vcpu = 2), "conditions.overcommitted.quota");
+    assert_eq!(key(&|s| s.conditions[1].quota[0].percent = 120.0), "conditions.overcommitted.quota");
+    assert_eq!(key(&|s| s.conditions[1].quota[0].percent = f64::NAN), "conditions.overcommitted.quota");
+    assert_eq!(key(&|s| s.conditions[1].quota[0].period_ms = 2), "conditions.overcommitted.quota");
+    assert_eq!(key(&|s| s.run.conditions = vec!["x".into()]), "run.conditions");
+    assert_eq!(key(&|s| s.conditions.clear()), "conditions");
+    let postmark = Workload::Postmark {
+        processes: 2,
+        files: 128_000,
+        transactions: 10,
+        size_min_bytes: 500,
+        size_max_bytes: 4000,
+        think_us: 0,
+    };
+    assert_eq!(key(&|s| s.workload = postmark.clone()), "workload.files");
+}
+
+#[test]
+fn refuses_what_the_other_ground_does() {
+    let refused = |ground: Ground, change: &dyn Fn(&mut Scenario)| {
+        let mut scenario = scenario();
+        scenario.ground = ground;
+        assert_eq!(scenario.check(), Ok(()));
+        change(&mut scenario);
+        scenario.check().unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(Ground::Vm, &|s| s.conditions[1].overcommit = 2.0),
+        "conditions.overcommitted.overcommit: only the simulator can do that; run it with --on sim, or remove it"
+    );
+    let on_vm = |change: &dyn Fn(&mut Scenario)| refused(Ground::Vm, change);
+    assert!(on_vm(&|s| s.conditions[1].without = vec![Cause::CpuShare]).contains("without: only"));
+    assert!(
+        on_vm(&|s| s.sweeps = read(SWEEP).sweeps).starts_with("sweeps.factor: conditions.overcommitted.")
+    );
+    let on_sim = |change: &dyn Fn(&mut Scenario)| refused(Ground::Sim, change);
+    assert_eq!(
+        on_sim(&|s| s.guest.kernel = "/k".into()),
+        "guest.kernel: only real guests can do that; run it with --on vm, or remove it"
+    );
+    assert!(
+        on_sim(&|s| s.conditions[0].unobserved = true).starts_with("conditions.baseline.unobserved: only")
+    );
+    assert_eq!(
+        on_sim(&|s| s.conditions[0].pcpus = vec![2]),
+        "conditions.baseline.pcpus: there is no pCPU 2; the simulated host has 2"
+    );
+}
+
+#[test]
+fn refuses_times_and_numbers_that_there_are_not() {
+    let refused = |text: &str| read(text).check().unwrap_err().to_string();
+    let with = |line: &str| refused(&line.replace(';', "\n"));
+    assert!(with("overcommit = 0.5").ends_with("0.5 is not within 1 to 16"));
+    assert!(with("overcommit = nan").contains("not within"));
+    assert!(with("pauses = [{ vcpu = 2, at_ms = 0, for_ms = 1 }]").ends_with("no vCPU 2; the last one is 1"));
+    let late = "conditions.overcommitted.pauses: 2 ms at 7999 ms are not within the 8000 ms of a window";
+    assert_eq!(with("pauses = [{ vcpu = 1, at_ms = 7999, for_ms = 2 }]"), late);
+    assert!(with("spikes = [{ vcpus = 0, at_ms = 0, for_ms = 2 }]").contains("0 is not within 1 to 1024"));
+    assert!(with("[host];pcpus = 1025").starts_with("host.pcpus: 1025 is not"));
+    assert!(with("[host];noise_per_s = 1000;noise_ns = 1000000").starts_with("host.noise_ns"));
+    assert!(with("[guest];rcu.blimit = 0").starts_with("guest.rcu.blimit: 0 is not"));
+    assert!(with("[guest];speed = 0").starts_with("guest.speed: 0 is not"));
+}
+
+const SWEEP: &str = "[sweeps.factor]\nkey = 'conditions.overcommitted.overcommit'\nvalues = [1, 1.5, 2]\n\
+                     conditions = ['overcommitted']";
+
+#[test]
+fn a_sweep_has_numbers_that_its_key_can_have() {
+    assert_eq!(read(SWEEP).check(), Ok(()));
+    let refused = |from: &str, to: &str| read(&SWEEP.replace(from, to)).check().unwrap_err().to_string();
+    assert_eq!(
+        refused("1.5", "99"),
+        "sweeps.factor: conditions.overcommitted.overcommit: 99 is not within 1 to 16"
+    );
+    assert!(refused(".overcommit'", ".overcomit'").contains("there is no such key; did you mean"));
+    assert!(refused("conditions.overcommitted.overcommit", "run.seed").contains("run.seed cannot be swept"));
+    assert!(refused("1.5", "'x'").ends_with("is not a number"));
+    assert!(refused("[1, 1.5, 2]", "[]").starts_with("sweeps.factor.values: 0 is not within 1 to 64"));
+    assert!(refused("['over", "['under").contains("no condition \"undercommitted\""));
+}

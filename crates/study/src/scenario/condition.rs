@@ -1,0 +1,123 @@
+//! One condition: what the host does to the guest.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use super::setting::{self, Setting};
+
+/// One condition: what the host does to the guest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Condition {
+    /// What it is, in a line.
+    pub label: String,
+    /// CPU quotas of single vCPUs.
+    pub quota: Vec<VcpuQuota>,
+    /// pCPUs that the vCPUs are pinned to, in turn; empty for all that this process may use.
+    pub pcpus: Vec<usize>,
+    /// Neighbour VMs, each with as many busy vCPUs as the guest has, on the same pCPUs.
+    pub neighbours: u32,
+    /// Busy host processes on each pCPU of the guest.
+    pub hogs: u32,
+    /// Whether the guest's memory and scheduling are watched; switched off only to know the observer's cost.
+    pub unobserved: bool,
+    /// Demand for CPU over pCPUs: neighbour VMs with busy vCPUs are added until the vCPUs of all VMs together are so
+    /// many times the pCPUs. 0 for none. Only on the simulator.
+    pub overcommit: f64,
+    /// Times at which one vCPU is kept from running. Only on the simulator.
+    pub pauses: Vec<Pause>,
+    /// Times at which a neighbour VM is busy. Only on the simulator.
+    pub spikes: Vec<Spike>,
+    /// What the simulation leaves out, to learn how much of the effect it causes. Only on the simulator.
+    pub without: Vec<Cause>,
+    /// Keys of the scenario that have another value under this condition: `set = { "guest.vcpus" = 4 }`.
+    #[serde(deserialize_with = "setting::flattened")]
+    pub set: IndexMap<String, Setting>,
+}
+
+impl Condition {
+    /// Whether the host disturbs the guest at all.
+    pub fn is_undisturbed(&self) -> bool {
+        let host = self.quota.is_empty() && self.pcpus.is_empty() && self.neighbours == 0 && self.hogs == 0;
+        host && self.overcommit <= 1.0 && self.pauses.is_empty() && self.spikes.is_empty()
+    }
+}
+
+/// The CPU time that one vCPU's thread may have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VcpuQuota {
+    /// Which vCPU, from 0.
+    pub vcpu: usize,
+    /// Per cent of one pCPU.
+    pub percent: f64,
+    /// Period over which it is accounted.
+    #[serde(default = "hundred")]
+    pub period_ms: u64,
+}
+
+fn hundred() -> u64 {
+    100
+}
+
+/// A time at which the host keeps one vCPU from running.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pause {
+    /// Which vCPU, from 0.
+    pub vcpu: usize,
+    /// When, from the window's start.
+    pub at_ms: u64,
+    /// For how long.
+    pub for_ms: u64,
+}
+
+/// A time at which a neighbour VM, idle before and after, is busy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spike {
+    /// When, from the window's start.
+    pub at_ms: u64,
+    /// For how long.
+    pub for_ms: u64,
+    /// With how many busy vCPUs, spread over the pCPUs.
+    pub vcpus: u32,
+}
+
+/// What overcommitting does to a guest, apart from each other: the simulator can leave each one out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// A vCPU is descheduled within an RCU reader, and holds the grace period.
+    ReaderPreemption,
+    /// A vCPU is descheduled while it holds a lock, and others spin for it.
+    LockHolderPreemption,
+    /// Context switches between vCPUs, and the cold caches after them.
+    ContextSwitches,
+    /// The guest gets less CPU time.
+    CpuShare,
+    /// Memory that waits for grace periods makes allocations slow, or stalls them.
+    MemoryPressure,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Cause; 5] = [
+        Cause::ReaderPreemption,
+        Cause::LockHolderPreemption,
+        Cause::ContextSwitches,
+        Cause::CpuShare,
+        Cause::MemoryPressure,
+    ];
+
+    /// As people read it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Cause::ReaderPreemption => "RCU-reader preemption",
+            Cause::LockHolderPreemption => "lock-holder preemption",
+            Cause::ContextSwitches => "context switches",
+            Cause::CpuShare => "less CPU time",
+            Cause::MemoryPressure => "memory pressure",
+        }
+    }
+}

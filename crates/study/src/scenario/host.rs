@@ -1,0 +1,86 @@
+//! The simulated host, and what a simulation may take. Only the ground `sim` uses them.
+
+use serde::{Deserialize, Serialize};
+
+/// The host that is simulated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostModel {
+    /// Physical CPUs; 0 for as many as the guest has vCPUs.
+    pub pcpus: usize,
+    /// Its CPU scheduler.
+    pub scheduler: SchedulerKind,
+    /// Frequency of its timer tick, per second.
+    pub hz: u64,
+    /// A context switch takes so long.
+    pub switch_ns: u64,
+    /// What a vCPU loses to cold caches after another one ran in its place.
+    pub cold_cache_ns: u64,
+    /// Wake-ups of the host's own threads, per second and pCPU.
+    pub noise_per_s: u64,
+    /// How long each of them runs, mean.
+    pub noise_ns: u64,
+    /// Length of a slice; 0 for the scheduler's own.
+    pub slice_us: u64,
+}
+
+impl Default for HostModel {
+    fn default() -> Self {
+        HostModel {
+            pcpus: 0,
+            scheduler: SchedulerKind::Eevdf,
+            hz: 1_000,
+            switch_ns: 1_500,
+            cold_cache_ns: 20_000,
+            noise_per_s: 50,
+            noise_ns: 20_000,
+            slice_us: 0,
+        }
+    }
+}
+
+impl HostModel {
+    /// Physical CPUs of a host whose guest under test has so many vCPUs.
+    pub fn pcpus_for(&self, vcpus: usize) -> usize {
+        if self.pcpus == 0 { vcpus } else { self.pcpus }
+    }
+}
+
+/// CPU scheduler of a simulated host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SchedulerKind {
+    /// Earliest eligible virtual deadline first: Linux since 6.6.
+    #[default]
+    Eevdf,
+    /// The completely fair scheduler: Linux 2.6.23 to 6.5.
+    Cfs,
+}
+
+impl SchedulerKind {
+    /// As its users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SchedulerKind::Eevdf => "EEVDF",
+            SchedulerKind::Cfs => "CFS",
+        }
+    }
+}
+
+/// What one simulated run may take. A run that takes more ends with an error, without a result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Simulated time; 0 for no limit.
+    pub simulated_ms: u64,
+    /// Events.
+    pub events: u64,
+    /// Memory of this process for one run, in MiB.
+    pub memory_mib: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { simulated_ms: 0, events: 4_000_000_000, memory_mib: 4_096 }
+    }
+}

@@ -1,0 +1,181 @@
+//! A scenario: what is run, under which conditions, and what was published about it. It is data, a TOML file.
+//!
+//! | module | part of the file |
+//! |---|---|
+//! | [`guest`] | `[guest]`: the machine under test |
+//! | [`host`] | `[host]`: the simulated host, and `[limits]` of a simulation |
+//! | [`workload`] | `[workload]` |
+//! | [`condition`] | `[conditions.NAME]` |
+//! | [`sweep`] | `[sweeps.NAME]`: one key, several values |
+//! | [`setting`] | values that a condition or a sweep sets |
+//! | [`published`] | `[published]` |
+//!
+//! Limits of every number stand in `check`, so that bad input is refused before anything starts; `plan` gives the
+//! runs that a scenario asks for.
+
+use std::fmt;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+mod check;
+pub mod condition;
+pub mod guest;
+pub mod host;
+mod plan;
+pub mod published;
+pub mod setting;
+pub mod sweep;
+pub mod workload;
+
+pub use condition::{Cause, Condition, Pause, Spike, VcpuQuota};
+pub use guest::{Accelerator, Guest, Rcu};
+pub use host::{HostModel, Limits, SchedulerKind};
+pub use plan::PlannedRun;
+pub use published::{Published, PublishedRatio};
+pub use setting::Setting;
+pub use sweep::Sweep;
+pub use workload::Workload;
+
+/// A scenario file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Short name, as on the command line.
+    pub name: String,
+    /// One line: what it shows.
+    pub title: String,
+    /// Ground on which it runs unless told otherwise.
+    #[serde(default)]
+    pub ground: Ground,
+    /// Repetitions, lengths, seed.
+    #[serde(default)]
+    pub run: RunPlan,
+    /// The machine under test.
+    #[serde(default)]
+    pub guest: Guest,
+    /// The host that is simulated.
+    #[serde(default)]
+    pub host: HostModel,
+    /// What runs in it.
+    pub workload: Workload,
+    /// How it is watched.
+    #[serde(default)]
+    pub observe: Observe,
+    /// The conditions to compare, by name; the first one is the baseline.
+    pub conditions: IndexMap<String, Condition>,
+    /// Keys that are run with several values, by name.
+    #[serde(default)]
+    pub sweeps: IndexMap<String, Sweep>,
+    /// What a simulated run may take.
+    #[serde(default)]
+    pub limits: Limits,
+    /// What others found.
+    #[serde(default)]
+    pub published: Published,
+}
+
+/// Where a scenario runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ground {
+    /// The deterministic simulator; needs nothing of the machine.
+    #[default]
+    Sim,
+    /// Real Linux guests under QEMU, on this host's scheduler.
+    Vm,
+}
+
+impl Ground {
+    /// All of them, the default first.
+    pub const ALL: [Ground; 2] = [Ground::Sim, Ground::Vm];
+}
+
+impl fmt::Display for Ground {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ground::Sim => out.write_str("sim"),
+            Ground::Vm => out.write_str("vm"),
+        }
+    }
+}
+
+/// Repetitions and their length.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunPlan {
+    /// Repetitions of each condition, interleaved in random order.
+    pub repeat: u32,
+    /// Seed of the order, the resampling and the workload.
+    pub seed: u64,
+    /// The workload runs this long under the condition before the window opens.
+    pub warmup_ms: u64,
+    /// Length of the measured window. A workload of fixed size (Postmark) is measured until it ends.
+    pub window_ms: u64,
+    /// A run during which other processes used more of the machine's CPU than this is done again.
+    pub foreign_cpu_limit_percent: f64,
+    /// At most so many runs of the whole study are done again; later ones are kept, and marked.
+    pub redo_limit: u32,
+    /// Names of the conditions to run; empty for all.
+    pub conditions: Vec<String>,
+}
+
+impl Default for RunPlan {
+    fn default() -> Self {
+        RunPlan {
+            repeat: 3,
+            seed: 1,
+            warmup_ms: 1_500,
+            window_ms: 8_000,
+            foreign_cpu_limit_percent: 5.0,
+            redo_limit: 4,
+            conditions: Vec::new(),
+        }
+    }
+}
+
+/// How a run is watched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Observe {
+    /// Samples of the guest's memory per second.
+    pub sample_hz: u32,
+    /// One `synchronize_rcu()` is timed in the guest so often; 0 for never. It is itself a load.
+    pub sync_every_ms: u64,
+}
+
+impl Default for Observe {
+    fn default() -> Self {
+        Observe { sample_hz: 2_000, sync_every_ms: 100 }
+    }
+}
+
+/// A scenario that cannot be run, with the key at fault.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("{key}: {problem}")]
+pub struct BadScenario {
+    /// Dotted key.
+    pub key: String,
+    /// What is wrong with it and what would be right.
+    pub problem: String,
+}
+
+impl BadScenario {
+    /// The problem of that key.
+    pub fn new(key: impl Into<String>, problem: impl Into<String>) -> BadScenario {
+        BadScenario { key: key.into(), problem: problem.into() }
+    }
+}
+
+impl Scenario {
+    /// Name of the condition that others are compared with: the first one that is to be run.
+    pub fn baseline(&self) -> &str {
+        self.chosen().next().map_or("", |(name, _)| name)
+    }
+
+    /// The conditions that are to be run, in the file's order.
+    pub fn chosen(&self) -> impl Iterator<Item = (&String, &Condition)> {
+        let wanted = &self.run.conditions;
+        self.conditions.iter().filter(move |(name, _)| wanted.is_empty() || wanted.contains(name))
+    }
+}

@@ -1,0 +1,87 @@
+//! What runs in the guest.
+
+use serde::{Deserialize, Serialize};
+
+/// What runs in the guest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Workload {
+    /// Kernel threads, one a vCPU, that allocate objects and free them through `call_rcu()`.
+    Memory {
+        /// Size of an object.
+        #[serde(default = "kib")]
+        object_bytes: u64,
+        /// Pairs of allocation and `call_rcu()` between two voluntary context switches.
+        #[serde(default = "ten")]
+        burst: u32,
+        /// Pause after each burst; 0 for none. Sets the rate.
+        #[serde(default)]
+        pause_us: u64,
+        /// The workers pause above this much unreclaimed memory, in MiB; 0 for half of the guest's.
+        #[serde(default)]
+        backlog_limit_mib: u64,
+    },
+    /// Processes, pinned one a vCPU, that `clone()` into new namespaces in a loop.
+    Clone {
+        /// The namespaces: of `net`, `ipc`, `uts`, `pid`, `mnt`.
+        #[serde(default = "all_namespaces")]
+        namespaces: Vec<String>,
+        /// The workers pause while the guest has less memory available than this, in MiB.
+        #[serde(default = "sixty_four")]
+        stop_below_mib: u64,
+    },
+    /// Debian's `postmark`, several processes, on tmpfs.
+    Postmark {
+        /// Processes.
+        #[serde(default = "two")]
+        processes: u32,
+        /// Files at the start, over all processes.
+        files: u64,
+        /// Transactions, over all processes.
+        transactions: u64,
+        /// Smallest file.
+        #[serde(default = "five_hundred")]
+        size_min_bytes: u64,
+        /// Largest file.
+        #[serde(default = "four_thousand")]
+        size_max_bytes: u64,
+        /// CPU time in user mode between two transactions: sets the share of time in the kernel. Only on the
+        /// simulator.
+        #[serde(default)]
+        think_us: u64,
+    },
+}
+
+fn kib() -> u64 {
+    1024
+}
+fn ten() -> u32 {
+    10
+}
+fn two() -> u32 {
+    2
+}
+fn sixty_four() -> u64 {
+    64
+}
+fn five_hundred() -> u64 {
+    500
+}
+fn four_thousand() -> u64 {
+    4_000
+}
+/// Every kind of namespace that the clone workload knows.
+pub(super) fn all_namespaces() -> Vec<String> {
+    ["net", "ipc", "uts", "pid", "mnt"].map(String::from).to_vec()
+}
+
+impl Workload {
+    /// What one operation is, for the throughput's caption.
+    pub fn operation(&self) -> &'static str {
+        match self {
+            Workload::Memory { .. } => "allocation and call_rcu() pairs",
+            Workload::Clone { .. } => "clones",
+            Workload::Postmark { .. } => "transactions",
+        }
+    }
+}
