@@ -1,0 +1,209 @@
+//! From a scenario's condition to a world: host, guest, neighbours and stimuli.
+
+use reprieve_study::Scenario;
+use reprieve_study::scenario::{BadScenario, Cause, Condition, SchedulerKind};
+
+use crate::guest::costs::Costs;
+use crate::guest::{self, Guest};
+use crate::host::{Body, Host, HostSpec};
+use crate::memory::{self, Memory};
+use crate::random::Stream;
+use crate::rcu;
+use crate::sched::{self, Cpu, Entity, Quota, Scheduler, Spec};
+use crate::workload;
+use crate::world::World;
+
+/// Memory that the simulator needs for a frame of a guest: state of the buddy allocator.
+const BYTES_PER_FRAME: u64 = 16;
+
+/// A world ready to start, and the threads that become busy on command.
+pub struct Built {
+    /// The world; its guest 0 is the one under test.
+    pub world: World,
+    /// Its host.
+    pub host: usize,
+    /// For each spike of the condition, its threads.
+    pub spikes: Vec<Vec<Entity>>,
+}
+
+/// Builds the world for one run.
+///
+/// # Errors
+/// A scenario that does not fit its limits; the key is named.
+pub fn build(scenario: &Scenario, condition: &Condition, seed: u64) -> Result<Built, BadScenario> {
+    check_memory(scenario)?;
+    let without = |cause: Cause| condition.without.contains(&cause);
+    let mut world = World::new();
+    let pcpus = scenario.host.pcpus_for(scenario.guest.vcpus);
+    let host = add_host(&mut world, scenario, pcpus, condition);
+    let guest = make_guest(&mut world, scenario, condition, seed, &without)?;
+    let mut phases = Stream::new(seed, "quota phase", 0);
+    let phases: Vec<u64> = (0..scenario.guest.vcpus).map(|_| phases.within(0, 999_999)).collect();
+    world.add_guest(host, guest, |v| vcpu_spec(condition, v, phases[v]));
+    add_noise(&mut world, host, scenario, pcpus, seed);
+    add_busy(&mut world, host, scenario, condition, pcpus);
+    let spikes = condition.spikes.iter().map(|spike| {
+        let thread = |_| world.add_thread(host, Body::Spike { until_ns: 0 }, &Spec::default());
+        (0..spike.vcpus).map(thread).collect()
+    });
+    let spikes = spikes.collect();
+    Ok(Built { world, host, spikes })
+}
+
+fn check_memory(scenario: &Scenario) -> Result<(), BadScenario> {
+    let need_mib = scenario.guest.memory_mib * BYTES_PER_FRAME / 4096;
+    if need_mib > scenario.limits.memory_mib {
+        let problem = format!(
+            "a guest of {} MiB takes {need_mib} MiB to simulate, and limits.memory_mib is {}; raise that or lower this",
+            scenario.guest.memory_mib, scenario.limits.memory_mib
+        );
+        return Err(BadScenario::new("guest.memory_mib", problem));
+    }
+    Ok(())
+}
+
+fn add_host(world: &mut World, scenario: &Scenario, pcpus: usize, condition: &Condition) -> usize {
+    let model = &scenario.host;
+    let free = condition.without.contains(&Cause::ContextSwitches);
+    let spec = HostSpec {
+        pcpus,
+        switch_ns: if free { 0 } else { model.switch_ns },
+        cold_cache_ns: if free { 0 } else { model.cold_cache_ns },
+        spare_lock_holders: condition.without.contains(&Cause::LockHolderPreemption),
+    };
+    let mut tunables = sched::Tunables::linux(pcpus, model.hz);
+    if model.slice_us > 0 {
+        tunables.base_slice_ns = model.slice_us * 1000;
+        tunables.min_granularity_ns = model.slice_us * 1000;
+    }
+    let scheduler: Box<dyn Scheduler> = match model.scheduler {
+        SchedulerKind::Eevdf => sched::eevdf::eevdf_with(pcpus, &tunables),
+        SchedulerKind::Cfs => sched::cfs::cfs_with(pcpus, &tunables),
+    };
+    let host = Host::new(spec, scheduler, world.queue());
+    world.add_host(host)
+}
+
+fn make_guest(
+    world: &mut World,
+    scenario: &Scenario,
+    condition: &Condition,
+    seed: u64,
+    without: &dyn Fn(Cause) -> bool,
+) -> Result<Guest, BadScenario> {
+    let mut speed_permille = workload::speed_permille(scenario);
+    if without(Cause::CpuShare) {
+        // What the guest is given in time it gets in speed.
+        speed_permille = speed_permille * 1000 / cpu_share_permille(scenario, condition);
+    }
+    let mut costs = Costs::at_speed(speed_permille);
+    if without(Cause::ContextSwitches) {
+        costs.switch_ns = 0;
+    }
+    if without(Cause::MemoryPressure) {
+        costs.memory.without_pressure = true;
+    }
+    let tick_ns = 1_000_000_000 / scenario.guest.hz;
+    let spec = guest::Spec {
+        vcpus: scenario.guest.vcpus,
+        hz: scenario.guest.hz,
+        costs: costs.clone(),
+        rcu: rcu_params(scenario, without(Cause::ReaderPreemption)),
+        locks: workload::locks(&scenario.workload),
+        pass_over_descheduled_waiters: without(Cause::LockHolderPreemption),
+        tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, tick_ns - 1),
+    };
+    let bytes = scenario.guest.memory_mib << 20;
+    let mut memory = Memory::new(&memory::Spec { bytes, cpus: spec.vcpus, costs: costs.memory });
+    let boot_bytes = workload::boot_bytes(bytes);
+    memory.occupy(boot_bytes, &mut Stream::new(seed, "boot", 0)).map_err(|_| {
+        let problem = format!("a booted kernel takes {} MiB already", boot_bytes >> 20);
+        BadScenario::new("guest.memory_mib", problem)
+    })?;
+    let mut guest = Guest::new(&spec, memory, seed, world.queue());
+    workload::add(&mut guest, scenario, speed_permille);
+    Ok(guest)
+}
+
+/// RCU's parameters; those below 0 follow the kernel's own rule.
+fn rcu_params(scenario: &Scenario, descheduled_is_quiescent: bool) -> rcu::Params {
+    let given = &scenario.guest.rcu;
+    let own_rule = |value: i64| u64::try_from(value).ok();
+    rcu::Params {
+        hz: scenario.guest.hz,
+        blimit: given.blimit.max(1) as u64,
+        qhimark: given.qhimark.max(0) as u64,
+        qlowmark: given.qlowmark.max(0) as u64,
+        jiffies_till_first_fqs: own_rule(given.jiffies_till_first_fqs),
+        jiffies_till_next_fqs: own_rule(given.jiffies_till_next_fqs),
+        descheduled_is_quiescent,
+        ..rcu::Params::default()
+    }
+}
+
+/// The share of the CPU time that the guest wants and the condition's stimuli leave it, in thousandths: a fair share
+/// of the pCPUs, or its quotas.
+fn cpu_share_permille(scenario: &Scenario, condition: &Condition) -> u64 {
+    let vcpus = scenario.guest.vcpus as u64;
+    let pcpus = scenario.host.pcpus_for(scenario.guest.vcpus) as u64;
+    let pcpus = if condition.pcpus.is_empty() { pcpus } else { condition.pcpus.len() as u64 };
+    let busy = vcpus + busy_vcpus(scenario, condition, pcpus) + u64::from(condition.hogs) * pcpus;
+    let fair = (pcpus * 1000 / busy.max(1)).min(1000);
+    let limited: u64 = (0..scenario.guest.vcpus)
+        .map(|v| condition.quota.iter().find(|quota| quota.vcpu == v))
+        .map(|quota| quota.map_or(1000, |quota| (quota.percent * 10.0) as u64))
+        .sum();
+    (fair * limited / (1000 * vcpus)).max(1)
+}
+
+/// Busy vCPUs of neighbour VMs.
+fn busy_vcpus(scenario: &Scenario, condition: &Condition, pcpus: u64) -> u64 {
+    let vcpus = scenario.guest.vcpus as u64;
+    let wanted = (condition.overcommit * pcpus as f64).round() as u64;
+    u64::from(condition.neighbours) * vcpus + wanted.saturating_sub(vcpus)
+}
+
+fn vcpu_spec(condition: &Condition, v: usize, phase_permillion: u64) -> Spec {
+    let allowed = match condition.pcpus.len() {
+        0 => Vec::new(),
+        pcpus => vec![Cpu(condition.pcpus[v % pcpus] as u32)],
+    };
+    let quota = condition.quota.iter().find(|quota| quota.vcpu == v).map(|quota| {
+        let period_ns = quota.period_ms * 1_000_000;
+        let quota_ns = (period_ns as f64 * quota.percent / 100.0).round() as u64;
+        Quota { quota_ns, period_ns, phase_ns: period_ns * phase_permillion / 1_000_000 }
+    });
+    Spec { allowed, quota, ..Spec::default() }
+}
+
+/// The host's own threads.
+fn add_noise(world: &mut World, host: usize, scenario: &Scenario, pcpus: usize, seed: u64) {
+    let model = &scenario.host;
+    if model.noise_per_s == 0 || model.noise_ns == 0 {
+        return;
+    }
+    for pcpu in 0..pcpus {
+        let body = Body::Noise {
+            sleep_ns: 1_000_000_000 / model.noise_per_s,
+            burst_ns: model.noise_ns,
+            stream: Stream::new(seed, "noise", pcpu as u64),
+        };
+        let spec = Spec { allowed: vec![Cpu(pcpu as u32)], ..Spec::default() };
+        world.add_thread(host, body, &spec);
+    }
+}
+
+/// Neighbours and hogs.
+fn add_busy(world: &mut World, host: usize, scenario: &Scenario, condition: &Condition, pcpus: usize) {
+    let shared: Vec<Cpu> = condition.pcpus.iter().map(|pcpu| Cpu(*pcpu as u32)).collect();
+    for _ in 0..busy_vcpus(scenario, condition, pcpus as u64) {
+        world.add_thread(host, Body::Busy, &Spec { allowed: shared.clone(), ..Spec::default() });
+    }
+    let own: Vec<Cpu> = (0..pcpus as u32).map(Cpu).collect();
+    let hogged = if shared.is_empty() { own } else { shared };
+    for cpu in hogged {
+        for _ in 0..condition.hogs {
+            world.add_thread(host, Body::Busy, &Spec { allowed: vec![cpu], ..Spec::default() });
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The ground `sim`: works through a scenario's plan, several runs at a time. Runs share nothing, so the result does
+//! not depend on how many.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use reprieve_study::ground::{Finished, Progress};
+use reprieve_study::scenario::{BadScenario, PlannedRun};
+use reprieve_study::{Observation, Scenario};
+
+use crate::run::simulate;
+
+/// Why a simulation did not give all its results.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    /// The scenario cannot be simulated.
+    #[error(transparent)]
+    Bad(#[from] BadScenario),
+    /// The user stopped it.
+    #[error("interrupted")]
+    Interrupted,
+    /// The simulator contradicts itself.
+    #[error("{run}: the simulator is wrong, please report it with the command: {broken}")]
+    Broken {
+        /// Which run.
+        run: String,
+        /// What does not hold.
+        broken: String,
+    },
+}
+
+/// Simulates all runs of a scenario on `jobs` threads. Observations come in the order of the plan.
+pub fn run(
+    scenario: Scenario,
+    jobs: usize,
+    interrupted: &(dyn Fn() -> bool + Sync),
+    progress: &mut dyn Progress,
+) -> Finished<SimError> {
+    let plan = match scenario.plan() {
+        Ok(plan) => plan,
+        Err(bad) => return Finished { scenario, observations: Vec::new(), error: Some(bad.into()) },
+    };
+    let mut results: Vec<Option<Observation>> = plan.iter().map(|_| None).collect();
+    let error = work_through(&plan, jobs.max(1), interrupted, progress, &mut results);
+    let mut observations: Vec<Observation> = results.into_iter().flatten().collect();
+    keep_first_traces(&mut observations);
+    Finished { scenario, observations, error }
+}
+
+fn work_through(
+    plan: &[PlannedRun],
+    jobs: usize,
+    interrupted: &(dyn Fn() -> bool + Sync),
+    progress: &mut dyn Progress,
+    results: &mut [Option<Observation>],
+) -> Option<SimError> {
+    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (sender, receiver) = mpsc::channel();
+    let asked_to_stop = || stop.load(Ordering::Relaxed) || interrupted();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.min(plan.len()) {
+            let (sender, next, asked_to_stop) = (sender.clone(), &next, &asked_to_stop);
+            scope.spawn(move || {
+                loop {
+                    // Relaxed: the number alone matters, and each is handed out once.
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(run) = plan.get(number) else { break };
+                    let result = if asked_to_stop() {
+                        Err(SimError::Interrupted)
+                    } else {
+                        simulate(run, asked_to_stop)
+                    };
+                    if sender.send((number, result)).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        collect(plan, receiver, &stop, progress, results)
+    })
+}
+
+/// Receives the results as they come. The first error stops the others.
+fn collect(
+    plan: &[PlannedRun],
+    receiver: mpsc::Receiver<(usize, Result<Observation, SimError>)>,
+    stop: &AtomicBool,
+    progress: &mut dyn Progress,
+    results: &mut [Option<Observation>],
+) -> Option<SimError> {
+    let mut error = None;
+    let mut done = 0;
+    for (number, result) in receiver {
+        match result {
+            Ok(mut observation) => {
+                done += 1;
+                progress.ended(done, plan.len(), &observation);
+                if observation.sweep.is_some() {
+                    // Many runs, of which only the numbers are shown.
+                    observation.timelines.clear();
+                    observation.trace = None;
+                }
+                results[number] = Some(observation);
+            }
+            Err(failure) => {
+                stop.store(true, Ordering::Relaxed);
+                error.get_or_insert(failure);
+            }
+        }
+    }
+    error
+}
+
+/// A trace is large; the first one of each condition is what is looked at.
+fn keep_first_traces(observations: &mut [Observation]) {
+    let mut seen: Vec<String> = Vec::new();
+    for observation in observations {
+        if seen.contains(&observation.condition) {
+            observation.trace = None;
+        } else if observation.trace.is_some() {
+            seen.push(observation.condition.clone());
+        }
+    }
+}

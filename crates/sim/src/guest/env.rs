@@ -1,0 +1,132 @@
+//! What a program sees of its guest while it decides its next operation: the allocator, RCU, and little else. What it
+//! does here takes effect at once; the CPU time for it is charged before its operation begins.
+
+use crate::guest::callback;
+use crate::guest::costs::Costs;
+use crate::guest::task::TaskId;
+use crate::memory::{Frame, Memory, Mobility, Object, OutOfMemory};
+use crate::memory::Cache;
+use crate::random::Stream;
+use crate::rcu::{Effects, Rcu};
+
+/// A program's surroundings.
+pub struct Env<'a> {
+    /// Simulated time.
+    pub now_ns: u64,
+    /// The vCPU that the task runs on.
+    pub vcpu: usize,
+    /// The task.
+    pub task: TaskId,
+    /// The guest's costs.
+    pub costs: &'a Costs,
+    pub(super) memory: &'a mut Memory,
+    pub(super) rcu: &'a mut Rcu,
+    pub(super) effects: &'a mut Effects,
+    pub(super) random: &'a mut Stream,
+    pub(super) wakes: &'a mut Vec<TaskId>,
+    pub(super) counters: &'a mut Counters,
+    pub(super) spent_ns: u64,
+}
+
+/// What workloads count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Operations done: pairs, clones, transactions.
+    pub operations: u64,
+    /// Pauses because memory was short.
+    pub stalls: u64,
+    /// Allocations that failed.
+    pub failures: u64,
+    /// Latencies of `synchronize_rcu()`, in ns.
+    pub sync_ns: Vec<u64>,
+    /// Workers that are ready for the measured part.
+    pub ready: u32,
+    /// When the last of them was.
+    pub ready_ns: u64,
+    /// Workers that are done.
+    pub finished: u32,
+    /// When the last of them was.
+    pub finished_ns: u64,
+    /// Callbacks queued, and invoked: equal when all is quiet.
+    pub queued: u64,
+    /// See `queued`.
+    pub invoked: u64,
+}
+
+impl Env<'_> {
+    /// Charges CPU time in the kernel.
+    pub fn spend(&mut self, ns: u64) {
+        self.spent_ns += ns;
+    }
+
+    /// The program's stream of random numbers.
+    pub fn random(&mut self) -> &mut Stream {
+        self.random
+    }
+
+    /// What the workload has counted.
+    pub fn counters(&mut self) -> &mut Counters {
+        self.counters
+    }
+
+    /// Allocates an object.
+    pub fn alloc(&mut self, cache: Cache) -> Result<Object, OutOfMemory> {
+        match self.memory.alloc(self.vcpu, cache) {
+            Ok((object, ns)) => {
+                self.spent_ns += ns;
+                Ok(object)
+            }
+            Err(error) => {
+                self.counters.failures += 1;
+                Err(error)
+            }
+        }
+    }
+
+    /// Frees an object at once.
+    pub fn free(&mut self, object: Object) {
+        self.spent_ns += self.memory.free(self.vcpu, object);
+    }
+
+    /// Allocates a block of pages.
+    pub fn alloc_pages(&mut self, order: u8, mobility: Mobility) -> Result<Frame, OutOfMemory> {
+        match self.memory.alloc_pages(self.vcpu, order, mobility) {
+            Ok((frame, ns)) => {
+                self.spent_ns += ns;
+                Ok(frame)
+            }
+            Err(error) => {
+                self.counters.failures += 1;
+                Err(error)
+            }
+        }
+    }
+
+    /// Frees a block of pages.
+    pub fn free_pages(&mut self, frame: Frame, order: u8) {
+        self.spent_ns += self.memory.free_pages(self.vcpu, frame, order);
+    }
+
+    /// Frees an object after a grace period: `call_rcu()`.
+    pub fn free_deferred(&mut self, object: Object) {
+        self.spent_ns += self.costs.call_rcu_ns;
+        self.counters.queued += 1;
+        self.rcu.call(self.vcpu, callback::free(object), self.effects);
+    }
+
+    /// Objects that wait for a grace period, all vCPUs.
+    pub fn backlog(&self) -> u64 {
+        self.rcu.backlog_total()
+    }
+
+    /// Memory that could be had.
+    pub fn available_bytes(&self) -> u64 {
+        self.memory.available_bytes()
+    }
+
+    /// Wakes a task that waits.
+    pub fn wake(&mut self, task: TaskId) {
+        self.spent_ns += self.costs.wake_ns;
+        self.wakes.push(task);
+    }
+}

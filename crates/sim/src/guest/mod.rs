@@ -1,0 +1,272 @@
+//! A guest: vCPUs that execute interrupts, softirqs and tasks, under the guest's own scheduler, RCU and allocator.
+//!
+//! The host tells it when a vCPU gets and loses a pCPU ([`Guest::enter`], [`Guest::leave`]) and when timers expire; it
+//! answers with [`Request`]s. It never calls the host, so data flows one way.
+
+pub mod callback;
+pub mod costs;
+pub mod env;
+mod interrupts;
+pub mod lock;
+mod run;
+mod softirqs;
+pub mod task;
+mod tasks;
+pub mod timers;
+pub mod vcpu;
+
+use crate::guest::costs::Costs;
+use crate::guest::env::Counters;
+use crate::guest::lock::{Lock, SpinLock};
+use crate::guest::task::{Kind, Program, Task, TaskId};
+use crate::guest::vcpu::{Level, Presence, Vcpu};
+use crate::memory::Memory;
+use crate::queue::{Class, Queue};
+use crate::random::Stream;
+use crate::rcu::{self, Effects, Rcu};
+use crate::sched::{self, Cpu, Orders, Scheduler};
+
+/// The time, and where to say what happens later.
+pub struct Clock<'a> {
+    /// Now.
+    pub now_ns: u64,
+    /// The run's timers.
+    pub queue: &'a mut Queue,
+}
+
+/// What a guest wants of its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// An interrupt waits for this vCPU.
+    Kick(usize),
+    /// This vCPU is idle.
+    Halt(usize),
+    /// This vCPU holds no spinlock any more.
+    Unlocked(usize),
+}
+
+/// What a guest is made of.
+pub struct Spec {
+    /// Virtual CPUs.
+    pub vcpus: usize,
+    /// Timer ticks a second.
+    pub hz: u64,
+    /// CPU costs.
+    pub costs: Costs,
+    /// RCU's parameters.
+    pub rcu: rcu::Params,
+    /// Spinlocks.
+    pub locks: u32,
+    /// Whether a lock passes over waiters whose vCPU is descheduled (a counterfactual).
+    pub pass_over_descheduled_waiters: bool,
+    /// When its ticks fall, from 0 to a tick.
+    pub tick_phase_ns: u64,
+}
+
+/// A guest.
+pub struct Guest {
+    tick_ns: u64,
+    tick_phase_ns: u64,
+    costs: Costs,
+    vcpus: Vec<Vcpu>,
+    tasks: Vec<Task>,
+    streams: Vec<Stream>,
+    scheduler: Box<dyn Scheduler>,
+    orders: Orders,
+    /// RCU.
+    pub rcu: Rcu,
+    effects: Effects,
+    /// Page frames and slabs.
+    pub memory: Memory,
+    locks: Vec<SpinLock>,
+    pass_over: bool,
+    jiffies: u64,
+    /// The vCPU that counts jiffies; none while all are idle.
+    timekeeper: Option<usize>,
+    gp_kthread: TaskId,
+    ksoftirqd: Vec<TaskId>,
+    barrier: tasks::Barrier,
+    wakes: Vec<TaskId>,
+    /// Whether an interrupt handler runs right now: what it raises is served when it ends.
+    in_interrupt: bool,
+    counters: Counters,
+    requests: Vec<Request>,
+    seed: u64,
+}
+
+impl Guest {
+    /// A guest with RCU's kthread and its ksoftirqds, and no other tasks. Nothing runs before [`Guest::boot`].
+    pub fn new(spec: &Spec, memory: Memory, seed: u64, queue: &mut Queue) -> Guest {
+        let vcpus = (0..spec.vcpus)
+            .map(|_| Vcpu::new(queue.add(Class::Work), queue.add(Class::GuestClock)))
+            .collect();
+        let mut guest = Guest {
+            tick_ns: 1_000_000_000 / spec.hz,
+            tick_phase_ns: spec.tick_phase_ns,
+            costs: spec.costs.clone(),
+            vcpus,
+            tasks: Vec::new(),
+            streams: Vec::new(),
+            scheduler: sched::cfs::cfs(spec.vcpus, spec.hz),
+            orders: Orders::default(),
+            rcu: Rcu::new(&spec.rcu, spec.vcpus),
+            effects: Effects::default(),
+            memory,
+            locks: vec![SpinLock::default(); spec.locks as usize],
+            pass_over: spec.pass_over_descheduled_waiters,
+            jiffies: 0,
+            timekeeper: None,
+            gp_kthread: TaskId(0),
+            ksoftirqd: Vec::new(),
+            barrier: tasks::Barrier::default(),
+            wakes: Vec::new(),
+            in_interrupt: false,
+            counters: Counters::default(),
+            requests: Vec::new(),
+            seed,
+        };
+        (0..spec.vcpus).for_each(|v| guest.rcu.idle_enter(v));
+        guest.gp_kthread = guest.add_task(Kind::GpKthread, &sched::Spec::default());
+        for vcpu in 0..spec.vcpus {
+            let spec = sched::Spec { allowed: vec![Cpu(vcpu as u32)], ..sched::Spec::default() };
+            let task = guest.add_task(Kind::Ksoftirqd, &spec);
+            guest.ksoftirqd.push(task);
+        }
+        guest
+    }
+
+    fn add_task(&mut self, kind: Kind, spec: &sched::Spec) -> TaskId {
+        let entity = self.scheduler.add(spec);
+        self.streams.push(Stream::new(self.seed, "task", self.tasks.len() as u64));
+        self.tasks.push(Task::new(kind));
+        TaskId(entity.0)
+    }
+
+    /// Adds a task, bound to a vCPU or not. It starts when the guest boots.
+    pub fn add_program(&mut self, program: Box<dyn Program>, vcpu: Option<usize>) -> TaskId {
+        let allowed = vcpu.map(|vcpu| Cpu(vcpu as u32)).into_iter().collect();
+        self.add_task(Kind::Program(program), &sched::Spec { allowed, ..sched::Spec::default() })
+    }
+
+    /// Makes all tasks but the ksoftirqds runnable.
+    pub fn boot(&mut self, clock: &mut Clock<'_>) {
+        for index in 0..self.tasks.len() {
+            if !self.ksoftirqd.contains(&TaskId(index as u32)) {
+                self.wake_task(clock, TaskId(index as u32), None);
+            }
+        }
+    }
+
+    /// A vCPU gets a pCPU. `overhead_ns` of CPU time pass before it goes on.
+    pub fn enter(&mut self, clock: &mut Clock<'_>, v: usize, overhead_ns: u64) {
+        let vcpu = &mut self.vcpus[v];
+        debug_assert_eq!(vcpu.presence, Presence::Descheduled);
+        vcpu.presence = Presence::Running;
+        vcpu.start_clock(clock.now_ns);
+        if overhead_ns > 0 {
+            vcpu.begin(Level::Overhead, overhead_ns);
+        }
+        self.told_rcu_descheduled(clock, v, false);
+        self.run(clock, v);
+    }
+
+    /// A vCPU with work loses its pCPU.
+    pub fn leave(&mut self, clock: &mut Clock<'_>, v: usize) {
+        self.book(clock.now_ns, v);
+        let vcpu = &mut self.vcpus[v];
+        debug_assert_eq!(vcpu.presence, Presence::Running);
+        vcpu.presence = Presence::Descheduled;
+        clock.queue.disarm(vcpu.work);
+        self.told_rcu_descheduled(clock, v, true);
+    }
+
+    /// Matters in the counterfactual alone in which descheduled vCPUs are quiescent.
+    fn told_rcu_descheduled(&mut self, clock: &mut Clock<'_>, v: usize, descheduled: bool) {
+        self.rcu.set_descheduled(clock.now_ns, v, descheduled, &mut self.effects);
+        self.in_interrupt = true;
+        self.apply_effects(clock, None);
+        self.in_interrupt = false;
+    }
+
+    /// A halted vCPU that was kicked competes for a pCPU from now on.
+    pub fn unhalt(&mut self, clock: &mut Clock<'_>, v: usize) {
+        self.vcpus[v].unhalt(clock.now_ns);
+    }
+
+    /// A running vCPU takes the interrupts that wait for it.
+    pub fn interrupt(&mut self, clock: &mut Clock<'_>, v: usize) {
+        self.book(clock.now_ns, v);
+        self.run(clock, v);
+    }
+
+    /// A vCPU's present stretch of work is done.
+    pub fn work_done(&mut self, clock: &mut Clock<'_>, v: usize) {
+        self.book(clock.now_ns, v);
+        self.run(clock, v);
+    }
+
+    /// A vCPU's clock-event device fires.
+    pub fn clock_event(&mut self, _clock: &mut Clock<'_>, v: usize) {
+        self.vcpus[v].pending |= vcpu::interrupt::CLOCK;
+        self.requests.push(Request::Kick(v));
+    }
+
+    /// Books a running vCPU's time, and its task's.
+    fn book(&mut self, now_ns: u64, v: usize) {
+        let vcpu = &mut self.vcpus[v];
+        let task_ns = vcpu.book(now_ns);
+        if let Some(task) = vcpu.current {
+            self.tasks[task.0 as usize].exec_ns += task_ns;
+        }
+    }
+
+    /// Takes the guest's requests, oldest first.
+    pub fn take_requests(&mut self, into: &mut Vec<Request>) {
+        into.append(&mut self.requests);
+    }
+
+    /// Whether the vCPU's current task holds a spinlock, or is about to be handed one that others wait for.
+    pub fn holds_lock(&self, v: usize) -> bool {
+        self.vcpus[v].current.is_some_and(|task| self.tasks[task.0 as usize].locks > 0)
+    }
+
+    /// The vCPUs.
+    pub fn vcpus(&self) -> &[Vcpu] {
+        &self.vcpus
+    }
+
+    /// What the workload counted.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// CPU time of RCU's kthread.
+    pub fn gp_kthread_ns(&self) -> u64 {
+        self.tasks[self.gp_kthread.0 as usize].exec_ns
+    }
+
+    /// Checks what must hold at any time between events.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        let counters = &self.counters;
+        let waiting = self.rcu.backlog_total();
+        if counters.queued - counters.invoked != waiting {
+            return Err(format!(
+                "{} callbacks were queued and {} invoked, but {waiting} wait",
+                counters.queued, counters.invoked
+            ));
+        }
+        self.memory.check()
+    }
+
+    /// Number of spinlocks.
+    pub fn lock_count(&self) -> u32 {
+        self.locks.len() as u32
+    }
+
+    fn lock_mut(&mut self, lock: Lock) -> &mut SpinLock {
+        &mut self.locks[lock.0 as usize]
+    }
+}

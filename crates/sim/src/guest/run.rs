@@ -1,0 +1,92 @@
+//! The execution of a running vCPU: what it does next, down to the point where it needs time.
+
+use crate::guest::task::Mode;
+use crate::guest::vcpu::{Level, Presence, UNTIL_HANDED_OVER};
+use crate::guest::{Clock, Guest, Request};
+
+impl Guest {
+    /// Goes on with a running vCPU whose time is booked, until it needs time (its timer is then armed), spins, or
+    /// halts.
+    pub(super) fn run(&mut self, clock: &mut Clock<'_>, v: usize) {
+        loop {
+            let vcpu = &mut self.vcpus[v];
+            if vcpu.presence != Presence::Running {
+                return;
+            }
+            let level = vcpu.top();
+            let left_ns = vcpu.left(level);
+            if level >= Level::Hard {
+                if left_ns > 0 {
+                    return clock.queue.arm(vcpu.work, clock.now_ns + left_ns);
+                }
+                vcpu.end(level);
+                vcpu.leaving_interrupt |= level == Level::Hard;
+                continue;
+            }
+            if vcpu.pending != 0 {
+                self.take_interrupt(clock, v);
+                continue;
+            }
+            if level == Level::Soft {
+                if left_ns > 0 {
+                    return clock.queue.arm(vcpu.work, clock.now_ns + left_ns);
+                }
+                vcpu.end(Level::Soft);
+                self.continue_softirqs(clock, v);
+                continue;
+            }
+            if vcpu.leaving_interrupt {
+                vcpu.leaving_interrupt = false;
+                self.begin_softirqs_after_interrupt(clock, v);
+                continue;
+            }
+            if self.run_task_level(clock, v) {
+                return;
+            }
+        }
+    }
+
+    /// The level of tasks. Returns whether the vCPU now waits for time to pass.
+    fn run_task_level(&mut self, clock: &mut Clock<'_>, v: usize) -> bool {
+        let vcpu = &mut self.vcpus[v];
+        let Some(task) = vcpu.current else {
+            if vcpu.need_resched {
+                self.leave_idle(clock, v);
+                self.switch_task(clock, v);
+            } else {
+                self.halt(clock, v);
+            }
+            return false;
+        };
+        let left_ns = vcpu.left(Level::Task);
+        if left_ns > 0 {
+            // The kernel is left before user space goes on: that is where the guest preempts.
+            if vcpu.need_resched && vcpu.mode == Mode::User {
+                self.switch_task(clock, v);
+                return false;
+            }
+            if left_ns == UNTIL_HANDED_OVER {
+                clock.queue.disarm(vcpu.work);
+            } else {
+                clock.queue.arm(vcpu.work, clock.now_ns + left_ns);
+            }
+            return true;
+        }
+        // Between two operations stand the kernel's voluntary preemption points.
+        if vcpu.need_resched && self.tasks[task.0 as usize].locks == 0 {
+            self.switch_task(clock, v);
+        } else {
+            self.next_operation(clock, v, task);
+        }
+        false
+    }
+
+    /// Idle: stops the tick if nothing needs it, and halts.
+    fn halt(&mut self, clock: &mut Clock<'_>, v: usize) {
+        self.enter_idle(clock, v);
+        let vcpu = &mut self.vcpus[v];
+        clock.queue.disarm(vcpu.work);
+        vcpu.halt(clock.now_ns);
+        self.requests.push(Request::Halt(v));
+    }
+}

@@ -1,0 +1,124 @@
+//! Softirqs: after an interrupt, or by ksoftirqd when there are too many (Linux 6.1: while ksoftirqd is runnable,
+//! interrupts leave them to it).
+
+use crate::guest::callback::{Action, action};
+use crate::guest::task::TaskId;
+use crate::guest::vcpu::{Level, SoftPass, softirq};
+use crate::guest::{Clock, Guest};
+
+/// Softirqs of one pass end after so long (MAX_SOFTIRQ_TIME).
+const PASS_NS: u64 = 2_000_000;
+/// And after so many new beginnings (MAX_SOFTIRQ_RESTART).
+const PASS_RESTARTS: u32 = 10;
+
+impl Guest {
+    /// At the end of an interrupt: begins a pass, unless one is in progress or ksoftirqd has taken over.
+    pub(super) fn begin_softirqs_after_interrupt(&mut self, clock: &mut Clock<'_>, v: usize) {
+        let ksoftirqd = self.ksoftirqd[v];
+        if self.vcpus[v].softirqs != 0 && self.vcpus[v].pass.is_none() && self.is_blocked(ksoftirqd) {
+            self.begin_softirqs(clock, v);
+        }
+    }
+
+    /// Begins a pass.
+    pub(super) fn begin_softirqs(&mut self, clock: &mut Clock<'_>, v: usize) {
+        self.vcpus[v].pass = Some(SoftPass { began_ns: clock.now_ns, restarts: 0 });
+        self.run_softirqs(clock, v);
+    }
+
+    /// A round of the pass is done: another one if new softirqs came, as long as the pass may last.
+    pub(super) fn continue_softirqs(&mut self, clock: &mut Clock<'_>, v: usize) {
+        if self.vcpus[v].current == Some(self.ksoftirqd[v]) {
+            // ksoftirqd is in no reader between two rounds (rcu_softirq_qs).
+            self.rcu.context_switch(v, &mut self.effects);
+            self.apply_effects(clock, Some(v));
+        }
+        let vcpu = &mut self.vcpus[v];
+        let Some(pass) = &mut vcpu.pass else {
+            return;
+        };
+        if vcpu.softirqs == 0 {
+            vcpu.pass = None;
+            return;
+        }
+        pass.restarts += 1;
+        if pass.restarts < PASS_RESTARTS && clock.now_ns - pass.began_ns < PASS_NS && !vcpu.need_resched {
+            return self.run_softirqs(clock, v);
+        }
+        vcpu.pass = None;
+        self.wake_ksoftirqd(clock, v);
+    }
+
+    fn wake_ksoftirqd(&mut self, clock: &mut Clock<'_>, v: usize) {
+        let ksoftirqd = self.ksoftirqd[v];
+        self.wake_task(clock, ksoftirqd, Some(v));
+    }
+
+    /// Raises RCU's softirq. Outside interrupts and softirqs nobody would run it: ksoftirqd is woken.
+    pub(super) fn raise_rcu(&mut self, clock: &mut Clock<'_>, v: usize) {
+        let vcpu = &mut self.vcpus[v];
+        vcpu.softirqs |= softirq::RCU;
+        if !self.in_interrupt && vcpu.pass.is_none() {
+            self.wake_ksoftirqd(clock, v);
+        }
+    }
+
+    /// Runs each softirq that waits, once.
+    fn run_softirqs(&mut self, clock: &mut Clock<'_>, v: usize) {
+        let waiting = std::mem::take(&mut self.vcpus[v].softirqs);
+        let mut ns = self.costs.softirq_ns;
+        if waiting & softirq::TIMER != 0 {
+            while let Some(sleeper) = self.vcpus[v].wheel.expire(self.jiffies) {
+                ns += self.end_sleep(clock, v, sleeper);
+            }
+        }
+        if waiting & softirq::RCU != 0 {
+            ns += self.run_rcu(clock, v);
+        }
+        self.vcpus[v].begin(Level::Soft, ns);
+    }
+
+    /// RCU's core, and a batch of callbacks if some are ready.
+    fn run_rcu(&mut self, clock: &mut Clock<'_>, v: usize) -> u64 {
+        let now_ns = clock.now_ns;
+        let mut ns = self.costs.rcu_core_ns;
+        let core = self.rcu.core(now_ns, v, &mut self.effects);
+        if core.callbacks_ready {
+            ns += self.run_callbacks(clock, v, ns);
+        }
+        self.apply_effects(clock, Some(v));
+        ns
+    }
+
+    fn run_callbacks(&mut self, clock: &mut Clock<'_>, v: usize, before_ns: u64) -> u64 {
+        let began_ns = clock.now_ns + before_ns;
+        let Some(batch) = self.rcu.begin_batch(began_ns, v) else {
+            return 0;
+        };
+        let vcpu = &self.vcpus[v];
+        let stops_at_limit = vcpu.need_resched || vcpu.current.is_some();
+        let (mut ns, mut count) = (0, 0);
+        while !batch.is_over(count, began_ns + ns, stops_at_limit) {
+            let Some(callback) = self.rcu.next_callback(v) else {
+                break;
+            };
+            count += 1;
+            ns += self.costs.callback_ns;
+            match action(callback) {
+                Action::Free(object) => ns += self.memory.free(v, object),
+                Action::Wake(task) => {
+                    ns += self.costs.wake_ns;
+                    self.wake_task(clock, task, Some(v));
+                }
+                Action::Barrier(task) => self.barrier_passed(clock, v, task),
+            }
+        }
+        self.counters.invoked += self.rcu.end_batch(v, &mut self.effects);
+        ns
+    }
+
+    /// Whether a task sleeps or waits.
+    pub(super) fn is_blocked(&self, task: TaskId) -> bool {
+        self.tasks[task.0 as usize].blocked
+    }
+}

@@ -1,0 +1,108 @@
+//! Tasks of a guest, and the programs that they run: streams of operations.
+
+use crate::guest::env::Env;
+use crate::guest::lock::Lock;
+
+/// A task of a guest, from 0; also its entity in the guest's scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub u32);
+
+/// In which mode a stretch of work is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// In the kernel: not preemptible by the guest.
+    #[default]
+    Kernel,
+    /// In user space: preemptible, and a quiescent state.
+    User,
+}
+
+/// What a task does next. The time that the program spent through its [`Env`] comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Computes.
+    Run {
+        /// CPU time.
+        ns: u64,
+        /// Where.
+        mode: Mode,
+    },
+    /// Takes a spinlock; waits for it without giving up the vCPU.
+    Lock(Lock),
+    /// Releases it.
+    Unlock(Lock),
+    /// Calls `schedule()`, runnable: a quiescent state, and others may run.
+    Schedule,
+    /// Sleeps by a high-resolution timer.
+    Sleep {
+        /// At least so long.
+        ns: u64,
+    },
+    /// Sleeps by a timer of the wheel.
+    SleepJiffies(u64),
+    /// Waits for a grace period.
+    Synchronize,
+    /// Waits for an expedited grace period.
+    SynchronizeExpedited,
+    /// Waits until all callbacks queued so far have been invoked.
+    Barrier,
+    /// Waits to be woken by another task's [`Env::wake`]; returns at once if that came first.
+    Wait,
+    /// Ends.
+    Exit,
+}
+
+/// What a task runs.
+pub trait Program {
+    /// The next operation. Called when the previous one is done.
+    fn next(&mut self, env: &mut Env<'_>) -> Op;
+}
+
+/// What kind of task it is.
+pub enum Kind {
+    /// A workload's, or a kernel thread written as one.
+    Program(Box<dyn Program>),
+    /// RCU's grace-period kthread.
+    GpKthread,
+    /// Runs softirqs that did not fit into interrupts, on its vCPU.
+    Ksoftirqd,
+}
+
+/// A task.
+pub struct Task {
+    /// What it runs; taken out while it decides.
+    pub kind: Option<Kind>,
+    /// What is left of its present stretch, while it does not run.
+    pub left_ns: u64,
+    /// Mode of that stretch.
+    pub mode: Mode,
+    /// Spinlocks that it holds.
+    pub locks: u32,
+    /// Whether a wake-up came while it was not waiting.
+    pub woken: bool,
+    /// Whether it sleeps or waits.
+    pub blocked: bool,
+    /// Its wheel timer expired (as opposed to an early wake-up).
+    pub timed_out: bool,
+    /// CPU time that it used, interrupts not counted.
+    pub exec_ns: u64,
+    /// Distinguishes this sleep from earlier ones, whose timers may still be set.
+    pub sleep: u32,
+}
+
+impl Task {
+    /// A task that has not run yet.
+    pub fn new(kind: Kind) -> Task {
+        Task {
+            kind: Some(kind),
+            left_ns: 0,
+            mode: Mode::Kernel,
+            locks: 0,
+            woken: false,
+            blocked: true,
+            timed_out: false,
+            exec_ns: 0,
+            sleep: 0,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! A host: pCPUs, and the threads that its scheduler runs on them. vCPUs are threads like any other.
+
+use crate::queue::{Class, Queue, Timer};
+use crate::random::Stream;
+use crate::sched::{Cpu, Entity, Orders, Scheduler, Spec};
+
+/// What a thread runs.
+#[derive(Debug)]
+pub enum Body {
+    /// A vCPU of a guest.
+    Vcpu {
+        /// Which guest.
+        guest: usize,
+        /// Which of its vCPUs.
+        vcpu: usize,
+    },
+    /// Computes whenever it may.
+    Busy,
+    /// Sleeps and computes in turn: the host's own threads.
+    Noise {
+        /// Mean time between two bursts.
+        sleep_ns: u64,
+        /// Mean length of a burst.
+        burst_ns: u64,
+        /// Draws both.
+        stream: Stream,
+    },
+    /// Computes for a while when told to: a neighbour that becomes busy ([`crate::world::World::spike`]).
+    Spike {
+        /// Until when.
+        until_ns: u64,
+    },
+}
+
+/// A thread of the host.
+#[derive(Debug)]
+pub struct Thread {
+    /// What it runs.
+    pub body: Body,
+    /// Its timer: the end of a sleep, of a burst, of a spike, or of a pause.
+    pub timer: Timer,
+    /// CPU time left of a burst.
+    pub left_ns: u64,
+    /// Since when it runs, waits, or sleeps.
+    since_ns: u64,
+    /// What it does.
+    pub state: State,
+    /// The pCPU that it runs or ran on.
+    pub pcpu: usize,
+    /// Time on a pCPU.
+    pub run_ns: u64,
+    /// Time runnable without a pCPU.
+    pub delay_ns: u64,
+    /// Whether it lost its pCPU against its will the last time.
+    pub preempted: bool,
+    /// It is kept from running until then, by a stimulus.
+    pub paused_until_ns: Option<u64>,
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing.
+    Blocked,
+    /// Waits for a pCPU.
+    Runnable,
+    /// Has one.
+    Running,
+}
+
+impl Thread {
+    /// Changes state and books the time of the old one. Returns since when it had it.
+    pub fn become_state(&mut self, now_ns: u64, state: State) -> u64 {
+        let elapsed_ns = now_ns - self.since_ns;
+        match self.state {
+            State::Running => self.run_ns += elapsed_ns,
+            State::Runnable => self.delay_ns += elapsed_ns,
+            State::Blocked => {}
+        }
+        self.state = state;
+        std::mem::replace(&mut self.since_ns, now_ns)
+    }
+
+    /// Since when it has its state.
+    pub fn since_ns(&self) -> u64 {
+        self.since_ns
+    }
+
+    /// Run time and delay up to now.
+    pub fn times_at(&self, now_ns: u64) -> (u64, u64) {
+        let elapsed_ns = now_ns - self.since_ns;
+        match self.state {
+            State::Running => (self.run_ns + elapsed_ns, self.delay_ns),
+            State::Runnable => (self.run_ns, self.delay_ns + elapsed_ns),
+            State::Blocked => (self.run_ns, self.delay_ns),
+        }
+    }
+}
+
+/// A physical CPU.
+#[derive(Debug)]
+pub struct Pcpu {
+    /// Its scheduler tick.
+    pub tick: Timer,
+    /// Whether the tick runs.
+    pub ticking: bool,
+    /// What runs on it.
+    pub running: Option<Entity>,
+    /// What ran on it last.
+    pub last: Option<Entity>,
+    /// A switch was put off until the vCPU that runs here releases its spinlock (a counterfactual).
+    pub switch_after_unlock: bool,
+    /// Time that something ran.
+    pub busy_ns: u64,
+}
+
+/// What a host is made of.
+#[derive(Clone, Debug)]
+pub struct HostSpec {
+    /// Physical CPUs.
+    pub pcpus: usize,
+    /// CPU time of a switch between threads.
+    pub switch_ns: u64,
+    /// CPU time that a vCPU loses to cold caches when others ran on its pCPU since it did.
+    pub cold_cache_ns: u64,
+    /// No switch while a vCPU holds a spinlock of its guest (a counterfactual).
+    pub spare_lock_holders: bool,
+}
+
+/// A host.
+#[derive(Debug)]
+pub struct Host {
+    /// What it is made of.
+    pub spec: HostSpec,
+    /// Who decides.
+    pub scheduler: Box<dyn Scheduler>,
+    /// What the scheduler wants done.
+    pub orders: Orders,
+    /// Physical CPUs.
+    pub pcpus: Vec<Pcpu>,
+    /// Threads by entity.
+    pub threads: Vec<Thread>,
+    /// The scheduler's own timers by number.
+    pub timers: Vec<Timer>,
+}
+
+impl Host {
+    /// A host without threads.
+    pub fn new(spec: HostSpec, scheduler: Box<dyn Scheduler>, queue: &mut Queue) -> Host {
+        let pcpu = |_| Pcpu {
+            tick: queue.add(Class::HostClock),
+            ticking: false,
+            running: None,
+            last: None,
+            switch_after_unlock: false,
+            busy_ns: 0,
+        };
+        let pcpus = (0..spec.pcpus).map(pcpu).collect();
+        let (threads, timers) = (Vec::new(), Vec::new());
+        Host { spec, scheduler, orders: Orders::default(), pcpus, threads, timers }
+    }
+
+    /// Adds a thread, blocked.
+    pub fn add_thread(&mut self, body: Body, spec: &Spec, queue: &mut Queue) -> Entity {
+        let entity = self.scheduler.add(spec);
+        debug_assert_eq!(entity.0 as usize, self.threads.len());
+        let class = if matches!(body, Body::Vcpu { .. }) { Class::Stimulus } else { Class::Work };
+        self.threads.push(Thread {
+            body,
+            timer: queue.add(class),
+            left_ns: 0,
+            since_ns: 0,
+            state: State::Blocked,
+            pcpu: 0,
+            run_ns: 0,
+            delay_ns: 0,
+            preempted: false,
+            paused_until_ns: None,
+        });
+        entity
+    }
+
+    /// A blocked thread becomes runnable.
+    pub fn wake(&mut self, now_ns: u64, entity: Entity, from: Option<Cpu>) {
+        let thread = &mut self.threads[entity.0 as usize];
+        debug_assert_eq!(thread.state, State::Blocked);
+        thread.become_state(now_ns, State::Runnable);
+        self.scheduler.wake(now_ns, entity, from, &mut self.orders);
+    }
+
+    /// The thread that runs on this pCPU blocks by itself.
+    pub fn block_running(&mut self, now_ns: u64, pcpu: usize) {
+        let entity = self.pcpus[pcpu].running.take().expect("a thread that blocks runs");
+        let thread = &mut self.threads[entity.0 as usize];
+        let since_ns = thread.become_state(now_ns, State::Blocked);
+        self.pcpus[pcpu].busy_ns += now_ns - since_ns;
+        self.pcpus[pcpu].last = Some(entity);
+        self.scheduler.block(now_ns, Cpu(pcpu as u32), &mut self.orders);
+        self.orders.resched.push(Cpu(pcpu as u32));
+    }
+
+    /// Checks that the threads got what the pCPUs gave.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn check(&self, now_ns: u64) -> Result<(), String> {
+        let running_ns = |pcpu: &Pcpu| {
+            pcpu.running.map_or(0, |entity| now_ns - self.threads[entity.0 as usize].since_ns)
+        };
+        let given_ns: u64 = self.pcpus.iter().map(|pcpu| pcpu.busy_ns + running_ns(pcpu)).sum();
+        let got_ns: u64 = self.threads.iter().map(|thread| thread.times_at(now_ns).0).sum();
+        let most_ns = now_ns * self.pcpus.len() as u64;
+        if given_ns != got_ns || given_ns > most_ns {
+            return Err(format!("pCPUs gave {given_ns} ns of {most_ns} ns, threads got {got_ns} ns"));
+        }
+        Ok(())
+    }
+
+    /// Starts or stops the tick of a pCPU as its scheduler needs it, on a grid common to all.
+    pub fn keep_tick(&mut self, now_ns: u64, pcpu: usize, queue: &mut Queue) {
+        let wanted = self.scheduler.needs_tick(Cpu(pcpu as u32));
+        let state = &mut self.pcpus[pcpu];
+        if wanted && !state.ticking {
+            let tick_ns = self.scheduler.tick_ns();
+            queue.arm(state.tick, (now_ns / tick_ns + 1) * tick_ns);
+        } else if !wanted && state.ticking {
+            queue.disarm(state.tick);
+        }
+        state.ticking = wanted;
+    }
+}

@@ -1,0 +1,33 @@
+//! The ground `sim`: a deterministic simulator of a host and its virtual machines, at the level of scheduling
+//! decisions, grace periods and pages.
+//!
+//! A run is a function of scenario and seed. Time is u64 nanoseconds of simulated time; events are ordered by
+//! (time, class, sequence); each entity draws from a random stream of its own; nothing iterates over a hash map,
+//! no time is a float, and nothing in a run is a thread. So a run gives the same result on every machine.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`queue`] | what happens next |
+//! | [`random`] | one stream of random numbers an entity |
+//! | [`sched`] | CPU schedulers, used by hosts for vCPUs and by guests for tasks |
+//! | [`memory`] | page frames, buddy allocator, slab caches |
+//! | [`rcu`] | classic Tree RCU |
+//! | [`guest`] | vCPUs, interrupts, softirqs, tasks, spinlocks |
+//! | [`workload`] | what the guest's tasks do |
+//! | [`host`] | pCPUs and threads |
+//! | [`world`] | all of it, and the loop that lets time pass |
+//! | [`ground`] | scenario in, observations out |
+
+mod build;
+pub mod ground;
+pub mod guest;
+pub mod host;
+pub mod memory;
+mod observe;
+pub mod queue;
+pub mod random;
+pub mod rcu;
+mod run;
+pub mod sched;
+pub mod workload;
+pub mod world;

@@ -1,0 +1,56 @@
+//! The handle of an object, in 64 bits. Two forms, told apart by the lowest bit:
+//!
+//! | bits | object of a slab | object that is a block of pages |
+//! |---|---|---|
+//! | 0 | 0 | 1 |
+//! | 1-26 | slab, numbered within its cache | order |
+//! | 27-38 | object within the slab | |
+//! | 39-48 | cache | bits 32-63: first frame |
+//! | 49-63 | generation of the slab's number, so that a handle kept too long is recognised | |
+
+use super::Frame;
+
+/// Caches that a handle can name.
+pub(super) const CACHES: usize = 1 << 10;
+/// Generations that a handle tells apart.
+pub(super) const GENERATIONS: u16 = 1 << 15;
+
+/// An object of a slab cache: 8 bytes, because callbacks carry it by the hundred thousand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Object(pub u64);
+
+/// What a handle says.
+pub(super) enum Place {
+    Slab { cache: usize, slab: u32, number: u16, generation: u16 },
+    Pages { frame: Frame, order: u8 },
+}
+
+impl Object {
+    /// The object of that number of a slab.
+    pub(super) fn of_slab(cache: usize, slab: u32, number: u16, generation: u16) -> Object {
+        Object(
+            u64::from(slab) << 1
+                | u64::from(number) << 27
+                | (cache as u64) << 39
+                | u64::from(generation) << 49,
+        )
+    }
+
+    /// The object that is this block.
+    pub(super) fn of_pages(frame: Frame, order: u8) -> Object {
+        Object(u64::from(frame.0) << 32 | u64::from(order) << 1 | 1)
+    }
+
+    /// Where the object is.
+    pub(super) fn place(self) -> Place {
+        if self.0 & 1 == 1 {
+            return Place::Pages { frame: Frame((self.0 >> 32) as u32), order: (self.0 >> 1 & 0xf) as u8 };
+        }
+        Place::Slab {
+            cache: (self.0 >> 39 & 0x3ff) as usize,
+            slab: (self.0 >> 1 & 0x3ff_ffff) as u32,
+            number: (self.0 >> 27 & 0xfff) as u16,
+            generation: (self.0 >> 49) as u16,
+        }
+    }
+}

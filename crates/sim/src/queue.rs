@@ -1,0 +1,302 @@
+//! What happens next: timers ordered by (time, class, sequence).
+//!
+//! An entity owns a few timers for the length of a run, each armed for at most one time. So nothing is ever
+//! cancelled in vain, and the queue never holds more than what exists. Of two timers armed for the same time the
+//! one of the lower class comes first; of the same class the one that was armed first.
+//!
+//! Because the timers of a run are fixed, the queue is a selection tree (Knuth, The Art of Computer Programming,
+//! volume 3, section 5.4.1) and not a heap: each timer has a leaf of its own, four neighbours form a group, and
+//! the least key of a group stands in its parent. Nothing moves, so no positions are kept. To arm a timer is to
+//! replace one leaf and to decide the groups above it anew, one cache line for each level, with conditional moves
+//! in place of the mispredicted branches of a heap; it ends where a group's least key stays the same.
+//!
+//! A timer that was popped is most often armed again at once by what handles it. So [`Queue::pop`] leaves its key
+//! in the tree, and only the next one takes it out, if it was not armed until then: the usual event
+//! costs one way up and not two.
+//!
+//! Invariants: the slot of a group in its parent holds the least key of the group; `least` is the least key of
+//! the root; a timer that is not armed has [`Key::NEVER`], except `popped`, which still has its last key.
+
+use std::hint::select_unpredictable;
+
+/// A timer of this queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timer(u32);
+
+impl Timer {
+    /// Its number: timers are numbered from 0 in the order in which they were added.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The order of what happens at the same time: lower first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Class {
+    /// The end of a stretch of work: what was computed by then is done.
+    Work = 0,
+    /// A guest's clock event.
+    GuestClock = 1,
+    /// A tick or timer of the host's scheduler.
+    HostClock = 2,
+    /// Something from outside: a neighbour's spike, a stimulus.
+    Stimulus = 3,
+    /// A look at the state; it sees all that happened at its time.
+    Probe = 4,
+}
+
+/// How many timers a queue can have: what [`Key`] leaves room for.
+pub const MAX_TIMERS: usize = 1 << TIMER_BITS;
+
+const TIMER_BITS: u32 = 24;
+const SEQUENCE_BITS: u32 = 32;
+/// Slots of a group: 4 keys of 16 bytes are one cache line.
+const SLOTS: usize = 4;
+
+/// When a timer expires. `rank` is, from the highest bit: class (8 bits), sequence (32 bits), timer (24 bits). No
+/// two keys have the same class and sequence, so the timer never decides an order: it only says whose key it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    time_ns: u64,
+    rank: u64,
+}
+
+impl Key {
+    /// Of a timer that is not armed. No armed timer has it: its class does not exist.
+    const NEVER: Key = Key { time_ns: u64::MAX, rank: u64::MAX };
+
+    fn new(time_ns: u64, class: Class, sequence: u32, timer: Timer) -> Key {
+        let class = (class as u64) << (SEQUENCE_BITS + TIMER_BITS);
+        Key { time_ns, rank: class | u64::from(sequence) << TIMER_BITS | u64::from(timer.0) }
+    }
+
+    fn timer(self) -> Timer {
+        Timer((self.rank & (MAX_TIMERS as u64 - 1)) as u32)
+    }
+
+    /// The key as one number, in the order of the keys.
+    fn order(self) -> u128 {
+        u128::from(self.time_ns) << 64 | u128::from(self.rank)
+    }
+
+    /// The lesser of two. Which it is cannot be predicted, so it must not become a branch.
+    fn min(self, other: Key) -> Key {
+        let less = self.order() < other.order();
+        Key {
+            time_ns: select_unpredictable(less, self.time_ns, other.time_ns),
+            rank: select_unpredictable(less, self.rank, other.rank),
+        }
+    }
+}
+
+/// Four neighbours.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Group([Key; SLOTS]);
+
+impl Group {
+    const EMPTY: Group = Group([Key::NEVER; SLOTS]);
+
+    fn least(&self) -> Key {
+        let [a, b, c, d] = self.0;
+        a.min(b).min(c.min(d))
+    }
+
+    /// The least key of the three other slots.
+    fn least_beside(&self, slot: usize) -> Key {
+        self.0[slot ^ 1].min(self.0[slot ^ 2].min(self.0[slot ^ 3]))
+    }
+}
+
+/// A slot of the tree.
+#[derive(Clone, Copy)]
+struct Place {
+    group: usize,
+    slot: usize,
+}
+
+impl Place {
+    /// Where the least key of this group stands; `None` for the root.
+    fn parent(self) -> Option<Place> {
+        let above = self.group.checked_sub(1)?;
+        Some(Place { group: above / SLOTS, slot: above % SLOTS })
+    }
+}
+
+/// The timers of a run.
+#[derive(Debug)]
+pub struct Queue {
+    /// The root, then level by level: the children of group `g` are the groups `4g + 1` to `4g + 4`. The leaves are
+    /// the last level, of which only the part in use exists.
+    groups: Vec<Group>,
+    /// The first group of the leaves.
+    leaves: usize,
+    least: Key,
+    /// The timer that was popped last, if its key is still in the tree.
+    popped: Option<Timer>,
+    classes: Vec<Class>,
+    /// Of the next timer to be armed.
+    sequence: u32,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue::new()
+    }
+}
+
+impl Queue {
+    /// A queue without timers.
+    pub fn new() -> Queue {
+        Queue {
+            groups: vec![Group::EMPTY],
+            leaves: 0,
+            least: Key::NEVER,
+            popped: None,
+            classes: Vec::new(),
+            sequence: 0,
+        }
+    }
+
+    /// A new timer, not armed. Panics if there are [`MAX_TIMERS`] already.
+    pub fn add(&mut self, class: Class) -> Timer {
+        assert!(self.classes.len() < MAX_TIMERS, "a queue has at most {MAX_TIMERS} timers");
+        let timer = Timer(self.classes.len() as u32);
+        self.classes.push(class);
+        if timer.index() == (3 * self.leaves + 1) * SLOTS {
+            self.deepen();
+        }
+        if self.leaf(timer).group == self.groups.len() {
+            self.groups.push(Group::EMPTY);
+        }
+        timer
+    }
+
+    /// Arms a timer, or moves it; it then counts as armed last of its time and class.
+    pub fn arm(&mut self, timer: Timer, at_ns: u64) {
+        if self.sequence == u32::MAX {
+            self.renumber();
+        }
+        if self.popped == Some(timer) {
+            self.popped = None;
+        }
+        let key = Key::new(at_ns, self.classes[timer.index()], self.sequence, timer);
+        self.sequence += 1;
+        self.replace(timer, key);
+    }
+
+    /// Disarms a timer; nothing happens if it is not armed.
+    pub fn disarm(&mut self, timer: Timer) {
+        if self.popped != Some(timer) {
+            self.replace(timer, Key::NEVER);
+        }
+    }
+
+    /// When it is armed for, if it is.
+    pub fn armed_for(&self, timer: Timer) -> Option<u64> {
+        let Place { group, slot } = self.leaf(timer);
+        let key = self.groups[group].0[slot];
+        (key != Key::NEVER && self.popped != Some(timer)).then_some(key.time_ns)
+    }
+
+    /// When the next timer expires.
+    pub fn next_ns(&self) -> Option<u64> {
+        let next = self.popped.map_or(self.least, |popped| self.least_without(popped));
+        (next != Key::NEVER).then_some(next.time_ns)
+    }
+
+    /// Takes the next timer, which is then not armed any more.
+    pub fn pop(&mut self) -> Option<(u64, Timer)> {
+        self.pop_until(u64::MAX)
+    }
+
+    /// Takes the next timer if it expires at that time or before. Cheaper than to ask [`Queue::next_ns`] first.
+    pub fn pop_until(&mut self, until_ns: u64) -> Option<(u64, Timer)> {
+        self.settle();
+        let next = self.least;
+        if next.time_ns > until_ns || next == Key::NEVER {
+            return None;
+        }
+        self.popped = Some(next.timer());
+        Some((next.time_ns, next.timer()))
+    }
+
+    fn leaf(&self, timer: Timer) -> Place {
+        Place { group: self.leaves + timer.index() / SLOTS, slot: timer.index() % SLOTS }
+    }
+
+    /// Gives a timer that key, and decides the groups above it anew.
+    fn replace(&mut self, timer: Timer, key: Key) {
+        let mut key = key;
+        let mut place = Some(self.leaf(timer));
+        while let Some(Place { group, slot }) = place {
+            let keys = &mut self.groups[group];
+            let beside = keys.least_beside(slot);
+            let old = std::mem::replace(&mut keys.0[slot], key);
+            if old.order() > beside.order() && key.order() > beside.order() {
+                return;
+            }
+            key = beside.min(key);
+            place = Place { group, slot }.parent();
+        }
+        self.least = key;
+    }
+
+    /// The least key of all timers but that one.
+    fn least_without(&self, timer: Timer) -> Key {
+        let mut key = Key::NEVER;
+        let mut place = Some(self.leaf(timer));
+        while let Some(at) = place {
+            key = self.groups[at.group].least_beside(at.slot).min(key);
+            place = at.parent();
+        }
+        key
+    }
+
+    /// Takes the key of a timer out that was popped and not armed since.
+    fn settle(&mut self) {
+        if let Some(popped) = self.popped.take() {
+            self.replace(popped, Key::NEVER);
+        }
+    }
+
+    /// One level more: four times as many leaves.
+    fn deepen(&mut self) {
+        let leaves = self.groups.split_off(self.leaves);
+        self.leaves = self.leaves * SLOTS + 1;
+        self.groups = vec![Group::EMPTY; self.leaves];
+        self.groups.extend(leaves);
+        self.decide_all();
+    }
+
+    fn decide_all(&mut self) {
+        for group in (0..self.groups.len()).rev() {
+            let least = self.groups[group].least();
+            match (Place { group, slot: 0 }).parent() {
+                Some(above) => self.groups[above.group].0[above.slot] = least,
+                None => self.least = least,
+            }
+        }
+    }
+
+    /// Makes room for more sequence numbers: numbers the keys anew, in their order; also that of `popped`, which does
+    /// no harm.
+    #[cold]
+    fn renumber(&mut self) {
+        let leaves = self.groups[self.leaves..].iter_mut().flat_map(|group| &mut group.0);
+        let mut armed: Vec<&mut Key> = leaves.filter(|key| **key != Key::NEVER).collect();
+        armed.sort_unstable_by_key(|key| key.order());
+        self.sequence = 0;
+        for key in armed {
+            let timer = key.timer();
+            *key = Key::new(key.time_ns, self.classes[timer.index()], self.sequence, timer);
+            self.sequence += 1;
+        }
+        self.decide_all();
+    }
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

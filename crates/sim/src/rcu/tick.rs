@@ -1,0 +1,77 @@
+//! Quiescent states as a CPU passes them: ticks, context switches, voluntary preemption points.
+
+use super::effects::{Context, Effects};
+use super::state::Rcu;
+
+impl Rcu {
+    /// The scheduler's tick (`rcu_sched_clock_irq`).
+    #[inline]
+    pub fn tick(&mut self, cpu: usize, context: Context, effects: &mut Effects) {
+        let this = &mut self.cpus[cpu];
+        let is_quiescent = context != Context::Kernel;
+        if std::mem::take(&mut this.urgent) && !is_quiescent {
+            effects.resched.push(cpu as u32);
+        }
+        if is_quiescent {
+            self.quiescent(cpu, effects);
+        }
+        if self.is_pending(cpu) {
+            effects.softirq.push(cpu as u32);
+        }
+    }
+
+    /// A context switch on that CPU (`rcu_note_context_switch`).
+    #[inline]
+    pub fn context_switch(&mut self, cpu: usize, effects: &mut Effects) {
+        self.quiescent(cpu, effects);
+        self.answer_scan(cpu);
+    }
+
+    /// A voluntary preemption point that does not switch (`cond_resched`, `rcu_all_qs`): a quiescent state only if a
+    /// scan asked for one.
+    #[inline]
+    pub fn voluntary(&mut self, cpu: usize, effects: &mut Effects) {
+        if self.cpus[cpu].urgent {
+            self.answer_scan(cpu);
+            self.quiescent(cpu, effects);
+        }
+    }
+
+    /// Answers a scan that asked for help: a step out of and into watching, which the next scan will see.
+    #[inline]
+    fn answer_scan(&mut self, cpu: usize) {
+        let this = &mut self.cpus[cpu];
+        if std::mem::take(&mut this.urgent) && std::mem::take(&mut this.heavy) {
+            this.idle_steps += 2;
+        }
+    }
+
+    /// The CPU is in a quiescent state; one for the normal grace period is reported by its next softirq, one for the
+    /// expedited at once (`rcu_qs`).
+    #[inline]
+    fn quiescent(&mut self, cpu: usize, effects: &mut Effects) {
+        let this = &mut self.cpus[cpu];
+        if !(this.no_qs || this.no_expedited_qs) {
+            return;
+        }
+        this.no_qs = false;
+        if this.no_expedited_qs {
+            self.report_expedited(cpu, effects);
+        }
+    }
+
+    /// Whether the softirq has something to do on that CPU (`rcu_pending`).
+    #[inline]
+    fn is_pending(&self, cpu: usize) -> bool {
+        let this = &self.cpus[cpu];
+        let in_progress = self.gp_in_progress();
+        (this.core_needs_qs && !this.no_qs && in_progress)
+            || this.callbacks.ready() > 0
+            || (!in_progress && this.callbacks.unassigned() > 0)
+            || self.tree.nodes[this.leaf as usize].gp_seq != this.gp_seq
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/tick.rs"]
+mod tests;

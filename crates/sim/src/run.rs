@@ -1,0 +1,183 @@
+//! One run: a world is built, warmed up, watched for a window, and checked.
+
+use reprieve_study::Observation;
+use reprieve_study::observation::Provenance;
+use reprieve_study::scenario::{Condition, PlannedRun, Scenario};
+use reprieve_study::units::SECOND_NS;
+
+use crate::build::{Built, build};
+use crate::ground::SimError;
+use crate::observe::Observer;
+use crate::workload;
+
+const MS_NS: u64 = 1_000_000;
+
+/// Between two questions whether the user wants to stop.
+const LOOKS_PER_QUESTION: u64 = 256;
+
+/// What happens to the guest at a time within the window.
+#[derive(Clone, Copy, Debug)]
+enum Stimulus {
+    /// A vCPU is paused.
+    Pause { vcpu: usize, for_ns: u64 },
+    /// The spike of that number begins.
+    Spike { number: usize, for_ns: u64 },
+}
+
+/// Simulates one run.
+///
+/// # Errors
+/// A scenario that cannot be built, a user who stops it, or an invariant that does not hold.
+pub fn simulate(run: &PlannedRun, interrupted: &dyn Fn() -> bool) -> Result<Observation, SimError> {
+    let scenario = &run.scenario;
+    let condition = &scenario.conditions[&run.condition];
+    // All conditions of a repetition see the same random numbers: what differs is the condition.
+    let seed = scenario.run.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(run.repetition));
+    let mut simulation = Simulation {
+        built: build(scenario, condition, seed)?,
+        scenario,
+        look_ns: SECOND_NS / u64::from(scenario.observe.sample_hz),
+        interrupted,
+        ended_by: None,
+    };
+    simulation.built.world.start();
+    simulation.warm_up()?;
+    let mut observer = Observer::begin(&mut simulation.built.world);
+    simulation.window(condition, &mut observer)?;
+    let Simulation { built: Built { mut world, .. }, ended_by, .. } = simulation;
+    world.check().map_err(|broken| SimError::Broken { run: run.title(), broken })?;
+    let provenance = provenance(scenario, &world, seed, ended_by);
+    Ok(observer.end(&mut world, run, provenance))
+}
+
+struct Simulation<'a> {
+    built: Built,
+    scenario: &'a Scenario,
+    look_ns: u64,
+    interrupted: &'a dyn Fn() -> bool,
+    /// The limit that ended the run.
+    ended_by: Option<String>,
+}
+
+impl Simulation<'_> {
+    /// Lets time pass; says whether the run goes on.
+    fn advance(&mut self, until_ns: u64) -> bool {
+        let limits = &self.scenario.limits;
+        let end_ns = if limits.simulated_ms == 0 { u64::MAX } else { limits.simulated_ms * MS_NS };
+        if until_ns > end_ns {
+            self.ended_by = Some(format!("limits.simulated_ms = {}", limits.simulated_ms));
+            return false;
+        }
+        if !self.built.world.run_until(until_ns, limits.events) {
+            self.ended_by = Some(format!("limits.events = {}", limits.events));
+            return false;
+        }
+        true
+    }
+
+    /// A fixed time; then, for a workload of fixed size, until all its workers are ready.
+    fn warm_up(&mut self) -> Result<(), SimError> {
+        let workers = workload::workers(&self.scenario.workload);
+        let mut at_ns = match workers {
+            Some(_) => 0,
+            None => self.scenario.run.warmup_ms * MS_NS,
+        };
+        let mut on = self.advance(at_ns);
+        let mut looks = 0;
+        while on && self.built.world.guest(0).counters().ready < workers.unwrap_or(0) {
+            looks += 1;
+            self.ask(looks)?;
+            at_ns += self.look_ns;
+            on = self.advance(at_ns);
+        }
+        Ok(())
+    }
+
+    /// Looks at the guest until the window is over.
+    fn window(&mut self, condition: &Condition, observer: &mut Observer) -> Result<(), SimError> {
+        let start_ns = self.built.world.now_ns;
+        let end_ns = match workload::workers(&self.scenario.workload) {
+            Some(_) => u64::MAX,
+            None => start_ns + self.scenario.run.window_ms * MS_NS,
+        };
+        let mut stimuli = stimuli(condition);
+        let mut looks = 0;
+        let mut on = self.ended_by.is_none();
+        while on && self.built.world.now_ns < end_ns && !self.all_finished() {
+            looks += 1;
+            self.ask(looks)?;
+            let next_ns = (start_ns + looks * self.look_ns).min(end_ns);
+            while let Some((at_ns, stimulus)) = stimuli.last().copied()
+                && start_ns + at_ns <= next_ns
+                && on
+            {
+                stimuli.pop();
+                on = self.advance(start_ns + at_ns);
+                self.stimulate(stimulus);
+            }
+            on = on && self.advance(next_ns);
+            observer.look(&mut self.built.world);
+        }
+        Ok(())
+    }
+
+    fn all_finished(&self) -> bool {
+        let workers = workload::workers(&self.scenario.workload);
+        workers.is_some_and(|workers| self.built.world.guest(0).counters().finished >= workers)
+    }
+
+    fn stimulate(&mut self, stimulus: Stimulus) {
+        let world = &mut self.built.world;
+        match stimulus {
+            Stimulus::Pause { vcpu, for_ns } => world.pause(0, vcpu, for_ns),
+            Stimulus::Spike { number, for_ns } => {
+                for thread in &self.built.spikes[number] {
+                    world.spike(self.built.host, *thread, for_ns);
+                }
+            }
+        }
+    }
+
+    fn ask(&self, looks: u64) -> Result<(), SimError> {
+        if looks % LOOKS_PER_QUESTION == 0 && (self.interrupted)() {
+            return Err(SimError::Interrupted);
+        }
+        Ok(())
+    }
+}
+
+/// What happens in the window, last first.
+fn stimuli(condition: &Condition) -> Vec<(u64, Stimulus)> {
+    let pauses = condition.pauses.iter().map(|pause| {
+        (pause.at_ms * MS_NS, Stimulus::Pause { vcpu: pause.vcpu, for_ns: pause.for_ms * MS_NS })
+    });
+    let spikes = condition
+        .spikes
+        .iter()
+        .enumerate()
+        .map(|(number, spike)| (spike.at_ms * MS_NS, Stimulus::Spike { number, for_ns: spike.for_ms * MS_NS }));
+    let mut all: Vec<(u64, Stimulus)> = pauses.chain(spikes).collect();
+    all.sort_by_key(|(at_ns, _)| std::cmp::Reverse(*at_ns));
+    all
+}
+
+fn provenance(
+    scenario: &Scenario,
+    world: &crate::world::World,
+    seed: u64,
+    ended_by: Option<String>,
+) -> Provenance {
+    let pcpus = scenario.host.pcpus_for(scenario.guest.vcpus);
+    Provenance {
+        ground: format!("sim, reprieve {}", env!("CARGO_PKG_VERSION")),
+        kernel: format!("model of Linux 6.1, HZ {}", scenario.guest.hz),
+        host_kernel: format!("model of Linux with {}, HZ {}", scenario.host.scheduler.name(), scenario.host.hz),
+        host_pcpus: pcpus,
+        seed,
+        scheduling_source: "the simulated scheduler".into(),
+        events: world.events,
+        result_hash: format!("{:016x}", world.digest),
+        notes: ended_by.map(|limit| format!("ended early: {limit} was reached")).into_iter().collect(),
+        ..Provenance::default()
+    }
+}

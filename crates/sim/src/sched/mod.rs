@@ -1,0 +1,103 @@
+//! CPU schedulers. A host uses one for its threads on pCPUs, a guest uses one for its tasks on vCPUs.
+//!
+//! A scheduler decides and nothing else: it holds run queues and accounts time, and answers through [`Orders`]. It
+//! never runs, stops or charges anything itself. Who uses it (the dispatcher) keeps this contract:
+//! - an entity is *running* between the [`Scheduler::pick`] that returned it and the next call of `pick` or `block` for
+//!   that CPU; it is *runnable* while queued, else *blocked*; new entities are blocked;
+//! - after each call the dispatcher calls `pick` for every CPU in [`Orders::resched`], when that CPU can switch;
+//! - `tick` is called for a CPU every [`Scheduler::tick_ns`] of its own grid while [`Scheduler::needs_tick`] says so;
+//! - `timer(n)` is called at the time that [`Orders::arm`] last named for `n`.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`fair`] | what Linux's two fair schedulers share: runqueues, placement, balancing, bandwidth |
+//! | [`eevdf`] | Linux 6.6 and later |
+//! | [`cfs`] | Linux before 6.6 |
+//! | [`tunables`] | their constants |
+
+pub mod cfs;
+pub mod eevdf;
+pub mod fair;
+pub mod tunables;
+
+#[cfg(test)]
+mod tests;
+
+pub use tunables::Tunables;
+
+/// A CPU of the level at which the scheduler works (a pCPU, or a guest's vCPU), from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cpu(pub u32);
+
+/// Something that is scheduled (a host's thread, or a guest's task), from 0 in the order in which it was added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Entity(pub u32);
+
+/// CPU bandwidth of one entity (a cgroup with this entity alone).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// CPU time that it may have in each period.
+    pub quota_ns: u64,
+    /// Length of a period.
+    pub period_ns: u64,
+    /// When the first period starts; periods follow each other without a gap.
+    pub phase_ns: u64,
+}
+
+/// What a scheduler must know of an entity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Share of the CPU relative to others: 1024 is nice 0.
+    pub weight: u32,
+    /// CPUs that it may run on; empty for all.
+    pub allowed: Vec<Cpu>,
+    /// Its bandwidth, if limited.
+    pub quota: Option<Quota>,
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        Spec { weight: 1024, allowed: Vec::new(), quota: None }
+    }
+}
+
+/// What a scheduler wants done. The dispatcher hands in one, empties it after each call, and reuses it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Orders {
+    /// CPUs on which `pick` should be called soon.
+    pub resched: Vec<Cpu>,
+    /// Timers of the scheduler to be armed (number, time), replacing what that number was armed for.
+    pub arm: Vec<(u32, u64)>,
+    /// CPUs for which [`Scheduler::needs_tick`] became true: their ticks start. (A wake does not say otherwise on
+    /// which CPU the entity waits, and asking every CPU is too slow with 1000 of them.)
+    pub ticks: Vec<Cpu>,
+}
+
+/// A CPU scheduler.
+pub trait Scheduler: std::fmt::Debug {
+    /// A new entity, blocked.
+    fn add(&mut self, spec: &Spec) -> Entity;
+    /// A blocked entity becomes runnable; the scheduler places it on a CPU and says whether that should switch.
+    /// Nothing happens if it is not blocked. `from` is the CPU that wakes it, if one does.
+    fn wake(&mut self, now_ns: u64, entity: Entity, from: Option<Cpu>, orders: &mut Orders);
+    /// The entity that runs on this CPU blocks. The dispatcher calls `pick` next.
+    fn block(&mut self, now_ns: u64, cpu: Cpu, orders: &mut Orders);
+    /// Puts what runs on this CPU back into its queue (unless it blocked or is throttled) and decides what runs next.
+    fn pick(&mut self, now_ns: u64, cpu: Cpu, orders: &mut Orders) -> Option<Entity>;
+    /// The scheduler's tick on that CPU.
+    fn tick(&mut self, now_ns: u64, cpu: Cpu, orders: &mut Orders);
+    /// What runs on this CPU gives way to others; it stays runnable. The dispatcher calls `pick` next.
+    fn yield_now(&mut self, now_ns: u64, cpu: Cpu, orders: &mut Orders);
+    /// One of the scheduler's own timers expired.
+    fn timer(&mut self, now_ns: u64, number: u32, orders: &mut Orders);
+    /// Time between ticks.
+    fn tick_ns(&self) -> u64;
+    /// Whether ticks on that CPU can decide anything now. What `pick`, `wake` or `timer` did may change it.
+    fn needs_tick(&self, cpu: Cpu) -> bool;
+    /// What runs on that CPU.
+    fn running(&self, cpu: Cpu) -> Option<Entity>;
+    /// Entities that are runnable but do not run on that CPU (throttled ones not counted).
+    fn waiting(&self, cpu: Cpu) -> usize;
+    /// Whether the entity is kept from running by its quota.
+    fn is_throttled(&self, entity: Entity) -> bool;
+}

@@ -1,0 +1,178 @@
+//! Placement, balancing, and which CPUs tick.
+
+use super::machine::{Machine, Work};
+use crate::sched::cfs::Cfs;
+use crate::sched::eevdf::Eevdf;
+use crate::sched::fair::{Fair, Policy};
+use crate::sched::{Cpu, Entity, Orders, Scheduler, Spec, Tunables};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1000 * MS;
+
+fn eevdf(cpus: usize) -> Fair<Eevdf> {
+    let tunables = Tunables::linux(cpus, 1000);
+    Fair::new(cpus, &tunables, Eevdf::new(&tunables))
+}
+
+fn cfs(cpus: usize) -> Fair<Cfs> {
+    let tunables = Tunables::linux(cpus, 1000);
+    Fair::new(cpus, &tunables, Cfs::new(&tunables))
+}
+
+fn pinned(cpus: &[u32]) -> Spec {
+    Spec { allowed: cpus.iter().copied().map(Cpu).collect(), ..Spec::default() }
+}
+
+/// Spinners on a machine for that long: run time of each.
+fn ran_ns<P: Policy>(cpus: usize, sched: Fair<P>, specs: &[Spec], for_ns: u64) -> Vec<u64> {
+    let mut machine = Machine::new(cpus, sched);
+    let entities: Vec<_> = specs.iter().map(|spec| machine.spawn(0, Work::Spin, spec)).collect();
+    machine.run_until(for_ns, |_| {});
+    entities.iter().map(|&entity| machine.ran_ns(entity, 0, for_ns)).collect()
+}
+
+#[test]
+fn as_many_entities_as_cpus_never_meet_nor_tick() {
+    let mut machine = Machine::new(100, eevdf(100));
+    for at in 0..100 {
+        machine.spawn(at * 1000, Work::Spin, &Spec::default());
+    }
+    machine.run_until(S, |_| {});
+    assert_eq!((machine.runs.len(), machine.ticks), (100, 0));
+}
+
+#[test]
+fn three_on_two_cpus_take_turns() {
+    fn test(ran_ns: &[u64]) {
+        assert_eq!(ran_ns.iter().sum::<u64>(), 20 * S);
+        let fair_ns = 20 * S / 3;
+        assert!(ran_ns.iter().all(|ran_ns| ran_ns.abs_diff(fair_ns) < fair_ns / 20), "{ran_ns:?}");
+    }
+    test(&ran_ns(2, eevdf(2), &vec![Spec::default(); 3], 10 * S));
+    test(&ran_ns(2, cfs(2), &vec![Spec::default(); 3], 10 * S));
+}
+
+#[test]
+fn many_are_spread_over_domains() {
+    // 130 CPUs are 3 domains. All start allowed on the first two CPUs of each, but for one.
+    let mut specs = vec![Spec::default(); 260];
+    specs.push(pinned(&[129]));
+    let ran_ns = ran_ns(130, eevdf(130), &specs, 4 * S);
+    assert_eq!(ran_ns.iter().sum::<u64>(), 130 * 4 * S);
+    assert!(ran_ns.iter().all(|ran_ns| (S..3 * S).contains(ran_ns)), "{ran_ns:?}");
+}
+
+#[test]
+fn a_cpu_that_goes_idle_pulls_from_its_domain_then_from_another() {
+    // 128 CPUs, two domains. Two entities share CPU 0 while something runs on the one that goes idle.
+    for cpu in [5, 100] {
+        let mut machine = Machine::new(128, cfs(128));
+        let burst = Work::Bursts { run_ns: 10 * MS, sleep_ns: 10 * S };
+        machine.spawn(0, burst, &pinned(&[cpu]));
+        machine.spawn(MS, Work::Spin, &pinned(&[0]));
+        let moves = machine.spawn(2 * MS, Work::Spin, &pinned(&[0, cpu]));
+        machine.run_until(20 * MS, |_| {});
+        let last = machine.runs.iter().rfind(|run| run.entity == moves).unwrap();
+        assert_eq!((last.cpu, last.from_ns, last.to_ns), (Cpu(cpu), 10 * MS, 20 * MS));
+    }
+}
+
+#[test]
+fn a_tick_moves_one_to_an_idle_cpu() {
+    let mut machine = Machine::new(2, eevdf(2));
+    let free = machine.spawn(0, Work::Spin, &Spec::default());
+    machine.spawn(MS / 2, Work::Spin, &pinned(&[0]));
+    machine.run_until(100 * MS, |_| {});
+    let last = machine.runs.iter().rfind(|run| run.entity == free).unwrap();
+    assert_eq!((last.cpu, last.to_ns), (Cpu(1), 100 * MS));
+    // The pinned one gets its turn at the first tick; at the second, the other one moves.
+    assert_eq!((last.from_ns, machine.ticks), (2 * MS, 2));
+}
+
+#[test]
+fn a_woken_entity_goes_where_it_was_or_to_an_idle_cpu_or_to_its_waker() {
+    let mut sched = eevdf(4);
+    let mut orders = Orders::default();
+    let mut wake = |sched: &mut Fair<Eevdf>, now_ns, entity, from| {
+        orders = Orders::default();
+        sched.wake(now_ns, entity, from, &mut orders);
+        let cpu = orders.resched.pop();
+        cpu.into_iter().for_each(|cpu| assert!(sched.pick(now_ns, cpu, &mut orders).is_some()));
+        cpu
+    };
+    let mover = sched.add(&pinned(&[1, 2, 3]));
+    assert_eq!(wake(&mut sched, 0, mover, None), Some(Cpu(1)));
+    sched.block(10, Cpu(1), &mut Orders::default());
+    assert_eq!(sched.pick(10, Cpu(1), &mut Orders::default()), None);
+    assert_eq!(wake(&mut sched, 20, mover, Some(Cpu(3))), Some(Cpu(1)), "where it was");
+    sched.block(30, Cpu(1), &mut Orders::default());
+    // CPUs 1, 2 and 3 are taken one after the other, 1 by a heavy one.
+    for (cpu, weight, expected) in [(1, 2048, 2), (2, 1024, 3)] {
+        let taker = sched.add(&Spec { weight, ..pinned(&[cpu]) });
+        assert_eq!(wake(&mut sched, 40, taker, None), Some(Cpu(cpu)));
+        assert_eq!(wake(&mut sched, 50, mover, None), Some(Cpu(expected)), "the next idle one");
+        sched.block(60, Cpu(expected), &mut Orders::default());
+        sched.pick(60, Cpu(expected), &mut Orders::default());
+    }
+    let last = sched.add(&Spec { weight: 2048, ..pinned(&[3]) });
+    wake(&mut sched, 70, last, None);
+    wake(&mut sched, 80, mover, Some(Cpu(2)));
+    assert_eq!([1, 2, 3].map(|cpu| sched.waiting(Cpu(cpu))), [0, 1, 0], "the waker's has less load");
+}
+
+#[test]
+fn pinned_entities_are_left_alone() {
+    let specs = [&[0][..], &[0], &[0], &[1]].map(pinned);
+    let ran_ns = ran_ns(4, cfs(4), &specs, 3 * S);
+    assert_eq!(ran_ns[3], 3 * S);
+    assert!(ran_ns[..3].iter().all(|ran_ns| ran_ns.abs_diff(S) < S / 100), "{ran_ns:?}");
+}
+
+#[test]
+fn ticks_only_where_they_can_decide() {
+    let mut sched = eevdf(2);
+    let mut orders = Orders::default();
+    let entities = [0, 0].map(|cpu| sched.add(&pinned(&[cpu])));
+    assert!(!sched.needs_tick(Cpu(0)));
+    sched.wake(0, entities[0], None, &mut orders);
+    sched.pick(0, Cpu(0), &mut orders);
+    assert!(!sched.needs_tick(Cpu(0)) && orders.ticks.is_empty());
+    sched.wake(10, entities[1], None, &mut orders);
+    assert_eq!(orders.ticks, [Cpu(0)]);
+    sched.pick(10, Cpu(0), &mut orders);
+    assert!(sched.needs_tick(Cpu(0)) && !sched.needs_tick(Cpu(1)));
+    sched.block(20, Cpu(0), &mut orders);
+    sched.pick(20, Cpu(0), &mut orders);
+    assert!(!sched.needs_tick(Cpu(0)));
+    assert_eq!(orders.ticks, [Cpu(0)]);
+}
+
+#[test]
+fn lag_and_deadline_move_with_an_entity() {
+    // Two entities are crowded, with lag; one goes to a CPU with one more entity, and has its lag there.
+    let mut sched = eevdf(2);
+    let mut orders = Orders::default();
+    let free = Spec { allowed: vec![Cpu(0), Cpu(1)], ..Spec::default() };
+    let [a, b, c] = [&pinned(&[0]), &free, &pinned(&[1])].map(|spec| sched.add(spec));
+    sched.wake(0, c, None, &mut orders);
+    assert_eq!(sched.pick(0, Cpu(1), &mut orders), Some(c));
+    sched.wake(0, b, None, &mut orders);
+    assert_eq!(sched.pick(0, Cpu(0), &mut orders), Some(b));
+    // `a` comes to `b`, which runs on until its slice is over, then waits.
+    sched.wake(MS, a, None, &mut orders);
+    let mut now_ns = MS;
+    while sched.running(Cpu(0)) == Some(b) {
+        now_ns += MS;
+        sched.pick(now_ns, Cpu(0), &mut Orders::default());
+    }
+    // The other CPU is accounted for too, so that lag is not of old.
+    sched.pick(now_ns, Cpu(1), &mut Orders::default());
+    let lag_ns = |sched: &Fair<Eevdf>, cpu, entity: Entity| {
+        sched.lags_ns(Cpu(cpu)).iter().find(|lag| lag.0 == entity).map(|lag| lag.1)
+    };
+    let before_ns = lag_ns(&sched, 0, b).unwrap();
+    sched.relieve_now(now_ns, Cpu(0), &mut Orders::default());
+    assert_eq!(lag_ns(&sched, 0, b), None);
+    let after_ns = lag_ns(&sched, 1, b).unwrap();
+    assert!(before_ns != 0 && before_ns.abs_diff(after_ns) <= 2, "{before_ns} {after_ns}");
+}

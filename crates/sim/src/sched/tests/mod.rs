@@ -1,0 +1,9 @@
+//! Tests of the fair schedulers, by a small dispatcher that keeps the contract.
+
+mod balance;
+mod bench;
+mod fairness;
+mod fuzz;
+mod machine;
+mod policies;
+mod quota;

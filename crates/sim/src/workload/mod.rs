@@ -1,0 +1,77 @@
+//! Workloads: what the guest's tasks do, as streams of operations.
+//!
+//! The costs are those of the guests of `records/*.json` (Debian 6.1 under emulation, 2 vCPUs), fitted to their
+//! baselines alone, and scaled by the guest's speed. What each is fitted to stands at the constant.
+
+mod clone;
+mod memory;
+mod postmark;
+mod sync;
+
+use reprieve_study::Scenario;
+use reprieve_study::scenario::Workload;
+
+use crate::guest::Guest;
+
+/// Costs of a workload's own code, scaled to the guest's speed.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    speed_permille: u64,
+}
+
+impl Pace {
+    /// Time that takes `us` microseconds in the guests of the calibration.
+    fn us(self, us: u64) -> u64 {
+        us * 1_000_000 / self.speed_permille
+    }
+}
+
+/// The guest's speed in thousandths of that of the calibration's guests.
+pub fn speed_permille(scenario: &Scenario) -> u64 {
+    ((scenario.guest.speed * 1000.0) as u64).max(1)
+}
+
+/// Spinlocks that the workload shares.
+pub fn locks(workload: &Workload) -> u32 {
+    match workload {
+        Workload::Postmark { .. } => postmark::LOCKS,
+        _ => 0,
+    }
+}
+
+/// Part of the memory that is occupied after boot, in thousandths, so that the footprint of the baseline is met:
+/// the guests of the records used 28 MiB of 256 and of 512 MiB before the workload began; larger guests use more
+/// because `struct page` takes 64 bytes a page.
+pub fn boot_bytes(memory_bytes: u64) -> u64 {
+    (24 << 20) + memory_bytes / 64
+}
+
+/// Adds the workload's tasks to a guest of that speed.
+pub fn add(guest: &mut Guest, scenario: &Scenario, speed_permille: u64) {
+    let pace = Pace { speed_permille };
+    match &scenario.workload {
+        Workload::Memory { object_bytes, burst, pause_us, backlog_limit_mib } => {
+            let limit_mib = match backlog_limit_mib {
+                0 => scenario.guest.memory_mib / 2,
+                limit => *limit,
+            };
+            memory::add(guest, pace, *object_bytes, *burst, *pause_us, (limit_mib << 20) / object_bytes);
+        }
+        Workload::Clone { namespaces, stop_below_mib } => {
+            clone::add(guest, pace, namespaces, stop_below_mib << 20);
+        }
+        Workload::Postmark { .. } => postmark::add(guest, pace, &scenario.workload),
+    }
+    if scenario.observe.sync_every_ms > 0 {
+        sync::add(guest, scenario.observe.sync_every_ms * 1_000_000);
+    }
+}
+
+/// Workers that must be ready before the measured part begins, and done before it is over: none for workloads that
+/// go on for ever.
+pub fn workers(workload: &Workload) -> Option<u32> {
+    match workload {
+        Workload::Postmark { processes, .. } => Some(*processes),
+        _ => None,
+    }
+}

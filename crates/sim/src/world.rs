@@ -1,0 +1,488 @@
+//! Everything in a run: hosts, guests and the queue; and the loop that lets time pass.
+//!
+//! An event changes one entity, which may leave requests and orders; [`World::settle`] carries them out until none is
+//! left, and only then does time go on.
+
+use crate::guest::vcpu::Presence;
+use crate::guest::{Clock, Guest, Request};
+use crate::host::{Body, Host, State};
+use crate::queue::{Queue, Timer};
+use crate::sched::{Cpu, Entity};
+use reprieve_study::grace_period::Span;
+
+/// Whose timer it is.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    VcpuWork { guest: u32, vcpu: u32 },
+    VcpuClock { guest: u32, vcpu: u32 },
+    Tick { host: u32, pcpu: u32 },
+    Scheduler { host: u32, number: u32 },
+    Thread { host: u32, entity: u32 },
+}
+
+/// Where a guest's vCPUs run.
+#[derive(Clone, Debug, Default)]
+struct Placement {
+    host: usize,
+    threads: Vec<Entity>,
+}
+
+/// A run's state.
+#[derive(Default)]
+pub struct World {
+    /// Now.
+    pub now_ns: u64,
+    /// Events so far.
+    pub events: u64,
+    /// A digest of all events so far: their times and whose they were.
+    pub digest: u64,
+    queue: Queue,
+    sources: Vec<Source>,
+    hosts: Vec<Host>,
+    guests: Vec<Guest>,
+    placements: Vec<Placement>,
+    /// Guests that may have requests.
+    talking: Vec<usize>,
+    /// Hosts whose scheduler may have orders.
+    deciding: Vec<usize>,
+    requests: Vec<Request>,
+    /// Stretches during which the vCPUs of the first guest were preempted or throttled, if recorded.
+    descheduled: Option<Vec<Vec<Span>>>,
+}
+
+impl World {
+    /// An empty world.
+    pub fn new() -> World {
+        World::default()
+    }
+
+    /// For those who make hosts and guests: the queue that their timers live in.
+    pub fn queue(&mut self) -> &mut Queue {
+        &mut self.queue
+    }
+
+    /// Adds a host made with this world's queue.
+    pub fn add_host(&mut self, host: Host) -> usize {
+        let number = self.hosts.len();
+        for (pcpu, state) in host.pcpus.iter().enumerate() {
+            let source = Source::Tick { host: number as u32, pcpu: pcpu as u32 };
+            register(&mut self.sources, state.tick, source);
+        }
+        self.hosts.push(host);
+        number
+    }
+
+    /// Adds a thread to a host.
+    pub fn add_thread(&mut self, host: usize, body: Body, spec: &crate::sched::Spec) -> Entity {
+        let entity = self.hosts[host].add_thread(body, spec, &mut self.queue);
+        let timer = self.hosts[host].threads[entity.0 as usize].timer;
+        register(&mut self.sources, timer, Source::Thread { host: host as u32, entity: entity.0 });
+        entity
+    }
+
+    /// Adds a guest made with this world's queue; each vCPU becomes a thread of the host, specified by `spec`.
+    pub fn add_guest(
+        &mut self,
+        host: usize,
+        guest: Guest,
+        spec: impl Fn(usize) -> crate::sched::Spec,
+    ) -> usize {
+        let number = self.guests.len();
+        let mut placement = Placement { host, threads: Vec::new() };
+        for (v, vcpu) in guest.vcpus().iter().enumerate() {
+            let (guest, vcpu_number) = (number as u32, v as u32);
+            register(&mut self.sources, vcpu.work, Source::VcpuWork { guest, vcpu: vcpu_number });
+            register(&mut self.sources, vcpu.clock, Source::VcpuClock { guest, vcpu: vcpu_number });
+            placement.threads.push(self.add_thread(host, Body::Vcpu { guest: number, vcpu: v }, &spec(v)));
+        }
+        self.guests.push(guest);
+        self.placements.push(placement);
+        number
+    }
+
+    /// Boots all guests and starts all other threads.
+    pub fn start(&mut self) {
+        for guest in 0..self.guests.len() {
+            let mut clock = Clock { now_ns: self.now_ns, queue: &mut self.queue };
+            self.guests[guest].boot(&mut clock);
+            self.talking.push(guest);
+        }
+        for host in 0..self.hosts.len() {
+            self.deciding.push(host);
+            for entity in 0..self.hosts[host].threads.len() {
+                self.start_thread(host, Entity(entity as u32));
+            }
+        }
+        self.settle();
+    }
+
+    fn start_thread(&mut self, host: usize, entity: Entity) {
+        let now_ns = self.now_ns;
+        let thread = &mut self.hosts[host].threads[entity.0 as usize];
+        match &mut thread.body {
+            Body::Vcpu { .. } => {}
+            Body::Busy => self.hosts[host].wake(now_ns, entity, None),
+            Body::Noise { sleep_ns, stream, .. } => {
+                let at_ns = now_ns + stream.exponential(*sleep_ns);
+                self.queue.arm(thread.timer, at_ns);
+            }
+            Body::Spike { .. } => {}
+        }
+    }
+
+    /// Keeps a vCPU from running for a while, from the next time that it runs.
+    pub fn pause(&mut self, guest: usize, v: usize, for_ns: u64) {
+        let placement = &self.placements[guest];
+        let (host, entity) = (placement.host, placement.threads[v]);
+        let until_ns = self.now_ns + for_ns;
+        let thread = &mut self.hosts[host].threads[entity.0 as usize];
+        thread.paused_until_ns = Some(until_ns);
+        let pcpu = thread.pcpu;
+        self.queue.arm(thread.timer, until_ns);
+        if thread.state == State::Running {
+            self.hosts[host].orders.resched.push(Cpu(pcpu as u32));
+        }
+        self.deciding.push(host);
+        self.settle();
+    }
+
+    /// Makes a thread of the kind [`Body::Spike`] busy for a while.
+    pub fn spike(&mut self, host: usize, entity: Entity, for_ns: u64) {
+        let end_ns = self.now_ns + for_ns;
+        let thread = &mut self.hosts[host].threads[entity.0 as usize];
+        let Body::Spike { until_ns } = &mut thread.body else {
+            return;
+        };
+        *until_ns = end_ns;
+        self.queue.arm(thread.timer, end_ns);
+        if thread.state == State::Blocked {
+            self.hosts[host].wake(self.now_ns, entity, None);
+        }
+        self.deciding.push(host);
+        self.settle();
+    }
+
+    /// Lets time pass up to and including `until_ns`, or until `events_limit` events have happened. Returns whether
+    /// the time was reached.
+    pub fn run_until(&mut self, until_ns: u64, events_limit: u64) -> bool {
+        while let Some(at_ns) = self.queue.next_ns() {
+            if at_ns > until_ns {
+                break;
+            }
+            if self.events >= events_limit {
+                return false;
+            }
+            let (at_ns, timer) = self.queue.pop().expect("there is a next one");
+            debug_assert!(at_ns >= self.now_ns);
+            self.now_ns = at_ns;
+            self.events += 1;
+            let happened = at_ns ^ (timer.index() as u64) << 48;
+            self.digest = (self.digest.rotate_left(5) ^ happened).wrapping_mul(0x517c_c1b7_2722_0a95);
+            self.happen(self.sources[timer.index()]);
+            self.settle();
+        }
+        self.now_ns = until_ns;
+        true
+    }
+
+    fn happen(&mut self, source: Source) {
+        let mut clock = Clock { now_ns: self.now_ns, queue: &mut self.queue };
+        match source {
+            Source::VcpuWork { guest, vcpu } => {
+                self.guests[guest as usize].work_done(&mut clock, vcpu as usize);
+                self.talking.push(guest as usize);
+            }
+            Source::VcpuClock { guest, vcpu } => {
+                self.guests[guest as usize].clock_event(&mut clock, vcpu as usize);
+                self.talking.push(guest as usize);
+            }
+            Source::Tick { host, pcpu } => {
+                self.deciding.push(host as usize);
+                let host = &mut self.hosts[host as usize];
+                host.pcpus[pcpu as usize].ticking = false;
+                host.scheduler.tick(self.now_ns, Cpu(pcpu), &mut host.orders);
+                host.keep_tick(self.now_ns, pcpu as usize, &mut self.queue);
+            }
+            Source::Scheduler { host, number } => {
+                self.deciding.push(host as usize);
+                let host = &mut self.hosts[host as usize];
+                host.scheduler.timer(self.now_ns, number, &mut host.orders);
+            }
+            Source::Thread { host, entity } => {
+                self.deciding.push(host as usize);
+                self.thread_timer(host as usize, Entity(entity));
+            }
+        }
+    }
+
+    /// A thread's own timer: a burst, a sleep or a pause ends.
+    fn thread_timer(&mut self, host: usize, entity: Entity) {
+        let now_ns = self.now_ns;
+        let queue = &mut self.queue;
+        let host = &mut self.hosts[host];
+        let thread = &mut host.threads[entity.0 as usize];
+        let (state, pcpu) = (thread.state, thread.pcpu);
+        match &mut thread.body {
+            Body::Vcpu { guest, vcpu } => {
+                thread.paused_until_ns = None;
+                // It may have nothing to do: it was halted when the pause began, or has been since.
+                let has_work = self.guests[*guest].vcpus()[*vcpu].presence == Presence::Descheduled;
+                if state == State::Blocked && has_work {
+                    host.wake(now_ns, entity, None);
+                }
+            }
+            Body::Busy => {}
+            Body::Noise { sleep_ns, burst_ns, stream } => match state {
+                State::Blocked => {
+                    thread.left_ns = stream.exponential(*burst_ns);
+                    host.wake(now_ns, entity, Some(Cpu(pcpu as u32)));
+                }
+                _ => {
+                    let at_ns = now_ns + stream.exponential(*sleep_ns);
+                    queue.arm(thread.timer, at_ns);
+                    host.block_running(now_ns, pcpu);
+                }
+            },
+            // If it waits for a pCPU when its time is over, it blocks as soon as it runs.
+            Body::Spike { .. } => {
+                if state == State::Running {
+                    host.block_running(now_ns, pcpu);
+                }
+            }
+        }
+    }
+
+    /// Carries out what guests and schedulers want, until nobody wants anything. A guest's requests come first: what a
+    /// scheduler decides on must be true.
+    fn settle(&mut self) {
+        loop {
+            if let Some(guest) = self.talking.pop() {
+                self.guests[guest].take_requests(&mut self.requests);
+                let mut requests = std::mem::take(&mut self.requests);
+                for request in requests.drain(..) {
+                    self.carry_out(guest, request);
+                }
+                self.requests = requests;
+            } else if let Some(host) = self.deciding.last().copied() {
+                if !self.carry_out_order(host) {
+                    self.deciding.pop();
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, guest: usize, request: Request) {
+        let (Request::Kick(v) | Request::Halt(v) | Request::Unlocked(v)) = request;
+        let placement = &self.placements[guest];
+        let (number, entity) = (placement.host, placement.threads[v]);
+        let presence = self.guests[guest].vcpus()[v].presence;
+        let mut clock = Clock { now_ns: self.now_ns, queue: &mut self.queue };
+        let host = &mut self.hosts[number];
+        let thread = &host.threads[entity.0 as usize];
+        if self.deciding.last() != Some(&number) {
+            self.deciding.push(number);
+        }
+        match request {
+            Request::Kick(_) => match presence {
+                Presence::Running => {
+                    self.guests[guest].interrupt(&mut clock, v);
+                    self.talking.push(guest);
+                }
+                Presence::Halted => {
+                    self.guests[guest].unhalt(&mut clock, v);
+                    if thread.paused_until_ns.is_none() {
+                        host.wake(self.now_ns, entity, None);
+                    }
+                }
+                Presence::Descheduled => {}
+            },
+            Request::Halt(_) => host.block_running(self.now_ns, thread.pcpu),
+            Request::Unlocked(_) => {
+                let pcpu = thread.pcpu;
+                if thread.state == State::Running
+                    && std::mem::take(&mut host.pcpus[pcpu].switch_after_unlock)
+                {
+                    host.orders.resched.push(Cpu(pcpu as u32));
+                }
+            }
+        }
+    }
+
+    /// Carries out one order of a host's scheduler; returns whether there was one.
+    fn carry_out_order(&mut self, number: usize) -> bool {
+        let orders = &mut self.hosts[number].orders;
+        if let Some((timer, at_ns)) = orders.arm.pop() {
+            self.arm_scheduler_timer(number, timer, at_ns);
+        } else if let Some(cpu) = orders.ticks.pop() {
+            self.hosts[number].keep_tick(self.now_ns, cpu.0 as usize, &mut self.queue);
+        } else if let Some(cpu) = orders.resched.pop() {
+            self.switch(number, cpu.0 as usize);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn arm_scheduler_timer(&mut self, number: usize, timer: u32, at_ns: u64) {
+        let host = &mut self.hosts[number];
+        while host.timers.len() <= timer as usize {
+            let added = self.queue.add(crate::queue::Class::HostClock);
+            let source = Source::Scheduler { host: number as u32, number: host.timers.len() as u32 };
+            register(&mut self.sources, added, source);
+            host.timers.push(added);
+        }
+        self.queue.arm(host.timers[timer as usize], at_ns);
+    }
+
+    /// Lets the scheduler decide for a pCPU, and switches if it decides otherwise than before.
+    fn switch(&mut self, number: usize, pcpu: usize) {
+        let now_ns = self.now_ns;
+        let host = &mut self.hosts[number];
+        let previous = host.pcpus[pcpu].running;
+        if let Some(entity) = previous {
+            if host.spec.spare_lock_holders && self.guests_lock_held(number, entity) {
+                self.hosts[number].pcpus[pcpu].switch_after_unlock = true;
+                return;
+            }
+        }
+        let host = &mut self.hosts[number];
+        if let Some(entity) = previous
+            && host.threads[entity.0 as usize].paused_until_ns.is_some()
+        {
+            self.take_off(number, pcpu, entity, State::Blocked);
+            let host = &mut self.hosts[number];
+            host.scheduler.block(now_ns, Cpu(pcpu as u32), &mut host.orders);
+            host.pcpus[pcpu].running = None;
+        }
+        let host = &mut self.hosts[number];
+        let previous = host.pcpus[pcpu].running;
+        let next = host.scheduler.pick(now_ns, Cpu(pcpu as u32), &mut host.orders);
+        if next == previous {
+            return host.keep_tick(now_ns, pcpu, &mut self.queue);
+        }
+        if let Some(entity) = previous {
+            self.take_off(number, pcpu, entity, State::Runnable);
+        }
+        self.hosts[number].pcpus[pcpu].running = next;
+        if let Some(entity) = next {
+            self.put_on(number, pcpu, entity);
+        }
+        self.hosts[number].keep_tick(now_ns, pcpu, &mut self.queue);
+    }
+
+    fn guests_lock_held(&self, host: usize, entity: Entity) -> bool {
+        match self.hosts[host].threads[entity.0 as usize].body {
+            Body::Vcpu { guest, vcpu } => self.guests[guest].holds_lock(vcpu),
+            _ => false,
+        }
+    }
+
+    /// A running thread loses its pCPU.
+    fn take_off(&mut self, number: usize, pcpu: usize, entity: Entity, state: State) {
+        let now_ns = self.now_ns;
+        let host = &mut self.hosts[number];
+        let thread = &mut host.threads[entity.0 as usize];
+        let since_ns = thread.become_state(now_ns, state);
+        thread.preempted = true;
+        host.pcpus[pcpu].last = Some(entity);
+        host.pcpus[pcpu].busy_ns += now_ns - since_ns;
+        match thread.body {
+            Body::Vcpu { guest, vcpu } => {
+                let mut clock = Clock { now_ns, queue: &mut self.queue };
+                self.guests[guest].leave(&mut clock, vcpu);
+                self.talking.push(guest);
+            }
+            Body::Noise { .. } => {
+                thread.left_ns -= (now_ns - since_ns).min(thread.left_ns);
+                self.queue.disarm(thread.timer);
+            }
+            Body::Busy | Body::Spike { .. } => {}
+        }
+    }
+
+    /// A runnable thread gets a pCPU.
+    fn put_on(&mut self, number: usize, pcpu: usize, entity: Entity) {
+        let now_ns = self.now_ns;
+        let host = &mut self.hosts[number];
+        let cold = host.pcpus[pcpu].last.is_some_and(|last| last != entity);
+        let overhead_ns = host.spec.switch_ns + if cold { host.spec.cold_cache_ns } else { 0 };
+        let thread = &mut host.threads[entity.0 as usize];
+        thread.pcpu = pcpu;
+        let since_ns = thread.become_state(now_ns, State::Running);
+        let preempted = std::mem::take(&mut thread.preempted);
+        match &thread.body {
+            Body::Vcpu { guest, vcpu } => {
+                let (guest, vcpu) = (*guest, *vcpu);
+                if thread.paused_until_ns.is_some() {
+                    host.orders.resched.push(Cpu(pcpu as u32));
+                }
+                if preempted && guest == 0
+                    && let Some(descheduled) = &mut self.descheduled
+                {
+                    descheduled[vcpu].push(Span::new(since_ns, now_ns));
+                }
+                let mut clock = Clock { now_ns, queue: &mut self.queue };
+                self.guests[guest].enter(&mut clock, vcpu, overhead_ns);
+                self.talking.push(guest);
+            }
+            Body::Noise { .. } => self.queue.arm(thread.timer, now_ns + thread.left_ns.max(1)),
+            Body::Spike { until_ns } if now_ns >= *until_ns => self.queue.arm(thread.timer, now_ns),
+            Body::Busy | Body::Spike { .. } => {}
+        }
+    }
+
+    /// Records, from now on, when the vCPUs of the first guest are preempted or throttled.
+    pub fn record_descheduling(&mut self) {
+        self.descheduled = Some(vec![Vec::new(); self.guests[0].vcpus().len()]);
+    }
+
+    /// What was recorded, with stretches that still last cut at the present.
+    pub fn descheduled(&mut self) -> Vec<Vec<Span>> {
+        let mut recorded = self.descheduled.take().unwrap_or_default();
+        let placement = &self.placements[0];
+        for (v, entity) in placement.threads.iter().enumerate().take(recorded.len()) {
+            let thread = &self.hosts[placement.host].threads[entity.0 as usize];
+            if thread.preempted && thread.state != State::Running {
+                recorded[v].push(Span::new(thread.since_ns(), self.now_ns));
+            }
+        }
+        recorded
+    }
+
+    /// The guests.
+    pub fn guest(&self, guest: usize) -> &Guest {
+        &self.guests[guest]
+    }
+
+    /// A guest, to drain what it has recorded.
+    pub fn guest_mut(&mut self, guest: usize) -> &mut Guest {
+        &mut self.guests[guest]
+    }
+
+    /// Run time and delay of each of a guest's vCPUs.
+    pub fn vcpu_times(&self, guest: usize) -> Vec<(u64, u64)> {
+        let placement = &self.placements[guest];
+        let threads = &self.hosts[placement.host].threads;
+        placement.threads.iter().map(|entity| threads[entity.0 as usize].times_at(self.now_ns)).collect()
+    }
+
+    /// Checks what must hold between events: conservation of pages, callbacks and CPU time.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        for host in &self.hosts {
+            host.check(self.now_ns)?;
+        }
+        self.guests.iter().try_for_each(Guest::check)
+    }
+}
+
+fn register(sources: &mut Vec<Source>, timer: Timer, source: Source) {
+    if sources.len() <= timer.index() {
+        sources.resize(timer.index() + 1, source);
+    }
+    sources[timer.index()] = source;
+}
