@@ -15,7 +15,8 @@ mod support;
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = PathBuf::from(env::args().nth(1).ok_or("say into which directory")?);
     fs::create_dir_all(&directory)?;
-    let record = support::record();
+    let mut record = support::record();
+    record.studies.extend(support::simulated::record().studies);
     fs::write(directory.join("page.html"), html::render(&record))?;
     for figure in record.studies.iter().flat_map(figure::all) {
         fs::write(directory.join(format!("{}.svg", figure.slug)), figure.standalone())?;

@@ -1,12 +1,17 @@
 //! Where and how a study was measured, as named lines. Every output shows the same ones; a figure's caption is
 //! their short form.
 
+mod sim;
+
 use reprieve_study::observation::{Observation, VcpuTime};
 use reprieve_study::units::{self, significant};
 use reprieve_study::{Condition, Study, Workload, statistics};
 
 /// Files that the published Postmark runs started with: "128K" (Prasad, Gopinath, McKenney, ATC 2017).
 const PUBLISHED_POSTMARK_FILES: u64 = 128_000;
+
+/// The CPU time of so many vCPUs is told for each of them.
+const VCPUS_ALONE: usize = 4;
 
 /// One named line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,18 +34,31 @@ fn outcome(name: &str, value: String) -> Fact {
 
 /// All lines of a study. Lines without content are left out.
 pub fn of(study: &Study) -> Vec<Fact> {
-    let mut facts = machine(study);
+    let simulated = study.is_simulated();
+    let mut facts = if simulated { sim::machine(study) } else { machine(study) };
     facts.extend(plan(study));
     for name in study.scenario.conditions.keys() {
         facts.extend(condition(study, name));
     }
-    facts.extend(quality(study));
+    facts.push(setting("Causes left out", left_out(study)));
+    facts.extend(if simulated { sim::result(study) } else { quality(study) });
+    facts.extend(notes(study).into_iter().map(|note| outcome("Note", note)));
+    facts.extend(study.ended_early.iter().map(|why| outcome("Ended early", why.clone())));
     facts.retain(|fact| !fact.value.trim().is_empty());
     facts
 }
 
-/// The short form for captions: ground, accelerator, guest.
+/// The short form for captions: how the figures came about, and where.
+pub fn source(study: &Study) -> String {
+    let how = if study.is_simulated() { "Simulated" } else { "Measured" };
+    format!("{how}: {}", short(study))
+}
+
+/// Ground, accelerator, guest; or the machines that were simulated.
 pub fn short(study: &Study) -> String {
+    if study.is_simulated() {
+        return sim::short(study);
+    }
     let guest = &study.scenario.guest;
     let parts = [
         distinct(study, |run| run.provenance.ground.clone()),
@@ -84,7 +102,10 @@ fn plan(study: &Study) -> Vec<Fact> {
         outcome("Window was", measured_window(study)),
         setting(
             "Repetitions",
-            format!("{} of each condition, in random order, seed {}", run.repeat, run.seed),
+            match study.is_simulated() {
+                true => format!("{} of each condition, seed {}", run.repeat, run.seed),
+                false => format!("{} of each condition, in random order, seed {}", run.repeat, run.seed),
+            },
         ),
         setting(
             "Observed",
@@ -119,8 +140,14 @@ fn workload(workload: &Workload) -> String {
         Workload::Clone { namespaces, .. } => {
             format!("clone: into new namespaces ({})", namespaces.join(", "))
         }
-        Workload::Postmark { processes, files, transactions, .. } => {
-            format!("postmark: {processes} processes, {files} files, {transactions} transactions, on tmpfs")
+        Workload::Postmark { processes, files, transactions, think_us, .. } => {
+            let think = match think_us {
+                0 => String::new(),
+                us => format!(", {us} us of user time between two"),
+            };
+            format!(
+                "postmark: {processes} processes, {files} files, {transactions} transactions{think}, on tmpfs"
+            )
         }
     }
 }
@@ -141,15 +168,23 @@ fn reduced(study: &Study) -> Option<String> {
 /// What a condition is, and how much CPU the host really gave each vCPU under it (median over its runs).
 fn condition(study: &Study, name: &str) -> Vec<Fact> {
     let runs: Vec<&Observation> = study.runs_of(name).collect();
-    if runs.is_empty() {
+    if runs.is_empty() || study.is_part(name) {
         return Vec::new();
     }
-    let vcpus = runs.iter().map(|run| run.provenance.vcpus.len()).max().unwrap_or(0);
-    let shares: Vec<String> = (0..vcpus).filter_map(|vcpu| vcpu_time(&runs, vcpu)).collect();
-    vec![
-        setting(name, disturbance(&study.scenario.conditions[name])),
-        outcome(&format!("{name} got"), shares.join("; ")),
-    ]
+    let said = setting(name, disturbance(&study.scenario.conditions[name]));
+    vec![said, outcome(&format!("{name} got"), got(&runs))]
+}
+
+/// The causes that were left out of each condition to attribute its loss.
+fn left_out(study: &Study) -> String {
+    let said = |attribution: reprieve_study::Attribution| {
+        let causes = |part: &reprieve_study::attribution::Part| {
+            part.causes.iter().map(|cause| cause.label()).collect::<Vec<_>>().join(" and ")
+        };
+        let parts: Vec<String> = attribution.parts.iter().map(causes).collect();
+        format!("{}, in turn: {}", attribution.condition, parts.join("; "))
+    };
+    study.attributions().into_iter().map(said).collect::<Vec<_>>().join("; ")
 }
 
 /// What the host does to the guest, in the words of the scenario and in its numbers.
@@ -171,6 +206,23 @@ fn disturbance(condition: &Condition) -> String {
     if condition.hogs > 0 {
         parts.push(format!("busy processes per pCPU: {}", condition.hogs));
     }
+    if condition.overcommit > 0.0 {
+        parts.push(format!("{} busy vCPUs per pCPU", condition.overcommit));
+    }
+    parts.extend(condition.pauses.iter().map(|pause| {
+        format!("vCPU {} descheduled for {} ms at {} ms", pause.vcpu, pause.for_ms, pause.at_ms)
+    }));
+    parts.extend(condition.spikes.iter().map(|spike| {
+        format!(
+            "a neighbour VM with {} busy vCPUs for {} ms at {} ms",
+            spike.vcpus, spike.for_ms, spike.at_ms
+        )
+    }));
+    if !condition.without.is_empty() {
+        let causes: Vec<&str> = condition.without.iter().map(|cause| cause.label()).collect();
+        parts.push(format!("without {}", causes.join(" and ")));
+    }
+    parts.extend(condition.set.iter().map(|(key, value)| format!("{key} = {value}")));
     if condition.unobserved {
         parts.push("not observed".into());
     }
@@ -178,18 +230,37 @@ fn disturbance(condition: &Condition) -> String {
     if condition.label.is_empty() { parts } else { format!("{} ({parts})", condition.label) }
 }
 
-fn vcpu_time(runs: &[&Observation], vcpu: usize) -> Option<String> {
+/// CPU time of each vCPU, or of all of them together where they are many.
+fn got(runs: &[&Observation]) -> String {
+    let vcpus = runs.iter().map(|run| run.provenance.vcpus.len()).max().unwrap_or(0);
+    let times: Vec<(f64, f64)> = (0..vcpus).filter_map(|vcpu| vcpu_time(runs, vcpu)).collect();
+    let said = |who: &str, share: &str, overcommit: &str| {
+        format!("{who} ran {share} % of the time, overcommit {overcommit}")
+    };
+    if times.len() > VCPUS_ALONE {
+        let range = |values: Vec<f64>| {
+            let (low, high) = extremes(values.into_iter());
+            let ends = [low, high].map(significant);
+            if ends[0] == ends[1] { ends[0].clone() } else { ends.join(" to ") }
+        };
+        let share = range(times.iter().map(|(share, _)| share * 100.0).collect());
+        return said("each vCPU", &share, &range(times.iter().map(|(_, overcommit)| *overcommit).collect()));
+    }
+    let each = times.iter().enumerate().map(|(vcpu, (share, overcommit))| {
+        said(&format!("vCPU {vcpu}"), &significant(share * 100.0), &significant(*overcommit))
+    });
+    each.collect::<Vec<_>>().join("; ")
+}
+
+/// Share of the time that a vCPU ran, and its overcommit; medians over the runs.
+fn vcpu_time(runs: &[&Observation], vcpu: usize) -> Option<(f64, f64)> {
     let of_runs = |value: &dyn Fn(&Observation, VcpuTime) -> f64| {
         let values = runs.iter().filter_map(|run| Some(value(run, *run.provenance.vcpus.get(vcpu)?)));
         statistics::median(&values.collect::<Vec<f64>>())
     };
     let share = of_runs(&|run, time| time.run_ns as f64 / run.provenance.window_ns.max(1) as f64)?;
     let overcommit = of_runs(&|_, time| time.overcommit().unwrap_or(f64::INFINITY))?;
-    Some(format!(
-        "vCPU {vcpu} ran {} % of the time, overcommit {}",
-        significant(share * 100.0),
-        significant(overcommit)
-    ))
+    Some((share, overcommit))
 }
 
 fn quality(study: &Study) -> Vec<Fact> {
@@ -212,14 +283,11 @@ fn quality(study: &Study) -> Vec<Fact> {
             format!("{missed} grace periods began and ended between two samples: counted, without a duration")
         }
     };
-    let mut facts = vec![
+    vec![
         outcome("Foreign CPU", foreign),
         outcome("Scheduling", distinct(study, |run| run.provenance.scheduling_source.clone())),
         outcome("Missed GPs", missed),
-    ];
-    facts.extend(notes(study).into_iter().map(|note| outcome("Note", note)));
-    facts.extend(study.ended_early.iter().map(|why| outcome("Ended early", why.clone())));
-    facts
+    ]
 }
 
 /// The runs' notes, each once, with the conditions that it is about unless it is about all of them.

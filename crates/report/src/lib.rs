@@ -4,10 +4,12 @@
 //! Nothing here does I/O or computes a result: every function takes what `study` holds and returns text or
 //! bytes. Words that several outputs share ([`facts`], [`table`], [`quantity`]) are made once.
 
+pub mod causes;
 pub mod facts;
 pub mod figure;
 pub mod html;
 pub mod perfetto;
 pub mod quantity;
+pub mod sweeps;
 pub mod table;
 pub mod terminal;

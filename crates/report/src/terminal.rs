@@ -2,6 +2,8 @@
 //! says. Text from a record is stripped of control characters, so that no scenario file or guest can send an
 //! escape sequence to the reader's terminal.
 
+mod more;
+
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -61,7 +63,8 @@ fn render_study(text: &mut String, study: &Study, options: &Options) {
     for fact in &facts {
         wrapped(text, &format!("{:<indent$}", clean(&fact.name)), &fact.value, indent, options);
     }
-    for comparison in &study.comparisons {
+    let is_part = |comparison: &&Comparison| study.is_part(&comparison.condition);
+    for comparison in study.comparisons.iter().filter(|comparison| !is_part(comparison)) {
         let _ = writeln!(text);
         heading(text, &format!("{} against {}", comparison.condition, comparison.baseline), options);
         let names = [comparison.baseline.as_str(), comparison.condition.as_str()];
@@ -73,6 +76,8 @@ fn render_study(text: &mut String, study: &Study, options: &Options) {
     if study.comparisons.is_empty() {
         wrapped(text, "", "Nothing to compare: fewer than two conditions have runs.", 0, options);
     }
+    more::causes(text, study, study.comparisons.iter().any(|comparison| is_part(&comparison)), options);
+    more::sweeps(text, study, options);
     render_published(text, study, options);
 }
 
@@ -120,13 +125,7 @@ fn render_table(text: &mut String, comparison: &Comparison, names: [&str; 2], op
     let with_published = lines.iter().any(|line| line.verdict != Verdict::NoReference);
     let width = options.width.clamp(NARROWEST, usize::from(u16::MAX));
     let gap = if width_on_one_line(&lines, with_published) <= width { " " } else { "\n" };
-    let mut out = Table::new();
-    out.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16);
-    if options.colour {
-        out.enforce_styling();
-    } else {
-        out.force_no_tty();
-    }
+    let mut out = empty_table(options);
     let name = |name: &str| -> Cow<'static, str> { clean(name).chars().take(LONGEST_HEADER).collect() };
     let mut header =
         vec!["metric".into(), name(names[0]), name(names[1]), "ratio [95 %]".into(), "p ".into()];
@@ -140,6 +139,18 @@ fn render_table(text: &mut String, comparison: &Comparison, names: [&str; 2], op
     set_columns(&mut out);
     let _ = writeln!(text, "{}", out.trim_fmt());
     wrapped(text, "", LEGEND, 0, options);
+}
+
+fn empty_table(options: &Options) -> Table {
+    let mut out = Table::new();
+    let width = options.width.clamp(NARROWEST, usize::from(u16::MAX));
+    out.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16);
+    if options.colour {
+        out.enforce_styling();
+    } else {
+        out.force_no_tty();
+    }
+    out
 }
 
 fn set_columns(out: &mut Table) {

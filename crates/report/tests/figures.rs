@@ -85,6 +85,29 @@ fn every_figure_is_well_formed_and_its_labels_are_clear_of_each_other() {
 }
 
 #[test]
+fn a_sweep_is_a_figure_and_a_part_of_a_loss_is_none() {
+    let mut study = support::simulated::record().studies.remove(0);
+    let figures = figure::all(&study);
+    let slugs: Vec<&str> = figures.iter().map(|figure| figure.slug.as_str()).collect();
+    insta::assert_snapshot!(slugs.join("\n"));
+    for figure in &figures {
+        let svg = figure.standalone();
+        check(&svg);
+        assert!(!svg.contains("without-"), "{svg}");
+        assert!(
+            figure.caption.contains(" Simulated: 8 vCPUs") && figure.caption.contains("; 8 pCPUs, CFS; ")
+        );
+    }
+    let svg = figure::sweep(&study, "rate").unwrap().standalone();
+    // Three panels, two conditions, six values; every value has its tick.
+    assert_eq!(svg.matches("<circle").count(), 36);
+    let texts: Vec<String> = labels(&svg).into_iter().map(|label| label.text).collect();
+    assert!(["0", "10", "30", "100", "300", "1000"].iter().all(|value| texts.contains(&value.to_string())));
+    study.observations.retain(|run| run.sweep.is_none());
+    assert!(figure::sweep(&study, "rate").is_none() && figure::sweep(&study, "no such sweep").is_none());
+}
+
+#[test]
 fn whatever_the_magnitude() {
     for factor in [1e-9, 0.01, 0.37, 70.0, 1e7] {
         for figure in figure::all(&stretched(factor)) {

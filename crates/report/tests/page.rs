@@ -23,8 +23,13 @@ fn structure() {
 }
 
 #[test]
+fn structure_of_a_simulated_study() {
+    insta::assert_snapshot!(outline(&render(&support::simulated::record())));
+}
+
+#[test]
 fn elements_are_closed_in_order() {
-    let page = render(&support::record());
+    let page = [support::record(), support::simulated::record()].map(|record| render(&record)).concat();
     let mut open: Vec<&str> = Vec::new();
     for part in page.split('<').skip(1).filter(|part| !part.starts_with('!')) {
         let name = part.split([' ', '>']).next().unwrap();

@@ -15,6 +15,11 @@ fn the_whole_output_at_110_columns() {
 }
 
 #[test]
+fn a_simulated_study_at_110_columns() {
+    insta::assert_snapshot!(render(&support::simulated::record(), &plain(110)));
+}
+
+#[test]
 fn two_records_at_110_columns() {
     insta::assert_snapshot!(render_compare(
         &support::record(),
@@ -27,7 +32,8 @@ fn two_records_at_110_columns() {
 #[test]
 fn no_line_is_wider_than_the_terminal() {
     for width in [100, 110, 120, 140, 200] {
-        for line in render(&support::record(), &plain(width)).lines() {
+        let both = [support::record(), support::simulated::record()];
+        for line in both.iter().map(|record| render(record, &plain(width))).collect::<String>().lines() {
             let columns = line.chars().count();
             assert!(columns <= width, "{columns} columns of {width}: {line}");
         }
@@ -108,6 +114,7 @@ fn a_smaller_postmark_says_what_that_means() {
             transactions: 1_000,
             size_min_bytes: 500,
             size_max_bytes: 4_000,
+            think_us: 0,
         };
         render(&record, &plain(110))
     };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use reprieve_study::{Scenario, overrides};
+use reprieve_study::{Ground, Scenario, overrides};
 
 use crate::failure::Failure;
 use crate::input;
@@ -11,20 +11,24 @@ use crate::input;
 const FILE_BYTES: u64 = 1 << 20;
 
 /// Names and texts.
-pub const BUILT_IN: [(&str, &str); 6] = [
+pub const BUILT_IN: [(&str, &str); 9] = [
     ("rcu-memory", include_str!("../../../scenarios/rcu-memory.toml")),
     ("rcu-clone", include_str!("../../../scenarios/rcu-clone.toml")),
     ("rcu-postmark", include_str!("../../../scenarios/rcu-postmark.toml")),
     ("rcu-stimuli", include_str!("../../../scenarios/rcu-stimuli.toml")),
     ("rcu-control", include_str!("../../../scenarios/rcu-control.toml")),
     ("rcu-observer", include_str!("../../../scenarios/rcu-observer.toml")),
+    ("rcu-sweeps", include_str!("../../../scenarios/rcu-sweeps.toml")),
+    ("rcu-kernel-share", include_str!("../../../scenarios/rcu-kernel-share.toml")),
+    ("rcu-conformance", include_str!("../../../scenarios/rcu-conformance.toml")),
 ];
 
-/// Reads the scenario of that name, or of the file at that path (recognised by its ending or a separator).
-pub fn read(name: &str, assignments: &[String]) -> Result<Scenario, Failure> {
+/// Reads the scenario of that name, or of the file at that path (recognised by its ending or a separator), for a
+/// ground or for the one that it names itself.
+pub fn read(name: &str, ground: Option<Ground>, assignments: &[String]) -> Result<Scenario, Failure> {
     if name.ends_with(".toml") || name.contains('/') {
         let text = input::read_text(Path::new(name), FILE_BYTES, "scenario")?;
-        return overrides::read(&text, assignments)
+        return overrides::read(&text, ground, assignments)
             .map_err(|error| Failure::Usage(format!("{name}: {error}")));
     }
     let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) else {
@@ -35,7 +39,15 @@ pub fn read(name: &str, assignments: &[String]) -> Result<Scenario, Failure> {
         };
         return Err(Failure::Usage(format!("there is no scenario {name:?}; {hint}")));
     };
-    Ok(overrides::read(text, assignments)?)
+    Ok(overrides::read(text, ground, assignments)?)
+}
+
+/// The grounds that can run a scenario which is built in; its own first.
+pub fn grounds(name: &str) -> Vec<Ground> {
+    let Ok(scenario) = read(name, None, &[]) else { return Vec::new() };
+    let others = Ground::ALL.into_iter().filter(|ground| *ground != scenario.ground);
+    let able = others.filter(|ground| read(name, Some(*ground), &[]).is_ok());
+    [scenario.ground].into_iter().chain(able).collect()
 }
 
 #[cfg(test)]
@@ -45,10 +57,21 @@ mod tests {
     #[test]
     fn every_built_in_scenario_is_right_and_has_its_file_s_name() {
         for (name, _) in BUILT_IN {
-            let scenario = read(name, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert_eq!(scenario.name, name);
-            assert!(scenario.conditions[0].is_undisturbed(), "{name}: the baseline is disturbed");
-            assert!(scenario.conditions.values().all(|condition| !condition.label.is_empty()), "{name}");
+            for ground in grounds(name) {
+                let scenario = read(name, Some(ground), &[]).unwrap();
+                assert_eq!((scenario.name.as_str(), scenario.ground), (name, ground));
+                assert!(scenario.conditions[0].is_undisturbed(), "{name}: the baseline is disturbed");
+                assert!(scenario.conditions.values().all(|condition| !condition.label.is_empty()), "{name}");
+                assert!(scenario.sweeps.values().all(|sweep| !sweep.label.is_empty()), "{name}");
+            }
         }
+    }
+
+    #[test]
+    fn the_evaluation_runs_on_every_ground_and_by_itself_on_the_simulator() {
+        for name in ["rcu-memory", "rcu-clone", "rcu-postmark", "rcu-conformance"] {
+            assert_eq!(grounds(name), [Ground::Sim, Ground::Vm], "{name}");
+        }
+        assert_eq!((grounds("rcu-observer"), grounds("rcu-sweeps")), (vec![Ground::Vm], vec![Ground::Sim]));
     }
 }

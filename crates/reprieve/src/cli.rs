@@ -53,7 +53,8 @@ pub struct RunArguments {
     /// Names of scenarios (see `reprieve list`) or paths of scenario files
     #[arg(required = true, value_name = "SCENARIO")]
     pub scenarios: Vec<String>,
-    /// Where to run: vm (real Linux guests under QEMU)
+    /// Where to run: sim (deterministic simulator, needs nothing of this machine) or vm (real Linux
+    /// guests under QEMU) [the scenario's ground, mostly sim]
     #[arg(long, value_name = "GROUND")]
     pub on: Option<String>,
     /// Change a key of the scenario, for instance guest.vcpus=4 or run.window_ms=20000; repeatable
@@ -65,6 +66,9 @@ pub struct RunArguments {
     /// Seed of the order of runs, the resampling and the workload [the scenario's run.seed]
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
+    /// Simulated runs at a time; the results do not depend on it [the pCPUs of this process]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
     /// Write the record (all values, distributions, where and how) as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -10,7 +10,7 @@ use reprieve_vm::image::{self, Cache};
 use reprieve_vm::{ground, qemu};
 
 use crate::failure::Failure;
-use crate::{output, run};
+use crate::{grounds, output};
 
 /// One thing that was looked at.
 struct Finding {
@@ -24,7 +24,7 @@ enum State {
     Good,
     /// Not there; runs do without, and say so.
     Less,
-    /// Not there, and nothing runs without.
+    /// Not there, and no real guest runs without.
     Missing,
 }
 
@@ -44,13 +44,15 @@ pub fn doctor() -> Result<(), Failure> {
     let missing = findings.iter().filter(|finding| matches!(finding.state, State::Missing)).count();
     match missing {
         0 => Ok(()),
-        _ => Err(Failure::Missing(format!("{missing} thing(s) that every run needs are missing, see above"))),
+        _ => Err(Failure::Missing(format!(
+            "{missing} thing(s) that runs on real guests (--on vm) need are missing, see above"
+        ))),
     }
 }
 
 fn look() -> Vec<Finding> {
     let root = ProcRoot::default();
-    let mut findings = vec![machine(&root), emulator(), kvm()];
+    let mut findings = vec![simulator(), machine(&root), emulator(), kvm()];
     findings.extend(image::requirements().iter().map(program));
     findings.push(cache());
     findings.push(optional("CPU quotas", quota(), "without: overcommitted pins vCPUs to one pCPU"));
@@ -59,6 +61,11 @@ fn look() -> Vec<Finding> {
     let fifo = FifoGuard::raise(1).map(|_| "the sampler may run on time".to_string());
     findings.push(optional("real-time priority", fifo, "without: looks into the guest come late under load"));
     findings
+}
+
+fn simulator() -> Finding {
+    let says = "built in; --on sim needs nothing of this machine, all below is for --on vm";
+    Finding { what: "simulator", state: State::Good, says: says.into() }
 }
 
 fn machine(root: &ProcRoot) -> Finding {
@@ -114,7 +121,7 @@ fn cache() -> Finding {
 }
 
 fn quota() -> Result<String, Failure> {
-    let cgroups = ground::try_quota(&run::host()?)?;
+    let cgroups = ground::try_quota(&grounds::host()?)?;
     Ok(format!("cgroup {:?} at {}", cgroups.version(), cgroups.base().display()))
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use reprieve_sim::ground::SimError;
 use reprieve_study::scenario::BadScenario;
 use reprieve_vm::VmError;
 use reprieve_vm::image::ImageError;
@@ -44,6 +45,15 @@ impl fmt::Display for Failure {
 impl From<BadScenario> for Failure {
     fn from(error: BadScenario) -> Failure {
         Failure::Usage(error.to_string())
+    }
+}
+
+impl From<SimError> for Failure {
+    fn from(error: SimError) -> Failure {
+        match error {
+            SimError::Bad(bad) => bad.into(),
+            other => Failure::Failed(other.to_string()),
+        }
     }
 }
 

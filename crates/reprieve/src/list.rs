@@ -1,15 +1,30 @@
 //! `reprieve list`.
 
+use reprieve_study::{Ground, attribution};
+
 use crate::catalog;
 
-/// The scenarios with their titles and conditions.
+/// Room for a name.
+const NAME: usize = 17;
+
+/// The scenarios with their titles, the grounds that can run them, and what they do on their own ground.
 pub fn render() -> String {
     let mut text = String::new();
     for (name, _) in catalog::BUILT_IN {
-        let scenario = catalog::read(name, &[]).expect("built-in scenarios are tested");
-        text.push_str(&format!("{name:<14} {}\n", scenario.title));
-        for (condition, settings) in &scenario.conditions {
-            text.push_str(&format!("{:14}   {condition}: {}\n", "", settings.label));
+        let scenario = catalog::read(name, None, &[]).expect("built-in scenarios are tested");
+        let grounds: Vec<String> = catalog::grounds(name).iter().map(Ground::to_string).collect();
+        text.push_str(&format!("{name:<NAME$} {} [{}]\n", scenario.title, grounds.join(", ")));
+        let is_part = |condition: &str| attribution::whole_of(&scenario, condition).is_some();
+        for (condition, settings) in scenario.conditions.iter().filter(|(condition, _)| !is_part(condition)) {
+            text.push_str(&format!("{:NAME$}   {condition}: {}\n", "", settings.label));
+        }
+        let parts: Vec<&str> =
+            scenario.conditions.keys().map(String::as_str).filter(|condition| is_part(condition)).collect();
+        if !parts.is_empty() {
+            text.push_str(&format!("{:NAME$}   with one cause left out: {}\n", "", parts.join(", ")));
+        }
+        for (sweep, settings) in &scenario.sweeps {
+            text.push_str(&format!("{:NAME$}   sweep {sweep}: {}\n", "", settings.label));
         }
     }
     text

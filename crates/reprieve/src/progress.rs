@@ -4,9 +4,9 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use reprieve_study::ground::{Progress, time_left};
 use reprieve_study::observation::{Observation, Standing};
 use reprieve_study::{metric, units};
-use reprieve_vm::Progress;
 
 /// Progress on stderr.
 pub struct Shown {
@@ -28,6 +28,17 @@ impl Shown {
         Shown { bar, scenario: scenario.into(), started: Instant::now() }
     }
 
+    /// So many runs have ended; what goes on now.
+    fn place(&self, done: usize, total: usize, now: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+            let left = time_left(self.started, done, total).filter(|left| !left.is_zero());
+            let left = left.map_or(String::new(), |left| format!(", about {} s left", left.as_secs()));
+            bar.set_message(format!("{left}{now}"));
+        }
+    }
+
     fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| eprintln!("{text}")),
@@ -45,13 +56,7 @@ impl Progress for Shown {
     }
 
     fn running(&mut self, number: usize, total: usize, condition: &str, stage: &str) {
-        if let Some(bar) = &self.bar {
-            bar.set_length(total as u64);
-            bar.set_position(number as u64 - 1);
-            let left = reprieve_vm::ground::time_left(self.started, number - 1, total);
-            let left = left.map_or(String::new(), |left| format!(", about {} s left", left.as_secs()));
-            bar.set_message(format!("{left}: {condition} {stage}"));
-        }
+        self.place(number - 1, total, &format!(": {condition} {stage}"));
     }
 
     fn ended(&mut self, number: usize, total: usize, observation: &Observation) {
@@ -64,12 +69,10 @@ impl Progress for Shown {
         let gp = observation.metrics.get(metric::GP_MEAN);
         let gp = gp.map_or(String::new(), |ns| format!(", average GP {}", units::duration(*ns)));
         if self.bar.is_none() || observation.standing != Standing::Accepted {
-            let condition = &observation.condition;
-            self.say(&format!("{}: run {number} of {total}, {condition}{gp}{standing}", self.scenario));
+            let title = observation.title();
+            self.say(&format!("{}: run {number} of {total}, {title}{gp}{standing}", self.scenario));
         }
-        if let Some(bar) = &self.bar {
-            bar.set_position(number as u64);
-        }
+        self.place(number, total, "");
     }
 
     fn warning(&mut self, text: &str) {

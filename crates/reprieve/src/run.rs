@@ -1,37 +1,29 @@
 //! `reprieve run`: scenarios in, comparison out.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use reprieve_linux::proc::ProcRoot;
-use reprieve_linux::signals::Interrupt;
-use reprieve_linux::warden::Warden;
 use reprieve_report::{html, perfetto, terminal};
 use reprieve_study::record::SCHEMA_VERSION;
-use reprieve_study::{Ground as GroundName, Record, Scenario, Study};
-use reprieve_vm::ground::check_machine;
-use reprieve_vm::image::Cache;
-use reprieve_vm::{Ground, HogCommand, Host};
+use reprieve_study::{Ground, Record, Scenario, Study, overrides};
 
-use crate::catalog;
 use crate::cli::RunArguments;
 use crate::failure::Failure;
+use crate::grounds::Grounds;
 use crate::output::{self, Promised};
 use crate::progress::Shown;
+use crate::{catalog, plan};
 
 /// Runs the verb.
 pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let scenarios = read_scenarios(arguments)?;
     if arguments.dry_run {
-        return scenarios.iter().try_for_each(|scenario| output::print(&plan(scenario)));
+        return scenarios.iter().try_for_each(|scenario| output::print(&plan::render(scenario)?));
     }
     let promise = |path: &Option<PathBuf>| path.as_deref().map(Promised::open).transpose();
     let (json, page, trace) =
         (promise(&arguments.json)?, promise(&arguments.html)?, promise(&arguments.trace)?);
-    let host = host()?;
-    scenarios.iter().try_for_each(|scenario| check_machine(scenario, &host.proc_root))?;
-    let cache = Cache::new(Cache::default_dir(|name| std::env::var_os(name))?)?;
-    let (studies, failure) = run_all(scenarios, &host, &cache)?;
+    let grounds = Grounds::prepare(&scenarios, arguments.jobs)?;
+    let (studies, failure) = run_all(scenarios, &grounds)?;
     let record = Record {
         schema_version: SCHEMA_VERSION,
         program: format!("reprieve {}", env!("CARGO_PKG_VERSION")),
@@ -55,49 +47,42 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
 
 /// All scenarios, checked before any of them is run.
 fn read_scenarios(arguments: &RunArguments) -> Result<Vec<Scenario>, Failure> {
-    if let Some(ground) = &arguments.on
-        && *ground != GroundName::Vm.to_string()
-    {
-        return Err(Failure::Usage(format!("there is no ground {ground:?}; this version has vm")));
-    }
+    let ground = arguments.on.as_deref().map(ground).transpose()?;
     let mut assignments = arguments.assignments.clone();
     assignments.extend(arguments.repeat.map(|repeat| format!("run.repeat={repeat}")));
     assignments.extend(arguments.seed.map(|seed| format!("run.seed={seed}")));
-    arguments.scenarios.iter().map(|name| catalog::read(name, &assignments)).collect()
+    arguments.scenarios.iter().map(|name| catalog::read(name, ground, &assignments)).collect()
 }
 
-/// What this process hands to the ground.
-pub fn host() -> Result<Host, Failure> {
-    let exe =
-        std::env::current_exe().map_err(|error| Failure::Failed(format!("finding this program: {error}")))?;
-    // First: from here on a polite end takes the polite way.
-    let interrupt = Interrupt::install()?;
-    let warden = Arc::new(Warden::spawn(&exe, &["warden"])?);
-    let hog = HogCommand { exe, args: vec!["hog".into()] };
-    Ok(Host { proc_root: ProcRoot::default(), warden, interrupt, hog })
+/// The ground of that name.
+fn ground(name: &str) -> Result<Ground, Failure> {
+    let names = Ground::ALL.map(|ground| ground.to_string());
+    let found = Ground::ALL.into_iter().find(|ground| ground.to_string() == name);
+    found.ok_or_else(|| {
+        let near = overrides::nearest(name, names.iter().map(String::as_str));
+        let hint = near.map_or_else(
+            || format!("there are {}", names.join(", ")),
+            |near| format!("did you mean {near}?"),
+        );
+        Failure::Usage(format!("there is no ground {name:?}; {hint}"))
+    })
 }
 
 /// Runs scenario after scenario. What has finished is kept when a later one fails; only a failure before the
 /// first result leaves nothing to show.
-fn run_all(
-    scenarios: Vec<Scenario>,
-    host: &Host,
-    cache: &Cache,
-) -> Result<(Vec<Study>, Option<Failure>), Failure> {
+fn run_all(scenarios: Vec<Scenario>, grounds: &Grounds) -> Result<(Vec<Study>, Option<Failure>), Failure> {
     let mut studies = Vec::new();
     for scenario in scenarios {
         let mut shown = Shown::new(&scenario.name);
-        let ground = match Ground::prepare(scenario, host.clone(), cache, &mut shown) {
-            Ok(ground) => ground,
-            Err(error) if studies.is_empty() => return Err(error.into()),
-            Err(error) => return Ok((studies, Some(error.into()))),
+        let finished = match grounds.run(scenario, &mut shown) {
+            Ok(finished) => finished,
+            Err(failure) if studies.is_empty() => return Err(failure),
+            Err(failure) => return Ok((studies, Some(failure))),
         };
-        let finished = ground.run(&mut shown);
         drop(shown);
         let ended_early = finished.error.as_ref().map(ToString::to_string);
         studies.push(Study::new(finished.scenario, finished.observations, ended_early));
-        if let Some(error) = finished.error {
-            let failure = Failure::from(error);
+        if let Some(failure) = finished.error {
             return if studies.iter().all(|study| study.observations.is_empty()) {
                 Err(failure)
             } else {
@@ -129,22 +114,4 @@ fn encode_trace(record: &Record) -> Vec<u8> {
     }
     let named: Vec<_> = runs.iter().map(|(name, trace)| (name.as_str(), *trace)).collect();
     perfetto::encode(&named)
-}
-
-/// What a dry run shows.
-fn plan(scenario: &Scenario) -> String {
-    let (run, guest) = (&scenario.run, &scenario.guest);
-    let mut text = format!("{}: {}\n", scenario.name, scenario.title);
-    text.push_str(&format!(
-        "  ground {}, guest with {} vCPUs and {} MiB, {} repetitions of each condition, seed {}\n",
-        scenario.ground, guest.vcpus, guest.memory_mib, run.repeat, run.seed
-    ));
-    for (name, condition) in scenario.chosen() {
-        text.push_str(&format!("  {name}: {}\n", condition.label));
-    }
-    let runs = u64::from(run.repeat) * scenario.chosen().count() as u64;
-    // A guest boots in about 4 s under emulation; a workload of fixed size takes its own time.
-    let seconds = runs * ((run.warmup_ms + run.window_ms) / 1000 + 5);
-    text.push_str(&format!("  {runs} runs, about {seconds} s\n"));
-    text
 }

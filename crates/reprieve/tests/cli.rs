@@ -86,7 +86,7 @@ fn golden_command_lines() {
 #[test]
 fn a_run_that_is_not_refused_calls_for_packages() {
     let quiet = Quiet::with(&CALLED);
-    let (code, said) = quiet.refusal(&["run", "rcu-memory"]);
+    let (code, said) = quiet.refusal(&["run", "rcu-memory", "--on", "vm"]);
     assert_eq!(code, Some(69), "{said}");
     assert!(said.contains("not known to apt; run: apt-get update"), "{said}");
     assert!(fs::read_to_string(quiet.trace()).unwrap().starts_with("apt-cache"));
@@ -94,11 +94,11 @@ fn a_run_that_is_not_refused_calls_for_packages() {
 
 #[test]
 fn what_the_machine_lacks_is_named_with_the_way_to_get_it() {
-    let (code, said) = Quiet::with(&[]).refusal(&["run", "rcu-memory"]);
+    let (code, said) = Quiet::with(&[]).refusal(&["run", "rcu-memory", "--on", "vm"]);
     assert_eq!(code, Some(69), "{said}");
     assert!(said.contains("qemu-system-x86_64 is missing: install it with: apt-get install"), "{said}");
 
-    let (code, said) = Quiet::with(&CALLED[..1]).refusal(&["run", "rcu-memory"]);
+    let (code, said) = Quiet::with(&CALLED[..1]).refusal(&["run", "rcu-memory", "--on", "vm"]);
     assert_eq!(code, Some(69), "{said}");
     assert!(said.contains("apt-cache is not installed; install it with: apt-get install apt"), "{said}");
 
@@ -107,7 +107,7 @@ fn what_the_machine_lacks_is_named_with_the_way_to_get_it() {
     assert!(String::from_utf8(output.stdout).unwrap().contains("MISSING  QEMU"));
 
     let mut homeless = Command::new(PROGRAM);
-    homeless.args(["run", "rcu-memory"]).env_remove("HOME").env_remove("XDG_CACHE_HOME");
+    homeless.args(["run", "rcu-memory", "--on", "vm"]).env_remove("HOME").env_remove("XDG_CACHE_HOME");
     let output = homeless.output().unwrap();
     assert_eq!(output.status.code(), Some(69));
     assert!(String::from_utf8(output.stderr).unwrap().contains("neither XDG_CACHE_HOME nor HOME is set"));
@@ -119,7 +119,7 @@ fn what_is_no_kernel_is_refused() {
     let file = quiet.folder.path().join("kernel");
     let refused = |problem: &str| {
         let kernel = format!("guest.kernel={}", file.display());
-        let (code, said) = quiet.refusal(&["run", "rcu-memory", "--set", &kernel]);
+        let (code, said) = quiet.refusal(&["run", "rcu-memory", "--on", "vm", "--set", &kernel]);
         assert_eq!(code, Some(2), "{said}");
         assert!(said.contains(&format!("{}: {problem}", file.display())), "{said}");
     };
@@ -163,12 +163,27 @@ fn outputs_are_made_sure_of_and_nothing_lies_about() {
     // A run that fails leaves an old result alone, and a promised one unmade.
     fs::write(file("old.json"), "old").unwrap();
     let outputs = ["--json", &file("old.json"), "--html", &file("page.html"), "--trace", "/dev/null"];
-    let (code, _) = quiet.refusal(&[&["run", "rcu-memory"], &outputs[..]].concat());
+    let (code, _) = quiet.refusal(&[&["run", "rcu-memory", "--on", "vm"], &outputs[..]].concat());
     assert_eq!(code, Some(69));
     let there: Vec<_> =
         fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(there, ["old.json"]);
     assert_eq!(fs::read_to_string(file("old.json")).unwrap(), "old");
+}
+
+/// What the documentation was made from can be read and shown, whatever has been added to scenarios since.
+#[test]
+fn the_recorded_runs_can_be_shown() {
+    let quiet = Quiet::with(&[]);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
+    let records: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!records.is_empty());
+    for record in records {
+        let output = quiet.reprieve(&["report", record.to_str().unwrap()]);
+        assert!(output.status.success(), "{}: {output:?}", record.display());
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("\nGround ") && text.contains(" against "), "{text}");
+    }
 }
 
 #[test]

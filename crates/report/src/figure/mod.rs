@@ -10,10 +10,12 @@ mod distribution;
 mod over_time;
 mod ratios;
 pub mod style;
+mod sweep;
 
 pub use distribution::gp_distribution;
 pub use over_time::{backlog, footprint, footprint_and_gp, unusable};
 pub use ratios::ratios;
+pub use sweep::sweep;
 
 use maud::{Markup, PreEscaped, html};
 use reprieve_study::Study;
@@ -47,7 +49,7 @@ impl Figure {
         Figure {
             slug: slug_of(&format!("{}-{slug}", study.scenario.name)),
             title,
-            caption: format!("{reading} Measured: {}.", facts::short(study)),
+            caption: format!("{reading} {}.", facts::source(study)),
             height,
             body,
         }
@@ -97,12 +99,15 @@ pub fn all(study: &Study) -> Vec<Figure> {
     figures.extend(
         [gp_distribution(study), backlog(study), unusable(study), ratios(study)].into_iter().flatten(),
     );
+    figures.extend(study.scenario.sweeps.keys().filter_map(|name| sweep(study, name)));
     figures
 }
 
-/// Conditions in the scenario's order, with the number of their series, which is the same in every figure.
+/// Conditions in the scenario's order, with the number of their series, which is the same in every figure. Those
+/// that only serve to attribute a loss are not drawn.
 fn series(study: &Study) -> impl Iterator<Item = (usize, &str)> {
-    study.scenario.conditions.keys().map(String::as_str).enumerate()
+    let conditions = study.scenario.conditions.keys().map(String::as_str).enumerate();
+    conditions.filter(|(_, name)| !study.is_part(name))
 }
 
 fn legend_name(name: &str) -> String {

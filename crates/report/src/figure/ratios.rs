@@ -23,7 +23,7 @@ pub fn ratios(study: &Study) -> Option<Figure> {
     let entries = entries(study);
     let axis = axis(&entries)?;
     let left = entries.iter().map(|(metric, _)| text_width(metric.label)).fold(0.0, f64::max) + 16.0;
-    let compared = study.comparisons.len().max(1) as f64;
+    let compared = entries.iter().map(|(_, rows)| rows.len()).max().unwrap_or(1) as f64;
     let row_height = APART * (compared - 1.0) + 20.0;
     let (legend, legend_height) = legend(study);
     let top = LINE + legend_height;

@@ -1,6 +1,7 @@
 //! One self-contained page: no script, no external resource. Every string of a record is escaped by `maud`,
 //! because scenario files and what a guest says are not to be trusted.
 
+mod more;
 mod style;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -46,10 +47,17 @@ fn section(study: &Study) -> Markup {
     html! {
         section {
             h2 { (study.scenario.title) }
-            p class="muted" { "Scenario " code { (study.scenario.name) } ". " (facts::short(study)) "." }
+            p class="muted" {
+                "Scenario " code { (study.scenario.name) } ". "
+                @if study.is_simulated() { "Simulated: " }
+                (facts::short(study)) "."
+            }
             @if let Some(why) = &study.ended_early { p class="differs" { "Ended early: " (why) } }
-            @for comparison in &study.comparisons { (comparison_table(comparison)) }
+            @for comparison in &study.comparisons {
+                @if !study.is_part(&comparison.condition) { (comparison_table(comparison)) }
+            }
             @if study.comparisons.is_empty() { p { "Nothing to compare: fewer than two conditions have runs." } }
+            (more::causes(study))
             (published(study))
             h3 { "Figures" }
             div class="figures" {
@@ -61,7 +69,8 @@ fn section(study: &Study) -> Markup {
                     }
                 }
             }
-            h3 { "Where and how it was measured" }
+            (more::sweeps(study))
+            h3 { (if study.is_simulated() { "What was simulated" } else { "Where and how it was measured" }) }
             div class="scroll" {
                 table class="facts" {
                     @for fact in facts::of(study) { tr { td { (fact.name) } td { (fact.value) } } }
@@ -104,11 +113,15 @@ fn comparison_table(comparison: &Comparison) -> Markup {
     }
 }
 
-fn cells(line: &Line, with_published: bool) -> Markup {
-    let spread = |spread: &Option<Spread>| match spread {
+/// A median with its range.
+fn spread(spread: &Option<Spread>) -> Markup {
+    match spread {
         None => html! { "–" },
         Some(spread) => html! { (spread.median) " " small { (spread.range) } },
-    };
+    }
+}
+
+fn cells(line: &Line, with_published: bool) -> Markup {
     let class = match line.verdict {
         Verdict::SameDirection { .. } => "verdict agrees",
         Verdict::OppositeDirection => "verdict differs",

@@ -1,11 +1,15 @@
 //! Synthetic records for tests and the example. The numbers are made up to look plausible; they were measured
 //! nowhere and must never be shown as results.
 
+// Each test program uses a part.
+#[allow(dead_code)]
+pub mod simulated;
+
 use reprieve_study::observation::{
     BACKLOG, FOOTPRINT, GP_DURATIONS, GP_OVER_TIME, Observation, Standing, UNUSABLE, VcpuTime,
 };
 use reprieve_study::units::MIB;
-use reprieve_study::{Distribution, Provenance, Record, Scenario, Study, Timeline, overrides};
+use reprieve_study::{Distribution, Ground, Provenance, Record, Scenario, Study, Timeline, overrides};
 
 const WINDOW_NS: u64 = 8_000_000_000;
 
@@ -55,14 +59,14 @@ impl Noise {
 
 /// A synthetic record of one scenario with three conditions.
 pub fn record() -> Record {
-    let scenario = overrides::read(SCENARIO, &[]).unwrap();
+    let scenario = overrides::read(SCENARIO, Some(Ground::Vm), &[]).unwrap();
     record_of(vec![study(scenario, 1.0)])
 }
 
 /// The same with every grace period `factor` times as long.
 #[allow(dead_code)]
 pub fn slower(factor: f64) -> Record {
-    let scenario = overrides::read(SCENARIO, &["guest.vcpus=4".into()]).unwrap();
+    let scenario = overrides::read(SCENARIO, Some(Ground::Vm), &["guest.vcpus=4".into()]).unwrap();
     record_of(vec![study(scenario, factor)])
 }
 
@@ -144,6 +148,8 @@ fn observation(name: &str, repetition: u32, severity: f64, factor: f64, noise: &
         metrics: metrics.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
         distributions: [(GP_DURATIONS.to_string(), durations)].into(),
         timelines: keys.into_iter().zip(timelines).collect(),
+        sweep: None,
+        holdouts: Vec::new(),
         trace: None,
     }
 }
@@ -168,5 +174,6 @@ fn provenance(severity: f64) -> Provenance {
         samples: 16_000,
         missed_gps: 2,
         notes: if severity > 5.0 { vec!["CPU quota by cgroup v1".into()] } else { Vec::new() },
+        ..Provenance::default()
     }
 }

@@ -149,7 +149,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Starts `reprieve run` with these arguments and all three outputs.
+    /// Starts `reprieve run --on vm` with these arguments and all three outputs.
     pub fn start(guests: &Guests, arguments: &[&str]) -> Run {
         let mut command = Command::new(PROGRAM);
         if let Some(home) = &guests.cache_home {
@@ -165,7 +165,11 @@ impl Run {
         let folder = tempfile::tempdir().unwrap();
         // Another user may have to write into it.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        command.arg("run").args(arguments).arg("--json").arg(folder.path().join("record.json"));
+        command
+            .args(["run", "--on", "vm"])
+            .args(arguments)
+            .arg("--json")
+            .arg(folder.path().join("record.json"));
         command.arg("--html").arg(folder.path().join("page.html"));
         command.arg("--trace").arg(folder.path().join("trace.pftrace"));
         command.env(MARK, &mark).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

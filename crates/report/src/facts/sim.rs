@@ -1,0 +1,66 @@
+//! Where and how a study was simulated.
+
+use reprieve_study::Study;
+use reprieve_study::units;
+
+use super::{Fact, distinct, outcome, setting};
+
+/// For captions: guest, host, seed, and the hash by which the result is known again.
+pub fn short(study: &Study) -> String {
+    let (guest, host) = (&study.scenario.guest, &study.scenario.host);
+    let mut parts = vec![
+        format!("{} vCPUs, {} MiB", guest.vcpus, guest.memory_mib),
+        format!("{} pCPUs, {}", host.pcpus_for(guest.vcpus), host.scheduler.name()),
+        format!("speed {}", guest.speed),
+        format!("seed {}", study.scenario.run.seed),
+    ];
+    parts.extend(study.result_hash().map(|hash| format!("result {hash}")));
+    parts.join("; ")
+}
+
+/// The machines.
+pub fn machine(study: &Study) -> Vec<Fact> {
+    let (guest, host) = (&study.scenario.guest, &study.scenario.host);
+    let time = |ns: u64| units::duration(ns as f64);
+    let mut scheduler = host.scheduler.name().to_string();
+    if host.slice_us > 0 {
+        scheduler += &format!(" with slices of {} us", host.slice_us);
+    }
+    vec![
+        setting("Ground", distinct(study, |run| run.provenance.ground.clone())),
+        setting(
+            "Guest",
+            format!(
+                "{} vCPUs, {} MiB, HZ {}, {} times as fast as the guests it was calibrated on{}",
+                guest.vcpus,
+                guest.memory_mib,
+                guest.hz,
+                guest.speed,
+                Some(guest.rcu.command_line())
+                    .filter(|words| !words.is_empty())
+                    .map_or(String::new(), |words| { format!(", {words}") })
+            ),
+        ),
+        setting(
+            "Host",
+            format!(
+                "{} pCPUs, {scheduler}, HZ {}; a context switch takes {}, cold caches cost {}",
+                host.pcpus_for(guest.vcpus),
+                host.hz,
+                time(host.switch_ns),
+                time(host.cold_cache_ns)
+            ),
+        ),
+    ]
+}
+
+/// What makes the result known again.
+pub fn result(study: &Study) -> Vec<Fact> {
+    let events: u64 = study.observations.iter().map(|run| run.provenance.events).sum();
+    let hash = study.result_hash().map_or_else(String::new, |hash| {
+        format!("{hash} (hash of all runs' results; the same scenario and seed give it again)")
+    });
+    let events =
+        if events > 0 { format!("{} simulated", units::count(events as f64)) } else { String::new() };
+    vec![outcome("Events", events), outcome("Result", hash)]
+}

@@ -1,0 +1,100 @@
+//! Sweeps as cells of text, for terminal and page alike: a row for each value and condition.
+
+use reprieve_study::scenario::Sweep;
+use reprieve_study::swept::Curve;
+use reprieve_study::{Metric, Study, metric};
+
+use crate::quantity::Spread;
+
+/// What a sweep's table shows, where it was measured.
+const SHOWN: [(&str, &str); 4] = [
+    (metric::GP_MEAN, "GP average"),
+    (metric::FOOTPRINT_PEAK, "footprint peak"),
+    (metric::BACKLOG_PEAK, "backlog peak"),
+    (metric::THROUGHPUT, "throughput"),
+];
+
+/// One sweep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Swept {
+    /// What is varied, with its unit.
+    pub title: String,
+    /// Heading of the values: the key's last word.
+    pub value_name: String,
+    /// Whether it was run under several conditions.
+    pub has_conditions: bool,
+    /// Headings of the metrics.
+    pub names: Vec<&'static str>,
+    /// In the order of the values.
+    pub lines: Vec<Line>,
+}
+
+/// One value under one condition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// The value; empty when it is that of the line above.
+    pub value: String,
+    /// The condition.
+    pub condition: String,
+    /// One for each metric.
+    pub cells: Vec<Option<Spread>>,
+}
+
+/// The sweeps of a study that have runs.
+pub fn of(study: &Study) -> Vec<Swept> {
+    study.scenario.sweeps.iter().filter_map(|(name, sweep)| one(study, name, sweep)).collect()
+}
+
+/// What a sweep varies, with its unit, for headings.
+pub fn title(name: &str, sweep: &Sweep) -> String {
+    let label = if sweep.label.is_empty() { name } else { &sweep.label };
+    format!("{label} ({})", if sweep.unit.is_empty() { &sweep.key } else { &sweep.unit })
+}
+
+fn one(study: &Study, name: &str, sweep: &Sweep) -> Option<Swept> {
+    let measured = SHOWN.iter().filter_map(|(id, short)| {
+        let curves = study.curves(name, id);
+        (!curves.is_empty()).then_some((metric::find(id)?, *short, curves))
+    });
+    let measured: Vec<(&'static Metric, &str, Vec<Curve>)> = measured.collect();
+    let conditions: Vec<&str> = study.scenario.swept(sweep).collect();
+    let mut lines: Vec<Line> = Vec::new();
+    for value in &sweep.values {
+        let mut shown = value.to_string();
+        for condition in &conditions {
+            let cells: Vec<Option<Spread>> = measured
+                .iter()
+                .map(|(metric, _, curves)| {
+                    Spread::of(metric.unit, values(curves, condition, value.number()?)?)
+                })
+                .collect();
+            if cells.iter().any(Option::is_some) {
+                lines.push(Line {
+                    value: std::mem::take(&mut shown),
+                    condition: condition.to_string(),
+                    cells,
+                });
+            }
+        }
+    }
+    let last_word = sweep.key.rsplit('.').next().unwrap_or_default();
+    (!lines.is_empty()).then(|| Swept {
+        title: format!("Sweep: {}{}", title(name, sweep), under(&conditions)),
+        value_name: last_word.into(),
+        has_conditions: conditions.len() > 1,
+        names: measured.iter().map(|(_, short, _)| *short).collect(),
+        lines,
+    })
+}
+
+fn under(conditions: &[&str]) -> String {
+    match conditions {
+        [condition] => format!(", under {condition}"),
+        _ => String::new(),
+    }
+}
+
+fn values<'a>(curves: &'a [Curve], condition: &str, at: f64) -> Option<&'a [f64]> {
+    let curve = curves.iter().find(|curve| curve.condition == condition)?;
+    Some(&curve.points.iter().find(|point| point.at == at)?.values)
+}

@@ -1,0 +1,49 @@
+//! What a dry run shows.
+
+use reprieve_study::units::{self, MILLISECOND_NS};
+use reprieve_study::{Ground, Scenario, Workload};
+
+use crate::failure::Failure;
+
+/// A real guest boots in about so many seconds under emulation.
+const BOOT_S: u64 = 5;
+
+/// What would be run, and for how long.
+pub fn render(scenario: &Scenario) -> Result<String, Failure> {
+    let (run, guest, host) = (&scenario.run, &scenario.guest, &scenario.host);
+    let mut text = format!("{}: {}\n", scenario.name, scenario.title);
+    let on = match scenario.ground {
+        Ground::Sim => format!(" on {} pCPUs under {}", host.pcpus_for(guest.vcpus), host.scheduler.name()),
+        Ground::Vm => String::new(),
+    };
+    text.push_str(&format!(
+        "  ground {}, guest with {} vCPUs and {} MiB{on}, {} repetitions of each condition, seed {}\n",
+        scenario.ground, guest.vcpus, guest.memory_mib, run.repeat, run.seed
+    ));
+    for (name, condition) in scenario.chosen() {
+        text.push_str(&format!("  {name}: {}\n", condition.label));
+    }
+    for (name, sweep) in &scenario.sweeps {
+        let values: Vec<String> = sweep.values.iter().map(ToString::to_string).collect();
+        let under: Vec<&str> = scenario.swept(sweep).collect();
+        let (key, values, under) = (&sweep.key, values.join(", "), under.join(", "));
+        text.push_str(&format!("  sweep {name}: {key} = {values}; under {under}\n"));
+    }
+    text.push_str(&format!("  {}\n", length(scenario)?));
+    Ok(text)
+}
+
+/// How many runs, and how long they take.
+fn length(scenario: &Scenario) -> Result<String, Failure> {
+    let (run, runs) = (&scenario.run, scenario.plan()?.len() as u64);
+    let each_ms = run.warmup_ms + run.window_ms;
+    Ok(match (scenario.ground, &scenario.workload) {
+        // A workload of fixed size takes its own time.
+        (Ground::Vm, _) => format!("{runs} runs, about {} s", runs * (each_ms / 1000 + BOOT_S)),
+        (Ground::Sim, Workload::Postmark { .. }) => format!("{runs} runs, each until its work is done"),
+        (Ground::Sim, _) => {
+            let simulated = units::duration((each_ms * MILLISECOND_NS) as f64);
+            format!("{runs} runs of {simulated} of simulated time")
+        }
+    })
+}
