@@ -1,8 +1,10 @@
 //! The default ground needs nothing of the machine but the program, and gives the same again.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Output, Stdio};
 
 use reprieve_study::Record;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A few short runs.
 const SHORT: [&str; 7] = [
@@ -44,4 +46,26 @@ fn a_simulated_run_needs_only_the_program_and_gives_the_same_whatever_runs_besid
         !String::from_utf8(other).unwrap().contains(&study.result_hash().unwrap()),
         "the seed changes nothing"
     );
+}
+
+#[test]
+fn an_interrupted_simulation_ends_soon_and_keeps_what_had_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("record.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reprieve"));
+    // More than any machine simulates before the signal comes.
+    command.args(&SHORT[..5]).args(["--repeat", "1000", "--jobs", "2", "--json"]).arg(&file);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    stderr.read_line(&mut said).unwrap();
+    assert!(said.contains("run 1 of 2000"), "{said}");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(said.ends_with("reprieve: interrupted\n"), "{said}");
+    let record = Record::from_json(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let study = &record.studies[0];
+    assert_eq!(study.ended_early.as_deref(), Some("interrupted"));
+    assert!((1..2000).contains(&study.observations.len()));
 }

@@ -1,9 +1,10 @@
 //! From a scenario's condition to a world: host, guest, neighbours and stimuli.
 
 use reprieve_study::Scenario;
-use reprieve_study::scenario::{BadScenario, Cause, Condition, SchedulerKind};
+use reprieve_study::scenario::{BadScenario, Cause, Condition, SchedulerKind, Spinlocks};
 
 use crate::guest::costs::Costs;
+use crate::guest::lock::Discipline;
 use crate::guest::{self, Guest};
 use crate::host::{Body, Host, HostSpec};
 use crate::memory::{self, Memory};
@@ -110,6 +111,10 @@ fn make_guest(
         costs: costs.clone(),
         rcu: rcu_params(scenario, without(Cause::ReaderPreemption)),
         locks: workload::locks(&scenario.workload),
+        discipline: match scenario.guest.spinlocks {
+            Spinlocks::Queued => Discipline::Queued,
+            Spinlocks::Paravirtual => Discipline::Paravirtual,
+        },
         pass_over_descheduled_waiters: without(Cause::LockHolderPreemption),
         tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, tick_ns - 1),
     };

@@ -112,12 +112,13 @@ fn collect(
     error
 }
 
-/// A trace is large; the first one of each condition is what is looked at.
+/// Traces and timelines are large; the first ones of each condition are what is looked at.
 fn keep_first_traces(observations: &mut [Observation]) {
     let mut seen: Vec<String> = Vec::new();
     for observation in observations {
         if seen.contains(&observation.condition) {
             observation.trace = None;
+            observation.timelines.clear();
         } else if observation.trace.is_some() {
             seen.push(observation.condition.clone());
         }

@@ -131,6 +131,8 @@ impl Observer {
             let kthread_ns = (end.gp_kthread_ns - self.start.gp_kthread_ns) as f64;
             let softirq_ns = (end.times.softirq_ns - self.start.times.softirq_ns) as f64;
             put(out, metric::GP_COMPUTE, (kthread_ns + softirq_ns) / ended.len() as f64);
+            let stolen_ns = (end.times.gp_stolen_ns - self.start.times.gp_stolen_ns) as f64;
+            put(out, metric::GP_COMPUTE_GUEST, (kthread_ns + softirq_ns + stolen_ns) / ended.len() as f64);
             put(out, metric::GP_KTHREAD, kthread_ns / ended.len() as f64);
         }
         out.holdouts = last_holdouts(ended, world.guest(GUEST).vcpus().len());

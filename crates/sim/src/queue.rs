@@ -15,7 +15,7 @@
 //! costs one way up and not two.
 //!
 //! Invariants: the slot of a group in its parent holds the least key of the group; `least` is the least key of
-//! the root; a timer that is not armed has [`Key::NEVER`], except `popped`, which still has its last key.
+//! the root; a timer that is not armed has the greatest key there is, except `popped`, which still has its last.
 
 use std::hint::select_unpredictable;
 
@@ -46,7 +46,7 @@ pub enum Class {
     Probe = 4,
 }
 
-/// How many timers a queue can have: what [`Key`] leaves room for.
+/// How many timers a queue can have: what their keys leave room for.
 pub const MAX_TIMERS: usize = 1 << TIMER_BITS;
 
 const TIMER_BITS: u32 = 24;

@@ -165,14 +165,11 @@ impl World {
     /// Lets time pass up to and including `until_ns`, or until `events_limit` events have happened. Returns whether
     /// the time was reached.
     pub fn run_until(&mut self, until_ns: u64, events_limit: u64) -> bool {
-        while let Some(at_ns) = self.queue.next_ns() {
-            if at_ns > until_ns {
-                break;
-            }
-            if self.events >= events_limit {
-                return false;
-            }
-            let (at_ns, timer) = self.queue.pop().expect("there is a next one");
+        while self.events < events_limit {
+            let Some((at_ns, timer)) = self.queue.pop_until(until_ns) else {
+                self.now_ns = until_ns;
+                return true;
+            };
             debug_assert!(at_ns >= self.now_ns);
             self.now_ns = at_ns;
             self.events += 1;
@@ -181,8 +178,7 @@ impl World {
             self.happen(self.sources[timer.index()]);
             self.settle();
         }
-        self.now_ns = until_ns;
-        true
+        false
     }
 
     fn happen(&mut self, source: Source) {

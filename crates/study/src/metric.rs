@@ -79,6 +79,8 @@ metrics! {
         "Time within grace periods during which at least one holdout was descheduled."
     GP_COMPUTE "gp_compute_ns" Nanoseconds "CPU time to compute a GP"
         "CPU time of the grace-period kthread plus all time in softirq, which is where RCU's core and its callbacks run, per grace period; from samples in which the vCPU was on a pCPU."
+    GP_COMPUTE_GUEST "gp_compute_guest_ns" Nanoseconds "the same by the guest's clock"
+        "The same as the guest's own clock counts it: it goes on while the vCPU is descheduled in the middle of it."
     GP_KTHREAD "gp_kthread_ns" Nanoseconds "of it the GP kthread"
         "The part of the CPU time to compute a grace period that the grace-period kthread takes."
     KERNEL_CPU "kernel_cpu_share" Share "Kernel CPU utilisation"

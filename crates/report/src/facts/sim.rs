@@ -26,19 +26,20 @@ pub fn machine(study: &Study) -> Vec<Fact> {
     if host.slice_us > 0 {
         scheduler += &format!(" with slices of {} us", host.slice_us);
     }
+    let rcu = match guest.rcu.command_line() {
+        words if words.is_empty() => words,
+        words => format!(", {words}"),
+    };
     vec![
         setting("Ground", distinct(study, |run| run.provenance.ground.clone())),
         setting(
             "Guest",
             format!(
-                "{} vCPUs, {} MiB, HZ {}, {} times as fast as the guests it was calibrated on{}",
+                "{} vCPUs, {} MiB, HZ {}, {}{rcu}",
                 guest.vcpus,
                 guest.memory_mib,
                 guest.hz,
-                guest.speed,
-                Some(guest.rcu.command_line())
-                    .filter(|words| !words.is_empty())
-                    .map_or(String::new(), |words| { format!(", {words}") })
+                speed(guest.speed)
             ),
         ),
         setting(
@@ -52,6 +53,11 @@ pub fn machine(study: &Study) -> Vec<Fact> {
             ),
         ),
     ]
+}
+
+fn speed(times: f64) -> String {
+    let times = if times == 1.0 { String::new() } else { format!("{times} times ") };
+    format!("{times}as fast as the guests it was calibrated on")
 }
 
 /// What makes the result known again.

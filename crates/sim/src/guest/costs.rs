@@ -34,6 +34,9 @@ pub struct Costs {
     pub wake_ns: u64,
     /// Taking a free spinlock, or being handed one.
     pub lock_ns: u64,
+    /// A paravirtual lock's waiter halts when it has spun for so long: 2^15 rounds (SPIN_THRESHOLD) of a pause
+    /// instruction, of about 3 ns when it exits early; not scaled.
+    pub spin_ns: u64,
     /// The memory allocator's.
     pub memory: memory::Costs,
 }
@@ -50,11 +53,12 @@ impl Costs {
             softirq_ns: ns(1_500),
             rcu_core_ns: ns(4_000),
             call_rcu_ns: ns(600),
-            callback_ns: ns(250),
-            kthread_step_ns: ns(22_000),
+            callback_ns: ns(180),
+            kthread_step_ns: ns(29_000),
             kthread_visit_ns: ns(1_500),
             wake_ns: ns(4_000),
             lock_ns: ns(300),
+            spin_ns: 100_000,
             memory: memory::Costs::default().scaled(MEMORY_PERMILLE * 1000 / speed_permille),
         }
     }

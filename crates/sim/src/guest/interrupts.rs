@@ -56,6 +56,11 @@ impl Guest {
         if !self.vcpus[v].tick_stopped && self.vcpus[v].next_tick_ns <= now_ns {
             self.vcpus[v].next_tick_ns = self.tick_after(now_ns);
             ns += self.tick(clock, v, context);
+        } else if self.vcpus[v].tick_stopped && self.vcpus[v].softirqs & softirq::TIMER != 0 {
+            // A stopped tick that wakes for a timer of the wheel is a tick for RCU all the same.
+            self.rcu.tick(v, context, &mut self.effects);
+            self.apply_effects(clock, Some(v));
+            ns += self.costs.tick_ns;
         }
         self.program_clock(clock, v);
         ns
@@ -103,7 +108,9 @@ impl Guest {
     pub(super) fn program_clock(&mut self, clock: &mut Clock<'_>, v: usize) {
         let vcpu = &self.vcpus[v];
         let tick = (!vcpu.tick_stopped).then_some(vcpu.next_tick_ns);
-        let wheel = vcpu.wheel.next().filter(|_| vcpu.tick_stopped);
+        // Timers that a softirq is about to serve need no further interrupt.
+        let waits = vcpu.tick_stopped && vcpu.softirqs & softirq::TIMER == 0;
+        let wheel = vcpu.wheel.next().filter(|_| waits);
         let wheel = wheel.map(|jiffy| (jiffy * self.tick_ns + self.tick_phase_ns).saturating_sub(self.tick_ns));
         let next = [tick, wheel, vcpu.precise.next()].into_iter().flatten().min();
         match next {

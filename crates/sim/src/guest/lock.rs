@@ -1,5 +1,11 @@
-//! Spinlocks of a guest, fair as Linux's queued ones: handed over in the order of arrival, also to a waiter whose
-//! vCPU is descheduled. So both a descheduled holder and a descheduled next waiter stop all others.
+//! Spinlocks of a guest, in two disciplines.
+//!
+//! *Queued*, as on bare metal: handed over in the order of arrival, also to a waiter whose vCPU is descheduled. So a
+//! descheduled holder and a descheduled next waiter both stop all others.
+//!
+//! *Paravirtual*, as KVM guests have them (Linux 3.12, queued since 4.2): who arrives may steal a free lock, a waiter
+//! that has spun for long halts its vCPU, and a release kicks the first waiter if that is halted. So only a
+//! descheduled holder stops the others.
 
 use std::collections::VecDeque;
 
@@ -9,6 +15,27 @@ use crate::guest::task::TaskId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lock(pub u32);
 
+/// How waiters get it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Discipline {
+    /// In the order of arrival, whatever happens to their vCPUs.
+    #[default]
+    Queued,
+    /// Those whose vCPU runs.
+    Paravirtual,
+}
+
+/// What a release leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// Nobody waits that could take it now.
+    Free,
+    /// That waiter holds it from now on.
+    HandedTo(TaskId),
+    /// It is free, and the first waiter should look at it.
+    Kick(TaskId),
+}
+
 /// Its state.
 #[derive(Clone, Debug, Default)]
 pub struct SpinLock {
@@ -17,7 +44,7 @@ pub struct SpinLock {
 }
 
 impl SpinLock {
-    /// Takes it, or queues for it; returns whether it was taken.
+    /// Takes it if it is free, or queues for it; returns whether it was taken.
     pub fn take(&mut self, task: TaskId) -> bool {
         if self.holder.is_none() {
             self.holder = Some(task);
@@ -27,11 +54,36 @@ impl SpinLock {
         false
     }
 
-    /// Releases it and hands it to the first waiter that `eligible` admits, or to the first one if none is.
-    pub fn release(&mut self, eligible: impl Fn(TaskId) -> bool) -> Option<TaskId> {
-        let chosen = self.waiters.iter().position(|task| eligible(*task)).unwrap_or(0);
+    /// A waiter looks at the lock: takes it if it is free and nobody came before.
+    pub fn retry(&mut self, task: TaskId) -> bool {
+        if self.holder.is_none() && self.waiters.front() == Some(&task) {
+            self.holder = self.waiters.pop_front();
+            return true;
+        }
+        false
+    }
+
+    /// Releases it in the order of arrival.
+    pub fn release(&mut self) -> Release {
+        self.holder = self.waiters.pop_front();
+        self.holder.map_or(Release::Free, Release::HandedTo)
+    }
+
+    /// Releases it to the first waiter, if `runs` says that its vCPU runs.
+    pub fn release_to_running(&mut self, runs: impl Fn(TaskId) -> bool) -> Release {
+        self.holder = None;
+        match self.waiters.front().copied() {
+            None => Release::Free,
+            Some(first) if runs(first) => self.release(),
+            Some(first) => Release::Kick(first),
+        }
+    }
+
+    /// Releases it to the first waiter whose vCPU runs, or to the first one if none does (a counterfactual).
+    pub fn release_past_descheduled(&mut self, runs: impl Fn(TaskId) -> bool) -> Release {
+        let chosen = self.waiters.iter().position(|task| runs(*task)).unwrap_or(0);
         self.holder = self.waiters.remove(chosen);
-        self.holder
+        self.holder.map_or(Release::Free, Release::HandedTo)
     }
 }
 
@@ -39,23 +91,39 @@ impl SpinLock {
 mod tests {
     use super::*;
 
-    #[test]
-    fn is_handed_over_in_the_order_of_arrival() {
+    fn contended() -> SpinLock {
         let mut lock = SpinLock::default();
         assert!(lock.take(TaskId(0)));
         assert!(!lock.take(TaskId(1)) && !lock.take(TaskId(2)));
-        assert_eq!(lock.release(|_| true), Some(TaskId(1)));
-        assert_eq!(lock.release(|_| true), Some(TaskId(2)));
-        assert_eq!(lock.release(|_| true), None);
+        lock
+    }
+
+    #[test]
+    fn is_handed_over_in_the_order_of_arrival() {
+        let mut lock = contended();
+        assert_eq!(lock.release(), Release::HandedTo(TaskId(1)));
+        assert_eq!(lock.release(), Release::HandedTo(TaskId(2)));
+        assert_eq!(lock.release(), Release::Free);
         assert!(lock.take(TaskId(3)));
     }
 
     #[test]
+    fn a_paravirtual_lock_is_not_given_to_who_does_not_run_and_can_be_stolen() {
+        let mut lock = contended();
+        assert_eq!(lock.release_to_running(|_| false), Release::Kick(TaskId(1)));
+        assert!(!lock.retry(TaskId(2)), "the first waiter comes first");
+        assert!(lock.take(TaskId(3)), "but who arrives may steal");
+        assert!(!lock.retry(TaskId(1)));
+        assert_eq!(lock.release_to_running(|_| false), Release::Kick(TaskId(1)));
+        assert!(lock.retry(TaskId(1)));
+        assert_eq!(lock.release_to_running(|_| true), Release::HandedTo(TaskId(2)));
+    }
+
+    #[test]
     fn passes_over_who_cannot_run_when_told_to() {
-        let mut lock = SpinLock::default();
-        assert!(lock.take(TaskId(0)));
-        assert!(!lock.take(TaskId(1)) && !lock.take(TaskId(2)));
-        assert_eq!(lock.release(|task| task != TaskId(1)), Some(TaskId(2)));
-        assert_eq!(lock.release(|task| task != TaskId(1)), Some(TaskId(1)));
+        let mut lock = contended();
+        assert_eq!(lock.release_past_descheduled(|task| task != TaskId(1)), Release::HandedTo(TaskId(2)));
+        assert_eq!(lock.release_past_descheduled(|task| task != TaskId(1)), Release::HandedTo(TaskId(1)));
+        assert_eq!(lock.release_past_descheduled(|_| true), Release::Free);
     }
 }

@@ -10,6 +10,7 @@ mod interrupts;
 pub mod lock;
 mod run;
 mod softirqs;
+mod spinning;
 pub mod task;
 mod tasks;
 pub mod timers;
@@ -17,7 +18,7 @@ pub mod vcpu;
 
 use crate::guest::costs::Costs;
 use crate::guest::env::Counters;
-use crate::guest::lock::{Lock, SpinLock};
+use crate::guest::lock::{Discipline, Lock, SpinLock};
 use crate::guest::task::{Kind, Program, Task, TaskId};
 use crate::guest::vcpu::{Level, Presence, Vcpu};
 use crate::memory::Memory;
@@ -57,6 +58,8 @@ pub struct Spec {
     pub rcu: rcu::Params,
     /// Spinlocks.
     pub locks: u32,
+    /// How their waiters get them.
+    pub discipline: Discipline,
     /// Whether a lock passes over waiters whose vCPU is descheduled (a counterfactual).
     pub pass_over_descheduled_waiters: bool,
     /// When its ticks fall, from 0 to a tick.
@@ -79,6 +82,7 @@ pub struct Guest {
     /// Page frames and slabs.
     pub memory: Memory,
     locks: Vec<SpinLock>,
+    discipline: Discipline,
     pass_over: bool,
     jiffies: u64,
     /// The vCPU that counts jiffies; none while all are idle.
@@ -113,6 +117,7 @@ impl Guest {
             effects: Effects::default(),
             memory,
             locks: vec![SpinLock::default(); spec.locks as usize],
+            discipline: spec.discipline,
             pass_over: spec.pass_over_descheduled_waiters,
             jiffies: 0,
             timekeeper: None,
@@ -162,6 +167,7 @@ impl Guest {
         let vcpu = &mut self.vcpus[v];
         debug_assert_eq!(vcpu.presence, Presence::Descheduled);
         vcpu.presence = Presence::Running;
+        vcpu.was_away(clock.now_ns, vcpu.current == Some(self.gp_kthread));
         vcpu.start_clock(clock.now_ns);
         if overhead_ns > 0 {
             vcpu.begin(Level::Overhead, overhead_ns);
@@ -225,7 +231,7 @@ impl Guest {
         into.append(&mut self.requests);
     }
 
-    /// Whether the vCPU's current task holds a spinlock, or is about to be handed one that others wait for.
+    /// Whether the vCPU's current task holds a spinlock, or waits for one.
     pub fn holds_lock(&self, v: usize) -> bool {
         self.vcpus[v].current.is_some_and(|task| self.tasks[task.0 as usize].locks > 0)
     }
@@ -259,11 +265,6 @@ impl Guest {
             ));
         }
         self.memory.check()
-    }
-
-    /// Number of spinlocks.
-    pub fn lock_count(&self) -> u32 {
-        self.locks.len() as u32
     }
 
     fn lock_mut(&mut self, lock: Lock) -> &mut SpinLock {

@@ -66,16 +66,16 @@ impl Guest {
                 return false;
             }
             if left_ns == UNTIL_HANDED_OVER {
-                clock.queue.disarm(vcpu.work);
-            } else {
-                clock.queue.arm(vcpu.work, clock.now_ns + left_ns);
+                return self.spin(clock, v, task);
             }
+            clock.queue.arm(vcpu.work, clock.now_ns + left_ns);
             return true;
         }
         // Between two operations stand the kernel's voluntary preemption points.
         if vcpu.need_resched && self.tasks[task.0 as usize].locks == 0 {
             self.switch_task(clock, v);
         } else {
+            self.rcu.voluntary(v, &mut self.effects);
             self.next_operation(clock, v, task);
         }
         false

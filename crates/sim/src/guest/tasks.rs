@@ -2,10 +2,9 @@
 
 use crate::guest::callback;
 use crate::guest::env::Env;
-use crate::guest::lock::Lock;
 use crate::guest::task::{Kind, Mode, Op, TaskId};
 use crate::guest::timers::Sleeper;
-use crate::guest::vcpu::{Level, Presence, UNTIL_HANDED_OVER, interrupt};
+use crate::guest::vcpu::{Level, interrupt};
 use crate::guest::{Clock, Guest, Request};
 use crate::rcu::{Kthread, Wakeup};
 use crate::sched::{Cpu, Entity};
@@ -228,42 +227,6 @@ impl Guest {
         }
         while let Some(token) = self.effects.wake.pop() {
             self.wake_task(clock, TaskId(token as u32), here);
-        }
-    }
-
-    fn take_lock(&mut self, v: usize, task: TaskId, lock: Lock) {
-        self.tasks[task.0 as usize].locks += 1;
-        if self.lock_mut(lock).take(task) {
-            self.vcpus[v].begin(Level::Task, self.costs.lock_ns);
-        } else {
-            self.vcpus[v].set_left(Level::Task, UNTIL_HANDED_OVER);
-        }
-    }
-
-    fn release_lock(&mut self, clock: &mut Clock<'_>, v: usize, task: TaskId, lock: Lock) {
-        let state = &mut self.tasks[task.0 as usize];
-        state.locks -= 1;
-        if state.locks == 0 {
-            self.requests.push(Request::Unlocked(v));
-        }
-        let (vcpus, pass_over) = (&self.vcpus, self.pass_over);
-        let can_run = |task: TaskId| {
-            !pass_over
-                || vcpus.iter().any(|vcpu| vcpu.current == Some(task) && vcpu.presence == Presence::Running)
-        };
-        let next = self.locks[lock.0 as usize].release(can_run);
-        let Some(next) = next else {
-            return;
-        };
-        // A spinning task is current on its vCPU: the kernel does not preempt it.
-        let w = self.vcpus.iter().position(|vcpu| vcpu.current == Some(next)).expect("it spins on a vCPU");
-        let running = self.vcpus[w].presence == Presence::Running;
-        if running {
-            self.book(clock.now_ns, w);
-        }
-        self.vcpus[w].set_left(Level::Task, self.costs.lock_ns);
-        if running && self.vcpus[w].top() == Level::Task {
-            clock.queue.arm(self.vcpus[w].work, clock.now_ns + self.costs.lock_ns);
         }
     }
 

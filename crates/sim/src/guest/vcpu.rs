@@ -3,6 +3,7 @@
 //! Work at a higher level interrupts lower ones, which go on where they were: an interrupt interrupts a softirq,
 //! which interrupts a task. While the vCPU is descheduled nothing advances, and interrupts wait.
 
+use crate::guest::lock::Lock;
 use crate::guest::task::{Mode, TaskId};
 use crate::guest::timers::Timers;
 use crate::queue::Timer;
@@ -69,6 +70,9 @@ pub struct Times {
     pub spin_ns: u64,
     /// Of the system time: overhead of switches and cold caches.
     pub overhead_ns: u64,
+    /// Descheduled in the middle of computing grace periods: in a softirq, or in RCU's kthread. The guest's own clock
+    /// counts that as time of theirs.
+    pub gp_stolen_ns: u64,
 }
 
 impl Times {
@@ -81,6 +85,7 @@ impl Times {
         self.idle_ns += other.idle_ns;
         self.spin_ns += other.spin_ns;
         self.overhead_ns += other.overhead_ns;
+        self.gp_stolen_ns += other.gp_stolen_ns;
     }
 
     /// Time on a pCPU.
@@ -144,6 +149,10 @@ pub struct Vcpu {
     pub next_tick_ns: u64,
     /// Since when it is halted.
     halted_ns: u64,
+    /// The spinlock that its current task waits for.
+    pub spins_for: Option<Lock>,
+    /// How long it has spun since it began to, or since it was kicked.
+    pub spun_ns: u64,
     /// Where its time went.
     pub times: Times,
 }
@@ -172,6 +181,8 @@ impl Vcpu {
             precise: Timers::default(),
             next_tick_ns: 0,
             halted_ns: 0,
+            spins_for: None,
+            spun_ns: 0,
             times: Times::default(),
         }
     }
@@ -216,9 +227,11 @@ impl Vcpu {
         self.left_ns[level as usize]
     }
 
-    /// Whether the current task waits for a spinlock.
-    pub fn spins(&self) -> bool {
-        self.is_in(Level::Task) && self.left_ns[Level::Task as usize] == UNTIL_HANDED_OVER
+    /// Its thread lost its pCPU at the time that was booked last.
+    pub fn was_away(&mut self, now_ns: u64, in_gp_kthread: bool) {
+        if self.is_in(Level::Soft) || in_gp_kthread {
+            self.times.gp_stolen_ns += now_ns - self.since_ns;
+        }
     }
 
     /// The present stretch runs from now on.
@@ -245,6 +258,7 @@ impl Vcpu {
                 times.system_ns += elapsed_ns;
                 if *left == UNTIL_HANDED_OVER {
                     times.spin_ns += elapsed_ns;
+                    self.spun_ns += elapsed_ns;
                 }
             }
             Level::Soft => times.softirq_ns += elapsed_ns,
@@ -266,7 +280,7 @@ impl Vcpu {
     /// It has something to do again.
     pub fn unhalt(&mut self, now_ns: u64) {
         debug_assert_eq!(self.presence, Presence::Halted);
-        self.times.idle_ns += now_ns - self.halted_ns;
+        self.times = self.times_at(now_ns);
         self.presence = Presence::Descheduled;
     }
 
@@ -274,7 +288,14 @@ impl Vcpu {
     pub fn times_at(&self, now_ns: u64) -> Times {
         let mut times = self.times;
         if self.presence == Presence::Halted {
-            times.idle_ns += now_ns - self.halted_ns;
+            let halted_ns = now_ns - self.halted_ns;
+            if self.current.is_none() {
+                times.idle_ns += halted_ns;
+            } else {
+                // A task that waits for a paravirtual lock: for the guest's accounting it is in the kernel.
+                times.system_ns += halted_ns;
+                times.spin_ns += halted_ns;
+            }
         }
         times
     }

@@ -23,6 +23,8 @@ pub struct Guest {
     /// How much faster than the guests that the simulator's costs were calibrated on, which were emulated. Only on
     /// the simulator.
     pub speed: f64,
+    /// How the guest's spinlocks are handed over. Only on the simulator.
+    pub spinlocks: Spinlocks,
     /// Parameters of the guest's RCU.
     pub rcu: Rcu,
 }
@@ -38,9 +40,21 @@ impl Default for Guest {
             boot_limit_ms: 60_000,
             hz: 250,
             speed: 1.0,
+            spinlocks: Spinlocks::default(),
             rcu: Rcu::default(),
         }
     }
+}
+
+/// How a guest's spinlocks are handed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Spinlocks {
+    /// In the order of arrival, as on bare metal and under emulation.
+    #[default]
+    Queued,
+    /// To vCPUs that run; waiters halt. As guests have them under KVM.
+    Paravirtual,
 }
 
 /// Parameters of the guest's RCU, with the kernel's names (`rcutree.*` in kernel-parameters.txt) and defaults.

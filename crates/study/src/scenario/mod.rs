@@ -29,7 +29,7 @@ pub mod sweep;
 pub mod workload;
 
 pub use condition::{Cause, Condition, Pause, Spike, VcpuQuota};
-pub use guest::{Accelerator, Guest, Rcu};
+pub use guest::{Accelerator, Guest, Rcu, Spinlocks};
 pub use host::{HostModel, Limits, SchedulerKind};
 pub use plan::PlannedRun;
 pub use published::{Published, PublishedRatio};

@@ -54,7 +54,7 @@ fn three_on_two_cpus_take_turns() {
 
 #[test]
 fn many_are_spread_over_domains() {
-    // 130 CPUs are 3 domains. All start allowed on the first two CPUs of each, but for one.
+    // 130 CPUs are 3 domains; two entities a CPU, and a pinned one.
     let mut specs = vec![Spec::default(); 260];
     specs.push(pinned(&[129]));
     let ran_ns = ran_ns(130, eevdf(130), &specs, 4 * S);
@@ -62,19 +62,117 @@ fn many_are_spread_over_domains() {
     assert!(ran_ns.iter().all(|ran_ns| (S..3 * S).contains(ran_ns)), "{ran_ns:?}");
 }
 
+/// Entities of those weights, allowed on those CPUs, woken and picked one after the other without time between.
+fn woken<P: Policy>(sched: &mut Fair<P>, specs: &[(u32, &[u32])]) -> Vec<Entity> {
+    let wake = |&(weight, cpus): &(u32, &[u32])| {
+        let mut orders = Orders::default();
+        let entity = sched.add(&Spec { weight, ..pinned(cpus) });
+        sched.wake(0, entity, None, &mut orders);
+        assert!(orders.resched.len() <= 1);
+        orders.resched.pop().map(|cpu| sched.pick(0, cpu, &mut orders));
+        entity
+    };
+    specs.iter().map(wake).collect()
+}
+
+/// What an idle CPU runs when it picks.
+fn pulled<P: Policy>(sched: &mut Fair<P>, cpu: u32) -> Option<Entity> {
+    sched.pick(1000, Cpu(cpu), &mut Orders::default())
+}
+
+fn block<P: Policy>(sched: &mut Fair<P>, cpu: u32) {
+    sched.block(1000, Cpu(cpu), &mut Orders::default());
+}
+
 #[test]
 fn a_cpu_that_goes_idle_pulls_from_its_domain_then_from_another() {
-    // 128 CPUs, two domains. Two entities share CPU 0 while something runs on the one that goes idle.
+    // 128 CPUs, two domains. All but the last may run on CPU 5 or 100, which are busy.
     for cpu in [5, 100] {
-        let mut machine = Machine::new(128, cfs(128));
-        let burst = Work::Bursts { run_ns: 10 * MS, sleep_ns: 10 * S };
-        machine.spawn(0, burst, &pinned(&[cpu]));
-        machine.spawn(MS, Work::Spin, &pinned(&[0]));
-        let moves = machine.spawn(2 * MS, Work::Spin, &pinned(&[0, cpu]));
-        machine.run_until(20 * MS, |_| {});
-        let last = machine.runs.iter().rfind(|run| run.entity == moves).unwrap();
-        assert_eq!((last.cpu, last.from_ns, last.to_ns), (Cpu(cpu), 10 * MS, 20 * MS));
+        let mut sched = eevdf(128);
+        let entities = woken(&mut sched, &[(1024, &[5]), (1024, &[100]), (1024, &[0]), (1024, &[0, cpu])]);
+        assert_eq!((sched.waiting(Cpu(0)), sched.waiting(Cpu(cpu))), (1, 0));
+        block(&mut sched, cpu);
+        assert_eq!(pulled(&mut sched, cpu), Some(entities[3]));
+        sched.check();
     }
+}
+
+/// What runs on that CPU waits, and another runs.
+fn yields<P: Policy>(sched: &mut Fair<P>, cpu: u32) {
+    let ran = sched.running(Cpu(cpu));
+    sched.yield_now(0, Cpu(cpu), &mut Orders::default());
+    assert_ne!(sched.pick(0, Cpu(cpu), &mut Orders::default()), ran);
+}
+
+#[test]
+fn a_cpu_that_goes_idle_pulls_from_the_busiest() {
+    for weights in [[1024, 1025], [1025, 1024]] {
+        let mut sched = eevdf(3);
+        let pins: [(u32, &[u32]); 3] = [(1024, &[2]), (weights[0], &[0]), (weights[1], &[1])];
+        let movers = woken(&mut sched, &[(1024, &[0, 2]), (1024, &[1, 2])]);
+        woken(&mut sched, &pins);
+        (0..2).for_each(|cpu| yields(&mut sched, cpu));
+        block(&mut sched, 2);
+        let busiest = (weights[1] > weights[0]) as usize;
+        assert_eq!(pulled(&mut sched, 2), Some(movers[busiest]));
+    }
+}
+
+/// Whether CPU 0 gives one of what waits there to CPU 1 when balancing is due.
+fn relieved<P: Policy>(mut sched: Fair<P>, specs: &[(u32, &[u32])], to: u32) -> bool {
+    woken(&mut sched, specs);
+    yields(&mut sched, 0);
+    let waited = sched.waiting(Cpu(to));
+    sched.relieve_now(0, Cpu(0), &mut Orders::default());
+    sched.check();
+    sched.waiting(Cpu(to)) > waited
+}
+
+#[test]
+fn balancing_moves_one_if_there_are_two_too_many_or_a_quarter_of_the_load() {
+    let free: (u32, &[u32]) = (1024, &[0, 1]);
+    let crowd = |here: usize, there: usize| {
+        let pins = [vec![(1024, &[0][..]); here], vec![(1024, &[1][..]); there]].concat();
+        // (It is woken first, so that CPU 0 has it.)
+        [vec![free], pins].concat()
+    };
+    // 10 and 8, 10 and 9, 2 and 1.
+    assert!(relieved(eevdf(2), &crowd(9, 8), 1));
+    assert!(!relieved(eevdf(2), &crowd(9, 9), 1));
+    assert!(relieved(eevdf(2), &crowd(1, 1), 1));
+    // Never so that the other has more than this one had.
+    assert!(relieved(eevdf(2), &[(2048, &[0, 1]), (3072, &[0]), (3072, &[1])], 1));
+    assert!(!relieved(eevdf(2), &[(2048, &[0, 1]), (3072, &[0]), (3073, &[1])], 1));
+}
+
+#[test]
+fn balancing_reaches_another_domain() {
+    let specs: [(u32, &[u32]); 4] = [(1024, &[0, 100]), (1024, &[0]), (1024, &[0]), (1024, &[100])];
+    assert!(relieved(eevdf(128), &specs, 100));
+}
+
+#[test]
+fn a_woken_entity_goes_near_its_waker_if_that_is_in_another_domain() {
+    let mut sched = eevdf(128);
+    let [mover, _] = woken(&mut sched, &[(1024, &[0, 80]), (1024, &[0])])[..] else { unreachable!() };
+    assert_eq!(sched.running(Cpu(0)), Some(mover));
+    block(&mut sched, 0);
+    sched.pick(1000, Cpu(0), &mut Orders::default());
+    let mut orders = Orders::default();
+    sched.wake(2000, mover, Some(Cpu(75)), &mut orders);
+    assert_eq!(orders.resched, [Cpu(80)]);
+}
+
+#[test]
+fn a_switch_is_ordered_once() {
+    let mut sched = cfs(1);
+    let entities = [1, 2, 3].map(|_| sched.add(&Spec::default()));
+    let mut orders = Orders::default();
+    entities.iter().for_each(|&entity| sched.wake(0, entity, None, &mut orders));
+    assert_eq!(orders.resched, [Cpu(0)]);
+    sched.pick(0, Cpu(0), &mut orders);
+    (1..5).for_each(|tick| sched.tick(tick * 20 * MS, Cpu(0), &mut orders));
+    assert_eq!(orders.resched, [Cpu(0); 2]);
 }
 
 #[test]
