@@ -219,12 +219,11 @@ impl World {
         let thread = &mut host.threads[entity.0 as usize];
         let (state, pcpu) = (thread.state, thread.pcpu);
         match &mut thread.body {
-            Body::Vcpu { guest, vcpu } => {
+            Body::Vcpu { .. } => {
                 thread.paused_until_ns = None;
-                // It may have nothing to do: it was halted when the pause began, or has been since.
-                let has_work = self.guests[*guest].vcpus()[*vcpu].presence == Presence::Descheduled;
-                if state == State::Blocked && has_work {
-                    host.wake(now_ns, entity, None);
+                // If it has work; for the scheduler it was blocked meanwhile.
+                if state == State::Runnable {
+                    host.scheduler.wake(now_ns, entity, None, &mut host.orders);
                 }
             }
             Body::Busy => {}
@@ -290,6 +289,8 @@ impl World {
                     self.guests[guest].unhalt(&mut clock, v);
                     if thread.paused_until_ns.is_none() {
                         host.wake(self.now_ns, entity, None);
+                    } else {
+                        host.threads[entity.0 as usize].become_state(self.now_ns, State::Runnable);
                     }
                 }
                 Presence::Descheduled => {}
@@ -347,7 +348,7 @@ impl World {
         if let Some(entity) = previous
             && host.threads[entity.0 as usize].paused_until_ns.is_some()
         {
-            self.take_off(number, pcpu, entity, State::Blocked);
+            self.take_off(number, pcpu, entity);
             let host = &mut self.hosts[number];
             host.scheduler.block(now_ns, Cpu(pcpu as u32), &mut host.orders);
             host.pcpus[pcpu].running = None;
@@ -359,7 +360,7 @@ impl World {
             return host.keep_tick(now_ns, pcpu, &mut self.queue);
         }
         if let Some(entity) = previous {
-            self.take_off(number, pcpu, entity, State::Runnable);
+            self.take_off(number, pcpu, entity);
         }
         self.hosts[number].pcpus[pcpu].running = next;
         if let Some(entity) = next {
@@ -376,11 +377,11 @@ impl World {
     }
 
     /// A running thread loses its pCPU.
-    fn take_off(&mut self, number: usize, pcpu: usize, entity: Entity, state: State) {
+    fn take_off(&mut self, number: usize, pcpu: usize, entity: Entity) {
         let now_ns = self.now_ns;
         let host = &mut self.hosts[number];
         let thread = &mut host.threads[entity.0 as usize];
-        let since_ns = thread.become_state(now_ns, state);
+        let since_ns = thread.become_state(now_ns, State::Runnable);
         thread.preempted = true;
         host.pcpus[pcpu].last = Some(entity);
         host.pcpus[pcpu].busy_ns += now_ns - since_ns;

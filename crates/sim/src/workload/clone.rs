@@ -14,13 +14,13 @@ use crate::workload::Pace;
 
 /// CPU time to clone into a network namespace: device, sysctl tables, /proc entries. Fitted with the others to the
 /// throughput of `rcu-clone`'s baseline, 199 clones a second on 2 vCPUs that are 14 % idle.
-const NET_US: u64 = 3_600;
+const NET_US: u64 = 2_700;
 /// The same for any other namespace.
 const OTHER_US: u64 = 300;
 /// CPU time for the process itself: fork, exit, wait.
 const PROCESS_US: u64 = 900;
 /// CPU time to tear down one network namespace.
-const TEAR_DOWN_US: u64 = 2_600;
+const TEAR_DOWN_US: u64 = 3_600;
 /// Slab objects of a network namespace, of [`NET_OBJECT_BYTES`] each: about 250 KiB in all, from the slab's growth
 /// per clone in `rcu-clone`'s baseline.
 const NET_OBJECTS: usize = 120;
@@ -41,8 +41,8 @@ struct Dying {
 
 type Shared = Rc<RefCell<Dying>>;
 
-/// Adds a worker for each vCPU, and the one that tears down.
-pub fn add(guest: &mut Guest, pace: Pace, namespaces: &[String], stop_below_bytes: u64) {
+/// Adds the workers, from vCPU 0 on, and the one that tears down.
+pub fn add(guest: &mut Guest, pace: Pace, workers: usize, namespaces: &[String], stop_below_bytes: u64) {
     let net = namespaces.iter().any(|name| name == "net");
     let mount = namespaces.iter().any(|name| name == "mnt");
     let others = namespaces.len() - usize::from(net);
@@ -56,7 +56,7 @@ pub fn add(guest: &mut Guest, pace: Pace, namespaces: &[String], stop_below_byte
         tear_down_ns: pace.us(TEAR_DOWN_US),
     };
     let cleaner = guest.add_program(Box::new(cleaner), None);
-    for v in 0..guest.vcpus().len() {
+    for v in 0..workers {
         let worker = Worker {
             dying: dying.clone(),
             cleaner,

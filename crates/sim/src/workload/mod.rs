@@ -57,8 +57,9 @@ pub fn add(guest: &mut Guest, scenario: &Scenario, speed_permille: u64) {
             };
             memory::add(guest, pace, *object_bytes, *burst, *pause_us, (limit_mib << 20) / object_bytes);
         }
-        Workload::Clone { namespaces, stop_below_mib } => {
-            clone::add(guest, pace, namespaces, stop_below_mib << 20);
+        Workload::Clone { workers, namespaces, stop_below_mib } => {
+            let workers = if *workers == 0 { scenario.guest.vcpus } else { *workers as usize };
+            clone::add(guest, pace, workers, namespaces, stop_below_mib << 20);
         }
         Workload::Postmark { .. } => postmark::add(guest, pace, &scenario.workload),
     }

@@ -14,12 +14,12 @@ use crate::memory::{Cache, Frame, Mobility, Object};
 use crate::workload::Pace;
 
 /// CPU time in user space for a transaction. Fitted to the share of user time of `rcu-postmark`'s baseline, 14 %.
-const USER_US: u64 = 45;
+const USER_US: u64 = 48;
 /// CPU time in the kernel to open a file, read it or append to it, and close it. This and the next two fitted to the
 /// baseline's throughput, 6.0e3 transactions a second on 2 vCPUs.
-const ACCESS_US: u64 = 115;
+const ACCESS_US: u64 = 128;
 /// CPU time in the kernel to create or delete a file, besides what is done under the lock.
-const NAME_US: u64 = 118;
+const NAME_US: u64 = 132;
 /// CPU time under the lock of the file system's list of inodes and of its counters, once to create and once to
 /// delete. An estimate: the two critical sections (list of inodes, block counters) are a few dozen instructions of
 /// the path's several thousand.

@@ -261,7 +261,8 @@ impl Scenario {
                 within("workload.pause_us", *pause_us, 0, 1_000_000)?;
                 within("workload.backlog_limit_mib", *backlog_limit_mib, 0, memory_mib)
             }
-            Workload::Clone { namespaces, stop_below_mib } => {
+            Workload::Clone { workers, namespaces, stop_below_mib } => {
+                within("workload.workers", (*workers).into(), 0, self.guest.vcpus as u64)?;
                 let known = workload::all_namespaces();
                 if let Some(other) = namespaces.iter().find(|name| !known.contains(name)) {
                     let problem = format!("{other:?} is none of {}", known.join(", "));

@@ -23,6 +23,9 @@ pub enum Workload {
     },
     /// Processes, pinned one a vCPU, that `clone()` into new namespaces in a loop.
     Clone {
+        /// Processes; 0 for one a vCPU.
+        #[serde(default)]
+        workers: u32,
         /// The namespaces: of `net`, `ipc`, `uts`, `pid`, `mnt`.
         #[serde(default = "all_namespaces")]
         namespaces: Vec<String>,
