@@ -7,6 +7,8 @@ use reprieve_study::observation::{Observation, VcpuTime};
 use reprieve_study::units::{self, significant};
 use reprieve_study::{Condition, Study, Workload, statistics};
 
+use crate::holdouts;
+
 /// Files that the published Postmark runs started with: "128K" (Prasad, Gopinath, McKenney, ATC 2017).
 const PUBLISHED_POSTMARK_FILES: u64 = 128_000;
 
@@ -41,6 +43,7 @@ pub fn of(study: &Study) -> Vec<Fact> {
         facts.extend(condition(study, name));
     }
     facts.push(setting("Causes left out", left_out(study)));
+    facts.push(outcome("Last holdouts", holdouts::most_often(study)));
     facts.extend(if simulated { sim::result(study) } else { quality(study) });
     facts.extend(notes(study).into_iter().map(|note| outcome("Note", note)));
     facts.extend(study.ended_early.iter().map(|why| outcome("Ended early", why.clone())));
@@ -92,6 +95,9 @@ fn plan(study: &Study) -> Vec<Fact> {
     let (run, observe) = (&study.scenario.run, &study.scenario.observe);
     let milliseconds = |ms: u64| units::duration((ms * units::MILLISECOND_NS) as f64);
     let window = match study.scenario.workload {
+        Workload::Postmark { .. } if study.is_simulated() => {
+            "the transactions, from when all processes have created their files until the first has done its own".into()
+        }
         Workload::Postmark { .. } => "the whole workload, from its start until its last process ends".into(),
         _ => format!("{}, after {} of warm-up", milliseconds(run.window_ms), milliseconds(run.warmup_ms)),
     };

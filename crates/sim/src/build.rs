@@ -16,6 +16,8 @@ use crate::world::World;
 
 /// Memory that the simulator needs for a frame of a guest: state of the buddy allocator.
 const BYTES_PER_FRAME: u64 = 16;
+/// What [`Memory`] can be at most.
+const MOST_MEMORY_MIB: u64 = 256 << 10;
 
 /// A world ready to start, and the threads that become busy on command.
 pub struct Built {
@@ -52,6 +54,10 @@ pub fn build(scenario: &Scenario, condition: &Condition, seed: u64) -> Result<Bu
 }
 
 fn check_memory(scenario: &Scenario) -> Result<(), BadScenario> {
+    if scenario.guest.memory_mib > MOST_MEMORY_MIB {
+        let problem = format!("{} is more than the {MOST_MEMORY_MIB} that can be simulated", scenario.guest.memory_mib);
+        return Err(BadScenario::new("guest.memory_mib", problem));
+    }
     let need_mib = scenario.guest.memory_mib * BYTES_PER_FRAME / 4096;
     if need_mib > scenario.limits.memory_mib {
         let problem = format!(

@@ -19,6 +19,7 @@
 //! | [`ground`] | scenario in, observations out |
 
 mod build;
+mod digest;
 pub mod ground;
 pub mod guest;
 pub mod host;

@@ -138,6 +138,9 @@ pub struct Queue {
     classes: Vec<Class>,
     /// Of the next timer to be armed.
     sequence: u32,
+    /// A mutant: of the same time and class, who was armed last comes first.
+    #[cfg(test)]
+    pub(crate) ties_reversed: bool,
 }
 
 impl Default for Queue {
@@ -156,6 +159,8 @@ impl Queue {
             popped: None,
             classes: Vec::new(),
             sequence: 0,
+            #[cfg(test)]
+            ties_reversed: false,
         }
     }
 
@@ -181,9 +186,18 @@ impl Queue {
         if self.popped == Some(timer) {
             self.popped = None;
         }
-        let key = Key::new(at_ns, self.classes[timer.index()], self.sequence, timer);
-        self.sequence += 1;
+        let key = Key::new(at_ns, self.classes[timer.index()], self.next_sequence(), timer);
         self.replace(timer, key);
+    }
+
+    fn next_sequence(&mut self) -> u32 {
+        let next = self.sequence;
+        self.sequence += 1;
+        #[cfg(test)]
+        if self.ties_reversed {
+            return u32::MAX - next;
+        }
+        next
     }
 
     /// Disarms a timer; nothing happens if it is not armed.

@@ -6,14 +6,16 @@ use reprieve_study::scenario::{Condition, PlannedRun, Scenario};
 use reprieve_study::units::SECOND_NS;
 
 use crate::build::{Built, build};
+use crate::digest;
 use crate::ground::SimError;
 use crate::observe::Observer;
 use crate::workload;
 
 const MS_NS: u64 = 1_000_000;
 
-/// Between two questions whether the user wants to stop.
+/// Looks between two questions whether the user wants to stop, and events: a second at most of either.
 const LOOKS_PER_QUESTION: u64 = 256;
+const EVENTS_PER_QUESTION: u64 = 1 << 20;
 
 /// What happens to the guest at a time within the window.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +49,9 @@ pub fn simulate(run: &PlannedRun, interrupted: &dyn Fn() -> bool) -> Result<Obse
     let Simulation { built: Built { mut world, .. }, ended_by, .. } = simulation;
     world.check().map_err(|broken| SimError::Broken { run: run.title(), broken })?;
     let provenance = provenance(scenario, &world, seed, ended_by);
-    Ok(observer.end(&mut world, run, provenance))
+    let mut observation = observer.end(&mut world, run, provenance);
+    observation.provenance.result_hash = digest::result_hash(world.digest, &observation);
+    Ok(observation)
 }
 
 struct Simulation<'a> {
@@ -60,19 +64,25 @@ struct Simulation<'a> {
 }
 
 impl Simulation<'_> {
-    /// Lets time pass; says whether the run goes on.
-    fn advance(&mut self, until_ns: u64) -> bool {
+    /// Lets time pass, up to a limit if one comes first; says whether the run goes on.
+    fn advance(&mut self, until_ns: u64) -> Result<bool, SimError> {
         let limits = &self.scenario.limits;
         let end_ns = if limits.simulated_ms == 0 { u64::MAX } else { limits.simulated_ms * MS_NS };
-        if until_ns > end_ns {
-            self.ended_by = Some(format!("limits.simulated_ms = {}", limits.simulated_ms));
-            return false;
+        loop {
+            let world = &mut self.built.world;
+            let question = world.events + EVENTS_PER_QUESTION;
+            if world.run_until(until_ns.min(end_ns), limits.events.min(question)) {
+                if until_ns > end_ns {
+                    self.ended_by = Some(format!("limits.simulated_ms = {}", limits.simulated_ms));
+                }
+                return Ok(until_ns <= end_ns);
+            }
+            if world.events >= limits.events {
+                self.ended_by = Some(format!("limits.events = {}", limits.events));
+                return Ok(false);
+            }
+            self.ask()?;
         }
-        if !self.built.world.run_until(until_ns, limits.events) {
-            self.ended_by = Some(format!("limits.events = {}", limits.events));
-            return false;
-        }
-        true
     }
 
     /// A fixed time; then, for a workload of fixed size, until all its workers are ready.
@@ -82,13 +92,13 @@ impl Simulation<'_> {
             Some(_) => 0,
             None => self.scenario.run.warmup_ms * MS_NS,
         };
-        let mut on = self.advance(at_ns);
+        let mut on = self.advance(at_ns)?;
         let mut looks = 0;
         while on && self.built.world.guest(0).counters().ready < workers.unwrap_or(0) {
             looks += 1;
-            self.ask(looks)?;
+            self.ask_after(looks)?;
             at_ns += self.look_ns;
-            on = self.advance(at_ns);
+            on = self.advance(at_ns)?;
         }
         Ok(())
     }
@@ -105,17 +115,19 @@ impl Simulation<'_> {
         let mut on = self.ended_by.is_none();
         while on && self.built.world.now_ns < end_ns && !self.one_finished() {
             looks += 1;
-            self.ask(looks)?;
+            self.ask_after(looks)?;
             let next_ns = (start_ns + looks * self.look_ns).min(end_ns);
             while let Some((at_ns, stimulus)) = stimuli.last().copied()
                 && start_ns + at_ns <= next_ns
                 && on
             {
                 stimuli.pop();
-                on = self.advance(start_ns + at_ns);
-                self.stimulate(stimulus);
+                on = self.advance(start_ns + at_ns)?;
+                if on {
+                    self.stimulate(stimulus);
+                }
             }
-            on = on && self.advance(next_ns);
+            on = on && self.advance(next_ns)?;
             observer.look(&mut self.built.world);
         }
         Ok(())
@@ -138,11 +150,12 @@ impl Simulation<'_> {
         }
     }
 
-    fn ask(&self, looks: u64) -> Result<(), SimError> {
-        if looks % LOOKS_PER_QUESTION == 0 && (self.interrupted)() {
-            return Err(SimError::Interrupted);
-        }
-        Ok(())
+    fn ask_after(&self, looks: u64) -> Result<(), SimError> {
+        if looks.is_multiple_of(LOOKS_PER_QUESTION) { self.ask() } else { Ok(()) }
+    }
+
+    fn ask(&self) -> Result<(), SimError> {
+        if (self.interrupted)() { Err(SimError::Interrupted) } else { Ok(()) }
     }
 }
 
@@ -176,7 +189,6 @@ fn provenance(
         seed,
         scheduling_source: "the simulated scheduler".into(),
         events: world.events,
-        result_hash: format!("{:016x}", world.digest),
         notes: ended_by.map(|limit| format!("ended early: {limit} was reached")).into_iter().collect(),
         ..Provenance::default()
     }

@@ -3,6 +3,7 @@
 //! An event changes one entity, which may leave requests and orders; [`World::settle`] carries them out until none is
 //! left, and only then does time go on.
 
+use crate::digest::mixed;
 use crate::guest::vcpu::Presence;
 use crate::guest::{Clock, Guest, Request};
 use crate::host::{Body, Host, State};
@@ -134,8 +135,9 @@ impl World {
     pub fn pause(&mut self, guest: usize, v: usize, for_ns: u64) {
         let placement = &self.placements[guest];
         let (host, entity) = (placement.host, placement.threads[v]);
-        let until_ns = self.now_ns + for_ns;
         let thread = &mut self.hosts[host].threads[entity.0 as usize];
+        // Of two pauses at once the later end counts.
+        let until_ns = thread.paused_until_ns.unwrap_or(0).max(self.now_ns + for_ns);
         thread.paused_until_ns = Some(until_ns);
         let pcpu = thread.pcpu;
         self.queue.arm(thread.timer, until_ns);
@@ -173,8 +175,7 @@ impl World {
             debug_assert!(at_ns >= self.now_ns);
             self.now_ns = at_ns;
             self.events += 1;
-            let happened = at_ns ^ (timer.index() as u64) << 48;
-            self.digest = (self.digest.rotate_left(5) ^ happened).wrapping_mul(0x517c_c1b7_2722_0a95);
+            self.digest = mixed(self.digest, at_ns ^ (timer.index() as u64) << 40);
             self.happen(self.sources[timer.index()]);
             self.settle();
         }
@@ -473,7 +474,20 @@ impl World {
         for host in &self.hosts {
             host.check(self.now_ns)?;
         }
-        self.guests.iter().try_for_each(Guest::check)
+        self.guests.iter().try_for_each(Guest::check)?;
+        (0..self.guests.len()).try_for_each(|guest| self.check_times(guest))
+    }
+
+    /// What a guest did with its vCPUs' time is what its host gave them.
+    fn check_times(&self, guest: usize) -> Result<(), String> {
+        let used = self.guests[guest].vcpus().iter().map(|vcpu| vcpu.on_pcpu_ns(self.now_ns));
+        let given = self.vcpu_times(guest).into_iter().map(|(run_ns, _)| run_ns);
+        for (v, (used_ns, given_ns)) in used.zip(given).enumerate() {
+            if used_ns != given_ns {
+                return Err(format!("vCPU {v} used {used_ns} ns and was given {given_ns} ns"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -483,3 +497,7 @@ fn register(sources: &mut Vec<Source>, timer: Timer, source: Source) {
     }
     sources[timer.index()] = source;
 }
+
+#[cfg(test)]
+#[path = "world_tests.rs"]
+mod tests;

@@ -6,6 +6,7 @@
 
 pub mod attribution;
 pub mod comparison;
+pub mod conformance;
 pub mod derive;
 pub mod distribution;
 pub mod grace_period;
@@ -22,6 +23,7 @@ pub mod units;
 
 pub use attribution::Attribution;
 pub use comparison::{Comparison, Row, Verdict};
+pub use conformance::Conformance;
 pub use distribution::Distribution;
 pub use grace_period::{GracePeriod, Span};
 pub use metric::{Metric, Unit};

@@ -257,7 +257,7 @@ mod tests {
     }
 
     const MEMORY: Workload =
-        Workload::Memory { object_bytes: 1024, burst: 10, pause_us: 0, backlog_limit_mib: 0 };
+        Workload::Memory { object_bytes: 1024, burst: 10, pause_us: 0, backlog_limit_mib: 0, batched: false };
 
     #[test]
     fn what_a_descheduled_vcpu_seems_to_compute_does_not_count() {

@@ -228,14 +228,14 @@ impl Work<'_> {
 
 /// What a neighbour does: the memory microbenchmark, which keeps all of its vCPUs busy.
 fn busy() -> Workload {
-    Workload::Memory { object_bytes: 1024, burst: 10, pause_us: 0, backlog_limit_mib: 0 }
+    Workload::Memory { object_bytes: 1024, burst: 10, pause_us: 0, backlog_limit_mib: 0, batched: false }
 }
 
 /// The line that starts a workload in a guest.
 fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) -> String {
     let guest_bytes = scenario.guest.memory_mib * MIB;
     let command = match workload {
-        Workload::Memory { object_bytes, burst, pause_us, backlog_limit_mib } => {
+        Workload::Memory { object_bytes, burst, pause_us, backlog_limit_mib, .. } => {
             let limit = if *backlog_limit_mib == 0 { guest_bytes / 2 } else { backlog_limit_mib * MIB };
             format!(
                 "memory object_bytes={object_bytes} burst={burst} pause_us={pause_us} max_backlog_bytes={limit}"

@@ -35,21 +35,25 @@ pub fn machine(study: &Study) -> Vec<Fact> {
         setting(
             "Guest",
             format!(
-                "{} vCPUs, {} MiB, HZ {}, {}{rcu}",
+                "{} vCPUs, {} MiB, HZ {}, {}, {} spinlocks{rcu}",
                 guest.vcpus,
                 guest.memory_mib,
                 guest.hz,
-                speed(guest.speed)
+                speed(guest.speed),
+                guest.spinlocks.name()
             ),
         ),
         setting(
             "Host",
             format!(
-                "{} pCPUs, {scheduler}, HZ {}; a context switch takes {}, cold caches cost {}",
+                "{} pCPUs, {scheduler}, HZ {}; a context switch takes {}, cold caches cost {}; its own threads run \
+                 {} times a second and pCPU, for {}",
                 host.pcpus_for(guest.vcpus),
                 host.hz,
                 time(host.switch_ns),
-                time(host.cold_cache_ns)
+                time(host.cold_cache_ns),
+                host.noise_per_s,
+                time(host.noise_ns)
             ),
         ),
     ]

@@ -16,6 +16,13 @@ pub enum Action {
     Wake(TaskId),
     /// One vCPU's part of an `rcu_barrier()` by that task.
     Barrier(TaskId),
+    /// Frees the objects of a batch of `kfree_rcu()`.
+    Batch {
+        /// Of which vCPU.
+        vcpu: usize,
+        /// Which of its batches.
+        batch: usize,
+    },
 }
 
 /// A callback that frees an object.
@@ -34,13 +41,19 @@ pub fn barrier(task: TaskId) -> Callback {
     Callback(2 << KIND_SHIFT | u64::from(task.0))
 }
 
+/// A callback for a batch of objects of a vCPU; it has at most 256 batches.
+pub fn batch(vcpu: usize, batch: usize) -> Callback {
+    Callback(3 << KIND_SHIFT | (vcpu as u64) << 8 | batch as u64)
+}
+
 /// Decodes it.
 pub fn action(callback: Callback) -> Action {
     let value = callback.0 & !(3 << KIND_SHIFT);
     match callback.0 >> KIND_SHIFT {
         0 => Action::Free(Object(value)),
         1 => Action::Wake(TaskId(value as u32)),
-        _ => Action::Barrier(TaskId(value as u32)),
+        2 => Action::Barrier(TaskId(value as u32)),
+        _ => Action::Batch { vcpu: (value >> 8) as usize, batch: (value & 0xff) as usize },
     }
 }
 
@@ -53,5 +66,6 @@ mod tests {
         assert_eq!(action(free(Object(12345))), Action::Free(Object(12345)));
         assert_eq!(action(wake(TaskId(7))), Action::Wake(TaskId(7)));
         assert_eq!(action(barrier(TaskId(8))), Action::Barrier(TaskId(8)));
+        assert_eq!(action(batch(63, 1)), Action::Batch { vcpu: 63, batch: 1 });
     }
 }

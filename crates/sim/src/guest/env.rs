@@ -1,6 +1,7 @@
 //! What a program sees of its guest while it decides its next operation: the allocator, RCU, and little else. What it
 //! does here takes effect at once; the CPU time for it is charged before its operation begins.
 
+use crate::guest::batched_frees::BatchedFrees;
 use crate::guest::callback;
 use crate::guest::costs::Costs;
 use crate::guest::task::TaskId;
@@ -24,6 +25,8 @@ pub struct Env<'a> {
     pub(super) effects: &'a mut Effects,
     pub(super) random: &'a mut Stream,
     pub(super) wakes: &'a mut Vec<TaskId>,
+    pub(super) batched: &'a mut BatchedFrees,
+    pub(super) jiffies: u64,
     pub(super) counters: &'a mut Counters,
     pub(super) spent_ns: u64,
 }
@@ -114,9 +117,15 @@ impl Env<'_> {
         self.rcu.call(self.vcpu, callback::free(object), self.effects);
     }
 
+    /// Frees an object after a grace period, in a batch with others: `kfree_rcu()`.
+    pub fn free_batched(&mut self, object: Object) {
+        self.spent_ns += self.costs.call_rcu_ns;
+        self.wakes.extend(self.batched.push(self.vcpu, object, self.jiffies));
+    }
+
     /// Objects that wait for a grace period, all vCPUs.
     pub fn backlog(&self) -> u64 {
-        self.rcu.backlog_total()
+        self.rcu.backlog_total() + self.batched.backlog()
     }
 
     /// Memory that could be had.

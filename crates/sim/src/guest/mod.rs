@@ -3,6 +3,7 @@
 //! The host tells it when a vCPU gets and loses a pCPU ([`Guest::enter`], [`Guest::leave`]) and when timers expire; it
 //! answers with [`Request`]s. It never calls the host, so data flows one way.
 
+mod batched_frees;
 pub mod callback;
 pub mod costs;
 pub mod env;
@@ -13,9 +14,12 @@ mod softirqs;
 mod spinning;
 pub mod task;
 mod tasks;
+#[cfg(test)]
+mod tests;
 pub mod timers;
 pub mod vcpu;
 
+use crate::guest::batched_frees::BatchedFrees;
 use crate::guest::costs::Costs;
 use crate::guest::env::Counters;
 use crate::guest::lock::{Discipline, Lock, SpinLock};
@@ -90,6 +94,7 @@ pub struct Guest {
     gp_kthread: TaskId,
     ksoftirqd: Vec<TaskId>,
     barrier: tasks::Barrier,
+    batched: BatchedFrees,
     wakes: Vec<TaskId>,
     /// Whether an interrupt handler runs right now: what it raises is served when it ends.
     in_interrupt: bool,
@@ -124,6 +129,7 @@ impl Guest {
             gp_kthread: TaskId(0),
             ksoftirqd: Vec::new(),
             barrier: tasks::Barrier::default(),
+            batched: BatchedFrees::new(spec.hz, spec.vcpus),
             wakes: Vec::new(),
             in_interrupt: false,
             counters: Counters::default(),
@@ -136,6 +142,8 @@ impl Guest {
             let spec = sched::Spec { allowed: vec![Cpu(vcpu as u32)], ..sched::Spec::default() };
             let task = guest.add_task(Kind::Ksoftirqd, &spec);
             guest.ksoftirqd.push(task);
+            let worker = guest.add_task(Kind::Kworker, &spec);
+            guest.batched.set_worker(vcpu, worker);
         }
         guest
     }
@@ -160,6 +168,11 @@ impl Guest {
                 self.wake_task(clock, TaskId(index as u32), None);
             }
         }
+    }
+
+    /// Callbacks, and objects of `kfree_rcu()`, that wait for a grace period.
+    pub fn backlog(&self) -> u64 {
+        self.rcu.backlog_total() + self.batched.backlog()
     }
 
     /// A vCPU gets a pCPU. `overhead_ns` of CPU time pass before it goes on.
@@ -258,7 +271,7 @@ impl Guest {
     pub fn check(&self) -> Result<(), String> {
         let counters = &self.counters;
         let waiting = self.rcu.backlog_total();
-        if counters.queued - counters.invoked != waiting {
+        if counters.queued != counters.invoked + waiting {
             return Err(format!(
                 "{} callbacks were queued and {} invoked, but {waiting} wait",
                 counters.queued, counters.invoked

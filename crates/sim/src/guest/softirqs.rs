@@ -111,6 +111,7 @@ impl Guest {
                     self.wake_task(clock, task, Some(v));
                 }
                 Action::Barrier(task) => self.barrier_passed(clock, v, task),
+                Action::Batch { vcpu, batch } => self.batch_ready(clock, v, vcpu, batch),
             }
         }
         self.counters.invoked += self.rcu.end_batch(v, &mut self.effects);

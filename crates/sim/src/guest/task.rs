@@ -66,6 +66,8 @@ pub enum Kind {
     GpKthread,
     /// Runs softirqs that did not fit into interrupts, on its vCPU.
     Ksoftirqd,
+    /// Frees what `kfree_rcu()` collected on its vCPU.
+    Kworker,
 }
 
 /// A task.

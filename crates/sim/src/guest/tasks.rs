@@ -35,6 +35,8 @@ impl Guest {
                     effects: &mut self.effects,
                     random: &mut self.streams[task.0 as usize],
                     wakes: &mut self.wakes,
+                    batched: &mut self.batched,
+                    jiffies: self.jiffies,
                     counters: &mut self.counters,
                     spent_ns: 0,
                 };
@@ -48,6 +50,10 @@ impl Guest {
                     self.wake_task(clock, other, Some(v));
                 }
                 self.perform(clock, v, task, op);
+            }
+            Kind::Kworker => {
+                self.tasks[task.0 as usize].kind = Some(kind);
+                self.run_kworker(clock, v, task);
             }
             Kind::GpKthread => {
                 self.tasks[task.0 as usize].kind = Some(kind);
@@ -131,7 +137,7 @@ impl Guest {
         self.program_clock(clock, v);
     }
 
-    fn sleep_jiffies(&mut self, v: usize, task: TaskId, jiffies: u64) {
+    pub(super) fn sleep_jiffies(&mut self, v: usize, task: TaskId, jiffies: u64) {
         self.block(v, task);
         let sleep = self.tasks[task.0 as usize].sleep;
         // The wheel rounds up, so that no timer expires early (calc_index).
@@ -139,7 +145,7 @@ impl Guest {
     }
 
     /// The current task gives up the vCPU until it is woken.
-    fn block(&mut self, v: usize, task: TaskId) {
+    pub(super) fn block(&mut self, v: usize, task: TaskId) {
         debug_assert_eq!(self.vcpus[v].current, Some(task));
         let state = &mut self.tasks[task.0 as usize];
         state.blocked = true;

@@ -68,6 +68,8 @@ pub struct Times {
     pub idle_ns: u64,
     /// Of the system time: waiting for spinlocks.
     pub spin_ns: u64,
+    /// Of that: halted, without a pCPU.
+    pub spin_halted_ns: u64,
     /// Of the system time: overhead of switches and cold caches.
     pub overhead_ns: u64,
     /// Descheduled in the middle of computing grace periods: in a softirq, or in RCU's kthread. The guest's own clock
@@ -84,13 +86,14 @@ impl Times {
         self.softirq_ns += other.softirq_ns;
         self.idle_ns += other.idle_ns;
         self.spin_ns += other.spin_ns;
+        self.spin_halted_ns += other.spin_halted_ns;
         self.overhead_ns += other.overhead_ns;
         self.gp_stolen_ns += other.gp_stolen_ns;
     }
 
     /// Time on a pCPU.
     pub fn busy_ns(&self) -> u64 {
-        self.user_ns + self.system_ns + self.irq_ns + self.softirq_ns
+        self.user_ns + self.system_ns + self.irq_ns + self.softirq_ns - self.spin_halted_ns
     }
 }
 
@@ -284,6 +287,12 @@ impl Vcpu {
         self.presence = Presence::Descheduled;
     }
 
+    /// Time that it was on a pCPU, up to now.
+    pub fn on_pcpu_ns(&self, now_ns: u64) -> u64 {
+        let runs = self.presence == Presence::Running;
+        self.times.busy_ns() + if runs { now_ns - self.since_ns } else { 0 }
+    }
+
     /// Its times up to now, with what is still in progress.
     pub fn times_at(&self, now_ns: u64) -> Times {
         let mut times = self.times;
@@ -295,6 +304,7 @@ impl Vcpu {
                 // A task that waits for a paravirtual lock: for the guest's accounting it is in the kernel.
                 times.system_ns += halted_ns;
                 times.spin_ns += halted_ns;
+                times.spin_halted_ns += halted_ns;
             }
         }
         times

@@ -37,6 +37,15 @@ impl Memory {
     }
 }
 
+#[cfg(test)]
+impl Memory {
+    /// Plants a fault: a frame that is in no block any more.
+    pub(crate) fn lose_a_frame(&mut self) {
+        let (frame, _) = self.alloc_pages(0, 0, Mobility::Movable).expect("there is a frame");
+        self.pages.frames.clear(frame.0);
+    }
+}
+
 /// Blocks found by walking over the frames.
 #[derive(Default)]
 struct Covered {

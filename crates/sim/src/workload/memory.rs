@@ -18,13 +18,22 @@ struct Worker {
     burst: u32,
     pause_ns: u64,
     limit_objects: u64,
+    batched: bool,
     pair_ns: u64,
     burst_ns: u64,
     after_burst: bool,
 }
 
 /// Adds a worker for each vCPU.
-pub fn add(guest: &mut Guest, pace: Pace, object_bytes: u64, burst: u32, pause_us: u64, limit_objects: u64) {
+pub fn add(
+    guest: &mut Guest,
+    pace: Pace,
+    object_bytes: u64,
+    burst: u32,
+    pause_us: u64,
+    limit_objects: u64,
+    batched: bool,
+) {
     let cache = guest.memory.add_cache(object_bytes as u32, Mobility::Unmovable);
     for v in 0..guest.vcpus().len() {
         let worker = Worker {
@@ -32,6 +41,7 @@ pub fn add(guest: &mut Guest, pace: Pace, object_bytes: u64, burst: u32, pause_u
             burst,
             pause_ns: pause_us * 1000,
             limit_objects,
+            batched,
             pair_ns: pace.us(PAIR_US),
             burst_ns: pace.us(BURST_US),
             after_burst: false,
@@ -59,7 +69,11 @@ impl Program for Worker {
             let Ok(object) = env.alloc(self.cache) else {
                 return self.stall(env);
             };
-            env.free_deferred(object);
+            if self.batched {
+                env.free_batched(object);
+            } else {
+                env.free_deferred(object);
+            }
             env.counters().operations += 1;
         }
         self.after_burst = true;

@@ -50,12 +50,13 @@ pub fn boot_bytes(memory_bytes: u64) -> u64 {
 pub fn add(guest: &mut Guest, scenario: &Scenario, speed_permille: u64) {
     let pace = Pace { speed_permille };
     match &scenario.workload {
-        Workload::Memory { object_bytes, burst, pause_us, backlog_limit_mib } => {
+        Workload::Memory { object_bytes, burst, pause_us, backlog_limit_mib, batched } => {
             let limit_mib = match backlog_limit_mib {
                 0 => scenario.guest.memory_mib / 2,
                 limit => *limit,
             };
-            memory::add(guest, pace, *object_bytes, *burst, *pause_us, (limit_mib << 20) / object_bytes);
+            let limit_objects = (limit_mib << 20) / object_bytes;
+            memory::add(guest, pace, *object_bytes, *burst, *pause_us, limit_objects, *batched);
         }
         Workload::Clone { workers, namespaces, stop_below_mib } => {
             let workers = if *workers == 0 { scenario.guest.vcpus } else { *workers as usize };

@@ -130,10 +130,13 @@ impl Scenario {
             ("guest.append", !guest.append.is_empty()),
             ("guest.accelerator", guest.accelerator != super::Accelerator::Auto),
         ];
+        let batched = matches!(self.workload, Workload::Memory { batched: true, .. });
         let thinks = matches!(self.workload, Workload::Postmark { think_us, .. } if think_us > 0);
         match self.ground {
             Ground::Sim => refuse("", &only_vm, ONLY_VM),
-            Ground::Vm => refuse("", &[("workload.think_us", thinks)], ONLY_SIM),
+            Ground::Vm => {
+                refuse("", &[("workload.think_us", thinks), ("workload.batched", batched)], ONLY_SIM)
+            }
         }
     }
 
@@ -255,7 +258,7 @@ impl Scenario {
     fn check_workload(&self) -> Result<(), BadScenario> {
         let memory_mib = self.guest.memory_mib;
         match &self.workload {
-            Workload::Memory { object_bytes, burst, pause_us, backlog_limit_mib } => {
+            Workload::Memory { object_bytes, burst, pause_us, backlog_limit_mib, .. } => {
                 within("workload.object_bytes", *object_bytes, 16, 1 << 16)?;
                 within("workload.burst", (*burst).into(), 1, 100_000)?;
                 within("workload.pause_us", *pause_us, 0, 1_000_000)?;

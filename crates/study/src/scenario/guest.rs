@@ -57,6 +57,16 @@ pub enum Spinlocks {
     Paravirtual,
 }
 
+impl Spinlocks {
+    /// As people read it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Spinlocks::Queued => "queued",
+            Spinlocks::Paravirtual => "paravirtual",
+        }
+    }
+}
+
 /// Parameters of the guest's RCU, with the kernel's names (`rcutree.*` in kernel-parameters.txt) and defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -69,11 +69,12 @@ impl SchedulerKind {
     }
 }
 
-/// What one simulated run may take. A run that takes more ends with an error, without a result.
+/// What one simulated run may take. A run that would take more time or events ends early, with what it has and a note
+/// that names the key; a guest that would take more memory is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Simulated time; 0 for no limit.
+    /// Simulated time, warm-up included; 0 for no limit.
     pub simulated_ms: u64,
     /// Events.
     pub events: u64,
@@ -83,6 +84,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { simulated_ms: 0, events: 4_000_000_000, memory_mib: 4_096 }
+        Limits { simulated_ms: 600_000, events: 4_000_000_000, memory_mib: 4_096 }
     }
 }

@@ -20,6 +20,9 @@ pub enum Workload {
         /// The workers pause above this much unreclaimed memory, in MiB; 0 for half of the guest's.
         #[serde(default)]
         backlog_limit_mib: u64,
+        /// Whether objects are freed in batches, by `kfree_rcu()`, instead of `call_rcu()`. Only on the simulator.
+        #[serde(default)]
+        batched: bool,
     },
     /// Processes, pinned one a vCPU, that `clone()` into new namespaces in a loop.
     Clone {

@@ -1,0 +1,149 @@
+//! `kfree_rcu()`: objects that wait for a grace period in batches, with one callback for each batch. A kernel worker
+//! on each vCPU hands what was collected to a batch, and frees a batch's objects after its grace period.
+
+use crate::guest::callback;
+use crate::guest::task::{Mode, TaskId};
+use crate::guest::vcpu::Level;
+use crate::guest::{Clock, Guest};
+use crate::memory::{Frame, Mobility, Object};
+use crate::rcu::kfree::{Kfree, Pushed, Settings};
+
+/// Objects that the worker frees between two preemption points: those of one page of pointers.
+const CHUNK: usize = 510;
+
+/// The batches of a guest, and their workers.
+#[derive(Debug)]
+pub(super) struct BatchedFrees {
+    kfree: Kfree<Object>,
+    workers: Vec<Worker>,
+}
+
+/// The work of one vCPU's kernel worker.
+#[derive(Debug, Default)]
+struct Worker {
+    task: Option<TaskId>,
+    /// Jiffy at which it hands over what was collected.
+    monitor_at: Option<u64>,
+    /// Pages of pointers are wanted.
+    refill: bool,
+    /// Batches whose grace period is over.
+    ready: Vec<usize>,
+    /// Objects that are being freed.
+    freeing: Vec<Object>,
+    /// The pages of pointers.
+    pages: Vec<Frame>,
+}
+
+impl BatchedFrees {
+    pub(super) fn new(hz: u64, vcpus: usize) -> BatchedFrees {
+        let workers = (0..vcpus).map(|_| Worker::default()).collect();
+        BatchedFrees { kfree: Kfree::new(Settings::linux(hz), vcpus), workers }
+    }
+
+    pub(super) fn set_worker(&mut self, v: usize, task: TaskId) {
+        self.workers[v].task = Some(task);
+    }
+
+    /// Collects an object; names the worker to wake, if it has something to do or an earlier time to do it.
+    pub(super) fn push(&mut self, v: usize, object: Object, jiffies: u64) -> Option<TaskId> {
+        let Pushed { monitor, refill } = self.kfree.push(v as u32, object, jiffies);
+        let worker = &mut self.workers[v];
+        worker.refill |= refill;
+        if let Some(delay) = monitor {
+            worker.monitor_at = Some(jiffies + delay);
+        }
+        worker.task.filter(|_| refill || monitor.is_some())
+    }
+
+    /// Objects that wait.
+    pub(super) fn backlog(&self) -> u64 {
+        (0..self.workers.len()).map(|v| self.kfree.backlog(v as u32)).sum()
+    }
+}
+
+impl Guest {
+    /// The next piece of work of a vCPU's kernel worker.
+    pub(super) fn run_kworker(&mut self, clock: &mut Clock<'_>, v: usize, task: TaskId) {
+        self.vcpus[v].mode = Mode::Kernel;
+        let worker = &mut self.batched.workers[v];
+        if std::mem::take(&mut worker.refill) {
+            return self.refill_pages(v);
+        }
+        if !worker.freeing.is_empty() {
+            return self.free_chunk(v);
+        }
+        if let Some(batch) = worker.ready.pop() {
+            return self.take_batch(v, batch);
+        }
+        match worker.monitor_at {
+            Some(at) if at <= self.jiffies => self.hand_over_collected(clock, v),
+            Some(at) => self.sleep_jiffies(v, task, at - self.jiffies),
+            None => self.block(v, task),
+        }
+    }
+
+    fn refill_pages(&mut self, v: usize) {
+        let wanted = self.batched.kfree.refill(v as u32);
+        let mut ns = 0;
+        let mut got = 0;
+        for _ in 0..wanted {
+            let Ok((frame, cost_ns)) = self.memory.alloc_pages(v, 0, Mobility::Unmovable) else {
+                break;
+            };
+            ns += cost_ns;
+            got += 1;
+            self.batched.workers[v].pages.push(frame);
+        }
+        ns += self.return_pages(v, got);
+        self.vcpus[v].begin(Level::Task, ns);
+    }
+
+    /// Keeps empty pages at hand, and gives those beyond that back. Returns the CPU time.
+    fn return_pages(&mut self, v: usize, pages: u32) -> u64 {
+        let surplus = self.batched.kfree.keep(v as u32, pages);
+        let mut ns = 0;
+        for _ in 0..surplus {
+            if let Some(frame) = self.batched.workers[v].pages.pop() {
+                ns += self.memory.free_pages(v, frame, 0);
+            }
+        }
+        ns
+    }
+
+    fn take_batch(&mut self, v: usize, batch: usize) {
+        let objects = self.batched.kfree.take(v as u32, batch);
+        let freeing = &mut self.batched.workers[v].freeing;
+        freeing.extend(objects.paged);
+        freeing.extend(objects.chained);
+        let ns = self.return_pages(v, objects.pages);
+        self.vcpus[v].begin(Level::Task, ns + self.costs.wake_ns);
+    }
+
+    fn free_chunk(&mut self, v: usize) {
+        let freeing = &mut self.batched.workers[v].freeing;
+        let rest = freeing.len().saturating_sub(CHUNK);
+        let ns: u64 = freeing.drain(rest..).map(|object| self.memory.free(v, object)).sum();
+        self.vcpus[v].begin(Level::Task, ns);
+    }
+
+    /// Hands what was collected to a batch, with one callback for all of it.
+    fn hand_over_collected(&mut self, clock: &mut Clock<'_>, v: usize) {
+        let drained = self.batched.kfree.monitor(v as u32, self.jiffies);
+        self.batched.workers[v].monitor_at = drained.monitor.map(|delay| self.jiffies + delay);
+        self.vcpus[v].begin(Level::Task, self.costs.call_rcu_ns);
+        if let Some(batch) = drained.batch {
+            self.counters.queued += 1;
+            self.rcu.call(v, callback::batch(v, batch), &mut self.effects);
+            self.apply_effects(clock, Some(v));
+        }
+    }
+
+    /// A batch's grace period is over: its worker frees the objects.
+    pub(super) fn batch_ready(&mut self, clock: &mut Clock<'_>, here: usize, v: usize, batch: usize) {
+        let worker = &mut self.batched.workers[v];
+        worker.ready.push(batch);
+        if let Some(task) = worker.task {
+            self.wake_task(clock, task, Some(here));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! That the checks after a run can fail: faults are planted in a world that ran. And that the order of what happens at
+//! the same time is part of the result.
+
+use reprieve_study::{Scenario, overrides};
+
+use super::*;
+use crate::build::build;
+use crate::rcu::Effects;
+
+const SCENARIO: &str = "
+    name = 't'
+    title = 't'
+    guest.memory_mib = 256
+    workload = { kind = 'memory', burst = 10 }
+    [conditions.over]
+    overcommit = 2
+    neighbours = 1
+";
+
+/// A world in which everything has happened: vCPUs of two VMs compete for 20 ms.
+fn world(reversed: bool) -> World {
+    let scenario: Scenario = overrides::read(SCENARIO, None, &[]).unwrap();
+    let mut world = build(&scenario, &scenario.conditions["over"], 7).unwrap().world;
+    world.queue.ties_reversed = reversed;
+    world.start();
+    assert!(world.run_until(100_000_000, u64::MAX));
+    world
+}
+
+fn broken(plant: impl FnOnce(&mut World)) -> String {
+    let mut world = world(false);
+    assert_eq!(world.check(), Ok(()));
+    plant(&mut world);
+    world.check().expect_err("a fault was planted")
+}
+
+#[test]
+fn a_lost_callback_is_seen() {
+    let message = broken(|world| {
+        let guest = &mut world.guests[0];
+        let effects = &mut Effects::default();
+        // A batch is begun and ended like any other, but nobody runs what it took.
+        let cpu = (0..2).find(|cpu| guest.rcu.begin_batch(0, *cpu).is_some()).expect("some are ready");
+        guest.rcu.next_callback(cpu).expect("the batch has one");
+        assert_eq!(guest.rcu.end_batch(cpu, effects), 1);
+    });
+    assert!(message.contains("callbacks were queued"), "{message}");
+}
+
+#[test]
+fn a_callback_invoked_twice_is_seen_though_more_were_invoked_than_queued() {
+    let message = broken(|world| {
+        let counters = world.guests[0].counters_mut();
+        counters.invoked = counters.queued + 1;
+    });
+    assert!(message.contains("callbacks were queued"), "{message}");
+}
+
+#[test]
+fn a_lost_frame_is_seen() {
+    let message = broken(|world| world.guests[0].memory.lose_a_frame());
+    assert!(message.contains("is in no block"), "{message}");
+}
+
+#[test]
+fn time_that_a_pcpu_gave_twice_is_seen() {
+    let message = broken(|world| world.hosts[0].pcpus[1].busy_ns += 1);
+    assert!(message.starts_with("pCPUs gave"), "{message}");
+}
+
+#[test]
+fn time_that_a_thread_got_twice_is_seen() {
+    let message = broken(|world| world.hosts[0].threads[0].run_ns += 1);
+    assert!(message.starts_with("pCPUs gave"), "{message}");
+}
+
+#[test]
+fn time_that_a_guest_forgot_is_seen() {
+    let message = broken(|world| world.guests[0].vcpu_mut(1).times.user_ns += 1);
+    assert!(message.starts_with("vCPU 1 used"), "{message}");
+}
+
+#[test]
+fn another_order_of_what_happens_at_the_same_time_is_another_run() {
+    let digest = |reversed: bool| world(reversed).digest;
+    assert_eq!(digest(false), digest(false));
+    assert_eq!(digest(true), digest(true));
+    assert_ne!(digest(false), digest(true), "the digest must tell who came first");
+}
