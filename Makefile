@@ -1,16 +1,17 @@
-# The two commands: `make run` and `make test`. Both install what is missing (see scripts/setup).
+# The two commands: `make run`, which needs nothing but Rust, and `make test`, which installs what is missing for
+# real guests (see scripts/setup).
 
 REPRIEVE = target/release/reprieve
 EVALUATION = rcu-memory rcu-clone rcu-postmark
 
 .PHONY: run test lint build setup record figures audit clean
 
-# Two repetitions of each workload, in about five minutes. For more: reprieve run SCENARIO --repeat 10
+# All three workloads on the simulator, in less than a minute. On real guests: reprieve run rcu-memory --on vm
 run: build
-	$(REPRIEVE) run $(EVALUATION) --repeat 2 --set run.redo_limit=1 --html report.html --json report.json
+	$(REPRIEVE) run $(EVALUATION) --html report.html --json report.json
 	@echo "The figures are in report.html."
 
-build: setup
+build:
 	cargo build --release --locked
 
 # Boots real guests; where that is impossible the tests fail rather than pass unrun.
@@ -27,8 +28,9 @@ lint:
 setup:
 	scripts/setup
 
-# The recorded runs behind the documentation, and its figures made from them.
-record: build
+# The recorded runs behind the documentation, most of them of real guests, and its figures made from them.
+# Some of the records alone: scripts/record NAME...
+record: setup build
 	scripts/record
 figures: build
 	scripts/figures

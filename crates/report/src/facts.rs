@@ -265,7 +265,9 @@ fn vcpu_time(runs: &[&Observation], vcpu: usize) -> Option<(f64, f64)> {
         statistics::median(&values.collect::<Vec<f64>>())
     };
     let share = of_runs(&|run, time| time.run_ns as f64 / run.provenance.window_ns.max(1) as f64)?;
-    let overcommit = of_runs(&|_, time| time.overcommit().unwrap_or(f64::INFINITY))?;
+    // One that never ran and never waited had nothing to do.
+    let unrun = |time: VcpuTime| if time.delay_ns == 0 { 1.0 } else { f64::INFINITY };
+    let overcommit = of_runs(&|_, time| time.overcommit().unwrap_or_else(|| unrun(time)))?;
     Some((share, overcommit))
 }
 

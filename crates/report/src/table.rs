@@ -4,7 +4,7 @@
 use reprieve_study::comparison::SIGNIFICANT_BELOW;
 use reprieve_study::statistics::{self, Estimate};
 use reprieve_study::units::significant;
-use reprieve_study::{Comparison, Metric, Record, Row, Study, Verdict, metric};
+use reprieve_study::{Comparison, Conformance, Metric, Record, Row, Study, Verdict, metric};
 
 use crate::quantity::Spread;
 
@@ -120,14 +120,17 @@ pub fn smallest_p(comparison: &Comparison) -> Option<String> {
     })
 }
 
-/// The same condition in two records, `b` against `a`.
+/// The same scenario in two records, `b` against `a`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Across {
     /// The scenario that both have.
     pub scenario: String,
     /// What differs between the two besides the results, a line each.
     pub differences: Vec<String>,
-    /// For each condition that both have: its rows as a comparison, with `a` as the baseline.
+    /// How far the simulator is from real guests, if one of the two was simulated and the other was not.
+    pub conformance: Option<Conformance>,
+    /// Otherwise, for each condition that both have: its rows as a comparison, with `a` as the baseline. (A simulator's
+    /// repetitions vary otherwise than real ones: a test of one against the other would say nothing.)
     pub conditions: Vec<Comparison>,
 }
 
@@ -137,19 +140,20 @@ pub fn across(a: &Record, b: &Record) -> Vec<Across> {
         let second = b.studies.iter().find(|study| study.scenario.name == first.scenario.name)?;
         Some((first, second))
     });
-    pairs
-        .map(|(first, second)| Across {
-            scenario: first.scenario.name.clone(),
-            differences: differences(first, second),
-            conditions: first
-                .scenario
-                .conditions
-                .keys()
-                .filter(|name| first.runs_of(name).next().is_some() && second.runs_of(name).next().is_some())
-                .map(|name| between(first, second, name))
-                .collect(),
-        })
-        .collect()
+    pairs.map(|(first, second)| one_across(first, second)).collect()
+}
+
+fn one_across(first: &Study, second: &Study) -> Across {
+    let conformance = Conformance::between(first, second);
+    let ran = |study: &Study, name: &str| study.runs_of(name).next().is_some();
+    let names = first.scenario.conditions.keys().filter(|_| conformance.is_none());
+    let common = names.filter(|name| ran(first, name) && ran(second, name));
+    Across {
+        scenario: first.scenario.name.clone(),
+        differences: differences(first, second),
+        conditions: common.map(|name| between(first, second, name)).collect(),
+        conformance,
+    }
 }
 
 fn between(first: &Study, second: &Study, condition: &str) -> Comparison {

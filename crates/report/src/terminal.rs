@@ -2,6 +2,7 @@
 //! says. Text from a record is stripped of control characters, so that no scenario file or guest can send an
 //! escape sequence to the reader's terminal.
 
+mod conformance;
 mod more;
 
 use std::borrow::Cow;
@@ -103,6 +104,9 @@ pub fn render_compare(a: &Record, b: &Record, names: (&str, &str), options: &Opt
         heading(&mut text, &format!("{}: {} against {}", across.scenario, names.1, names.0), options);
         for difference in &across.differences {
             wrapped(&mut text, "Not alike. ", difference, 4, options);
+        }
+        if let Some(conformance) = &across.conformance {
+            conformance::render(&mut text, conformance, options);
         }
         for comparison in &across.conditions {
             let _ = writeln!(text);

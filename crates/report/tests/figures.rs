@@ -108,6 +108,21 @@ fn a_sweep_is_a_figure_and_a_part_of_a_loss_is_none() {
 }
 
 #[test]
+fn published_ratios_stand_beside_those_of_their_condition_alone() {
+    let mut study = support::record().studies.remove(0);
+    let svg = figure::published(&study).unwrap().standalone();
+    let texts: Vec<String> = labels(&svg).into_iter().map(|label| label.text).collect();
+    let has = |text: &str| texts.iter().any(|label| label == text);
+    assert!(has("Throughput") && has("overcommitted") && !has("neighbours") && !has("GP duration, median"));
+    // One for each published ratio that was measured here or not, and the legend's.
+    let rows = study.comparisons[0].rows.iter().filter(|row| row.published.is_some()).count();
+    assert_eq!(svg.matches("class=\"reference\"").count(), rows + 1);
+    study.scenario.published.ratios.clear();
+    let unpublished = Study::new(study.scenario, study.observations, None);
+    assert!(figure::published(&unpublished).is_none() && figure::ratios(&unpublished).is_some());
+}
+
+#[test]
 fn whatever_the_magnitude() {
     for factor in [1e-9, 0.01, 0.37, 70.0, 1e7] {
         for figure in figure::all(&stretched(factor)) {
@@ -136,7 +151,7 @@ fn what_was_not_measured_is_not_drawn() {
     assert!(figure::backlog(&study).is_some());
     assert!(figure::footprint_and_gp(&study, "no such condition").is_none());
     study.comparisons.clear();
-    assert!(figure::ratios(&study).is_none());
+    assert!(figure::ratios(&study).is_none() && figure::published(&study).is_none());
     let empty = Study::new(study.scenario, Vec::new(), None);
     assert!(figure::all(&empty).is_empty());
 }

@@ -28,6 +28,17 @@ fn structure_of_a_simulated_study() {
 }
 
 #[test]
+fn the_vcpu_that_was_the_last_holdout_most_often_has_the_longest_bar() {
+    let page = render(&support::simulated::record());
+    assert_eq!(page.matches("class=\"bar\"").count(), 3 * 8, "one for each vCPU under each condition");
+    assert_eq!(page.matches("<span class=\"bar\" style=\"width:120px\"></span> 40.3 %").count(), 1);
+    let mut real = support::record();
+    assert!(!render(&real).contains("Last holdouts"), "where it was not counted nothing is said");
+    real.studies[0].observations[2].holdouts = vec![0, 3];
+    assert!(render(&real).contains("most often: overcommitted vCPU 1 (100 %)"));
+}
+
+#[test]
 fn elements_are_closed_in_order() {
     let page = [support::record(), support::simulated::record()].map(|record| render(&record)).concat();
     let mut open: Vec<&str> = Vec::new();

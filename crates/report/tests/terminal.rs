@@ -29,6 +29,33 @@ fn two_records_at_110_columns() {
     ));
 }
 
+/// The made-up simulation with its runs said to be those of real guests, a tenth slower.
+fn as_if_real() -> reprieve_study::Record {
+    let mut record = support::simulated::record();
+    for run in &mut record.studies[0].observations {
+        run.provenance.ground = "vm, QEMU 0.0.0 (synthetic)".into();
+        run.metrics.values_mut().for_each(|value| *value *= 1.1);
+    }
+    record
+}
+
+#[test]
+fn a_simulated_record_and_a_real_one_at_110_columns() {
+    let (real, simulated) = (as_if_real(), support::simulated::record());
+    let text = render_compare(&real, &simulated, ("real", "simulated"), &plain(110));
+    let table = |text: &str| text.split_once("\n\n").unwrap().1.to_string();
+    insta::assert_snapshot!(text);
+    let other_way = render_compare(&simulated, &real, ("simulated", "real"), &plain(110));
+    assert_eq!(table(&text), table(&other_way));
+    let mut alone = as_if_real();
+    alone.studies[0].observations.retain(|run| run.condition == "baseline");
+    let text = render_compare(&alone, &simulated, ("real", "simulated"), &plain(110));
+    assert!(text.contains("Only the baseline was compared"), "{text}");
+    alone.studies[0].observations.retain(|run| run.sweep.is_some());
+    let text = render_compare(&alone, &simulated, ("real", "simulated"), &plain(110));
+    assert!(text.contains("no condition has runs of both"), "{text}");
+}
+
 #[test]
 fn no_line_is_wider_than_the_terminal() {
     for width in [100, 110, 120, 140, 200] {

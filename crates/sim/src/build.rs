@@ -55,7 +55,8 @@ pub fn build(scenario: &Scenario, condition: &Condition, seed: u64) -> Result<Bu
 
 fn check_memory(scenario: &Scenario) -> Result<(), BadScenario> {
     if scenario.guest.memory_mib > MOST_MEMORY_MIB {
-        let problem = format!("{} is more than the {MOST_MEMORY_MIB} that can be simulated", scenario.guest.memory_mib);
+        let problem =
+            format!("{} is more than the {MOST_MEMORY_MIB} that can be simulated", scenario.guest.memory_mib);
         return Err(BadScenario::new("guest.memory_mib", problem));
     }
     let need_mib = scenario.guest.memory_mib * BYTES_PER_FRAME / 4096;

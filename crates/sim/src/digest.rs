@@ -63,3 +63,55 @@ pub fn result_hash(events: u64, of: &Observation) -> String {
     }
     format!("{:016x}", digest.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reprieve_study::observation::{Provenance, Standing, VcpuTime};
+    use reprieve_study::timeline::{Timeline, Trace, Track};
+    use reprieve_study::{Distribution, Span};
+
+    fn observed() -> Observation {
+        let mut durations = Distribution::default();
+        durations.extend([5_000, 7_000]);
+        let vcpus = vec![VcpuTime { run_ns: 5, delay_ns: 6 }];
+        let events = Events::Slices(vec![(Span::new(1, 2), String::new())]);
+        Observation {
+            condition: "c".into(),
+            repetition: 0,
+            standing: Standing::Accepted,
+            sweep: None,
+            provenance: Provenance { vcpus, events: 7, ..Provenance::default() },
+            metrics: [("a".to_string(), 1.0), ("b".to_string(), 2.0)].into(),
+            distributions: [("d".to_string(), durations)].into(),
+            timelines: [("t".to_string(), Timeline { t_ns: vec![1, 2], values: vec![3.0, 4.0] })].into(),
+            holdouts: vec![8, 9],
+            trace: Some(Trace { tracks: vec![Track { name: "vCPU 0".into(), events }] }),
+        }
+    }
+
+    #[test]
+    fn whatever_changes_shows() {
+        let changes: [fn(&mut Observation); 9] = [
+            |_| {},
+            |run| run.provenance.events += 1,
+            |run| run.provenance.vcpus[0].delay_ns += 1,
+            |run| *run.metrics.get_mut("b").unwrap() = 2.0_f64.next_up(),
+            |run| run.metrics.retain(|name, _| name != "a"),
+            |run| run.timelines.get_mut("t").unwrap().t_ns[1] += 1,
+            |run| run.distributions.get_mut("d").unwrap().record(9_000),
+            |run| run.holdouts.swap(0, 1),
+            |run| run.trace = None,
+        ];
+        let mut hashes = vec![result_hash(1, &observed())];
+        for change in changes {
+            let mut run = observed();
+            change(&mut run);
+            hashes.push(result_hash(0, &run));
+        }
+        hashes.sort();
+        hashes.dedup();
+        assert_eq!(hashes.len(), changes.len() + 1, "{hashes:?}");
+        assert_eq!(result_hash(0, &observed()), result_hash(0, &observed()));
+    }
+}

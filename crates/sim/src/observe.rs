@@ -58,12 +58,7 @@ impl Observer {
     pub fn begin(world: &mut World) -> Observer {
         world.record_descheduling();
         world.guest_mut(GUEST).rcu.finished();
-        Observer {
-            start: Sums::of(world),
-            grace_periods: Vec::new(),
-            series: Default::default(),
-            looks: 0,
-        }
+        Observer { start: Sums::of(world), grace_periods: Vec::new(), series: Default::default(), looks: 0 }
     }
 
     /// Looks at the guest's memory and takes the grace periods that have ended.
@@ -81,6 +76,15 @@ impl Observer {
             series.push(t_ns, value);
         }
         self.looks += 1;
+    }
+
+    /// Checks the grace periods that were seen: they follow each other, and each ended when all CPUs that it waited for
+    /// had reported.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        check_grace_periods(&self.grace_periods)
     }
 
     /// The window ends.
@@ -113,8 +117,11 @@ impl Observer {
 
     fn throughput(&self, out: &mut Observation, end: &Sums) {
         let operations = (end.operations - self.start.operations) as f64;
-        let window_ns = (end.now_ns - self.start.now_ns).max(1) as f64;
-        put(out, metric::THROUGHPUT, operations * SECOND_NS as f64 / window_ns);
+        let window_ns = end.now_ns - self.start.now_ns;
+        // A run that ended in its warm-up has no rate.
+        if window_ns > 0 {
+            put(out, metric::THROUGHPUT, operations * SECOND_NS as f64 / window_ns as f64);
+        }
         put(out, metric::STALLS, (end.stalls - self.start.stalls) as f64);
     }
 
@@ -144,6 +151,22 @@ impl Observer {
 /// Order of a huge page on x86-64.
 const HUGE_PAGE_ORDER: u8 = 9;
 
+fn check_grace_periods(ended: &[GracePeriod]) -> Result<(), String> {
+    for gp in ended {
+        let Span { start_ns, end_ns } = gp.span;
+        if gp.cleared_ns.iter().flatten().any(|ns| !(start_ns..=end_ns).contains(ns)) {
+            return Err(format!("grace period {} has a report from outside: {gp:?}", gp.sequence));
+        }
+    }
+    let follows = |pair: &[GracePeriod]| {
+        pair[1].sequence == pair[0].sequence + 1 && pair[0].span.end_ns <= pair[1].span.start_ns
+    };
+    match ended.windows(2).find(|pair| !follows(pair)) {
+        Some(pair) => Err(format!("one grace period does not follow the other: {pair:?}")),
+        None => Ok(()),
+    }
+}
+
 fn vcpu_times(start: &Sums, end: &Sums) -> Vec<VcpuTime> {
     let pairs = start.vcpus.iter().zip(&end.vcpus);
     pairs.map(|(a, b)| VcpuTime { run_ns: b.0 - a.0, delay_ns: b.1 - a.1 }).collect()
@@ -161,14 +184,38 @@ fn guest_cpu(out: &mut Observation, start: &Sums, end: &Sums) {
     }
 }
 
-/// For each vCPU, how many grace periods it ended as the last holdout.
+/// For each vCPU, how many grace periods it ended as the last holdout. Those that ended one together all count.
 fn last_holdouts(ended: &[GracePeriod], vcpus: usize) -> Vec<u64> {
     let mut counts = vec![0; vcpus];
     for gp in ended {
-        let cleared = gp.cleared_ns.iter().enumerate().filter_map(|(vcpu, ns)| Some(((*ns)?, vcpu)));
-        if let Some((_, vcpu)) = cleared.max() {
-            counts[vcpu] += 1;
+        let last_ns = gp.cleared_ns.iter().flatten().max();
+        for (count, cleared_ns) in counts.iter_mut().zip(&gp.cleared_ns) {
+            *count += u64::from(cleared_ns.is_some() && cleared_ns.as_ref() == last_ns);
         }
     }
     counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn period(sequence: u64, start_ns: u64, end_ns: u64, cleared_ns: &[Option<u64>]) -> GracePeriod {
+        GracePeriod { sequence, span: Span { start_ns, end_ns }, cleared_ns: cleared_ns.to_vec() }
+    }
+
+    #[test]
+    fn impossible_grace_periods_are_seen() {
+        let first = || period(7, 100, 200, &[Some(100), Some(200), None]);
+        let check = |second: GracePeriod| check_grace_periods(&[first(), second]);
+        assert_eq!(check(period(8, 200, 300, &[Some(250), None, None])), Ok(()));
+        for wrong in [
+            period(8, 199, 300, &[Some(250)]),
+            period(9, 200, 300, &[Some(250)]),
+            period(8, 200, 300, &[None, Some(301)]),
+            period(8, 200, 300, &[None, Some(199)]),
+        ] {
+            assert!(check(wrong.clone()).is_err(), "{wrong:?}");
+        }
+    }
 }

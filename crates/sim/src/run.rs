@@ -47,7 +47,10 @@ pub fn simulate(run: &PlannedRun, interrupted: &dyn Fn() -> bool) -> Result<Obse
     let mut observer = Observer::begin(&mut simulation.built.world);
     simulation.window(condition, &mut observer)?;
     let Simulation { built: Built { mut world, .. }, ended_by, .. } = simulation;
-    world.check().map_err(|broken| SimError::Broken { run: run.title(), broken })?;
+    world
+        .check()
+        .and_then(|()| observer.check())
+        .map_err(|broken| SimError::Broken { run: run.title(), broken })?;
     let provenance = provenance(scenario, &world, seed, ended_by);
     let mut observation = observer.end(&mut world, run, provenance);
     observation.provenance.result_hash = digest::result_hash(world.digest, &observation);
@@ -164,11 +167,9 @@ fn stimuli(condition: &Condition) -> Vec<(u64, Stimulus)> {
     let pauses = condition.pauses.iter().map(|pause| {
         (pause.at_ms * MS_NS, Stimulus::Pause { vcpu: pause.vcpu, for_ns: pause.for_ms * MS_NS })
     });
-    let spikes = condition
-        .spikes
-        .iter()
-        .enumerate()
-        .map(|(number, spike)| (spike.at_ms * MS_NS, Stimulus::Spike { number, for_ns: spike.for_ms * MS_NS }));
+    let spikes = condition.spikes.iter().enumerate().map(|(number, spike)| {
+        (spike.at_ms * MS_NS, Stimulus::Spike { number, for_ns: spike.for_ms * MS_NS })
+    });
     let mut all: Vec<(u64, Stimulus)> = pauses.chain(spikes).collect();
     all.sort_by_key(|(at_ns, _)| std::cmp::Reverse(*at_ns));
     all
@@ -184,7 +185,11 @@ fn provenance(
     Provenance {
         ground: format!("sim, reprieve {}", env!("CARGO_PKG_VERSION")),
         kernel: format!("model of Linux 6.1, HZ {}", scenario.guest.hz),
-        host_kernel: format!("model of Linux with {}, HZ {}", scenario.host.scheduler.name(), scenario.host.hz),
+        host_kernel: format!(
+            "model of Linux with {}, HZ {}",
+            scenario.host.scheduler.name(),
+            scenario.host.hz
+        ),
         host_pcpus: pcpus,
         seed,
         scheduling_source: "the simulated scheduler".into(),

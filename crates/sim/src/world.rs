@@ -186,8 +186,13 @@ impl World {
         let mut clock = Clock { now_ns: self.now_ns, queue: &mut self.queue };
         match source {
             Source::VcpuWork { guest, vcpu } => {
-                self.guests[guest as usize].work_done(&mut clock, vcpu as usize);
-                self.talking.push(guest as usize);
+                let number = guest as usize;
+                let guest = &mut self.guests[number];
+                guest.work_done(&mut clock, vcpu as usize);
+                // Most stretches of work end without one.
+                if guest.has_requests() {
+                    self.talking.push(number);
+                }
             }
             Source::VcpuClock { guest, vcpu } => {
                 self.guests[guest as usize].clock_event(&mut clock, vcpu as usize);
@@ -248,9 +253,16 @@ impl World {
         }
     }
 
-    /// Carries out what guests and schedulers want, until nobody wants anything. A guest's requests come first: what a
-    /// scheduler decides on must be true.
+    /// Carries out what guests and schedulers want, if anything.
+    #[inline]
     fn settle(&mut self) {
+        if !(self.talking.is_empty() && self.deciding.is_empty()) {
+            self.carry_out_all();
+        }
+    }
+
+    /// Goes on until nobody wants anything. A guest's requests come first: what a scheduler decides on must be true.
+    fn carry_out_all(&mut self) {
         loop {
             if let Some(guest) = self.talking.pop() {
                 self.guests[guest].take_requests(&mut self.requests);
@@ -339,11 +351,12 @@ impl World {
         let now_ns = self.now_ns;
         let host = &mut self.hosts[number];
         let previous = host.pcpus[pcpu].running;
-        if let Some(entity) = previous {
-            if host.spec.spare_lock_holders && self.guests_lock_held(number, entity) {
-                self.hosts[number].pcpus[pcpu].switch_after_unlock = true;
-                return;
-            }
+        if let Some(entity) = previous
+            && host.spec.spare_lock_holders
+            && self.guests_lock_held(number, entity)
+        {
+            self.hosts[number].pcpus[pcpu].switch_after_unlock = true;
+            return;
         }
         let host = &mut self.hosts[number];
         if let Some(entity) = previous

@@ -14,7 +14,7 @@ mod sweep;
 
 pub use distribution::gp_distribution;
 pub use over_time::{backlog, footprint, footprint_and_gp, unusable};
-pub use ratios::ratios;
+pub use ratios::{published, ratios};
 pub use sweep::sweep;
 
 use maud::{Markup, PreEscaped, html};
@@ -97,7 +97,9 @@ pub fn all(study: &Study) -> Vec<Figure> {
     let ordered = names().filter(|name| *name != baseline).chain(names().filter(|name| *name == baseline));
     figures.extend(ordered.filter_map(|name| footprint_and_gp(study, name)));
     figures.extend(
-        [gp_distribution(study), backlog(study), unusable(study), ratios(study)].into_iter().flatten(),
+        [gp_distribution(study), backlog(study), unusable(study), published(study), ratios(study)]
+            .into_iter()
+            .flatten(),
     );
     figures.extend(study.scenario.sweeps.keys().filter_map(|name| sweep(study, name)));
     figures

@@ -20,12 +20,23 @@ type Entry<'a> = (&'static Metric, Vec<(usize, &'a Row)>);
 
 /// One row of dots for each metric; those with a published ratio first.
 pub fn ratios(study: &Study) -> Option<Figure> {
-    let entries = entries(study);
+    draw(study, entries(study), "ratios", format!("Ratios to {}", legend_name(study.scenario.baseline())))
+}
+
+/// The metrics with a published ratio alone, under the condition that it is of.
+pub fn published(study: &Study) -> Option<Figure> {
+    let mut entries = entries(study);
+    entries.iter_mut().for_each(|(_, rows)| rows.retain(|(_, row)| row.published.is_some()));
+    entries.retain(|(_, rows)| !rows.is_empty());
+    draw(study, entries, "published", "Published ratios and ours".into())
+}
+
+fn draw(study: &Study, entries: Vec<Entry<'_>>, slug: &str, title: String) -> Option<Figure> {
     let axis = axis(&entries)?;
     let left = entries.iter().map(|(metric, _)| text_width(metric.label)).fold(0.0, f64::max) + 16.0;
     let compared = entries.iter().map(|(_, rows)| rows.len()).max().unwrap_or(1) as f64;
     let row_height = APART * (compared - 1.0) + 20.0;
-    let (legend, legend_height) = legend(study);
+    let (legend, legend_height) = legend(study, &entries);
     let top = LINE + legend_height;
     let none = Axis::logarithmic("", 1.0, 10.0, |_| String::new());
     let panel = Panel { left, top, height: row_height * entries.len() as f64, x: &axis, y: &none };
@@ -36,14 +47,9 @@ pub fn ratios(study: &Study) -> Option<Figure> {
             (row(&panel, top + row_height * (index as f64 + 0.5), entry))
         }
     };
-    Some(Figure::new(
-        study,
-        "ratios",
-        format!("Ratios to {}", legend_name(study.scenario.baseline())),
-        "Ratio of medians with its 95 % bootstrap interval; diamond: published. At 1 nothing changed. Ratios \
-         beyond 1000 are drawn at the edge.",
-        (body, panel.bottom() + 2.0 * LINE + 10.0),
-    ))
+    let reading = "Ratio of medians with its 95 % bootstrap interval; diamond: published. At 1 nothing changed. Ratios \
+                   beyond 1000 are drawn at the edge.";
+    Some(Figure::new(study, slug, title, reading, (body, panel.bottom() + 2.0 * LINE + 10.0)))
 }
 
 fn entries(study: &Study) -> Vec<Entry<'_>> {
@@ -112,10 +118,11 @@ fn diamond(x: f64, y: f64) -> Markup {
     html! { path class="reference" d=(path) {} }
 }
 
-fn legend(study: &Study) -> (Markup, f64) {
+fn legend(study: &Study, entries: &[Entry<'_>]) -> (Markup, f64) {
     let (mut x, mut y) = (12.0, LINE);
     let mut places = Vec::new();
-    let conditions = series(study).filter(|(_, name)| study.comparisons.iter().any(|c| c.condition == *name));
+    let drawn = |index| entries.iter().any(|(_, rows)| rows.iter().any(|(series, _)| *series == index));
+    let conditions = series(study).filter(|(index, _)| drawn(*index));
     let named = conditions.map(|(index, name)| (Some(index % SERIES), legend_name(name)));
     for (series, name) in named.chain([(None, "published".to_string())]) {
         let needed = 18.0 + text_width(&name) + 18.0;

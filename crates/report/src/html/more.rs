@@ -1,10 +1,11 @@
-//! The smaller tables of a study: throughput lost, by cause; sweeps.
+//! The smaller tables of a study: throughput lost, by cause; sweeps; last holdouts.
 
 use maud::{Markup, html};
 use reprieve_study::Study;
+use reprieve_study::units::significant;
 
 use super::{comparison_table, spread};
-use crate::{causes, sweeps};
+use crate::{causes, holdouts, sweeps};
 
 /// Throughput lost under each condition, by cause, and the conditions behind it in full.
 pub fn causes(study: &Study) -> Markup {
@@ -72,6 +73,48 @@ fn table(swept: &sweeps::Swept) -> Markup {
                     @for cell in &line.cells { td class="number" { (spread(cell)) } }
                 }
             }
+        }
+    }
+}
+
+/// Length of the longest bar, in pixels.
+const LONGEST_BAR: f64 = 120.0;
+
+/// How many grace periods each vCPU ended as their last holdout: a bar for each vCPU under each condition.
+pub fn holdouts(study: &Study) -> Markup {
+    let conditions = holdouts::of(study);
+    let vcpus = conditions.iter().map(|one| one.shares.len()).max().unwrap_or(0);
+    let most = conditions.iter().flat_map(|one| &one.shares).copied().fold(0.0, f64::max);
+    html! {
+        @if !conditions.is_empty() {
+            details {
+                summary { "Last holdouts" }
+                p {
+                    "Share of the grace periods that ended when this vCPU, the last one, had passed a quiescent state; of \
+                     several that did so at the same time, all."
+                }
+                div class="scroll" {
+                    table {
+                        tr { th { "vCPU" } @for one in &conditions { th { (one.condition) } } }
+                        @for vcpu in 0..vcpus {
+                            tr {
+                                td { (vcpu) }
+                                @for one in &conditions { td { (bar(one.shares.get(vcpu), most)) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A share as a bar with its number; `most` has the longest bar.
+fn bar(share: Option<&f64>, most: f64) -> Markup {
+    html! {
+        @if let Some(share) = share {
+            span class="bar" style=(format!("width:{:.0}px", share / most * LONGEST_BAR)) {}
+            " " (significant(share * 100.0)) " %"
         }
     }
 }

@@ -31,6 +31,7 @@ summary{cursor:pointer;font-weight:600}
 dt{font-weight:600;margin-top:10px}
 dd{margin:0 0 0 18px}
 ul{padding-left:20px;margin:8px 0}
+.bar{display:inline-block;height:9px}
 ";
 
 /// The whole sheet.
@@ -48,7 +49,8 @@ fn scheme(palette: &Palette) -> String {
     format!(
         "body{{background:{back};color:{ink}}}th,td,pre{{border-color:{line}}}tr.first-other td{{border-top-color:{line}}}\
          small,figcaption,.muted,table.facts td:first-child{{color:{muted}}}a{{color:{}}}\
-         .agrees{{color:{agrees}}}.differs{{color:{differs}}}{}",
+         .agrees{{color:{agrees}}}.differs{{color:{differs}}}.bar{{background:{}}}{}",
+        series[0],
         series[0],
         css(palette)
     )

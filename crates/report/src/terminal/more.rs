@@ -84,8 +84,8 @@ fn width_with_ranges(swept: &Swept) -> usize {
     widest(&|line| letters(&line.value), &swept.value_name) + condition + values
 }
 
-/// Labels to the left, numbers to the right.
-fn finish(text: &mut String, mut out: Table, labels: usize) {
+/// Ends a table: labels to the left, numbers to the right.
+pub(super) fn finish(text: &mut String, mut out: Table, labels: usize) {
     for (index, column) in out.column_iter_mut().enumerate() {
         column.set_padding((if index == 0 { 0 } else { 1 }, 0));
         column.set_constraint(ColumnConstraint::ContentWidth);

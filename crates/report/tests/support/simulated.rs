@@ -81,7 +81,8 @@ fn simulated(number: u64, run: &PlannedRun) -> Observation {
     }
     made.metrics.remove("observer_cpu_share");
     made.sweep = run.sweep.clone();
-    made.holdouts = vec![number; 8];
+    made.holdouts =
+        (0..8).map(|vcpu| 60 + if run.condition == "spike" && vcpu == 3 { 240 } else { vcpu }).collect();
     let run_ns = (WINDOW_NS as f64 / severity) as u64;
     made.provenance = Provenance {
         ground: "sim, reprieve 0.0.0 (synthetic)".into(),

@@ -239,6 +239,12 @@ impl Guest {
         }
     }
 
+    /// Whether it wants anything of its host.
+    #[inline]
+    pub fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
     /// Takes the guest's requests, oldest first.
     pub fn take_requests(&mut self, into: &mut Vec<Request>) {
         into.append(&mut self.requests);

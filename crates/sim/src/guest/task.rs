@@ -70,7 +70,8 @@ pub enum Kind {
     Kworker,
 }
 
-/// A task.
+/// A task, in one cache line.
+#[repr(align(64))]
 pub struct Task {
     /// What it runs; taken out while it decides.
     pub kind: Option<Kind>,

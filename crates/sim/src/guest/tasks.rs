@@ -215,8 +215,16 @@ impl Guest {
         self.orders.ticks.clear();
     }
 
-    /// Does what RCU wants.
+    /// Does what RCU wants, and then what the guest's scheduler wants; most often, neither wants anything.
+    #[inline]
     pub(super) fn apply_effects(&mut self, clock: &mut Clock<'_>, here: Option<usize>) {
+        if !self.effects.is_empty() || !self.orders.resched.is_empty() {
+            self.apply_all_effects(clock, here);
+        }
+        self.orders.ticks.clear();
+    }
+
+    fn apply_all_effects(&mut self, clock: &mut Clock<'_>, here: Option<usize>) {
         while let Some(cpu) = self.effects.softirq.pop() {
             self.raise_rcu(clock, cpu as usize);
         }

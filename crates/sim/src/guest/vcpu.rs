@@ -109,33 +109,31 @@ pub struct SoftPass {
     pub restarts: u32,
 }
 
-/// One vCPU.
+/// One vCPU. What every stretch of work touches comes first and fills one cache line: with many guests, what an event
+/// costs is what it must fetch.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Vcpu {
-    /// Whether it runs on the host.
-    pub presence: Presence,
-    /// Expires when the present stretch is done.
-    pub work: Timer,
-    /// The vCPU's clock-event device.
-    pub clock: Timer,
     /// What is left at each level.
     left_ns: [u64; 4],
-    /// Which levels are in progress, as bits.
-    active: u8,
     /// Since when the present stretch runs.
     since_ns: u64,
+    /// Expires when the present stretch is done.
+    pub work: Timer,
+    /// The current task; `None` when idle.
+    pub current: Option<TaskId>,
+    /// Whether it runs on the host.
+    pub presence: Presence,
+    /// Which levels are in progress, as bits.
+    active: u8,
     /// Interrupts that wait.
     pub pending: u8,
     /// Softirqs that wait.
     pub softirqs: u8,
-    /// The pass in progress.
-    pub pass: Option<SoftPass>,
     /// Whether an interrupt has ended since softirqs were looked at.
     pub leaving_interrupt: bool,
     /// Whether the current task should be switched away.
     pub need_resched: bool,
-    /// The current task; `None` when idle.
-    pub current: Option<TaskId>,
     /// Mode of the current task's stretch.
     pub mode: Mode,
     /// Whether RCU sees this vCPU as idle.
@@ -144,20 +142,24 @@ pub struct Vcpu {
     pub idle_interrupted: bool,
     /// Whether its tick is stopped.
     pub tick_stopped: bool,
+    /// Where its time went.
+    pub times: Times,
+    /// The pass in progress.
+    pub pass: Option<SoftPass>,
+    /// When the next tick is due, while the tick runs.
+    pub next_tick_ns: u64,
+    /// The vCPU's clock-event device.
+    pub clock: Timer,
     /// Timers of the wheel, in jiffies.
     pub wheel: Timers,
     /// High-resolution timers, in ns.
     pub precise: Timers,
-    /// When the next tick is due, while the tick runs.
-    pub next_tick_ns: u64,
     /// Since when it is halted.
     halted_ns: u64,
     /// The spinlock that its current task waits for.
     pub spins_for: Option<Lock>,
     /// How long it has spun since it began to, or since it was kicked.
     pub spun_ns: u64,
-    /// Where its time went.
-    pub times: Times,
 }
 
 impl Vcpu {

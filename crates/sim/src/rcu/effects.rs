@@ -37,6 +37,7 @@ impl Effects {
     }
 
     /// Whether nothing is to be done.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         let lists = self.softirq.is_empty() && self.resched.is_empty() && self.ipi.is_empty();
         lists && self.wake.is_empty() && !self.wake_kthread

@@ -21,21 +21,27 @@ pub struct Domains {
     cpus: u32,
     /// CPUs of a domain; the last may have fewer.
     size: u32,
-    idle: Box<[u64]>,
-    crowded: Box<[u64]>,
     crowded_count: u32,
+    domains: Box<[Domain]>,
+}
+
+/// CPUs of a domain, a bit for each.
+#[derive(Clone, Copy, Debug, Default)]
+struct Domain {
+    idle: u64,
+    crowded: u64,
 }
 
 impl Domains {
     /// That many CPUs in domains of that size (1 to 64). None of them is known to be idle or crowded.
     pub fn new(cpus: u32, size: u32) -> Domains {
-        let words = vec![0; cpus.div_ceil(size) as usize].into_boxed_slice();
-        Domains { cpus, size, idle: words.clone(), crowded: words, crowded_count: 0 }
+        let domains = vec![Domain::default(); cpus.div_ceil(size) as usize].into_boxed_slice();
+        Domains { cpus, size, crowded_count: 0, domains }
     }
 
     /// Number of domains.
     pub fn count(&self) -> usize {
-        self.idle.len()
+        self.domains.len()
     }
 
     /// A CPU's domain, and its bit there.
@@ -84,12 +90,12 @@ impl Domains {
 
     /// The idle CPUs of that domain: nothing runs or waits there.
     pub fn idle(&self, domain: usize) -> u64 {
-        self.idle[domain]
+        self.domains[domain].idle
     }
 
     /// The crowded CPUs of that domain: one runnable too many is there, and it may run elsewhere.
     pub fn crowded(&self, domain: usize) -> u64 {
-        self.crowded[domain]
+        self.domains[domain].crowded
     }
 
     /// The CPUs of a set in that domain, beginning after that bit and going round.
@@ -106,10 +112,11 @@ impl Domains {
     /// Says what a CPU is now.
     pub fn update(&mut self, cpu: u32, idle: bool, crowded: bool) {
         let (domain, bit) = self.locate(cpu);
-        let was = self.crowded[domain] >> bit & 1;
+        let domain = &mut self.domains[domain];
+        let was = domain.crowded >> bit & 1;
         self.crowded_count = self.crowded_count + crowded as u32 - was as u32;
-        self.idle[domain] = self.idle[domain] & !(1 << bit) | (idle as u64) << bit;
-        self.crowded[domain] = self.crowded[domain] & !(1 << bit) | (crowded as u64) << bit;
+        domain.idle = domain.idle & !(1 << bit) | (idle as u64) << bit;
+        domain.crowded = domain.crowded & !(1 << bit) | (crowded as u64) << bit;
     }
 }
 

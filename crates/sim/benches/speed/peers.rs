@@ -1,22 +1,16 @@
-//! Events a second, as a ratio against a peer: `cargo bench -p reprieve-sim --bench events [-- PART OF A NAME]`.
-//!
-//! A speed depends on the machine and on what else it does, so each case runs the same work on two sides, ours and a
-//! peer's, in turns within one run: what disturbs one round disturbs both of its sides. Said are the median of the
-//! rounds' ratios and the least and the greatest of them. A spread that is wider than the difference says that the
-//! machine was too busy.
-//!
-//! A case is one entry of `cases`: two sides that do the same work, each of which can go on for another while of
-//! simulated time. Both sides must say the same about what they did, or the case fails.
+//! The event core against peers: the same work on two sides, ours and a peer's, in turns, so that what disturbs one
+//! round disturbs both of its sides. Both sides must say the same about what they did, or the case fails.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reprieve_sim::queue::{Class, Queue, Timer};
 
-/// How often the sides take turns.
-const ROUNDS: usize = 10;
+use crate::figure::{Bar, Figure, ROUNDS};
+use crate::stopwatch::Stopwatch;
+
 /// Events of a round, on each side: long enough for the clock, short enough for both to see the same machine.
 const EVENTS: u64 = 400_000;
 /// Delays are drawn from 1 ns to this, each equally likely.
@@ -41,86 +35,52 @@ type Side = Box<dyn FnMut() -> Work>;
 
 struct Case {
     name: String,
+    /// Least ratio, if there is a bar.
+    bar: Option<f64>,
     ours: Side,
-    peer: &'static str,
     theirs: Side,
 }
 
 fn cases() -> Vec<Case> {
     let queues = [16, 256, 4096, 65_536].map(|timers| Case {
-        name: format!("queue alone: pop and arm again, {timers} timers"),
+        name: format!("queue alone, {timers} timers: ours over std's BinaryHeap"),
+        bar: None,
         ours: hold::ours(timers),
-        peer: "std BinaryHeap",
         theirs: hold::binary_heap(timers),
     });
     let pairs = [8, 128, 2048].map(|pairs| Case {
-        name: format!("ping-pong: {pairs} pairs"),
+        name: format!("ping-pong of {pairs} pairs: ours over nexosim"),
+        bar: Some(1.0),
         ours: ping_pong::ours(pairs),
-        peer: "nexosim",
         theirs: ping_pong::nexosim(pairs),
     });
     queues.into_iter().chain(pairs).collect()
 }
 
-fn main() {
-    // Cargo hands `--bench` to every benchmark.
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    println!(
-        "{:<50} {:>9}   {:<15} {:>9}   ratio (least to greatest of {ROUNDS})",
-        "", "events/s", "peer", "events/s"
-    );
-    for mut case in cases() {
-        if wanted.is_empty() || wanted.iter().any(|part| case.name.contains(part)) {
-            let rounds = measure(&mut case);
-            let median = |of: fn(&Round) -> f64| median(rounds.iter().map(of).collect());
-            let ratios = || rounds.iter().map(Round::ratio);
-            println!(
-                "{:<50} {:>7.2} M   {:<15} {:>7.2} M   {:.2} ({:.2} to {:.2})",
-                case.name,
-                median(|round| round.ours) / 1e6,
-                case.peer,
-                median(|round| round.theirs) / 1e6,
-                median(Round::ratio),
-                ratios().fold(f64::INFINITY, f64::min),
-                ratios().fold(0.0, f64::max),
-            );
-        }
-    }
+/// For each case, ours: how many times as many events a second as the peer.
+pub fn figures() -> Vec<Figure> {
+    cases()
+        .into_iter()
+        .map(|mut case| {
+            round(&mut case); // The first one warms up.
+            let rounds = (0..ROUNDS).map(|_| round(&mut case)).collect();
+            Figure { name: case.name, unit: "x", bar: case.bar.map(Bar::AtLeast), rounds }
+        })
+        .collect()
 }
 
-/// Events a second of both sides.
-struct Round {
-    ours: f64,
-    theirs: f64,
+fn round(case: &mut Case) -> f64 {
+    let (ours, our_work) = time(&mut case.ours);
+    let (theirs, their_work) = time(&mut case.theirs);
+    assert_eq!(our_work, their_work, "{}: the sides did not do the same", case.name);
+    ours / theirs
 }
 
-impl Round {
-    fn ratio(&self) -> f64 {
-        self.ours / self.theirs
-    }
-}
-
-fn measure(case: &mut Case) -> Vec<Round> {
-    let mut round = || {
-        let (ours, our_work) = time(&mut case.ours);
-        let (theirs, their_work) = time(&mut case.theirs);
-        assert_eq!(our_work, their_work, "{}: the sides did not do the same", case.name);
-        Round { ours, theirs }
-    };
-    round(); // The first one warms up.
-    (0..ROUNDS).map(|_| round()).collect()
-}
-
+/// Events a second of a round.
 fn time(side: &mut Side) -> (f64, Work) {
-    let start = Instant::now();
+    let stopwatch = Stopwatch::start();
     let work = black_box(side());
-    (work.events as f64 / start.elapsed().as_secs_f64(), work)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+    (work.events as f64 / stopwatch.seconds(), work)
 }
 
 /// Cheap and deterministic (SplitMix64), so that what is measured is not the drawing of delays.

@@ -1,0 +1,96 @@
+//! What can be worked out by hand of a host: slices on a shared pCPU, and quotas.
+
+mod support;
+
+use reprieve_study::{Observation, Span};
+use support::{descheduled, run_one};
+
+const MS_NS: u64 = 1_000_000;
+
+/// Two vCPUs that are always busy, on one pCPU of a host with two and without threads of its own.
+fn sharing(host: &str) -> Observation {
+    run_one(&format!(
+        "
+        run = {{ repeat = 1, warmup_ms = 200, window_ms = 1_000 }}
+        observe = {{ sample_hz = 5_000, sync_every_ms = 0 }}
+        host = {{ noise_per_s = 0, {host} }}
+        workload = {{ kind = 'memory' }}
+        [conditions.pinned]
+        pcpus = [0]
+        "
+    ))
+}
+
+/// They are descheduled in turn, for that long each time, and so each gets half of the pCPU.
+fn takes_turns(host: &str, turn_ns: u64) {
+    let run = sharing(host);
+    let both = (0..2).flat_map(|vcpu| descheduled(&run, vcpu).into_iter().map(move |span| (span, vcpu)));
+    let mut turns: Vec<(Span, usize)> = both.collect();
+    turns.sort_by_key(|(span, _)| span.start_ns);
+    for pair in turns.windows(2) {
+        let ((first, who), (second, next)) = (pair[0], pair[1]);
+        assert!(who != next && first.end_ns == second.start_ns, "{host}: {pair:?}");
+    }
+    // The first and the last one are cut by the window.
+    let whole = &turns[1..turns.len() - 1];
+    assert!(whole.len() as u64 >= 1_000 * MS_NS / turn_ns - 2, "{host}: only {} turns", whole.len());
+    assert!(whole.iter().all(|(span, _)| span.length_ns() == turn_ns), "{host}: {whole:?}");
+    for vcpu in &run.provenance.vcpus {
+        assert!(vcpu.run_ns.abs_diff(run.provenance.window_ns / 2) <= turn_ns / 2, "{host}: {vcpu:?}");
+        assert_eq!(vcpu.run_ns + vcpu.delay_ns, run.provenance.window_ns, "{host}: always busy");
+    }
+}
+
+/// EEVDF switches at the first tick at which the slice is over: 0.7 ms, doubled for 2 pCPUs, or what is set.
+#[test]
+fn with_eevdf_a_turn_is_a_slice_rounded_up_to_ticks() {
+    for hz in [100, 250, 1_000] {
+        for (slice_us, slice_ns) in [(0, 1_400_000), (5_000, 5 * MS_NS), (9_000, 9 * MS_NS)] {
+            let host = format!("hz = {hz}, slice_us = {slice_us}");
+            takes_turns(&host, u64::next_multiple_of(slice_ns, 1_000 * MS_NS / hz));
+        }
+    }
+}
+
+/// CFS switches at the first tick past the slice: half of the latency (6 ms, doubled for 2 pCPUs), and at least the
+/// minimal granularity.
+#[test]
+fn with_cfs_a_turn_is_half_of_the_latency_to_the_next_tick() {
+    for hz in [100, 250, 1_000] {
+        for (granularity_us, slice_ns) in [(0, 6 * MS_NS), (5_000, 6 * MS_NS), (9_000, 9 * MS_NS)] {
+            let host = format!("scheduler = 'cfs', hz = {hz}, slice_us = {granularity_us}");
+            let tick_ns = 1_000 * MS_NS / hz;
+            takes_turns(&host, (slice_ns / tick_ns + 1) * tick_ns);
+        }
+    }
+}
+
+/// A quota is enforced at the host's ticks, and what was overdrawn is paid back in the next period.
+#[test]
+fn a_quota_is_kept_within_a_tick_a_period() {
+    const TICK_NS: u64 = 4 * MS_NS;
+    for (percent, period_ms) in [(20, 100), (50, 100), (30, 70), (90, 40)] {
+        let run = run_one(&format!(
+            "
+            run = {{ repeat = 1, warmup_ms = 300, window_ms = 4_200 }}
+            guest = {{ vcpus = 1 }}
+            observe = {{ sample_hz = 5_000, sync_every_ms = 0 }}
+            host = {{ noise_per_s = 0 }}
+            workload = {{ kind = 'memory' }}
+            [conditions.limited]
+            quota = [{{ vcpu = 0, percent = {percent}, period_ms = {period_ms} }}]
+            "
+        ));
+        let due_ns = run.provenance.window_ns * percent / 100;
+        let run_ns = run.provenance.vcpus[0].run_ns;
+        assert!(run_ns.abs_diff(due_ns) <= 2 * TICK_NS, "{percent}/{period_ms}: {run_ns} of {due_ns}");
+        // Throttled once a period: for the rest of it, but for what a tick is late and what was overdrawn before.
+        let away = descheduled(&run, 0);
+        let rest_ns = period_ms * MS_NS * (100 - percent) / 100;
+        let periods = 4_200 / period_ms;
+        assert!((away.len() as u64).abs_diff(periods) <= 1, "{percent}/{period_ms}: {}", away.len());
+        for span in &away[1..away.len() - 1] {
+            assert!(span.length_ns().abs_diff(rest_ns) <= TICK_NS, "{percent}/{period_ms}: {span:?}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A run is a function of scenario and seed, and its hash tells any other.
+//!
+//! The recorded hashes show a change of behaviour, wanted or not, and a machine or a compiler that computes something
+//! else. After a wanted change run `cargo test -p reprieve-sim --test determinism` and copy the hashes that it prints
+//! to [`RECORDED`]; if nothing was meant to change, something is wrong.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use reprieve_study::Observation;
+
+/// Host threads, quotas, neighbours, pauses and both schedulers take part.
+const MEMORY: &str = "
+    run = { repeat = 2, warmup_ms = 50, window_ms = 500 }
+    guest = { vcpus = 3, memory_mib = 256 }
+    workload = { kind = 'memory', burst = 10 }
+    [conditions.baseline]
+    [conditions.crowded]
+    overcommit = 2
+    quota = [{ vcpu = 1, percent = 40 }]
+    pauses = [{ vcpu = 0, at_ms = 100, for_ms = 60 }]
+    [conditions.cfs]
+    neighbours = 1
+    set = { 'host.scheduler' = 'cfs', 'guest.hz' = 1000 }
+";
+const POSTMARK: &str = "
+    run = { repeat = 1 }
+    guest = { vcpus = 2, memory_mib = 256, spinlocks = 'paravirtual' }
+    workload = { kind = 'postmark', processes = 3, files = 300, transactions = 1_500 }
+    [conditions.crowded]
+    overcommit = 2
+    spikes = [{ at_ms = 20, for_ms = 50, vcpus = 2 }]
+";
+/// Hashes of their runs, in the order of the plan.
+const RECORDED: [(&str, &[&str]); 2] = [
+    (
+        MEMORY,
+        &[
+            "8e501a55c25ac1df",
+            "67c5de6ab5916d12",
+            "9e5cec54c76665e7",
+            "f5cfdff5e84471f1",
+            "beb36690b3b559f0",
+            "dbe251b494c22517",
+        ],
+    ),
+    (POSTMARK, &["756dadd986eec41c"]),
+];
+
+fn hashes(observations: &[Observation]) -> Vec<&str> {
+    observations.iter().map(|run| run.provenance.result_hash.as_str()).collect()
+}
+
+#[test]
+fn one_thread_or_four_make_no_difference() {
+    for scenario in [MEMORY, POSTMARK] {
+        let (one, again, four) =
+            (support::run_on(1, scenario), support::run_on(1, scenario), support::run_on(4, scenario));
+        assert!(one.error.is_none() && again.error.is_none() && four.error.is_none());
+        assert_eq!(one.observations, again.observations);
+        assert_eq!(one.observations, four.observations);
+    }
+}
+
+#[test]
+fn another_seed_condition_or_repetition_is_another_run() {
+    let mut all = BTreeSet::new();
+    for seed in 0..4 {
+        let runs = support::run(&MEMORY.replace("run = {", &format!("run = {{ seed = {seed},")));
+        all.extend(hashes(&runs).into_iter().map(String::from));
+    }
+    assert_eq!(all.len(), 4 * 3 * 2, "{all:?}");
+}
+
+#[test]
+fn hashes_are_those_that_were_recorded() {
+    let observed = RECORDED.map(|(scenario, _)| support::run(scenario));
+    let observed = observed.each_ref().map(|runs| hashes(runs));
+    let recorded = RECORDED.map(|(_, hashes)| hashes.to_vec());
+    assert_eq!(observed, recorded, "see the top of this file");
+}
