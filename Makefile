@@ -4,7 +4,7 @@
 REPRIEVE = target/release/reprieve
 EVALUATION = rcu-memory rcu-clone rcu-postmark
 
-.PHONY: run test lint build setup record figures audit clean
+.PHONY: run test bench lint build setup record figures audit clean
 
 # All three workloads on the simulator, in less than a minute. On real guests: reprieve run rcu-memory --on vm
 run: build
@@ -17,6 +17,11 @@ build:
 # Boots real guests; where that is impossible the tests fail rather than pass unrun.
 test: setup
 	REPRIEVE_TEST_REQUIRE_IMAGE=1 cargo test --workspace --release --locked
+
+# How fast the simulator is, in less than three minutes; best on a machine that does nothing else. The recorded run:
+#   cargo bench -p reprieve-sim --bench speed -- --json $PWD/records/bench-sim.json
+bench:
+	cargo bench -p reprieve-sim --bench speed --locked
 
 lint:
 	scripts/setup --dev

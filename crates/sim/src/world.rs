@@ -311,8 +311,7 @@ impl World {
             Request::Halt(_) => host.block_running(self.now_ns, thread.pcpu),
             Request::Unlocked(_) => {
                 let pcpu = thread.pcpu;
-                if thread.state == State::Running
-                    && std::mem::take(&mut host.pcpus[pcpu].switch_after_unlock)
+                if thread.state == State::Running && std::mem::take(&mut host.pcpus[pcpu].switch_after_unlock)
                 {
                     host.orders.resched.push(Cpu(pcpu as u32));
                 }
@@ -429,7 +428,8 @@ impl World {
                 if thread.paused_until_ns.is_some() {
                     host.orders.resched.push(Cpu(pcpu as u32));
                 }
-                if preempted && guest == 0
+                if preempted
+                    && guest == 0
                     && let Some(descheduled) = &mut self.descheduled
                 {
                     descheduled[vcpu].push(Span::new(since_ns, now_ns));

@@ -62,7 +62,7 @@ pub fn figures() -> Vec<Figure> {
         rounds: rounds.iter().map(|round| round[0] / 1e6).collect(),
     };
     let growth = |at: usize| Figure {
-        name: format!("{}: cost of an event over that", shapes[at].title()),
+        name: format!("cost of an event, {}, over {}", shapes[at].title(), SMALL.title()),
         unit: "x",
         bar: Some(Bar::AtMost(1.5)),
         rounds: rounds.iter().map(|round| round[0] / round[at]).collect(),
@@ -119,6 +119,8 @@ impl Fleet {
             world.check().expect("the world is sound");
             for guest in 0..self.guests {
                 let counters = world.guest(guest).counters();
+                let waits = world.vcpu_times(guest).iter().all(|(_, delay_ns)| *delay_ns > 0);
+                assert!(waits, "the host of guest {guest} is not overcommitted");
                 assert!(
                     counters.operations > 0 && counters.invoked > 0,
                     "guest {guest} did nothing: {counters:?}"

@@ -5,8 +5,8 @@ use crate::guest::batched_frees::BatchedFrees;
 use crate::guest::callback;
 use crate::guest::costs::Costs;
 use crate::guest::task::TaskId;
-use crate::memory::{Frame, Memory, Mobility, Object, OutOfMemory};
 use crate::memory::Cache;
+use crate::memory::{Frame, Memory, Mobility, Object, OutOfMemory};
 use crate::random::Stream;
 use crate::rcu::{Effects, Rcu};
 

@@ -111,7 +111,8 @@ impl Guest {
         // Timers that a softirq is about to serve need no further interrupt.
         let waits = vcpu.tick_stopped && vcpu.softirqs & softirq::TIMER == 0;
         let wheel = vcpu.wheel.next().filter(|_| waits);
-        let wheel = wheel.map(|jiffy| (jiffy * self.tick_ns + self.tick_phase_ns).saturating_sub(self.tick_ns));
+        let wheel =
+            wheel.map(|jiffy| (jiffy * self.tick_ns + self.tick_phase_ns).saturating_sub(self.tick_ns));
         let next = [tick, wheel, vcpu.precise.next()].into_iter().flatten().min();
         match next {
             // A deadline in the past is served at once.

@@ -204,9 +204,8 @@ impl Host {
     /// # Errors
     /// What does not hold.
     pub fn check(&self, now_ns: u64) -> Result<(), String> {
-        let running_ns = |pcpu: &Pcpu| {
-            pcpu.running.map_or(0, |entity| now_ns - self.threads[entity.0 as usize].since_ns)
-        };
+        let running_ns =
+            |pcpu: &Pcpu| pcpu.running.map_or(0, |entity| now_ns - self.threads[entity.0 as usize].since_ns);
         let given_ns: u64 = self.pcpus.iter().map(|pcpu| pcpu.busy_ns + running_ns(pcpu)).sum();
         let got_ns: u64 = self.threads.iter().map(|thread| thread.times_at(now_ns).0).sum();
         let most_ns = now_ns * self.pcpus.len() as u64;

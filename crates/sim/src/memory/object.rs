@@ -5,15 +5,16 @@
 //! | 0 | 0 | 1 |
 //! | 1-26 | slab, numbered within its cache | order |
 //! | 27-38 | object within the slab | |
-//! | 39-48 | cache | bits 32-63: first frame |
-//! | 49-63 | generation of the slab's number, so that a handle kept too long is recognised | |
+//! | 39-48 | cache | bits 32-57: first frame |
+//! | 49-61 | generation of the slab's number, so that a handle kept too long is recognised | |
+//! | 62-63 | 0: an RCU callback says there what it is | |
 
 use super::Frame;
 
 /// Caches that a handle can name.
 pub(super) const CACHES: usize = 1 << 10;
 /// Generations that a handle tells apart.
-pub(super) const GENERATIONS: u16 = 1 << 15;
+pub(super) const GENERATIONS: u16 = 1 << 13;
 
 /// An object of a slab cache: 8 bytes, because callbacks carry it by the hundred thousand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,5 +53,21 @@ impl Object {
             number: (self.0 >> 27 & 0xfff) as u16,
             generation: (self.0 >> 49) as u16,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_greatest_handles_leave_two_bits_to_callbacks() {
+        let object = Object::of_slab(CACHES - 1, (1 << 26) - 1, (1 << 12) - 1, GENERATIONS - 1);
+        assert_eq!(object.0 >> 62, 0);
+        let Place::Slab { cache, slab, number, generation } = object.place() else { panic!("of a slab") };
+        assert_eq!((cache, slab), (CACHES - 1, (1 << 26) - 1));
+        assert_eq!((number, generation), ((1 << 12) - 1, GENERATIONS - 1));
+        let frames = (256 << 30) / super::super::FRAME_BYTES;
+        assert_eq!(Object::of_pages(Frame(frames as u32 - 1), super::super::MAX_ORDER).0 >> 62, 0);
     }
 }

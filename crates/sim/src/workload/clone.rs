@@ -49,12 +49,8 @@ pub fn add(guest: &mut Guest, pace: Pace, workers: usize, namespaces: &[String],
     let net_cache = guest.memory.add_cache(NET_OBJECT_BYTES, Mobility::Unmovable);
     let other_cache = guest.memory.add_cache(OTHER_OBJECT_BYTES, Mobility::Unmovable);
     let dying = Shared::default();
-    let cleaner = Cleaner {
-        dying: dying.clone(),
-        batch: Vec::new(),
-        step: 0,
-        tear_down_ns: pace.us(TEAR_DOWN_US),
-    };
+    let cleaner =
+        Cleaner { dying: dying.clone(), batch: Vec::new(), step: 0, tear_down_ns: pace.us(TEAR_DOWN_US) };
     let cleaner = guest.add_program(Box::new(cleaner), None);
     for v in 0..workers {
         let worker = Worker {

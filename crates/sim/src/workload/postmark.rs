@@ -53,7 +53,8 @@ struct File {
 
 /// Adds the processes.
 pub fn add(guest: &mut Guest, pace: Pace, workload: &Workload) {
-    let Workload::Postmark { processes, files, transactions, size_min_bytes, size_max_bytes, think_us } = workload
+    let Workload::Postmark { processes, files, transactions, size_min_bytes, size_max_bytes, think_us } =
+        workload
     else {
         unreachable!("called for Postmark alone");
     };
@@ -66,7 +67,8 @@ pub fn add(guest: &mut Guest, pace: Pace, workload: &Workload) {
     });
     let ready = Rc::new(Cell::new(0));
     for process in 0..u64::from(*processes) {
-        let part = |whole: u64| whole / u64::from(*processes) + u64::from(process < whole % u64::from(*processes));
+        let part =
+            |whole: u64| whole / u64::from(*processes) + u64::from(process < whole % u64::from(*processes));
         guest.add_program(
             Box::new(Process {
                 caches: caches.clone(),
