@@ -19,7 +19,7 @@ test: setup
 	REPRIEVE_TEST_REQUIRE_IMAGE=1 cargo test --workspace --release --locked
 
 # How fast the simulator is, in less than three minutes; best on a machine that does nothing else. The recorded run:
-#   cargo bench -p reprieve-sim --bench speed -- --json $PWD/records/bench/sim.json
+#   cargo bench -p reprieve-sim --bench speed -- --json $PWD/crates/sim/benches/recorded.json
 bench:
 	cargo bench -p reprieve-sim --bench speed --locked
 
