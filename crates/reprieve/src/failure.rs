@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use reprieve_sim::ground::SimError;
+use reprieve_sim::SimError;
 use reprieve_study::scenario::BadScenario;
 use reprieve_vm::VmError;
 use reprieve_vm::image::ImageError;

@@ -5,29 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use reprieve_study::ground::{Finished, Progress};
-use reprieve_study::scenario::{BadScenario, PlannedRun};
+use reprieve_study::scenario::PlannedRun;
 use reprieve_study::{Observation, Scenario};
 
+use crate::error::SimError;
 use crate::run::simulate;
-
-/// Why a simulation did not give all its results.
-#[derive(Debug, thiserror::Error)]
-pub enum SimError {
-    /// The scenario cannot be simulated.
-    #[error(transparent)]
-    Bad(#[from] BadScenario),
-    /// The user stopped it.
-    #[error("interrupted")]
-    Interrupted,
-    /// The simulator contradicts itself.
-    #[error("{run}: the simulator is wrong, please report it with the command: {broken}")]
-    Broken {
-        /// Which run.
-        run: String,
-        /// What does not hold.
-        broken: String,
-    },
-}
 
 /// Simulates all runs of a scenario on `jobs` threads. Observations come in the order of the plan.
 pub fn run(

@@ -20,6 +20,7 @@
 
 mod build;
 mod digest;
+mod error;
 pub mod ground;
 pub mod guest;
 pub mod host;
@@ -32,3 +33,5 @@ mod run;
 pub mod sched;
 pub mod workload;
 pub mod world;
+
+pub use error::SimError;

@@ -7,7 +7,7 @@ use reprieve_study::units::SECOND_NS;
 
 use crate::build::{Built, build};
 use crate::digest;
-use crate::ground::SimError;
+use crate::error::SimError;
 use crate::observe::Observer;
 use crate::workload;
 

@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use reprieve_sim::ground::{self, SimError};
+use reprieve_sim::{SimError, ground};
 use reprieve_study::scenario::BadScenario;
 use reprieve_study::{Observation, metric};
 use support::{Silence, read, run_on, run_one};

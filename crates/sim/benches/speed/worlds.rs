@@ -3,8 +3,9 @@
 
 use reprieve_sim::guest::costs::Costs;
 use reprieve_sim::guest::env::Env;
+use reprieve_sim::guest::ids::Mode;
 use reprieve_sim::guest::lock::Discipline;
-use reprieve_sim::guest::task::{Mode, Op, Program};
+use reprieve_sim::guest::task::{Op, Program};
 use reprieve_sim::guest::{self, Guest};
 use reprieve_sim::host::{Host, HostSpec};
 use reprieve_sim::memory::{self, Cache, Memory, Mobility};

@@ -2,7 +2,7 @@
 //! on each vCPU hands what was collected to a batch, and frees a batch's objects after its grace period.
 
 use crate::guest::callback;
-use crate::guest::task::{Mode, TaskId};
+use crate::guest::ids::{Mode, TaskId};
 use crate::guest::vcpu::Level;
 use crate::guest::{Clock, Guest};
 use crate::memory::{Frame, Mobility, Object};

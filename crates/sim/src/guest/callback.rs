@@ -1,6 +1,6 @@
 //! What an RCU callback does, in the 8 bytes that RCU carries for it.
 
-use crate::guest::task::TaskId;
+use crate::guest::ids::TaskId;
 use crate::memory::Object;
 use crate::rcu::Callback;
 

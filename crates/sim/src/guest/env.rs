@@ -4,7 +4,7 @@
 use crate::guest::batched_frees::BatchedFrees;
 use crate::guest::callback;
 use crate::guest::costs::Costs;
-use crate::guest::task::TaskId;
+use crate::guest::ids::TaskId;
 use crate::memory::Cache;
 use crate::memory::{Frame, Memory, Mobility, Object, OutOfMemory};
 use crate::random::Stream;

@@ -16,7 +16,7 @@ impl Guest {
         let pending = std::mem::take(&mut vcpu.pending);
         let context = if vcpu.in_idle {
             Context::Idle
-        } else if vcpu.top() == Level::Task && vcpu.mode == crate::guest::task::Mode::User {
+        } else if vcpu.top() == Level::Task && vcpu.mode == crate::guest::ids::Mode::User {
             Context::User
         } else {
             Context::Kernel

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use crate::guest::task::TaskId;
+use crate::guest::ids::TaskId;
 
 /// A spinlock, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

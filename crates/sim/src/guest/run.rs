@@ -1,6 +1,6 @@
 //! The execution of a running vCPU: what it does next, down to the point where it needs time.
 
-use crate::guest::task::Mode;
+use crate::guest::ids::Mode;
 use crate::guest::vcpu::{Level, Presence, UNTIL_HANDED_OVER};
 use crate::guest::{Clock, Guest, Request};
 

@@ -2,7 +2,7 @@
 //! interrupts leave them to it).
 
 use crate::guest::callback::{Action, action};
-use crate::guest::task::TaskId;
+use crate::guest::ids::TaskId;
 use crate::guest::vcpu::{Level, SoftPass, softirq};
 use crate::guest::{Clock, Guest};
 

@@ -1,7 +1,7 @@
 //! Taking and releasing spinlocks, and waiting for them.
 
+use crate::guest::ids::TaskId;
 use crate::guest::lock::{Discipline, Lock, Release};
-use crate::guest::task::TaskId;
 use crate::guest::vcpu::{Level, Presence, UNTIL_HANDED_OVER};
 use crate::guest::{Clock, Guest, Request};
 

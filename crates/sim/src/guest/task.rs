@@ -1,21 +1,8 @@
 //! Tasks of a guest, and the programs that they run: streams of operations.
 
 use crate::guest::env::Env;
+use crate::guest::ids::Mode;
 use crate::guest::lock::Lock;
-
-/// A task of a guest, from 0; also its entity in the guest's scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TaskId(pub u32);
-
-/// In which mode a stretch of work is done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// In the kernel: not preemptible by the guest.
-    #[default]
-    Kernel,
-    /// In user space: preemptible, and a quiescent state.
-    User,
-}
 
 /// What a task does next. The time that the program spent through its [`Env`] comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

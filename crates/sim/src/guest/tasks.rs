@@ -2,7 +2,8 @@
 
 use crate::guest::callback;
 use crate::guest::env::Env;
-use crate::guest::task::{Kind, Mode, Op, TaskId};
+use crate::guest::ids::{Mode, TaskId};
+use crate::guest::task::{Kind, Op};
 use crate::guest::timers::Sleeper;
 use crate::guest::vcpu::{Level, interrupt};
 use crate::guest::{Clock, Guest, Request};

@@ -1,6 +1,6 @@
 //! A vCPU's timers: the wheel's, in jiffies, run in softirq; and high-resolution ones, run in the clock's interrupt.
 
-use crate::guest::task::TaskId;
+use crate::guest::ids::TaskId;
 
 /// A sleep that a timer ends; stale if the task has slept again since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 //! Work at a higher level interrupts lower ones, which go on where they were: an interrupt interrupts a softirq,
 //! which interrupts a task. While the vCPU is descheduled nothing advances, and interrupts wait.
 
+use crate::guest::ids::{Mode, TaskId};
 use crate::guest::lock::Lock;
-use crate::guest::task::{Mode, TaskId};
 use crate::guest::timers::Timers;
 use crate::queue::Timer;
 

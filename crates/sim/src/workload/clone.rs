@@ -8,7 +8,8 @@ use std::rc::Rc;
 
 use crate::guest::Guest;
 use crate::guest::env::Env;
-use crate::guest::task::{Mode, Op, Program, TaskId};
+use crate::guest::ids::{Mode, TaskId};
+use crate::guest::task::{Op, Program};
 use crate::memory::{Cache, Mobility, Object};
 use crate::workload::Pace;
 

@@ -3,7 +3,8 @@
 
 use crate::guest::Guest;
 use crate::guest::env::Env;
-use crate::guest::task::{Mode, Op, Program};
+use crate::guest::ids::Mode;
+use crate::guest::task::{Op, Program};
 use crate::memory::{Cache, Mobility};
 use crate::workload::Pace;
 

@@ -8,8 +8,9 @@ use reprieve_study::scenario::Workload;
 
 use crate::guest::Guest;
 use crate::guest::env::Env;
+use crate::guest::ids::Mode;
 use crate::guest::lock::Lock;
-use crate::guest::task::{Mode, Op, Program};
+use crate::guest::task::{Op, Program};
 use crate::memory::{Cache, Frame, Mobility, Object};
 use crate::workload::Pace;
 

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
-use reprieve_sim::ground::{self, SimError};
+use reprieve_sim::{SimError, ground};
 use reprieve_study::ground::{Finished, Progress};
 use reprieve_study::scenario::BadScenario;
 use reprieve_study::timeline::Events;
