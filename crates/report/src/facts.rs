@@ -143,8 +143,13 @@ fn workload(workload: &Workload) -> String {
             "memory: objects of {object_bytes} bytes, freed through call_rcu(), a context switch every {burst}, \
              {pause_us} us pause"
         ),
-        Workload::Clone { namespaces, .. } => {
-            format!("clone: into new namespaces ({})", namespaces.join(", "))
+        Workload::Clone { namespaces, computing, .. } => {
+            let computing = match computing {
+                0 => String::new(),
+                1 => ", beside a process that computes".into(),
+                many => format!(", beside {many} processes that compute"),
+            };
+            format!("clone: into new namespaces ({}){computing}", namespaces.join(", "))
         }
         Workload::Postmark { processes, files, transactions, think_us, .. } => {
             let think = match think_us {

@@ -1,7 +1,10 @@
 //! From a scenario's condition to a world: host, guest, neighbours and stimuli.
 
+use std::collections::BTreeSet;
+
 use reprieve_study::Scenario;
 use reprieve_study::scenario::{BadScenario, Cause, Condition, SchedulerKind, Spinlocks};
+use reprieve_study::units::SECOND_NS;
 
 use crate::guest::costs::Costs;
 use crate::guest::lock::Discipline;
@@ -35,6 +38,7 @@ pub struct Built {
 /// A scenario that does not fit its limits; the key is named.
 pub fn build(scenario: &Scenario, condition: &Condition, seed: u64) -> Result<Built, BadScenario> {
     check_memory(scenario)?;
+    check_speed(scenario)?;
     let without = |cause: Cause| condition.without.contains(&cause);
     let mut world = World::new();
     let pcpus = scenario.host.pcpus_for(scenario.guest.vcpus);
@@ -66,6 +70,21 @@ fn check_memory(scenario: &Scenario) -> Result<(), BadScenario> {
             scenario.guest.memory_mib, scenario.limits.memory_mib
         );
         return Err(BadScenario::new("guest.memory_mib", problem));
+    }
+    Ok(())
+}
+
+/// A guest that its own ticks keep busy gets nothing done: what a run of it shows is that alone.
+fn check_speed(scenario: &Scenario) -> Result<(), BadScenario> {
+    let costs = Costs::at_speed(workload::speed_permille(scenario));
+    let ticks_ns = (costs.tick_ns + costs.interrupt_ns) * scenario.guest.hz;
+    if ticks_ns > SECOND_NS / 2 {
+        let percent = ticks_ns * 100 / SECOND_NS;
+        let problem = format!(
+            "at {} the timer ticks of {} Hz take {percent} % of a vCPU; raise it, or lower guest.hz",
+            scenario.guest.speed, scenario.guest.hz
+        );
+        return Err(BadScenario::new("guest.speed", problem));
     }
     Ok(())
 }
@@ -205,9 +224,11 @@ fn add_noise(world: &mut World, host: usize, scenario: &Scenario, pcpus: usize, 
     }
 }
 
-/// Neighbours and hogs.
+/// Neighbours and hogs, on the guest's pCPUs.
 fn add_busy(world: &mut World, host: usize, scenario: &Scenario, condition: &Condition, pcpus: usize) {
-    let shared: Vec<Cpu> = condition.pcpus.iter().map(|pcpu| Cpu(*pcpu as u32)).collect();
+    let shared: BTreeSet<usize> = condition.pcpus.iter().copied().collect();
+    let shared: Vec<Cpu> = shared.into_iter().map(|pcpu| Cpu(pcpu as u32)).collect();
+    let pcpus = if shared.is_empty() { pcpus } else { shared.len() };
     for _ in 0..busy_vcpus(scenario, condition, pcpus as u64) {
         world.add_thread(host, Body::Busy, &Spec { allowed: shared.clone(), ..Spec::default() });
     }

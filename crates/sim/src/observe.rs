@@ -10,6 +10,7 @@ use reprieve_study::scenario::PlannedRun;
 use reprieve_study::timeline::Timeline;
 use reprieve_study::units::SECOND_NS;
 
+use crate::guest::env::Counters;
 use crate::guest::vcpu::Times;
 use crate::world::World;
 
@@ -59,6 +60,11 @@ impl Observer {
         world.record_descheduling();
         world.guest_mut(GUEST).rcu.finished();
         Observer { start: Sums::of(world), grace_periods: Vec::new(), series: Default::default(), looks: 0 }
+    }
+
+    /// When the window began.
+    pub fn start_ns(&self) -> u64 {
+        self.start.now_ns
     }
 
     /// Looks at the guest's memory and takes the grace periods that have ended.
@@ -148,6 +154,15 @@ impl Observer {
     }
 }
 
+/// A workload of fixed size counts as a whole, as on real guests: all its operations, until its last worker is done.
+/// The window, for all else, ends with the first one: from then on the load is another.
+pub fn fixed_work(out: &mut Observation, counters: &Counters, start_ns: u64) {
+    if counters.finished > 0 && counters.finished_ns > start_ns {
+        let (operations, took_ns) = (counters.operations as f64, counters.finished_ns - start_ns);
+        put(out, metric::THROUGHPUT, operations * SECOND_NS as f64 / took_ns as f64);
+    }
+}
+
 /// Order of a huge page on x86-64.
 const HUGE_PAGE_ORDER: u8 = 9;
 
@@ -175,7 +190,8 @@ fn vcpu_times(start: &Sums, end: &Sums) -> Vec<VcpuTime> {
 fn guest_cpu(out: &mut Observation, start: &Sums, end: &Sums) {
     let spent = |of: fn(&Times) -> u64| (of(&end.times) - of(&start.times)) as f64;
     let kernel = spent(|times| times.system_ns + times.irq_ns + times.softirq_ns);
-    let (user, idle, spin) = (spent(|t| t.user_ns), spent(|t| t.idle_ns), spent(|t| t.spin_ns));
+    let (user, idle) = (spent(|t| t.user_ns), spent(|t| t.idle_ns));
+    let spin = spent(|times| times.spin_ns - times.spin_halted_ns);
     let total = kernel + user + idle;
     if total > 0.0 {
         put(out, metric::KERNEL_CPU, kernel / total);

@@ -8,7 +8,7 @@ use reprieve_study::units::SECOND_NS;
 use crate::build::{Built, build};
 use crate::digest;
 use crate::error::SimError;
-use crate::observe::Observer;
+use crate::observe::{self, Observer};
 use crate::workload;
 
 const MS_NS: u64 = 1_000_000;
@@ -46,13 +46,17 @@ pub fn simulate(run: &PlannedRun, interrupted: &dyn Fn() -> bool) -> Result<Obse
     simulation.warm_up()?;
     let mut observer = Observer::begin(&mut simulation.built.world);
     simulation.window(condition, &mut observer)?;
-    let Simulation { built: Built { mut world, .. }, ended_by, .. } = simulation;
-    world
-        .check()
-        .and_then(|()| observer.check())
-        .map_err(|broken| SimError::Broken { run: run.title(), broken })?;
-    let provenance = provenance(scenario, &world, seed, ended_by);
-    let mut observation = observer.end(&mut world, run, provenance);
+    let broken = |broken| SimError::Broken { run: run.title(), broken };
+    observer.check().map_err(broken)?;
+    let start_ns = observer.start_ns();
+    let mut observation = observer.end(&mut simulation.built.world, run, provenance(scenario, seed));
+    simulation.run_out()?;
+    let Simulation { built: Built { world, .. }, ended_by, .. } = simulation;
+    world.check().map_err(broken)?;
+    observe::fixed_work(&mut observation, world.guest(0).counters(), start_ns);
+    let provenance = &mut observation.provenance;
+    provenance.events = world.events;
+    provenance.notes.extend(ended_by.map(|limit| format!("ended early: {limit} was reached")));
     observation.provenance.result_hash = digest::result_hash(world.digest, &observation);
     Ok(observation)
 }
@@ -136,6 +140,19 @@ impl Simulation<'_> {
         Ok(())
     }
 
+    /// Lets a workload of fixed size end: its throughput is that of the whole work.
+    fn run_out(&mut self) -> Result<(), SimError> {
+        let workers = workload::workers(&self.scenario.workload).unwrap_or(0);
+        let mut on = self.ended_by.is_none();
+        let mut looks = 0;
+        while on && self.built.world.guest(0).counters().finished < workers {
+            looks += 1;
+            self.ask_after(looks)?;
+            on = self.advance(self.built.world.now_ns + self.look_ns)?;
+        }
+        Ok(())
+    }
+
     /// Whether a worker of a workload of fixed size is done: from then on the load would be another.
     fn one_finished(&self) -> bool {
         self.built.world.guest(0).counters().finished > 0
@@ -175,12 +192,7 @@ fn stimuli(condition: &Condition) -> Vec<(u64, Stimulus)> {
     all
 }
 
-fn provenance(
-    scenario: &Scenario,
-    world: &crate::world::World,
-    seed: u64,
-    ended_by: Option<String>,
-) -> Provenance {
+fn provenance(scenario: &Scenario, seed: u64) -> Provenance {
     let pcpus = scenario.host.pcpus_for(scenario.guest.vcpus);
     Provenance {
         ground: format!("sim, reprieve {}", env!("CARGO_PKG_VERSION")),
@@ -193,8 +205,6 @@ fn provenance(
         host_pcpus: pcpus,
         seed,
         scheduling_source: "the simulated scheduler".into(),
-        events: world.events,
-        notes: ended_by.map(|limit| format!("ended early: {limit} was reached")).into_iter().collect(),
         ..Provenance::default()
     }
 }

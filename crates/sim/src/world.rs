@@ -266,7 +266,7 @@ impl World {
         for (v, entity) in placement.threads.iter().enumerate().take(recorded.len()) {
             let thread = &self.hosts[placement.host].threads[entity.0 as usize];
             if thread.preempted && thread.state != State::Running {
-                recorded[v].push(Span::new(thread.since_ns(), self.now_ns));
+                dispatch::add_span(&mut recorded[v], Span::new(thread.since_ns(), self.now_ns));
             }
         }
         recorded

@@ -43,6 +43,7 @@ fn what_cannot_be_run_is_refused_with_its_key() {
         ("guest.vcpus", memory("guest.vcpus = 65")),
         ("guest.hz", memory("guest.hz = 0")),
         ("guest.speed", memory("guest.speed = nan")),
+        ("guest.speed", memory("guest.speed = 0.02")),
         ("guest.memory_mib", memory("guest.memory_mib = 64")),
         // 64 GiB take 256 MiB to simulate.
         ("guest.memory_mib", memory("guest.memory_mib = 65536\nlimits.memory_mib = 255")),

@@ -241,7 +241,7 @@ fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) ->
                 "memory object_bytes={object_bytes} burst={burst} pause_us={pause_us} max_backlog_bytes={limit}"
             )
         }
-        Workload::Clone { workers, namespaces, stop_below_mib } => {
+        Workload::Clone { workers, namespaces, stop_below_mib, .. } => {
             let stop_below_bytes = stop_below_mib * MIB;
             let namespaces = namespaces.join(",");
             format!("clone workers={workers} stop_below_bytes={stop_below_bytes} namespaces={namespaces}")

@@ -6,7 +6,7 @@ use crate::guest::{Clock, Guest};
 use crate::rcu::Context;
 use crate::sched::Cpu;
 
-/// After so many ticks without anyone counting jiffies, whoever ticks takes over (MAX_STALLED_JIFFIES).
+/// After so many ticks without anyone counting jiffies, whoever ticks makes up for them (MAX_STALLED_JIFFIES).
 const STALLED_JIFFIES: u64 = 5;
 
 impl Guest {

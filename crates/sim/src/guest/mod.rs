@@ -212,6 +212,10 @@ impl Guest {
     /// A halted vCPU that was kicked competes for a pCPU from now on.
     pub fn unhalt(&mut self, clock: &mut Clock<'_>, v: usize) {
         self.vcpus[v].unhalt(clock.now_ns);
+        if self.vcpus[v].current.is_some() {
+            // It waits for a spinlock, no longer of its own will.
+            self.told_rcu_descheduled(clock, v, true);
+        }
     }
 
     /// A running vCPU takes the interrupts that wait for it.

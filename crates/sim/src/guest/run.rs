@@ -71,13 +71,17 @@ impl Guest {
             clock.queue.arm(vcpu.work, clock.now_ns + left_ns);
             return true;
         }
-        // Between two operations stand the kernel's voluntary preemption points.
-        if vcpu.need_resched && self.tasks[task.0 as usize].locks == 0 {
+        // Between two operations stand the kernel's voluntary preemption points; none within a section.
+        let state = &self.tasks[task.0 as usize];
+        let in_section = state.locks > 0 || state.runs_on;
+        if vcpu.need_resched && !in_section {
             self.switch_task(clock, v);
-        } else {
-            self.rcu.voluntary(v, &mut self.effects);
-            self.next_operation(clock, v, task);
+            return false;
         }
+        if !in_section {
+            self.rcu.voluntary(v, &mut self.effects);
+        }
+        self.next_operation(clock, v, task);
         false
     }
 

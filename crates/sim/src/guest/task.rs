@@ -14,6 +14,11 @@ pub enum Op {
         /// Where.
         mode: Mode,
     },
+    /// Computes in the kernel and goes straight on to the next operation: no preemption point stands between them.
+    RunOn {
+        /// CPU time.
+        ns: u64,
+    },
     /// Takes a spinlock; waits for it without giving up the vCPU.
     Lock(Lock),
     /// Releases it.
@@ -68,16 +73,22 @@ pub struct Task {
     pub mode: Mode,
     /// Spinlocks that it holds.
     pub locks: u32,
-    /// Whether a wake-up came while it was not waiting.
-    pub woken: bool,
     /// Whether it sleeps or waits.
     pub blocked: bool,
+    /// Whether it waits for another task's [`Env::wake`]. Whatever else it is blocked on, no such wake-up ends.
+    pub waits: bool,
+    /// Whether such a wake-up came while it did not wait for one.
+    pub woken: bool,
+    /// Whether its next operation follows without a preemption point ([`Op::RunOn`]).
+    pub runs_on: bool,
     /// Its wheel timer expired (as opposed to an early wake-up).
     pub timed_out: bool,
     /// CPU time that it used, interrupts not counted.
     pub exec_ns: u64,
     /// Distinguishes this sleep from earlier ones, whose timers may still be set.
     pub sleep: u32,
+    /// The vCPU whose wheel has a timer for this sleep.
+    pub timer_on: Option<u16>,
 }
 
 impl Task {
@@ -88,11 +99,14 @@ impl Task {
             left_ns: 0,
             mode: Mode::Kernel,
             locks: 0,
-            woken: false,
             blocked: true,
+            waits: false,
+            woken: false,
+            runs_on: false,
             timed_out: false,
             exec_ns: 0,
             sleep: 0,
+            timer_on: None,
         }
     }
 }

@@ -48,7 +48,7 @@ impl Guest {
                 self.tasks[task.0 as usize].kind = Some(kind);
                 self.apply_effects(clock, Some(v));
                 while let Some(other) = self.wakes.pop() {
-                    self.wake_task(clock, other, Some(v));
+                    self.notify(clock, other, v);
                 }
                 self.perform(clock, v, task, op);
             }
@@ -76,6 +76,7 @@ impl Guest {
     }
 
     fn perform(&mut self, clock: &mut Clock<'_>, v: usize, task: TaskId, op: Op) {
+        self.tasks[task.0 as usize].runs_on = matches!(op, Op::RunOn { .. });
         match op {
             Op::Run { ns, mode } => {
                 // What the program spent was in the kernel; a stretch has one mode, that of its larger part.
@@ -84,6 +85,7 @@ impl Guest {
                 }
                 self.vcpus[v].begin(Level::Task, ns);
             }
+            Op::RunOn { ns } => self.vcpus[v].begin(Level::Task, ns),
             Op::Lock(lock) => self.take_lock(v, task, lock),
             Op::Unlock(lock) => self.release_lock(clock, v, task, lock),
             Op::Schedule => {
@@ -106,7 +108,9 @@ impl Guest {
             }
             Op::Barrier => self.start_barrier(clock, v, task),
             Op::Wait => {
-                if !std::mem::take(&mut self.tasks[task.0 as usize].woken) {
+                let state = &mut self.tasks[task.0 as usize];
+                state.waits = !std::mem::take(&mut state.woken);
+                if state.waits {
                     self.block(v, task);
                 }
             }
@@ -143,6 +147,7 @@ impl Guest {
         let sleep = self.tasks[task.0 as usize].sleep;
         // The wheel rounds up, so that no timer expires early (calc_index).
         self.vcpus[v].wheel.add(self.jiffies + jiffies + 1, Sleeper { task, sleep });
+        self.tasks[task.0 as usize].timer_on = Some(v as u16);
     }
 
     /// The current task gives up the vCPU until it is woken.
@@ -155,12 +160,26 @@ impl Guest {
         self.vcpus[v].need_resched = true;
     }
 
-    /// Wakes a task; it remembers a wake-up that comes while it does not wait.
+    /// A task wakes another one: ends its [`Op::Wait`], or the next one; nothing else that a program waits for.
+    fn notify(&mut self, clock: &mut Clock<'_>, task: TaskId, from: usize) {
+        let state = &mut self.tasks[task.0 as usize];
+        let is_program = matches!(state.kind, Some(Kind::Program(_)));
+        if is_program && !std::mem::take(&mut state.waits) {
+            state.woken = true;
+        } else {
+            self.wake_task(clock, task, Some(from));
+        }
+    }
+
+    /// Wakes a task, if it sleeps or waits.
     pub(super) fn wake_task(&mut self, clock: &mut Clock<'_>, task: TaskId, from: Option<usize>) {
         let state = &mut self.tasks[task.0 as usize];
         if !std::mem::take(&mut state.blocked) {
-            state.woken = true;
             return;
+        }
+        if let Some(v) = state.timer_on.take() {
+            let sleeper = Sleeper { task, sleep: state.sleep };
+            self.vcpus[usize::from(v)].wheel.cancel(sleeper);
         }
         let from = from.map(|v| Cpu(v as u32));
         self.scheduler.wake(clock.now_ns, Entity(task.0), from, &mut self.orders);

@@ -35,9 +35,9 @@ impl Timers {
         (self.next()? <= now).then(|| self.pending.pop().expect("there is a next one").1)
     }
 
-    /// Takes all timers (to move them to another vCPU, or because they are stale).
-    pub fn retain(&mut self, keep: impl Fn(&Sleeper) -> bool) {
-        self.pending.retain(|(_, sleeper)| keep(sleeper));
+    /// Takes one out, if it has not expired: its sleeper was woken otherwise.
+    pub fn cancel(&mut self, sleeper: Sleeper) {
+        self.pending.retain(|(_, other)| *other != sleeper);
     }
 }
 
@@ -62,5 +62,9 @@ mod tests {
         assert_eq!(timers.expire(25), Some(sleeper(2)));
         assert_eq!(timers.expire(25), None);
         assert_eq!(timers.next(), Some(30));
+        timers.cancel(sleeper(1));
+        assert_eq!(timers.next(), Some(30), "that one has expired");
+        timers.cancel(sleeper(0));
+        assert_eq!(timers.next(), None);
     }
 }

@@ -232,10 +232,15 @@ impl Vcpu {
         self.left_ns[level as usize]
     }
 
-    /// Its thread lost its pCPU at the time that was booked last.
+    /// It gets a pCPU, which it lacked since the time that was booked last.
     pub fn was_away(&mut self, now_ns: u64, in_gp_kthread: bool) {
+        let away_ns = now_ns - self.since_ns;
         if self.is_in(Level::Soft) || in_gp_kthread {
-            self.times.gp_stolen_ns += now_ns - self.since_ns;
+            self.times.gp_stolen_ns += away_ns;
+        }
+        if self.current.is_none() && self.active == 0 {
+            // Kicked out of idleness: for the guest it was idle until the interrupt came through.
+            self.times.idle_ns += away_ns;
         }
     }
 
@@ -286,6 +291,7 @@ impl Vcpu {
     pub fn unhalt(&mut self, now_ns: u64) {
         debug_assert_eq!(self.presence, Presence::Halted);
         self.times = self.times_at(now_ns);
+        self.since_ns = now_ns;
         self.presence = Presence::Descheduled;
     }
 

@@ -36,8 +36,8 @@ pub struct Costs {
     /// Direct compaction, once for each such allocation above order 0. Estimate: the scan of one pageblock; what is
     /// reported of huge page faults goes from 100 us to seconds (Rientjes, Linux commit 75f30861a12a).
     pub compaction_ns: u64,
-    /// A miss in the translation buffer, for workloads that use their memory; the allocator charges none. Estimate:
-    /// a nested page walk with the tables in the caches.
+    /// A miss in the translation buffer, at the first use of a block that comes from the buddy lists (those on the
+    /// per-CPU lists were in use a short while ago). Estimate: a nested page walk with the tables in the caches.
     pub tlb_miss_ns: u64,
     /// Counterfactual: every operation costs its fast path, whatever it does.
     pub without_pressure: bool,
@@ -90,7 +90,6 @@ impl Costs {
         Costs {
             slab_fast_ns: self.slab_fast_ns,
             page_pcp_ns: self.page_pcp_ns,
-            tlb_miss_ns: self.tlb_miss_ns,
             without_pressure: true,
             ..self.scaled(0)
         }

@@ -115,8 +115,9 @@ impl Pages {
                 let lists = &mut self.lists[index * self.cpus + cpu];
                 lists.take(zone, &mut self.frames, self.limits[index], (order, mobility), least, costs)
             } else {
-                zone.take(&mut self.frames, order, mobility, least)
-                    .map(|(frame, steps)| (frame, costs.page_buddy_ns + steps * costs.split_ns))
+                zone.take(&mut self.frames, order, mobility, least).map(|(frame, steps)| {
+                    (frame, costs.page_buddy_ns + costs.tlb_miss_ns + steps * costs.split_ns)
+                })
             };
             if let Some((frame, _)) = taken {
                 self.frames.set(frame, Kind::Used, order, mobility);

@@ -22,8 +22,13 @@ struct Worker {
     batched: bool,
     pair_ns: u64,
     burst_ns: u64,
+    /// Pairs that are left of the burst in progress.
+    left: u32,
     after_burst: bool,
 }
+
+/// Pairs that take effect at once: a long burst spreads over its time.
+const PIECE: u32 = 64;
 
 /// Adds a worker for each vCPU.
 pub fn add(
@@ -45,6 +50,7 @@ pub fn add(
             batched,
             pair_ns: pace.us(PAIR_US),
             burst_ns: pace.us(BURST_US),
+            left: 0,
             after_burst: false,
         };
         guest.add_program(Box::new(worker), Some(v));
@@ -63,11 +69,16 @@ impl Program for Worker {
         if std::mem::take(&mut self.after_burst) {
             return if self.pause_ns > 0 { Op::Sleep { ns: self.pause_ns } } else { Op::Schedule };
         }
-        if env.backlog() >= self.limit_objects {
-            return self.stall(env);
+        if self.left == 0 {
+            if env.backlog() >= self.limit_objects {
+                return self.stall(env);
+            }
+            self.left = self.burst;
         }
-        for _ in 0..self.burst {
+        let piece = self.left.min(PIECE);
+        for _ in 0..piece {
             let Ok(object) = env.alloc(self.cache) else {
+                self.left = 0;
                 return self.stall(env);
             };
             if self.batched {
@@ -77,8 +88,12 @@ impl Program for Worker {
             }
             env.counters().operations += 1;
         }
+        self.left -= piece;
+        let ns = self.pair_ns * u64::from(piece);
+        if self.left > 0 {
+            return Op::RunOn { ns };
+        }
         self.after_burst = true;
-        let ns = self.burst_ns + self.pair_ns * u64::from(self.burst);
-        Op::Run { ns, mode: Mode::Kernel }
+        Op::Run { ns: ns + self.burst_ns, mode: Mode::Kernel }
     }
 }

@@ -4,6 +4,7 @@
 //! baselines alone, and scaled by the guest's speed. What each is fitted to stands at the constant.
 
 mod clone;
+mod computing;
 mod memory;
 mod postmark;
 mod sync;
@@ -58,13 +59,15 @@ pub fn add(guest: &mut Guest, scenario: &Scenario, speed_permille: u64) {
             let limit_objects = (limit_mib << 20) / object_bytes;
             memory::add(guest, pace, *object_bytes, *burst, *pause_us, limit_objects, *batched);
         }
-        Workload::Clone { workers, namespaces, stop_below_mib } => {
+        Workload::Clone { workers, namespaces, stop_below_mib, computing } => {
             let workers = if *workers == 0 { scenario.guest.vcpus } else { *workers as usize };
             clone::add(guest, pace, workers, namespaces, stop_below_mib << 20);
+            computing::add(guest, workers..workers + *computing as usize);
         }
         Workload::Postmark { .. } => postmark::add(guest, pace, &scenario.workload),
     }
-    if scenario.observe.sync_every_ms > 0 {
+    // With one vCPU membarrier() has nobody to wait for: its latency is not synchronize_rcu's.
+    if scenario.observe.sync_every_ms > 0 && scenario.guest.vcpus > 1 {
         sync::add(guest, scenario.observe.sync_every_ms * 1_000_000);
     }
 }

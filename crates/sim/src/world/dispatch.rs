@@ -55,6 +55,7 @@ impl World {
                     self.talking.push(guest);
                 }
                 Presence::Halted => {
+                    debug_assert_eq!(thread.state, State::Blocked);
                     self.guests[guest].unhalt(&mut clock, v);
                     if thread.paused_until_ns.is_none() {
                         host.wake(self.now_ns, entity, None);
@@ -114,6 +115,7 @@ impl World {
             return;
         }
         let host = &mut self.hosts[number];
+        host.pcpus[pcpu].switch_after_unlock = false;
         if let Some(entity) = previous
             && host.threads[entity.0 as usize].paused_until_ns.is_some()
         {
@@ -188,7 +190,7 @@ impl World {
                     && guest == 0
                     && let Some(descheduled) = &mut self.descheduled
                 {
-                    descheduled[vcpu].push(Span::new(since_ns, now_ns));
+                    add_span(&mut descheduled[vcpu], Span::new(since_ns, now_ns));
                 }
                 let mut clock = Clock { now_ns, queue: &mut self.queue };
                 self.guests[guest].enter(&mut clock, vcpu, overhead_ns);
@@ -198,5 +200,13 @@ impl World {
             Body::Spike { until_ns } if now_ns >= *until_ns => self.queue.arm(thread.timer, now_ns),
             Body::Busy | Body::Spike { .. } => {}
         }
+    }
+}
+
+/// A pause that begins while the vCPU waits for a pCPU prolongs the stretch.
+pub(super) fn add_span(spans: &mut Vec<Span>, span: Span) {
+    match spans.last_mut() {
+        Some(last) if last.end_ns == span.start_ns => last.end_ns = span.end_ns,
+        _ => spans.push(span),
     }
 }

@@ -132,11 +132,18 @@ impl Scenario {
         ];
         let batched = matches!(self.workload, Workload::Memory { batched: true, .. });
         let thinks = matches!(self.workload, Workload::Postmark { think_us, .. } if think_us > 0);
+        let computes = matches!(self.workload, Workload::Clone { computing, .. } if computing > 0);
         match self.ground {
             Ground::Sim => refuse("", &only_vm, ONLY_VM),
-            Ground::Vm => {
-                refuse("", &[("workload.think_us", thinks), ("workload.batched", batched)], ONLY_SIM)
-            }
+            Ground::Vm => refuse(
+                "",
+                &[
+                    ("workload.think_us", thinks),
+                    ("workload.batched", batched),
+                    ("workload.computing", computes),
+                ],
+                ONLY_SIM,
+            ),
         }
     }
 
@@ -264,8 +271,11 @@ impl Scenario {
                 within("workload.pause_us", *pause_us, 0, 1_000_000)?;
                 within("workload.backlog_limit_mib", *backlog_limit_mib, 0, memory_mib)
             }
-            Workload::Clone { workers, namespaces, stop_below_mib } => {
-                within("workload.workers", (*workers).into(), 0, self.guest.vcpus as u64)?;
+            Workload::Clone { workers, namespaces, stop_below_mib, computing } => {
+                let vcpus = self.guest.vcpus as u64;
+                within("workload.workers", (*workers).into(), 0, vcpus)?;
+                let others = if *workers == 0 { 0 } else { vcpus - u64::from(*workers) };
+                within("workload.computing", (*computing).into(), 0, others)?;
                 let known = workload::all_namespaces();
                 if let Some(other) = namespaces.iter().find(|name| !known.contains(name)) {
                     let problem = format!("{other:?} is none of {}", known.join(", "));

@@ -35,6 +35,10 @@ pub enum Workload {
         /// The workers pause while the guest has less memory available than this, in MiB.
         #[serde(default = "sixty_four")]
         stop_below_mib: u64,
+        /// Processes beside them that compute in user space, pinned one a vCPU after the workers'. Only on the
+        /// simulator.
+        #[serde(default)]
+        computing: u32,
     },
     /// Debian's `postmark`, several processes, on tmpfs.
     Postmark {

@@ -1,0 +1,27 @@
+//! Processes that compute in user space and do nothing else: an application beside the workload. Where one runs, RCU
+//! learns of quiescent states by ticks alone.
+
+use std::ops::Range;
+
+use crate::guest::Guest;
+use crate::guest::env::Env;
+use crate::guest::ids::Mode;
+use crate::guest::task::{Op, Program};
+
+/// A stretch of computing: long, because between two of them a preemption point of the kernel would stand.
+const STRETCH_NS: u64 = 1_000_000_000;
+
+struct Computing;
+
+/// Adds one pinned to each of these vCPUs.
+pub fn add(guest: &mut Guest, vcpus: Range<usize>) {
+    for v in vcpus {
+        guest.add_program(Box::new(Computing), Some(v));
+    }
+}
+
+impl Program for Computing {
+    fn next(&mut self, _: &mut Env<'_>) -> Op {
+        Op::Run { ns: STRETCH_NS, mode: Mode::User }
+    }
+}

@@ -1,0 +1,120 @@
+//! What ends a task's wait: what it waits for, and nothing else.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use reprieve_sim::guest::costs::Costs;
+use reprieve_sim::guest::env::Env;
+use reprieve_sim::guest::ids::{Mode, TaskId};
+use reprieve_sim::guest::lock::Discipline;
+use reprieve_sim::guest::task::{Op, Program};
+use reprieve_sim::guest::{Guest, Spec};
+use reprieve_sim::host::{Host, HostSpec};
+use reprieve_sim::memory::{self, Cache, Memory, Mobility};
+use reprieve_sim::world::World;
+use reprieve_sim::{rcu, sched};
+
+/// A stretch in the kernel without a preemption point, so that no grace period is shorter.
+const SECTION_NS: u64 = 5_000_000;
+
+type Times = Rc<RefCell<Vec<u64>>>;
+
+/// Waits in one way over and over, and notes for how long.
+struct Waiter {
+    op: Op,
+    cache: Cache,
+    began_ns: Option<u64>,
+    waited_ns: Times,
+}
+
+impl Program for Waiter {
+    fn next(&mut self, env: &mut Env<'_>) -> Op {
+        if let Some(began_ns) = self.began_ns.replace(env.now_ns) {
+            self.waited_ns.borrow_mut().push(env.now_ns - began_ns);
+        }
+        // Something for rcu_barrier() to wait for.
+        if let Ok(object) = env.alloc(self.cache) {
+            env.free_deferred(object);
+        }
+        self.op
+    }
+}
+
+/// Wakes another task every 100 us.
+struct Waker {
+    whom: TaskId,
+    sleeps: bool,
+}
+
+impl Program for Waker {
+    fn next(&mut self, env: &mut Env<'_>) -> Op {
+        self.sleeps = !self.sleeps;
+        if self.sleeps {
+            return Op::Sleep { ns: 100_000 };
+        }
+        env.wake(self.whom);
+        Op::Run { ns: 1_000, mode: Mode::Kernel }
+    }
+}
+
+/// Long sections in the kernel, with `schedule()` between them.
+#[derive(Default)]
+struct Sections {
+    gives_way: bool,
+}
+
+impl Program for Sections {
+    fn next(&mut self, _: &mut Env<'_>) -> Op {
+        self.gives_way = !self.gives_way;
+        if self.gives_way { Op::Schedule } else { Op::Run { ns: SECTION_NS, mode: Mode::Kernel } }
+    }
+}
+
+/// How long each of the waits of a second lasts, of a task that another one wakes every 100 us meanwhile.
+fn waits(op: Op) -> Vec<u64> {
+    let (vcpus, costs) = (3, Costs::at_speed(1_000));
+    let mut world = World::new();
+    let spec = HostSpec { pcpus: vcpus, switch_ns: 0, cold_cache_ns: 0, spare_lock_holders: false };
+    let host = Host::new(spec, sched::eevdf::eevdf(vcpus, 250), world.queue());
+    let host = world.add_host(host);
+    let memory = Memory::new(&memory::Spec { bytes: 64 << 20, cpus: vcpus, costs: costs.memory.clone() });
+    let spec = Spec {
+        vcpus,
+        hz: 250,
+        costs,
+        rcu: rcu::Params { hz: 250, ..rcu::Params::default() },
+        locks: 0,
+        discipline: Discipline::Queued,
+        pass_over_descheduled_waiters: false,
+        tick_phase_ns: 0,
+    };
+    let mut guest = Guest::new(&spec, memory, 1, world.queue());
+    let cache = guest.memory.add_cache(256, Mobility::Unmovable);
+    let waited_ns = Times::default();
+    let waiter = Waiter { op, cache, began_ns: None, waited_ns: waited_ns.clone() };
+    let whom = guest.add_program(Box::new(waiter), Some(0));
+    guest.add_program(Box::new(Waker { whom, sleeps: true }), Some(1));
+    guest.add_program(Box::new(Sections::default()), Some(2));
+    world.add_guest(host, guest, |_| sched::Spec::default());
+    world.start();
+    assert!(world.run_until(1_000_000_000, u64::MAX));
+    world.check().unwrap();
+    waited_ns.take()
+}
+
+#[test]
+fn a_wake_up_ends_a_wait() {
+    let waits = waits(Op::Wait);
+    assert!(waits.len() > 5_000, "only {} waits", waits.len());
+}
+
+#[test]
+fn a_wake_up_does_not_end_a_grace_period() {
+    for op in [Op::Synchronize, Op::SynchronizeExpedited, Op::Barrier] {
+        let waits = waits(op);
+        // An expedited one may begin at any point of a section.
+        let mean_ns = waits.iter().sum::<u64>() / waits.len() as u64;
+        assert!(waits.len() > 10, "{op:?}: only {} waits", waits.len());
+        assert!(mean_ns > SECTION_NS / 2, "{op:?}: {mean_ns} ns on average");
+    }
+}
