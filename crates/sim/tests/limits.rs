@@ -128,7 +128,7 @@ fn work_without_an_end_has_one() {
     let endless =
         POSTMARK.replace("files = 4_000, transactions = 4_000", "files = 2, transactions = 100_000_000");
     // Hardly any CPU time: few events in all that time.
-    let run = run_one(&format!("observe.sample_hz = 10\nguest.hz = 100\nguest.speed = 0.01\n{endless}"));
+    let run = run_one(&format!("observe.sample_hz = 10\nguest.hz = 100\nguest.speed = 0.02\n{endless}"));
     ended_by("limits.simulated_ms", &run);
     assert!(run.provenance.window_ns > 500_000_000_000);
 }
