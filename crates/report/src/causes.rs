@@ -21,18 +21,21 @@ pub struct Causes {
 pub struct Line {
     /// The causes that were left out.
     pub cause: String,
-    /// Throughput without them.
-    pub throughput: String,
-    /// How much more that is than with them.
-    pub regained: String,
-    /// The same as a share of the loss.
+    /// Throughput of the baseline without them.
+    pub baseline: String,
+    /// Throughput of the condition without them.
+    pub condition: String,
+    /// How much is still lost: the difference.
+    pub lost: String,
+    /// What is gone of the loss, as a share of it.
     pub share: String,
     /// Its 95 % interval: `[10, 15]`.
     pub interval: String,
 }
 
 /// Headings of the columns.
-pub const HEADER: [&str; 4] = ["cause left out", "throughput", "regained", "share of the loss [95 %]"];
+pub const HEADER: [&str; 5] =
+    ["cause left out", "baseline", "condition", "still lost", "share of the loss [95 %]"];
 
 /// The tables of a study.
 pub fn of(study: &Study) -> Vec<Causes> {
@@ -47,7 +50,7 @@ fn table(attribution: &Attribution) -> Causes {
         true => format!("lost {} or {}", rate(loss), percent(loss / base)),
         false => "nothing is lost".into(),
     };
-    let mut lines: Vec<Line> = attribution.parts.iter().map(|part| line(attribution, part)).collect();
+    let mut lines: Vec<Line> = attribution.parts.iter().map(line).collect();
     let remainder = attribution.remainder();
     if let Some(rest) = remainder {
         let cause = if rest < 0.0 { "counted more than once" } else { "no cause alone" };
@@ -64,14 +67,16 @@ fn table(attribution: &Attribution) -> Causes {
     }
 }
 
-fn line(attribution: &Attribution, part: &reprieve_study::attribution::Part) -> Line {
+fn line(part: &reprieve_study::attribution::Part) -> Line {
     let causes: Vec<&str> = part.causes.iter().map(|cause| cause.label()).collect();
-    let gained = part.per_s - attribution.condition_per_s;
+    let rate =
+        |per_s: f64| format!("{}{}", if per_s < 0.0 { "-" } else { "" }, Unit::PerSecond.show(per_s.abs()));
     let interval = |ends: [f64; 2]| format!("[{}]", ends.map(|end| significant(end * 100.0)).join(", "));
     Line {
         cause: causes.join(" and "),
-        throughput: Unit::PerSecond.show(part.per_s),
-        regained: format!("{}{}", if gained < 0.0 { "-" } else { "" }, Unit::PerSecond.show(gained.abs())),
+        baseline: rate(part.baseline_per_s),
+        condition: rate(part.condition_per_s),
+        lost: rate(part.loss_per_s()),
         share: part.share.map_or_else(String::new, |share| percent(share.value)),
         interval: part.share.map_or_else(String::new, |share| interval([share.low, share.high])),
     }
@@ -81,11 +86,15 @@ fn percent(share: f64) -> String {
     format!("{} %", significant(share * 100.0))
 }
 
+/// A rest of less than a twentieth lies within the intervals of the shares: it says nothing.
+const SMALL: f64 = 0.05;
+
 fn remark(rest: f64) -> &'static str {
-    match rest < 0.0 {
-        true => {
-            "The shares are more than the whole: causes overlap, and each alone would take part of what others take."
-        }
-        false => "The rest comes back only when several causes are left out together.",
+    if rest.abs() < SMALL {
+        ""
+    } else if rest < 0.0 {
+        "The shares are more than the whole: causes overlap, and each alone would take part of what others take."
+    } else {
+        "The rest is gone only when several causes are left out together."
     }
 }

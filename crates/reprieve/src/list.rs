@@ -1,6 +1,6 @@
 //! `reprieve list`.
 
-use reprieve_study::{Ground, attribution};
+use reprieve_study::Ground;
 
 use crate::catalog;
 
@@ -14,14 +14,8 @@ pub fn render() -> String {
         let scenario = catalog::read(name, None, &[]).expect("built-in scenarios are tested");
         let grounds: Vec<String> = catalog::grounds(name).iter().map(Ground::to_string).collect();
         text.push_str(&format!("{name:<NAME$} {} [{}]\n", scenario.title, grounds.join(", ")));
-        let is_part = |condition: &str| attribution::whole_of(&scenario, condition).is_some();
-        for (condition, settings) in scenario.conditions.iter().filter(|(condition, _)| !is_part(condition)) {
+        for (condition, settings) in &scenario.conditions {
             text.push_str(&format!("{:NAME$}   {condition}: {}\n", "", settings.label));
-        }
-        let parts: Vec<&str> =
-            scenario.conditions.keys().map(String::as_str).filter(|condition| is_part(condition)).collect();
-        if !parts.is_empty() {
-            text.push_str(&format!("{:NAME$}   with one cause left out: {}\n", "", parts.join(", ")));
         }
         for (sweep, settings) in &scenario.sweeps {
             text.push_str(&format!("{:NAME$}   sweep {sweep}: {}\n", "", settings.label));

@@ -1,11 +1,13 @@
 //! From a scenario's condition to a world: host, guest, neighbours and stimuli.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use reprieve_study::Scenario;
 use reprieve_study::scenario::{BadScenario, Cause, Condition, SchedulerKind, Spinlocks};
 use reprieve_study::units::SECOND_NS;
 
+use crate::cpu_share::CpuShare;
 use crate::guest::costs::Costs;
 use crate::guest::lock::Discipline;
 use crate::guest::{self, Guest};
@@ -32,18 +34,23 @@ pub struct Built {
     pub spikes: Vec<Vec<Entity>>,
 }
 
-/// Builds the world for one run.
+/// Builds the world for one run. The guest is as much faster than the scenario says as makes up for the share of CPU time
+/// that it is known to get; all of it for a guest as it is.
 ///
 /// # Errors
 /// A scenario that does not fit its limits; the key is named.
-pub fn build(scenario: &Scenario, condition: &Condition, seed: u64) -> Result<Built, BadScenario> {
+pub fn build(
+    scenario: &Scenario,
+    condition: &Condition,
+    seed: u64,
+    made_up: CpuShare,
+) -> Result<Built, BadScenario> {
     check_memory(scenario)?;
     check_speed(scenario)?;
-    let without = |cause: Cause| condition.without.contains(&cause);
     let mut world = World::new();
     let pcpus = scenario.host.pcpus_for(scenario.guest.vcpus);
     let host = add_host(&mut world, scenario, pcpus, condition);
-    let guest = make_guest(&mut world, scenario, condition, seed, &without)?;
+    let guest = make_guest(&mut world, scenario, condition, seed, made_up)?;
     let mut phases = Stream::new(seed, "quota phase", 0);
     let phases: Vec<u64> = (0..scenario.guest.vcpus).map(|_| phases.within(0, 999_999)).collect();
     world.add_guest(host, guest, |v| vcpu_spec(condition, v, phases[v]));
@@ -89,15 +96,19 @@ fn check_speed(scenario: &Scenario) -> Result<(), BadScenario> {
     Ok(())
 }
 
-fn add_host(world: &mut World, scenario: &Scenario, pcpus: usize, condition: &Condition) -> usize {
+fn host_spec(scenario: &Scenario, pcpus: usize, condition: &Condition) -> HostSpec {
     let model = &scenario.host;
     let free = condition.without.contains(&Cause::ContextSwitches);
-    let spec = HostSpec {
+    HostSpec {
         pcpus,
         switch_ns: if free { 0 } else { model.switch_ns },
         cold_cache_ns: if free { 0 } else { model.cold_cache_ns },
         spare_lock_holders: condition.without.contains(&Cause::LockHolderPreemption),
-    };
+    }
+}
+
+fn add_host(world: &mut World, scenario: &Scenario, pcpus: usize, condition: &Condition) -> usize {
+    let model = &scenario.host;
     let mut tunables = sched::Tunables::linux(pcpus, model.hz);
     if model.slice_us > 0 {
         tunables.base_slice_ns = model.slice_us * 1000;
@@ -107,8 +118,27 @@ fn add_host(world: &mut World, scenario: &Scenario, pcpus: usize, condition: &Co
         SchedulerKind::Eevdf => sched::eevdf::eevdf_with(pcpus, &tunables),
         SchedulerKind::Cfs => sched::cfs::cfs_with(pcpus, &tunables),
     };
-    let host = Host::new(spec, scheduler, world.queue());
+    let host = Host::new(host_spec(scenario, pcpus, condition), scheduler, world.queue());
     world.add_host(host)
+}
+
+/// The costs of the guest's kernel at that speed.
+fn guest_costs(scenario: &Scenario, condition: &Condition, speed_permille: u64) -> Costs {
+    let mut costs = Costs::at_speed(speed_permille);
+    // How long a waiter spins does not depend on the guest's speed, but is CPU time to be made up for like any other.
+    costs.spin_ns = costs.spin_ns * workload::speed_permille(scenario) / speed_permille;
+    if condition.without.contains(&Cause::MemoryPressure) {
+        costs.memory = costs.memory.without_pressure();
+    }
+    costs
+}
+
+/// The scenario, or the one whose workload does not pause when memory is short.
+fn throttled_or_not<'a>(scenario: &'a Scenario, condition: &Condition) -> Cow<'a, Scenario> {
+    if !condition.without.contains(&Cause::MemoryPressure) {
+        return Cow::Borrowed(scenario);
+    }
+    Cow::Owned(Scenario { workload: workload::unthrottled(scenario), ..scenario.clone() })
 }
 
 fn make_guest(
@@ -116,32 +146,22 @@ fn make_guest(
     scenario: &Scenario,
     condition: &Condition,
     seed: u64,
-    without: &dyn Fn(Cause) -> bool,
+    made_up: CpuShare,
 ) -> Result<Guest, BadScenario> {
-    let mut speed_permille = workload::speed_permille(scenario);
-    if without(Cause::CpuShare) {
-        // What the guest is given in time it gets in speed.
-        speed_permille = speed_permille * 1000 / cpu_share_permille(scenario, condition);
-    }
-    let mut costs = Costs::at_speed(speed_permille);
-    if without(Cause::ContextSwitches) {
-        costs.switch_ns = 0;
-    }
-    if without(Cause::MemoryPressure) {
-        costs.memory.without_pressure = true;
-    }
+    let scenario = &*throttled_or_not(scenario, condition);
+    let speed_permille = made_up.speed_that_makes_up(workload::speed_permille(scenario));
+    let costs = guest_costs(scenario, condition, speed_permille);
     let tick_ns = 1_000_000_000 / scenario.guest.hz;
     let spec = guest::Spec {
         vcpus: scenario.guest.vcpus,
         hz: scenario.guest.hz,
         costs: costs.clone(),
-        rcu: rcu_params(scenario, without(Cause::ReaderPreemption)),
+        rcu: rcu_params(scenario, condition.without.contains(&Cause::ReaderPreemption)),
         locks: workload::locks(&scenario.workload),
         discipline: match scenario.guest.spinlocks {
             Spinlocks::Queued => Discipline::Queued,
             Spinlocks::Paravirtual => Discipline::Paravirtual,
         },
-        pass_over_descheduled_waiters: without(Cause::LockHolderPreemption),
         tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, tick_ns - 1),
     };
     let bytes = scenario.guest.memory_mib << 20;
@@ -170,21 +190,6 @@ fn rcu_params(scenario: &Scenario, descheduled_is_quiescent: bool) -> rcu::Param
         descheduled_is_quiescent,
         ..rcu::Params::default()
     }
-}
-
-/// The share of the CPU time that the guest wants and the condition's stimuli leave it, in thousandths: a fair share
-/// of the pCPUs, or its quotas.
-fn cpu_share_permille(scenario: &Scenario, condition: &Condition) -> u64 {
-    let vcpus = scenario.guest.vcpus as u64;
-    let pcpus = scenario.host.pcpus_for(scenario.guest.vcpus) as u64;
-    let pcpus = if condition.pcpus.is_empty() { pcpus } else { condition.pcpus.len() as u64 };
-    let busy = vcpus + busy_vcpus(scenario, condition, pcpus) + u64::from(condition.hogs) * pcpus;
-    let fair = (pcpus * 1000 / busy.max(1)).min(1000);
-    let limited: u64 = (0..scenario.guest.vcpus)
-        .map(|v| condition.quota.iter().find(|quota| quota.vcpu == v))
-        .map(|quota| quota.map_or(1000, |quota| (quota.percent * 10.0) as u64))
-        .sum();
-    (fair * limited / (1000 * vcpus)).max(1)
 }
 
 /// Busy vCPUs of neighbour VMs.
@@ -240,3 +245,7 @@ fn add_busy(world: &mut World, host: usize, scenario: &Scenario, condition: &Con
         }
     }
 }
+
+#[cfg(test)]
+#[path = "build_tests.rs"]
+mod tests;

@@ -19,6 +19,7 @@
 //! | [`ground`] | scenario in, observations out |
 
 mod build;
+mod cpu_share;
 mod digest;
 mod error;
 pub mod ground;

@@ -6,6 +6,7 @@ use reprieve_study::scenario::{Condition, PlannedRun, Scenario};
 use reprieve_study::units::SECOND_NS;
 
 use crate::build::{Built, build};
+use crate::cpu_share::{self, CpuShare};
 use crate::digest;
 use crate::error::SimError;
 use crate::observe::{self, Observer};
@@ -26,17 +27,32 @@ enum Stimulus {
     Spike { number: usize, for_ns: u64 },
 }
 
-/// Simulates one run.
+/// Simulates one run. If the guest is to be made up for the CPU time that it does not get, the same run comes first
+/// without that, to know its share.
 ///
 /// # Errors
 /// A scenario that cannot be built, a user who stops it, or an invariant that does not hold.
 pub fn simulate(run: &PlannedRun, interrupted: &dyn Fn() -> bool) -> Result<Observation, SimError> {
+    let (condition, is_made_up) = cpu_share::as_given(&run.scenario.conditions[&run.condition]);
+    let observation = simulate_with(run, &condition, CpuShare::ALL, interrupted)?;
+    if !is_made_up {
+        return Ok(observation);
+    }
+    simulate_with(run, &condition, CpuShare::of(&observation), interrupted)
+}
+
+/// Simulates one run of a guest that is so much faster as makes up for its share.
+fn simulate_with(
+    run: &PlannedRun,
+    condition: &Condition,
+    made_up: CpuShare,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Observation, SimError> {
     let scenario = &run.scenario;
-    let condition = &scenario.conditions[&run.condition];
     // All conditions of a repetition see the same random numbers: what differs is the condition.
     let seed = scenario.run.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(run.repetition));
     let mut simulation = Simulation {
-        built: build(scenario, condition, seed)?,
+        built: build(scenario, condition, seed, made_up)?,
         scenario,
         look_ns: SECOND_NS / u64::from(scenario.observe.sample_hz),
         interrupted,

@@ -5,6 +5,8 @@ use reprieve_study::{Scenario, overrides};
 
 use super::*;
 use crate::build::build;
+use crate::cpu_share::CpuShare;
+use crate::guest::vcpu::Presence;
 use crate::rcu::Effects;
 
 const SCENARIO: &str = "
@@ -20,7 +22,7 @@ const SCENARIO: &str = "
 /// A world of two VMs whose vCPUs compete, after a tenth of a second.
 fn world(reversed: bool) -> World {
     let scenario: Scenario = overrides::read(SCENARIO, None, &[]).unwrap();
-    let mut world = build(&scenario, &scenario.conditions["over"], 7).unwrap().world;
+    let mut world = build(&scenario, &scenario.conditions["over"], 7, CpuShare::ALL).unwrap().world;
     world.queue.ties_reversed = reversed;
     world.start();
     assert!(world.run_until(100_000_000, u64::MAX));
@@ -91,4 +93,55 @@ fn another_order_of_what_happens_at_the_same_time_is_another_run() {
     assert_eq!(digest(false), digest(false));
     assert_eq!(digest(true), digest(true));
     assert_ne!(digest(false), digest(true), "the digest must tell who came first");
+}
+
+/// A guest whose tasks contend for a spinlock while neighbours contend for its pCPUs.
+const CONTENDED: &str = "
+    name = 't'
+    title = 't'
+    guest = { vcpus = 4, memory_mib = 256, speed = 0.1, spinlocks = 'paravirtual' }
+    workload = { kind = 'postmark', processes = 8, files = 80, transactions = 10_000 }
+    [conditions.real]
+    overcommit = 2
+    [conditions.spared]
+    overcommit = 2
+    without = ['lock-holder-preemption']
+";
+
+/// What 20,000 looks at the vCPUs see of the lock.
+#[derive(Default)]
+struct Seen {
+    /// Holders whose vCPU is descheduled.
+    descheduled_holders: u32,
+    /// Waiters.
+    waiters: u32,
+    /// Waiters that are taken for holders.
+    mistaken: u32,
+}
+
+fn looks_at_the_lock(condition: &str) -> Seen {
+    let scenario: Scenario = overrides::read(CONTENDED, None, &[]).unwrap();
+    let built = build(&scenario, &scenario.conditions[condition], 7, CpuShare::ALL).unwrap();
+    let mut world = built.world;
+    world.start();
+    let mut seen = Seen::default();
+    for look in 1..=20_000 {
+        assert!(world.run_until(look * 100_000, u64::MAX));
+        let guest = &world.guests[0];
+        for (v, vcpu) in guest.vcpus().iter().enumerate() {
+            let (holds, waits) = (guest.holds_lock(v), vcpu.spins_for.is_some());
+            seen.descheduled_holders += u32::from(holds && vcpu.presence == Presence::Descheduled);
+            seen.waiters += u32::from(waits);
+            seen.mistaken += u32::from(waits && holds);
+        }
+    }
+    seen
+}
+
+#[test]
+fn who_holds_a_lock_is_not_descheduled_in_the_counterfactual_and_who_waits_is_no_holder() {
+    let (real, spared) = (looks_at_the_lock("real"), looks_at_the_lock("spared"));
+    assert!(real.descheduled_holders > 0 && real.waiters > 0, "there is something to spare");
+    assert_eq!(spared.descheduled_holders, 0);
+    assert_eq!((real.mistaken, spared.mistaken), (0, 0));
 }

@@ -56,7 +56,6 @@ fn world(vcpus: usize, hz: u64, busy: Option<Mode>, pause_ns: u64) -> World {
         rcu: rcu::Params { hz, ..rcu::Params::default() },
         locks: 0,
         discipline: Discipline::Queued,
-        pass_over_descheduled_waiters: false,
         tick_phase_ns: 0,
     };
     let mut guest = Guest::new(&spec, memory, 1, world.queue());

@@ -85,7 +85,6 @@ fn waits(op: Op) -> Vec<u64> {
         rcu: rcu::Params { hz: 250, ..rcu::Params::default() },
         locks: 0,
         discipline: Discipline::Queued,
-        pass_over_descheduled_waiters: false,
         tick_phase_ns: 0,
     };
     let mut guest = Guest::new(&spec, memory, 1, world.queue());

@@ -1,9 +1,17 @@
 //! How much of the throughput that a condition costs is due to which cause: the simulator runs the condition once
-//! more with the cause left out, and what comes back was lost to it.
+//! more with the cause left out, and what it still loses then was not lost to that cause.
 //!
-//! A condition with `without` belongs to the condition that is the same but for it (and the label). Losses need not
-//! add up: two causes that each suffice overlap (their sum is above the loss), and two that are only harmful
-//! together are both needed (each one's removal gives everything back).
+//! Leaving a cause out may also make the baseline faster, and that gain is no part of the loss. So what is left of the
+//! loss is measured against the baseline *with the same cause left out*:
+//!
+//! ```text
+//! share = 1 - (baseline without the cause - condition without the cause) / (baseline - condition)
+//! ```
+//!
+//! A condition with `without` belongs to the condition that is the same but for it (and the label), if the baseline has
+//! such a counterpart too; else it is a condition like any other. `run.attribute` adds all that it takes. Shares need not add up: two causes that each suffice overlap (their sum is above 1), and two
+//! that are only harmful together are both needed (each one's removal gives everything back). The one total is
+//! [`Attribution::remainder`].
 
 use crate::metric;
 use crate::observation::Observation;
@@ -25,55 +33,79 @@ pub struct Attribution {
     pub parts: Vec<Part>,
 }
 
-/// What comes back when causes are left out.
+/// What is lost when causes are left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     /// Name of the condition that leaves them out.
     pub condition: String,
     /// What it leaves out.
     pub causes: Vec<Cause>,
-    /// Median throughput under it, operations per second.
-    pub per_s: f64,
-    /// What it regains, as a share of the loss, with its 95 % bootstrap interval; `None` when nothing is lost.
+    /// Median throughput under the baseline with the same causes left out, operations per second.
+    pub baseline_per_s: f64,
+    /// Median throughput under the condition with them left out.
+    pub condition_per_s: f64,
+    /// The part of the loss that is gone with the causes, as a share of it, with its 95 % bootstrap interval; `None` when
+    /// nothing is lost.
     pub share: Option<Estimate>,
+}
+
+impl Part {
+    /// Throughput that is still lost, operations per second; below zero when the condition is faster than the baseline.
+    pub fn loss_per_s(&self) -> f64 {
+        self.baseline_per_s - self.condition_per_s
+    }
 }
 
 impl Attribution {
     /// Each condition of the scenario that has counterparts with causes left out, and runs of all of them.
     pub fn all(scenario: &Scenario, observations: &[Observation]) -> Vec<Attribution> {
         let lossy = |(name, _): &(&String, &Condition)| name.as_str() != scenario.baseline();
-        let of = |(name, condition): (&String, &Condition)| {
-            Attribution::of(scenario, observations, name, condition)
-        };
-        scenario.conditions.iter().filter(lossy).filter_map(of).collect()
+        let runs = Runs { scenario, observations };
+        scenario
+            .conditions
+            .iter()
+            .filter(lossy)
+            .filter_map(|(name, whole)| runs.attribute(name, whole))
+            .collect()
     }
 
-    fn of(
-        scenario: &Scenario,
-        observations: &[Observation],
-        name: &str,
-        condition: &Condition,
-    ) -> Option<Attribution> {
-        let baseline = scenario.baseline();
-        let values = |name: &str| -> Vec<f64> {
-            let runs = observations.iter().filter(|run| run.is_of(name));
-            runs.filter_map(|run| run.metrics.get(metric::THROUGHPUT).copied()).collect()
-        };
-        let (base, treated) = (values(baseline), values(name));
-        let part = |name: &String, other: &Condition| {
-            let without = values(name);
-            let mut rng = statistics::stream(scenario.run.seed, &format!("attribution {name}"));
-            Some(Part {
-                condition: name.clone(),
-                causes: other.without.clone(),
-                per_s: statistics::median(&without)?,
-                share: statistics::of_medians(&[&base, &treated, &without], &mut rng, |medians| {
-                    share(medians[0], medians[1], medians[2])
-                }),
-            })
-        };
-        let counterparts = scenario.conditions.iter().filter(|(_, other)| is_counterpart(condition, other));
-        let parts: Vec<Part> = counterparts.filter_map(|(name, other)| part(name, other)).collect();
+    /// Throughput lost, operations per second; below zero when the condition is faster.
+    pub fn loss_per_s(&self) -> f64 {
+        self.baseline_per_s - self.condition_per_s
+    }
+
+    /// The one total: what no single cause takes with it, as a share of the loss, which is 1 less the shares of the causes
+    /// that were left out alone. Above zero, that much comes back only when several causes are left out together; below
+    /// zero, causes overlap and so much was counted more than once. `None` when a share is missing, or no cause was
+    /// left out alone.
+    pub fn remainder(&self) -> Option<f64> {
+        let single = self.parts.iter().filter(|part| part.causes.len() == 1);
+        let shares: Option<Vec<f64>> = single.map(|part| Some(part.share?.value)).collect();
+        let shares = shares.filter(|shares| !shares.is_empty())?;
+        Some(1.0 - shares.iter().sum::<f64>())
+    }
+}
+
+/// What an attribution is made from.
+struct Runs<'a> {
+    scenario: &'a Scenario,
+    observations: &'a [Observation],
+}
+
+impl Runs<'_> {
+    /// Throughput of each run of a condition.
+    fn throughput(&self, condition: &str) -> Vec<f64> {
+        let runs = self.observations.iter().filter(|run| run.is_of(condition));
+        runs.filter_map(|run| run.metrics.get(metric::THROUGHPUT).copied()).collect()
+    }
+
+    fn attribute(&self, name: &str, whole: &Condition) -> Option<Attribution> {
+        let baseline = self.scenario.baseline();
+        let (base, treated) = (self.throughput(baseline), self.throughput(name));
+        let counterparts =
+            self.scenario.conditions.iter().filter(|(_, other)| other.is_counterpart_of(whole));
+        let parts: Vec<Part> =
+            counterparts.filter_map(|(name, other)| self.part(&base, &treated, name, other)).collect();
         let attribution = Attribution {
             condition: name.into(),
             baseline: baseline.into(),
@@ -84,41 +116,43 @@ impl Attribution {
         (!attribution.parts.is_empty()).then_some(attribution)
     }
 
-    /// Throughput lost, operations per second; below zero when the condition is faster.
-    pub fn loss_per_s(&self) -> f64 {
-        self.baseline_per_s - self.condition_per_s
-    }
-
-    /// What no single cause gives back, as a share of the loss. Below zero when causes overlap. `None` when nothing is
-    /// lost or no cause was left out alone.
-    pub fn remainder(&self) -> Option<f64> {
-        let single = self.parts.iter().filter(|part| part.causes.len() == 1);
-        let shares: Option<Vec<f64>> = single.map(|part| Some(part.share?.value)).collect();
-        let shares = shares.filter(|shares| !shares.is_empty())?;
-        Some(1.0 - shares.iter().sum::<f64>())
+    fn part(&self, base: &[f64], treated: &[f64], name: &str, part: &Condition) -> Option<Part> {
+        let base_without = self.throughput(baseline_without(self.scenario, part)?);
+        let treated_without = self.throughput(name);
+        let groups: [&[f64]; 4] = [base, treated, &base_without, &treated_without];
+        let mut rng = statistics::stream(self.scenario.run.seed, &format!("attribution {name}"));
+        Some(Part {
+            condition: name.into(),
+            causes: part.without.clone(),
+            baseline_per_s: statistics::median(&base_without)?,
+            condition_per_s: statistics::median(&treated_without)?,
+            share: statistics::of_medians(&groups, &mut rng, |medians| {
+                share([medians[0], medians[1]], [medians[2], medians[3]])
+            }),
+        })
     }
 }
 
-/// The condition that `name` leaves causes out of, if there is one.
+/// The condition that is the baseline with the same causes left out.
+fn baseline_without<'a>(scenario: &'a Scenario, part: &Condition) -> Option<&'a str> {
+    let baseline = scenario.conditions.get(scenario.baseline())?;
+    let fits = |other: &Condition| other.is_counterpart_of(baseline) && other.leaves_out_the_same_as(part);
+    scenario.conditions.iter().find(|(_, other)| fits(other)).map(|(name, _)| name.as_str())
+}
+
+/// The condition that `name` leaves causes out of, if there is one and the baseline has such a counterpart too.
 pub fn whole_of<'a>(scenario: &'a Scenario, name: &str) -> Option<&'a str> {
     let part = scenario.conditions.get(name)?;
-    let whole = scenario.conditions.iter().find(|(_, condition)| is_counterpart(condition, part))?;
+    baseline_without(scenario, part)?;
+    let whole = scenario.conditions.iter().find(|(_, condition)| part.is_counterpart_of(condition))?;
     Some(whole.0.as_str())
 }
 
-/// What leaving causes out regains of the loss.
-fn share(base: f64, treated: f64, without: f64) -> Option<f64> {
+/// The share of the loss that is gone when causes are left out of baseline and condition, of whose throughputs these are
+/// the pairs. `None` without a loss.
+fn share([base, treated]: [f64; 2], [base_without, treated_without]: [f64; 2]) -> Option<f64> {
     let loss = base - treated;
-    (loss > 0.0).then(|| (without - treated) / loss)
-}
-
-/// Whether the other condition is the same but for its causes left out.
-fn is_counterpart(condition: &Condition, other: &Condition) -> bool {
-    if !condition.without.is_empty() {
-        return false;
-    }
-    let without = Condition { without: Vec::new(), label: condition.label.clone(), ..other.clone() };
-    !other.without.is_empty() && without == *condition
+    (loss > 0.0).then(|| 1.0 - (base_without - treated_without) / loss)
 }
 
 #[cfg(test)]
@@ -133,6 +167,12 @@ mod tests {
         [workload]
         kind = 'memory'
         [conditions.baseline]
+        [conditions.baseline-no-readers]
+        without = ['reader-preemption']
+        [conditions.baseline-no-share]
+        without = ['cpu-share']
+        [conditions.baseline-neither]
+        without = ['cpu-share', 'reader-preemption']
         [conditions.over]
         label = 'x'
         overcommit = 2
@@ -167,38 +207,85 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_is_a_share_of_what_was_lost() {
-        let scenario = overrides::read(TEXT, None, &[]).unwrap();
-        let observations = observed(&[
+    fn what_the_baseline_gains_too_is_no_part_of_the_loss() {
+        // Nothing is left of the loss; all of it is; a gain of both is none of the loss.
+        assert_eq!(share([1000.0, 400.0], [1000.0, 1000.0]), Some(1.0));
+        assert_eq!(share([1000.0, 400.0], [1000.0, 400.0]), Some(0.0));
+        assert_eq!(share([1000.0, 400.0], [1300.0, 700.0]), Some(0.0));
+        // The loss is larger without the cause: it hid a part of it.
+        assert_eq!(share([1000.0, 400.0], [1300.0, 400.0]), Some(-0.5));
+        assert_eq!(share([400.0, 400.0], [400.0, 500.0]), None);
+    }
+
+    fn all_observed() -> Vec<Observation> {
+        observed(&[
             ("baseline", &[1000.0, 990.0, 1010.0]),
+            ("baseline-no-readers", &[1000.0]),
+            ("baseline-no-share", &[1100.0]),
+            ("baseline-neither", &[1120.0]),
             ("over", &[400.0, 390.0, 410.0]),
             ("no-readers", &[550.0]),
-            ("no-share", &[700.0, 690.0, 710.0]),
-            ("neither", &[970.0]),
+            ("no-share", &[800.0, 790.0, 810.0]),
+            ("neither", &[1090.0]),
             ("of-another", &[500.0]),
-        ]);
-        let all = Attribution::all(&scenario, &observations);
+        ])
+    }
+
+    #[test]
+    fn a_share_is_what_is_gone_of_the_loss() {
+        let scenario = overrides::read(TEXT, None, &[]).unwrap();
+        let all = Attribution::all(&scenario, &all_observed());
         let [attribution] = &all[..] else { panic!("{all:#?}") };
         assert_eq!((attribution.condition.as_str(), attribution.loss_per_s()), ("over", 600.0));
-        let shares: Vec<(&str, f64)> = attribution
+        let shares: Vec<(&str, f64, f64)> = attribution
             .parts
             .iter()
-            .map(|part| (part.condition.as_str(), part.share.unwrap().value))
+            .map(|part| (part.condition.as_str(), part.loss_per_s(), part.share.unwrap().value))
             .collect();
-        assert_eq!(shares, [("no-readers", 0.25), ("no-share", 0.5), ("neither", 0.95)]);
-        assert_eq!((whole_of(&scenario, "neither"), whole_of(&scenario, "of-another")), (Some("over"), None));
+        let expected = [("no-readers", 450.0, 0.25), ("no-share", 300.0, 0.5), ("neither", 30.0, 0.95)];
+        assert_eq!(shares, expected);
         assert_eq!(attribution.remainder(), Some(0.25), "only causes that were left out alone are added up");
         let interval = attribution.parts[1].share.unwrap();
         assert!(interval.low < 0.5 && interval.high > 0.5 && interval.low > 0.4, "{interval:?}");
     }
 
     #[test]
+    fn a_part_belongs_to_the_condition_that_is_the_same_otherwise() {
+        let scenario = overrides::read(TEXT, None, &[]).unwrap();
+        let whole = |name: &str| whole_of(&scenario, name);
+        assert_eq!((whole("neither"), whole("baseline-neither")), (Some("over"), Some("baseline")));
+        assert_eq!((whole("of-another"), whole("over")), (None, None));
+    }
+
+    #[test]
     fn without_a_loss_or_without_runs_there_is_nothing_to_share() {
         let scenario = overrides::read(TEXT, None, &[]).unwrap();
-        let faster = observed(&[("baseline", &[400.0]), ("over", &[500.0]), ("no-share", &[600.0])]);
+        let faster = observed(&[
+            ("baseline", &[400.0]),
+            ("over", &[500.0]),
+            ("no-share", &[600.0]),
+            ("baseline-no-share", &[400.0]),
+        ]);
         let all = Attribution::all(&scenario, &faster);
         assert_eq!((all[0].parts[0].share, all[0].remainder()), (None, None));
         assert_eq!(Attribution::all(&scenario, &faster[..2]), []);
         assert_eq!(Attribution::all(&scenario, &faster[1..]), []);
+    }
+
+    #[test]
+    fn without_the_baseline_s_counterpart_it_is_a_condition_like_any_other() {
+        let scenario = overrides::read(
+            &TEXT.replace("[conditions.baseline-no-share]", "[conditions.b]\n        hogs = 1"),
+            None,
+            &[],
+        );
+        let scenario = scenario.unwrap();
+        assert_eq!(
+            (whole_of(&scenario, "no-share"), whole_of(&scenario, "no-readers")),
+            (None, Some("over"))
+        );
+        let attribution = &Attribution::all(&scenario, &all_observed())[0];
+        let parts: Vec<&str> = attribution.parts.iter().map(|part| part.condition.as_str()).collect();
+        assert_eq!(parts, ["no-readers", "neither"]);
     }
 }

@@ -18,7 +18,8 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 }
 
 /// Parses a scenario file for a ground (the file's own unless one is given) and applies assignments `a.b.c=value` in
-/// order. A value is TOML; what is no TOML value is taken as a string. The result is checked.
+/// order. A value is TOML; what is no TOML value is taken as a string. The conditions that
+/// `run.attribute` asks for are added, and the result is checked.
 ///
 /// What the file has under `[on.GROUND]` is laid over the rest first: tables are merged, other values replaced.
 pub fn read(text: &str, ground: Option<Ground>, assignments: &[String]) -> Result<Scenario, BadScenario> {
@@ -44,7 +45,8 @@ pub fn read(text: &str, ground: Option<Ground>, assignments: &[String]) -> Resul
             Err(_) => culprit = culprit.or(Some(key)),
         }
     }
-    let scenario = to_scenario(table, culprit)?;
+    let mut scenario = to_scenario(table, culprit)?;
+    scenario.add_counterparts()?;
     scenario.check()?;
     Ok(scenario)
 }

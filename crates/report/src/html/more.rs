@@ -24,8 +24,9 @@ pub fn causes(study: &Study) -> Markup {
                     @for line in &causes.lines {
                         tr {
                             td { (line.cause) }
-                            td class="number" { (line.throughput) }
-                            td class="number" { (line.regained) }
+                            td class="number" { (line.baseline) }
+                            td class="number" { (line.condition) }
+                            td class="number" { (line.lost) }
                             td class="number" { (line.share) " " small { (line.interval) } }
                         }
                     }

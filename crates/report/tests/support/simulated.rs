@@ -11,6 +11,7 @@ name = "synthetic-simulation"
 title = "SYNTHETIC: as if it were simulated"
 [run]
 repeat = 3
+attribute = ["overcommitted"]
 [guest]
 vcpus = 8
 memory_mib = 4096
@@ -24,18 +25,6 @@ label = "each vCPU has a pCPU to itself"
 [conditions.overcommitted]
 label = "neighbour VMs with busy vCPUs"
 overcommit = 2.0
-[conditions.without-reader-preemption]
-label = "overcommitted, but no vCPU is descheduled within an RCU reader"
-overcommit = 2.0
-without = ["reader-preemption"]
-[conditions.without-lock-holder-preemption]
-label = "overcommitted, but no vCPU is descheduled while it holds a lock"
-overcommit = 2.0
-without = ["lock-holder-preemption"]
-[conditions.without-cpu-share]
-label = "overcommitted, but the guest gets as much CPU time as under the baseline"
-overcommit = 2.0
-without = ["cpu-share"]
 [conditions.spike]
 label = "a neighbour VM is busy once"
 spikes = [{ at_ms = 500, for_ms = 100, vcpus = 8 }]
@@ -67,11 +56,11 @@ pub fn record() -> Record {
 
 fn simulated(number: u64, run: &PlannedRun) -> Observation {
     let severity = match (&run.sweep, run.condition.as_str()) {
-        (_, "baseline") => 1.0,
         (Some(point), _) if point.sweep == "overcommit" => point.value,
-        (_, "without-cpu-share") => 1.5,
-        (_, "without-lock-holder-preemption") => 2.4,
-        (_, "without-reader-preemption") => 2.6,
+        (_, name) if name.starts_with("baseline") => 1.0,
+        (_, "overcommitted-without-cpu-share") => 1.5,
+        (_, "overcommitted-without-lock-holder-preemption") => 2.4,
+        (_, "overcommitted-without-reader-preemption") => 2.6,
         _ => 3.0,
     };
     let pause = run.sweep.as_ref().filter(|point| point.sweep == "rate").map_or(0.0, |point| point.value);

@@ -161,7 +161,6 @@ fn make_guest(world: &mut World, seed: u64) -> Guest {
         rcu: rcu::Params { hz: HZ, ..rcu::Params::default() },
         locks: 0,
         discipline: Discipline::Queued,
-        pass_over_descheduled_waiters: false,
         tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, 1_000_000_000 / HZ - 1),
     };
     let costs = spec.costs.memory.clone();

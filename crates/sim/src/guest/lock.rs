@@ -78,13 +78,6 @@ impl SpinLock {
             Some(first) => Release::Kick(first),
         }
     }
-
-    /// Releases it to the first waiter whose vCPU runs, or to the first one if none does (a counterfactual).
-    pub fn release_past_descheduled(&mut self, runs: impl Fn(TaskId) -> bool) -> Release {
-        let chosen = self.waiters.iter().position(|task| runs(*task)).unwrap_or(0);
-        self.holder = self.waiters.remove(chosen);
-        self.holder.map_or(Release::Free, Release::HandedTo)
-    }
 }
 
 #[cfg(test)]
@@ -117,13 +110,5 @@ mod tests {
         assert_eq!(lock.release_to_running(|_| false), Release::Kick(TaskId(1)));
         assert!(lock.retry(TaskId(1)));
         assert_eq!(lock.release_to_running(|_| true), Release::HandedTo(TaskId(2)));
-    }
-
-    #[test]
-    fn passes_over_who_cannot_run_when_told_to() {
-        let mut lock = contended();
-        assert_eq!(lock.release_past_descheduled(|task| task != TaskId(1)), Release::HandedTo(TaskId(2)));
-        assert_eq!(lock.release_past_descheduled(|task| task != TaskId(1)), Release::HandedTo(TaskId(1)));
-        assert_eq!(lock.release_past_descheduled(|_| true), Release::Free);
     }
 }

@@ -66,8 +66,6 @@ pub struct Spec {
     pub locks: u32,
     /// How their waiters get them.
     pub discipline: Discipline,
-    /// Whether a lock passes over waiters whose vCPU is descheduled (a counterfactual).
-    pub pass_over_descheduled_waiters: bool,
     /// When its ticks fall, from 0 to a tick.
     pub tick_phase_ns: u64,
 }
@@ -89,7 +87,6 @@ pub struct Guest {
     pub memory: Memory,
     locks: Vec<SpinLock>,
     discipline: Discipline,
-    pass_over: bool,
     jiffies: u64,
     /// The vCPU that counts jiffies; none while all are idle.
     timekeeper: Option<usize>,
@@ -125,7 +122,6 @@ impl Guest {
             memory,
             locks: vec![SpinLock::default(); spec.locks as usize],
             discipline: spec.discipline,
-            pass_over: spec.pass_over_descheduled_waiters,
             jiffies: 0,
             timekeeper: None,
             gp_kthread: TaskId(0),
@@ -256,9 +252,11 @@ impl Guest {
         into.append(&mut self.requests);
     }
 
-    /// Whether the vCPU's current task holds a spinlock, or waits for one.
+    /// Whether the vCPU's current task holds a spinlock. One that it only waits for does not count.
     pub fn holds_lock(&self, v: usize) -> bool {
-        self.vcpus[v].current.is_some_and(|task| self.tasks[task.0 as usize].locks > 0)
+        let vcpu = &self.vcpus[v];
+        let waited_for = u32::from(vcpu.spins_for.is_some());
+        vcpu.current.is_some_and(|task| self.tasks[task.0 as usize].locks > waited_for)
     }
 
     /// The vCPUs.

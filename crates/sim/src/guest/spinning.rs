@@ -58,10 +58,9 @@ impl Guest {
             vcpus.iter().any(|vcpu| vcpu.current == Some(task) && vcpu.presence == Presence::Running)
         };
         let lock = &mut self.locks[lock.0 as usize];
-        let release = match (self.pass_over, self.discipline) {
-            (true, _) => lock.release_past_descheduled(runs),
-            (false, Discipline::Queued) => lock.release(),
-            (false, Discipline::Paravirtual) => lock.release_to_running(runs),
+        let release = match self.discipline {
+            Discipline::Queued => lock.release(),
+            Discipline::Paravirtual => lock.release_to_running(runs),
         };
         match release {
             Release::Free => {}

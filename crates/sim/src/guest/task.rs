@@ -71,7 +71,7 @@ pub struct Task {
     pub left_ns: u64,
     /// Mode of that stretch.
     pub mode: Mode,
-    /// Spinlocks that it holds.
+    /// Spinlocks that it holds or waits for.
     pub locks: u32,
     /// Whether it sleeps or waits.
     pub blocked: bool,

@@ -26,8 +26,10 @@ pub struct Costs {
     /// miss on the `struct page` (Lu, "Eliminate zone->lock contention", linux-mm, February 2018, finds that to be
     /// most of the time). Estimate.
     pub page_buddy_ns: u64,
-    /// Splitting a block once, or moving one to another mobility. Estimate.
+    /// Splitting a block once. Estimate.
     pub split_ns: u64,
+    /// Moving a free block to another mobility, because that one has none left. Estimate: as a split, one list operation.
+    pub claim_ns: u64,
     /// Merging with a buddy once: one more cache miss. Estimate.
     pub merge_ns: u64,
     /// Direct reclaim, once for each allocation that found every zone below its minimal watermark. Estimate: the
@@ -39,8 +41,6 @@ pub struct Costs {
     /// A miss in the translation buffer, at the first use of a block that comes from the buddy lists (those on the
     /// per-CPU lists were in use a short while ago). Estimate: a nested page walk with the tables in the caches.
     pub tlb_miss_ns: u64,
-    /// Counterfactual: every operation costs its fast path, whatever it does.
-    pub without_pressure: bool,
 }
 
 impl Default for Costs {
@@ -53,11 +53,11 @@ impl Default for Costs {
             page_pcp_ns: 40,
             page_buddy_ns: 60,
             split_ns: 15,
+            claim_ns: 15,
             merge_ns: 20,
             reclaim_ns: 20_000,
             compaction_ns: 100_000,
             tlb_miss_ns: 30,
-            without_pressure: false,
         }
     }
 }
@@ -74,24 +74,18 @@ impl Costs {
             page_pcp_ns: ns(self.page_pcp_ns),
             page_buddy_ns: ns(self.page_buddy_ns),
             split_ns: ns(self.split_ns),
+            claim_ns: ns(self.claim_ns),
             merge_ns: ns(self.merge_ns),
             reclaim_ns: ns(self.reclaim_ns),
             compaction_ns: ns(self.compaction_ns),
             tlb_miss_ns: ns(self.tlb_miss_ns),
-            without_pressure: self.without_pressure,
         }
     }
 
-    /// What the allocator charges: the same, or nothing beyond the fast paths.
-    pub(super) fn charged(&self) -> Costs {
-        if !self.without_pressure {
-            return self.clone();
-        }
-        Costs {
-            slab_fast_ns: self.slab_fast_ns,
-            page_pcp_ns: self.page_pcp_ns,
-            without_pressure: true,
-            ..self.scaled(0)
-        }
+    /// The same, but what only short memory makes necessary costs nothing (a counterfactual): reclaim, compaction, blocks
+    /// claimed from another mobility. Refilling lists and making slabs happens in a calm memory too, and costs what it
+    /// does.
+    pub fn without_pressure(&self) -> Costs {
+        Costs { claim_ns: 0, reclaim_ns: 0, compaction_ns: 0, ..self.clone() }
     }
 }

@@ -131,14 +131,13 @@ impl Memory {
     pub fn new(spec: &Spec) -> Memory {
         assert!(spec.cpus > 0, "a memory needs a CPU");
         assert!((FRAME_BYTES..=256 << 30).contains(&spec.bytes), "cannot build {} bytes", spec.bytes);
-        let costs = spec.costs.charged();
         let frames = (spec.bytes / FRAME_BYTES) as u32;
         Memory {
             pages: Pages::new(frames, spec.cpus),
             stores: Vec::new(),
             cpus: spec.cpus,
             large_frames: 0,
-            costs,
+            costs: spec.costs.clone(),
         }
     }
 

@@ -116,7 +116,7 @@ impl Pages {
                 lists.take(zone, &mut self.frames, self.limits[index], (order, mobility), least, costs)
             } else {
                 zone.take(&mut self.frames, order, mobility, least).map(|(frame, steps)| {
-                    (frame, costs.page_buddy_ns + costs.tlb_miss_ns + steps * costs.split_ns)
+                    (frame, costs.page_buddy_ns + costs.tlb_miss_ns + steps.cost_ns(costs))
                 })
             };
             if let Some((frame, _)) = taken {

@@ -72,7 +72,7 @@ impl PerCpu {
                 frames.set(frame, Kind::Listed, order, mobility);
                 frames.push_last(&mut self.lists[list], frame);
                 self.count += 1 << order;
-                extra_ns += costs.page_buddy_ns + costs.tlb_miss_ns + steps * costs.split_ns;
+                extra_ns += costs.page_buddy_ns + costs.tlb_miss_ns + steps.cost_ns(costs);
             }
         }
         let frame = self.lists[list].first()?;

@@ -5,10 +5,27 @@
 //! the head of its list, to be used again soon; but to the tail if the block it would merge into next has a free
 //! buddy, so that it is left alone to merge (Linux commit 6dda9d55bf54). Mobility: see `fallback`.
 
+use super::costs::Costs;
 use super::frames::{Frames, Kind, List};
 use super::{MAX_ORDER, Mobility};
 
 const LARGEST: u32 = 1 << MAX_ORDER;
+
+/// What it took to take a block, beyond taking it off its list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Steps {
+    /// Times that a block was split.
+    pub splits: u64,
+    /// Blocks that were moved from another mobility.
+    pub moved: u64,
+}
+
+impl Steps {
+    /// CPU time of these steps.
+    pub fn cost_ns(self, costs: &Costs) -> u64 {
+        self.splits * costs.split_ns + self.moved * costs.claim_ns
+    }
+}
 
 /// A zone of a memory. Counts are in frames.
 #[derive(Debug)]
@@ -53,20 +70,20 @@ impl Zone {
     }
 
     /// Takes a block of that order off the buddy lists, claiming one of another mobility if need be, but none below
-    /// order `least`. Also says how many list operations it took beyond the first.
+    /// order `least`. Also says what it took beyond that.
     pub fn take(
         &mut self,
         frames: &mut Frames,
         order: u8,
         mobility: Mobility,
         least: u8,
-    ) -> Option<(u32, u64)> {
-        if let Some(taken) = self.take_own(frames, order, mobility) {
-            return Some(taken);
+    ) -> Option<(u32, Steps)> {
+        if let Some((frame, splits)) = self.take_own(frames, order, mobility) {
+            return Some((frame, Steps { splits, moved: 0 }));
         }
         let moved = self.claim(frames, order, mobility, least)?;
         let (frame, splits) = self.take_own(frames, order, mobility)?;
-        Some((frame, splits + moved))
+        Some((frame, Steps { splits, moved }))
     }
 
     /// The smallest fitting block of its own mobility, split to size; and the number of splits.

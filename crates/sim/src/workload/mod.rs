@@ -18,12 +18,20 @@ use crate::guest::Guest;
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     speed_permille: u64,
+    /// The speed that the scenario gives the guest; the other one is above it when the guest is made up for CPU time that
+    /// it does not get (a counterfactual).
+    given_permille: u64,
 }
 
 impl Pace {
     /// Time that takes `us` microseconds in the guests of the calibration.
     fn us(self, us: u64) -> u64 {
         us * 1_000_000 / self.speed_permille
+    }
+
+    /// Time that takes what the scenario states to be `us` microseconds of CPU time in this guest.
+    fn stated_us(self, us: u64) -> u64 {
+        us * 1000 * self.given_permille / self.speed_permille
     }
 }
 
@@ -47,9 +55,21 @@ pub fn boot_bytes(memory_bytes: u64) -> u64 {
     (24 << 20) + memory_bytes / 64
 }
 
+/// The workload that does not pause when memory is short (a counterfactual): only an allocation that fails stops it.
+pub fn unthrottled(scenario: &Scenario) -> Workload {
+    let mut workload = scenario.workload.clone();
+    match &mut workload {
+        // More than all memory cannot wait for a grace period.
+        Workload::Memory { backlog_limit_mib, .. } => *backlog_limit_mib = scenario.guest.memory_mib,
+        Workload::Clone { stop_below_mib, .. } => *stop_below_mib = 0,
+        Workload::Postmark { .. } => {}
+    }
+    workload
+}
+
 /// Adds the workload's tasks to a guest of that speed.
 pub fn add(guest: &mut Guest, scenario: &Scenario, speed_permille: u64) {
-    let pace = Pace { speed_permille };
+    let pace = Pace { speed_permille, given_permille: self::speed_permille(scenario) };
     match &scenario.workload {
         Workload::Memory { object_bytes, burst, pause_us, backlog_limit_mib, batched } => {
             let limit_mib = match backlog_limit_mib {

@@ -80,7 +80,7 @@ pub fn add(guest: &mut Guest, pace: Pace, workload: &Workload) {
                 files_wanted: part(*files),
                 transactions: part(*transactions),
                 size: (*size_min_bytes, *size_max_bytes),
-                user_ns: pace.us(USER_US) + think_us * 1000,
+                user_ns: pace.us(USER_US) + pace.stated_us(*think_us),
                 step: Step::Fill,
                 deletes: false,
             }),

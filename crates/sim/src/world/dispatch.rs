@@ -105,17 +105,15 @@ impl World {
     /// Lets the scheduler decide for a pCPU, and switches if it decides otherwise than before.
     fn switch(&mut self, number: usize, pcpu: usize) {
         let now_ns = self.now_ns;
-        let host = &mut self.hosts[number];
+        let host = &self.hosts[number];
         let previous = host.pcpus[pcpu].running;
-        if let Some(entity) = previous
-            && host.spec.spare_lock_holders
-            && self.guests_lock_held(number, entity)
-        {
-            self.hosts[number].pcpus[pcpu].switch_after_unlock = true;
+        let spared = host.spec.spare_lock_holders
+            && previous.is_some_and(|entity| self.guests_lock_held(number, entity));
+        let host = &mut self.hosts[number];
+        host.pcpus[pcpu].switch_after_unlock = spared;
+        if spared {
             return;
         }
-        let host = &mut self.hosts[number];
-        host.pcpus[pcpu].switch_after_unlock = false;
         if let Some(entity) = previous
             && host.threads[entity.0 as usize].paused_until_ns.is_some()
         {

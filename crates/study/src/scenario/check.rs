@@ -335,7 +335,7 @@ fn of_one_run(key: &str) -> bool {
     OF_ONE_RUN.iter().any(|known| key == *known || (known.ends_with('.') && key.starts_with(known)))
 }
 
-const ONLY_SIM: &str = "only the simulator can do that; run it with --on sim, or remove it";
+pub(super) const ONLY_SIM: &str = "only the simulator can do that; run it with --on sim, or remove it";
 const ONLY_VM: &str = "only real guests can do that; run it with --on vm, or remove it";
 
 /// Refuses the first of these keys that is used.

@@ -41,6 +41,24 @@ impl Condition {
         let host = self.quota.is_empty() && self.pcpus.is_empty() && self.neighbours == 0 && self.hogs == 0;
         host && self.overcommit <= 1.0 && self.pauses.is_empty() && self.spikes.is_empty()
     }
+
+    /// Whether this condition is the other one but for causes that it leaves out (and its label). The other one leaves
+    /// out none.
+    pub fn is_counterpart_of(&self, whole: &Condition) -> bool {
+        let with_all = Condition { without: Vec::new(), label: whole.label.clone(), ..self.clone() };
+        !self.without.is_empty() && with_all == *whole
+    }
+
+    /// Whether two conditions leave out the same causes, in whatever order.
+    pub fn leaves_out_the_same_as(&self, other: &Condition) -> bool {
+        let sorted = |condition: &Condition| {
+            let mut causes = condition.without.clone();
+            causes.sort_unstable();
+            causes.dedup();
+            causes
+        };
+        sorted(self) == sorted(other)
+    }
 }
 
 /// The CPU time that one vCPU's thread may have.
@@ -119,5 +137,41 @@ impl Cause {
             Cause::CpuShare => "less CPU time",
             Cause::MemoryPressure => "memory pressure",
         }
+    }
+
+    /// As a scenario file has it.
+    pub fn key(self) -> &'static str {
+        match self {
+            Cause::ReaderPreemption => "reader-preemption",
+            Cause::LockHolderPreemption => "lock-holder-preemption",
+            Cause::ContextSwitches => "context-switches",
+            Cause::CpuShare => "cpu-share",
+            Cause::MemoryPressure => "memory-pressure",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_s_key_is_what_a_file_has() {
+        for cause in Cause::ALL {
+            assert_eq!(serde_json::to_value(cause).unwrap(), cause.key());
+        }
+    }
+
+    #[test]
+    fn a_counterpart_differs_by_its_label_and_what_it_leaves_out_alone() {
+        let whole = Condition { label: "a".into(), overcommit: 2.0, ..Condition::default() };
+        let without =
+            |without: &[Cause]| Condition { label: "b".into(), without: without.into(), ..whole.clone() };
+        let part = without(&[Cause::CpuShare, Cause::MemoryPressure]);
+        assert!(part.is_counterpart_of(&whole) && !whole.is_counterpart_of(&part));
+        assert!(!without(&[]).is_counterpart_of(&whole) && !part.is_counterpart_of(&part));
+        assert!(!Condition { overcommit: 3.0, ..part.clone() }.is_counterpart_of(&whole));
+        assert!(part.leaves_out_the_same_as(&without(&[Cause::MemoryPressure, Cause::CpuShare])));
+        assert!(!part.leaves_out_the_same_as(&without(&[Cause::CpuShare])));
     }
 }

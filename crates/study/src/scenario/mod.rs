@@ -10,8 +10,8 @@
 //! | [`setting`] | values that a condition or a sweep sets |
 //! | [`published`] | `[published]` |
 //!
-//! Limits of every number stand in `check`, so that bad input is refused before anything starts; `plan` gives the
-//! runs that a scenario asks for.
+//! Limits of every number stand in `check`, so that bad input is refused before anything starts; `counterparts` adds
+//! the conditions that attribute a loss; `plan` gives the runs that a scenario asks for.
 
 use std::fmt;
 
@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 mod check;
 pub mod condition;
+mod counterparts;
 pub mod guest;
 pub mod host;
 mod plan;
@@ -118,6 +119,9 @@ pub struct RunPlan {
     pub redo_limit: u32,
     /// Names of the conditions to run; empty for all.
     pub conditions: Vec<String>,
+    /// Names of conditions whose lost throughput is attributed to causes: each is run once more for each cause, with
+    /// that cause left out, and so is the baseline. Only on the simulator.
+    pub attribute: Vec<String>,
 }
 
 impl Default for RunPlan {
@@ -130,6 +134,7 @@ impl Default for RunPlan {
             foreign_cpu_limit_percent: 5.0,
             redo_limit: 4,
             conditions: Vec::new(),
+            attribute: Vec::new(),
         }
     }
 }

@@ -222,20 +222,35 @@ fn a_failed_allocation_leaves_the_cache_sound() {
     assert_eq!(memory.slab_bytes(), 32_768, "the slab of the one object left");
 }
 
+/// What CPU 0's allocations cost until the memory is full, and then one that is possible because CPU 1 has freed some
+/// blocks since.
+fn costs_until_full(costs: Costs) -> Vec<u64> {
+    let mut memory = Memory::new(&Spec { bytes: 64 * MIB, cpus: 2, costs });
+    let (mut blocks, mut spent_ns) = (Vec::new(), Vec::new());
+    while let Ok((block, cost_ns)) = memory.alloc_pages(0, 1, Mobility::Unmovable) {
+        blocks.push(block);
+        spent_ns.push(cost_ns);
+    }
+    for block in blocks.drain(..20) {
+        memory.free_pages(1, block, 1);
+    }
+    spent_ns.push(memory.alloc_pages(0, 1, Mobility::Unmovable).expect("by draining").1);
+    spent_ns
+}
+
 #[test]
-fn costs_without_pressure_are_those_of_the_fast_paths() {
-    let costs = Costs { without_pressure: true, ..Costs::default() };
-    let mut memory = Memory::new(&Spec { bytes: 24 * MIB, cpus: 1, costs: costs.clone() });
-    let cache = memory.add_cache(512, Mobility::Unmovable);
-    let mut objects = Vec::new();
-    while let Ok((object, cost_ns)) = memory.alloc(0, cache) {
-        assert_eq!(cost_ns, costs.slab_fast_ns);
-        objects.push(object);
-    }
-    assert!(objects.into_iter().all(|object| memory.free(0, object) == costs.slab_fast_ns));
-    while let Ok((_, cost_ns)) = memory.alloc_pages(0, 1, Mobility::Movable) {
-        assert_eq!(cost_ns, costs.page_pcp_ns);
-    }
+fn without_pressure_only_what_short_memory_makes_necessary_is_free() {
+    let costs = Costs::default();
+    let (real, calm) = (costs_until_full(costs.clone()), costs_until_full(costs.without_pressure()));
+    let saved: Vec<u64> = real.iter().zip(&calm).map(|(real, calm)| real - calm).collect();
+    assert_eq!(real.len(), calm.len(), "it gives as much memory");
+    assert_eq!(saved[0], costs.claim_ns, "the first unmovable block is claimed from the movable ones");
+    assert!(saved[1..saved.len() - 1].iter().all(|saved| saved % costs.claim_ns == 0));
+    assert_eq!(*saved.last().unwrap(), costs.reclaim_ns + costs.compaction_ns);
+    assert!(
+        *calm.iter().max().unwrap() > costs.page_pcp_ns + costs.page_buddy_ns,
+        "lists are still refilled"
+    );
 }
 
 #[test]

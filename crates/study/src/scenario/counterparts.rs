@@ -1,0 +1,209 @@
+//! The conditions that attribute lost throughput to causes.
+//!
+//! For each condition that `run.attribute` names, and for the baseline, there is one counterpart for each cause: the
+//! same condition with that cause left out. They are added when a scenario is read, so that whatever comes later (plan,
+//! comparison, record, report) knows conditions alone. A counterpart that the file already has is taken as it is, so
+//! adding them twice adds nothing.
+
+use super::check::ONLY_SIM;
+use super::{BadScenario, Cause, Condition, Ground, Scenario};
+
+const KEY: &str = "run.attribute";
+
+impl Scenario {
+    /// Adds the counterparts that `run.attribute` asks for, and has them run.
+    ///
+    /// # Errors
+    /// On another ground than the simulator; a condition that is not run, that is the baseline or does what the baseline
+    /// does, or that leaves causes out itself; a name that is taken. The key is named.
+    pub(crate) fn add_counterparts(&mut self) -> Result<(), BadScenario> {
+        if self.run.attribute.is_empty() {
+            return Ok(());
+        }
+        if self.ground != Ground::Sim {
+            return Err(BadScenario::new(KEY, ONLY_SIM));
+        }
+        self.run.attribute.iter().try_for_each(|name| self.check_attributed(name))?;
+        self.name_swept_conditions();
+        let mut wholes = vec![self.baseline().to_string()];
+        wholes.extend(self.run.attribute.iter().cloned());
+        for whole in wholes {
+            for cause in Cause::ALL {
+                self.add_counterpart(&whole, cause)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_attributed(&self, name: &str) -> Result<(), BadScenario> {
+        let bad = |problem: String| Err(BadScenario::new(KEY, problem));
+        let chosen = |wanted: &str| self.chosen().find(|(name, _)| *name == wanted).map(|(_, found)| found);
+        let baseline = self.baseline();
+        let (Some(condition), Some(base)) = (chosen(name), chosen(baseline)) else {
+            let others: Vec<&str> = self.chosen().skip(1).map(|(name, _)| name.as_str()).collect();
+            return bad(format!(
+                "no condition {name:?} is run; besides the baseline there are {}",
+                others.join(", ")
+            ));
+        };
+        if name == baseline {
+            return bad(format!("{name:?} is the baseline, which loses nothing"));
+        }
+        let relabelled = Condition { label: base.label.clone(), ..condition.clone() };
+        if relabelled == *base {
+            return bad(format!("{name:?} does what the baseline does: there is nothing to attribute"));
+        }
+        match [(name, condition), (baseline, base)].into_iter().find(|(_, one)| !one.without.is_empty()) {
+            Some((name, _)) => bad(format!("{name:?} leaves causes out already")),
+            None => Ok(()),
+        }
+    }
+
+    /// Counterparts are not for sweeps: a sweep of all conditions is one of those before they came.
+    fn name_swept_conditions(&mut self) {
+        let chosen: Vec<String> = self.chosen().map(|(name, _)| name.clone()).collect();
+        for sweep in self.sweeps.values_mut().filter(|sweep| sweep.conditions.is_empty()) {
+            sweep.conditions.clone_from(&chosen);
+        }
+    }
+
+    fn add_counterpart(&mut self, whole: &str, cause: Cause) -> Result<(), BadScenario> {
+        let made = Condition {
+            label: format!("{whole}, but {} left out", cause.label()),
+            without: vec![cause],
+            ..self.conditions[whole].clone()
+        };
+        let same = |(_, other): &(&String, &Condition)| {
+            other.is_counterpart_of(&self.conditions[whole]) && other.leaves_out_the_same_as(&made)
+        };
+        let name = match self.conditions.iter().find(same) {
+            Some((name, _)) => name.clone(),
+            None => {
+                let name = counterpart_name(whole, cause);
+                if self.conditions.contains_key(&name) {
+                    let problem =
+                        format!("needs the name {name:?} for a condition; there is another one of that name");
+                    return Err(BadScenario::new(KEY, problem));
+                }
+                self.conditions.insert(name.clone(), made);
+                name
+            }
+        };
+        if !self.run.conditions.is_empty() && !self.run.conditions.contains(&name) {
+            self.run.conditions.push(name);
+        }
+        Ok(())
+    }
+}
+
+/// `overcommitted-without-cpu-share`: of the characters of its parts and hyphens, so that it can be in a file name.
+fn counterpart_name(whole: &str, cause: Cause) -> String {
+    format!("{whole}-without-{}", cause.key())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overrides;
+
+    const TEXT: &str = "
+        name = 't'
+        title = 't'
+        [workload]
+        kind = 'memory'
+        [conditions.baseline]
+        [conditions.over]
+        overcommit = 2
+        set = { 'guest.vcpus' = 4 }
+        [conditions.paused]
+        pauses = [{ vcpu = 0, at_ms = 1, for_ms = 1 }]
+        [conditions.quiet]
+        label = 'the baseline again'
+        [sweeps.burst]
+        key = 'workload.burst'
+        values = [1, 2]
+    ";
+
+    fn read(text: &str, assignments: &[&str]) -> Result<Scenario, String> {
+        let assignments: Vec<String> = assignments.iter().map(|text| text.to_string()).collect();
+        overrides::read(text, None, &assignments).map_err(|error| error.to_string())
+    }
+
+    fn names<'a>(conditions: impl Iterator<Item = (&'a String, &'a Condition)>) -> Vec<&'a str> {
+        conditions.map(|(name, _)| name.as_str()).collect()
+    }
+
+    #[test]
+    fn each_cause_is_left_out_of_the_condition_and_of_the_baseline() {
+        let scenario = read(TEXT, &["run.attribute=['over']", "conditions.over.overcommit=3"]).unwrap();
+        let added: Vec<(&String, &Condition)> = scenario.conditions.iter().skip(4).collect();
+        assert_eq!(added.len(), 2 * Cause::ALL.len());
+        for (index, (name, condition)) in added.iter().enumerate() {
+            let (whole, cause) = (["baseline", "over"][index / 5], Cause::ALL[index % 5]);
+            assert_eq!(**name, format!("{whole}-without-{}", cause.key()));
+            assert_eq!(condition.without, [cause]);
+            assert!(condition.is_counterpart_of(&scenario.conditions[whole]), "{condition:?}");
+        }
+        assert_eq!((added[5].1.overcommit, added[5].1.set.len()), (3.0, 1), "with what was assigned");
+        assert_eq!(added[8].1.label, "over, but less CPU time left out");
+        assert_eq!((scenario.baseline(), scenario.chosen().count()), ("baseline", 14));
+        assert_eq!(scenario.sweeps[0].conditions, ["baseline", "over", "paused", "quiet"]);
+    }
+
+    #[test]
+    fn without_the_key_nothing_is_added() {
+        let scenario = read(TEXT, &[]).unwrap();
+        assert_eq!(names(scenario.conditions.iter()), ["baseline", "over", "paused", "quiet"]);
+        assert_eq!(scenario.sweeps[0].conditions, [""; 0]);
+    }
+
+    #[test]
+    fn they_are_run_with_the_conditions_that_are_chosen() {
+        let scenario =
+            read(TEXT, &["run.attribute=['paused']", "run.conditions=['baseline', 'paused']"]).unwrap();
+        let chosen = names(scenario.chosen());
+        assert_eq!((chosen.len(), chosen[0], chosen[1]), (12, "baseline", "paused"));
+        assert_eq!(
+            (chosen[2], chosen[11]),
+            ("baseline-without-reader-preemption", "paused-without-memory-pressure")
+        );
+    }
+
+    #[test]
+    fn what_the_file_has_already_is_not_added_again() {
+        let text = format!(
+            "{TEXT}\n[conditions.mine]\novercommit = 2\nset = {{ guest.vcpus = 4 }}\nwithout = ['cpu-share']"
+        );
+        let with = ["run.attribute=['over']", "run.conditions=['baseline', 'over']"];
+        let mut scenario = read(&text, &with).unwrap();
+        assert_eq!(scenario.conditions.len(), 5 + 9);
+        assert!(scenario.run.conditions.contains(&"mine".to_string()), "but it is run");
+        let once = scenario.clone();
+        scenario.add_counterparts().unwrap();
+        assert_eq!(scenario, once);
+    }
+
+    #[test]
+    fn refuses_what_cannot_be_attributed() {
+        let refused = |assignments: &[&str]| read(TEXT, assignments).unwrap_err();
+        assert_eq!(
+            refused(&["run.attribute=['ovre']"]),
+            "run.attribute: no condition \"ovre\" is run; besides the baseline there are over, paused, quiet"
+        );
+        let chosen = "run.conditions=['baseline', 'paused']";
+        assert!(refused(&["run.attribute=['over']", chosen]).ends_with("baseline there are paused"));
+        assert!(refused(&["run.attribute=['baseline']"]).ends_with("is the baseline, which loses nothing"));
+        assert!(refused(&["run.attribute=['quiet']"]).contains("does what the baseline does"));
+        let already = |name: &str| {
+            refused(&["run.attribute=['over']", &format!("conditions.{name}.without=['cpu-share']")])
+        };
+        assert!(already("over").ends_with("\"over\" leaves causes out already"));
+        assert!(already("baseline").ends_with("\"baseline\" leaves causes out already"));
+        let taken =
+            read(&format!("{TEXT}\n[conditions.over-without-cpu-share]"), &["run.attribute=['over']"]);
+        assert!(taken.unwrap_err().contains("there is another one of that name"));
+        let nothing =
+            overrides::read(TEXT, Some(Ground::Vm), &["run.attribute=['over']".into()]).unwrap_err();
+        assert_eq!(nothing.to_string(), format!("run.attribute: {ONLY_SIM}"));
+    }
+}
