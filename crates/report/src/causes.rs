@@ -1,5 +1,6 @@
 //! The throughput that a condition costs, by cause, as cells of text for terminal and page alike.
 
+use reprieve_study::statistics::Estimate;
 use reprieve_study::units::significant;
 use reprieve_study::{Attribution, Study, Unit};
 
@@ -51,10 +52,11 @@ fn table(attribution: &Attribution) -> Causes {
         false => "nothing is lost".into(),
     };
     let mut lines: Vec<Line> = attribution.parts.iter().map(line).collect();
-    let remainder = attribution.remainder();
+    let remainder = attribution.remainder;
     if let Some(rest) = remainder {
-        let cause = if rest < 0.0 { "counted more than once" } else { "no cause alone" };
-        lines.push(Line { cause: cause.into(), share: percent(rest), ..Line::default() });
+        let cause = if rest.value < 0.0 { "counted more than once" } else { "no cause alone" };
+        let (share, interval) = (percent(rest.value), interval(rest));
+        lines.push(Line { cause: cause.into(), share, interval, ..Line::default() });
     }
     Causes {
         title: format!("Throughput lost under {}, by cause", attribution.condition),
@@ -71,14 +73,13 @@ fn line(part: &reprieve_study::attribution::Part) -> Line {
     let causes: Vec<&str> = part.causes.iter().map(|cause| cause.label()).collect();
     let rate =
         |per_s: f64| format!("{}{}", if per_s < 0.0 { "-" } else { "" }, Unit::PerSecond.show(per_s.abs()));
-    let interval = |ends: [f64; 2]| format!("[{}]", ends.map(|end| significant(end * 100.0)).join(", "));
     Line {
         cause: causes.join(" and "),
         baseline: rate(part.baseline_per_s),
         condition: rate(part.condition_per_s),
         lost: rate(part.loss_per_s()),
         share: part.share.map_or_else(String::new, |share| percent(share.value)),
-        interval: part.share.map_or_else(String::new, |share| interval([share.low, share.high])),
+        interval: part.share.map_or_else(String::new, interval),
     }
 }
 
@@ -86,15 +87,18 @@ fn percent(share: f64) -> String {
     format!("{} %", significant(share * 100.0))
 }
 
-/// A rest of less than a twentieth lies within the intervals of the shares: it says nothing.
-const SMALL: f64 = 0.05;
+fn interval(share: Estimate) -> String {
+    format!("[{}]", [share.low, share.high].map(|end| significant(end * 100.0)).join(", "))
+}
 
-fn remark(rest: f64) -> &'static str {
-    if rest.abs() < SMALL {
-        ""
-    } else if rest < 0.0 {
-        "The shares are more than the whole: causes overlap, and each alone would take part of what others take."
-    } else {
+/// What the rest means, unless it may be nothing.
+fn remark(rest: Estimate) -> &'static str {
+    if rest.low > 0.0 {
         "The rest is gone only when several causes are left out together."
+    } else if rest.high < 0.0 {
+        "The shares are more than the whole: each cause left out alone takes along what others take too, or more \
+         comes back than it took."
+    } else {
+        ""
     }
 }

@@ -96,7 +96,9 @@ fn plan(study: &Study) -> Vec<Fact> {
     let milliseconds = |ms: u64| units::duration((ms * units::MILLISECOND_NS) as f64);
     let window = match study.scenario.workload {
         Workload::Postmark { .. } if study.is_simulated() => {
-            "the transactions, from when all processes have created their files until the first has done its own".into()
+            "the transactions, from when all processes have created their files until the first has done its own; \
+             throughput until the last has"
+                .into()
         }
         Workload::Postmark { .. } => "the whole workload, from its start until its last process ends".into(),
         _ => format!("{}, after {} of warm-up", milliseconds(run.window_ms), milliseconds(run.warmup_ms)),

@@ -62,11 +62,6 @@ impl Observer {
         Observer { start: Sums::of(world), grace_periods: Vec::new(), series: Default::default(), looks: 0 }
     }
 
-    /// When the window began.
-    pub fn start_ns(&self) -> u64 {
-        self.start.now_ns
-    }
-
     /// Looks at the guest's memory and takes the grace periods that have ended.
     pub fn look(&mut self, world: &mut World) {
         let t_ns = world.now_ns - self.start.now_ns;
@@ -154,13 +149,19 @@ impl Observer {
     }
 }
 
-/// A workload of fixed size counts as a whole, as on real guests: all its operations, until its last worker is done.
-/// The window, for all else, ends with the first one: from then on the load is another.
-pub fn fixed_work(out: &mut Observation, counters: &Counters, start_ns: u64) {
-    if counters.finished > 0 && counters.finished_ns > start_ns {
-        let (operations, took_ns) = (counters.operations as f64, counters.finished_ns - start_ns);
-        put(out, metric::THROUGHPUT, operations * SECOND_NS as f64 / took_ns as f64);
+/// A workload of fixed size counts as a whole, as on real guests: all its operations, from when all its workers were
+/// ready until the last one is done. The window, for all else, ends with the first one: from then on the load is
+/// another. A run that a limit ended keeps the window's throughput.
+pub fn fixed_work(out: &mut Observation, counters: &Counters, workers: u32) {
+    if let Some(per_s) = rate_of_fixed_work(counters, workers) {
+        put(out, metric::THROUGHPUT, per_s);
     }
+}
+
+fn rate_of_fixed_work(counters: &Counters, workers: u32) -> Option<f64> {
+    let took_ns = counters.finished_ns.checked_sub(counters.ready_ns).filter(|ns| *ns > 0)?;
+    let whole = workers > 0 && counters.finished == workers;
+    whole.then(|| counters.operations as f64 * SECOND_NS as f64 / took_ns as f64)
 }
 
 /// Order of a huge page on x86-64.
@@ -218,6 +219,25 @@ mod tests {
 
     fn period(sequence: u64, start_ns: u64, end_ns: u64, cleared_ns: &[Option<u64>]) -> GracePeriod {
         GracePeriod { sequence, span: Span { start_ns, end_ns }, cleared_ns: cleared_ns.to_vec() }
+    }
+
+    #[test]
+    fn fixed_work_counts_from_the_last_that_is_ready_to_the_last_that_is_done() {
+        let done = Counters {
+            operations: 600,
+            ready: 2,
+            ready_ns: SECOND_NS,
+            finished: 2,
+            finished_ns: 4 * SECOND_NS,
+            ..Counters::default()
+        };
+        assert_eq!(rate_of_fixed_work(&done, 2), Some(200.0));
+        assert_eq!(
+            rate_of_fixed_work(&Counters { finished: 1, ..done.clone() }, 2),
+            None,
+            "a limit came first"
+        );
+        assert_eq!(rate_of_fixed_work(&done, 0), None, "work without an end");
     }
 
     #[test]

@@ -64,12 +64,12 @@ fn simulate_with(
     simulation.window(condition, &mut observer)?;
     let broken = |broken| SimError::Broken { run: run.title(), broken };
     observer.check().map_err(broken)?;
-    let start_ns = observer.start_ns();
     let mut observation = observer.end(&mut simulation.built.world, run, provenance(scenario, seed));
     simulation.run_out()?;
     let Simulation { built: Built { world, .. }, ended_by, .. } = simulation;
     world.check().map_err(broken)?;
-    observe::fixed_work(&mut observation, world.guest(0).counters(), start_ns);
+    let workers = workload::workers(&scenario.workload).unwrap_or(0);
+    observe::fixed_work(&mut observation, world.guest(0).counters(), workers);
     let provenance = &mut observation.provenance;
     provenance.events = world.events;
     provenance.notes.extend(ended_by.map(|limit| format!("ended early: {limit} was reached")));

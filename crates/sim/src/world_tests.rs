@@ -145,3 +145,26 @@ fn who_holds_a_lock_is_not_descheduled_in_the_counterfactual_and_who_waits_is_no
     assert_eq!(spared.descheduled_holders, 0);
     assert_eq!((real.mistaken, spared.mistaken), (0, 0));
 }
+
+/// A vCPU that sleeps nearly always shares its pCPU with two busy threads, and waits for them whenever it is kicked: for
+/// its guest it is idle meanwhile, so that hardly any time is missing from the guest's accounts.
+#[test]
+fn waiting_out_of_idleness_is_idle_time() {
+    const SLEEPER: &str = "
+        name = 't'
+        title = 't'
+        guest = { memory_mib = 256, vcpus = 1 }
+        workload = { kind = 'memory', burst = 1, pause_us = 5_000 }
+        [conditions.c]
+        hogs = 2
+    ";
+    let scenario: Scenario = overrides::read(SLEEPER, None, &[]).unwrap();
+    let mut world = build(&scenario, &scenario.conditions["c"], 7, CpuShare::ALL).unwrap().world;
+    world.start();
+    assert!(world.run_until(1_000_000_000, u64::MAX));
+    let times = world.guests[0].vcpus()[0].times_at(world.now_ns);
+    let accounted_ns = times.user_ns + times.system_ns + times.irq_ns + times.softirq_ns + times.idle_ns;
+    let delay_ns = world.vcpu_times(0)[0].1;
+    assert!(delay_ns > 100_000_000, "it waits: {delay_ns} ns");
+    assert!(accounted_ns > 980_000_000, "{times:?}");
+}

@@ -45,7 +45,7 @@ const RECORDED: [(&str, &[&str]); 2] = [
             "a1b60e6b627c6b3a",
         ],
     ),
-    (POSTMARK, &["b0c4c15133cd49b2"]),
+    (POSTMARK, &["14346d788d673c4c"]),
 ];
 
 fn hashes(observations: &[Observation]) -> Vec<&str> {

@@ -1,5 +1,6 @@
 //! The rise of memory while one vCPU is kept from running, and that it is the delayed grace period's: where a vCPU that
-//! does not run counts as quiescent, all else being equal, nothing rises.
+//! does not run counts as quiescent, nothing rises. (Other grace periods are shorter there, too: the control shows what
+//! the pause adds where it delays none.)
 
 mod support;
 

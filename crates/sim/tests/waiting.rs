@@ -72,6 +72,11 @@ impl Program for Sections {
 
 /// How long each of the waits of a second lasts, of a task that another one wakes every 100 us meanwhile.
 fn waits(op: Op) -> Vec<u64> {
+    waits_beside(op, Box::new(Sections::default()))
+}
+
+/// The same, with something else on the third vCPU.
+fn waits_beside(op: Op, third: Box<dyn Program>) -> Vec<u64> {
     let (vcpus, costs) = (3, Costs::at_speed(1_000));
     let mut world = World::new();
     let spec = HostSpec { pcpus: vcpus, switch_ns: 0, cold_cache_ns: 0, spare_lock_holders: false };
@@ -93,7 +98,7 @@ fn waits(op: Op) -> Vec<u64> {
     let waiter = Waiter { op, cache, began_ns: None, waited_ns: waited_ns.clone() };
     let whom = guest.add_program(Box::new(waiter), Some(0));
     guest.add_program(Box::new(Waker { whom, sleeps: true }), Some(1));
-    guest.add_program(Box::new(Sections::default()), Some(2));
+    guest.add_program(third, Some(2));
     world.add_guest(host, guest, |_| sched::Spec::default());
     world.start();
     assert!(world.run_until(1_000_000_000, u64::MAX));
@@ -116,4 +121,25 @@ fn a_wake_up_does_not_end_a_grace_period() {
         assert!(waits.len() > 10, "{op:?}: only {} waits", waits.len());
         assert!(mean_ns > SECTION_NS / 2, "{op:?}: {mean_ns} ns on average");
     }
+}
+
+/// Pieces of one section: 300 ms in all, then `schedule()`.
+#[derive(Default)]
+struct InPieces {
+    done: u32,
+}
+
+impl Program for InPieces {
+    fn next(&mut self, _: &mut Env<'_>) -> Op {
+        self.done = (self.done + 1) % 301;
+        if self.done == 0 { Op::Schedule } else { Op::RunOn { ns: 1_000_000 } }
+    }
+}
+
+/// No preemption point stands between the pieces: not even a grace period that has become urgent (after 100 ms) ends.
+#[test]
+fn a_section_in_pieces_is_one_section() {
+    let waits = waits_beside(Op::Synchronize, Box::new(InPieces::default()));
+    let longest_ns = waits.iter().copied().max().unwrap();
+    assert!(longest_ns > 200_000_000, "{waits:?}");
 }

@@ -9,9 +9,11 @@
 //! ```
 //!
 //! A condition with `without` belongs to the condition that is the same but for it (and the label), if the baseline has
-//! such a counterpart too; else it is a condition like any other. `run.attribute` adds all that it takes. Shares need not add up: two causes that each suffice overlap (their sum is above 1), and two
-//! that are only harmful together are both needed (each one's removal gives everything back). The one total is
-//! [`Attribution::remainder`].
+//! such a counterpart too; else it is a condition like any other. `run.attribute` adds all that it takes, and then the
+//! conditions that it names alone are attributed.
+//!
+//! Shares need not add up: two causes that each suffice overlap (their sum is above 1), and two that are only harmful
+//! together are both needed (each one's removal gives everything back). The one total is [`Attribution::remainder`].
 
 use crate::metric;
 use crate::observation::Observation;
@@ -31,6 +33,11 @@ pub struct Attribution {
     pub condition_per_s: f64,
     /// One for each condition that leaves causes out, in the scenario's order.
     pub parts: Vec<Part>,
+    /// The one total: what no single cause takes with it, as a share of the loss, which is 1 less the shares of the causes
+    /// that were left out alone, with its 95 % bootstrap interval. Above zero, that much comes back only when several
+    /// causes are left out together; below zero, so much was counted more than once. `None` when nothing is lost, or no
+    /// cause was left out alone.
+    pub remainder: Option<Estimate>,
 }
 
 /// What is lost when causes are left out.
@@ -59,7 +66,10 @@ impl Part {
 impl Attribution {
     /// Each condition of the scenario that has counterparts with causes left out, and runs of all of them.
     pub fn all(scenario: &Scenario, observations: &[Observation]) -> Vec<Attribution> {
-        let lossy = |(name, _): &(&String, &Condition)| name.as_str() != scenario.baseline();
+        let asked = &scenario.run.attribute;
+        let lossy = |(name, _): &(&String, &Condition)| {
+            name.as_str() != scenario.baseline() && (asked.is_empty() || asked.contains(name))
+        };
         let runs = Runs { scenario, observations };
         scenario
             .conditions
@@ -72,17 +82,6 @@ impl Attribution {
     /// Throughput lost, operations per second; below zero when the condition is faster.
     pub fn loss_per_s(&self) -> f64 {
         self.baseline_per_s - self.condition_per_s
-    }
-
-    /// The one total: what no single cause takes with it, as a share of the loss, which is 1 less the shares of the causes
-    /// that were left out alone. Above zero, that much comes back only when several causes are left out together; below
-    /// zero, causes overlap and so much was counted more than once. `None` when a share is missing, or no cause was
-    /// left out alone.
-    pub fn remainder(&self) -> Option<f64> {
-        let single = self.parts.iter().filter(|part| part.causes.len() == 1);
-        let shares: Option<Vec<f64>> = single.map(|part| Some(part.share?.value)).collect();
-        let shares = shares.filter(|shares| !shares.is_empty())?;
-        Some(1.0 - shares.iter().sum::<f64>())
     }
 }
 
@@ -111,9 +110,30 @@ impl Runs<'_> {
             baseline: baseline.into(),
             baseline_per_s: statistics::median(&base)?,
             condition_per_s: statistics::median(&treated)?,
+            remainder: self.remainder(name, [&base, &treated], &parts),
             parts,
         };
         (!attribution.parts.is_empty()).then_some(attribution)
+    }
+
+    fn remainder(&self, name: &str, whole: [&[f64]; 2], parts: &[Part]) -> Option<Estimate> {
+        let single: Vec<&str> =
+            parts.iter().filter(|part| part.causes.len() == 1).map(|part| part.condition.as_str()).collect();
+        if single.is_empty() {
+            return None;
+        }
+        let mut groups: Vec<Vec<f64>> = whole.map(<[f64]>::to_vec).into();
+        for part in &single {
+            groups.push(self.throughput(baseline_without(self.scenario, &self.scenario.conditions[*part])?));
+            groups.push(self.throughput(part));
+        }
+        let groups: Vec<&[f64]> = groups.iter().map(Vec::as_slice).collect();
+        let mut rng = statistics::stream(self.scenario.run.seed, &format!("remainder {name}"));
+        statistics::of_medians(&groups, &mut rng, |medians| {
+            let shares: Option<f64> =
+                medians[2..].chunks(2).map(|pair| share([medians[0], medians[1]], [pair[0], pair[1]])).sum();
+            shares.map(|sum| 1.0 - sum)
+        })
     }
 
     fn part(&self, base: &[f64], treated: &[f64], name: &str, part: &Condition) -> Option<Part> {
@@ -244,7 +264,11 @@ mod tests {
             .collect();
         let expected = [("no-readers", 450.0, 0.25), ("no-share", 300.0, 0.5), ("neither", 30.0, 0.95)];
         assert_eq!(shares, expected);
-        assert_eq!(attribution.remainder(), Some(0.25), "only causes that were left out alone are added up");
+        assert_eq!(
+            attribution.remainder.unwrap().value,
+            0.25,
+            "only causes that were left out alone are added up"
+        );
         let interval = attribution.parts[1].share.unwrap();
         assert!(interval.low < 0.5 && interval.high > 0.5 && interval.low > 0.4, "{interval:?}");
     }
@@ -267,7 +291,7 @@ mod tests {
             ("baseline-no-share", &[400.0]),
         ]);
         let all = Attribution::all(&scenario, &faster);
-        assert_eq!((all[0].parts[0].share, all[0].remainder()), (None, None));
+        assert_eq!((all[0].parts[0].share, all[0].remainder), (None, None));
         assert_eq!(Attribution::all(&scenario, &faster[..2]), []);
         assert_eq!(Attribution::all(&scenario, &faster[1..]), []);
     }

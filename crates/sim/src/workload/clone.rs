@@ -14,7 +14,7 @@ use crate::memory::{Cache, Mobility, Object};
 use crate::workload::Pace;
 
 /// CPU time to clone into a network namespace: device, sysctl tables, /proc entries. Fitted with the others to the
-/// throughput of `rcu-clone`'s baseline, 199 clones a second on 2 vCPUs that are 14 % idle.
+/// throughput of `rcu-clone`'s baseline, 199 clones a second on 2 vCPUs that are 14 % idle: 198, and 19 % idle.
 const NET_US: u64 = 3_100;
 /// The same for any other namespace.
 const OTHER_US: u64 = 300;

@@ -208,3 +208,17 @@ pub(super) fn add_span(spans: &mut Vec<Span>, span: Span) {
         _ => spans.push(span),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn touching_stretches_are_one() {
+        let mut spans = Vec::new();
+        for (start_ns, end_ns) in [(10, 20), (20, 25), (30, 40)] {
+            add_span(&mut spans, Span::new(start_ns, end_ns));
+        }
+        assert_eq!(spans, [Span::new(10, 25), Span::new(30, 40)]);
+    }
+}
