@@ -1,0 +1,193 @@
+//! The part of a domain that readers and grace periods share. It holds no garbage, and lives as long as a
+//! thread remembers a record of it.
+
+use crate::clock::now_ns;
+use crate::epoch::{Acknowledged, Clock, holds_up};
+use crate::fence;
+use crate::futex;
+use crate::hazard::Cell;
+use crate::histogram::Recorder;
+use crate::late::{Hook, LateReader};
+use crate::mode::Modes;
+use crate::options::{Help, Options};
+use crate::platform;
+use crate::pool::Pool;
+use crate::record::{Record, gettid};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence as full_fence};
+
+/// Looks at the readers before a waiter yields or goes to sleep: longer than a short section, less than a
+/// sleep and a wake.
+const SPINS: u32 = 100;
+/// First and longest sleep of a waiter whose wake-up may get lost, because readers' exits have no fence that
+/// membarrier could stand in for.
+const NAP_NS: u64 = 50_000;
+const LONGEST_NAP_NS: u64 = 1_000_000;
+
+/// See the module's text.
+pub(crate) struct Core {
+    pub(crate) clock: Clock,
+    pub(crate) acks: Acknowledged,
+    pub(crate) modes: Modes,
+    pub(crate) readers: Pool<Record>,
+    pub(crate) hazards: Pool<Cell>,
+    /// Changes whenever a reader that was asked to has left its section.
+    pub(crate) event: AtomicU32,
+    /// No handle of the domain is left.
+    pub(crate) closed: AtomicBool,
+    pub(crate) help: Help,
+    /// How long a writer that waits is active before it sleeps.
+    pub(crate) patience_ns: u64,
+    pub(crate) limit_readers: usize,
+    pub(crate) limit_slots: usize,
+    /// Restartable sections that ran as epochs.
+    pub(crate) fallbacks: AtomicU64,
+    pub(crate) durations: Recorder,
+    pub(crate) hook: OnceLock<Hook>,
+    /// Whether membarrier can stand in for a fence in readers' exits.
+    asymmetric: bool,
+}
+
+impl Core {
+    pub(crate) fn new(options: &Options) -> Self {
+        let asymmetric = platform::probe().asymmetric;
+        let (modes, mode) = Modes::new(options.fencing, asymmetric);
+        Self {
+            clock: Clock::new(mode),
+            acks: Acknowledged::new(),
+            modes,
+            readers: Pool::new(),
+            hazards: Pool::new(),
+            event: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
+            help: options.help,
+            patience_ns: options.patience_ns,
+            limit_readers: options.limit_readers,
+            limit_slots: options.limit_slots,
+            fallbacks: AtomicU64::new(0),
+            durations: Recorder::new(),
+            hook: OnceLock::new(),
+            asymmetric,
+        }
+    }
+
+    /// A token for what the caller has unlinked, its fence complete.
+    pub(crate) fn start(&self) -> u64 {
+        let token = self.clock.tick();
+        self.order();
+        self.acks.fence_done(token);
+        token
+    }
+
+    /// The writers' side of the readers' fence: after it, a section that began before sees the writer's
+    /// unlink or is seen by the writer's scan.
+    fn order(&self) {
+        // Two duties. It precedes the read of the state, see `mode.rs`. And where the readers are fenced, it
+        // pairs with the fence in `epoch::enter`: whichever of the two comes second sees what precedes the
+        // other.
+        full_fence(Ordering::SeqCst);
+        let latency_ns = self.modes.writers_need_barrier().then(fence::barrier);
+        self.modes.observe(self, latency_ns);
+    }
+
+    /// Whether all sections that could see what `token` was taken for have ended. Never blocks.
+    pub(crate) fn check(&self, token: u64) -> bool {
+        self.acks.has_passed(token) || self.acks.scan(self.readers.iter().map(|r| &r.word)) >= token
+    }
+
+    /// Readers that hold up `token`.
+    pub(crate) fn late(&self, token: u64) -> impl Iterator<Item = &Record> {
+        self.readers.iter().filter(move |r| holds_up(r.word.load(Ordering::Acquire), token))
+    }
+
+    /// Looks at the readers for `patience_ns` at least, and helps late ones; not if the caller is one of
+    /// them. Whether `token` has passed.
+    pub(crate) fn check_patiently(&self, token: u64, patience_ns: u64) -> bool {
+        if self.check(token) {
+            return true;
+        }
+        if self.held_up_by_caller(token) {
+            return false;
+        }
+        let end_ns = now_ns() + patience_ns;
+        loop {
+            self.help(token);
+            for _ in 0..SPINS {
+                if self.check(token) {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if now_ns() >= end_ns {
+                return false;
+            }
+            // A late reader may wait for this very CPU.
+            std::thread::yield_now();
+        }
+    }
+
+    /// Notes who is late, tells the hook, and asks readers to yield where the domain's policy says so.
+    fn help(&self, token: u64) {
+        let now_ns = now_ns();
+        self.late(token).for_each(|r| self.note_late(r, now_ns));
+        if self.help == Help::Yield {
+            self.readers
+                .iter()
+                .filter(|r| r.tid.load(Ordering::Relaxed) != 0)
+                .for_each(|r| r.ask_to_yield(token));
+        }
+    }
+
+    /// Waits until `token` has passed or `deadline_ns` is over. Whether it has passed.
+    ///
+    /// # Panics
+    /// When the calling thread itself holds up the token: it would wait for ever.
+    pub(crate) fn wait(&self, token: u64, deadline_ns: Option<u64>) -> bool {
+        let left_ns = deadline_ns.map_or(u64::MAX, |d| d.saturating_sub(now_ns()));
+        if self.check_patiently(token, left_ns.min(self.patience_ns)) {
+            return true;
+        }
+        let mut nap_ns = NAP_NS;
+        loop {
+            let seen = self.event.load(Ordering::SeqCst);
+            self.help(token);
+            self.late(token).for_each(Record::ask_to_wake);
+            // A reader's exit stores its word and then loads what it is asked. After membarrier, either it
+            // sees the request or this thread sees its word.
+            let reliable = self.asymmetric && self.modes.writers_need_barrier();
+            if reliable {
+                fence::barrier();
+            }
+            if self.check(token) {
+                return true;
+            }
+            assert!(
+                !self.held_up_by_caller(token),
+                "deadlock: a grace period is awaited within a section of its domain"
+            );
+            let now_ns = now_ns();
+            if deadline_ns.is_some_and(|d| now_ns >= d) {
+                return false;
+            }
+            let nap = (!reliable).then_some(nap_ns);
+            let left = [deadline_ns.map(|d| d - now_ns), nap, self.hook_due_ns(token, now_ns)]
+                .into_iter()
+                .flatten()
+                .min();
+            futex::wait(&self.event, seen, left);
+            nap_ns = (nap_ns * 2).min(LONGEST_NAP_NS);
+        }
+    }
+
+    /// Whether the calling thread is in a section that holds up `token`.
+    pub(crate) fn held_up_by_caller(&self, token: u64) -> bool {
+        let me = gettid();
+        self.late(token).any(|r| r.tid.load(Ordering::Relaxed) == me)
+    }
+
+    /// Who holds up `token`.
+    pub(crate) fn late_readers(&self, token: u64) -> Vec<LateReader> {
+        let now_ns = now_ns();
+        self.late(token).map(|r| LateReader::of(r, now_ns)).collect()
+    }
+}

@@ -1,0 +1,251 @@
+//! Domains: a group of readers, and the writers whose objects they read.
+//!
+//! A slow reader delays only the writers of its own domain.
+
+use crate::clock::now_ns;
+use crate::core::Core;
+use crate::fork;
+use crate::garbage::Full;
+use crate::late::{Hook, Late, LateReader};
+use crate::local::{self, TooManyReaders};
+use crate::options::Options;
+use crate::reader::{Guard, Reader, fall_back};
+use crate::reclaim::Reclaim;
+use crate::reclaimer::Reclaimer;
+use crate::retired::Retired;
+use crate::section;
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+/// A handle of a domain; cloning it is cheap. The last handle to be dropped waits for a grace period and
+/// frees everything. Readers and reclaimer threads hold handles.
+#[derive(Clone)]
+pub struct Domain(Arc<Handle>);
+
+struct Handle {
+    core: Arc<Core>,
+    reclaim: Reclaim,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.core.closed.store(true, Ordering::Relaxed);
+        self.reclaim.shut_down();
+        fork::forget(&self.core);
+    }
+}
+
+/// A point in a domain's time: what was unlinked before it was taken may be freed once the domain's
+/// [`check`](Domain::check) confirms it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(u64);
+
+/// A callback that was refused, and why.
+pub struct Refused<F> {
+    /// The callback, which was not run.
+    pub callback: F,
+    /// The limit that refused it.
+    pub full: Full,
+}
+
+impl<F> fmt::Debug for Refused<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Refused({})", self.full)
+    }
+}
+
+impl Default for Domain {
+    fn default() -> Self {
+        Self::new(Options::default())
+    }
+}
+
+impl fmt::Debug for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Domain").field(&self.stats()).finish()
+    }
+}
+
+impl Domain {
+    /// A domain of its own.
+    pub fn new(options: Options) -> Self {
+        let core = Arc::new(Core::new(&options));
+        let domain = Self(Arc::new(Handle { reclaim: Reclaim::new(core.clone(), &options), core }));
+        fork::remember(&domain.0.core, &domain.0.reclaim);
+        domain
+    }
+
+    /// The process's common domain, with default options. It is never dropped.
+    pub fn global() -> &'static Self {
+        static GLOBAL: OnceLock<Domain> = OnceLock::new();
+        GLOBAL.get_or_init(Self::default)
+    }
+
+    #[inline(always)]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.0.core
+    }
+
+    #[inline(always)]
+    pub(crate) fn reclaim(&self) -> &Reclaim {
+        &self.0.reclaim
+    }
+
+    /// Registers the calling thread as a reader called `name`. The quickest way to read.
+    pub fn register(&self, name: &str) -> Result<Reader, TooManyReaders> {
+        Reader::new(self, name.to_owned())
+    }
+
+    /// Enters a section on the thread's own record, registered at the first call. May nest.
+    ///
+    /// # Panics
+    /// Beyond 4,095 nested sections, or when the domain has as many readers as it may.
+    #[inline(always)]
+    pub fn lock(&self) -> Guard<'_> {
+        let core = self.core();
+        // Before the thread's list is touched: it must not be within a restartable section.
+        debug_assert!(!section::inside(), "an epoch section within a restartable one");
+        Guard::enter(local::record(core), core)
+    }
+
+    /// Runs `f` as a restartable section; where that is not possible, within a [`lock`](Self::lock). Needs no
+    /// registration.
+    ///
+    /// # Safety
+    /// As for [`Reader::read`].
+    #[inline(always)]
+    pub unsafe fn read<R: Copy>(&self, f: impl Fn() -> R) -> R {
+        let core = self.core();
+        // SAFETY: the caller's promise.
+        match unsafe { section::restartable(&core.clock.mode, &f) } {
+            Ok(r) => r,
+            Err(why) => fall_back(core, why, || self.lock(), f),
+        }
+    }
+
+    /// A token for everything that the caller has unlinked. Calls membarrier; waits for no reader.
+    pub fn start(&self) -> Token {
+        Token(self.core().start())
+    }
+
+    /// Whether all sections that began before `token` have ended. Never blocks, and calls no membarrier.
+    pub fn check(&self, token: Token) -> bool {
+        self.core().check(token.0)
+    }
+
+    /// Waits until all sections that began before have ended.
+    ///
+    /// # Panics
+    /// Within a section of the domain: it would wait for itself.
+    pub fn synchronize(&self) {
+        let start_ns = now_ns();
+        self.core().wait(self.core().start(), None);
+        self.core().durations.record(now_ns() - start_ns);
+    }
+
+    /// Waits for a grace period until `deadline` at the latest. The error names the readers that hold it up.
+    ///
+    /// # Panics
+    /// Within a section of the domain.
+    pub fn synchronize_until(&self, deadline: Instant) -> Result<(), Late> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let start_ns = now_ns();
+        let token = self.core().start();
+        if self.core().wait(token, Some(start_ns.saturating_add(left.as_nanos() as u64))) {
+            self.core().durations.record(now_ns() - start_ns);
+            return Ok(());
+        }
+        Err(Late { readers: self.core().late_readers(token) })
+    }
+
+    /// Frees a boxed object after a grace period, by dropping it. The bytes counted are those of `T` itself.
+    ///
+    /// # Errors
+    /// At the domain's limits, by its policy; the object then still belongs to the caller.
+    ///
+    /// # Safety
+    /// `object` comes from `Box::into_raw`, is unlinked, is not retired twice, and is only read within
+    /// sections of this domain. No use of it follows but theirs.
+    pub unsafe fn retire<T: Send + 'static>(&self, object: *mut T) -> Result<(), Full> {
+        unsafe fn drop_box<T>(object: *mut T) {
+            // SAFETY: `retire`'s caller made it with `Box::into_raw`, and it is freed once.
+            drop(unsafe { Box::from_raw(object) });
+        }
+        // SAFETY: the caller's promise; `T` may be dropped by another thread, because it may be sent.
+        unsafe { self.retire_with(object, size_of::<T>(), drop_box::<T>) }
+    }
+
+    /// Frees an object after a grace period, by `free(object)`. `bytes` is what it counts for;
+    /// count what it owns too.
+    ///
+    /// # Errors
+    /// At the domain's limits, by its policy; the object then still belongs to the caller.
+    ///
+    /// # Safety
+    /// The object is unlinked, is not retired twice, and is only read within sections of this domain; `free`
+    /// may be called on it by any thread.
+    pub unsafe fn retire_with<T: Send>(
+        &self,
+        object: *mut T,
+        bytes: usize,
+        free: unsafe fn(*mut T),
+    ) -> Result<(), Full> {
+        self.reclaim().admit(bytes)?;
+        // SAFETY: the caller's promise.
+        self.reclaim().accept(unsafe { Retired::new(object, bytes, free) });
+        Ok(())
+    }
+
+    /// Runs `callback` after a grace period, on whichever thread frees. Counts for the closure's own size.
+    ///
+    /// # Errors
+    /// At the domain's limits, by its policy; the callback is given back.
+    pub fn defer<F: FnOnce() + Send + 'static>(&self, callback: F) -> Result<(), Refused<F>> {
+        self.defer_sized(size_of::<F>(), callback)
+    }
+
+    /// As [`defer`](Self::defer), and counts for `bytes`: what the callback will free.
+    ///
+    /// # Errors
+    /// As for `defer`.
+    pub fn defer_sized<F: FnOnce() + Send + 'static>(
+        &self,
+        bytes: usize,
+        callback: F,
+    ) -> Result<(), Refused<F>> {
+        if let Err(full) = self.reclaim().admit(bytes) {
+            return Err(Refused { callback, full });
+        }
+        self.reclaim().accept(Retired::of_callback(Box::new(callback), bytes));
+        Ok(())
+    }
+
+    /// Waits until everything retired or deferred before is freed, except objects that hazard slots pin.
+    ///
+    /// # Panics
+    /// Within a section of the domain, or within a callback: it would wait for itself.
+    pub fn barrier(&self) {
+        self.reclaim().barrier();
+    }
+
+    /// Frees what may be freed now, without waiting for readers. For callers that have a moment to spare.
+    pub fn reclaim_now(&self) {
+        self.reclaim().free_due();
+    }
+
+    /// Starts a thread that does the waiting and freeing for all writers of this domain.
+    ///
+    /// # Errors
+    /// When the domain has one, or when the system has no thread to give.
+    pub fn spawn_reclaimer(&self) -> std::io::Result<Reclaimer> {
+        Reclaimer::spawn(self)
+    }
+
+    /// Calls `hook` when a reader has held up a writer for `limit_ns`, once per section, on the thread of a
+    /// writer that waits. False when there is a hook already.
+    pub fn on_late(&self, limit_ns: u64, hook: impl Fn(&LateReader) + Send + Sync + 'static) -> bool {
+        self.core().hook.set(Hook { limit_ns, call: Box::new(hook) }).is_ok()
+    }
+}

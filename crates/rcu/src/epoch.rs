@@ -1,0 +1,178 @@
+//! Tokens and epochs: how a writer knows that no section that started before its unlink still runs.
+//!
+//! A reader's word is 0 outside of sections; in one it holds the token counter's value at the outermost
+//! entry, and in its low bits the depth of nesting. A writer unlinks an object, takes a new token `t`,
+//! executes a fence (`order` in `core.rs`), and waits until every word is 0 or at least `t`.
+//!
+//! Why that is enough: take a reader's entry that reads the token counter.
+//! - It reads `t` or more: the read-acquire synchronises with the writer's increment, so the section sees the
+//!   unlink.
+//! - It reads less than `t`. Its word is stored before the writer's fence takes effect on its CPU, and the
+//!   writer's scan sees it and waits; or after, and then the section's accesses come after the fence too and
+//!   see the unlink.
+//!
+//! One word for token and depth, written by one store, makes entry and exit safe against signal handlers that
+//! enter sections of the same record: a handler leaves the word as it found it.
+//!
+//! Source: tokens as in DPDK rte_rcu_qsbr; the asymmetric fence as in liburcu's memb flavour.
+
+use crate::mode::is_asymmetric;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Bits of a word that hold the depth of nesting.
+const NEST_BITS: u32 = 12;
+/// The deepest nesting, 4,095.
+const NEST_MASK: u64 = (1 << NEST_BITS) - 1;
+/// What one token is apart from the next. 2^52 tokens: at one per microsecond, 142 years.
+const STEP: u64 = 1 << NEST_BITS;
+
+/// What readers read at each entry. On lines of its own: written once per grace period.
+#[repr(align(128))]
+pub(crate) struct Clock {
+    token: AtomicU64,
+    pub(crate) mode: AtomicU32,
+}
+
+impl Clock {
+    pub(crate) fn new(mode: u32) -> Self {
+        Self { token: AtomicU64::new(STEP), mode: AtomicU32::new(mode) }
+    }
+
+    /// A new token.
+    pub(crate) fn tick(&self) -> u64 {
+        // Release pairs with the Acquire in `now`: a reader that sees the token sees the unlink. Acquire
+        // orders tokens of several writers: the fence of a later token covers the unlinks of earlier ones.
+        self.token.fetch_add(STEP, Ordering::AcqRel) + STEP
+    }
+
+    #[inline(always)]
+    pub(crate) fn now(&self) -> u64 {
+        // Acquire pairs with the Release in `tick`.
+        self.token.load(Ordering::Acquire)
+    }
+}
+
+/// How many tokens have passed since `token` was taken.
+#[cfg(all(test, not(loom)))]
+pub(crate) fn steps(tokens: u64) -> u64 {
+    tokens >> NEST_BITS
+}
+
+/// Enters a section, or nests one more. Only the record's thread writes `word`.
+///
+/// # Panics
+/// Beyond 4,095 nested sections.
+#[inline(always)]
+pub(crate) fn enter(word: &AtomicU64, clock: &Clock) {
+    let held = word.load(Ordering::Relaxed);
+    if held != 0 {
+        return nest(word, held);
+    }
+    word.store(clock.now() | 1, Ordering::Relaxed);
+    reader_fence(&clock.mode);
+}
+
+#[cold]
+#[inline(never)]
+fn nest(word: &AtomicU64, held: u64) {
+    assert!(held & NEST_MASK != NEST_MASK, "read sections nested more than 4,095 deep");
+    word.store(held + 1, Ordering::Relaxed);
+}
+
+/// Orders the store of the word before the section's loads, against the writer's fence (`Core::order`).
+///
+/// The mode is read AFTER the word is stored: a domain that stops using membarrier changes the mode and calls
+/// membarrier once more. An entry that read the old mode before that call has also stored its word before,
+/// and the writer sees it.
+#[inline(always)]
+fn reader_fence(mode: &AtomicU32) {
+    #[cfg(not(loom))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    if !is_asymmetric(mode) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Leaves a section. True when it was the outermost.
+#[inline(always)]
+pub(crate) fn leave(word: &AtomicU64) -> bool {
+    let held = word.load(Ordering::Relaxed);
+    if held & NEST_MASK > 1 {
+        word.store(held - 1, Ordering::Relaxed);
+        return false;
+    }
+    // Release pairs with the Acquire in `oldest`: what the section read, it has read before the writer frees
+    // it.
+    word.store(0, Ordering::Release);
+    true
+}
+
+/// A quiescent state of a reader that stays in one long section: moves its word on to now. Nothing when it is
+/// nested. No fence: until the store is visible, the writer sees the older token and waits.
+#[inline(always)]
+pub(crate) fn refresh(word: &AtomicU64, clock: &Clock) {
+    if word.load(Ordering::Relaxed) & NEST_MASK == 1 {
+        // Release pairs with the Acquire in `oldest`, as in `leave`.
+        word.store(clock.now() | 1, Ordering::Release);
+    }
+}
+
+/// Whether `word` holds up `token`.
+pub(crate) fn holds_up(word: u64, token: u64) -> bool {
+    word != 0 && word & !NEST_MASK < token
+}
+
+/// The largest token, at most `limit`, that no word holds up.
+pub(crate) fn oldest<'a>(words: impl Iterator<Item = &'a AtomicU64>, limit: u64) -> u64 {
+    // Acquire pairs with the Release in `leave` and `refresh`.
+    words
+        .map(|w| w.load(Ordering::Acquire))
+        .filter(|&w| w != 0)
+        .fold(limit, |least, w| least.min(w & !NEST_MASK))
+}
+
+/// What writers share about tokens. Monotonic.
+#[repr(align(128))]
+pub(crate) struct Acknowledged {
+    /// The largest token whose fence is complete.
+    fenced: AtomicU64,
+    /// The largest token known to have passed all readers.
+    passed: AtomicU64,
+}
+
+impl Acknowledged {
+    pub(crate) fn new() -> Self {
+        Self { fenced: AtomicU64::new(0), passed: AtomicU64::new(0) }
+    }
+
+    /// The fence of `token` is complete, and so is that of every earlier one: their unlinks precede their
+    /// increments, which precede this token's.
+    pub(crate) fn fence_done(&self, token: u64) {
+        // AcqRel: whoever scans with this limit does so after the fence.
+        self.fenced.fetch_max(token, Ordering::AcqRel);
+    }
+
+    /// Whether `token` has passed, by what is known.
+    pub(crate) fn has_passed(&self, token: u64) -> bool {
+        // Acquire pairs with the Release in `scan`: the readers' exits that the scanner saw precede the
+        // caller's free.
+        self.passed.load(Ordering::Acquire) >= token
+    }
+
+    /// Looks at all words, and notes the largest token that has passed. A token beyond the last complete
+    /// fence cannot be vouched for, whatever the words say: its unlink may be invisible to a reader whose
+    /// word is.
+    pub(crate) fn scan<'a>(&self, words: impl Iterator<Item = &'a AtomicU64>) -> u64 {
+        let passed = oldest(words, self.fenced.load(Ordering::Acquire));
+        // Release pairs with the Acquire in `has_passed`.
+        self.passed.fetch_max(passed, Ordering::AcqRel).max(passed)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "epoch_tests.rs"]
+mod tests;
+
+#[cfg(all(test, loom))]
+#[path = "epoch_loom.rs"]
+mod tests;

@@ -1,0 +1,119 @@
+//! The process's one membarrier service.
+//!
+//! Concurrent callers share calls: one runs membarrier, the others sleep, and a caller is served by any call
+//! that started after its request. A call that was under way at the request does not serve it, because it may
+//! have passed some CPU before the caller's stores. The sequence number is that of Linux's expedited grace
+//! periods: odd while a call runs, and a request at `s` waits for the first even number that is at least two
+//! calls' worth away.
+//!
+//! Invariant: when `barrier` returns, every thread of the process has executed a full fence between the call
+//! of `barrier` and its return, and every restartable section that ran at some point between has been started
+//! again.
+
+use crate::clock::now_ns;
+use crate::futex;
+use crate::histogram::{Histogram, Recorder};
+use crate::platform::membarrier;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// Odd while a call runs, + 2 per call.
+static SEQUENCE: AtomicU32 = AtomicU32::new(0);
+/// Threads that sleep on `SEQUENCE`.
+static SLEEPERS: AtomicU32 = AtomicU32::new(0);
+static LATENCY: Recorder = Recorder::new();
+
+/// Executes a fence on behalf of all threads. Returns how long the caller waited for it, in nanoseconds.
+///
+/// Requires that the process is registered for membarrier.
+pub(crate) fn barrier() -> u64 {
+    let start_ns = now_ns();
+    // The caller's earlier stores precede the sequence number's load: a call that the caller then sees as not
+    // yet started starts after them.
+    fence(Ordering::SeqCst);
+    let target = served_at(SEQUENCE.load(Ordering::SeqCst));
+    loop {
+        let now = SEQUENCE.load(Ordering::Acquire);
+        // Wrapping: a target lies at most 3 ahead; a caller that slept through half the range serves itself.
+        if now.wrapping_sub(target) as i32 >= 0 {
+            break;
+        }
+        if now % 2 == 1 {
+            sleep(now);
+        } else if SEQUENCE.compare_exchange(now, now + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+            run(now);
+            break;
+        }
+    }
+    now_ns() - start_ns
+}
+
+/// The sequence number at which a request made at `now` is served.
+fn served_at(now: u32) -> u32 {
+    (now | 1).wrapping_add(1).wrapping_add(2 * (now % 2))
+}
+
+/// One call, by the thread that made the sequence number odd.
+fn run(before: u32) {
+    let start_ns = now_ns();
+    membarrier::barrier();
+    LATENCY.record(now_ns() - start_ns);
+    // Release pairs with the Acquire in `barrier`: those served see all that the call made visible. SeqCst,
+    // against `SLEEPERS`: either this thread sees the sleeper or the sleeper sees the new number.
+    SEQUENCE.store(before.wrapping_add(2), Ordering::SeqCst);
+    if SLEEPERS.load(Ordering::SeqCst) > 0 {
+        futex::wake(&SEQUENCE, i32::MAX);
+    }
+}
+
+fn sleep(odd: u32) {
+    SLEEPERS.fetch_add(1, Ordering::SeqCst);
+    futex::wait(&SEQUENCE, odd, None);
+    SLEEPERS.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// The durations of the membarrier calls of this process.
+pub(crate) fn latency() -> Histogram {
+    LATENCY.snapshot()
+}
+
+/// In the child of a fork: the thread that ran a call is not here.
+pub(crate) fn reset_after_fork() {
+    SEQUENCE.store(0, Ordering::Relaxed);
+    SLEEPERS.store(0, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn a_call_under_way_does_not_serve() {
+        assert_eq!(served_at(0), 2);
+        assert_eq!(served_at(1), 4);
+        assert_eq!(served_at(4), 6);
+        assert_eq!(served_at(7), 10);
+        assert_eq!(served_at(u32::MAX), 2);
+    }
+
+    #[test]
+    fn concurrent_callers_share_calls() {
+        if !crate::platform::probe().asymmetric {
+            return;
+        }
+        let (calls, before) = (AtomicU64::new(0), latency().count());
+        std::thread::scope(|s| {
+            for _ in 0..8 {
+                s.spawn(|| {
+                    for _ in 0..500 {
+                        barrier();
+                        calls.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(calls.load(Ordering::Relaxed), 4_000);
+        let made = latency().count() - before;
+        assert!(made >= 1 && SLEEPERS.load(Ordering::Relaxed) == 0);
+    }
+}

@@ -1,0 +1,139 @@
+//! fork: the child has one thread, and everything in memory as the parent's threads left it.
+//!
+//! Before the fork, the forking thread takes all our locks, so that no list is half changed; both processes
+//! then release them. In the child, records of threads that are not there go offline and are free, counts of
+//! what those threads did are reset, and the records of the forking thread get its new id. Objects that
+//! another thread was freeing are lost to the child: neither freed nor counted as garbage of a batch. glibc
+//! keeps rseq registered over a fork; membarrier is registered again.
+//!
+//! The reclaimer thread does not exist in the child: there, writers free by themselves.
+
+use crate::core::Core;
+use crate::fence;
+use crate::futex::Lock;
+use crate::platform::membarrier;
+use crate::pool::Entry;
+use crate::reclaim::Reclaim;
+use crate::record::{Record, gettid};
+use std::sync::Once;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// A domain that is alive. Removed before it is freed.
+struct Known {
+    core: *const Core,
+    reclaim: *const Reclaim,
+}
+
+// SAFETY: the pointers are used under the list's lock only, while the domain is in the list and thus alive;
+// what they point to is shared between threads anyway.
+unsafe impl Send for Known {}
+
+static DOMAINS: Lock<Vec<Known>> = Lock::new(Vec::new());
+/// Thread id of the forking thread, in the parent.
+static FORKING: AtomicI32 = AtomicI32::new(0);
+
+/// Installs the handlers, once.
+pub(crate) fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the handlers are functions that stay loaded (see platform/pin.rs).
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    });
+}
+
+/// Adds a domain.
+pub(crate) fn remember(core: &Core, reclaim: &Reclaim) {
+    DOMAINS.lock().push(Known { core, reclaim });
+}
+
+/// Removes a domain.
+pub(crate) fn forget(core: &Core) {
+    DOMAINS.lock().retain(|k| !std::ptr::eq(k.core, core));
+}
+
+/// Calls `f` for every domain.
+///
+/// # Safety
+/// The caller holds the lock of `DOMAINS`.
+unsafe fn each(f: impl Fn(&Core, &Reclaim)) {
+    // SAFETY: the caller holds the lock, so the list is constant, and what it lists is alive.
+    unsafe { DOMAINS.peek().iter().for_each(|k| f(&*k.core, &*k.reclaim)) }
+}
+
+extern "C" fn before() {
+    FORKING.store(gettid(), Ordering::Relaxed);
+    DOMAINS.acquire();
+    // SAFETY: the lock was taken above. Order: as everywhere, no code of ours holds two of these at a time,
+    // except the queue's lock, under which the lists of readers are only read.
+    unsafe {
+        each(|core, reclaim| {
+            reclaim.bags.iter().for_each(|b| b.0.acquire());
+            reclaim.queue.acquire();
+            core.readers.free.acquire();
+            core.hazards.free.acquire();
+        });
+    }
+}
+
+extern "C" fn in_parent() {
+    // SAFETY: `before` took all these locks on this thread.
+    unsafe {
+        each(release);
+        DOMAINS.release();
+    }
+}
+
+/// # Safety
+/// The caller holds the locks that `before` takes.
+unsafe fn unlock(core: &Core, reclaim: &Reclaim) {
+    // SAFETY: the caller holds them, without guards.
+    unsafe {
+        core.hazards.free.release();
+        core.readers.free.release();
+        reclaim.queue.release();
+        reclaim.bags.iter().for_each(|b| b.0.release());
+    }
+}
+
+fn release(core: &Core, reclaim: &Reclaim) {
+    // SAFETY: called by the handlers only, after `before`.
+    unsafe { unlock(core, reclaim) }
+}
+
+extern "C" fn in_child() {
+    fence::reset_after_fork();
+    membarrier::register_again();
+    let (was, is) = (FORKING.load(Ordering::Relaxed), gettid());
+    // SAFETY: `before` took all these locks on this thread. The barrier lock's holder, if any, is in the
+    // parent.
+    unsafe {
+        each(|core, reclaim| {
+            release(core, reclaim);
+            reclaim.barrier.reset_after_fork();
+            core.modes.reset_after_fork(&core.clock.mode);
+            reclaim.reset_after_fork();
+            keep_only(core, was, is);
+        });
+        DOMAINS.release();
+    }
+}
+
+/// Keeps the records of the forking thread; those of the others are free.
+fn keep_only(core: &Core, was: i32, is: i32) {
+    for entry in core.readers.entries() {
+        // SAFETY: `core` owns the pool and is alive.
+        let record: &Record = unsafe { entry.get() };
+        // SAFETY: a name's lock may have been held by a thread that is in the parent only.
+        unsafe { record.name.reset_after_fork() };
+        match record.tid.load(Ordering::Relaxed) {
+            0 => {}
+            tid if tid == was => record.tid.store(is, Ordering::Relaxed),
+            _ => free(core, entry, record),
+        }
+    }
+}
+
+fn free(core: &Core, entry: Entry<Record>, record: &Record) {
+    record.clear_after_fork();
+    core.readers.give(entry);
+}

@@ -1,0 +1,156 @@
+//! Sleeping and waking, and the small lock built on them.
+//!
+//! The lock is not `std::sync::Mutex` because the fork handler must take locks in the parent before the fork
+//! and release them in both processes after it, which needs separate `acquire` and `release`; and because no
+//! panic runs under it, so poisoning would only be noise. The algorithm is mutex2 of Drepper, "Futexes Are
+//! Tricky" (2011).
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Sleeps while `*word == expected`, for at most `timeout_ns` where given. May return early: callers loop.
+pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) {
+    let limit = timeout_ns.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    });
+    let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: `word` outlives the call, and `limit` is null or points to a timespec that does.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, expected, limit) };
+}
+
+/// Wakes at most `count` threads that sleep on `word`. Safe in signal handlers.
+pub(crate) fn wake(word: &AtomicU32, count: i32) {
+    let op = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the kernel uses the address as a key only; `word` is alive.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, count) };
+}
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const CONTENDED: u32 = 2;
+
+/// A lock whose holder does little: no drop, no callback and no system call but its own runs under it.
+#[derive(Default)]
+pub(crate) struct Lock<T> {
+    state: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached by the holder of the lock only, one thread at a time; sharing the lock
+// therefore moves the value between threads, which is what `T: Send` allows.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+    }
+
+    pub(crate) fn lock(&self) -> Held<'_, T> {
+        self.acquire();
+        Held(self)
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
+        self.try_acquire().then_some(Held(self))
+    }
+
+    // Acquire pairs with the Release in `release`: the holder sees what earlier holders wrote.
+    fn try_acquire(&self) -> bool {
+        self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes the lock without a guard, for the fork handler.
+    pub(crate) fn acquire(&self) {
+        if self.try_acquire() {
+            return;
+        }
+        while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
+            wait(&self.state, CONTENDED, None);
+        }
+    }
+
+    /// Releases what `acquire` took.
+    ///
+    /// # Safety
+    /// The caller holds the lock and no `Held` for it exists.
+    pub(crate) unsafe fn release(&self) {
+        if self.state.swap(FREE, Ordering::Release) == CONTENDED {
+            wake(&self.state, 1);
+        }
+    }
+}
+
+impl<T> Lock<T> {
+    /// The value, without a guard, for the fork handler.
+    ///
+    /// # Safety
+    /// The caller holds the lock, and no guard of it exists.
+    pub(crate) unsafe fn peek(&self) -> &T {
+        // SAFETY: the caller is the only one with access.
+        unsafe { &*self.value.get() }
+    }
+
+    /// Makes the lock free whoever held it.
+    ///
+    /// # Safety
+    /// The holder is in another process: the caller is the child of a fork.
+    pub(crate) unsafe fn reset_after_fork(&self) {
+        self.state.store(FREE, Ordering::Relaxed);
+    }
+}
+
+/// The right to the value of a `Lock`; releases it when dropped.
+pub(crate) struct Held<'a, T>(&'a Lock<T>);
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is the only one that exists, so nobody writes the value.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard is the only one that exists, and is borrowed mutably.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: this guard proves that the lock is held, and ends here.
+        unsafe { self.0.release() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lock_excludes() {
+        let lock = Lock::new(0u64);
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| (0..10_000).for_each(|_| *lock.lock() += 1));
+            }
+        });
+        assert_eq!(*lock.lock(), 40_000);
+        let held = lock.lock();
+        assert!(lock.try_lock().is_none());
+        drop(held);
+        assert!(lock.try_lock().is_some());
+    }
+
+    #[test]
+    fn wait_returns_at_its_timeout_and_when_the_value_differs() {
+        let word = AtomicU32::new(7);
+        wait(&word, 8, None);
+        wait(&word, 7, Some(1_000));
+    }
+}

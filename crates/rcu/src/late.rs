@@ -1,0 +1,102 @@
+//! Readers that hold up a grace period: who they are, and since when.
+//!
+//! Readers keep no time. A scanner that finds a reader late notes the reader's word and the time; while the
+//! word stays the same, the reader is late since then.
+
+use crate::core::Core;
+use crate::record::Record;
+use crate::sync::Ordering;
+use std::fmt;
+
+/// A reader that holds up a grace period, or did when it was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LateReader {
+    /// The name given at registration; the thread's name, for readers registered by themselves.
+    pub name: String,
+    /// The thread's id, as in /proc/self/task.
+    pub tid: i32,
+    /// Whether it was in a section when this was made.
+    pub in_section: bool,
+    /// How long ago a writer first found it in this section, in nanoseconds.
+    pub late_ns: u64,
+}
+
+impl LateReader {
+    pub(crate) fn of(record: &Record, now_ns: u64) -> Self {
+        let word = record.word.load(Ordering::Relaxed);
+        let known = word != 0 && record.late_word.load(Ordering::Relaxed) == word;
+        let since_ns = if known { record.late_since_ns.load(Ordering::Relaxed) } else { now_ns };
+        Self {
+            name: record.name.lock().clone(),
+            tid: record.tid.load(Ordering::Relaxed),
+            in_section: word != 0,
+            late_ns: now_ns.saturating_sub(since_ns),
+        }
+    }
+}
+
+impl fmt::Display for LateReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = if self.in_section { "in a section" } else { "not in a section" };
+        write!(
+            f,
+            "reader \"{}\" (thread {}), {place}, late for {} us",
+            self.name,
+            self.tid,
+            self.late_ns / 1_000
+        )
+    }
+}
+
+/// A grace period did not end in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Late {
+    /// Who held it up. May be empty: the last may have left in the meantime.
+    pub readers: Vec<LateReader>,
+}
+
+impl fmt::Display for Late {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the grace period did not end in time; it waits for {} reader(s)", self.readers.len())?;
+        self.readers.iter().try_for_each(|r| write!(f, "; {r}"))
+    }
+}
+
+impl std::error::Error for Late {}
+
+/// What is called when a reader is late.
+pub(crate) struct Hook {
+    pub(crate) limit_ns: u64,
+    pub(crate) call: Box<dyn Fn(&LateReader) + Send + Sync>,
+}
+
+impl Core {
+    /// Notes that `record` is late, since now unless it is known. Calls the hook, once per section.
+    pub(crate) fn note_late(&self, record: &Record, now_ns: u64) {
+        let word = record.word.load(Ordering::Relaxed);
+        if word == 0 {
+            return;
+        }
+        // Relaxed: scanners race here, and any of their times will do.
+        if record.late_word.load(Ordering::Relaxed) != word {
+            record.late_since_ns.store(now_ns, Ordering::Relaxed);
+            record.late_word.store(word, Ordering::Relaxed);
+        }
+        let Some(hook) = self.hook.get() else { return };
+        let late = now_ns.saturating_sub(record.late_since_ns.load(Ordering::Relaxed)) >= hook.limit_ns;
+        if late && record.reported_word.swap(word, Ordering::Relaxed) != word {
+            (hook.call)(&LateReader::of(record, now_ns));
+        }
+    }
+
+    /// In how many nanoseconds a waiter must look again for the hook's sake.
+    pub(crate) fn hook_due_ns(&self, token: u64, now_ns: u64) -> Option<u64> {
+        let hook = self.hook.get()?;
+        let unreported =
+            |r: &&Record| r.reported_word.load(Ordering::Relaxed) != r.word.load(Ordering::Relaxed);
+        let due = |r: &Record| {
+            (r.late_since_ns.load(Ordering::Relaxed) + hook.limit_ns).saturating_sub(now_ns).max(1)
+        };
+        self.late(token).filter(unreported).map(due).min()
+    }
+}

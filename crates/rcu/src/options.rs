@@ -1,0 +1,143 @@
+//! The options of a domain. Every default bounds memory.
+
+/// What `retire` and `defer` do when a domain's garbage is at a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtLimit {
+    /// The caller waits for a grace period and frees, for as long as it takes. The limits hold; only callers
+    /// that cannot wait (within a section of the same domain, or within a callback) exceed them.
+    Reclaim,
+    /// As `Reclaim`, but for at most so long; then the call fails.
+    Wait {
+        /// Longest wait, in nanoseconds.
+        timeout_ns: u64,
+    },
+    /// The caller frees what it can without waiting; if that is not enough, the call fails.
+    Error,
+}
+
+/// What is done about a reader that holds up a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Help {
+    /// The domain's readers are asked, a few times per token, to yield the CPU as they leave a section: late
+    /// ones get it sooner, and all are rather preempted where they hold nothing.
+    Yield,
+    /// Nothing.
+    None,
+}
+
+/// Who executes the fences at the start of sections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fencing {
+    /// The writers, by membarrier. Where there is no membarrier, the readers.
+    Asymmetric,
+    /// The readers. Restartable sections run as epochs.
+    Fenced,
+    /// Asymmetric, but fenced while membarrier takes too long: for virtual machines whose vCPUs are
+    /// descheduled.
+    Adaptive {
+        /// The limit on membarrier's latency, in nanoseconds.
+        above_ns: u64,
+    },
+}
+
+/// Options of a domain; see the methods.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) limit_objects: usize,
+    pub(crate) limit_bytes: usize,
+    pub(crate) at_limit: AtLimit,
+    pub(crate) batch: usize,
+    pub(crate) deadline_ns: u64,
+    pub(crate) patience_ns: u64,
+    pub(crate) help: Help,
+    pub(crate) fencing: Fencing,
+    pub(crate) limit_readers: usize,
+    pub(crate) limit_slots: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            limit_objects: 1 << 20,
+            limit_bytes: 64 << 20,
+            at_limit: AtLimit::Reclaim,
+            batch: 1,
+            deadline_ns: 2_000_000,
+            patience_ns: 100_000,
+            help: Help::Yield,
+            fencing: Fencing::Asymmetric,
+            limit_readers: 1 << 16,
+            limit_slots: 1 << 16,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults, which the methods state.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Most objects that may wait to be freed, at least 1. Default 1,048,576.
+    pub fn limit_objects(mut self, objects: usize) -> Self {
+        self.limit_objects = objects.max(1);
+        self
+    }
+
+    /// Most bytes that may wait to be freed; one object alone is always accepted. Default 64 MiB.
+    pub fn limit_bytes(mut self, bytes: usize) -> Self {
+        self.limit_bytes = bytes;
+        self
+    }
+
+    /// What happens at a limit. Default [`AtLimit::Reclaim`].
+    pub fn at_limit(mut self, policy: AtLimit) -> Self {
+        self.at_limit = policy;
+        self
+    }
+
+    /// Objects that share a grace period, at least 1. With 1, the default, each object is freed by the call
+    /// that retires it, unless a reader holds it up.
+    pub fn batch(mut self, objects: usize) -> Self {
+        self.batch = objects.max(1);
+        self
+    }
+
+    /// How long an incomplete batch waits for more, in nanoseconds; whoever calls next, or the reclaimer
+    /// thread, then closes it. Default 2 ms.
+    pub fn deadline_ns(mut self, ns: u64) -> Self {
+        self.deadline_ns = ns;
+        self
+    }
+
+    /// How long a writer waits actively for readers to leave short sections, in nanoseconds; afterwards
+    /// `synchronize` sleeps, and a call that retires leaves the object to whoever comes next. Default 100 us.
+    pub fn patience_ns(mut self, ns: u64) -> Self {
+        self.patience_ns = ns;
+        self
+    }
+
+    /// What is done about a reader that holds up a token. Default [`Help::Yield`].
+    pub fn help(mut self, help: Help) -> Self {
+        self.help = help;
+        self
+    }
+
+    /// Who executes the fences of sections. Default [`Fencing::Asymmetric`].
+    pub fn fencing(mut self, fencing: Fencing) -> Self {
+        self.fencing = fencing;
+        self
+    }
+
+    /// Most readers registered at one time. Default 65,536.
+    pub fn limit_readers(mut self, readers: usize) -> Self {
+        self.limit_readers = readers;
+        self
+    }
+
+    /// Most hazard slots in use at one time. Default 65,536.
+    pub fn limit_slots(mut self, slots: usize) -> Self {
+        self.limit_slots = slots;
+        self
+    }
+}

@@ -1,0 +1,59 @@
+//! The membarrier system call. Source: membarrier(2) and the kernel's uapi header.
+//!
+//! The private expedited command returns after every thread of the process that runs on another CPU has
+//! executed a full fence, forced by an inter-processor interrupt; a thread that does not run has executed one
+//! in the context switch. Its RSEQ variant also restarts the rseq section that such a thread is in. It
+//! executes the same fence, so that one call serves every kind of reader.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+const QUERY: i32 = 0;
+const PRIVATE_EXPEDITED: i32 = 1 << 3;
+const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+const PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 7;
+const REGISTER_PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 8;
+
+/// The command in use; 0 while there is none.
+static COMMAND: AtomicI32 = AtomicI32::new(0);
+
+fn call(command: i32) -> i64 {
+    // SAFETY: membarrier takes two integers more and touches no memory of the caller.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
+}
+
+/// Registers the process for the best command there is. False when there is none.
+pub(crate) fn register() -> bool {
+    let known = call(QUERY).max(0) as i32;
+    let candidates = [
+        (PRIVATE_EXPEDITED_RSEQ, REGISTER_PRIVATE_EXPEDITED_RSEQ),
+        (PRIVATE_EXPEDITED, REGISTER_PRIVATE_EXPEDITED),
+    ];
+    // A seccomp filter may let the query pass and refuse the command: try it.
+    let found = candidates.iter().find(|(cmd, reg)| known & cmd != 0 && call(*reg) == 0 && call(*cmd) == 0);
+    COMMAND.store(found.map_or(0, |(cmd, _)| *cmd), Ordering::Relaxed);
+    found.is_some()
+}
+
+/// Registers again, in the child of a fork.
+pub(crate) fn register_again() {
+    match COMMAND.load(Ordering::Relaxed) {
+        PRIVATE_EXPEDITED_RSEQ => call(REGISTER_PRIVATE_EXPEDITED_RSEQ),
+        PRIVATE_EXPEDITED => call(REGISTER_PRIVATE_EXPEDITED),
+        _ => 0,
+    };
+}
+
+/// Whether the command in use restarts rseq sections.
+pub(crate) fn has_rseq() -> bool {
+    COMMAND.load(Ordering::Relaxed) == PRIVATE_EXPEDITED_RSEQ
+}
+
+/// Executes the command.
+///
+/// # Panics
+/// When the kernel refuses what it allowed before, for instance a seccomp filter installed later: no grace
+/// period could be relied upon.
+pub(crate) fn barrier() {
+    let r = call(COMMAND.load(Ordering::Relaxed));
+    assert!(r == 0, "membarrier was allowed and is now refused: {}", std::io::Error::last_os_error());
+}

@@ -1,0 +1,158 @@
+//! What this machine, kernel and C library offer, found out once, and what is done where something is
+//! missing.
+//!
+//! | missing | consequence |
+//! |---|---|
+//! | rseq, membarrier's RSEQ command, the stub page, x86-64 | `read` and `acquire` run as pinned epochs |
+//! | membarrier altogether | as above, and readers execute a full fence at the start of a section |
+//!
+//! The environment variable `REPRIEVE_RCU` switches things off, for debuggers that step out of line, for
+//! valgrind and for tests: `no-rseq` leaves membarrier on; `fence` and `off` use neither.
+
+pub(crate) mod membarrier;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod pin;
+pub(crate) mod rseq;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod stub;
+
+use crate::section;
+use std::fmt;
+use std::sync::OnceLock;
+
+/// Why restartable sections are not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// Switched off by the environment variable `REPRIEVE_RCU`.
+    SwitchedOff,
+    /// Only x86-64 Linux has an entry for restartable sections.
+    Architecture,
+    /// The C library did not register rseq: glibc before 2.35, musl, the tunable `glibc.pthread.rseq=0`,
+    /// valgrind.
+    NoRseq,
+    /// The kernel refuses membarrier's RSEQ command: Linux before 5.10, a seccomp filter, gVisor.
+    NoMembarrier,
+    /// No page below the program's text could be mapped for the abort stub.
+    NoStubPage,
+    /// The thread has a shadow stack, which an abort cannot rewind.
+    ShadowStack,
+    /// Foreign code changed the thread's rseq field within sections too often.
+    ForeignRseq,
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SwitchedOff => "switched off by REPRIEVE_RCU",
+            Self::Architecture => "not x86-64 Linux",
+            Self::NoRseq => "rseq is not registered by the C library",
+            Self::NoMembarrier => "the kernel refuses membarrier's RSEQ command",
+            Self::NoStubPage => "no page below the program's text could be mapped",
+            Self::ShadowStack => "the process has a shadow stack",
+            Self::ForeignRseq => "foreign code uses rseq within read sections",
+        })
+    }
+}
+
+/// What is used on this machine. `Display` says it in one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Whether `read` and `acquire` are restartable; if not, why not.
+    pub restartable: Result<(), Obstacle>,
+    /// Whether writers execute the readers' fences for them, by membarrier; if not, readers execute full
+    /// fences.
+    pub asymmetric: bool,
+}
+
+impl fmt::Display for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.restartable {
+            Ok(()) => f.write_str("restartable sections: yes")?,
+            Err(why) => write!(f, "restartable sections: no ({why}), pinned epochs instead")?,
+        }
+        f.write_str(if self.asymmetric {
+            "; fences: asymmetric, by membarrier"
+        } else {
+            "; fences: in readers (no membarrier)"
+        })
+    }
+}
+
+/// What this process uses, found out at the first call.
+pub fn capabilities() -> Capabilities {
+    let found = probe();
+    let restartable = found.restartable.and(if section::disabled_by_foreign_code() {
+        Err(Obstacle::ForeignRseq)
+    } else {
+        Ok(())
+    });
+    Capabilities { restartable, ..found }
+}
+
+static FOUND: OnceLock<Capabilities> = OnceLock::new();
+
+/// Probes once; afterwards a load. Must precede the first section of the process.
+pub(crate) fn probe() -> Capabilities {
+    *FOUND.get_or_init(|| {
+        crate::fork::install();
+        let wish = std::env::var("REPRIEVE_RCU").unwrap_or_default();
+        let asymmetric = match wish.as_str() {
+            "off" | "fence" => false,
+            _ => membarrier::register(),
+        };
+        let restartable = match wish.as_str() {
+            "off" | "fence" | "no-rseq" => Err(Obstacle::SwitchedOff),
+            _ => prepare_sections(),
+        };
+        Capabilities { restartable, asymmetric }
+    })
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn prepare_sections() -> Result<(), Obstacle> {
+    let field = rseq::field_offset().ok_or(Obstacle::NoRseq)?;
+    if !membarrier::has_rseq() {
+        return Err(Obstacle::NoMembarrier);
+    }
+    if shadow_stack() {
+        return Err(Obstacle::ShadowStack);
+    }
+    let page = stub::map(section::abort_address()).ok_or(Obstacle::NoStubPage)?;
+    pin::keep_loaded();
+    section::enable(page, field);
+    Ok(())
+}
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+fn prepare_sections() -> Result<(), Obstacle> {
+    Err(Obstacle::Architecture)
+}
+
+/// Whether user shadow stacks are on (`ARCH_SHSTK_STATUS`, Linux 6.6). glibc switches them on before `main`.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn shadow_stack() -> bool {
+    const ARCH_SHSTK_STATUS: libc::c_int = 0x5005;
+    const ARCH_SHSTK_SHSTK: u64 = 1;
+    let mut features = 0u64;
+    // SAFETY: the kernel writes eight bytes to `features`, or fails where it does not know the request.
+    let r = unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SHSTK_STATUS, &raw mut features) };
+    r == 0 && features & ARCH_SHSTK_SHSTK != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn display_says_what_is_used_and_why_not() {
+        let full = Capabilities { restartable: Ok(()), asymmetric: true };
+        assert_eq!(full.to_string(), "restartable sections: yes; fences: asymmetric, by membarrier");
+        let none = Capabilities { restartable: Err(Obstacle::NoRseq), asymmetric: false };
+        assert_eq!(
+            none.to_string(),
+            "restartable sections: no (rseq is not registered by the C library), pinned epochs instead; \
+             fences: in readers (no membarrier)"
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! Registered readers and their sections.
+
+use crate::core::Core;
+use crate::domain::Domain;
+use crate::epoch;
+use crate::local;
+use crate::pool::Entry;
+use crate::record::Record;
+use crate::section::{self, Refusal};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+/// A thread's registration in a domain; the quickest way to read. Stays with its thread.
+///
+/// ```compile_fail
+/// fn send<T: Send>(_: T) {}
+/// send(reprieve_rcu::Domain::global().register("reader").unwrap());
+/// ```
+pub struct Reader {
+    domain: Domain,
+    entry: Entry<Record>,
+    /// Where the two above lead to: one load each on the reader's path. Alive as long as the domain's handle.
+    core: NonNull<Core>,
+    record: NonNull<Record>,
+    /// A reader's word is written by one thread.
+    _thread: PhantomData<*mut ()>,
+}
+
+impl Reader {
+    pub(crate) fn new(domain: &Domain, name: String) -> Result<Self, local::TooManyReaders> {
+        let entry = local::register(domain.core(), name)?;
+        // SAFETY: the pool belongs to the domain's core.
+        let record = NonNull::from(unsafe { entry.get() });
+        let core = NonNull::from(&**domain.core());
+        Ok(Self { domain: domain.clone(), entry, core, record, _thread: PhantomData })
+    }
+
+    /// The domain that this reader reads in.
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    #[inline(always)]
+    fn record(&self) -> &Record {
+        // SAFETY: the domain keeps the pool alive.
+        unsafe { self.record.as_ref() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn core(&self) -> &Core {
+        // SAFETY: the domain keeps its core alive.
+        unsafe { self.core.as_ref() }
+    }
+
+    /// Enters a section: objects reachable now are not freed before the guard is dropped. May nest.
+    ///
+    /// # Panics
+    /// Beyond 4,095 nested sections.
+    #[inline(always)]
+    pub fn lock(&self) -> Guard<'_> {
+        Guard::enter(self.record(), self.core())
+    }
+
+    /// Runs `f` as a restartable section; where that is not possible, within a [`lock`](Self::lock).
+    ///
+    /// # Safety
+    /// `f` may be abandoned at any instruction and run again from its start, any number of times, and what it
+    /// owns is then not dropped. It, and everything it calls, must not
+    /// - make system calls, allocate, free, lock, panic, or run destructors with effects;
+    /// - write what others can see;
+    /// - enter or leave sections of other kinds;
+    /// - let references to objects of the domain out through its result.
+    #[inline(always)]
+    pub unsafe fn read<R: Copy>(&self, f: impl Fn() -> R) -> R {
+        // SAFETY: the caller's promise.
+        match unsafe { section::restartable(&self.core().clock.mode, &f) } {
+            Ok(r) => r,
+            Err(why) => fall_back(self.core(), why, || self.lock(), f),
+        }
+    }
+
+    /// Enters one long section of an event loop, which is renewed by [`Online::quiescent`].
+    pub fn online(&self) -> Online<'_> {
+        Online { guard: Some(self.lock()), reader: self }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        local::unregister(self.domain.core(), self.entry);
+    }
+}
+
+/// The epoch section that a restartable one falls back to.
+#[cold]
+#[inline(never)]
+pub(crate) fn fall_back<'a, R>(
+    core: &Core,
+    why: Refusal,
+    lock: impl FnOnce() -> Guard<'a>,
+    f: impl Fn() -> R,
+) -> R {
+    // Within a restartable section nothing may be written: let the outer one fall back.
+    section::abandon_if_inside();
+    if why != Refusal::Fenced {
+        core.fallbacks.fetch_add(1, Ordering::Relaxed);
+    }
+    let _guard = lock();
+    f()
+}
+
+/// An open section. Leaves it when dropped.
+///
+/// ```compile_fail
+/// let domain = reprieve_rcu::Domain::default();
+/// let cell = reprieve_rcu::RcuCell::new(&domain, 1u64);
+/// let guard = domain.lock();
+/// let value = cell.load(&guard);
+/// drop(guard);
+/// println!("{value}"); // outlives its section
+/// ```
+#[must_use = "the section ends when the guard is dropped"]
+pub struct Guard<'a> {
+    record: &'a Record,
+    core: &'a Core,
+    _thread: PhantomData<*mut ()>,
+}
+
+impl<'a> Guard<'a> {
+    #[inline(always)]
+    pub(crate) fn enter(record: &'a Record, core: &'a Core) -> Self {
+        debug_assert!(!section::inside(), "an epoch section within a restartable one");
+        epoch::enter(&record.word, &core.clock);
+        Self { record, core, _thread: PhantomData }
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if epoch::leave(&self.record.word) {
+            self.record.answer_if_asked(&self.core.event);
+        }
+    }
+}
+
+/// A reader in one long section, as event loops want it: references may be held until the next quiescent
+/// state, and entering costs nothing.
+///
+/// ```compile_fail
+/// let domain = reprieve_rcu::Domain::default();
+/// let cell = reprieve_rcu::RcuCell::new(&domain, 1u64);
+/// let reader = domain.register("loop").unwrap();
+/// let mut online = reader.online();
+/// let value = cell.load(&online);
+/// online.quiescent();
+/// println!("{value}"); // held across a quiescent state
+/// ```
+pub struct Online<'a> {
+    /// None while offline.
+    guard: Option<Guard<'a>>,
+    reader: &'a Reader,
+}
+
+impl Online<'_> {
+    /// Says that the thread holds no reference. Costs a load and a store. Without effect while a guard of the
+    /// same reader exists.
+    #[inline(always)]
+    pub fn quiescent(&mut self) {
+        let record = self.reader.record();
+        let core = self.reader.core();
+        epoch::refresh(&record.word, &core.clock);
+        record.answer_if_asked(&core.event);
+    }
+
+    /// Runs `f`, which may block, outside of the section.
+    pub fn offline<R>(&mut self, f: impl FnOnce() -> R) -> R {
+        /// Goes online again also when `f` panics.
+        struct Back<'b, 'a>(&'b mut Online<'a>);
+        impl Drop for Back<'_, '_> {
+            fn drop(&mut self) {
+                self.0.guard = Some(self.0.reader.lock());
+            }
+        }
+        self.guard = None;
+        let _back = Back(self);
+        f()
+    }
+}
+
+/// Proof that the thread is in a section of a domain: a [`Guard`] or an [`Online`].
+pub trait Section: sealed::Sealed {}
+
+pub(crate) mod sealed {
+    use super::{Core, Guard, Online};
+
+    pub trait Sealed {
+        #[doc(hidden)]
+        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool;
+    }
+    impl Sealed for Guard<'_> {
+        #[inline(always)]
+        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool {
+            std::ptr::from_ref::<Core>(self.core).cast::<()>() == std::sync::Arc::as_ptr(core).cast()
+        }
+    }
+    impl Sealed for Online<'_> {
+        #[inline(always)]
+        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool {
+            self.guard.as_ref().is_some_and(|g| g.is_of(core))
+        }
+    }
+}
+impl Section for Guard<'_> {}
+impl Section for Online<'_> {}

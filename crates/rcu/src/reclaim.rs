@@ -1,0 +1,383 @@
+//! From retired to freed.
+//!
+//! An object goes into a bag; a bag that is full, large or old is closed: it gets a token and joins the queue
+//! of batches; a batch whose token has passed is freed by whoever comes by: the next call that retires,
+//! `barrier`, or the reclaimer thread. With batches of one the same call does it all and touches neither bag
+//! nor queue.
+//!
+//! Invariants:
+//! - Frees and callbacks run outside of locks, so that they may retire. What they retire is only put into a
+//!   bag; the call that runs them goes on until nothing is due, so that a long chain needs no stack.
+//! - An object is freed after its token has passed AND no slot, read after that, pins it.
+
+use crate::clock::now_ns;
+use crate::core::Core;
+use crate::futex::{self, Lock};
+use crate::garbage::{Full, Garbage};
+use crate::options::{AtLimit, Options};
+use crate::record::announce;
+use crate::retired::{Bag, Batch, Queue, Retired};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+/// Bags per domain: writers seldom share one.
+const BAGS: usize = 8;
+
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Shard(pub(crate) Lock<Bag>);
+
+/// The garbage of a domain and its way out.
+pub(crate) struct Reclaim {
+    pub(crate) core: Arc<Core>,
+    pub(crate) garbage: Garbage,
+    pub(crate) bags: [Shard; BAGS],
+    pub(crate) queue: Lock<Queue>,
+    /// Objects in the queue. Read before its lock is taken.
+    queued: AtomicUsize,
+    /// Objects in bags. Read before their locks are taken.
+    pub(crate) bagged: AtomicUsize,
+    /// Changes when frees have ended that a barrier waits for.
+    pub(crate) freed: AtomicU32,
+    /// One barrier at a time: the phases of `Queue::running` are two.
+    pub(crate) barrier: Lock<()>,
+    /// Whether a reclaimer thread does the waiting and freeing; and what wakes it.
+    pub(crate) reclaimer: AtomicBool,
+    pub(crate) work: AtomicU32,
+    pub(crate) asleep: AtomicBool,
+    at_limit: AtLimit,
+    batch: usize,
+    pub(crate) deadline_ns: u64,
+}
+
+thread_local! {
+    /// The thread is freeing objects.
+    static FREEING: Cell<bool> = const { Cell::new(false) };
+    static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+static NEXT_SHARD: AtomicUsize = AtomicUsize::new(0);
+
+/// Marks the thread as freeing; back when dropped, also by a callback's panic.
+struct Freeing;
+impl Freeing {
+    fn begin() -> Option<Self> {
+        (!FREEING.replace(true)).then_some(Self)
+    }
+}
+impl Drop for Freeing {
+    fn drop(&mut self) {
+        FREEING.set(false);
+    }
+}
+
+impl Reclaim {
+    pub(crate) fn new(core: Arc<Core>, options: &Options) -> Self {
+        Self {
+            core,
+            garbage: Garbage::new(options.limit_objects, options.limit_bytes),
+            bags: Default::default(),
+            queue: Lock::default(),
+            queued: AtomicUsize::new(0),
+            bagged: AtomicUsize::new(0),
+            freed: AtomicU32::new(0),
+            barrier: Lock::new(()),
+            reclaimer: AtomicBool::new(false),
+            work: AtomicU32::new(0),
+            asleep: AtomicBool::new(false),
+            at_limit: options.at_limit,
+            batch: options.batch,
+            deadline_ns: options.deadline_ns,
+        }
+    }
+
+    /// Makes room for `bytes` by the domain's policy.
+    pub(crate) fn admit(&self, bytes: usize) -> Result<(), Full> {
+        let Err(full) = self.garbage.reserve(bytes) else { return Ok(()) };
+        self.make_room(bytes, full)
+    }
+
+    #[cold]
+    fn make_room(&self, bytes: usize, full: Full) -> Result<(), Full> {
+        let deadline_ns = match self.at_limit {
+            AtLimit::Wait { timeout_ns } => Some(now_ns() + timeout_ns),
+            AtLimit::Error => Some(0),
+            AtLimit::Reclaim => None,
+        };
+        loop {
+            let token = self.close_all();
+            let stuck = FREEING.get() || self.core.held_up_by_caller(token);
+            let waited = self.core.check(token)
+                || (!stuck && deadline_ns != Some(0) && self.core.wait(token, deadline_ns));
+            self.free_due();
+            if self.garbage.reserve(bytes).is_ok() {
+                return Ok(());
+            }
+            if stuck && deadline_ns.is_none() {
+                self.garbage.force(bytes);
+                return Ok(());
+            }
+            if !waited || deadline_ns.is_some_and(|d| now_ns() >= d) {
+                return Err(full);
+            }
+            // Slots pin what is left, which is as many objects as there are slots; or other threads are
+            // freeing it.
+            if deadline_ns.is_none() && !self.core.pinned().is_empty() {
+                self.garbage.force(bytes);
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Accepts an object for which there is room.
+    pub(crate) fn accept(&self, retired: Retired) {
+        if self.reclaimer.load(Ordering::Relaxed) {
+            let full = self.put_for_reclaimer(retired);
+            self.wake_reclaimer(full);
+        } else if self.batch == 1 && !FREEING.get() {
+            self.accept_promptly(retired);
+        } else {
+            if let Some(objects) = self.put(retired) {
+                self.close(objects);
+            }
+            self.free_due();
+        }
+    }
+
+    /// A batch of one: token, fence and free in one go, if the readers permit.
+    fn accept_promptly(&self, retired: Retired) {
+        let closed_ns = now_ns();
+        let token = self.core.start();
+        if self.core.check_patiently(token, self.core.patience_ns) && !retired.is_held(&self.core.pinned()) {
+            self.core.durations.record(now_ns() - closed_ns);
+            let freeing = Freeing::begin();
+            let bytes = retired.bytes();
+            // SAFETY: the token was taken after the object was unlinked and has passed; no slot pins the
+            // object.
+            unsafe { retired.free() };
+            drop(freeing);
+            self.garbage.freed(1, bytes);
+        } else {
+            self.enqueue(Batch { token, closed_ns, objects: vec![retired] });
+        }
+        self.free_due();
+    }
+
+    /// Puts an object into a bag, and takes the bag's content out when it is due.
+    fn put(&self, retired: Retired) -> Option<Vec<Retired>> {
+        let mut bag = self.some_bag();
+        bag.push(retired);
+        self.bagged.fetch_add(1, Ordering::SeqCst);
+        (!FREEING.get() && self.is_due(&bag)).then(|| self.take_out(&mut bag))
+    }
+
+    /// Puts an object into a bag, and leaves it there. Whether the bag has just become full.
+    fn put_for_reclaimer(&self, retired: Retired) -> bool {
+        let mut bag = self.some_bag();
+        bag.push(retired);
+        self.bagged.fetch_add(1, Ordering::SeqCst);
+        bag.objects.len() == self.batch
+            || (bag.bytes >= self.garbage.batch_bytes() && self.asleep.load(Ordering::SeqCst))
+    }
+
+    fn take_out(&self, bag: &mut Bag) -> Vec<Retired> {
+        let objects = bag.take();
+        self.bagged.fetch_sub(objects.len(), Ordering::SeqCst);
+        objects
+    }
+
+    /// The thread's bag, or one that is free.
+    fn some_bag(&self) -> futex::Held<'_, Bag> {
+        if SHARD.get() == usize::MAX {
+            SHARD.set(NEXT_SHARD.fetch_add(1, Ordering::Relaxed));
+        }
+        let mine = SHARD.get();
+        let free = (0..BAGS).find_map(|i| self.bags[(mine + i) % BAGS].0.try_lock());
+        free.unwrap_or_else(|| self.bags[mine % BAGS].0.lock())
+    }
+
+    fn is_due(&self, bag: &Bag) -> bool {
+        let objects = bag.objects.len();
+        objects >= self.batch
+            || bag.bytes >= self.garbage.batch_bytes()
+            || (objects > 0 && now_ns() - bag.opened_ns >= self.deadline_ns)
+    }
+
+    fn close(&self, objects: Vec<Retired>) -> u64 {
+        let closed_ns = now_ns();
+        let token = self.core.start();
+        if !objects.is_empty() {
+            self.enqueue(Batch { token, closed_ns, objects });
+        }
+        token
+    }
+
+    fn enqueue(&self, batch: Batch) {
+        self.queued.fetch_add(batch.objects.len(), Ordering::Relaxed);
+        self.queue.lock().batches.push_back(batch);
+    }
+
+    /// Closes every bag, in one batch; the newest token.
+    pub(crate) fn close_all(&self) -> u64 {
+        let mut objects = Vec::new();
+        for shard in &self.bags {
+            objects.append(&mut self.take_out(&mut shard.0.lock()));
+        }
+        self.close(objects)
+    }
+
+    /// Closes the bags that are due.
+    fn close_due(&self) {
+        if self.bagged.load(Ordering::SeqCst) == 0 || self.reclaimer.load(Ordering::Relaxed) {
+            return;
+        }
+        for shard in &self.bags {
+            let Some(mut bag) = shard.0.try_lock() else { continue };
+            if !bag.objects.is_empty() && self.is_due(&bag) {
+                let objects = self.take_out(&mut bag);
+                drop(bag);
+                self.close(objects);
+            }
+        }
+    }
+
+    /// Frees whatever is due, and whatever becomes due by it. Never waits. Nothing within a free.
+    pub(crate) fn free_due(&self) {
+        loop {
+            let Some(freeing) = Freeing::begin() else { return };
+            self.close_due();
+            if self.queued.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            if !self.free_some() {
+                return;
+            }
+            drop(freeing);
+        }
+    }
+
+    /// Frees what has passed. Whether there was any.
+    fn free_some(&self) -> bool {
+        let Some((due, phase)) = self.take_due() else { return false };
+        let _finish =
+            Finish { reclaim: self, phase, objects: due.len(), bytes: due.iter().map(Retired::bytes).sum() };
+        // SAFETY: `take_due` hands out objects whose token has passed and that no slot pins.
+        due.into_iter().for_each(|r| unsafe { r.free() });
+        true
+    }
+
+    /// Frees everything, as the domain ends: no reader, slot or writer is left. What a leaked guard of this
+    /// very thread holds up is leaked too.
+    pub(crate) fn shut_down(&self) {
+        let token = self.close_all();
+        if !self.core.check(token) && self.core.held_up_by_caller(token) {
+            return;
+        }
+        self.core.wait(token, None);
+        while self.free_some() {}
+    }
+
+    /// Takes the objects that may be freed out of the queue, and counts the caller as freeing. None when
+    /// there are none.
+    fn take_due(&self) -> Option<(Vec<Retired>, usize)> {
+        let mut queue = self.queue.lock();
+        let mut passed = std::mem::take(&mut queue.held);
+        let now_ns = now_ns();
+        while queue.batches.front().is_some_and(|b| self.core.check(b.token)) {
+            let batch = queue.batches.pop_front()?;
+            if !batch.objects.is_empty() {
+                self.core.durations.record(now_ns - batch.closed_ns);
+            }
+            passed.extend(batch.objects);
+        }
+        // Slots are read after the tokens have passed.
+        let slots = self.core.pinned();
+        let (held, due): (Vec<_>, Vec<_>) = passed.into_iter().partition(|r| r.is_held(&slots));
+        queue.held = held;
+        if due.is_empty() {
+            return None;
+        }
+        self.queued.fetch_sub(due.len(), Ordering::Relaxed);
+        let phase = queue.phase;
+        queue.running[phase] += 1;
+        Some((due, phase))
+    }
+
+    /// Waits until everything that was retired before the call is freed, except what slots pin.
+    ///
+    /// # Panics
+    /// Within a section of the domain, or within a free: it would wait for itself.
+    pub(crate) fn barrier(&self) {
+        assert!(!FREEING.get(), "deadlock: a barrier is awaited within a callback");
+        let _one = self.barrier.lock();
+        let token = self.close_all();
+        self.core.wait(token, None);
+        self.free_due();
+        // Other threads may still free what they took before. They count in the phase that ends here; later
+        // ones in the next, so that the wait is for a bounded set.
+        let old = {
+            let mut queue = self.queue.lock();
+            queue.phase ^= 1;
+            queue.phase ^ 1
+        };
+        loop {
+            let seen = self.freed.load(Ordering::SeqCst);
+            if self.queue.lock().running[old] == 0 {
+                return;
+            }
+            futex::wait(&self.freed, seen, None);
+        }
+    }
+
+    /// Wakes the reclaimer thread if it sleeps for want of work, or in any case.
+    pub(crate) fn wake_reclaimer(&self, in_any_case: bool) {
+        if in_any_case || (self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst)) {
+            announce(&self.work);
+        }
+    }
+
+    /// When the oldest open bag was opened, and how many objects there are in bags.
+    pub(crate) fn oldest_bag(&self) -> Option<u64> {
+        let opened = |s: &Shard| {
+            let bag = s.0.lock();
+            (!bag.objects.is_empty()).then_some(bag.opened_ns)
+        };
+        self.bags.iter().filter_map(opened).min()
+    }
+
+    /// Whether a bag is full.
+    pub(crate) fn has_full_bag(&self) -> bool {
+        self.bags.iter().any(|s| {
+            let bag = s.0.lock();
+            bag.objects.len() >= self.batch || bag.bytes >= self.garbage.batch_bytes()
+        })
+    }
+
+    /// In the child of a fork: threads that freed are not here.
+    pub(crate) fn reset_after_fork(&self) {
+        self.queue.lock().running = [0; 2];
+        self.reclaimer.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Ends a free that `take_due` began, also when a callback panics.
+struct Finish<'a> {
+    reclaim: &'a Reclaim,
+    phase: usize,
+    objects: usize,
+    bytes: usize,
+}
+
+impl Drop for Finish<'_> {
+    fn drop(&mut self) {
+        self.reclaim.garbage.freed(self.objects, self.bytes);
+        let mut queue = self.reclaim.queue.lock();
+        queue.running[self.phase] -= 1;
+        let awaited = queue.running[self.phase] == 0 && queue.phase != self.phase;
+        drop(queue);
+        if awaited {
+            announce(&self.reclaim.freed);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What a domain knows of one registered reader.
+//!
+//! `word` and `asked` share a line: the reader's exit touches no other. Everything else is for slow paths.
+
+use crate::futex::{self, Lock};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32 as StdAtomicU32, compiler_fence};
+
+/// The writer sleeps: wake it at the exit.
+const ASKED_WAKE: u32 = 1;
+/// Yield the CPU after the exit.
+const ASKED_YIELD: u32 = 2;
+/// A reader that is not late is asked too, because it may have the CPU that a late one waits for; the
+/// scheduler may give it the CPU again, hence more than once. Without a limit, readers did 140 yields per
+/// token.
+const YIELDS_PER_TOKEN: u32 = 4;
+
+/// One reader. Owned by a thread while registered; only that thread writes `word`.
+#[derive(Default)]
+pub(crate) struct Record {
+    /// See `epoch.rs`.
+    pub(crate) word: AtomicU64,
+    /// What the next outermost exit is asked to do.
+    asked: AtomicU32,
+    /// The token for which the reader was last asked to yield, and how often.
+    asked_for: AtomicU64,
+    asked_times: AtomicU32,
+    /// The word that scanners last found late, since when, and whether it was reported.
+    pub(crate) late_word: AtomicU64,
+    pub(crate) late_since_ns: AtomicU64,
+    pub(crate) reported_word: AtomicU64,
+    /// Thread id of the owner; 0 while nobody's.
+    pub(crate) tid: AtomicI32,
+    pub(crate) name: Lock<String>,
+}
+
+impl Record {
+    /// Makes the calling thread the owner.
+    pub(crate) fn adopt(&self, name: String) {
+        debug_assert_eq!(self.word.load(Ordering::Relaxed), 0);
+        *self.name.lock() = name;
+        self.tid.store(gettid(), Ordering::Relaxed);
+    }
+
+    /// Takes the reader offline whatever it was in, and answers who waits. The owner has ended, or has no
+    /// guard left.
+    pub(crate) fn abandon(&self, event: &StdAtomicU32) {
+        // Release, as in `epoch::leave`.
+        self.word.store(0, Ordering::Release);
+        self.tid.store(0, Ordering::Relaxed);
+        self.answer_if_asked(event);
+    }
+
+    /// Asks the reader to wake who waits, at its next outermost exit.
+    pub(crate) fn ask_to_wake(&self) {
+        self.ask(ASKED_WAKE);
+    }
+
+    /// Asks the reader to yield at its next outermost exit, for `token`: each time that it has answered the
+    /// last request, but at most `YIELDS_PER_TOKEN` times.
+    pub(crate) fn ask_to_yield(&self, token: u64) {
+        if self.asked.load(Ordering::Relaxed) & ASKED_YIELD != 0 {
+            return;
+        }
+        // Relaxed: writers race here, and one request more or less does not matter.
+        if self.asked_for.load(Ordering::Relaxed) != token {
+            self.asked_for.store(token, Ordering::Relaxed);
+            self.asked_times.store(0, Ordering::Relaxed);
+        }
+        if self.asked_times.fetch_add(1, Ordering::Relaxed) < YIELDS_PER_TOKEN {
+            self.ask(ASKED_YIELD);
+        }
+    }
+
+    fn ask(&self, flag: u32) {
+        // Release pairs with the Acquire in `answer`. A caller that then sleeps executes membarrier first:
+        // the reader's exit either sees the flag, or its store of the word is visible to the caller.
+        if self.asked.load(Ordering::Relaxed) & flag == 0 {
+            self.asked.fetch_or(flag, Ordering::Release);
+        }
+    }
+
+    /// The end of an outermost exit.
+    #[inline(always)]
+    pub(crate) fn answer_if_asked(&self, event: &StdAtomicU32) {
+        // The load may not move before the exit's store, for the pairing in `ask`.
+        compiler_fence(Ordering::SeqCst);
+        if self.asked.load(Ordering::Relaxed) != 0 {
+            self.answer(event);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn answer(&self, event: &StdAtomicU32) {
+        let asked = self.asked.swap(0, Ordering::AcqRel);
+        if asked & ASKED_WAKE != 0 {
+            announce(event);
+        }
+        if asked & ASKED_YIELD != 0 {
+            // SAFETY: sched_yield takes and touches nothing.
+            unsafe { libc::sched_yield() };
+        }
+    }
+
+    /// In the child of a fork, for a record whose thread is not here.
+    pub(crate) fn clear_after_fork(&self) {
+        self.word.store(0, Ordering::Relaxed);
+        self.asked.store(0, Ordering::Relaxed);
+        self.tid.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Wakes all who sleep on `event`.
+pub(crate) fn announce(event: &StdAtomicU32) {
+    // SeqCst against the sleeper's read of the event before it looks at the state that it waits for.
+    event.fetch_add(1, Ordering::SeqCst);
+    futex::wake(event, i32::MAX);
+}
+
+/// The calling thread's id.
+pub(crate) fn gettid() -> i32 {
+    // SAFETY: gettid takes and touches nothing. By syscall, for old C libraries.
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+}

@@ -1,0 +1,98 @@
+//! One retired object, and batches of them.
+
+use crate::clock::now_ns;
+use std::collections::VecDeque;
+
+/// An object that waits for a grace period, and how it is then freed.
+pub(crate) struct Retired {
+    object: *mut (),
+    free: unsafe fn(*mut ()),
+    bytes: usize,
+}
+
+// SAFETY: only what may be sent is retired: `new` and `of_callback` demand it.
+unsafe impl Send for Retired {}
+
+impl Retired {
+    /// An object that `free` frees.
+    ///
+    /// # Safety
+    /// After the grace period, `free(object)` may be called once, by any thread.
+    pub(crate) unsafe fn new<T: Send>(object: *mut T, bytes: usize, free: unsafe fn(*mut T)) -> Self {
+        // SAFETY: the two function types differ in the type behind a thin pointer, which the calling
+        // convention ignores.
+        let free = unsafe { std::mem::transmute::<unsafe fn(*mut T), unsafe fn(*mut ())>(free) };
+        Self { object: object.cast(), free, bytes }
+    }
+
+    /// A callback. Boxed: one allocation each.
+    pub(crate) fn of_callback<F: FnOnce() + Send + 'static>(callback: Box<F>, bytes: usize) -> Self {
+        unsafe fn call<F: FnOnce()>(callback: *mut F) {
+            // SAFETY: `of_callback` took the pointer from a box, and the callback is called once.
+            unsafe { Box::from_raw(callback)() }
+        }
+        // SAFETY: `call` takes the box back, once; the closure may be sent.
+        unsafe { Self::new(Box::into_raw(callback), bytes, call::<F>) }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether a hazard slot pins it; `held` is sorted.
+    pub(crate) fn is_held(&self, held: &[*mut ()]) -> bool {
+        held.binary_search(&self.object).is_ok()
+    }
+
+    /// Frees the object.
+    ///
+    /// # Safety
+    /// A grace period has passed since it was retired, and no slot pins it.
+    pub(crate) unsafe fn free(self) {
+        // SAFETY: `new`'s caller allowed it, and `self` is gone afterwards.
+        unsafe { (self.free)(self.object) }
+    }
+}
+
+/// An open batch: objects that have no token yet.
+#[derive(Default)]
+pub(crate) struct Bag {
+    pub(crate) objects: Vec<Retired>,
+    pub(crate) bytes: usize,
+    pub(crate) opened_ns: u64,
+}
+
+impl Bag {
+    pub(crate) fn push(&mut self, retired: Retired) {
+        if self.objects.is_empty() {
+            self.opened_ns = now_ns();
+        }
+        self.bytes += retired.bytes();
+        self.objects.push(retired);
+    }
+
+    /// Takes the objects out; the capacity stays for the next batch.
+    pub(crate) fn take(&mut self) -> Vec<Retired> {
+        self.bytes = 0;
+        let capacity = self.objects.capacity();
+        std::mem::replace(&mut self.objects, Vec::with_capacity(capacity))
+    }
+}
+
+/// Objects that share a token.
+pub(crate) struct Batch {
+    pub(crate) token: u64,
+    pub(crate) closed_ns: u64,
+    pub(crate) objects: Vec<Retired>,
+}
+
+/// Closed batches, oldest first, and what runs at the moment.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pub(crate) batches: VecDeque<Batch>,
+    /// Objects whose grace period has passed, but that slots pin.
+    pub(crate) held: Vec<Retired>,
+    /// Frees that run, by the phase in which they began; see `barrier` in reclaim.rs.
+    pub(crate) running: [usize; 2],
+    pub(crate) phase: usize,
+}

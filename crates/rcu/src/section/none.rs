@@ -1,0 +1,24 @@
+//! Architectures without an entry for restartable sections.
+
+use super::Refusal;
+use crate::sync::AtomicU32;
+
+/// Never runs `f`.
+///
+/// # Safety
+/// None needed; the signature is that of the other architectures.
+#[inline(always)]
+pub(crate) unsafe fn run<F: Fn() -> R, R: Copy>(_mode: &AtomicU32, _f: &F) -> Result<R, Refusal> {
+    Err(Refusal::Unavailable)
+}
+
+/// Nothing to switch off.
+pub(crate) fn disable() {}
+
+/// There are no sections.
+pub(crate) fn inside() -> bool {
+    false
+}
+
+/// There are no sections.
+pub(crate) fn abandon_if_inside() {}

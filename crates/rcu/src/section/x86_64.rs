@@ -1,0 +1,425 @@
+//! The inlined entry of restartable sections, and the abort handler.
+//!
+//! The entry pushes what an abort loses and the compiler cannot reload, notes the stack pointer in a TLS
+//! slot, arms the thread's `rseq_cs` field with the one descriptor, and calls the section. The kernel sends
+//! an abort to the stub page, the stub jumps to the handler, and the handler, which can rely on no register,
+//! takes the stack pointer from the slot and jumps to the address pushed there. The entry then ends as if the
+//! section had returned, reporting the restart, and a cold function begins anew: whatever it needs, the
+//! compiler reloads, because all other registers are declared lost.
+//!
+//! | stack, from the noted stack pointer upwards | holds |
+//! |---|---|
+//! | 0 | nothing: it aligns the stack for the call |
+//! | 8 | where the entry continues after an abort |
+//! | 16, 24 | rbp and rbx, which inline assembly cannot declare |
+//!
+//! The cost of an entry is that of its stores, so there are eight: three pushes, the slot and the field, each
+//! twice, and the call's return address. A small closure travels in registers, and so does a small result.
+//!
+//! The slot holds the noted stack pointer while a section is under way on the thread, armed or interrupted;
+//! else `IDLE`, or 0 at first. Signal handlers may run sections, whatever they interrupt. A section that does
+//! not find the slot idle is nested (the field is armed), or the thread's first, or a handler's on top of an
+//! interrupted one; the last makes the slot idle and puts it back when it is done. So
+//! - a handler that interrupted a section: the kernel has redirected the interrupted context to the stub and
+//!   cleared the field before the handler starts. The slot is back when that context resumes, at the stub.
+//! - one that interrupted the entry or the exit, with the slot taken and the field clear: the same, and no
+//!   abort happens.
+//! - one that interrupted the abort handler: the same. The handler runs unarmed, and until it has reloaded
+//!   the stack pointer it runs on the section's, which is lower.
+//!
+//! The slot uses the initial-exec TLS model: one load (or, where the linker relaxes it, none) and no call, so
+//! that it can be used from the abort handler; libraries opened at run time get it from the loader's static
+//! reserve.
+
+use super::{RESTARTS, Refusal};
+use crate::mode::is_asymmetric;
+use crate::sync::AtomicU32;
+use std::arch::{asm, global_asm, naked_asm};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// `struct rseq_cs` of the kernel's uapi.
+#[repr(C, align(32))]
+struct Descriptor {
+    version: u32,
+    flags: u32,
+    start: AtomicU64,
+    length: AtomicU64,
+    abort: AtomicU64,
+}
+
+/// The one descriptor: from the end of the stub page to the end of user space.
+static DESCRIPTOR: Descriptor = Descriptor {
+    version: 0,
+    flags: 0,
+    start: AtomicU64::new(0),
+    length: AtomicU64::new(0),
+    abort: AtomicU64::new(0),
+};
+/// Offset of the field `rseq_cs` from the thread pointer, never 0: the thread pointer points to itself.
+static FIELD: AtomicI64 = AtomicI64::new(0);
+/// `FIELD` while sections may start, else 0.
+static GATE: AtomicI64 = AtomicI64::new(0);
+/// End of the range: the last page of 47-bit user space, in which no code lies, is left out.
+const RANGE_END: u64 = 0x7fff_ffff_e000;
+
+// What the entry reports; 0 is success.
+const UNAVAILABLE: u64 = 1;
+const NOT_IDLE: u64 = 2;
+const GAVE_UP: u64 = 3;
+const FOREIGN: u64 = 4;
+const FENCED: u64 = 5;
+const RESTARTED: u64 = 6;
+
+/// The slot's value on a thread that is known to be registered and is in no section; 0 on one that is not
+/// known yet.
+const IDLE: u64 = 1;
+
+type Word = MaybeUninit<u64>;
+/// Words of a closure that fit into registers.
+const WORDS: usize = 4;
+
+/// Publishes the stub page and switches sections on.
+pub(crate) fn enable(page: usize, field: isize) {
+    let start = (page + 4096) as u64;
+    DESCRIPTOR.start.store(start, Ordering::Relaxed);
+    DESCRIPTOR.length.store(RANGE_END - start, Ordering::Relaxed);
+    DESCRIPTOR.abort.store((page + 4) as u64, Ordering::Relaxed);
+    FIELD.store(field as i64, Ordering::Relaxed);
+    // Release pairs with the Acquire in `run`: whoever sees the gate open sees the descriptor and the offset.
+    GATE.store(field as i64, Ordering::Release);
+}
+
+/// Switches sections off. Those that run keep their protection.
+pub(crate) fn disable() {
+    GATE.store(0, Ordering::Relaxed);
+}
+
+/// Where the stub jumps to.
+pub(crate) fn abort_address() -> usize {
+    abort_handler as *const () as usize
+}
+
+/// The TLS slot's symbol, which differs between versions of the crate linked into one program.
+macro_rules! slot {
+    () => {
+        concat!("reprieve_rcu_frame_", env!("CARGO_PKG_VERSION_MAJOR"), "_", env!("CARGO_PKG_VERSION_MINOR"))
+    };
+}
+
+global_asm!(
+    concat!(".pushsection .tbss.", slot!(), ",\"awT\",@nobits"),
+    concat!(".globl ", slot!()),
+    concat!(".hidden ", slot!()),
+    concat!(".type ", slot!(), ",@object"),
+    concat!(".size ", slot!(), ",8"),
+    ".balign 8",
+    concat!(slot!(), ": .zero 8"),
+    ".popsection",
+);
+
+/// Ends the entry with the report that the section is to start again. The direction flag and all registers
+/// are as the section left them, the field is clear.
+#[unsafe(naked)]
+extern "C" fn abort_handler() {
+    naked_asm!(
+        "cld",
+        "lock inc qword ptr [rip + {restarts}]",
+        concat!("mov r14, [rip + ", slot!(), "@gottpoff]"),
+        "mov rsp, fs:[r14]",
+        "mov ecx, {restarted}",
+        "jmp [rsp + 8]",
+        restarts = sym RESTARTS,
+        restarted = const RESTARTED,
+    )
+}
+
+/// Leaves the section that the thread is in, whose entry then reports that it gave up.
+#[unsafe(naked)]
+extern "C" fn leave_section() -> ! {
+    naked_asm!(
+        "mov r12, [rip + {field}]",
+        "mov qword ptr fs:[r12], 0",
+        concat!("mov r14, [rip + ", slot!(), "@gottpoff]"),
+        "mov rsp, fs:[r14]",
+        "mov ecx, {gave_up}",
+        "jmp [rsp + 8]",
+        field = sym FIELD,
+        gave_up = const GAVE_UP,
+    )
+}
+
+/// A small result, in the two registers of the calling convention.
+#[repr(C)]
+struct Small(Word, Word);
+
+/// Whether a `T` fits into `words` words.
+const fn fits<T>(words: usize) -> bool {
+    size_of::<T>() <= words * 8 && align_of::<T>() <= 8
+}
+
+/// Calls the closure. Its own function, so that the entry can call it by name; "C", so that a panic ends the
+/// process instead of unwinding through the entry.
+unsafe extern "C" fn trampoline<F: Fn() -> R, R: Copy>(
+    a: Word,
+    b: Word,
+    result: *mut R,
+    _: u64,
+    c: Word,
+    d: Word,
+) -> Small {
+    // SAFETY: `run` made the words from a closure that lives.
+    let r = unsafe { call::<F, R>(&[a, b, c, d]) };
+    let mut small = Small(Word::uninit(), Word::uninit());
+    // SAFETY: the destination is large and aligned enough for an `R`: `small`, or the caller's place for it.
+    unsafe { if fits::<R>(2) { (&raw mut small).cast::<R>().write(r) } else { result.write(r) } }
+    small
+}
+
+/// The closure as it travels: itself, or a pointer to it.
+#[inline(always)]
+fn words_of<F>(f: &F) -> [Word; WORDS] {
+    let mut words = [Word::uninit(); WORDS];
+    if fits::<F>(WORDS) {
+        // SAFETY: the words are large and aligned enough; the copy is only ever borrowed.
+        unsafe { ptr::copy_nonoverlapping(f, words.as_mut_ptr().cast(), 1) };
+    } else {
+        words[0].write(ptr::from_ref(f).expose_provenance() as u64);
+    }
+    words
+}
+
+/// Calls the closure that `words` hold or point to.
+///
+/// # Safety
+/// `words_of` made them from an `F` that lives.
+#[inline(always)]
+unsafe fn call<F: Fn() -> R, R>(words: &[Word; WORDS]) -> R {
+    let f: *const F = if fits::<F>(WORDS) {
+        words.as_ptr().cast()
+    } else {
+        // SAFETY: the first word is a pointer.
+        ptr::with_exposed_provenance(unsafe { words[0].assume_init() } as usize)
+    };
+    // SAFETY: the caller's closure or a copy of it, which is only borrowed, never dropped.
+    unsafe { (*f)() }
+}
+
+/// Runs `f` as a restartable section if `mode` is asymmetric: once to its end and any number of times in
+/// part.
+///
+/// # Safety
+/// As for [`super::restartable`].
+#[inline(always)]
+pub(crate) unsafe fn run<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: &F) -> Result<R, Refusal> {
+    let words = words_of(f);
+    // SAFETY: the caller's promise.
+    match unsafe { enter::<F, R>(mode, words) } {
+        Ok(r) => Ok(r),
+        // SAFETY: the same.
+        Err(report) => unsafe { not_done::<F, R>(report, mode, words) },
+    }
+}
+
+/// Enters, once. The error is the entry's report.
+///
+/// # Safety
+/// As for [`super::restartable`], with a closure that lives and that `words_of` made `words` from.
+#[inline(always)]
+unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, words: [Word; WORDS]) -> Result<R, u64> {
+    let mut large = MaybeUninit::<R>::uninit();
+    let report: u64;
+    let (low, high): (Word, Word);
+    // SAFETY: the stack is aligned for the call again after four words; without `nostack` the compiler keeps
+    // nothing below the stack pointer. rbx and rbp, which cannot be declared, are kept by the section's
+    // calling convention, and put back after an abort; all other registers are declared. Every path ends with
+    // the stack pointer that it began with. The section itself is the caller's promise. Memory: the assembly
+    // is a barrier for the compiler, so that no access of the section moves out of it; the processor keeps
+    // loads before the later store that clears the field, which is x86's order.
+    unsafe {
+        asm!(
+            // The load is an Acquire, as every load of x86 is: it pairs with the Release in `enable`.
+            "mov r12, [rip + {gate}]",
+            "test r12, r12",
+            "jz 5f",
+            concat!("mov r14, [rip + ", slot!(), "@gottpoff]"),
+            "cmp qword ptr fs:[r14], {idle}",
+            "jne 6f",
+            "lea r13, [rip + {descriptor}]",
+            "lea rcx, [rip + 4f]",
+            "push rbx",
+            "push rbp",
+            "push rcx",
+            "lea rsp, [rsp - 8]",
+            "mov fs:[r14], rsp",
+            "mov fs:[r12], r13",
+            "cmp dword ptr [r10], {asymmetric}",
+            "jne 9f",
+            "call {section}",
+            "xor ecx, ecx",
+            "cmp fs:[r12], r13",
+            "mov qword ptr fs:[r12], 0",
+            "jne 7f",
+            "3:",
+            "mov qword ptr fs:[r14], {idle}",
+            "lea rsp, [rsp + 32]",
+            "8:",
+            ".pushsection .text.unlikely.reprieve_rcu,\"ax\",@progbits",
+            "4: mov rbp, [rsp + 16]",
+            "mov rbx, [rsp + 24]",
+            "jmp 3b",
+            "5: mov ecx, {unavailable}",
+            "jmp 8b",
+            "6: mov ecx, {not_idle}",
+            "jmp 8b",
+            "7: mov ecx, {foreign}",
+            "jmp 3b",
+            "9: mov qword ptr fs:[r12], 0",
+            "mov ecx, {fenced}",
+            "jmp 3b",
+            ".popsection",
+            section = sym trampoline::<F, R>,
+            gate = sym GATE,
+            descriptor = sym DESCRIPTOR,
+            idle = const IDLE,
+            asymmetric = const crate::mode::ASYMMETRIC,
+            unavailable = const UNAVAILABLE,
+            not_idle = const NOT_IDLE,
+            foreign = const FOREIGN,
+            fenced = const FENCED,
+            inout("rdi") words[0] => _,
+            inout("rsi") words[1] => _,
+            inout("rdx") large.as_mut_ptr() => high,
+            inout("r8") words[2] => _,
+            inout("r9") words[3] => _,
+            inout("r10") mode => _,
+            lateout("rax") low,
+            lateout("rcx") report,
+            out("r12") _,
+            out("r13") _,
+            out("r14") _,
+            out("r15") _,
+            clobber_abi("C"),
+        );
+    }
+    if report != 0 {
+        return Err(report);
+    }
+    let small = Small(low, high);
+    // SAFETY: report 0 means that the trampoline ran to its end, and left its result in one of the two.
+    Ok(unsafe { if fits::<R>(2) { (&raw const small).cast::<R>().read() } else { large.assume_init() } })
+}
+
+/// The rare ends of `run`, and the way back in.
+///
+/// # Safety
+/// As for `enter`; `report` comes from it.
+#[cold]
+#[inline(never)]
+unsafe fn not_done<F: Fn() -> R, R: Copy>(
+    mut report: u64,
+    mode: &AtomicU32,
+    words: [Word; WORDS],
+) -> Result<R, Refusal> {
+    if report == NOT_IDLE && inside() {
+        // Nested: the section around this one restarts both, and is armed while the mode is read.
+        // SAFETY: the caller's promise.
+        return if is_asymmetric(mode) { Ok(unsafe { call::<F, R>(&words) }) } else { Err(Refusal::Fenced) };
+    }
+    let below = slot();
+    if report == NOT_IDLE {
+        if below == 0 && !is_registered() {
+            return Err(Refusal::Unavailable);
+        }
+        // The thread's first section; or, in a signal handler, on top of an interrupted section, entry or
+        // exit.
+        set_slot(IDLE);
+    }
+    let mut restarts = 0;
+    let end = loop {
+        match report {
+            NOT_IDLE => {}
+            RESTARTED if restarts + 1 < super::RESTART_LIMIT => restarts += 1,
+            RESTARTED | GAVE_UP => break Err(Refusal::GaveUp),
+            FOREIGN => {
+                super::count_foreign();
+                break Err(Refusal::Foreign);
+            }
+            FENCED => break Err(Refusal::Fenced),
+            _ => break Err(Refusal::Unavailable),
+        }
+        // SAFETY: the caller's promise.
+        match unsafe { enter::<F, R>(mode, words) } {
+            Ok(r) => break Ok(r),
+            Err(again) => report = again,
+        }
+    };
+    if below > IDLE {
+        set_slot(below);
+    }
+    end
+}
+
+/// The thread's slot.
+fn slot() -> u64 {
+    let held: u64;
+    // SAFETY: the slot is the thread's own.
+    unsafe {
+        asm!(
+            concat!("mov {held}, [rip + ", slot!(), "@gottpoff]"),
+            "mov {held}, fs:[{held}]",
+            held = out(reg) held,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    held
+}
+
+/// Sets the thread's slot. Whoever interrupts this and sets it too puts it back.
+fn set_slot(value: u64) {
+    // SAFETY: the slot is the thread's own.
+    unsafe {
+        asm!(
+            concat!("mov {at}, [rip + ", slot!(), "@gottpoff]"),
+            "mov fs:[{at}], {value}",
+            at = out(reg) _,
+            value = in(reg) value,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Whether the C library has registered the thread: otherwise its cpu_id, the field before `rseq_cs`, is
+/// negative.
+fn is_registered() -> bool {
+    let field = FIELD.load(Ordering::Relaxed);
+    let cpu: i32;
+    // SAFETY: `enable` has set the offset, because the gate was open; the area is the thread's own.
+    unsafe {
+        asm!("mov {:e}, fs:[{} - 4]", out(reg) cpu, in(reg) field, options(nostack, readonly, preserves_flags))
+    };
+    cpu >= 0
+}
+
+/// Whether the thread is in a restartable section.
+pub(crate) fn inside() -> bool {
+    let field = FIELD.load(Ordering::Relaxed);
+    if field == 0 {
+        return false;
+    }
+    let armed: u64;
+    // SAFETY: the offset is that of the field `rseq_cs` in the thread's own area.
+    unsafe {
+        asm!("mov {}, fs:[{}]", out(reg) armed, in(reg) field, options(nostack, readonly, preserves_flags))
+    };
+    armed == &raw const DESCRIPTOR as u64
+}
+
+/// Leaves the restartable section that the thread is in; its caller then runs it as a pinned epoch. For code
+/// within a section that cannot run there. Does nothing outside of sections.
+pub(crate) fn abandon_if_inside() {
+    if inside() {
+        leave_section();
+    }
+}

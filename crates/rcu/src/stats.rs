@@ -1,0 +1,70 @@
+//! What a domain has done and is doing.
+
+use crate::domain::Domain;
+use crate::fence;
+use crate::histogram::Histogram;
+use crate::late::LateReader;
+use crate::section;
+use crate::sync::Ordering;
+
+/// A domain's figures, as they were when it was asked. Durations in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// Grace periods that were waited for, or that freed something: how many and how long.
+    pub grace_periods: Histogram,
+    /// The membarrier calls of the process.
+    pub membarrier: Histogram,
+    /// Objects that wait to be freed.
+    pub garbage_objects: usize,
+    /// Their bytes.
+    pub garbage_bytes: usize,
+    /// The most objects that ever waited.
+    pub peak_objects: usize,
+    /// The most bytes that ever waited.
+    pub peak_bytes: usize,
+    /// Objects freed.
+    pub freed_objects: u64,
+    /// How long the oldest object that waits has waited, or 0.
+    pub oldest_ns: u64,
+    /// Restartable sections that ran as epochs, except where the domain is fenced.
+    pub fallbacks: u64,
+    /// Starts again of restartable sections, of the process.
+    pub restarts: u64,
+    /// Sections in which foreign code changed the thread's rseq field, of the process.
+    pub foreign_rseq: u64,
+    /// How often the domain has changed between asymmetric and fenced.
+    pub switches: u64,
+    /// Whether the domain's readers execute fences at the moment.
+    pub fenced: bool,
+    /// Records of readers, in use or kept for the next thread.
+    pub records: usize,
+    /// Readers that hold up the newest token.
+    pub late: Vec<LateReader>,
+}
+
+impl Domain {
+    /// The domain's figures. Takes locks for moments; not for hot paths.
+    pub fn stats(&self) -> Stats {
+        let (reclaim, core) = (self.reclaim(), self.core());
+        let (peak_objects, peak_bytes) = reclaim.garbage.peaks();
+        let closed_ns = reclaim.queue.lock().batches.front().map(|b| b.closed_ns);
+        let oldest = [closed_ns, reclaim.oldest_bag()].into_iter().flatten().min();
+        Stats {
+            grace_periods: core.durations.snapshot(),
+            membarrier: fence::latency(),
+            garbage_objects: reclaim.garbage.objects(),
+            garbage_bytes: reclaim.garbage.bytes(),
+            peak_objects,
+            peak_bytes,
+            freed_objects: reclaim.garbage.total_freed(),
+            oldest_ns: oldest.map_or(0, |ns| crate::clock::now_ns().saturating_sub(ns)),
+            fallbacks: core.fallbacks.load(Ordering::Relaxed),
+            restarts: section::restarts(),
+            foreign_rseq: section::foreign(),
+            switches: core.modes.switches(),
+            fenced: !crate::mode::is_asymmetric(&core.clock.mode),
+            records: core.readers.len(),
+            late: core.late_readers(core.clock.now()),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The same program on machines that have less: each run in a process of its own, by the environment's
+//! off-switch.
+
+use reprieve_rcu::{Domain, Obstacle, RcuCell, capabilities};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Reads by all kinds while a writer replaces; run by the tests below.
+#[test]
+fn workload() {
+    let domain = Domain::default();
+    let cell = RcuCell::new(&domain, [1u64; 4]);
+    assert_eq!(cell.get(), [1; 4]);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let value = cell.get();
+                assert!(value[0] == value[3] && value[0] != 0);
+                let guard = domain.lock();
+                assert!(cell.load(&guard)[0] != 0);
+            }
+        });
+        (2..2_000u64).for_each(|v| cell.replace([v; 4]).unwrap());
+        stop.store(true, Ordering::Relaxed);
+    });
+    domain.barrier();
+    let stats = domain.stats();
+    assert_eq!(stats.garbage_objects, 0);
+    match std::env::var("REPRIEVE_RCU").as_deref() {
+        Ok("fence" | "off") => {
+            assert_eq!(capabilities().restartable, Err(Obstacle::SwitchedOff));
+            assert!(!capabilities().asymmetric && stats.fenced);
+            assert_eq!(stats.membarrier.count(), 0);
+        }
+        Ok("no-rseq") => {
+            assert_eq!(capabilities().restartable, Err(Obstacle::SwitchedOff));
+            assert!(stats.fallbacks > 0 && stats.restarts == 0);
+        }
+        _ => {}
+    }
+}
+
+fn run_with(key: &str, value: &str) {
+    let program = std::env::current_exe().unwrap();
+    let run = Command::new(program).args(["--exact", "workload"]).env(key, value).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+    assert!(String::from_utf8_lossy(&run.stdout).contains("1 passed"));
+}
+
+#[test]
+fn without_rseq() {
+    run_with("REPRIEVE_RCU", "no-rseq");
+}
+
+#[test]
+fn without_membarrier() {
+    run_with("REPRIEVE_RCU", "fence");
+    run_with("REPRIEVE_RCU", "off");
+}
+
+#[test]
+fn without_the_c_librarys_registration() {
+    run_with("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+}

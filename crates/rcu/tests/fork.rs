@@ -1,0 +1,90 @@
+//! fork, in a process with readers, writers and a reclaimer at work. One test: forking is a matter of the
+//! whole process.
+
+use reprieve_rcu::{Domain, Options};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+fn count_a_free(domain: &Domain, frees: &'static AtomicU64) {
+    let count = move || {
+        frees.fetch_add(1, Ordering::SeqCst);
+    };
+    domain.defer(count).unwrap();
+}
+
+/// What the child of a fork must be able to do. Its exit status tells which check failed.
+fn in_child(domain: &Domain, frees: &'static AtomicU64) -> i32 {
+    let stuck =
+        || domain.synchronize_until(std::time::Instant::now() + std::time::Duration::from_secs(5)).is_err();
+    if stuck() {
+        return 1;
+    }
+    // SAFETY: nothing is read.
+    if unsafe { domain.read(|| 7) } != 7 {
+        return 2;
+    }
+    let before = frees.load(Ordering::SeqCst);
+    for _ in 0..200 {
+        count_a_free(domain, frees);
+    }
+    domain.barrier();
+    if frees.load(Ordering::SeqCst) < before + 200 {
+        return 3;
+    }
+    let late = |d: &Domain| {
+        let _guard = d.lock();
+        let token = d.start();
+        d.check(token)
+    };
+    if late(domain) || stuck() {
+        return 4;
+    }
+    0
+}
+
+#[test]
+fn the_child_is_usable_whatever_the_parents_threads_did() {
+    static FREES: AtomicU64 = AtomicU64::new(0);
+    let domain = Domain::new(Options::new().batch(8));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let reader = domain.register("always inside").unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                let _guard = reader.lock();
+                std::thread::yield_now();
+            }
+        });
+        s.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                count_a_free(&domain, &FREES);
+            }
+        });
+        s.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                drop(domain.register("comes and goes").unwrap());
+                domain.synchronize();
+            }
+        });
+        let reclaimed = Domain::new(Options::new().batch(64).deadline_ns(10_000));
+        let reclaimer = reclaimed.spawn_reclaimer().unwrap();
+        for round in 0..100 {
+            drop(domain.lock());
+            reclaimed.defer(|| ()).unwrap();
+            // SAFETY: the child does what the test is about, and leaves by _exit.
+            let child = unsafe { libc::fork() };
+            assert!(child >= 0);
+            if child == 0 {
+                let status = in_child(if round % 2 == 0 { &domain } else { &reclaimed }, &FREES);
+                // SAFETY: ends the child without the parent's destructors.
+                unsafe { libc::_exit(status) };
+            }
+            let mut status = 0;
+            // SAFETY: waits for the child made above.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            assert_eq!(status, 0, "round {round}");
+        }
+        stop.store(true, Ordering::Relaxed);
+        drop(reclaimer);
+    });
+    domain.barrier();
+}

@@ -1,0 +1,126 @@
+//! Threads that come and go, exit in a section, leak; cells.
+
+mod common;
+
+use reprieve_rcu::{Domain, Options, RcuCell};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[test]
+fn thread_churn_leaves_nothing_behind() {
+    let domain = Domain::default();
+    for _ in 0..5_000 {
+        let threads: [_; 2] = std::array::from_fn(|_| {
+            let domain = domain.clone();
+            std::thread::spawn(move || {
+                let _implicit = domain.lock();
+                let reader = domain.register("churn").unwrap();
+                let _explicit = reader.lock();
+            })
+        });
+        threads.into_iter().for_each(|t| t.join().unwrap());
+    }
+    assert!(domain.stats().records <= 4, "{} records", domain.stats().records);
+    domain.synchronize();
+}
+
+#[test]
+fn a_guard_that_was_leaked_ends_with_its_thread() {
+    let domain = Domain::default();
+    let for_thread = domain.clone();
+    std::thread::spawn(move || {
+        let reader = for_thread.register("leaky").unwrap();
+        std::mem::forget(reader.lock());
+        std::mem::forget(reader);
+        std::mem::forget(for_thread.lock());
+        let token = for_thread.start();
+        assert!(!for_thread.check(token));
+    })
+    .join()
+    .unwrap();
+    domain.synchronize();
+}
+
+#[test]
+fn a_reader_dropped_with_a_leaked_guard_goes_offline() {
+    let domain = Domain::default();
+    let reader = domain.register("leaky").unwrap();
+    std::mem::forget(reader.lock());
+    drop(reader);
+    domain.synchronize();
+}
+
+/// A guard in a thread-local variable lives until that variable is destroyed, and protects until then.
+#[test]
+fn a_guard_in_a_thread_local_protects_to_its_end() {
+    static IN_DESTRUCTOR: AtomicBool = AtomicBool::new(false);
+    struct AtEnd(Option<reprieve_rcu::Guard<'static>>);
+    impl Drop for AtEnd {
+        fn drop(&mut self) {
+            let token = Domain::global().start();
+            assert!(!Domain::global().check(token), "still in the section");
+            drop(self.0.take());
+            assert!(Domain::global().check(token));
+            // The thread can still read.
+            drop(Domain::global().lock());
+            IN_DESTRUCTOR.store(true, Ordering::SeqCst);
+        }
+    }
+    thread_local!(static KEPT: RefCell<AtEnd> = const { RefCell::new(AtEnd(None)) });
+    std::thread::spawn(|| KEPT.with(|k| k.borrow_mut().0 = Some(Domain::global().lock()))).join().unwrap();
+    assert!(IN_DESTRUCTOR.load(Ordering::SeqCst));
+}
+
+#[test]
+fn registration_is_limited() {
+    let domain = Domain::new(Options::new().limit_readers(1));
+    let only = domain.register("only").unwrap();
+    assert_eq!(domain.register("second").err().map(|e| e.limit), Some(1));
+    drop(only);
+    assert!(domain.register("second").is_ok());
+}
+
+#[test]
+fn many_short_lived_domains_on_one_thread() {
+    for i in 0..200u64 {
+        let domain = Domain::default();
+        let cell = RcuCell::new(&domain, i);
+        assert_eq!(*cell.load(&domain.lock()), i);
+    }
+}
+
+#[test]
+fn cells_are_read_and_replaced_by_all() {
+    let domain = Domain::default();
+    // The halves always agree.
+    let (cell, stop) = (RcuCell::new(&domain, [0u64; 8]), AtomicBool::new(false));
+    std::thread::scope(|s| {
+        let writers = [(); 2]
+            .map(|()| s.spawn(|| (0..1_000).for_each(|_| cell.update(|old| [old[0] + 1; 8]).unwrap())));
+        let stop = &stop;
+        for _ in 0..2 {
+            s.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let seen = cell.get();
+                    assert!(seen.iter().all(|&v| v == seen[0]), "{seen:?}");
+                    let guard = domain.lock();
+                    let held = cell.load(&guard);
+                    assert!(held.iter().all(|&v| v == held[0]), "{held:?}");
+                }
+            });
+        }
+        writers.into_iter().for_each(|w| w.join().unwrap());
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(cell.get(), [2_000; 8]);
+    assert_eq!(format!("{:?}", RcuCell::new(&domain, 5)), "RcuCell(5)");
+}
+
+#[test]
+#[should_panic(expected = "not one of the cell's domain")]
+fn a_section_of_another_domain_does_not_open_a_cell() {
+    let (one, other) = (Domain::default(), Domain::default());
+    let cell = RcuCell::new(&one, 1);
+    let guard = other.lock();
+    cell.load(&guard);
+}
