@@ -1,0 +1,8 @@
+/* liburcu's memb flavour with a tight synchronize_rcu loop. */
+#define _LGPL_SOURCE /* inlines the readers' functions, as the library advises */
+#define URCU_API_MAP  /* gives the flavour's functions their common names */
+#include <urcu/urcu-memb.h>
+
+#define SCHEME_NAME "liburcu-memb-sync"
+#define FLAVOUR_HAS_MEMBARRIER urcu_memb_has_sys_membarrier
+#include "liburcu_sync.h"

@@ -1,0 +1,70 @@
+//! What a reclamation scheme is to the benchmark. Each binary implements these traits for one library.
+
+use crate::options::Options;
+use crate::report::Identity;
+use crate::section::{Found, Section};
+use crate::table::{Node, Table};
+use std::ptr::NonNull;
+
+/// A reclamation library, set up for one run.
+pub trait Scheme: Sized + Sync {
+    /// Who this is.
+    const IDENTITY: Identity;
+
+    /// Whether retired nodes are freed while readers read.
+    const FREES: bool = true;
+
+    /// Whether the writer marks unlinked nodes, see [`Table::unlink`].
+    const MARKS: bool = false;
+
+    /// A reader thread's part.
+    type Reader<'s>: Reader
+    where
+        Self: 's;
+
+    /// The writer thread's part.
+    type Writer<'s>: Writer
+    where
+        Self: 's;
+
+    /// Makes the scheme ready, in the writer's thread, before readers start. A thread that it starts runs on the
+    /// writer's CPUs, for it inherits them.
+    ///
+    /// # Errors
+    ///
+    /// Says what the machine lacks.
+    fn new(options: &Options) -> Result<Self, String>;
+
+    /// Remarks for the report: settings, who frees, what the machine can.
+    fn notes(&self) -> Vec<String>;
+
+    /// The part of reader `id` (from 0), made in its thread and dropped there.
+    fn reader(&self, id: usize) -> Self::Reader<'_>;
+
+    /// The part of the writer, made and dropped in its thread.
+    fn writer(&self) -> Self::Writer<'_>;
+
+    /// CPU time of the scheme's own threads so far, in nanoseconds.
+    fn background_cpu_ns(&self) -> u64 {
+        0
+    }
+
+    /// Frees every node that still waits, after the readers have ended and the writer's part is dropped.
+    fn finish(self) {}
+}
+
+/// A reader thread's part of a scheme.
+pub trait Reader {
+    /// Enters a read-side section, finds the node of `key` in `table`, lets `section` hold it, and leaves. Inline it.
+    fn look_up(&mut self, table: &Table, key: u64, section: &Section) -> Found;
+}
+
+/// The writer thread's part of a scheme.
+pub trait Writer {
+    /// Takes an unlinked node; it calls [`Node::free`], now or later and from any thread, when no reader can hold it.
+    ///
+    /// # Safety
+    ///
+    /// `node` is unlinked from the table that the readers of this scheme read, and was not retired before.
+    unsafe fn retire(&mut self, node: NonNull<Node>);
+}

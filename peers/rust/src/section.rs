@@ -1,0 +1,88 @@
+//! What a reader does with the node it looks up, while the scheme protects it.
+
+use crate::clock::{now_ns, sleep_until, thread_cpu_ns};
+use crate::ledger::Ledger;
+use crate::table::Node;
+
+/// What a look-up met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The node, which held its key and value throughout.
+    Right,
+    /// No node: the writer was replacing it.
+    Missing,
+    /// A node that did not hold its key and value: it was freed too early.
+    Wrong,
+}
+
+/// The inside of a read-side section. It may run again from its start: it changes nothing but what it returns.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Section {
+    rounds: u64,
+    stall_ns: u64,
+}
+
+impl Section {
+    /// A section that computes for `rounds` of [`Node::dwell`], see [`rounds_of`].
+    pub fn new(rounds: u64) -> Self {
+        Self { rounds, stall_ns: 0 }
+    }
+
+    /// A section that also sleeps for `stall_ns` before it looks at the node.
+    pub fn stalled(self, stall_ns: u64) -> Self {
+        Self { stall_ns, ..self }
+    }
+
+    /// How long this section sleeps, in nanoseconds. A section that must make no system call reads it, and sleeps on
+    /// its own terms.
+    pub fn stall_ns(&self) -> u64 {
+        self.stall_ns
+    }
+
+    /// Looks at the node of `key`.
+    #[inline]
+    pub fn hold(&self, key: u64, node: Option<&Node>) -> Found {
+        if self.stall_ns != 0 {
+            sleep_until(now_ns() + self.stall_ns);
+        }
+        match node {
+            None => Found::Missing,
+            Some(node) if node.dwell(key, self.rounds) => Found::Right,
+            Some(_) => Found::Wrong,
+        }
+    }
+}
+
+/// Rounds of [`Node::dwell`] that last `ns`. The quickest of several tries: the others were disturbed.
+pub fn rounds_of(ns: u64, ledger: &'static Ledger) -> u64 {
+    const TRIES: usize = 16;
+    const ROUNDS: u64 = 20_000;
+    let own = Node::new(1, ledger);
+    let took_ns = |_| {
+        let start_ns = thread_cpu_ns();
+        assert!(own.dwell(1, ROUNDS));
+        thread_cpu_ns() - start_ns
+    };
+    ns * ROUNDS / (0..TRIES).map(took_ns).min().unwrap_or(1).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_tells_right_missing_and_wrong() {
+        let node = Node::new(5, Box::leak(Box::new(Ledger::new())));
+        let section = Section::new(3);
+        assert_eq!(section.hold(5, Some(&node)), Found::Right);
+        assert_eq!(section.hold(5, None), Found::Missing);
+        assert_eq!(section.hold(6, Some(&node)), Found::Wrong);
+    }
+
+    #[test]
+    fn a_stalled_section_sleeps() {
+        let start_ns = now_ns();
+        Section::new(0).stalled(2_000_000).hold(0, None);
+        assert!(now_ns() - start_ns >= 2_000_000);
+    }
+}

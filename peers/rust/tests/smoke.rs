@@ -1,0 +1,178 @@
+//! Every binary of both languages, run briefly: it frees what it deletes and meets no freed node; with a planted fault
+//! its readers must notice; all describe themselves and report alike. C's binaries are built first; without their
+//! packages they are left out, unless REPRIEVE_TEST_REQUIRE_PEERS is set.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+const C: [&str; 9] = [
+    "none",
+    "liburcu-qsbr",
+    "liburcu-memb",
+    "liburcu-mb",
+    "liburcu-bp",
+    "liburcu-qsbr-sync",
+    "liburcu-memb-sync",
+    "dpdk-inline",
+    "dpdk-background",
+];
+
+const C_LOOKUPS: [&str; 2] = ["lookup-rte-hash", "lookup-rculfhash"];
+
+/// The directory of C's binaries; none where their packages are missing.
+static C_BINARIES: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("peers-c");
+    let built = Command::new("make")
+        .args(["-s", "-C", concat!(env!("CARGO_MANIFEST_DIR"), "/.."), "c"])
+        .arg(format!("OUT={}", directory.display()))
+        .status()
+        .is_ok_and(|status| status.success());
+    if !built {
+        assert!(std::env::var_os("REPRIEVE_TEST_REQUIRE_PEERS").is_none(), "C's peers cannot be built");
+        eprintln!("C's peers cannot be built here, and are not tested");
+    }
+    built.then_some(directory)
+});
+
+fn with_c(rust: &[&str], c: &[&str]) -> Vec<PathBuf> {
+    let c = C_BINARIES.iter().flat_map(|directory| c.iter().map(|name| directory.join(name)));
+    rust.iter().map(PathBuf::from).chain(c).collect()
+}
+
+fn schemes() -> Vec<PathBuf> {
+    let rust = [
+        env!("CARGO_BIN_EXE_rust-none"),
+        env!("CARGO_BIN_EXE_crossbeam-epoch"),
+        env!("CARGO_BIN_EXE_seize"),
+        env!("CARGO_BIN_EXE_haphazard"),
+    ];
+    with_c(&rust, &C)
+}
+
+fn lookups() -> Vec<PathBuf> {
+    let rust = [
+        env!("CARGO_BIN_EXE_lookup-std"),
+        env!("CARGO_BIN_EXE_lookup-papaya"),
+        env!("CARGO_BIN_EXE_lookup-papaya-pinned"),
+        env!("CARGO_BIN_EXE_lookup-dashmap"),
+        env!("CARGO_BIN_EXE_lookup-scc"),
+        env!("CARGO_BIN_EXE_lookup-flurry"),
+    ];
+    with_c(&rust, &C_LOOKUPS)
+}
+
+/// The first CPU this process may use: tests run everything there, for there may be no other.
+fn cpu() -> String {
+    let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap();
+    (0..).find(|&cpu| allowed.is_set(cpu).unwrap()).unwrap().to_string()
+}
+
+fn run(binary: &Path, arguments: &str) -> Output {
+    Command::new(binary).args(arguments.split_whitespace()).output().unwrap()
+}
+
+fn run_scheme(binary: &Path, arguments: &str) -> (i32, Value) {
+    let cpu = cpu();
+    let all =
+        format!("--reader-cpus {cpu} --writer-cpus {cpu} --warmup-ms 20 --deletes-per-s 2000 {arguments}");
+    let output = run(binary, &all);
+    let line = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{}: {error}: {output:?}", binary.display()));
+    (output.status.code().unwrap(), line)
+}
+
+fn keys(value: &Value, prefix: &str, into: &mut BTreeSet<String>) {
+    if let Value::Object(object) = value {
+        for (key, value) in object {
+            let path = format!("{prefix}/{key}");
+            keys(value, &path, into);
+            into.insert(path);
+        }
+    }
+}
+
+#[test]
+fn every_scheme_frees_all_and_meets_no_freed_node() {
+    for binary in schemes() {
+        let (code, line) =
+            run_scheme(&binary, "--entries 64 --readers 3 --duration-ms 200 --section-ns 500 --stall-ms 5");
+        let deletes = &line["deletes"];
+        assert_eq!((code, &line["errors"]), (0, &Value::from(0)), "{line}");
+        let freed = if line["kind"] == "none" { 0 } else { deletes["delivered"].as_u64().unwrap() };
+        assert!(deletes["delivered"].as_u64() > Some(0), "{line}");
+        assert_eq!(deletes["freed"].as_u64(), Some(freed), "{line}");
+        let by: u64 = line["freed_by"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+        assert_eq!(by, freed, "{line}");
+        let delay = ["p50", "p90", "p99", "max"].map(|name| line["delay_ns"][name].as_u64().unwrap());
+        assert!(delay.is_sorted(), "{line}");
+    }
+}
+
+#[test]
+fn a_free_that_does_not_wait_is_noticed() {
+    for binary in schemes() {
+        let (code, line) = run_scheme(
+            &binary,
+            "--entries 16 --readers 4 --duration-ms 300 --section-ns 2000 --fault free-at-once",
+        );
+        assert_eq!(code, 1, "{line}");
+        assert!(line["errors"].as_u64() > Some(0), "{line}");
+    }
+}
+
+#[test]
+fn all_report_alike() {
+    let shapes: BTreeSet<_> = schemes()
+        .iter()
+        .map(|binary| {
+            let mut shape = BTreeSet::new();
+            keys(&run_scheme(binary, "--entries 8 --readers 1 --duration-ms 1").1, "", &mut shape);
+            shape
+        })
+        .collect();
+    assert_eq!(shapes.len(), 1, "{shapes:#?}");
+}
+
+#[test]
+fn all_describe_themselves_by_their_name() {
+    for binary in schemes().into_iter().chain(lookups()) {
+        let line: Value = serde_json::from_slice(&run(&binary, "--describe").stdout).unwrap();
+        let fields: Vec<_> = line.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(fields, ["kind", "library", "scheme", "version"]);
+        assert_eq!(line["scheme"].as_str(), binary.file_name().unwrap().to_str());
+        assert!(line["version"].as_str().unwrap().starts_with(|c: char| c.is_ascii_digit()), "{line}");
+    }
+}
+
+#[test]
+fn wrong_usage_and_missing_cpus_have_their_exit_codes() {
+    for binary in schemes() {
+        for wrong in
+            ["--entries 0", "--readers x", "--reader-cpus 1-0", "--no-such-option", "--fault other", "word"]
+        {
+            assert_eq!(run(&binary, wrong).status.code(), Some(2), "{} {wrong}", binary.display());
+        }
+        let output = run(&binary, &format!("--entries 8 --reader-cpus 1023 --writer-cpus {}", cpu()));
+        assert_eq!(output.status.code(), Some(69), "{}", binary.display());
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn every_map_finds_every_key() {
+    let cpu = cpu();
+    for binary in lookups() {
+        for threads in [1, 2] {
+            let arguments =
+                format!("--entries 5000 --threads {threads} --cpus {cpu} --warmup-ms 1 --duration-ms 20");
+            let output = run(&binary, &arguments);
+            let line: Value = serde_json::from_slice(&output.stdout)
+                .unwrap_or_else(|error| panic!("{}: {error}: {output:?}", binary.display()));
+            assert_eq!((output.status.code(), &line["errors"]), (Some(0), &Value::from(0)), "{line}");
+            assert!(line["lookups"].as_u64() > Some(0), "{line}");
+        }
+    }
+}
