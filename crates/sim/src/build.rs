@@ -1,5 +1,7 @@
 //! From a scenario's condition to a world: host, guest, neighbours and stimuli.
 
+mod xen;
+
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -49,15 +51,16 @@ pub fn build(
     check_speed(scenario)?;
     let mut world = World::new();
     let pcpus = scenario.host.pcpus_for(scenario.guest.vcpus);
-    let host = add_host(&mut world, scenario, pcpus, condition);
+    let host = add_host(&mut world, scenario, pcpus, condition, seed);
     let guest = make_guest(&mut world, scenario, condition, seed, made_up)?;
     let mut phases = Stream::new(seed, "quota phase", 0);
     let phases: Vec<u64> = (0..scenario.guest.vcpus).map(|_| phases.within(0, 999_999)).collect();
     world.add_guest(host, guest, |v| vcpu_spec(condition, v, phases[v]));
     add_noise(&mut world, host, scenario, pcpus, seed);
     add_busy(&mut world, host, scenario, condition, pcpus);
-    let spikes = condition.spikes.iter().map(|spike| {
-        let thread = |_| world.add_thread(host, Body::Spike { until_ns: 0 }, &Spec::default());
+    let spikes = condition.spikes.iter().enumerate().map(|(number, spike)| {
+        let spec = Spec { domain: Some(xen::spike(number)), ..Spec::default() };
+        let thread = |_| world.add_thread(host, Body::Spike { until_ns: 0 }, &spec);
         (0..spike.vcpus).map(thread).collect()
     });
     let spikes = spikes.collect();
@@ -107,7 +110,7 @@ fn host_spec(scenario: &Scenario, pcpus: usize, condition: &Condition) -> HostSp
     }
 }
 
-fn add_host(world: &mut World, scenario: &Scenario, pcpus: usize, condition: &Condition) -> usize {
+fn add_host(world: &mut World, scenario: &Scenario, pcpus: usize, condition: &Condition, seed: u64) -> usize {
     let model = &scenario.host;
     let mut tunables = sched::Tunables::linux(pcpus, model.hz);
     if model.slice_us > 0 {
@@ -117,6 +120,9 @@ fn add_host(world: &mut World, scenario: &Scenario, pcpus: usize, condition: &Co
     let scheduler: Box<dyn Scheduler> = match model.scheduler {
         SchedulerKind::Eevdf => sched::eevdf::eevdf_with(pcpus, &tunables),
         SchedulerKind::Cfs => sched::cfs::cfs_with(pcpus, &tunables),
+        SchedulerKind::Credit | SchedulerKind::Credit2 | SchedulerKind::Rtds => {
+            xen::scheduler(model, pcpus, seed)
+        }
     };
     let host = Host::new(host_spec(scenario, pcpus, condition), scheduler, world.queue());
     world.add_host(host)
@@ -209,7 +215,7 @@ fn vcpu_spec(condition: &Condition, v: usize, phase_permillion: u64) -> Spec {
         let quota_ns = (period_ns as f64 * quota.percent / 100.0).round() as u64;
         Quota { quota_ns, period_ns, phase_ns: period_ns * phase_permillion / 1_000_000 }
     });
-    Spec { allowed, quota, ..Spec::default() }
+    Spec { allowed, quota, domain: Some(xen::GUEST), ..Spec::default() }
 }
 
 /// The host's own threads.
@@ -224,7 +230,7 @@ fn add_noise(world: &mut World, host: usize, scenario: &Scenario, pcpus: usize, 
             burst_ns: model.noise_ns,
             stream: Stream::new(seed, "noise", pcpu as u64),
         };
-        let spec = Spec { allowed: vec![Cpu(pcpu as u32)], ..Spec::default() };
+        let spec = Spec { allowed: vec![Cpu(pcpu as u32)], domain: Some(xen::DOM0), ..Spec::default() };
         world.add_thread(host, body, &spec);
     }
 }
@@ -234,14 +240,17 @@ fn add_busy(world: &mut World, host: usize, scenario: &Scenario, condition: &Con
     let shared: BTreeSet<usize> = condition.pcpus.iter().copied().collect();
     let shared: Vec<Cpu> = shared.into_iter().map(|pcpu| Cpu(pcpu as u32)).collect();
     let pcpus = if shared.is_empty() { pcpus } else { shared.len() };
-    for _ in 0..busy_vcpus(scenario, condition, pcpus as u64) {
-        world.add_thread(host, Body::Busy, &Spec { allowed: shared.clone(), ..Spec::default() });
+    for number in 0..busy_vcpus(scenario, condition, pcpus as u64) {
+        let domain = Some(xen::neighbour(number, scenario.guest.vcpus));
+        let spec = Spec { allowed: shared.clone(), domain, ..Spec::default() };
+        world.add_thread(host, Body::Busy, &spec);
     }
     let own: Vec<Cpu> = (0..pcpus as u32).map(Cpu).collect();
     let hogged = if shared.is_empty() { own } else { shared };
     for cpu in hogged {
         for _ in 0..condition.hogs {
-            world.add_thread(host, Body::Busy, &Spec { allowed: vec![cpu], ..Spec::default() });
+            let spec = Spec { allowed: vec![cpu], domain: Some(xen::DOM0), ..Spec::default() };
+            world.add_thread(host, Body::Busy, &spec);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use reprieve_study::Observation;
 use reprieve_study::observation::Provenance;
-use reprieve_study::scenario::{Condition, PlannedRun, Scenario};
+use reprieve_study::scenario::{Condition, HostModel, PlannedRun, Scenario};
 use reprieve_study::units::SECOND_NS;
 
 use crate::build::{Built, build};
@@ -213,14 +213,17 @@ fn provenance(scenario: &Scenario, seed: u64) -> Provenance {
     Provenance {
         ground: format!("sim, reprieve {}", env!("CARGO_PKG_VERSION")),
         kernel: format!("model of Linux 6.1, HZ {}", scenario.guest.hz),
-        host_kernel: format!(
-            "model of Linux with {}, HZ {}",
-            scenario.host.scheduler.name(),
-            scenario.host.hz
-        ),
+        host_kernel: host_kernel(&scenario.host),
         host_pcpus: pcpus,
         seed,
         scheduling_source: "the simulated scheduler".into(),
         ..Provenance::default()
     }
+}
+
+fn host_kernel(host: &HostModel) -> String {
+    if host.scheduler.is_xen() {
+        return format!("model of Xen {} with {}", host.xen.version.name(), host.scheduler.name());
+    }
+    format!("model of Linux with {}, HZ {}", host.scheduler.name(), host.hz)
 }

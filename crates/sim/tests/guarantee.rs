@@ -70,12 +70,16 @@ prop_compose! {
         workload in workload(),
         vcpus in Just(vcpus),
         (hz, host_hz) in (prop::sample::select(vec![100, 250, 1_000]), prop::sample::select(vec![100, 250, 1_000])),
-        scheduler in prop::sample::select(vec!["eevdf", "cfs"]),
+        scheduler in prop::sample::select(vec!["eevdf", "cfs", "credit", "credit2", "rtds"]),
         spinlocks in prop::sample::select(vec!["queued", "paravirtual"]),
         (seed, sync_every_ms) in (0..1_000_u32, prop::sample::select(vec![0, 10])),
         (memory_mib, noise_per_s) in (128..300_u32, prop::sample::select(vec![0, 200])),
         (speed, switch_ns) in (prop::sample::select(vec![0.5, 1.0, 5.0]), prop::sample::select(vec![0, 1_500])),
     ) -> String {
+        // Xen's credit schedulers have no quotas.
+        let quotas = !scheduler.starts_with("credit");
+        let lines = condition.lines().filter(|line| quotas || !line.starts_with("quota"));
+        let condition = lines.collect::<Vec<_>>().join("\n");
         format!("
             run = {{ repeat = 1, seed = {seed}, warmup_ms = 50, window_ms = 500 }}
             guest = {{ vcpus = {vcpus}, hz = {hz}, memory_mib = {memory_mib}, spinlocks = '{spinlocks}', speed = {speed:?} }}

@@ -22,10 +22,7 @@ pub fn short(study: &Study) -> String {
 pub fn machine(study: &Study) -> Vec<Fact> {
     let (guest, host) = (&study.scenario.guest, &study.scenario.host);
     let time = |ns: u64| units::duration(ns as f64);
-    let mut scheduler = host.scheduler.name().to_string();
-    if host.slice_us > 0 {
-        scheduler += &format!(" with slices of {} us", host.slice_us);
-    }
+    let scheduler = host.scheduler_text();
     let rcu = match guest.rcu.command_line() {
         words if words.is_empty() => words,
         words => format!(", {words}"),

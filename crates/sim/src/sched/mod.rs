@@ -14,11 +14,19 @@
 //! | [`eevdf`] | Linux 6.6 and later |
 //! | [`cfs`] | Linux before 6.6 |
 //! | [`tunables`] | their constants |
+//! | [`credit`] | Xen's credit scheduler, with its bugs and their fixes |
+//! | [`credit2`] | Xen's default since 4.12 |
+//! | [`rtds`] | Xen's real-time scheduler: earliest deadline first |
+//! | [`xen`] | what these share |
 
 pub mod cfs;
+pub mod credit;
+pub mod credit2;
 pub mod eevdf;
 pub mod fair;
+pub mod rtds;
 pub mod tunables;
+pub mod xen;
 
 #[cfg(test)]
 mod tests;
@@ -53,11 +61,15 @@ pub struct Spec {
     pub allowed: Vec<Cpu>,
     /// Its bandwidth, if limited.
     pub quota: Option<Quota>,
+    /// Xen: the VM that it belongs to; none for one of its own.
+    pub domain: Option<u32>,
+    /// Xen's credit scheduler: CPU time that its domain may have, in per cent of a pCPU; 0 for no limit.
+    pub cap_percent: u32,
 }
 
 impl Default for Spec {
     fn default() -> Self {
-        Spec { weight: 1024, allowed: Vec::new(), quota: None }
+        Spec { weight: 1024, allowed: Vec::new(), quota: None, domain: None, cap_percent: 0 }
     }
 }
 
@@ -71,6 +83,14 @@ pub struct Orders {
     /// CPUs for which [`Scheduler::needs_tick`] became true: their ticks start. (A wake does not say otherwise on
     /// which CPU the entity waits, and asking every CPU is too slow with 1000 of them.)
     pub ticks: Vec<Cpu>,
+}
+
+impl Orders {
+    /// Arms a timer, in place of what the same timer was to be armed for. (A dispatcher may arm them in any order.)
+    pub fn rearm(&mut self, number: u32, at_ns: u64) {
+        self.arm.retain(|armed| armed.0 != number);
+        self.arm.push((number, at_ns));
+    }
 }
 
 /// A CPU scheduler.
@@ -100,4 +120,10 @@ pub trait Scheduler: std::fmt::Debug {
     fn waiting(&self, cpu: Cpu) -> usize;
     /// Whether the entity is kept from running by its quota.
     fn is_throttled(&self, entity: Entity) -> bool;
+    /// Records from now on why it decides as it does. Linux's schedulers do not.
+    fn record(&mut self) {}
+    /// What was recorded since the last call.
+    fn recorded(&mut self) -> Vec<xen::Event> {
+        Vec::new()
+    }
 }

@@ -1,6 +1,6 @@
 //! The limits of a scenario: what no ground could run is refused here, with the key at fault.
 
-use super::{BadScenario, Condition, Ground, Scenario, Sweep, Workload, workload};
+use super::{BadScenario, Condition, Ground, Scenario, SchedulerKind, Sweep, Workload, Xen, workload};
 use crate::metric;
 
 /// Longest addition to the kernel's command line, which ends at 2048 bytes (COMMAND_LINE_SIZE on x86).
@@ -117,9 +117,40 @@ impl Scenario {
             return bad("host.noise_ns", "the host's own threads would take more than 90 % of each pCPU");
         }
         within("host.slice_us", host.slice_us, 0, 1_000_000)?;
+        self.check_xen()?;
         within("limits.simulated_ms", limits.simulated_ms, 0, 86_400_000)?;
         within("limits.events", limits.events, 1_000, 1 << 50)?;
         within("limits.memory_mib", limits.memory_mib, 64, 1 << 20)
+    }
+
+    fn check_xen(&self) -> Result<(), BadScenario> {
+        let (host, xen) = (&self.host, &self.host.xen);
+        // Xen's own limits; a slice that is no more than the rate limit would never end in time.
+        within("host.xen.slice_ms", xen.slice_ms, 1, 1_000)?;
+        if xen.ratelimit_us != 0 {
+            within("host.xen.ratelimit_us", xen.ratelimit_us, 100, (xen.slice_ms * 1_000).min(500_000))?;
+        }
+        within("host.xen.race_window_ns", xen.race_window_ns, 0, 1_000_000)?;
+        for (n, fix) in xen.fixes.iter().enumerate() {
+            let (name, wanted) = (fix.name(), fix.scheduler());
+            if host.scheduler != wanted {
+                let (wanted, given) = (wanted.name(), host.scheduler.name());
+                let problem = format!("{name} is a fix of Xen's {wanted}, and host.scheduler is {given}");
+                return bad("host.xen.fixes", problem);
+            }
+            if xen.fixes[..n].contains(fix) {
+                return bad("host.xen.fixes", format!("{name} stands there twice"));
+            }
+        }
+        if !host.scheduler.is_xen() && *xen != Xen::default() {
+            let problem =
+                "host.scheduler is none of Xen's; set it to credit, credit2 or rtds, or remove this";
+            return bad("host.xen", problem);
+        }
+        if host.scheduler.is_xen() && host.slice_us != 0 {
+            return bad("host.slice_us", "Xen's slice is host.xen.slice_ms");
+        }
+        Ok(())
     }
 
     /// Refuses what only another ground can do.
@@ -178,6 +209,13 @@ impl Scenario {
     }
 
     fn check_quotas(&self, key: &str, condition: &Condition) -> Result<(), BadScenario> {
+        let capped = matches!(self.host.scheduler, SchedulerKind::Credit | SchedulerKind::Credit2);
+        if capped && self.ground == Ground::Sim && !condition.quota.is_empty() {
+            return bad(
+                key,
+                "Xen's credit schedulers have no quotas; set host.scheduler to rtds, or remove it",
+            );
+        }
         let mut limited = vec![false; self.guest.vcpus];
         for quota in &condition.quota {
             let Some(seen) = limited.get_mut(quota.vcpu) else {

@@ -50,6 +50,61 @@ fn refuses_what_cannot_run_and_names_the_key() {
 }
 
 #[test]
+fn what_is_xen_s_goes_with_a_scheduler_of_xen_s() {
+    let with = |text: &str| {
+        let scenario = read(&format!("[host]\n{text}"));
+        scenario.check().map_err(|error| error.to_string())
+    };
+    let refused = |text: &str| with(text).unwrap_err();
+    for scheduler in ["credit", "credit2", "rtds"] {
+        assert_eq!(with(&format!("scheduler='{scheduler}'")), Ok(()));
+        assert_eq!(
+            refused(&format!("scheduler='{scheduler}'\nslice_us=100")),
+            "host.slice_us: Xen's slice is host.xen.slice_ms"
+        );
+    }
+    let xen = "version='4.5'\nslice_ms=5\nfixes=['inactive-debt','boost-erased']\nrace_window_ns=100";
+    assert_eq!(with(&format!("scheduler='credit'\n[host.xen]\n{xen}")), Ok(()));
+    assert!(
+        refused(&format!("[host.xen]\n{xen}")).starts_with("host.xen.fixes: inactive-debt is a fix of Xen's")
+    );
+    assert!(refused("[host.xen]\nslice_ms=5").starts_with("host.xen: host.scheduler is none of Xen's"));
+    assert!(refused("scheduler='credit2'\n[host.xen]\nfixes=['boost-erased']").contains("credit, and host"));
+    assert_eq!(
+        refused("scheduler='credit'\n[host.xen]\nfixes=['boost-erased','boost-erased']"),
+        "host.xen.fixes: boost-erased stands there twice"
+    );
+    let credit = |key: &str| refused(&format!("scheduler='credit'\n[host.xen]\n{key}"));
+    assert_eq!(credit("slice_ms=0"), "host.xen.slice_ms: 0 is not within 1 to 1000");
+    assert_eq!(
+        credit("slice_ms=2\nratelimit_us=2001"),
+        "host.xen.ratelimit_us: 2001 is not within 100 to 2000"
+    );
+    assert_eq!(
+        credit("race_window_ns=1000001"),
+        "host.xen.race_window_ns: 1000001 is not within 0 to 1000000"
+    );
+    assert_eq!(with("scheduler='credit'\n[host.xen]\nratelimit_us=0"), Ok(()));
+    let quota = "quota = [{ vcpu = 1, percent = 20 }]\n[host]\n";
+    let quota = |scheduler: &str| read(&format!("{quota}scheduler='{scheduler}'")).check();
+    assert_eq!(quota("credit").unwrap_err().key, "conditions.overcommitted.quota");
+    assert_eq!(quota("rtds"), Ok(()));
+}
+
+#[test]
+fn a_condition_sets_a_list() {
+    let text =
+        "[conditions.fixed]\nset = { 'host.scheduler' = 'credit', 'host.xen.fixes' = ['boost-erased'] }";
+    let fixed = read(text).under("fixed").unwrap();
+    assert_eq!(fixed.host.xen.fixes, [crate::scenario::XenFix::BoostErased]);
+    assert_eq!(
+        fixed.host.scheduler_text(),
+        "credit of Xen 4.17 with slices of 30 ms, rate limit 1000 us, fixed: boost-erased"
+    );
+    assert!(!read(text).under("baseline").unwrap().host.scheduler.is_xen());
+}
+
+#[test]
 fn refuses_what_the_other_ground_does() {
     let refused = |ground: Ground, change: &dyn Fn(&mut Scenario)| {
         let mut scenario = scenario();

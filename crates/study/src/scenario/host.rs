@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Xen;
+
 /// The host that is simulated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -22,8 +24,10 @@ pub struct HostModel {
     pub noise_per_s: u64,
     /// How long each of them runs, mean.
     pub noise_ns: u64,
-    /// Length of a slice; 0 for the scheduler's own.
+    /// Length of a slice; 0 for the scheduler's own. Linux's schedulers only.
     pub slice_us: u64,
+    /// What Xen's schedulers depend on.
+    pub xen: Xen,
 }
 
 impl Default for HostModel {
@@ -37,6 +41,7 @@ impl Default for HostModel {
             noise_per_s: 220,
             noise_ns: 90_000,
             slice_us: 0,
+            xen: Xen::default(),
         }
     }
 }
@@ -45,6 +50,16 @@ impl HostModel {
     /// Physical CPUs of a host whose guest under test has so many vCPUs.
     pub fn pcpus_for(&self, vcpus: usize) -> usize {
         if self.pcpus == 0 { vcpus } else { self.pcpus }
+    }
+
+    /// For captions: the scheduler, and what differs from its defaults.
+    pub fn scheduler_text(&self) -> String {
+        let name = self.scheduler.name();
+        match self.slice_us {
+            _ if self.scheduler.is_xen() => self.xen.text(self.scheduler),
+            0 => name.into(),
+            slice_us => format!("{name} with slices of {slice_us} us"),
+        }
     }
 }
 
@@ -57,6 +72,12 @@ pub enum SchedulerKind {
     Eevdf,
     /// The completely fair scheduler: Linux 2.6.23 to 6.5.
     Cfs,
+    /// Xen's credit scheduler, its default before 4.12.
+    Credit,
+    /// Xen's credit2 scheduler, its default since 4.12.
+    Credit2,
+    /// Xen's real-time scheduler.
+    Rtds,
 }
 
 impl SchedulerKind {
@@ -65,7 +86,15 @@ impl SchedulerKind {
         match self {
             SchedulerKind::Eevdf => "EEVDF",
             SchedulerKind::Cfs => "CFS",
+            SchedulerKind::Credit => "credit",
+            SchedulerKind::Credit2 => "credit2",
+            SchedulerKind::Rtds => "RTDS",
         }
+    }
+
+    /// Whether it is Xen's, not Linux's.
+    pub fn is_xen(self) -> bool {
+        matches!(self, SchedulerKind::Credit | SchedulerKind::Credit2 | SchedulerKind::Rtds)
     }
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`guest`] | `[guest]`: the machine under test |
 //! | [`host`] | `[host]`: the simulated host, and `[limits]` of a simulation |
+//! | [`xen`] | `[host.xen]`: what Xen's schedulers depend on |
 //! | [`workload`] | `[workload]` |
 //! | [`condition`] | `[conditions.NAME]` |
 //! | [`sweep`] | `[sweeps.NAME]`: one key, several values |
@@ -28,6 +29,7 @@ pub mod published;
 pub mod setting;
 pub mod sweep;
 pub mod workload;
+pub mod xen;
 
 pub use condition::{Cause, Condition, Pause, Spike, VcpuQuota};
 pub use guest::{Accelerator, Guest, Rcu, Spinlocks};
@@ -37,6 +39,7 @@ pub use published::{Published, PublishedRatio};
 pub use setting::Setting;
 pub use sweep::Sweep;
 pub use workload::Workload;
+pub use xen::{Xen, XenFix, XenVersion};
 
 /// A scenario file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

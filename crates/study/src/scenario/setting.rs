@@ -17,6 +17,8 @@ pub enum Setting {
     Number(f64),
     /// A text.
     Text(String),
+    /// A list of texts.
+    List(Vec<String>),
 }
 
 impl Setting {
@@ -25,7 +27,7 @@ impl Setting {
         match self {
             Setting::Integer(value) => Some(*value as f64),
             Setting::Number(value) => Some(*value),
-            Setting::Bool(_) | Setting::Text(_) => None,
+            Setting::Bool(_) | Setting::Text(_) | Setting::List(_) => None,
         }
     }
 
@@ -36,6 +38,7 @@ impl Setting {
             Setting::Integer(value) => (*value).into(),
             Setting::Number(value) => (*value).into(),
             Setting::Text(value) => value.clone().into(),
+            Setting::List(values) => values.clone().into(),
         }
     }
 }
@@ -47,13 +50,17 @@ impl fmt::Display for Setting {
             Setting::Integer(value) => write!(out, "{value}"),
             Setting::Number(value) => write!(out, "{value}"),
             Setting::Text(value) => out.write_str(value),
+            Setting::List(values) => out.write_str(&values.join(" + ")),
         }
     }
 }
 
 /// A value, or what TOML makes of an unquoted dotted key.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a condition's `set` gives keys a number, a text, true or false")]
+#[serde(
+    untagged,
+    expecting = "a condition's `set` gives keys a number, a text, a list of texts, true or false"
+)]
 enum Nested {
     Value(Setting),
     Table(IndexMap<String, Nested>),

@@ -37,7 +37,7 @@ fn spec(cpus: u32) -> impl Strategy<Value = Spec> {
         phase_ns: phase * 1_000_000,
     });
     (1u32..300_000, prop::collection::vec((0..cpus).prop_map(Cpu), 0..4), prop::option::weighted(0.3, quota))
-        .prop_map(|(weight, allowed, quota)| Spec { weight, allowed, quota })
+        .prop_map(|(weight, allowed, quota)| Spec { weight, allowed, quota, ..Spec::default() })
 }
 
 #[derive(Clone, Debug)]

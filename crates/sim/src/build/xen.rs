@@ -1,0 +1,67 @@
+//! Xen's schedulers, as a scenario has them; and which domain a thread of the host belongs to.
+//!
+//! The guest under test is one domain, each neighbour VM (of as many vCPUs as the guest) and each spike another; the
+//! host's own threads, its noise and busy processes, are dom0's.
+
+use reprieve_study::scenario::{HostModel, SchedulerKind, Xen, XenFix, XenVersion};
+
+use crate::random::Stream;
+use crate::sched::credit::{self, Fixes, Version};
+use crate::sched::{Scheduler, credit2, rtds};
+
+/// The host's own threads.
+pub const DOM0: u32 = 0;
+/// The guest under test.
+pub const GUEST: u32 = 1;
+/// Domains of spikes are numbered from here: above all neighbours.
+const SPIKES: u32 = 1 << 31;
+
+/// The domain of a neighbour's busy vCPU, by its number among all of them.
+pub fn neighbour(number: u64, vcpus: usize) -> u32 {
+    GUEST + 1 + (number / vcpus.max(1) as u64) as u32
+}
+
+/// The domain of that spike.
+pub fn spike(number: usize) -> u32 {
+    SPIKES + number as u32
+}
+
+/// The scheduler of a host whose `scheduler` is one of Xen's.
+pub fn scheduler(host: &HostModel, pcpus: usize, seed: u64) -> Box<dyn Scheduler> {
+    let cpus = pcpus as u32;
+    let ratelimit_ns = host.xen.ratelimit_us * 1_000;
+    match host.scheduler {
+        SchedulerKind::Credit2 => {
+            let retry_refused = host.xen.fixes.contains(&XenFix::LateWake);
+            credit2::credit2(credit2::Params { ratelimit_ns, retry_refused, ..credit2::Params::xen(cpus) })
+        }
+        SchedulerKind::Rtds => rtds::rtds(rtds::Params::xen(cpus)),
+        _ => credit::credit(credit_params(&host.xen, cpus, seed)),
+    }
+}
+
+/// Ticks and accounting are at phases that the seed draws.
+fn credit_params(xen: &Xen, cpus: u32, seed: u64) -> credit::Params {
+    let version = match xen.version {
+        XenVersion::V4_5 => Version::V4_5,
+        XenVersion::V4_7 => Version::V4_7,
+        XenVersion::V4_17 => Version::V4_17,
+    };
+    let asked = Fixes {
+        boost_on_migration: xen.fixes.contains(&XenFix::BoostOnMigration),
+        inactive_debt: xen.fixes.contains(&XenFix::InactiveDebt),
+        boost_erased: xen.fixes.contains(&XenFix::BoostErased),
+    };
+    let mut params = credit::Params {
+        slice_ns: xen.slice_ms * 1_000_000,
+        ratelimit_ns: xen.ratelimit_us * 1_000,
+        fixes: version.fixes() | asked,
+        race_window_ns: xen.race_window_ns,
+        ..credit::Params::xen(version, cpus)
+    };
+    let phase_ns = |kind, number, most_ns| Stream::new(seed, kind, number).within(1, most_ns);
+    params.accounting_phase_ns = phase_ns("credit accounting", 0, params.slice_ns);
+    params.tick_phases_ns =
+        (0..cpus).map(|cpu| phase_ns("credit tick", cpu.into(), params.tick_ns())).collect();
+    params
+}

@@ -1,0 +1,115 @@
+//! What can be tuned, what differs between Xen's versions, and which of the three bugs are fixed.
+
+use crate::sched::Cpu;
+
+/// A version of Xen, for what its credit scheduler does differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// 4.5.0 to 4.6: the first that has all three bugs.
+    V4_5,
+    /// 4.7: bug 1 is fixed.
+    V4_7,
+    /// 4.17: when the rate limit keeps the current vCPU, its timer is set for what is left of the limit.
+    V4_17,
+}
+
+/// Which of the three bugs are fixed, each by the smallest change of its mechanism.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fixes {
+    /// Bug 1: the current vCPU is marked as migrating only if it may run on an idle pCPU, and a wake by its own migration
+    /// gives no BOOST.
+    pub boost_on_migration: bool,
+    /// Bug 2: credit is limited to a slice's worth, in place of leaving the active list with half of it. (A new vCPU still
+    /// burns credit unseen until a tick first finds it running.)
+    pub inactive_debt: bool,
+    /// Bug 3: BOOST is kept apart from UNDER and OVER, so that accounting, which writes those, does not take it.
+    pub boost_erased: bool,
+}
+
+/// How long the timer runs if the rate limit keeps the current vCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rearm {
+    /// The whole limit once more.
+    Whole,
+    /// What is left of it, but no less than [`LEAST_RATELIMIT_NS`].
+    Left,
+}
+
+/// The least rate limit but 0, and the shortest timer for what is left of one.
+pub const LEAST_RATELIMIT_NS: u64 = 100_000;
+/// Ticks in a slice.
+pub const TICKS_PER_SLICE: u64 = 3;
+/// Xen's default slice.
+pub const SLICE_NS: u64 = 30_000_000;
+/// Xen's default rate limit.
+pub const RATELIMIT_NS: u64 = 1_000_000;
+
+impl Version {
+    /// The fixes that it has.
+    pub fn fixes(self) -> Fixes {
+        Fixes { boost_on_migration: self != Version::V4_5, ..Fixes::default() }
+    }
+
+    /// What it does when the rate limit keeps the current vCPU.
+    pub fn rearm(self) -> Rearm {
+        if self == Version::V4_17 { Rearm::Left } else { Rearm::Whole }
+    }
+}
+
+/// What a credit scheduler is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// pCPUs of the machine, at least one.
+    pub cpus: u32,
+    /// pCPUs of the pool; all if empty. The first of them does the accounting.
+    pub pool: Vec<Cpu>,
+    /// Length of a slice, and time between two accountings. A tick is a third of it.
+    pub slice_ns: u64,
+    /// What a vCPU runs at least before another may take its pCPU; 0 for no limit.
+    pub ratelimit_ns: u64,
+    /// What the version has fixed, and more.
+    pub fixes: Fixes,
+    /// As the version does it.
+    pub rearm: Rearm,
+    /// Bug 3's race: how long after a wake stored BOOST it looks at the priority again, to decide whether to preempt. An
+    /// accounting of the first pCPU between the two goes unseen by a wake on another. 0 for never.
+    pub race_window_ns: u64,
+    /// When the first accounting is, from the first wake.
+    pub accounting_phase_ns: u64,
+    /// When the first tick of each pCPU is, from the first wake; a missing one is the slice's first third.
+    pub tick_phases_ns: Vec<u64>,
+}
+
+impl Params {
+    /// Xen's defaults in that version, on all of so many pCPUs, with everything at its first chance.
+    pub fn xen(version: Version, cpus: u32) -> Params {
+        Params {
+            cpus: cpus.max(1),
+            pool: Vec::new(),
+            slice_ns: SLICE_NS,
+            ratelimit_ns: RATELIMIT_NS,
+            fixes: version.fixes(),
+            rearm: version.rearm(),
+            race_window_ns: 1,
+            accounting_phase_ns: SLICE_NS,
+            tick_phases_ns: Vec::new(),
+        }
+    }
+
+    /// Time between two ticks of a pCPU.
+    pub fn tick_ns(&self) -> u64 {
+        (self.slice_ns / TICKS_PER_SLICE).max(1)
+    }
+}
+
+impl std::ops::BitOr for Fixes {
+    type Output = Fixes;
+
+    fn bitor(self, other: Fixes) -> Fixes {
+        Fixes {
+            boost_on_migration: self.boost_on_migration | other.boost_on_migration,
+            inactive_debt: self.inactive_debt | other.inactive_debt,
+            boost_erased: self.boost_erased | other.boost_erased,
+        }
+    }
+}

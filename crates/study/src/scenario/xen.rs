@@ -1,0 +1,112 @@
+//! `[host.xen]`: what a simulated host has if its scheduler is one of Xen's.
+
+use serde::{Deserialize, Serialize};
+
+use super::SchedulerKind;
+
+/// Xen, as far as its schedulers depend on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Xen {
+    /// Its version.
+    pub version: XenVersion,
+    /// credit: length of a slice, and time between two accountings; a third of it is a tick.
+    pub slice_ms: u64,
+    /// credit and credit2: what a vCPU runs at least before another may take its pCPU; 0 for no limit.
+    pub ratelimit_us: u64,
+    /// What is fixed beyond what the version has fixed.
+    pub fixes: Vec<XenFix>,
+    /// credit: time between a wake's store of BOOST and its look at the priority, during which an accounting on another
+    /// pCPU goes unseen; 0 for never.
+    pub race_window_ns: u64,
+}
+
+impl Default for Xen {
+    fn default() -> Self {
+        Xen {
+            version: XenVersion::default(),
+            slice_ms: 30,
+            ratelimit_us: 1_000,
+            fixes: Vec::new(),
+            race_window_ns: 1,
+        }
+    }
+}
+
+/// A version of Xen, for what its credit scheduler does differently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum XenVersion {
+    /// 4.5 and 4.6.
+    #[serde(rename = "4.5")]
+    V4_5,
+    /// The first in which a vCPU's own migration does not boost it.
+    #[serde(rename = "4.7")]
+    V4_7,
+    /// As Debian 12 has it.
+    #[default]
+    #[serde(rename = "4.17")]
+    V4_17,
+}
+
+impl XenVersion {
+    /// As people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            XenVersion::V4_5 => "4.5",
+            XenVersion::V4_7 => "4.7",
+            XenVersion::V4_17 => "4.17",
+        }
+    }
+}
+
+/// What can be fixed, each by the smallest change of its mechanism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum XenFix {
+    /// credit: a CPU hog is boosted by its own migration, to the pCPU where it was. Fixed in 4.7.
+    BoostOnMigration,
+    /// credit: a vCPU with much credit is not accounted for any more, and gets into debt unseen.
+    InactiveDebt,
+    /// credit: accounting overwrites the BOOST of a vCPU that was just woken or that waits.
+    BoostErased,
+    /// credit2: a wake that the rate limit refuses is not tried again.
+    LateWake,
+}
+
+impl XenFix {
+    /// As in a scenario.
+    pub fn name(self) -> &'static str {
+        match self {
+            XenFix::BoostOnMigration => "boost-on-migration",
+            XenFix::InactiveDebt => "inactive-debt",
+            XenFix::BoostErased => "boost-erased",
+            XenFix::LateWake => "late-wake",
+        }
+    }
+
+    /// The scheduler that it concerns.
+    pub fn scheduler(self) -> SchedulerKind {
+        match self {
+            XenFix::LateWake => SchedulerKind::Credit2,
+            _ => SchedulerKind::Credit,
+        }
+    }
+}
+
+impl Xen {
+    /// For captions: version, and what differs from Xen's defaults.
+    pub(super) fn text(&self, scheduler: SchedulerKind) -> String {
+        let mut text = format!("{} of Xen {}", scheduler.name(), self.version.name());
+        if scheduler == SchedulerKind::Credit {
+            text += &format!(" with slices of {} ms", self.slice_ms);
+        }
+        if scheduler != SchedulerKind::Rtds {
+            text += &format!(", rate limit {} us", self.ratelimit_us);
+        }
+        if !self.fixes.is_empty() {
+            let names: Vec<&str> = self.fixes.iter().map(|fix| fix.name()).collect();
+            text += &format!(", fixed: {}", names.join(", "));
+        }
+        text
+    }
+}
