@@ -3,8 +3,9 @@
 
 REPRIEVE = target/release/reprieve
 EVALUATION = rcu-memory rcu-clone rcu-postmark
+DELETE_FREE = delete-free-delay delete-free-shared delete-free-spread delete-free-alone delete-free-stalled
 
-.PHONY: run test bench lint build setup record figures audit clean
+.PHONY: run test bench peers bench-rcu lint build setup record figures audit clean
 
 # All three workloads on the simulator, in less than a minute. On real guests: reprieve run rcu-memory --on vm
 run: build
@@ -14,14 +15,25 @@ run: build
 build:
 	cargo build --release --locked
 
-# Boots real guests; where that is impossible the tests fail rather than pass unrun.
+# Boots real guests, and builds the peers; where that is impossible the tests fail rather than pass unrun.
 test: setup
-	REPRIEVE_TEST_REQUIRE_IMAGE=1 cargo test --workspace --release --locked
+	scripts/setup --peers
+	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_REQUIRE_PEERS=1 cargo test --workspace --release --locked
 
 # How fast the simulator is, in less than three minutes; best on a machine that does nothing else. The recorded run:
 #   cargo bench -p reprieve-sim --bench speed -- --json $PWD/crates/sim/benches/recorded.json
 bench:
 	cargo bench -p reprieve-sim --bench speed --locked
+
+# The programs that `reprieve run --on threads` starts, one for each scheme, into target/peers.
+peers:
+	scripts/setup --peers
+	$(MAKE) -C peers OUT=$(CURDIR)/target/peers
+
+# How long deleted memory waits under each scheme, on two CPUs that do nothing else; about 20 minutes.
+bench-rcu: build peers
+	$(REPRIEVE) run $(DELETE_FREE) --json delete-free.json --html delete-free.html
+	@echo "The figures are in delete-free.html."
 
 lint:
 	scripts/setup --dev
@@ -47,4 +59,4 @@ audit:
 
 clean:
 	cargo clean
-	rm -f report.html report.json
+	rm -f report.html report.json delete-free.html delete-free.json

@@ -2,10 +2,11 @@
 //! their short form.
 
 mod sim;
+mod threads;
 
 use reprieve_study::observation::{Observation, VcpuTime};
 use reprieve_study::units::{self, significant};
-use reprieve_study::{Condition, Study, Workload, statistics};
+use reprieve_study::{Condition, Ground, Study, Workload, statistics};
 
 use crate::holdouts;
 
@@ -37,7 +38,11 @@ fn outcome(name: &str, value: String) -> Fact {
 /// All lines of a study. Lines without content are left out.
 pub fn of(study: &Study) -> Vec<Fact> {
     let simulated = study.is_simulated();
-    let mut facts = if simulated { sim::machine(study) } else { machine(study) };
+    let mut facts = match study.scenario.ground {
+        _ if simulated => sim::machine(study),
+        Ground::Threads => threads::machine(study),
+        Ground::Sim | Ground::Vm => machine(study),
+    };
     facts.extend(plan(study));
     for name in study.scenario.conditions.keys() {
         facts.extend(condition(study, name));
@@ -61,6 +66,9 @@ pub fn source(study: &Study) -> String {
 pub fn short(study: &Study) -> String {
     if study.is_simulated() {
         return sim::short(study);
+    }
+    if study.scenario.ground == Ground::Threads {
+        return threads::short(study);
     }
     let guest = &study.scenario.guest;
     let parts = [
@@ -92,7 +100,7 @@ fn machine(study: &Study) -> Vec<Fact> {
 }
 
 fn plan(study: &Study) -> Vec<Fact> {
-    let (run, observe) = (&study.scenario.run, &study.scenario.observe);
+    let run = &study.scenario.run;
     let milliseconds = |ms: u64| units::duration((ms * units::MILLISECOND_NS) as f64);
     let window = match study.scenario.workload {
         Workload::Postmark { .. } if study.is_simulated() => {
@@ -115,16 +123,18 @@ fn plan(study: &Study) -> Vec<Fact> {
                 false => format!("{} of each condition, in random order, seed {}", run.repeat, run.seed),
             },
         ),
-        setting(
-            "Observed",
-            match observe.sync_every_ms {
-                0 => format!("{} samples/s", observe.sample_hz),
-                every => {
-                    format!("{} samples/s; one synchronize_rcu() timed every {every} ms", observe.sample_hz)
-                }
-            },
-        ),
+        setting("Observed", observed(study)),
     ]
+}
+
+/// How guests are watched; programs report themselves.
+fn observed(study: &Study) -> String {
+    let observe = &study.scenario.observe;
+    match observe.sync_every_ms {
+        _ if study.scenario.ground == Ground::Threads => String::new(),
+        0 => format!("{} samples/s", observe.sample_hz),
+        every => format!("{} samples/s; one synchronize_rcu() timed every {every} ms", observe.sample_hz),
+    }
 }
 
 /// The shortest and the longest window, if that is not what was planned.
@@ -139,8 +149,10 @@ fn measured_window(study: &Study) -> String {
     }
 }
 
-fn workload(workload: &Workload) -> String {
+/// What the workload does, in a line.
+pub fn workload(workload: &Workload) -> String {
     match workload {
+        Workload::DeleteFree { .. } => threads::workload(workload),
         Workload::Memory { object_bytes, burst, pause_us, .. } => format!(
             "memory: objects of {object_bytes} bytes, freed through call_rcu(), a context switch every {burst}, \
              {pause_us} us pause"

@@ -11,6 +11,7 @@ pub mod holdouts;
 pub mod html;
 pub mod perfetto;
 pub mod quantity;
+pub mod side_by_side;
 pub mod sweeps;
 pub mod table;
 pub mod terminal;

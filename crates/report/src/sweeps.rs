@@ -7,7 +7,11 @@ use reprieve_study::{Metric, Study, metric};
 use crate::quantity::Spread;
 
 /// What a sweep's table shows, where it was measured.
-const SHOWN: [(&str, &str); 4] = [
+const SHOWN: [(&str, &str); 8] = [
+    (metric::DELAY_P50, "delay p50"),
+    (metric::DELAY_MEAN, "delay average"),
+    (metric::DELAY_P99, "delay p99"),
+    (metric::LOOKUP_COST, "look-up CPU"),
     (metric::GP_MEAN, "GP average"),
     (metric::FOOTPRINT_PEAK, "footprint peak"),
     (metric::BACKLOG_PEAK, "backlog peak"),

@@ -4,6 +4,7 @@
 
 mod conformance;
 mod more;
+mod side;
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -14,9 +15,9 @@ use comfy_table::{
 };
 use reprieve_study::{Comparison, Record, Study, Verdict};
 
-use crate::facts;
 use crate::quantity::Spread;
 use crate::table::{self, Line};
+use crate::{facts, side_by_side};
 
 /// Rules above and below the header and under the table; rows of two lines are told apart by their labels.
 const STYLE: TableStyle = TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
@@ -64,6 +65,16 @@ fn render_study(text: &mut String, study: &Study, options: &Options) {
     for fact in &facts {
         wrapped(text, &format!("{:<indent$}", clean(&fact.name)), &fact.value, indent, options);
     }
+    match side_by_side::of(study) {
+        Some(side) => side::render(text, &side, options),
+        None => render_comparisons(text, study, options),
+    }
+    more::sweeps(text, study, options);
+    render_published(text, study, options);
+}
+
+/// A table for each condition, and throughput lost by cause.
+fn render_comparisons(text: &mut String, study: &Study, options: &Options) {
     let is_part = |comparison: &&Comparison| study.is_part(&comparison.condition);
     for comparison in study.comparisons.iter().filter(|comparison| !is_part(comparison)) {
         let _ = writeln!(text);
@@ -78,8 +89,6 @@ fn render_study(text: &mut String, study: &Study, options: &Options) {
         wrapped(text, "", "Nothing to compare: fewer than two conditions have runs.", 0, options);
     }
     more::causes(text, study, study.comparisons.iter().any(|comparison| is_part(&comparison)), options);
-    more::sweeps(text, study, options);
-    render_published(text, study, options);
 }
 
 fn render_published(text: &mut String, study: &Study, options: &Options) {

@@ -108,6 +108,28 @@ fn a_sweep_is_a_figure_and_a_part_of_a_loss_is_none() {
 }
 
 #[test]
+fn many_conditions_are_lines_with_their_names_beside_them() {
+    let mut study = support::threads::record().studies.remove(0);
+    let figures = figure::all(&study);
+    let slugs: Vec<&str> = figures.iter().map(|figure| figure.slug.as_str()).collect();
+    assert_eq!(slugs, ["synthetic-threads-delay-readers", "synthetic-threads-published"]);
+    figures.iter().for_each(|figure| check(&figure.standalone()));
+    let svg = figures[0].standalone();
+    assert!(
+        figures[0].caption.contains("real threads on 2 CPUs, Linux 6.12.0-synthetic; 8 readers on CPU 0")
+    );
+    let texts: Vec<String> = labels(&svg).into_iter().map(|label| label.text).collect();
+    // 12 of 13 conditions free something; all values of the sweep have a dot.
+    let named = |name: &String| texts.iter().filter(|text| *text == name).count();
+    let names: Vec<String> = study.scenario.conditions.keys().cloned().collect();
+    assert!(names[..12].iter().all(|name| named(name) == 1) && named(&names[12]) == 0, "{texts:?}");
+    assert_eq!(svg.matches("<circle").count(), 12 * 4);
+    assert!(["1 us", "1 ms", "100 ms"].iter().all(|tick| texts.contains(&tick.to_string())), "{texts:?}");
+    study.observations.iter_mut().for_each(|run| run.metrics.retain(|id, _| id != "delay_p50_ns"));
+    assert!(figure::delay(&study, "readers").is_none() && figure::delay(&study, "no such sweep").is_none());
+}
+
+#[test]
 fn published_ratios_stand_beside_those_of_their_condition_alone() {
     let mut study = support::record().studies.remove(0);
     let svg = figure::published(&study).unwrap().standalone();

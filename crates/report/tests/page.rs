@@ -28,6 +28,11 @@ fn structure_of_a_simulated_study() {
 }
 
 #[test]
+fn structure_of_a_study_on_real_threads() {
+    insta::assert_snapshot!(outline(&render(&support::threads::record())));
+}
+
+#[test]
 fn the_vcpu_that_was_the_last_holdout_most_often_has_the_longest_bar() {
     let page = render(&support::simulated::record());
     assert_eq!(page.matches("class=\"bar\"").count(), 3 * 8, "one for each vCPU under each condition");
@@ -40,7 +45,8 @@ fn the_vcpu_that_was_the_last_holdout_most_often_has_the_longest_bar() {
 
 #[test]
 fn elements_are_closed_in_order() {
-    let page = [support::record(), support::simulated::record()].map(|record| render(&record)).concat();
+    let records = [support::record(), support::simulated::record(), support::threads::record()];
+    let page = records.map(|record| render(&record)).concat();
     let mut open: Vec<&str> = Vec::new();
     for part in page.split('<').skip(1).filter(|part| !part.starts_with('!')) {
         let name = part.split([' ', '>']).next().unwrap();

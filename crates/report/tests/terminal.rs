@@ -20,6 +20,26 @@ fn a_simulated_study_at_110_columns() {
 }
 
 #[test]
+fn all_conditions_side_by_side_at_110_columns() {
+    insta::assert_snapshot!(render(&support::threads::record(), &plain(110)));
+}
+
+/// One table where there is room for it, and each ratio within its repetition.
+#[test]
+fn all_conditions_side_by_side_in_one_table() {
+    let text = render(&support::threads::record(), &plain(220));
+    let table = text.split_once("Side by side").unwrap().1.split_once("Medians over").unwrap().0;
+    assert_eq!(table.matches("condition").count(), 1);
+    insta::assert_snapshot!(table);
+    let mut halved = support::threads::record();
+    let first = |run: &&mut reprieve_study::Observation| run.condition == "first" && run.repetition == 2;
+    halved.studies[0].observations.iter_mut().filter(first).for_each(|run| run.metrics.clear());
+    let without = render(&halved, &plain(220)).split_once("Medians over").unwrap().0.to_string();
+    let row = |text: &str| text[text.rfind("\nlate  ").unwrap()..].lines().take(3).collect::<String>();
+    assert_ne!(row(table), row(&without), "a repetition without the baseline gives no ratio");
+}
+
+#[test]
 fn two_records_at_110_columns() {
     insta::assert_snapshot!(render_compare(
         &support::record(),
@@ -59,8 +79,8 @@ fn a_simulated_record_and_a_real_one_at_110_columns() {
 #[test]
 fn no_line_is_wider_than_the_terminal() {
     for width in [100, 110, 120, 140, 200] {
-        let both = [support::record(), support::simulated::record()];
-        for line in both.iter().map(|record| render(record, &plain(width))).collect::<String>().lines() {
+        let all = [support::record(), support::simulated::record(), support::threads::record()];
+        for line in all.iter().map(|record| render(record, &plain(width))).collect::<String>().lines() {
             let columns = line.chars().count();
             assert!(columns <= width, "{columns} columns of {width}: {line}");
         }

@@ -11,7 +11,7 @@ use crate::input;
 const FILE_BYTES: u64 = 1 << 20;
 
 /// Names and texts.
-pub const BUILT_IN: [(&str, &str); 9] = [
+pub const BUILT_IN: [(&str, &str); 14] = [
     ("rcu-memory", include_str!("../../../scenarios/rcu-memory.toml")),
     ("rcu-clone", include_str!("../../../scenarios/rcu-clone.toml")),
     ("rcu-postmark", include_str!("../../../scenarios/rcu-postmark.toml")),
@@ -21,6 +21,11 @@ pub const BUILT_IN: [(&str, &str); 9] = [
     ("rcu-sweeps", include_str!("../../../scenarios/rcu-sweeps.toml")),
     ("rcu-kernel-share", include_str!("../../../scenarios/rcu-kernel-share.toml")),
     ("rcu-conformance", include_str!("../../../scenarios/rcu-conformance.toml")),
+    ("delete-free-delay", include_str!("../../../scenarios/delete-free-delay.toml")),
+    ("delete-free-shared", include_str!("../../../scenarios/delete-free-shared.toml")),
+    ("delete-free-spread", include_str!("../../../scenarios/delete-free-spread.toml")),
+    ("delete-free-alone", include_str!("../../../scenarios/delete-free-alone.toml")),
+    ("delete-free-stalled", include_str!("../../../scenarios/delete-free-stalled.toml")),
 ];
 
 /// Reads the scenario of that name, or of the file at that path (recognised by its ending or a separator), for a

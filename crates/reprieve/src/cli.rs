@@ -53,8 +53,8 @@ pub struct RunArguments {
     /// Names of scenarios (see `reprieve list`) or paths of scenario files
     #[arg(required = true, value_name = "SCENARIO")]
     pub scenarios: Vec<String>,
-    /// Where to run: sim (deterministic simulator, needs nothing of this machine) or vm (real Linux
-    /// guests under QEMU) [the scenario's ground, mostly sim]
+    /// Where to run: sim (deterministic simulator, needs nothing of this machine), vm (real Linux
+    /// guests under QEMU) or threads (real threads here) [the scenario's ground, mostly sim]
     #[arg(long, value_name = "GROUND")]
     pub on: Option<String>,
     /// Change a key of the scenario, for instance guest.vcpus=4 or run.window_ms=20000; repeatable

@@ -6,6 +6,7 @@ use reprieve_linux::proc::{self, ProcRoot};
 use reprieve_linux::switches::SwitchRecorder;
 use reprieve_linux::threads::{self, FifoGuard};
 use reprieve_study::units;
+use reprieve_threads::peer::Peers;
 use reprieve_vm::image::{self, Cache};
 use reprieve_vm::{ground, qemu};
 
@@ -52,7 +53,7 @@ pub fn doctor() -> Result<(), Failure> {
 
 fn look() -> Vec<Finding> {
     let root = ProcRoot::default();
-    let mut findings = vec![simulator(), machine(&root), emulator(), kvm()];
+    let mut findings = vec![simulator(), peers(), machine(&root), emulator(), kvm()];
     findings.extend(image::requirements().iter().map(program));
     findings.push(cache());
     findings.push(optional("CPU quotas", quota(), "without: overcommitted pins vCPUs to one pCPU"));
@@ -64,8 +65,16 @@ fn look() -> Vec<Finding> {
 }
 
 fn simulator() -> Finding {
-    let says = "built in; --on sim needs nothing of this machine, all below is for --on vm";
+    let says =
+        "built in; --on sim needs nothing of this machine, --on threads the peers, --on vm all else below";
     Finding { what: "simulator", state: State::Good, says: says.into() }
+}
+
+fn peers() -> Finding {
+    let found = grounds::peers().and_then(|directory| Ok(Peers::open(&directory)?));
+    let found =
+        found.map(|peers| format!("{} programs in {}", peers.names().len(), peers.directory().display()));
+    optional("peers", found, "without: nothing runs on real threads (--on threads)")
 }
 
 fn machine(root: &ProcRoot) -> Finding {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use reprieve_sim::SimError;
 use reprieve_study::scenario::BadScenario;
+use reprieve_threads::ThreadsError;
 use reprieve_vm::VmError;
 use reprieve_vm::image::ImageError;
 
@@ -72,6 +73,18 @@ impl From<VmError> for Failure {
                 | ImageError::NoCacheDir,
             ) => Failure::Missing(text),
             VmError::Host(error) if error.is_not_permitted() => Failure::Missing(text),
+            _ => Failure::Failed(text),
+        }
+    }
+}
+
+impl From<ThreadsError> for Failure {
+    fn from(error: ThreadsError) -> Failure {
+        let text = error.to_string();
+        match error {
+            ThreadsError::Scenario(_) => Failure::Usage(text),
+            ThreadsError::Missing { .. } => Failure::Missing(text),
+            ThreadsError::Host(error) if error.is_not_permitted() => Failure::Missing(text),
             _ => Failure::Failed(text),
         }
     }

@@ -1,6 +1,7 @@
 //! Where scenarios run: what a ground needs is made ready, and each scenario is handed to its ground. The simulator
-//! needs nothing: no warden, no cgroup, no cache is made for it.
+//! needs nothing: no warden, no cgroup, no cache is made for it, nor for real threads.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
@@ -9,7 +10,7 @@ use reprieve_linux::signals::Interrupt;
 use reprieve_linux::warden::Warden;
 use reprieve_study::ground::{Finished, Progress};
 use reprieve_study::{Ground, Scenario};
-use reprieve_vm::ground::check_machine;
+use reprieve_threads::peer;
 use reprieve_vm::image::Cache;
 use reprieve_vm::{HogCommand, Host};
 
@@ -21,6 +22,7 @@ pub struct Grounds {
     jobs: usize,
     interrupt: Interrupt,
     guests: Option<Guests>,
+    threads: Option<reprieve_threads::Host>,
 }
 
 /// What real guests need.
@@ -36,22 +38,27 @@ impl Grounds {
             Some(jobs) => jobs.into(),
             None => available_parallelism().map_or(1, usize::from),
         };
-        let on_vm: Vec<&Scenario> = scenarios.iter().filter(|one| one.ground == Ground::Vm).collect();
-        if on_vm.is_empty() {
-            return Ok(Grounds { jobs, interrupt: Interrupt::install()?, guests: None });
-        }
-        let host = host()?;
-        on_vm.iter().try_for_each(|scenario| check_machine(scenario, &host.proc_root))?;
-        let cache = Cache::new(Cache::default_dir(|name| std::env::var_os(name))?)?;
-        Ok(Grounds { jobs, interrupt: host.interrupt.clone(), guests: Some(Guests { host, cache }) })
+        let on = |ground: Ground| scenarios.iter().filter(move |one| one.ground == ground);
+        let guests = on(Ground::Vm).next().map(|_| guests(on(Ground::Vm))).transpose()?;
+        let interrupt = match &guests {
+            Some(guests) => guests.host.interrupt.clone(),
+            None => Interrupt::install()?,
+        };
+        let threads =
+            on(Ground::Threads).next().map(|_| threads(on(Ground::Threads), &interrupt)).transpose()?;
+        Ok(Grounds { jobs, interrupt, guests, threads })
     }
 
     /// Runs one of the scenarios. The error is of a ground that could not be prepared for it.
     pub fn run(&self, scenario: Scenario, progress: &mut dyn Progress) -> Result<Finished<Failure>, Failure> {
-        match &self.guests {
-            Some(guests) if scenario.ground == Ground::Vm => {
+        match (scenario.ground, &self.guests, &self.threads) {
+            (Ground::Vm, Some(guests), _) => {
                 let host = guests.host.clone();
                 let ground = reprieve_vm::Ground::prepare(scenario, host, &guests.cache, progress)?;
+                Ok(failing(ground.run(progress)))
+            }
+            (Ground::Threads, _, Some(host)) => {
+                let ground = reprieve_threads::Ground::prepare(scenario, host.clone(), progress)?;
                 Ok(failing(ground.run(progress)))
             }
             _ => {
@@ -68,10 +75,34 @@ fn failing<E: Into<Failure>>(finished: Finished<E>) -> Finished<Failure> {
     Finished { scenario, observations, error: error.map(E::into) }
 }
 
+fn guests<'a>(mut scenarios: impl Iterator<Item = &'a Scenario>) -> Result<Guests, Failure> {
+    let host = host()?;
+    scenarios.try_for_each(|scenario| reprieve_vm::ground::check_machine(scenario, &host.proc_root))?;
+    let cache = Cache::new(Cache::default_dir(|name| std::env::var_os(name))?)?;
+    Ok(Guests { host, cache })
+}
+
+fn threads<'a>(
+    mut scenarios: impl Iterator<Item = &'a Scenario>,
+    interrupt: &Interrupt,
+) -> Result<reprieve_threads::Host, Failure> {
+    let host = reprieve_threads::Host::new(interrupt.clone(), peers()?)?;
+    scenarios.try_for_each(|scenario| reprieve_threads::ground::check_machine(scenario, &host))?;
+    Ok(host)
+}
+
+/// Where the programs of the peers should be.
+pub fn peers() -> Result<PathBuf, Failure> {
+    Ok(peer::directory(std::env::var_os(peer::VARIABLE), &exe()?))
+}
+
+fn exe() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| Failure::Failed(format!("finding this program: {error}")))
+}
+
 /// What this process hands to the ground of real guests.
 pub fn host() -> Result<Host, Failure> {
-    let exe =
-        std::env::current_exe().map_err(|error| Failure::Failed(format!("finding this program: {error}")))?;
+    let exe = exe()?;
     // First: from here on a polite end takes the polite way.
     let interrupt = Interrupt::install()?;
     let warden = Arc::new(Warden::spawn(&exe, &["warden"])?);

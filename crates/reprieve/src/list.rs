@@ -5,7 +5,7 @@ use reprieve_study::Ground;
 use crate::catalog;
 
 /// Room for a name.
-const NAME: usize = 17;
+const NAME: usize = 19;
 
 /// The scenarios with their titles, the grounds that can run them, and what they do on their own ground.
 pub fn render() -> String {

@@ -1,5 +1,6 @@
 //! What a dry run shows.
 
+use reprieve_report::facts;
 use reprieve_study::units::{self, MILLISECOND_NS};
 use reprieve_study::{Ground, Scenario, Workload};
 
@@ -7,18 +8,19 @@ use crate::failure::Failure;
 
 /// A real guest boots in about so many seconds under emulation.
 const BOOT_S: u64 = 5;
+/// A program of the peers fills its table, and frees the last elements, in about so many milliseconds.
+const FILL_MS: u64 = 1_200;
 
 /// What would be run, and for how long.
 pub fn render(scenario: &Scenario) -> Result<String, Failure> {
-    let (run, guest, host) = (&scenario.run, &scenario.guest, &scenario.host);
+    let run = &scenario.run;
     let mut text = format!("{}: {}\n", scenario.name, scenario.title);
-    let on = match scenario.ground {
-        Ground::Sim => format!(" on {} pCPUs under {}", host.pcpus_for(guest.vcpus), host.scheduler.name()),
-        Ground::Vm => String::new(),
-    };
     text.push_str(&format!(
-        "  ground {}, guest with {} vCPUs and {} MiB{on}, {} repetitions of each condition, seed {}\n",
-        scenario.ground, guest.vcpus, guest.memory_mib, run.repeat, run.seed
+        "  ground {}, {}, {} repetitions of each condition, seed {}\n",
+        scenario.ground,
+        machine(scenario),
+        run.repeat,
+        run.seed
     ));
     for (name, condition) in scenario.chosen() {
         text.push_str(&format!("  {name}: {}\n", condition.label));
@@ -33,6 +35,19 @@ pub fn render(scenario: &Scenario) -> Result<String, Failure> {
     Ok(text)
 }
 
+/// What the conditions have in common: the machine under test, or what its threads do.
+fn machine(scenario: &Scenario) -> String {
+    let (guest, host) = (&scenario.guest, &scenario.host);
+    let size = format!("guest with {} vCPUs and {} MiB", guest.vcpus, guest.memory_mib);
+    match scenario.ground {
+        Ground::Sim => {
+            format!("{size} on {} pCPUs under {}", host.pcpus_for(guest.vcpus), host.scheduler.name())
+        }
+        Ground::Vm => size,
+        Ground::Threads => facts::workload(&scenario.workload),
+    }
+}
+
 /// How many runs, and how long they take.
 fn length(scenario: &Scenario) -> Result<String, Failure> {
     let (run, runs) = (&scenario.run, scenario.plan()?.len() as u64);
@@ -40,6 +55,10 @@ fn length(scenario: &Scenario) -> Result<String, Failure> {
     Ok(match (scenario.ground, &scenario.workload) {
         // A workload of fixed size takes its own time.
         (Ground::Vm, _) => format!("{runs} runs, about {} s", runs * (each_ms / 1000 + BOOT_S)),
+        (Ground::Threads, workload) => {
+            let stall_ms = if let Workload::DeleteFree { stall_ms, .. } = workload { *stall_ms } else { 0 };
+            format!("{runs} runs, about {} s", runs * (each_ms + stall_ms + FILL_MS) / 1000)
+        }
         (Ground::Sim, Workload::Postmark { .. }) => format!("{runs} runs, each until its work is done"),
         (Ground::Sim, _) => {
             let simulated = units::duration((each_ms * MILLISECOND_NS) as f64);

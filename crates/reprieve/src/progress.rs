@@ -66,11 +66,13 @@ impl Progress for Shown {
             Standing::Redone => format!("; others used {foreign:.1} % of the machine, so it is done again"),
             Standing::Kept => format!("; others used {foreign:.1} % of the machine, kept and marked"),
         };
-        let gp = observation.metrics.get(metric::GP_MEAN);
-        let gp = gp.map_or(String::new(), |ns| format!(", average GP {}", units::duration(*ns)));
+        let result = [(metric::GP_MEAN, "average GP"), (metric::DELAY_P50, "median delay")]
+            .into_iter()
+            .find_map(|(id, name)| Some((name, observation.metrics.get(id)?)));
+        let result = result.map_or(String::new(), |(name, ns)| format!(", {name} {}", units::duration(*ns)));
         if self.bar.is_none() || observation.standing != Standing::Accepted {
             let title = observation.title();
-            self.say(&format!("{}: run {number} of {total}, {title}{gp}{standing}", self.scenario));
+            self.say(&format!("{}: run {number} of {total}, {title}{result}{standing}", self.scenario));
         }
         self.place(number, total, "");
     }

@@ -73,6 +73,7 @@ fn golden_command_lines() {
     let quiet = Quiet::with(&CALLED);
     let cases = trycmd::TestCases::new();
     cases.env("PATH", quiet.programs().to_str().unwrap());
+    cases.env("REPRIEVE_PEERS", "/nonexistent/peers");
     cases.env("XDG_CACHE_HOME", quiet.cache().to_str().unwrap());
     // The width of the help must not be that of the terminal the tests happen to run in.
     cases.env("COLUMNS", "100");

@@ -14,6 +14,7 @@ pub mod ground;
 pub mod metric;
 pub mod observation;
 pub mod overrides;
+pub mod paired;
 pub mod record;
 pub mod scenario;
 pub mod statistics;

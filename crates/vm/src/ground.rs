@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use reprieve_linux::cgroup::{self, Cgroups, Quota};
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::warden::Guarded;
-use reprieve_study::ground::{Finished, Progress};
-use reprieve_study::observation::{Observation, Standing};
-use reprieve_study::scenario::{BadScenario, Scenario, Workload};
+use reprieve_study::ground::{Finished, Progress, work_through};
+use reprieve_study::scenario::{BadScenario, PlannedRun, Scenario, Workload};
 use reprieve_study::units::MIB;
 
 use crate::error::VmError;
@@ -64,42 +63,9 @@ impl Ground {
     /// that others disturbed are done again, as far as the plan allows.
     pub fn run(self, progress: &mut dyn Progress) -> Finished<VmError> {
         let mut observations = Vec::new();
-        let error = self.work_through(&mut observations, progress).err();
+        let run = |planned: &PlannedRun, step: &mut dyn FnMut(&str)| self.lab.run(planned, step);
+        let error = work_through(&self.scenario, &mut observations, progress, run).err();
         Finished { scenario: self.scenario, observations, error }
-    }
-
-    fn work_through(
-        &self,
-        observations: &mut Vec<Observation>,
-        progress: &mut dyn Progress,
-    ) -> Result<(), VmError> {
-        let (mut queue, mut number) = (self.scenario.plan()?.into_iter(), 0);
-        let mut redos = self.scenario.run.redo_limit;
-        let mut total = queue.len();
-        let mut again = None;
-        while let Some(planned) = again.take().or_else(|| queue.next()) {
-            number += 1;
-            let title = planned.title();
-            let mut step = |stage: &str| progress.running(number, total, &title, stage);
-            let mut observation = self.lab.run(&planned, &mut step)?;
-            if observation.provenance.foreign_cpu_percent > self.scenario.run.foreign_cpu_limit_percent {
-                observation.standing = if redos > 0 { Standing::Redone } else { Standing::Kept };
-            }
-            // A trace is large; the first one of each condition is what is looked at.
-            if observation.sweep.is_some()
-                || observations.iter().any(|earlier: &Observation| earlier.is_of(&observation.condition))
-            {
-                observation.trace = None;
-            }
-            if observation.standing == Standing::Redone {
-                redos -= 1;
-                total += 1;
-                again = Some(planned);
-            }
-            progress.ended(number, total, &observation);
-            observations.push(observation);
-        }
-        Ok(())
     }
 }
 

@@ -251,6 +251,7 @@ fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) ->
              size_min={size_min_bytes} size_max={size_max_bytes} seed={}",
             scenario.run.seed & 0x7fff_ffff
         ),
+        Workload::DeleteFree { .. } => unreachable!("a scenario's check refuses it on this ground"),
     };
     match observe.sync_every_ms {
         0 => command,

@@ -4,6 +4,7 @@
 //! written; every file is read to a limit; time is in nanoseconds and sizes in bytes, whatever unit the
 //! kernel prints. Source: proc(5) and the kernel's Documentation/scheduler/sched-stats.rst.
 
+mod books;
 mod process;
 mod schedstat;
 mod system;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
+pub use books::CpuBooks;
 pub use process::MAX_THREADS;
 pub use schedstat::{SchedStat, SchedStatReader};
 pub use system::{CpuTime, CpuTimes, MemInfo, allowed_cpus};

@@ -9,8 +9,11 @@ use crate::error::{Error, Result};
 /// The most threads of one process that are looked at.
 pub const MAX_THREADS: usize = 65_536;
 
-/// Field 22 of `/proc/PID/stat`, counted from the state, which is field 3 and follows the name.
+/// Fields of `/proc/PID/stat`, counted from the state, which is field 3 and follows the name.
+const USER_TIME_AFTER_NAME: usize = 14 - 3;
 const START_TIME_AFTER_NAME: usize = 22 - 3;
+
+const NS_PER_S: u64 = 1_000_000_000;
 
 impl ProcRoot {
     /// When process `pid` started, in clock ticks since boot. Together with the PID it names a process.
@@ -18,13 +21,37 @@ impl ProcRoot {
     /// # Errors
     /// [`Error::Gone`] if there is no such process, [`Error::Malformed`].
     pub fn start_time_ticks(&self, pid: i32) -> Result<u64> {
+        self.stat_fields(pid, START_TIME_AFTER_NAME, "a start time in field 22", |[ticks]| ticks)
+    }
+
+    /// CPU time of process `pid` since its start, threads that have ended included, ns, to a clock tick. A process that
+    /// has ended and was not waited for still has it.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if there is no such process, [`Error::Malformed`].
+    pub fn whole_cpu_ns(&self, pid: i32) -> Result<u64> {
+        let ns_per_tick = NS_PER_S / rustix::param::clock_ticks_per_second().max(1);
+        let sum = |[user, system]: [u64; 2]| user.saturating_add(system).saturating_mul(ns_per_tick);
+        self.stat_fields(pid, USER_TIME_AFTER_NAME, "CPU times in fields 14 and 15", sum)
+    }
+
+    /// A value of `N` neighbouring fields of `/proc/PID/stat`, from the one that is `first` after the state on.
+    fn stat_fields<const N: usize>(
+        &self,
+        pid: i32,
+        first: usize,
+        expected: &'static str,
+        value: impl Fn([u64; N]) -> u64,
+    ) -> Result<u64> {
         let relative = format!("{pid}/stat");
         let text = self.read_task(&relative)?;
         // The name may hold spaces and parentheses; nothing after its closing parenthesis does.
-        let after_name = text.rsplit_once(')').map(|(_, rest)| rest);
-        after_name
-            .and_then(|rest| rest.split_ascii_whitespace().nth(START_TIME_AFTER_NAME)?.parse().ok())
-            .ok_or_else(|| Error::malformed(self.join(&relative), "a start time in field 22", &text))
+        let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let fields = after_name.split_ascii_whitespace().skip(first).take(N);
+        let numbers: Option<Vec<u64>> = fields.map(|field| field.parse().ok()).collect();
+        numbers
+            .and_then(|numbers| Some(value(numbers.try_into().ok()?)))
+            .ok_or_else(|| Error::malformed(self.join(&relative), expected, &text))
     }
 
     /// The ids of the live threads of process `pid`, ascending, at most [`MAX_THREADS`].
@@ -86,6 +113,16 @@ mod tests {
         proc.put("42/stat", "42 (x) S 1 2\n");
         assert!(matches!(proc.root.start_time_ticks(42), Err(Error::Malformed { .. })));
         assert!(proc.root.start_time_ticks(43).unwrap_err().is_gone());
+    }
+
+    #[test]
+    fn the_whole_cpu_time_is_user_and_system_time_of_all_threads() {
+        let proc = FakeProc::new();
+        proc.put("42/stat", &stat(") S 9 9 (", 777));
+        let tick_ns = NS_PER_S / rustix::param::clock_ticks_per_second();
+        assert_eq!(proc.root.whole_cpu_ns(42).unwrap(), 3 * tick_ns);
+        proc.put("42/stat", "42 (x) S 1 2\n");
+        assert!(matches!(proc.root.whole_cpu_ns(42), Err(Error::Malformed { .. })));
     }
 
     #[test]

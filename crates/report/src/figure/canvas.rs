@@ -14,8 +14,9 @@ pub const LINE: f64 = 18.0;
 /// An upper bound of a letter's mean width at 12 px, over the fonts of the style sheet and their fallbacks.
 const LETTER: f64 = 7.2;
 /// Pixels between the plot and the labels beside it.
-const GAP: f64 = 8.0;
-const RIGHT_MARGIN: f64 = 20.0;
+pub const GAP: f64 = 8.0;
+/// Room on the right of a plot where nothing stands beside it.
+pub const RIGHT_MARGIN: f64 = 20.0;
 
 /// Room that a text takes at most.
 pub fn text_width(text: &str) -> f64 {
@@ -31,6 +32,8 @@ pub struct Panel<'a> {
     pub top: f64,
     /// Height.
     pub height: f64,
+    /// Pixels from the right edge of the plot to that of the figure.
+    pub right: f64,
     /// Horizontal axis.
     pub x: &'a Axis,
     /// Vertical axis.
@@ -46,7 +49,7 @@ pub fn left_of(axes: &[&Axis]) -> f64 {
 impl Panel<'_> {
     /// Width of the plot.
     pub fn width(&self) -> f64 {
-        WIDTH - RIGHT_MARGIN - self.left
+        WIDTH - self.right - self.left
     }
 
     /// Lower edge.

@@ -7,7 +7,7 @@ use reprieve_study::observation::GP_DURATIONS;
 use reprieve_study::{Distribution, Study};
 
 use super::axis::{Axis, End, duration_label};
-use super::canvas::{LINE, Panel, left_of, legend};
+use super::canvas::{LINE, Panel, RIGHT_MARGIN, left_of, legend};
 use super::{Figure, legend_name, series};
 
 const HEIGHT: f64 = 230.0;
@@ -32,8 +32,14 @@ pub fn gp_distribution(study: &Study) -> Option<Figure> {
         })
         .collect();
     let (legend, legend_height) = legend(LINE, &names);
-    let panel =
-        Panel { left: left_of(&[&y]), top: LINE + legend_height + LINE, height: HEIGHT, x: &x, y: &y };
+    let panel = Panel {
+        left: left_of(&[&y]),
+        top: LINE + legend_height + LINE,
+        height: HEIGHT,
+        right: RIGHT_MARGIN,
+        x: &x,
+        y: &y,
+    };
     let body = html! {
         (legend)
         (panel.frame(true))

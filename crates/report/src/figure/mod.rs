@@ -6,12 +6,14 @@
 
 pub mod axis;
 mod canvas;
+mod delay;
 mod distribution;
 mod over_time;
 mod ratios;
 pub mod style;
 mod sweep;
 
+pub use delay::delay;
 pub use distribution::gp_distribution;
 pub use over_time::{backlog, footprint, footprint_and_gp, unusable};
 pub use ratios::{published, ratios};
@@ -20,7 +22,7 @@ pub use sweep::sweep;
 use maud::{Markup, PreEscaped, html};
 use reprieve_study::Study;
 
-use crate::facts;
+use crate::{facts, side_by_side};
 use canvas::{WIDTH, px};
 
 /// Room above a file's drawing for its heading.
@@ -96,12 +98,16 @@ pub fn all(study: &Study) -> Vec<Figure> {
     let names = || study.scenario.conditions.keys().map(String::as_str);
     let ordered = names().filter(|name| *name != baseline).chain(names().filter(|name| *name == baseline));
     figures.extend(ordered.filter_map(|name| footprint_and_gp(study, name)));
+    let sweeps = || study.scenario.sweeps.keys();
+    figures.extend(sweeps().filter_map(|name| delay(study, name)));
+    // Ratios of many conditions and metrics are read in the table.
+    let ratios = ratios(study).filter(|_| side_by_side::of(study).is_none());
     figures.extend(
-        [gp_distribution(study), backlog(study), unusable(study), published(study), ratios(study)]
+        [gp_distribution(study), backlog(study), unusable(study), published(study), ratios]
             .into_iter()
             .flatten(),
     );
-    figures.extend(study.scenario.sweeps.keys().filter_map(|name| sweep(study, name)));
+    figures.extend(sweeps().filter_map(|name| sweep(study, name)));
     figures
 }
 

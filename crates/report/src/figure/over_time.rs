@@ -8,7 +8,7 @@ use reprieve_study::observation::{BACKLOG, FOOTPRINT, GP_OVER_TIME, Observation,
 use reprieve_study::{Study, Timeline};
 
 use super::axis::{Axis, End};
-use super::canvas::{LINE, Panel, left_of, legend};
+use super::canvas::{LINE, Panel, RIGHT_MARGIN, left_of, legend};
 use super::{Figure, legend_name, series};
 
 /// More points than this would be closer than half a pixel.
@@ -54,6 +54,7 @@ fn lines(study: &Study, key: &str, unit: Unit, slug: &str, name: &str) -> Option
         left: left_of(&[&value]),
         top: LINE + legend_height + LINE,
         height: HEIGHT,
+        right: RIGHT_MARGIN,
         x: &time,
         y: &value,
     };
@@ -86,7 +87,7 @@ pub fn footprint_and_gp(study: &Study, condition: &str) -> Option<Figure> {
     let bytes = value_axis("Memory footprint", Unit::Bytes, all_memory.iter());
     let duration = value_axis("GP duration, each at its end", Unit::Nanoseconds, all_gp.iter());
     let left = left_of(&[&bytes, &duration]);
-    let panel = |top: f64, y| Panel { left, top, height: PANEL_HEIGHT, x: &time, y };
+    let panel = |top: f64, y| Panel { left, top, height: PANEL_HEIGHT, right: RIGHT_MARGIN, x: &time, y };
     let upper = panel(LINE + 10.0, &bytes);
     let lower = panel(upper.bottom() + BETWEEN, &duration);
     let body = html! {

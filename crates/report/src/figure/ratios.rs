@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use reprieve_study::{Metric, Row, Study, metric};
 
 use super::axis::{Axis, ratio_label};
-use super::canvas::{LINE, Panel, WIDTH, px, text_width};
+use super::canvas::{LINE, Panel, RIGHT_MARGIN, WIDTH, px, text_width};
 use super::style::SERIES;
 use super::{Figure, legend_name, series};
 
@@ -39,7 +39,8 @@ fn draw(study: &Study, entries: Vec<Entry<'_>>, slug: &str, title: String) -> Op
     let (legend, legend_height) = legend(study, &entries);
     let top = LINE + legend_height;
     let none = Axis::logarithmic("", 1.0, 10.0, |_| String::new());
-    let panel = Panel { left, top, height: row_height * entries.len() as f64, x: &axis, y: &none };
+    let height = row_height * entries.len() as f64;
+    let panel = Panel { left, top, height, right: RIGHT_MARGIN, x: &axis, y: &none };
     let body = html! {
         (legend)
         (grid(&panel))

@@ -7,7 +7,7 @@ use reprieve_study::swept::{Curve, Point};
 use reprieve_study::{Metric, Study, metric, statistics};
 
 use super::axis::{Axis, End};
-use super::canvas::{LINE, Panel, left_of, legend, px, text_width};
+use super::canvas::{LINE, Panel, RIGHT_MARGIN, left_of, legend, px, text_width};
 use super::style::SERIES;
 use super::{Figure, legend_name, series};
 use crate::sweeps;
@@ -46,7 +46,7 @@ pub fn sweep(study: &Study, name: &str) -> Option<Figure> {
     let mut top = LINE + legend_height + LINE;
     let mut panels = Vec::new();
     for (y, (_, _, curves)) in axes.iter().zip(&measured) {
-        let mut panel = Panel { left, top, height: PANEL_HEIGHT, x: &values.axis, y };
+        let mut panel = Panel { left, top, height: PANEL_HEIGHT, right: RIGHT_MARGIN, x: &values.axis, y };
         let x = values.labelled(panel.width());
         panel.x = &x;
         let last = panels.len() + 1 == measured.len();
@@ -78,15 +78,16 @@ fn vertical(metric: &Metric, title: &str, curves: &[Curve]) -> Axis {
 }
 
 /// The swept values and their axis, whose ticks are the values themselves.
-struct Values {
-    axis: Axis,
+pub(super) struct Values {
+    /// Without ticks for labels, see [`Values::labelled`].
+    pub(super) axis: Axis,
     /// Where a value of zero is put on a logarithmic axis.
     zero_at: Option<f64>,
     ticks: Vec<(f64, String)>,
 }
 
 impl Values {
-    fn of(sweep: &Sweep) -> Values {
+    pub(super) fn of(sweep: &Sweep) -> Values {
         let mut values: Vec<(f64, String)> =
             sweep.values.iter().filter_map(|value| Some((value.number()?, value.to_string()))).collect();
         values.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -106,12 +107,12 @@ impl Values {
     }
 
     /// Where the value is on the axis.
-    fn at(&self, value: f64) -> f64 {
+    pub(super) fn at(&self, value: f64) -> f64 {
         if value == 0.0 { self.zero_at.unwrap_or(value) } else { value }
     }
 
     /// The axis with those ticks whose labels are clear of each other in a plot of that width.
-    fn labelled(&self, width: f64) -> Axis {
+    pub(super) fn labelled(&self, width: f64) -> Axis {
         let mut axis = self.axis.clone();
         axis.ticks.clear();
         let mut free_from = f64::NEG_INFINITY;
@@ -127,10 +128,11 @@ impl Values {
     }
 }
 
-fn line(panel: &Panel<'_>, series: usize, curve: &Curve, values: &Values) -> Markup {
+/// A condition's line. Where colours start over, the dots are hollow.
+pub(super) fn line(panel: &Panel<'_>, series: usize, curve: &Curve, values: &Values) -> Markup {
     let mut points: Vec<&Point> = curve.points.iter().collect();
     points.sort_by(|a, b| a.at.total_cmp(&b.at));
-    let series = series % SERIES;
+    let (dot, series) = (if series < SERIES { "d" } else { "whisker s" }, series % SERIES);
     let place = |point: &Point, value: f64| panel.at(values.at(point.at), value);
     let middle = |point: &Point| place(point, statistics::median(&point.values).unwrap_or(0.0));
     let path: Vec<String> = points
@@ -147,7 +149,7 @@ fn line(panel: &Panel<'_>, series: usize, curve: &Curve, values: &Values) -> Mar
             @let low = place(point, point.values.iter().copied().fold(f64::INFINITY, f64::min)).1;
             @let high = place(point, point.values.iter().copied().fold(0.0, f64::max)).1;
             line class={ "whisker s" (series) } x1=(px(x)) x2=(px(x)) y1=(px(low)) y2=(px(high)) {}
-            circle class={ "d" (series) } cx=(px(x)) cy=(px(y)) r=(DOT) {}
+            circle class={ (dot) (series) } cx=(px(x)) cy=(px(y)) r=(DOT) {}
         }
     }
 }

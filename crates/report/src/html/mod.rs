@@ -5,19 +5,29 @@ mod more;
 mod style;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use reprieve_study::{Comparison, Record, Study, Verdict, metric};
+use reprieve_study::{Comparison, Ground, Record, Study, Verdict, metric};
 
 use crate::quantity::Spread;
 use crate::table::{self, Line};
-use crate::{facts, figure};
+use crate::{facts, figure, side_by_side};
 
+const TITLE: &str = "What descheduled vCPUs do to grace periods and memory";
 const PROBLEM: &str = "While a hypervisor keeps a vCPU descheduled that an RCU grace period still waits for, that grace \
                        period cannot end: whoever waits for it is delayed, and memory whose freeing waits for it \
                        piles up.";
+const THREADS_TITLE: &str = "How long deleted memory waits for descheduled readers";
+const THREADS_PROBLEM: &str = "While the operating system keeps a thread descheduled that may still hold a reference to deleted \
+                               memory, that memory cannot be freed: whoever waits for it is delayed, and memory piles \
+                               up.";
 
 /// The page of a record.
 pub fn render(record: &Record) -> String {
     let titles: Vec<&str> = record.studies.iter().map(|study| study.scenario.name.as_str()).collect();
+    let on_threads = |study: &Study| study.scenario.ground == Ground::Threads;
+    let (title, problem) = match !record.studies.is_empty() && record.studies.iter().all(on_threads) {
+        true => (THREADS_TITLE, THREADS_PROBLEM),
+        false => (TITLE, PROBLEM),
+    };
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -29,8 +39,8 @@ pub fn render(record: &Record) -> String {
             }
             body {
                 main {
-                    h1 { "What descheduled vCPUs do to grace periods and memory" }
-                    p class="lead" { (PROBLEM) }
+                    h1 { (title) }
+                    p class="lead" { (problem) }
                     @for study in &record.studies { (section(study)) }
                     (definitions())
                     h2 { "Run it again" }
@@ -53,11 +63,7 @@ fn section(study: &Study) -> Markup {
                 (facts::short(study)) "."
             }
             @if let Some(why) = &study.ended_early { p class="differs" { "Ended early: " (why) } }
-            @for comparison in &study.comparisons {
-                @if !study.is_part(&comparison.condition) { (comparison_table(comparison)) }
-            }
-            @if study.comparisons.is_empty() { p { "Nothing to compare: fewer than two conditions have runs." } }
-            (more::causes(study))
+            @if let Some(side) = side_by_side::of(study) { (more::side_by_side(&side)) } @else { (comparisons(study)) }
             (published(study))
             h3 { "Figures" }
             div class="figures" {
@@ -78,6 +84,17 @@ fn section(study: &Study) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// A table for each condition, and throughput lost by cause.
+fn comparisons(study: &Study) -> Markup {
+    html! {
+        @for comparison in &study.comparisons {
+            @if !study.is_part(&comparison.condition) { (comparison_table(comparison)) }
+        }
+        @if study.comparisons.is_empty() { p { "Nothing to compare: fewer than two conditions have runs." } }
+        (more::causes(study))
     }
 }
 

@@ -1,10 +1,12 @@
-//! The smaller tables of a study: throughput lost, by cause; sweeps; last holdouts.
+//! The other tables of a study: all conditions side by side; throughput lost, by cause; sweeps; last holdouts.
 
 use maud::{Markup, html};
 use reprieve_study::Study;
 use reprieve_study::units::significant;
 
 use super::{comparison_table, spread};
+use crate::quantity::Spread;
+use crate::side_by_side::SideBySide;
 use crate::{causes, holdouts, sweeps};
 
 /// Throughput lost under each condition, by cause, and the conditions behind it in full.
@@ -40,6 +42,39 @@ pub fn causes(study: &Study) -> Markup {
                 @for comparison in parts { (comparison_table(comparison)) }
             }
         }
+    }
+}
+
+/// The table of all conditions; each group of columns below the other, so that none is out of sight.
+pub fn side_by_side(side: &SideBySide) -> Markup {
+    html! {
+        h3 { (side.title) }
+        @for group in &side.groups {
+            h4 { (group.name) }
+            div class="scroll" {
+                table {
+                    tr {
+                        th { "Condition" }
+                        @for column in &group.columns { th class="number" title=(column.definition) { (column.name) } }
+                    }
+                    @for (index, row) in side.rows.iter().enumerate() {
+                        tr {
+                            td { (row) }
+                            @for column in &group.columns { td class="number" { (above(&column.cells[index])) } }
+                        }
+                    }
+                }
+            }
+        }
+        @for remark in &side.remarks { p { small { (remark) } } }
+    }
+}
+
+/// A median above its range.
+fn above(spread: &Option<Spread>) -> Markup {
+    match spread {
+        None => html! { "–" },
+        Some(spread) => html! { (spread.median) br; small { (spread.range) } },
     }
 }
 

@@ -9,6 +9,7 @@ main{max-width:1120px;margin:0 auto;padding:40px 28px 80px}
 h1{font-size:26px;line-height:1.25;margin:0 0 12px}
 h2{font-size:21px;margin:56px 0 4px}
 h3{font-size:16px;margin:34px 0 8px}
+h4{font-size:14px;margin:16px 0 4px}
 p{margin:8px 0;max-width:80ch}
 .lead{font-size:17px}
 .scroll{overflow-x:auto}

@@ -4,6 +4,8 @@
 // Each test program uses a part.
 #[allow(dead_code)]
 pub mod simulated;
+#[allow(dead_code)]
+pub mod threads;
 
 use reprieve_study::observation::{
     BACKLOG, FOOTPRINT, GP_DURATIONS, GP_OVER_TIME, Observation, Standing, UNUSABLE, VcpuTime,

@@ -62,7 +62,7 @@ pub fn unthrottled(scenario: &Scenario) -> Workload {
         // More than all memory cannot wait for a grace period.
         Workload::Memory { backlog_limit_mib, .. } => *backlog_limit_mib = scenario.guest.memory_mib,
         Workload::Clone { stop_below_mib, .. } => *stop_below_mib = 0,
-        Workload::Postmark { .. } => {}
+        Workload::Postmark { .. } | Workload::DeleteFree { .. } => {}
     }
     workload
 }
@@ -85,6 +85,7 @@ pub fn add(guest: &mut Guest, scenario: &Scenario, speed_permille: u64) {
             computing::add(guest, workers..workers + *computing as usize);
         }
         Workload::Postmark { .. } => postmark::add(guest, pace, &scenario.workload),
+        Workload::DeleteFree { .. } => unreachable!("a scenario's check refuses it on this ground"),
     }
     // With one vCPU membarrier() has nobody to wait for: its latency is not synchronize_rcu's.
     if scenario.observe.sync_every_ms > 0 && scenario.guest.vcpus > 1 {

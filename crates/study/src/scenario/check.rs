@@ -164,7 +164,17 @@ impl Scenario {
         let batched = matches!(self.workload, Workload::Memory { batched: true, .. });
         let thinks = matches!(self.workload, Workload::Postmark { think_us, .. } if think_us > 0);
         let computes = matches!(self.workload, Workload::Clone { computing, .. } if computing > 0);
+        let has_threads = matches!(self.workload, Workload::DeleteFree { .. });
+        if has_threads != (self.ground == Ground::Threads) {
+            let problem = if has_threads {
+                "delete-free runs on real threads alone: --on threads"
+            } else {
+                "on real threads runs delete-free alone; choose --on sim or --on vm"
+            };
+            return bad("workload.kind", problem);
+        }
         match self.ground {
+            Ground::Threads => self.check_programs(),
             Ground::Sim => refuse("", &only_vm, ONLY_VM),
             Ground::Vm => refuse(
                 "",
@@ -176,6 +186,12 @@ impl Scenario {
                 ONLY_SIM,
             ),
         }
+    }
+
+    /// The limits of the programs that a run on real threads starts.
+    fn check_programs(&self) -> Result<(), BadScenario> {
+        within("run.warmup_ms", self.run.warmup_ms, 0, 60_000)?;
+        within("run.window_ms", self.run.window_ms, 500, 600_000)
     }
 
     fn check_condition(&self, name: &str) -> Result<(), BadScenario> {
@@ -196,6 +212,17 @@ impl Scenario {
             ("without", !condition.without.is_empty()),
         ];
         match self.ground {
+            Ground::Threads => {
+                let of_the_host = [
+                    ("quota", !condition.quota.is_empty()),
+                    ("pcpus", !condition.pcpus.is_empty()),
+                    ("neighbours", condition.neighbours > 0),
+                    ("hogs", condition.hogs > 0),
+                    ("unobserved", condition.unobserved),
+                ];
+                refuse(&prefix, &of_the_host, ONLY_SET)?;
+                return refuse(&prefix, &only_sim, ONLY_SET);
+            }
             Ground::Vm => return refuse(&prefix, &only_sim, ONLY_SIM),
             Ground::Sim => refuse(&prefix, &[("unobserved", condition.unobserved)], ONLY_VM)?,
         }
@@ -321,6 +348,40 @@ impl Scenario {
                 }
                 within("workload.stop_below_mib", *stop_below_mib, 0, memory_mib)
             }
+            Workload::DeleteFree {
+                scheme,
+                bare,
+                entries,
+                readers,
+                reader_cpus,
+                writer_cpus,
+                deletes_per_s,
+                think_ns,
+                section_ns,
+                stall_ms,
+                quiescent_every,
+            } => {
+                // It becomes the name of a program: no way out of the directory of the peers.
+                let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+                for (key, name) in [("scheme", scheme), ("bare", bare)] {
+                    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+                        return bad(
+                            format!("workload.{key}"),
+                            format!("{name:?} is no name of a-z, 0-9 and -"),
+                        );
+                    }
+                }
+                within("workload.entries", *entries, 16, 1 << 26)?;
+                within("workload.readers", (*readers).into(), 1, 256)?;
+                for (key, cpus) in [("reader_cpus", reader_cpus), ("writer_cpus", writer_cpus)] {
+                    within(&format!("workload.{key}"), cpus.len() as u64, 1, 1_024)?;
+                }
+                within("workload.deletes_per_s", *deletes_per_s, 1, 1_000_000)?;
+                within("workload.think_ns", *think_ns, 0, 1_000_000_000)?;
+                within("workload.section_ns", *section_ns, 0, 1_000_000_000)?;
+                within("workload.stall_ms", *stall_ms, 0, self.run.window_ms.min(60_000))?;
+                within("workload.quiescent_every", (*quiescent_every).into(), 1, 1_000_000)
+            }
             Workload::Postmark {
                 processes,
                 files,
@@ -374,6 +435,7 @@ fn of_one_run(key: &str) -> bool {
 }
 
 pub(super) const ONLY_SIM: &str = "only the simulator can do that; run it with --on sim, or remove it";
+const ONLY_SET: &str = "on real threads a condition is what it sets, and nothing else; remove it";
 const ONLY_VM: &str = "only real guests can do that; run it with --on vm, or remove it";
 
 /// Refuses the first of these keys that is used.

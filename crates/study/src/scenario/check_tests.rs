@@ -169,3 +169,48 @@ fn a_sweep_has_numbers_that_its_key_can_have() {
     assert!(refused("[1, 1.5, 2]", "[]").starts_with("sweeps.factor.values: 0 is not within 1 to 64"));
     assert!(refused("['over", "['under").contains("no condition \"undercommitted\""));
 }
+
+#[test]
+fn real_threads_run_one_workload_and_a_condition_is_what_it_sets() {
+    let text = "name='t'\ntitle='t'\nground='threads'\n[workload]\nkind='delete-free'\nscheme='liburcu-memb'\n\
+                [conditions.a]\n[conditions.b]\n";
+    let with = |assignment: &str| {
+        let assignments = if assignment.is_empty() { vec![] } else { vec![assignment.to_string()] };
+        crate::overrides::read(text, None, &assignments).map_err(|error| error.key)
+    };
+    let key = |assignment: &str| with(assignment).unwrap_err();
+    let scenario = with("").unwrap();
+    assert_eq!(scenario.ground, Ground::Threads);
+    assert!(with("conditions.b.set={'workload.scheme'='seize', 'workload.bare'='rust-none'}").is_ok());
+    // No way out of the directory of the programs.
+    for name in ["", "../sh", "a/b", "A", ".", &"a".repeat(65)] {
+        assert_eq!(key(&format!("workload.scheme='{name}'")), "workload.scheme", "{name}");
+        assert_eq!(key(&format!("workload.bare='{name}'")), "workload.bare", "{name}");
+    }
+    for (assignment, at) in [
+        ("workload.readers=0", "workload.readers"),
+        ("workload.reader_cpus=[]", "workload.reader_cpus"),
+        ("workload.writer_cpus=[]", "workload.writer_cpus"),
+        ("workload.entries=15", "workload.entries"),
+        ("workload.deletes_per_s=0", "workload.deletes_per_s"),
+        ("workload.stall_ms=8001", "workload.stall_ms"),
+        ("workload.quiescent_every=0", "workload.quiescent_every"),
+        ("run.window_ms=600001", "run.window_ms"),
+        ("run.warmup_ms=60001", "run.warmup_ms"),
+        ("conditions.b.hogs=1", "conditions.b.hogs"),
+        ("conditions.b.unobserved=true", "conditions.b.unobserved"),
+        ("conditions.b.overcommit=2", "conditions.b.overcommit"),
+        ("conditions.b.set={'workload.scheme'='..'}", "conditions.b.set"),
+    ] {
+        assert_eq!(key(assignment), at, "{assignment}");
+    }
+    for ground in [Ground::Sim, Ground::Vm] {
+        let refused = crate::overrides::read(text, Some(ground), &[]).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "workload.kind: delete-free runs on real threads alone: --on threads"
+        );
+    }
+    let other = text.replace("delete-free'\nscheme='liburcu-memb'", "memory'");
+    assert_eq!(crate::overrides::read(&other, None, &[]).unwrap_err().key, "workload.kind");
+}

@@ -88,11 +88,13 @@ pub enum Ground {
     Sim,
     /// Real Linux guests under QEMU, on this host's scheduler.
     Vm,
+    /// Real threads of this machine.
+    Threads,
 }
 
 impl Ground {
     /// All of them, the default first.
-    pub const ALL: [Ground; 2] = [Ground::Sim, Ground::Vm];
+    pub const ALL: [Ground; 3] = [Ground::Sim, Ground::Vm, Ground::Threads];
 }
 
 impl fmt::Display for Ground {
@@ -100,6 +102,7 @@ impl fmt::Display for Ground {
         match self {
             Ground::Sim => out.write_str("sim"),
             Ground::Vm => out.write_str("vm"),
+            Ground::Threads => out.write_str("threads"),
         }
     }
 }

@@ -60,6 +60,43 @@ pub enum Workload {
         #[serde(default)]
         think_us: u64,
     },
+    /// Threads that look up random elements of a hash table while one deletes elements and a reclamation scheme frees
+    /// them. Only on real threads.
+    #[serde(rename = "delete-free")]
+    DeleteFree {
+        /// Which scheme frees: the name of a program of the peers (`liburcu-memb`, `reprieve-restartable`, ...).
+        scheme: String,
+        /// Scheme whose readers do nothing but look up, in the same language: the zero of this one's read cost.
+        #[serde(default = "none")]
+        bare: String,
+        /// Elements of the table.
+        #[serde(default = "four_mi")]
+        entries: u64,
+        /// Threads that look up.
+        #[serde(default = "eight")]
+        readers: u32,
+        /// CPUs on which they may run.
+        #[serde(default = "first_cpu")]
+        reader_cpus: Vec<usize>,
+        /// CPUs on which the writer, and threads that reclaim, may run.
+        #[serde(default = "second_cpu")]
+        writer_cpus: Vec<usize>,
+        /// Elements that the writer deletes (and inserts again) per second.
+        #[serde(default = "five_thousand")]
+        deletes_per_s: u64,
+        /// A reader computes so long between two look-ups.
+        #[serde(default)]
+        think_ns: u64,
+        /// And so long within the read-side section of one.
+        #[serde(default)]
+        section_ns: u64,
+        /// One reader stays in a section, or without a quiescent state, so long once in the window; 0 for never.
+        #[serde(default)]
+        stall_ms: u64,
+        /// Readers of schemes with quiescent states pass one every so many look-ups.
+        #[serde(default = "one")]
+        quiescent_every: u32,
+    },
 }
 
 fn kib() -> u64 {
@@ -73,6 +110,27 @@ fn two() -> u32 {
 }
 fn sixty_four() -> u64 {
     64
+}
+fn none() -> String {
+    "none".into()
+}
+fn four_mi() -> u64 {
+    4 << 20
+}
+fn eight() -> u32 {
+    8
+}
+fn first_cpu() -> Vec<usize> {
+    vec![0]
+}
+fn second_cpu() -> Vec<usize> {
+    vec![1]
+}
+fn five_thousand() -> u64 {
+    5_000
+}
+fn one() -> u32 {
+    1
 }
 fn five_hundred() -> u64 {
     500
@@ -92,6 +150,7 @@ impl Workload {
             Workload::Memory { .. } => "allocation and call_rcu() pairs",
             Workload::Clone { .. } => "clones",
             Workload::Postmark { .. } => "transactions",
+            Workload::DeleteFree { .. } => "look-ups",
         }
     }
 }

@@ -1,0 +1,190 @@
+//! One table of all conditions, a row each, for workloads that compare many of them: values beside each other, ratios to
+//! the baseline within a repetition. Cells of text, for terminal and page alike.
+
+use reprieve_study::statistics::Estimate;
+use reprieve_study::units::{count, significant};
+use reprieve_study::{Study, Workload, metric};
+
+use crate::quantity::Spread;
+
+/// What a column shows of a metric.
+#[derive(Clone, Copy, Debug)]
+enum Shows {
+    /// Its values.
+    Value(&'static str),
+    /// Their ratios to the baseline's.
+    Ratio(&'static str),
+    /// What they are more than those of the workload's bare scheme.
+    Added(&'static str),
+}
+
+/// Columns that belong together: a heading, and what each shows.
+type Layout = (&'static str, &'static [(&'static str, Shows)]);
+
+const DELETE_FREE: [Layout; 2] = [
+    (
+        "From a delete to its free",
+        &[
+            ("p50", Shows::Value(metric::DELAY_P50)),
+            ("average", Shows::Value(metric::DELAY_MEAN)),
+            ("p99", Shows::Value(metric::DELAY_P99)),
+            ("longest", Shows::Value(metric::DELAY_MAX)),
+            ("p50, ratio", Shows::Ratio(metric::DELAY_P50)),
+            ("average, ratio", Shows::Ratio(metric::DELAY_MEAN)),
+        ],
+    ),
+    (
+        "What it costs",
+        &[
+            ("deletes", Shows::Value(metric::DELIVERED)),
+            ("writer", Shows::Value(metric::WRITER_COST)),
+            ("own thread", Shows::Value(metric::BACKGROUND_COST)),
+            ("look-up", Shows::Value(metric::LOOKUP_COST)),
+            ("added", Shows::Added(metric::LOOKUP_COST)),
+            ("garbage", Shows::Value(metric::GARBAGE_PEAK)),
+            ("its memory", Shows::Value(metric::GARBAGE_PEAK_BYTES)),
+        ],
+    ),
+];
+const DELETE_FREE_LEGEND: &str = "Deletes are those delivered; writer and own thread are the CPU time of the writer and of \
+     the scheme's own thread per delete, look-up that of a reader per look-up; added is what that is more than bare look-ups \
+     in the same language; garbage is the most that waited to be freed.";
+
+/// The table of a study.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SideBySide {
+    /// What is compared with what.
+    pub title: String,
+    /// Names of the conditions, a row each; the baseline first.
+    pub rows: Vec<String>,
+    /// Columns that belong together.
+    pub groups: Vec<Group>,
+    /// How to read it, and what was published.
+    pub remarks: Vec<String>,
+}
+
+/// Columns that belong together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// What they are about.
+    pub name: &'static str,
+    /// Those with a value in any row.
+    pub columns: Vec<Column>,
+}
+
+/// One column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Heading.
+    pub name: &'static str,
+    /// What exactly is counted.
+    pub definition: &'static str,
+    /// One for each row; a ratio has its interval as the range.
+    pub cells: Vec<Option<Spread>>,
+}
+
+/// The table of a study, if its workload is one that is shown so.
+pub fn of(study: &Study) -> Option<SideBySide> {
+    let Workload::DeleteFree { .. } = study.scenario.workload else {
+        return None;
+    };
+    let names = study.scenario.chosen().map(|(name, _)| name.clone());
+    let rows: Vec<String> = names.filter(|name| study.runs_of(name).next().is_some()).collect();
+    let groups = DELETE_FREE.iter().map(|(name, columns)| Group {
+        name,
+        columns: columns.iter().filter_map(|(name, shows)| column(study, &rows, name, *shows)).collect(),
+    });
+    let baseline = study.scenario.baseline();
+    let legend = format!(
+        "Medians over repetitions (smallest–largest). Ratios to {baseline} are taken within each repetition: their median, \
+         with its 95 % bootstrap interval. {DELETE_FREE_LEGEND}"
+    );
+    Some(SideBySide {
+        title: format!("Side by side, ratios to {baseline}"),
+        groups: groups.filter(|group| !group.columns.is_empty()).collect(),
+        remarks: [legend].into_iter().chain(published(study)).collect(),
+        rows,
+    })
+}
+
+/// `None` when no row has a value.
+fn column(study: &Study, rows: &[String], name: &'static str, shows: Shows) -> Option<Column> {
+    let (Shows::Value(id) | Shows::Ratio(id) | Shows::Added(id)) = shows;
+    let metric = metric::find(id)?;
+    let cell = |row: &String| match shows {
+        Shows::Value(id) => {
+            let values: Vec<f64> =
+                study.runs_of(row).filter_map(|run| run.metrics.get(id).copied()).collect();
+            Spread::of(metric.unit, &values)
+        }
+        Shows::Ratio(id) if row == study.scenario.baseline() => {
+            study.runs_of(row).any(|run| run.metrics.contains_key(id)).then(one)
+        }
+        Shows::Ratio(id) => study.paired_ratio(id, row, study.scenario.baseline()).map(ratio),
+        Shows::Added(id) => {
+            let pairs = study.pairs(id, row, &bare_of(study, row)?);
+            let added: Vec<f64> = pairs.iter().map(|(one, bare)| one - bare).collect();
+            Spread::of(metric.unit, &added)
+        }
+    };
+    let cells: Vec<Option<Spread>> = rows.iter().map(cell).collect();
+    let definition = metric.definition;
+    cells.iter().any(Option::is_some).then_some(Column { name, definition, cells })
+}
+
+/// The condition with the bare look-ups that a condition's are compared with; `None` for one that is bare itself.
+fn bare_of(study: &Study, condition: &str) -> Option<String> {
+    let schemes = |name: &str| match study.scenario.under(name).ok()?.workload {
+        Workload::DeleteFree { scheme, bare, .. } => Some((scheme, bare)),
+        _ => None,
+    };
+    let (scheme, bare) = schemes(condition)?;
+    let mut others = study.scenario.chosen().map(|(name, _)| name);
+    let found = others.find(|name| schemes(name).is_some_and(|(scheme, _)| scheme == bare));
+    found.filter(|_| scheme != bare).cloned()
+}
+
+fn one() -> Spread {
+    Spread { median: "1".into(), range: String::new() }
+}
+
+/// A ratio with its interval. One far below 1 is written as a fraction: how many times less.
+fn ratio(ratio: Estimate) -> Spread {
+    let is_small = ratio.value > 0.0 && ratio.value < 0.1;
+    let show = |value: f64| match is_small && value > 0.0 {
+        true => format!("1/{}", count(value.recip())),
+        false => significant(value),
+    };
+    let range = if ratio.low == ratio.high {
+        String::new()
+    } else {
+        format!("[{}, {}]", show(ratio.low), show(ratio.high))
+    };
+    Spread { median: show(ratio.value), range }
+}
+
+/// A line for each published ratio that has a counterpart here.
+fn published(study: &Study) -> impl Iterator<Item = String> {
+    let rows = study.comparisons.iter().flat_map(|one| one.rows.iter().map(move |row| (&one.condition, row)));
+    rows.filter_map(|(condition, row)| {
+        let label = metric::find(&row.metric)?.label;
+        let printed = &row.published.as_ref()?.printed;
+        Some(format!("{condition}: {label}: published {printed}; ours {}.", row.verdict))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_far_below_one_says_how_many_times_less() {
+        let of = |value: f64| ratio(Estimate { value, low: value / 2.0, high: value * 2.0 });
+        let text = |value: f64| (of(value).median, of(value).range);
+        assert_eq!(text(0.0004), ("1/2500".into(), "[1/5000, 1/1250]".into()));
+        assert_eq!(text(1.0 / 72_442.0), ("1/72.4 k".into(), "[1/145 k, 1/36.2 k]".into()));
+        assert_eq!(text(0.5), ("0.500".into(), "[0.250, 1.00]".into()));
+        assert_eq!(ratio(Estimate { value: 0.5, low: 0.5, high: 0.5 }).range, "");
+        assert_eq!(text(0.0), ("0".into(), "".into()));
+    }
+}

@@ -1,0 +1,74 @@
+//! Two conditions, pair by pair: both ran in each repetition, shortly after each other, so that what drifts on the machine
+//! drifts for both. A ratio or a difference is taken within a repetition, and only then summarised.
+
+use crate::record::Study;
+use crate::statistics::{self, Estimate};
+
+impl Study {
+    /// A metric under a condition and under another one, of each repetition in which both have a run that counts.
+    pub fn pairs(&self, metric: &str, condition: &str, reference: &str) -> Vec<(f64, f64)> {
+        let value = |run: &crate::Observation| run.metrics.get(metric).copied();
+        let partner = |repetition: u32| {
+            self.runs_of(reference).find(|run| run.repetition == repetition).and_then(value)
+        };
+        self.runs_of(condition).filter_map(|run| Some((value(run)?, partner(run.repetition)?))).collect()
+    }
+
+    /// Median of a metric's ratios, condition over reference, each within a repetition, with its 95 % bootstrap interval;
+    /// `None` when no repetition has one.
+    pub fn paired_ratio(&self, metric: &str, condition: &str, reference: &str) -> Option<Estimate> {
+        let pairs = self.pairs(metric, condition, reference);
+        let ratios: Vec<f64> =
+            pairs.iter().map(|(one, other)| one / other).filter(|ratio| ratio.is_finite()).collect();
+        let purpose = format!("paired {metric} {condition}");
+        let mut rng = statistics::stream(self.scenario.run.seed, &purpose);
+        statistics::of_medians(&[&ratios], &mut rng, |medians| medians.first().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::observation::{Observation, Provenance, Standing};
+    use crate::{Study, overrides};
+
+    fn run(condition: &str, repetition: u32, value: f64, standing: Standing) -> Observation {
+        Observation {
+            condition: condition.into(),
+            repetition,
+            standing,
+            sweep: None,
+            provenance: Provenance::default(),
+            metrics: [("gp_mean_ns".to_string(), value)].into(),
+            distributions: Default::default(),
+            timelines: Default::default(),
+            holdouts: Vec::new(),
+            trace: None,
+        }
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_repetition() {
+        let text = "
+            name = 't'
+            title = 't'
+            workload = { kind = 'memory' }
+            [conditions.a]
+            [conditions.b]
+        ";
+        let ok = Standing::Accepted;
+        // The machine became ten times slower between the repetitions; b is always twice as slow as a.
+        let observations = vec![
+            run("b", 0, 8.0, ok),
+            run("a", 0, 999.0, Standing::Redone),
+            run("a", 0, 4.0, ok),
+            run("a", 1, 40.0, ok),
+            run("b", 1, 80.0, ok),
+            run("b", 2, 5.0, ok),
+        ];
+        let study = Study::new(overrides::read(text, None, &[]).unwrap(), observations, None);
+        assert_eq!(study.pairs("gp_mean_ns", "b", "a"), [(8.0, 4.0), (80.0, 40.0)]);
+        let ratio = study.paired_ratio("gp_mean_ns", "b", "a").unwrap();
+        assert_eq!((ratio.low, ratio.value, ratio.high), (2.0, 2.0, 2.0));
+        assert_eq!(study.paired_ratio("gp_mean_ns", "b", "none"), None);
+    }
+}

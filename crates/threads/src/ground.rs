@@ -1,0 +1,142 @@
+//! The ground `threads`: makes sure that a scenario can be run here, and works through its plan.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use reprieve_linux::proc::{self, CpuBooks, ProcRoot};
+use reprieve_linux::signals::Interrupt;
+use reprieve_study::ground::{Finished, Progress, work_through};
+use reprieve_study::observation::{Observation, Provenance};
+use reprieve_study::scenario::{BadScenario, PlannedRun, Scenario};
+
+use crate::answer::Answer;
+use crate::error::ThreadsError;
+use crate::options::Options;
+use crate::peer::Peers;
+use crate::program;
+
+/// Beyond warm-up, window and stall a program only fills its table and waits for the last frees: seconds.
+const SLACK: Duration = Duration::from_secs(30);
+
+/// What is handed in: nothing here reaches for it.
+#[derive(Clone)]
+pub struct Host {
+    /// `/proc`.
+    pub proc_root: ProcRoot,
+    /// The user's wish to stop.
+    pub interrupt: Interrupt,
+    /// The directory of the programs, see [`crate::peer::directory`].
+    pub peers: PathBuf,
+    /// CPUs that this process may use.
+    pub cpus: Vec<usize>,
+}
+
+impl Host {
+    /// The host of this process. Programs inherit the CPUs that the calling thread may use.
+    ///
+    /// # Errors
+    /// [`ThreadsError::Host`] if the CPUs cannot be read.
+    pub fn new(interrupt: Interrupt, peers: PathBuf) -> Result<Host, ThreadsError> {
+        let cpus = proc::allowed_cpus()?;
+        Ok(Host { proc_root: ProcRoot::default(), interrupt, peers, cpus })
+    }
+}
+
+/// A ground that is ready to run one scenario.
+pub struct Ground {
+    host: Host,
+    scenario: Scenario,
+    peers: Peers,
+    host_kernel: String,
+}
+
+impl Ground {
+    /// Makes sure that every run of the scenario has its program and its CPUs.
+    ///
+    /// # Errors
+    /// What keeps it from being run here, with the key or the way out; [`ThreadsError::Program`] for a program that
+    /// cannot say who it is.
+    pub fn prepare(
+        scenario: Scenario,
+        host: Host,
+        progress: &mut dyn Progress,
+    ) -> Result<Ground, ThreadsError> {
+        check_machine(&scenario, &host)?;
+        let peers = Peers::open(&host.peers)?;
+        progress.preparing("asks each program who it is");
+        for scheme in schemes(&scenario.plan()?) {
+            peers.describe(&scheme, &host.interrupt)?;
+        }
+        let host_kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+        Ok(Ground { host, scenario, peers, host_kernel })
+    }
+
+    /// Works through the plan: repetitions of all conditions, interleaved, in an order from the seed. Runs
+    /// that others disturbed are done again, as far as the plan allows.
+    pub fn run(self, progress: &mut dyn Progress) -> Finished<ThreadsError> {
+        let mut observations = Vec::new();
+        let run = |planned: &PlannedRun, step: &mut dyn FnMut(&str)| self.one(planned, step);
+        let error = work_through(&self.scenario, &mut observations, progress, run).err();
+        Finished { scenario: self.scenario, observations, error }
+    }
+
+    fn one(&self, planned: &PlannedRun, step: &mut dyn FnMut(&str)) -> Result<Observation, ThreadsError> {
+        let (scheme, options) = asked(planned)?;
+        let path = self.peers.program(scheme)?;
+        let limit = Duration::from_millis(options.length_ms()) + SLACK;
+        step("is measured");
+        let (root, own) = (&self.host.proc_root, std::process::id() as i32);
+        let books = CpuBooks::open(root, &options.cpus())?;
+        let before_ns = root.process_cpu_ns(own)?;
+        let mut foreign = Ok(0.0);
+        let said = program::run(&path, &options.arguments(), limit, &self.host.interrupt, |pid| {
+            foreign = root.whole_cpu_ns(pid).and_then(|program_ns| {
+                let own_ns = root.process_cpu_ns(own)?.saturating_sub(before_ns);
+                books.foreign_share(root, program_ns + own_ns)
+            });
+        })?;
+        let provenance = Provenance {
+            ground: "threads".into(),
+            host_kernel: self.host_kernel.clone(),
+            host_pcpus: self.host.cpus.len(),
+            seed: self.scenario.run.seed,
+            foreign_cpu_percent: foreign? * 100.0,
+            ..Provenance::default()
+        };
+        Ok(Answer::read(&said, scheme, &options)?.observe(planned, provenance))
+    }
+}
+
+/// Refuses what this machine cannot run.
+///
+/// # Errors
+/// No programs at all; CPUs that this process may not use, with the key; a scheme without a program.
+pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), ThreadsError> {
+    let (plan, peers) = (scenario.plan()?, Peers::open(&host.peers)?);
+    for planned in &plan {
+        let (_, options) = asked(planned)?;
+        for (key, cpus) in [("reader_cpus", &options.reader_cpus), ("writer_cpus", &options.writer_cpus)] {
+            if let Some(other) = cpus.iter().find(|cpu| !host.cpus.contains(cpu)) {
+                let known: Vec<String> = host.cpus.iter().map(usize::to_string).collect();
+                let problem = format!(
+                    "under {}: there is no CPU {other} for this process; there are {}",
+                    planned.title(),
+                    known.join(", ")
+                );
+                return Err(BadScenario::new(format!("workload.{key}"), problem).into());
+            }
+        }
+    }
+    schemes(&plan).iter().try_for_each(|scheme| peers.program(scheme).map(drop))
+}
+
+/// The schemes of a plan, each once.
+fn schemes(plan: &[PlannedRun]) -> BTreeSet<String> {
+    plan.iter().filter_map(|planned| Some(Options::of(&planned.scenario, 0)?.0.to_string())).collect()
+}
+
+fn asked(planned: &PlannedRun) -> Result<(&str, Options), BadScenario> {
+    let other = || BadScenario::new("workload.kind", "real threads run delete-free alone");
+    Options::of(&planned.scenario, planned.repetition).ok_or_else(other)
+}
