@@ -74,7 +74,8 @@ impl Garbage {
         }
     }
 
-    fn release(&self, objects: usize, bytes: usize) {
+    /// Gives room back that was reserved and not used.
+    pub(crate) fn release(&self, objects: usize, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.objects.fetch_sub(objects, Ordering::Relaxed);
     }

@@ -1,0 +1,293 @@
+//! A concurrent hash map: wait-free look-ups, writers that lock a shard, removed entries freed by a domain.
+//!
+//! Entries lie inline in open-addressing tables: a look-up costs about one cache miss, as in `std`'s
+//! `HashMap`. Readers write nothing and wait for nobody; that the map grows does not concern them. Writers
+//! wait for writers of the same shard only, never for readers, except at the domain's limits.
+//!
+//! Invariants:
+//! - An entry does not change once it is visible. To change a value is to publish another entry and to remove
+//!   the old one; to rebuild a shard is to clone its entries. Hence `Clone`, and no interior mutability
+//!   across a rebuild: a `Cell` in a value would be copied as it is at that moment. An `Arc` in the value is
+//!   shared by its copies.
+//! - Whatever becomes invisible (an entry, a table) is freed after a grace period of the domain.
+//! - A key that is present throughout a look-up or an iteration is found by it; see `table.rs` and
+//!   `control.rs` for why.
+//!
+//! | file | |
+//! |---|---|
+//! | `group.rs` | sixteen control bytes, compared at once |
+//! | `control.rs` | the states of a slot, and all orderings but that of table pointers |
+//! | `table.rs` | memory layout, search, placement |
+//! | `shard.rs` | a table and its writers' lock; rebuilding |
+//! | `limbo.rs` | what waits for a grace period |
+//! | `write.rs`, `entry.rs`, `iter.rs` | the operations |
+//! | `hash.rs`, `plain.rs` | a quick hasher; keys for restartable sections |
+
+mod control;
+mod entry;
+mod group;
+mod hash;
+mod iter;
+mod limbo;
+mod plain;
+mod shard;
+mod table;
+mod write;
+
+/// The one place to change when `control.rs` is compiled for a model checker.
+mod atomics {
+    pub(super) use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
+}
+
+#[cfg(all(loom, test))]
+mod model_tests;
+
+pub use entry::Entry;
+pub use hash::{FastHash, FastHasher};
+pub use iter::{Iter, Keys, Values};
+pub use plain::Plain;
+pub use write::{Decision, Effect};
+
+use crate::core::Core;
+use crate::domain::Domain;
+use crate::reader::Section;
+use limbo::{Garbage, Room};
+use shard::{SHARDS_LIMIT, Shards, load};
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
+
+/// Shards of a map, unless [`MapOptions::shards`] says otherwise.
+const SHARDS: usize = 64;
+/// A concurrent hash map.
+///
+/// ```
+/// use reprieve_rcu::{Domain, RcuMap};
+///
+/// let domain = Domain::default();
+/// let ports = RcuMap::new(&domain);
+/// ports.insert("http", 80).unwrap();
+/// ports.insert("https", 443).unwrap();
+///
+/// let guard = domain.lock();
+/// assert_eq!(ports.get("http", &guard), Some(&80)); // a reference, for as long as the guard
+/// ports.remove("http").unwrap();
+/// assert_eq!(ports.get("http", &guard), None);
+/// ```
+///
+/// Keys and values that are plain data can be copied out in a restartable section, which delays no writer
+/// even when its thread is preempted:
+/// ```
+/// # use reprieve_rcu::{Domain, RcuMap};
+/// let squares: RcuMap<u64, u64> = (0..100).map(|n| (n, n * n)).collect();
+/// assert_eq!(squares.copied(&9), Some(81));
+/// ```
+///
+/// A reference does not outlive its section:
+/// ```compile_fail
+/// # use reprieve_rcu::{Domain, RcuMap};
+/// let domain = Domain::default();
+/// let map = RcuMap::new(&domain);
+/// map.insert(1, String::from("one")).unwrap();
+/// let guard = domain.lock();
+/// let one = map.get(&1, &guard);
+/// drop(guard);
+/// println!("{one:?}");
+/// ```
+///
+/// # Notes
+/// - `Eq`, `Hash`, `Clone` and the closures that writers are given run under the lock of a shard. If they
+///   write to the same map, they deadlock; they may read it. If they panic, the map is as it was.
+/// - An update publishes a new entry and needs a free slot, so that many updates of one key cause its shard
+///   to be rebuilt once in some hundred. For a few hot keys, let the value be an `Arc<RcuCell<T>>`.
+/// - The hash must vary in its upper bits too: the topmost seven are compared before keys are,
+///   and those below tell the shard.
+/// - In the child of a fork the map can be read; it can be written if no other thread of the parent was
+///   writing to it.
+pub struct RcuMap<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
+    domain: Domain,
+    /// The domain's, one load nearer.
+    core: Arc<Core>,
+    shards: Shards<K, V>,
+    hasher: S,
+}
+
+/// Options of a map; see the methods.
+#[derive(Clone, Copy, Debug)]
+pub struct MapOptions {
+    capacity: usize,
+    shards: usize,
+}
+
+impl Default for MapOptions {
+    fn default() -> Self {
+        Self { capacity: 0, shards: SHARDS }
+    }
+}
+
+impl MapOptions {
+    /// The defaults, which the methods state.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Entries that fit before a shard is rebuilt. A shard's memory is allocated at its first entry, and is
+    /// never less later. Default 0.
+    pub fn capacity(mut self, entries: usize) -> Self {
+        self.capacity = entries;
+        self
+    }
+
+    /// Shards, rounded up to a power of two of at most 65,536. More shards make each rebuild shorter and let
+    /// more writers work at the same time; each costs 136 bytes. Default 64.
+    pub fn shards(mut self, shards: usize) -> Self {
+        self.shards = shards.clamp(1, SHARDS_LIMIT).next_power_of_two();
+        self
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> RcuMap<K, V> {
+    /// A map whose removed entries are freed by `domain`. Its hasher is that of `std`, seeded at random.
+    pub fn new(domain: &Domain) -> Self {
+        Self::with_hasher(domain, RandomState::new())
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
+    /// A map that hashes keys by `hasher`.
+    pub fn with_hasher(domain: &Domain, hasher: S) -> Self {
+        Self::with_options(domain, MapOptions::default(), hasher)
+    }
+
+    /// A map with other options than the default ones.
+    pub fn with_options(domain: &Domain, options: MapOptions, hasher: S) -> Self {
+        Self {
+            domain: domain.clone(),
+            core: domain.core().clone(),
+            shards: Shards::new(options.shards, options.capacity),
+            hasher,
+        }
+    }
+
+    /// The domain that frees removed entries.
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// What hashes the keys.
+    pub fn hasher(&self) -> &S {
+        &self.hasher
+    }
+
+    /// The number of entries. While others write it is the sum of what the shards held at slightly different
+    /// moments.
+    pub fn len(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Whether [`len`](Self::len) is 0.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[inline(always)]
+    fn assert_section(&self, section: &impl Section) {
+        assert!(section.is_of(&self.core), "the section is not one of the map's domain");
+    }
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<K, V, S> {
+    /// The value of `key`, for as long as the section lasts. Wait-free.
+    ///
+    /// # Panics
+    /// When the section is one of another domain.
+    #[inline]
+    pub fn get<'s, Q: Hash + Eq + ?Sized>(&self, key: &Q, section: &'s impl Section) -> Option<&'s V>
+    where
+        K: Borrow<Q>,
+    {
+        self.get_key_value(key, section).map(|(_, value)| value)
+    }
+
+    /// The entry of `key`, for as long as the section lasts. Wait-free.
+    ///
+    /// # Panics
+    /// When the section is one of another domain.
+    #[inline]
+    pub fn get_key_value<'s, Q: Hash + Eq + ?Sized>(
+        &self,
+        key: &Q,
+        section: &'s impl Section,
+    ) -> Option<(&'s K, &'s V)>
+    where
+        K: Borrow<Q>,
+    {
+        self.assert_section(section);
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: tables and entries are retired in the domain whose section the caller is in: they live as
+        // long as it.
+        unsafe {
+            let table = load::<K, V>(self.shards.pointer(hash));
+            let (key, value) = table.entry(table.find(hash, key)?).as_ref();
+            Some((key, value))
+        }
+    }
+
+    /// Whether there is an entry of `key`. Wait-free.
+    ///
+    /// # Panics
+    /// When the section is one of another domain.
+    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q, section: &impl Section) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.get_key_value(key, section).is_some()
+    }
+
+    /// A copy of the value of `key`, taken in a restartable section: a preempted reader delays no writer. The
+    /// key is hashed before, so that any hasher will do.
+    #[inline]
+    pub fn copied(&self, key: &K) -> Option<V>
+    where
+        K: Plain,
+        V: Copy,
+    {
+        let hash = self.hasher.hash_one(key);
+        let (pointer, key) = (self.shards.pointer(hash), *key);
+        // SAFETY: the section loads, compares keys, which are plain, and copies. What it reaches lives as
+        // long as it.
+        unsafe {
+            self.domain.read(
+                #[inline(always)]
+                || {
+                    let table = load::<K, V>(pointer);
+                    let slot = table.find(hash, &key)?;
+                    Some(table.entry(slot).as_ref().1)
+                },
+            )
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for RcuMap<K, V, S> {
+    /// Retires all entries at once. Beyond the domain's limits, if its policy refuses: they are garbage in
+    /// any case.
+    fn drop(&mut self) {
+        let garbage = Garbage::Tables(self.shards.take());
+        let room = Room::force(&self.domain, garbage.bytes());
+        // SAFETY: nobody can reach the map any more; for references in sections, the domain waits.
+        unsafe { room.retire(garbage) };
+    }
+}
+
+impl<K, V, S> fmt::Debug for RcuMap<K, V, S>
+where
+    K: fmt::Debug + Hash + Eq + Send + Sync + 'static,
+    V: fmt::Debug + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter(&self.domain.lock())).finish()
+    }
+}

@@ -1,0 +1,79 @@
+//! Control bytes: the state of each slot, and the ordering that readers rely on.
+//!
+//! A byte is a tag (0 to 127, seven bits of the key's hash) where the slot holds an entry, else one of three
+//! states:
+//!
+//! ```text
+//! EMPTY --publish--> tag --retire--> RETIRED --release, a grace period later--> FREE --publish--> tag ...
+//! ```
+//!
+//! Bytes are changed within words of eight, by read-modify-write operations only. Each change is a Release,
+//! so whoever loads a word with Acquire sees what preceded ALL its changes so far, not only the last (release
+//! sequences). Hence:
+//! - A reader that sees a tag sees the entry (`publish` / `load`).
+//! - A writer that replaces an entry publishes the new one in a slot with a higher number, then retires the
+//!   old one. Readers look at words in ascending order, each with Acquire. One that finds the old entry
+//!   retired has therefore synchronised with the writer, and finds the new one in this word or a later one
+//!   (`retire` / `load`).
+//! - A writer that sees FREE sees the old entry's drop complete (`release` / `load`).
+//!
+//! `model_tests.rs` checks these functions exhaustively.
+
+use super::atomics::{AtomicU64, Ordering};
+use super::group::{Group, WIDTH};
+
+/// The slot never held an entry since the table was made.
+pub(super) const EMPTY: u8 = 0xff;
+/// The slot holds an entry that was removed, and that readers may still read.
+pub(super) const RETIRED: u8 = 0xfe;
+/// The slot holds nothing, but did: entries beyond it may belong to the same probe sequence.
+pub(super) const FREE: u8 = 0x80;
+
+/// Slots per word.
+pub(super) const LANES: usize = 8;
+/// Words per group.
+pub(super) const WORDS: usize = WIDTH / LANES;
+
+/// A group's bytes as they are, the lower half before the upper.
+#[inline(always)]
+pub(super) fn load(words: &[AtomicU64; WORDS]) -> Group {
+    // Acquire pairs with the Release of `change`. It also keeps the loads in order: an entry that moved from
+    // the lower half to the upper is seen in one of them.
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
+    return Group::load(words);
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom)))))]
+    {
+        let low = words[0].load(Ordering::Acquire);
+        let high = words[1].load(Ordering::Acquire);
+        Group::new(low, high)
+    }
+}
+
+/// Makes the entry in `lane`, which is written, visible. `was` is EMPTY or FREE.
+pub(super) fn publish(word: &AtomicU64, lane: usize, was: u8, tag: u8) {
+    // Release: the entry is complete before its tag is seen.
+    change(word, lane, was, tag, Ordering::Release);
+}
+
+/// Marks the entry in `lane` as removed.
+pub(super) fn retire(word: &AtomicU64, lane: usize, tag: u8) {
+    // Release: its successor, if it has one, is published before.
+    change(word, lane, tag, RETIRED, Ordering::Release);
+}
+
+/// Gives the slot in `lane` back. Its entry is dropped.
+pub(super) fn release(word: &AtomicU64, lane: usize) {
+    // Release: the drop comes before the slot is written again.
+    change(word, lane, RETIRED, FREE, Ordering::Release);
+}
+
+/// The byte of `lane`, which nobody else changes but from RETIRED to FREE.
+pub(super) fn state(word: &AtomicU64, lane: usize) -> u8 {
+    (word.load(Ordering::Acquire) >> (lane * 8)) as u8
+}
+
+/// Changes one byte and leaves the others, which other threads may change at the same time.
+fn change(word: &AtomicU64, lane: usize, from: u8, to: u8, ordering: Ordering) {
+    let before = word.fetch_xor(u64::from(from ^ to) << (lane * 8), ordering);
+    debug_assert_eq!((before >> (lane * 8)) as u8, from, "a control byte was changed by somebody else");
+}

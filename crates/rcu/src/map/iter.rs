@@ -1,0 +1,106 @@
+//! Iteration, beside writers.
+
+use super::RcuMap;
+use super::group::{Lanes, WIDTH};
+use super::shard::Shards;
+use super::table::Table;
+use crate::reader::Section;
+use std::iter::FusedIterator;
+
+/// All entries, in no order; see [`RcuMap::iter`].
+pub struct Iter<'s, K, V> {
+    shards: &'s Shards<K, V>,
+    /// The shard after that of `table`.
+    next_shard: usize,
+    table: Table<K, V>,
+    /// The group after that of `lanes`.
+    next_group: usize,
+    /// Those of the group that are still to come.
+    lanes: Lanes,
+}
+
+/// All keys, in no order; see [`RcuMap::iter`].
+pub struct Keys<'s, K, V>(Iter<'s, K, V>);
+
+/// All values, in no order; see [`RcuMap::iter`].
+pub struct Values<'s, K, V>(Iter<'s, K, V>);
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
+    /// Iterates over all entries, and holds up no writer. An entry that is there throughout is seen; one that
+    /// is inserted or removed meanwhile may be; one whose value is changed meanwhile is seen with the value
+    /// that it had at some moment, and may be seen once more with a later one.
+    ///
+    /// # Panics
+    /// When the section is one of another domain.
+    pub fn iter<'s>(&'s self, section: &'s impl Section) -> Iter<'s, K, V> {
+        self.assert_section(section);
+        Iter {
+            shards: &self.shards,
+            next_shard: 0,
+            table: Table::vacant(),
+            next_group: 0,
+            lanes: Lanes::NONE,
+        }
+    }
+
+    /// Iterates over all keys, as `iter` does.
+    ///
+    /// # Panics
+    /// When the section is one of another domain.
+    pub fn keys<'s>(&'s self, section: &'s impl Section) -> Keys<'s, K, V> {
+        Keys(self.iter(section))
+    }
+
+    /// Iterates over all values, as `iter` does.
+    ///
+    /// # Panics
+    /// When the section is one of another domain.
+    pub fn values<'s>(&'s self, section: &'s impl Section) -> Values<'s, K, V> {
+        Values(self.iter(section))
+    }
+}
+
+impl<'s, K, V> Iterator for Iter<'s, K, V> {
+    type Item = (&'s K, &'s V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(lane) = self.lanes.next() {
+                // SAFETY: the lane held an entry when the group was loaded, with Acquire, within the section
+                // `'s`: it is complete, and lives as long as the section.
+                let (key, value) = unsafe { self.table.entry((self.next_group - 1) * WIDTH + lane).as_ref() };
+                return Some((key, value));
+            }
+            if self.next_group < self.table.groups() {
+                // SAFETY: one of the table's groups.
+                self.lanes = unsafe { self.table.group(self.next_group) }.full();
+                self.next_group += 1;
+            } else if self.next_shard < self.shards.count() {
+                // SAFETY: the caller is in a section for `'s`, as long as the iterator lives.
+                self.table = unsafe { self.shards.table(self.next_shard) };
+                self.next_shard += 1;
+                self.next_group = 0;
+            } else {
+                return None;
+            }
+        }
+    }
+}
+
+impl<'s, K, V> Iterator for Keys<'s, K, V> {
+    type Item = &'s K;
+    fn next(&mut self) -> Option<&'s K> {
+        self.0.next().map(|(key, _)| key)
+    }
+}
+
+impl<'s, K, V> Iterator for Values<'s, K, V> {
+    type Item = &'s V;
+    fn next(&mut self) -> Option<&'s V> {
+        self.0.next().map(|(_, value)| value)
+    }
+}
+
+impl<K, V> FusedIterator for Iter<'_, K, V> {}
+impl<K, V> FusedIterator for Keys<'_, K, V> {}
+impl<K, V> FusedIterator for Values<'_, K, V> {}

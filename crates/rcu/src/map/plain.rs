@@ -1,0 +1,35 @@
+//! Keys that may be compared within a restartable section.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroU128, NonZeroUsize};
+
+/// A key that [`RcuMap::copied`](super::RcuMap::copied) can look up: plain data.
+///
+/// # Safety
+/// `==` may be abandoned at any instruction and run again: it makes no system calls, does not allocate, lock
+/// or panic, and writes nothing that others can see. A derived `PartialEq` of a type that consists of `Plain`
+/// types is such.
+pub unsafe trait Plain: Copy + Eq {}
+
+macro_rules! plain {
+    ($($t:ty)*) => {
+        // SAFETY: comparing these compares bytes.
+        $(unsafe impl Plain for $t {})*
+    };
+}
+plain!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize bool char);
+plain!(NonZeroU8 NonZeroU16 NonZeroU32 NonZeroU64 NonZeroU128 NonZeroUsize);
+plain!(IpAddr Ipv4Addr Ipv6Addr SocketAddr SocketAddrV4 SocketAddrV6);
+
+macro_rules! plain_tuples {
+    ($(($($t:ident)*))*) => {
+        // SAFETY: comparing a tuple compares its members, which are plain.
+        $(unsafe impl<$($t: Plain),*> Plain for ($($t,)*) {})*
+    };
+}
+plain_tuples!(()(A)(A B)(A B C)(A B C D)(A B C D E)(A B C D E F));
+
+// SAFETY: comparing arrays compares members, or calls memcmp on the bytes.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
+// SAFETY: comparing options compares their kind and the value.
+unsafe impl<T: Plain> Plain for Option<T> {}

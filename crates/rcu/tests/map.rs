@@ -1,0 +1,557 @@
+//! `RcuMap` as its users see it: alone against `std`'s `HashMap`, and under writers that do all they can at
+//! once.
+
+use proptest::prelude::*;
+use reprieve_rcu::map::{Decision, Effect, FastHash, MapOptions};
+use reprieve_rcu::{AtLimit, Domain, Full, Options, RcuMap};
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// A hasher under which keys collide: 4 hashes in all.
+#[derive(Clone, Default)]
+struct Poor(u64);
+impl Hasher for Poor {
+    fn finish(&self) -> u64 {
+        (self.0 % 4) * 0x0101_0101_0101_0101
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&b| self.0 = self.0 * 31 + u64::from(b));
+    }
+}
+type PoorHash = BuildHasherDefault<Poor>;
+
+/// A hasher under which keys have one home, so that searches are long, but different tags.
+#[derive(Clone, Default)]
+struct Clustered(u64);
+impl Hasher for Clustered {
+    fn finish(&self) -> u64 {
+        self.0 << 57
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&b| self.0 = self.0 * 31 + u64::from(b));
+    }
+}
+type ClusteredHash = BuildHasherDefault<Clustered>;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(u16, u64),
+    Remove(u16),
+    Update(u16),
+    Entry(u16, u64),
+    Toggle(u16),
+    Retain(u16),
+    Clear,
+    Reclaim,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let key = || 0..300u16;
+    let op = prop_oneof![
+        60 => (key(), any::<u64>()).prop_map(|(k, v)| Op::Insert(k, v)),
+        30 => key().prop_map(Op::Remove),
+        20 => key().prop_map(Op::Update),
+        10 => (key(), any::<u64>()).prop_map(|(k, v)| Op::Entry(k, v)),
+        10 => key().prop_map(Op::Toggle),
+        1 => (2..5u16).prop_map(Op::Retain),
+        1 => Just(Op::Clear),
+        5 => Just(Op::Reclaim),
+    ];
+    prop::collection::vec(op, 0..1500)
+}
+
+/// Does `ops` to both kinds of map, and compares what they say.
+fn agree<S: BuildHasher + Default>(ops: &[Op], shards: usize) {
+    let domain = Domain::default();
+    let map = RcuMap::with_options(&domain, MapOptions::new().shards(shards), S::default());
+    let mut model: HashMap<u16, u64> = HashMap::new();
+    for op in ops {
+        match *op {
+            Op::Insert(k, v) => assert_eq!(map.insert(k, v), Ok(model.insert(k, v).is_some())),
+            Op::Remove(k) => assert_eq!(map.remove(&k), Ok(model.remove(&k).is_some())),
+            Op::Update(k) => {
+                let present = model.get_mut(&k).map(|v| *v = v.wrapping_mul(3)).is_some();
+                assert_eq!(map.update(&k, |v| v.wrapping_mul(3)), Ok(present));
+            }
+            Op::Entry(k, v) => {
+                model.entry(k).and_modify(|old| *old ^= v).or_insert(v);
+                map.entry(k).and_modify(|old| old ^ v).or_insert_with(|| v).unwrap();
+            }
+            Op::Toggle(k) => {
+                let effect =
+                    map.compute(k, |v| if v.is_some() { Decision::Remove } else { Decision::Set(7) });
+                let had = model.remove(&k).is_some();
+                if !had {
+                    model.insert(k, 7);
+                }
+                assert_eq!(effect, Ok(if had { Effect::Removed } else { Effect::Inserted }));
+            }
+            Op::Retain(n) => {
+                map.retain(|k, _| k % n != 0).unwrap();
+                model.retain(|k, _| k % n != 0);
+            }
+            Op::Clear => {
+                map.clear().unwrap();
+                model.clear();
+            }
+            Op::Reclaim => domain.barrier(),
+        }
+    }
+    let guard = domain.lock();
+    assert_eq!(map.len(), model.len());
+    assert_eq!(map.is_empty(), model.is_empty());
+    for key in 0..300 {
+        assert_eq!(map.get(&key, &guard), model.get(&key));
+        assert_eq!(map.copied(&key), model.get(&key).copied());
+        assert_eq!(map.contains_key(&key, &guard), model.contains_key(&key));
+    }
+    let seen: Vec<_> = map.iter(&guard).map(|(&k, &v)| (k, v)).collect();
+    assert_eq!(seen.len(), model.len(), "nothing is seen twice when nobody writes");
+    assert_eq!(seen.into_iter().collect::<HashMap<_, _>>(), model);
+    assert_eq!(map.keys(&guard).collect::<HashSet<_>>(), model.keys().collect());
+    assert_eq!(map.values(&guard).fold(0, |x, v| x ^ v), model.values().fold(0, |x, v| x ^ v));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn agrees_with_std(ops in ops(), shards in 1..5usize) {
+        agree::<FastHash>(&ops, shards);
+    }
+
+    #[test]
+    fn agrees_with_std_when_hashes_collide(ops in ops(), shards in 1..3usize) {
+        agree::<PoorHash>(&ops, shards);
+    }
+}
+
+/// Four words that belong together.
+type Quad = [u64; 4];
+
+fn quad(x: u64) -> Quad {
+    [x, x.wrapping_mul(3), !x, x.rotate_left(17)]
+}
+
+fn check(quad_seen: &Quad) -> u64 {
+    assert_eq!(*quad_seen, quad(quad_seen[0]), "a torn value");
+    quad_seen[0]
+}
+
+/// Keys that stay, keys that come and go.
+const STAY: u64 = 64;
+const CHURN: u64 = 2048;
+
+/// Changes everything all the time: values of the keys that stay, and whether the others are there.
+fn churn<S: BuildHasher>(map: &RcuMap<u64, Quad, S>, done: &AtomicBool, seed: u64) {
+    let mut x = seed;
+    while !done.load(Ordering::Relaxed) {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let key = x >> 33;
+        match x >> 28 & 7 {
+            0..3 => assert!(map.insert(STAY + key % CHURN, quad(x)).is_ok()),
+            3..5 => assert!(map.remove(&(STAY + key % CHURN)).is_ok()),
+            5 => assert!(map.insert(key % STAY, quad(x)).unwrap(), "a key that stays was lost"),
+            6 => assert!(
+                map.update(&(key % STAY), |v| quad(check(v) + 1)).unwrap(),
+                "a key that stays was lost"
+            ),
+            _ if key.is_multiple_of(512) => map.retain(|k, _| *k < STAY || k % 2 == 0).unwrap(),
+            _ => {}
+        }
+    }
+}
+
+/// Runs `read` in one thread beside two that churn, `rounds` times.
+fn beside_writers<S: BuildHasher + Default + Sync>(
+    shards: usize,
+    batch: usize,
+    rounds: usize,
+    read: impl Fn(&RcuMap<u64, Quad, S>),
+) {
+    let domain = Domain::new(Options::new().batch(batch));
+    let map = RcuMap::with_options(&domain, MapOptions::new().shards(shards), S::default());
+    (0..STAY).for_each(|key| assert!(map.insert(key, quad(key)).is_ok()));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        (1..3).for_each(|seed| {
+            drop(s.spawn({
+                let (map, done) = (&map, &done);
+                move || churn(map, done, seed)
+            }))
+        });
+        let result = catch_unwind(AssertUnwindSafe(|| (0..rounds).for_each(|_| read(&map))));
+        done.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    let guard = domain.lock();
+    assert_eq!(map.iter(&guard).count(), map.len());
+}
+
+fn get_all<S: BuildHasher>(map: &RcuMap<u64, Quad, S>) {
+    for key in 0..STAY {
+        let guard = map.domain().lock();
+        check(map.get(&key, &guard).expect("a key that stays is found"));
+    }
+}
+
+fn copy_all<S: BuildHasher>(map: &RcuMap<u64, Quad, S>) {
+    for key in 0..STAY {
+        check(&map.copied(&key).expect("a key that stays is found"));
+        map.copied(&(STAY + key)).as_ref().map(check);
+    }
+}
+
+fn iterate<S: BuildHasher>(map: &RcuMap<u64, Quad, S>) {
+    let guard = map.domain().lock();
+    let seen: HashSet<u64> =
+        map.iter(&guard).inspect(|(_, v)| assert_eq!(check(v), v[0])).map(|(&k, _)| k).collect();
+    assert!((0..STAY).all(|key| seen.contains(&key)), "a key that stays was not seen");
+}
+
+#[test]
+fn present_keys_are_found_whatever_others_do() {
+    beside_writers::<FastHash>(1, 1, 3_000, get_all);
+    beside_writers::<FastHash>(4, 64, 3_000, get_all);
+    beside_writers::<ClusteredHash>(1, 1, 1_000, get_all);
+}
+
+#[test]
+fn present_keys_are_found_in_restartable_sections() {
+    beside_writers::<FastHash>(1, 1, 3_000, copy_all);
+    beside_writers::<FastHash>(4, 64, 3_000, copy_all);
+    beside_writers::<ClusteredHash>(1, 1, 1_000, copy_all);
+}
+
+#[test]
+fn iteration_sees_all_keys_that_stay() {
+    beside_writers::<FastHash>(1, 1, 500, iterate);
+    beside_writers::<FastHash>(4, 64, 500, iterate);
+    beside_writers::<ClusteredHash>(1, 1, 300, iterate);
+}
+
+/// A value that takes long to write and to copy: one number, many times.
+type Block = [u64; 256];
+
+fn same(block: &Block) -> u64 {
+    assert!(block.iter().all(|&n| n == block[0]), "a torn value");
+    block[0]
+}
+
+/// A key that comes and goes.
+const GUEST: u64 = 100;
+
+/// Updates four keys as quickly as it can, beside a reader of the same keys.
+fn hot(read: impl Fn(&RcuMap<u64, Block, ClusteredHash>, u64) -> Option<u64>) {
+    let domain = Domain::new(Options::new().batch(4));
+    let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), ClusteredHash::default());
+    (0..32).for_each(|key| assert!(map.insert(key, [0; 256]).is_ok()));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            for n in 1..40_000 {
+                assert_eq!(map.insert(n % 4 * 8, [n; 256]), Ok(true));
+                assert_eq!(map.insert(GUEST, [n; 256]), Ok(false));
+                assert_eq!(map.remove(&GUEST), Ok(true));
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let mut last = [0; 4];
+        while !done.load(Ordering::Relaxed) {
+            read(&map, GUEST);
+            for (key, last) in last.iter_mut().enumerate() {
+                let seen = read(&map, key as u64 * 8).expect("a key that stays is found");
+                assert!(seen >= *last, "a value that was replaced came back");
+                *last = seen;
+            }
+        }
+    });
+}
+
+#[test]
+fn hot_keys_are_found_and_their_values_never_go_back() {
+    hot(|map, key| map.get(&key, &map.domain().lock()).map(same));
+    hot(|map, key| map.copied(&key).as_ref().map(same));
+}
+
+#[test]
+fn keys_that_collide_do_not_cause_a_rebuild_each() {
+    let domain = Domain::default();
+    let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), ClusteredHash::default());
+    let clones = Arc::new(AtomicUsize::new(0));
+    /// Counts its clones.
+    struct Cloned(Arc<AtomicUsize>);
+    impl Clone for Cloned {
+        fn clone(&self) -> Self {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Self(self.0.clone())
+        }
+    }
+    (0..2_000).for_each(|n| assert!(map.insert(n, Cloned(clones.clone())).is_ok()));
+    let clones = clones.load(Ordering::Relaxed);
+    assert!(clones < 5 * 2_000, "{clones} clones for 2,000 insertions");
+}
+
+#[test]
+fn a_value_lives_as_long_as_the_section_that_found_it() {
+    let domain = Domain::default();
+    let map = RcuMap::new(&domain);
+    map.insert(1, quad(1)).unwrap();
+    let guard = domain.lock();
+    let one = map.get(&1, &guard).unwrap();
+    map.remove(&1).unwrap();
+    // What could overwrite it: the slot is the first of its group.
+    (0..100).for_each(|n| assert!(map.insert(1, quad(n)).is_ok()));
+    (2..100).for_each(|n| assert!(map.insert(n, quad(n)).is_ok()));
+    map.clear().unwrap();
+    drop(map);
+    assert_eq!(check(one), 1);
+}
+
+/// Counts how many of it live.
+#[derive(Debug)]
+struct Counted(Arc<AtomicUsize>, Box<u64>);
+impl Counted {
+    fn new(live: &Arc<AtomicUsize>, n: u64) -> Self {
+        live.fetch_add(1, Ordering::Relaxed);
+        Self(live.clone(), Box::new(n))
+    }
+}
+impl Clone for Counted {
+    fn clone(&self) -> Self {
+        Self::new(&self.0, *self.1)
+    }
+}
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+impl PartialEq for Counted {
+    fn eq(&self, other: &Self) -> bool {
+        self.1 == other.1
+    }
+}
+impl Eq for Counted {}
+impl Hash for Counted {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.1.hash(state);
+    }
+}
+
+#[test]
+fn everything_is_dropped_once() {
+    let live = Arc::new(AtomicUsize::new(0));
+    let domain = Domain::new(Options::new().batch(8));
+    let map = RcuMap::with_options(&domain, MapOptions::new().shards(2), FastHash::default());
+    std::thread::scope(|s| {
+        for seed in 1..4u64 {
+            let (map, live) = (&map, &live);
+            s.spawn(move || {
+                let mut x = seed;
+                for _ in 0..20_000 {
+                    x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed);
+                    let key = Counted::new(live, x >> 40 & 255);
+                    match x >> 33 & 7 {
+                        0..3 => assert!(map.insert(key, Counted::new(live, x)).is_ok()),
+                        3 => assert!(map.update(&key, Clone::clone).is_ok()),
+                        4 if x >> 36 & 15 == 0 => map.clear().unwrap(),
+                        5 if x >> 36 & 15 == 0 => map.retain(|k, _| *k.1 % 3 == 0).unwrap(),
+                        _ => assert!(map.remove(&key).is_ok()),
+                    }
+                }
+            });
+        }
+    });
+    domain.barrier();
+    assert_eq!(live.load(Ordering::Relaxed), 2 * map.len(), "only what is in the map lives");
+    drop(map);
+    domain.barrier();
+    assert_eq!(live.load(Ordering::Relaxed), 0);
+    assert_eq!((domain.stats().garbage_objects, domain.stats().garbage_bytes), (0, 0));
+}
+
+#[test]
+fn a_full_domain_refuses_before_anything_changes() {
+    let domain = Domain::new(Options::new().limit_objects(1).at_limit(AtLimit::Error));
+    let live = Arc::new(AtomicUsize::new(0));
+    let map = RcuMap::with_options(&domain, MapOptions::new().shards(1).capacity(14), FastHash::default());
+    let value = |n| Counted::new(&live, n);
+    (0..14).for_each(|n| assert_eq!(map.insert(n, value(n)), Ok(false)));
+    let guard = domain.lock();
+    assert_eq!(map.remove(&0), Ok(true), "there is room for one object");
+    let full = |r: Result<bool, Full>| assert_eq!(r.unwrap_err().objects, 1);
+    full(map.remove(&1));
+    full(map.insert(1, value(100)));
+    full(map.update(&1, |_| unreachable!()));
+    full(map.insert(99, value(99)).map(|_| true));
+    assert!(map.retain(|_, _| unreachable!()).is_err());
+    assert!(map.clear().is_err());
+    assert_eq!(map.remove(&0), Ok(false), "nothing to remove, no room needed");
+    assert_eq!(map.update(&0, |_| unreachable!()), Ok(false));
+    assert_eq!(
+        (1..14).filter_map(|n| map.get(&n, &guard)).map(|v| *v.1).collect::<Vec<_>>(),
+        (1..14).collect::<Vec<_>>()
+    );
+    assert_eq!((map.len(), live.load(Ordering::Relaxed)), (13, 14));
+    drop(guard);
+    domain.barrier();
+    assert_eq!(domain.stats().garbage_bytes, 0, "rooms that were not used are given back");
+    assert_eq!(map.insert(1, value(100)), Ok(true));
+    assert_eq!(map.insert(99, value(99)), Ok(false), "the table is rebuilt now");
+    drop(map);
+    domain.barrier();
+    assert_eq!(live.load(Ordering::Relaxed), 0);
+}
+
+/// Panics when it is cloned, hashed or compared as often as it is told.
+#[derive(Debug)]
+struct Fragile(u64, Arc<AtomicU64>);
+impl Fragile {
+    fn step(&self) {
+        if self.1.load(Ordering::Relaxed) != 0 && self.1.fetch_sub(1, Ordering::Relaxed) == 1 {
+            panic!("as told");
+        }
+    }
+}
+impl Clone for Fragile {
+    fn clone(&self) -> Self {
+        self.step();
+        Self(self.0, self.1.clone())
+    }
+}
+impl Hash for Fragile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.step();
+        self.0.hash(state);
+    }
+}
+impl PartialEq for Fragile {
+    fn eq(&self, other: &Self) -> bool {
+        self.step();
+        self.0 == other.0
+    }
+}
+impl Eq for Fragile {}
+
+#[test]
+fn panics_of_keys_and_values_leave_the_map_as_it_was() {
+    let (domain, fuse, live) =
+        (Domain::default(), Arc::new(AtomicU64::new(0)), Arc::new(AtomicUsize::new(0)));
+    let key = |n| Fragile(n, fuse.clone());
+    let mut panics = 0;
+    for at in 1..60 {
+        let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), FastHash::default());
+        (0..14).for_each(|n| assert!(map.insert(key(n), Counted::new(&live, n)).is_ok()));
+        fuse.store(at, Ordering::Relaxed);
+        // The table is full: a new key has it rebuilt.
+        let result = catch_unwind(AssertUnwindSafe(|| map.insert(key(14), Counted::new(&live, 14)).unwrap()));
+        fuse.store(0, Ordering::Relaxed);
+        let len = if result.is_err() { 14 } else { 15 };
+        panics += usize::from(result.is_err());
+        let guard = domain.lock();
+        (0..len).for_each(|n| assert_eq!(*map.get(&key(n), &guard).unwrap().1, n));
+        assert_eq!(map.len(), len as usize);
+        drop(guard);
+        domain.barrier();
+        assert_eq!(live.load(Ordering::Relaxed), len as usize, "copies of a rebuild that failed are dropped");
+        assert!(catch_unwind(AssertUnwindSafe(|| map.update(&key(3), |_| panic!("as told")))).is_err());
+        assert_eq!(map.insert(key(3), Counted::new(&live, 33)), Ok(true), "the lock is free");
+    }
+    assert!(panics > 20, "{panics} panics");
+    domain.barrier();
+    assert_eq!((live.load(Ordering::Relaxed), domain.stats().garbage_bytes), (0, 0));
+}
+
+/// Panics when it is dropped, if it is told to.
+#[derive(Clone)]
+struct Bomb(bool, Arc<AtomicUsize>);
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.0, "as told");
+    }
+}
+
+#[test]
+fn a_drop_that_panics_neither_leaks_the_table_nor_is_repeated() {
+    let (domain, drops) = (Domain::new(Options::new().batch(100)), Arc::new(AtomicUsize::new(0)));
+    let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), FastHash::default());
+    map.insert(1, Bomb(true, drops.clone())).unwrap();
+    map.remove(&1).unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| domain.barrier())).is_err());
+    assert_eq!((drops.load(Ordering::Relaxed), map.len()), (1, 0));
+    (0..10).for_each(|n| assert!(map.insert(n, Bomb(false, drops.clone())).is_ok()));
+    drop(map);
+    domain.barrier();
+    assert_eq!((domain.stats().garbage_objects, drops.load(Ordering::Relaxed)), (0, 11));
+}
+
+#[test]
+fn many_updates_of_one_key_stay_near_its_home() {
+    let domain = Domain::default();
+    let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), FastHash::default());
+    (0..1000).for_each(|n| assert!(map.insert(n, 0).is_ok()));
+    (0..10_000).for_each(|n| assert_eq!(map.update(&7, |v| v + 1), Ok(n < 10_000)));
+    assert_eq!((map.copied(&7), map.len()), (Some(10_000), 1000));
+}
+
+#[test]
+fn writers_may_be_readers_in_a_section() {
+    let domain = Domain::new(Options::new().limit_bytes(1 << 12));
+    let map: RcuMap<u64, u64> = RcuMap::new(&domain);
+    let guard = domain.lock();
+    for n in 0..10_000 {
+        map.insert(n % 100, n).unwrap();
+        assert_eq!(map.get(&(n % 100), &guard), Some(&n));
+    }
+}
+
+#[test]
+#[should_panic(expected = "not one of the map's domain")]
+fn sections_of_other_domains_are_refused() {
+    let (one, other) = (Domain::default(), Domain::default());
+    RcuMap::<u64, u64>::new(&one).get(&1, &other.lock());
+}
+
+#[test]
+fn drops_may_write_to_the_map() {
+    /// Writes to a map when it is dropped.
+    #[derive(Clone)]
+    struct Echo(Option<Arc<RcuMap<u64, u64>>>);
+    impl Drop for Echo {
+        fn drop(&mut self) {
+            if let Some(map) = &self.0 {
+                map.entry(0).and_modify(|n| n + 1).or_insert(1).unwrap();
+            }
+        }
+    }
+    let domain = Domain::default();
+    let echoes: Arc<RcuMap<u64, u64>> = Arc::new(RcuMap::new(&domain));
+    let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), FastHash::default());
+    (0..5).for_each(|n| assert!(map.insert(n, Echo(Some(echoes.clone()))).is_ok()));
+    (0..5).for_each(|n| assert!(map.remove(&n).is_ok()));
+    domain.barrier();
+    assert_eq!(echoes.copied(&0), Some(5));
+}
+
+#[test]
+fn large_alignments_and_empty_entries() {
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    #[repr(align(256))]
+    struct Wide(u8);
+    let domain = Domain::default();
+    let wide = RcuMap::new(&domain);
+    (0..200u8).for_each(|n| assert!(wide.insert(n, Wide(n)).is_ok()));
+    let guard = domain.lock();
+    (0..200u8).for_each(|n| assert_eq!(wide.get(&n, &guard), Some(&Wide(n))));
+    assert!(wide.values(&guard).all(|v| std::ptr::from_ref(v).addr() % 256 == 0));
+    let unit = RcuMap::new(&domain);
+    assert_eq!(
+        [unit.insert((), ()), unit.insert((), ()), unit.remove(&()), unit.remove(&())],
+        [Ok(false), Ok(true), Ok(true), Ok(false)]
+    );
+}
