@@ -8,6 +8,7 @@ use crate::clock::now_ns;
 use crate::domain::Domain;
 use crate::futex;
 use crate::reclaim::Reclaim;
+use std::os::unix::thread::JoinHandleExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -40,6 +41,20 @@ impl Reclaimer {
                 Err(e)
             }
         }
+    }
+}
+
+impl Reclaimer {
+    /// CPU time that the thread has used so far, in nanoseconds. 0 where the system does not tell.
+    pub fn cpu_ns(&self) -> u64 {
+        let Some(thread) = &self.thread else { return 0 };
+        let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+        // SAFETY: the thread is not joined before this handle is dropped; both places are valid for the calls.
+        let failed = unsafe {
+            libc::pthread_getcpuclockid(thread.as_pthread_t(), &raw mut clock) != 0
+                || libc::clock_gettime(clock, &raw mut time) != 0
+        };
+        if failed { 0 } else { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 }
     }
 }
 

@@ -123,3 +123,21 @@ pub(crate) fn gettid() -> i32 {
     // SAFETY: gettid takes and touches nothing. By syscall, for old C libraries.
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_asks_a_reader_to_yield_a_few_times_only() {
+        let (record, event) = (Record::default(), StdAtomicU32::new(0));
+        let asked = |token| {
+            record.ask_to_yield(token);
+            let asked = record.asked.load(Ordering::Relaxed) & ASKED_YIELD != 0;
+            record.answer_if_asked(&event);
+            asked
+        };
+        assert_eq!((0..10).filter(|_| asked(7)).count(), YIELDS_PER_TOKEN as usize);
+        assert!(asked(8), "another token has requests of its own");
+    }
+}

@@ -267,6 +267,9 @@ fn the_reclaimer_thread_frees_without_further_calls() {
             std::thread::yield_now();
         }
     }
+    let used_ns = reclaimer.cpu_ns();
+    assert!(used_ns > 0, "20 rounds take time");
+    assert!(reclaimer.cpu_ns() >= used_ns);
     drop(reclaimer);
     retire(&domain, &drops).unwrap();
     domain.barrier();

@@ -17,6 +17,7 @@ pub mod phase;
 pub mod random;
 pub mod reader;
 pub mod report;
+pub mod reprieve;
 pub mod run;
 pub mod scheme;
 pub mod section;

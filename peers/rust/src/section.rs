@@ -33,24 +33,37 @@ impl Section {
         Self { stall_ns, ..self }
     }
 
-    /// How long this section sleeps, in nanoseconds. A section that must make no system call reads it, and sleeps on
-    /// its own terms.
-    pub fn stall_ns(&self) -> u64 {
-        self.stall_ns
-    }
-
     /// Looks at the node of `key`.
     #[inline]
     pub fn hold(&self, key: u64, node: Option<&Node>) -> Found {
-        if self.stall_ns != 0 {
-            sleep_until(now_ns() + self.stall_ns);
-        }
+        self.stall();
+        self.hold_awake(key, node)
+    }
+
+    /// As [`hold`](Self::hold), without the sleep: for sections that make no system call.
+    #[inline]
+    pub fn hold_awake(&self, key: u64, node: Option<&Node>) -> Found {
         match node {
             None => Found::Missing,
             Some(node) if node.dwell(key, self.rounds) => Found::Right,
             Some(_) => Found::Wrong,
         }
     }
+
+    /// The section's sleep alone.
+    #[inline]
+    pub fn stall(&self) {
+        if self.stall_ns != 0 {
+            sleep_for(self.stall_ns);
+        }
+    }
+}
+
+/// Out of the look-ups' way, and by its calling convention known not to unwind: otherwise each look-up would pay for it.
+#[cold]
+#[inline(never)]
+extern "C" fn sleep_for(ns: u64) {
+    sleep_until(now_ns() + ns);
 }
 
 /// Rounds of [`Node::dwell`] that last `ns`. The quickest of several tries: the others were disturbed.

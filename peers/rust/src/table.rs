@@ -151,7 +151,21 @@ impl Table {
     /// marked.
     #[inline]
     pub unsafe fn find(&self, key: u64, load: impl Fn(&AtomicPtr<Node>) -> *mut Node) -> Option<&Node> {
-        let mut link = self.bucket(key);
+        // SAFETY: the caller's promise.
+        unsafe { Self::find_from(self.bucket(key), key, load) }
+    }
+
+    /// As [`find`](Self::find), from the head of the key's bucket.
+    ///
+    /// # Safety
+    ///
+    /// As for `find`.
+    #[inline]
+    pub unsafe fn find_from(
+        mut link: &AtomicPtr<Node>,
+        key: u64,
+        load: impl Fn(&AtomicPtr<Node>) -> *mut Node,
+    ) -> Option<&Node> {
         loop {
             // SAFETY: a link is null or leads to a node, which the caller keeps.
             let node = unsafe { load(link).as_ref() }?;

@@ -48,6 +48,12 @@ fn schemes() -> Vec<PathBuf> {
         env!("CARGO_BIN_EXE_crossbeam-epoch"),
         env!("CARGO_BIN_EXE_seize"),
         env!("CARGO_BIN_EXE_haphazard"),
+        env!("CARGO_BIN_EXE_reprieve-restartable"),
+        env!("CARGO_BIN_EXE_reprieve-hazard"),
+        env!("CARGO_BIN_EXE_reprieve-locked"),
+        env!("CARGO_BIN_EXE_reprieve-quiescent"),
+        env!("CARGO_BIN_EXE_reprieve-deadline"),
+        env!("CARGO_BIN_EXE_reprieve-reclaimer"),
     ];
     with_c(&rust, &C)
 }
@@ -64,10 +70,16 @@ fn lookups() -> Vec<PathBuf> {
     with_c(&rust, &C_LOOKUPS)
 }
 
-/// The first CPU this process may use: tests run everything there, for there may be no other.
-fn cpu() -> String {
+/// The CPUs this process may use, at least one.
+fn cpus() -> Vec<String> {
     let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap();
-    (0..).find(|&cpu| allowed.is_set(cpu).unwrap()).unwrap().to_string()
+    let count = nix::sched::CpuSet::count();
+    (0..count).filter(|&cpu| allowed.is_set(cpu).unwrap()).map(|cpu| cpu.to_string()).collect()
+}
+
+/// The first of them: most tests run everything there, for there may be no other.
+fn cpu() -> String {
+    cpus().swap_remove(0)
 }
 
 fn run(binary: &Path, arguments: &str) -> Output {
@@ -75,9 +87,13 @@ fn run(binary: &Path, arguments: &str) -> Output {
 }
 
 fn run_scheme(binary: &Path, arguments: &str) -> (i32, Value) {
-    let cpu = cpu();
-    let all =
-        format!("--reader-cpus {cpu} --writer-cpus {cpu} --warmup-ms 20 --deletes-per-s 2000 {arguments}");
+    run_scheme_on(binary, &cpu(), &cpu(), arguments)
+}
+
+fn run_scheme_on(binary: &Path, readers: &str, writer: &str, arguments: &str) -> (i32, Value) {
+    let all = format!(
+        "--reader-cpus {readers} --writer-cpus {writer} --warmup-ms 20 --deletes-per-s 2000 {arguments}"
+    );
     let output = run(binary, &all);
     let line = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{}: {error}: {output:?}", binary.display()));
@@ -111,11 +127,27 @@ fn every_scheme_frees_all_and_meets_no_freed_node() {
     }
 }
 
+/// Whether the scheme's whole look-up is a restartable section.
+fn starts_again(binary: &Path) -> bool {
+    let line: Value = serde_json::from_slice(&run(binary, "--describe").stdout).unwrap();
+    line["kind"] == "restartable"
+}
+
 #[test]
 fn a_free_that_does_not_wait_is_noticed() {
+    let cpus = cpus();
+    let (first, last) = (&cpus[0], &cpus[cpus.len() - 1]);
     for binary in schemes() {
-        let (code, line) = run_scheme(
+        // A writer that runs on the readers' only CPU has preempted a restartable section, which starts again and never
+        // meets what was freed meanwhile: there the fault is none.
+        if first == last && starts_again(&binary) {
+            eprintln!("{} needs two CPUs to meet its fault, and is not tested", binary.display());
+            continue;
+        }
+        let (code, line) = run_scheme_on(
             &binary,
+            first,
+            if starts_again(&binary) { last } else { first },
             "--entries 16 --readers 4 --duration-ms 300 --section-ns 2000 --fault free-at-once",
         );
         assert_eq!(code, 1, "{line}");

@@ -1,0 +1,33 @@
+//! reprieve-rcu, a lock and an unlock per look-up; a node is freed by the call that retires it, unless a reader is
+//! preempted within its section.
+
+use reprieve_peers::reprieve::{Kind, Reprieve, identity};
+use reprieve_peers::{Found, Identity, Options, Reader, Section, Table, table::acquire};
+use std::process::ExitCode;
+
+struct Locks;
+
+struct Locked(reprieve_rcu::Reader);
+
+impl Kind for Locks {
+    const IDENTITY: Identity = identity("reprieve-locked", "lock");
+    const NOTES: &'static [&'static str] = &["freed by the writer, in a call that retires"];
+    type Reader = Locked;
+
+    fn reader(registered: reprieve_rcu::Reader, _: &Options) -> Locked {
+        Locked(registered)
+    }
+}
+
+impl Reader for Locked {
+    #[inline(always)]
+    fn look_up(&mut self, table: &Table, key: u64, section: &Section) -> Found {
+        let _guard = self.0.lock();
+        // SAFETY: a node that the section may reach is not freed until the guard is dropped.
+        section.hold(key, unsafe { table.find(key, acquire) })
+    }
+}
+
+fn main() -> ExitCode {
+    reprieve_peers::main::<Reprieve<Locks>>()
+}
