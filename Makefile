@@ -5,7 +5,7 @@ REPRIEVE = target/release/reprieve
 EVALUATION = rcu-memory rcu-clone rcu-postmark
 DELETE_FREE = delete-free-delay delete-free-shared delete-free-spread delete-free-alone delete-free-stalled
 
-.PHONY: run test bench peers bench-rcu lint build setup record figures audit clean
+.PHONY: run test mutants torture bench peers bench-rcu lint build setup record figures audit clean
 
 # All three workloads on the simulator, in less than a minute. On real guests: reprieve run rcu-memory --on vm
 run: build
@@ -19,6 +19,16 @@ build:
 test: setup
 	scripts/setup --peers
 	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_REQUIRE_PEERS=1 cargo test --workspace --release --locked
+	cargo test -p reprieve-rcu --release --locked --features tracing --test tracing
+	scripts/valgrind
+
+# Weakens reprieve-rcu in one place at a time; each time a test must fail. Ten minutes or so.
+mutants:
+	scripts/mutants
+
+# Ten minutes of torture for reprieve-rcu, recorded.
+torture:
+	cargo run -p reprieve-rcu --release --locked --example torture -- 50 --json crates/rcu/records/torture.json
 
 # How fast the simulator is, in less than three minutes; best on a machine that does nothing else. The recorded run:
 #   cargo bench -p reprieve-sim --bench speed -- --json $PWD/crates/sim/benches/recorded.json
@@ -39,6 +49,7 @@ lint:
 	scripts/setup --dev
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --release --locked -- -D warnings
+	cargo clippy -p reprieve-rcu --features tracing --all-targets --release --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --release --locked --quiet
 	! command -v shellcheck >/dev/null || shellcheck scripts/* guest/init .ci/run
 

@@ -3,6 +3,8 @@
 use crate::domain::Domain;
 use crate::garbage::Full;
 use crate::reader::Section;
+use crate::retired::Retired;
+use crate::room::Room;
 use std::fmt;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -50,17 +52,27 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// Makes `value` the cell's value; the old one is freed after a grace period.
     ///
     /// # Errors
-    /// When the domain is at its limits and its policy refuses; the new value is in place, and the old one is
-    /// leaked.
+    /// When the domain is at its limits and its policy refuses; the cell keeps its value, and the new one is
+    /// dropped.
     pub fn replace(&self, value: T) -> Result<(), Full> {
-        self.swap(Box::new(value))
+        // Room first: once the values are swapped there is no way back.
+        let room = self.room()?;
+        // Release pairs with the Acquire in `load` and `get`: readers find the new value complete. Acquire:
+        // the old one is complete when it is freed.
+        let old = self.value.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
+        // SAFETY: the swap unlinked `old`, which came from a box; only readers of this domain can still read
+        // it.
+        room.accept(unsafe { Retired::of_box(old) });
+        Ok(())
     }
 
     /// Replaces the value by what `f` makes of it, again when another writer was quicker.
     ///
     /// # Errors
-    /// As for `replace`.
+    /// As for `replace`; `f` is then not called.
     pub fn update(&self, f: impl Fn(&T) -> T) -> Result<(), Full> {
+        // Before the section below begins: room may have to be waited for.
+        let room = self.room()?;
         let guard = self.domain.lock();
         loop {
             let old = self.value.load(Ordering::Acquire);
@@ -70,20 +82,17 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
             if self.value.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 drop(guard);
                 // SAFETY: the exchange unlinked `old`, which came from a box.
-                return unsafe { self.domain.retire(old) };
+                room.accept(unsafe { Retired::of_box(old) });
+                return Ok(());
             }
             // SAFETY: made above, seen by nobody else.
             drop(unsafe { Box::from_raw(new) });
         }
     }
 
-    fn swap(&self, value: Box<T>) -> Result<(), Full> {
-        // Release pairs with the Acquire in `load` and `get`: readers find the new value complete. Acquire:
-        // the old one is complete when it is freed.
-        let old = self.value.swap(Box::into_raw(value), Ordering::AcqRel);
-        // SAFETY: the swap unlinked `old`, which came from a box; only readers of this domain can still read
-        // it.
-        unsafe { self.domain.retire(old) }
+    /// Room for one value in the domain's limits.
+    fn room(&self) -> Result<Room<'_>, Full> {
+        self.domain.reclaim().room(size_of::<T>())
     }
 }
 
@@ -99,9 +108,11 @@ impl<T: Copy + Send + Sync + 'static> RcuCell<T> {
 
 impl<T: Send + Sync + 'static> Drop for RcuCell<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody else can reach the cell; references to the value itself may live on in sections, for
-        // which `retire` waits. A refusal leaks the value.
-        let _ = unsafe { self.domain.retire(*self.value.get_mut()) };
+        // Nobody could take a refusal: at its limits, the domain exceeds them by this value.
+        let room = self.domain.reclaim().room_in_any_case(size_of::<T>());
+        // SAFETY: nobody else can reach the cell, and its value came from a box; references to the value
+        // itself may live on in sections, for which a grace period waits.
+        room.accept(unsafe { Retired::of_box(*self.value.get_mut()) });
     }
 }
 

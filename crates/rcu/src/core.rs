@@ -13,6 +13,7 @@ use crate::options::{Help, Options};
 use crate::platform;
 use crate::pool::Pool;
 use crate::record::{Record, gettid};
+use crate::trace;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence as full_fence};
 
@@ -183,6 +184,12 @@ impl Core {
     pub(crate) fn held_up_by_caller(&self, token: u64) -> bool {
         let me = gettid();
         self.late(token).any(|r| r.tid.load(Ordering::Relaxed) == me)
+    }
+
+    /// Notes that a grace period has ended, `ns` after it began. Not under a lock.
+    pub(crate) fn note_duration(&self, ns: u64) {
+        self.durations.record(ns);
+        trace::grace_period(self, ns);
     }
 
     /// Who holds up `token`.

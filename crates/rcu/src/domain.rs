@@ -142,7 +142,7 @@ impl Domain {
     pub fn synchronize(&self) {
         let start_ns = now_ns();
         self.core().wait(self.core().start(), None);
-        self.core().durations.record(now_ns() - start_ns);
+        self.core().note_duration(now_ns() - start_ns);
     }
 
     /// Waits for a grace period until `deadline` at the latest. The error names the readers that hold it up.
@@ -154,7 +154,7 @@ impl Domain {
         let start_ns = now_ns();
         let token = self.core().start();
         if self.core().wait(token, Some(start_ns.saturating_add(left.as_nanos() as u64))) {
-            self.core().durations.record(now_ns() - start_ns);
+            self.core().note_duration(now_ns() - start_ns);
             return Ok(());
         }
         Err(Late { readers: self.core().late_readers(token) })
@@ -169,12 +169,10 @@ impl Domain {
     /// `object` comes from `Box::into_raw`, is unlinked, is not retired twice, and is only read within
     /// sections of this domain. No use of it follows but theirs.
     pub unsafe fn retire<T: Send + 'static>(&self, object: *mut T) -> Result<(), Full> {
-        unsafe fn drop_box<T>(object: *mut T) {
-            // SAFETY: `retire`'s caller made it with `Box::into_raw`, and it is freed once.
-            drop(unsafe { Box::from_raw(object) });
-        }
-        // SAFETY: the caller's promise; `T` may be dropped by another thread, because it may be sent.
-        unsafe { self.retire_with(object, size_of::<T>(), drop_box::<T>) }
+        let room = self.reclaim().room(size_of::<T>())?;
+        // SAFETY: the caller's promise.
+        room.accept(unsafe { Retired::of_box(object) });
+        Ok(())
     }
 
     /// Frees an object after a grace period, by `free(object)`. `bytes` is what it counts for;

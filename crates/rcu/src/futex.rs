@@ -55,7 +55,8 @@ impl<T> Lock<T> {
     }
 
     pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
-        self.try_acquire().then_some(Held(self))
+        // Lazily: a guard that is made and dropped would release the lock of who holds it.
+        self.try_acquire().then(|| Held(self))
     }
 
     // Acquire pairs with the Release in `release`: the holder sees what earlier holders wrote.
@@ -143,6 +144,7 @@ mod tests {
         assert_eq!(*lock.lock(), 40_000);
         let held = lock.lock();
         assert!(lock.try_lock().is_none());
+        assert!(lock.try_lock().is_none(), "the first try left it held");
         drop(held);
         assert!(lock.try_lock().is_some());
     }

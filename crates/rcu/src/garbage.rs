@@ -74,7 +74,7 @@ impl Garbage {
         }
     }
 
-    /// Gives room back that was reserved and not used.
+    /// Gives room back that was reserved and is not used.
     pub(crate) fn release(&self, objects: usize, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.objects.fetch_sub(objects, Ordering::Relaxed);
@@ -106,6 +106,19 @@ impl Garbage {
     /// A batch of so many bytes is worth a grace period by itself.
     pub(crate) fn batch_bytes(&self) -> usize {
         self.limit_bytes / 8
+    }
+}
+
+/// Counts objects as freed when dropped, also when a callback panics.
+pub(crate) struct Freed<'a> {
+    pub(crate) garbage: &'a Garbage,
+    pub(crate) objects: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Drop for Freed<'_> {
+    fn drop(&mut self) {
+        self.garbage.freed(self.objects, self.bytes);
     }
 }
 

@@ -59,6 +59,8 @@
 //!   see [`AtLimit`].
 //! - *A section is interrupted too often.* After 64 restarts it runs as a section of the third kind; `stats`
 //!   counts it.
+//! - *A callback panics.* The others of its batch are run; then the panic goes on, or ends at the reclaimer
+//!   thread.
 //! - *A signal handler reads.* [`Domain::read`] works whatever the handler interrupts. Where it falls back, and
 //!   for [`Domain::lock`], the thread must have locked that domain before, and no other since: otherwise the
 //!   handler would allocate. Handlers do not retire.
@@ -70,11 +72,14 @@
 //!   which is then run again as one of the third kind; after 16 times restartable sections are off. Until
 //!   noticed, the section was not protected: the rules of [`Reader::read`] forbid it.
 //!
+//! The [`guide`] has examples, and what to use when.
+//!
 //! # Where it runs
 //!
 //! Linux. Restartable sections need x86-64, Linux 5.10 and glibc 2.35; elsewhere the same program runs with
 //! sections of the third kind in their place. Without membarrier, readers execute fences. [`capabilities`]
-//! tells. In a virtual machine whose CPUs are taken away, membarrier itself is slow: see
+//! tells. The feature `tracing`, off by default, reports long grace periods, changes of fencing and limits that
+//! were reached, never from a reader. In a virtual machine whose CPUs are taken away, membarrier itself is slow: see
 //! [`Fencing::Adaptive`].
 
 mod cell;
@@ -100,9 +105,14 @@ mod reclaim;
 mod reclaimer;
 mod record;
 mod retired;
+mod room;
 mod section;
 mod stats;
 mod sync;
+mod trace;
+
+#[doc = include_str!("../docs/guide.md")]
+pub mod guide {}
 
 pub use cell::RcuCell;
 pub use domain::{Domain, Refused, Token};

@@ -23,6 +23,7 @@ use crate::fence;
 use crate::futex::Lock;
 use crate::options::Fencing;
 use crate::sync::{AtomicU32, Ordering};
+use crate::trace;
 use std::sync::atomic::{AtomicU64, fence as full_fence};
 
 /// Readers' mode: writers execute the fence for them.
@@ -92,13 +93,19 @@ impl Modes {
         // Somebody else is at it: their observation will do.
         let Some(mut switch) = self.switch.try_lock() else { return };
         match (self.state.load(Ordering::SeqCst), latency_ns) {
-            (ASYMMETRIC, Some(ns)) if switch.counts(ns > above_ns) => self.leave(core),
+            (ASYMMETRIC, Some(ns)) if switch.counts(ns > above_ns) => {
+                self.leave(core);
+                drop(switch);
+                trace::switched(true);
+            }
             (FENCED, None) => {
                 let now_ns = crate::clock::now_ns();
                 if now_ns >= switch.next_probe_ns {
                     switch.next_probe_ns = now_ns + PROBE_INTERVAL_NS;
                     if switch.counts(fence::barrier() <= above_ns) {
                         self.give_back(core);
+                        drop(switch);
+                        trace::switched(false);
                     }
                 }
             }

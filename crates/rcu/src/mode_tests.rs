@@ -54,6 +54,48 @@ fn switching_under_load_is_safe() {
     assert!(domain.stats().switches >= 100);
 }
 
+/// One thread switches, unlinks and poisons in turn: a section that began before the switch, and goes on while
+/// the writer calls no membarrier any more, must have been started again.
+#[test]
+fn a_switch_starts_again_what_relied_on_membarrier() {
+    let domain = Domain::new(Options::new().fencing(Fencing::Adaptive { above_ns: u64::MAX }));
+    if !crate::platform::probe().asymmetric {
+        return;
+    }
+    let ms = std::env::var("REPRIEVE_TORTURE_MS").ok().and_then(|ms| ms.parse().ok()).unwrap_or(200);
+    let end = std::time::Instant::now() + std::time::Duration::from_millis(ms);
+    let slots: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(1)).collect();
+    let (current, stop, poisoned) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
+    let dwell = || {
+        let slot = &slots[current.load(Ordering::Acquire) as usize];
+        (0..2_000).all(|_| slot.load(Ordering::Relaxed) == 1)
+    };
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let reader = domain.register("reader").unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                // SAFETY: the section loads.
+                poisoned.fetch_add(u64::from(!unsafe { reader.read(dwell) }), Ordering::Relaxed);
+            }
+        });
+        let modes = &domain.core().modes;
+        for i in (0u64..).take_while(|_| std::time::Instant::now() < end) {
+            let (old, new) = ((i % 16) as usize, (i + 1) % 16);
+            slots[new as usize].store(1, Ordering::Relaxed);
+            modes.force(domain.core(), ASYMMETRIC);
+            // Time for a section to begin.
+            (0..i % 200).for_each(|_| std::hint::spin_loop());
+            modes.force(domain.core(), FENCED);
+            current.store(new, Ordering::Release);
+            domain.synchronize();
+            slots[old].store(0, Ordering::Relaxed);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(poisoned.load(Ordering::Relaxed), 0);
+    assert!(domain.stats().switches > 0);
+}
+
 #[test]
 fn slow_membarrier_moves_an_adaptive_domain_to_fences_and_quick_ones_back() {
     if !crate::platform::probe().asymmetric {

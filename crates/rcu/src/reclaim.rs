@@ -8,16 +8,19 @@
 //! Invariants:
 //! - Frees and callbacks run outside of locks, so that they may retire. What they retire is only put into a
 //!   bag; the call that runs them goes on until nothing is due, so that a long chain needs no stack.
+//! - A callback that panics keeps no other from being run, and its own room is given back.
 //! - An object is freed after its token has passed AND no slot, read after that, pins it.
 
 use crate::clock::now_ns;
 use crate::core::Core;
 use crate::futex::{self, Lock};
-use crate::garbage::{Full, Garbage};
+use crate::garbage::{Freed, Garbage};
 use crate::options::{AtLimit, Options};
 use crate::record::announce;
-use crate::retired::{Bag, Batch, Queue, Retired};
+use crate::retired::{Bag, Batch, Queue, Retired, free_all};
+use crate::trace;
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
@@ -46,7 +49,7 @@ pub(crate) struct Reclaim {
     pub(crate) reclaimer: AtomicBool,
     pub(crate) work: AtomicU32,
     pub(crate) asleep: AtomicBool,
-    at_limit: AtLimit,
+    pub(crate) at_limit: AtLimit,
     batch: usize,
     pub(crate) deadline_ns: u64,
 }
@@ -62,13 +65,19 @@ static NEXT_SHARD: AtomicUsize = AtomicUsize::new(0);
 struct Freeing;
 impl Freeing {
     fn begin() -> Option<Self> {
-        (!FREEING.replace(true)).then_some(Self)
+        // Lazily: a mark that is made and dropped would end the one of who frees.
+        (!FREEING.replace(true)).then(|| Self)
     }
 }
 impl Drop for Freeing {
     fn drop(&mut self) {
         FREEING.set(false);
     }
+}
+
+/// Whether the thread is freeing objects, and thus within a callback.
+pub(crate) fn is_freeing() -> bool {
+    FREEING.get()
 }
 
 impl Reclaim {
@@ -88,45 +97,6 @@ impl Reclaim {
             at_limit: options.at_limit,
             batch: options.batch,
             deadline_ns: options.deadline_ns,
-        }
-    }
-
-    /// Makes room for `bytes` by the domain's policy.
-    pub(crate) fn admit(&self, bytes: usize) -> Result<(), Full> {
-        let Err(full) = self.garbage.reserve(bytes) else { return Ok(()) };
-        self.make_room(bytes, full)
-    }
-
-    #[cold]
-    fn make_room(&self, bytes: usize, full: Full) -> Result<(), Full> {
-        let deadline_ns = match self.at_limit {
-            AtLimit::Wait { timeout_ns } => Some(now_ns() + timeout_ns),
-            AtLimit::Error => Some(0),
-            AtLimit::Reclaim => None,
-        };
-        loop {
-            let token = self.close_all();
-            let stuck = FREEING.get() || self.core.held_up_by_caller(token);
-            let waited = self.core.check(token)
-                || (!stuck && deadline_ns != Some(0) && self.core.wait(token, deadline_ns));
-            self.free_due();
-            if self.garbage.reserve(bytes).is_ok() {
-                return Ok(());
-            }
-            if stuck && deadline_ns.is_none() {
-                self.garbage.force(bytes);
-                return Ok(());
-            }
-            if !waited || deadline_ns.is_some_and(|d| now_ns() >= d) {
-                return Err(full);
-            }
-            // Slots pin what is left, which is as many objects as there are slots; or other threads are
-            // freeing it.
-            if deadline_ns.is_none() && !self.core.pinned().is_empty() {
-                self.garbage.force(bytes);
-                return Ok(());
-            }
-            std::thread::yield_now();
         }
     }
 
@@ -150,14 +120,14 @@ impl Reclaim {
         let closed_ns = now_ns();
         let token = self.core.start();
         if self.core.check_patiently(token, self.core.patience_ns) && !retired.is_held(&self.core.pinned()) {
-            self.core.durations.record(now_ns() - closed_ns);
+            self.core.note_duration(now_ns() - closed_ns);
             let freeing = Freeing::begin();
-            let bytes = retired.bytes();
+            let count = Freed { garbage: &self.garbage, objects: 1, bytes: retired.bytes() };
             // SAFETY: the token was taken after the object was unlinked and has passed; no slot pins the
             // object.
             unsafe { retired.free() };
             drop(freeing);
-            self.garbage.freed(1, bytes);
+            drop(count);
         } else {
             self.enqueue(Batch { token, closed_ns, objects: vec![retired] });
         }
@@ -260,10 +230,11 @@ impl Reclaim {
     /// Frees what has passed. Whether there was any.
     fn free_some(&self) -> bool {
         let Some((due, phase)) = self.take_due() else { return false };
-        let _finish =
-            Finish { reclaim: self, phase, objects: due.len(), bytes: due.iter().map(Retired::bytes).sum() };
+        let bytes = due.iter().map(Retired::bytes).sum();
+        let _finish = Finish { reclaim: self, phase };
+        let _count = Freed { garbage: &self.garbage, objects: due.len(), bytes };
         // SAFETY: `take_due` hands out objects whose token has passed and that no slot pins.
-        due.into_iter().for_each(|r| unsafe { r.free() });
+        unsafe { free_all(due) };
         true
     }
 
@@ -275,19 +246,32 @@ impl Reclaim {
             return;
         }
         self.core.wait(token, None);
-        while self.free_some() {}
+        // What a callback that panics leaves is freed too; the panic goes on at the end.
+        let mut panic = None;
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| self.free_some())) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(p) => panic = Some(p),
+            }
+        }
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
     }
 
     /// Takes the objects that may be freed out of the queue, and counts the caller as freeing. None when
     /// there are none.
     fn take_due(&self) -> Option<(Vec<Retired>, usize)> {
+        let (mut longest_ns, now_ns) = (0, now_ns());
         let mut queue = self.queue.lock();
         let mut passed = std::mem::take(&mut queue.held);
-        let now_ns = now_ns();
         while queue.batches.front().is_some_and(|b| self.core.check(b.token)) {
             let batch = queue.batches.pop_front()?;
             if !batch.objects.is_empty() {
-                self.core.durations.record(now_ns - batch.closed_ns);
+                let ns = now_ns.saturating_sub(batch.closed_ns);
+                self.core.durations.record(ns);
+                longest_ns = longest_ns.max(ns);
             }
             passed.extend(batch.objects);
         }
@@ -301,6 +285,8 @@ impl Reclaim {
         self.queued.fetch_sub(due.len(), Ordering::Relaxed);
         let phase = queue.phase;
         queue.running[phase] += 1;
+        drop(queue);
+        trace::grace_period(&self.core, longest_ns);
         Some((due, phase))
     }
 
@@ -365,13 +351,10 @@ impl Reclaim {
 struct Finish<'a> {
     reclaim: &'a Reclaim,
     phase: usize,
-    objects: usize,
-    bytes: usize,
 }
 
 impl Drop for Finish<'_> {
     fn drop(&mut self) {
-        self.reclaim.garbage.freed(self.objects, self.bytes);
         let mut queue = self.reclaim.queue.lock();
         queue.running[self.phase] -= 1;
         let awaited = queue.running[self.phase] == 0 && queue.phase != self.phase;

@@ -9,6 +9,7 @@ use crate::domain::Domain;
 use crate::futex;
 use crate::reclaim::Reclaim;
 use std::os::unix::thread::JoinHandleExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -64,7 +65,7 @@ impl Drop for Reclaimer {
         self.stop.store(true, Ordering::SeqCst);
         reclaim.wake_reclaimer(true);
         if let Some(thread) = self.thread.take() {
-            // A callback that panicked has ended the thread, and has been reported by its panic.
+            // Its callbacks' panics are caught: there is nothing to pass on.
             let _ = thread.join();
         }
         reclaim.reclaimer.store(false, Ordering::SeqCst);
@@ -91,7 +92,8 @@ fn run(reclaim: &Reclaim, stop: &AtomicBool) {
                 was_busy = true;
                 let token = reclaim.close_all();
                 reclaim.core.wait(token, None);
-                reclaim.free_due();
+                // A callback's panic has been reported by the panic hook; the thread serves the others.
+                let _ = catch_unwind(AssertUnwindSafe(|| reclaim.free_due()));
             }
         }
     }

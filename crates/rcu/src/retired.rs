@@ -2,6 +2,7 @@
 
 use crate::clock::now_ns;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// An object that waits for a grace period, and how it is then freed.
 pub(crate) struct Retired {
@@ -23,6 +24,19 @@ impl Retired {
         // convention ignores.
         let free = unsafe { std::mem::transmute::<unsafe fn(*mut T), unsafe fn(*mut ())>(free) };
         Self { object: object.cast(), free, bytes }
+    }
+
+    /// An object from `Box::into_raw`, freed by dropping the box; it counts for its own size.
+    ///
+    /// # Safety
+    /// After the grace period the box may be taken back once, by any thread.
+    pub(crate) unsafe fn of_box<T: Send>(object: *mut T) -> Self {
+        unsafe fn drop_box<T>(object: *mut T) {
+            // SAFETY: `of_box`'s caller made it with `Box::into_raw`, and it is freed once.
+            drop(unsafe { Box::from_raw(object) });
+        }
+        // SAFETY: the caller's promise.
+        unsafe { Self::new(object, size_of::<T>(), drop_box::<T>) }
     }
 
     /// A callback. Boxed: one allocation each.
@@ -52,6 +66,24 @@ impl Retired {
         // SAFETY: `new`'s caller allowed it, and `self` is gone afterwards.
         unsafe { (self.free)(self.object) }
     }
+}
+
+/// Frees all of `objects`. A callback that panics keeps none of the others from being freed; the first panic
+/// goes on afterwards.
+///
+/// # Safety
+/// As for [`Retired::free`], for each.
+pub(crate) unsafe fn free_all(objects: Vec<Retired>) {
+    let mut rest = objects.into_iter();
+    let mut free_rest = || {
+        for retired in rest.by_ref() {
+            // SAFETY: the caller's promise.
+            unsafe { retired.free() };
+        }
+    };
+    let Err(panic) = catch_unwind(AssertUnwindSafe(&mut free_rest)) else { return };
+    while catch_unwind(AssertUnwindSafe(&mut free_rest)).is_err() {}
+    resume_unwind(panic);
 }
 
 /// An open batch: objects that have no token yet.

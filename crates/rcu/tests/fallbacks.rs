@@ -39,6 +39,9 @@ fn workload() {
         }
         _ => {}
     }
+    if std::env::var_os("UNDER_VALGRIND").is_some() {
+        assert_eq!(capabilities().restartable, Err(Obstacle::NoRseq));
+    }
 }
 
 fn run_with(key: &str, value: &str) {
@@ -62,4 +65,24 @@ fn without_membarrier() {
 #[test]
 fn without_the_c_librarys_registration() {
     run_with("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+}
+
+/// valgrind offers no rseq: the fallback path, with every access checked.
+#[test]
+#[ignore = "needs valgrind; scripts/valgrind runs it where valgrind is installed"]
+fn under_valgrind() {
+    let program = std::env::current_exe().unwrap();
+    let checks = ["--error-exitcode=1", "--leak-check=full", "--errors-for-leak-kinds=definite"];
+    // Fair: a spinning thread would otherwise keep valgrind's one lock.
+    let run = Command::new("valgrind")
+        .args(checks)
+        .arg("--fair-sched=yes")
+        .arg(program)
+        .args(["--exact", "workload", "--nocapture"])
+        .env("UNDER_VALGRIND", "1")
+        .output()
+        .expect("valgrind");
+    let (out, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success(), "{out}{errors}");
+    assert!(out.contains("1 passed") && errors.contains("ERROR SUMMARY: 0 errors"), "{out}{errors}");
 }

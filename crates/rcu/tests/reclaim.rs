@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Counted, counted, with_reader_inside};
-use reprieve_rcu::{AtLimit, Domain, Full, Options};
+use reprieve_rcu::{AtLimit, Domain, Full, Options, RcuCell};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -220,9 +220,85 @@ fn a_panic_in_a_callback_leaves_the_domain_usable() {
     let panic =
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| domain.defer(|| panic!("expected"))));
     assert!(panic.is_err());
+    assert_eq!(domain.stats().garbage_objects, 0, "what panicked is freed too");
     retire(&domain, &drops).unwrap();
     assert_eq!(drops.load(Ordering::SeqCst), 1);
     domain.barrier();
+}
+
+/// A batch of callbacks of which some panic.
+fn defer_some_that_panic(domain: &Domain, drops: &Arc<AtomicUsize>) {
+    for i in 0..10 {
+        let drops = drops.clone();
+        let callback = move || {
+            drops.fetch_add(1, Ordering::SeqCst);
+            assert!(i % 4 != 1, "expected");
+        };
+        domain.defer(callback).unwrap();
+    }
+}
+
+#[test]
+fn a_panic_in_a_callback_leaks_nothing_of_its_batch() {
+    let (domain, drops) = (Domain::new(Options::new().batch(1_000).deadline_ns(u64::MAX)), drops());
+    defer_some_that_panic(&domain, &drops);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| domain.barrier())).is_err());
+    assert_eq!((drops.load(Ordering::SeqCst), domain.stats().garbage_objects), (10, 0));
+    // The domain's end.
+    defer_some_that_panic(&domain, &drops);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(domain))).is_err());
+    assert_eq!(drops.load(Ordering::SeqCst), 20);
+}
+
+#[test]
+fn the_reclaimer_thread_outlives_a_panic() {
+    let (domain, drops) = (Domain::new(Options::new().batch(4).deadline_ns(100_000)), drops());
+    let _reclaimer = domain.spawn_reclaimer().unwrap();
+    for round in 1..=3 {
+        defer_some_that_panic(&domain, &drops);
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while drops.load(Ordering::SeqCst) < round * 10 {
+            assert!(std::time::Instant::now() < end, "round {round}: {:?}", domain.stats());
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A value that counts its drops, in a cell.
+fn cell(domain: &Domain, drops: &Arc<AtomicUsize>) -> RcuCell<Counted> {
+    RcuCell::new(domain, Counted(drops.clone()))
+}
+
+#[test]
+fn a_refused_replacement_leaves_the_cell_as_it_was() {
+    for policy in [AtLimit::Error, AtLimit::Wait { timeout_ns: 1_000_000 }] {
+        let (domain, old, new) =
+            (Domain::new(Options::new().limit_objects(1).at_limit(policy)), drops(), drops());
+        let cell = cell(&domain, &old);
+        with_reader_inside(&domain, "reader", || {
+            domain.defer(|| ()).unwrap();
+            let held = |cell: &RcuCell<Counted>| Arc::ptr_eq(&cell.load(&domain.lock()).0, &old);
+            assert!(cell.replace(Counted(new.clone())).is_err());
+            assert!(held(&cell), "not replaced");
+            assert_eq!(new.load(Ordering::SeqCst), 1, "the new value is dropped");
+            assert!(cell.update(|_| unreachable!("refused before")).is_err());
+            assert!(held(&cell), "not updated");
+            // The cell's end cannot be refused.
+            drop(cell);
+            assert_eq!((old.load(Ordering::SeqCst), domain.stats().garbage_objects), (0, 2));
+        });
+        domain.barrier();
+        assert_eq!((old.load(Ordering::SeqCst), domain.stats().garbage_objects), (1, 0));
+    }
+}
+
+#[test]
+fn room_that_is_not_used_is_given_back() {
+    let (domain, drops) = (Domain::default(), drops());
+    let cell = cell(&domain, &drops);
+    let panic = || cell.update(|_| panic!("expected"));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panic)).is_err());
+    assert_eq!((domain.stats().garbage_objects, domain.stats().garbage_bytes), (0, 0));
 }
 
 #[test]
@@ -262,6 +338,10 @@ fn the_reclaimer_thread_frees_without_further_calls() {
     let reclaimer = domain.spawn_reclaimer().unwrap();
     assert!(domain.spawn_reclaimer().is_err(), "one per domain");
     for round in 1..=20 {
+        if round % 5 == 0 {
+            // Long enough for the thread to sleep until it is woken, not only for a deadline.
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
         (0..10).for_each(|_| retire(&domain, &drops).unwrap());
         while drops.load(Ordering::SeqCst) < round * 10 {
             std::thread::yield_now();

@@ -2,19 +2,32 @@
 //!
 //! Nothing is ever freed: an object that would be is poisoned, and recycled much later. A reader that finds
 //! poison in an object that it holds has caught an error, and nothing crashes. Hot keys and long dwells make
-//! it likely that a reader holds what the writer retires; signals, migrations and thread churn disturb both.
+//! it likely that a reader holds what the writer retires; signals whose handlers read, stopped and parked
+//! readers, migrations, thread churn and forks disturb both.
 //! A harness that never fails proves nothing: with parts of the protocol left out (`Control`), errors must be
 //! found.
 
+#[path = "ages.rs"]
+mod ages;
+#[path = "disturb.rs"]
+mod disturb;
+#[path = "stopper.rs"]
+mod stopper;
+
+use ages::Ages;
+pub use disturb::Disturbances;
 use reprieve_rcu::{Domain, Fencing, Options, Reader, Stats};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use stopper::Stopper;
 
 const KEYS: usize = 16;
 const OBJECTS: usize = 4_096;
-/// Looks at one object per section: long enough that sections are often interrupted.
+/// Looks at one object per section: microseconds, so that sections are often interrupted. Some are longer: a
+/// writer that does too little needs a reader that goes on beside it.
 const DWELL: usize = 2_000;
+const LONG_DWELL: usize = 30_000;
 const ALIVE: u64 = 0x600d;
 const POISON: u64 = 0xdead;
 /// Sections of one reader thread before it ends and another takes its place.
@@ -62,13 +75,21 @@ pub struct Outcome {
     pub sections: u64,
     pub errors: u64,
     pub retired: u64,
-    pub signals: u64,
+    /// Reader threads that lived and ended.
+    pub lives: u64,
+    /// Sections within signal handlers.
+    pub in_handlers: u64,
+    pub disturbances: Disturbances,
+    /// Ages at their free, see `Ages::histogram`.
+    pub ages: Vec<(u64, u64)>,
     pub stats: Stats,
 }
 
 struct Object {
     state: AtomicU64,
     key: AtomicU64,
+    retired_ns: AtomicU64,
+    ages: &'static Ages,
 }
 
 struct World {
@@ -78,23 +99,30 @@ struct World {
     stop: AtomicBool,
     sections: AtomicU64,
     errors: AtomicU64,
+    lives: AtomicU64,
+    stopper: Stopper,
     /// Threads to disturb: locked while one of them ends.
     threads: Mutex<Vec<libc::pthread_t>>,
 }
 
-static IN_HANDLER: AtomicU64 = AtomicU64::new(0);
-
-/// Reads in a handler, whatever it has interrupted.
-extern "C" fn on_signal(_: libc::c_int) {
-    // SAFETY: the section loads.
-    IN_HANDLER.fetch_add(unsafe { Domain::global().read(|| 1) }, Ordering::Relaxed);
+/// membarrier without its RSEQ variant. It must succeed: one that is refused would be no barrier at all, and
+/// show less than it claims.
+fn plain_membarrier() {
+    const PRIVATE_EXPEDITED: i32 = 1 << 3;
+    const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+    // SAFETY: membarrier touches no memory of the caller.
+    let call = |command: i32| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
+    // The registration for the RSEQ variant does not count for this one.
+    static REGISTERED: std::sync::OnceLock<i64> = std::sync::OnceLock::new();
+    assert_eq!(*REGISTERED.get_or_init(|| call(REGISTER_PRIVATE_EXPEDITED)), 0);
+    assert_eq!(call(PRIVATE_EXPEDITED), 0);
 }
 
 /// Whether the object at `at` stays what it is while it is held.
-fn dwell(at: *const Object, key: usize) -> bool {
+fn dwell(at: *const Object, key: usize, looks: usize) -> bool {
     // SAFETY: objects are never freed.
     let object = unsafe { &*at };
-    (0..DWELL).all(|_| {
+    (0..looks).all(|_| {
         object.state.load(Ordering::Relaxed) == ALIVE && object.key.load(Ordering::Relaxed) == key as u64
     })
 }
@@ -107,13 +135,20 @@ impl World {
     /// One thread's life.
     fn read(&self, seed: u64) {
         let reader = self.domain.register("torture").expect("a reader");
+        // Handlers may lock a domain that the thread has locked before.
+        drop(self.domain.lock());
+        disturb::handlers_read(self);
+        let place = self.stopper.offer();
         // SAFETY: pthread_self takes and touches nothing.
-        self.threads.lock().unwrap().push(unsafe { libc::pthread_self() });
+        let me = unsafe { libc::pthread_self() };
+        self.threads.lock().unwrap().push(me);
         let (done, wrong) = self.read_sections(&reader, seed);
+        self.threads.lock().unwrap().retain(|&t| t != me);
+        self.stopper.retract(place);
+        disturb::handlers_read(std::ptr::null());
         self.sections.fetch_add(done, Ordering::Relaxed);
         self.errors.fetch_add(wrong, Ordering::Relaxed);
-        // SAFETY: as above.
-        self.threads.lock().unwrap().retain(|&t| t != unsafe { libc::pthread_self() });
+        self.lives.fetch_add(1, Ordering::Relaxed);
     }
 
     fn read_sections(&self, reader: &Reader, seed: u64) -> (u64, u64) {
@@ -122,20 +157,24 @@ impl World {
         let (mut random, mut done, mut wrong) = (seed, 0, 0);
         while done < LIFE && !self.stop.load(Ordering::Relaxed) {
             let key = next(&mut random) as usize % KEYS;
+            let looks = if next(&mut random).is_multiple_of(8) { LONG_DWELL } else { DWELL };
             let fine = match self.plan.kind {
                 // SAFETY: the section loads.
-                Kind::Read => unsafe { reader.read(|| dwell(self.load(key), key)) },
+                Kind::Read => unsafe { reader.read(|| dwell(self.load(key), key, looks)) },
                 Kind::Acquire => {
                     // SAFETY: one load of an object that is retired by its address.
                     let pinned = unsafe { slot.acquire(|| self.load(key)) }.expect("an object");
-                    dwell(&raw const *pinned, key)
+                    dwell(&raw const *pinned, key, looks)
                 }
                 Kind::Lock => {
+                    // The thread's own record, which its handlers use too, and one that was registered.
+                    let _own = seed.is_multiple_of(2).then(|| self.domain.lock());
                     let _guard = reader.lock();
-                    let _nested = reader.lock();
-                    dwell(self.load(key), key)
+                    // Ends before the outer section, which goes on.
+                    drop(reader.lock());
+                    dwell(self.load(key), key, looks)
                 }
-                Kind::Online => dwell(self.load(key), key),
+                Kind::Online => dwell(self.load(key), key, looks),
             };
             if let Some(online) = &mut online {
                 online.quiescent();
@@ -170,15 +209,18 @@ impl World {
     fn poison_later(&self, old: *mut Object) {
         unsafe fn poison(object: *mut Object) {
             // SAFETY: objects are never freed.
-            unsafe { (*object).state.store(POISON, Ordering::Release) };
+            let object = unsafe { &*object };
+            object.ages.freed(object.retired_ns.load(Ordering::Relaxed));
+            object.state.store(POISON, Ordering::Release);
         }
+        // SAFETY: objects are never freed.
+        let object = unsafe { &*old };
+        object.retired_ns.store(object.ages.now_ns(), Ordering::Relaxed);
         match self.plan.control {
             // SAFETY: unlinked by the caller; poisoning may happen on any thread.
             Control::None => unsafe { self.domain.retire_with(old, 64, poison) }.expect("room"),
             Control::NoRseq => {
-                const PRIVATE_EXPEDITED: i32 = 1 << 3;
-                // SAFETY: membarrier touches no memory of the caller.
-                unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) };
+                plain_membarrier();
                 // SAFETY: objects are never freed.
                 unsafe { poison(old) };
             }
@@ -191,30 +233,6 @@ impl World {
             }
         }
     }
-
-    /// Signals and moves readers at random. Returns how many signals it sent.
-    fn disturb(&self) -> u64 {
-        let (mut random, mut sent) = (3, 0);
-        while !self.stop.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_micros(200));
-            let threads = self.threads.lock().unwrap();
-            let Some(&thread) = threads.get(next(&mut random) as usize % threads.len().max(1)) else {
-                continue;
-            };
-            // SAFETY: the thread is alive: it takes itself off the list, under the lock, before it ends.
-            unsafe {
-                libc::pthread_kill(thread, libc::SIGUSR1);
-                if next(&mut random).is_multiple_of(8) {
-                    let mut set: libc::cpu_set_t = std::mem::zeroed();
-                    let mask = 1 + next(&mut random) % 3;
-                    (0..2).filter(|cpu| mask & (1 << cpu) != 0).for_each(|cpu| libc::CPU_SET(cpu, &mut set));
-                    libc::pthread_setaffinity_np(thread, size_of_val(&set), &raw const set);
-                }
-            }
-            sent += 1;
-        }
-        sent
-    }
 }
 
 fn next(x: &mut u64) -> u64 {
@@ -224,58 +242,76 @@ fn next(x: &mut u64) -> u64 {
     *x
 }
 
-/// Runs `plan`.
-pub fn run(plan: Plan) -> Outcome {
-    let object = |_| Object { state: AtomicU64::new(POISON), key: AtomicU64::new(0) };
-    // Leaked: readers of negative controls may hold objects for any time.
-    let objects: &'static [Object] = Box::leak((0..OBJECTS).map(object).collect());
-    let link = |key: usize| {
-        objects[key].key.store(key as u64, Ordering::Relaxed);
-        objects[key].state.store(ALIVE, Ordering::Relaxed);
-        AtomicPtr::new(std::ptr::from_ref(&objects[key]).cast_mut())
-    };
-    let world = World {
-        plan,
-        domain: Domain::new(Options::new().fencing(plan.fencing)),
-        hot: (0..KEYS).map(link).collect(),
-        stop: AtomicBool::new(false),
-        sections: AtomicU64::new(0),
-        errors: AtomicU64::new(0),
-        threads: Mutex::new(Vec::new()),
-    };
-    let _ = Domain::global();
-    // SAFETY: the handler is async-signal-safe.
-    unsafe { libc::signal(libc::SIGUSR1, on_signal as *const () as libc::sighandler_t) };
-    let (retired, signals) = std::thread::scope(|s| {
-        let world = &world;
-        for seed in 1..=plan.readers as u64 {
-            // Each thread is followed by another: threads come and go.
-            s.spawn(move || {
-                let mut seed = seed;
-                while !world.stop.load(Ordering::Relaxed) {
-                    std::thread::scope(|s| drop(s.spawn(|| world.read(seed))));
-                    next(&mut seed);
-                }
-            });
+impl World {
+    fn new(plan: Plan, objects: &'static [Object]) -> Self {
+        let link = |key: usize| {
+            objects[key].key.store(key as u64, Ordering::Relaxed);
+            objects[key].state.store(ALIVE, Ordering::Relaxed);
+            AtomicPtr::new(std::ptr::from_ref(&objects[key]).cast_mut())
+        };
+        Self {
+            plan,
+            domain: Domain::new(Options::new().fencing(plan.fencing)),
+            hot: (0..KEYS).map(link).collect(),
+            stop: AtomicBool::new(false),
+            sections: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            lives: AtomicU64::new(0),
+            stopper: Stopper::start(),
+            threads: Mutex::new(Vec::new()),
         }
-        let writer = s.spawn(|| world.write(objects));
-        let disturber = s.spawn(|| world.disturb());
-        let end = Instant::now() + plan.duration;
-        // A negative control has served its purpose when it is caught.
-        while Instant::now() < end
-            && (plan.control == Control::None || world.errors.load(Ordering::Relaxed) == 0)
-        {
+    }
+
+    /// Readers, one thread after the other.
+    fn keep_reading(&self, mut seed: u64) {
+        while !self.stop.load(Ordering::Relaxed) {
+            std::thread::scope(|s| drop(s.spawn(|| self.read(seed))));
+            next(&mut seed);
+        }
+    }
+
+    /// Until the time is over, or an error was found: a negative control has then served its purpose.
+    fn sleep_to_the_end(&self) {
+        let end = Instant::now() + self.plan.duration;
+        while Instant::now() < end && self.errors.load(Ordering::Relaxed) == 0 {
             std::thread::sleep(Duration::from_millis(10));
         }
-        world.stop.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs `plan`.
+pub fn run(plan: Plan) -> Outcome {
+    // Both leaked: readers of negative controls may hold objects for any time.
+    let ages: &'static Ages = Box::leak(Box::new(Ages::new()));
+    let object = |_| Object {
+        state: AtomicU64::new(POISON),
+        key: AtomicU64::new(0),
+        retired_ns: AtomicU64::new(0),
+        ages,
+    };
+    let objects: &'static [Object] = Box::leak((0..OBJECTS).map(object).collect());
+    disturb::install();
+    let in_handlers = disturb::IN_HANDLERS.load(Ordering::Relaxed);
+    let world = World::new(plan, objects);
+    let (retired, mut disturbances) = std::thread::scope(|s| {
+        let world = &world;
+        (1..=plan.readers as u64).for_each(|seed| drop(s.spawn(move || world.keep_reading(seed))));
+        let writer = s.spawn(|| world.write(objects));
+        let disturber = s.spawn(|| world.disturb());
+        world.sleep_to_the_end();
         (writer.join().unwrap(), disturber.join().unwrap())
     });
     world.domain.barrier();
+    (disturbances.threads_stopped, disturbances.process_stopped) = world.stopper.end();
     Outcome {
         sections: world.sections.load(Ordering::Relaxed),
         errors: world.errors.load(Ordering::Relaxed),
         retired,
-        signals,
+        lives: world.lives.load(Ordering::Relaxed),
+        in_handlers: disturb::IN_HANDLERS.load(Ordering::Relaxed) - in_handlers,
+        disturbances,
+        ages: ages.histogram(),
         stats: world.domain.stats(),
     }
 }

@@ -1,0 +1,70 @@
+//! Threads that come and go leave nothing behind: neither records nor memory. Alone in its process, because
+//! it counts allocations.
+
+use reprieve_rcu::{Domain, RcuCell};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicIsize, Ordering};
+
+/// The system's allocator, and a count of what is allocated.
+struct Counting;
+
+static LIVE: AtomicIsize = AtomicIsize::new(0);
+
+// SAFETY: every call is passed on unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(1, Ordering::SeqCst);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(1, Ordering::SeqCst);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Threads alive at one time.
+const TOGETHER: usize = 20;
+const THREADS: usize = 100_000;
+
+/// Threads that read by all kinds and end, some of them in a section whose guard is leaked.
+fn churn(domain: &Domain, cell: &RcuCell<u64>, threads: usize) {
+    for round in 0..threads / TOGETHER {
+        let all_registered = &Barrier::new(TOGETHER);
+        let life = move |thread: usize| {
+            let reader = domain.register("churn").unwrap();
+            let slot = reader.slot().unwrap();
+            let guard = domain.lock();
+            assert_eq!(*cell.load(&guard), cell.get());
+            all_registered.wait();
+            drop(slot);
+            if (round + thread).is_multiple_of(7) {
+                std::mem::forget(guard);
+            }
+        };
+        std::thread::scope(|s| {
+            let threads: Vec<_> = (0..TOGETHER).map(|thread| s.spawn(move || life(thread))).collect();
+            // The scope's end waits for the closures; this for the threads, which end later.
+            threads.into_iter().for_each(|t| t.join().unwrap());
+        });
+    }
+}
+
+#[test]
+fn a_hundred_thousand_threads_leave_nothing_behind() {
+    let domain = Domain::default();
+    let cell = RcuCell::new(&domain, 7);
+    // What is made once, and kept for the next threads, is made here.
+    churn(&domain, &cell, 5 * TOGETHER);
+    let before = LIVE.load(Ordering::SeqCst);
+    churn(&domain, &cell, THREADS);
+    assert_eq!(LIVE.load(Ordering::SeqCst), before, "allocations");
+    // One of its own and one that was registered, per thread alive at one time.
+    assert_eq!(domain.stats().records, 2 * TOGETHER);
+    domain.synchronize();
+}

@@ -1,0 +1,109 @@
+//! The events of the feature `tracing`: which come, on which occasion, and that a subscriber may use the
+//! domain.
+
+mod common;
+
+use common::with_reader_inside;
+use reprieve_rcu::{AtLimit, Domain, Fencing, Options, capabilities};
+use std::fmt::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// Keeps events as text, and retires in a domain at each.
+struct Log {
+    seen: Arc<Mutex<Vec<String>>>,
+    domain: Domain,
+}
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let _ = write!(self.0, "{}={value:?} ", field.name());
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("reprieve_rcu")
+    }
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        let first = {
+            let mut seen = self.seen.lock().unwrap();
+            seen.push(text.0);
+            seen.len() == 1
+        };
+        if first {
+            // What it retires may meet the limit again.
+            let _ = self.domain.defer(|| ());
+            self.domain.reclaim_now();
+        }
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// The events of what `f` does with `domain` on this thread.
+fn events(domain: &Domain, f: impl FnOnce()) -> Vec<String> {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    tracing::subscriber::with_default(Log { seen: seen.clone(), domain: domain.clone() }, f);
+    Arc::into_inner(seen).expect("the subscriber is gone").into_inner().unwrap()
+}
+
+#[test]
+fn long_grace_periods_and_no_others() {
+    let domain = Domain::new(Options::new().patience_ns(0));
+    assert!(events(&domain, || domain.synchronize()).is_empty(), "no limit, no event");
+    // A grace period that is held up for longer than any limit below.
+    let slow = || {
+        with_reader_inside(&domain, "slow", || {
+            domain.defer(|| ()).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+        });
+        domain.reclaim_now();
+    };
+    assert!(events(&domain, slow).is_empty());
+    domain.on_late(10_000_000, |_| ());
+    let seen = events(&domain, slow);
+    assert!(seen.iter().any(|e| e.contains("took long") && e.contains("limit_ns=10000000")), "{seen:?}");
+}
+
+#[test]
+fn limits_reached() {
+    let domain = Domain::new(Options::new().limit_objects(1).at_limit(AtLimit::Error));
+    with_reader_inside(&domain, "reader", || {
+        let seen = events(&domain, || assert!(domain.defer(|| ()).is_ok()));
+        assert!(seen.is_empty(), "{seen:?}");
+        let seen = events(&domain, || assert!(domain.defer(|| ()).is_err()));
+        assert!(seen.iter().any(|e| e.contains("is at its limit")), "{seen:?}");
+        assert!(seen.iter().any(|e| e.contains("exceeded=false")), "{seen:?}");
+    });
+    let domain = Domain::new(Options::new().limit_objects(1));
+    let _guard = domain.lock();
+    domain.defer(|| ()).unwrap();
+    let seen = events(&domain, || domain.defer(|| ()).unwrap());
+    assert!(seen.iter().any(|e| e.contains("exceeded=true")), "{seen:?}");
+}
+
+#[test]
+fn changes_of_fencing() {
+    if !capabilities().asymmetric {
+        return;
+    }
+    // Every call takes longer than nothing: the third moves the domain, and none moves it back.
+    let domain = Domain::new(Options::new().fencing(Fencing::Adaptive { above_ns: 0 }));
+    let seen = events(&domain, || (0..10).for_each(|_| domain.synchronize()));
+    let switches: Vec<_> = seen.iter().filter(|e| e.contains("to_fences=true")).collect();
+    assert_eq!(switches.len(), 1, "{seen:?}");
+    assert!(domain.stats().fenced);
+}
