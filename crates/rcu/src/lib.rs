@@ -23,7 +23,7 @@
 //! let domain = Domain::default();
 //! let limits = RcuCell::new(&domain, Limits { requests: 10, bytes: 1 << 20 });
 //!
-//! // Readers, any thread: a copy, at the cost of a nanosecond or two, that delays no writer.
+//! // Readers, any thread: a copy, at the cost of a few stores, that delays no writer.
 //! assert_eq!(limits.get().requests, 10);
 //!
 //! // Writers: the old value is freed within this call.

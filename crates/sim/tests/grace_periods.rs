@@ -1,17 +1,15 @@
 //! How long a grace period of a guest with nothing else to do lasts, in closed form. The guest is made by hand, so that
 //! it runs what is said here and nothing else.
 
+mod support;
+
 use reprieve_sim::guest::costs::Costs;
 use reprieve_sim::guest::env::Env;
 use reprieve_sim::guest::ids::Mode;
-use reprieve_sim::guest::lock::Discipline;
 use reprieve_sim::guest::task::{Op, Program};
-use reprieve_sim::guest::{Guest, Spec};
-use reprieve_sim::host::{Host, HostSpec};
-use reprieve_sim::memory::{self, Memory};
 use reprieve_sim::world::World;
-use reprieve_sim::{rcu, sched};
 use reprieve_study::GracePeriod;
+use support::world_of;
 
 const HZ: [u64; 5] = [100, 250, 300, 600, 1_000];
 
@@ -43,34 +41,14 @@ impl Program for Busy {
 
 /// A started world of one guest, with a caller on vCPU 0 and, if told, something busy on each vCPU; one vCPU a pCPU.
 fn world(vcpus: usize, hz: u64, busy: Option<Mode>, pause_ns: u64) -> World {
-    let costs = Costs::at_speed(1_000);
-    let mut world = World::new();
-    let spec = HostSpec { pcpus: vcpus, switch_ns: 0, cold_cache_ns: 0, spare_lock_holders: false };
-    let host = Host::new(spec, sched::eevdf::eevdf(vcpus, 250), world.queue());
-    let host = world.add_host(host);
-    let memory = Memory::new(&memory::Spec { bytes: 64 << 20, cpus: vcpus, costs: costs.memory.clone() });
-    let spec = Spec {
-        vcpus,
-        hz,
-        costs,
-        rcu: rcu::Params { hz, ..rcu::Params::default() },
-        locks: 0,
-        discipline: Discipline::Queued,
-        tick_phase_ns: 0,
-    };
-    let mut guest = Guest::new(&spec, memory, 1, world.queue());
-    guest.add_program(Box::new(Caller { pause_ns, sleeps: false }), Some(0));
-    if let Some(mode) = busy {
-        for vcpu in 0..vcpus {
-            guest.add_program(Box::new(Busy { mode, gives_way: true }), Some(vcpu));
+    world_of(vcpus, hz, |guest| {
+        guest.add_program(Box::new(Caller { pause_ns, sleeps: false }), Some(0));
+        if let Some(mode) = busy {
+            for vcpu in 0..vcpus {
+                guest.add_program(Box::new(Busy { mode, gives_way: true }), Some(vcpu));
+            }
         }
-    }
-    world.add_guest(host, guest, |vcpu| sched::Spec {
-        allowed: vec![sched::Cpu(vcpu as u32)],
-        ..sched::Spec::default()
-    });
-    world.start();
-    world
+    })
 }
 
 /// The grace periods up to that time.

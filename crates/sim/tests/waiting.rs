@@ -1,18 +1,15 @@
 //! What ends a task's wait: what it waits for, and nothing else.
 
+mod support;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use reprieve_sim::guest::costs::Costs;
 use reprieve_sim::guest::env::Env;
 use reprieve_sim::guest::ids::{Mode, TaskId};
-use reprieve_sim::guest::lock::Discipline;
 use reprieve_sim::guest::task::{Op, Program};
-use reprieve_sim::guest::{Guest, Spec};
-use reprieve_sim::host::{Host, HostSpec};
-use reprieve_sim::memory::{self, Cache, Memory, Mobility};
-use reprieve_sim::world::World;
-use reprieve_sim::{rcu, sched};
+use reprieve_sim::memory::{Cache, Mobility};
+use support::world_of;
 
 /// A stretch in the kernel without a preemption point, so that no grace period is shorter.
 const SECTION_NS: u64 = 5_000_000;
@@ -77,30 +74,14 @@ fn waits(op: Op) -> Vec<u64> {
 
 /// The same, with something else on the third vCPU.
 fn waits_beside(op: Op, third: Box<dyn Program>) -> Vec<u64> {
-    let (vcpus, costs) = (3, Costs::at_speed(1_000));
-    let mut world = World::new();
-    let spec = HostSpec { pcpus: vcpus, switch_ns: 0, cold_cache_ns: 0, spare_lock_holders: false };
-    let host = Host::new(spec, sched::eevdf::eevdf(vcpus, 250), world.queue());
-    let host = world.add_host(host);
-    let memory = Memory::new(&memory::Spec { bytes: 64 << 20, cpus: vcpus, costs: costs.memory.clone() });
-    let spec = Spec {
-        vcpus,
-        hz: 250,
-        costs,
-        rcu: rcu::Params { hz: 250, ..rcu::Params::default() },
-        locks: 0,
-        discipline: Discipline::Queued,
-        tick_phase_ns: 0,
-    };
-    let mut guest = Guest::new(&spec, memory, 1, world.queue());
-    let cache = guest.memory.add_cache(256, Mobility::Unmovable);
     let waited_ns = Times::default();
-    let waiter = Waiter { op, cache, began_ns: None, waited_ns: waited_ns.clone() };
-    let whom = guest.add_program(Box::new(waiter), Some(0));
-    guest.add_program(Box::new(Waker { whom, sleeps: true }), Some(1));
-    guest.add_program(third, Some(2));
-    world.add_guest(host, guest, |_| sched::Spec::default());
-    world.start();
+    let mut world = world_of(3, 250, |guest| {
+        let cache = guest.memory.add_cache(256, Mobility::Unmovable);
+        let waiter = Waiter { op, cache, began_ns: None, waited_ns: waited_ns.clone() };
+        let whom = guest.add_program(Box::new(waiter), Some(0));
+        guest.add_program(Box::new(Waker { whom, sleeps: true }), Some(1));
+        guest.add_program(third, Some(2));
+    });
     assert!(world.run_until(1_000_000_000, u64::MAX));
     world.check().unwrap();
     waited_ns.take()

@@ -1,8 +1,15 @@
-//! What the integration tests share: scenarios in TOML to observations, and what stands in their traces.
+//! What the integration tests share: scenarios in TOML to observations, what stands in their traces, and worlds made by
+//! hand.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
-use reprieve_sim::{SimError, ground};
+use reprieve_sim::guest::costs::Costs;
+use reprieve_sim::guest::lock::Discipline;
+use reprieve_sim::guest::{Guest, Spec};
+use reprieve_sim::host::{Host, HostSpec};
+use reprieve_sim::memory::{self, Memory};
+use reprieve_sim::world::World;
+use reprieve_sim::{SimError, ground, rcu, sched};
 use reprieve_study::ground::{Finished, Progress};
 use reprieve_study::scenario::BadScenario;
 use reprieve_study::timeline::Events;
@@ -65,4 +72,31 @@ pub fn grace_periods(of: &Observation) -> Vec<Span> {
 /// A metric that must be there.
 pub fn metric(of: &Observation, id: &str) -> f64 {
     *of.metrics.get(id).unwrap_or_else(|| panic!("no {id} among {:?}", of.metrics.keys()))
+}
+
+/// A started world of one guest made by hand, so that it runs what `add` adds and nothing else; one vCPU a pCPU.
+pub fn world_of(vcpus: usize, hz: u64, add: impl FnOnce(&mut Guest)) -> World {
+    let costs = Costs::at_speed(1_000);
+    let mut world = World::new();
+    let spec = HostSpec { pcpus: vcpus, switch_ns: 0, cold_cache_ns: 0, spare_lock_holders: false };
+    let host = Host::new(spec, sched::eevdf::eevdf(vcpus, 250), world.queue());
+    let host = world.add_host(host);
+    let memory = Memory::new(&memory::Spec { bytes: 64 << 20, cpus: vcpus, costs: costs.memory.clone() });
+    let spec = Spec {
+        vcpus,
+        hz,
+        costs,
+        rcu: rcu::Params { hz, ..rcu::Params::default() },
+        locks: 0,
+        discipline: Discipline::Queued,
+        tick_phase_ns: 0,
+    };
+    let mut guest = Guest::new(&spec, memory, 1, world.queue());
+    add(&mut guest);
+    world.add_guest(host, guest, |vcpu| sched::Spec {
+        allowed: vec![sched::Cpu(vcpu as u32)],
+        ..sched::Spec::default()
+    });
+    world.start();
+    world
 }
