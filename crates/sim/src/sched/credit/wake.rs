@@ -46,7 +46,7 @@ impl Credit {
         let elsewhere = from.map(|Cpu(cpu)| cpu) != self.pool.first();
         elsewhere
             && self.vcpus[entity as usize].active
-            && self.accounting_ns - now_ns < self.params.race_window_ns
+            && self.accounting_ns.checked_sub(now_ns).is_some_and(|ns| ns < self.params.race_window_ns)
     }
 
     /// Wakes that accounting overtook look at the priorities.
