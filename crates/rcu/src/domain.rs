@@ -117,12 +117,9 @@ impl Domain {
     /// As for [`Reader::read`].
     #[inline(always)]
     pub unsafe fn read<R: Copy>(&self, f: impl Fn() -> R) -> R {
-        let core = self.core();
+        let instead = |why, f| fall_back(self.core(), why, || self.lock(), f);
         // SAFETY: the caller's promise.
-        match unsafe { section::restartable(&core.clock.mode, &f) } {
-            Ok(r) => r,
-            Err(why) => fall_back(core, why, || self.lock(), f),
-        }
+        unsafe { section::restartable(&self.core().clock.mode, &f, instead) }
     }
 
     /// A token for everything that the caller has unlinked. Calls membarrier; waits for no reader.

@@ -78,11 +78,9 @@ impl Slot<'_> {
             cell.0.store(found.cast_mut().cast(), Ordering::Release);
             found
         };
+        let instead = |why, commit| fall_back(self.reader.core(), why, || self.reader.lock(), commit);
         // SAFETY: the caller's promise; the slot is this reader's own, and every run overwrites it.
-        let found = match unsafe { section::restartable(&core.clock.mode, &commit) } {
-            Ok(found) => found,
-            Err(why) => fall_back(core, why, || self.reader.lock(), commit),
-        };
+        let found = unsafe { section::restartable(&core.clock.mode, &commit, instead) };
         ptr::NonNull::new(found.cast_mut()).map(|object| HazardGuard { cell, object, _shared: PhantomData })
     }
 }

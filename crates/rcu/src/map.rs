@@ -259,8 +259,9 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         // long as it.
         unsafe {
             self.domain.read(
+                // By value: a reference would send the key through memory.
                 #[inline(always)]
-                || {
+                move || {
                     let table = load::<K, V>(pointer);
                     let slot = table.find(hash, &key)?;
                     Some(table.entry(slot).as_ref().1)

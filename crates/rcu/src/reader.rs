@@ -6,7 +6,7 @@ use crate::epoch;
 use crate::local;
 use crate::pool::Entry;
 use crate::record::Record;
-use crate::section::{self, Refusal};
+use crate::section::{self, Packed, Refusal};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -73,11 +73,9 @@ impl Reader {
     /// - let references to objects of the domain out through its result.
     #[inline(always)]
     pub unsafe fn read<R: Copy>(&self, f: impl Fn() -> R) -> R {
+        let instead = |why, f| fall_back(self.core(), why, || self.lock(), f);
         // SAFETY: the caller's promise.
-        match unsafe { section::restartable(&self.core().clock.mode, &f) } {
-            Ok(r) => r,
-            Err(why) => fall_back(self.core(), why, || self.lock(), f),
-        }
+        unsafe { section::restartable(&self.core().clock.mode, &f, instead) }
     }
 
     /// Enters one long section of an event loop, which is renewed by [`Online::quiescent`].
@@ -93,13 +91,11 @@ impl Drop for Reader {
 }
 
 /// The epoch section that a restartable one falls back to.
-#[cold]
-#[inline(never)]
-pub(crate) fn fall_back<'a, R>(
+pub(crate) fn fall_back<'a, R, F: Fn() -> R>(
     core: &Core,
     why: Refusal,
     lock: impl FnOnce() -> Guard<'a>,
-    f: impl Fn() -> R,
+    f: Packed<F>,
 ) -> R {
     // Within a restartable section nothing may be written: let the outer one fall back.
     section::abandon_if_inside();
@@ -107,7 +103,7 @@ pub(crate) fn fall_back<'a, R>(
         core.fallbacks.fetch_add(1, Ordering::Relaxed);
     }
     let _guard = lock();
-    f()
+    f.call()
 }
 
 /// An open section. Leaves it when dropped.

@@ -26,9 +26,12 @@ mod arch;
 #[path = "section/none.rs"]
 mod arch;
 
+mod packed;
+
 pub(crate) use arch::{abandon_if_inside, inside};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use arch::{abort_address, enable};
+pub(crate) use packed::Packed;
 
 use crate::sync::AtomicU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,16 +60,21 @@ pub(crate) enum Refusal {
     Foreign,
 }
 
-/// Runs `f` restartably where the machine and `mode` permit it.
+/// Runs `f` restartably where the machine and `mode` permit it; else calls `instead` with why not.
 ///
 /// # Safety
 /// `f` may be abandoned at any instruction and run again, and its locals are then never dropped. It must not
 /// make system calls, allocate, free, lock, unwind, or write what others can see; stores to a place of its
 /// own that every run overwrites are the exception.
 #[inline(always)]
-pub(crate) unsafe fn restartable<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: &F) -> Result<R, Refusal> {
-    // SAFETY: the caller's promise is the same.
-    unsafe { arch::run(mode, f) }
+pub(crate) unsafe fn restartable<F: Fn() -> R, R: Copy>(
+    mode: &AtomicU32,
+    f: &F,
+    instead: impl FnOnce(Refusal, Packed<F>) -> R,
+) -> R {
+    // SAFETY: the caller's promise is the same; `f` outlives the call, and `instead` cannot keep the copy, which is
+    // private to this crate and used within `instead` alone.
+    unsafe { arch::run(mode, Packed::of(f), instead) }
 }
 
 /// Counts a foreign change; beyond the limit, switches restartable sections off.

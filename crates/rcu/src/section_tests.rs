@@ -14,7 +14,7 @@ fn available() -> bool {
 /// Runs `f` as a section.
 fn run<R: Copy>(f: impl Fn() -> R) -> Result<R, Refusal> {
     // SAFETY: the tests' sections only load, spin, and count in places of their own.
-    unsafe { restartable(&ASYM, &f) }
+    unsafe { restartable(&ASYM, &|| Ok(f()), |why, _| Err(why)) }
 }
 
 /// Runs `section` on a thread of its own, and membarrier here until it is over.
@@ -150,7 +150,7 @@ fn a_fenced_domain_refuses_also_within_a_section() {
     }
     let fenced = AtomicU32::new(FENCED);
     // SAFETY: the section does nothing.
-    let refused = || unsafe { restartable(&fenced, &|| 1) };
+    let refused = || unsafe { restartable(&fenced, &|| Ok(1), |why, _| Err(why)) };
     assert_eq!(refused(), Err(Refusal::Fenced));
     assert!(!inside());
     assert_eq!(run(refused), Ok(Err(Refusal::Fenced)));

@@ -1,6 +1,6 @@
 //! Architectures without an entry for restartable sections.
 
-use super::Refusal;
+use super::{Packed, Refusal};
 use crate::sync::AtomicU32;
 
 /// Never runs `f`.
@@ -8,8 +8,12 @@ use crate::sync::AtomicU32;
 /// # Safety
 /// None needed; the signature is that of the other architectures.
 #[inline(always)]
-pub(crate) unsafe fn run<F: Fn() -> R, R: Copy>(_mode: &AtomicU32, _f: &F) -> Result<R, Refusal> {
-    Err(Refusal::Unavailable)
+pub(crate) unsafe fn run<F: Fn() -> R, R: Copy>(
+    _mode: &AtomicU32,
+    f: Packed<F>,
+    instead: impl FnOnce(Refusal, Packed<F>) -> R,
+) -> R {
+    instead(Refusal::Unavailable, f)
 }
 
 /// Nothing to switch off.

@@ -9,15 +9,20 @@
 //!
 //! | stack, from the noted stack pointer upwards | holds |
 //! |---|---|
-//! | 0 | nothing: it aligns the stack for the call |
-//! | 8 | where the entry continues after an abort |
-//! | 16, 24 | rbp and rbx, which inline assembly cannot declare |
+//! | -8 | the call's return address, while the section's function is under way |
+//! | 0, 8 | rbp and rbx, which inline assembly cannot declare |
 //!
-//! The cost of an entry is that of its stores, so there are eight: three pushes, the slot and the field, each
-//! twice, and the call's return address. A small closure travels in registers, and so does a small result.
+//! Where the entry continues after an abort is not stored anywhere. While the stack pointer is the noted one,
+//! the section's function has not been called or has returned, and r14, which it preserves, holds it. Else the
+//! return address leads to it: the instruction there does nothing, and its displacement is the distance.
 //!
-//! The slot holds the noted stack pointer while a section is under way on the thread, armed or interrupted;
-//! else `IDLE`, or 0 at first. Signal handlers may run sections, whatever they interrupt. A section that does
+//! An entry costs its loads most: among look-ups that wait for memory, each takes a place in the processor's
+//! load queue, and as many fewer look-ups overlap. So there are four: the slot, the mode, the return address
+//! and the field. Stores, of which there are seven, and instructions count less. A small closure travels in
+//! registers, and so does a small result.
+//!
+//! The slot holds the noted stack pointer while a section is under way on the thread, armed or interrupted.
+//! Else it is idle, and holds 1 more than the field's offset, an odd number, or 0 at first. Signal handlers may run sections, whatever they interrupt. A section that does
 //! not find the slot idle is nested (the field is armed), or the thread's first, or a handler's on top of an
 //! interrupted one; the last makes the slot idle and puts it back when it is done. So
 //! - a handler that interrupted a section: the kernel has redirected the interrupted context to the stub and
@@ -31,12 +36,12 @@
 //! that it can be used from the abort handler; libraries opened at run time get it from the loader's static
 //! reserve.
 
+use super::packed::{Packed, Word, fits};
 use super::{RESTARTS, Refusal};
 use crate::mode::is_asymmetric;
 use crate::sync::AtomicU32;
 use std::arch::{asm, global_asm, naked_asm};
 use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// `struct rseq_cs` of the kernel's uapi.
@@ -59,26 +64,17 @@ static DESCRIPTOR: Descriptor = Descriptor {
 };
 /// Offset of the field `rseq_cs` from the thread pointer, never 0: the thread pointer points to itself.
 static FIELD: AtomicI64 = AtomicI64::new(0);
-/// `FIELD` while sections may start, else 0.
+/// `FIELD` while threads may start with sections, else 0. Those that have started look no more.
 static GATE: AtomicI64 = AtomicI64::new(0);
 /// End of the range: the last page of 47-bit user space, in which no code lies, is left out.
 const RANGE_END: u64 = 0x7fff_ffff_e000;
 
 // What the entry reports; 0 is success.
-const UNAVAILABLE: u64 = 1;
-const NOT_IDLE: u64 = 2;
-const GAVE_UP: u64 = 3;
-const FOREIGN: u64 = 4;
-const FENCED: u64 = 5;
-const RESTARTED: u64 = 6;
-
-/// The slot's value on a thread that is known to be registered and is in no section; 0 on one that is not
-/// known yet.
-const IDLE: u64 = 1;
-
-type Word = MaybeUninit<u64>;
-/// Words of a closure that fit into registers.
-const WORDS: usize = 4;
+const NOT_IDLE: u64 = 1;
+const GAVE_UP: u64 = 2;
+const FOREIGN: u64 = 3;
+const FENCED: u64 = 4;
+const RESTARTED: u64 = 5;
 
 /// Publishes the stub page and switches sections on.
 pub(crate) fn enable(page: usize, field: isize) {
@@ -87,13 +83,14 @@ pub(crate) fn enable(page: usize, field: isize) {
     DESCRIPTOR.length.store(RANGE_END - start, Ordering::Relaxed);
     DESCRIPTOR.abort.store((page + 4) as u64, Ordering::Relaxed);
     FIELD.store(field as i64, Ordering::Relaxed);
-    // Release pairs with the Acquire in `run`: whoever sees the gate open sees the descriptor and the offset.
+    // Release pairs with the Acquire in `begin`: whoever sees the gate open sees the descriptor and the offset.
     GATE.store(field as i64, Ordering::Release);
 }
 
-/// Switches sections off. Those that run keep their protection.
+/// Switches sections off, for threads that have had none yet and for the calling thread.
 pub(crate) fn disable() {
     GATE.store(0, Ordering::Relaxed);
+    set_slot(0);
 }
 
 /// Where the stub jumps to.
@@ -126,12 +123,28 @@ extern "C" fn abort_handler() {
     naked_asm!(
         "cld",
         "lock inc qword ptr [rip + {restarts}]",
-        concat!("mov r14, [rip + ", slot!(), "@gottpoff]"),
-        "mov rsp, fs:[r14]",
+        concat!("mov r15, [rip + ", slot!(), "@gottpoff]"),
         "mov ecx, {restarted}",
-        "jmp [rsp + 8]",
+        "cmp rsp, fs:[r15]",
+        "jne {unwind}",
+        "jmp r14",
         restarts = sym RESTARTS,
         restarted = const RESTARTED,
+        unwind = sym unwind,
+    )
+}
+
+/// Continues after the call of the entry whose section's function is under way. r15: the slot's offset.
+#[unsafe(naked)]
+extern "C" fn unwind() {
+    naked_asm!(
+        "mov rdx, fs:[r15]",
+        "mov r14, [rdx - 8]",
+        "movsxd rax, dword ptr [r14 + {displacement}]",
+        "lea r14, [r14 + rax + {displacement}]",
+        "mov rsp, rdx",
+        "jmp r14",
+        displacement = const DISPLACEMENT,
     )
 }
 
@@ -141,23 +154,21 @@ extern "C" fn leave_section() -> ! {
     naked_asm!(
         "mov r12, [rip + {field}]",
         "mov qword ptr fs:[r12], 0",
-        concat!("mov r14, [rip + ", slot!(), "@gottpoff]"),
-        "mov rsp, fs:[r14]",
+        concat!("mov r15, [rip + ", slot!(), "@gottpoff]"),
         "mov ecx, {gave_up}",
-        "jmp [rsp + 8]",
+        "jmp {unwind}",
         field = sym FIELD,
         gave_up = const GAVE_UP,
+        unwind = sym unwind,
     )
 }
+
+/// Where the displacement is in the instruction after the entry's call, and from where it counts.
+const DISPLACEMENT: u64 = 3;
 
 /// A small result, in the two registers of the calling convention.
 #[repr(C)]
 struct Small(Word, Word);
-
-/// Whether a `T` fits into `words` words.
-const fn fits<T>(words: usize) -> bool {
-    size_of::<T>() <= words * 8 && align_of::<T>() <= 8
-}
 
 /// Calls the closure. Its own function, so that the entry can call it by name; "C", so that a panic ends the
 /// process instead of unwinding through the entry.
@@ -169,69 +180,51 @@ unsafe extern "C" fn trampoline<F: Fn() -> R, R: Copy>(
     c: Word,
     d: Word,
 ) -> Small {
-    // SAFETY: `run` made the words from a closure that lives.
-    let r = unsafe { call::<F, R>(&[a, b, c, d]) };
+    // SAFETY: `enter` passes the words of a closure that lives.
+    let r = unsafe { Packed::<F>::from_words([a, b, c, d]) }.call();
     let mut small = Small(Word::uninit(), Word::uninit());
     // SAFETY: the destination is large and aligned enough for an `R`: `small`, or the caller's place for it.
     unsafe { if fits::<R>(2) { (&raw mut small).cast::<R>().write(r) } else { result.write(r) } }
     small
 }
 
-/// The closure as it travels: itself, or a pointer to it.
-#[inline(always)]
-fn words_of<F>(f: &F) -> [Word; WORDS] {
-    let mut words = [Word::uninit(); WORDS];
-    if fits::<F>(WORDS) {
-        // SAFETY: the words are large and aligned enough; the copy is only ever borrowed.
-        unsafe { ptr::copy_nonoverlapping(f, words.as_mut_ptr().cast(), 1) };
-    } else {
-        words[0].write(ptr::from_ref(f).expose_provenance() as u64);
-    }
-    words
-}
-
-/// Calls the closure that `words` hold or point to.
-///
-/// # Safety
-/// `words_of` made them from an `F` that lives.
-#[inline(always)]
-unsafe fn call<F: Fn() -> R, R>(words: &[Word; WORDS]) -> R {
-    let f: *const F = if fits::<F>(WORDS) {
-        words.as_ptr().cast()
-    } else {
-        // SAFETY: the first word is a pointer.
-        ptr::with_exposed_provenance(unsafe { words[0].assume_init() } as usize)
-    };
-    // SAFETY: the caller's closure or a copy of it, which is only borrowed, never dropped.
-    unsafe { (*f)() }
-}
-
 /// Runs `f` as a restartable section if `mode` is asymmetric: once to its end and any number of times in
-/// part.
+/// part. Where that cannot be, calls `instead`.
 ///
 /// # Safety
 /// As for [`super::restartable`].
 #[inline(always)]
-pub(crate) unsafe fn run<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: &F) -> Result<R, Refusal> {
-    let words = words_of(f);
+pub(crate) unsafe fn run<F: Fn() -> R, R: Copy>(
+    mode: &AtomicU32,
+    f: Packed<F>,
+    instead: impl FnOnce(Refusal, Packed<F>) -> R,
+) -> R {
     // SAFETY: the caller's promise.
-    match unsafe { enter::<F, R>(mode, words) } {
-        Ok(r) => Ok(r),
-        // SAFETY: the same.
-        Err(report) => unsafe { not_done::<F, R>(report, mode, words) },
+    match unsafe { enter(mode, f) } {
+        Ok(r) => r,
+        Err(report) => {
+            let [a, b, c, d] = f.words();
+            // SAFETY: the same.
+            unsafe { not_done(report, mode, a, b, c, d, instead) }
+        }
     }
 }
 
 /// Enters, once. The error is the entry's report.
 ///
 /// # Safety
-/// As for [`super::restartable`], with a closure that lives and that `words_of` made `words` from.
+/// As for [`super::restartable`].
 #[inline(always)]
-unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, words: [Word; WORDS]) -> Result<R, u64> {
+unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result<R, u64> {
+    let words = f.words();
     let mut large = MaybeUninit::<R>::uninit();
+    let mut result = MaybeUninit::<*mut R>::uninit();
+    if !fits::<R>(2) {
+        result.write(large.as_mut_ptr());
+    }
     let report: u64;
     let (low, high): (Word, Word);
-    // SAFETY: the stack is aligned for the call again after four words; without `nostack` the compiler keeps
+    // SAFETY: the stack is aligned for the call again after two words; without `nostack` the compiler keeps
     // nothing below the stack pointer. rbx and rbp, which cannot be declared, are kept by the section's
     // calling convention, and put back after an abort; all other registers are declared. Every path ends with
     // the stack pointer that it began with. The section itself is the caller's promise. Memory: the assembly
@@ -239,58 +232,54 @@ unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, words: [Word; WORDS]) -
     // loads before the later store that clears the field, which is x86's order.
     unsafe {
         asm!(
-            // The load is an Acquire, as every load of x86 is: it pairs with the Release in `enable`.
-            "mov r12, [rip + {gate}]",
-            "test r12, r12",
-            "jz 5f",
-            concat!("mov r14, [rip + ", slot!(), "@gottpoff]"),
-            "cmp qword ptr fs:[r14], {idle}",
-            "jne 6f",
+            concat!("mov r15, [rip + ", slot!(), "@gottpoff]"),
+            "mov r12, fs:[r15]",
+            "test r12b, 1",
+            "jz 6f",
             "lea r13, [rip + {descriptor}]",
-            "lea rcx, [rip + 4f]",
+            "lea r14, [rip + 4f]",
             "push rbx",
             "push rbp",
-            "push rcx",
-            "lea rsp, [rsp - 8]",
-            "mov fs:[r14], rsp",
-            "mov fs:[r12], r13",
+            "mov fs:[r15], rsp",
+            "mov fs:[r12 - 1], r13",
             "cmp dword ptr [r10], {asymmetric}",
             "jne 9f",
             "call {section}",
-            "xor ecx, ecx",
-            "cmp fs:[r12], r13",
-            "mov qword ptr fs:[r12], 0",
+            // nop dword ptr [rax + displacement]
+            ".byte 0x0f, 0x1f, 0x80",
+            ".long 4f - .",
+            "cmp fs:[r12 - 1], r13",
             "jne 7f",
+            "mov qword ptr fs:[r12 - 1], 0",
+            "xor ecx, ecx",
             "3:",
-            "mov qword ptr fs:[r14], {idle}",
-            "lea rsp, [rsp + 32]",
+            "mov fs:[r15], r12",
+            "add rsp, 16",
             "8:",
             ".pushsection .text.unlikely.reprieve_rcu,\"ax\",@progbits",
-            "4: mov rbp, [rsp + 16]",
-            "mov rbx, [rsp + 24]",
+            "4: mov rbp, [rsp]",
+            "mov rbx, [rsp + 8]",
+            "mov r12, [rip + {field}]",
+            "inc r12",
             "jmp 3b",
-            "5: mov ecx, {unavailable}",
-            "jmp 8b",
             "6: mov ecx, {not_idle}",
             "jmp 8b",
             "7: mov ecx, {foreign}",
-            "jmp 3b",
-            "9: mov qword ptr fs:[r12], 0",
-            "mov ecx, {fenced}",
+            "jmp 2f",
+            "9: mov ecx, {fenced}",
+            "2: mov qword ptr fs:[r12 - 1], 0",
             "jmp 3b",
             ".popsection",
             section = sym trampoline::<F, R>,
-            gate = sym GATE,
+            field = sym FIELD,
             descriptor = sym DESCRIPTOR,
-            idle = const IDLE,
             asymmetric = const crate::mode::ASYMMETRIC,
-            unavailable = const UNAVAILABLE,
             not_idle = const NOT_IDLE,
             foreign = const FOREIGN,
             fenced = const FENCED,
             inout("rdi") words[0] => _,
             inout("rsi") words[1] => _,
-            inout("rdx") large.as_mut_ptr() => high,
+            inout("rdx") result => high,
             inout("r8") words[2] => _,
             inout("r9") words[3] => _,
             inout("r10") mode => _,
@@ -311,30 +300,45 @@ unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, words: [Word; WORDS]) -
     Ok(unsafe { if fits::<R>(2) { (&raw const small).cast::<R>().read() } else { large.assume_init() } })
 }
 
-/// The rare ends of `run`, and the way back in.
+/// The rare ends of `run`, and the way back in. The closure's words come one by one, because a larger argument
+/// would be written to memory before each section.
 ///
 /// # Safety
 /// As for `enter`; `report` comes from it.
 #[cold]
 #[inline(never)]
 unsafe fn not_done<F: Fn() -> R, R: Copy>(
+    report: u64,
+    mode: &AtomicU32,
+    a: Word,
+    b: Word,
+    c: Word,
+    d: Word,
+    instead: impl FnOnce(Refusal, Packed<F>) -> R,
+) -> R {
+    // SAFETY: `run` passes the words of a closure that lives.
+    let f = unsafe { Packed::from_words([a, b, c, d]) };
+    // SAFETY: the caller's promise.
+    unsafe { again(report, mode, f) }.unwrap_or_else(|why| instead(why, f))
+}
+
+/// Runs a section after all that did not run at once.
+///
+/// # Safety
+/// As for `not_done`.
+unsafe fn again<F: Fn() -> R, R: Copy>(
     mut report: u64,
     mode: &AtomicU32,
-    words: [Word; WORDS],
+    f: Packed<F>,
 ) -> Result<R, Refusal> {
     if report == NOT_IDLE && inside() {
         // Nested: the section around this one restarts both, and is armed while the mode is read.
-        // SAFETY: the caller's promise.
-        return if is_asymmetric(mode) { Ok(unsafe { call::<F, R>(&words) }) } else { Err(Refusal::Fenced) };
+        return if is_asymmetric(mode) { Ok(f.call()) } else { Err(Refusal::Fenced) };
     }
     let below = slot();
-    if report == NOT_IDLE {
-        if below == 0 && !is_registered() {
-            return Err(Refusal::Unavailable);
-        }
-        // The thread's first section; or, in a signal handler, on top of an interrupted section, entry or
-        // exit.
-        set_slot(IDLE);
+    // The thread's first section; or, in a signal handler, on top of an interrupted section, entry or exit.
+    if report == NOT_IDLE && !begin() {
+        return Err(Refusal::Unavailable);
     }
     let mut restarts = 0;
     let end = loop {
@@ -346,19 +350,29 @@ unsafe fn not_done<F: Fn() -> R, R: Copy>(
                 super::count_foreign();
                 break Err(Refusal::Foreign);
             }
-            FENCED => break Err(Refusal::Fenced),
-            _ => break Err(Refusal::Unavailable),
+            _ => break Err(Refusal::Fenced),
         }
         // SAFETY: the caller's promise.
-        match unsafe { enter::<F, R>(mode, words) } {
+        match unsafe { enter(mode, f) } {
             Ok(r) => break Ok(r),
             Err(again) => report = again,
         }
     };
-    if below > IDLE {
+    if below != 0 && below & 1 == 0 {
         set_slot(below);
     }
     end
+}
+
+/// Makes the thread's slot idle, if the thread may have sections.
+fn begin() -> bool {
+    // Acquire pairs with the Release in `enable`.
+    let field = GATE.load(Ordering::Acquire);
+    let may = field != 0 && is_registered();
+    if may {
+        set_slot((field + 1) as u64);
+    }
+    may
 }
 
 /// The thread's slot.
