@@ -22,7 +22,7 @@
 #define PROTOCOL_VERSION 1
 
 static const struct workload *const workloads[] = {
-	&memory_workload, &clone_workload, &postmark_workload, &idle_workload,
+	&memory_workload, &clone_workload, &postmark_workload, &program_workload, &idle_workload,
 };
 
 static struct wire wire;
@@ -41,7 +41,15 @@ static void set_defaults(struct options *options)
 	};
 }
 
-static int set_option(struct options *options, const char *key, const char *value)
+static int set_text(char *text, size_t size, const char *key, const char *value)
+{
+	if (strlen(value) >= size)
+		return fail("%s: too long", key);
+	strcpy(text, value);
+	return 0;
+}
+
+static int set_option(struct options *options, const char *key, char *value)
 {
 	const struct number numbers[] = {
 		{ "object_bytes", &options->object_bytes, 64 * 1024 },
@@ -63,10 +71,14 @@ static int set_option(struct options *options, const char *key, const char *valu
 	char *end;
 	size_t i;
 
-	if (!strcmp(key, "namespaces")) {
-		if (strlen(value) >= sizeof(options->namespaces))
-			return fail("namespaces: too long");
-		strcpy(options->namespaces, value);
+	if (!strcmp(key, "namespaces"))
+		return set_text(options->namespaces, sizeof(options->namespaces), key, value);
+	if (!strcmp(key, "name"))
+		return set_text(options->name, sizeof(options->name), key, value);
+	if (!strcmp(key, "argument")) {
+		if (options->argument_count == ARGUMENTS_MAX)
+			return fail("more than %d arguments", ARGUMENTS_MAX);
+		options->arguments[options->argument_count++] = value;
 		return 0;
 	}
 	for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {

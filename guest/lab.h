@@ -8,7 +8,7 @@
  * text.c      key=value options, small files, the error text
  * symbols.c   kernel addresses for the host's introspection
  * sync.c      the prober of synchronize_rcu() latency
- * memory.c, clones.c, postmark.c, idle.c    one workload each
+ * memory.c, clones.c, postmark.c, program.c, idle.c    one workload each
  * clone.c     a program of its own, which clones.c starts
  */
 #ifndef REPRIEVE_LAB_H
@@ -24,6 +24,7 @@
 #define LINE_BYTES_MAX 4096	/* with its newline */
 #define FILE_BYTES_MAX (1024 * 1024)
 #define CHILDREN_MAX 64
+#define ARGUMENTS_MAX 32
 #define LAB_DEBUGFS "/sys/kernel/debug/reprieve_lab/"
 
 /* ------------------------------------------------------------------- text */
@@ -83,6 +84,10 @@ struct options {
 	uint64_t processes, files, transactions, size_min, size_max, seed;	/* postmark */
 	uint64_t sync_every_us;	/* any */
 	char namespaces[64];	/* clone */
+	char name[65];	/* program */
+	/* program: point into the command's line, which lasts until start returns */
+	char *arguments[ARGUMENTS_MAX];
+	size_t argument_count;
 };
 
 /*
@@ -106,7 +111,7 @@ struct workload {
 	int (*finish)(struct wire *wire);
 };
 
-extern const struct workload memory_workload, clone_workload, postmark_workload, idle_workload;
+extern const struct workload memory_workload, clone_workload, postmark_workload, program_workload, idle_workload;
 
 /* The module serves the memory workload and, for all, the grace-period poll. */
 int module_load(const struct options *options, int workers);

@@ -87,7 +87,7 @@ impl Core {
         // pairs with the fence in `epoch::enter`: whichever of the two comes second sees what precedes the
         // other.
         full_fence(Ordering::SeqCst);
-        let latency_ns = self.modes.writers_need_barrier().then(fence::barrier);
+        let latency_ns = self.modes.writers_need_barrier().then(|| self.modes.barrier());
         self.modes.observe(self, latency_ns);
     }
 

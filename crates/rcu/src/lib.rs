@@ -94,6 +94,7 @@ mod garbage;
 mod hazard;
 mod histogram;
 mod late;
+mod latency;
 mod local;
 pub mod map;
 mod mode;

@@ -3,7 +3,7 @@
 //!
 //! membarrier waits for every CPU that runs a thread of the process. In a virtual machine whose vCPU the
 //! hypervisor has descheduled that may take many milliseconds. An adaptive domain then moves its readers to
-//! full fences, and back.
+//! full fences, and back; `latency.rs` decides when.
 //!
 //! Leaving: the readers' mode is set, then membarrier is called, then the writers' state is set. A
 //! restartable section reads the mode after it is armed: one that read "asymmetric" before that call is
@@ -18,9 +18,11 @@
 //!
 //! `model_tests.rs` checks both arguments, exhaustively, on a machine with store buffers.
 
+use crate::clock;
 use crate::core::Core;
 use crate::fence;
 use crate::futex::Lock;
+use crate::latency::Latencies;
 use crate::options::Fencing;
 use crate::sync::{AtomicU32, Ordering};
 use crate::trace;
@@ -30,12 +32,6 @@ use std::sync::atomic::{AtomicU64, fence as full_fence};
 pub(crate) const ASYMMETRIC: u32 = 0;
 /// Readers' mode: readers execute full fences, restartable sections run as epochs.
 pub(crate) const FENCED: u32 = 1;
-
-/// Slow calls in a row that make a domain leave; quick ones that make it return. One slow call is noise: the
-/// caller itself may have been descheduled.
-const IN_A_ROW: u32 = 3;
-/// A fenced domain tries membarrier at most once in so many nanoseconds.
-const PROBE_INTERVAL_NS: u64 = 50_000_000;
 
 /// Whether readers rely on membarrier.
 #[inline(always)]
@@ -51,15 +47,9 @@ pub(crate) struct Modes {
     state: AtomicU32,
     /// Limit on membarrier's latency; none when the domain never switches.
     above_ns: Option<u64>,
-    /// Transitions, one at a time.
-    switch: Lock<Switch>,
+    /// What is known of membarrier's latency. Transitions are made with the lock held, one at a time.
+    switch: Lock<Latencies>,
     switches: AtomicU64,
-}
-
-#[derive(Default)]
-struct Switch {
-    in_a_row: u32,
-    next_probe_ns: u64,
 }
 
 impl Modes {
@@ -72,8 +62,8 @@ impl Modes {
         };
         let mode = if fenced { FENCED } else { ASYMMETRIC };
         let state = AtomicU32::new(mode);
-        let modes =
-            Self { state, above_ns, switch: Lock::new(Switch::default()), switches: AtomicU64::new(0) };
+        let switch = Lock::new(Latencies::new(above_ns.unwrap_or(0)));
+        let modes = Self { state, above_ns, switch, switches: AtomicU64::new(0) };
         (modes, mode)
     }
 
@@ -87,26 +77,41 @@ impl Modes {
         self.switches.load(Ordering::Relaxed)
     }
 
+    /// Calls membarrier. Returns how long the caller waited for it, in nanoseconds. Of a wait beyond the limit only
+    /// the time counts that the caller executed: it waits for other CPUs actively, and time in which it was itself
+    /// descheduled says nothing about them.
+    pub(crate) fn barrier(&self) -> u64 {
+        let Some(above_ns) = self.above_ns else { return fence::barrier() };
+        let executed_ns = clock::thread_cpu_ns();
+        let latency_ns = fence::barrier();
+        if latency_ns <= above_ns {
+            return latency_ns;
+        }
+        latency_ns.min(clock::thread_cpu_ns() - executed_ns)
+    }
+
     /// Called by writers after each fence. `latency_ns` is that of their membarrier, if they called it.
     pub(crate) fn observe(&self, core: &Core, latency_ns: Option<u64>) {
-        let Some(above_ns) = self.above_ns else { return };
+        if self.above_ns.is_none() {
+            return;
+        }
         // Somebody else is at it: their observation will do.
         let Some(mut switch) = self.switch.try_lock() else { return };
         match (self.state.load(Ordering::SeqCst), latency_ns) {
-            (ASYMMETRIC, Some(ns)) if switch.counts(ns > above_ns) => {
+            (ASYMMETRIC, Some(ns)) if switch.called(clock::now_ns(), ns) => {
                 self.leave(core);
                 drop(switch);
                 trace::switched(true);
             }
             (FENCED, None) => {
-                let now_ns = crate::clock::now_ns();
-                if now_ns >= switch.next_probe_ns {
-                    switch.next_probe_ns = now_ns + PROBE_INTERVAL_NS;
-                    if switch.counts(fence::barrier() <= above_ns) {
-                        self.give_back(core);
-                        drop(switch);
-                        trace::switched(false);
-                    }
+                if !switch.is_due(clock::now_ns()) {
+                    return;
+                }
+                let latency_ns = self.barrier();
+                if switch.probed(clock::now_ns(), latency_ns) {
+                    self.give_back(core);
+                    drop(switch);
+                    trace::switched(false);
                 }
             }
             // The domain has switched between the caller's fence and now.
@@ -152,18 +157,6 @@ impl Modes {
             FENCED if mode == ASYMMETRIC => self.give_back(core),
             _ => {}
         }
-    }
-}
-
-impl Switch {
-    /// Counts `yes` in a row. True, and a new count, at the limit.
-    fn counts(&mut self, yes: bool) -> bool {
-        self.in_a_row = if yes { self.in_a_row + 1 } else { 0 };
-        let enough = self.in_a_row >= IN_A_ROW;
-        if enough {
-            self.in_a_row = 0;
-        }
-        enough
     }
 }
 

@@ -33,7 +33,8 @@ pub enum Fencing {
     /// The readers. Restartable sections run as epochs.
     Fenced,
     /// Asymmetric, but fenced while membarrier takes too long: for virtual machines whose vCPUs are
-    /// descheduled.
+    /// descheduled. Three slow calls within a second move the readers to fences; a second in which all probes were
+    /// quick moves them back. Probes are made by writers, and take at most a fiftieth of their time.
     Adaptive {
         /// The limit on membarrier's latency, in nanoseconds.
         above_ns: u64,

@@ -109,6 +109,11 @@ fn plan(study: &Study) -> Vec<Fact> {
                 .into()
         }
         Workload::Postmark { .. } => "the whole workload, from its start until its last process ends".into(),
+        Workload::DeleteFree { .. } if study.scenario.ground == Ground::Vm => format!(
+            "{} by the guest's clock, after {} of warm-up; the host's figures are of the whole program",
+            milliseconds(run.window_ms),
+            milliseconds(run.warmup_ms)
+        ),
         _ => format!("{}, after {} of warm-up", milliseconds(run.window_ms), milliseconds(run.warmup_ms)),
     };
     vec![
@@ -131,7 +136,7 @@ fn plan(study: &Study) -> Vec<Fact> {
 fn observed(study: &Study) -> String {
     let observe = &study.scenario.observe;
     match observe.sync_every_ms {
-        _ if study.scenario.ground == Ground::Threads => String::new(),
+        _ if matches!(study.scenario.workload, Workload::DeleteFree { .. }) => String::new(),
         0 => format!("{} samples/s", observe.sample_hz),
         every => format!("{} samples/s; one synchronize_rcu() timed every {every} ms", observe.sample_hz),
     }
@@ -139,6 +144,10 @@ fn observed(study: &Study) -> String {
 
 /// The shortest and the longest window, if that is not what was planned.
 fn measured_window(study: &Study) -> String {
+    let whole = matches!(study.scenario.workload, Workload::DeleteFree { .. });
+    if whole && study.scenario.ground == Ground::Vm {
+        return String::new();
+    }
     let windows = study.observations.iter().filter(|run| run.standing.counts());
     let (short_ns, long_ns) = extremes(windows.map(|run| run.provenance.window_ns as f64));
     let planned = units::duration((study.scenario.run.window_ms * units::MILLISECOND_NS) as f64);

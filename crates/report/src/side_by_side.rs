@@ -18,10 +18,10 @@ enum Shows {
     Added(&'static str),
 }
 
-/// Columns that belong together: a heading, and what each shows.
-type Layout = (&'static str, &'static [(&'static str, Shows)]);
+/// Columns that belong together: a heading, what each shows, and how to read them where that is not plain.
+type Layout = (&'static str, &'static [(&'static str, Shows)], &'static str);
 
-const DELETE_FREE: [Layout; 2] = [
+const DELETE_FREE: [Layout; 3] = [
     (
         "From a delete to its free",
         &[
@@ -32,6 +32,7 @@ const DELETE_FREE: [Layout; 2] = [
             ("p50, ratio", Shows::Ratio(metric::DELAY_P50)),
             ("average, ratio", Shows::Ratio(metric::DELAY_MEAN)),
         ],
+        "",
     ),
     (
         "What it costs",
@@ -44,11 +45,26 @@ const DELETE_FREE: [Layout; 2] = [
             ("garbage", Shows::Value(metric::GARBAGE_PEAK)),
             ("its memory", Shows::Value(metric::GARBAGE_PEAK_BYTES)),
         ],
+        "Deletes are those delivered; writer and own thread are the CPU time of the writer and of the scheme's own thread \
+         per delete, look-up that of a reader per look-up; added is what that is more than bare look-ups in the same \
+         language; garbage is the most that waited to be freed.",
+    ),
+    (
+        "How long the writer is kept",
+        &[
+            ("late", Shows::Value(metric::WRITER_LATE)),
+            ("latest", Shows::Value(metric::WRITER_LATE_MAX)),
+            ("membarriers", Shows::Value(metric::MEMBARRIERS)),
+            ("p50", Shows::Value(metric::MEMBARRIER_P50)),
+            ("p99", Shows::Value(metric::MEMBARRIER_P99)),
+            ("longest", Shows::Value(metric::MEMBARRIER_MAX)),
+            ("switches", Shows::Value(metric::SWITCHES)),
+        ],
+        "Late and latest are the average and the longest time from when a delete was due to its begin; p50, p99 and longest \
+         are of the calls of membarrier, where the library times them; switches are an adaptive domain's, between membarrier \
+         and fences in the readers.",
     ),
 ];
-const DELETE_FREE_LEGEND: &str = "Deletes are those delivered; writer and own thread are the CPU time of the writer and of \
-     the scheme's own thread per delete, look-up that of a reader per look-up; added is what that is more than bare look-ups \
-     in the same language; garbage is the most that waited to be freed.";
 
 /// The table of a study.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,18 +106,24 @@ pub fn of(study: &Study) -> Option<SideBySide> {
     };
     let names = study.scenario.chosen().map(|(name, _)| name.clone());
     let rows: Vec<String> = names.filter(|name| study.runs_of(name).next().is_some()).collect();
-    let groups = DELETE_FREE.iter().map(|(name, columns)| Group {
-        name,
-        columns: columns.iter().filter_map(|(name, shows)| column(study, &rows, name, *shows)).collect(),
-    });
+    let (mut groups, mut legends) = (Vec::new(), Vec::new());
+    for (name, columns, legend) in DELETE_FREE {
+        let column = |(name, shows): &(&'static str, Shows)| column(study, &rows, name, *shows);
+        let columns: Vec<Column> = columns.iter().filter_map(column).collect();
+        if !columns.is_empty() {
+            groups.push(Group { name, columns });
+            legends.push(legend);
+        }
+    }
     let baseline = study.scenario.baseline();
     let legend = format!(
         "Medians over repetitions (smallest–largest). Ratios to {baseline} are taken within each repetition: their median, \
-         with its 95 % bootstrap interval. {DELETE_FREE_LEGEND}"
+         with its 95 % bootstrap interval. {}",
+        legends.join(" ").trim()
     );
     Some(SideBySide {
         title: format!("Side by side, ratios to {baseline}"),
-        groups: groups.filter(|group| !group.columns.is_empty()).collect(),
+        groups,
         remarks: [legend].into_iter().chain(published(study)).collect(),
         rows,
     })

@@ -60,10 +60,10 @@ pub fn render(record: &Record, options: &Options) -> String {
 fn render_study(text: &mut String, study: &Study, options: &Options) {
     heading(text, &format!("{}: {}", study.scenario.name, study.scenario.title), options);
     let facts = facts::of(study);
-    let indent =
-        facts.iter().map(|fact| letters(&clean(&fact.name))).max().unwrap_or(0).min(LONGEST_NAME) + 2;
+    let pad = facts.iter().map(|fact| letters(&clean(&fact.name))).max().unwrap_or(0).min(LONGEST_NAME);
     for fact in &facts {
-        wrapped(text, &format!("{:<indent$}", clean(&fact.name)), &fact.value, indent, options);
+        // A name that is longer has its spaces, too.
+        wrapped(text, &format!("{:<pad$}  ", clean(&fact.name)), &fact.value, pad + 2, options);
     }
     match side_by_side::of(study) {
         Some(side) => side::render(text, &side, options),

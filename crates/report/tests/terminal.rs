@@ -39,6 +39,47 @@ fn all_conditions_side_by_side_in_one_table() {
     assert_ne!(row(table), row(&without), "a repetition without the baseline gives no ratio");
 }
 
+/// The writer's lateness and membarrier are shown where a program told them, with how to read them.
+#[test]
+fn what_keeps_the_writer_is_shown_where_it_is_known() {
+    let with = |metrics: &[(&str, f64)]| {
+        let mut record = support::threads::record();
+        let prompt = |run: &&mut reprieve_study::Observation| run.condition == "prompt";
+        for run in record.studies[0].observations.iter_mut().filter(prompt) {
+            run.metrics.extend(metrics.iter().map(|(id, value)| (id.to_string(), *value)));
+        }
+        render(&record, &plain(110))
+    };
+    let (heading, legend) = ("How long the writer is kept:", "switches are an adaptive domain's");
+    let text =
+        with(&[("writer_late_mean_ns", 31e6), ("membarrier_p99_ns", 79e6), ("fence_switches_count", 2.0)]);
+    let group = text.split_once(heading).expect("the group").1;
+    let row = group.lines().find(|line| line.starts_with("prompt ")).unwrap();
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["prompt", "31.0", "ms", "79.0", "ms", "2.00"]);
+    let header = group.lines().find(|line| line.starts_with("condition ")).unwrap();
+    assert!(header.contains("late") && !header.contains("latest"), "{header}");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words(&text).contains(legend));
+    let without = with(&[]);
+    assert!(!without.contains(heading) && !words(&without).contains(legend));
+}
+
+/// A name of a fact that is longer than its column is kept apart from the text.
+#[test]
+fn a_long_name_of_a_condition_is_kept_apart() {
+    let mut record = support::threads::record();
+    let study = &mut record.studies[0];
+    let name = "a-condition-with-a-long-name";
+    let at = study.scenario.conditions.get_index_of("late").unwrap();
+    study.scenario.conditions.replace_index(at, name.into()).unwrap();
+    study
+        .observations
+        .iter_mut()
+        .filter(|run| run.condition == "late")
+        .for_each(|run| run.condition = name.into());
+    assert!(render(&record, &plain(110)).contains("\na-condition-with-a-long-name  the scheme late"));
+}
+
 #[test]
 fn two_records_at_110_columns() {
     insta::assert_snapshot!(render_compare(

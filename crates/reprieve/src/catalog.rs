@@ -11,7 +11,7 @@ use crate::input;
 const FILE_BYTES: u64 = 1 << 20;
 
 /// Names and texts.
-pub const BUILT_IN: [(&str, &str); 14] = [
+pub const BUILT_IN: [(&str, &str); 15] = [
     ("rcu-memory", include_str!("../../../scenarios/rcu-memory.toml")),
     ("rcu-clone", include_str!("../../../scenarios/rcu-clone.toml")),
     ("rcu-postmark", include_str!("../../../scenarios/rcu-postmark.toml")),
@@ -26,6 +26,7 @@ pub const BUILT_IN: [(&str, &str); 14] = [
     ("delete-free-spread", include_str!("../../../scenarios/delete-free-spread.toml")),
     ("delete-free-alone", include_str!("../../../scenarios/delete-free-alone.toml")),
     ("delete-free-stalled", include_str!("../../../scenarios/delete-free-stalled.toml")),
+    ("delete-free-vm", include_str!("../../../scenarios/delete-free-vm.toml")),
 ];
 
 /// Reads the scenario of that name, or of the file at that path (recognised by its ending or a separator), for a

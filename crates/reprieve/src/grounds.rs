@@ -77,7 +77,7 @@ fn failing<E: Into<Failure>>(finished: Finished<E>) -> Finished<Failure> {
 
 fn guests<'a>(mut scenarios: impl Iterator<Item = &'a Scenario>) -> Result<Guests, Failure> {
     let host = host()?;
-    scenarios.try_for_each(|scenario| reprieve_vm::ground::check_machine(scenario, &host.proc_root))?;
+    scenarios.try_for_each(|scenario| reprieve_vm::ground::check_machine(scenario, &host))?;
     let cache = Cache::new(Cache::default_dir(|name| std::env::var_os(name))?)?;
     Ok(Guests { host, cache })
 }
@@ -102,10 +102,10 @@ fn exe() -> Result<PathBuf, Failure> {
 
 /// What this process hands to the ground of real guests.
 pub fn host() -> Result<Host, Failure> {
-    let exe = exe()?;
+    let (exe, programs) = (exe()?, peers()?);
     // First: from here on a polite end takes the polite way.
     let interrupt = Interrupt::install()?;
     let warden = Arc::new(Warden::spawn(&exe, &["warden"])?);
     let hog = HogCommand { exe, args: vec!["hog".into()] };
-    Ok(Host { proc_root: ProcRoot::default(), warden, interrupt, hog })
+    Ok(Host { proc_root: ProcRoot::default(), warden, interrupt, programs, hog })
 }

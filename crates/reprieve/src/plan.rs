@@ -43,7 +43,10 @@ fn machine(scenario: &Scenario) -> String {
         Ground::Sim => {
             format!("{size} on {} pCPUs under {}", host.pcpus_for(guest.vcpus), host.scheduler.name())
         }
-        Ground::Vm => size,
+        Ground::Vm => match &scenario.workload {
+            workload @ Workload::DeleteFree { .. } => format!("{size}, {}", facts::workload(workload)),
+            _ => size,
+        },
         Ground::Threads => facts::workload(&scenario.workload),
     }
 }

@@ -7,6 +7,7 @@
 pub mod attribution;
 pub mod comparison;
 pub mod conformance;
+pub mod delete_free;
 pub mod derive;
 pub mod distribution;
 pub mod grace_period;

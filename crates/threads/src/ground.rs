@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use reprieve_linux::proc::{self, CpuBooks, ProcRoot};
 use reprieve_linux::signals::Interrupt;
+use reprieve_study::delete_free::{Answer, Options};
 use reprieve_study::ground::{Finished, Progress, work_through};
 use reprieve_study::observation::{Observation, Provenance};
 use reprieve_study::scenario::{BadScenario, PlannedRun, Scenario};
 
-use crate::answer::Answer;
 use crate::error::ThreadsError;
-use crate::options::Options;
 use crate::peer::Peers;
 use crate::program;
 
@@ -104,7 +103,8 @@ impl Ground {
             foreign_cpu_percent: foreign? * 100.0,
             ..Provenance::default()
         };
-        Ok(Answer::read(&said, scheme, &options)?.observe(planned, provenance))
+        let answer = said.read(|text| Answer::read(text, scheme, &options))?;
+        Ok(answer.observe(planned, provenance))
     }
 }
 

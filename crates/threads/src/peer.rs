@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reprieve_linux::signals::Interrupt;
+use reprieve_study::delete_free::{self, Identity};
 use reprieve_study::overrides;
-use serde::Deserialize;
 
 use crate::error::ThreadsError;
 use crate::program;
@@ -31,19 +31,6 @@ pub fn directory(named: Option<OsString>, exe: &Path) -> PathBuf {
 #[derive(Clone, Debug)]
 pub struct Peers {
     directory: PathBuf,
-}
-
-/// Who a program says it is.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Identity {
-    /// Its scheme.
-    pub scheme: String,
-    /// The library that it measures.
-    pub library: String,
-    /// That library's version.
-    pub version: String,
-    /// What readers do: `none`, `quiescent`, `lock`, ...
-    pub kind: String,
 }
 
 impl Peers {
@@ -97,7 +84,7 @@ impl Peers {
     pub fn describe(&self, scheme: &str, interrupt: &Interrupt) -> Result<Identity, ThreadsError> {
         let path = self.program(scheme)?;
         let said = program::run(&path, &["--describe".into()], DESCRIBE_LIMIT, interrupt, |_| ())?;
-        let identity: Identity = said.parse()?;
+        let identity: Identity = said.read(delete_free::parse)?;
         if identity.scheme != scheme {
             return Err(said.failed(format!("says that its scheme is {:?}", identity.scheme)));
         }

@@ -19,7 +19,6 @@ use reprieve_linux::signals::Interrupt;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
-use serde::de::DeserializeOwned;
 
 use crate::error::{ThreadsError, last_line};
 
@@ -38,16 +37,12 @@ pub struct Said {
 }
 
 impl Said {
-    /// What it printed, from JSON.
+    /// What it printed, as `reader` reads it.
     ///
     /// # Errors
-    /// [`ThreadsError::Program`] if it is none of that shape.
-    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ThreadsError> {
-        let text = self.stdout.trim();
-        if text.is_empty() {
-            return Err(self.failed("printed nothing".into()));
-        }
-        serde_json::from_str(text).map_err(|error| self.failed(format!("printed no answer ({error})")))
+    /// [`ThreadsError::Program`] with the problem that `reader` has with it.
+    pub fn read<T>(&self, reader: impl FnOnce(&str) -> Result<T, String>) -> Result<T, ThreadsError> {
+        reader(&self.stdout).map_err(|problem| self.failed(problem))
     }
 
     /// The error that this problem with it is.

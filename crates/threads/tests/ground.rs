@@ -5,12 +5,12 @@ mod support;
 use std::path::Path;
 
 use reprieve_linux::signals::Interrupt;
+use reprieve_study::delete_free::Options;
 use reprieve_study::ground::{Finished, Progress};
 use reprieve_study::observation::Standing;
 use reprieve_study::scenario::Scenario;
 use reprieve_study::{Observation, metric, overrides};
 use reprieve_threads::ground::check_machine;
-use reprieve_threads::options::Options;
 use reprieve_threads::{Ground, Host, ThreadsError};
 use support::peers;
 

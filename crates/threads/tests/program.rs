@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use reprieve_linux::signals::Interrupt;
+use reprieve_study::delete_free;
 use reprieve_threads::error::ThreadsError;
 use reprieve_threads::peer::{Peers, directory};
 use reprieve_threads::program::{self, Said};
@@ -34,7 +35,8 @@ fn a_failure_is_told_with_the_last_words() {
 
 #[test]
 fn what_is_no_answer_is_said() {
-    let parsed = |name: &str| run(name, &[]).unwrap().parse::<Vec<u64>>().unwrap_err().to_string();
+    let parsed =
+        |name: &str| run(name, &[]).unwrap().read(delete_free::parse::<Vec<u64>>).unwrap_err().to_string();
     assert_eq!(parsed("mute"), "mute: printed nothing");
     assert!(parsed("nonsense").starts_with("nonsense: printed no answer (expected value at line 1"));
 }

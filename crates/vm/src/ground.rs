@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use reprieve_linux::cgroup::{self, Cgroups, Quota};
-use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::warden::Guarded;
 use reprieve_study::ground::{Finished, Progress, work_through};
 use reprieve_study::scenario::{BadScenario, PlannedRun, Scenario, Workload};
@@ -13,6 +12,7 @@ use crate::error::VmError;
 use crate::host::Host;
 use crate::image::{self, Cache, ImageOptions};
 use crate::lab::Lab;
+use crate::program;
 use crate::qemu::{self, Accel, Chosen, MachineSpec};
 use crate::stimulus::Stimulus;
 
@@ -31,11 +31,12 @@ impl Ground {
         progress: &mut dyn Progress,
     ) -> Result<Ground, VmError> {
         let pcpus = reprieve_linux::proc::allowed_cpus()?;
-        check_machine(&scenario, &host.proc_root)?;
+        check_machine(&scenario, &host)?;
         admit_sharing(&mut scenario, &pcpus, progress)?;
         let qemu_version = qemu::version()?;
         let kernel = Some(&scenario.guest.kernel).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let options = ImageOptions { kernel, ..ImageOptions::default() };
+        let programs = program::needed(&scenario, &host.programs)?;
+        let options = ImageOptions { kernel, programs, ..ImageOptions::default() };
         let image = image::prepare(cache, &options, &mut |what| progress.preparing(what))?;
         check_module(&scenario, image.has_module)?;
         permit_quotas(&mut scenario, &host, &pcpus, progress)?;
@@ -90,13 +91,15 @@ fn admit_sharing(
 /// Refuses what this machine cannot hold.
 ///
 /// # Errors
-/// A scenario that names pCPUs which there are not, or takes more memory than is available.
-pub fn check_machine(scenario: &Scenario, proc_root: &ProcRoot) -> Result<(), VmError> {
+/// A scenario that names pCPUs which there are not, takes more memory than is available, or needs a program that is
+/// missing.
+pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), VmError> {
     let pcpus = reprieve_linux::proc::allowed_cpus()?;
     for (name, condition) in scenario.chosen() {
         Stimulus::pcpus(name, condition, &pcpus)?;
     }
-    let available_mib = proc_root.meminfo()?.available_bytes / MIB;
+    program::needed(scenario, &host.programs)?;
+    let available_mib = host.proc_root.meminfo()?.available_bytes / MIB;
     for run in scenario.plan()?.iter().filter(|run| run.repetition == 0) {
         let machines = 1 + u64::from(run.scenario.conditions[&run.condition].neighbours);
         let each_mib = run.scenario.guest.memory_mib;

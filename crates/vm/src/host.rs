@@ -18,6 +18,8 @@ pub struct Host {
     pub warden: Arc<Warden>,
     /// The user's wish to stop.
     pub interrupt: Interrupt,
+    /// The directory of the programs that guests run, one a scheme of the workload `delete-free`.
+    pub programs: PathBuf,
     /// How a busy process is started.
     pub hog: HogCommand,
 }

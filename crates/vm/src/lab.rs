@@ -21,7 +21,7 @@ use crate::watch::{Recording, Sampler, Watcher};
 /// A workload of fixed size must end within this time.
 const FIXED_WORK_LIMIT: Duration = Duration::from_secs(900);
 /// A workload must stop within this time: starved vCPUs have a backlog to work off.
-const STOP_LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(120);
 
 /// Everything that runs have in common.
 pub struct Lab {
@@ -101,6 +101,10 @@ impl Lab {
             neighbours.push(self.boot(&spec, &pcpus, limit)?);
         }
         let work = Work { lab: self, scenario, condition, pcpus: &pcpus };
+        if matches!(scenario.workload, Workload::DeleteFree { .. }) {
+            let observed = work.run_program(planned, &mut booted, &mut neighbours, step);
+            return observed.map_err(|error| booted.machine.explain(error));
+        }
         let done = work.measure(&mut booted, &mut neighbours, step);
         let done = done.map_err(|error| booted.machine.explain(error))?;
         let observation = analysis::observe(RunLeft {
@@ -124,11 +128,15 @@ fn append(scenario: &Scenario) -> String {
 }
 
 /// One measurement in progress.
-struct Work<'a> {
-    lab: &'a Lab,
-    scenario: &'a Scenario,
-    condition: &'a Condition,
-    pcpus: &'a [usize],
+pub(crate) struct Work<'a> {
+    /// What runs have in common.
+    pub lab: &'a Lab,
+    /// The scenario of this run.
+    pub scenario: &'a Scenario,
+    /// Under which condition.
+    pub condition: &'a Condition,
+    /// pCPUs that the vCPUs are pinned to, in turn.
+    pub pcpus: &'a [usize],
 }
 
 /// What a measurement gives.
@@ -148,15 +156,8 @@ impl Work<'_> {
     ) -> Result<Done, VmError> {
         let lab = self.lab;
         let reader = if self.condition.unobserved { None } else { Some(lab.reader(booted)?) };
-        for neighbour in neighbours.iter_mut() {
-            neighbour.link.start(&start_command(
-                &busy(),
-                self.scenario,
-                &Observe { sync_every_ms: 0, ..self.scenario.observe.clone() },
-            ))?;
-        }
-        let (condition, machine) = (self.condition, &booted.machine);
-        let stimulus = Stimulus::apply(condition, machine, self.pcpus, &lab.host)?;
+        self.start_neighbours(neighbours)?;
+        let stimulus = Stimulus::apply(self.condition, &booted.machine, self.pcpus, &lab.host)?;
         let (workload, plan) = (&self.scenario.workload, &self.scenario.run);
         let fixed_size = matches!(workload, Workload::Postmark { .. });
         booted.link.start(&start_command(workload, self.scenario, &self.scenario.observe))?;
@@ -165,33 +166,56 @@ impl Work<'_> {
             booted.link.let_work(Duration::from_millis(plan.warmup_ms))?;
         }
         step("is measured");
-        let ours: Vec<i32> =
-            stimulus.hog_pids().into_iter().chain(neighbours.iter().map(|n| n.machine.pid())).collect();
         let (first, mut notes) = (booted.link.mark()?, Vec::new());
         let sampler = match reader {
             Some(reader) => Some(self.watch(&booted.machine, reader, &mut notes)?),
             None => None,
         };
-        let used = Stimulus::used(booted.machine.vcpu_tids.len(), self.pcpus);
-        let (machine, proc_root) = (&booted.machine, &lab.host.proc_root);
-        let books = HostBooks::open(proc_root, machine.pid(), &machine.vcpu_tids, used, &ours)?;
+        let books = self.books(booted, neighbours, &stimulus)?;
         let started = Instant::now();
         match fixed_size {
             true => booted.link.wait_finished(FIXED_WORK_LIMIT)?,
             false => booted.link.let_work(Duration::from_millis(plan.window_ms))?,
         }
         let window_ns = started.elapsed().as_nanos() as u64;
-        let (vcpus, foreign_share) = books.close(proc_root)?;
+        let (vcpus, foreign_share) = books.close(&lab.host.proc_root)?;
         let recording = sampler.map(Sampler::finish);
         let last = booted.link.mark()?;
         drop(stimulus);
-        if neighbours.iter_mut().any(|neighbour| !neighbour.machine.is_running()) {
-            return Err(VmError::late("outlive the window as a neighbour", started.elapsed()));
-        }
+        self.still_there(neighbours, started.elapsed())?;
         step("stops");
         let outcome = booted.link.stop(STOP_LIMIT)?;
         let provenance = self.provenance(booted, vcpus, window_ns, foreign_share, notes);
         Ok(Done { recording, marks: (first, last), outcome, provenance })
+    }
+
+    /// Starts what keeps the neighbours busy.
+    pub fn start_neighbours(&self, neighbours: &mut [Booted]) -> Result<(), VmError> {
+        let observe = Observe { sync_every_ms: 0, ..self.scenario.observe.clone() };
+        let command = start_command(&busy(), self.scenario, &observe);
+        neighbours.iter_mut().try_for_each(|neighbour| neighbour.link.start(&command))
+    }
+
+    /// Opens the host's books of this run.
+    pub fn books(
+        &self,
+        booted: &Booted,
+        neighbours: &[Booted],
+        stimulus: &Stimulus,
+    ) -> Result<HostBooks, VmError> {
+        let machine = &booted.machine;
+        let neighbours = neighbours.iter().map(|neighbour| neighbour.machine.pid());
+        let ours: Vec<i32> = stimulus.hog_pids().into_iter().chain(neighbours).collect();
+        let used = Stimulus::used(machine.vcpu_tids.len(), self.pcpus);
+        HostBooks::open(&self.lab.host.proc_root, machine.pid(), &machine.vcpu_tids, used, &ours)
+    }
+
+    /// An error if a neighbour has ended before the window did.
+    pub fn still_there(&self, neighbours: &mut [Booted], window: Duration) -> Result<(), VmError> {
+        match neighbours.iter_mut().all(|neighbour| neighbour.machine.is_running()) {
+            true => Ok(()),
+            false => Err(VmError::late("outlive the window as a neighbour", window)),
+        }
     }
 
     fn watch(&self, machine: &Machine, reader: Reader, notes: &mut Vec<String>) -> Result<Sampler, VmError> {
@@ -200,7 +224,8 @@ impl Work<'_> {
         Sampler::start(reader, watcher, self.scenario.observe.sample_hz, self.scenario.run.seed)
     }
 
-    fn provenance(
+    /// Where and how the run was measured.
+    pub fn provenance(
         &self,
         booted: &Booted,
         vcpus: Vec<VcpuTime>,
@@ -251,7 +276,7 @@ fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) ->
              size_min={size_min_bytes} size_max={size_max_bytes} seed={}",
             scenario.run.seed & 0x7fff_ffff
         ),
-        Workload::DeleteFree { .. } => unreachable!("a scenario's check refuses it on this ground"),
+        Workload::DeleteFree { .. } => unreachable!("a program is started as one"),
     };
     match observe.sync_every_ms {
         0 => command,

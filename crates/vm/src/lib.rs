@@ -10,6 +10,7 @@
 //! | [`stimulus`] | pinning, quotas, neighbours, hogs |
 //! | [`lab`] | one run |
 //! | [`ground`] | a scenario's plan |
+//! | [`program`] | a run whose workload is a program of the host's |
 //! | [`analysis`] | from what a run left to its observation |
 
 pub mod analysis;
@@ -21,6 +22,7 @@ pub mod image;
 pub mod introspect;
 pub mod lab;
 pub mod link;
+pub mod program;
 pub mod qemu;
 pub mod stimulus;
 pub mod watch;

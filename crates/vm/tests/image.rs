@@ -88,7 +88,7 @@ fn a_kernel_of_the_users_own() {
         kernel: Some(kernel.vmlinuz.clone()),
         modules_dir: kernel.modules_dir.clone(),
         headers_dir: kernel.headers_dir.clone(),
-        refresh: false,
+        ..ImageOptions::default()
     };
     let own = prepare(&cache(), &options, &mut |_| ()).unwrap();
     assert_eq!((&own.kernel.release, own.has_module), (&kernel.release, true));

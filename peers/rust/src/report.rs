@@ -69,6 +69,21 @@ struct FreedBy {
     background: u64,
 }
 
+/// The calls of membarrier of a run, and what they led to.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Fences {
+    /// Calls.
+    pub membarriers: u64,
+    /// Median of their durations, in nanoseconds.
+    pub p50_ns: u64,
+    /// 99th percentile, in nanoseconds.
+    pub p99_ns: u64,
+    /// The longest, in nanoseconds.
+    pub max_ns: u64,
+    /// How often readers were moved to fences of their own, or back.
+    pub switches: u64,
+}
+
 /// What a run measured.
 #[derive(Serialize)]
 pub struct Report<'a> {
@@ -82,6 +97,8 @@ pub struct Report<'a> {
     readers: Readers,
     unreclaimed_peak: Peak,
     freed_by: FreedBy,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fences: Option<Fences>,
     load_average: Vec<f64>,
     notes: Vec<String>,
 }
@@ -104,6 +121,7 @@ impl<'a> Report<'a> {
         window: &Window,
         readers: reader::Counts,
         ledger: &Ledger,
+        fences: Option<Fences>,
         notes: Vec<String>,
     ) -> Self {
         let (counts, delay) = (&window.counts, ledger.delay());
@@ -144,6 +162,7 @@ impl<'a> Report<'a> {
                 readers: ledger.freed_by(Role::Reader),
                 background: ledger.freed_by(Role::Background),
             },
+            fences,
             load_average: load_average(),
             notes,
         }

@@ -2,7 +2,7 @@
 //! their readers do, in the domain's options, and in who frees.
 
 use crate::options::Options;
-use crate::report::Identity;
+use crate::report::{Fences, Identity};
 use crate::scheme::{Reader, Scheme, Writer};
 use crate::section::{Found, Section};
 use crate::table::{Node, Table, acquire};
@@ -91,6 +91,18 @@ impl<K: Kind> Scheme for Reprieve<K> {
 
     fn background_cpu_ns(&self) -> u64 {
         self.reclaimer.as_ref().map_or(0, rcu::Reclaimer::cpu_ns)
+    }
+
+    fn fences(&self) -> Option<Fences> {
+        let stats = self.domain.stats();
+        let calls = stats.membarrier;
+        Some(Fences {
+            membarriers: calls.count(),
+            p50_ns: calls.quantile_ns(0.5),
+            p99_ns: calls.quantile_ns(0.99),
+            max_ns: calls.max_ns(),
+            switches: stats.switches,
+        })
     }
 
     fn finish(self) {

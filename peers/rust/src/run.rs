@@ -38,13 +38,13 @@ pub fn main<S: Scheme>() -> ExitCode {
         }
         Ok(scheme) => {
             let (window, readers) = run(&scheme, &options, ledger);
-            let notes = scheme.notes();
+            let (notes, fences) = (scheme.notes(), scheme.fences());
             if !S::FREES {
                 // Not reclamation, and in no histogram: the memory only goes back.
                 ledger.open_window(u64::MAX);
             }
             scheme.finish();
-            let report = Report::new(S::IDENTITY, &options, &window, readers, ledger, notes);
+            let report = Report::new(S::IDENTITY, &options, &window, readers, ledger, fences, notes);
             let failed = report.errors() != 0 || ledger.unreclaimed() != 0;
             print(&report, if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }

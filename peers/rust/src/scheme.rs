@@ -1,7 +1,7 @@
 //! What a reclamation scheme is to the benchmark. Each binary implements these traits for one library.
 
 use crate::options::Options;
-use crate::report::Identity;
+use crate::report::{Fences, Identity};
 use crate::section::{Found, Section};
 use crate::table::{Node, Table};
 use std::ptr::NonNull;
@@ -47,6 +47,11 @@ pub trait Scheme: Sized + Sync {
     /// CPU time of the scheme's own threads so far, in nanoseconds.
     fn background_cpu_ns(&self) -> u64 {
         0
+    }
+
+    /// What is known of the fences that the writer executes for the readers, since the start.
+    fn fences(&self) -> Option<Fences> {
+        None
     }
 
     /// Frees every node that still waits, after the readers have ended and the writer's part is dropped.

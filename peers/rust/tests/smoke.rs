@@ -54,6 +54,8 @@ fn schemes() -> Vec<PathBuf> {
         env!("CARGO_BIN_EXE_reprieve-quiescent"),
         env!("CARGO_BIN_EXE_reprieve-deadline"),
         env!("CARGO_BIN_EXE_reprieve-reclaimer"),
+        env!("CARGO_BIN_EXE_reprieve-fenced"),
+        env!("CARGO_BIN_EXE_reprieve-adaptive"),
     ];
     with_c(&rust, &C)
 }
@@ -160,12 +162,30 @@ fn all_report_alike() {
     let shapes: BTreeSet<_> = schemes()
         .iter()
         .map(|binary| {
+            let mut line = run_scheme(binary, "--entries 8 --readers 1 --duration-ms 1").1;
+            // Not every library says what its writers' membarriers took.
+            let fences = line.as_object_mut().unwrap().remove("fences");
+            assert_eq!(fences.is_some(), line["library"] == "reprieve-rcu", "{line}");
             let mut shape = BTreeSet::new();
-            keys(&run_scheme(binary, "--entries 8 --readers 1 --duration-ms 1").1, "", &mut shape);
+            keys(&line, "", &mut shape);
             shape
         })
         .collect();
     assert_eq!(shapes.len(), 1, "{shapes:#?}");
+}
+
+/// A fenced domain calls no membarrier, and only an adaptive one switches.
+#[test]
+fn what_writers_call_is_told() {
+    let fences = |binary: &str| {
+        run_scheme(Path::new(binary), "--entries 8 --readers 1 --duration-ms 50").1["fences"].clone()
+    };
+    let fenced = fences(env!("CARGO_BIN_EXE_reprieve-fenced"));
+    assert_eq!((fenced["membarriers"].as_u64(), fenced["switches"].as_u64()), (Some(0), Some(0)), "{fenced}");
+    let restartable = fences(env!("CARGO_BIN_EXE_reprieve-restartable"));
+    assert!(restartable["membarriers"].as_u64() > Some(0), "{restartable}");
+    assert!(restartable["max_ns"].as_u64() >= restartable["p50_ns"].as_u64(), "{restartable}");
+    assert_eq!(restartable["switches"].as_u64(), Some(0), "{restartable}");
 }
 
 #[test]

@@ -13,11 +13,11 @@ const RUNS: u64 = 100_000;
 const OF_ONE_RUN: [&str; 7] =
     ["guest.", "host.", "workload.", "observe.", "limits.", "run.warmup_ms", "run.window_ms"];
 
-fn bad<T>(key: impl Into<String>, problem: impl Into<String>) -> Result<T, BadScenario> {
+pub(super) fn bad<T>(key: impl Into<String>, problem: impl Into<String>) -> Result<T, BadScenario> {
     Err(BadScenario::new(key, problem))
 }
 
-fn within(key: &str, value: u64, low: u64, high: u64) -> Result<(), BadScenario> {
+pub(super) fn within(key: &str, value: u64, low: u64, high: u64) -> Result<(), BadScenario> {
     if (low..=high).contains(&value) {
         return Ok(());
     }
@@ -165,16 +165,24 @@ impl Scenario {
         let thinks = matches!(self.workload, Workload::Postmark { think_us, .. } if think_us > 0);
         let computes = matches!(self.workload, Workload::Clone { computing, .. } if computing > 0);
         let has_threads = matches!(self.workload, Workload::DeleteFree { .. });
-        if has_threads != (self.ground == Ground::Threads) {
-            let problem = if has_threads {
-                "delete-free runs on real threads alone: --on threads"
-            } else {
-                "on real threads runs delete-free alone; choose --on sim or --on vm"
-            };
-            return bad("workload.kind", problem);
+        match (self.ground, has_threads) {
+            (Ground::Threads, false) => {
+                return bad(
+                    "workload.kind",
+                    "on real threads runs delete-free alone; choose --on sim or --on vm",
+                );
+            }
+            (Ground::Sim, true) => {
+                return bad(
+                    "workload.kind",
+                    "the simulator does not run delete-free; choose --on threads or --on vm",
+                );
+            }
+            (Ground::Vm, true) => self.check_guest_program()?,
+            _ => {}
         }
         match self.ground {
-            Ground::Threads => self.check_programs(),
+            Ground::Threads => self.check_program(),
             Ground::Sim => refuse("", &only_vm, ONLY_VM),
             Ground::Vm => refuse(
                 "",
@@ -186,12 +194,6 @@ impl Scenario {
                 ONLY_SIM,
             ),
         }
-    }
-
-    /// The limits of the programs that a run on real threads starts.
-    fn check_programs(&self) -> Result<(), BadScenario> {
-        within("run.warmup_ms", self.run.warmup_ms, 0, 60_000)?;
-        within("run.window_ms", self.run.window_ms, 500, 600_000)
     }
 
     fn check_condition(&self, name: &str) -> Result<(), BadScenario> {
@@ -293,7 +295,7 @@ impl Scenario {
         Ok(())
     }
 
-    fn no_vcpu(&self, vcpu: usize) -> String {
+    pub(super) fn no_vcpu(&self, vcpu: usize) -> String {
         format!("there is no vCPU {vcpu}; the last one is {}", self.guest.vcpus - 1)
     }
 
@@ -348,40 +350,7 @@ impl Scenario {
                 }
                 within("workload.stop_below_mib", *stop_below_mib, 0, memory_mib)
             }
-            Workload::DeleteFree {
-                scheme,
-                bare,
-                entries,
-                readers,
-                reader_cpus,
-                writer_cpus,
-                deletes_per_s,
-                think_ns,
-                section_ns,
-                stall_ms,
-                quiescent_every,
-            } => {
-                // It becomes the name of a program: no way out of the directory of the peers.
-                let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-                for (key, name) in [("scheme", scheme), ("bare", bare)] {
-                    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
-                        return bad(
-                            format!("workload.{key}"),
-                            format!("{name:?} is no name of a-z, 0-9 and -"),
-                        );
-                    }
-                }
-                within("workload.entries", *entries, 16, 1 << 26)?;
-                within("workload.readers", (*readers).into(), 1, 256)?;
-                for (key, cpus) in [("reader_cpus", reader_cpus), ("writer_cpus", writer_cpus)] {
-                    within(&format!("workload.{key}"), cpus.len() as u64, 1, 1_024)?;
-                }
-                within("workload.deletes_per_s", *deletes_per_s, 1, 1_000_000)?;
-                within("workload.think_ns", *think_ns, 0, 1_000_000_000)?;
-                within("workload.section_ns", *section_ns, 0, 1_000_000_000)?;
-                within("workload.stall_ms", *stall_ms, 0, self.run.window_ms.min(60_000))?;
-                within("workload.quiescent_every", (*quiescent_every).into(), 1, 1_000_000)
-            }
+            Workload::DeleteFree { .. } => self.check_delete_free(),
             Workload::Postmark {
                 processes,
                 files,

@@ -204,13 +204,32 @@ fn real_threads_run_one_workload_and_a_condition_is_what_it_sets() {
     ] {
         assert_eq!(key(assignment), at, "{assignment}");
     }
-    for ground in [Ground::Sim, Ground::Vm] {
-        let refused = crate::overrides::read(text, Some(ground), &[]).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "workload.kind: delete-free runs on real threads alone: --on threads"
-        );
-    }
+    let refused = crate::overrides::read(text, Some(Ground::Sim), &[]).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "workload.kind: the simulator does not run delete-free; choose --on threads or --on vm"
+    );
     let other = text.replace("delete-free'\nscheme='liburcu-memb'", "memory'");
     assert_eq!(crate::overrides::read(&other, None, &[]).unwrap_err().key, "workload.kind");
+}
+
+#[test]
+fn a_guest_that_runs_delete_free_has_its_cpus_and_room_for_its_table() {
+    let text = "name='t'\ntitle='t'\nground='vm'\nworkload = { kind='delete-free', scheme='seize', entries=262144 }\n\
+                [conditions.a]\n[conditions.b]\nquota = [{ vcpu = 0, percent = 20 }]\n";
+    let with = |assignment: &str| {
+        let assignments = if assignment.is_empty() { vec![] } else { vec![assignment.to_string()] };
+        crate::overrides::read(text, None, &assignments).map_err(|error| error.to_string())
+    };
+    assert!(with("").is_ok() && with("workload.entries=2097152").is_ok());
+    let refused = |assignment: &str| with(assignment).unwrap_err();
+    assert!(
+        refused("workload.entries=2097153").starts_with("workload.entries: 2097153 elements take more than")
+    );
+    let no_vcpu = "there is no vCPU 2; the last one is 1";
+    assert_eq!(refused("workload.reader_cpus=[0, 2]"), format!("workload.reader_cpus: {no_vcpu}"));
+    assert_eq!(refused("workload.writer_cpus=[2]"), format!("workload.writer_cpus: {no_vcpu}"));
+    assert!(refused("guest.vcpus=1").starts_with("workload.writer_cpus"));
+    assert!(refused("run.window_ms=600001").starts_with("run.window_ms"));
+    assert!(refused("conditions.b.overcommit=2").starts_with("conditions.b.overcommit"));
 }

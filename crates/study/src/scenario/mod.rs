@@ -11,8 +11,8 @@
 //! | [`setting`] | values that a condition or a sweep sets |
 //! | [`published`] | `[published]` |
 //!
-//! Limits of every number stand in `check`, so that bad input is refused before anything starts; `counterparts` adds
-//! the conditions that attribute a loss; `plan` gives the runs that a scenario asks for.
+//! Limits of every number stand in `check` and `check_delete_free`, so that bad input is refused before anything starts;
+//! `counterparts` adds the conditions that attribute a loss; `plan` gives the runs that a scenario asks for.
 
 use std::fmt;
 
@@ -20,6 +20,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 mod check;
+mod check_delete_free;
 pub mod condition;
 mod counterparts;
 pub mod guest;

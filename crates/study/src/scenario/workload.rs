@@ -61,7 +61,7 @@ pub enum Workload {
         think_us: u64,
     },
     /// Threads that look up random elements of a hash table while one deletes elements and a reclamation scheme frees
-    /// them. Only on real threads.
+    /// them. On real threads and in real guests.
     #[serde(rename = "delete-free")]
     DeleteFree {
         /// Which scheme frees: the name of a program of the peers (`liburcu-memb`, `reprieve-restartable`, ...).

@@ -106,6 +106,19 @@ impl Cache {
         Ok(path)
     }
 
+    /// Removes entries of this kind but for the `count` made last. Another process that uses an older one has to make it
+    /// again.
+    ///
+    /// # Errors
+    /// An entry cannot be removed.
+    pub(crate) fn keep_latest(&self, kind: &str, count: usize) -> Result<(), ImageError> {
+        let _lock = self.lock()?;
+        self.entries(kind, "")
+            .iter()
+            .skip(count)
+            .try_for_each(|entry| fs::remove_dir_all(entry).map_err(ImageError::io(entry)))
+    }
+
     fn path(&self, kind: &str, key: &str) -> PathBuf {
         debug_assert!(!kind.contains('/') && !key.contains('/'), "a kind and a key are one name each");
         self.root.join(kind).join(key)
@@ -181,6 +194,20 @@ mod tests {
         assert!(cache.entry("kind", "bad").is_none());
         let left: Vec<_> = fs::read_dir(cache.root()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["lock"]);
+    }
+
+    #[test]
+    fn only_the_latest_entries_of_a_kind_are_kept() {
+        let (_dir, cache) = cache();
+        for (kind, key) in [("kind", "a"), ("kind", "b"), ("other", "a"), ("kind", "c")] {
+            let entry = cache.make(kind, key, |_| Ok(())).unwrap();
+            // A file system may be too coarse to tell them apart.
+            let made = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(u64::from(key.as_bytes()[0]));
+            File::open(entry).unwrap().set_modified(made).unwrap();
+        }
+        cache.keep_latest("kind", 2).unwrap();
+        let left = [("kind", "a"), ("kind", "b"), ("kind", "c"), ("other", "a")];
+        assert_eq!(left.map(|(kind, key)| cache.entry(kind, key).is_some()), [false, true, true, true]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ macro_rules! sources {
 /// The first program of the guest.
 pub(crate) const INIT: &str = include_str!("../../../../guest/init");
 
-const PROGRAM_SOURCES: [Source; 12] = sources![
+const PROGRAM_SOURCES: [Source; 13] = sources![
     "clone.c",
     "clone.h",
     "clones.c",
@@ -31,6 +31,7 @@ const PROGRAM_SOURCES: [Source; 12] = sources![
     "lab.h",
     "memory.c",
     "postmark.c",
+    "program.c",
     "symbols.c",
     "sync.c",
     "text.c",
@@ -44,7 +45,18 @@ const MODULE_SOURCES: [Source; 5] =
 const PROGRAMS: [(&str, &[&str]); 2] = [
     (
         "lab",
-        &["lab.c", "wire.c", "text.c", "symbols.c", "sync.c", "memory.c", "clones.c", "postmark.c", "idle.c"],
+        &[
+            "lab.c",
+            "wire.c",
+            "text.c",
+            "symbols.c",
+            "sync.c",
+            "memory.c",
+            "clones.c",
+            "postmark.c",
+            "program.c",
+            "idle.c",
+        ],
     ),
     ("clone", &["clone.c"]),
 ];

@@ -55,6 +55,14 @@ pub enum ImageError {
         /// The missing file.
         what: String,
     },
+    /// A program of the host's lacks a library.
+    #[error("{program}: no library {library} on this host; install the package that has it")]
+    NoLibrary {
+        /// The program.
+        program: String,
+        /// The library's name.
+        library: String,
+    },
     /// Dependencies without end.
     #[error("package {package}: more than {limit} packages in its dependencies")]
     TooManyPackages {

@@ -12,6 +12,7 @@ mod command;
 mod compile;
 mod decompress;
 mod error;
+mod host_programs;
 mod initramfs;
 mod kernel;
 mod modules;
@@ -27,6 +28,7 @@ pub use error::ImageError;
 pub use kernel::{Kernel, vmlinux};
 
 use compile::Programs;
+use host_programs::HostPrograms;
 use initramfs::Initramfs;
 use modules::Module;
 use packages::Unpacked;
@@ -42,6 +44,8 @@ pub struct ImageOptions {
     /// Its headers, only with `kernel`. `None`: `/lib/modules/RELEASE/build` if it exists, else there is no
     /// memory workload.
     pub headers_dir: Option<PathBuf>,
+    /// Programs of the host's that the guest runs, called by their file names. Their shared libraries are taken along.
+    pub programs: Vec<PathBuf>,
     /// Ask the distribution for newer packages than those in the cache.
     pub refresh: bool,
 }
@@ -58,6 +62,9 @@ pub struct GuestImage {
     /// Whether the memory workload and the grace-period poll are to be had: they need the kernel's headers.
     pub has_module: bool,
 }
+
+/// File systems, and sets of the host's programs, that stay in the cache; 20 to 40 MB each.
+const ENTRIES: usize = 16;
 
 /// Drivers of the port to the host. The virtio bus comes as their dependency.
 const DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
@@ -93,7 +100,9 @@ pub fn prepare(
         None => Kernel::of_packages(&packages::kernel(cache, options.refresh, progress)?)?,
     };
     let btf = btf::Btf::parse(&kernel.btf_bytes(cache, progress)?)?;
-    let ingredients = gather(cache, &kernel, options.refresh, progress)?;
+    let ingredients = gather(cache, &kernel, options, progress)?;
+    // Each build of a host's program gives new ones.
+    ["initramfs", "host-programs"].iter().try_for_each(|kind| cache.keep_latest(kind, ENTRIES))?;
     let entry = cache.make("initramfs", &ingredients.key(&kernel), |dir| {
         progress("making the guest's file system");
         let path = dir.join("initramfs.cpio");
@@ -112,16 +121,17 @@ struct Ingredients {
     libc: Unpacked,
     programs: Programs,
     module: Option<PathBuf>,
+    host_programs: Option<HostPrograms>,
 }
 
 fn gather(
     cache: &Cache,
     kernel: &Kernel,
-    refresh: bool,
+    options: &ImageOptions,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Ingredients, ImageError> {
     let names = ["busybox-static", "postmark", "libc6"];
-    let [busybox, postmark, libc] = packages::singles(cache, names, refresh, progress)?;
+    let [busybox, postmark, libc] = packages::singles(cache, names, options.refresh, progress)?;
     let compiler = compile::compiler(cache)?;
     Ok(Ingredients {
         busybox,
@@ -129,6 +139,7 @@ fn gather(
         libc,
         programs: compile::programs(cache, &compiler, progress)?,
         module: compile::module(cache, kernel, &compiler, progress)?,
+        host_programs: host_programs::gather(cache, &options.programs, progress)?,
     })
 }
 
@@ -136,6 +147,7 @@ impl Ingredients {
     fn key(&self, kernel: &Kernel) -> String {
         let module = self.module.as_deref().map(Path::to_string_lossy).unwrap_or_default();
         let modules_dir = kernel.modules_dir.as_deref().map(Path::to_string_lossy).unwrap_or_default();
+        let host_programs = self.host_programs.as_ref().map_or("", |programs| programs.key.as_str());
         let parts = [
             &self.busybox.id,
             &self.postmark.id,
@@ -145,6 +157,7 @@ impl Ingredients {
             module.as_ref(),
             modules_dir.as_ref(),
             compile::INIT,
+            host_programs,
         ];
         let lists = APPLETS.iter().chain(&DRIVERS).chain(&MOUNT_POINTS).map(|name| name.as_bytes());
         cache::key_of(parts.into_iter().map(str::as_bytes).chain(lists))
@@ -169,6 +182,9 @@ impl Ingredients {
         archive.program_from("lib/x86_64-linux-gnu/libc.so.6", &self.libc.find(&C_LIBRARY)?)?;
         if let Some(module) = &self.module {
             archive.data("lib/reprieve_lab.ko", error::read(module)?)?;
+        }
+        if let Some(programs) = &self.host_programs {
+            programs.add(&mut archive)?;
         }
         add_drivers(&mut archive, kernel)?;
         Ok(archive)

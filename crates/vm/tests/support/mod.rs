@@ -66,10 +66,16 @@ pub struct Bench {
 
 /// The image, or `None` with a message where the machine lacks what it takes: that is not what is tested.
 pub fn image() -> Option<GuestImage> {
+    image_with(Vec::new())
+}
+
+/// The image with these programs of the host's in it.
+fn image_with(programs: Vec<PathBuf>) -> Option<GuestImage> {
     let named = std::env::var_os("REPRIEVE_TEST_CACHE").map(PathBuf::from);
     let root = named.unwrap_or_else(|| Cache::default_dir(|name| std::env::var_os(name)).unwrap());
     let cache = Cache::new(root).unwrap();
-    match prepare(&cache, &ImageOptions::default(), &mut |step| eprintln!("{step}")) {
+    let options = ImageOptions { programs, ..ImageOptions::default() };
+    match prepare(&cache, &options, &mut |step| eprintln!("{step}")) {
         Ok(image) => Some(image),
         Err(
             error @ (ImageError::MissingProgram { .. }
@@ -78,6 +84,12 @@ pub fn image() -> Option<GuestImage> {
         ) => skip(&error),
         Err(error) => panic!("{error}"),
     }
+}
+
+/// The directory of the peers' programs: what REPRIEVE_PEERS names, or that of all programs of the workspace.
+pub fn programs() -> PathBuf {
+    let built = || std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned();
+    std::env::var_os("REPRIEVE_PEERS").map_or_else(built, PathBuf::from)
 }
 
 /// Says why a test does not run, where that is allowed.
@@ -89,18 +101,24 @@ pub fn skip<T>(why: &dyn std::fmt::Display) -> Option<T> {
 
 impl Bench {
     pub fn open() -> Option<Bench> {
+        Bench::open_with(Vec::new())
+    }
+
+    /// Whose guests can run these programs of the host's.
+    pub fn open_with(programs_of_guests: Vec<PathBuf>) -> Option<Bench> {
         let alone = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
         let qemu_version = match qemu::version() {
             Ok(version) => version,
             Err(error @ VmError::Missing { .. }) => return skip(&error),
             Err(error) => panic!("{error}"),
         };
-        let image = image()?;
+        let image = image_with(programs_of_guests)?;
         let exe = std::env::current_exe().unwrap();
         let host = Host {
             proc_root: ProcRoot::default(),
             warden: Arc::new(Warden::spawn(&exe, &WARDEN).unwrap()),
             interrupt: Interrupt::manual().unwrap(),
+            programs: programs(),
             hog: HogCommand { exe, args: HOG.map(String::from).to_vec() },
         };
         let chosen = Chosen { accel: Accel::Tcg, reason: "the tests' choice".into() };

@@ -1,9 +1,9 @@
 //! What a run asks of a program: the same options for every scheme. A program says in its answer what it was asked,
 //! so that a program of another version is noticed.
 
-use reprieve_study::Workload;
-use reprieve_study::scenario::Scenario;
 use serde::Deserialize;
+
+use crate::scenario::{Scenario, Workload};
 
 /// The options of one run, in the order of the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -2,17 +2,43 @@
 
 use std::collections::BTreeMap;
 
-use reprieve_study::derive::put;
-use reprieve_study::metric;
-use reprieve_study::observation::{Observation, Provenance, Standing};
-use reprieve_study::scenario::PlannedRun;
-use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
 use serde::Deserialize;
 
-use crate::error::ThreadsError;
-use crate::options::Options;
-use crate::peer::Identity;
-use crate::program::Said;
+use super::options::Options;
+use crate::derive::put;
+use crate::metric;
+use crate::observation::{Observation, Provenance, Standing};
+use crate::scenario::PlannedRun;
+use crate::units::{MILLISECOND_NS, SECOND_NS};
+
+/// Most notes that are taken from a program, and the longest in characters.
+const NOTES: usize = 16;
+const NOTE_CHARACTERS: usize = 400;
+
+/// Who a program says it is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Identity {
+    /// Its scheme.
+    pub scheme: String,
+    /// The library that it measures.
+    pub library: String,
+    /// That library's version.
+    pub version: String,
+    /// What readers do: `none`, `quiescent`, `lock`, ...
+    pub kind: String,
+}
+
+/// Reads a line of a program's, from JSON.
+///
+/// # Errors
+/// What is wrong with it, as the end of a sentence about the program.
+pub fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("printed nothing".into());
+    }
+    serde_json::from_str(text).map_err(|error| format!("printed no answer ({error})"))
+}
 
 /// The line. Keys that are not here are left alone.
 #[derive(Clone, Debug, Deserialize)]
@@ -29,6 +55,7 @@ pub struct Answer {
     writer: Writer,
     readers: Readers,
     unreclaimed_peak: Peak,
+    fences: Option<Fences>,
     #[serde(default)]
     notes: Vec<String>,
 }
@@ -53,6 +80,8 @@ struct Delay {
 #[derive(Clone, Debug, Deserialize)]
 struct Writer {
     cpu_ns_per_delete: f64,
+    lateness_mean_ns: Option<f64>,
+    lateness_max_ns: Option<u64>,
     background_cpu_ns_per_delete: f64,
 }
 
@@ -68,22 +97,32 @@ struct Peak {
     bytes: u64,
 }
 
+/// Of the whole run, warm-up included.
+#[derive(Clone, Debug, Deserialize)]
+struct Fences {
+    membarriers: u64,
+    p50_ns: u64,
+    p99_ns: u64,
+    max_ns: u64,
+    switches: u64,
+}
+
 impl Answer {
     /// Reads what a program printed.
     ///
     /// # Errors
-    /// [`ThreadsError::Program`] if it is no answer, or one to another question, or of a program whose readers met
-    /// elements that they should not have met.
-    pub fn read(said: &Said, scheme: &str, asked: &Options) -> Result<Answer, ThreadsError> {
-        let answer: Answer = said.parse()?;
+    /// What is wrong with it, as the end of a sentence about the program: it is no answer, or one to another question, or
+    /// of a program whose readers met elements that they should not have met.
+    pub fn read(text: &str, scheme: &str, asked: &Options) -> Result<Answer, String> {
+        let answer: Answer = parse(text)?;
         if answer.identity.scheme != scheme {
-            return Err(said.failed(format!("says that its scheme is {:?}", answer.identity.scheme)));
+            return Err(format!("says that its scheme is {:?}", answer.identity.scheme));
         }
         if answer.options != *asked {
-            return Err(said.failed(format!("was asked for {asked:?} and ran {:?}", answer.options)));
+            return Err(format!("was asked for {asked:?} and ran {:?}", answer.options));
         }
         if answer.errors > 0 {
-            return Err(said.failed(format!("its readers met freed memory {} times", answer.errors)));
+            return Err(format!("its readers met freed memory {} times", answer.errors));
         }
         Ok(answer)
     }
@@ -92,7 +131,7 @@ impl Answer {
     pub fn observe(self, planned: &PlannedRun, mut provenance: Provenance) -> Observation {
         let Identity { library, version, .. } = &self.identity;
         if library != "none" {
-            provenance.notes.push(format!("{library} {version}"));
+            provenance.notes.push(plain(&format!("{library} {version}")));
         }
         if let Some(waiting) =
             self.deletes.delivered.checked_sub(self.delay_ns.count).filter(|left| *left > 0)
@@ -102,8 +141,11 @@ impl Answer {
                 _ => format!("{waiting} deletes of a window were not freed while readers ran"),
             });
         }
-        provenance.notes.extend(self.notes.iter().cloned());
-        provenance.window_ns = self.options.duration_ms * MILLISECOND_NS;
+        provenance.notes.extend(self.notes.iter().take(NOTES).map(|note| plain(note)));
+        // A ground that keeps books of its own has its own window.
+        if provenance.window_ns == 0 {
+            provenance.window_ns = self.options.duration_ms * MILLISECOND_NS;
+        }
         let mut out = Observation {
             condition: planned.condition.clone(),
             repetition: planned.repetition,
@@ -139,9 +181,31 @@ impl Answer {
         if readers.lookups > 0 {
             put(out, metric::LOOKUP_COST, readers.cpu_ns_per_lookup);
         }
-        let per_s = SECOND_NS as f64 / out.provenance.window_ns.max(1) as f64;
-        put(out, metric::THROUGHPUT, readers.lookups as f64 * per_s);
+        let window_ns = (self.options.duration_ms * MILLISECOND_NS).max(1);
+        put(out, metric::THROUGHPUT, readers.lookups as f64 * SECOND_NS as f64 / window_ns as f64);
+        if let (Some(mean), Some(max)) = (writer.lateness_mean_ns, writer.lateness_max_ns) {
+            put(out, metric::WRITER_LATE, mean);
+            put(out, metric::WRITER_LATE_MAX, max as f64);
+        }
+        if let Some(fences) = &self.fences {
+            put(out, metric::MEMBARRIERS, fences.membarriers as f64);
+            put(out, metric::SWITCHES, fences.switches as f64);
+            if fences.membarriers > 0 {
+                put(out, metric::MEMBARRIER_P50, fences.p50_ns as f64);
+                put(out, metric::MEMBARRIER_P99, fences.p99_ns as f64);
+                put(out, metric::MEMBARRIER_MAX, fences.max_ns as f64);
+            }
+        }
         put(out, metric::GARBAGE_PEAK, self.unreclaimed_peak.objects as f64);
         put(out, metric::GARBAGE_PEAK_BYTES, self.unreclaimed_peak.bytes as f64);
     }
 }
+
+/// A program's words, fit for a terminal: without control characters, and cut.
+fn plain(words: &str) -> String {
+    words.chars().filter(|character| !character.is_control()).take(NOTE_CHARACTERS).collect()
+}
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;

@@ -1,0 +1,126 @@
+//! A run of the workload `delete-free`: a program of the host's runs to its end in the guest, and says itself what it
+//! measured.
+//!
+//! Its clock is the guest's. Time that a vCPU is descheduled passes on that clock too, so a delay has in it what the
+//! guest's other vCPU, and whoever waits for the writer, saw; CPU times have in them what the guest could not know was
+//! taken from it. The guest's memory is not looked into meanwhile: looking takes CPU time from the vCPUs.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use reprieve_study::delete_free::{Answer, Options};
+use reprieve_study::derive;
+use reprieve_study::observation::Observation;
+use reprieve_study::scenario::{BadScenario, PlannedRun, Scenario};
+
+use crate::error::{VmError, plain};
+use crate::lab::{Booted, STOP_LIMIT, Work};
+use crate::stimulus::Stimulus;
+
+/// Beyond warm-up, window and stall a program fills its table and waits for the last frees, in an emulated guest whose
+/// vCPUs may be starved.
+const SLACK: Duration = Duration::from_secs(120);
+/// Where the guest keeps what the program printed (`guest/program.c`).
+const OUTPUT: &str = "/tmp/program.out";
+
+/// The programs that a scenario's runs need, from the directory of the programs; none if it has another workload.
+///
+/// # Errors
+/// A scheme without a program.
+pub fn needed(scenario: &Scenario, directory: &Path) -> Result<Vec<PathBuf>, VmError> {
+    let mut paths = Vec::new();
+    for planned in scenario.plan()? {
+        let Some((scheme, _)) = Options::of(&planned.scenario, 0) else { continue };
+        let path = directory.join(scheme);
+        if !path.is_file() {
+            let what = format!("the program of the scheme {scheme} in {}", directory.display());
+            return Err(VmError::Missing { what, way_out: "build the programs with: make peers".into() });
+        }
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+impl Work<'_> {
+    /// Runs the program under the condition, and reads its answer.
+    pub(crate) fn run_program(
+        &self,
+        planned: &PlannedRun,
+        booted: &mut Booted,
+        neighbours: &mut [Booted],
+        step: &mut dyn FnMut(&str),
+    ) -> Result<Observation, VmError> {
+        let other = || BadScenario::new("workload.kind", "is no program");
+        let (scheme, options) = Options::of(&planned.scenario, planned.repetition).ok_or_else(other)?;
+        self.start_neighbours(neighbours)?;
+        let stimulus = Stimulus::apply(self.condition, &booted.machine, self.pcpus, &self.lab.host)?;
+        booted.link.start(&command(scheme, &options))?;
+        step("is measured");
+        let books = self.books(booted, neighbours, &stimulus)?;
+        let started = Instant::now();
+        booted.link.wait_finished(Duration::from_millis(options.length_ms()) + SLACK)?;
+        let window_ns = started.elapsed().as_nanos() as u64;
+        let (vcpus, foreign_share) = books.close(&self.lab.host.proc_root)?;
+        drop(stimulus);
+        self.still_there(neighbours, started.elapsed())?;
+        step("stops");
+        booted.link.stop(STOP_LIMIT)?;
+        let text = String::from_utf8_lossy(&booted.link.read_file(OUTPUT)?).into_owned();
+        let answer = Answer::read(&text, scheme, &options).map_err(|problem| said(scheme, &problem))?;
+        let provenance = self.provenance(booted, vcpus, window_ns, foreign_share, Vec::new());
+        let mut out = answer.observe(planned, provenance);
+        derive::cpu_given(&mut out);
+        Ok(out)
+    }
+}
+
+fn said(scheme: &str, problem: &str) -> VmError {
+    VmError::Guest { problem: plain(&format!("{scheme}: {problem}")), console: Default::default() }
+}
+
+/// The line that starts a program.
+fn command(scheme: &str, options: &Options) -> String {
+    let arguments = options.arguments();
+    let words = arguments.iter().map(|argument| format!(" argument={argument}"));
+    words.fold(format!("program name={scheme}"), |line, word| line + &word)
+}
+
+#[cfg(test)]
+mod tests {
+    use reprieve_study::overrides;
+    use reprieve_study::scenario::Ground;
+
+    use super::*;
+
+    fn scenario(scheme: &str) -> Scenario {
+        let text = format!(
+            "name = 't'\ntitle = 't'\n[workload]\nkind = 'delete-free'\nscheme = '{scheme}'\nentries = 65536\n\
+             reader_cpus = [0, 1]\n[conditions.c]\n"
+        );
+        overrides::read(&text, Some(Ground::Vm), &[]).unwrap()
+    }
+
+    #[test]
+    fn a_program_s_command_is_one_line_that_the_guest_takes() {
+        let scenario = scenario("seize");
+        let (scheme, options) = Options::of(&scenario, 0).unwrap();
+        let line = command(scheme, &options);
+        assert!(line.starts_with("program name=seize argument=--entries argument=65536 argument=--readers"));
+        assert!(line.contains(" argument=--reader-cpus argument=0,1 "));
+        // Limits of guest/lab.h.
+        assert!(line.len() < 4096 && options.arguments().len() <= 32);
+    }
+
+    #[test]
+    fn a_scheme_without_a_program_is_refused_with_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("seize"), "").unwrap();
+        assert_eq!(needed(&scenario("seize"), dir.path()).unwrap(), [dir.path().join("seize")]);
+        let error = needed(&scenario("siege"), dir.path()).unwrap_err().to_string();
+        assert!(error.starts_with("the program of the scheme siege in "), "{error}");
+        assert!(error.ends_with("make peers"), "{error}");
+    }
+}
