@@ -20,6 +20,7 @@ test: setup
 	scripts/setup --peers
 	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_REQUIRE_PEERS=1 cargo test --workspace --release --locked
 	cargo test -p reprieve-rcu --release --locked --features tracing --test tracing
+	RUSTFLAGS='--cfg shuttle' cargo test -p reprieve-rcu --release --locked --lib shuttle
 	scripts/valgrind
 
 # Weakens reprieve-rcu in one place at a time; each time a test must fail. Ten minutes or so.

@@ -13,13 +13,14 @@ use crate::options::{Help, Options};
 use crate::platform;
 use crate::pool::Pool;
 use crate::record::{Record, gettid};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence as full_fence};
+use crate::sync::yield_now;
 use crate::trace;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence as full_fence};
 
 /// Looks at the readers before a waiter yields or goes to sleep: longer than a short section, less than a
 /// sleep and a wake.
-const SPINS: u32 = 100;
+const SPINS: u32 = if cfg!(shuttle) { 1 } else { 100 };
 /// First and longest sleep of a waiter whose wake-up may get lost, because readers' exits have no fence that
 /// membarrier could stand in for.
 const NAP_NS: u64 = 50_000;
@@ -93,7 +94,7 @@ impl Core {
 
     /// Whether all sections that could see what `token` was taken for have ended. Never blocks.
     pub(crate) fn check(&self, token: u64) -> bool {
-        self.acks.has_passed(token) || self.acks.scan(self.readers.iter().map(|r| &r.word)) >= token
+        self.acks.has_passed(token) || self.acks.scan(|| self.readers.iter().map(|r| &r.word)) >= token
     }
 
     /// Readers that hold up `token`.
@@ -123,7 +124,7 @@ impl Core {
                 return false;
             }
             // A late reader may wait for this very CPU.
-            std::thread::yield_now();
+            yield_now();
         }
     }
 

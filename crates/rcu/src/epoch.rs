@@ -162,8 +162,15 @@ impl Acknowledged {
     /// Looks at all words, and notes the largest token that has passed. A token beyond the last complete
     /// fence cannot be vouched for, whatever the words say: its unlink may be invisible to a reader whose
     /// word is.
-    pub(crate) fn scan<'a>(&self, words: impl Iterator<Item = &'a AtomicU64>) -> u64 {
-        let passed = oldest(words, self.fenced.load(Ordering::Acquire));
+    ///
+    /// `words` looks the readers up, and is called after the limit was read. The other way round, a reader that
+    /// registers in between is missed, and the limit may tell of an unlink that its section did not see.
+    pub(crate) fn scan<'a, W>(&self, words: impl FnOnce() -> W) -> u64
+    where
+        W: Iterator<Item = &'a AtomicU64>,
+    {
+        let limit = self.fenced.load(Ordering::Acquire);
+        let passed = oldest(words(), limit);
         // Release pairs with the Acquire in `has_passed`.
         self.passed.fetch_max(passed, Ordering::AcqRel).max(passed)
     }

@@ -49,7 +49,7 @@ impl World {
     }
 
     fn wait(&self, token: u64) {
-        while !self.acks.has_passed(token) && self.acks.scan(self.words.iter()) < token {
+        while !self.acks.has_passed(token) && self.acks.scan(|| self.words.iter()) < token {
             thread::yield_now();
         }
     }
@@ -105,7 +105,7 @@ fn loom_a_token_that_another_writer_saw_pass_may_be_relied_upon() {
         let reader = thread::spawn(move || reader.read(0));
         let other = thread::spawn(move || {
             other.start();
-            other.acks.scan(other.words.iter());
+            other.acks.scan(|| other.words.iter());
         });
         world.linked.store(0, Ordering::Release);
         world.wait(world.start());

@@ -2,7 +2,7 @@ use super::*;
 use crate::mode::ASYMMETRIC;
 
 fn scan(acks: &Acknowledged, words: &[&AtomicU64]) -> u64 {
-    acks.scan(words.iter().copied())
+    acks.scan(|| words.iter().copied())
 }
 
 #[test]

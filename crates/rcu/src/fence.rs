@@ -14,7 +14,7 @@ use crate::clock::now_ns;
 use crate::futex;
 use crate::histogram::{Histogram, Recorder};
 use crate::platform::membarrier;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use crate::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// Odd while a call runs, + 2 per call.
 static SEQUENCE: AtomicU32 = AtomicU32::new(0);

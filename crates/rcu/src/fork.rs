@@ -15,8 +15,8 @@ use crate::platform::membarrier;
 use crate::pool::Entry;
 use crate::reclaim::Reclaim;
 use crate::record::{Record, gettid};
+use crate::sync::atomic::{AtomicI32, Ordering};
 use std::sync::Once;
-use std::sync::atomic::{AtomicI32, Ordering};
 
 /// A domain that is alive. Removed before it is freed.
 struct Known {

@@ -5,29 +5,20 @@
 //! panic runs under it, so poisoning would only be noise. The algorithm is mutex2 of Drepper, "Futexes Are
 //! Tricky" (2011).
 
+use crate::sync::atomic::{AtomicU32, Ordering};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Sleeps while `*word == expected`, for at most `timeout_ns` where given. May return early: callers loop.
-pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) {
-    let limit = timeout_ns.map(|ns| libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (ns % 1_000_000_000) as _,
-    });
-    let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
-    let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: `word` outlives the call, and `limit` is null or points to a timespec that does.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, expected, limit) };
-}
+#[cfg(not(shuttle))]
+mod kernel;
+#[cfg(not(shuttle))]
+pub(crate) use kernel::{wait, wake};
 
-/// Wakes at most `count` threads that sleep on `word`. Safe in signal handlers.
-pub(crate) fn wake(word: &AtomicU32, count: i32) {
-    let op = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the kernel uses the address as a key only; `word` is alive.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, count) };
-}
+#[cfg(shuttle)]
+#[path = "futex/shuttle.rs"]
+mod model;
+#[cfg(shuttle)]
+pub(crate) use model::{wait, wake};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;

@@ -2,7 +2,7 @@
 //!
 //! Room is reserved before an object is accepted: the limits are exact whatever the number of writers.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// What a domain holds at the moment, and its limits. Counters are Relaxed: they guard no memory.
 #[repr(align(128))]

@@ -10,10 +10,10 @@ use crate::core::Core;
 use crate::pool::Entry;
 use crate::reader::{Reader, fall_back};
 use crate::section;
+use crate::sync::atomic::{AtomicPtr, Ordering};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The address that a slot pins; null when none.
 #[derive(Default)]

@@ -66,7 +66,8 @@
 //!   handler would allocate. Handlers do not retire.
 //! - *A thread ends* in a section whose guard was leaked: the section ends with it.
 //! - *The process forks.* In the child, readers of other threads are gone, and reclaimer threads do not run.
-//! - *A shared library that contains this crate is closed.* It stays loaded.
+//! - *A shared library that contains this crate is closed.* It stays loaded from its first domain on, and goes
+//!   on working: threads that have read in it run its code when they end.
 //! - *A debugger steps through a section.* It never gets far: set `REPRIEVE_RCU=no-rseq`.
 //! - *Code within a section uses rseq itself* (tcmalloc, librseq). This is noticed at the section's end,
 //!   which is then run again as one of the third kind; after 16 times restartable sections are off. Until
@@ -108,6 +109,8 @@ mod record;
 mod retired;
 mod room;
 mod section;
+#[cfg(all(test, shuttle))]
+mod shuttle_tests;
 mod stats;
 mod sync;
 mod trace;

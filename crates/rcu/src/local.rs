@@ -11,6 +11,9 @@
 use crate::core::Core;
 use crate::pool::Entry;
 use crate::record::Record;
+#[cfg(shuttle)]
+use crate::sync::LocalCell as _;
+use crate::sync::thread_local;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
@@ -36,6 +39,7 @@ thread_local! {
     static MINE: Cell<*mut Mine> = const { Cell::new(ptr::null_mut()) };
 }
 
+#[cfg_attr(shuttle, allow(dead_code))]
 static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
 
 /// Too many readers are registered in the domain.
@@ -96,11 +100,13 @@ pub(crate) fn register(core: &Arc<Core>, name: String) -> Result<Entry<Record>, 
 
 /// Ends what `register` began.
 pub(crate) fn unregister(core: &Arc<Core>, entry: Entry<Record>) {
-    with_mine(|mine| {
-        if let Some(at) = mine.explicit.iter().position(|o| Arc::ptr_eq(&o.core, core) && o.entry == entry) {
-            release(&mine.explicit.swap_remove(at));
-        }
+    let owned = with_mine(|mine| {
+        let at = mine.explicit.iter().position(|o| Arc::ptr_eq(&o.core, core) && o.entry == entry)?;
+        Some(mine.explicit.swap_remove(at))
     });
+    if let Some(owned) = owned {
+        release(&owned);
+    }
 }
 
 fn take(core: &Arc<Core>, name: String) -> Result<Entry<Record>, TooManyReaders> {
@@ -133,15 +139,36 @@ fn forget_closed(mine: &mut Mine) {
 fn with_mine<T>(f: impl FnOnce(&mut Mine) -> T) -> T {
     if MINE.get().is_null() {
         let mine = Box::into_raw(Box::<Mine>::default());
-        let key = *KEY.get_or_init(new_key);
-        // SAFETY: the key exists for as long as the process.
-        unsafe { libc::pthread_setspecific(key, mine.cast()) };
+        call_at_thread_end(mine);
         MINE.set(mine);
     }
     // SAFETY: the list is this thread's own, and none of the functions that `f` may call comes back here.
     f(unsafe { &mut *MINE.get() })
 }
 
+#[cfg(not(shuttle))]
+fn call_at_thread_end(mine: *mut Mine) {
+    let key = *KEY.get_or_init(new_key);
+    // SAFETY: the key exists for as long as the process.
+    unsafe { libc::pthread_setspecific(key, mine.cast()) };
+}
+
+/// shuttle's threads are one thread to the system.
+#[cfg(shuttle)]
+fn call_at_thread_end(mine: *mut Mine) {
+    struct End(Cell<*mut Mine>);
+    impl Drop for End {
+        fn drop(&mut self) {
+            give_all_back(self.0.get());
+        }
+    }
+    thread_local! {
+        static END: End = End(Cell::new(ptr::null_mut()));
+    }
+    END.with(|end| end.0.set(mine));
+}
+
+#[cfg_attr(shuttle, allow(dead_code))]
 fn new_key() -> libc::pthread_key_t {
     let mut key = 0;
     // SAFETY: `key` is valid for the call, and the destructor stays loaded (see platform/pin.rs).
@@ -150,11 +177,16 @@ fn new_key() -> libc::pthread_key_t {
     key
 }
 
+#[cfg_attr(shuttle, allow(dead_code))]
 extern "C" fn at_thread_end(mine: *mut c_void) {
     LAST.set((ptr::null(), ptr::null()));
     MINE.set(ptr::null_mut());
+    give_all_back(mine.cast());
+}
+
+fn give_all_back(mine: *mut Mine) {
     // SAFETY: the value is the thread's own list, set in `with_mine`, and no longer reachable from anywhere
     // else.
-    let mine = unsafe { Box::from_raw(mine.cast::<Mine>()) };
+    let mine = unsafe { Box::from_raw(mine) };
     mine.cached.iter().chain(&mine.explicit).for_each(release);
 }

@@ -51,7 +51,7 @@ pub use write::{Decision, Effect};
 use crate::core::Core;
 use crate::domain::Domain;
 use crate::reader::Section;
-use limbo::{Garbage, Room};
+use limbo::Garbage;
 use shard::{SHARDS_LIMIT, Shards, load};
 use std::borrow::Borrow;
 use std::fmt;
@@ -276,9 +276,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for RcuMap<K, V
     /// any case.
     fn drop(&mut self) {
         let garbage = Garbage::Tables(self.shards.take());
-        let room = Room::force(&self.domain, garbage.bytes());
+        let room = self.domain.reclaim().room_in_any_case(garbage.bytes());
         // SAFETY: nobody can reach the map any more; for references in sections, the domain waits.
-        unsafe { room.retire(garbage) };
+        room.accept(unsafe { garbage.retired() });
     }
 }
 

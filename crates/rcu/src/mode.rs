@@ -24,9 +24,9 @@ use crate::fence;
 use crate::futex::Lock;
 use crate::latency::Latencies;
 use crate::options::Fencing;
+use crate::sync::atomic::{AtomicU64, fence as full_fence};
 use crate::sync::{AtomicU32, Ordering};
 use crate::trace;
-use std::sync::atomic::{AtomicU64, fence as full_fence};
 
 /// Readers' mode: writers execute the fence for them.
 pub(crate) const ASYMMETRIC: u32 = 0;

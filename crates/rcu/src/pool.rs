@@ -8,8 +8,8 @@
 //! from its first use on; whoever took an entry owns it until it is given back.
 
 use crate::futex::Lock;
+use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Two cache lines: the adjacent-line prefetcher of x86 couples pairs.
 #[repr(align(128))]

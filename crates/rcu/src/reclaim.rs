@@ -18,11 +18,14 @@ use crate::garbage::{Freed, Garbage};
 use crate::options::{AtLimit, Options};
 use crate::record::announce;
 use crate::retired::{Bag, Batch, Queue, Retired, free_all};
+#[cfg(shuttle)]
+use crate::sync::LocalCell as _;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::thread_local;
 use crate::trace;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// Bags per domain: writers seldom share one.
 const BAGS: usize = 8;

@@ -8,10 +8,10 @@ use crate::clock::now_ns;
 use crate::domain::Domain;
 use crate::futex;
 use crate::reclaim::Reclaim;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::os::unix::thread::JoinHandleExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 /// Handle of a domain's reclaimer thread. The thread ends, with everything freed that can be, when this is

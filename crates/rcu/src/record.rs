@@ -3,8 +3,8 @@
 //! `word` and `asked` share a line: the reader's exit touches no other. Everything else is for slow paths.
 
 use crate::futex::{self, Lock};
+use crate::sync::atomic::{AtomicI32, AtomicU32 as Event, compiler_fence};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use std::sync::atomic::{AtomicI32, AtomicU32 as StdAtomicU32, compiler_fence};
 
 /// The writer sleeps: wake it at the exit.
 const ASKED_WAKE: u32 = 1;
@@ -44,7 +44,7 @@ impl Record {
 
     /// Takes the reader offline whatever it was in, and answers who waits. The owner has ended, or has no
     /// guard left.
-    pub(crate) fn abandon(&self, event: &StdAtomicU32) {
+    pub(crate) fn abandon(&self, event: &Event) {
         // Release, as in `epoch::leave`.
         self.word.store(0, Ordering::Release);
         self.tid.store(0, Ordering::Relaxed);
@@ -82,7 +82,7 @@ impl Record {
 
     /// The end of an outermost exit.
     #[inline(always)]
-    pub(crate) fn answer_if_asked(&self, event: &StdAtomicU32) {
+    pub(crate) fn answer_if_asked(&self, event: &Event) {
         // The load may not move before the exit's store, for the pairing in `ask`.
         compiler_fence(Ordering::SeqCst);
         if self.asked.load(Ordering::Relaxed) != 0 {
@@ -92,7 +92,7 @@ impl Record {
 
     #[cold]
     #[inline(never)]
-    fn answer(&self, event: &StdAtomicU32) {
+    fn answer(&self, event: &Event) {
         let asked = self.asked.swap(0, Ordering::AcqRel);
         if asked & ASKED_WAKE != 0 {
             announce(event);
@@ -112,16 +112,23 @@ impl Record {
 }
 
 /// Wakes all who sleep on `event`.
-pub(crate) fn announce(event: &StdAtomicU32) {
+pub(crate) fn announce(event: &Event) {
     // SeqCst against the sleeper's read of the event before it looks at the state that it waits for.
     event.fetch_add(1, Ordering::SeqCst);
     futex::wake(event, i32::MAX);
 }
 
 /// The calling thread's id.
+#[cfg(not(shuttle))]
 pub(crate) fn gettid() -> i32 {
     // SAFETY: gettid takes and touches nothing. By syscall, for old C libraries.
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+}
+
+/// shuttle's threads are one thread to the system.
+#[cfg(shuttle)]
+pub(crate) fn gettid() -> i32 {
+    usize::from(shuttle::current::me()) as i32 + 1
 }
 
 #[cfg(all(test, not(loom)))]
@@ -130,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_token_asks_a_reader_to_yield_a_few_times_only() {
-        let (record, event) = (Record::default(), StdAtomicU32::new(0));
+        let (record, event) = (Record::default(), Event::new(0));
         let asked = |token| {
             record.ask_to_yield(token);
             let asked = record.asked.load(Ordering::Relaxed) & ASKED_YIELD != 0;

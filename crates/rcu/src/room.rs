@@ -5,6 +5,7 @@ use crate::garbage::Full;
 use crate::options::AtLimit;
 use crate::reclaim::{Reclaim, is_freeing};
 use crate::retired::Retired;
+use crate::sync::yield_now;
 use crate::trace;
 
 /// Room for one object, reserved in a domain's limits.
@@ -14,11 +15,16 @@ pub(crate) struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// Uses the room for `retired`.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Uses the room for `retired`, and gives back what is left of it. Not under a lock: the domain frees
+    /// here what is due.
     pub(crate) fn accept(self, retired: Retired) {
-        debug_assert_eq!(self.bytes, retired.bytes());
-        let reclaim = self.reclaim;
+        let (reclaim, left) = (self.reclaim, self.bytes.checked_sub(retired.bytes()));
         std::mem::forget(self);
+        reclaim.garbage.release(0, left.expect("an object fits in the room that was made for it"));
         reclaim.accept(retired);
     }
 }
@@ -64,7 +70,7 @@ impl Reclaim {
                 trace::limit_stayed(full, false);
                 return Err(full);
             }
-            std::thread::yield_now();
+            yield_now();
         }
     }
 

@@ -19,17 +19,25 @@
 //! Sources: rseq(2), Linux `kernel/rseq.c` for what the kernel checks; the wide range and the low stub page
 //! are ours.
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+// What only the entry of an architecture uses.
+#![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64", not(shuttle))), allow(dead_code))]
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
 #[path = "section/x86_64.rs"]
 mod arch;
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(not(any(all(target_os = "linux", target_arch = "x86_64"), shuttle)))]
 #[path = "section/none.rs"]
+mod arch;
+#[cfg(shuttle)]
+#[path = "section/shuttle.rs"]
 mod arch;
 
 mod packed;
 
+#[cfg(shuttle)]
+pub(crate) use arch::membarrier;
 pub(crate) use arch::{abandon_if_inside, inside};
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
 pub(crate) use arch::{abort_address, enable};
 pub(crate) use packed::Packed;
 
@@ -100,6 +108,6 @@ pub(crate) fn foreign() -> u64 {
     FOREIGN.load(Ordering::Relaxed)
 }
 
-#[cfg(all(test, not(loom), target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(test, not(any(loom, shuttle)), target_os = "linux", target_arch = "x86_64"))]
 #[path = "section_tests.rs"]
 mod tests;

@@ -30,22 +30,39 @@ pub const BUILT_IN: [(&str, &str); 15] = [
 ];
 
 /// Reads the scenario of that name, or of the file at that path (recognised by its ending or a separator), for a
-/// ground or for the one that it names itself.
+/// ground or for the one that it names itself. What it takes from other scenarios is looked for beside the file, and
+/// then among those that are built in.
 pub fn read(name: &str, ground: Option<Ground>, assignments: &[String]) -> Result<Scenario, Failure> {
     if name.ends_with(".toml") || name.contains('/') {
-        let text = input::read_text(Path::new(name), FILE_BYTES, "scenario")?;
-        return overrides::read(&text, ground, assignments)
+        let path = Path::new(name);
+        let text = input::read_text(path, FILE_BYTES, "scenario")?;
+        return overrides::read_with(&text, ground, assignments, &|other| beside(path, other))
             .map_err(|error| Failure::Usage(format!("{name}: {error}")));
     }
-    let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) else {
-        let known: Vec<&str> = BUILT_IN.iter().map(|(known, _)| *known).collect();
-        let hint = match overrides::nearest(name, known.iter().copied()) {
-            Some(near) => format!("did you mean {near}?"),
-            None => format!("there are {}, or name a .toml file", known.join(", ")),
-        };
-        return Err(Failure::Usage(format!("there is no scenario {name:?}; {hint}")));
+    let text = built_in(name, "a .toml file").map_err(Failure::Usage)?;
+    Ok(overrides::read_with(&text, ground, assignments, &|other| built_in(other, "none"))?)
+}
+
+/// The text of a scenario that is built in; the message says what else could be named.
+fn built_in(name: &str, or: &str) -> Result<String, String> {
+    if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+        return Ok((*text).into());
+    }
+    let known: Vec<&str> = BUILT_IN.iter().map(|(known, _)| *known).collect();
+    let hint = match overrides::nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("there are {}, or name {or}", known.join(", ")),
     };
-    Ok(overrides::read(text, ground, assignments)?)
+    Err(format!("there is no scenario {name:?}; {hint}"))
+}
+
+/// The text of a scenario whose file lies beside `file`, or that is built in.
+fn beside(file: &Path, name: &str) -> Result<String, String> {
+    let path = file.with_file_name(format!("{name}.toml"));
+    if path.exists() {
+        return input::read_text(&path, FILE_BYTES, "scenario").map_err(|failure| failure.to_string());
+    }
+    built_in(name, "a file beside this one")
 }
 
 /// The grounds that can run a scenario which is built in; its own first.

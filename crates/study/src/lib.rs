@@ -6,6 +6,7 @@
 
 pub mod attribution;
 pub mod comparison;
+pub mod conditions_of;
 pub mod conformance;
 pub mod delete_free;
 pub mod derive;

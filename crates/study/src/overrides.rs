@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use crate::conditions_of::{self, Others};
 use crate::scenario::{BadScenario, Ground, Scenario, Setting};
 
 /// A slip must be closer than this to a known name to be worth a suggestion (Jaro-Winkler, 0 to 1).
@@ -22,10 +23,22 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 /// `run.attribute` asks for are added, and the result is checked.
 ///
 /// What the file has under `[on.GROUND]` is laid over the rest first: tables are merged, other values replaced.
+/// A file that takes the conditions of another one is refused: see [`read_with`].
 pub fn read(text: &str, ground: Option<Ground>, assignments: &[String]) -> Result<Scenario, BadScenario> {
+    read_with(text, ground, assignments, &|_| Err("no other scenario can be read here".into()))
+}
+
+/// As [`read`], with `others` to take conditions from: `conditions_of = "NAME"`.
+pub fn read_with(
+    text: &str,
+    ground: Option<Ground>,
+    assignments: &[String],
+    others: Others,
+) -> Result<Scenario, BadScenario> {
     let mut table: Table =
         text.parse().map_err(|e: toml::de::Error| BadScenario::new(UNPLACED, e.to_string()))?;
-    choose_ground(&mut table, ground)?;
+    let ground = choose_ground(&mut table, ground)?;
+    conditions_of::resolve(&mut table, ground, others)?;
     let scenario: Scenario =
         table.clone().try_into().map_err(|e: toml::de::Error| explain(&table, e.message()))?;
     let full = to_table(&scenario)?;
@@ -80,8 +93,8 @@ fn to_scenario(table: Table, culprit: Option<&str>) -> Result<Scenario, BadScena
     })
 }
 
-/// Takes `[on]` out of the table, and lays the chosen ground's part over the rest.
-fn choose_ground(table: &mut Table, ground: Option<Ground>) -> Result<(), BadScenario> {
+/// Takes `[on]` out of the table, and lays the chosen ground's part over the rest. The ground.
+pub(crate) fn choose_ground(table: &mut Table, ground: Option<Ground>) -> Result<Ground, BadScenario> {
     let names = Ground::ALL.map(|ground| ground.to_string());
     let mut on = match table.remove("on") {
         None => Table::new(),
@@ -106,11 +119,11 @@ fn choose_ground(table: &mut Table, ground: Option<Ground>) -> Result<(), BadSce
         }
     }
     table.insert("ground".into(), name.into());
-    Ok(())
+    Ok(ground)
 }
 
 /// Lays one table over another.
-fn merge(table: &mut Table, over: Table) {
+pub(crate) fn merge(table: &mut Table, over: Table) {
     for (key, value) in over {
         match (table.get_mut(&key), value) {
             (Some(Value::Table(here)), Value::Table(over)) => merge(here, over),

@@ -1,57 +1,7 @@
 //! What a writer made unreachable, on its way to the domain.
 
 use super::table::Table;
-use crate::domain::Domain;
-use crate::garbage::Full;
-use crate::reclaim::Reclaim;
 use crate::retired::Retired;
-use std::mem::ManuallyDrop;
-
-/// Room for one object in a domain's garbage. Reserved before a writer takes a lock, because the domain may
-/// wait for readers and run callbacks; given back when it is not used.
-pub(super) struct Room<'d> {
-    reclaim: &'d Reclaim,
-    bytes: usize,
-}
-
-impl<'d> Room<'d> {
-    /// Reserves room by the domain's policy.
-    pub(super) fn take(domain: &'d Domain, bytes: usize) -> Result<Self, Full> {
-        let reclaim = domain.reclaim();
-        reclaim.admit(bytes)?;
-        Ok(Self { reclaim, bytes })
-    }
-
-    /// Reserves room, beyond the domain's limits if its policy refuses.
-    pub(super) fn force(domain: &'d Domain, bytes: usize) -> Self {
-        Self::take(domain, bytes).unwrap_or_else(|_| {
-            domain.reclaim().garbage.force(bytes);
-            Self { reclaim: domain.reclaim(), bytes }
-        })
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Hands `garbage` to the domain. Not under a lock: the domain frees here what is due.
-    ///
-    /// # Safety
-    /// Readers that enter a section from now on cannot reach it.
-    pub(super) unsafe fn retire<K: Send + 'static, V: Send + 'static>(self, garbage: Garbage<K, V>) {
-        let (room, bytes) = (ManuallyDrop::new(self), garbage.bytes());
-        assert!(bytes <= room.bytes, "more garbage than there is room for");
-        room.reclaim.garbage.release(0, room.bytes - bytes);
-        // SAFETY: `free` takes the box back, once, a grace period later.
-        room.reclaim.accept(unsafe { Retired::new(Box::into_raw(Box::new(garbage)), bytes, free::<K, V>) });
-    }
-}
-
-impl Drop for Room<'_> {
-    fn drop(&mut self) {
-        self.reclaim.garbage.release(1, self.bytes);
-    }
-}
 
 /// What a writer has made unreachable.
 pub(super) enum Garbage<K, V> {
@@ -79,6 +29,18 @@ impl<K, V> Garbage<K, V> {
             Self::Entries(_, slots) => slots.len() * entry_bytes::<K, V>(),
             Self::Tables(tables) => tables.iter().map(|t| t.bytes()).sum(),
         }
+    }
+}
+
+impl<K: Send + 'static, V: Send + 'static> Garbage<K, V> {
+    /// As the domain takes it.
+    ///
+    /// # Safety
+    /// Readers that enter a section from now on cannot reach it.
+    pub(super) unsafe fn retired(self) -> Retired {
+        let bytes = self.bytes();
+        // SAFETY: `free` takes the box back, once, a grace period later.
+        unsafe { Retired::new(Box::into_raw(Box::new(self)), bytes, free::<K, V>) }
     }
 }
 

@@ -1,10 +1,11 @@
 //! What changes a map. Every operation on one key is an [`RcuMap::compute`].
 
-use super::limbo::{Garbage, Room, entry_bytes};
+use super::limbo::{Garbage, entry_bytes};
 use super::shard::Locked;
 use super::{Entry, MapOptions, RcuMap};
 use crate::domain::Domain;
 use crate::garbage::Full;
+use crate::room::Room;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
@@ -148,13 +149,13 @@ where
             };
             if bytes > room.as_ref().map_or(0, Room::bytes) {
                 drop((shard, room.take()));
-                room = Some(Room::take(self.domain(), bytes)?);
+                room = Some(self.domain().reclaim().room(bytes)?);
                 continue;
             }
             let (effect, garbage) = self.decided(shard, hash, key, [present, place], decide);
             if let (Some(room), Some(garbage)) = (room, garbage) {
                 // SAFETY: the garbage was made unreachable under the lock.
-                unsafe { room.retire(garbage) };
+                room.accept(unsafe { garbage.retired() });
             }
             return Ok(effect);
         }
@@ -207,7 +208,7 @@ where
                 let garbage = shard.remove_all(doomed);
                 drop(shard);
                 // SAFETY: the entries were made unreachable under the lock.
-                unsafe { room.retire(garbage) };
+                room.accept(unsafe { garbage.retired() });
             }
             Ok(())
         })
@@ -223,7 +224,7 @@ where
                 && let Some(garbage) = shard.clear()
             {
                 // SAFETY: the table was made unreachable under the lock.
-                unsafe { room.retire(garbage) };
+                room.accept(unsafe { garbage.retired() });
             }
             Ok(())
         })
@@ -244,7 +245,7 @@ where
                 Some(room) if room.bytes() >= bytes => return Ok(Some((shard, room))),
                 _ => drop((shard, room)),
             }
-            room = Some(Room::take(self.domain(), bytes)?);
+            room = Some(self.domain().reclaim().room(bytes)?);
         }
     }
 }

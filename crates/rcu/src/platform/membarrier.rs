@@ -5,6 +5,9 @@
 //! in the context switch. Its RSEQ variant also restarts the rseq section that such a thread is in. It
 //! executes the same fence, so that one call serves every kind of reader.
 
+#[cfg(shuttle)]
+pub(crate) use crate::section::membarrier as barrier;
+
 use std::sync::atomic::{AtomicI32, Ordering};
 
 const QUERY: i32 = 0;
@@ -44,6 +47,7 @@ pub(crate) fn register_again() {
 }
 
 /// Whether the command in use restarts rseq sections.
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
 pub(crate) fn has_rseq() -> bool {
     COMMAND.load(Ordering::Relaxed) == PRIVATE_EXPEDITED_RSEQ
 }
@@ -53,6 +57,7 @@ pub(crate) fn has_rseq() -> bool {
 /// # Panics
 /// When the kernel refuses what it allowed before, for instance a seccomp filter installed later: no grace
 /// period could be relied upon.
+#[cfg(not(shuttle))]
 pub(crate) fn barrier() {
     let r = call(COMMAND.load(Ordering::Relaxed));
     assert!(r == 0, "membarrier was allowed and is now refused: {}", std::io::Error::last_os_error());

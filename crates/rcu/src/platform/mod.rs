@@ -10,10 +10,9 @@
 //! valgrind and for tests: `no-rseq` leaves membarrier on; `fence` and `off` use neither.
 
 pub(crate) mod membarrier;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod pin;
 pub(crate) mod rseq;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
 mod stub;
 
 use crate::section;
@@ -95,6 +94,8 @@ static FOUND: OnceLock<Capabilities> = OnceLock::new();
 /// Probes once; afterwards a load. Must precede the first section of the process.
 pub(crate) fn probe() -> Capabilities {
     *FOUND.get_or_init(|| {
+        // Before anything keeps an address of our code.
+        pin::keep_loaded();
         crate::fork::install();
         let wish = std::env::var("REPRIEVE_RCU").unwrap_or_default();
         let asymmetric = match wish.as_str() {
@@ -109,7 +110,7 @@ pub(crate) fn probe() -> Capabilities {
     })
 }
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
 fn prepare_sections() -> Result<(), Obstacle> {
     let field = rseq::field_offset().ok_or(Obstacle::NoRseq)?;
     if !membarrier::has_rseq() {
@@ -119,18 +120,17 @@ fn prepare_sections() -> Result<(), Obstacle> {
         return Err(Obstacle::ShadowStack);
     }
     let page = stub::map(section::abort_address()).ok_or(Obstacle::NoStubPage)?;
-    pin::keep_loaded();
     section::enable(page, field);
     Ok(())
 }
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(shuttle))))]
 fn prepare_sections() -> Result<(), Obstacle> {
     Err(Obstacle::Architecture)
 }
 
 /// Whether user shadow stacks are on (`ARCH_SHSTK_STATUS`, Linux 6.6). glibc switches them on before `main`.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
 fn shadow_stack() -> bool {
     const ARCH_SHSTK_STATUS: libc::c_int = 0x5005;
     const ARCH_SHSTK_SHSTK: u64 = 1;

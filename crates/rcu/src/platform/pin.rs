@@ -1,9 +1,10 @@
 //! Keeps the shared library that holds this code loaded.
 //!
-//! The stub page jumps to the abort handler, thread exit runs a destructor of ours, and the TLS slot is
-//! allocated statically. A `dlclose` that unloaded the code would leave all three dangling. So the library
-//! asks the loader never to unload it; `dlclose` then drops the reference and nothing else. In a program's
-//! own text this has no effect.
+//! A thread that has read runs a destructor of ours when it ends, the reclaimer thread runs our code, the stub
+//! page jumps to the abort handler, and the TLS slot is allocated statically. A `dlclose` that unloaded the
+//! code would leave all of them dangling, whatever kind of section is in use. So the library asks the loader
+//! never to unload it; `dlclose` then drops the reference and nothing else. In a program's own text this has
+//! no effect.
 
 use std::ffi::c_void;
 

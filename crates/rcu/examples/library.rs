@@ -1,0 +1,55 @@
+//! A shared library with a C interface: a setting that any thread reads and replaces.
+//!
+//! `cargo build -p reprieve-rcu --release --example library` makes `target/release/examples/liblibrary.so`. A
+//! program may close it while threads that have used it live: it stays loaded (see the guide).
+
+use reprieve_rcu::{Domain, RcuCell};
+use std::sync::OnceLock;
+
+struct Setting {
+    domain: Domain,
+    value: RcuCell<u64>,
+}
+
+fn setting() -> &'static Setting {
+    static SETTING: OnceLock<Setting> = OnceLock::new();
+    SETTING.get_or_init(|| {
+        let domain = Domain::default();
+        let value = RcuCell::new(&domain, 0);
+        Setting { domain, value }
+    })
+}
+
+/// A copy of the setting, read in a restartable section.
+#[unsafe(no_mangle)]
+pub extern "C" fn setting_get() -> u64 {
+    setting().value.get()
+}
+
+/// The setting, read in a section that is on a record of the calling thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn setting_get_locked() -> u64 {
+    let setting = setting();
+    *setting.value.load(&setting.domain.lock())
+}
+
+/// Enters a section that lasts until the calling thread ends.
+#[unsafe(no_mangle)]
+pub extern "C" fn setting_hold() {
+    std::mem::forget(setting().domain.lock());
+}
+
+/// Replaces the setting. False when too many old values wait to be freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn setting_replace(value: u64) -> bool {
+    setting().value.replace(value).is_ok()
+}
+
+/// Old values that wait to be freed, once `wait_ms` milliseconds are over or there are none.
+#[unsafe(no_mangle)]
+pub extern "C" fn setting_garbage(wait_ms: u64) -> usize {
+    let domain = &setting().domain;
+    let _ = domain.synchronize_until(std::time::Instant::now() + std::time::Duration::from_millis(wait_ms));
+    domain.reclaim_now();
+    domain.stats().garbage_objects
+}

@@ -1,0 +1,125 @@
+//! `conditions_of = "NAME"`: a scenario file that takes the conditions of another one.
+//!
+//! The other's conditions come first, in its order; what the file has under the same names is laid over them, and what
+//! else it has follows. The other file may itself take them from a third. Nothing but conditions is taken, as they
+//! are on the ground of the scenario that takes them.
+
+use toml::{Table, Value};
+
+use crate::overrides::{choose_ground, merge};
+use crate::scenario::{BadScenario, Ground};
+
+/// The text of the scenario file of that name, or why there is none.
+pub type Others<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+
+const KEY: &str = "conditions_of";
+
+/// Puts what `conditions_of` stands for in its place.
+pub(crate) fn resolve(table: &mut Table, ground: Ground, others: Others) -> Result<(), BadScenario> {
+    let own = table.get("name").and_then(Value::as_str).unwrap_or("this file").to_owned();
+    take(table, ground, others, &mut vec![own])
+}
+
+/// `chain` is who takes conditions from whom, beginning with the scenario that is read.
+fn take(
+    table: &mut Table,
+    ground: Ground,
+    others: Others,
+    chain: &mut Vec<String>,
+) -> Result<(), BadScenario> {
+    let bad = |problem: String| BadScenario::new(KEY, problem);
+    let name = match table.remove(KEY) {
+        None => return Ok(()),
+        Some(Value::String(name)) => name,
+        Some(_) => return Err(bad("write the name of another scenario, as a string".into())),
+    };
+    let is_circle = chain.contains(&name);
+    chain.push(name.clone());
+    if is_circle {
+        return Err(bad(format!("a circle: {}", chain.join(", which takes them from "))));
+    }
+    let text = others(&name).map_err(bad)?;
+    let mut other: Table = text.parse().map_err(|e: toml::de::Error| bad(format!("{name}: {e}")))?;
+    choose_ground(&mut other, Some(ground)).map_err(|e| bad(format!("{name}: {e}")))?;
+    take(&mut other, ground, others, chain)?;
+    let Some(Value::Table(mut conditions)) = other.remove("conditions") else {
+        return Err(bad(format!("{name} has no conditions")));
+    };
+    match table.remove("conditions") {
+        None => {}
+        Some(Value::Table(over)) => merge(&mut conditions, over),
+        Some(_) => return Err(BadScenario::new("conditions", "write them as tables, [conditions.NAME]")),
+    }
+    table.insert("conditions".into(), Value::Table(conditions));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::overrides;
+    use crate::scenario::{Ground, Scenario};
+
+    const HEAD: &str = "title = 't'\n[workload]\nkind = 'memory'\n";
+
+    /// The files of a folder, by name.
+    fn read(name: &str, ground: Ground, files: &[(&str, &str)]) -> Result<Scenario, String> {
+        let text = |name: &str| {
+            let file = files.iter().find(|(known, _)| *known == name);
+            let (_, rest) = file.ok_or(format!("there is no scenario {name:?}"))?;
+            Ok(format!("name = '{name}'\n{rest}"))
+        };
+        overrides::read_with(&text(name)?, Some(ground), &[], &text).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn the_other_s_conditions_come_first_and_are_changed_by_one_s_own() {
+        let first = format!(
+            "{HEAD}[conditions.baseline]\n[conditions.crowded]\novercommit = 2.0\nlabel = 'crowded'\n\
+             [on.vm.conditions.crowded]\novercommit = 0.0"
+        );
+        let second = format!(
+            "conditions_of = 'first'\n{HEAD}[conditions.last]\n[conditions.crowded]\novercommit = 3.0"
+        );
+        let third = format!("conditions_of = 'second'\n{HEAD}");
+        let files = [("first", first.as_str()), ("second", &second), ("third", &third)];
+        for name in ["second", "third"] {
+            let scenario = read(name, Ground::Sim, &files).unwrap();
+            assert_eq!(scenario.name, name);
+            assert_eq!(scenario.conditions.keys().collect::<Vec<_>>(), ["baseline", "crowded", "last"]);
+            let crowded = &scenario.conditions["crowded"];
+            assert_eq!((crowded.overcommit, crowded.label.as_str()), (3.0, "crowded"));
+        }
+        let fourth = format!("conditions_of = 'first'\n{HEAD}");
+        let files = [("first", first.as_str()), ("fourth", &fourth)];
+        let overcommit = |ground| read("fourth", ground, &files).unwrap().conditions["crowded"].overcommit;
+        assert_eq!((overcommit(Ground::Sim), overcommit(Ground::Vm)), (2.0, 0.0));
+    }
+
+    #[test]
+    fn what_cannot_be_taken_is_named() {
+        let refused = |other: &str, files: &[(&str, &str)]| {
+            let own = format!("conditions_of = {other}\n{HEAD}");
+            let files: Vec<_> = [("own", own.as_str())].iter().chain(files).copied().collect();
+            read("own", Ground::Sim, &files).unwrap_err()
+        };
+        assert_eq!(refused("'none'", &[]), "conditions_of: there is no scenario \"none\"");
+        assert_eq!(refused("['a']", &[]), "conditions_of: write the name of another scenario, as a string");
+        assert_eq!(refused("'own'", &[]), "conditions_of: a circle: own, which takes them from own");
+        assert_eq!(
+            refused("'a'", &[("a", "conditions_of = 'b'"), ("b", "conditions_of = 'a'")]),
+            "conditions_of: a circle: own, which takes them from a, which takes them from b, which takes them from a"
+        );
+        assert_eq!(refused("'a'", &[("a", "title = 'a'")]), "conditions_of: a has no conditions");
+        assert!(refused("'a'", &[("a", "no TOML")]).starts_with("conditions_of: a: TOML parse error"));
+        assert_eq!(
+            refused("'a'", &[("a", "[conditions.x]\novercomit = 1.0")]),
+            "conditions.x.overcomit: unknown; did you mean overcommit?"
+        );
+        assert_eq!(
+            overrides::read(&format!("name = 'n'\nconditions_of = 'a'\n{HEAD}"), None, &[])
+                .unwrap_err()
+                .to_string(),
+            "conditions_of: no other scenario can be read here"
+        );
+    }
+}
