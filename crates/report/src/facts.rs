@@ -1,6 +1,7 @@
 //! Where and how a study was measured, as named lines. Every output shows the same ones; a figure's caption is
 //! their short form.
 
+mod latency;
 mod sim;
 mod threads;
 
@@ -41,7 +42,7 @@ pub fn of(study: &Study) -> Vec<Fact> {
     let mut facts = match study.scenario.ground {
         _ if simulated => sim::machine(study),
         Ground::Threads => threads::machine(study),
-        Ground::Sim | Ground::Vm => machine(study),
+        Ground::Sim | Ground::Vm | Ground::Xen => machine(study),
     };
     facts.extend(plan(study));
     for name in study.scenario.conditions.keys() {
@@ -114,7 +115,14 @@ fn plan(study: &Study) -> Vec<Fact> {
             milliseconds(run.window_ms),
             milliseconds(run.warmup_ms)
         ),
-        _ => format!("{}, after {} of warm-up", milliseconds(run.window_ms), milliseconds(run.warmup_ms)),
+        _ => {
+            let window = milliseconds(run.window_ms);
+            let window = match study.scenario.workload.latencies() {
+                Some(many) => format!("{many} {}, at most {window}", study.scenario.workload.operation()),
+                None => window,
+            };
+            format!("{window}, after {} of warm-up", milliseconds(run.warmup_ms))
+        }
     };
     vec![
         setting("Workload", workload(&study.scenario.workload)),
@@ -136,7 +144,11 @@ fn plan(study: &Study) -> Vec<Fact> {
 fn observed(study: &Study) -> String {
     let observe = &study.scenario.observe;
     match observe.sync_every_ms {
-        _ if matches!(study.scenario.workload, Workload::DeleteFree { .. }) => String::new(),
+        _ if matches!(study.scenario.workload, Workload::DeleteFree { .. })
+            || study.scenario.workload.is_latency() =>
+        {
+            String::new()
+        }
         0 => format!("{} samples/s", observe.sample_hz),
         every => format!("{} samples/s; one synchronize_rcu() timed every {every} ms", observe.sample_hz),
     }
@@ -162,6 +174,7 @@ fn measured_window(study: &Study) -> String {
 pub fn workload(workload: &Workload) -> String {
     match workload {
         Workload::DeleteFree { .. } => threads::workload(workload),
+        Workload::Wakeup { .. } | Workload::Requests { .. } => latency::workload(workload),
         Workload::Memory { object_bytes, burst, pause_us, .. } => format!(
             "memory: objects of {object_bytes} bytes, freed through call_rcu(), a context switch every {burst}, \
              {pause_us} us pause"
@@ -239,6 +252,9 @@ fn disturbance(condition: &Condition) -> String {
     }
     if condition.hogs > 0 {
         parts.push(format!("busy processes per pCPU: {}", condition.hogs));
+    }
+    if condition.spinners > 0 {
+        parts.push(format!("VMs that compute for ever: {}", condition.spinners));
     }
     if condition.overcommit > 0.0 {
         parts.push(format!("{} busy vCPUs per pCPU", condition.overcommit));

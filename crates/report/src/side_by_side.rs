@@ -66,6 +66,45 @@ const DELETE_FREE: [Layout; 3] = [
     ),
 ];
 
+const LATENCY: [Layout; 3] = [
+    (
+        "Latency",
+        &[
+            ("average", Shows::Value(metric::LATENCY_MEAN)),
+            ("p50", Shows::Value(metric::LATENCY_P50)),
+            ("p90", Shows::Value(metric::LATENCY_P90)),
+            ("p99", Shows::Value(metric::LATENCY_P99)),
+            ("p99.9", Shows::Value(metric::LATENCY_P999)),
+            ("p99.99", Shows::Value(metric::LATENCY_P9999)),
+            ("longest", Shows::Value(metric::LATENCY_MAX)),
+        ],
+        "",
+    ),
+    (
+        "Stalls above 1 ms, and what made them",
+        &[
+            ("of", Shows::Value(metric::LATENCY_COUNT)),
+            ("lost", Shows::Value(metric::LOST)),
+            ("stalls", Shows::Value(metric::LATE)),
+            ("boosted hog", Shows::Value(metric::LATE_HOG_BOOSTED)),
+            ("inactive, OVER", Shows::Value(metric::LATE_INACTIVE_OVER)),
+            ("BOOST erased", Shows::Value(metric::LATE_BOOST_ERASED)),
+            ("rate limit", Shows::Value(metric::LATE_RATE_LIMIT)),
+            ("slice end", Shows::Value(metric::LATE_SLICE_END)),
+            ("other", Shows::Value(metric::LATE_OTHER)),
+        ],
+        "",
+    ),
+    (
+        "CPU time",
+        &[("guest", Shows::Value(metric::CPU_SHARE)), ("a spinner", Shows::Value(metric::SPINNER_CPU))],
+        "",
+    ),
+];
+const WAKEUP_LEGEND: &str = "Latency is the time from when a task wanted to run until it did.";
+const REQUESTS_LEGEND: &str =
+    "Latency is the whole round trip, as the client times it; Sockperf prints half of it.";
+
 /// The table of a study.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SideBySide {
@@ -101,32 +140,40 @@ pub struct Column {
 
 /// The table of a study, if its workload is one that is shown so.
 pub fn of(study: &Study) -> Option<SideBySide> {
-    let Workload::DeleteFree { .. } = study.scenario.workload else {
-        return None;
+    let (layout, of_all): (&[Layout], &str) = match study.scenario.workload {
+        Workload::DeleteFree { .. } => (&DELETE_FREE, ""),
+        Workload::Wakeup { .. } => (&LATENCY, WAKEUP_LEGEND),
+        Workload::Requests { .. } => (&LATENCY, REQUESTS_LEGEND),
+        _ => return None,
     };
     let names = study.scenario.chosen().map(|(name, _)| name.clone());
     let rows: Vec<String> = names.filter(|name| study.runs_of(name).next().is_some()).collect();
     let (mut groups, mut legends) = (Vec::new(), Vec::new());
-    for (name, columns, legend) in DELETE_FREE {
+    for (name, columns, legend) in layout {
         let column = |(name, shows): &(&'static str, Shows)| column(study, &rows, name, *shows);
         let columns: Vec<Column> = columns.iter().filter_map(column).collect();
         if !columns.is_empty() {
             groups.push(Group { name, columns });
-            legends.push(legend);
+            legends.push(*legend);
         }
     }
     let baseline = study.scenario.baseline();
-    let legend = format!(
-        "Medians over repetitions (smallest–largest). Ratios to {baseline} are taken within each repetition: their median, \
-         with its 95 % bootstrap interval. {}",
-        legends.join(" ").trim()
-    );
-    Some(SideBySide {
-        title: format!("Side by side, ratios to {baseline}"),
-        groups,
-        remarks: [legend].into_iter().chain(published(study)).collect(),
-        rows,
-    })
+    let is_ratio = |(_, shows): &(&str, Shows)| matches!(shows, Shows::Ratio(_));
+    let has_ratios = layout.iter().any(|(_, columns, _)| columns.iter().any(is_ratio));
+    let (title, ratios) = match has_ratios {
+        false => ("Side by side".to_string(), String::new()),
+        true => (
+            format!("Side by side, ratios to {baseline}"),
+            format!(
+                " Ratios to {baseline} are taken within each repetition: their median, with its 95 % bootstrap \
+                 interval."
+            ),
+        ),
+    };
+    let legends: Vec<&str> =
+        legends.into_iter().chain([of_all]).filter(|legend| !legend.is_empty()).collect();
+    let legend = format!("Medians over repetitions (smallest–largest).{ratios} {}", legends.join(" "));
+    Some(SideBySide { title, groups, remarks: [legend].into_iter().chain(published(study)).collect(), rows })
 }
 
 /// `None` when no row has a value.
@@ -198,6 +245,52 @@ fn published(study: &Study) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reprieve_study::observation::{Provenance, Standing};
+    use reprieve_study::{Observation, overrides};
+
+    /// A run of a server's, with one stall of each count.
+    fn latency_run(condition: &str, stalls: f64) -> Observation {
+        Observation {
+            condition: condition.into(),
+            repetition: 0,
+            standing: Standing::Accepted,
+            sweep: None,
+            provenance: Provenance::default(),
+            metrics: [
+                (metric::LATENCY_P99.to_string(), 2e5),
+                (metric::LATE.to_string(), stalls),
+                (metric::LATE_RATE_LIMIT.to_string(), stalls),
+            ]
+            .into(),
+            distributions: Default::default(),
+            timelines: Default::default(),
+            holdouts: Vec::new(),
+            trace: None,
+        }
+    }
+
+    #[test]
+    fn latencies_stand_beside_each_other_with_what_made_the_stalls() {
+        let text = "
+            name = 't'
+            title = 't'
+            workload = { kind = 'requests' }
+            [conditions.alone]
+            [conditions.beside]
+            spinners = 1
+        ";
+        let scenario = overrides::read(text, None, &[]).unwrap();
+        let study = Study::new(scenario, vec![latency_run("alone", 0.0), latency_run("beside", 7.0)], None);
+        let side = of(&study).unwrap();
+        assert_eq!((side.title.as_str(), side.rows.len(), side.groups.len()), ("Side by side", 2, 2));
+        let stalls = &side.groups[1];
+        assert_eq!(
+            stalls.columns.iter().map(|column| column.name).collect::<Vec<_>>(),
+            ["stalls", "rate limit"]
+        );
+        assert_eq!(stalls.columns[1].cells[1].as_ref().unwrap().median, "7.00");
+        assert!(side.remarks[0].ends_with("Sockperf prints half of it."));
+    }
 
     #[test]
     fn a_ratio_far_below_one_says_how_many_times_less() {

@@ -7,7 +7,14 @@ use reprieve_study::{Metric, Study, metric};
 use crate::quantity::Spread;
 
 /// What a sweep's table shows, where it was measured.
-const SHOWN: [(&str, &str); 8] = [
+const SHOWN: [(&str, &str); 15] = [
+    (metric::LATENCY_P50, "p50"),
+    (metric::LATENCY_P90, "p90"),
+    (metric::LATENCY_P99, "p99"),
+    (metric::LATENCY_P999, "p99.9"),
+    (metric::LATENCY_COUNT, "of"),
+    (metric::LATE, "stalls"),
+    (metric::SPINNER_CPU, "a spinner's CPU"),
     (metric::DELAY_P50, "delay p50"),
     (metric::DELAY_MEAN, "delay average"),
     (metric::DELAY_P99, "delay p99"),

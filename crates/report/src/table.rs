@@ -89,15 +89,27 @@ pub fn tally(comparison: &Comparison) -> Option<String> {
 /// The published ratios that no table of the study has a row for, in a sentence; `None` when there are none.
 pub fn unmeasured(study: &Study) -> Option<String> {
     let published = &study.scenario.published;
-    let compared = study.comparisons.iter().find(|comparison| comparison.condition == published.condition);
-    if compared.is_none() && !published.ratios.is_empty() {
-        return Some(format!(
-            "The published ratios are for the condition {}, which was not compared.",
-            published.condition
-        ));
+    let compared = |name: &str| study.comparisons.iter().find(|comparison| comparison.condition == name);
+    let mut absent: Vec<&str> = published.ratios.iter().map(|ratio| published.condition_of(ratio)).collect();
+    absent.dedup();
+    absent.retain(|name| compared(name).is_none());
+    match &absent[..] {
+        [] => {}
+        [one] => {
+            return Some(format!(
+                "The published ratios are for the condition {one}, which was not compared."
+            ));
+        }
+        many => {
+            let many = many.join(", ");
+            return Some(format!(
+                "The published ratios are for the conditions {many}, which were not compared."
+            ));
+        }
     }
-    let missing =
-        published.ratios.iter().filter(|ratio| compared.and_then(|all| all.row(&ratio.metric)).is_none());
+    let missing = published.ratios.iter().filter(|ratio| {
+        compared(published.condition_of(ratio)).and_then(|all| all.row(&ratio.metric)).is_none()
+    });
     let said: Vec<String> = missing
         .map(|ratio| {
             let label = metric::find(&ratio.metric).map_or(ratio.metric.as_str(), |metric| metric.label);

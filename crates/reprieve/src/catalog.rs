@@ -11,7 +11,7 @@ use crate::input;
 const FILE_BYTES: u64 = 1 << 20;
 
 /// Names and texts.
-pub const BUILT_IN: [(&str, &str); 15] = [
+pub const BUILT_IN: [(&str, &str); 19] = [
     ("rcu-memory", include_str!("../../../scenarios/rcu-memory.toml")),
     ("rcu-clone", include_str!("../../../scenarios/rcu-clone.toml")),
     ("rcu-postmark", include_str!("../../../scenarios/rcu-postmark.toml")),
@@ -21,6 +21,10 @@ pub const BUILT_IN: [(&str, &str); 15] = [
     ("rcu-sweeps", include_str!("../../../scenarios/rcu-sweeps.toml")),
     ("rcu-kernel-share", include_str!("../../../scenarios/rcu-kernel-share.toml")),
     ("rcu-conformance", include_str!("../../../scenarios/rcu-conformance.toml")),
+    ("xen-tail-latency", include_str!("../../../scenarios/xen-tail-latency.toml")),
+    ("xen-wakeup", include_str!("../../../scenarios/xen-wakeup.toml")),
+    ("xen-sensitivity", include_str!("../../../scenarios/xen-sensitivity.toml")),
+    ("xen-fairness", include_str!("../../../scenarios/xen-fairness.toml")),
     ("delete-free-delay", include_str!("../../../scenarios/delete-free-delay.toml")),
     ("delete-free-shared", include_str!("../../../scenarios/delete-free-shared.toml")),
     ("delete-free-spread", include_str!("../../../scenarios/delete-free-spread.toml")),

@@ -16,6 +16,9 @@ use reprieve_vm::{HogCommand, Host};
 
 use crate::failure::Failure;
 
+/// Until real Xen can be run.
+const NO_XEN: &str = "the ground xen is not built yet; run it with --on sim";
+
 /// The grounds that some scenarios need, ready to run them.
 pub struct Grounds {
     /// Simulated runs at a time.
@@ -38,6 +41,9 @@ impl Grounds {
             Some(jobs) => jobs.into(),
             None => available_parallelism().map_or(1, usize::from),
         };
+        if scenarios.iter().any(|one| one.ground == Ground::Xen) {
+            return Err(Failure::Missing(NO_XEN.into()));
+        }
         let on = |ground: Ground| scenarios.iter().filter(move |one| one.ground == ground);
         let guests = on(Ground::Vm).next().map(|_| guests(on(Ground::Vm))).transpose()?;
         let interrupt = match &guests {

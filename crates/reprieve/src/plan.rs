@@ -40,7 +40,7 @@ fn machine(scenario: &Scenario) -> String {
     let (guest, host) = (&scenario.guest, &scenario.host);
     let size = format!("guest with {} vCPUs and {} MiB", guest.vcpus, guest.memory_mib);
     match scenario.ground {
-        Ground::Sim => {
+        Ground::Sim | Ground::Xen => {
             format!("{size} on {} pCPUs under {}", host.pcpus_for(guest.vcpus), host.scheduler.name())
         }
         Ground::Vm => match &scenario.workload {
@@ -57,14 +57,15 @@ fn length(scenario: &Scenario) -> Result<String, Failure> {
     let each_ms = run.warmup_ms + run.window_ms;
     Ok(match (scenario.ground, &scenario.workload) {
         // A workload of fixed size takes its own time.
-        (Ground::Vm, _) => format!("{runs} runs, about {} s", runs * (each_ms / 1000 + BOOT_S)),
+        (Ground::Vm | Ground::Xen, _) => format!("{runs} runs, about {} s", runs * (each_ms / 1000 + BOOT_S)),
         (Ground::Threads, workload) => {
             let stall_ms = if let Workload::DeleteFree { stall_ms, .. } = workload { *stall_ms } else { 0 };
             format!("{runs} runs, about {} s", runs * (each_ms + stall_ms + FILL_MS) / 1000)
         }
         (Ground::Sim, Workload::Postmark { .. }) => format!("{runs} runs, each until its work is done"),
         (Ground::Sim, _) => {
-            let simulated = units::duration((each_ms * MILLISECOND_NS) as f64);
+            let most = if scenario.workload.latencies().is_some() { "at most " } else { "" };
+            let simulated = format!("{most}{}", units::duration((each_ms * MILLISECOND_NS) as f64));
             format!("{runs} runs of {simulated} of simulated time")
         }
     })

@@ -183,7 +183,8 @@ fn the_recorded_runs_can_be_shown() {
         let output = quiet.reprieve(&["report", record.to_str().unwrap()]);
         assert!(output.status.success(), "{}: {output:?}", record.display());
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(text.contains("\nGround ") && text.contains(" against "), "{text}");
+        let compares = text.contains(" against ") || text.contains("\nSide by side");
+        assert!(text.contains("\nGround ") && compares, "{text}");
     }
 }
 

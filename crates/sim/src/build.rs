@@ -6,7 +6,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use reprieve_study::Scenario;
-use reprieve_study::scenario::{BadScenario, Cause, Condition, SchedulerKind, Spinlocks};
+use reprieve_study::scenario::{
+    BadScenario, Cause, Condition, HostModel, SchedulerKind, Spinlocks, Workload,
+};
 use reprieve_study::units::SECOND_NS;
 
 use crate::cpu_share::CpuShare;
@@ -18,8 +20,9 @@ use crate::memory::{self, Memory};
 use crate::random::Stream;
 use crate::rcu;
 use crate::sched::{self, Cpu, Entity, Quota, Scheduler, Spec};
-use crate::workload;
+use crate::workload::{self, Spread};
 use crate::world::World;
+use crate::world::client::{Client, Loop};
 
 /// Memory that the simulator needs for a frame of a guest: state of the buddy allocator.
 const BYTES_PER_FRAME: u64 = 16;
@@ -34,6 +37,8 @@ pub struct Built {
     pub host: usize,
     /// For each spike of the condition, its threads.
     pub spikes: Vec<Vec<Entity>>,
+    /// The spinners.
+    pub spinners: Vec<Entity>,
 }
 
 /// Builds the world for one run. The guest is as much faster than the scenario says as makes up for the share of CPU time
@@ -55,16 +60,19 @@ pub fn build(
     let guest = make_guest(&mut world, scenario, condition, seed, made_up)?;
     let mut phases = Stream::new(seed, "quota phase", 0);
     let phases: Vec<u64> = (0..scenario.guest.vcpus).map(|_| phases.within(0, 999_999)).collect();
-    world.add_guest(host, guest, |v| vcpu_spec(condition, v, phases[v]));
+    let model = &scenario.host;
+    let guest = world.add_guest(host, guest, |v| xen::guest(model, vcpu_spec(condition, v, phases[v])));
+    add_client(&mut world, guest, scenario, seed);
     add_noise(&mut world, host, scenario, pcpus, seed);
     add_busy(&mut world, host, scenario, condition, pcpus);
     let spikes = condition.spikes.iter().enumerate().map(|(number, spike)| {
-        let spec = Spec { domain: Some(xen::spike(number)), ..Spec::default() };
+        let spec = xen::thread(model, Spec { domain: Some(xen::spike(number)), ..Spec::default() });
         let thread = |_| world.add_thread(host, Body::Spike { until_ns: 0 }, &spec);
         (0..spike.vcpus).map(thread).collect()
     });
     let spikes = spikes.collect();
-    Ok(Built { world, host, spikes })
+    let spinners = add_spinners(&mut world, host, model, condition);
+    Ok(Built { world, host, spikes, spinners })
 }
 
 fn check_memory(scenario: &Scenario) -> Result<(), BadScenario> {
@@ -231,26 +239,52 @@ fn add_noise(world: &mut World, host: usize, scenario: &Scenario, pcpus: usize, 
             stream: Stream::new(seed, "noise", pcpu as u64),
         };
         let spec = Spec { allowed: vec![Cpu(pcpu as u32)], domain: Some(xen::DOM0), ..Spec::default() };
-        world.add_thread(host, body, &spec);
+        world.add_thread(host, body, &xen::thread(model, spec));
     }
+}
+
+/// The pCPUs that the guest is pinned to.
+fn shared_pcpus(condition: &Condition) -> Vec<Cpu> {
+    let shared: BTreeSet<usize> = condition.pcpus.iter().copied().collect();
+    shared.into_iter().map(|pcpu| Cpu(pcpu as u32)).collect()
+}
+
+/// VMs that compute for ever, on the guest's pCPUs.
+fn add_spinners(world: &mut World, host: usize, model: &HostModel, condition: &Condition) -> Vec<Entity> {
+    let spec = Spec { allowed: shared_pcpus(condition), ..Spec::default() };
+    let spinner = |number| world.add_thread(host, Body::Busy, &xen::spinner(model, number, spec.clone()));
+    (0..condition.spinners).map(spinner).collect()
+}
+
+/// The client of a guest that serves requests.
+fn add_client(world: &mut World, guest: usize, scenario: &Scenario, seed: u64) {
+    let Workload::Requests { gap_us, rate_per_s, gap_spread, network_us, .. } = scenario.workload else {
+        return;
+    };
+    let sends = match rate_per_s {
+        0 => Loop::Closed(Spread::of_us(gap_us, gap_spread)),
+        rate => Loop::Open(Spread::of_ns(SECOND_NS / rate, gap_spread)),
+    };
+    let stream = Stream::new(seed, "client", 0);
+    let client = Client::new(guest, sends, network_us * 1000, stream, world.queue());
+    world.add_client(client);
 }
 
 /// Neighbours and hogs, on the guest's pCPUs.
 fn add_busy(world: &mut World, host: usize, scenario: &Scenario, condition: &Condition, pcpus: usize) {
-    let shared: BTreeSet<usize> = condition.pcpus.iter().copied().collect();
-    let shared: Vec<Cpu> = shared.into_iter().map(|pcpu| Cpu(pcpu as u32)).collect();
+    let shared = shared_pcpus(condition);
     let pcpus = if shared.is_empty() { pcpus } else { shared.len() };
     for number in 0..busy_vcpus(scenario, condition, pcpus as u64) {
         let domain = Some(xen::neighbour(number, scenario.guest.vcpus));
         let spec = Spec { allowed: shared.clone(), domain, ..Spec::default() };
-        world.add_thread(host, Body::Busy, &spec);
+        world.add_thread(host, Body::Busy, &xen::thread(&scenario.host, spec));
     }
     let own: Vec<Cpu> = (0..pcpus as u32).map(Cpu).collect();
     let hogged = if shared.is_empty() { own } else { shared };
     for cpu in hogged {
         for _ in 0..condition.hogs {
             let spec = Spec { allowed: vec![cpu], domain: Some(xen::DOM0), ..Spec::default() };
-            world.add_thread(host, Body::Busy, &spec);
+            world.add_thread(host, Body::Busy, &xen::thread(&scenario.host, spec));
         }
     }
 }

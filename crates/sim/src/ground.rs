@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 use reprieve_study::ground::{Finished, Progress};
 use reprieve_study::scenario::PlannedRun;
-use reprieve_study::{Observation, Scenario};
+use reprieve_study::{Observation, Scenario, observation};
 
 use crate::error::SimError;
 use crate::run::simulate;
@@ -81,6 +81,7 @@ fn collect(
                 if observation.sweep.is_some() {
                     // Many runs, of which only the numbers are shown.
                     observation.timelines.clear();
+                    observation.distributions.remove(observation::LATENCIES);
                     observation.trace = None;
                 }
                 results[number] = Some(observation);

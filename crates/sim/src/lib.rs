@@ -16,6 +16,8 @@
 //! | [`workload`] | what the guest's tasks do |
 //! | [`host`] | pCPUs and threads |
 //! | [`world`] | all of it, and the loop that lets time pass |
+//! | [`latency`] | latencies that a workload measures |
+//! | [`stall`] | why a vCPU waited: stalls by mechanism |
 //! | [`ground`] | scenario in, observations out |
 
 mod build;
@@ -25,6 +27,7 @@ mod error;
 pub mod ground;
 pub mod guest;
 pub mod host;
+pub mod latency;
 pub mod memory;
 mod observe;
 pub mod queue;
@@ -32,6 +35,7 @@ pub mod random;
 pub mod rcu;
 mod run;
 pub mod sched;
+pub mod stall;
 pub mod workload;
 pub mod world;
 

@@ -1,7 +1,12 @@
 //! From a simulated run to its observation: the same metrics as a real guest's, and what only a simulator sees.
 
+mod latency;
+
+pub use latency::prepare;
+
 use std::collections::BTreeMap;
 
+use reprieve_study::Scenario;
 use reprieve_study::derive::{self, put};
 use reprieve_study::grace_period::{GracePeriod, Span};
 use reprieve_study::metric;
@@ -12,7 +17,9 @@ use reprieve_study::units::SECOND_NS;
 
 use crate::guest::env::Counters;
 use crate::guest::vcpu::Times;
+use crate::sched::Entity;
 use crate::world::World;
+use latency::Watched;
 
 /// The guest under test: the first one of a world.
 const GUEST: usize = 0;
@@ -52,21 +59,29 @@ pub struct Observer {
     grace_periods: Vec<GracePeriod>,
     series: [Timeline; 4],
     looks: u64,
+    /// What is watched in place of RCU and memory, if the workload's latency is what counts.
+    latency: Option<Watched>,
 }
 
 impl Observer {
     /// The window begins.
-    pub fn begin(world: &mut World) -> Observer {
+    pub fn begin(world: &mut World, scenario: &Scenario, spinners: &[Entity]) -> Observer {
         world.record_descheduling();
         world.guest_mut(GUEST).rcu.finished();
-        Observer { start: Sums::of(world), grace_periods: Vec::new(), series: Default::default(), looks: 0 }
+        let start = Sums::of(world);
+        let latency = scenario.workload.is_latency().then(|| Watched::begin(world, scenario, spinners));
+        Observer { start, grace_periods: Vec::new(), series: Default::default(), looks: 0, latency }
     }
 
     /// Looks at the guest's memory and takes the grace periods that have ended.
     pub fn look(&mut self, world: &mut World) {
+        self.looks += 1;
         let t_ns = world.now_ns - self.start.now_ns;
         let guest = world.guest_mut(GUEST);
         self.grace_periods.extend(guest.rcu.finished());
+        if self.latency.is_some() {
+            return;
+        }
         let values = [
             guest.memory.footprint_bytes() as f64,
             guest.memory.unusable_index(HUGE_PAGE_ORDER),
@@ -76,7 +91,6 @@ impl Observer {
         for (series, value) in self.series.iter_mut().zip(values) {
             series.push(t_ns, value);
         }
-        self.looks += 1;
     }
 
     /// Checks the grace periods that were seen: they follow each other, and each ended when all CPUs that it waited for
@@ -108,8 +122,14 @@ impl Observer {
             trace: None,
         };
         derive::cpu_given(&mut out);
+        if let Some(latency) = self.latency.take() {
+            self.throughput(&mut out, &end);
+            latency.observe(&mut out, world);
+            return out;
+        }
         derive::sync_latencies(&mut out, &world.guest(GUEST).counters().sync_ns);
         self.throughput(&mut out, &end);
+        put(&mut out, metric::STALLS, (end.stalls - self.start.stalls) as f64);
         guest_cpu(&mut out, &self.start, &end);
         self.grace_periods(&mut out, world, run, &end);
         derive::memory(&mut out, std::mem::take(&mut self.series));
@@ -123,7 +143,6 @@ impl Observer {
         if window_ns > 0 {
             put(out, metric::THROUGHPUT, operations * SECOND_NS as f64 / window_ns as f64);
         }
-        put(out, metric::STALLS, (end.stalls - self.start.stalls) as f64);
     }
 
     fn grace_periods(&self, out: &mut Observation, world: &mut World, run: &PlannedRun, end: &Sums) {

@@ -58,9 +58,10 @@ fn simulate_with(
         interrupted,
         ended_by: None,
     };
+    observe::prepare(&mut simulation.built.world, scenario);
     simulation.built.world.start();
     simulation.warm_up()?;
-    let mut observer = Observer::begin(&mut simulation.built.world);
+    let mut observer = Observer::begin(&mut simulation.built.world, scenario, &simulation.built.spinners);
     simulation.window(condition, &mut observer)?;
     let broken = |broken| SimError::Broken { run: run.title(), broken };
     observer.check().map_err(broken)?;
@@ -136,7 +137,7 @@ impl Simulation<'_> {
         let mut stimuli = stimuli(condition);
         let mut looks = 0;
         let mut on = self.ended_by.is_none();
-        while on && self.built.world.now_ns < end_ns && !self.one_finished() {
+        while on && self.built.world.now_ns < end_ns && !self.one_finished() && !self.all_measured() {
             looks += 1;
             self.ask_after(looks)?;
             let next_ns = (start_ns + looks * self.look_ns).min(end_ns);
@@ -172,6 +173,12 @@ impl Simulation<'_> {
     /// Whether a worker of a workload of fixed size is done: from then on the load would be another.
     fn one_finished(&self) -> bool {
         self.built.world.guest(0).counters().finished > 0
+    }
+
+    /// Whether as many latencies were measured as were wanted.
+    fn all_measured(&self) -> bool {
+        let latencies = &self.built.world.guest(0).counters().latencies;
+        self.scenario.workload.latencies().is_some() && latencies.is_complete()
     }
 
     fn stimulate(&mut self, stimulus: Stimulus) {

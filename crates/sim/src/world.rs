@@ -3,13 +3,17 @@
 //! An event changes one entity, which may leave requests and orders; they are carried out (`dispatch`) until none is
 //! left, and only then does time go on.
 
+pub mod client;
 mod dispatch;
 
 use crate::digest::mixed;
 use crate::guest::{Clock, Guest, Request};
 use crate::host::{Body, Host, State};
 use crate::queue::{Queue, Timer};
+use crate::sched::xen::Event;
 use crate::sched::{Cpu, Entity};
+use crate::stall::Waits;
+use client::Client;
 use reprieve_study::grace_period::Span;
 
 /// Whose timer it is.
@@ -20,6 +24,7 @@ enum Source {
     Tick { host: u32, pcpu: u32 },
     Scheduler { host: u32, number: u32 },
     Thread { host: u32, entity: u32 },
+    Client { client: u32 },
 }
 
 /// Where a guest's vCPUs run.
@@ -50,6 +55,11 @@ pub struct World {
     requests: Vec<Request>,
     /// Stretches during which the vCPUs of the first guest were preempted or throttled, if recorded.
     descheduled: Option<Vec<Vec<Span>>>,
+    clients: Vec<Client>,
+    /// Why vCPU 0 of the first guest waits, if recorded.
+    waits: Option<Waits>,
+    /// What its scheduler recorded, to be shown.
+    shown: Option<Vec<Event>>,
 }
 
 impl World {
@@ -102,6 +112,13 @@ impl World {
         number
     }
 
+    /// Adds a client made with this world's queue. A guest has one at most.
+    pub fn add_client(&mut self, client: Client) {
+        let source = Source::Client { client: self.clients.len() as u32 };
+        register(&mut self.sources, client.timer, source);
+        self.clients.push(client);
+    }
+
     /// Boots all guests and starts all other threads.
     pub fn start(&mut self) {
         for guest in 0..self.guests.len() {
@@ -114,6 +131,9 @@ impl World {
             for entity in 0..self.hosts[host].threads.len() {
                 self.start_thread(host, Entity(entity as u32));
             }
+        }
+        for client in &mut self.clients {
+            client.start(self.now_ns, &mut self.queue);
         }
         self.settle();
     }
@@ -215,6 +235,12 @@ impl World {
                 self.deciding.push(host as usize);
                 self.thread_timer(host as usize, Entity(entity));
             }
+            Source::Client { client } => {
+                let client = &mut self.clients[client as usize];
+                let packet = client.arrived(self.now_ns, &mut self.queue);
+                self.guests[client.guest].deliver(packet);
+                self.talking.push(client.guest);
+            }
         }
     }
 
@@ -257,6 +283,33 @@ impl World {
     /// Records, from now on, when the vCPUs of the first guest are preempted or throttled.
     pub fn record_descheduling(&mut self) {
         self.descheduled = Some(vec![Vec::new(); self.guests[0].vcpus().len()]);
+    }
+
+    /// Records, from now on, why vCPU 0 of the first guest waits, for a scheduler with slices of that length.
+    pub fn record_waits(&mut self, slice_ns: u64) {
+        let placement = &self.placements[0];
+        self.waits = Some(Waits::of(placement.threads[0], slice_ns));
+        self.hosts[placement.host].scheduler.record();
+    }
+
+    /// Keeps, from now on, what the scheduler records, to be shown.
+    pub fn show_scheduling(&mut self) {
+        self.shown = Some(Vec::new());
+    }
+
+    /// Why that vCPU waited, if it was recorded.
+    pub fn waits(&self) -> Option<&Waits> {
+        self.waits.as_ref()
+    }
+
+    /// What the scheduler has recorded, if it is to be shown.
+    pub fn take_shown(&mut self) -> Option<Vec<Event>> {
+        self.shown.take()
+    }
+
+    /// Run time of a thread of a host.
+    pub fn thread_run_ns(&self, host: usize, entity: Entity) -> u64 {
+        self.hosts[host].threads[entity.0 as usize].times_at(self.now_ns).0
     }
 
     /// What was recorded, with stretches that still last cut at the present.

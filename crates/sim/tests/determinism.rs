@@ -32,8 +32,38 @@ const POSTMARK: &str = "
     overcommit = 2
     spikes = [{ at_ms = 20, for_ms = 50, vcpus = 2 }]
 ";
+/// Requests and wake-ups under Xen's schedulers, with what stalls are attributed to.
+const XEN: &str = "
+    run = { repeat = 1, warmup_ms = 50, window_ms = 1_000 }
+    observe = { sample_hz = 100, sync_every_ms = 0 }
+    guest = { vcpus = 1, memory_mib = 128, speed = 8.0 }
+    workload = { kind = 'requests', rate_per_s = 3_000, gap_spread = 0.1 }
+    [host]
+    pcpus = 2
+    scheduler = 'credit'
+    [host.xen]
+    version = '4.5'
+    ratelimit_us = 0
+    race_window_ns = 10_000
+    [conditions.alone]
+    [conditions.stock]
+    pcpus = [1]
+    spinners = 1
+    [conditions.bug-1-fixed]
+    pcpus = [1]
+    spinners = 2
+    set = { 'host.xen.fixes' = ['boost-on-migration'], 'host.xen.trace' = true }
+    [conditions.credit2]
+    pcpus = [1]
+    spinners = 1
+    set = { 'host.scheduler' = 'credit2', 'host.xen.ratelimit_us' = 1_000 }
+    [conditions.rtds]
+    pcpus = [1]
+    spinners = 1
+    set = { 'host.scheduler' = 'rtds' }
+";
 /// Hashes of their runs, in the order of the plan.
-const RECORDED: [(&str, &[&str]); 2] = [
+const RECORDED: [(&str, &[&str]); 3] = [
     (
         MEMORY,
         &[
@@ -46,6 +76,10 @@ const RECORDED: [(&str, &[&str]); 2] = [
         ],
     ),
     (POSTMARK, &["14346d788d673c4c"]),
+    (
+        XEN,
+        &["cd76f19eb7491bf8", "60736e07c59deff6", "0295b0166ce33a6f", "4221b34e108c2057", "c43d3513b83b6069"],
+    ),
 ];
 
 fn hashes(observations: &[Observation]) -> Vec<&str> {
@@ -54,7 +88,7 @@ fn hashes(observations: &[Observation]) -> Vec<&str> {
 
 #[test]
 fn one_thread_or_four_make_no_difference() {
-    for scenario in [MEMORY, POSTMARK] {
+    for scenario in [MEMORY, POSTMARK, XEN] {
         let (one, again, four) =
             (support::run_on(1, scenario), support::run_on(1, scenario), support::run_on(4, scenario));
         assert!(one.error.is_none() && again.error.is_none() && four.error.is_none());

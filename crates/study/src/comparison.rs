@@ -138,9 +138,7 @@ impl Comparison {
             if base.is_empty() && treated.is_empty() {
                 return None;
             }
-            let reference = (published.condition == condition)
-                .then(|| published.ratios.iter().find(|ratio| ratio.metric == metric.id))
-                .flatten();
+            let reference = published.of(condition).find(|ratio| ratio.metric == metric.id);
             Some(Row::new(metric.id, base, treated, reference, scenario.run.seed))
         };
         let mut rows: Vec<Row> = metric::ALL.iter().filter_map(row).collect();
@@ -197,7 +195,12 @@ mod tests {
     use crate::overrides;
 
     fn published(ratio: f64) -> PublishedRatio {
-        PublishedRatio { metric: "gp_mean_ns".into(), ratio, printed: String::new() }
+        PublishedRatio {
+            metric: "gp_mean_ns".into(),
+            ratio,
+            printed: String::new(),
+            condition: String::new(),
+        }
     }
 
     fn observation(condition: &str, value: f64, standing: Standing) -> Observation {

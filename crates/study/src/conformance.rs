@@ -8,7 +8,14 @@ use crate::record::Study;
 use crate::statistics;
 
 /// What is compared.
-pub const METRICS: [&str; 3] = [metric::GP_MEAN, metric::GP_P99, metric::BACKLOG_PEAK];
+pub const METRICS: [&str; 6] = [
+    metric::GP_MEAN,
+    metric::GP_P99,
+    metric::BACKLOG_PEAK,
+    metric::LATENCY_P999,
+    metric::LATENCY_MAX,
+    metric::LATE,
+];
 
 /// The simulator against real guests.
 #[derive(Clone, Debug, PartialEq)]

@@ -38,6 +38,24 @@ pub fn sync_latencies(out: &mut Observation, latencies_ns: &[u64]) {
     }
 }
 
+/// Latencies of wake-ups or requests, if there are any.
+pub fn latencies(out: &mut Observation, latencies: Distribution) {
+    put(out, metric::LATENCY_COUNT, latencies.count() as f64);
+    let Some(mean) = latencies.mean_ns() else { return };
+    put(out, metric::LATENCY_MEAN, mean);
+    for (id, quantile) in [
+        (metric::LATENCY_P50, 0.5),
+        (metric::LATENCY_P90, 0.9),
+        (metric::LATENCY_P99, 0.99),
+        (metric::LATENCY_P999, 0.999),
+        (metric::LATENCY_P9999, 0.9999),
+    ] {
+        put(out, id, latencies.quantile_ns(quantile).unwrap_or(0) as f64);
+    }
+    put(out, metric::LATENCY_MAX, latencies.max_ns() as f64);
+    out.distributions.insert(observation::LATENCIES.into(), latencies);
+}
+
 /// The grace periods of a window.
 pub struct GracePeriods<'a> {
     /// Those that ended in it, in order.

@@ -23,7 +23,7 @@ pub struct Observation {
     pub provenance: Provenance,
     /// Scalars by [`crate::metric`] identifier. What could not be measured is absent.
     pub metrics: BTreeMap<String, f64>,
-    /// Distributions of durations: [`GP_DURATIONS`], [`SYNC_LATENCIES`], [`SAMPLE_GAPS`].
+    /// Distributions of durations: [`GP_DURATIONS`], [`SYNC_LATENCIES`], [`LATENCIES`], [`SAMPLE_GAPS`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub distributions: BTreeMap<String, Distribution>,
     /// Values over the window: [`FOOTPRINT`], [`UNUSABLE`], [`BACKLOG`], [`GP_OVER_TIME`].
@@ -70,6 +70,8 @@ pub(crate) fn title(condition: &str, sweep: Option<&SweepPoint>) -> String {
 pub const GP_DURATIONS: &str = "gp_duration_ns";
 /// Key of the distribution of `synchronize_rcu()` latencies.
 pub const SYNC_LATENCIES: &str = "sync_latency_ns";
+/// Key of the distribution of latencies: wake-ups or round trips.
+pub const LATENCIES: &str = "latency_ns";
 /// Key of the distribution of the time between two samples.
 pub const SAMPLE_GAPS: &str = "sample_gap_ns";
 /// Key of the timeline of the memory footprint.

@@ -312,7 +312,7 @@ mod tests {
     fn a_ground_that_there_is_not_is_refused() {
         let on = |line: &str| on(&format!("{line}\n{TEXT}"), None, &[]).unwrap_err();
         assert_eq!(on("on = 'vm'"), "on: write it as tables, [on.sim] and [on.vm]");
-        assert_eq!(on("on.xen = {}"), "on.xen: there is no such ground; there are sim, vm, threads");
+        assert_eq!(on("on.kvm = {}"), "on.kvm: there is no such ground; there are sim, vm, threads, xen");
         assert_eq!(on("on.sim = 1"), "on.sim: is no table of a scenario's other keys");
         assert_eq!(on("ground = 'vmm'"), "ground: unknown; did you mean vm?");
         assert_eq!(on("on.sim.guest.vcpu = 1"), "guest.vcpu: unknown; did you mean vcpus?");

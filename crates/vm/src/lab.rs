@@ -277,6 +277,9 @@ fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) ->
             scenario.run.seed & 0x7fff_ffff
         ),
         Workload::DeleteFree { .. } => unreachable!("a program is started as one"),
+        Workload::Wakeup { .. } | Workload::Requests { .. } => {
+            unreachable!("a scenario's check refuses it on this ground")
+        }
     };
     match observe.sync_every_ms {
         0 => command,

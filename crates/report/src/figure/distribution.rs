@@ -15,7 +15,7 @@ const HEIGHT: f64 = 230.0;
 /// Share of grace periods that were no longer than a duration, one curve for each condition.
 pub fn gp_distribution(study: &Study) -> Option<Figure> {
     let pooled: Vec<(usize, &str, Distribution)> = series(study)
-        .map(|(index, condition)| (index, condition, pool(study, condition)))
+        .map(|(index, condition)| (index, condition, pool(study, condition, GP_DURATIONS)))
         .filter(|(.., distribution)| distribution.count() > 0)
         .collect();
     let curves: Vec<(usize, Vec<(f64, f64)>)> =
@@ -54,10 +54,10 @@ pub fn gp_distribution(study: &Study) -> Option<Figure> {
     ))
 }
 
-fn pool(study: &Study, condition: &str) -> Distribution {
+pub(super) fn pool(study: &Study, condition: &str, key: &str) -> Distribution {
     let mut pooled = Distribution::default();
     for run in study.runs_of(condition) {
-        if let Some(distribution) = run.distributions.get(GP_DURATIONS) {
+        if let Some(distribution) = run.distributions.get(key) {
             pooled.merge(distribution);
         }
     }

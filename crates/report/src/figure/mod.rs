@@ -12,12 +12,14 @@ mod over_time;
 mod ratios;
 pub mod style;
 mod sweep;
+mod tail;
 
 pub use delay::delay;
 pub use distribution::gp_distribution;
 pub use over_time::{backlog, footprint, footprint_and_gp, unusable};
 pub use ratios::{published, ratios};
 pub use sweep::sweep;
+pub use tail::latency_tail;
 
 use maud::{Markup, PreEscaped, html};
 use reprieve_study::Study;
@@ -103,9 +105,16 @@ pub fn all(study: &Study) -> Vec<Figure> {
     // Ratios of many conditions and metrics are read in the table.
     let ratios = ratios(study).filter(|_| side_by_side::of(study).is_none());
     figures.extend(
-        [gp_distribution(study), backlog(study), unusable(study), published(study), ratios]
-            .into_iter()
-            .flatten(),
+        [
+            latency_tail(study),
+            gp_distribution(study),
+            backlog(study),
+            unusable(study),
+            published(study),
+            ratios,
+        ]
+        .into_iter()
+        .flatten(),
     );
     figures.extend(sweeps().filter_map(|name| sweep(study, name)));
     figures

@@ -13,7 +13,11 @@ use super::{Figure, legend_name, series};
 use crate::sweeps;
 
 /// What is drawn, where it was measured.
-const SHOWN: [(&str, &str); 3] = [
+const SHOWN: [(&str, &str); 7] = [
+    (metric::LATENCY_P90, "Latency, p90"),
+    (metric::LATENCY_P99, "Latency, p99"),
+    (metric::LATENCY_P999, "Latency, p99.9"),
+    (metric::SPINNER_CPU, "CPU given to a spinner"),
     (metric::GP_MEAN, "GP duration, average"),
     (metric::FOOTPRINT_PEAK, "Memory footprint, peak"),
     (metric::BACKLOG_PEAK, "Callback backlog, peak"),

@@ -1,13 +1,14 @@
 //! Xen's schedulers, as a scenario has them; and which domain a thread of the host belongs to.
 //!
-//! The guest under test is one domain, each neighbour VM (of as many vCPUs as the guest) and each spike another; the
+//! The guest under test is one domain, each neighbour VM (of as many vCPUs as the guest), spinner and spike another; the
 //! host's own threads, its noise and busy processes, are dom0's.
 
+use reprieve_study::scenario::xen::WEIGHT;
 use reprieve_study::scenario::{HostModel, SchedulerKind, Xen, XenFix, XenVersion};
 
 use crate::random::Stream;
 use crate::sched::credit::{self, Fixes, Version};
-use crate::sched::{Scheduler, credit2, rtds};
+use crate::sched::{Scheduler, Spec, credit2, rtds};
 
 /// The host's own threads.
 pub const DOM0: u32 = 0;
@@ -15,6 +16,9 @@ pub const DOM0: u32 = 0;
 pub const GUEST: u32 = 1;
 /// Domains of spikes are numbered from here: above all neighbours.
 const SPIKES: u32 = 1 << 31;
+
+/// Domains of spinners are numbered from here: below all spikes, above all neighbours.
+const SPINNERS: u32 = 1 << 30;
 
 /// The domain of a neighbour's busy vCPU, by its number among all of them.
 pub fn neighbour(number: u64, vcpus: usize) -> u32 {
@@ -24,6 +28,26 @@ pub fn neighbour(number: u64, vcpus: usize) -> u32 {
 /// The domain of that spike.
 pub fn spike(number: usize) -> u32 {
     SPIKES + number as u32
+}
+
+/// The same thread on a host of that kind: with Xen's default weight if its scheduler is Xen's.
+pub fn thread(host: &HostModel, spec: Spec) -> Spec {
+    weighed(host, WEIGHT, 0, spec)
+}
+
+/// A vCPU of the guest under test.
+pub fn guest(host: &HostModel, spec: Spec) -> Spec {
+    weighed(host, host.xen.guest_weight, host.xen.guest_cap_percent, spec)
+}
+
+/// The vCPU of a spinner.
+pub fn spinner(host: &HostModel, number: u32, spec: Spec) -> Spec {
+    let spec = Spec { domain: Some(SPINNERS + number), ..spec };
+    weighed(host, host.xen.spinner_weight, host.xen.spinner_cap_percent, spec)
+}
+
+fn weighed(host: &HostModel, weight: u32, cap_percent: u32, spec: Spec) -> Spec {
+    if host.scheduler.is_xen() { Spec { weight, cap_percent, ..spec } } else { spec }
 }
 
 /// The scheduler of a host whose `scheduler` is one of Xen's.

@@ -32,6 +32,8 @@ pub struct Costs {
     pub kthread_visit_ns: u64,
     /// Waking a task.
     pub wake_ns: u64,
+    /// Receiving a UDP packet in softirq, up to the socket; and sending one. Estimate: as much as six wakes.
+    pub packet_ns: u64,
     /// Taking a free spinlock, or being handed one.
     pub lock_ns: u64,
     /// A paravirtual lock's waiter halts when it has spun for so long: 2^15 rounds (SPIN_THRESHOLD) of a pause
@@ -57,6 +59,7 @@ impl Costs {
             kthread_step_ns: ns(29_000),
             kthread_visit_ns: ns(1_500),
             wake_ns: ns(4_000),
+            packet_ns: ns(24_000),
             lock_ns: ns(300),
             spin_ns: 100_000,
             memory: memory::Costs::default().scaled(MEMORY_PERMILLE * 1000 / speed_permille),

@@ -5,6 +5,8 @@ use crate::guest::batched_frees::BatchedFrees;
 use crate::guest::callback;
 use crate::guest::costs::Costs;
 use crate::guest::ids::TaskId;
+use crate::guest::network::{Network, Packet};
+use crate::latency::Latencies;
 use crate::memory::Cache;
 use crate::memory::{Frame, Memory, Mobility, Object, OutOfMemory};
 use crate::random::Stream;
@@ -26,13 +28,14 @@ pub struct Env<'a> {
     pub(super) random: &'a mut Stream,
     pub(super) wakes: &'a mut Vec<TaskId>,
     pub(super) batched: &'a mut BatchedFrees,
+    pub(super) network: &'a mut Network,
     pub(super) jiffies: u64,
     pub(super) counters: &'a mut Counters,
     pub(super) spent_ns: u64,
 }
 
 /// What workloads count.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
     /// Operations done: pairs, clones, transactions.
     pub operations: u64,
@@ -42,6 +45,8 @@ pub struct Counters {
     pub failures: u64,
     /// Latencies of `synchronize_rcu()`, in ns.
     pub sync_ns: Vec<u64>,
+    /// Latencies of wake-ups or requests.
+    pub latencies: Latencies,
     /// Workers that are ready for the measured part.
     pub ready: u32,
     /// When the last of them was.
@@ -131,6 +136,17 @@ impl Env<'_> {
     /// Memory that could be had.
     pub fn available_bytes(&self) -> u64 {
         self.memory.available_bytes()
+    }
+
+    /// Takes the next packet from the server's socket.
+    pub fn receive(&mut self) -> Option<Packet> {
+        self.network.receive()
+    }
+
+    /// Answers a request. The answer leaves now.
+    pub fn answer(&mut self, request: Packet) {
+        self.counters.operations += 1;
+        self.network.answer(request);
     }
 
     /// Wakes a task that waits.

@@ -42,6 +42,10 @@ impl Guest {
             self.entrain_barrier(clock, v);
             ns += self.costs.interrupt_ns;
         }
+        if pending & interrupt::EVENT != 0 {
+            self.vcpus[v].softirqs |= softirq::NET;
+            ns += self.costs.interrupt_ns;
+        }
         self.in_interrupt = false;
         self.vcpus[v].begin(Level::Hard, ns);
     }

@@ -10,6 +10,7 @@ pub mod env;
 pub mod ids;
 mod interrupts;
 pub mod lock;
+pub mod network;
 mod run;
 mod softirqs;
 mod spinning;
@@ -25,8 +26,10 @@ use crate::guest::costs::Costs;
 use crate::guest::env::Counters;
 use crate::guest::ids::TaskId;
 use crate::guest::lock::{Discipline, Lock, SpinLock};
+use crate::guest::network::{Network, Packet};
 use crate::guest::task::{Kind, Program, Task};
 use crate::guest::vcpu::{Level, Presence, Vcpu};
+use crate::latency::Latencies;
 use crate::memory::Memory;
 use crate::queue::{Class, Queue};
 use crate::random::Stream;
@@ -50,6 +53,8 @@ pub enum Request {
     Halt(usize),
     /// This vCPU holds no spinlock any more.
     Unlocked(usize),
+    /// An answer to this request leaves for the network.
+    Answer(Packet),
 }
 
 /// What a guest is made of.
@@ -94,6 +99,7 @@ pub struct Guest {
     ksoftirqd: Vec<TaskId>,
     barrier: tasks::Barrier,
     batched: BatchedFrees,
+    network: Network,
     wakes: Vec<TaskId>,
     /// Whether an interrupt handler runs right now: what it raises is served when it ends.
     in_interrupt: bool,
@@ -128,6 +134,7 @@ impl Guest {
             ksoftirqd: Vec::new(),
             barrier: tasks::Barrier::default(),
             batched: BatchedFrees::new(spec.hz, spec.vcpus),
+            network: Network::default(),
             wakes: Vec::new(),
             in_interrupt: false,
             counters: Counters::default(),
@@ -267,6 +274,16 @@ impl Guest {
     /// What the workload counted.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Latencies from now on: at most so many.
+    pub fn measure_latencies(&mut self, most: u64) {
+        self.counters.latencies = Latencies::measured(most);
+    }
+
+    /// What the workload counts, for those who count for it outside of the guest.
+    pub fn latencies_mut(&mut self) -> &mut Latencies {
+        &mut self.counters.latencies
     }
 
     /// CPU time of RCU's kthread.

@@ -72,6 +72,9 @@ impl Guest {
                 ns += self.end_sleep(clock, v, sleeper);
             }
         }
+        if waiting & softirq::NET != 0 {
+            ns += self.receive_packets(clock, v);
+        }
         if waiting & softirq::RCU != 0 {
             ns += self.run_rcu(clock, v);
         }

@@ -37,12 +37,14 @@ impl Guest {
                     random: &mut self.streams[task.0 as usize],
                     wakes: &mut self.wakes,
                     batched: &mut self.batched,
+                    network: &mut self.network,
                     jiffies: self.jiffies,
                     counters: &mut self.counters,
                     spent_ns: 0,
                 };
                 let op = program.next(&mut env);
                 let spent_ns = env.spent_ns;
+                self.send_answers();
                 self.set_mode(v, Mode::Kernel);
                 self.vcpus[v].begin(Level::Task, spent_ns);
                 self.tasks[task.0 as usize].kind = Some(kind);
@@ -161,7 +163,7 @@ impl Guest {
     }
 
     /// A task wakes another one: ends its [`Op::Wait`], or the next one; nothing else that a program waits for.
-    fn notify(&mut self, clock: &mut Clock<'_>, task: TaskId, from: usize) {
+    pub(super) fn notify(&mut self, clock: &mut Clock<'_>, task: TaskId, from: usize) {
         let state = &mut self.tasks[task.0 as usize];
         let is_program = matches!(state.kind, Some(Kind::Program(_)));
         if is_program && !std::mem::take(&mut state.waits) {

@@ -43,6 +43,8 @@ pub mod interrupt {
     pub const EXPEDITED: u8 = 4;
     /// `rcu_barrier()` wants its callback queued.
     pub const BARRIER: u8 = 8;
+    /// An event channel: the network device has packets.
+    pub const EVENT: u8 = 16;
 }
 
 /// Softirqs that wait, as bits.
@@ -51,6 +53,8 @@ pub mod softirq {
     pub const TIMER: u8 = 1;
     /// RCU's core and its callbacks.
     pub const RCU: u8 = 2;
+    /// Packets of the network device.
+    pub const NET: u8 = 4;
 }
 
 /// Time of one vCPU by kind, in ns.

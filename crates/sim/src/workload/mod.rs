@@ -7,12 +7,15 @@ mod clone;
 mod computing;
 mod memory;
 mod postmark;
+mod requests;
 mod sync;
+mod wakeup;
 
 use reprieve_study::Scenario;
 use reprieve_study::scenario::Workload;
 
 use crate::guest::Guest;
+use crate::random::Stream;
 
 /// Costs of a workload's own code, scaled to the guest's speed.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +35,32 @@ impl Pace {
     /// Time that takes what the scenario states to be `us` microseconds of CPU time in this guest.
     fn stated_us(self, us: u64) -> u64 {
         us * 1000 * self.given_permille / self.speed_permille
+    }
+}
+
+/// A time that is fixed, or uniform around its mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spread {
+    low_ns: u64,
+    high_ns: u64,
+}
+
+impl Spread {
+    /// So many microseconds; from 1 - `spread` to 1 + `spread` times them (in steps of a thousandth).
+    pub fn of_us(us: u64, spread: f64) -> Spread {
+        Spread::of_ns(us * 1000, spread)
+    }
+
+    /// The same of nanoseconds.
+    pub fn of_ns(ns: u64, spread: f64) -> Spread {
+        let permille = (spread * 1000.0).round() as u64;
+        let by_ns = ns * permille.min(1000) / 1000;
+        Spread { low_ns: (ns - by_ns).max(1), high_ns: (ns + by_ns).max(1) }
+    }
+
+    /// Draws one; a fixed time takes nothing from the stream.
+    pub fn draw(self, stream: &mut Stream) -> u64 {
+        if self.low_ns == self.high_ns { self.low_ns } else { stream.within(self.low_ns, self.high_ns) }
     }
 }
 
@@ -62,7 +91,10 @@ pub fn unthrottled(scenario: &Scenario) -> Workload {
         // More than all memory cannot wait for a grace period.
         Workload::Memory { backlog_limit_mib, .. } => *backlog_limit_mib = scenario.guest.memory_mib,
         Workload::Clone { stop_below_mib, .. } => *stop_below_mib = 0,
-        Workload::Postmark { .. } | Workload::DeleteFree { .. } => {}
+        Workload::Postmark { .. }
+        | Workload::DeleteFree { .. }
+        | Workload::Wakeup { .. }
+        | Workload::Requests { .. } => {}
     }
     workload
 }
@@ -85,6 +117,10 @@ pub fn add(guest: &mut Guest, scenario: &Scenario, speed_permille: u64) {
             computing::add(guest, workers..workers + *computing as usize);
         }
         Workload::Postmark { .. } => postmark::add(guest, pace, &scenario.workload),
+        Workload::Wakeup { sleep_us, sleep_spread, work_us, .. } => {
+            return wakeup::add(guest, pace, Spread::of_us(*sleep_us, *sleep_spread), *work_us);
+        }
+        Workload::Requests { service_us, .. } => return requests::add(guest, pace.stated_us(*service_us)),
         Workload::DeleteFree { .. } => unreachable!("a scenario's check refuses it on this ground"),
     }
     // With one vCPU membarrier() has nobody to wait for: its latency is not synchronize_rcu's.

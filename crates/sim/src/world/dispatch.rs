@@ -1,12 +1,16 @@
 //! Carrying out what guests and schedulers want: interrupts for vCPUs, and switches of pCPUs from a thread to another.
 
 use super::{Source, World, register};
+use crate::guest::network::Packet;
 use crate::guest::vcpu::Presence;
 use crate::guest::{Clock, Request};
 use crate::host::{Body, State};
 use crate::queue::Class;
 use crate::sched::{Cpu, Entity};
 use reprieve_study::grace_period::Span;
+
+/// Events of a scheduler that are kept at most to be shown.
+const MOST_SHOWN: usize = 1_000_000;
 
 impl World {
     /// Carries out what guests and schedulers want, if anything.
@@ -38,7 +42,10 @@ impl World {
     }
 
     fn carry_out(&mut self, guest: usize, request: Request) {
-        let (Request::Kick(v) | Request::Halt(v) | Request::Unlocked(v)) = request;
+        let v = match request {
+            Request::Kick(v) | Request::Halt(v) | Request::Unlocked(v) => v,
+            Request::Answer(packet) => return self.answer(guest, packet),
+        };
         let placement = &self.placements[guest];
         let (number, entity) = (placement.host, placement.threads[v]);
         let presence = self.guests[guest].vcpus()[v].presence;
@@ -65,7 +72,12 @@ impl World {
                 }
                 Presence::Descheduled => {}
             },
-            Request::Halt(_) => host.block_running(self.now_ns, thread.pcpu),
+            Request::Halt(_) => {
+                host.block_running(self.now_ns, thread.pcpu);
+                if let Some(waits) = self.waits.as_mut().filter(|waits| waits.entity() == entity) {
+                    waits.idle(self.now_ns);
+                }
+            }
             Request::Unlocked(_) => {
                 let pcpu = thread.pcpu;
                 if thread.state == State::Running && std::mem::take(&mut host.pcpus[pcpu].switch_after_unlock)
@@ -73,7 +85,15 @@ impl World {
                     host.orders.resched.push(Cpu(pcpu as u32));
                 }
             }
+            Request::Answer(_) => {}
         }
+    }
+
+    /// An answer leaves a guest for its client.
+    fn answer(&mut self, guest: usize, packet: Packet) {
+        let Some(client) = self.clients.iter_mut().find(|client| client.guest == guest) else { return };
+        let (inside, outside_ns) = client.answered(self.now_ns, packet, &mut self.queue);
+        self.guests[guest].latencies_mut().add(inside, outside_ns);
     }
 
     /// Carries out one order of a host's scheduler; returns whether there was one.
@@ -168,6 +188,16 @@ impl World {
         }
     }
 
+    /// vCPU 0 of the first guest gets a pCPU.
+    fn end_wait(&mut self, host: usize, wait: Span, preempted: bool) {
+        let Some(waits) = &mut self.waits else { return };
+        let events = self.hosts[host].scheduler.recorded();
+        waits.end(&events, wait, preempted);
+        if let Some(shown) = &mut self.shown {
+            shown.extend(events.into_iter().take(MOST_SHOWN.saturating_sub(shown.len())));
+        }
+    }
+
     /// A runnable thread gets a pCPU.
     fn put_on(&mut self, number: usize, pcpu: usize, entity: Entity) {
         let now_ns = self.now_ns;
@@ -183,6 +213,9 @@ impl World {
                 let (guest, vcpu) = (*guest, *vcpu);
                 if thread.paused_until_ns.is_some() {
                     host.orders.resched.push(Cpu(pcpu as u32));
+                }
+                if guest == 0 && vcpu == 0 {
+                    self.end_wait(number, Span::new(since_ns, now_ns), preempted);
                 }
                 if preempted
                     && guest == 0

@@ -1,7 +1,12 @@
 //! The limits of a scenario: what no ground could run is refused here, with the key at fault.
 
-use super::{BadScenario, Condition, Ground, Scenario, SchedulerKind, Sweep, Workload, Xen, workload};
+mod delete_free;
+mod ground;
+mod workload;
+
+use super::{BadScenario, Condition, Ground, Scenario, SchedulerKind, Sweep, Workload, Xen};
 use crate::metric;
+pub(super) use ground::ONLY_SIM;
 
 /// Longest addition to the kernel's command line, which ends at 2048 bytes (COMMAND_LINE_SIZE on x86).
 const APPEND_BYTES: usize = 1024;
@@ -131,6 +136,17 @@ impl Scenario {
             within("host.xen.ratelimit_us", xen.ratelimit_us, 100, (xen.slice_ms * 1_000).min(500_000))?;
         }
         within("host.xen.race_window_ns", xen.race_window_ns, 0, 1_000_000)?;
+        // Xen's own limits of a weight.
+        within("host.xen.guest_weight", xen.guest_weight.into(), 1, 65_535)?;
+        within("host.xen.spinner_weight", xen.spinner_weight.into(), 1, 65_535)?;
+        for (key, cap) in
+            [("guest_cap_percent", xen.guest_cap_percent), ("spinner_cap_percent", xen.spinner_cap_percent)]
+        {
+            within(&format!("host.xen.{key}"), cap.into(), 0, 6_400)?;
+            if cap != 0 && host.scheduler != SchedulerKind::Credit && self.ground == Ground::Sim {
+                return bad(format!("host.xen.{key}"), "of the simulated schedulers credit alone has caps");
+            }
+        }
         for (n, fix) in xen.fixes.iter().enumerate() {
             let (name, wanted) = (fix.name(), fix.scheduler());
             if host.scheduler != wanted {
@@ -153,49 +169,6 @@ impl Scenario {
         Ok(())
     }
 
-    /// Refuses what only another ground can do.
-    fn check_ground(&self) -> Result<(), BadScenario> {
-        let guest = &self.guest;
-        let only_vm = [
-            ("guest.kernel", !guest.kernel.is_empty()),
-            ("guest.append", !guest.append.is_empty()),
-            ("guest.accelerator", guest.accelerator != super::Accelerator::Auto),
-        ];
-        let batched = matches!(self.workload, Workload::Memory { batched: true, .. });
-        let thinks = matches!(self.workload, Workload::Postmark { think_us, .. } if think_us > 0);
-        let computes = matches!(self.workload, Workload::Clone { computing, .. } if computing > 0);
-        let has_threads = matches!(self.workload, Workload::DeleteFree { .. });
-        match (self.ground, has_threads) {
-            (Ground::Threads, false) => {
-                return bad(
-                    "workload.kind",
-                    "on real threads runs delete-free alone; choose --on sim or --on vm",
-                );
-            }
-            (Ground::Sim, true) => {
-                return bad(
-                    "workload.kind",
-                    "the simulator does not run delete-free; choose --on threads or --on vm",
-                );
-            }
-            (Ground::Vm, true) => self.check_guest_program()?,
-            _ => {}
-        }
-        match self.ground {
-            Ground::Threads => self.check_program(),
-            Ground::Sim => refuse("", &only_vm, ONLY_VM),
-            Ground::Vm => refuse(
-                "",
-                &[
-                    ("workload.think_us", thinks),
-                    ("workload.batched", batched),
-                    ("workload.computing", computes),
-                ],
-                ONLY_SIM,
-            ),
-        }
-    }
-
     fn check_condition(&self, name: &str) -> Result<(), BadScenario> {
         let prefix = format!("conditions.{name}.");
         let key = |key: &str| format!("{prefix}{key}");
@@ -203,30 +176,14 @@ impl Scenario {
         self.check_quotas(&key("quota"), condition)?;
         within(&key("neighbours"), condition.neighbours.into(), 0, 64)?;
         within(&key("hogs"), condition.hogs.into(), 0, 64)?;
+        within(&key("spinners"), condition.spinners.into(), 0, 64)?;
         if condition.overcommit != 0.0 {
             within_f64(&key("overcommit"), condition.overcommit, 1.0, 16.0)?;
         }
         self.check_times(&key, condition)?;
-        let only_sim = [
-            ("overcommit", condition.overcommit != 0.0),
-            ("pauses", !condition.pauses.is_empty()),
-            ("spikes", !condition.spikes.is_empty()),
-            ("without", !condition.without.is_empty()),
-        ];
-        match self.ground {
-            Ground::Threads => {
-                let of_the_host = [
-                    ("quota", !condition.quota.is_empty()),
-                    ("pcpus", !condition.pcpus.is_empty()),
-                    ("neighbours", condition.neighbours > 0),
-                    ("hogs", condition.hogs > 0),
-                    ("unobserved", condition.unobserved),
-                ];
-                refuse(&prefix, &of_the_host, ONLY_SET)?;
-                return refuse(&prefix, &only_sim, ONLY_SET);
-            }
-            Ground::Vm => return refuse(&prefix, &only_sim, ONLY_SIM),
-            Ground::Sim => refuse(&prefix, &[("unobserved", condition.unobserved)], ONLY_VM)?,
+        self.check_condition_s_ground(&prefix, condition)?;
+        if self.ground != Ground::Sim {
+            return Ok(());
         }
         let pcpus = self.host.pcpus_for(self.guest.vcpus);
         match condition.pcpus.iter().find(|pcpu| **pcpu >= pcpus) {
@@ -329,57 +286,6 @@ impl Scenario {
         }
     }
 
-    fn check_workload(&self) -> Result<(), BadScenario> {
-        let memory_mib = self.guest.memory_mib;
-        match &self.workload {
-            Workload::Memory { object_bytes, burst, pause_us, backlog_limit_mib, .. } => {
-                within("workload.object_bytes", *object_bytes, 16, 1 << 16)?;
-                within("workload.burst", (*burst).into(), 1, 100_000)?;
-                within("workload.pause_us", *pause_us, 0, 1_000_000)?;
-                within("workload.backlog_limit_mib", *backlog_limit_mib, 0, memory_mib)
-            }
-            Workload::Clone { workers, namespaces, stop_below_mib, computing } => {
-                let vcpus = self.guest.vcpus as u64;
-                within("workload.workers", (*workers).into(), 0, vcpus)?;
-                let others = if *workers == 0 { 0 } else { vcpus - u64::from(*workers) };
-                within("workload.computing", (*computing).into(), 0, others)?;
-                let known = workload::all_namespaces();
-                if let Some(other) = namespaces.iter().find(|name| !known.contains(name)) {
-                    let problem = format!("{other:?} is none of {}", known.join(", "));
-                    return Err(BadScenario { key: "workload.namespaces".into(), problem });
-                }
-                within("workload.stop_below_mib", *stop_below_mib, 0, memory_mib)
-            }
-            Workload::DeleteFree { .. } => self.check_delete_free(),
-            Workload::Postmark {
-                processes,
-                files,
-                transactions,
-                size_min_bytes,
-                size_max_bytes,
-                think_us,
-            } => {
-                within("workload.think_us", *think_us, 0, 1_000_000)?;
-                within("workload.processes", (*processes).into(), 1, 64)?;
-                within("workload.files", *files, (*processes).into(), 10_000_000)?;
-                within("workload.transactions", *transactions, (*processes).into(), 100_000_000)?;
-                within("workload.size_min_bytes", *size_min_bytes, 1, *size_max_bytes)?;
-                within("workload.size_max_bytes", *size_max_bytes, *size_min_bytes, 1 << 20)?;
-                // A file takes whole pages, and an inode and a dentry of about 1 KiB together.
-                let file_bytes = (size_min_bytes + size_max_bytes).div_ceil(2).next_multiple_of(4096) + 1024;
-                let need_mib = files.saturating_mul(file_bytes) >> 20;
-                if need_mib * 4 > memory_mib * 3 {
-                    let problem = format!(
-                        "the files take about {need_mib} MiB of a guest with {memory_mib} MiB; \
-                         lower it or raise guest.memory_mib"
-                    );
-                    return Err(BadScenario { key: "workload.files".into(), problem });
-                }
-                Ok(())
-            }
-        }
-    }
-
     fn check_published(&self) -> Result<(), BadScenario> {
         let bad = |key: &str, problem: String| Err(BadScenario { key: key.into(), problem });
         for published in &self.published.ratios {
@@ -390,29 +296,17 @@ impl Scenario {
                 return bad("published.ratios", format!("{} is not a ratio", published.ratio));
             }
         }
-        let condition = &self.published.condition;
-        if !self.published.ratios.is_empty() && !self.conditions.contains_key(condition) {
-            return bad("published.condition", format!("there is no condition {condition:?}"));
+        let conditions = self.published.ratios.iter().map(|ratio| self.published.condition_of(ratio));
+        match conditions.into_iter().find(|name| !self.conditions.contains_key(*name)) {
+            Some(name) => bad("published.condition", format!("there is no condition {name:?}")),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
 /// Whether a key is one that a single run may have another value of.
 fn of_one_run(key: &str) -> bool {
     OF_ONE_RUN.iter().any(|known| key == *known || (known.ends_with('.') && key.starts_with(known)))
-}
-
-pub(super) const ONLY_SIM: &str = "only the simulator can do that; run it with --on sim, or remove it";
-const ONLY_SET: &str = "on real threads a condition is what it sets, and nothing else; remove it";
-const ONLY_VM: &str = "only real guests can do that; run it with --on vm, or remove it";
-
-/// Refuses the first of these keys that is used.
-fn refuse(prefix: &str, keys: &[(&str, bool)], why: &str) -> Result<(), BadScenario> {
-    match keys.iter().find(|(_, used)| *used) {
-        Some((key, _)) => bad(format!("{prefix}{key}"), why),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

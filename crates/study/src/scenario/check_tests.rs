@@ -233,3 +233,70 @@ fn a_guest_that_runs_delete_free_has_its_cpus_and_room_for_its_table() {
     assert!(refused("run.window_ms=600001").starts_with("run.window_ms"));
     assert!(refused("conditions.b.overcommit=2").starts_with("conditions.b.overcommit"));
 }
+
+/// A scenario of that workload on that ground, with more keys.
+fn latency(ground: Ground, workload: &str, text: &str) -> Result<(), String> {
+    let text = format!(
+        "name='t'\ntitle='t'\nground='{ground}'\nguest.vcpus=1\nworkload={{{workload}}}\n\
+         host={{scheduler='credit',pcpus=1}}\n[conditions.a]\n{text}"
+    );
+    toml::from_str::<Scenario>(&text).unwrap().check().map_err(|error| error.to_string())
+}
+
+#[test]
+fn latencies_are_measured_on_the_simulator_and_wake_ups_on_real_xen() {
+    let (wakeup, requests) = ("kind='wakeup'", "kind='requests'");
+    assert_eq!(latency(Ground::Sim, wakeup, "spinners=1"), Ok(()));
+    assert_eq!(latency(Ground::Xen, wakeup, "spinners=1"), Ok(()));
+    assert_eq!(latency(Ground::Sim, requests, ""), Ok(()));
+    let refused = |ground, workload, text| latency(ground, workload, text).unwrap_err();
+    assert!(refused(Ground::Xen, requests, "").starts_with("workload.kind: real Xen runs wakeup alone"));
+    assert!(refused(Ground::Vm, wakeup, "").starts_with("workload.kind: latencies are measured on"));
+    assert!(refused(Ground::Xen, wakeup, "hogs=1").starts_with("conditions.a.hogs: real Xen cannot"));
+    assert!(refused(Ground::Xen, wakeup, "overcommit=2").starts_with("conditions.a.overcommit: real Xen"));
+    let fixed = "set={'host.xen.fixes'=['boost-erased']}";
+    assert!(refused(Ground::Xen, wakeup, fixed).contains("host.xen.fixes: real Xen cannot"));
+    assert!(refused(Ground::Xen, wakeup, "set={'host.scheduler'='rtds'}").contains("credit or credit2"));
+    assert!(
+        refused(Ground::Xen, wakeup, "set={'guest.vcpus'=2}").contains("guest.vcpus: 2 is not within 1 to 1")
+    );
+    let on_vm = read("spinners=1");
+    let on_vm = Scenario { ground: Ground::Vm, ..on_vm };
+    assert!(on_vm.check().unwrap_err().to_string().starts_with("conditions.overcommitted.spinners: only"));
+}
+
+#[test]
+fn a_latency_workload_has_sane_times_and_one_kind_of_loop() {
+    let refused = |workload: &str| latency(Ground::Sim, workload, "").unwrap_err();
+    assert!(refused("kind='wakeup',sleep_us=0").starts_with("workload.sleep_us: 0 is not"));
+    assert!(refused("kind='wakeup',sleep_spread=1.5").starts_with("workload.sleep_spread: 1.5 is not"));
+    assert!(refused("kind='requests',gap_spread=nan").starts_with("workload.gap_spread"));
+    assert!(
+        refused("kind='requests',gap_us=1,rate_per_s=1").starts_with("workload.gap_us: is of a closed loop")
+    );
+    let caps = "set={'host.xen.guest_cap_percent'=10,'host.scheduler'='credit2'}";
+    assert!(latency(Ground::Sim, "kind='wakeup'", caps).unwrap_err().contains("credit alone has caps"));
+    assert!(
+        latency(Ground::Sim, "kind='wakeup'", "set={'host.xen.guest_weight'=0}")
+            .unwrap_err()
+            .contains("host.xen.guest_weight: 0 is not")
+    );
+}
+
+#[test]
+fn a_published_ratio_may_name_its_condition() {
+    let published = |of: &str| {
+        let ratio = "metric='gp_mean_ns',ratio=2,printed=''";
+        let text = format!("[published]\ncondition='overcommitted'\nratios=[{{{of}{ratio}}},{{{ratio}}}]");
+        let scenario = read(&text);
+        scenario.check().map(|()| scenario)
+    };
+    let scenario = published("condition='baseline',").unwrap();
+    assert_eq!(scenario.published.of("baseline").count(), 1);
+    assert_eq!(scenario.published.of("overcommitted").count(), 1);
+    assert_eq!(published("").unwrap().published.of("overcommitted").count(), 2);
+    assert_eq!(
+        published("condition='x',").unwrap_err().to_string(),
+        "published.condition: there is no condition \"x\""
+    );
+}

@@ -19,6 +19,8 @@ pub struct Condition {
     pub neighbours: u32,
     /// Busy host processes on each pCPU of the guest.
     pub hogs: u32,
+    /// VMs of one vCPU each that compute for ever, on the guest's pCPUs. Only on the simulator and on real Xen.
+    pub spinners: u32,
     /// Whether the guest's memory and scheduling are watched; switched off only to know the observer's cost.
     pub unobserved: bool,
     /// Demand for CPU over pCPUs: neighbour VMs with busy vCPUs are added until the vCPUs of all VMs together are so
@@ -39,7 +41,10 @@ impl Condition {
     /// Whether the host disturbs the guest at all.
     pub fn is_undisturbed(&self) -> bool {
         let host = self.quota.is_empty() && self.pcpus.is_empty() && self.neighbours == 0 && self.hogs == 0;
-        host && self.overcommit <= 1.0 && self.pauses.is_empty() && self.spikes.is_empty()
+        host && self.spinners == 0
+            && self.overcommit <= 1.0
+            && self.pauses.is_empty()
+            && self.spikes.is_empty()
     }
 
     /// Whether this condition is the other one but for causes that it leaves out (and its label). The other one leaves

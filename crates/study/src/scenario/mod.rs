@@ -11,7 +11,7 @@
 //! | [`setting`] | values that a condition or a sweep sets |
 //! | [`published`] | `[published]` |
 //!
-//! Limits of every number stand in `check` and `check_delete_free`, so that bad input is refused before anything starts;
+//! Limits of every number stand in `check`, so that bad input is refused before anything starts;
 //! `counterparts` adds the conditions that attribute a loss; `plan` gives the runs that a scenario asks for.
 
 use std::fmt;
@@ -20,7 +20,6 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 mod check;
-mod check_delete_free;
 pub mod condition;
 mod counterparts;
 pub mod guest;
@@ -91,11 +90,13 @@ pub enum Ground {
     Vm,
     /// Real threads of this machine.
     Threads,
+    /// Real Xen in deterministic emulation.
+    Xen,
 }
 
 impl Ground {
     /// All of them, the default first.
-    pub const ALL: [Ground; 3] = [Ground::Sim, Ground::Vm, Ground::Threads];
+    pub const ALL: [Ground; 4] = [Ground::Sim, Ground::Vm, Ground::Threads, Ground::Xen];
 }
 
 impl fmt::Display for Ground {
@@ -104,6 +105,7 @@ impl fmt::Display for Ground {
             Ground::Sim => out.write_str("sim"),
             Ground::Vm => out.write_str("vm"),
             Ground::Threads => out.write_str("threads"),
+            Ground::Xen => out.write_str("xen"),
         }
     }
 }

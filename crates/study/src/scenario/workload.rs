@@ -60,6 +60,44 @@ pub enum Workload {
         #[serde(default)]
         think_us: u64,
     },
+    /// A task that sleeps until a time and works, in a loop; what counts is how late it runs. The window ends with the
+    /// last of the samples.
+    Wakeup {
+        /// Time from the end of its work to the time at which it wants to run.
+        #[serde(default = "thousand")]
+        sleep_us: u64,
+        /// 0 for sleeps of that length; s for lengths that are uniform from 1 - s to 1 + s times it.
+        #[serde(default)]
+        sleep_spread: f64,
+        /// What it computes each time, in user space.
+        #[serde(default = "two_hundred")]
+        work_us: u64,
+        /// Wake-ups that are measured; 0 for as many as the window holds.
+        #[serde(default)]
+        samples: u64,
+    },
+    /// A UDP ping server, as Sockperf's, and its client on another machine; what counts is the round trip. Without a
+    /// rate the loop is closed: the client waits for each answer. Only on the simulator.
+    Requests {
+        /// Closed loop: time from an answer to the next request.
+        #[serde(default)]
+        gap_us: u64,
+        /// Open loop: requests per second, whatever is answered; 0 for a closed loop.
+        #[serde(default)]
+        rate_per_s: u64,
+        /// 0 for gaps, or times between requests, of that length; s for uniform ones from 1 - s to 1 + s times it.
+        #[serde(default)]
+        gap_spread: f64,
+        /// What the server computes for each request, in user space.
+        #[serde(default = "ten_us")]
+        service_us: u64,
+        /// The network's delay in one direction.
+        #[serde(default = "fifty")]
+        network_us: u64,
+        /// Round trips that are measured; 0 for as many as the window holds.
+        #[serde(default)]
+        requests: u64,
+    },
     /// Threads that look up random elements of a hash table while one deletes elements and a reclamation scheme frees
     /// them. On real threads and in real guests.
     #[serde(rename = "delete-free")]
@@ -104,6 +142,18 @@ fn kib() -> u64 {
 }
 fn ten() -> u32 {
     10
+}
+fn thousand() -> u64 {
+    1_000
+}
+fn two_hundred() -> u64 {
+    200
+}
+fn ten_us() -> u64 {
+    10
+}
+fn fifty() -> u64 {
+    50
 }
 fn two() -> u32 {
     2
@@ -150,7 +200,23 @@ impl Workload {
             Workload::Memory { .. } => "allocation and call_rcu() pairs",
             Workload::Clone { .. } => "clones",
             Workload::Postmark { .. } => "transactions",
+            Workload::Wakeup { .. } => "wake-ups",
+            Workload::Requests { .. } => "round trips",
             Workload::DeleteFree { .. } => "look-ups",
+        }
+    }
+
+    /// Whether its latency is what counts, and not the guest's RCU or memory.
+    pub fn is_latency(&self) -> bool {
+        matches!(self, Workload::Wakeup { .. } | Workload::Requests { .. })
+    }
+
+    /// Latencies after which the window ends; none if it always has its length.
+    pub fn latencies(&self) -> Option<u64> {
+        match self {
+            Workload::Wakeup { samples: 0, .. } | Workload::Requests { requests: 0, .. } => None,
+            Workload::Wakeup { samples: many, .. } | Workload::Requests { requests: many, .. } => Some(*many),
+            _ => None,
         }
     }
 }

@@ -19,7 +19,20 @@ pub struct Xen {
     /// credit: time between a wake's store of BOOST and its look at the priority, during which an accounting on another
     /// pCPU goes unseen; 0 for never.
     pub race_window_ns: u64,
+    /// Weight of the guest under test; other VMs have Xen's default, 256.
+    pub guest_weight: u32,
+    /// credit: CPU time that the guest may have at most, in per cent of a pCPU; 0 for no limit.
+    pub guest_cap_percent: u32,
+    /// Weight of each spinner.
+    pub spinner_weight: u32,
+    /// credit: CPU time that each spinner may have at most, in per cent of a pCPU; 0 for no limit.
+    pub spinner_cap_percent: u32,
+    /// Whether the scheduler's events are put into the trace. In real Xen that takes time, and shifts phases.
+    pub trace: bool,
 }
+
+/// Xen's default weight.
+pub const WEIGHT: u32 = 256;
 
 impl Default for Xen {
     fn default() -> Self {
@@ -29,6 +42,11 @@ impl Default for Xen {
             ratelimit_us: 1_000,
             fixes: Vec::new(),
             race_window_ns: 1,
+            guest_weight: WEIGHT,
+            guest_cap_percent: 0,
+            spinner_weight: WEIGHT,
+            spinner_cap_percent: 0,
+            trace: false,
         }
     }
 }
@@ -106,6 +124,17 @@ impl Xen {
         if !self.fixes.is_empty() {
             let names: Vec<&str> = self.fixes.iter().map(|fix| fix.name()).collect();
             text += &format!(", fixed: {}", names.join(", "));
+        }
+        for (who, weight, cap_percent) in [
+            ("the guest", self.guest_weight, self.guest_cap_percent),
+            ("spinners", self.spinner_weight, self.spinner_cap_percent),
+        ] {
+            if weight != WEIGHT {
+                text += &format!(", weight {weight} for {who}");
+            }
+            if cap_percent != 0 {
+                text += &format!(", cap {cap_percent} % for {who}");
+            }
         }
         text
     }

@@ -31,7 +31,8 @@ pub struct Fixes {
 pub enum Rearm {
     /// The whole limit once more.
     Whole,
-    /// What is left of it, but no less than [`LEAST_RATELIMIT_NS`].
+    /// What is left of it; or [`LEAST_RATELIMIT_NS`], if the vCPU has run for less than that. (It is the run time that
+    /// 4.17 compares with the shortest timer, not what is left: a timer may be as short as it comes.)
     Left,
 }
 

@@ -56,7 +56,8 @@ impl Credit {
         }
         Some(match self.params.rearm {
             Rearm::Whole => limit_ns,
-            Rearm::Left => (limit_ns - ran_ns).max(LEAST_RATELIMIT_NS),
+            Rearm::Left if ran_ns < LEAST_RATELIMIT_NS => LEAST_RATELIMIT_NS,
+            Rearm::Left => limit_ns - ran_ns,
         })
     }
 

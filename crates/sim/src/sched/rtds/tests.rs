@@ -70,6 +70,23 @@ fn an_earlier_deadline_preempts_and_an_equal_one_does_not() {
 }
 
 #[test]
+fn nobody_is_disturbed_for_an_equal_deadline_neither_by_a_wake_nor_by_a_decision() {
+    let mut sched = Rtds::new(Params::xen(1));
+    sched.record();
+    let mut orders = Orders::default();
+    let [runs, other] = [(); 2].map(|()| sched.add(&server(10, 20, &[])));
+    sched.wake(0, runs, None, &mut orders);
+    assert_eq!(sched.pick(0, Cpu(0), &mut orders), Some(runs));
+    orders.resched.clear();
+    sched.wake(MS, other, None, &mut orders);
+    assert_eq!(orders.resched, []);
+    assert_eq!(sched.recorded().last().unwrap().kind, Kind::TickleRefused(Refusal::LaterDeadline));
+    // One that is taken for another reason leaves the pCPU to who has it.
+    sched.seats.make_due(0);
+    assert_eq!(sched.pick(2 * MS, Cpu(0), &mut orders), Some(runs));
+}
+
+#[test]
 fn a_blocked_vcpu_keeps_its_budget_until_the_period_ends() {
     let mut machine = machine(1);
     // It runs 1 ms, sleeps 5 ms, and so on: 1 ms at 0 and at 6 ms, then the next period's.

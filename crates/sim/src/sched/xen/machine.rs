@@ -7,6 +7,9 @@ use std::collections::BinaryHeap;
 use crate::random::Stream;
 use crate::sched::{Cpu, Entity, Orders, Scheduler, Spec};
 
+/// At one time; two vCPUs that preempt each other for ever would make more.
+const MOST_DECISIONS: u32 = 10_000;
+
 /// What a vCPU does.
 #[derive(Clone, Debug)]
 pub enum Work {
@@ -143,7 +146,8 @@ impl<S: Scheduler> Machine<S> {
     }
 
     fn obey(&mut self) {
-        loop {
+        for decisions in 0.. {
+            assert!(decisions < MOST_DECISIONS, "decisions without end at one time");
             let arm = std::mem::take(&mut self.orders.arm);
             // The last first, as the world does: a timer must not stand there twice.
             for (number, at_ns) in arm.into_iter().rev() {

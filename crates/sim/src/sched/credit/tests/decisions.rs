@@ -60,15 +60,17 @@ fn the_rate_limit_ends_to_the_nanosecond_and_0_is_none() {
         bench.wake(other);
         assert_eq!(bench.running(0), Some(if kept { hog } else { other }));
     }
-    // What is left of the limit may be less than the shortest timer.
+    // What is left of the limit may be less than the shortest timer; who has run for less than that is looked at again.
     assert_eq!(Params::xen(Version::V4_17, 1).rearm, Rearm::Left);
-    let mut bench = Bench::xen(1);
-    bench.woken(&[0]);
-    bench.sched.vcpus[0].boosted = false;
-    let other = bench.add(&[0]);
-    bench.pass(MS - 1);
-    bench.wake(other);
-    assert_eq!(armed_ns(&bench), MS - 1 + 100 * US);
+    for (ran_ns, armed) in [(MS - 1, MS), (100 * US, MS), (60 * US, 160 * US)] {
+        let mut bench = Bench::xen(1);
+        bench.woken(&[0]);
+        bench.sched.vcpus[0].boosted = false;
+        let other = bench.add(&[0]);
+        bench.pass(ran_ns);
+        bench.wake(other);
+        assert_eq!(armed_ns(&bench), armed, "ran for {ran_ns} ns");
+    }
 }
 
 #[test]

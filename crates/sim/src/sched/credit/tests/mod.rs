@@ -16,6 +16,9 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
 const S: u64 = 1_000 * MS;
 
+/// At one time; two vCPUs that preempt each other for ever would make more.
+const MOST_DECISIONS: u32 = 1_000;
+
 /// A vCPU of a domain of its own that may run on those pCPUs.
 fn on(cpus: &[u32]) -> Spec {
     Spec { allowed: cpus.iter().copied().map(Cpu).collect(), ..Spec::default() }
@@ -91,8 +94,11 @@ impl Bench {
     }
 
     fn obey(&mut self) {
+        let mut decisions = 0;
         while let Some(cpu) = self.orders.resched.pop() {
             self.sched.pick(self.now_ns, cpu, &mut self.orders);
+            decisions += 1;
+            assert!(decisions < MOST_DECISIONS, "decisions without end at one time");
         }
         self.sched.check();
     }

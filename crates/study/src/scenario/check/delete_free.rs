@@ -1,7 +1,7 @@
 //! The limits of the workload `delete-free`: those of the programs that run it, and of a guest that they run in.
 
-use super::check::{bad, within};
-use super::{BadScenario, Scenario, Workload};
+use super::{bad, within};
+use crate::scenario::{BadScenario, Scenario, Workload};
 
 /// Memory of an element of the hash table: a node of a cache line, and its part of the buckets, rounded up.
 const ELEMENT_BYTES: u64 = 128;

@@ -1,0 +1,57 @@
+//! Latencies that a workload measures: their distribution, and the stalls among them.
+
+use reprieve_study::{Distribution, Span};
+
+/// A latency longer than this is a stall.
+pub const STALL_NS: u64 = 1_000_000;
+
+/// Latencies since the measurement began.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latencies {
+    /// All of them.
+    pub all: Distribution,
+    /// When each stall was: from when the task wanted to run, or the request came, until it ran or was answered.
+    pub stalls: Vec<Span>,
+    most: u64,
+}
+
+impl Latencies {
+    /// None yet, and at most so many.
+    pub fn measured(most: u64) -> Latencies {
+        Latencies { most, ..Latencies::default() }
+    }
+
+    /// Adds one. Outside of the machine it took `outside_ns`, the network's delay, which makes no stall.
+    pub fn add(&mut self, inside: Span, outside_ns: u64) {
+        if self.is_complete() {
+            return;
+        }
+        self.all.record(inside.length_ns() + outside_ns);
+        if inside.length_ns() > STALL_NS {
+            self.stalls.push(inside);
+        }
+    }
+
+    /// Whether there are as many as were wanted.
+    pub fn is_complete(&self) -> bool {
+        self.all.count() >= self.most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_is_longer_than_a_millisecond_and_the_network_makes_none() {
+        let mut latencies = Latencies::measured(3);
+        latencies.add(Span::new(0, STALL_NS), 5 * STALL_NS);
+        latencies.add(Span::new(7, STALL_NS + 8), 0);
+        assert_eq!((latencies.stalls.len(), latencies.all.count()), (1, 2));
+        assert_eq!(latencies.all.max_ns(), 6 * STALL_NS);
+        latencies.add(Span::new(0, 1), 0);
+        assert!(latencies.is_complete());
+        latencies.add(Span::new(0, 9 * STALL_NS), 0);
+        assert_eq!(latencies.stalls, [Span::new(7, STALL_NS + 8)], "no more than were wanted");
+    }
+}

@@ -1,0 +1,122 @@
+//! A run whose latencies count: their distribution, its stalls by mechanism, and what each spinner got.
+
+use reprieve_study::derive::{self, put};
+use reprieve_study::observation::Observation;
+use reprieve_study::timeline::{Events, Trace, Track};
+use reprieve_study::{Scenario, Span, Workload, metric};
+
+use super::GUEST;
+use crate::latency::Latencies;
+use crate::sched::Entity;
+use crate::sched::xen::Event;
+use crate::stall::Mechanism;
+use crate::world::World;
+
+/// Slices that a trace shows at most on one track; it is for looking at.
+const MOST_SLICES: usize = 100_000;
+
+/// What is watched from the window's start.
+pub(super) struct Watched {
+    spinners: Vec<(Entity, u64)>,
+    host: usize,
+    start_ns: u64,
+    lost: u64,
+    /// Whether the guest serves requests.
+    serves: bool,
+}
+
+/// Before anything runs: a wait may begin before the window does.
+pub fn prepare(world: &mut World, scenario: &Scenario) {
+    if scenario.workload.is_latency() && scenario.host.scheduler.is_xen() {
+        world.record_waits(scenario.host.xen.slice_ms * 1_000_000);
+    }
+}
+
+impl Watched {
+    /// The window begins.
+    pub(super) fn begin(world: &mut World, scenario: &Scenario, spinners: &[Entity]) -> Watched {
+        if scenario.host.xen.trace {
+            world.show_scheduling();
+        }
+        let most = scenario.workload.latencies().unwrap_or(u64::MAX);
+        world.guest_mut(GUEST).measure_latencies(most);
+        // The worlds of scenarios have one host.
+        let host = 0;
+        let ran = |entity: &Entity| (*entity, world.thread_run_ns(host, *entity));
+        let lost = world.guest(GUEST).lost_requests();
+        let serves = matches!(scenario.workload, Workload::Requests { .. });
+        Watched { spinners: spinners.iter().map(ran).collect(), host, start_ns: world.now_ns, lost, serves }
+    }
+
+    /// The window ends.
+    pub(super) fn observe(self, out: &mut Observation, world: &mut World) {
+        let latencies = std::mem::take(world.guest_mut(GUEST).latencies_mut());
+        let Latencies { all, stalls, .. } = latencies;
+        derive::latencies(out, all);
+        put(out, metric::LATE, stalls.len() as f64);
+        let named = self.stalls_by_mechanism(out, world, stalls);
+        self.spinners(out, world);
+        let lost = world.guest(GUEST).lost_requests() - self.lost;
+        if self.serves {
+            put(out, metric::LOST, lost as f64);
+        }
+        out.trace = Some(self.trace(world, named));
+    }
+
+    /// Counts the stalls of each mechanism, and names each of them.
+    fn stalls_by_mechanism(
+        &self,
+        out: &mut Observation,
+        world: &World,
+        stalls: Vec<Span>,
+    ) -> Vec<(Span, String)> {
+        let Some(waits) = world.waits() else {
+            return stalls.into_iter().map(|stall| (stall, "stall".into())).collect();
+        };
+        let named: Vec<(Span, Mechanism)> =
+            stalls.into_iter().map(|stall| (stall, waits.why(stall))).collect();
+        for mechanism in Mechanism::ALL {
+            let count = named.iter().filter(|(_, why)| *why == mechanism).count();
+            put(out, mechanism.metric(), count as f64);
+        }
+        named.into_iter().map(|(stall, why)| (stall, why.label().into())).collect()
+    }
+
+    fn spinners(&self, out: &mut Observation, world: &World) {
+        let whole_ns = (out.provenance.window_ns * self.spinners.len() as u64) as f64;
+        let ran = |(entity, before_ns): &(Entity, u64)| world.thread_run_ns(self.host, *entity) - before_ns;
+        let ran_ns: u64 = self.spinners.iter().map(ran).sum();
+        if whole_ns > 0.0 {
+            put(out, metric::SPINNER_CPU, ran_ns as f64 / whole_ns);
+        }
+    }
+
+    /// When the vCPU was descheduled, the stalls, and the scheduler's events if they are wanted.
+    fn trace(&self, world: &mut World, stalls: Vec<(Span, String)>) -> Trace {
+        let since = |span: Span| {
+            let from = |t_ns: u64| t_ns.saturating_sub(self.start_ns);
+            Span::new(from(span.start_ns), from(span.end_ns))
+        };
+        let track = |name: String, slices: Vec<(Span, String)>| {
+            let slices = slices.into_iter().take(MOST_SLICES).map(|(span, what)| (since(span), what));
+            Track { name, events: Events::Slices(slices.collect()) }
+        };
+        let shown = world.take_shown();
+        let descheduled = world.descheduled().into_iter().enumerate().map(|(vcpu, spans)| {
+            track(
+                format!("vCPU {vcpu}"),
+                spans.into_iter().map(|span| (span, "descheduled".into())).collect(),
+            )
+        });
+        let mut tracks: Vec<Track> = descheduled.collect();
+        tracks.push(track("stalls".into(), stalls));
+        if let Some(events) = shown {
+            let named = |event: &Event| {
+                let what = format!("thread {}: {:?}", event.entity.0, event.kind);
+                (Span::new(event.at_ns, event.at_ns), what)
+            };
+            tracks.push(track("scheduler".into(), events.iter().map(named).collect()));
+        }
+        Trace { tracks }
+    }
+}

@@ -1,0 +1,130 @@
+//! What a ground cannot do is refused, with the key at fault.
+
+use super::{bad, within};
+use crate::scenario::{
+    Accelerator, BadScenario, Condition, Ground, Scenario, SchedulerKind, Workload, XenVersion,
+};
+
+pub(in crate::scenario) const ONLY_SIM: &str =
+    "only the simulator can do that; run it with --on sim, or remove it";
+const ONLY_SET: &str = "on real threads a condition is what it sets, and nothing else; remove it";
+const ONLY_VM: &str = "only real guests can do that; run it with --on vm, or remove it";
+const NOT_VM: &str = "only the simulator and real Xen can do that; run it with --on sim, or remove it";
+const NOT_XEN: &str = "real Xen cannot do that; run it with --on sim, or remove it";
+
+impl Scenario {
+    /// Refuses what only another ground can do.
+    pub(super) fn check_ground(&self) -> Result<(), BadScenario> {
+        let guest = &self.guest;
+        let only_vm = [
+            ("guest.kernel", !guest.kernel.is_empty()),
+            ("guest.append", !guest.append.is_empty()),
+            ("guest.accelerator", guest.accelerator != Accelerator::Auto),
+        ];
+        let batched = matches!(self.workload, Workload::Memory { batched: true, .. });
+        let thinks = matches!(self.workload, Workload::Postmark { think_us, .. } if think_us > 0);
+        let computes = matches!(self.workload, Workload::Clone { computing, .. } if computing > 0);
+        let has_threads = matches!(self.workload, Workload::DeleteFree { .. });
+        match (self.ground, has_threads) {
+            (Ground::Threads, false) => {
+                return bad(
+                    "workload.kind",
+                    "on real threads runs delete-free alone; choose --on sim or --on vm",
+                );
+            }
+            (Ground::Sim, true) => {
+                return bad(
+                    "workload.kind",
+                    "the simulator does not run delete-free; choose --on threads or --on vm",
+                );
+            }
+            (Ground::Vm, true) => self.check_guest_program()?,
+            _ => {}
+        }
+        match self.ground {
+            Ground::Threads => self.check_program(),
+            Ground::Sim => refuse("", &only_vm, ONLY_VM),
+            Ground::Xen => {
+                refuse("", &only_vm, NOT_XEN)?;
+                self.check_real_xen()
+            }
+            Ground::Vm if self.workload.is_latency() => {
+                bad("workload.kind", "latencies are measured on the simulator and on real Xen alone")
+            }
+            Ground::Vm => refuse(
+                "",
+                &[
+                    ("workload.think_us", thinks),
+                    ("workload.batched", batched),
+                    ("workload.computing", computes),
+                ],
+                ONLY_SIM,
+            ),
+        }
+    }
+
+    /// What can be asked of the packaged Xen, and of a guest without devices.
+    fn check_real_xen(&self) -> Result<(), BadScenario> {
+        let (host, xen) = (&self.host, &self.host.xen);
+        if !matches!(self.workload, Workload::Wakeup { .. }) {
+            return bad("workload.kind", "real Xen runs wakeup alone: its guests have no devices");
+        }
+        if !matches!(host.scheduler, SchedulerKind::Credit | SchedulerKind::Credit2) {
+            return bad("host.scheduler", "real Xen is run with credit or credit2");
+        }
+        if xen.version != XenVersion::V4_17 {
+            return bad("host.xen.version", "the packages have 4.17");
+        }
+        if !xen.fixes.is_empty() {
+            return bad("host.xen.fixes", NOT_XEN);
+        }
+        within("guest.vcpus", self.guest.vcpus as u64, 1, 1)
+    }
+
+    /// Refuses what this ground's host cannot do to the machine under test.
+    pub(super) fn check_condition_s_ground(
+        &self,
+        prefix: &str,
+        condition: &Condition,
+    ) -> Result<(), BadScenario> {
+        let unobserved = ("unobserved", condition.unobserved);
+        let spinners = ("spinners", condition.spinners > 0);
+        let of_linux = [
+            ("quota", !condition.quota.is_empty()),
+            ("neighbours", condition.neighbours > 0),
+            ("hogs", condition.hogs > 0),
+        ];
+        let only_sim = [
+            ("overcommit", condition.overcommit != 0.0),
+            ("pauses", !condition.pauses.is_empty()),
+            ("spikes", !condition.spikes.is_empty()),
+            ("without", !condition.without.is_empty()),
+        ];
+        match self.ground {
+            Ground::Sim => refuse(prefix, &[unobserved], ONLY_VM),
+            Ground::Vm => {
+                refuse(prefix, &[spinners], NOT_VM)?;
+                refuse(prefix, &only_sim, ONLY_SIM)
+            }
+            Ground::Xen => {
+                refuse(prefix, &of_linux, NOT_XEN)?;
+                refuse(prefix, &only_sim, NOT_XEN)?;
+                refuse(prefix, &[unobserved], NOT_XEN)
+            }
+            Ground::Threads => {
+                refuse(prefix, &of_linux, ONLY_SET)?;
+                refuse(prefix, &only_sim, ONLY_SET)?;
+                let others = [("pcpus", !condition.pcpus.is_empty()), spinners, unobserved];
+                refuse(prefix, &others, ONLY_SET)
+            }
+        }
+    }
+}
+
+/// Refuses the first of these keys that is used.
+fn refuse(prefix: &str, keys: &[(&str, bool)], why: &str) -> Result<(), BadScenario> {
+    match keys.iter().find(|(_, used)| *used) {
+        Some((key, _)) => bad(format!("{prefix}{key}"), why),
+        None => Ok(()),
+    }
+}
