@@ -3,7 +3,8 @@
 
 REPRIEVE = target/release/reprieve
 EVALUATION = rcu-memory rcu-clone rcu-postmark
-DELETE_FREE = delete-free-delay delete-free-shared delete-free-spread delete-free-alone delete-free-stalled
+DELETE_FREE = delete-free-delay delete-free-shared delete-free-spread delete-free-alone delete-free-stalled \
+    delete-free-cost
 
 .PHONY: run test mutants torture bench peers bench-rcu lint build setup record figures audit clean
 

@@ -11,7 +11,7 @@ use crate::input;
 const FILE_BYTES: u64 = 1 << 20;
 
 /// Names and texts.
-pub const BUILT_IN: [(&str, &str); 19] = [
+pub const BUILT_IN: [(&str, &str); 20] = [
     ("rcu-memory", include_str!("../../../scenarios/rcu-memory.toml")),
     ("rcu-clone", include_str!("../../../scenarios/rcu-clone.toml")),
     ("rcu-postmark", include_str!("../../../scenarios/rcu-postmark.toml")),
@@ -30,6 +30,7 @@ pub const BUILT_IN: [(&str, &str); 19] = [
     ("delete-free-spread", include_str!("../../../scenarios/delete-free-spread.toml")),
     ("delete-free-alone", include_str!("../../../scenarios/delete-free-alone.toml")),
     ("delete-free-stalled", include_str!("../../../scenarios/delete-free-stalled.toml")),
+    ("delete-free-cost", include_str!("../../../scenarios/delete-free-cost.toml")),
     ("delete-free-vm", include_str!("../../../scenarios/delete-free-vm.toml")),
 ];
 
