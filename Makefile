@@ -4,7 +4,7 @@
 REPRIEVE = target/release/reprieve
 EVALUATION = rcu-memory rcu-clone rcu-postmark
 DELETE_FREE = delete-free-delay delete-free-shared delete-free-spread delete-free-alone delete-free-stalled \
-    delete-free-cost
+    delete-free-cost delete-free-writer
 
 .PHONY: run test mutants torture bench peers bench-rcu lint build setup record figures audit clean
 
@@ -42,7 +42,7 @@ peers:
 	scripts/setup --peers
 	$(MAKE) -C peers OUT=$(CURDIR)/target/peers
 
-# How long deleted memory waits under each scheme, on two CPUs that do nothing else; about 20 minutes.
+# How long deleted memory waits under each scheme, on two CPUs that do nothing else; about 30 minutes.
 bench-rcu: build peers
 	$(REPRIEVE) run $(DELETE_FREE) --json delete-free.json --html delete-free.html
 	@echo "The figures are in delete-free.html."

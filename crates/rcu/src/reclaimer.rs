@@ -1,8 +1,8 @@
 //! The optional thread that closes bags, waits for grace periods and frees, so that writers do neither.
 //!
 //! It sleeps until there is garbage, then until a bag is full or as old as the domain's deadline, then for
-//! the grace period. After a round it first sleeps for one deadline more before it asks to be woken: a steady
-//! writer then never pays for a wake-up.
+//! the grace period. After a round it looks again once a deadline for some time before it asks to be woken: a
+//! steady writer then never pays for a wake-up.
 
 use crate::clock::now_ns;
 use crate::domain::Domain;
@@ -13,6 +13,10 @@ use std::os::unix::thread::JoinHandleExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+
+/// How many deadlines the thread looks by itself before it asks to be woken. More than one: a writer whose rate is
+/// about one object a deadline is sometimes late, and would then pay for a wake-up each time.
+const LOOKS: u32 = 8;
 
 /// Handle of a domain's reclaimer thread. The thread ends, with everything freed that can be, when this is
 /// dropped.
@@ -74,12 +78,12 @@ impl Drop for Reclaimer {
 }
 
 fn run(reclaim: &Reclaim, stop: &AtomicBool) {
-    let mut was_busy = false;
+    let mut looks = 0;
     while !stop.load(Ordering::SeqCst) {
         let seen = reclaim.work.load(Ordering::SeqCst);
         match reclaim.oldest_bag() {
-            None if was_busy => {
-                was_busy = false;
+            None if looks > 0 => {
+                looks -= 1;
                 futex::wait(&reclaim.work, seen, Some(reclaim.deadline_ns));
             }
             None => idle(reclaim, seen, stop),
@@ -89,7 +93,7 @@ fn run(reclaim: &Reclaim, stop: &AtomicBool) {
                     futex::wait(&reclaim.work, seen, Some(reclaim.deadline_ns - age_ns));
                     continue;
                 }
-                was_busy = true;
+                looks = LOOKS;
                 let token = reclaim.close_all();
                 reclaim.core.wait(token, None);
                 // A callback's panic has been reported by the panic hook; the thread serves the others.

@@ -11,7 +11,7 @@ use crate::input;
 const FILE_BYTES: u64 = 1 << 20;
 
 /// Names and texts.
-pub const BUILT_IN: [(&str, &str); 20] = [
+pub const BUILT_IN: [(&str, &str); 21] = [
     ("rcu-memory", include_str!("../../../scenarios/rcu-memory.toml")),
     ("rcu-clone", include_str!("../../../scenarios/rcu-clone.toml")),
     ("rcu-postmark", include_str!("../../../scenarios/rcu-postmark.toml")),
@@ -31,6 +31,7 @@ pub const BUILT_IN: [(&str, &str); 20] = [
     ("delete-free-alone", include_str!("../../../scenarios/delete-free-alone.toml")),
     ("delete-free-stalled", include_str!("../../../scenarios/delete-free-stalled.toml")),
     ("delete-free-cost", include_str!("../../../scenarios/delete-free-cost.toml")),
+    ("delete-free-writer", include_str!("../../../scenarios/delete-free-writer.toml")),
     ("delete-free-vm", include_str!("../../../scenarios/delete-free-vm.toml")),
 ];
 

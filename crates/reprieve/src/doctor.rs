@@ -8,7 +8,7 @@ use reprieve_linux::threads::{self, FifoGuard};
 use reprieve_study::units;
 use reprieve_threads::peer::Peers;
 use reprieve_vm::image::{self, Cache};
-use reprieve_vm::{ground, qemu};
+use reprieve_vm::{ground, qemu, xen};
 
 use crate::failure::Failure;
 use crate::{grounds, output};
@@ -46,7 +46,7 @@ pub fn doctor() -> Result<(), Failure> {
     match missing {
         0 => Ok(()),
         _ => Err(Failure::Missing(format!(
-            "{missing} thing(s) that runs on real guests (--on vm) need are missing, see above"
+            "{missing} thing(s) that runs on real guests (--on vm, --on xen) need are missing, see above"
         ))),
     }
 }
@@ -56,6 +56,7 @@ fn look() -> Vec<Finding> {
     let mut findings = vec![simulator(), peers(), machine(&root), emulator(), kvm()];
     findings.extend(image::requirements().iter().map(program));
     findings.push(cache());
+    findings.push(optional("Xen", xen(), "without: nothing runs on real Xen (--on xen)"));
     findings.push(optional("CPU quotas", quota(), "without: overcommitted pins vCPUs to one pCPU"));
     let switches = SwitchRecorder::open(&[threads::own_tid()], 1).map(|_| "perf switch records".to_string());
     findings.push(optional("scheduling intervals", switches, "without: from schedstat, coarser"));
@@ -65,8 +66,7 @@ fn look() -> Vec<Finding> {
 }
 
 fn simulator() -> Finding {
-    let says =
-        "built in; --on sim needs nothing of this machine, --on threads the peers, --on vm all else below";
+    let says = "built in; --on sim needs nothing of this machine, --on threads the peers, --on vm and --on xen all else below";
     Finding { what: "simulator", state: State::Good, says: says.into() }
 }
 
@@ -127,6 +127,12 @@ fn cache() -> Finding {
         Err(error) => (State::Missing, error.to_string()),
     };
     Finding { what: "cache", state, says }
+}
+
+/// Its packages: in the cache, or known to apt.
+fn xen() -> Result<String, Failure> {
+    let cache = Cache::new(Cache::default_dir(|name| std::env::var_os(name))?)?;
+    Ok(xen::image::available(&cache)?)
 }
 
 fn quota() -> Result<String, Failure> {

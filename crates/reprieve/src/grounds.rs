@@ -12,12 +12,9 @@ use reprieve_study::ground::{Finished, Progress};
 use reprieve_study::{Ground, Scenario};
 use reprieve_threads::peer;
 use reprieve_vm::image::Cache;
-use reprieve_vm::{HogCommand, Host};
+use reprieve_vm::{HogCommand, Host, XenGround};
 
 use crate::failure::Failure;
-
-/// Until real Xen can be run.
-const NO_XEN: &str = "the ground xen is not built yet; run it with --on sim";
 
 /// The grounds that some scenarios need, ready to run them.
 pub struct Grounds {
@@ -41,11 +38,9 @@ impl Grounds {
             Some(jobs) => jobs.into(),
             None => available_parallelism().map_or(1, usize::from),
         };
-        if scenarios.iter().any(|one| one.ground == Ground::Xen) {
-            return Err(Failure::Missing(NO_XEN.into()));
-        }
         let on = |ground: Ground| scenarios.iter().filter(move |one| one.ground == ground);
-        let guests = on(Ground::Vm).next().map(|_| guests(on(Ground::Vm))).transpose()?;
+        let wants_guests = on(Ground::Vm).chain(on(Ground::Xen)).next().is_some();
+        let guests = wants_guests.then(|| guests(on(Ground::Vm), on(Ground::Xen))).transpose()?;
         let interrupt = match &guests {
             Some(guests) => guests.host.interrupt.clone(),
             None => Interrupt::install()?,
@@ -61,6 +56,10 @@ impl Grounds {
             (Ground::Vm, Some(guests), _) => {
                 let host = guests.host.clone();
                 let ground = reprieve_vm::Ground::prepare(scenario, host, &guests.cache, progress)?;
+                Ok(failing(ground.run(progress)))
+            }
+            (Ground::Xen, Some(guests), _) => {
+                let ground = XenGround::prepare(scenario, guests.host.clone(), &guests.cache, progress)?;
                 Ok(failing(ground.run(progress)))
             }
             (Ground::Threads, _, Some(host)) => {
@@ -81,9 +80,13 @@ fn failing<E: Into<Failure>>(finished: Finished<E>) -> Finished<Failure> {
     Finished { scenario, observations, error: error.map(E::into) }
 }
 
-fn guests<'a>(mut scenarios: impl Iterator<Item = &'a Scenario>) -> Result<Guests, Failure> {
+fn guests<'a>(
+    mut on_vm: impl Iterator<Item = &'a Scenario>,
+    mut on_xen: impl Iterator<Item = &'a Scenario>,
+) -> Result<Guests, Failure> {
     let host = host()?;
-    scenarios.try_for_each(|scenario| reprieve_vm::ground::check_machine(scenario, &host))?;
+    on_vm.try_for_each(|scenario| reprieve_vm::ground::check_machine(scenario, &host))?;
+    on_xen.try_for_each(|scenario| reprieve_vm::xen::ground::check_machine(scenario, &host))?;
     let cache = Cache::new(Cache::default_dir(|name| std::env::var_os(name))?)?;
     Ok(Guests { host, cache })
 }

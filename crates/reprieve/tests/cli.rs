@@ -103,6 +103,14 @@ fn what_the_machine_lacks_is_named_with_the_way_to_get_it() {
     assert_eq!(code, Some(69), "{said}");
     assert!(said.contains("apt-cache is not installed; install it with: apt-get install apt"), "{said}");
 
+    for (programs, lacks) in
+        [(&[][..], "qemu-system-x86_64 is missing"), (&CALLED[..1], "apt-cache is not installed")]
+    {
+        let (code, said) = Quiet::with(programs).refusal(&["run", "xen-wakeup", "--on", "xen"]);
+        assert_eq!(code, Some(69), "{said}");
+        assert!(said.contains(lacks), "{said}");
+    }
+
     let output = Quiet::with(&[]).reprieve(&["doctor"]);
     assert_eq!(output.status.code(), Some(69));
     assert!(String::from_utf8(output.stdout).unwrap().contains("MISSING  QEMU"));

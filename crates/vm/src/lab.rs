@@ -57,6 +57,7 @@ impl Lab {
             initramfs: self.image.initramfs.clone(),
             append: append(scenario),
             accel: self.chosen.accel,
+            hypervisor: None,
         }
     }
 

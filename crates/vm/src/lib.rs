@@ -1,4 +1,5 @@
-//! The ground `vm`: real Linux guests under QEMU, on this host's scheduler.
+//! The grounds of real guests under QEMU: `vm`, Linux on this host's scheduler, and `xen`, real Xen in deterministic
+//! emulation.
 //!
 //! | module | does |
 //! |---|---|
@@ -12,6 +13,7 @@
 //! | [`ground`] | a scenario's plan |
 //! | [`program`] | a run whose workload is a program of the host's |
 //! | [`analysis`] | from what a run left to its observation |
+//! | [`xen`] | the ground `xen`, on the same images and machines |
 
 pub mod analysis;
 pub mod error;
@@ -26,7 +28,9 @@ pub mod program;
 pub mod qemu;
 pub mod stimulus;
 pub mod watch;
+pub mod xen;
 
 pub use error::VmError;
 pub use ground::Ground;
 pub use host::{HogCommand, Host};
+pub use xen::XenGround;

@@ -133,12 +133,31 @@ impl Link {
         let line = self.expect("file", "send a file", ANSWER_LIMIT)?;
         let size: usize =
             line.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+        self.bytes(size, "send a file", Instant::now() + ANSWER_LIMIT, ANSWER_LIMIT)
+    }
+
+    /// The next frame, `NAME LENGTH`, a newline and that many bytes; `limit` is how long the guest may be silent.
+    pub fn frame(&mut self, what: &str, limit: Duration) -> Result<(String, Vec<u8>), VmError> {
+        let deadline = Instant::now() + limit;
+        let line = self.line(what, deadline, limit)?;
+        let parsed = line.split_once(' ').and_then(|(name, size)| Some((name, size.parse().ok()?)));
+        let (name, size) = parsed.ok_or_else(|| guest(format!("{line:?} is no frame's head")))?;
+        Ok((name.to_string(), self.bytes(size, what, deadline, limit)?))
+    }
+
+    /// Takes so many raw bytes.
+    fn bytes(
+        &mut self,
+        size: usize,
+        what: &str,
+        deadline: Instant,
+        limit: Duration,
+    ) -> Result<Vec<u8>, VmError> {
         if size > FILE_BYTES {
             return Err(guest(format!("the guest announced a file of {size} bytes")));
         }
-        let deadline = Instant::now() + ANSWER_LIMIT;
         while self.buffer.len() < size {
-            self.fill("send a file", deadline, ANSWER_LIMIT)?;
+            self.fill(what, deadline, limit)?;
         }
         Ok(self.buffer.drain(..size).collect())
     }

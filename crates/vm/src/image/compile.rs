@@ -1,4 +1,4 @@
-//! What runs inside the guest, compiled from the sources this program carries: static programs with the
+//! What runs inside guests, compiled from the sources this program carries: static programs with the
 //! host's compiler, the kernel module against the kernel's headers. Each entry in the cache is keyed by its
 //! sources, the compiler and, for the module, the kernel.
 
@@ -21,52 +21,68 @@ macro_rules! sources {
 
 /// The first program of the guest.
 pub(crate) const INIT: &str = include_str!("../../../../guest/init");
+/// The first program of dom0.
+pub(crate) const XEN_INIT: &str = include_str!("../../../../guest/xen/init");
 
-const PROGRAM_SOURCES: [Source; 13] = sources![
-    "clone.c",
-    "clone.h",
-    "clones.c",
-    "idle.c",
-    "lab.c",
-    "lab.h",
-    "memory.c",
-    "postmark.c",
-    "program.c",
-    "symbols.c",
-    "sync.c",
-    "text.c",
-    "wire.c",
-];
+/// Programs that are compiled together.
+pub(crate) struct Bundle {
+    sources: &'static [Source],
+    /// Each program and what it is made of.
+    programs: &'static [(&'static str, &'static [&'static str])],
+}
+
+/// The programs of a lab guest: `lab` and `clone`.
+pub(crate) const LAB: Bundle = Bundle {
+    sources: &sources![
+        "clone.c",
+        "clone.h",
+        "clones.c",
+        "idle.c",
+        "lab.c",
+        "lab.h",
+        "memory.c",
+        "postmark.c",
+        "program.c",
+        "symbols.c",
+        "sync.c",
+        "text.c",
+        "wire.c",
+    ],
+    programs: &[
+        (
+            "lab",
+            &[
+                "lab.c",
+                "wire.c",
+                "text.c",
+                "symbols.c",
+                "sync.c",
+                "memory.c",
+                "clones.c",
+                "postmark.c",
+                "program.c",
+                "idle.c",
+            ],
+        ),
+        ("clone", &["clone.c"]),
+    ],
+};
+
+/// The programs of the ground xen: `wakeup` for domUs, `carry` for dom0.
+pub(crate) const XEN: Bundle = Bundle {
+    sources: &sources!["xen/carry.c", "xen/wakeup.c"],
+    programs: &[("carry", &["xen/carry.c"]), ("wakeup", &["xen/wakeup.c"])],
+};
 
 const MODULE_SOURCES: [Source; 5] =
     sources!["module/Kbuild", "module/gp.c", "module/lab.h", "module/main.c", "module/memory.c"];
 
-/// Each program and what it is made of.
-const PROGRAMS: [(&str, &[&str]); 2] = [
-    (
-        "lab",
-        &[
-            "lab.c",
-            "wire.c",
-            "text.c",
-            "symbols.c",
-            "sync.c",
-            "memory.c",
-            "clones.c",
-            "postmark.c",
-            "program.c",
-            "idle.c",
-        ],
-    ),
-    ("clone", &["clone.c"]),
-];
-
 /// No debug information (`-s`): the image is copied into memory at each boot.
 const FLAGS: [&str; 7] = ["-std=c11", "-static", "-O2", "-s", "-Wall", "-Wextra", "-Werror"];
 
-/// The guest's programs, compiled.
+/// A bundle's programs, compiled.
 pub(crate) struct Programs {
-    /// The directory that holds `lab` and `clone`.
+    /// The directory that holds them.
     pub dir: PathBuf,
     /// Their key in the cache.
     pub key: String,
@@ -78,18 +94,20 @@ pub(crate) fn compiler(cache: &Cache) -> Result<String, ImageError> {
     Ok(version.lines().next().unwrap_or_default().to_owned())
 }
 
-/// Compiles the guest's static programs, or finds them in the cache.
+/// Compiles a bundle's static programs, or finds them in the cache.
 pub(crate) fn programs(
     cache: &Cache,
+    bundle: &Bundle,
     compiler: &str,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Programs, ImageError> {
-    let key = key_of(parts(&PROGRAM_SOURCES).chain(FLAGS.map(str::as_bytes)).chain([compiler.as_bytes()]));
+    let key = key_of(parts(bundle.sources).chain(FLAGS.map(str::as_bytes)).chain([compiler.as_bytes()]));
     let dir = cache.make("programs", &key, |dir| {
         progress("compiling the guest's programs");
-        write_sources(dir, &PROGRAM_SOURCES)?;
-        for (program, sources) in PROGRAMS {
-            let arguments: Vec<&str> = FLAGS.iter().chain(&["-o", program]).chain(sources).copied().collect();
+        write_sources(dir, bundle.sources)?;
+        for (program, sources) in bundle.programs {
+            let arguments: Vec<&str> =
+                FLAGS.iter().chain(&["-o", program]).chain(*sources).copied().collect();
             command::run("cc", &arguments, dir)?;
         }
         Ok(())
@@ -143,9 +161,11 @@ mod tests {
 
     #[test]
     fn every_source_of_a_program_is_carried() {
-        let carried = |wanted: &str| PROGRAM_SOURCES.iter().any(|(name, _)| *name == wanted);
-        for (program, sources) in PROGRAMS {
-            assert!(sources.iter().all(|source| carried(source)), "{program}");
+        for bundle in [LAB, XEN] {
+            let carried = |wanted: &str| bundle.sources.iter().any(|(name, _)| *name == wanted);
+            for (program, sources) in bundle.programs {
+                assert!(sources.iter().all(|source| carried(source)), "{program}");
+            }
         }
     }
 }

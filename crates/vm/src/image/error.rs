@@ -117,6 +117,14 @@ pub enum ImageError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A program of a package is damaged.
+    #[error("{}: not a program: {problem}", path.display())]
+    BadProgram {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// An archive cannot hold this.
     #[error("initramfs: {name}: {problem}")]
     Archive {

@@ -43,7 +43,7 @@ const HEADER_VERSION_MIN: u16 = 0x0208;
 const SECTOR_BYTES: usize = 512;
 
 impl Kernel {
-    /// The kernel of unpacked image and headers packages.
+    /// The kernel of an unpacked image package, with its headers if they were unpacked beside it.
     pub(crate) fn of_packages(unpacked: &Unpacked) -> Result<Kernel, ImageError> {
         let boot = unpacked.find(&["boot"])?;
         let lacks =
@@ -56,7 +56,7 @@ impl Kernel {
         let modules = format!("lib/modules/{release}");
         Ok(Kernel {
             vmlinuz: boot.join(format!("vmlinuz-{release}")),
-            headers_dir: Some(unpacked.find(&[&format!("usr/src/linux-headers-{release}")])?),
+            headers_dir: unpacked.find(&[&format!("usr/src/linux-headers-{release}")]).ok(),
             modules_dir: Some(unpacked.find(&[&modules, &format!("usr/{modules}")])?),
             id: unpacked.id.clone(),
             release,

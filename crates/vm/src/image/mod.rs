@@ -7,16 +7,17 @@
 //! Invariant: equal ingredients give the same initramfs, byte for byte.
 
 pub mod btf;
-mod cache;
+pub(crate) mod cache;
 mod command;
-mod compile;
-mod decompress;
-mod error;
+pub(crate) mod compile;
+pub(crate) mod decompress;
+pub(crate) mod error;
 mod host_programs;
-mod initramfs;
+pub(crate) mod initramfs;
 mod kernel;
+pub(crate) mod libraries;
 mod modules;
-mod packages;
+pub(crate) mod packages;
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -76,7 +77,7 @@ const APPLETS: [&str; 7] = ["cat", "dmesg", "insmod", "mount", "poweroff", "sh",
 const MOUNT_POINTS: [&str; 4] = ["dev", "proc", "sys", "tmp"];
 
 /// Where the C library's package has the two files Postmark needs: with /usr merged, and before that.
-const LOADER: [&str; 2] =
+pub(crate) const LOADER: [&str; 2] =
     ["usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"];
 const C_LIBRARY: [&str; 2] = ["usr/lib/x86_64-linux-gnu/libc.so.6", "lib/x86_64-linux-gnu/libc.so.6"];
 
@@ -97,7 +98,9 @@ pub fn prepare(
 ) -> Result<GuestImage, ImageError> {
     let kernel = match &options.kernel {
         Some(path) => Kernel::of_file(path, options.modules_dir.as_deref(), options.headers_dir.as_deref())?,
-        None => Kernel::of_packages(&packages::kernel(cache, options.refresh, progress)?)?,
+        None => {
+            Kernel::of_packages(&packages::kernel(cache, &packages::KERNELS, options.refresh, progress)?)?
+        }
     };
     let btf = btf::Btf::parse(&kernel.btf_bytes(cache, progress)?)?;
     let ingredients = gather(cache, &kernel, options, progress)?;
@@ -137,7 +140,7 @@ fn gather(
         busybox,
         postmark,
         libc,
-        programs: compile::programs(cache, &compiler, progress)?,
+        programs: compile::programs(cache, &compile::LAB, &compiler, progress)?,
         module: compile::module(cache, kernel, &compiler, progress)?,
         host_programs: host_programs::gather(cache, &options.programs, progress)?,
     })
@@ -186,15 +189,19 @@ impl Ingredients {
         if let Some(programs) = &self.host_programs {
             programs.add(&mut archive)?;
         }
-        add_drivers(&mut archive, kernel)?;
+        add_drivers(&mut archive, kernel, &DRIVERS)?;
         Ok(archive)
     }
 }
 
 /// The drivers, and the order in which init loads them.
-fn add_drivers(archive: &mut Initramfs, kernel: &Kernel) -> Result<(), ImageError> {
+pub(crate) fn add_drivers(
+    archive: &mut Initramfs,
+    kernel: &Kernel,
+    wanted: &[&str],
+) -> Result<(), ImageError> {
     let drivers: Vec<Module> = match &kernel.modules_dir {
-        Some(dir) => modules::closure(dir, &kernel.release, &DRIVERS)?,
+        Some(dir) => modules::closure(dir, &kernel.release, wanted)?,
         None => Vec::new(),
     };
     let mut order = String::new();

@@ -20,9 +20,9 @@ const PACKAGES_MAX: usize = 32;
 const KIND: &str = "packages";
 
 /// Kernels for virtual machines, and their headers, with what they depend on: Debian's, then Ubuntu's.
-pub(crate) const KERNELS: [[&str; 2]; 2] = [
-    ["linux-image-cloud-amd64", "linux-headers-cloud-amd64"],
-    ["linux-image-virtual", "linux-headers-virtual"],
+pub(crate) const KERNELS: [&[&str]; 2] = [
+    &["linux-image-cloud-amd64", "linux-headers-cloud-amd64"],
+    &["linux-image-virtual", "linux-headers-virtual"],
 ];
 
 /// Dependencies named `linux-` that hold nothing a guest or a module build needs.
@@ -55,20 +55,22 @@ struct Stanza {
     depends: String,
 }
 
-/// A kernel with its headers, of the distribution apt is set up for.
+/// The first of these kernels (an image, and what is to lie beside it) that the distribution has.
 pub(crate) fn kernel(
     cache: &Cache,
+    kernels: &[&[&str]],
     refresh: bool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Unpacked, ImageError> {
-    if !refresh && let Some(found) = KERNELS.iter().find_map(|[image, _]| latest(cache, image)) {
+    if !refresh && let Some(found) = kernels.iter().find_map(|names| latest(cache, names[0])) {
         return Ok(found);
     }
-    let resolved = KERNELS.iter().find_map(|names| resolve(cache.root(), names, follow_linux).transpose());
+    let resolved = kernels.iter().find_map(|names| resolve(cache.root(), names, follow_linux).transpose());
     let packages = match resolved {
         Some(packages) => packages?,
         None => {
-            let names = KERNELS.map(|[image, _]| image).join(" or ");
+            let images: Vec<&str> = kernels.iter().map(|names| names[0]).collect();
+            let names = images.join(" or ");
             return Err(ImageError::UnknownPackage { package: names });
         }
     };
@@ -95,6 +97,20 @@ pub(crate) fn singles<const N: usize>(
         });
     }
     Ok(unpacked.try_into().expect("one entry for each name"))
+}
+
+/// The name and version of a package that is in the cache, or that apt could download.
+///
+/// # Errors
+/// apt does not know it, or there is no apt.
+pub(crate) fn known(cache: &Cache, name: &str) -> Result<String, ImageError> {
+    if let Some(there) = latest(cache, name) {
+        return Ok(format!("{}, in the cache", there.id));
+    }
+    let packages = resolve(cache.root(), &[name], |_| Vec::new())?;
+    let first = packages.and_then(|packages| packages.into_iter().next());
+    let stanza = first.ok_or_else(|| ImageError::UnknownPackage { package: name.to_owned() })?;
+    Ok(format!("{} {}, to be downloaded", stanza.package, stanza.version))
 }
 
 /// The entry of this package made last.

@@ -26,6 +26,7 @@ const PORT_FD: i32 = 13;
 /// Kernel and initial file system are handed over open: their folders may be closed to QEMU's user.
 const KERNEL_FD: i32 = 14;
 const INITRAMFS_FD: i32 = 15;
+const HYPERVISOR_FD: i32 = 16;
 
 /// Address space of the emulator itself: its code cache alone may take 1 GiB.
 const EMULATOR_BYTES: u64 = 6 << 30;
@@ -40,6 +41,11 @@ pub enum Accel {
     Kvm,
     /// Emulation; each vCPU is a host thread.
     Tcg,
+    /// Emulation in which time is the number of instructions: the same run again, bit for bit.
+    Counted {
+        /// Of all that the machine takes for random.
+        seed: u32,
+    },
 }
 
 impl Accel {
@@ -48,6 +54,7 @@ impl Accel {
         match self {
             Accel::Kvm => "kvm",
             Accel::Tcg => "tcg",
+            Accel::Counted { .. } => "tcg icount",
         }
     }
 }
@@ -67,7 +74,26 @@ pub struct MachineSpec {
     pub append: String,
     /// How guest code is executed.
     pub accel: Accel,
+    /// What boots first, if the kernel is not the machine's own but its dom0's.
+    pub hypervisor: Option<Hypervisor>,
 }
+
+/// A hypervisor that the machine boots, as a multiboot kernel with two modules: dom0's kernel and initial file system.
+/// Such a guest talks to the host through the debug port instead of a virtio-serial port.
+#[derive(Clone, Debug)]
+pub struct Hypervisor {
+    /// An ELF image.
+    pub image: PathBuf,
+    /// Its command line.
+    pub options: String,
+}
+
+/// A counted instruction takes 2^this ns.
+const ICOUNT_SHIFT: u32 = 2;
+/// The clock of a machine whose time is counted starts here, in UTC: not at the time of day.
+const ICOUNT_EPOCH: &str = "2026-01-01T00:00:00";
+/// Where Bochs and QEMU have a port that takes bytes.
+const DEBUG_PORT: u16 = 0xe9;
 
 /// The kernel arguments that make a guest start fast and stand still for introspection: `nokaslr` because
 /// symbols must be where the image has them, `tsc` because calibration under emulation takes seconds and
@@ -75,12 +101,26 @@ pub struct MachineSpec {
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 oops=panic nokaslr mitigations=off \
                                 tsc=reliable clocksource=tsc rdinit=/init";
 
+/// A PV dom0 dies early where the processor keeps the kernel out of user pages.
+const XEN_CPU: &str = "max,-smap,-smep,-la57,-pku";
+
+/// The same for dom0, whose console and clock are Xen's.
+const DOM0_ARGUMENTS: &str = "console=hvc0 quiet panic=-1 oops=panic nokaslr rdinit=/init";
+
 fn arguments(spec: &MachineSpec) -> Vec<OsString> {
     let mib = spec.memory_bytes >> 20;
-    let (accel, cpu) = match spec.accel {
-        Accel::Kvm => ("kvm", "host"),
-        Accel::Tcg => ("tcg,thread=multi", "max"),
+    let (accel, mut cpu) = match spec.accel {
+        Accel::Kvm => ("kvm".to_string(), "host"),
+        Accel::Tcg => ("tcg,thread=multi".to_string(), "max"),
+        Accel::Counted { seed } => (counted(seed), "max"),
     };
+    let port = match spec.hypervisor {
+        None => "-device virtio-serial-pci -device virtserialport,chardev=port,name=reprieve.lab".to_string(),
+        Some(_) => format!("-device isa-debugcon,iobase={DEBUG_PORT},chardev=port"),
+    };
+    if spec.hypervisor.is_some() {
+        cpu = XEN_CPU;
+    }
     let text = [
         "-nodefaults -no-user-config -no-reboot -display none -name reprieve,debug-threads=on".to_string(),
         "-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".to_string(),
@@ -88,15 +128,36 @@ fn arguments(spec: &MachineSpec) -> Vec<OsString> {
         format!("-object memory-backend-file,id=ram,size={mib}M,mem-path=/proc/self/fd/{MEMORY_FD},share=on"),
         format!("-chardev socket,id=monitor,fd={MONITOR_FD} -mon chardev=monitor,mode=control"),
         format!("-chardev socket,id=console,fd={CONSOLE_FD} -serial chardev:console"),
-        format!("-chardev socket,id=port,fd={PORT_FD} -device virtio-serial-pci"),
-        "-device virtserialport,chardev=port,name=reprieve.lab".to_string(),
-        format!("-kernel /proc/self/fd/{KERNEL_FD} -initrd /proc/self/fd/{INITRAMFS_FD}"),
+        format!("-chardev socket,id=port,fd={PORT_FD} {port}"),
     ]
     .join(" ");
     let mut arguments: Vec<OsString> = text.split(' ').map(OsString::from).collect();
     // What contains spaces is one argument.
-    arguments.extend(["-append".into(), format!("{KERNEL_ARGUMENTS} {}", spec.append).trim().into()]);
+    arguments.extend(boot(spec).map(OsString::from));
     arguments
+}
+
+/// What is booted, and its command lines.
+fn boot(spec: &MachineSpec) -> [String; 6] {
+    let file = |fd: i32| format!("/proc/self/fd/{fd}");
+    let words = |fixed: &str| format!("{fixed} {}", spec.append).trim().to_string();
+    let (kernel, append, initrd) = match &spec.hypervisor {
+        None => (KERNEL_FD, words(KERNEL_ARGUMENTS), file(INITRAMFS_FD)),
+        Some(hypervisor) => {
+            let append = words(DOM0_ARGUMENTS);
+            // QEMU separates modules by commas: one in an argument would end it.
+            debug_assert!(!append.contains(','), "{append}");
+            let modules = format!("{} {append},{}", file(KERNEL_FD), file(INITRAMFS_FD));
+            (HYPERVISOR_FD, hypervisor.options.clone(), modules)
+        }
+    };
+    ["-kernel".into(), file(kernel), "-append".into(), append, "-initrd".into(), initrd]
+}
+
+fn counted(seed: u32) -> String {
+    format!(
+        "tcg,thread=single -icount shift={ICOUNT_SHIFT},sleep=off -rtc base={ICOUNT_EPOCH},clock=vm -seed {seed}"
+    )
 }
 
 /// Starts QEMU with the far ends of memory, monitor, console and port.
@@ -105,11 +166,14 @@ pub fn spawn(spec: &MachineSpec, ends: [OwnedFd; 4]) -> Result<Child, VmError> {
     command.args(arguments(spec)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // A terminal's Ctrl-C is for us: we end the machine in good order.
     command.process_group(0);
-    let images = [open(&spec.kernel)?, open(&spec.initramfs)?];
+    let mut images = vec![open(&spec.kernel)?, open(&spec.initramfs)?];
+    if let Some(hypervisor) = &spec.hypervisor {
+        images.push(open(&hypervisor.image)?);
+    }
     let mappings = ends
         .into_iter()
         .chain(images)
-        .zip([MEMORY_FD, MONITOR_FD, CONSOLE_FD, PORT_FD, KERNEL_FD, INITRAMFS_FD])
+        .zip([MEMORY_FD, MONITOR_FD, CONSOLE_FD, PORT_FD, KERNEL_FD, INITRAMFS_FD, HYPERVISOR_FD])
         .map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd })
         .collect();
     command.fd_mappings(mappings).expect("the numbers differ");
@@ -143,7 +207,7 @@ fn lesser_user(accel: Accel) -> Option<(u32, u32)> {
     let number = |name: &str| std::env::var(name).ok()?.parse().ok().filter(|id| *id != 0);
     let (uid, gid) = (number("SUDO_UID").unwrap_or(NOBODY), number("SUDO_GID").unwrap_or(NOBODY));
     match accel {
-        Accel::Tcg => Some((uid, gid)),
+        Accel::Tcg | Accel::Counted { .. } => Some((uid, gid)),
         Accel::Kvm => {
             let device = std::fs::metadata("/dev/kvm").ok()?;
             let group_may = device.mode() & 0o060 == 0o060 && device.gid() != 0;
@@ -167,18 +231,39 @@ pub fn version() -> Result<String, VmError> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_kernel_s_command_line_is_one_argument() {
-        let spec = MachineSpec {
+    fn spec(hypervisor: Option<Hypervisor>) -> MachineSpec {
+        MachineSpec {
             vcpus: 2,
             memory_bytes: 256 << 20,
             kernel: "/a b/vmlinuz".into(),
             initramfs: "/c".into(),
             append: "x=1 y=2".into(),
             accel: Accel::Tcg,
-        };
-        let arguments = arguments(&spec);
-        assert!(arguments.last().unwrap().to_str().unwrap().ends_with("rdinit=/init x=1 y=2"));
+            hypervisor,
+        }
+    }
+
+    fn after<'a>(arguments: &'a [OsString], option: &str) -> &'a str {
+        let at = arguments.iter().position(|argument| argument == option).unwrap();
+        arguments[at + 1].to_str().unwrap()
+    }
+
+    #[test]
+    fn a_hypervisor_s_modules_are_one_argument() {
+        let hypervisor = Hypervisor { image: "/x".into(), options: "com1=115200,8n1".into() };
+        let arguments = arguments(&spec(Some(hypervisor)));
+        assert_eq!(after(&arguments, "-kernel"), "/proc/self/fd/16");
+        assert_eq!(after(&arguments, "-append"), "com1=115200,8n1");
+        let modules: Vec<&str> = after(&arguments, "-initrd").split(',').collect();
+        assert!(modules[0].starts_with("/proc/self/fd/14 ") && modules[0].ends_with("rdinit=/init x=1 y=2"));
+        assert_eq!(modules[1..], ["/proc/self/fd/15"]);
+        assert!(!arguments.contains(&"virtio-serial-pci".into()));
+    }
+
+    #[test]
+    fn the_kernel_s_command_line_is_one_argument() {
+        let arguments = arguments(&spec(None));
+        assert!(after(&arguments, "-append").ends_with("rdinit=/init x=1 y=2"));
         assert!(!arguments.contains(&"".into()));
         assert!(arguments.iter().all(|argument| !argument.to_string_lossy().contains("vmlinuz")));
     }

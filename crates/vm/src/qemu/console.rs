@@ -45,15 +45,10 @@ impl Console {
         Ok(Console(shared))
     }
 
-    /// The last lines, without control characters: the guest is not trusted with the user's terminal.
+    /// The last lines.
     pub fn tail(&self) -> ConsoleTail {
         let mut kept = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(kept.bytes.make_contiguous()).into_owned();
-        let clean = |line: &str| -> String {
-            line.chars().filter(|c| !c.is_control()).take(SHOWN_CHARACTERS).collect()
-        };
-        let lines: Vec<String> = text.lines().map(clean).filter(|line| !line.trim().is_empty()).collect();
-        ConsoleTail(lines[lines.len().saturating_sub(SHOWN_LINES)..].to_vec())
+        console_tail(kept.bytes.make_contiguous())
     }
 
     /// Waits until the other end is closed, at most until the deadline.
@@ -67,6 +62,15 @@ impl Console {
             kept = self.0.1.wait_timeout(kept, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+/// The last lines of what a guest printed, without control characters: it is not trusted with the user's terminal.
+pub fn console_tail(bytes: &[u8]) -> ConsoleTail {
+    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(KEPT_BYTES)..]);
+    let clean =
+        |line: &str| -> String { line.chars().filter(|c| !c.is_control()).take(SHOWN_CHARACTERS).collect() };
+    let lines: Vec<String> = text.lines().map(clean).filter(|line| !line.trim().is_empty()).collect();
+    ConsoleTail(lines[lines.len().saturating_sub(SHOWN_LINES)..].to_vec())
 }
 
 #[cfg(test)]

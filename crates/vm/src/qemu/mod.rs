@@ -21,7 +21,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
 pub use accelerator::{Chosen, choose};
-pub use command::{Accel, MachineSpec, version};
+pub use command::{Accel, Hypervisor, MachineSpec, version};
+pub use console::console_tail;
 pub use memory::GuestMemory;
 
 use crate::error::{ConsoleTail, VmError, plain};

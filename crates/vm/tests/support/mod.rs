@@ -64,6 +64,24 @@ pub struct Bench {
     _alone: MutexGuard<'static, ()>,
 }
 
+/// The user's, or what REPRIEVE_TEST_CACHE names.
+pub fn cache() -> Cache {
+    let named = std::env::var_os("REPRIEVE_TEST_CACHE").map(PathBuf::from);
+    Cache::new(named.unwrap_or_else(|| Cache::default_dir(|name| std::env::var_os(name)).unwrap())).unwrap()
+}
+
+/// The handles of this machine, with this test program as warden and hog.
+pub fn host() -> Host {
+    let exe = std::env::current_exe().unwrap();
+    Host {
+        proc_root: ProcRoot::default(),
+        warden: Arc::new(Warden::spawn(&exe, &WARDEN).unwrap()),
+        interrupt: Interrupt::manual().unwrap(),
+        programs: programs(),
+        hog: HogCommand { exe, args: HOG.map(String::from).to_vec() },
+    }
+}
+
 /// The image, or `None` with a message where the machine lacks what it takes: that is not what is tested.
 pub fn image() -> Option<GuestImage> {
     image_with(Vec::new())
@@ -71,11 +89,8 @@ pub fn image() -> Option<GuestImage> {
 
 /// The image with these programs of the host's in it.
 fn image_with(programs: Vec<PathBuf>) -> Option<GuestImage> {
-    let named = std::env::var_os("REPRIEVE_TEST_CACHE").map(PathBuf::from);
-    let root = named.unwrap_or_else(|| Cache::default_dir(|name| std::env::var_os(name)).unwrap());
-    let cache = Cache::new(root).unwrap();
     let options = ImageOptions { programs, ..ImageOptions::default() };
-    match prepare(&cache, &options, &mut |step| eprintln!("{step}")) {
+    match prepare(&cache(), &options, &mut |step| eprintln!("{step}")) {
         Ok(image) => Some(image),
         Err(
             error @ (ImageError::MissingProgram { .. }
@@ -113,16 +128,8 @@ impl Bench {
             Err(error) => panic!("{error}"),
         };
         let image = image_with(programs_of_guests)?;
-        let exe = std::env::current_exe().unwrap();
-        let host = Host {
-            proc_root: ProcRoot::default(),
-            warden: Arc::new(Warden::spawn(&exe, &WARDEN).unwrap()),
-            interrupt: Interrupt::manual().unwrap(),
-            programs: programs(),
-            hog: HogCommand { exe, args: HOG.map(String::from).to_vec() },
-        };
         let chosen = Chosen { accel: Accel::Tcg, reason: "the tests' choice".into() };
-        let lab = Lab { host, image, chosen, qemu_version, pcpus: allowed_cpus().unwrap() };
+        let lab = Lab { host: host(), image, chosen, qemu_version, pcpus: allowed_cpus().unwrap() };
         Some(Bench { lab, _alone: alone })
     }
 
@@ -134,6 +141,7 @@ impl Bench {
             initramfs: self.lab.image.initramfs.clone(),
             append: append.into(),
             accel: self.lab.chosen.accel,
+            hypervisor: None,
         }
     }
 

@@ -1,0 +1,115 @@
+//! The ground `xen`: prepares what runs have in common, and works through a scenario's plan.
+
+use reprieve_study::Scenario;
+use reprieve_study::ground::{Finished, Progress, work_through};
+use reprieve_study::scenario::{BadScenario, PlannedRun};
+use reprieve_study::units::MIB;
+
+use super::image;
+use super::lab::XenLab;
+use super::settings::Settings;
+use crate::error::VmError;
+use crate::host::Host;
+use crate::image::{Cache, ImageError};
+use crate::qemu;
+
+/// The ground, ready to run one scenario.
+pub struct XenGround {
+    lab: XenLab,
+    scenario: Scenario,
+}
+
+impl XenGround {
+    /// Gets everything ready: the packages and the images made of them.
+    ///
+    /// # Errors
+    /// A scenario that this ground or this machine cannot run; packages or programs that are missing.
+    pub fn prepare(
+        scenario: Scenario,
+        host: Host,
+        cache: &Cache,
+        progress: &mut dyn Progress,
+    ) -> Result<XenGround, VmError> {
+        check_machine(&scenario, &host)?;
+        let qemu_version = qemu::version()?;
+        let image = image::prepare(cache, false, &mut |what| progress.preparing(what)).map_err(way_out)?;
+        Ok(XenGround { lab: XenLab { host, image, qemu_version }, scenario })
+    }
+
+    /// The lab, for single experiments.
+    pub fn lab(&self) -> &XenLab {
+        &self.lab
+    }
+
+    /// Works through the plan: repetitions of all conditions, interleaved, in an order from the seed.
+    pub fn run(self, progress: &mut dyn Progress) -> Finished<VmError> {
+        let mut observations = Vec::new();
+        let run = |planned: &PlannedRun, step: &mut dyn FnMut(&str)| self.lab.run(planned, step);
+        let error = work_through(&self.scenario, &mut observations, progress, run).err();
+        Finished { scenario: self.scenario, observations, error }
+    }
+}
+
+/// Refuses what cannot be run here, before anything is downloaded.
+///
+/// # Errors
+/// A key that real Xen cannot do, or more memory than is available.
+pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), VmError> {
+    let available_bytes = host.proc_root.meminfo()?.available_bytes;
+    for planned in scenario.plan()?.iter().filter(|planned| planned.repetition == 0) {
+        let needed_bytes = Settings::of(planned)?.memory_bytes;
+        if needed_bytes > available_bytes {
+            let problem = format!(
+                "the machine with its VMs takes {} MiB, more than the {} MiB that the host has available",
+                needed_bytes / MIB,
+                available_bytes / MIB
+            );
+            return Err(
+                BadScenario::new(format!("conditions.{}.spinners", planned.condition), problem).into()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Packages that cannot be had are something that the machine lacks.
+fn way_out(error: ImageError) -> VmError {
+    match error {
+        ImageError::CommandFailed { ref command, ref output, .. } if command.starts_with("apt-get") => {
+            let last = output.lines().last().unwrap_or_default();
+            VmError::Missing {
+                what: format!("Xen {} from Debian's packages ({last})", image::XEN_VERSION),
+                way_out: "they are downloaded once, and not installed: check the network and run apt-get update, or \
+                          run the scenario with --on sim"
+                    .into(),
+            }
+        }
+        ImageError::UnknownPackage { package } => VmError::Missing {
+            what: format!("the package {package}"),
+            way_out: format!(
+                "it is in Debian 12 (main), which has Xen {}: run apt-get update there, or run the scenario with --on \
+                 sim",
+                image::XEN_VERSION
+            ),
+        },
+        other => other.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_that_cannot_be_had_are_missing_with_a_way_out() {
+        let unknown = way_out(ImageError::UnknownPackage { package: "xen-utils-4.17".into() });
+        assert!(matches!(unknown, VmError::Missing { .. }) && unknown.to_string().contains("--on sim"));
+        let failed = way_out(ImageError::CommandFailed {
+            command: "apt-get -q download x".into(),
+            status: "exit status: 100".into(),
+            hint: String::new(),
+            output: "a\nE: Unable to fetch".into(),
+        });
+        assert!(matches!(failed, VmError::Missing { .. }) && failed.to_string().contains("Unable to fetch"));
+    }
+}

@@ -1,0 +1,30 @@
+//! The ground `xen`: real Xen in deterministic emulation.
+//!
+//! Xen, a PV dom0 and PV domUs, which need no hardware virtualisation, boot under QEMU with counted instructions: time
+//! is the number of instructions executed, so a run gives the same again, bit for bit, as long as a pCPU is busy; where
+//! all fall idle (no spinner), repeated runs may differ by microseconds.
+//! One pCPU that dom0 and the domUs share, or (`host.pcpus = 2`) one for dom0 and one for the domUs. What lasts milliseconds (slices, ticks, accounting) is
+//! real; every instruction takes 4 ns and memory is free, so costs of microseconds mean nothing.
+//!
+//! Invariant: while a domU measures, nothing else happens. All pCPUs share one clock, so a dom0 that runs would stop
+//! the domUs' time.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`image`] | Xen, kernel, dom0's and the domUs' file systems, from the distribution's packages |
+//! | [`settings`] | from a scenario to the command lines of Xen and dom0 |
+//! | [`report`] | what a domU measured, as it stands in its console's log |
+//! | [`trace`] | xentrace's records, as intervals and decisions |
+//! | [`lab`] | one run |
+//! | [`analysis`] | from what a run left to its observation |
+//! | [`ground`] | a scenario's plan |
+
+pub mod analysis;
+pub mod ground;
+pub mod image;
+pub mod lab;
+pub mod report;
+pub mod settings;
+pub mod trace;
+
+pub use ground::XenGround;

@@ -1,0 +1,108 @@
+//! Real Xen: a small run, twice. Downloads about 75 MB the first time, and takes two or three minutes.
+
+mod support;
+
+use reprieve_study::ground::Progress;
+use reprieve_study::observation::Observation;
+use reprieve_study::timeline::{Events, Track};
+use reprieve_study::{Scenario, metric, overrides};
+use reprieve_vm::{VmError, XenGround};
+
+const SAMPLES: f64 = 300.0;
+
+const SCENARIO: &str = "
+    name = 'small'
+    title = 'a small run'
+    ground = 'xen'
+    [run]
+    repeat = 1
+    warmup_ms = 100
+    window_ms = 60_000
+    [guest]
+    vcpus = 1
+    memory_mib = 128
+    [host]
+    scheduler = 'credit'
+    [host.xen]
+    slice_ms = 5
+    trace = true
+    [workload]
+    kind = 'wakeup'
+    sleep_us = 1_000
+    sleep_spread = 0.5
+    work_us = 200
+    samples = 300
+    [conditions.hog]
+    spinners = 1
+";
+
+struct Told(Vec<String>);
+
+impl Progress for Told {
+    fn preparing(&mut self, what: &str) {
+        eprintln!("{what}");
+    }
+    fn running(&mut self, _: usize, _: usize, _: &str, stage: &str) {
+        eprintln!("{stage}");
+        self.0.push(stage.to_string());
+    }
+    fn ended(&mut self, _: usize, _: usize, _: &Observation) {}
+    fn warning(&mut self, text: &str) {
+        eprintln!("{text}");
+    }
+}
+
+fn scenario() -> Scenario {
+    overrides::read(SCENARIO, None, &[]).unwrap()
+}
+
+/// A run and the stages that were told, or `None` where the machine lacks what it takes.
+fn run() -> Option<(Observation, Vec<String>)> {
+    let mut told = Told(Vec::new());
+    let ground = match XenGround::prepare(scenario(), support::host(), &support::cache(), &mut told) {
+        Ok(ground) => ground,
+        Err(error @ (VmError::Missing { .. } | VmError::Image(_))) => return support::skip(&error),
+        Err(error) => panic!("{error}"),
+    };
+    let mut finished = ground.run(&mut told);
+    assert!(finished.error.is_none(), "{}", finished.error.unwrap());
+    Some((finished.observations.remove(0), told.0))
+}
+
+fn track<'a>(out: &'a Observation, name: &str) -> &'a Track {
+    let tracks = &out.trace.as_ref().unwrap().tracks;
+    tracks.iter().find(|track| track.name == name).unwrap_or_else(|| panic!("no track {name}"))
+}
+
+fn slices(track: &Track) -> Vec<(u64, u64, &str)> {
+    let Events::Slices(slices) = &track.events else { panic!("a counter") };
+    slices.iter().map(|(span, name)| (span.start_ns, span.end_ns, name.as_str())).collect()
+}
+
+/// The guest's clock and Xen's trace tell the same: at each wake-up that it reports late, its vCPU has waited.
+fn stalls_are_waits(out: &Observation) {
+    let stalls = slices(track(out, "stalls"));
+    let waits = slices(track(out, "vCPU 0"));
+    for (start, end, _) in &stalls {
+        let waited =
+            waits.iter().filter(|(from, to, what)| *what == "descheduled" && from < end && to > start);
+        let waited_ns: u64 = waited.map(|(from, to, _)| to.min(end) - from.max(start)).sum();
+        assert!(waited_ns * 10 > (end - start) * 7, "late for {} ns, waited {waited_ns} ns", end - start);
+    }
+}
+
+#[test]
+fn a_run_gives_the_same_again_bit_for_bit() {
+    let Some((first, stages)) = run() else { return };
+    assert_eq!(first.metrics[metric::LATENCY_COUNT], SAMPLES);
+    assert!(stages.iter().any(|stage| stage == "measures"), "{stages:?}");
+    // One pCPU: what the spinner did not get, the guest had, or dom0 and idleness.
+    let share = first.metrics[metric::SPINNER_CPU] + first.metrics[metric::CPU_SHARE];
+    assert!((0.9..=1.0).contains(&share), "{share}");
+    let running = slices(track(&first, "vCPU 0"));
+    assert!(running.iter().filter(|(.., what)| *what == "running").count() as f64 >= SAMPLES);
+    stalls_are_waits(&first);
+
+    let (second, _) = run().unwrap();
+    assert_eq!(first, second);
+}
