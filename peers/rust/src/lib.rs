@@ -29,7 +29,7 @@ pub use options::Options;
 pub use report::Identity;
 pub use run::main;
 pub use scheme::{Reader, Scheme, Writer};
-pub use section::{Found, Section};
+pub use section::{Found, Section, Sleep};
 pub use table::{Node, Table};
 
 /// Exit code when the machine lacks something a run needs.

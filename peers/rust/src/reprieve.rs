@@ -4,7 +4,7 @@
 use crate::options::Options;
 use crate::report::{Fences, Identity};
 use crate::scheme::{Reader, Scheme, Writer};
-use crate::section::{Found, Section};
+use crate::section::{Found, Section, Sleep};
 use crate::table::{Node, Table, acquire};
 use reprieve_rcu as rcu;
 use std::marker::PhantomData;
@@ -141,13 +141,13 @@ impl Restartable {
 
 impl Reader for Restartable {
     #[inline(always)]
-    fn look_up(&mut self, table: &Table, key: u64, section: &Section) -> Found {
+    fn look_up<S: Sleep>(&mut self, table: &Table, key: u64, section: &Section<S>) -> Found {
         // The hash needs no protection, and the bucket's address does not change.
-        let (bucket, awake) = (table.bucket(key), *section);
+        let bucket = table.bucket(key);
         // SAFETY: the section loads and computes, and its result is a copy; a node that it may reach is not freed
         // before it ends or starts again.
         let found =
-            unsafe { self.0.read(move || awake.hold_awake(key, Table::find_from(bucket, key, acquire))) };
+            unsafe { self.0.read(move || section.hold_awake(key, Table::find_from(bucket, key, acquire))) };
         // A restartable section cannot sleep: what it found it copied, and the sleep comes after.
         section.stall();
         found

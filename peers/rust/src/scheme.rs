@@ -2,7 +2,7 @@
 
 use crate::options::Options;
 use crate::report::{Fences, Identity};
-use crate::section::{Found, Section};
+use crate::section::{Found, Section, Sleep};
 use crate::table::{Node, Table};
 use std::ptr::NonNull;
 
@@ -61,7 +61,7 @@ pub trait Scheme: Sized + Sync {
 /// A reader thread's part of a scheme.
 pub trait Reader {
     /// Enters a read-side section, finds the node of `key` in `table`, lets `section` hold it, and leaves. Inline it.
-    fn look_up(&mut self, table: &Table, key: u64, section: &Section) -> Found;
+    fn look_up<S: Sleep>(&mut self, table: &Table, key: u64, section: &Section<S>) -> Found;
 }
 
 /// The writer thread's part of a scheme.

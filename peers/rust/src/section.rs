@@ -16,23 +16,52 @@ pub enum Found {
 }
 
 /// The inside of a read-side section. It may run again from its start: it changes nothing but what it returns.
+///
+/// Whether it sleeps is a type: the look-ups of a run, all but one, do not ask.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Section {
+pub struct Section<S = Awake> {
     rounds: u64,
-    stall_ns: u64,
+    sleep: S,
+}
+
+/// A section that does not sleep.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Awake;
+
+/// A section that sleeps for so many nanoseconds before it looks at the node.
+#[derive(Clone, Copy, Debug)]
+pub struct Asleep(u64);
+
+/// Whether a section sleeps.
+pub trait Sleep {
+    /// The section's sleep.
+    fn sleep(&self);
+}
+
+impl Sleep for Awake {
+    #[inline(always)]
+    fn sleep(&self) {}
+}
+
+impl Sleep for Asleep {
+    fn sleep(&self) {
+        sleep_for(self.0);
+    }
 }
 
 impl Section {
     /// A section that computes for `rounds` of [`Node::dwell`], see [`rounds_of`].
     pub fn new(rounds: u64) -> Self {
-        Self { rounds, stall_ns: 0 }
+        Self { rounds, sleep: Awake }
     }
 
-    /// A section that also sleeps for `stall_ns` before it looks at the node.
-    pub fn stalled(self, stall_ns: u64) -> Self {
-        Self { stall_ns, ..self }
+    /// This section, which also sleeps for `ns`.
+    pub fn stalled(self, ns: u64) -> Section<Asleep> {
+        Section { rounds: self.rounds, sleep: Asleep(ns) }
     }
+}
 
+impl<S: Sleep> Section<S> {
     /// Looks at the node of `key`.
     #[inline]
     pub fn hold(&self, key: u64, node: Option<&Node>) -> Found {
@@ -53,9 +82,7 @@ impl Section {
     /// The section's sleep alone.
     #[inline]
     pub fn stall(&self) {
-        if self.stall_ns != 0 {
-            sleep_for(self.stall_ns);
-        }
+        self.sleep.sleep();
     }
 }
 

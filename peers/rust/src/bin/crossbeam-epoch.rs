@@ -3,7 +3,7 @@
 
 use crossbeam_epoch::{Collector, LocalHandle};
 use reprieve_peers::{
-    Found, Identity, Node, Options, Reader, Scheme, Section, Table, Writer, table::acquire,
+    Found, Identity, Node, Options, Reader, Scheme, Section, Sleep, Table, Writer, table::acquire,
 };
 use std::process::ExitCode;
 use std::ptr::NonNull;
@@ -44,7 +44,7 @@ impl Scheme for Epochs {
 
 impl Reader for Participant {
     #[inline(always)]
-    fn look_up(&mut self, table: &Table, key: u64, section: &Section) -> Found {
+    fn look_up<S: Sleep>(&mut self, table: &Table, key: u64, section: &Section<S>) -> Found {
         let _guard = self.0.pin();
         // SAFETY: a node that the pinned thread may reach is not freed until it unpins.
         section.hold(key, unsafe { table.find(key, acquire) })

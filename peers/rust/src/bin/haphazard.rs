@@ -7,7 +7,7 @@
 //! --deletes-per-s 300000` crashes or hangs in one run of five.
 
 use haphazard::{Domain, Global, HazardPointer, raw::Pointer};
-use reprieve_peers::{Found, Identity, Node, Options, Reader, Scheme, Section, Table, Writer};
+use reprieve_peers::{Found, Identity, Node, Options, Reader, Scheme, Section, Sleep, Table, Writer};
 use std::ops::Deref;
 use std::process::ExitCode;
 use std::ptr::NonNull;
@@ -55,7 +55,7 @@ impl Scheme for Hazards {
 
 impl Reader for Hands {
     #[inline(always)]
-    fn look_up(&mut self, table: &Table, key: u64, section: &Section) -> Found {
+    fn look_up<S: Sleep>(&mut self, table: &Table, key: u64, section: &Section<S>) -> Found {
         loop {
             if let Some(found) = self.walk(table, key, section) {
                 self.here.reset_protection();
@@ -69,7 +69,7 @@ impl Reader for Hands {
 impl Hands {
     /// One walk along the bucket; none when it met a mark.
     #[inline(always)]
-    fn walk(&mut self, table: &Table, key: u64, section: &Section) -> Option<Found> {
+    fn walk<S: Sleep>(&mut self, table: &Table, key: u64, section: &Section<S>) -> Option<Found> {
         let mut link = table.bucket(key);
         loop {
             let Some((found, _)) = self.next.protect_ptr(link) else {

@@ -1,7 +1,7 @@
 //! reprieve-rcu, a restartable traversal that pins the node it finds; only the pinned node waits for its reader.
 
 use reprieve_peers::reprieve::{Kind, Reprieve, identity};
-use reprieve_peers::{Found, Identity, Options, Reader, Section, Table, table::acquire};
+use reprieve_peers::{Found, Identity, Options, Reader, Section, Sleep, Table, table::acquire};
 use std::process::ExitCode;
 use std::ptr;
 
@@ -23,7 +23,7 @@ impl Kind for Hazards {
 
 impl Reader for Pinning {
     #[inline(always)]
-    fn look_up(&mut self, table: &Table, key: u64, section: &Section) -> Found {
+    fn look_up<S: Sleep>(&mut self, table: &Table, key: u64, section: &Section<S>) -> Found {
         // The hash needs no protection, and the bucket's address does not change.
         let bucket = table.bucket(key);
         // SAFETY: the traversal only loads; a node that it may reach is not freed before it ends or starts again, and

@@ -2,7 +2,7 @@
 //! preempted within its section.
 
 use reprieve_peers::reprieve::{Kind, Reprieve, identity};
-use reprieve_peers::{Found, Identity, Options, Reader, Section, Table, table::acquire};
+use reprieve_peers::{Found, Identity, Options, Reader, Section, Sleep, Table, table::acquire};
 use std::process::ExitCode;
 
 struct Locks;
@@ -21,7 +21,7 @@ impl Kind for Locks {
 
 impl Reader for Locked {
     #[inline(always)]
-    fn look_up(&mut self, table: &Table, key: u64, section: &Section) -> Found {
+    fn look_up<S: Sleep>(&mut self, table: &Table, key: u64, section: &Section<S>) -> Found {
         let _guard = self.0.lock();
         // SAFETY: a node that the section may reach is not freed until the guard is dropped.
         section.hold(key, unsafe { table.find(key, acquire) })

@@ -1,7 +1,7 @@
 //! reprieve-rcu, readers that stay online and report quiescent states, as event loops do.
 
 use reprieve_peers::reprieve::{Kind, Reprieve, identity};
-use reprieve_peers::{Found, Identity, Options, Reader, Section, Table, table::acquire};
+use reprieve_peers::{Found, Identity, Options, Reader, Section, Sleep, Table, table::acquire};
 use std::process::ExitCode;
 
 struct States;
@@ -27,7 +27,7 @@ impl Kind for States {
 
 impl Reader for EventLoop {
     #[inline(always)]
-    fn look_up(&mut self, table: &Table, key: u64, section: &Section) -> Found {
+    fn look_up<S: Sleep>(&mut self, table: &Table, key: u64, section: &Section<S>) -> Found {
         // SAFETY: a node that the thread may reach is not freed until its next quiescent state.
         let found = section.hold(key, unsafe { table.find(key, acquire) });
         self.until_quiescent -= 1;

@@ -2,7 +2,7 @@
 //! the Rust body, the zero of every read cost.
 
 use reprieve_peers::{
-    Found, Identity, Node, Options, Reader, Scheme, Section, Table, Writer, table::acquire,
+    Found, Identity, Node, Options, Reader, Scheme, Section, Sleep, Table, Writer, table::acquire,
 };
 use std::process::ExitCode;
 use std::ptr::NonNull;
@@ -50,7 +50,7 @@ impl Scheme for NoReclamation {
 
 impl Reader for Bare {
     #[inline(always)]
-    fn look_up(&mut self, table: &Table, key: u64, section: &Section) -> Found {
+    fn look_up<S: Sleep>(&mut self, table: &Table, key: u64, section: &Section<S>) -> Found {
         // SAFETY: no node is freed while readers read.
         section.hold(key, unsafe { table.find(key, acquire) })
     }

@@ -2,7 +2,7 @@
 //! node, so that the library tries at each delete; it can only when a batch has as many nodes as guards are active, and
 //! tries again at the next.
 
-use reprieve_peers::{Found, Identity, Node, Options, Reader, Scheme, Section, Table, Writer};
+use reprieve_peers::{Found, Identity, Node, Options, Reader, Scheme, Section, Sleep, Table, Writer};
 use seize::{Collector, Guard as _};
 use std::process::ExitCode;
 use std::ptr::NonNull;
@@ -44,7 +44,7 @@ impl Scheme for Seize {
 
 impl Reader for Participant<'_> {
     #[inline(always)]
-    fn look_up(&mut self, table: &Table, key: u64, section: &Section) -> Found {
+    fn look_up<S: Sleep>(&mut self, table: &Table, key: u64, section: &Section<S>) -> Found {
         let guard = self.0.enter();
         // SAFETY: a node loaded through the guard is not freed until the guard is dropped.
         section.hold(key, unsafe { table.find(key, |link| guard.protect(link, Ordering::Acquire)) })
