@@ -1,30 +1,22 @@
 //! The inlined entry of restartable sections, and the abort handler.
 //!
-//! The entry pushes what an abort loses and the compiler cannot reload, notes the stack pointer in a TLS
-//! slot, arms the thread's `rseq_cs` field with the one descriptor, and calls the section. The kernel sends
-//! an abort to the stub page, the stub jumps to the handler, and the handler, which can rely on no register,
-//! takes the stack pointer from the slot and jumps to the address pushed there. The entry then ends as if the
-//! section had returned, reporting the restart, and a cold function begins anew: whatever it needs, the
-//! compiler reloads, because all other registers are declared lost.
+//! The entry pushes the callee-saved registers and the address at which it goes on after an abort, notes the
+//! stack pointer in a TLS slot, arms the thread's `rseq_cs` field with the one descriptor, and calls the section.
+//! The kernel sends an abort to the stub page, the stub jumps to the handler, and the handler, which can rely on
+//! no register, takes the stack pointer from the slot and jumps to the address on top. The entry then ends as if
+//! the section had returned, reporting the restart, and a cold function begins anew.
 //!
-//! | stack, from the noted stack pointer upwards | holds |
-//! |---|---|
-//! | -8 | the call's return address, while the section's function is under way |
-//! | 0, 8 | rbp and rbx, which inline assembly cannot declare |
-//!
-//! Where the entry continues after an abort is not stored anywhere. While the stack pointer is the noted one,
-//! the section's function has not been called or has returned, and r14, which it preserves, holds it. Else the
-//! return address leads to it: the instruction there does nothing, and its displacement is the distance.
-//!
-//! An entry costs its loads most: among look-ups that wait for memory, each takes a place in the processor's
-//! load queue, and as many fewer look-ups overlap. So there are four: the slot, the mode, the return address
-//! and the field. Stores, of which there are seven, and instructions count less. A small closure travels in
-//! registers, and so does a small result.
+//! An entry costs its loads most: among look-ups that wait for memory, each takes away from how many of them
+//! overlap. So there are four: the slot, the mode, the return address and the field. Stores, of which there are
+//! eleven, and instructions count less. That is why callee-saved registers are pushed, and not declared lost:
+//! the section's function keeps them, and nothing loads them back unless it is aborted. A small closure travels
+//! in registers, and so does a small result.
 //!
 //! The slot holds the noted stack pointer while a section is under way on the thread, armed or interrupted.
-//! Else it is idle, and holds 1 more than the field's offset, an odd number, or 0 at first. Signal handlers may run sections, whatever they interrupt. A section that does
-//! not find the slot idle is nested (the field is armed), or the thread's first, or a handler's on top of an
-//! interrupted one; the last makes the slot idle and puts it back when it is done. So
+//! Else it is idle, and holds 1 more than the field's offset, an odd number, or 0 at first. Signal handlers may
+//! run sections, whatever they interrupt. A section that does not find the slot idle is nested (the field is
+//! armed), or the thread's first, or a handler's on top of an interrupted one; the last makes the slot idle and
+//! puts it back when it is done. So
 //! - a handler that interrupted a section: the kernel has redirected the interrupted context to the stub and
 //!   cleared the field before the handler starts. The slot is back when that context resumes, at the stub.
 //! - one that interrupted the entry or the exit, with the slot taken and the field clear: the same, and no
@@ -123,29 +115,18 @@ extern "C" fn abort_handler() {
     naked_asm!(
         "cld",
         "lock inc qword ptr [rip + {restarts}]",
-        concat!("mov r15, [rip + ", slot!(), "@gottpoff]"),
         "mov ecx, {restarted}",
-        "cmp rsp, fs:[r15]",
-        "jne {unwind}",
-        "jmp r14",
+        "jmp {unwind}",
         restarts = sym RESTARTS,
         restarted = const RESTARTED,
         unwind = sym unwind,
     )
 }
 
-/// Continues after the call of the entry whose section's function is under way. r15: the slot's offset.
+/// Goes on in the entry that the slot tells of. ecx: its report.
 #[unsafe(naked)]
 extern "C" fn unwind() {
-    naked_asm!(
-        "mov rdx, fs:[r15]",
-        "mov r14, [rdx - 8]",
-        "movsxd rax, dword ptr [r14 + {displacement}]",
-        "lea r14, [r14 + rax + {displacement}]",
-        "mov rsp, rdx",
-        "jmp r14",
-        displacement = const DISPLACEMENT,
-    )
+    naked_asm!(concat!("mov r11, [rip + ", slot!(), "@gottpoff]"), "mov rsp, fs:[r11]", "jmp [rsp]",)
 }
 
 /// Leaves the section that the thread is in, whose entry then reports that it gave up.
@@ -154,7 +135,6 @@ extern "C" fn leave_section() -> ! {
     naked_asm!(
         "mov r12, [rip + {field}]",
         "mov qword ptr fs:[r12], 0",
-        concat!("mov r15, [rip + ", slot!(), "@gottpoff]"),
         "mov ecx, {gave_up}",
         "jmp {unwind}",
         field = sym FIELD,
@@ -162,9 +142,6 @@ extern "C" fn leave_section() -> ! {
         unwind = sym unwind,
     )
 }
-
-/// Where the displacement is in the instruction after the entry's call, and from where it counts.
-const DISPLACEMENT: u64 = 3;
 
 /// A small result, in the two registers of the calling convention.
 #[repr(C)]
@@ -224,41 +201,47 @@ unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result
     }
     let report: u64;
     let (low, high): (Word, Word);
-    // SAFETY: the stack is aligned for the call again after two words; without `nostack` the compiler keeps
-    // nothing below the stack pointer. rbx and rbp, which cannot be declared, are kept by the section's
-    // calling convention, and put back after an abort; all other registers are declared. Every path ends with
-    // the stack pointer that it began with. The section itself is the caller's promise. Memory: the assembly
-    // is a barrier for the compiler, so that no access of the section moves out of it; the processor keeps
-    // loads before the later store that clears the field, which is x86's order.
+    // SAFETY: the stack is aligned for the call again after six words; without `nostack` the compiler keeps
+    // nothing below the stack pointer. Callee-saved registers but r12 are kept by the section's calling
+    // convention, and put back after an abort; all other registers are declared. Every path ends with the stack
+    // pointer that it began with. The section itself is the caller's promise. Memory: the assembly is a barrier
+    // for the compiler, so that no access of the section moves out of it; the processor keeps loads before the
+    // later store that clears the field, which is x86's order.
     unsafe {
         asm!(
-            concat!("mov r15, [rip + ", slot!(), "@gottpoff]"),
-            "mov r12, fs:[r15]",
+            concat!("mov r11, [rip + ", slot!(), "@gottpoff]"),
+            "mov r12, fs:[r11]",
             "test r12b, 1",
             "jz 6f",
-            "lea r13, [rip + {descriptor}]",
-            "lea r14, [rip + 4f]",
+            "lea rax, [rip + {descriptor}]",
+            "lea rcx, [rip + 4f]",
             "push rbx",
             "push rbp",
-            "mov fs:[r15], rsp",
-            "mov fs:[r12 - 1], r13",
+            "push r13",
+            "push r14",
+            "push r15",
+            "push rcx",
+            "mov fs:[r11], rsp",
+            "mov fs:[r12 - 1], rax",
             "cmp dword ptr [r10], {asymmetric}",
             "jne 9f",
             "call {section}",
-            // nop dword ptr [rax + displacement]
-            ".byte 0x0f, 0x1f, 0x80",
-            ".long 4f - .",
-            "cmp fs:[r12 - 1], r13",
+            concat!("mov r11, [rip + ", slot!(), "@gottpoff]"),
+            "lea rcx, [rip + {descriptor}]",
+            "cmp fs:[r12 - 1], rcx",
             "jne 7f",
             "mov qword ptr fs:[r12 - 1], 0",
             "xor ecx, ecx",
             "3:",
-            "mov fs:[r15], r12",
-            "add rsp, 16",
+            "mov fs:[r11], r12",
+            "add rsp, 48",
             "8:",
             ".pushsection .text.unlikely.reprieve_rcu,\"ax\",@progbits",
-            "4: mov rbp, [rsp]",
-            "mov rbx, [rsp + 8]",
+            "4: mov r15, [rsp + 8]",
+            "mov r14, [rsp + 16]",
+            "mov r13, [rsp + 24]",
+            "mov rbp, [rsp + 32]",
+            "mov rbx, [rsp + 40]",
             "mov r12, [rip + {field}]",
             "inc r12",
             "jmp 3b",
@@ -286,9 +269,6 @@ unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result
             lateout("rax") low,
             lateout("rcx") report,
             out("r12") _,
-            out("r13") _,
-            out("r14") _,
-            out("r15") _,
             clobber_abi("C"),
         );
     }
