@@ -3,7 +3,7 @@
 
 use crate::clock::now_ns;
 use crate::epoch::{Acknowledged, Clock, holds_up};
-use crate::fence;
+use crate::fence::{self, Fenced};
 use crate::futex;
 use crate::hazard::Cell;
 use crate::histogram::Recorder;
@@ -75,21 +75,31 @@ impl Core {
 
     /// A token for what the caller has unlinked, its fence complete.
     pub(crate) fn start(&self) -> u64 {
+        self.start_fenced().0
+    }
+
+    /// A token for what the caller has unlinked, and its fence.
+    pub(crate) fn start_fenced(&self) -> (u64, Fenced) {
         let token = self.clock.tick();
-        self.order();
+        let fenced = self.order();
         self.acks.fence_done(token);
-        token
+        (token, fenced)
     }
 
     /// The writers' side of the readers' fence: after it, a section that began before sees the writer's
     /// unlink or is seen by the writer's scan.
-    fn order(&self) {
+    fn order(&self) -> Fenced {
         // Two duties. It precedes the read of the state, see `mode.rs`. And where the readers are fenced, it
         // pairs with the fence in `epoch::enter`: whichever of the two comes second sees what precedes the
         // other.
         full_fence(Ordering::SeqCst);
-        let latency_ns = self.modes.writers_need_barrier().then(|| self.modes.barrier());
-        self.modes.observe(self, latency_ns);
+        if !self.modes.writers_need_barrier() {
+            self.modes.observe(self, None);
+            return Fenced::at_once();
+        }
+        let (fenced, latency_ns) = self.modes.barrier();
+        self.modes.observe(self, Some(latency_ns));
+        fenced
     }
 
     /// Whether all sections that could see what `token` was taken for have ended. Never blocks.

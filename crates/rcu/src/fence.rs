@@ -22,29 +22,64 @@ static SEQUENCE: AtomicU32 = AtomicU32::new(0);
 static SLEEPERS: AtomicU32 = AtomicU32::new(0);
 static LATENCY: Recorder = Recorder::new();
 
-/// Executes a fence on behalf of all threads. Returns how long the caller waited for it, in nanoseconds.
+/// A fence on behalf of all threads that is complete.
+///
+/// What the caller's own call took is recorded when this is dropped: the histogram's lines are seldom in the
+/// caches, and who waits for a fence is in a hurry.
+pub(crate) struct Fenced {
+    /// When the caller asked for it.
+    pub(crate) from_ns: u64,
+    /// When it was complete.
+    pub(crate) at_ns: u64,
+    call_ns: Option<u64>,
+}
+
+impl Fenced {
+    /// One that needed no call.
+    pub(crate) fn at_once() -> Self {
+        let now_ns = now_ns();
+        Self { from_ns: now_ns, at_ns: now_ns, call_ns: None }
+    }
+
+    /// How long the caller waited for it.
+    pub(crate) fn latency_ns(&self) -> u64 {
+        self.at_ns - self.from_ns
+    }
+}
+
+impl Drop for Fenced {
+    fn drop(&mut self) {
+        if let Some(ns) = self.call_ns {
+            LATENCY.record(ns);
+        }
+    }
+}
+
+/// Executes a fence on behalf of all threads.
 ///
 /// Requires that the process is registered for membarrier.
-pub(crate) fn barrier() -> u64 {
-    let start_ns = now_ns();
+pub(crate) fn barrier() -> Fenced {
+    let from_ns = now_ns();
     // The caller's earlier stores precede the sequence number's load: a call that the caller then sees as not
     // yet started starts after them.
     fence(Ordering::SeqCst);
     let target = served_at(SEQUENCE.load(Ordering::SeqCst));
+    let mut start_ns = from_ns;
     loop {
         let now = SEQUENCE.load(Ordering::Acquire);
         // Wrapping: a target lies at most 3 ahead; a caller that slept through half the range serves itself.
         if now.wrapping_sub(target) as i32 >= 0 {
-            break;
+            return Fenced { from_ns, at_ns: now_ns(), call_ns: None };
         }
         if now % 2 == 1 {
             sleep(now);
+            start_ns = now_ns();
         } else if SEQUENCE.compare_exchange(now, now + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
             run(now);
-            break;
+            let at_ns = now_ns();
+            return Fenced { from_ns, at_ns, call_ns: Some(at_ns - start_ns) };
         }
     }
-    now_ns() - start_ns
 }
 
 /// The sequence number at which a request made at `now` is served.
@@ -54,9 +89,7 @@ fn served_at(now: u32) -> u32 {
 
 /// One call, by the thread that made the sequence number odd.
 fn run(before: u32) {
-    let start_ns = now_ns();
     membarrier::barrier();
-    LATENCY.record(now_ns() - start_ns);
     // Release pairs with the Acquire in `barrier`: those served see all that the call made visible. SeqCst,
     // against `SLEEPERS`: either this thread sees the sleeper or the sleeper sees the new number.
     SEQUENCE.store(before.wrapping_add(2), Ordering::SeqCst);

@@ -20,7 +20,7 @@
 
 use crate::clock;
 use crate::core::Core;
-use crate::fence;
+use crate::fence::{self, Fenced};
 use crate::futex::Lock;
 use crate::latency::Latencies;
 use crate::options::Fencing;
@@ -77,17 +77,19 @@ impl Modes {
         self.switches.load(Ordering::Relaxed)
     }
 
-    /// Calls membarrier. Returns how long the caller waited for it, in nanoseconds. Of a wait beyond the limit only
-    /// the time counts that the caller executed: it waits for other CPUs actively, and time in which it was itself
-    /// descheduled says nothing about them.
-    pub(crate) fn barrier(&self) -> u64 {
-        let Some(above_ns) = self.above_ns else { return fence::barrier() };
-        let executed_ns = clock::thread_cpu_ns();
-        let latency_ns = fence::barrier();
-        if latency_ns <= above_ns {
-            return latency_ns;
-        }
-        latency_ns.min(clock::thread_cpu_ns() - executed_ns)
+    /// Calls membarrier. Returns the fence, and how long the caller waited for it, in nanoseconds. Of a wait beyond
+    /// the limit only the time counts that the caller executed: it waits for other CPUs actively, and time in which
+    /// it was itself descheduled says nothing about them.
+    pub(crate) fn barrier(&self) -> (Fenced, u64) {
+        let executed_ns = self.above_ns.map(|above_ns| (above_ns, clock::thread_cpu_ns()));
+        let fenced = fence::barrier();
+        let latency_ns = match executed_ns {
+            Some((above_ns, before_ns)) if fenced.latency_ns() > above_ns => {
+                fenced.latency_ns().min(clock::thread_cpu_ns() - before_ns)
+            }
+            _ => fenced.latency_ns(),
+        };
+        (fenced, latency_ns)
     }
 
     /// Called by writers after each fence. `latency_ns` is that of their membarrier, if they called it.
@@ -107,7 +109,7 @@ impl Modes {
                 if !switch.is_due(clock::now_ns()) {
                     return;
                 }
-                let latency_ns = self.barrier();
+                let (_, latency_ns) = self.barrier();
                 if switch.probed(clock::now_ns(), latency_ns) {
                     self.give_back(core);
                     drop(switch);

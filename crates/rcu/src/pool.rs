@@ -1,11 +1,14 @@
-//! A list of shared entries that only grows, is walked without a lock, and whose entries are used again.
+//! Shared entries that only grow in number, are walked without a lock, and are used again.
 //!
 //! Readers' records and hazard slots live here. A thread that ends gives its entry back and the next one
-//! takes it, so that the list is as long as there were entries in use at one time, however many threads come
-//! and go.
+//! takes it, so that there are as many entries as were in use at one time, however many threads come and go.
 //!
-//! Invariants: an entry's address is stable and its memory lives as long as the pool; an entry is in the list
-//! from its first use on; whoever took an entry owns it until it is given back.
+//! Entries lie in chunks, each twice as large as the one before, and not in a list: whoever scans them finds
+//! them out of its caches, because readers had the CPU meanwhile, and the addresses of an array are known
+//! before its memory arrives.
+//!
+//! Invariants: an entry's address is stable and its memory lives as long as the pool; an entry is walked from
+//! its first use on; whoever took an entry owns it until it is given back.
 
 use crate::futex::Lock;
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -13,16 +16,18 @@ use std::ptr::{self, NonNull};
 
 /// Two cache lines: the adjacent-line prefetcher of x86 couples pairs.
 #[repr(align(128))]
-struct Node<T> {
-    value: T,
-    /// Written before the node is published, constant afterwards.
-    next: *const Node<T>,
-}
+#[derive(Default)]
+struct Node<T>(T);
+
+/// Entries of the first chunk.
+const FIRST: usize = 8;
+/// Chunks, enough for 2^31 entries.
+const CHUNKS: usize = 28;
 
 /// See the module's text.
 pub(crate) struct Pool<T> {
-    head: AtomicPtr<Node<T>>,
     len: AtomicUsize,
+    chunks: [AtomicPtr<Node<T>>; CHUNKS],
     pub(crate) free: Lock<Vec<Entry<T>>>,
 }
 
@@ -53,13 +58,25 @@ impl<T> Entry<T> {
     #[inline(always)]
     pub(crate) unsafe fn get<'a>(self) -> &'a T {
         // SAFETY: nodes live as long as their pool, which the caller keeps alive, and are only ever shared.
-        unsafe { &(*self.0.as_ptr()).value }
+        unsafe { &(*self.0.as_ptr()).0 }
     }
+}
+
+/// How many entries chunk `chunk` has.
+fn size(chunk: usize) -> usize {
+    FIRST << chunk
+}
+
+/// The chunk of entry `index`, and the entry's place in it.
+fn place(index: usize) -> (usize, usize) {
+    let chunk = (index / FIRST + 1).ilog2() as usize;
+    (chunk, index - (size(chunk) - FIRST))
 }
 
 impl<T: Default> Pool<T> {
     pub(crate) fn new() -> Self {
-        Self { head: AtomicPtr::new(ptr::null_mut()), len: AtomicUsize::new(0), free: Lock::new(Vec::new()) }
+        let chunks = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
+        Self { len: AtomicUsize::new(0), chunks, free: Lock::new(Vec::new()) }
     }
 
     /// Takes an entry that is free, or a new one; none beyond `limit` entries. Its value is as its last owner
@@ -68,24 +85,44 @@ impl<T: Default> Pool<T> {
         if let Some(entry) = self.free.lock().pop() {
             return Some(entry);
         }
-        if self.len.fetch_add(1, Ordering::Relaxed) >= limit {
-            self.len.fetch_sub(1, Ordering::Relaxed);
-            return None;
+        // SeqCst, here and in `chunk`: the entry is walked before its owner's first section, against the
+        // fence of a writer that scans.
+        let more = |len| (len < limit).then_some(len + 1);
+        let index = self.len.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).ok()?;
+        let (chunk, at) = place(index);
+        // SAFETY: the place lies within the chunk.
+        Some(Entry(unsafe { self.chunk(chunk).add(at) }))
+    }
+
+    /// The first entry of chunk `chunk`, which is made at first use.
+    fn chunk(&self, chunk: usize) -> NonNull<Node<T>> {
+        if let Some(made) = NonNull::new(self.chunks[chunk].load(Ordering::Acquire)) {
+            return made;
         }
-        let node = Box::into_raw(Box::new(Node { value: T::default(), next: ptr::null() }));
-        let mut head = self.head.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: the node is ours until the exchange below publishes it.
-            unsafe { (*node).next = head };
-            // Release pairs with the Acquire in `iter`: who finds the node finds it initialised. SeqCst, so
-            // that the node is in the list before its owner's first section, against the fence of a writer
-            // that scans.
-            match self.head.compare_exchange(head, node, Ordering::SeqCst, Ordering::Relaxed) {
-                Ok(_) => return NonNull::new(node).map(Entry),
-                Err(now) => head = now,
+        let nodes: Box<[Node<T>]> = (0..size(chunk)).map(|_| Node::default()).collect();
+        let new = Box::into_raw(nodes).cast();
+        // Acquire and Release pair with each other and with the Acquire in `entries`: who finds the chunk
+        // finds it initialised.
+        match self.chunks[chunk].compare_exchange(ptr::null_mut(), new, Ordering::SeqCst, Ordering::Acquire) {
+            // SAFETY: it came from a box, and is not null.
+            Ok(_) => unsafe { NonNull::new_unchecked(new) },
+            Err(made) => {
+                // SAFETY: somebody else's chunk is in its place; this one is nobody's.
+                drop(unsafe { boxed(new, chunk) });
+                // SAFETY: the exchange failed because the place is not null.
+                unsafe { NonNull::new_unchecked(made) }
             }
         }
     }
+}
+
+/// The box that chunk number `chunk` came from.
+///
+/// # Safety
+/// `nodes` was made by `Pool::chunk` for that number, and nobody uses it any more.
+unsafe fn boxed<T>(nodes: *mut Node<T>, chunk: usize) -> Box<[Node<T>]> {
+    // SAFETY: the caller's promise.
+    unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(nodes, size(chunk))) }
 }
 
 impl<T> Pool<T> {
@@ -108,31 +145,29 @@ impl<T> Pool<T> {
     }
 
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<T>> + '_ {
-        let mut at: *const Node<T> = self.head.load(Ordering::Acquire);
-        std::iter::from_fn(move || {
-            let node = NonNull::new(at.cast_mut())?;
-            // SAFETY: published nodes are initialised, their link is constant, and they live as long as the
-            // pool.
-            at = unsafe { (*node.as_ptr()).next };
-            Some(Entry(node))
+        (0..self.len.load(Ordering::Acquire)).filter_map(|index| {
+            let (chunk, at) = place(index);
+            // An entry that is counted, and whose chunk is not there yet, has no owner so far.
+            let first = NonNull::new(self.chunks[chunk].load(Ordering::Acquire))?;
+            // SAFETY: the place lies within the chunk.
+            Some(Entry(unsafe { first.add(at) }))
         })
     }
 }
 
 impl<T> Drop for Pool<T> {
     fn drop(&mut self) {
-        let mut at = *self.head.get_mut();
-        while !at.is_null() {
-            // SAFETY: each node was made by Box::into_raw, is in the list once, and nobody else can reach it
-            // now.
-            let node = unsafe { Box::from_raw(at) };
-            at = node.next.cast_mut();
+        for (number, chunk) in self.chunks.iter_mut().enumerate() {
+            let nodes = *chunk.get_mut();
+            if !nodes.is_null() {
+                // SAFETY: the chunk was made for this place, and nobody else can reach it now.
+                drop(unsafe { boxed(nodes, number) });
+            }
         }
     }
 }
 
-// SAFETY: the pool owns its values and shares them between threads; the raw links are constant once
-// published.
+// SAFETY: the pool owns its values and shares them between threads.
 unsafe impl<T: Send + Sync> Sync for Pool<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Send for Pool<T> {}
@@ -141,6 +176,27 @@ unsafe impl<T: Send + Sync> Send for Pool<T> {}
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn places_are_dense() {
+        let mut next = (0, 0);
+        for index in 0..100_000 {
+            assert_eq!(place(index), next);
+            next = if next.1 + 1 == size(next.0) { (next.0 + 1, 0) } else { (next.0, next.1 + 1) };
+        }
+    }
+
+    #[test]
+    fn every_entry_that_was_taken_is_walked() {
+        let pool = Pool::<AtomicU64>::new();
+        for n in 1..=100 {
+            // SAFETY: the pool is alive.
+            unsafe { pool.take(100).unwrap().get() }.store(n, Ordering::Relaxed);
+            let sum: u64 = pool.iter().map(|v| v.load(Ordering::Relaxed)).sum();
+            assert_eq!((pool.iter().count() as u64, sum), (n, n * (n + 1) / 2));
+        }
+        assert!(pool.take(100).is_none());
+    }
 
     #[test]
     fn entries_are_used_again() {

@@ -118,21 +118,27 @@ impl Reclaim {
         }
     }
 
-    /// A batch of one: token, fence and free in one go, if the readers permit.
+    /// A batch of one: token, fence and free in one go, if the readers permit. What is only for statistics comes
+    /// after the free.
     fn accept_promptly(&self, retired: Retired) {
-        let closed_ns = now_ns();
-        let token = self.core.start();
-        if self.core.check_patiently(token, self.core.patience_ns) && !retired.is_held(&self.core.pinned()) {
-            self.core.note_duration(now_ns() - closed_ns);
-            let freeing = Freeing::begin();
-            let count = Freed { garbage: &self.garbage, objects: 1, bytes: retired.bytes() };
-            // SAFETY: the token was taken after the object was unlinked and has passed; no slot pins the
-            // object.
-            unsafe { retired.free() };
-            drop(freeing);
-            drop(count);
+        let (token, fenced) = self.core.start_fenced();
+        let passed_ns = if self.core.check(token) {
+            Some(fenced.at_ns)
         } else {
-            self.enqueue(Batch { token, closed_ns, objects: vec![retired] });
+            self.core.check_patiently(token, self.core.patience_ns).then(now_ns)
+        };
+        match passed_ns {
+            Some(passed_ns) if !retired.is_held(&self.core.pinned()) => {
+                let freeing = Freeing::begin();
+                let count = Freed { garbage: &self.garbage, objects: 1, bytes: retired.bytes() };
+                // SAFETY: the token was taken after the object was unlinked and has passed; no slot pins the
+                // object.
+                unsafe { retired.free() };
+                drop(freeing);
+                drop(count);
+                self.core.note_duration(passed_ns - fenced.from_ns);
+            }
+            _ => self.enqueue(Batch { token, closed_ns: fenced.from_ns, objects: vec![retired] }),
         }
         self.free_due();
     }
