@@ -53,6 +53,7 @@ lint:
 	cargo clippy --workspace --all-targets --release --locked -- -D warnings
 	cargo clippy -p reprieve-rcu --features tracing --all-targets --release --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --release --locked --quiet
+	git apply --check --recount crates/rcu/mutants/*.patch
 	! command -v shellcheck >/dev/null || shellcheck scripts/* guest/init .ci/run
 
 setup:

@@ -95,6 +95,46 @@ fn values_held_across_a_restart_survive() {
     });
 }
 
+/// Calls `f` with known values in the callee-saved registers, and returns in which bits they differ afterwards.
+#[unsafe(naked)]
+extern "C" fn bits_that_differ_after(f: extern "C" fn()) -> u64 {
+    std::arch::naked_asm!(
+        "push rbx; push rbp; push r12; push r13; push r14; push r15; sub rsp, 8",
+        "mov ebx, 0x01; mov ebp, 0x02; mov r12d, 0x04; mov r13d, 0x08; mov r14d, 0x10; mov r15d, 0x20",
+        "call rdi",
+        "xor rbx, 0x01; xor rbp, 0x02; xor r12, 0x04; xor r13, 0x08; xor r14, 0x10; xor r15, 0x20",
+        "mov rax, rbx; or rax, rbp; or rax, r12; or rax, r13; or rax, r14; or rax, r15",
+        "add rsp, 8; pop r15; pop r14; pop r13; pop r12; pop rbp; pop rbx",
+        "ret",
+    )
+}
+
+/// Sections that keep other values in the callee-saved registers while they are started again.
+extern "C" fn sections_that_use_all_registers() {
+    let before = restarts();
+    while restarts() < before + 1_000 {
+        // SAFETY: the assembly puts back what it cannot declare, and touches no memory but the stack.
+        let used = run(|| unsafe {
+            std::arch::asm!(
+                "push rbx; push rbp",
+                "mov rbx, -1; mov rbp, -1; mov r12, -1; mov r13, -1; mov r14, -1; mov r15, -1",
+                "2: dec {turns:e}; jnz 2b",
+                "pop rbp; pop rbx",
+                turns = inout(reg) 2_000 => _,
+                out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+            );
+        });
+        assert!(matches!(used, Ok(()) | Err(Refusal::GaveUp)), "{used:?}");
+    }
+}
+
+#[test]
+fn callee_saved_registers_survive_a_restart() {
+    if available() {
+        assert_eq!(under_fire(|| bits_that_differ_after(sections_that_use_all_registers)), 0);
+    }
+}
+
 #[test]
 fn a_section_that_never_ends_gives_up() {
     if !available() {
