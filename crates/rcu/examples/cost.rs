@@ -1,11 +1,13 @@
 //! What each kind of section adds to a look-up: thread CPU time, median of interleaved rounds. With few keys a
 //! bare look-up takes about 5 ns; with 4 million it waits for memory, and a section adds what it keeps the processor
-//! from doing meanwhile.
+//! from doing meanwhile. What that is, the last rows show: plain instructions beside the same bare look-up.
 //!
-//! `cargo run --release -p reprieve-rcu --example cost [KEYS]`
+//! `cargo run --release -p reprieve-rcu --example cost -- [KEYS] [--json FILE]`; the second adds to the file.
 
 use reprieve_rcu::{Domain, Fencing, Options, capabilities};
 use std::hint::black_box;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -87,55 +89,150 @@ fn time(keys: u64, mut lookup: impl FnMut(u64) -> u64) -> f64 {
     (cpu_ns() - start) as f64 / LOOKUPS as f64
 }
 
-fn main() {
-    println!("{}", capabilities());
-    let keys = std::env::args().nth(1).map_or(KEYS, |keys| keys.parse().expect("a number"));
-    let table = black_box(Table::new(keys));
-    let domain = Domain::default();
+/// `LOADS` loads and `STORES` stores that hit the first-level cache, and `NOPS` instructions that do nothing.
+#[inline(always)]
+#[cfg(target_arch = "x86_64")]
+fn beside<const LOADS: usize, const STORES: usize, const NOPS: usize>(line: &mut [u64; 8]) {
+    // SAFETY: loads from and stores to `line` alone.
+    unsafe {
+        std::arch::asm!(
+            ".rept {loads}", "mov {t}, [{line}]", ".endr",
+            ".rept {stores}", "mov [{line} + 8], {line}", ".endr",
+            ".rept {nops}", "nop", ".endr",
+            loads = const LOADS, stores = const STORES, nops = const NOPS,
+            line = in(reg) line.as_mut_ptr(), t = out(reg) _, options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Nanoseconds per look-up, by name.
+type Row = (&'static str, f64);
+
+/// One round of every kind of section.
+fn sections(keys: u64, table: &Table, domain: &Domain, fenced: &Domain) -> Vec<Row> {
     let reader = domain.register("cost").expect("a reader");
-    let fenced = Domain::new(Options::new().fencing(Fencing::Fenced));
     let fenced_reader = fenced.register("fenced").expect("a reader");
     let mut slot = reader.slot().expect("a slot");
+    let mut rows: Vec<Row> = vec![
+        ("bare", time(keys, |k| table.get(k))),
+        // SAFETY: the look-up only loads.
+        ("read", time(keys, |k| unsafe { reader.read(|| table.get(k)) })),
+        // SAFETY: as above.
+        ("domain.read", time(keys, |k| unsafe { domain.read(|| table.get(k)) })),
+    ];
+    let lock = |k| {
+        let _guard = reader.lock();
+        table.get(k)
+    };
+    rows.push(("lock", time(keys, lock)));
+    let domain_lock = |k| {
+        let _guard = domain.lock();
+        table.get(k)
+    };
+    rows.push(("domain.lock", time(keys, domain_lock)));
+    // SAFETY: the traversal only loads, and nodes live for ever.
+    let acquire = |k| unsafe { slot.acquire(|| table.find(k)) }.map_or(0, |n| n.value);
+    rows.push(("acquire", time(keys, acquire)));
     let mut online = reader.online();
-    let names = ["bare", "read", "domain.read", "lock", "domain.lock", "acquire", "quiescent", "fenced lock"];
-    let mut rounds: Vec<Vec<f64>> = vec![Vec::new(); names.len()];
-    for _ in 0..ROUNDS {
-        let mut results = vec![
-            time(keys, |k| table.get(k)),
-            // SAFETY: the look-up only loads.
-            time(keys, |k| unsafe { reader.read(|| table.get(k)) }),
-            // SAFETY: as above.
-            time(keys, |k| unsafe { domain.read(|| table.get(k)) }),
-        ];
-        results.push(online.offline(|| {
-            time(keys, |k| {
-                let _guard = reader.lock();
-                table.get(k)
-            })
-        }));
-        results.push(time(keys, |k| {
-            let _guard = domain.lock();
+    let quiescent = |k| {
+        let value = table.get(k);
+        online.quiescent();
+        value
+    };
+    rows.push(("quiescent", time(keys, quiescent)));
+    let mut alone = domain.register("alone").expect("a reader");
+    let enter = |k| {
+        let _entered = alone.enter();
+        table.get(k)
+    };
+    rows.push(("enter", time(keys, enter)));
+    let fenced_lock = |k| {
+        let _guard = fenced_reader.lock();
+        table.get(k)
+    };
+    rows.push(("fenced lock", time(keys, fenced_lock)));
+    rows
+}
+
+/// One round of bare look-ups beside plain instructions.
+#[cfg(target_arch = "x86_64")]
+fn instructions(keys: u64, table: &Table) -> Vec<Row> {
+    fn row<const L: usize, const S: usize, const N: usize>(
+        name: &'static str,
+        keys: u64,
+        table: &Table,
+    ) -> Row {
+        let mut line = [0; 8];
+        let look_up = |k| {
+            beside::<L, S, N>(&mut line);
             table.get(k)
-        }));
-        // SAFETY: the traversal only loads, and nodes live for ever.
-        results.push(time(keys, |k| unsafe { slot.acquire(|| table.find(k)) }.map_or(0, |n| n.value)));
-        results.push(time(keys, |k| {
-            let value = table.get(k);
-            online.quiescent();
-            value
-        }));
-        results.push(time(keys, |k| {
-            let _guard = fenced_reader.lock();
-            table.get(k)
-        }));
-        rounds.iter_mut().zip(results).for_each(|(all, r)| all.push(r));
+        };
+        (name, time(keys, look_up))
     }
-    for all in &mut rounds {
-        all.sort_by(f64::total_cmp);
+    vec![
+        row::<1, 0, 0>("1 load", keys, table),
+        row::<4, 0, 0>("4 loads", keys, table),
+        row::<8, 0, 0>("8 loads", keys, table),
+        row::<0, 4, 0>("4 stores", keys, table),
+        row::<0, 8, 0>("8 stores", keys, table),
+        row::<0, 0, 8>("8 no-ops", keys, table),
+        row::<0, 0, 32>("32 no-ops", keys, table),
+    ]
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn instructions(_: u64, _: &Table) -> Vec<Row> {
+    Vec::new()
+}
+
+fn arguments() -> (u64, Option<PathBuf>) {
+    let (mut keys, mut json, mut rest) = (KEYS, None, std::env::args().skip(1));
+    while let Some(argument) = rest.next() {
+        match (argument.as_str(), argument.parse()) {
+            ("--json", _) => json = rest.next().map(PathBuf::from),
+            (_, Ok(n)) if n > 0 => keys = n,
+            _ => {
+                eprintln!("usage: cost [KEYS] [--json FILE]");
+                std::process::exit(2);
+            }
+        }
     }
-    let bare = rounds[0][ROUNDS / 2];
-    for (name, all) in names.iter().zip(&rounds) {
-        let ns = all[ROUNDS / 2];
-        println!("{name:12} {ns:6.2} ns per look-up, {:+6.2} ns", ns - bare);
+    (keys, json)
+}
+
+fn main() {
+    let (keys, json) = arguments();
+    println!("{}", capabilities());
+    let table = black_box(Table::new(keys));
+    let (domain, fenced) = (Domain::default(), Domain::new(Options::new().fencing(Fencing::Fenced)));
+    let mut rounds: Vec<Vec<Row>> = (0..ROUNDS)
+        .map(|_| [sections(keys, &table, &domain, &fenced), instructions(keys, &table)].concat())
+        .collect();
+    let mut lines = String::new();
+    let rows = rounds[0].len();
+    let names: Vec<_> = rounds[0].iter().map(|row| row.0).collect();
+    let mut spread = |i: usize| {
+        rounds.sort_by(|a, b| a[i].1.total_cmp(&b[i].1));
+        [0, ROUNDS / 2, ROUNDS - 1].map(|at| rounds[at][i].1)
+    };
+    let bare = spread(0)[1];
+    for (i, name) in (0..rows).zip(names) {
+        let [least, median, most] = spread(i);
+        println!("{name:12} {median:6.2} ns per look-up, {:+6.2} ns", median - bare);
+        lines += &format!(
+            "{{\"keys\": {keys}, \"beside\": \"{name}\", \"added_ns\": {:.2}, \"ns\": [{least:.2}, {median:.2}, {most:.2}]}}\n",
+            median - bare
+        );
     }
+    if let Some(path) = json
+        && let Err(e) = append(&path, &lines)
+    {
+        eprintln!("cost: {}: {e}", path.display());
+        std::process::exit(1);
+    }
+}
+
+fn append(path: &Path, lines: &str) -> std::io::Result<()> {
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+    file.write_all(lines.as_bytes())
 }

@@ -68,6 +68,12 @@ pub(crate) fn enter(word: &AtomicU64, clock: &Clock) {
     if held != 0 {
         return nest(word, held);
     }
+    enter_alone(word, clock);
+}
+
+/// Enters a section of a record that has none: whoever calls this is the only one that enters it.
+#[inline(always)]
+pub(crate) fn enter_alone(word: &AtomicU64, clock: &Clock) {
     word.store(clock.now() | 1, Ordering::Relaxed);
     reader_fence(&clock.mode);
 }
@@ -101,10 +107,16 @@ pub(crate) fn leave(word: &AtomicU64) -> bool {
         word.store(held - 1, Ordering::Relaxed);
         return false;
     }
+    leave_alone(word);
+    true
+}
+
+/// Leaves the section that `enter_alone` entered.
+#[inline(always)]
+pub(crate) fn leave_alone(word: &AtomicU64) {
     // Release pairs with the Acquire in `oldest`: what the section read, it has read before the writer frees
     // it.
     word.store(0, Ordering::Release);
-    true
 }
 
 /// A quiescent state of a reader that stays in one long section: moves its word on to now. Nothing when it is

@@ -30,7 +30,7 @@ pub(crate) struct Fenced {
     /// When the caller asked for it.
     pub(crate) from_ns: u64,
     /// When it was complete.
-    pub(crate) at_ns: u64,
+    at_ns: u64,
     call_ns: Option<u64>,
 }
 
@@ -39,6 +39,11 @@ impl Fenced {
     pub(crate) fn at_once() -> Self {
         let now_ns = now_ns();
         Self { from_ns: now_ns, at_ns: now_ns, call_ns: None }
+    }
+
+    /// When the caller's own call ended, if it needed one.
+    pub(crate) fn call_end_ns(&self) -> Option<u64> {
+        self.call_ns.map(|_| self.at_ns)
     }
 
     /// How long the caller waited for it.

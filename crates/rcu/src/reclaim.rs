@@ -123,7 +123,7 @@ impl Reclaim {
     fn accept_promptly(&self, retired: Retired) {
         let (token, fenced) = self.core.start_fenced();
         let passed_ns = if self.core.check(token) {
-            Some(fenced.at_ns)
+            Some(fenced.call_end_ns().unwrap_or_else(now_ns))
         } else {
             self.core.check_patiently(token, self.core.patience_ns).then(now_ns)
         };

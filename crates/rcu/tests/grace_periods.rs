@@ -111,6 +111,46 @@ fn synchronize_is_woken_by_the_last_reader() {
 }
 
 #[test]
+fn a_reader_that_entered_alone_holds_up_and_wakes() {
+    for domain in domains() {
+        let left = AtomicUsize::new(0);
+        std::thread::scope(|s| {
+            let (inside, tell) = std::sync::mpsc::channel();
+            s.spawn(|| {
+                let inside = inside;
+                let mut reader = domain.register("sleeper").unwrap();
+                let entered = reader.enter();
+                inside.send(()).unwrap();
+                std::thread::sleep(Duration::from_millis(30));
+                left.store(1, Ordering::SeqCst);
+                drop(entered);
+            });
+            tell.recv().unwrap();
+            let token = domain.start();
+            assert!(!domain.check(token));
+            domain.synchronize();
+            assert_eq!(left.load(Ordering::SeqCst), 1);
+        });
+    }
+}
+
+/// A guard that was leaked, and one that ends after it, are one section.
+#[test]
+fn entering_ends_what_was_leaked() {
+    let domain = Domain::default();
+    let mut reader = domain.register("leaky").unwrap();
+    std::mem::forget(reader.lock());
+    assert!(!domain.check(domain.start()));
+    drop(reader.enter());
+    assert!(domain.check(domain.start()));
+    std::mem::forget(reader.enter());
+    drop(reader.lock());
+    assert!(!domain.check(domain.start()), "nested in what was leaked");
+    drop(reader);
+    assert!(domain.check(domain.start()));
+}
+
+#[test]
 #[should_panic(expected = "deadlock")]
 fn synchronize_within_a_section_is_refused() {
     let domain = Domain::default();

@@ -51,6 +51,7 @@ fn schemes() -> Vec<PathBuf> {
         env!("CARGO_BIN_EXE_reprieve-restartable"),
         env!("CARGO_BIN_EXE_reprieve-hazard"),
         env!("CARGO_BIN_EXE_reprieve-locked"),
+        env!("CARGO_BIN_EXE_reprieve-entered"),
         env!("CARGO_BIN_EXE_reprieve-quiescent"),
         env!("CARGO_BIN_EXE_reprieve-deadline"),
         env!("CARGO_BIN_EXE_reprieve-reclaimer"),

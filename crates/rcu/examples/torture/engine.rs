@@ -40,7 +40,7 @@ pub enum Kind {
     Read,
     /// Hazard slots.
     Acquire,
-    /// Epoch sections.
+    /// Epoch sections, nested or entered alone.
     Lock,
     /// One long section with quiescent states.
     Online,
@@ -153,6 +153,7 @@ impl World {
 
     fn read_sections(&self, reader: &Reader, seed: u64) -> (u64, u64) {
         let mut slot = reader.slot().expect("a slot");
+        let mut alone = self.domain.register("alone").expect("a reader");
         let mut online = (self.plan.kind == Kind::Online).then(|| reader.online());
         let (mut random, mut done, mut wrong) = (seed, 0, 0);
         while done < LIFE && !self.stop.load(Ordering::Relaxed) {
@@ -165,6 +166,10 @@ impl World {
                     // SAFETY: one load of an object that is retired by its address.
                     let pinned = unsafe { slot.acquire(|| self.load(key)) }.expect("an object");
                     dwell(&raw const *pinned, key, looks)
+                }
+                Kind::Lock if seed.is_multiple_of(3) => {
+                    let _entered = alone.enter();
+                    dwell(self.load(key), key, looks)
                 }
                 Kind::Lock => {
                     // The thread's own record, which its handlers use too, and one that was registered.

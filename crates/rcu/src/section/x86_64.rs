@@ -6,11 +6,12 @@
 //! no register, takes the stack pointer from the slot and jumps to the address on top. The entry then ends as if
 //! the section had returned, reporting the restart, and a cold function begins anew.
 //!
-//! An entry costs its loads most: among look-ups that wait for memory, each takes away from how many of them
-//! overlap. So there are four: the slot, the mode, the return address and the field. Stores, of which there are
-//! eleven, and instructions count less. That is why callee-saved registers are pushed, and not declared lost:
-//! the section's function keeps them, and nothing loads them back unless it is aborted. A small closure travels
-//! in registers, and so does a small result.
+//! An entry costs its branches and loads most: among look-ups that wait for memory, each takes away from how many
+//! of them overlap (example `cost`). So there are four loads: the slot, the mode, the return address and the field;
+//! and besides call and return three branches: idle, permitted, and one at the end for whatever went wrong.
+//! Stores, of which there are eleven, count less. That is why callee-saved registers are pushed, and not declared
+//! lost: the section's function keeps them, and nothing loads them back unless it is aborted. A small closure
+//! travels in registers, and so does a small result.
 //!
 //! The slot holds the noted stack pointer while a section is under way on the thread, armed or interrupted.
 //! Else it is idle, and holds 1 more than the field's offset, an odd number, or 0 at first. Signal handlers may
@@ -62,9 +63,10 @@ static GATE: AtomicI64 = AtomicI64::new(0);
 const RANGE_END: u64 = 0x7fff_ffff_e000;
 
 // What the entry reports; 0 is success.
-const NOT_IDLE: u64 = 1;
-const GAVE_UP: u64 = 2;
-const FOREIGN: u64 = 3;
+/// As the entry's comparison gives it.
+const FOREIGN: u64 = 1;
+const NOT_IDLE: u64 = 2;
+const GAVE_UP: u64 = 3;
 const FENCED: u64 = 4;
 const RESTARTED: u64 = 5;
 
@@ -227,11 +229,11 @@ unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result
             "jne 9f",
             "call {section}",
             concat!("mov r11, [rip + ", slot!(), "@gottpoff]"),
-            "lea rcx, [rip + {descriptor}]",
-            "cmp fs:[r12 - 1], rcx",
-            "jne 7f",
-            "mov qword ptr fs:[r12 - 1], 0",
+            "lea r10, [rip + {descriptor}]",
             "xor ecx, ecx",
+            "cmp fs:[r12 - 1], r10",
+            "setne cl",
+            "mov qword ptr fs:[r12 - 1], 0",
             "3:",
             "mov fs:[r11], r12",
             "add rsp, 48",
@@ -247,10 +249,8 @@ unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result
             "jmp 3b",
             "6: mov ecx, {not_idle}",
             "jmp 8b",
-            "7: mov ecx, {foreign}",
-            "jmp 2f",
             "9: mov ecx, {fenced}",
-            "2: mov qword ptr fs:[r12 - 1], 0",
+            "mov qword ptr fs:[r12 - 1], 0",
             "jmp 3b",
             ".popsection",
             section = sym trampoline::<F, R>,
@@ -258,7 +258,6 @@ unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result
             descriptor = sym DESCRIPTOR,
             asymmetric = const crate::mode::ASYMMETRIC,
             not_idle = const NOT_IDLE,
-            foreign = const FOREIGN,
             fenced = const FENCED,
             inout("rdi") words[0] => _,
             inout("rsi") words[1] => _,

@@ -1,0 +1,33 @@
+//! reprieve-rcu, a section per look-up that cannot nest; a node is freed by the call that retires it, unless a reader is
+//! preempted within its section.
+
+use reprieve_peers::reprieve::{Kind, Reprieve, identity};
+use reprieve_peers::{Found, Identity, Options, Reader, Section, Sleep, Table, table::acquire};
+use std::process::ExitCode;
+
+struct Sections;
+
+struct Entering(reprieve_rcu::Reader);
+
+impl Kind for Sections {
+    const IDENTITY: Identity = identity("reprieve-entered", "lock");
+    const NOTES: &'static [&'static str] = &["freed by the writer, in a call that retires"];
+    type Reader = Entering;
+
+    fn reader(registered: reprieve_rcu::Reader, _: &Options) -> Entering {
+        Entering(registered)
+    }
+}
+
+impl Reader for Entering {
+    #[inline(always)]
+    fn look_up<S: Sleep>(&mut self, table: &Table, key: u64, section: &Section<S>) -> Found {
+        let _entered = self.0.enter();
+        // SAFETY: a node that the section may reach is not freed until it is left.
+        section.hold(key, unsafe { table.find(key, acquire) })
+    }
+}
+
+fn main() -> ExitCode {
+    reprieve_peers::main::<Reprieve<Sections>>()
+}
