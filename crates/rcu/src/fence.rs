@@ -124,6 +124,7 @@ pub(crate) fn reset_after_fork() {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn a_call_under_way_does_not_serve() {
@@ -155,6 +156,13 @@ mod tests {
         assert!(made >= 1);
     }
 
+    /// Whether the thread `tid` sleeps on `SEQUENCE`, by what the kernel says of its system call: the number, then the
+    /// arguments (proc_pid_syscall(5)).
+    fn sleeps_on_the_sequence(tid: i32) -> bool {
+        let call = std::fs::read_to_string(format!("/proc/self/task/{tid}/syscall")).unwrap();
+        call.split(' ').nth(1) == Some(&format!("{:#x}", std::ptr::from_ref(&SEQUENCE).addr()))
+    }
+
     #[test]
     fn a_caller_that_sleeps_is_woken() {
         if !crate::platform::probe().asymmetric {
@@ -172,18 +180,20 @@ mod tests {
             }
             std::thread::yield_now();
         };
-        let (send, done) = std::sync::mpsc::channel();
+        const LIMIT: Duration = Duration::from_secs(20);
+        let (send, told) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
+            send.send(crate::record::gettid()).unwrap();
             barrier();
-            send.send(()).unwrap();
+            send.send(0).unwrap();
         });
-        while SLEEPERS.load(Ordering::SeqCst) == 0 {
+        let (tid, begun) = (told.recv().unwrap(), Instant::now());
+        while !sleeps_on_the_sequence(tid) && begun.elapsed() < LIMIT {
             std::thread::yield_now();
         }
-        // From counted to asleep.
-        std::thread::sleep(std::time::Duration::from_millis(30));
+        let slept = sleeps_on_the_sequence(tid);
         run(before);
-        let woken = done.recv_timeout(std::time::Duration::from_secs(20));
-        assert!(woken.is_ok(), "still asleep");
+        assert!(slept, "the caller did not wait for the call under way");
+        assert!(told.recv_timeout(LIMIT).is_ok(), "still asleep");
     }
 }

@@ -3,7 +3,8 @@
 //! Before the fork, the forking thread takes all our locks, so that no list is half changed; both processes
 //! then release them. In the child, records of threads that are not there go offline and are free, counts of
 //! what those threads did are reset, and the records of the forking thread get its new id. Objects that
-//! another thread was freeing are lost to the child: neither freed nor counted as garbage of a batch. glibc
+//! another thread had in hand (on their way to the queue, or being freed) are lost to the child: neither freed nor
+//! counted as garbage of a batch. glibc
 //! keeps rseq registered over a fork; membarrier is registered again.
 //!
 //! The reclaimer thread does not exist in the child: there, writers free by themselves.
@@ -63,8 +64,8 @@ unsafe fn each(f: impl Fn(&Core, &Reclaim)) {
 extern "C" fn before() {
     FORKING.store(gettid(), Ordering::Relaxed);
     DOMAINS.acquire();
-    // SAFETY: the lock was taken above. Order: as everywhere, no code of ours holds two of these at a time,
-    // except the queue's lock, under which the lists of readers are only read.
+    // SAFETY: the lock was taken above. Order: no code of ours holds two of these at a time, except the queue's lock,
+    // which is also taken under a bag's, in this order, and under which the lists of readers are only read.
     unsafe {
         each(|core, reclaim| {
             reclaim.bags.iter().for_each(|b| b.0.acquire());

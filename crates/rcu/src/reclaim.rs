@@ -111,7 +111,7 @@ impl Reclaim {
         } else if self.batch == 1 && !FREEING.get() {
             self.accept_promptly(retired);
         } else {
-            if let Some(objects) = self.put(retired) {
+            if let Some((objects, _under_way)) = self.put(retired) {
                 self.close(objects);
             }
             self.free_due();
@@ -144,7 +144,7 @@ impl Reclaim {
     }
 
     /// Puts an object into a bag, and takes the bag's content out when it is due.
-    fn put(&self, retired: Retired) -> Option<Vec<Retired>> {
+    fn put(&self, retired: Retired) -> Option<(Vec<Retired>, UnderWay<'_>)> {
         let mut bag = self.some_bag();
         bag.push(retired);
         self.bagged.fetch_add(1, Ordering::SeqCst);
@@ -160,10 +160,17 @@ impl Reclaim {
             || (bag.bytes >= self.garbage.batch_bytes() && self.asleep.load(Ordering::SeqCst))
     }
 
-    fn take_out(&self, bag: &mut Bag) -> Vec<Retired> {
+    /// Takes a bag's content out, on its way to the queue. From before it leaves the bag a barrier waits for it.
+    fn take_out(&self, bag: &mut Bag) -> (Vec<Retired>, UnderWay<'_>) {
+        let under_way = self.under_way();
         let objects = bag.take();
         self.bagged.fetch_sub(objects.len(), Ordering::SeqCst);
-        objects
+        (objects, under_way)
+    }
+
+    /// Counts the caller among those that have objects in hand.
+    fn under_way(&self) -> UnderWay<'_> {
+        UnderWay { reclaim: self, phase: self.queue.lock().begin() }
     }
 
     /// The thread's bag, or one that is free.
@@ -199,11 +206,19 @@ impl Reclaim {
 
     /// Closes every bag, in one batch; the newest token.
     pub(crate) fn close_all(&self) -> u64 {
+        let _under_way = self.under_way();
+        let objects = self.empty_bags();
+        self.close(objects)
+    }
+
+    /// Takes out what all bags hold. The caller is counted as under way, or is `barrier`.
+    fn empty_bags(&self) -> Vec<Retired> {
         let mut objects = Vec::new();
         for shard in &self.bags {
-            objects.append(&mut self.take_out(&mut shard.0.lock()));
+            objects.append(&mut shard.0.lock().take());
         }
-        self.close(objects)
+        self.bagged.fetch_sub(objects.len(), Ordering::SeqCst);
+        objects
     }
 
     /// Closes the bags that are due.
@@ -214,7 +229,7 @@ impl Reclaim {
         for shard in &self.bags {
             let Some(mut bag) = shard.0.try_lock() else { continue };
             if !bag.objects.is_empty() && self.is_due(&bag) {
-                let objects = self.take_out(&mut bag);
+                let (objects, _under_way) = self.take_out(&mut bag);
                 drop(bag);
                 self.close(objects);
             }
@@ -240,7 +255,7 @@ impl Reclaim {
     fn free_some(&self) -> bool {
         let Some((due, phase)) = self.take_due() else { return false };
         let bytes = due.iter().map(Retired::bytes).sum();
-        let _finish = Finish { reclaim: self, phase };
+        let _under_way = UnderWay { reclaim: self, phase };
         let _count = Freed { garbage: &self.garbage, objects: due.len(), bytes };
         // SAFETY: `take_due` hands out objects whose token has passed and that no slot pins.
         unsafe { free_all(due) };
@@ -292,8 +307,7 @@ impl Reclaim {
             return None;
         }
         self.queued.fetch_sub(due.len(), Ordering::Relaxed);
-        let phase = queue.phase;
-        queue.running[phase] += 1;
+        let phase = queue.begin();
         drop(queue);
         trace::grace_period(&self.core, longest_ns);
         Some((due, phase))
@@ -306,11 +320,20 @@ impl Reclaim {
     pub(crate) fn barrier(&self) {
         assert!(!FREEING.get(), "deadlock: a barrier is awaited within a callback");
         let _one = self.barrier.lock();
-        let token = self.close_all();
+        let objects = self.empty_bags();
+        // Other threads may have taken objects out of bags before, and not queued them yet.
+        self.wait_for_those_under_way();
+        // A token after theirs.
+        let token = self.close(objects);
         self.core.wait(token, None);
         self.free_due();
-        // Other threads may still free what they took before. They count in the phase that ends here; later
-        // ones in the next, so that the wait is for a bounded set.
+        // Others may still free what they took before.
+        self.wait_for_those_under_way();
+    }
+
+    /// Waits until all threads have queued or freed what they have in hand now. They count in the phase that ends here;
+    /// later ones in the next, so that the wait is for a bounded set.
+    fn wait_for_those_under_way(&self) {
         let old = {
             let mut queue = self.queue.lock();
             queue.phase ^= 1;
@@ -356,13 +379,14 @@ impl Reclaim {
     }
 }
 
-/// Ends a free that `take_due` began, also when a callback panics.
-struct Finish<'a> {
+/// The caller has objects in hand: from a bag to the queue, or from the queue until they are freed. Ends when dropped, also
+/// when a callback panics.
+struct UnderWay<'a> {
     reclaim: &'a Reclaim,
     phase: usize,
 }
 
-impl Drop for Finish<'_> {
+impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let mut queue = self.reclaim.queue.lock();
         queue.running[self.phase] -= 1;

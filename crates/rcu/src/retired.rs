@@ -124,7 +124,15 @@ pub(crate) struct Queue {
     pub(crate) batches: VecDeque<Batch>,
     /// Objects whose grace period has passed, but that slots pin.
     pub(crate) held: Vec<Retired>,
-    /// Frees that run, by the phase in which they began; see `barrier` in reclaim.rs.
+    /// Threads that have objects in hand, by the phase in which they took them; see `barrier` in reclaim.rs.
     pub(crate) running: [usize; 2],
     pub(crate) phase: usize,
+}
+
+impl Queue {
+    /// Counts a thread that takes objects in hand: the phase in which it does.
+    pub(crate) fn begin(&mut self) -> usize {
+        self.running[self.phase] += 1;
+        self.phase
+    }
 }

@@ -7,6 +7,7 @@
 use crate::epoch::{self, Acknowledged, Clock};
 use crate::fence;
 use crate::mode::{ASYMMETRIC, FENCED};
+use crate::platform::membarrier;
 use crate::pool::Pool;
 use crate::section;
 use crate::sync::AtomicU32;
@@ -276,7 +277,22 @@ fn shuttle_registration() {
     });
 }
 
-/// Concurrent writers share membarriers; each is served by a call that began after its request.
+/// Concurrent callers share membarriers; each is served by a call that began after its request.
+#[test]
+fn shuttle_callers_are_served_by_later_membarriers() {
+    explore(|| {
+        let caller = || {
+            let begun = membarrier::begun();
+            fence::barrier();
+            assert!(membarrier::ended() > begun, "served by a call that had begun before");
+        };
+        let others = [thread::spawn(caller), thread::spawn(caller)];
+        caller();
+        others.into_iter().for_each(|t| t.join().unwrap());
+    });
+}
+
+/// What callers of shared membarriers rely on: no section that found the object is left.
 #[test]
 fn shuttle_shared_membarriers() {
     explore_thoroughly(80_000, || {
@@ -300,32 +316,36 @@ fn shuttle_shared_membarriers() {
     });
 }
 
-/// Callbacks run once, also those that others retire.
+/// Callbacks run once, also those that others retire; whoever calls `barrier` waits for what it has retired, whichever
+/// thread has it in hand.
 #[test]
 fn shuttle_callbacks_that_retire() {
-    explore(|| {
-        let domain = Domain::new(options(Fencing::Asymmetric).batch(2));
-        let runs = Arc::new(AtomicUsize::new(0));
-        let threads: Vec<_> = (0..2)
-            .map(|_| {
-                let (domain, runs) = (domain.clone(), runs.clone());
-                thread::spawn(move || {
-                    let (again, count) = (domain.clone(), runs.clone());
-                    let callback = move || {
-                        let add = move || {
-                            count.fetch_add(1, Ordering::SeqCst);
-                        };
-                        again.defer(add).unwrap();
-                    };
-                    domain.defer(callback).unwrap();
-                })
-            })
-            .collect();
-        threads.into_iter().for_each(|t| t.join().unwrap());
-        // The second frees what callbacks of the first retired.
-        domain.barrier();
-        domain.barrier();
-        assert_eq!(runs.load(Ordering::SeqCst), 2);
-        assert_eq!(domain.stats().garbage_objects, 0);
-    });
+    // With batches of one, threads also take each other's objects out of the bags.
+    for batch in [1, 2] {
+        explore_thoroughly(12_000, move || {
+            let domain = Domain::new(options(Fencing::Asymmetric).batch(batch));
+            let threads = [0; 2].map(|_| {
+                let domain = domain.clone();
+                thread::spawn(move || retire_twice(&domain))
+            });
+            threads.into_iter().for_each(|t| t.join().unwrap());
+            assert_eq!(domain.stats().garbage_objects, 0);
+        });
+    }
+}
+
+fn retire_twice(domain: &Domain) {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let (again, count) = (domain.clone(), runs.clone());
+    let callback = move || {
+        let add = move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        };
+        again.defer(add).unwrap();
+    };
+    domain.defer(callback).unwrap();
+    // The second is for what the callback retired.
+    domain.barrier();
+    domain.barrier();
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
 }

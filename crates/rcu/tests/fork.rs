@@ -41,6 +41,15 @@ fn in_child(domain: &Domain, frees: &'static AtomicU64) -> i32 {
     0
 }
 
+/// Stops the parent's threads, also when a check fails: the scope would wait for them.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn the_child_is_usable_whatever_the_parents_threads_did() {
     static FREES: AtomicU64 = AtomicU64::new(0);
@@ -65,6 +74,7 @@ fn the_child_is_usable_whatever_the_parents_threads_did() {
                 domain.synchronize();
             }
         });
+        let stop = Stop(&stop);
         let reclaimed = Domain::new(Options::new().batch(64).deadline_ns(10_000));
         let reclaimer = reclaimed.spawn_reclaimer().unwrap();
         for round in 0..100 {
@@ -83,7 +93,7 @@ fn the_child_is_usable_whatever_the_parents_threads_did() {
             unsafe { libc::waitpid(child, &raw mut status, 0) };
             assert_eq!(status, 0, "round {round}");
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stop);
         drop(reclaimer);
     });
     domain.barrier();

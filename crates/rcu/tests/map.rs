@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use reprieve_rcu::map::{Decision, Effect, FastHash, MapOptions};
 use reprieve_rcu::{Domain, Options, RcuMap};
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A hasher under which keys collide: 4 hashes in all.
 #[derive(Clone, Default)]
@@ -318,6 +318,57 @@ fn many_updates_of_one_key_stay_near_its_home() {
     (0..1000).for_each(|n| assert!(map.insert(n, 0).is_ok()));
     (0..10_000).for_each(|n| assert_eq!(map.update(&7, |v| v + 1), Ok(n < 10_000)));
     assert_eq!((map.copied(&7), map.len()), (Some(10_000), 1000));
+}
+
+/// A key that, if it is loud, writes to its map when it is dropped.
+#[derive(Debug)]
+struct Noisy(u64, bool);
+static NOISY: OnceLock<RcuMap<Noisy, u64>> = OnceLock::new();
+
+impl Drop for Noisy {
+    fn drop(&mut self) {
+        if self.1 {
+            NOISY.get().unwrap().insert(Self(self.0, false), 1).unwrap();
+        }
+    }
+}
+impl Clone for Noisy {
+    fn clone(&self) -> Self {
+        Self(self.0, false)
+    }
+}
+impl PartialEq for Noisy {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+impl Eq for Noisy {}
+impl Hash for Noisy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+/// A key, or what a closure holds, may write to the very shard when it is dropped: under the lock it would wait for itself.
+#[test]
+fn what_an_operation_does_not_store_is_dropped_after_it() {
+    let (send, done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let options = MapOptions::new().shards(1);
+        let map = NOISY.get_or_init(|| RcuMap::with_options(&Domain::default(), options, Default::default()));
+        map.insert(Noisy(0, false), 0).unwrap();
+        let (value, change) = (Noisy(1, true), Noisy(2, true));
+        let insert = move || std::convert::identity(&value).0;
+        map.entry(Noisy(0, false)).or_insert_with(insert).unwrap();
+        let modify = move |_: &u64| std::convert::identity(&change).0;
+        map.entry(Noisy(9, false)).and_modify(modify).or_nothing().unwrap();
+        map.compute(Noisy(3, true), |_| Decision::Keep).unwrap();
+        let guard = map.domain().lock();
+        let seen: Vec<u64> = (0..10).filter(|&n| map.contains_key(&Noisy(n, false), &guard)).collect();
+        send.send(seen).unwrap();
+    });
+    let seen = done.recv_timeout(std::time::Duration::from_secs(20)).expect("a deadlock");
+    assert_eq!(seen, [0, 1, 2, 3]);
 }
 
 #[test]

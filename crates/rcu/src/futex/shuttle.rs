@@ -28,6 +28,8 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) {
     sleepers.push((address(word), current()));
     drop(sleepers);
     park();
+    // shuttle also wakes for no reason. Who is awake must not be in the list: it would use up another's wake-up.
+    SLEEPERS.lock().unwrap().retain(|(_, thread)| thread.id() != current().id());
 }
 
 /// As that of `kernel.rs`.

@@ -74,11 +74,12 @@ where
     }
 
     fn apply(self, absent: impl FnOnce() -> Decision<V>) -> Result<Effect, Full> {
-        let Self { map, key, modify } = self;
-        map.compute(key, |value| match (value, modify) {
-            (None, _) => absent(),
-            (Some(_), None) => Decision::Keep,
-            (Some(value), Some(modify)) => Decision::Set(modify(value)),
+        let Self { map, key, mut modify } = self;
+        // The one that is not called is dropped here, with what it holds, and not under the shard's lock.
+        let mut absent = Some(absent);
+        map.compute(key, |value| match value {
+            None => absent.take().map_or(Decision::Keep, |absent| absent()),
+            Some(value) => modify.take().map_or(Decision::Keep, |modify| Decision::Set(modify(value))),
         })
     }
 }

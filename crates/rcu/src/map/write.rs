@@ -152,7 +152,7 @@ where
                 room = Some(self.domain().reclaim().room(bytes)?);
                 continue;
             }
-            let (effect, garbage) = self.decided(shard, hash, key, [present, place], decide);
+            let (effect, garbage) = self.decided(key, hash, decide, [present, place], shard);
             if let (Some(room), Some(garbage)) = (room, garbage) {
                 // SAFETY: the garbage was made unreachable under the lock.
                 room.accept(unsafe { garbage.retired() });
@@ -161,14 +161,15 @@ where
         }
     }
 
-    /// Decides, and changes the shard: what is then garbage. The user's code comes first.
+    /// Decides, and changes the shard: what is then garbage. The user's code comes first. The shard is the last argument,
+    /// which is dropped first: a key that is not stored is dropped after the lock is released.
     fn decided<Q: ?Sized>(
         &self,
-        mut shard: Locked<'_, K, V>,
-        hash: u64,
         key: Key<'_, K, Q>,
-        [present, place]: [Option<usize>; 2],
+        hash: u64,
         decide: impl FnOnce(Option<&V>) -> Decision<V>,
+        [present, place]: [Option<usize>; 2],
+        mut shard: Locked<'_, K, V>,
     ) -> (Effect, Option<Garbage<K, V>>)
     where
         K: Borrow<Q>,

@@ -6,7 +6,10 @@
 //! executes the same fence, so that one call serves every kind of reader.
 
 #[cfg(shuttle)]
-pub(crate) use crate::section::membarrier as barrier;
+#[path = "membarrier/shuttle.rs"]
+mod model;
+#[cfg(shuttle)]
+pub(crate) use model::{barrier, begun, ended};
 
 use std::sync::atomic::{AtomicI32, Ordering};
 

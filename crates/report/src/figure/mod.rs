@@ -10,6 +10,7 @@ mod delay;
 mod distribution;
 mod over_time;
 mod ratios;
+mod staircase;
 pub mod style;
 mod sweep;
 mod tail;

@@ -17,14 +17,13 @@ pub struct Requirement {
 }
 
 /// What the first preparation of an image needs; later ones find all in the cache and need nothing.
-pub const REQUIREMENTS: [Requirement; 7] = [
+pub const REQUIREMENTS: [Requirement; 6] = [
     Requirement { program: "apt-cache", package: "apt" },
     Requirement { program: "apt-get", package: "apt" },
     Requirement { program: "dpkg-deb", package: "dpkg" },
     Requirement { program: "cc", package: "gcc libc6-dev" },
     Requirement { program: "make", package: "make" },
     Requirement { program: "strip", package: "binutils" },
-    Requirement { program: "ldd", package: "libc-bin" },
 ];
 
 /// How much of a failed program's output an error keeps, from its end, in bytes.

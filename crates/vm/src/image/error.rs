@@ -56,12 +56,16 @@ pub enum ImageError {
         what: String,
     },
     /// A program of the host's lacks a library.
-    #[error("{program}: no library {library} on this host; install the package that has it")]
+    #[error(
+        "{program}: no library {library} on this host (looked for in {directories}); install the package that has it"
+    )]
     NoLibrary {
         /// The program.
         program: String,
         /// The library's name.
         library: String,
+        /// Where it was looked for.
+        directories: String,
     },
     /// Dependencies without end.
     #[error("package {package}: more than {limit} packages in its dependencies")]

@@ -1,5 +1,5 @@
-//! Programs of the host's in a guest: each without its debug information, and the shared libraries that the host's
-//! loader would give it. They run under that loader, so that the guest's own C library does not matter.
+//! Programs of the host's in a guest: each without its debug information, and the host's shared libraries that it needs,
+//! with their loader. They run under that loader, so that the guest's own C library does not matter.
 //!
 //! Invariant: the key says every byte of the programs and of the libraries.
 
@@ -11,6 +11,7 @@ use super::cache::{Cache, key_of};
 use super::command;
 use super::error::{self, ImageError};
 use super::initramfs::Initramfs;
+use super::libraries;
 
 /// Where they are in the guest; `guest/program.c` names the same places.
 const PROGRAMS: &str = "programs/bin";
@@ -37,11 +38,7 @@ pub(crate) fn gather(
     if paths.is_empty() {
         return Ok(None);
     }
-    let mut libraries = BTreeMap::new();
-    for path in paths {
-        let text = path.to_string_lossy();
-        libraries.extend(of_ldd(&text, &command::run("ldd", &[&text], cache.root())?)?);
-    }
+    let libraries = libraries::on_host(paths)?;
     let key = key_of_files(paths.iter().chain(libraries.values()))?;
     let dir = cache.make("host-programs", &key, |dir| {
         progress("taking the programs that the guest runs");
@@ -62,7 +59,8 @@ impl HostPrograms {
             archive.program_from(&format!("{PROGRAMS}/{}", name(&path)), &path)?;
         }
         for (library, path) in &self.libraries {
-            archive.program_from(&format!("{LIBRARIES}/{library}"), path)?;
+            let name = if libraries::is_loader(library) { LOADER } else { library };
+            archive.program_from(&format!("{LIBRARIES}/{name}"), path)?;
         }
         Ok(())
     }
@@ -82,44 +80,9 @@ fn key_of_files<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<String, 
     Ok(key_of(parts.iter().map(|part| part.as_bytes())))
 }
 
-/// Names and files from what `ldd` says: `NAME => FILE (ADDRESS)`, the loader as `FILE (ADDRESS)`, and the vDSO, which is
-/// no file.
-fn of_ldd(program: &str, text: &str) -> Result<BTreeMap<String, PathBuf>, ImageError> {
-    let mut libraries = BTreeMap::new();
-    for line in text.lines().map(str::trim) {
-        let file = |words: &str| words.rsplit_once(" (").map(|(file, _)| PathBuf::from(file));
-        match line.split_once(" => ") {
-            Some((library, "not found")) => {
-                let (program, library) = (program.to_owned(), library.to_owned());
-                return Err(ImageError::NoLibrary { program, library });
-            }
-            Some((library, found)) => libraries.extend(file(found).map(|file| (library.to_owned(), file))),
-            None if line.starts_with('/') => {
-                libraries.extend(file(line).map(|file| (LOADER.to_owned(), file)));
-            }
-            None => {}
-        }
-    }
-    Ok(libraries)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn libraries_and_the_loader_are_taken_and_a_missing_one_is_named() {
-        let text = "\tlinux-vdso.so.1 (0x00007f8c)\n\tlibrte_rcu.so.23 => /lib/x/librte_rcu.so.23 (0x00007f8c)\n\
-                    \tlibc.so.6 => /lib/x/libc.so.6 (0x00007f8c)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f8c)\n";
-        let found = of_ldd("p", text).unwrap();
-        let pairs: Vec<_> =
-            found.iter().map(|(name, file)| (name.as_str(), file.to_str().unwrap())).collect();
-        let loader = ("ld.so", "/lib64/ld-linux-x86-64.so.2");
-        let others = [("libc.so.6", "/lib/x/libc.so.6"), ("librte_rcu.so.23", "/lib/x/librte_rcu.so.23")];
-        assert_eq!(pairs, [&[loader][..], &others].concat());
-        let error = of_ldd("/p/scheme", "\tliburcu.so.8 => not found\n").unwrap_err().to_string();
-        assert!(error.starts_with("/p/scheme: no library liburcu.so.8"), "{error}");
-    }
 
     #[test]
     fn every_byte_and_every_name_is_in_the_key() {

@@ -1,5 +1,7 @@
-//! The shared libraries that programs need, found in unpacked packages: what an ELF file names in `DT_NEEDED` (System V
-//! ABI, "Dynamic Section"), and what those name in turn.
+//! The shared libraries that programs need, found below some roots, those of unpacked packages or the host's: what an ELF
+//! file names in `DT_NEEDED` (System V ABI, "Dynamic Section"), and what those name in turn. No program is run for it.
+//!
+//! The C library names its loader like any other library, so that is found too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,42 +14,103 @@ use super::error::{self, ImageError};
 use super::packages::Unpacked;
 
 /// Where packages have libraries, below their roots: with /usr merged, and before that.
-const DIRECTORIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
+const IN_PACKAGES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
+
+/// Where a host has libraries: its own first, then the distribution's; as in the ld.so.conf of Debian, and of
+/// distributions that put 64-bit libraries into lib64.
+const ON_HOST: [&str; 6] = [
+    "/usr/local/lib",
+    "/usr/local/lib/x86_64-linux-gnu",
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+];
 
 /// The files of all libraries that `programs` need, and of those in `further`, by name.
 ///
 /// # Errors
 /// A library that is in none of the packages, a program that cannot be read.
-pub(crate) fn closure(
+pub(crate) fn in_packages(
     packages: &[Unpacked],
     programs: &[PathBuf],
     further: &[&str],
 ) -> Result<BTreeMap<String, PathBuf>, ImageError> {
+    let places =
+        packages.iter().flat_map(|package| IN_PACKAGES.map(|directory| package.root.join(directory)));
+    closure(&places.collect::<Vec<_>>(), programs, further).map_err(|missing| match missing {
+        Missing::Library { name, .. } => ImageError::PackageLacks {
+            package: packages.iter().map(|package| package.id.as_str()).collect::<Vec<_>>().join(", "),
+            what: format!("library {name}"),
+        },
+        Missing::Other(error) => error,
+    })
+}
+
+/// The files of all of the host's libraries that `programs` need, by name.
+///
+/// # Errors
+/// A library that is in none of the usual directories, a program that cannot be read.
+pub(crate) fn on_host(programs: &[PathBuf]) -> Result<BTreeMap<String, PathBuf>, ImageError> {
+    closure(&ON_HOST.map(PathBuf::from), programs, &[]).map_err(|missing| match missing {
+        Missing::Library { name, wanted_by } => ImageError::NoLibrary {
+            program: wanted_by.display().to_string(),
+            library: name,
+            directories: ON_HOST.join(", "),
+        },
+        Missing::Other(error) => error,
+    })
+}
+
+/// Whether a library's name is that of the loader (System V ABI, x86-64 supplement: `ld-linux-x86-64.so.2`).
+pub(crate) fn is_loader(name: &str) -> bool {
+    name.starts_with("ld-linux")
+}
+
+/// Why a closure is not complete.
+enum Missing {
+    /// No directory has the library that this file wants.
+    Library {
+        name: String,
+        wanted_by: PathBuf,
+    },
+    Other(ImageError),
+}
+
+impl From<ImageError> for Missing {
+    fn from(error: ImageError) -> Missing {
+        Missing::Other(error)
+    }
+}
+
+fn closure(
+    directories: &[PathBuf],
+    programs: &[PathBuf],
+    further: &[&str],
+) -> Result<BTreeMap<String, PathBuf>, Missing> {
     let mut found = BTreeMap::new();
-    let mut wanted: Vec<String> = further.iter().map(|name| (*name).to_owned()).collect();
+    // Names, and the file that each comes from.
+    let mut wanted: Vec<(String, PathBuf)> =
+        further.iter().map(|name| ((*name).to_owned(), PathBuf::new())).collect();
+    let of = |path: &Path| -> Result<Vec<(String, PathBuf)>, ImageError> {
+        Ok(needed(path)?.into_iter().map(|name| (name, path.to_owned())).collect())
+    };
     for program in programs {
-        wanted.extend(needed(program)?);
+        wanted.extend(of(program)?);
     }
     // Each name is looked for once, so cycles end.
-    while let Some(name) = wanted.pop() {
+    while let Some((name, wanted_by)) = wanted.pop() {
         if found.contains_key(&name) {
             continue;
         }
-        let path = find(packages, &name)?;
-        wanted.extend(needed(&path)?);
+        let places = directories.iter().map(|directory| directory.join(&name));
+        let Some(path) = places.into_iter().find(|path| path.exists()) else {
+            return Err(Missing::Library { name, wanted_by });
+        };
+        wanted.extend(of(&path)?);
         found.insert(name, path);
     }
     Ok(found)
-}
-
-fn find(packages: &[Unpacked], name: &str) -> Result<PathBuf, ImageError> {
-    let places = packages
-        .iter()
-        .flat_map(|package| DIRECTORIES.iter().map(move |directory| package.root.join(directory).join(name)));
-    places.into_iter().find(|path| path.exists()).ok_or_else(|| ImageError::PackageLacks {
-        package: packages.iter().map(|package| package.id.as_str()).collect::<Vec<_>>().join(", "),
-        what: format!("library {name}"),
-    })
 }
 
 /// The names in the file's dynamic section. A name with a slash would lead elsewhere, and is left out.
@@ -82,14 +145,24 @@ mod tests {
     }
 
     #[test]
+    fn the_hosts_libraries_are_found_with_what_they_need_and_their_loader() {
+        let found = on_host(&[std::env::current_exe().unwrap()]).unwrap();
+        assert!(found.contains_key("libc.so.6"), "{found:?}");
+        assert!(found.keys().any(|name| is_loader(name)), "{found:?}");
+    }
+
+    #[test]
     fn what_is_no_program_or_is_missing_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("tool");
         std::fs::write(&path, "text").unwrap();
-        let error = closure(&[], &[path], &[]).unwrap_err().to_string();
+        let error = in_packages(&[], &[path], &[]).unwrap_err().to_string();
         assert!(error.contains("tool: not a program"), "{error}");
         let packages = [Unpacked { package: "p".into(), id: "p_1".into(), root: dir.path().to_owned() }];
-        let error = closure(&packages, &[], &["libx.so.1"]).unwrap_err().to_string();
+        let error = in_packages(&packages, &[], &["libx.so.1"]).unwrap_err().to_string();
         assert!(error.contains("p_1: no library libx.so.1"), "{error}");
+        let program = std::env::current_exe().unwrap();
+        let missing = closure(&[dir.path().to_owned()], std::slice::from_ref(&program), &[]);
+        assert!(matches!(missing, Err(Missing::Library { wanted_by, .. }) if wanted_by == program));
     }
 }

@@ -160,7 +160,7 @@ impl Ingredients {
             archive.program_from(&format!("bin/{name}"), &path)?;
             programs.push(path);
         }
-        for (name, path) in libraries::closure(&self.packages, &programs, &LOADED_LATER)? {
+        for (name, path) in libraries::in_packages(&self.packages, &programs, &LOADED_LATER)? {
             archive.program_from(&format!("lib/{name}"), &path)?;
         }
         // Programs name their loader by this path.

@@ -1,0 +1,26 @@
+//! membarrier under shuttle, and a count of its calls.
+//!
+//! The counters are not shuttle's, so that they add no step. Its threads run one at a time: SeqCst is for form's sake.
+
+use crate::section;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// As that of the kernel.
+pub(crate) fn barrier() {
+    let number = BEGUN.fetch_add(1, Ordering::SeqCst) + 1;
+    section::membarrier();
+    ENDED.fetch_max(number, Ordering::SeqCst);
+}
+
+/// Calls that have begun so far; the number of the last.
+pub(crate) fn begun() -> u64 {
+    BEGUN.load(Ordering::SeqCst)
+}
+
+/// The highest number of a call that has ended.
+pub(crate) fn ended() -> u64 {
+    ENDED.load(Ordering::SeqCst)
+}
