@@ -3,7 +3,7 @@
 
 use crate::clock::now_ns;
 use crate::epoch::{Acknowledged, Clock, holds_up};
-use crate::fence::{self, Fenced};
+use crate::fence::{self, Complete};
 use crate::futex;
 use crate::hazard::Cell;
 use crate::histogram::Recorder;
@@ -75,31 +75,31 @@ impl Core {
 
     /// A token for what the caller has unlinked, its fence complete.
     pub(crate) fn start(&self) -> u64 {
-        self.start_fenced().0
+        self.start_timed().0
     }
 
     /// A token for what the caller has unlinked, and its fence.
-    pub(crate) fn start_fenced(&self) -> (u64, Fenced) {
+    pub(crate) fn start_timed(&self) -> (u64, Complete) {
         let token = self.clock.tick();
-        let fenced = self.order();
+        let fence = self.order();
         self.acks.fence_done(token);
-        (token, fenced)
+        (token, fence)
     }
 
     /// The writers' side of the readers' fence: after it, a section that began before sees the writer's
     /// unlink or is seen by the writer's scan.
-    fn order(&self) -> Fenced {
+    fn order(&self) -> Complete {
         // Two duties. It precedes the read of the state, see `mode.rs`. And where the readers are fenced, it
         // pairs with the fence in `epoch::enter`: whichever of the two comes second sees what precedes the
         // other.
         full_fence(Ordering::SeqCst);
         if !self.modes.writers_need_barrier() {
             self.modes.observe(self, None);
-            return Fenced::at_once();
+            return Complete::at_once();
         }
-        let (fenced, latency_ns) = self.modes.barrier();
+        let (complete, latency_ns) = self.modes.barrier();
         self.modes.observe(self, Some(latency_ns));
-        fenced
+        complete
     }
 
     /// Whether all sections that could see what `token` was taken for have ended. Never blocks.

@@ -26,7 +26,7 @@ static LATENCY: Recorder = Recorder::new();
 ///
 /// What the caller's own call took is recorded when this is dropped: the histogram's lines are seldom in the
 /// caches, and who waits for a fence is in a hurry.
-pub(crate) struct Fenced {
+pub(crate) struct Complete {
     /// When the caller asked for it.
     pub(crate) from_ns: u64,
     /// When it was complete.
@@ -34,7 +34,7 @@ pub(crate) struct Fenced {
     call_ns: Option<u64>,
 }
 
-impl Fenced {
+impl Complete {
     /// One that needed no call.
     pub(crate) fn at_once() -> Self {
         let now_ns = now_ns();
@@ -52,7 +52,7 @@ impl Fenced {
     }
 }
 
-impl Drop for Fenced {
+impl Drop for Complete {
     fn drop(&mut self) {
         if let Some(ns) = self.call_ns {
             LATENCY.record(ns);
@@ -63,7 +63,7 @@ impl Drop for Fenced {
 /// Executes a fence on behalf of all threads.
 ///
 /// Requires that the process is registered for membarrier.
-pub(crate) fn barrier() -> Fenced {
+pub(crate) fn barrier() -> Complete {
     let from_ns = now_ns();
     // The caller's earlier stores precede the sequence number's load: a call that the caller then sees as not
     // yet started starts after them.
@@ -74,7 +74,7 @@ pub(crate) fn barrier() -> Fenced {
         let now = SEQUENCE.load(Ordering::Acquire);
         // Wrapping: a target lies at most 3 ahead; a caller that slept through half the range serves itself.
         if now.wrapping_sub(target) as i32 >= 0 {
-            return Fenced { from_ns, at_ns: now_ns(), call_ns: None };
+            return Complete { from_ns, at_ns: now_ns(), call_ns: None };
         }
         if now % 2 == 1 {
             sleep(now);
@@ -82,7 +82,7 @@ pub(crate) fn barrier() -> Fenced {
         } else if SEQUENCE.compare_exchange(now, now + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
             run(now);
             let at_ns = now_ns();
-            return Fenced { from_ns, at_ns, call_ns: Some(at_ns - start_ns) };
+            return Complete { from_ns, at_ns, call_ns: Some(at_ns - start_ns) };
         }
     }
 }

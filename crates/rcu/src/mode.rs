@@ -20,7 +20,7 @@
 
 use crate::clock;
 use crate::core::Core;
-use crate::fence::{self, Fenced};
+use crate::fence::{self, Complete};
 use crate::futex::Lock;
 use crate::latency::Latencies;
 use crate::options::Fencing;
@@ -80,16 +80,16 @@ impl Modes {
     /// Calls membarrier. Returns the fence, and how long the caller waited for it, in nanoseconds. Of a wait beyond
     /// the limit only the time counts that the caller executed: it waits for other CPUs actively, and time in which
     /// it was itself descheduled says nothing about them.
-    pub(crate) fn barrier(&self) -> (Fenced, u64) {
+    pub(crate) fn barrier(&self) -> (Complete, u64) {
         let executed_ns = self.above_ns.map(|above_ns| (above_ns, clock::thread_cpu_ns()));
-        let fenced = fence::barrier();
+        let complete = fence::barrier();
         let latency_ns = match executed_ns {
-            Some((above_ns, before_ns)) if fenced.latency_ns() > above_ns => {
-                fenced.latency_ns().min(clock::thread_cpu_ns() - before_ns)
+            Some((above_ns, before_ns)) if complete.latency_ns() > above_ns => {
+                complete.latency_ns().min(clock::thread_cpu_ns() - before_ns)
             }
-            _ => fenced.latency_ns(),
+            _ => complete.latency_ns(),
         };
-        (fenced, latency_ns)
+        (complete, latency_ns)
     }
 
     /// Called by writers after each fence. `latency_ns` is that of their membarrier, if they called it.

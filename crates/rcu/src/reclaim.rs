@@ -121,9 +121,9 @@ impl Reclaim {
     /// A batch of one: token, fence and free in one go, if the readers permit. What is only for statistics comes
     /// after the free.
     fn accept_promptly(&self, retired: Retired) {
-        let (token, fenced) = self.core.start_fenced();
+        let (token, fence) = self.core.start_timed();
         let passed_ns = if self.core.check(token) {
-            Some(fenced.call_end_ns().unwrap_or_else(now_ns))
+            Some(fence.call_end_ns().unwrap_or_else(now_ns))
         } else {
             self.core.check_patiently(token, self.core.patience_ns).then(now_ns)
         };
@@ -136,9 +136,9 @@ impl Reclaim {
                 unsafe { retired.free() };
                 drop(freeing);
                 drop(count);
-                self.core.note_duration(passed_ns - fenced.from_ns);
+                self.core.note_duration(passed_ns - fence.from_ns);
             }
-            _ => self.enqueue(Batch { token, closed_ns: fenced.from_ns, objects: vec![retired] }),
+            _ => self.enqueue(Batch { token, closed_ns: fence.from_ns, objects: vec![retired] }),
         }
         self.free_due();
     }
