@@ -6,6 +6,9 @@
  *   role=spin      computes for ever
  *   role=wakeup    sleeps, works, repeats, and reports how late each sleep ended
  *
+ * It measures several segments, each after a pause of random length, so that
+ * each begins at a phase of its own of Xen's ticks and accountings.
+ *
  * Nothing is printed while it measures: dom0 would have to run for it, and
  * all pCPUs share one clock of counted instructions. The report goes to the
  * console afterwards; README.md has its lines.
@@ -35,9 +38,11 @@ struct plan {
 	uint64_t sleep_ns;
 	uint64_t spread_permille;
 	uint64_t work_ns;
-	uint64_t samples;
+	uint64_t samples;	/* in a segment, at most */
+	uint64_t segments;
 	uint64_t seed;
-	uint64_t settle_ns;
+	uint64_t settle_ns;	/* until dom0 is at rest */
+	uint64_t phases_ns;	/* each segment's pause is below */
 	uint64_t warmup_ns;
 	uint64_t window_ns;
 };
@@ -51,6 +56,12 @@ struct sample {
 struct instant {
 	uint64_t mono_ns;
 	uint64_t tsc;
+};
+
+struct segment {
+	struct instant ends[2];
+	uint64_t count;
+	struct sample *samples;
 };
 
 static void die(const char *what)
@@ -179,19 +190,19 @@ static uint64_t sample(const struct plan *plan, uint64_t turns, uint64_t *random
 	return count;
 }
 
-static uint64_t measure(const struct plan *plan, struct sample *samples, struct instant ends[2])
+static void measure(const struct plan *plan, struct segment *segments)
 {
 	const uint64_t turns = turns_for(plan->work_ns);
 	uint64_t random = plan->seed;
 
-	/* dom0 comes to rest; how long is drawn by the host, so it is the run's phase, too. */
 	sleep_until(now_ns() + plan->settle_ns);
-	sample(plan, turns, &random, samples, plan->warmup_ns);
-	ends[0] = instant();
-	const uint64_t count = sample(plan, turns, &random, samples, plan->window_ns);
-
-	ends[1] = instant();
-	return count;
+	for (struct segment *one = segments; one < segments + plan->segments; one++) {
+		sleep_until(now_ns() + next_random(&random) % plan->phases_ns);
+		sample(plan, turns, &random, one->samples, plan->warmup_ns);
+		one->ends[0] = instant();
+		one->count = sample(plan, turns, &random, one->samples, plan->window_ns);
+		one->ends[1] = instant();
+	}
 }
 
 /* FNV-1a over 64-bit words: says whether the lines arrived whole. */
@@ -200,22 +211,42 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 	return (hash ^ word) * UINT64_C(0x100000001b3);
 }
 
-static void report(uint64_t count, const struct sample *samples, const struct instant ends[2])
+static void report(const struct segment *segment)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
 	for (int i = 0; i < 2; i++)
-		printf("reprieve at %" PRIu64 " %" PRIu64 "\n", ends[i].mono_ns, ends[i].tsc);
-	for (uint64_t i = 0; i < count; i++) {
+		printf("reprieve at %" PRIu64 " %" PRIu64 "\n", segment->ends[i].mono_ns, segment->ends[i].tsc);
+	for (uint64_t i = 0; i < segment->count; i++) {
+		const struct sample *one = &segment->samples[i];
+
 		if (i % LINE_SAMPLES == 0)
 			printf("reprieve samples");
-		printf(" %" PRIx32 ":%" PRIx32, samples[i].since_ns, samples[i].late_ns);
-		if (i % LINE_SAMPLES == LINE_SAMPLES - 1 || i == count - 1)
+		printf(" %" PRIx32 ":%" PRIx32, one->since_ns, one->late_ns);
+		if (i % LINE_SAMPLES == LINE_SAMPLES - 1 || i == segment->count - 1)
 			printf("\n");
-		hash = mix(mix(hash, samples[i].since_ns), samples[i].late_ns);
+		hash = mix(mix(hash, one->since_ns), one->late_ns);
 	}
-	printf("reprieve end %" PRIu64 " %016" PRIx64 "\n", count, hash);
-	fflush(stdout);
+	printf("reprieve end %" PRIu64 " %016" PRIx64 "\n", segment->count, hash);
+}
+
+/* All segments, with room for their samples. */
+static struct segment *prepare(const struct plan *plan)
+{
+	struct segment *segments = calloc(plan->segments, sizeof(*segments));
+	const size_t bytes = plan->samples * sizeof(struct sample);
+
+	if (!segments)
+		die("memory");
+	for (uint64_t i = 0; i < plan->segments; i++) {
+		segments[i].samples = malloc(bytes);
+		if (!segments[i].samples)
+			die("memory");
+		/* Not a page fault in what is measured. */
+		memset(segments[i].samples, 1, bytes);
+	}
+	mlockall(MCL_CURRENT | MCL_FUTURE);
+	return segments;
 }
 
 static void wakeup(void)
@@ -225,25 +256,26 @@ static void wakeup(void)
 		.spread_permille = option("spread_permille"),
 		.work_ns = option("work_ns"),
 		.samples = option("samples"),
+		.segments = option("segments"),
 		.seed = option("seed"),
 		.settle_ns = option("settle_ns"),
+		.phases_ns = option("phases_ns"),
 		.warmup_ns = option("warmup_ns"),
 		.window_ns = option("window_ns"),
 	};
-	struct instant ends[2];
 
-	if (plan.samples == 0 || plan.samples > SAMPLES_MAX || plan.spread_permille > PERMILLE)
+	if (plan.samples == 0 || plan.segments == 0 || plan.samples > SAMPLES_MAX / plan.segments)
 		die("samples");
-	struct sample *samples = calloc(plan.samples, sizeof(*samples));
-	if (!samples)
-		die("memory");
-	/* Not a page fault nor 50 us of timer slack in what is measured. */
-	memset(samples, 1, plan.samples * sizeof(*samples));
-	mlockall(MCL_CURRENT | MCL_FUTURE);
-	prctl(PR_SET_TIMERSLACK, 1);
-	const uint64_t count = measure(&plan, samples, ends);
+	if (plan.spread_permille > PERMILLE || plan.phases_ns == 0)
+		die("plan");
+	struct segment *segments = prepare(&plan);
 
-	report(count, samples, ends);
+	/* Not 50 us of timer slack in what is measured. */
+	prctl(PR_SET_TIMERSLACK, 1);
+	measure(&plan, segments);
+	for (uint64_t i = 0; i < plan.segments; i++)
+		report(&segments[i]);
+	fflush(stdout);
 }
 
 int main(void)

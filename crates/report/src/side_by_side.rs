@@ -265,6 +265,7 @@ mod tests {
             distributions: Default::default(),
             timelines: Default::default(),
             holdouts: Vec::new(),
+            stalls: Vec::new(),
             trace: None,
         }
     }

@@ -4,7 +4,9 @@
 use reprieve_study::comparison::SIGNIFICANT_BELOW;
 use reprieve_study::statistics::{self, Estimate};
 use reprieve_study::units::significant;
-use reprieve_study::{Comparison, Conformance, Metric, Record, Row, Study, Verdict, metric};
+use reprieve_study::{
+    Comparison, Conformance, LatencyConformance, Metric, Record, Row, Study, Verdict, metric,
+};
 
 use crate::quantity::Spread;
 
@@ -141,6 +143,8 @@ pub struct Across {
     pub differences: Vec<String>,
     /// How far the simulator is from real guests, if one of the two was simulated and the other was not.
     pub conformance: Option<Conformance>,
+    /// The same of latencies.
+    pub latencies: Option<LatencyConformance>,
     /// Otherwise, for each condition that both have: its rows as a comparison, with `a` as the baseline. (A simulator's
     /// repetitions vary otherwise than real ones: a test of one against the other would say nothing.)
     pub conditions: Vec<Comparison>,
@@ -158,13 +162,16 @@ pub fn across(a: &Record, b: &Record) -> Vec<Across> {
 fn one_across(first: &Study, second: &Study) -> Across {
     let conformance = Conformance::between(first, second);
     let ran = |study: &Study, name: &str| study.runs_of(name).next().is_some();
-    let names = first.scenario.conditions.keys().filter(|_| conformance.is_none());
+    let latencies = LatencyConformance::between(first, second);
+    let are_alike = conformance.is_none() && latencies.is_none();
+    let names = first.scenario.conditions.keys().filter(|_| are_alike);
     let common = names.filter(|name| ran(first, name) && ran(second, name));
     Across {
         scenario: first.scenario.name.clone(),
         differences: differences(first, second),
         conditions: common.map(|name| between(first, second, name)).collect(),
         conformance,
+        latencies,
     }
 }
 

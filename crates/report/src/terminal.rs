@@ -3,6 +3,7 @@
 //! escape sequence to the reader's terminal.
 
 mod conformance;
+mod latencies;
 mod more;
 mod side;
 
@@ -116,6 +117,9 @@ pub fn render_compare(a: &Record, b: &Record, names: (&str, &str), options: &Opt
         }
         if let Some(conformance) = &across.conformance {
             conformance::render(&mut text, conformance, options);
+        }
+        if let Some(latencies) = &across.latencies {
+            latencies::render(&mut text, latencies, options);
         }
         for comparison in &across.conditions {
             let _ = writeln!(text);

@@ -11,7 +11,7 @@ use crate::input;
 const FILE_BYTES: u64 = 1 << 20;
 
 /// Names and texts.
-pub const BUILT_IN: [(&str, &str); 21] = [
+pub const BUILT_IN: [(&str, &str); 22] = [
     ("rcu-memory", include_str!("../../../scenarios/rcu-memory.toml")),
     ("rcu-clone", include_str!("../../../scenarios/rcu-clone.toml")),
     ("rcu-postmark", include_str!("../../../scenarios/rcu-postmark.toml")),
@@ -23,6 +23,7 @@ pub const BUILT_IN: [(&str, &str); 21] = [
     ("rcu-conformance", include_str!("../../../scenarios/rcu-conformance.toml")),
     ("xen-tail-latency", include_str!("../../../scenarios/xen-tail-latency.toml")),
     ("xen-wakeup", include_str!("../../../scenarios/xen-wakeup.toml")),
+    ("xen-stalls", include_str!("../../../scenarios/xen-stalls.toml")),
     ("xen-sensitivity", include_str!("../../../scenarios/xen-sensitivity.toml")),
     ("xen-fairness", include_str!("../../../scenarios/xen-fairness.toml")),
     ("delete-free-delay", include_str!("../../../scenarios/delete-free-delay.toml")),

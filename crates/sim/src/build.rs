@@ -177,6 +177,11 @@ fn make_guest(
             Spinlocks::Paravirtual => Discipline::Paravirtual,
         },
         tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, tick_ns - 1),
+        idle: match scenario.workload {
+            // The one that runs in real Xen, too.
+            Workload::Wakeup { .. } if scenario.host.scheduler.is_xen() => guest::Idle::XEN_PV,
+            _ => guest::Idle::default(),
+        },
     };
     let bytes = scenario.guest.memory_mib << 20;
     let mut memory = Memory::new(&memory::Spec { bytes, cpus: spec.vcpus, costs: costs.memory });

@@ -86,6 +86,7 @@ mod tests {
             distributions: [("d".to_string(), durations)].into(),
             timelines: [("t".to_string(), Timeline { t_ns: vec![1, 2], values: vec![3.0, 4.0] })].into(),
             holdouts: vec![8, 9],
+            stalls: Vec::new(),
             trace: Some(Trace { tracks: vec![Track { name: "vCPU 0".into(), events }] }),
         }
     }

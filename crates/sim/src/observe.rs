@@ -1,16 +1,15 @@
 //! From a simulated run to its observation: the same metrics as a real guest's, and what only a simulator sees.
 
 mod latency;
+mod told;
 
 pub use latency::prepare;
-
-use std::collections::BTreeMap;
 
 use reprieve_study::Scenario;
 use reprieve_study::derive::{self, put};
 use reprieve_study::grace_period::{GracePeriod, Span};
 use reprieve_study::metric;
-use reprieve_study::observation::{Observation, Provenance, Standing, VcpuTime};
+use reprieve_study::observation::{Observation, Provenance, VcpuTime};
 use reprieve_study::scenario::PlannedRun;
 use reprieve_study::timeline::Timeline;
 use reprieve_study::units::SECOND_NS;
@@ -109,18 +108,8 @@ impl Observer {
         provenance.window_ns = window_ns;
         provenance.samples = self.looks;
         provenance.vcpus = vcpu_times(&self.start, &end);
-        let mut out = Observation {
-            condition: run.condition.clone(),
-            repetition: run.repetition,
-            standing: Standing::Accepted,
-            provenance,
-            metrics: BTreeMap::new(),
-            distributions: BTreeMap::new(),
-            timelines: BTreeMap::new(),
-            sweep: run.sweep.clone(),
-            holdouts: Vec::new(),
-            trace: None,
-        };
+        let mut out = Observation::new(&run.condition, run.repetition, provenance);
+        out.sweep = run.sweep.clone();
         derive::cpu_given(&mut out);
         if let Some(latency) = self.latency.take() {
             self.throughput(&mut out, &end);

@@ -9,7 +9,7 @@
 //! | inactive, then OVER | the vCPU was OVER in the wait, for debt made unseen: it joined the active list with negative credit, and the next accounting, within a slice, found it in debt; until an accounting finds it UNDER |
 //! | boosted hog | its wake was refused by a BOOST that the other one has from its own migration |
 //! | BOOST erased | accounting took its BOOST in the wait, and then its wake was refused |
-//! | rate limit | a wake was refused, or a decision put off, because the current vCPU had not run for its rate limit, and nothing else stood in the way |
+//! | rate limit | a wake was refused, or a decision put off on the pCPU that it got, because the current vCPU had not run for its rate limit, and nothing else stood in the way |
 //! | slice end | its wake was refused, or it lost its pCPU, for any other reason: others had the same claim; it waited until a slice, a budget or a cap let it run |
 //! | other | nothing of this: no event of the scheduler explains it |
 //!
@@ -151,16 +151,16 @@ impl Waits {
         self.entity
     }
 
-    /// The vCPU gets a pCPU, for which it has waited. `events`: all since the last call, in order. `preempted`: it had lost
-    /// its pCPU against its will.
-    pub fn end(&mut self, events: &[Event], wait: Span, preempted: bool) {
+    /// The vCPU gets that pCPU, for which it has waited. `events`: all since the last call, in order. `preempted`: it had
+    /// lost its pCPU against its will.
+    pub fn end(&mut self, events: &[Event], wait: Span, preempted: bool, cpu: Cpu) {
         let before = events.partition_point(|event| event.at_ns < wait.start_ns);
         events[..before].iter().for_each(|event| self.follow(event));
         let mut signs = Signs { over_unseen: self.over_unseen, ..Signs::default() };
         for event in &events[before..] {
             self.follow(event);
             signs.over_unseen |= self.over_unseen;
-            self.read(event, &mut signs);
+            self.read(event, cpu, &mut signs);
         }
         if wait.length_ns() >= LEAST_WAIT_NS {
             let mechanism = signs.mechanism(preempted);
@@ -193,11 +193,11 @@ impl Waits {
         }
     }
 
-    /// What an event within a wait says about it.
-    fn read(&self, event: &Event, signs: &mut Signs) {
+    /// What an event within a wait, which ended on that pCPU, says about it.
+    fn read(&self, event: &Event, cpu: Cpu, signs: &mut Signs) {
         let own = event.entity == self.entity;
         match event.kind {
-            Kind::RateLimited if !own => signs.rate_limit = true,
+            Kind::RateLimited if !own && event.cpu == cpu => signs.rate_limit = true,
             Kind::BoostErased if own => signs.erased = true,
             Kind::TickleRefused(Refusal::RateLimit) if own => signs.rate_limit = true,
             Kind::TickleRefused(refusal) if own => {

@@ -19,7 +19,7 @@ fn refused(woken: Priority, current: Priority) -> Kind {
 /// What made a wait from 100 to 110 ms with those events.
 fn why(events: &[Event], preempted: bool) -> Mechanism {
     let mut waits = Waits::of(GUEST, SLICE_NS);
-    waits.end(events, Span::new(100 * MS, 110 * MS), preempted);
+    waits.end(events, Span::new(100 * MS, 110 * MS), preempted, Cpu(1));
     waits.why(Span::new(100 * MS, 110 * MS))
 }
 
@@ -91,6 +91,8 @@ fn the_rate_limit_is_to_blame_only_if_nothing_else_is() {
     assert_eq!(why(&[under, limited], false), Mechanism::SliceEnd);
     // That of the vCPU itself keeps it running.
     assert_eq!(why(&[event(100 * MS, GUEST, Kind::RateLimited)], false), Mechanism::Other);
+    // That of another pCPU is not in the way.
+    assert_eq!(why(&[Event { cpu: Cpu(0), ..limited }], false), Mechanism::Other);
 }
 
 #[test]
@@ -106,8 +108,8 @@ fn who_has_no_claim_waits_for_the_end_of_a_slice() {
 #[test]
 fn a_stall_belongs_to_its_longest_wait_or_to_the_one_that_it_stood_in_line_after() {
     let mut waits = Waits::of(GUEST, SLICE_NS);
-    waits.end(&[event(10 * MS, HOG, Kind::RateLimited)], Span::new(10 * MS, 11 * MS), false);
-    waits.end(&[], Span::new(12 * MS, 15 * MS), true);
+    waits.end(&[event(10 * MS, HOG, Kind::RateLimited)], Span::new(10 * MS, 11 * MS), false, Cpu(1));
+    waits.end(&[], Span::new(12 * MS, 15 * MS), true, Cpu(1));
     waits.idle(20 * MS);
     waits.idle(25 * MS);
     let of = |start_ms: u64, end_ms: u64| waits.why(Span::new(start_ms * MS, end_ms * MS));
@@ -121,8 +123,8 @@ fn a_stall_belongs_to_its_longest_wait_or_to_the_one_that_it_stood_in_line_after
 #[test]
 fn short_waits_are_forgotten() {
     let mut waits = Waits::of(GUEST, SLICE_NS);
-    waits.end(&[], Span::new(0, LEAST_WAIT_NS - 1), true);
+    waits.end(&[], Span::new(0, LEAST_WAIT_NS - 1), true, Cpu(1));
     assert_eq!(waits.why(Span::new(0, 2 * MS)), Mechanism::Other);
-    waits.end(&[], Span::new(MS, MS + LEAST_WAIT_NS), true);
+    waits.end(&[], Span::new(MS, MS + LEAST_WAIT_NS), true, Cpu(1));
     assert_eq!(waits.why(Span::new(0, 2 * MS)), Mechanism::SliceEnd);
 }

@@ -221,6 +221,7 @@ mod tests {
             distributions: Default::default(),
             timelines: Default::default(),
             holdouts: Vec::new(),
+            stalls: Vec::new(),
             trace: None,
         };
         of.iter().flat_map(|(name, values)| values.iter().map(move |value| run(name, *value))).collect()

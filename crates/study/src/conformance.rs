@@ -8,14 +8,7 @@ use crate::record::Study;
 use crate::statistics;
 
 /// What is compared.
-pub const METRICS: [&str; 6] = [
-    metric::GP_MEAN,
-    metric::GP_P99,
-    metric::BACKLOG_PEAK,
-    metric::LATENCY_P999,
-    metric::LATENCY_MAX,
-    metric::LATE,
-];
+pub const METRICS: [&str; 3] = [metric::GP_MEAN, metric::GP_P99, metric::BACKLOG_PEAK];
 
 /// The simulator against real guests.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,14 +40,21 @@ impl Row {
     }
 }
 
+/// The real one and the simulated one of two studies; `None` unless there is one of each.
+pub(crate) fn real_and_simulated<'a>(first: &'a Study, second: &'a Study) -> Option<(&'a Study, &'a Study)> {
+    match (first.is_simulated(), second.is_simulated()) {
+        (false, true) => Some((first, second)),
+        (true, false) => Some((second, first)),
+        _ => None,
+    }
+}
+
 impl Conformance {
-    /// Compares two studies, in either order; `None` unless exactly one of them was simulated.
+    /// Compares two studies, in either order; `None` unless exactly one of them was simulated. (Of latencies, see
+    /// [`crate::latency_conformance`].)
     pub fn between(first: &Study, second: &Study) -> Option<Conformance> {
-        match (first.is_simulated(), second.is_simulated()) {
-            (false, true) => Some(Conformance::of(first, second)),
-            (true, false) => Some(Conformance::of(second, first)),
-            _ => None,
-        }
+        let (real, simulated) = real_and_simulated(first, second)?;
+        (!real.scenario.workload.is_latency()).then(|| Conformance::of(real, simulated))
     }
 
     fn of(real: &Study, simulated: &Study) -> Conformance {
@@ -124,6 +124,7 @@ mod tests {
             distributions: Default::default(),
             timelines: Default::default(),
             holdouts: Vec::new(),
+            stalls: Vec::new(),
             trace: None,
         };
         Study::new(scenario, runs.iter().map(run).collect(), None)

@@ -53,6 +53,12 @@ impl Distribution {
         (self.count() > 0).then(|| self.histogram.value_at_quantile(quantile).min(self.max_ns))
     }
 
+    /// How many are longer, to within a bucket's 0.1 %.
+    pub fn count_above(&self, ns: u64) -> u64 {
+        let longer = self.histogram.iter_recorded().filter(|step| step.value_iterated_to() > ns);
+        longer.map(|step| step.count_since_last_iteration()).sum()
+    }
+
     /// Adds all of another distribution.
     pub fn merge(&mut self, other: &Distribution) {
         self.histogram.add(&other.histogram).expect("same bounds");
@@ -147,5 +153,12 @@ mod tests {
         let points = sample().cumulative();
         assert_eq!(points.last().unwrap().1, 1.0);
         assert!(points.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn those_above_are_counted() {
+        let mut all = Distribution::default();
+        all.extend([1_000_000, 4_900_000, 5_100_000, 60_000_000]);
+        assert_eq!([0, 5_000_000, 60_000_000 * 2].map(|ns| all.count_above(ns)), [4, 2, 0]);
     }
 }

@@ -69,6 +69,17 @@ pub fn work_through<E: From<BadScenario>>(
     Ok(())
 }
 
+/// [`work_through`] for a ground that keeps what had finished beside the error.
+pub fn finish<E: From<BadScenario>>(
+    scenario: Scenario,
+    progress: &mut dyn Progress,
+    run: impl FnMut(&PlannedRun, &mut dyn FnMut(&str)) -> Result<Observation, E>,
+) -> Finished<E> {
+    let mut observations = Vec::new();
+    let error = work_through(&scenario, &mut observations, progress, run).err();
+    Finished { scenario, observations, error }
+}
+
 /// How long a plan will take, roughly, for a user who waits: from the time that finished runs took.
 pub fn time_left(started: Instant, done: usize, total: usize) -> Option<Duration> {
     let left = total.checked_sub(done)? as u32;
@@ -117,6 +128,7 @@ mod tests {
             distributions: Default::default(),
             timelines: Default::default(),
             holdouts: Vec::new(),
+            stalls: Vec::new(),
             trace: None,
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::distribution::Distribution;
+use crate::stalls::Stall;
 use crate::timeline::{Timeline, Trace};
 
 /// What one run of one condition showed.
@@ -32,6 +33,9 @@ pub struct Observation {
     /// For each vCPU, how many grace periods it ended as their last holdout. Empty where that was not counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holdouts: Vec<u64>,
+    /// A few stalls, event by event; empty where events were not recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stalls: Vec<Stall>,
     /// Event by event, for a trace viewer; not part of a record.
     #[serde(skip)]
     pub trace: Option<Trace>,
@@ -47,6 +51,23 @@ pub struct SweepPoint {
 }
 
 impl Observation {
+    /// Of an accepted run, outside of any sweep: nothing is in it yet but where it comes from.
+    pub fn new(condition: &str, repetition: u32, provenance: Provenance) -> Observation {
+        Observation {
+            condition: condition.into(),
+            repetition,
+            standing: Standing::Accepted,
+            sweep: None,
+            provenance,
+            metrics: BTreeMap::new(),
+            distributions: BTreeMap::new(),
+            timelines: BTreeMap::new(),
+            holdouts: Vec::new(),
+            stalls: Vec::new(),
+            trace: None,
+        }
+    }
+
     /// For progress: the condition, and the value of the sweep.
     pub fn title(&self) -> String {
         title(&self.condition, self.sweep.as_ref())

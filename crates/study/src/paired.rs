@@ -42,6 +42,7 @@ mod tests {
             distributions: Default::default(),
             timelines: Default::default(),
             holdouts: Vec::new(),
+            stalls: Vec::new(),
             trace: None,
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use reprieve_linux::proc::{self, CpuBooks, ProcRoot};
 use reprieve_linux::signals::Interrupt;
 use reprieve_study::delete_free::{Answer, Options};
-use reprieve_study::ground::{Finished, Progress, work_through};
+use reprieve_study::ground::{self, Finished, Progress};
 use reprieve_study::observation::{Observation, Provenance};
 use reprieve_study::scenario::{BadScenario, PlannedRun, Scenario};
 
@@ -74,10 +74,7 @@ impl Ground {
     /// Works through the plan: repetitions of all conditions, interleaved, in an order from the seed. Runs
     /// that others disturbed are done again, as far as the plan allows.
     pub fn run(self, progress: &mut dyn Progress) -> Finished<ThreadsError> {
-        let mut observations = Vec::new();
-        let run = |planned: &PlannedRun, step: &mut dyn FnMut(&str)| self.one(planned, step);
-        let error = work_through(&self.scenario, &mut observations, progress, run).err();
-        Finished { scenario: self.scenario, observations, error }
+        ground::finish(self.scenario.clone(), progress, |planned, step| self.one(planned, step))
     }
 
     fn one(&self, planned: &PlannedRun, step: &mut dyn FnMut(&str)) -> Result<Observation, ThreadsError> {

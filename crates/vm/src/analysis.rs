@@ -1,11 +1,9 @@
 //! From what one run left (a recording, the workload's own counters, the host's books) to its observation.
 //! Pure: everything is handed in.
 
-use std::collections::BTreeMap;
-
 use reprieve_study::derive::{self, put};
 use reprieve_study::grace_period::Span;
-use reprieve_study::observation::{self, Observation, Provenance, Standing};
+use reprieve_study::observation::{self, Observation, Provenance};
 use reprieve_study::timeline::Timeline;
 use reprieve_study::units::SECOND_NS;
 use reprieve_study::{Workload, metric, units};
@@ -38,18 +36,7 @@ pub struct RunLeft<'a> {
 
 /// The observation of a run.
 pub fn observe(left: RunLeft) -> Observation {
-    let mut out = Observation {
-        condition: left.condition.into(),
-        repetition: left.repetition,
-        standing: Standing::Accepted,
-        provenance: left.provenance,
-        metrics: BTreeMap::new(),
-        distributions: BTreeMap::new(),
-        timelines: BTreeMap::new(),
-        sweep: None,
-        holdouts: Vec::new(),
-        trace: None,
-    };
+    let mut out = Observation::new(left.condition, left.repetition, left.provenance);
     throughput(&mut out, left.workload, &left.marks, &left.outcome);
     derive::cpu_given(&mut out);
     sync_latency(&mut out, &left.outcome);

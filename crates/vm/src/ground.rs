@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use reprieve_linux::cgroup::{self, Cgroups, Quota};
 use reprieve_linux::warden::Guarded;
-use reprieve_study::ground::{Finished, Progress, work_through};
-use reprieve_study::scenario::{BadScenario, PlannedRun, Scenario, Workload};
+use reprieve_study::ground::{self, Finished, Progress};
+use reprieve_study::scenario::{BadScenario, Scenario, Workload};
 use reprieve_study::units::MIB;
 
 use crate::error::VmError;
@@ -63,10 +63,7 @@ impl Ground {
     /// Works through the plan: repetitions of all conditions, interleaved, in an order from the seed. Runs
     /// that others disturbed are done again, as far as the plan allows.
     pub fn run(self, progress: &mut dyn Progress) -> Finished<VmError> {
-        let mut observations = Vec::new();
-        let run = |planned: &PlannedRun, step: &mut dyn FnMut(&str)| self.lab.run(planned, step);
-        let error = work_through(&self.scenario, &mut observations, progress, run).err();
-        Finished { scenario: self.scenario, observations, error }
+        ground::finish(self.scenario, progress, |planned, step| self.lab.run(planned, step))
     }
 }
 

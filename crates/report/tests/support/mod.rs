@@ -152,6 +152,7 @@ fn observation(name: &str, repetition: u32, severity: f64, factor: f64, noise: &
         timelines: keys.into_iter().zip(timelines).collect(),
         sweep: None,
         holdouts: Vec::new(),
+        stalls: Vec::new(),
         trace: None,
     }
 }

@@ -98,6 +98,7 @@ fn observed(number: u64, run: &PlannedRun) -> Observation {
         distributions: Default::default(),
         timelines: Default::default(),
         holdouts: Vec::new(),
+        stalls: Vec::new(),
         trace: None,
     }
 }

@@ -162,6 +162,7 @@ fn make_guest(world: &mut World, seed: u64) -> Guest {
         locks: 0,
         discipline: Discipline::Queued,
         tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, 1_000_000_000 / HZ - 1),
+        idle: Default::default(),
     };
     let costs = spec.costs.memory.clone();
     let memory = Memory::new(&memory::Spec { bytes: MEMORY_BYTES, cpus: VCPUS, costs });

@@ -54,6 +54,7 @@ impl Guest {
     fn clock_interrupt(&mut self, clock: &mut Clock<'_>, v: usize, context: Context) -> u64 {
         let now_ns = clock.now_ns;
         let mut ns = self.costs.interrupt_ns;
+        self.vcpus[v].clock_set_for_ns = None;
         while let Some(sleeper) = self.vcpus[v].precise.expire(now_ns) {
             ns += self.end_sleep(clock, v, sleeper);
         }
@@ -118,10 +119,14 @@ impl Guest {
         let wheel =
             wheel.map(|jiffy| (jiffy * self.tick_ns + self.tick_phase_ns).saturating_sub(self.tick_ns));
         let next = [tick, wheel, vcpu.precise.next()].into_iter().flatten().min();
+        let set = std::mem::replace(&mut self.vcpus[v].clock_set_for_ns, next);
+        let device = self.vcpus[v].clock;
         match next {
-            // A deadline in the past is served at once.
-            Some(at_ns) => clock.queue.arm(vcpu.clock, at_ns.max(clock.now_ns)),
-            None => clock.queue.disarm(vcpu.clock),
+            // The device is not touched for what it is set for already: that would put it off.
+            Some(_) if next == set && self.idle.least_delta_ns > 0 => {}
+            // A deadline in the past is served as soon as the device can.
+            Some(at_ns) => clock.queue.arm(device, at_ns.max(clock.now_ns + self.idle.least_delta_ns)),
+            None => clock.queue.disarm(device),
         }
     }
 
@@ -132,9 +137,12 @@ impl Guest {
         if !was_idle || std::mem::take(&mut vcpu.idle_interrupted) {
             self.rcu.idle_enter(v);
         }
-        // A CPU with callbacks keeps its tick, and so does one with a timer at the next tick.
+        // A CPU with callbacks keeps its tick, and so does one with a timer at the next tick; or before it, if the platform
+        // is so.
         let soon = self.vcpus[v].wheel.next().is_some_and(|deadline| deadline <= self.jiffies + 1);
-        let stops = self.rcu.backlog(v) == 0 && !soon;
+        let until_ns = clock.now_ns + self.tick_ns;
+        let short = self.vcpus[v].precise.next().is_some_and(|at_ns| at_ns <= until_ns);
+        let stops = self.rcu.backlog(v) == 0 && !soon && !(short && self.idle.keeps_tick);
         if stops && !self.vcpus[v].tick_stopped && self.timekeeper == Some(v) {
             self.timekeeper = None;
         } else if !stops {

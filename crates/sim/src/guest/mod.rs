@@ -73,12 +73,32 @@ pub struct Spec {
     pub discipline: Discipline,
     /// When its ticks fall, from 0 to a tick.
     pub tick_phase_ns: u64,
+    /// Its clock and its idleness.
+    pub idle: Idle,
+}
+
+/// What a guest's platform makes of timers and idleness. The default is a device that can be set for any time, and a tick
+/// that stops whenever a vCPU idles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Idle {
+    /// The clock-event device is never set for sooner than so long from now (`min_delta_ns` in `/proc/timer_list`).
+    pub least_delta_ns: u64,
+    /// The tick goes on in an idleness that a high-resolution timer will end within a tick: stopping it costs more than it
+    /// saves.
+    pub keeps_tick: bool,
+}
+
+impl Idle {
+    /// A PV guest of Xen, Linux 6.1: its device takes 100 us, as `/proc/timer_list` says; and in 3 s of a loop that sleeps
+    /// 1 ms (2,000 times) its tick was stopped 277 times, and all ticks that fell into a sleep, 63 % of them, woke the vCPU.
+    pub const XEN_PV: Idle = Idle { least_delta_ns: 100_000, keeps_tick: true };
 }
 
 /// A guest.
 pub struct Guest {
     tick_ns: u64,
     tick_phase_ns: u64,
+    idle: Idle,
     costs: Costs,
     vcpus: Vec<Vcpu>,
     tasks: Vec<Task>,
@@ -117,6 +137,7 @@ impl Guest {
         let mut guest = Guest {
             tick_ns: 1_000_000_000 / spec.hz,
             tick_phase_ns: spec.tick_phase_ns,
+            idle: spec.idle,
             costs: spec.costs.clone(),
             vcpus,
             tasks: Vec::new(),

@@ -154,6 +154,8 @@ pub struct Vcpu {
     pub next_tick_ns: u64,
     /// The vCPU's clock-event device.
     pub clock: Timer,
+    /// What it is set for, as the guest asked; the device may take longer.
+    pub clock_set_for_ns: Option<u64>,
     /// Timers of the wheel, in jiffies.
     pub wheel: Timers,
     /// High-resolution timers, in ns.
@@ -173,6 +175,7 @@ impl Vcpu {
             presence: Presence::Halted,
             work,
             clock,
+            clock_set_for_ns: None,
             left_ns: [0; 4],
             active: 0,
             since_ns: 0,

@@ -2,14 +2,15 @@
 
 use reprieve_study::derive::{self, put};
 use reprieve_study::observation::Observation;
+use reprieve_study::stalls::{self, Stall};
 use reprieve_study::timeline::{Events, Trace, Track};
 use reprieve_study::{Scenario, Span, Workload, metric};
 
-use super::GUEST;
+use super::{GUEST, told};
 use crate::latency::Latencies;
 use crate::sched::Entity;
 use crate::sched::xen::Event;
-use crate::stall::Mechanism;
+use crate::stall::{Mechanism, Waits};
 use crate::world::World;
 
 /// Slices that a trace shows at most on one track; it is for looking at.
@@ -60,7 +61,9 @@ impl Watched {
         if self.serves {
             put(out, metric::LOST, lost as f64);
         }
-        out.trace = Some(self.trace(world, named));
+        let shown = world.take_shown();
+        out.stalls = self.told(world, &named, shown.as_deref().unwrap_or_default());
+        out.trace = Some(self.trace(world, named, shown));
     }
 
     /// Counts the stalls of each mechanism, and names each of them.
@@ -91,8 +94,18 @@ impl Watched {
         }
     }
 
+    /// A few stalls, event by event, if the events were recorded.
+    fn told(&self, world: &World, stalls: &[(Span, String)], events: &[Event]) -> Vec<Stall> {
+        let Some(guest) = world.waits().map(Waits::entity).filter(|_| !events.is_empty()) else {
+            return Vec::new();
+        };
+        let spinners: Vec<Entity> = self.spinners.iter().map(|(entity, _)| *entity).collect();
+        let decisions: Vec<_> = events.iter().map(|event| told::decision(event, guest, &spinners)).collect();
+        stalls::tell(stalls, &decisions)
+    }
+
     /// When the vCPU was descheduled, the stalls, and the scheduler's events if they are wanted.
-    fn trace(&self, world: &mut World, stalls: Vec<(Span, String)>) -> Trace {
+    fn trace(&self, world: &mut World, stalls: Vec<(Span, String)>, shown: Option<Vec<Event>>) -> Trace {
         let since = |span: Span| {
             let from = |t_ns: u64| t_ns.saturating_sub(self.start_ns);
             Span::new(from(span.start_ns), from(span.end_ns))
@@ -101,7 +114,6 @@ impl Watched {
             let slices = slices.into_iter().take(MOST_SLICES).map(|(span, what)| (since(span), what));
             Track { name, events: Events::Slices(slices.collect()) }
         };
-        let shown = world.take_shown();
         let descheduled = world.descheduled().into_iter().enumerate().map(|(vcpu, spans)| {
             track(
                 format!("vCPU {vcpu}"),

@@ -8,8 +8,9 @@ use crate::guest::ids::Mode;
 use crate::guest::task::{Op, Program};
 use crate::workload::{Pace, Spread};
 
-/// CPU time in the kernel to go to sleep: the call, the timer, and the way into idleness. Fitted to real Xen 4.17 in
-/// emulation, where the next vCPU gets the pCPU 0.1 ms after a task of a guest has asked for its wake-up.
+/// CPU time in the kernel to go to sleep: the call, the timer, and the way into idleness. Fitted to real Xen 4.17 in emulation,
+/// to the median wake-up beside a spinner (240 us; `xen-wakeup`, condition credit): the spinner has the pCPU, and its rate
+/// limit begins, so long after the task has asked for its wake-up.
 const SLEEP_US: u64 = 48;
 
 struct Wakeup {

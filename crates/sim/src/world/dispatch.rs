@@ -189,10 +189,10 @@ impl World {
     }
 
     /// vCPU 0 of the first guest gets a pCPU.
-    fn end_wait(&mut self, host: usize, wait: Span, preempted: bool) {
+    fn end_wait(&mut self, host: usize, wait: Span, preempted: bool, cpu: Cpu) {
         let Some(waits) = &mut self.waits else { return };
         let events = self.hosts[host].scheduler.recorded();
-        waits.end(&events, wait, preempted);
+        waits.end(&events, wait, preempted, cpu);
         if let Some(shown) = &mut self.shown {
             shown.extend(events.into_iter().take(MOST_SHOWN.saturating_sub(shown.len())));
         }
@@ -215,7 +215,7 @@ impl World {
                     host.orders.resched.push(Cpu(pcpu as u32));
                 }
                 if guest == 0 && vcpu == 0 {
-                    self.end_wait(number, Span::new(since_ns, now_ns), preempted);
+                    self.end_wait(number, Span::new(since_ns, now_ns), preempted, Cpu(pcpu as u32));
                 }
                 if preempted
                     && guest == 0

@@ -90,6 +90,7 @@ pub fn world_of(vcpus: usize, hz: u64, add: impl FnOnce(&mut Guest)) -> World {
         locks: 0,
         discipline: Discipline::Queued,
         tick_phase_ns: 0,
+        idle: Default::default(),
     };
     let mut guest = Guest::new(&spec, memory, 1, world.queue());
     add(&mut guest);

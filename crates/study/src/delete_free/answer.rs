@@ -1,13 +1,11 @@
 //! From the line that a program prints to an observation. What it says is checked against what it was asked.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 
 use super::options::Options;
 use crate::derive::put;
 use crate::metric;
-use crate::observation::{Observation, Provenance, Standing};
+use crate::observation::{Observation, Provenance};
 use crate::scenario::PlannedRun;
 use crate::units::{MILLISECOND_NS, SECOND_NS};
 
@@ -146,18 +144,8 @@ impl Answer {
         if provenance.window_ns == 0 {
             provenance.window_ns = self.options.duration_ms * MILLISECOND_NS;
         }
-        let mut out = Observation {
-            condition: planned.condition.clone(),
-            repetition: planned.repetition,
-            standing: Standing::Accepted,
-            sweep: planned.sweep.clone(),
-            provenance,
-            metrics: BTreeMap::new(),
-            distributions: BTreeMap::new(),
-            timelines: BTreeMap::new(),
-            holdouts: Vec::new(),
-            trace: None,
-        };
+        let mut out = Observation::new(&planned.condition, planned.repetition, provenance);
+        out.sweep = planned.sweep.clone();
         self.put_metrics(&mut out);
         out
     }

@@ -4,20 +4,21 @@ use std::collections::BTreeMap;
 
 use reprieve_study::derive::{self, put};
 use reprieve_study::grace_period::Span;
-use reprieve_study::observation::{Observation, Provenance, Standing, VcpuTime};
+use reprieve_study::observation::{Observation, Provenance, VcpuTime};
+use reprieve_study::stalls;
 use reprieve_study::timeline::{Events, Trace, Track};
 use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
 use reprieve_study::{Distribution, metric, units};
 
 use super::report::{Report, Sample};
-use super::trace::{Records, VcpuId, VcpuSpans, decisions, intervals};
+use super::trace::{Records, VcpuId, VcpuSpans, decisions, intervals, told};
 
 /// A wake-up later than this is a stall, as the metric's definition says.
 const STALL_NS: u64 = MILLISECOND_NS;
 /// Events that a trace shows at most on one track; it is for looking at.
 const EVENTS_MAX: usize = 100_000;
 
-/// What one run left.
+/// What one run left: a segment of a boot.
 pub struct RunLeft<'a> {
     /// Name of the condition.
     pub condition: &'a str,
@@ -28,36 +29,30 @@ pub struct RunLeft<'a> {
     /// What the guest measured.
     pub report: Report,
     /// The scheduler's events, if they were recorded.
-    pub records: Option<Records>,
+    pub records: Option<&'a Records>,
     /// Where and how.
     pub provenance: Provenance,
 }
 
 /// The observation of a run.
 pub fn observe(left: RunLeft) -> Observation {
-    let mut out = Observation {
-        condition: left.condition.into(),
-        repetition: left.repetition,
-        standing: Standing::Accepted,
-        provenance: Provenance { window_ns: left.report.window_ns(), ..left.provenance },
-        metrics: BTreeMap::new(),
-        distributions: BTreeMap::new(),
-        timelines: BTreeMap::new(),
-        sweep: None,
-        holdouts: Vec::new(),
-        trace: None,
-    };
+    let provenance = Provenance { window_ns: left.report.window_ns(), ..left.provenance };
+    let mut out = Observation::new(left.condition, left.repetition, provenance);
     latencies(&mut out, &left.report);
-    let stalls = Track { name: "stalls".into(), events: Events::Slices(stalls(&left.report.samples)) };
+    let stalls = late(&left.report.samples);
     let mut tracks = Vec::new();
-    if let Some(records) = &left.records {
+    if let Some(records) = left.records {
         let seen = Seen::of(records, &left.report);
         scheduling(&mut out, &seen, left.spinners);
         if records.lost > 0 {
             out.provenance.notes.push(format!("{} scheduling events were lost", records.lost));
         }
         tracks = seen.tracks(left.spinners);
+        let ns = |tsc: u64| left.report.is_within(tsc).then(|| left.report.ns(tsc));
+        out.stalls =
+            stalls::tell(&unexplained(&stalls), &told::decisions(&records.events, ns, guest(left.spinners)));
     }
+    let stalls = Track { name: "stalls".into(), events: Events::Slices(stalls) };
     tracks.insert(tracks.len().min(1), stalls);
     out.trace = Some(Trace { tracks });
     out
@@ -76,13 +71,18 @@ fn latencies(out: &mut Observation, report: &Report) {
 }
 
 /// From the time asked for to the wake-up, of those that were late.
-fn stalls(samples: &[Sample]) -> Vec<(Span, String)> {
+fn late(samples: &[Sample]) -> Vec<(Span, String)> {
     let late = samples.iter().filter(|sample| sample.late_ns > STALL_NS).take(EVENTS_MAX);
     late.map(|sample| {
         let span = Span::new(sample.woken_ns.saturating_sub(sample.late_ns), sample.woken_ns);
         (span, format!("late by {}", units::duration(sample.late_ns as f64)))
     })
     .collect()
+}
+
+/// The same without a reason: real Xen gives none.
+fn unexplained(stalls: &[(Span, String)]) -> Vec<(Span, String)> {
+    stalls.iter().map(|(span, _)| (*span, String::new())).collect()
 }
 
 /// What the scheduler did in the window; times are ns from its start.
@@ -93,13 +93,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// The guest read its clock and the pCPU's counter at both ends of the window: that makes one the other.
     fn of(records: &Records, report: &Report) -> Seen {
-        let [from, to] = [report.tsc[0], report.tsc[1].max(report.tsc[0] + 1)];
-        let ns = |tsc: u64| {
-            let since = tsc.saturating_sub(from).min(to - from);
-            (u128::from(since) * u128::from(report.window_ns()) / u128::from(to - from)) as u64
-        };
+        let ([from, to], ns) = (report.tsc, |tsc| report.ns(tsc));
         let in_ns = |spans: Vec<Span>| -> Vec<Span> {
             spans.into_iter().map(|span| Span::new(ns(span.start_ns), ns(span.end_ns))).collect()
         };
@@ -194,7 +189,7 @@ mod tests {
             repetition: 1,
             spinners: 1,
             report: report(),
-            records,
+            records: records.as_ref(),
             provenance: Provenance::default(),
         })
     }

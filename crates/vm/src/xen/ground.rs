@@ -1,7 +1,8 @@
 //! The ground `xen`: prepares what runs have in common, and works through a scenario's plan.
 
 use reprieve_study::Scenario;
-use reprieve_study::ground::{Finished, Progress, work_through};
+use reprieve_study::ground::{self, Finished, Progress};
+use reprieve_study::observation::Observation;
 use reprieve_study::scenario::{BadScenario, PlannedRun};
 use reprieve_study::units::MIB;
 
@@ -41,13 +42,23 @@ impl XenGround {
         &self.lab
     }
 
-    /// Works through the plan: repetitions of all conditions, interleaved, in an order from the seed.
+    /// Works through the plan. A boot serves several repetitions of a condition, so only the first of them takes time.
     pub fn run(self, progress: &mut dyn Progress) -> Finished<VmError> {
-        let mut observations = Vec::new();
-        let run = |planned: &PlannedRun, step: &mut dyn FnMut(&str)| self.lab.run(planned, step);
-        let error = work_through(&self.scenario, &mut observations, progress, run).err();
-        Finished { scenario: self.scenario, observations, error }
+        let mut ready = Vec::new();
+        ground::finish(self.scenario, progress, |planned, step| {
+            if !ready.iter().any(|one| is_of(one, planned)) {
+                ready.extend(self.lab.boot(planned, step)?);
+            }
+            let index =
+                ready.iter().position(|one| is_of(one, planned)).expect("a boot serves this run, too");
+            Ok(ready.swap_remove(index))
+        })
     }
+}
+
+fn is_of(observation: &Observation, planned: &PlannedRun) -> bool {
+    (&observation.condition, observation.repetition, &observation.sweep)
+        == (&planned.condition, planned.repetition, &planned.sweep)
 }
 
 /// Refuses what cannot be run here, before anything is downloaded.

@@ -1,4 +1,4 @@
-//! One run: a machine boots Xen, dom0 starts the domUs, one of them measures, and the results come out through the
+//! One boot: a machine boots Xen, dom0 starts the domUs, one of them measures, and the results come out through the
 //! debug port.
 
 use std::collections::BTreeMap;
@@ -46,32 +46,41 @@ pub struct XenLab {
 type Carried = BTreeMap<String, Vec<u8>>;
 
 impl XenLab {
-    /// Does one run. `step` is told what happens.
+    /// Does one boot, which serves several repetitions of a condition: all those that [`Settings::repetitions`] says, this
+    /// run's among them. `step` is told what happens.
     ///
     /// # Errors
     /// A machine that does not boot, hangs or dies, a domU that crashes, results that are not whole; each with the last
     /// lines of a console.
-    pub fn run(&self, planned: &PlannedRun, step: &mut dyn FnMut(&str)) -> Result<Observation, VmError> {
+    pub fn boot(
+        &self,
+        planned: &PlannedRun,
+        step: &mut dyn FnMut(&str),
+    ) -> Result<Vec<Observation>, VmError> {
         let settings = Settings::of(planned)?;
         step("boots Xen");
         let carried = self.carry(planned, &settings, step)?;
         let text = |name: &str| String::from_utf8_lossy(carried.get(name).map_or(&[], Vec::as_slice));
         let xen_version = info(&text(INFO), "xen_version").unwrap_or_else(|| "unknown".into());
-        let report = Report::parse(carried.get(CONSOLE).map_or(&[], Vec::as_slice))?;
+        let log = carried.get(CONSOLE).map_or(&[][..], Vec::as_slice);
+        let reports = Report::parse(log, settings.repetitions.len())?;
         let records = match carried.get(TRACE) {
             Some(packed) => Some(Records::unpack(packed).map_err(guest)?),
             None if settings.trace => return Err(guest("dom0 sent no trace")),
             None => None,
         };
-        let observation = analysis::observe(RunLeft {
-            condition: &planned.condition,
-            repetition: planned.repetition,
-            spinners: planned.scenario.conditions[&planned.condition].spinners,
-            report,
-            records,
-            provenance: self.provenance(planned, &xen_version),
-        });
-        Ok(Observation { sweep: planned.sweep.clone(), ..observation })
+        let observe = |(repetition, report): (u32, Report)| {
+            let observation = analysis::observe(RunLeft {
+                condition: &planned.condition,
+                repetition,
+                spinners: planned.scenario.conditions[&planned.condition].spinners,
+                report,
+                records: records.as_ref(),
+                provenance: self.provenance(planned, &xen_version),
+            });
+            Observation { sweep: planned.sweep.clone(), ..observation }
+        };
+        Ok(settings.repetitions.zip(reports).map(observe).collect())
     }
 
     /// Runs a machine to its end and collects what it sends.
@@ -85,7 +94,8 @@ impl XenLab {
         let port = machine.port.try_clone().map_err(VmError::io("preparing the machine's port"))?;
         let mut link = Link::new(port, self.host.interrupt.clone())?;
         let run = &planned.scenario.run;
-        let measured = Duration::from_millis(run.warmup_ms + run.window_ms) * SLOWNESS;
+        let segments = settings.repetitions.len() as u32;
+        let measured = Duration::from_millis(run.warmup_ms + run.window_ms) * SLOWNESS * segments;
         let carried = collect(&mut link, SILENCE_LIMIT + measured, step);
         let carried = carried.and_then(|carried| check_scheduler(planned, carried));
         carried.map_err(|error| machine.explain(error))

@@ -3,8 +3,12 @@
 //! Xen, a PV dom0 and PV domUs, which need no hardware virtualisation, boot under QEMU with counted instructions: time
 //! is the number of instructions executed, so a run gives the same again, bit for bit, as long as a pCPU is busy; where
 //! all fall idle (no spinner), repeated runs may differ by microseconds.
-//! One pCPU that dom0 and the domUs share, or (`host.pcpus = 2`) one for dom0 and one for the domUs. What lasts milliseconds (slices, ticks, accounting) is
+//! One pCPU that dom0 and the domUs share, or (`host.pcpus = 2`) one for dom0 and one for the domUs. The domUs read the
+//! time stamp counter natively, as on a real fleet. What lasts milliseconds (slices, ticks, accounting) is
 //! real; every instruction takes 4 ns and memory is free, so costs of microseconds mean nothing.
+//!
+//! A boot takes as long as measuring for 20 s. So one serves up to [`settings::SEGMENTS_MAX`] repetitions of a condition, each a
+//! segment that begins at a phase of its own of Xen's ticks and accountings.
 //!
 //! Invariant: while a domU measures, nothing else happens. All pCPUs share one clock, so a dom0 that runs would stop
 //! the domUs' time.
@@ -15,7 +19,7 @@
 //! | [`settings`] | from a scenario to the command lines of Xen and dom0 |
 //! | [`report`] | what a domU measured, as it stands in its console's log |
 //! | [`trace`] | xentrace's records, as intervals and decisions |
-//! | [`lab`] | one run |
+//! | [`lab`] | one boot |
 //! | [`analysis`] | from what a run left to its observation |
 //! | [`ground`] | a scenario's plan |
 

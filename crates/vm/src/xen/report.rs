@@ -23,10 +23,10 @@ pub struct Sample {
     pub late_ns: u64,
 }
 
-/// What a domU measured.
+/// What a domU measured in one segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// When the window began and ended, by the domU's monotonic clock, ns.
+    /// When it began and ended, by the domU's monotonic clock, ns.
     pub mono_ns: [u64; 2],
     /// The same by the pCPU's time stamp counter.
     pub tsc: [u64; 2],
@@ -40,11 +40,24 @@ impl Report {
         self.mono_ns[1].saturating_sub(self.mono_ns[0])
     }
 
-    /// Reads a console's log.
+    /// When the counter had that value, ns after the segment's start; before and after it, its ends. The domU read its clock
+    /// and the counter at both ends: that makes one the other.
+    pub fn ns(&self, tsc: u64) -> u64 {
+        let [from, to] = [self.tsc[0], self.tsc[1].max(self.tsc[0] + 1)];
+        let since = tsc.saturating_sub(from).min(to - from);
+        (u128::from(since) * u128::from(self.window_ns()) / u128::from(to - from)) as u64
+    }
+
+    /// Whether the counter had that value within the segment.
+    pub fn is_within(&self, tsc: u64) -> bool {
+        (self.tsc[0]..=self.tsc[1]).contains(&tsc)
+    }
+
+    /// Reads a console's log: its segments, in order.
     ///
     /// # Errors
-    /// A log that is not whole, with its last lines.
-    pub fn parse(log: &[u8]) -> Result<Report, VmError> {
+    /// A log that is not whole or has another number of segments, with its last lines.
+    pub fn parse(log: &[u8], segments: usize) -> Result<Vec<Report>, VmError> {
         let mut reader = Reader::default();
         let text = String::from_utf8_lossy(log);
         // A terminal's line ends, and what a kernel printed into the middle of nothing.
@@ -52,7 +65,7 @@ impl Report {
         let read = lines
             .filter_map(|line| line.strip_prefix(MARK))
             .try_for_each(|line| reader.line(line))
-            .and_then(|()| reader.finish());
+            .and_then(|()| reader.finish(segments));
         read.map_err(|problem| VmError::Guest {
             problem: format!("the measuring domU {problem}"),
             console: qemu::console_tail(log),
@@ -62,12 +75,14 @@ impl Report {
 
 #[derive(Default)]
 struct Reader {
+    reports: Vec<Report>,
     instants: Vec<[u64; 2]>,
     samples: Vec<Sample>,
+    /// Of all segments.
+    count: u64,
     /// Of the last sample.
     woken_ns: u64,
     hash: Option<u64>,
-    whole: bool,
 }
 
 impl Reader {
@@ -85,7 +100,8 @@ impl Reader {
 
     fn sample(&mut self, text: &str) -> Result<(), String> {
         let [since_ns, late_ns] = pair(text, ':', 16)?;
-        if self.samples.len() as u64 == SAMPLES_MAX {
+        self.count += 1;
+        if self.count > SAMPLES_MAX {
             return Err(format!("reported more than {SAMPLES_MAX} samples"));
         }
         let hash = self.hash.unwrap_or(HASH_BASIS);
@@ -103,19 +119,26 @@ impl Reader {
         if said != Some(is) {
             return Err(format!("sent {} samples, but its last line says {rest:?}", is.0));
         }
-        self.whole = true;
+        let [start, end] = self.instants[..] else {
+            return Err("did not say when a segment began and ended".into());
+        };
+        let samples = std::mem::take(&mut self.samples);
+        if samples.is_empty() {
+            return Err("reported a segment without samples".into());
+        }
+        self.reports.push(Report { mono_ns: [start[0], end[0]], tsc: [start[1], end[1]], samples });
+        (self.woken_ns, self.hash) = (0, None);
+        self.instants.clear();
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<Report, String> {
-        match self.instants[..] {
-            [start, end] if self.whole && !self.samples.is_empty() => Ok(Report {
-                mono_ns: [start[0], end[0]],
-                tsc: [start[1], end[1]],
-                samples: std::mem::take(&mut self.samples),
-            }),
-            _ => Err("ended before it had reported its samples".into()),
+    fn finish(&mut self, segments: usize) -> Result<Vec<Report>, String> {
+        let open = !self.samples.is_empty() || !self.instants.is_empty();
+        if open || self.reports.len() != segments {
+            let whole = self.reports.len();
+            return Err(format!("reported {whole} of {segments} segments before it ended"));
         }
+        Ok(std::mem::take(&mut self.reports))
     }
 }
 
@@ -146,8 +169,11 @@ mod tests {
 
     #[test]
     fn samples_add_up_to_their_times() {
-        let report = Report::parse(log(&[(100, 5), (0x2000, 0xff), (1, 0)]).as_bytes()).unwrap();
+        let twice = log(&[(100, 5), (0x2000, 0xff), (1, 0)]) + &log(&[(7, 8)]);
+        let reports = Report::parse(twice.as_bytes(), 2).unwrap();
+        let report = &reports[0];
         assert_eq!((report.mono_ns, report.tsc, report.window_ns()), ([1000, 5000], [7, 9], 4000));
+        assert_eq!(reports[1].samples, [Sample { woken_ns: 7, late_ns: 8 }]);
         let times: Vec<(u64, u64)> = report.samples.iter().map(|s| (s.woken_ns, s.late_ns)).collect();
         assert_eq!(times, [(100, 5), (0x2064, 0xff), (0x2065, 0)]);
     }
@@ -155,7 +181,7 @@ mod tests {
     #[test]
     fn a_log_that_is_not_whole_is_refused_with_its_last_lines() {
         let whole = log(&[(1, 2), (3, 4), (5, 6)]);
-        let error = |log: &str| Report::parse(log.as_bytes()).unwrap_err().to_string();
+        let error = |log: &str| Report::parse(log.as_bytes(), 1).unwrap_err().to_string();
         for line in whole.lines().filter(|line| line.starts_with(MARK)) {
             let lost = whole.replace(&format!("{line}\r\n"), "");
             assert!(error(&lost).contains("System halted"), "without {line}");
@@ -163,6 +189,6 @@ mod tests {
         assert!(error(&whole.replace("3:4", "3:5")).contains("its last line says"));
         assert!(error(&whole.replace("3:4", "3")).contains("two numbers"));
         assert!(error("reprieve failed memory\n").contains("failed: memory"));
-        assert!(error("Kernel panic\n").contains("before it had reported its samples"));
+        assert!(error("Kernel panic\n").contains("0 of 1 segments before it ended"));
     }
 }

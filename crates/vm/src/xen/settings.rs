@@ -3,9 +3,11 @@
 //! dom0's init gets its settings as KEY=VALUE words of its kernel's command line: digits and plain words only, as a
 //! comma would end a module's arguments in QEMU.
 
+use std::ops::Range;
+
 use rand::{Rng, RngExt};
 use reprieve_study::Scenario;
-use reprieve_study::scenario::{BadScenario, PlannedRun, SchedulerKind, Workload};
+use reprieve_study::scenario::{BadScenario, PlannedRun, Workload};
 use reprieve_study::statistics;
 use reprieve_study::units::MIB;
 
@@ -19,8 +21,11 @@ const XEN_MIB: u64 = 320;
 const REST_NS: u64 = 1_000_000_000;
 /// Phases are drawn from so much: ten of the credit scheduler's longest periods, its accounting.
 const PHASES_NS: u64 = 300_000_000;
-/// Most samples of one run: each takes about 13 bytes of a console.
+/// Most samples of one boot: each takes about 13 bytes of a console.
 pub const SAMPLES_MAX: u64 = 1_000_000;
+/// Repetitions of a condition that one boot serves, each a segment of its own phase: a boot takes as long as 20 s of
+/// measuring.
+pub const SEGMENTS_MAX: u32 = 20;
 /// Most spinners of one run.
 const SPINNERS_MAX: u32 = 16;
 /// A turn of the loop takes at least so long: two calls into the kernel, at 4 ns an instruction.
@@ -28,7 +33,7 @@ const LOOP_NS_MIN: u64 = 10_000;
 const NS_PER_US: u64 = 1_000;
 const NS_PER_MS: u64 = 1_000_000;
 
-/// Everything that one run is started with.
+/// Everything that one boot is started with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Xen's command line.
@@ -39,7 +44,9 @@ pub struct Settings {
     pub pcpus: usize,
     /// Memory of the machine.
     pub memory_bytes: u64,
-    /// Samples that the workload is to take, at most.
+    /// The repetitions that it serves, each by a segment.
+    pub repetitions: Range<u32>,
+    /// Samples that the workload is to take in a segment, at most.
     pub samples: u64,
     /// Whether the scheduler's events are recorded.
     pub trace: bool,
@@ -48,14 +55,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Of one run of the plan. Repetitions of a condition differ by their phases: when VMs start, and when the loop
-    /// begins.
+    /// Of the boot that serves one run of the plan. Repetitions of a condition differ by their phases: each segment begins
+    /// after a pause that is drawn, and each boot starts its VMs at other times.
     ///
     /// # Errors
     /// What this ground cannot do, with the key at fault.
     pub fn of(planned: &PlannedRun) -> Result<Settings, BadScenario> {
         let (scenario, condition) = (&planned.scenario, &planned.scenario.conditions[&planned.condition]);
-        let scheduler = scheduler(scenario.host.scheduler)?;
+        let scheduler = scenario.host.scheduler.name();
         let (spinners, domain_mib) = (condition.spinners, scenario.guest.memory_mib);
         if spinners > SPINNERS_MAX {
             let problem = format!("{spinners} are more than the {SPINNERS_MAX} of real Xen");
@@ -65,11 +72,13 @@ impl Settings {
             let problem = format!("{domain_mib} MiB are too few for a domU, which takes {DOMU_MIB_MIN}");
             return Err(BadScenario::new("guest.memory_mib", problem));
         }
-        let (pcpus, samples) = (pcpus(scenario)?, samples(scenario)?);
-        let purpose = format!("xen, repetition {}", planned.repetition);
+        let repetitions = repetitions(scenario, planned.repetition);
+        let segments = u64::from(repetitions.end - repetitions.start);
+        let (pcpus, samples) = (pcpus(scenario)?, samples(scenario, segments)?);
+        let purpose = format!("xen, boot for repetition {}", repetitions.start);
         let mut random = statistics::stream(scenario.run.seed, &purpose);
         let of_host = host_words(scenario, spinners, pcpus, &mut random);
-        let of_loop = loop_words(scenario, samples, &mut random)?;
+        let of_loop = loop_words(scenario, samples, segments, &mut random);
         let numbers = of_host.into_iter().chain(of_loop).map(|(key, number)| format!(" {key}={number}"));
         Ok(Settings {
             xen: format!(
@@ -78,6 +87,7 @@ impl Settings {
             ),
             dom0: [format!("scheduler={scheduler}")].into_iter().chain(numbers).collect(),
             pcpus,
+            repetitions,
             memory_bytes: (DOM0_MIB + XEN_MIB + domain_mib * (u64::from(spinners) + 1)) * MIB,
             samples,
             trace: scenario.host.xen.trace,
@@ -107,21 +117,37 @@ fn host_words(scenario: &Scenario, spinners: u32, pcpus: usize, random: &mut imp
     ]
 }
 
+/// The repetitions of the boot that serves this one.
+fn repetitions(scenario: &Scenario, repetition: u32) -> Range<u32> {
+    let first = repetition - repetition % SEGMENTS_MAX;
+    first..scenario.run.repeat.max(repetition + 1).min(first + SEGMENTS_MAX)
+}
+
 /// What the guest does, and when it begins.
-fn loop_words(scenario: &Scenario, samples: u64, random: &mut impl Rng) -> Result<[Number; 8], BadScenario> {
-    let Workload::Wakeup { sleep_us, sleep_spread, work_us, .. } = scenario.workload else {
-        return Err(no_wakeup());
-    };
-    Ok([
+fn loop_words(scenario: &Scenario, samples: u64, segments: u64, random: &mut impl Rng) -> [Number; 10] {
+    let (sleep_us, sleep_spread, work_us, _) = wakeup(scenario);
+    [
         ("sleep_ns", sleep_us * NS_PER_US),
         ("spread_permille", (sleep_spread * 1_000.0).round() as u64),
         ("work_ns", work_us * NS_PER_US),
         ("samples", samples),
-        ("settle_ns", REST_NS + random.random_range(0..PHASES_NS)),
+        ("segments", segments),
+        ("settle_ns", REST_NS),
+        ("phases_ns", PHASES_NS),
         ("warmup_ns", scenario.run.warmup_ms * NS_PER_MS),
         ("window_ns", scenario.run.window_ms * NS_PER_MS),
         ("seed", random.random()),
-    ])
+    ]
+}
+
+/// Sleep, its spread, work, and samples.
+fn wakeup(scenario: &Scenario) -> (u64, f64, u64, u64) {
+    match scenario.workload {
+        Workload::Wakeup { sleep_us, sleep_spread, work_us, samples } => {
+            (sleep_us, sleep_spread, work_us, samples)
+        }
+        _ => unreachable!("a scenario's check refuses it"),
+    }
 }
 
 /// dom0 and domUs share one, or dom0 has one and the domUs another.
@@ -134,39 +160,18 @@ fn pcpus(scenario: &Scenario) -> Result<usize, BadScenario> {
 }
 
 /// As many as are asked for, or as the window can hold: each takes its sleep and its work at least.
-fn samples(scenario: &Scenario) -> Result<u64, BadScenario> {
-    let Workload::Wakeup { sleep_us, sleep_spread, work_us, samples } = scenario.workload else {
-        return Err(no_wakeup());
-    };
+fn samples(scenario: &Scenario, segments: u64) -> Result<u64, BadScenario> {
+    let (sleep_us, sleep_spread, work_us, samples) = wakeup(scenario);
     let shortest_ns = ((sleep_us * NS_PER_US) as f64 * (1.0 - sleep_spread)) as u64 + work_us * NS_PER_US;
     let held = scenario.run.window_ms * NS_PER_MS / shortest_ns.max(LOOP_NS_MIN) + 1;
     let samples = if samples == 0 { held } else { samples };
-    if samples > SAMPLES_MAX {
-        let problem = format!("{samples} are more than the {SAMPLES_MAX} of real Xen");
+    if samples > SAMPLES_MAX / segments {
+        let problem = format!(
+            "{samples} in each of {segments} repetitions are more than the {SAMPLES_MAX} of real Xen"
+        );
         return Err(BadScenario::new("workload.samples", problem));
     }
     Ok(samples)
-}
-
-fn no_wakeup() -> BadScenario {
-    BadScenario::new("workload.kind", "on real Xen there is wakeup alone")
-}
-
-/// As Xen's command line has it. Debian's Xen is built with these two.
-fn scheduler(kind: SchedulerKind) -> Result<&'static str, BadScenario> {
-    match kind {
-        SchedulerKind::Credit => Ok("credit"),
-        SchedulerKind::Credit2 => Ok("credit2"),
-        SchedulerKind::Rtds => Err(BadScenario::new(
-            "host.scheduler",
-            "the distribution's Xen is built without rtds (CONFIG_SCHED_RTDS); choose credit or credit2, or run it with \
-             --on sim",
-        )),
-        SchedulerKind::Cfs | SchedulerKind::Eevdf => Err(BadScenario::new(
-            "host.scheduler",
-            "Xen does not have this scheduler; choose credit or credit2",
-        )),
-    }
 }
 
 #[cfg(test)]
@@ -204,19 +209,24 @@ mod tests {
         let set =
             settings(&["host.xen.slice_ms=5", "workload.samples=300", "host.xen.trace=true"], 0).unwrap();
         assert!(set.xen.contains("sched=credit ") && set.trace && set.samples == 300);
-        for word in ["scheduler=credit", "slice_ms=5", "spinners=1", "sleep_ns=1000000", "trace=1"] {
+        for word in
+            ["scheduler=credit", "slice_ms=5", "spinners=1", "sleep_ns=1000000", "segments=2", "trace=1"]
+        {
             assert!(set.dom0.split(' ').any(|there| there == word), "{word} in {}", set.dom0);
         }
         assert!(!set.dom0.contains(','));
     }
 
     #[test]
-    fn repetitions_differ_by_their_phases_and_nothing_else_does() {
-        assert_eq!(settings(&[], 0).unwrap(), settings(&[], 0).unwrap());
-        let [one, other] = [0, 1].map(|repetition| settings(&[], repetition).unwrap());
+    fn a_boot_serves_repetitions_and_boots_differ_by_their_phases_alone() {
+        let set = |repetition: u32| settings(&["run.repeat=50", "workload.samples=9"], repetition).unwrap();
+        let [one, same, other] = [0, SEGMENTS_MAX - 1, SEGMENTS_MAX].map(set);
+        assert_eq!(one, same);
+        assert_eq!((one.repetitions, other.repetitions), (0..SEGMENTS_MAX, SEGMENTS_MAX..2 * SEGMENTS_MAX));
         let differ = one.dom0.split(' ').zip(other.dom0.split(' ')).filter(|(a, b)| a != b);
         let keys: Vec<&str> = differ.map(|(a, _)| a.split('=').next().unwrap()).collect();
-        assert_eq!(keys, ["spinner_start_us", "settle_ns", "seed"]);
+        assert_eq!(keys, ["spinner_start_us", "seed"]);
+        assert_eq!(set(49).repetitions, 2 * SEGMENTS_MAX..50);
     }
 
     #[test]
@@ -231,7 +241,8 @@ mod tests {
         assert_eq!(key("guest.memory_mib=64"), "guest.memory_mib");
         assert_eq!(key("host.pcpus=3"), "host.pcpus");
         assert_eq!(key("conditions.a.spinners=40"), "conditions.a.spinners");
-        let error = scheduler(SchedulerKind::Rtds).unwrap_err().to_string();
-        assert!(error.contains("built without rtds"), "{error}");
+        // What only the check of a scenario refuses does not get here.
+        assert_eq!(key("host.scheduler=rtds"), "host.scheduler");
+        assert_eq!(key("workload.kind=memory"), "workload.kind");
     }
 }

@@ -112,7 +112,10 @@ impl Credit {
         if !vcpu.active {
             self.log.push(now_ns, cpu, entity, Kind::JoinedActive { credit: vcpu.credit });
             self.activate(entity);
-        } else if self.better_cpu(entity) != cpu {
+            return;
+        }
+        self.log.push(now_ns, cpu, entity, Kind::Sampled);
+        if self.better_cpu(entity) != cpu {
             self.vcpus[entity as usize].migrating = true;
             self.log.push(now_ns, cpu, entity, Kind::MigratedMark);
             self.seats.order(cpu, orders);

@@ -35,7 +35,7 @@ mod wake;
 
 pub use params::{Fixes, Params, Version};
 
-use super::xen::{Event, Log, Mask, Seats};
+use super::xen::{Event, Kind, Log, Mask, Seats};
 use super::{Cpu, Entity, Orders, Scheduler, Spec};
 use accounting::Domain;
 use vcpu::{State, Vcpu};
@@ -183,6 +183,7 @@ impl Scheduler for Credit {
         if vcpu.state != State::Blocked {
             return;
         }
+        self.log.push(now_ns, vcpu.cpu, entity.0, Kind::Woken);
         if vcpu.parked {
             vcpu.state = State::Parked;
         } else {
@@ -194,6 +195,7 @@ impl Scheduler for Credit {
         let Some(entity) = self.seats[cpu.0].current.take() else { return };
         let vcpu = &mut self.vcpus[entity as usize];
         vcpu.leave(now_ns, State::Blocked);
+        self.log.push(now_ns, cpu.0, entity, Kind::Blocked);
         if vcpu.migrating {
             self.migrate(now_ns, entity, orders);
         }

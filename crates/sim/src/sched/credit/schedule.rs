@@ -1,7 +1,7 @@
 //! Decisions: what a pCPU runs next, and for how long.
 
 use super::Credit;
-use super::params::{LEAST_RATELIMIT_NS, Rearm};
+use super::params::{Rearm, TIMER_SLOP_NS};
 use super::vcpu::State;
 use crate::sched::Orders;
 use crate::sched::xen::{Kind, Priority};
@@ -21,6 +21,7 @@ impl Credit {
         if let Some(current) = current {
             if let Some(for_ns) = self.rate_limited(now_ns, cpu, current) {
                 self.vcpus[current as usize].burn(now_ns);
+                self.log.push(now_ns, cpu, current, Kind::GoesOn);
                 return self.seats.give(now_ns, cpu, Some(current), Some(for_ns), orders);
             }
             self.put_back(now_ns, current);
@@ -29,6 +30,8 @@ impl Credit {
         match next {
             Some(next) => {
                 self.vcpus[next as usize].enter(now_ns);
+                let kind = if current == Some(next) { Kind::GoesOn } else { Kind::Runs };
+                self.log.push(now_ns, cpu, next, kind);
                 self.idlers.remove(cpu);
             }
             None => self.idlers.insert(cpu),
@@ -56,8 +59,7 @@ impl Credit {
         }
         Some(match self.params.rearm {
             Rearm::Whole => limit_ns,
-            Rearm::Left if ran_ns < LEAST_RATELIMIT_NS => LEAST_RATELIMIT_NS,
-            Rearm::Left => limit_ns - ran_ns,
+            Rearm::Left => (limit_ns - ran_ns).max(TIMER_SLOP_NS),
         })
     }
 

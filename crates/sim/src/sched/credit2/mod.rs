@@ -25,7 +25,7 @@ mod tickle;
 
 pub use params::Params;
 
-use super::xen::{Event, Log, Mask, Seats};
+use super::xen::{Event, Kind, Log, Mask, Seats};
 use super::{Cpu, Entity, Orders, Scheduler, Spec};
 use runqueue::{Runqueue, State, Vcpu};
 
@@ -105,7 +105,9 @@ impl Scheduler for Credit2 {
     }
 
     fn wake(&mut self, now_ns: u64, entity: Entity, _from: Option<Cpu>, orders: &mut Orders) {
-        if self.vcpus[entity.0 as usize].state == State::Blocked {
+        let vcpu = &self.vcpus[entity.0 as usize];
+        if vcpu.state == State::Blocked {
+            self.log.push(now_ns, vcpu.cpu, entity.0, Kind::Woken);
             self.enqueue(now_ns, entity.0, orders);
         }
     }
@@ -114,6 +116,7 @@ impl Scheduler for Credit2 {
         self.burn(now_ns, cpu.0);
         if let Some(entity) = self.seats[cpu.0].current.take() {
             self.vcpus[entity as usize].state = State::Blocked;
+            self.log.push(now_ns, cpu.0, entity, Kind::Blocked);
         }
     }
 

@@ -32,6 +32,8 @@ impl Credit2 {
                 if !skipped && self.vcpus[next as usize].credit <= 0 {
                     self.reset_credit(now_ns, queue, cpu, next);
                 }
+                let kind = if current == Some(next) { Kind::GoesOn } else { Kind::Runs };
+                self.log.push(now_ns, cpu, next, kind);
                 self.queues[queue].idle.remove(cpu);
             }
             None => self.queues[queue].idle.insert(cpu),
@@ -96,8 +98,8 @@ impl Credit2 {
         }
         for &member in &self.queues[queue].members {
             self.vcpus[member as usize].reset(times);
+            self.log.push(now_ns, cpu, member, Kind::CreditReset);
         }
-        self.log.push(now_ns, cpu, next, Kind::CreditReset);
     }
 
     /// How long `next` runs before the pCPU decides again: until it has as little credit as the first that waits, or none;

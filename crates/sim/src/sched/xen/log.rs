@@ -38,6 +38,16 @@ pub enum Refusal {
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
+    /// Something happened that it waited for.
+    Woken,
+    /// It has nothing more to do.
+    Blocked,
+    /// It gets the pCPU.
+    Runs,
+    /// A decision leaves it the pCPU.
+    GoesOn,
+    /// credit: a tick found it running, and it was active already.
+    Sampled,
     /// credit: a wake gave it BOOST.
     Boosted,
     /// credit: its own migration gave it BOOST (bug 1).
@@ -73,7 +83,7 @@ pub enum Kind {
     Stolen,
     /// credit: it is to leave its pCPU, to let another one run there or to run elsewhere.
     MigratedMark,
-    /// credit2: all vCPUs of the runqueue got new credit.
+    /// credit2: it got new credit, as all vCPUs of its runqueue did.
     CreditReset,
 }
 

@@ -14,7 +14,7 @@ const STATES: u32 = 0x330;
 const RUNNING: u32 = 0;
 const RUNNABLE: u32 = 1;
 /// The domain of the vCPUs that run when no other does.
-const IDLE_DOMAIN: u16 = 0x7fff;
+pub(super) const IDLE_DOMAIN: u16 = 0x7fff;
 
 /// A vCPU of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -60,9 +60,9 @@ fn the_rate_limit_ends_to_the_nanosecond_and_0_is_none() {
         bench.wake(other);
         assert_eq!(bench.running(0), Some(if kept { hog } else { other }));
     }
-    // What is left of the limit may be less than the shortest timer; who has run for less than that is looked at again.
+    // What is left of the limit, but for the distance of two timer interrupts.
     assert_eq!(Params::xen(Version::V4_17, 1).rearm, Rearm::Left);
-    for (ran_ns, armed) in [(MS - 1, MS), (100 * US, MS), (60 * US, 160 * US)] {
+    for (ran_ns, armed) in [(MS - 1, MS - 1 + 50 * US), (900 * US, MS), (100 * US, MS), (60 * US, MS)] {
         let mut bench = Bench::xen(1);
         bench.woken(&[0]);
         bench.sched.vcpus[0].boosted = false;
@@ -165,4 +165,22 @@ fn vcpus_start_where_the_fewest_are() {
     let mut bench = Bench::xen(3);
     let entities = [bench.add(&[1]), bench.add(&[]), bench.add(&[]), bench.add(&[1, 2]), bench.add(&[])];
     assert_eq!(entities.map(|entity| bench.vcpu(entity).cpu), [1, 0, 2, 1, 0]);
+}
+
+#[test]
+fn the_moves_of_vcpus_are_recorded() {
+    let mut bench = Bench::xen(1);
+    let hog = bench.woken(&[0]);
+    bench.vcpu(hog).boosted = false;
+    let other = bench.add(&[0]);
+    bench.moves();
+    bench.pass(400 * US);
+    bench.wake(other);
+    assert_eq!(bench.moves(), [(other, Kind::Woken), (hog, Kind::GoesOn)], "the rate limit holds");
+    bench.end_slice(0);
+    bench.block(0);
+    let expected = [(other, Kind::Runs), (other, Kind::Blocked), (hog, Kind::Runs)];
+    assert_eq!(bench.moves(), expected);
+    bench.end_slice(0);
+    assert_eq!(bench.moves(), [(hog, Kind::GoesOn)]);
 }

@@ -127,9 +127,19 @@ impl Bench {
         self.sched.activate(entity.0);
     }
 
-    /// Kinds of what happened to a vCPU since the last look.
+    /// Kinds of what happened to a vCPU since the last look, without its moves.
     fn kinds(&mut self, entity: Entity) -> Vec<Kind> {
-        let of = |event: Event| (event.entity == entity).then_some(event.kind);
+        let is_move = |kind: Kind| {
+            matches!(kind, Kind::Woken | Kind::Blocked | Kind::Runs | Kind::GoesOn | Kind::Sampled)
+        };
+        let of = |event: Event| (event.entity == entity && !is_move(event.kind)).then_some(event.kind);
         self.sched.recorded().into_iter().filter_map(of).collect()
+    }
+
+    /// The moves of all vCPUs since the last look.
+    fn moves(&mut self) -> Vec<(Entity, Kind)> {
+        let recorded = self.sched.recorded().into_iter();
+        let moves = [Kind::Woken, Kind::Blocked, Kind::Runs, Kind::GoesOn, Kind::Sampled];
+        recorded.filter(|event| moves.contains(&event.kind)).map(|event| (event.entity, event.kind)).collect()
     }
 }
