@@ -10,7 +10,7 @@
 //! | boosted hog | its wake was refused by a BOOST that the other one has from its own migration |
 //! | BOOST erased | accounting took its BOOST in the wait, and then its wake was refused |
 //! | rate limit | a wake was refused, or a decision put off on the pCPU that it got, because the current vCPU had not run for its rate limit, and nothing else stood in the way |
-//! | slice end | its wake was refused, or it lost its pCPU, for any other reason: others had the same claim; it waited until a slice, a budget or a cap let it run |
+//! | slice end | its wake was refused, or it lost its pCPU, or a decision took another one, for any other reason: others had the same claim or a better one; it waited until a slice, a budget or a cap let it run |
 //! | other | nothing of this: no event of the scheduler explains it |
 //!
 //! So a vCPU that was OVER for what it used while it was accounted for, as a busy one is, waits for *slice end*: that is
@@ -88,6 +88,7 @@ struct Signs {
     erased_and_refused: bool,
     rate_limit: bool,
     refused: bool,
+    passed_over: bool,
 }
 
 impl Signs {
@@ -97,7 +98,7 @@ impl Signs {
             () if self.hog_boosted => Mechanism::HogBoosted,
             () if self.erased_and_refused => Mechanism::BoostErased,
             () if self.rate_limit && !self.refused && !preempted => Mechanism::RateLimit,
-            () if self.refused || preempted => Mechanism::SliceEnd,
+            () if self.refused || preempted || self.passed_over => Mechanism::SliceEnd,
             () => Mechanism::Other,
         }
     }
@@ -208,6 +209,7 @@ impl Waits {
                 signs.refused = true;
             }
             Kind::Parked if own => signs.refused = true,
+            Kind::Runs | Kind::GoesOn if !own && event.cpu == cpu => signs.passed_over = true,
             _ => {}
         }
     }

@@ -96,6 +96,18 @@ fn the_rate_limit_is_to_blame_only_if_nothing_else_is() {
 }
 
 #[test]
+fn who_is_passed_over_waits_for_the_end_of_a_slice() {
+    for kind in [Kind::Runs, Kind::GoesOn] {
+        let taken = event(100 * MS, HOG, kind);
+        assert_eq!(why(&[taken], false), Mechanism::SliceEnd);
+        assert_eq!(why(&[Event { cpu: Cpu(0), ..taken }], false), Mechanism::Other);
+    }
+    // The rate limit, too, leaves the pCPU to another one.
+    let limited = [event(100 * MS, HOG, Kind::RateLimited), event(100 * MS, HOG, Kind::GoesOn)];
+    assert_eq!(why(&limited, false), Mechanism::RateLimit);
+}
+
+#[test]
 fn who_has_no_claim_waits_for_the_end_of_a_slice() {
     for refusal in [Refusal::LessCredit, Refusal::LaterDeadline] {
         assert_eq!(why(&[event(100 * MS, GUEST, Kind::TickleRefused(refusal))], false), Mechanism::SliceEnd);
