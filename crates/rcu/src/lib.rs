@@ -40,7 +40,7 @@
 //! | [`Domain::lock`], [`Reader::lock`], [`Reader::enter`], [`Reader::online`] | everything, as long as the guard | anything; should be short | until it is left |
 //!
 //! A thread that reads often registers once ([`Domain::register`]), and enters without nesting
-//! ([`Reader::enter`]) where it can, which costs half as much. An event loop stays [`Online`], and says
+//! ([`Reader::enter`]) where it can, which costs less. An event loop stays [`Online`], and says
 //! at the end of each round that it holds nothing.
 //!
 //! # Writers

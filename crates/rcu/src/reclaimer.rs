@@ -5,8 +5,7 @@
 //!
 //! A bag is due at an age that is drawn anew for each round, between half the domain's deadline and all of it.
 //! A bag is opened by a writer at work; were it due at a fixed age, a writer whose period divides that age would
-//! be at work again, and be interrupted each time. On the recorded machines (5,000 deletes a second, 200 us) that
-//! doubled the writer's cost.
+//! be at work again, and be interrupted each time.
 
 use crate::clock::now_ns;
 use crate::domain::Domain;

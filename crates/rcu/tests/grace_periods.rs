@@ -3,7 +3,7 @@
 mod common;
 
 use common::with_reader_inside;
-use reprieve_rcu::{Domain, Fencing, Help, Options};
+use reprieve_rcu::{Domain, Fencing, Help, Options, Reader};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -88,49 +88,49 @@ fn the_hook_fires_once_per_section() {
     assert!(seen.iter().all(|r| r.name == "hooked" && r.late_ns >= 1_000_000));
 }
 
-#[test]
-fn synchronize_is_woken_by_the_last_reader() {
-    for domain in domains() {
-        let left = AtomicUsize::new(0);
-        std::thread::scope(|s| {
-            let (inside, tell) = std::sync::mpsc::channel();
-            s.spawn(|| {
-                let inside = inside;
-                let reader = domain.register("sleeper").unwrap();
-                let guard = reader.lock();
+/// Waits for a reader that is in a section, and leaves it after a while.
+fn is_woken_by(domain: &Domain, section: impl FnOnce(&mut Reader, &dyn Fn()) + Send) {
+    let left = AtomicUsize::new(0);
+    std::thread::scope(|s| {
+        let (inside, tell) = std::sync::mpsc::channel();
+        let left = &left;
+        s.spawn(move || {
+            let mut reader = domain.register("sleeper").unwrap();
+            section(&mut reader, &|| {
                 inside.send(()).unwrap();
                 std::thread::sleep(Duration::from_millis(30));
                 left.store(1, Ordering::SeqCst);
-                drop(guard);
             });
-            tell.recv().unwrap();
-            domain.synchronize();
-            assert_eq!(left.load(Ordering::SeqCst), 1);
+        });
+        tell.recv().unwrap();
+        domain.synchronize();
+        assert_eq!(left.load(Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
+fn synchronize_is_woken_by_the_last_reader() {
+    for domain in domains() {
+        is_woken_by(&domain, |reader, meanwhile| {
+            let _guard = reader.lock();
+            meanwhile();
+        });
+        is_woken_by(&domain, |reader, meanwhile| {
+            let _entered = reader.enter();
+            meanwhile();
         });
     }
 }
 
 #[test]
-fn a_reader_that_entered_alone_holds_up_and_wakes() {
+fn a_reader_that_entered_alone_holds_up() {
     for domain in domains() {
-        let left = AtomicUsize::new(0);
-        std::thread::scope(|s| {
-            let (inside, tell) = std::sync::mpsc::channel();
-            s.spawn(|| {
-                let inside = inside;
-                let mut reader = domain.register("sleeper").unwrap();
-                let entered = reader.enter();
-                inside.send(()).unwrap();
-                std::thread::sleep(Duration::from_millis(30));
-                left.store(1, Ordering::SeqCst);
-                drop(entered);
-            });
-            tell.recv().unwrap();
-            let token = domain.start();
-            assert!(!domain.check(token));
-            domain.synchronize();
-            assert_eq!(left.load(Ordering::SeqCst), 1);
-        });
+        let mut reader = domain.register("alone").unwrap();
+        let entered = reader.enter();
+        let token = domain.start();
+        assert!(!domain.check(token));
+        drop(entered);
+        assert!(domain.check(token));
     }
 }
 

@@ -78,7 +78,7 @@ const RECORDED: [(&str, &[&str]); 3] = [
     (POSTMARK, &["14346d788d673c4c"]),
     (
         XEN,
-        &["cd76f19eb7491bf8", "60736e07c59deff6", "0295b0166ce33a6f", "4221b34e108c2057", "c8c2ef96a347e4d9"],
+        &["cd76f19eb7491bf8", "60736e07c59deff6", "0295b0166ce33a6f", "4221b34e108c2057", "c0da6157bd99fabc"],
     ),
 ];
 
