@@ -19,7 +19,7 @@ build:
 # Boots real guests, and builds the peers; where that is impossible the tests fail rather than pass unrun.
 test: setup
 	scripts/setup --peers
-	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_REQUIRE_PEERS=1 cargo test --workspace --release --locked
+	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_REQUIRE_PEERS=1 cargo test --workspace --release --locked --no-fail-fast
 	cargo test -p reprieve-rcu --release --locked --features tracing --test tracing
 	RUSTFLAGS='--cfg shuttle' cargo test -p reprieve-rcu --release --locked --lib shuttle
 	scripts/valgrind
