@@ -78,7 +78,7 @@ const RECORDED: [(&str, &[&str]); 3] = [
     (POSTMARK, &["14346d788d673c4c"]),
     (
         XEN,
-        &["cd76f19eb7491bf8", "60736e07c59deff6", "0295b0166ce33a6f", "4221b34e108c2057", "c0da6157bd99fabc"],
+        &["6c928820f6c8e811", "60736e07c59deff6", "0295b0166ce33a6f", "3f1d0d96f9d8c140", "06305b5f25f6845b"],
     ),
 ];
 

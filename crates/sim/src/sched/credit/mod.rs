@@ -26,6 +26,7 @@ mod accounting;
 mod balance;
 #[cfg(test)]
 mod check;
+mod interrupt;
 pub mod params;
 mod schedule;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use params::{Fixes, Params, Version};
 use super::xen::{Event, Kind, Log, Mask, Seats};
 use super::{Cpu, Entity, Orders, Scheduler, Spec};
 use accounting::Domain;
+use interrupt::{ACCOUNTING_WORK_NS, Interrupt, TICK_WORK_NS};
 use vcpu::{State, Vcpu};
 
 /// Number of the accounting's timer; then follow those of the ticks and of the decisions, one each a pCPU.
@@ -98,6 +100,8 @@ pub struct Credit {
     balance: i64,
     /// When the next accounting is, once anything was woken.
     accounting_ns: u64,
+    /// The last timer interrupt of each pCPU.
+    interrupts: Vec<Interrupt>,
     started: bool,
     /// Woken vCPUs that have stored BOOST and not yet looked at their priority again.
     racing: Vec<u32>,
@@ -126,6 +130,7 @@ impl Credit {
             epoch: 0,
             balance: 0,
             accounting_ns: 0,
+            interrupts: vec![Interrupt::default(); params.cpus as usize],
             started: false,
             racing: Vec::new(),
             log: Log::default(),
@@ -219,15 +224,36 @@ impl Scheduler for Credit {
     }
 
     fn timer(&mut self, now_ns: u64, number: u32, orders: &mut Orders) {
-        if number == ACCOUNTING {
-            self.accounting_ns = now_ns + self.params.slice_ns;
-            orders.arm.push((ACCOUNTING, self.accounting_ns));
-            self.account(now_ns, orders);
-        } else if number <= ACCOUNTING + self.params.cpus {
-            orders.arm.push((number, now_ns + self.params.tick_ns()));
-            self.sample(now_ns, number - ACCOUNTING - 1, orders);
-        } else if let Some(cpu) = self.seats.expired(now_ns, number) {
-            self.end_slice(now_ns, cpu, orders);
+        let first_seat = ACCOUNTING + 1 + self.params.cpus;
+        let cpu = match number {
+            ACCOUNTING => self.pool.first(),
+            tick if tick < first_seat => Some(tick - ACCOUNTING - 1),
+            seat => self.seats.expired(now_ns, seat),
+        };
+        let Some(cpu) = cpu else { return };
+        let interrupt = &mut self.interrupts[cpu as usize];
+        if let Some(at_ns) = interrupt.put_off(now_ns) {
+            if number == ACCOUNTING {
+                self.accounting_ns = at_ns;
+            }
+            if number < first_seat {
+                orders.arm.push((number, at_ns));
+            } else {
+                self.seats.set_timer(at_ns, cpu, orders);
+            }
+            return;
+        }
+        match number {
+            ACCOUNTING => {
+                self.accounting_ns = interrupt.after(ACCOUNTING_WORK_NS) + self.params.slice_ns;
+                orders.arm.push((ACCOUNTING, self.accounting_ns));
+                self.account(now_ns, orders);
+            }
+            tick if tick < first_seat => {
+                orders.arm.push((number, interrupt.after(TICK_WORK_NS) + self.params.tick_ns()));
+                self.sample(now_ns, cpu, orders);
+            }
+            _ => self.end_slice(now_ns, cpu, orders),
         }
     }
 

@@ -34,13 +34,10 @@ pub enum Rearm {
     /// The whole limit once more.
     Whole,
     /// What is left of it, to the last ns: in a trace of 4.17.7 it and the run time made 1 ms in each of 995 cases, whose run
-    /// times were 30 us to 999.5 us. The timer comes after [`TIMER_SLOP_NS`] at the soonest.
+    /// times were 30 us to 999.5 us. The timer comes after [`TIMER_SLOP_NS`](super::interrupt::TIMER_SLOP_NS) at the soonest.
     Left,
 }
 
-/// Xen lets so long pass, at least, from one timer interrupt of a pCPU to the next (`timer_slop`). It tells where a wake-up
-/// by a timer sets another one, for what is left of the rate limit.
-pub const TIMER_SLOP_NS: u64 = 50_000;
 /// Ticks in a slice of as many milliseconds or more; a shorter one has one tick. (Xen counts slices in whole
 /// milliseconds. In a trace of 4.17.7 with slices of 1 ms a pCPU ticks once a slice.)
 pub const TICKS_PER_SLICE: u64 = 3;

@@ -1,7 +1,8 @@
 //! Decisions: what a pCPU runs next, and for how long.
 
 use super::Credit;
-use super::params::{Rearm, TIMER_SLOP_NS};
+use super::interrupt::TIMER_SLOP_NS;
+use super::params::Rearm;
 use super::vcpu::State;
 use crate::sched::Orders;
 use crate::sched::xen::{Kind, Priority};

@@ -43,10 +43,11 @@ impl Credit {
     /// Whether the next accounting comes between this wake's store of BOOST and its look at the priority.
     fn races(&self, now_ns: u64, entity: u32, wake: Wake) -> bool {
         let Wake::Event(from) = wake else { return false };
-        let elsewhere = from.map(|Cpu(cpu)| cpu) != self.pool.first();
-        elsewhere
+        let Some(first) = self.pool.first() else { return false };
+        let accounting_ns = self.interrupts[first as usize].due(self.accounting_ns);
+        from != Some(Cpu(first))
             && self.vcpus[entity as usize].active
-            && self.accounting_ns.checked_sub(now_ns).is_some_and(|ns| ns < self.params.race_window_ns)
+            && accounting_ns.checked_sub(now_ns).is_some_and(|ns| ns < self.params.race_window_ns)
     }
 
     /// Wakes that accounting overtook look at the priorities.

@@ -76,25 +76,26 @@ impl Seats {
         for_ns: Option<u64>,
         orders: &mut Orders,
     ) {
-        let number = self.first + cpu;
         let seat = &mut self[cpu];
         if seat.current != next {
             (seat.current, seat.since_ns) = (next, now_ns);
         }
-        seat.timer_ns = for_ns.map(|for_ns| now_ns.saturating_add(for_ns.max(1)));
-        if let Some(at_ns) = seat.timer_ns {
-            orders.rearm(number, at_ns);
+        match for_ns {
+            Some(for_ns) => self.set_timer(now_ns.saturating_add(for_ns.max(1)), cpu, orders),
+            None => seat.timer_ns = None,
         }
+    }
+
+    /// The timer of a pCPU expires at `at_ns`.
+    pub fn set_timer(&mut self, at_ns: u64, cpu: u32, orders: &mut Orders) {
+        self[cpu].timer_ns = Some(at_ns);
+        orders.rearm(self.first + cpu, at_ns);
     }
 
     /// The timer of a pCPU expires at `at_ns`, if it would later.
     pub fn shorten(&mut self, at_ns: u64, cpu: u32, orders: &mut Orders) {
-        let number = self.first + cpu;
-        if let Some(timer_ns) = &mut self[cpu].timer_ns
-            && at_ns < *timer_ns
-        {
-            *timer_ns = at_ns;
-            orders.rearm(number, at_ns);
+        if self[cpu].timer_ns.is_some_and(|timer_ns| at_ns < timer_ns) {
+            self.set_timer(at_ns, cpu, orders);
         }
     }
 

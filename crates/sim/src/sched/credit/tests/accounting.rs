@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::sched::credit::interrupt::{ACCOUNTING_WORK_NS, TICK_WORK_NS, TIMER_SLOP_NS};
 use crate::sched::credit::vcpu::State;
 
 /// Active vCPUs of that credit and weight each, alone in their domains, none of them runnable.
@@ -204,11 +205,29 @@ fn ticks_and_accountings_come_at_their_phases_and_then_regularly() {
     bench.woken(&[0]);
     assert_eq!(bench.orders.arm[..3], [(0, 7 * MS + 100), (1, MS + 100), (2, 4 * MS + 100)]);
     bench.orders.arm.clear();
-    for (number, phase_ns, again_ns) in [(1, MS, 10 * MS), (2, 4 * MS, 10 * MS), (0, 7 * MS, 30 * MS)] {
+    let (tick_ns, accounting_ns) = (10 * MS + TICK_WORK_NS, 30 * MS + ACCOUNTING_WORK_NS);
+    for (number, phase_ns, again_ns) in [(1, MS, tick_ns), (2, 4 * MS, tick_ns), (0, 7 * MS, accounting_ns)] {
         bench.now_ns = 100 + phase_ns;
         bench.timer(number);
         assert_eq!(bench.orders.arm.last(), Some(&(number, 100 + phase_ns + again_ns)));
     }
+}
+
+#[test]
+fn an_accounting_soon_after_a_tick_is_put_off() {
+    let mut bench = Bench::new(Params::xen(Version::V4_17, 1));
+    bench.pass(100);
+    bench.woken(&[0]);
+    bench.pass(MS);
+    bench.tick(0);
+    let put_off_ns = bench.now_ns + TIMER_SLOP_NS;
+    bench.pass(US);
+    bench.account();
+    assert_eq!(bench.orders.arm.last(), Some(&(0, put_off_ns)));
+    assert_eq!((bench.sched.accounting_ns, bench.sched.epoch), (put_off_ns, 0));
+    bench.now_ns = put_off_ns;
+    bench.account();
+    assert_eq!(bench.sched.epoch, 1);
 }
 
 proptest! {
