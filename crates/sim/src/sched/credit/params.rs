@@ -34,7 +34,7 @@ pub enum Rearm {
     /// The whole limit once more.
     Whole,
     /// What is left of it, to the last ns: in a trace of 4.17.7 it and the run time made 1 ms in each of 995 cases, whose run
-    /// times were 30 us to 999.5 us. The timer comes after [`TIMER_SLOP_NS`](super::interrupt::TIMER_SLOP_NS) at the soonest.
+    /// times were 30 us to 999.5 us. The timer comes after 50 us at the soonest (`timer_slop`).
     Left,
 }
 
