@@ -22,7 +22,7 @@
 #define PROTOCOL_VERSION 1
 
 static const struct workload *const workloads[] = {
-	&memory_workload, &clone_workload, &postmark_workload, &program_workload, &idle_workload,
+	&memory_workload, &clone_workload, &postmark_workload, &program_workload, &fio_workload, &idle_workload,
 };
 
 static struct wire wire;
@@ -203,18 +203,61 @@ static int send_file(char **place)
 {
 	static char content[FILE_BYTES_MAX + 1];
 	const char *path = strtok_r(NULL, " ", place);
+	const char *offset = strtok_r(NULL, " ", place);
 	ssize_t length;
 
 	if (!path || *path != '/') {
 		fail("read wants an absolute path");
 		return say_error();
 	}
-	length = read_file(path, content, sizeof(content));
+	/* Without an offset the whole file is wanted, and one that is too large is an error. */
+	length = offset ? read_part(path, strtoull(offset, NULL, 10), content, FILE_BYTES_MAX) :
+			  read_file(path, content, sizeof(content));
 	if (length < 0)
 		return say_error();
 	if (wire_say(&wire, "file %zd", length))
 		return -1;
 	return wire_send(&wire, content, (size_t)length);
+}
+
+static int append(char **place)
+{
+	const char *path = strtok_r(NULL, " ", place);
+	char *at;
+
+	if (!path || *path != '/') {
+		fail("append wants an absolute path");
+		return say_error();
+	}
+	for (at = *place; at && (at = strchr(at, ';')) != NULL; )
+		*at = '\n';
+	if (append_line(path, *place ? *place : ""))
+		return say_error();
+	return wire_say(&wire, "appended");
+}
+
+static int delete(char **place)
+{
+	const char *path = strtok_r(NULL, " ", place);
+
+	if (!path || *path != '/' || (unlink(path) && errno != ENOENT)) {
+		fail("delete %.40s: %s", path ? path : "", strerror(errno));
+		return say_error();
+	}
+	return wire_say(&wire, "deleted");
+}
+
+static int start_beside(char **place)
+{
+	struct options options;
+
+	if (!current || !current->beside) {
+		fail("nothing runs that takes a program beside it");
+		return say_error();
+	}
+	if (parse_options(&options, place) || current->beside(&options))
+		return say_error();
+	return wire_say(&wire, "beside t_ns=%" PRIu64, now_ns());
 }
 
 static void power_off(void)
@@ -241,6 +284,12 @@ static int obey(char *line)
 		return stop();
 	if (!strcmp(command, "read"))
 		return send_file(&place);
+	if (!strcmp(command, "append"))
+		return append(&place);
+	if (!strcmp(command, "delete"))
+		return delete(&place);
+	if (!strcmp(command, "beside"))
+		return start_beside(&place);
 	if (!strcmp(command, "poweroff"))
 		power_off();
 	fail("unknown command %.40s", command);

@@ -8,7 +8,7 @@
  * text.c      key=value options, small files, the error text
  * symbols.c   kernel addresses for the host's introspection
  * sync.c      the prober of synchronize_rcu() latency
- * memory.c, clones.c, postmark.c, program.c, idle.c    one workload each
+ * memory.c, clones.c, postmark.c, program.c, fio.c, idle.c    one workload each
  * clone.c     a program of its own, which clones.c starts
  */
 #ifndef REPRIEVE_LAB_H
@@ -50,7 +50,11 @@ struct number {
 
 /* Whole file into buffer, with a 0 at its end. Bytes read, or -1. */
 ssize_t read_file(const char *path, char *buffer, size_t size);
+/* At most size bytes of a file from that offset on. Bytes read, or -1. */
+ssize_t read_part(const char *path, uint64_t offset, char *buffer, size_t size);
 int write_file(const char *path, const char *content);
+/* A line to the end of a file, which is made if it is not there. */
+int append_line(const char *path, const char *line);
 /* The decimal number after KEY= in a line of key=value; 0 if it is not there. */
 uint64_t number_of(const char *line, const char *key);
 /* MemAvailable, bytes; UINT64_MAX if the kernel does not say. */
@@ -84,8 +88,8 @@ struct options {
 	uint64_t processes, files, transactions, size_min, size_max, seed;	/* postmark */
 	uint64_t sync_every_us;	/* any */
 	char namespaces[64];	/* clone */
-	char name[65];	/* program */
-	/* program: point into the command's line, which lasts until start returns */
+	char name[65];	/* program, beside */
+	/* program, fio, beside: point into the command's line, which lasts until start returns */
 	char *arguments[ARGUMENTS_MAX];
 	size_t argument_count;
 };
@@ -107,11 +111,21 @@ struct workload {
 	void (*ready)(const struct pollfd *fd);
 	/* True once a finite workload has done all it had to do. May be NULL. */
 	bool (*finished)(void);
+	/* Starts one of the host's programs beside the workload, with its name and its arguments. May be NULL. */
+	int (*beside)(const struct options *options);
 	/* Ends the workload; its lines before the result. */
 	int (*finish)(struct wire *wire);
 };
 
-extern const struct workload memory_workload, clone_workload, postmark_workload, program_workload, idle_workload;
+extern const struct workload memory_workload, clone_workload, postmark_workload, program_workload, fio_workload,
+	idle_workload;
+
+/*
+ * Starts the program of that name in ROOT/bin, with the libraries of ROOT/lib and the options' arguments. What it prints
+ * goes into the file output; it may write files of so many bytes. Its pid, or -1.
+ */
+pid_t launch(const char *root, const char *name, const struct options *options, const char *output,
+	     uint64_t most_bytes);
 
 /* The module serves the memory workload and, for all, the grace-period poll. */
 int module_load(const struct options *options, int workers);

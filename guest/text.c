@@ -65,6 +65,41 @@ ssize_t read_file(const char *path, char *buffer, size_t size)
 	return (ssize_t)length;
 }
 
+ssize_t read_part(const char *path, uint64_t offset, char *buffer, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t length = 0;
+	ssize_t got = 0;
+
+	if (fd < 0)
+		return fail("%s: %s", path, strerror(errno));
+	while (length < size && (got = pread(fd, buffer + length, size - length, (off_t)(offset + length))) != 0) {
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0) {
+			fail("%s: %s", path, strerror(errno));
+			close(fd);
+			return -1;
+		}
+		length += (size_t)got;
+	}
+	close(fd);
+	return (ssize_t)length;
+}
+
+int append_line(const char *path, const char *line)
+{
+	FILE *file = fopen(path, "ae");
+	bool wrote;
+
+	if (!file)
+		return fail("%s: %s", path, strerror(errno));
+	wrote = fprintf(file, "%s\n", line) > 0;
+	if (fclose(file) || !wrote)
+		return fail("%s: %s", path, strerror(errno));
+	return 0;
+}
+
 int write_file(const char *path, const char *content)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);

@@ -8,6 +8,7 @@
 //! | [`threads`] | affinity, policy, nice and timer slack of threads |
 //! | [`child`] | child programs that die with their parent |
 //! | [`hogs`] | child processes that burn one CPU each |
+//! | [`migrate`] | keeps I/O tasks on vCPUs that are on: beats, decisions by the policy, affinities |
 //! | [`warden`] | a helper process that cleans up whatever way the main one ends |
 //! | [`signals`] | a polite end on SIGINT, SIGTERM, SIGHUP |
 //! | [`error`] | the one error type |
@@ -17,6 +18,7 @@ pub mod cgroup;
 pub mod child;
 pub mod error;
 pub mod hogs;
+pub mod migrate;
 pub mod proc;
 pub mod signals;
 pub mod switches;

@@ -2,8 +2,8 @@
 //!
 //! Invariants: the token never falls once raised; its file descriptor is readable from then on, and nobody
 //! reads from it, so that any number of poll(2) loops wake up. A second SIGINT or SIGTERM ends the process
-//! at once (default action): the user means it, and the [warden](crate::warden) cleans up. A second SIGHUP
-//! does not: a closing terminal may send several. Source: signal(7), the signal-hook crate.
+//! at once (default action): the user means it, and the [warden](crate::warden) cleans up; a patient token's does
+//! not. Nor does a second SIGHUP: a closing terminal may send several. Source: signal(7), the signal-hook crate.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -38,10 +38,24 @@ impl Interrupt {
     /// # Errors
     /// [`Error::Io`] if no pipe can be made or no handler installed.
     pub fn install() -> Result<Interrupt> {
+        Interrupt::installed(&[SIGINT, SIGTERM])
+    }
+
+    /// As [`install`](Interrupt::install), but no further signal ends the process either: for one that has to put things back
+    /// before it ends, which takes a bounded time.
+    ///
+    /// # Errors
+    /// As [`install`](Interrupt::install).
+    pub fn install_patient() -> Result<Interrupt> {
+        Interrupt::installed(&[])
+    }
+
+    /// With handlers; a second one of the `hard` signals ends the process.
+    fn installed(hard: &[i32]) -> Result<Interrupt> {
         let interrupt = Interrupt::manual()?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             interrupt
-                .watch(signal)
+                .watch(signal, hard.contains(&signal))
                 .map_err(|e| Error::io("handle signals through", "sigaction", e, WAY_OUT))?;
         }
         Ok(interrupt)
@@ -60,9 +74,9 @@ impl Interrupt {
 
     /// Actions of one signal run in the order of registration, so the first one still sees the token as
     /// the signals before have left it.
-    fn watch(&self, signal: i32) -> std::io::Result<()> {
+    fn watch(&self, signal: i32, hard: bool) -> std::io::Result<()> {
         let state = &self.state;
-        if signal != SIGHUP {
+        if hard {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&state.raised))?;
         }
         signal_hook::flag::register_usize(signal, Arc::clone(&state.signal), signal as usize)?;

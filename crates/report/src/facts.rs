@@ -1,11 +1,13 @@
 //! Where and how a study was measured, as named lines. Every output shows the same ones; a figure's caption is
 //! their short form.
 
+mod io;
 mod latency;
 mod sim;
 mod threads;
 
 use reprieve_study::observation::{Observation, VcpuTime};
+use reprieve_study::scenario::Bursts;
 use reprieve_study::units::{self, significant};
 use reprieve_study::{Condition, Ground, Study, Workload, statistics};
 
@@ -45,6 +47,7 @@ pub fn of(study: &Study) -> Vec<Fact> {
         Ground::Sim | Ground::Vm | Ground::Xen => machine(study),
     };
     facts.extend(plan(study));
+    facts.extend(cases(study));
     for name in study.scenario.conditions.keys() {
         facts.extend(condition(study, name));
     }
@@ -144,7 +147,7 @@ fn plan(study: &Study) -> Vec<Fact> {
 fn observed(study: &Study) -> String {
     let observe = &study.scenario.observe;
     match observe.sync_every_ms {
-        _ if matches!(study.scenario.workload, Workload::DeleteFree { .. })
+        _ if matches!(study.scenario.workload, Workload::DeleteFree { .. } | Workload::Fio(_))
             || study.scenario.workload.is_latency() =>
         {
             String::new()
@@ -175,6 +178,8 @@ pub fn workload(workload: &Workload) -> String {
     match workload {
         Workload::DeleteFree { .. } => threads::workload(workload),
         Workload::Wakeup { .. } | Workload::Requests { .. } => latency::workload(workload),
+        Workload::Io(io) => self::io::workload(io),
+        Workload::Fio(fio) => self::io::fio(fio),
         Workload::Memory { object_bytes, burst, pause_us, .. } => format!(
             "memory: objects of {object_bytes} bytes, freed through call_rcu(), a context switch every {burst}, \
              {pause_us} us pause"
@@ -222,6 +227,17 @@ fn condition(study: &Study, name: &str) -> Vec<Fact> {
     vec![said, outcome(&format!("{name} got"), got(&runs))]
 }
 
+/// The cases of a study that has some, and the conditions of each.
+fn cases(study: &Study) -> Vec<Fact> {
+    let scenario = &study.scenario;
+    if scenario.cases.is_empty() {
+        return Vec::new();
+    }
+    let cases = scenario.cases.iter().map(|(name, case)| setting(name, case.label.clone()));
+    let conditions = scenario.chosen().map(|(name, condition)| setting(name, disturbance(condition)));
+    cases.chain(conditions).collect()
+}
+
 /// The causes that were left out of each condition to attribute its loss.
 fn left_out(study: &Study) -> String {
     let said = |attribution: reprieve_study::Attribution| {
@@ -252,6 +268,13 @@ fn disturbance(condition: &Condition) -> String {
     }
     if condition.hogs > 0 {
         parts.push(format!("busy processes per pCPU: {}", condition.hogs));
+    }
+    if let Some(Bursts { for_ms, every_ms, jitter_ms }) = condition.bursts {
+        let jitter = match jitter_ms {
+            0 => String::new(),
+            ms => format!(", up to {ms} ms earlier or later"),
+        };
+        parts.push(format!("each pCPU taken for {for_ms} of every {every_ms} ms, in turn{jitter}"));
     }
     if condition.spinners > 0 {
         parts.push(format!("VMs that compute for ever: {}", condition.spinners));

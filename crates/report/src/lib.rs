@@ -7,6 +7,7 @@
 pub mod causes;
 pub mod facts;
 pub mod figure;
+pub mod grids;
 pub mod holdouts;
 pub mod html;
 pub mod perfetto;

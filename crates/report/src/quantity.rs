@@ -19,6 +19,8 @@ const SIZES: &[(f64, &str)] = &[(1.0, "B"), (1024.0, "KiB"), (1_048_576.0, "MiB"
 /// Plain numbers stay plain up to ten thousand, as in `study::units::count`.
 const COUNTS: &[(f64, &str)] = &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")];
 const RATES: &[(f64, &str)] = &[(1.0, "/s"), (1e3, "k/s"), (1e6, "M/s"), (1e9, "G/s")];
+/// Decimal, as disks are sold.
+const BYTE_RATES: &[(f64, &str)] = &[(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")];
 const PLAIN_BELOW: f64 = 10_000.0;
 
 impl Scale {
@@ -29,6 +31,7 @@ impl Scale {
             Unit::Bytes => SIZES,
             Unit::Count => COUNTS,
             Unit::PerSecond => RATES,
+            Unit::BytesPerSecond => BYTE_RATES,
             Unit::Share => &[(0.01, "%")],
             Unit::Index => &[(1.0, "")],
         };

@@ -14,6 +14,10 @@ enum Shows {
     Value(&'static str),
     /// Their ratios to the baseline's.
     Ratio(&'static str),
+    /// The share of the lost throughput that was given back, with its interval.
+    GivenBack,
+    /// The p-value of that.
+    GivenBackP,
     /// What they are more than those of the workload's bare scheme.
     Added(&'static str),
 }
@@ -105,6 +109,33 @@ const WAKEUP_LEGEND: &str = "Latency is the time from when a task wanted to run 
 const REQUESTS_LEGEND: &str =
     "Latency is the whole round trip, as the client times it; Sockperf prints half of it.";
 
+const FIO: [Layout; 2] = [
+    (
+        "fio",
+        &[
+            ("reads", Shows::Value(metric::THROUGHPUT)),
+            ("reads, ratio", Shows::Ratio(metric::THROUGHPUT)),
+            ("given back", Shows::GivenBack),
+            ("p", Shows::GivenBackP),
+        ],
+        "Given back is the share of the throughput that the disturbance takes from pinned jobs, within each repetition: its \
+         median, with its 95 % bootstrap interval; p is of a permutation test of the reads against those of pinned jobs.",
+    ),
+    (
+        "What it costs",
+        &[
+            ("computing", Shows::Value(metric::COMPUTING_LOOPS)),
+            ("ratio", Shows::Ratio(metric::COMPUTING_LOOPS)),
+            ("daemon", Shows::Value(metric::BEATS_CPU)),
+            ("moves", Shows::Value(metric::MOVES)),
+            ("late beats", Shows::Value(metric::LATE_BEATS)),
+            ("replayed", Shows::Value(metric::REPLAYED)),
+        ],
+        "Computing is the loops of the tasks that compute beside fio; daemon is its CPU time, of one CPU, as the guest counts \
+         it; replayed are its decisions that a replay of its record was compared with, and found the same.",
+    ),
+];
+
 /// The table of a study.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SideBySide {
@@ -142,6 +173,7 @@ pub struct Column {
 pub fn of(study: &Study) -> Option<SideBySide> {
     let (layout, of_all): (&[Layout], &str) = match study.scenario.workload {
         Workload::DeleteFree { .. } => (&DELETE_FREE, ""),
+        Workload::Fio(_) => (&FIO, ""),
         Workload::Wakeup { .. } => (&LATENCY, WAKEUP_LEGEND),
         Workload::Requests { .. } => (&LATENCY, REQUESTS_LEGEND),
         _ => return None,
@@ -178,7 +210,10 @@ pub fn of(study: &Study) -> Option<SideBySide> {
 
 /// `None` when no row has a value.
 fn column(study: &Study, rows: &[String], name: &'static str, shows: Shows) -> Option<Column> {
-    let (Shows::Value(id) | Shows::Ratio(id) | Shows::Added(id)) = shows;
+    let id = match shows {
+        Shows::Value(id) | Shows::Ratio(id) | Shows::Added(id) => id,
+        Shows::GivenBack | Shows::GivenBackP => metric::GIVEN_BACK,
+    };
     let metric = metric::find(id)?;
     let cell = |row: &String| match shows {
         Shows::Value(id) => {
@@ -190,6 +225,11 @@ fn column(study: &Study, rows: &[String], name: &'static str, shows: Shows) -> O
             study.runs_of(row).any(|run| run.metrics.contains_key(id)).then(one)
         }
         Shows::Ratio(id) => study.paired_ratio(id, row, study.scenario.baseline()).map(ratio),
+        Shows::GivenBack => study.given_back(row).map(|share| interval(share, &significant)),
+        Shows::GivenBackP => {
+            let p = study.given_back_p(row)?;
+            Some(Spread { median: significant(p), range: String::new() })
+        }
         Shows::Added(id) => {
             let pairs = study.pairs(id, row, &bare_of(study, row)?);
             let added: Vec<f64> = pairs.iter().map(|(one, bare)| one - bare).collect();
@@ -224,12 +264,13 @@ fn ratio(ratio: Estimate) -> Spread {
         true => format!("1/{}", count(value.recip())),
         false => significant(value),
     };
-    let range = if ratio.low == ratio.high {
-        String::new()
-    } else {
-        format!("[{}, {}]", show(ratio.low), show(ratio.high))
-    };
-    Spread { median: show(ratio.value), range }
+    interval(ratio, &show)
+}
+
+fn interval(estimate: Estimate, show: &dyn Fn(f64) -> String) -> Spread {
+    let Estimate { value, low, high } = estimate;
+    let range = if low == high { String::new() } else { format!("[{}, {}]", show(low), show(high)) };
+    Spread { median: show(value), range }
 }
 
 /// A line for each published ratio that has a counterpart here.
@@ -254,6 +295,7 @@ mod tests {
             condition: condition.into(),
             repetition: 0,
             standing: Standing::Accepted,
+            case: None,
             sweep: None,
             provenance: Provenance::default(),
             metrics: [

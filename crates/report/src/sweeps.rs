@@ -7,7 +7,12 @@ use reprieve_study::{Metric, Study, metric};
 use crate::quantity::Spread;
 
 /// What a sweep's table shows, where it was measured.
-const SHOWN: [(&str, &str); 15] = [
+const SHOWN: [(&str, &str); 20] = [
+    (metric::IO_RATE, "read and written"),
+    (metric::IO_INACTIVE, "inactive"),
+    (metric::IO_INACTIVE_SHARE, "of the window"),
+    (metric::RIVAL_RATE, "a rival's"),
+    (metric::JAIN, "Jain's index"),
     (metric::LATENCY_P50, "p50"),
     (metric::LATENCY_P90, "p90"),
     (metric::LATENCY_P99, "p99"),

@@ -68,6 +68,7 @@ fn render_study(text: &mut String, study: &Study, options: &Options) {
     }
     match side_by_side::of(study) {
         Some(side) => side::render(text, &side, options),
+        None if !study.scenario.cases.is_empty() => more::grids(text, study, options),
         None => render_comparisons(text, study, options),
     }
     more::sweeps(text, study, options);

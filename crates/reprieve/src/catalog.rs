@@ -11,7 +11,7 @@ use crate::input;
 const FILE_BYTES: u64 = 1 << 20;
 
 /// Names and texts.
-pub const BUILT_IN: [(&str, &str); 22] = [
+pub const BUILT_IN: [(&str, &str); 32] = [
     ("rcu-memory", include_str!("../../../scenarios/rcu-memory.toml")),
     ("rcu-clone", include_str!("../../../scenarios/rcu-clone.toml")),
     ("rcu-postmark", include_str!("../../../scenarios/rcu-postmark.toml")),
@@ -26,6 +26,16 @@ pub const BUILT_IN: [(&str, &str); 22] = [
     ("xen-stalls", include_str!("../../../scenarios/xen-stalls.toml")),
     ("xen-sensitivity", include_str!("../../../scenarios/xen-sensitivity.toml")),
     ("xen-fairness", include_str!("../../../scenarios/xen-fairness.toml")),
+    ("io-inactivity", include_str!("../../../scenarios/io-inactivity.toml")),
+    ("io-calibration", include_str!("../../../scenarios/io-calibration.toml")),
+    ("io-fairness", include_str!("../../../scenarios/io-fairness.toml")),
+    ("io-sweeps", include_str!("../../../scenarios/io-sweeps.toml")),
+    ("io-migrate", include_str!("../../../scenarios/io-migrate.toml")),
+    ("io-migrate-seq", include_str!("../../../scenarios/io-migrate-seq.toml")),
+    ("io-migrate-4", include_str!("../../../scenarios/io-migrate-4.toml")),
+    ("io-migrate-seq-4", include_str!("../../../scenarios/io-migrate-seq-4.toml")),
+    ("io-migrate-jitter", include_str!("../../../scenarios/io-migrate-jitter.toml")),
+    ("io-migrate-jitter-4", include_str!("../../../scenarios/io-migrate-jitter-4.toml")),
     ("delete-free-delay", include_str!("../../../scenarios/delete-free-delay.toml")),
     ("delete-free-shared", include_str!("../../../scenarios/delete-free-shared.toml")),
     ("delete-free-spread", include_str!("../../../scenarios/delete-free-spread.toml")),

@@ -30,6 +30,13 @@ pub enum Verb {
     Compare(CompareArguments),
     /// Show a recorded run again
     Report(ReportArguments),
+    /// Keep I/O tasks of this virtual machine on vCPUs that are on
+    ///
+    /// A vCPU that the host deschedules issues no I/O. This finds tasks that do I/O, tells from timer beats when
+    /// each vCPU is on and for how long yet, and moves those tasks ahead, by their affinity. By default it only
+    /// says what it would do and why; --apply does it. Masks are only ever narrowed, are saved before, and are given
+    /// back at the end (SIGINT, SIGTERM), or by the next start or --restore if it was killed.
+    Migrate(MigrateArguments),
     /// Say what this machine has, what is missing and how to get it
     Doctor,
     /// Print a completion script for a shell
@@ -81,6 +88,47 @@ pub struct RunArguments {
     /// Show what would be run, and run nothing
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// Arguments of `migrate`.
+#[derive(Debug, Args)]
+pub struct MigrateArguments {
+    /// Carry decisions out (needs root or CAP_SYS_NICE; see --only user= for your own tasks)
+    #[arg(long, conflicts_with_all = ["dry_run", "restore"])]
+    pub apply: bool,
+    /// Change nothing: replay a record of --record and check its decisions; without a file say what would be used
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "restore")]
+    pub dry_run: Option<Option<PathBuf>>,
+    /// Give back the masks that a daemon which was killed has left behind, and end
+    #[arg(long)]
+    pub restore: bool,
+    /// Look only after tasks in a cgroup (cgroup=/PATH), of a user (user=NAME) or with a name (comm=NAME); repeatable
+    #[arg(long, value_name = "CONDITION")]
+    pub only: Vec<String>,
+    /// Say it in JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+    /// Write metrics in Prometheus' text form into this file, every second
+    #[arg(long, value_name = "FILE")]
+    pub metrics: Option<PathBuf>,
+    /// Write all signals and decisions into this file, for --dry-run
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Where masks are saved [/run/reprieve/migrate.state, or below $XDG_RUNTIME_DIR if you are not root]
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
+    /// End after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub limit_s: Option<u64>,
+    /// How to place: combined, or to compare with: none, react, pull, predict
+    #[arg(long, value_name = "POLICY", default_value = "combined")]
+    pub policy: String,
+    /// For experiments: when vCPUs will go off and come back, lines `told OFF_NS VCPU BACK_NS`; for --policy oracle
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub told: Option<PathBuf>,
+    /// Go on though throughput falls
+    #[arg(long)]
+    pub no_guard: bool,
 }
 
 /// Arguments of `compare`.

@@ -115,6 +115,6 @@ pub fn host() -> Result<Host, Failure> {
     // First: from here on a polite end takes the polite way.
     let interrupt = Interrupt::install()?;
     let warden = Arc::new(Warden::spawn(&exe, &["warden"])?);
-    let hog = HogCommand { exe, args: vec!["hog".into()] };
-    Ok(Host { proc_root: ProcRoot::default(), warden, interrupt, programs, hog })
+    let (daemon, hog) = (exe.clone(), HogCommand { exe, args: vec!["hog".into()] });
+    Ok(Host { proc_root: ProcRoot::default(), warden, interrupt, programs, daemon, hog })
 }

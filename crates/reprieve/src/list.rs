@@ -14,6 +14,9 @@ pub fn render() -> String {
         let scenario = catalog::read(name, None, &[]).expect("built-in scenarios are tested");
         let grounds: Vec<String> = catalog::grounds(name).iter().map(Ground::to_string).collect();
         text.push_str(&format!("{name:<NAME$} {} [{}]\n", scenario.title, grounds.join(", ")));
+        for (case, settings) in &scenario.cases {
+            text.push_str(&format!("{:NAME$}   case {case}: {}\n", "", settings.label));
+        }
         for (condition, settings) in &scenario.conditions {
             text.push_str(&format!("{:NAME$}   {condition}: {}\n", "", settings.label));
         }

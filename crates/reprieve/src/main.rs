@@ -8,6 +8,8 @@ mod failure;
 mod grounds;
 mod input;
 mod list;
+mod migrate;
+mod migrate_words;
 mod output;
 mod plan;
 mod progress;
@@ -39,6 +41,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Compare(arguments) => compare::compare(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
+        Verb::Migrate(arguments) => migrate::migrate(&arguments),
         Verb::Doctor => doctor::doctor(),
         Verb::Completions { shell } => {
             let mut text = Vec::new();

@@ -24,6 +24,9 @@ pub fn render(scenario: &Scenario) -> Result<String, Failure> {
         run.repeat,
         run.seed
     ));
+    for (name, case) in &scenario.cases {
+        text.push_str(&format!("  case {name}: {}\n", case.label));
+    }
     for (name, condition) in scenario.chosen() {
         text.push_str(&format!("  {name}: {}\n", condition.label));
     }

@@ -43,6 +43,25 @@ neighbours = 1
 hogs = 1
 "#;
 
+/// Real-time threads of the host take the guest's pCPUs, and its devices are real-time, too.
+const BURSTS: &str = r#"
+name = "bursts"
+title = "real-time threads"
+[run]
+repeat = 1
+window_ms = 600000
+conditions = ["taken"]
+[guest]
+vcpus = 2
+memory_mib = 256
+accelerator = "tcg"
+[workload]
+kind = "memory"
+[conditions.baseline]
+[conditions.taken]
+bursts = { for_ms = 40, every_ms = 60 }
+"#;
+
 const ALL: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL];
 
 /// When a signal is sent: so long after something of the run is seen.
@@ -71,6 +90,12 @@ fn quota_is_in_force(run: &Run) -> bool {
 
 fn everything_is_in_force(run: &Run) -> bool {
     second_machine_is_there(run) && quota_is_in_force(run) && run.processes().iter().any(|one| one.is_hog())
+}
+
+fn bursts_are_in_force(run: &Run) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", run.pid())).into_iter().flatten().flatten();
+    let mut names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
+    names.any(|name| name.starts_with("burst ")) && machine_is_there(run)
 }
 
 fn first_run_has_ended(run: &Run) -> bool {
@@ -155,6 +180,24 @@ fn with_hogs_and_a_neighbour() {
     end_by(&guests, &arguments, Signal::KILL, &neighbour, &mut delays);
     end_by(&guests, &arguments, Signal::KILL, &force, &mut delays);
     end_by(&guests, &arguments, Signal::INT, &force, &mut delays);
+}
+
+#[test]
+fn with_real_time_threads() {
+    let Some(guests) = support::guests() else { return };
+    if let Err(error) = reprieve_vm::bursts::try_permission() {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    let mut delays = Delays::new("bursts");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bursts.toml");
+    std::fs::write(&file, BURSTS).unwrap();
+    let arguments = [file.to_str().unwrap()];
+    let taken = Moment { name: "the first burst", within_ms: 500, seen: bursts_are_in_force };
+    for signal in ALL {
+        end_by(&guests, &arguments, signal, &taken, &mut delays);
+    }
 }
 
 #[test]

@@ -191,7 +191,7 @@ fn the_recorded_runs_can_be_shown() {
         let output = quiet.reprieve(&["report", record.to_str().unwrap()]);
         assert!(output.status.success(), "{}: {output:?}", record.display());
         let text = String::from_utf8(output.stdout).unwrap();
-        let compares = text.contains(" against ") || text.contains("\nSide by side");
+        let compares = [" against ", "\nSide by side", "\ncase "].iter().any(|table| text.contains(table));
         assert!(text.contains("\nGround ") && compares, "{text}");
     }
 }

@@ -1,5 +1,6 @@
 //! From a scenario's condition to a world: host, guest, neighbours and stimuli.
 
+mod io;
 mod xen;
 
 use std::borrow::Cow;
@@ -17,6 +18,7 @@ use crate::guest::lock::Discipline;
 use crate::guest::{self, Guest};
 use crate::host::{Body, Host, HostSpec};
 use crate::memory::{self, Memory};
+use crate::observe::Others;
 use crate::random::Stream;
 use crate::rcu;
 use crate::sched::{self, Cpu, Entity, Quota, Scheduler, Spec};
@@ -37,8 +39,8 @@ pub struct Built {
     pub host: usize,
     /// For each spike of the condition, its threads.
     pub spikes: Vec<Vec<Entity>>,
-    /// The spinners.
-    pub spinners: Vec<Entity>,
+    /// Threads of other VMs.
+    pub others: Others,
 }
 
 /// Builds the world for one run. The guest is as much faster than the scenario says as makes up for the share of CPU time
@@ -57,14 +59,26 @@ pub fn build(
     let mut world = World::new();
     let pcpus = scenario.host.pcpus_for(scenario.guest.vcpus);
     let host = add_host(&mut world, scenario, pcpus, condition, seed);
-    let guest = make_guest(&mut world, scenario, condition, seed, made_up)?;
+    let guest = make_guest(&mut world, scenario, condition, seed, made_up, 0)?;
     let mut phases = Stream::new(seed, "quota phase", 0);
     let phases: Vec<u64> = (0..scenario.guest.vcpus).map(|_| phases.within(0, 999_999)).collect();
     let model = &scenario.host;
     let guest = world.add_guest(host, guest, |v| xen::guest(model, vcpu_spec(condition, v, phases[v])));
     add_client(&mut world, guest, scenario, seed);
+    if let Some(io) = scenario.workload.io() {
+        let mut guests = vec![guest];
+        for rival in 1..=u64::from(io.rivals) {
+            let made = make_guest(&mut world, scenario, condition, seed, made_up, rival)?;
+            let spec = |v| Spec { weight: io.rival_weight, ..vcpu_spec(condition, v, phases[v]) };
+            guests.push(world.add_guest(host, made, spec));
+        }
+        io::add(&mut world, scenario, condition, io, &guests);
+    }
     add_noise(&mut world, host, scenario, pcpus, seed);
-    add_busy(&mut world, host, scenario, condition, pcpus);
+    let neighbours = add_busy(&mut world, host, scenario, condition, pcpus);
+    if let Some(io) = scenario.workload.io() {
+        io::stagger(&mut world, host, &neighbours, io, seed);
+    }
     let spikes = condition.spikes.iter().enumerate().map(|(number, spike)| {
         let spec = xen::thread(model, Spec { domain: Some(xen::spike(number)), ..Spec::default() });
         let thread = |_| world.add_thread(host, Body::Spike { until_ns: 0 }, &spec);
@@ -72,7 +86,7 @@ pub fn build(
     });
     let spikes = spikes.collect();
     let spinners = add_spinners(&mut world, host, model, condition);
-    Ok(Built { world, host, spikes, spinners })
+    Ok(Built { world, host, spikes, others: Others { spinners, neighbours } })
 }
 
 fn check_memory(scenario: &Scenario) -> Result<(), BadScenario> {
@@ -161,7 +175,10 @@ fn make_guest(
     condition: &Condition,
     seed: u64,
     made_up: CpuShare,
+    number: u64,
 ) -> Result<Guest, BadScenario> {
+    // Another VM draws other numbers.
+    let seed = seed ^ number << 48;
     let scenario = &*throttled_or_not(scenario, condition);
     let speed_permille = made_up.speed_that_makes_up(workload::speed_permille(scenario));
     let costs = guest_costs(scenario, condition, speed_permille);
@@ -191,7 +208,7 @@ fn make_guest(
         BadScenario::new("guest.memory_mib", problem)
     })?;
     let mut guest = Guest::new(&spec, memory, seed, world.queue());
-    workload::add(&mut guest, scenario, speed_permille);
+    workload::add(&mut guest, scenario, speed_permille, number);
     Ok(guest)
 }
 
@@ -276,14 +293,21 @@ fn add_client(world: &mut World, guest: usize, scenario: &Scenario, seed: u64) {
 }
 
 /// Neighbours and hogs, on the guest's pCPUs.
-fn add_busy(world: &mut World, host: usize, scenario: &Scenario, condition: &Condition, pcpus: usize) {
+fn add_busy(
+    world: &mut World,
+    host: usize,
+    scenario: &Scenario,
+    condition: &Condition,
+    pcpus: usize,
+) -> Vec<Entity> {
     let shared = shared_pcpus(condition);
     let pcpus = if shared.is_empty() { pcpus } else { shared.len() };
-    for number in 0..busy_vcpus(scenario, condition, pcpus as u64) {
+    let neighbour = |number| {
         let domain = Some(xen::neighbour(number, scenario.guest.vcpus));
         let spec = Spec { allowed: shared.clone(), domain, ..Spec::default() };
-        world.add_thread(host, Body::Busy, &xen::thread(&scenario.host, spec));
-    }
+        world.add_thread(host, Body::Busy, &xen::thread(&scenario.host, spec))
+    };
+    let neighbours = (0..busy_vcpus(scenario, condition, pcpus as u64)).map(neighbour).collect();
     let own: Vec<Cpu> = (0..pcpus as u32).map(Cpu).collect();
     let hogged = if shared.is_empty() { own } else { shared };
     for cpu in hogged {
@@ -292,6 +316,7 @@ fn add_busy(world: &mut World, host: usize, scenario: &Scenario, condition: &Con
             world.add_thread(host, Body::Busy, &xen::thread(&scenario.host, spec));
         }
     }
+    neighbours
 }
 
 #[cfg(test)]

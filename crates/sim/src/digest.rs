@@ -80,6 +80,7 @@ mod tests {
             condition: "c".into(),
             repetition: 0,
             standing: Standing::Accepted,
+            case: None,
             sweep: None,
             provenance: Provenance { vcpus, events: 7, ..Provenance::default() },
             metrics: [("a".to_string(), 1.0), ("b".to_string(), 2.0)].into(),

@@ -15,6 +15,7 @@
 //! | [`guest`] | vCPUs, interrupts, softirqs, tasks, spinlocks |
 //! | [`workload`] | what the guest's tasks do |
 //! | [`host`] | pCPUs and threads |
+//! | [`device`] | disks, and the host's I/O scheduler |
 //! | [`world`] | all of it, and the loop that lets time pass |
 //! | [`latency`] | latencies that a workload measures |
 //! | [`stall`] | why a vCPU waited: stalls by mechanism |
@@ -22,6 +23,7 @@
 
 mod build;
 mod cpu_share;
+pub mod device;
 mod digest;
 mod error;
 pub mod ground;

@@ -1,8 +1,10 @@
 //! From a simulated run to its observation: the same metrics as a real guest's, and what only a simulator sees.
 
+mod io;
 mod latency;
 mod told;
 
+pub use io::is_worked;
 pub use latency::prepare;
 
 use reprieve_study::Scenario;
@@ -52,6 +54,15 @@ impl Sums {
     }
 }
 
+/// Threads of other VMs.
+#[derive(Clone, Debug, Default)]
+pub struct Others {
+    /// VMs that compute for ever.
+    pub spinners: Vec<Entity>,
+    /// Busy vCPUs of neighbour VMs.
+    pub neighbours: Vec<Entity>,
+}
+
 /// Watches the guest under test during the window.
 pub struct Observer {
     start: Sums,
@@ -60,27 +71,34 @@ pub struct Observer {
     looks: u64,
     /// What is watched in place of RCU and memory, if the workload's latency is what counts.
     latency: Option<Watched>,
+    /// The same for an application that does I/O.
+    io: Option<io::Watched>,
 }
 
 impl Observer {
     /// The window begins.
-    pub fn begin(world: &mut World, scenario: &Scenario, spinners: &[Entity]) -> Observer {
+    pub fn begin(world: &mut World, scenario: &Scenario, built: &Others) -> Observer {
         world.record_descheduling();
         world.guest_mut(GUEST).rcu.finished();
         let start = Sums::of(world);
-        let latency = scenario.workload.is_latency().then(|| Watched::begin(world, scenario, spinners));
-        Observer { start, grace_periods: Vec::new(), series: Default::default(), looks: 0, latency }
+        let latency =
+            scenario.workload.is_latency().then(|| Watched::begin(world, scenario, &built.spinners));
+        let io = scenario.workload.io().map(|_| io::Watched::begin(world, scenario, &built.neighbours));
+        Observer { start, grace_periods: Vec::new(), series: Default::default(), looks: 0, latency, io }
     }
 
     /// Looks at the guest's memory and takes the grace periods that have ended.
     pub fn look(&mut self, world: &mut World) {
         self.looks += 1;
         let t_ns = world.now_ns - self.start.now_ns;
-        let guest = world.guest_mut(GUEST);
-        self.grace_periods.extend(guest.rcu.finished());
-        if self.latency.is_some() {
+        self.grace_periods.extend(world.guest_mut(GUEST).rcu.finished());
+        if let Some(io) = &mut self.io {
+            io.look(world);
+        }
+        if self.latency.is_some() || self.io.is_some() {
             return;
         }
+        let guest = world.guest_mut(GUEST);
         let values = [
             guest.memory.footprint_bytes() as f64,
             guest.memory.unusable_index(HUGE_PAGE_ORDER),
@@ -109,11 +127,17 @@ impl Observer {
         provenance.samples = self.looks;
         provenance.vcpus = vcpu_times(&self.start, &end);
         let mut out = Observation::new(&run.condition, run.repetition, provenance);
+        out.case = run.case.clone();
         out.sweep = run.sweep.clone();
         derive::cpu_given(&mut out);
         if let Some(latency) = self.latency.take() {
             self.throughput(&mut out, &end);
             latency.observe(&mut out, world);
+            return out;
+        }
+        if let Some(io) = self.io.take() {
+            self.throughput(&mut out, &end);
+            io.observe(&mut out, world);
             return out;
         }
         derive::sync_latencies(&mut out, &world.guest(GUEST).counters().sync_ns);

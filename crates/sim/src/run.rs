@@ -2,7 +2,7 @@
 
 use reprieve_study::Observation;
 use reprieve_study::observation::Provenance;
-use reprieve_study::scenario::{Condition, HostModel, PlannedRun, Scenario};
+use reprieve_study::scenario::{Condition, HostModel, IoSystem, PlannedRun, Scenario, Workload};
 use reprieve_study::units::SECOND_NS;
 
 use crate::build::{Built, build};
@@ -61,7 +61,7 @@ fn simulate_with(
     observe::prepare(&mut simulation.built.world, scenario);
     simulation.built.world.start();
     simulation.warm_up()?;
-    let mut observer = Observer::begin(&mut simulation.built.world, scenario, &simulation.built.spinners);
+    let mut observer = Observer::begin(&mut simulation.built.world, scenario, &simulation.built.others);
     simulation.window(condition, &mut observer)?;
     let broken = |broken| SimError::Broken { run: run.title(), broken };
     observer.check().map_err(broken)?;
@@ -134,10 +134,14 @@ impl Simulation<'_> {
             Some(_) => u64::MAX,
             None => start_ns + self.scenario.run.window_ms * MS_NS,
         };
+        let start_bytes = self.built.world.guest(0).counters().read_bytes;
         let mut stimuli = stimuli(condition);
         let mut looks = 0;
         let mut on = self.ended_by.is_none();
         while on && self.built.world.now_ns < end_ns && !self.one_finished() && !self.all_measured() {
+            if observe::is_worked(self.built.world.guest(0), self.scenario, start_bytes) {
+                break;
+            }
             looks += 1;
             self.ask_after(looks)?;
             let next_ns = (start_ns + looks * self.look_ns).min(end_ns);
@@ -224,7 +228,16 @@ fn provenance(scenario: &Scenario, seed: u64) -> Provenance {
         host_pcpus: pcpus,
         seed,
         scheduling_source: "the simulated scheduler".into(),
+        policy: policy(&scenario.workload).into(),
         ..Provenance::default()
+    }
+}
+
+/// Which policy decides, if one does.
+fn policy(workload: &Workload) -> &'static str {
+    match workload.io() {
+        Some(io) if io.system == IoSystem::Vmigrater => env!("REPRIEVE_POLICY"),
+        _ => "",
     }
 }
 

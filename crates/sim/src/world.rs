@@ -5,6 +5,7 @@
 
 pub mod client;
 mod dispatch;
+mod io;
 
 use crate::digest::mixed;
 use crate::guest::{Clock, Guest, Request};
@@ -25,6 +26,9 @@ enum Source {
     Scheduler { host: u32, number: u32 },
     Thread { host: u32, entity: u32 },
     Client { client: u32 },
+    SliceEnd { host: u32, entity: u32 },
+    Disk,
+    Accounting,
 }
 
 /// Where a guest's vCPUs run.
@@ -56,6 +60,7 @@ pub struct World {
     /// Stretches during which the vCPUs of the first guest were preempted or throttled, if recorded.
     descheduled: Option<Vec<Vec<Span>>>,
     clients: Vec<Client>,
+    io: io::IoWorld,
     /// Why vCPU 0 of the first guest waits, if recorded.
     waits: Option<Waits>,
     /// What its scheduler recorded, to be shown.
@@ -143,6 +148,10 @@ impl World {
         let thread = &mut self.hosts[host].threads[entity.0 as usize];
         match &mut thread.body {
             Body::Vcpu { .. } => {}
+            Body::Busy if thread.begins_ns > now_ns => {
+                let begins_ns = thread.begins_ns;
+                self.queue.arm(thread.timer, begins_ns);
+            }
             Body::Busy => self.hosts[host].wake(now_ns, entity, None),
             Body::Noise { sleep_ns, stream, .. } => {
                 let at_ns = now_ns + stream.exponential(*sleep_ns);
@@ -150,6 +159,11 @@ impl World {
             }
             Body::Spike { .. } => {}
         }
+    }
+
+    /// A busy thread begins to compute at that time, and not at the start.
+    pub fn begin_at(&mut self, host: usize, entity: Entity, at_ns: u64) {
+        self.hosts[host].threads[entity.0 as usize].begins_ns = at_ns;
     }
 
     /// Keeps a vCPU from running for a while, from the next time that it runs.
@@ -199,6 +213,7 @@ impl World {
             self.digest = mixed(self.digest, at_ns ^ (timer.index() as u64) << 40);
             self.happen(self.sources[timer.index()]);
             self.settle();
+            self.book_inactivity();
         }
         false
     }
@@ -241,6 +256,12 @@ impl World {
                 self.guests[client.guest].deliver(packet);
                 self.talking.push(client.guest);
             }
+            Source::SliceEnd { host, entity } => {
+                self.deciding.push(host as usize);
+                self.slice_end(host as usize, Entity(entity));
+            }
+            Source::Disk => self.disk_event(),
+            Source::Accounting => self.account_pauses(),
         }
     }
 
@@ -259,7 +280,8 @@ impl World {
                     host.scheduler.wake(now_ns, entity, None, &mut host.orders);
                 }
             }
-            Body::Busy => {}
+            // It begins.
+            Body::Busy => host.wake(now_ns, entity, None),
             Body::Noise { sleep_ns, burst_ns, stream } => match state {
                 State::Blocked => {
                     thread.left_ns = stream.exponential(*burst_ns);
@@ -325,7 +347,12 @@ impl World {
         recorded
     }
 
-    /// The guests.
+    /// How many guests there are.
+    pub fn guests(&self) -> usize {
+        self.guests.len()
+    }
+
+    /// A guest.
     pub fn guest(&self, guest: usize) -> &Guest {
         &self.guests[guest]
     }

@@ -215,6 +215,7 @@ mod tests {
             condition: condition.into(),
             repetition: 0,
             standing: Standing::Accepted,
+            case: None,
             sweep: None,
             provenance: Provenance::default(),
             metrics: [(metric::THROUGHPUT.to_string(), value)].into(),

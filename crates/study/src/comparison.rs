@@ -116,9 +116,7 @@ impl Comparison {
     pub fn all(scenario: &Scenario, observations: &[Observation]) -> Vec<Comparison> {
         let baseline = scenario.baseline();
         let present = |name: &&str| {
-            observations
-                .iter()
-                .any(|observation| observation.condition == *name && observation.sweep.is_none())
+            observations.iter().any(|run| run.condition == *name && run.sweep.is_none() && run.case.is_none())
         };
         if !present(&baseline) {
             return Vec::new();
@@ -208,6 +206,7 @@ mod tests {
             condition: condition.into(),
             repetition: 0,
             standing,
+            case: None,
             sweep: None,
             provenance: Provenance::default(),
             metrics: [("gp_mean_ns".to_string(), value)].into(),

@@ -114,6 +114,7 @@ mod tests {
             condition: condition.to_string(),
             repetition: 0,
             standing: Standing::Accepted,
+            case: None,
             sweep: None,
             provenance: Provenance { ground: format!("{ground}, 0.0.0"), ..Provenance::default() },
             metrics: [

@@ -122,6 +122,7 @@ mod tests {
             condition: planned.condition.clone(),
             repetition: planned.repetition,
             standing: Standing::Accepted,
+            case: planned.case.clone(),
             sweep: planned.sweep.clone(),
             provenance: Provenance { foreign_cpu_percent, ..Provenance::default() },
             metrics: Default::default(),

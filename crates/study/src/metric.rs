@@ -14,6 +14,8 @@ pub enum Unit {
     Count,
     /// Things per second.
     PerSecond,
+    /// Bytes per second.
+    BytesPerSecond,
     /// A share of a whole, 0 to 1.
     Share,
     /// An index without dimension, 0 to 1.
@@ -31,6 +33,7 @@ impl Unit {
             Unit::Bytes => units::size(value),
             Unit::Count => units::count(value),
             Unit::PerSecond => format!("{}/s", units::count(value)),
+            Unit::BytesPerSecond => format!("{} MB/s", units::significant(value / 1e6)),
             Unit::Share => format!("{} %", units::significant(value * 100.0)),
             Unit::Index => units::significant(value),
         }
@@ -104,7 +107,39 @@ metrics! {
     BACKLOG_MEAN "backlog_mean_count" Count "Callback backlog, mean"
         "The same, mean over samples."
     THROUGHPUT "throughput_per_s" PerSecond "Throughput"
-        "Operations of the workload per second: pairs of allocation and call_rcu, clones, Postmark transactions, or look-ups."
+        "Operations of the workload per second: pairs of allocation and call_rcu, clones, Postmark transactions, look-ups, or reads."
+    IO_RATE "io_bytes_per_s" BytesPerSecond "Read and written"
+        "Bytes that the application's threads have read (out of the page cache, too) and written, per second of the window."
+    IO_INACTIVE "io_inactivity_ns" Nanoseconds "I/O inactivity"
+        "Time of the window during which an I/O task could not go on because a vCPU was not on a pCPU: the vCPU on which it was runnable, or the one whose interrupt would have told that its request was done; sum over the I/O tasks."
+    IO_INACTIVE_SHARE "io_inactivity_share" Share "I/O inactivity, of the window"
+        "The same over the window, mean over the I/O tasks."
+    IO_INACTIVE_VM "io_vm_inactivity_ns" Nanoseconds "I/O inactivity of the whole VM"
+        "Time of the window during which the VM had I/O to do and none of it was at the device, because every vCPU that would issue it, or take its completion, had work and was not on a pCPU."
+    IO_CPU "io_cpu_per_mib_ns" Nanoseconds "CPU time per MiB"
+        "CPU time of the VM's vCPUs, without that of its tasks that compute for ever, per MiB read and written: what I/O costs, interrupts, daemons and switches included."
+    MOVES "io_moves_per_s" PerSecond "Moves of I/O tasks"
+        "Changes of affinity of I/O tasks per second of the window."
+    BEATS_CPU "beats_cpu_share" Share "Daemon's CPU, of one CPU"
+        "CPU time of the beat threads over the window, moves included, and of their timers' interrupts, wake-ups and switches; and of the tracepoints of requests."
+    COMPUTING_CPU "computing_cpu_share" Share "CPU of the VM's own computing tasks"
+        "CPU time of the tasks that compute for ever in the VM, of one CPU, mean over them."
+    NEIGHBOUR_CPU "neighbour_cpu_share" Share "CPU of the neighbours' vCPUs"
+        "Run time of the neighbour VMs' busy vCPUs over the window, mean over them."
+    GIVEN_BACK "given_back_share" Share "Lost throughput given back"
+        "(x - pinned) / (undisturbed - pinned) of the throughputs within a repetition: 100 % is all that the disturbance took, 0 what jobs have that never move."
+    COMPUTING_LOOPS "computing_loops_per_s" PerSecond "Loops of the VM's own computing tasks"
+        "Loops of the tasks that compute for ever in the VM, all of them together, per second of the guest's clock."
+    LATE_BEATS "late_beats_count" Count "Late beats"
+        "Beats of the daemon's threads in the window that came more than 5 ms late, by the guest's clock."
+    REPLAYED "replayed_decisions_count" Count "Decisions replayed"
+        "Decisions of the daemon's recorded run that a replay on the host was compared with; the run is an error if one differs."
+    DISK_BUSY "disk_busy_share" Share "Disk busy"
+        "Time of the window during which the disk worked on a request of any VM."
+    RIVAL_RATE "rival_io_bytes_per_s" BytesPerSecond "Read and written by a rival VM"
+        "The same as read and written, of the further VMs that run the application; mean over them."
+    JAIN "jain_index" Index "Jain's index of fairness"
+        "Square of the sum of what the VMs that run the application read and write, over their number times the sum of the squares: 1 when all have the same."
     STALLS "stalls_count" Count "Workload stalls"
         "Times the workload paused because its limit on unreclaimed memory was reached."
     SYNC_MEAN "sync_mean_ns" Nanoseconds "synchronize_rcu, average"
@@ -204,9 +239,9 @@ mod tests {
                 Unit::Nanoseconds => &["_ns"],
                 Unit::Bytes => &["_bytes"],
                 Unit::Count => &["_count", "_ratio"],
-                Unit::PerSecond => &["_per_s"],
+                Unit::PerSecond | Unit::BytesPerSecond => &["_per_s"],
                 Unit::Share => &["_share"],
-                Unit::Index => &["_index_peak", "_index_mean"],
+                Unit::Index => &["_index_peak", "_index_mean", "_index"],
             };
             assert!(endings.iter().any(|ending| metric.id.ends_with(ending)), "{}", metric.id);
         }

@@ -20,6 +20,9 @@ pub struct Observation {
     /// The value of a sweep that it was run with, if it is part of one. Such a run enters no comparison.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<SweepPoint>,
+    /// The case, if the scenario has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub case: Option<String>,
     /// Where and how it was measured.
     pub provenance: Provenance,
     /// Scalars by [`crate::metric`] identifier. What could not be measured is absent.
@@ -57,6 +60,7 @@ impl Observation {
             condition: condition.into(),
             repetition,
             standing: Standing::Accepted,
+            case: None,
             sweep: None,
             provenance,
             metrics: BTreeMap::new(),
@@ -70,20 +74,30 @@ impl Observation {
 
     /// For progress: the condition, and the value of the sweep.
     pub fn title(&self) -> String {
-        title(&self.condition, self.sweep.as_ref())
+        title(&self.condition, self.case.as_deref(), self.sweep.as_ref())
     }
 
     /// Whether it is a run of that condition that counts, and not part of a sweep.
     pub fn is_of(&self, condition: &str) -> bool {
-        self.condition == condition && self.sweep.is_none() && self.standing.counts()
+        self.is_of_case(None, condition)
+    }
+
+    /// The same of one case.
+    pub fn is_of_case(&self, case: Option<&str>, condition: &str) -> bool {
+        let same = self.condition == condition && self.case.as_deref() == case;
+        same && self.sweep.is_none() && self.standing.counts()
     }
 }
 
-/// How a run is called: its condition, and the value of its sweep.
-pub(crate) fn title(condition: &str, sweep: Option<&SweepPoint>) -> String {
+/// How a run is called: its case, its condition, and the value of its sweep.
+pub(crate) fn title(condition: &str, case: Option<&str>, sweep: Option<&SweepPoint>) -> String {
+    let condition = match case {
+        Some(case) => format!("{case}, {condition}"),
+        None => condition.into(),
+    };
     match sweep {
         Some(SweepPoint { sweep, value }) => format!("{condition} with {sweep} {value}"),
-        None => condition.into(),
+        None => condition,
     }
 }
 
@@ -103,6 +117,9 @@ pub const UNUSABLE: &str = "unusable_index";
 pub const BACKLOG: &str = "backlog_count";
 /// Key of the timeline of grace-period durations, each at its end.
 pub const GP_OVER_TIME: &str = "gp_duration_ns";
+
+/// Key of the timeline of bytes read and written per second.
+pub const IO_OVER_TIME: &str = "io_bytes_per_s";
 
 /// Whether a run enters the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,6 +178,9 @@ pub struct Provenance {
     /// Hash of everything that a simulated run gave, to see that it gave the same again; empty on real machines.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub result_hash: String,
+    /// Hash of the source of the policy that decided in a simulated run; empty if none did.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub policy: String,
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -36,6 +36,7 @@ mod tests {
             condition: condition.into(),
             repetition,
             standing,
+            case: None,
             sweep: None,
             provenance: Provenance::default(),
             metrics: [("gp_mean_ns".to_string(), value)].into(),

@@ -53,6 +53,7 @@ mod tests {
             condition: condition.into(),
             repetition: 0,
             standing,
+            case: None,
             sweep: sweep.map(|value| SweepPoint { sweep: "burst".into(), value }),
             provenance: Provenance::default(),
             metrics: [("gp_mean_ns".to_string(), value)].into(),

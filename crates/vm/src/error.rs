@@ -48,6 +48,9 @@ pub enum VmError {
         /// The system's answer.
         source: io::Error,
     },
+    /// The daemon in a guest decided otherwise than a replay of its record does.
+    #[error("decisions are not those of a replay:\n    {0}")]
+    Replay(String),
     /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use reprieve_linux::cgroup::{self, Cgroups, Quota};
 use reprieve_linux::warden::Guarded;
+use reprieve_study::given_back;
 use reprieve_study::ground::{self, Finished, Progress};
 use reprieve_study::scenario::{BadScenario, Scenario, Workload};
 use reprieve_study::units::MIB;
 
 use crate::error::VmError;
+use crate::fio;
 use crate::host::Host;
 use crate::image::{self, Cache, ImageOptions};
 use crate::lab::Lab;
@@ -32,11 +34,14 @@ impl Ground {
     ) -> Result<Ground, VmError> {
         let pcpus = reprieve_linux::proc::allowed_cpus()?;
         check_machine(&scenario, &host)?;
+        fio::permit(&scenario)?;
         admit_sharing(&mut scenario, &pcpus, progress)?;
         let qemu_version = qemu::version()?;
         let kernel = Some(&scenario.guest.kernel).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let programs = program::needed(&scenario, &host.programs)?;
-        let options = ImageOptions { kernel, programs, ..ImageOptions::default() };
+        let mut programs = program::needed(&scenario, &host.programs)?;
+        programs.extend(fio::needed(&scenario, &host)?);
+        let fio = scenario.workload.fio().is_some();
+        let options = ImageOptions { kernel, programs, fio, ..ImageOptions::default() };
         let image = image::prepare(cache, &options, &mut |what| progress.preparing(what))?;
         check_module(&scenario, image.has_module)?;
         permit_quotas(&mut scenario, &host, &pcpus, progress)?;
@@ -63,7 +68,16 @@ impl Ground {
     /// Works through the plan: repetitions of all conditions, interleaved, in an order from the seed. Runs
     /// that others disturbed are done again, as far as the plan allows.
     pub fn run(self, progress: &mut dyn Progress) -> Finished<VmError> {
-        ground::finish(self.scenario, progress, |planned, step| self.lab.run(planned, step))
+        let Ground { lab, scenario } = self;
+        let mut bench = fio::Bench::default();
+        let mut finished =
+            ground::finish(scenario, progress, |planned, step| match planned.scenario.workload {
+                Workload::Fio(_) => bench.run(&lab, planned, step),
+                _ => lab.run(planned, step),
+            });
+        given_back::fill(&finished.scenario, &mut finished.observations);
+        finished.error = finished.error.or(bench.conclude().err());
+        finished
     }
 }
 
@@ -96,6 +110,7 @@ pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), VmError> {
         Stimulus::pcpus(name, condition, &pcpus)?;
     }
     program::needed(scenario, &host.programs)?;
+    fio::needed(scenario, host)?;
     let available_mib = host.proc_root.meminfo()?.available_bytes / MIB;
     for run in scenario.plan()?.iter().filter(|run| run.repetition == 0) {
         let machines = 1 + u64::from(run.scenario.conditions[&run.condition].neighbours);

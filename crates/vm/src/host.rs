@@ -20,6 +20,8 @@ pub struct Host {
     pub interrupt: Interrupt,
     /// The directory of the programs that guests run, one a scheme of the workload `delete-free`.
     pub programs: PathBuf,
+    /// This program, whose daemon runs in guests with the workload `fio`.
+    pub daemon: PathBuf,
     /// How a busy process is started.
     pub hog: HogCommand,
 }

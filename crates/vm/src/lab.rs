@@ -8,7 +8,9 @@ use reprieve_study::scenario::{Observe, PlannedRun, Scenario, Workload};
 use reprieve_study::units::{MIB, SECOND_NS};
 
 use crate::analysis::{self, RunLeft};
+use crate::bursts::Timing;
 use crate::error::VmError;
+use crate::fio;
 use crate::host::Host;
 use crate::host_books::HostBooks;
 use crate::image::GuestImage;
@@ -57,6 +59,7 @@ impl Lab {
             initramfs: self.image.initramfs.clone(),
             append: append(scenario),
             accel: self.chosen.accel,
+            disk: scenario.workload.fio().map(fio::disk),
             hypervisor: None,
         }
     }
@@ -118,7 +121,7 @@ impl Lab {
             look_ns: SECOND_NS / u64::from(scenario.observe.sample_hz),
             provenance: done.provenance,
         });
-        Ok(Observation { sweep: planned.sweep.clone(), ..observation })
+        Ok(Observation { case: planned.case.clone(), sweep: planned.sweep.clone(), ..observation })
     }
 }
 
@@ -158,7 +161,8 @@ impl Work<'_> {
         let lab = self.lab;
         let reader = if self.condition.unobserved { None } else { Some(lab.reader(booted)?) };
         self.start_neighbours(neighbours)?;
-        let stimulus = Stimulus::apply(self.condition, &booted.machine, self.pcpus, &lab.host)?;
+        let timing = Timing::from_now(self.scenario.run.seed);
+        let stimulus = Stimulus::apply(self.condition, &booted.machine, self.pcpus, &lab.host, timing)?;
         let (workload, plan) = (&self.scenario.workload, &self.scenario.run);
         let fixed_size = matches!(workload, Workload::Postmark { .. });
         booted.link.start(&start_command(workload, self.scenario, &self.scenario.observe))?;
@@ -278,9 +282,10 @@ fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) ->
             scenario.run.seed & 0x7fff_ffff
         ),
         Workload::DeleteFree { .. } => unreachable!("a program is started as one"),
-        Workload::Wakeup { .. } | Workload::Requests { .. } => {
+        Workload::Wakeup { .. } | Workload::Requests { .. } | Workload::Io(_) => {
             unreachable!("a scenario's check refuses it on this ground")
         }
+        Workload::Fio(_) => unreachable!("fio's runs are of its own module"),
     };
     match observe.sync_every_ms {
         0 => command,

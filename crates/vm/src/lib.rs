@@ -9,14 +9,18 @@
 //! | [`introspect`] | a guest's state, read from its memory |
 //! | [`watch`] | looks at a running guest thousands of times a second |
 //! | [`stimulus`] | pinning, quotas, neighbours, hogs |
+//! | [`bursts`] | real-time threads that take pCPUs away |
 //! | [`lab`] | one run |
 //! | [`ground`] | a scenario's plan |
 //! | [`program`] | a run whose workload is a program of the host's |
+//! | [`fio`] | runs of fio, beside the daemon that moves its jobs |
 //! | [`analysis`] | from what a run left to its observation |
 //! | [`xen`] | the ground `xen`, on the same images and machines |
 
 pub mod analysis;
+pub mod bursts;
 pub mod error;
+pub mod fio;
 pub mod ground;
 pub mod host;
 pub mod host_books;

@@ -127,9 +127,47 @@ impl Link {
         }
     }
 
+    /// Starts one of the host's programs beside the workload: its name and its arguments.
+    pub fn start_beside(&mut self, words: &str) -> Result<(), VmError> {
+        self.send(&format!("beside {words}"))?;
+        self.expect("beside", "start a program beside its workload", ANSWER_LIMIT).map(drop)
+    }
+
+    /// Adds a line to a file of the guest.
+    pub fn append(&mut self, path: &str, line: &str) -> Result<(), VmError> {
+        self.send(&format!("append {path} {line}"))?;
+        self.expect("appended", "write a file", ANSWER_LIMIT).map(drop)
+    }
+
+    /// Removes a file of the guest, if it is there.
+    pub fn delete(&mut self, path: &str) -> Result<(), VmError> {
+        self.send(&format!("delete {path}"))?;
+        self.expect("deleted", "remove a file", ANSWER_LIMIT).map(drop)
+    }
+
+    /// Reads a file of the guest of any size up to `most_bytes`, piece by piece.
+    pub fn read_whole(&mut self, path: &str, most_bytes: usize) -> Result<Vec<u8>, VmError> {
+        let mut whole = Vec::new();
+        loop {
+            let piece = self.read_from(&format!("{path} {}", whole.len()))?;
+            let is_last = piece.len() < FILE_BYTES;
+            whole.extend(piece);
+            if whole.len() > most_bytes {
+                return Err(guest(format!("{path} has more than {most_bytes} bytes")));
+            }
+            if is_last {
+                return Ok(whole);
+            }
+        }
+    }
+
     /// Reads a file of the guest, at most 1 MiB.
     pub fn read_file(&mut self, path: &str) -> Result<Vec<u8>, VmError> {
-        self.send(&format!("read {path}"))?;
+        self.read_from(path)
+    }
+
+    fn read_from(&mut self, what: &str) -> Result<Vec<u8>, VmError> {
+        self.send(&format!("read {what}"))?;
         let line = self.expect("file", "send a file", ANSWER_LIMIT)?;
         let size: usize =
             line.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
@@ -293,6 +331,25 @@ mod tests {
         assert_eq!(link.read_file("/x").unwrap(), b"a\nb\nc\n");
         let outcome = link.stop(ANSWER_LIMIT).unwrap();
         assert_eq!((outcome.sync_ns, outcome.result["ops"]), (vec![10, 20], 9));
+    }
+
+    #[test]
+    fn a_large_file_comes_in_pieces_and_has_an_end() {
+        let (mut guest, mut link) = self::link();
+        let piece = vec![b'x'; FILE_BYTES];
+        // It never ends.
+        let writer = std::thread::spawn(move || {
+            while writeln!(guest, "file {FILE_BYTES}").and_then(|()| guest.write_all(&piece)).is_ok() {}
+        });
+        assert!(link.read_whole("/x", 2 * FILE_BYTES).unwrap_err().to_string().contains("has more than"));
+        drop(link);
+        writer.join().unwrap();
+        let (mut guest, mut link) = self::link();
+        guest.write_all(b"deleted\nappended\nbeside t_ns=1\nfile 2\nab").unwrap();
+        link.delete("/x").unwrap();
+        link.append("/x", "a b").unwrap();
+        link.start_beside("name=x").unwrap();
+        assert_eq!(link.read_whole("/x", 2).unwrap(), b"ab");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use reprieve_study::derive;
 use reprieve_study::observation::Observation;
 use reprieve_study::scenario::{BadScenario, PlannedRun, Scenario};
 
+use crate::bursts::Timing;
 use crate::error::{VmError, plain};
 use crate::lab::{Booted, STOP_LIMIT, Work};
 use crate::stimulus::Stimulus;
@@ -56,7 +57,9 @@ impl Work<'_> {
         let other = || BadScenario::new("workload.kind", "is no program");
         let (scheme, options) = Options::of(&planned.scenario, planned.repetition).ok_or_else(other)?;
         self.start_neighbours(neighbours)?;
-        let stimulus = Stimulus::apply(self.condition, &booted.machine, self.pcpus, &self.lab.host)?;
+        let timing = Timing::from_now(self.scenario.run.seed);
+        let host = &self.lab.host;
+        let stimulus = Stimulus::apply(self.condition, &booted.machine, self.pcpus, host, timing)?;
         booted.link.start(&command(scheme, &options))?;
         step("is measured");
         let books = self.books(booted, neighbours, &stimulus)?;

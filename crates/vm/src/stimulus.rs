@@ -1,18 +1,21 @@
-//! What a condition does to a guest: pinning, quotas, neighbours, hogs. Everything is undone on drop.
+//! What a condition does to a guest: pinning, quotas, neighbours, hogs, bursts. Everything is undone on drop.
 
 use reprieve_linux::cgroup::{Cgroups, Quota, QuotaTree, unique_name};
 use reprieve_linux::hogs::Hog;
-use reprieve_linux::threads;
+use reprieve_linux::threads::{self, FifoGuard};
 use reprieve_linux::warden::Guarded;
 use reprieve_study::Condition;
 use reprieve_study::scenario::{BadScenario, VcpuQuota};
 
+use crate::bursts::{self, Running, Timing};
 use crate::error::VmError;
 use crate::host::{Guard, Host};
 use crate::qemu::Machine;
 
 /// A condition in force.
 pub struct Stimulus {
+    // Bursts end before the devices are ordinary threads again.
+    bursts: Option<(Running, Vec<FifoGuard>)>,
     // Each goes before the guard beside it.
     hogs: Vec<(Hog, Guard)>,
     quotas: Option<(QuotaTree, Guard)>,
@@ -47,14 +50,15 @@ impl Stimulus {
         Ok(())
     }
 
-    /// Puts quotas and hogs in force on a pinned machine.
+    /// Puts quotas, hogs and bursts in force on a pinned machine.
     pub fn apply(
         condition: &Condition,
         machine: &Machine,
         pcpus: &[usize],
         host: &Host,
+        timing: Timing,
     ) -> Result<Stimulus, VmError> {
-        let mut stimulus = Stimulus { hogs: Vec::new(), quotas: None };
+        let mut stimulus = Stimulus { bursts: None, hogs: Vec::new(), quotas: None };
         if !condition.quota.is_empty() {
             stimulus.limit(&condition.quota, machine, host)?;
         }
@@ -65,6 +69,11 @@ impl Stimulus {
                 let guard = host.guard_process(hog.pid())?;
                 stimulus.hogs.push((hog, guard));
             }
+        }
+        if let Some(bursts) = condition.bursts {
+            let raised = bursts::raise(&machine.other_tids(&host.proc_root)?)?;
+            let used = Stimulus::used(machine.vcpu_tids.len(), pcpus);
+            stimulus.bursts = Some((Running::start(bursts, used, timing)?, raised));
         }
         Ok(stimulus)
     }

@@ -8,6 +8,7 @@ use reprieve_study::Condition;
 use reprieve_study::grace_period::{Span, union_ns};
 use reprieve_study::scenario::VcpuQuota;
 use reprieve_vm::VmError;
+use reprieve_vm::bursts::Timing;
 use reprieve_vm::host_books::HostBooks;
 use reprieve_vm::stimulus::Stimulus;
 use reprieve_vm::watch::{Recording, Sampler, Watcher};
@@ -27,7 +28,7 @@ fn two_sources_agree_on_a_vcpu_under_quota() {
         quota: vec![VcpuQuota { vcpu: 1, percent: 20.0, period_ms: 100 }],
         ..Condition::default()
     };
-    let stimulus = match Stimulus::apply(&condition, machine, &bench.lab.pcpus, host) {
+    let stimulus = match Stimulus::apply(&condition, machine, &bench.lab.pcpus, host, Timing::from_now(1)) {
         Ok(stimulus) => stimulus,
         Err(VmError::Host(
             error @ (reprieve_linux::Error::Missing { .. } | reprieve_linux::Error::NotPermitted { .. }),

@@ -4,10 +4,14 @@
 //! written; every file is read to a limit; time is in nanoseconds and sizes in bytes, whatever unit the
 //! kernel prints. Source: proc(5) and the kernel's Documentation/scheduler/sched-stats.rst.
 
+mod block;
 mod books;
+mod cpus;
 mod process;
 mod schedstat;
+mod steal;
 mod system;
+mod task;
 
 use std::fs::File;
 use std::io::Read;
@@ -15,10 +19,14 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
+pub use block::DiskTotals;
 pub use books::CpuBooks;
+pub use cpus::SysCpus;
 pub use process::MAX_THREADS;
 pub use schedstat::{SchedStat, SchedStatReader};
+pub use steal::StealReader;
 pub use system::{CpuTime, CpuTimes, MemInfo, allowed_cpus};
+pub use task::{TaskIdentity, TaskStat, TaskStatReader};
 
 /// The most that is read of one file below `/proc`, in bytes. `/proc/stat` of a 4096-CPU host and
 /// `mountinfo` of a container host stay below.

@@ -13,9 +13,9 @@
 //! Source: perf_event_open(2); `PERF_RECORD_SWITCH` in include/uapi/linux/perf_event.h.
 
 mod interval;
-mod record;
+pub(crate) mod record;
 mod recorder;
-mod ring;
+pub(crate) mod ring;
 
 pub use interval::{Interval, IntervalBuilder, State};
 pub use recorder::{MAX_RECORDED_THREADS, MAX_RING_PAGES, SwitchRecorder};

@@ -2,7 +2,8 @@
 //!
 //! Layout, in the byte order of the host: header (type u32, misc u16, size u16), then for a switch only
 //! the sample id asked for, TID | TIME | CPU: pid u32, tid u32, time u64, cpu u32, reserved u32. Lost
-//! records hold id u64 and number u64 before it, lost samples the number only.
+//! records hold id u64 and number u64 before it, lost samples the number only; forks hold pid, parent's pid, tid and parent's
+//! tid, u32 each, and the time, u64.
 //! Source: include/uapi/linux/perf_event.h, `enum perf_event_type`.
 
 use perf_event_open_sys::bindings as perf;
@@ -10,37 +11,45 @@ use perf_event_open_sys::bindings as perf;
 use super::SwitchKind;
 
 /// The header of every record.
-pub(super) const HEADER_BYTES: usize = 8;
+pub(crate) const HEADER_BYTES: usize = 8;
 /// As much of a record as is looked at; the largest known here is a lost record of 48 bytes.
-pub(super) const MAX_RECORD_BYTES: usize = 64;
+pub(crate) const MAX_RECORD_BYTES: usize = 64;
 
 const SAMPLE_ID_BYTES: usize = 24;
 const RECORD_LOST_SAMPLES: u32 = 13;
 
 /// What a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Record {
+pub(crate) enum Record {
     /// A switch of the thread.
     Switch { kind: SwitchKind, time_ns: u64, cpu: u32 },
     /// `count` records did not fit into the ring.
     Lost { count: u64, time_ns: u64, cpu: u32 },
+    /// Task `parent_tid` has forked task `tid` of process `pid`, on that CPU.
+    Fork { parent_tid: i32, pid: i32, tid: i32, time_ns: u64, cpu: u32 },
     /// Something that was not asked for.
     Other,
 }
 
 /// The size of a record, from its header; the kernel's sizes are multiples of 8.
-pub(super) fn size_bytes(header: [u8; HEADER_BYTES]) -> usize {
+pub(crate) fn size_bytes(header: [u8; HEADER_BYTES]) -> usize {
     u16::from_ne_bytes([header[6], header[7]]).into()
 }
 
 /// Decodes one record of whole length (or cut to [`MAX_RECORD_BYTES`]). `None` if it is too short for its type.
-pub(super) fn decode(record: &[u8]) -> Option<Record> {
+pub(crate) fn decode(record: &[u8]) -> Option<Record> {
     let kind = u32::from_ne_bytes(bytes_at(record, 0)?);
     let misc = u16::from_ne_bytes(bytes_at(record, 4)?);
     match kind {
         perf::PERF_RECORD_SWITCH => {
             let (time_ns, cpu) = sample_id(record, HEADER_BYTES)?;
             Some(Record::Switch { kind: switch_kind(misc.into()), time_ns, cpu })
+        }
+        perf::PERF_RECORD_FORK => {
+            let number =
+                |index: usize| Some(u32::from_ne_bytes(bytes_at(record, HEADER_BYTES + 4 * index)?) as i32);
+            let (time_ns, cpu) = sample_id(record, HEADER_BYTES + 24)?;
+            Some(Record::Fork { pid: number(0)?, tid: number(2)?, parent_tid: number(3)?, time_ns, cpu })
         }
         perf::PERF_RECORD_LOST => {
             let (time_ns, cpu) = sample_id(record, HEADER_BYTES + 16)?;
@@ -79,11 +88,11 @@ fn bytes_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A record as the kernel writes it.
-    pub(in super::super) fn record(kind: u32, misc: u32, body: &[u64], time_ns: u64, cpu: u32) -> Vec<u8> {
+    pub(crate) fn record(kind: u32, misc: u32, body: &[u64], time_ns: u64, cpu: u32) -> Vec<u8> {
         let size = (HEADER_BYTES + 8 * body.len() + SAMPLE_ID_BYTES) as u16;
         let mut bytes = Vec::new();
         bytes.extend(kind.to_ne_bytes());
@@ -111,6 +120,14 @@ pub(super) mod tests {
             assert_eq!(size_bytes(bytes[..8].try_into().unwrap()), bytes.len());
             assert_eq!(decode(&bytes), Some(Record::Switch { kind, time_ns: 5_000, cpu: 3 }));
         }
+    }
+
+    #[test]
+    fn forks_name_parent_and_child() {
+        // pid 7, parent's pid 5, tid 9, parent's tid 6.
+        let body = [7 | 5 << 32, 9 | 6 << 32, 77];
+        let expected = Record::Fork { parent_tid: 6, pid: 7, tid: 9, time_ns: 78, cpu: 1 };
+        assert_eq!(decode(&record(perf::PERF_RECORD_FORK, 0, &body, 78, 1)), Some(expected));
     }
 
     #[test]

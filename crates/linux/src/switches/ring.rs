@@ -22,7 +22,7 @@ use super::record::{HEADER_BYTES, MAX_RECORD_BYTES, Record, decode, size_bytes};
 
 /// A mapped ring.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(crate) struct Ring {
     base: NonNull<u8>,
     mapped_bytes: usize,
     data_offset: usize,
@@ -35,7 +35,7 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     /// Maps the ring of a perf event; `data_pages` is a power of two.
-    pub(super) fn map(event: impl AsFd, data_pages: usize) -> std::io::Result<Ring> {
+    pub(crate) fn map(event: impl AsFd, data_pages: usize) -> std::io::Result<Ring> {
         let page_bytes = rustix::param::page_size();
         let (data_bytes, mapped_bytes) = (data_pages * page_bytes, (data_pages + 1) * page_bytes);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -50,7 +50,7 @@ impl Ring {
 
     /// Takes all records that are there now, oldest first. Returns how many bytes made no sense; the
     /// ring then continues at the newest record.
-    pub(super) fn drain(&mut self, sink: &mut impl FnMut(Record)) -> u64 {
+    pub(crate) fn drain(&mut self, sink: &mut impl FnMut(Record)) -> u64 {
         let head = self.head().load(Ordering::Acquire);
         // Relaxed: only this process writes the tail.
         let tail = self.tail().load(Ordering::Relaxed);

@@ -45,6 +45,27 @@ pub fn set_affinity(tid: i32, cpus: &[usize]) -> Result<()> {
     })
 }
 
+/// As [`affinity`], and allocates only to report an error.
+///
+/// # Errors
+/// [`Error::Gone`] if there is no such thread.
+pub fn affinity_set(tid: i32) -> Result<reprieve_policy::cpus::CpuSet> {
+    let set = rustix::thread::sched_getaffinity(Some(to_pid(tid)?))
+        .map_err(|e| Error::task("read the affinity of", thread_path(tid), e, WAY_OUT))?;
+    Ok((0..MAX_CPUS).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// As [`set_affinity`], and allocates only to report an error.
+///
+/// # Errors
+/// As [`set_affinity`]; an empty set is refused by the kernel.
+pub fn set_affinity_set(tid: i32, cpus: &reprieve_policy::cpus::CpuSet) -> Result<()> {
+    let mut set = CpuSet::new();
+    (0..MAX_CPUS).filter(|cpu| cpus.contains(*cpu)).for_each(|cpu| set.set(cpu));
+    rustix::thread::sched_setaffinity(Some(to_pid(tid)?), &set)
+        .map_err(|e| Error::task("set the affinity of", thread_path(tid), e, WAY_OUT))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::own_tid;

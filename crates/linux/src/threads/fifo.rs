@@ -1,4 +1,4 @@
-//! SCHED_FIFO for the calling thread, for a while: a sampler that must wake up on time.
+//! SCHED_FIFO for a thread, for a while: a sampler that must wake up on time.
 //!
 //! Invariants: the former policy is restored on drop, from whatever thread; what the thread forks
 //! meanwhile does not inherit the priority (SCHED_RESET_ON_FORK), so that no child starves the host.
@@ -10,7 +10,7 @@ use crate::error::{Error, Result, thread_path};
 const WAY_OUT: &str = "run as root, or raise RLIMIT_RTPRIO (ulimit -r); on cgroup v1 the cpu group \
                        also needs cpu.rt_runtime_us";
 
-/// SCHED_FIFO on the thread that raised it; dropping it restores the former policy.
+/// SCHED_FIFO on a thread; dropping it restores the former policy.
 #[derive(Debug)]
 pub struct FifoGuard {
     tid: i32,
@@ -25,6 +25,15 @@ impl FifoGuard {
     /// [`Error::Invalid`] for another priority, or if the thread is under SCHED_DEADLINE, whose
     /// parameters a guard could not restore; [`Error::NotPermitted`].
     pub fn raise(priority: u8) -> Result<FifoGuard> {
+        FifoGuard::raise_thread(own_tid(), priority)
+    }
+
+    /// The same of thread `tid`, which may be another process's. It must not end before the guard: its number could then be
+    /// another thread's.
+    ///
+    /// # Errors
+    /// As [`FifoGuard::raise`], and [`Error::Gone`].
+    pub fn raise_thread(tid: i32, priority: u8) -> Result<FifoGuard> {
         if !(1..=99).contains(&priority) {
             return Err(Error::invalid(
                 "real-time priority",
@@ -32,7 +41,6 @@ impl FifoGuard {
                 "1 (lowest) to 99 (highest)",
             ));
         }
-        let tid = own_tid();
         let (former_policy, former_priority) = current(tid)?;
         if former_policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_DEADLINE {
             let expected = "leave SCHED_DEADLINE before raising a guard";

@@ -8,7 +8,7 @@ mod fifo;
 mod nice;
 mod slack;
 
-pub use affinity::{MAX_CPUS, affinity, set_affinity};
+pub use affinity::{MAX_CPUS, affinity, affinity_set, set_affinity, set_affinity_set};
 pub use fifo::FifoGuard;
 pub use nice::{nice, set_nice};
 pub use slack::set_timer_slack_ns;

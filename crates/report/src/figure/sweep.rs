@@ -13,7 +13,10 @@ use super::{Figure, legend_name, series};
 use crate::sweeps;
 
 /// What is drawn, where it was measured.
-const SHOWN: [(&str, &str); 7] = [
+const SHOWN: [(&str, &str); 10] = [
+    (metric::IO_RATE, "Read and written"),
+    (metric::IO_INACTIVE_SHARE, "I/O inactivity, of the window"),
+    (metric::JAIN, "Jain's index of fairness"),
     (metric::LATENCY_P90, "Latency, p90"),
     (metric::LATENCY_P99, "Latency, p99"),
     (metric::LATENCY_P999, "Latency, p99.9"),

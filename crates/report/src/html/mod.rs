@@ -63,7 +63,7 @@ fn section(study: &Study) -> Markup {
                 (facts::short(study)) "."
             }
             @if let Some(why) = &study.ended_early { p class="differs" { "Ended early: " (why) } }
-            @if let Some(side) = side_by_side::of(study) { (more::side_by_side(&side)) } @else { (comparisons(study)) }
+            @if let Some(side) = side_by_side::of(study) { (more::side_by_side(&side)) } @else if !study.scenario.cases.is_empty() { (more::grids(study)) } @else { (comparisons(study)) }
             (published(study))
             h3 { "Figures" }
             div class="figures" {

@@ -7,7 +7,7 @@ use reprieve_study::units::significant;
 use super::{comparison_table, spread};
 use crate::quantity::Spread;
 use crate::side_by_side::SideBySide;
-use crate::{causes, holdouts, sweeps};
+use crate::{causes, grids, holdouts, sweeps};
 
 /// Throughput lost under each condition, by cause, and the conditions behind it in full.
 pub fn causes(study: &Study) -> Markup {
@@ -40,6 +40,39 @@ pub fn causes(study: &Study) -> Markup {
             details {
                 summary { "The conditions with causes left out, in full" }
                 @for comparison in parts { (comparison_table(comparison)) }
+            }
+        }
+    }
+}
+
+/// A table for each metric of a study with cases, and one of published ratios.
+pub fn grids(study: &Study) -> Markup {
+    let pairs = grids::pairs(study);
+    html! {
+        @for shown in grids::of(study) {
+            h3 title=(shown.metric.definition) { (shown.metric.label) }
+            div class="scroll" {
+                table {
+                    tr {
+                        th { "Case" }
+                        @for name in &shown.conditions { th class="number" { (name) } }
+                    }
+                    @for (case, cells) in &shown.rows {
+                        tr {
+                            td { (case) }
+                            @for cell in cells { td class="number" { (above(cell)) } }
+                        }
+                    }
+                }
+            }
+        }
+        @if !pairs.is_empty() {
+            h3 { "Published ratios" }
+            div class="scroll" {
+                table {
+                    tr { @for name in grids::PAIR_HEADER { th { (name) } } }
+                    @for line in &pairs { tr { @for cell in line { td { (cell) } } } }
+                }
             }
         }
     }

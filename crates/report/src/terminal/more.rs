@@ -7,6 +7,7 @@ use reprieve_study::Study;
 
 use super::{NARROWEST, Options, clean, empty_table, heading, letters, wrapped};
 use crate::causes::{self, Causes};
+use crate::grids;
 use crate::quantity::Spread;
 use crate::sweeps::{self, Line, Swept};
 
@@ -33,6 +34,34 @@ fn causes_table(text: &mut String, causes: &Causes, options: &Options) {
         out.add_row([&line.cause, &line.baseline, &line.condition, &line.lost, share.trim()]);
     }
     finish(text, out, 1);
+}
+
+/// A table for each metric of a study with cases, and one of published ratios.
+pub fn grids(text: &mut String, study: &Study, options: &Options) {
+    for shown in grids::of(study) {
+        let _ = writeln!(text);
+        heading(text, shown.metric.label, options);
+        let mut out = empty_table(options);
+        let header = ["case"].into_iter().chain(shown.conditions.iter().map(String::as_str));
+        out.set_header(header.map(|name| Cell::new(clean(name)).add_attribute(Attribute::Bold)));
+        for (case, cells) in &shown.rows {
+            let first = Cell::new(clean(case));
+            out.add_row([first].into_iter().chain(cells.iter().map(|cell| Cell::new(spread(cell, false)))));
+        }
+        finish(text, out, 1);
+    }
+    let pairs = grids::pairs(study);
+    if pairs.is_empty() {
+        return;
+    }
+    let _ = writeln!(text);
+    heading(text, "Published ratios", options);
+    let mut out = empty_table(options);
+    out.set_header(grids::PAIR_HEADER.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
+    for line in &pairs {
+        out.add_row(line.each_ref().map(|cell| Cell::new(clean(cell))));
+    }
+    finish(text, out, 2);
 }
 
 /// A table for each sweep.

@@ -150,6 +150,7 @@ fn observation(name: &str, repetition: u32, severity: f64, factor: f64, noise: &
         metrics: metrics.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
         distributions: [(GP_DURATIONS.to_string(), durations)].into(),
         timelines: keys.into_iter().zip(timelines).collect(),
+        case: None,
         sweep: None,
         holdouts: Vec::new(),
         stalls: Vec::new(),

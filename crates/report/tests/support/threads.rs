@@ -83,6 +83,7 @@ fn observed(number: u64, run: &PlannedRun) -> Observation {
         condition: run.condition.clone(),
         repetition: run.repetition,
         standing: Standing::Accepted,
+        case: run.case.clone(),
         sweep: run.sweep.clone(),
         provenance: Provenance {
             ground: "threads".into(),

@@ -5,6 +5,7 @@ use crate::guest::batched_frees::BatchedFrees;
 use crate::guest::callback;
 use crate::guest::costs::Costs;
 use crate::guest::ids::TaskId;
+use crate::guest::io::IoSide;
 use crate::guest::network::{Network, Packet};
 use crate::latency::Latencies;
 use crate::memory::Cache;
@@ -20,6 +21,8 @@ pub struct Env<'a> {
     pub vcpu: usize,
     /// The task.
     pub task: TaskId,
+    /// Time that the host has kept that vCPU waiting for a pCPU since it started, as it tells its guest.
+    pub steal_ns: u64,
     /// The guest's costs.
     pub costs: &'a Costs,
     pub(super) memory: &'a mut Memory,
@@ -29,6 +32,7 @@ pub struct Env<'a> {
     pub(super) wakes: &'a mut Vec<TaskId>,
     pub(super) batched: &'a mut BatchedFrees,
     pub(super) network: &'a mut Network,
+    pub(super) io: &'a mut Option<Box<IoSide>>,
     pub(super) jiffies: u64,
     pub(super) counters: &'a mut Counters,
     pub(super) spent_ns: u64,
@@ -39,6 +43,10 @@ pub struct Env<'a> {
 pub struct Counters {
     /// Operations done: pairs, clones, transactions.
     pub operations: u64,
+    /// Bytes that tasks have read or written.
+    pub io_bytes: u64,
+    /// Of them those that were read.
+    pub read_bytes: u64,
     /// Pauses because memory was short.
     pub stalls: u64,
     /// Allocations that failed.

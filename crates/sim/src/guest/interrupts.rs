@@ -46,6 +46,9 @@ impl Guest {
             self.vcpus[v].softirqs |= softirq::NET;
             ns += self.costs.interrupt_ns;
         }
+        if pending & interrupt::BLOCK != 0 {
+            ns += self.disk_interrupt(clock, v);
+        }
         self.in_interrupt = false;
         self.vcpus[v].begin(Level::Hard, ns);
     }

@@ -4,13 +4,16 @@
 //! answers with [`Request`]s. It never calls the host, so data flows one way.
 
 mod batched_frees;
+pub mod block;
 pub mod callback;
 pub mod costs;
 pub mod env;
 pub mod ids;
 mod interrupts;
+pub mod io;
 pub mod lock;
 pub mod network;
+pub mod pausing;
 mod run;
 mod softirqs;
 mod spinning;
@@ -25,6 +28,7 @@ use crate::guest::batched_frees::BatchedFrees;
 use crate::guest::costs::Costs;
 use crate::guest::env::Counters;
 use crate::guest::ids::TaskId;
+use crate::guest::io::IoSide;
 use crate::guest::lock::{Discipline, Lock, SpinLock};
 use crate::guest::network::{Network, Packet};
 use crate::guest::task::{Kind, Program, Task};
@@ -55,6 +59,8 @@ pub enum Request {
     Unlocked(usize),
     /// An answer to this request leaves for the network.
     Answer(Packet),
+    /// Requests leave for the disk.
+    Disk,
 }
 
 /// What a guest is made of.
@@ -120,6 +126,7 @@ pub struct Guest {
     barrier: tasks::Barrier,
     batched: BatchedFrees,
     network: Network,
+    io: Option<Box<IoSide>>,
     wakes: Vec<TaskId>,
     /// Whether an interrupt handler runs right now: what it raises is served when it ends.
     in_interrupt: bool,
@@ -156,6 +163,7 @@ impl Guest {
             barrier: tasks::Barrier::default(),
             batched: BatchedFrees::new(spec.hz, spec.vcpus),
             network: Network::default(),
+            io: None,
             wakes: Vec::new(),
             in_interrupt: false,
             counters: Counters::default(),
@@ -185,6 +193,12 @@ impl Guest {
     pub fn add_program(&mut self, program: Box<dyn Program>, vcpu: Option<usize>) -> TaskId {
         let allowed = vcpu.map(|vcpu| Cpu(vcpu as u32)).into_iter().collect();
         self.add_task(Kind::Program(program), &sched::Spec { allowed, ..sched::Spec::default() })
+    }
+
+    /// Adds a task of that weight (1024 is nice 0), bound to a vCPU.
+    pub fn add_weighted(&mut self, program: Box<dyn Program>, vcpu: usize, weight: u32) -> TaskId {
+        let spec = sched::Spec { weight, allowed: vec![Cpu(vcpu as u32)], ..sched::Spec::default() };
+        self.add_task(Kind::Program(program), &spec)
     }
 
     /// Makes all tasks but the ksoftirqds runnable.
@@ -236,6 +250,7 @@ impl Guest {
     /// A halted vCPU that was kicked competes for a pCPU from now on.
     pub fn unhalt(&mut self, clock: &mut Clock<'_>, v: usize) {
         self.vcpus[v].unhalt(clock.now_ns);
+        self.end_pause(v);
         if self.vcpus[v].current.is_some() {
             // It waits for a spinlock, no longer of its own will.
             self.told_rcu_descheduled(clock, v, true);
@@ -325,6 +340,7 @@ impl Guest {
                 counters.queued, counters.invoked
             ));
         }
+        self.io.as_ref().map_or(Ok(()), |io| io.block.check())?;
         self.memory.check()
     }
 

@@ -68,7 +68,10 @@ impl Guest {
             if left_ns == UNTIL_HANDED_OVER {
                 return self.spin(clock, v, task);
             }
-            clock.queue.arm(vcpu.work, clock.now_ns + left_ns);
+            if self.io.is_some() && self.pauses(clock, v) {
+                return true;
+            }
+            clock.queue.arm(self.vcpus[v].work, clock.now_ns + left_ns);
             return true;
         }
         // Between two operations stand the kernel's voluntary preemption points; none within a section.

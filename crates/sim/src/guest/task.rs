@@ -85,6 +85,8 @@ pub struct Task {
     pub timed_out: bool,
     /// CPU time that it used, interrupts not counted.
     pub exec_ns: u64,
+    /// What of that it had used when it was woken last.
+    pub woke_exec_ns: u64,
     /// Distinguishes this sleep from earlier ones, whose timers may still be set.
     pub sleep: u32,
     /// The vCPU whose wheel has a timer for this sleep.
@@ -105,6 +107,7 @@ impl Task {
             runs_on: false,
             timed_out: false,
             exec_ns: 0,
+            woke_exec_ns: 0,
             sleep: 0,
             timer_on: None,
         }

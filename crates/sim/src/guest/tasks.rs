@@ -30,6 +30,7 @@ impl Guest {
                     now_ns: clock.now_ns,
                     vcpu: v,
                     task,
+                    steal_ns: self.vcpus[v].times.stolen_ns,
                     costs: &self.costs,
                     memory: &mut self.memory,
                     rcu: &mut self.rcu,
@@ -38,6 +39,7 @@ impl Guest {
                     wakes: &mut self.wakes,
                     batched: &mut self.batched,
                     network: &mut self.network,
+                    io: &mut self.io,
                     jiffies: self.jiffies,
                     counters: &mut self.counters,
                     spent_ns: 0,
@@ -45,6 +47,7 @@ impl Guest {
                 let op = program.next(&mut env);
                 let spent_ns = env.spent_ns;
                 self.send_answers();
+                self.send_to_disk();
                 self.set_mode(v, Mode::Kernel);
                 self.vcpus[v].begin(Level::Task, spent_ns);
                 self.tasks[task.0 as usize].kind = Some(kind);
@@ -52,6 +55,7 @@ impl Guest {
                 while let Some(other) = self.wakes.pop() {
                     self.notify(clock, other, v);
                 }
+                self.apply_masks(clock, v);
                 self.perform(clock, v, task, op);
             }
             Kind::Kworker => {
@@ -179,6 +183,7 @@ impl Guest {
         if !std::mem::take(&mut state.blocked) {
             return;
         }
+        state.woke_exec_ns = state.exec_ns;
         if let Some(v) = state.timer_on.take() {
             let sleeper = Sleeper { task, sleep: state.sleep };
             self.vcpus[usize::from(v)].wheel.cancel(sleeper);

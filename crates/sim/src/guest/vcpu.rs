@@ -45,6 +45,8 @@ pub mod interrupt {
     pub const BARRIER: u8 = 8;
     /// An event channel: the network device has packets.
     pub const EVENT: u8 = 16;
+    /// The disk is done with requests.
+    pub const BLOCK: u8 = 32;
 }
 
 /// Softirqs that wait, as bits.
@@ -74,6 +76,10 @@ pub struct Times {
     pub spin_ns: u64,
     /// Of that: halted, without a pCPU.
     pub spin_halted_ns: u64,
+    /// Without a pCPU though it had work.
+    pub stolen_ns: u64,
+    /// Paused by the guest's own wish, without a pCPU.
+    pub paused_ns: u64,
     /// Of the system time: overhead of switches and cold caches.
     pub overhead_ns: u64,
     /// Descheduled in the middle of computing grace periods: in a softirq, or in RCU's kthread. The guest's own clock
@@ -91,6 +97,8 @@ impl Times {
         self.idle_ns += other.idle_ns;
         self.spin_ns += other.spin_ns;
         self.spin_halted_ns += other.spin_halted_ns;
+        self.stolen_ns += other.stolen_ns;
+        self.paused_ns += other.paused_ns;
         self.overhead_ns += other.overhead_ns;
         self.gp_stolen_ns += other.gp_stolen_ns;
     }
@@ -162,6 +170,8 @@ pub struct Vcpu {
     pub precise: Timers,
     /// Since when it is halted.
     halted_ns: u64,
+    /// Whether it is halted because the guest paused it, in the middle of its task.
+    paused: bool,
     /// The spinlock that its current task waits for.
     pub spins_for: Option<Lock>,
     /// How long it has spun since it began to, or since it was kicked.
@@ -193,6 +203,7 @@ impl Vcpu {
             precise: Timers::default(),
             next_tick_ns: 0,
             halted_ns: 0,
+            paused: false,
             spins_for: None,
             spun_ns: 0,
             times: Times::default(),
@@ -242,6 +253,7 @@ impl Vcpu {
     /// It gets a pCPU, which it lacked since the time that was booked last.
     pub fn was_away(&mut self, now_ns: u64, in_gp_kthread: bool) {
         let away_ns = now_ns - self.since_ns;
+        self.times.stolen_ns += away_ns;
         if self.is_in(Level::Soft) || in_gp_kthread {
             self.times.gp_stolen_ns += away_ns;
         }
@@ -294,10 +306,22 @@ impl Vcpu {
         self.halted_ns = now_ns;
     }
 
+    /// It is paused in the middle of its task.
+    pub fn pause(&mut self, now_ns: u64) {
+        self.halt(now_ns);
+        self.paused = true;
+    }
+
+    /// Whether it is.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
     /// It has something to do again.
     pub fn unhalt(&mut self, now_ns: u64) {
         debug_assert_eq!(self.presence, Presence::Halted);
         self.times = self.times_at(now_ns);
+        self.paused = false;
         self.since_ns = now_ns;
         self.presence = Presence::Descheduled;
     }
@@ -313,7 +337,9 @@ impl Vcpu {
         let mut times = self.times;
         if self.presence == Presence::Halted {
             let halted_ns = now_ns - self.halted_ns;
-            if self.current.is_none() {
+            if self.paused {
+                times.paused_ns += halted_ns;
+            } else if self.current.is_none() {
                 times.idle_ns += halted_ns;
             } else {
                 // A task that waits for a paravirtual lock: for the guest's accounting it is in the kernel.

@@ -55,6 +55,22 @@ pub struct Thread {
     pub preempted: bool,
     /// It is kept from running until then, by a stimulus.
     pub paused_until_ns: Option<u64>,
+    /// It does nothing before.
+    pub begins_ns: u64,
+    /// How its slices are cut; none for the scheduler's own.
+    pub micro_slice: Option<MicroSlice>,
+}
+
+/// Slices that are cut: so long a stretch, begun so often. The scheduler decides anew at the end of each, and again when the
+/// next is due.
+#[derive(Clone, Copy, Debug)]
+pub struct MicroSlice {
+    /// Expires at the end of a stretch, and when the next one is due.
+    pub timer: Timer,
+    /// Length of a stretch.
+    pub run_ns: u64,
+    /// From the beginning of one to that of the next.
+    pub every_ns: u64,
 }
 
 /// What a thread does.
@@ -176,6 +192,8 @@ impl Host {
             delay_ns: 0,
             preempted: false,
             paused_until_ns: None,
+            begins_ns: 0,
+            micro_slice: None,
         });
         entity
     }
@@ -190,13 +208,24 @@ impl Host {
 
     /// The thread that runs on this pCPU blocks by itself.
     pub fn block_running(&mut self, now_ns: u64, pcpu: usize) {
+        self.end_running(now_ns, pcpu);
+        self.scheduler.block(now_ns, Cpu(pcpu as u32), &mut self.orders);
+        self.orders.resched.push(Cpu(pcpu as u32));
+    }
+
+    /// The same, but it pauses: it keeps up to so much of what it has a right to.
+    pub fn pause_running(&mut self, now_ns: u64, pcpu: usize, keeps_ns: u64) {
+        self.end_running(now_ns, pcpu);
+        self.scheduler.pause(now_ns, Cpu(pcpu as u32), keeps_ns, &mut self.orders);
+        self.orders.resched.push(Cpu(pcpu as u32));
+    }
+
+    fn end_running(&mut self, now_ns: u64, pcpu: usize) {
         let entity = self.pcpus[pcpu].running.take().expect("a thread that blocks runs");
         let thread = &mut self.threads[entity.0 as usize];
         let since_ns = thread.become_state(now_ns, State::Blocked);
         self.pcpus[pcpu].busy_ns += now_ns - since_ns;
         self.pcpus[pcpu].last = Some(entity);
-        self.scheduler.block(now_ns, Cpu(pcpu as u32), &mut self.orders);
-        self.orders.resched.push(Cpu(pcpu as u32));
     }
 
     /// Checks that the threads got what the pCPUs gave.

@@ -44,6 +44,11 @@ impl Cfs {
         }
     }
 
+    /// Run time that each of `count` entities of the same weight has in turn.
+    pub fn equal_slice_ns(&self, count: usize) -> u64 {
+        self.slice_ns(count, count as u64, 1)
+    }
+
     /// Run time that one of `count` entities with that sum of weights has in turn.
     fn slice_ns(&self, count: usize, load: u64, weight: u32) -> u64 {
         let few = self.latency_ns.div_ceil(self.min_granularity_ns);
@@ -94,6 +99,9 @@ impl Policy for Cfs {
             Arrival::Moved => {}
             Arrival::Woken => {
                 share.vruntime = share.vruntime.max(queue.base() - self.bonus_ns as i64);
+            }
+            Arrival::Resumed(keeps_ns) => {
+                share.vruntime = share.vruntime.max(queue.base() - share.scaled(keeps_ns));
             }
             // It starts as if it had just had its turn (feature START_DEBIT).
             Arrival::New => {

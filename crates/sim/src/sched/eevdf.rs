@@ -78,7 +78,7 @@ impl Policy for Eevdf {
         base_was: Option<i64>,
     ) {
         let average = queue.average(current);
-        if arrival == Arrival::Woken && share.lag < 0 {
+        if matches!(arrival, Arrival::Woken | Arrival::Resumed(_)) && share.lag < 0 {
             let caught_up = base_was.unwrap_or(average) - share.vruntime;
             share.lag = caught_up.clamp(share.lag, 0);
         }
@@ -90,7 +90,7 @@ impl Policy for Eevdf {
         share.deadline = share.vruntime
             + match arrival {
                 Arrival::Moved => share.deadline,
-                Arrival::Woken => slice,
+                Arrival::Woken | Arrival::Resumed(_) => slice,
                 // The others are, on average, half way through their slices.
                 Arrival::New => slice / 2,
             };

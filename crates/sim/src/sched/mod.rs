@@ -120,6 +120,25 @@ pub trait Scheduler: std::fmt::Debug {
     fn waiting(&self, cpu: Cpu) -> usize;
     /// Whether the entity is kept from running by its quota.
     fn is_throttled(&self, entity: Entity) -> bool;
+    /// The CPU on which the entity runs or waits; none if it is blocked or throttled. Linux's schedulers alone say it.
+    fn place(&self, _entity: Entity) -> Option<Cpu> {
+        None
+    }
+    /// From now on the entity may run on these CPUs alone; empty for all. One that waits elsewhere moves at once; one that
+    /// runs elsewhere moves when that CPU schedules, for which it is told. Linux's schedulers alone do it.
+    fn set_allowed(&mut self, _now_ns: u64, _entity: Entity, _allowed: &[Cpu], _orders: &mut Orders) {}
+    /// What runs on this CPU pauses by its own wish, as in [`Scheduler::block`], and will be back. Linux's schedulers alone go
+    /// on counting it as load of its CPU; and CFS alone lets it keep up to so much of what it has a right to by then.
+    fn pause(&mut self, now_ns: u64, cpu: Cpu, _keeps_ns: u64, orders: &mut Orders) {
+        self.block(now_ns, cpu, orders);
+    }
+    /// By how much virtual time (ns) an entity is behind the average of its CPU: it has a right to CPU time if that is above
+    /// 0. Linux's schedulers alone say it.
+    fn lag_ns(&mut self, _now_ns: u64, _entity: Entity) -> i64 {
+        0
+    }
+    /// An entity that waits should run next on its CPU, as far as the scheduler's fairness allows. CFS alone does it.
+    fn favour(&mut self, _now_ns: u64, _entity: Entity, _orders: &mut Orders) {}
     /// Records from now on why it decides as it does. Linux's schedulers do not.
     fn record(&mut self) {}
     /// What was recorded since the last call.

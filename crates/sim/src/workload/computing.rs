@@ -13,10 +13,13 @@ const STRETCH_NS: u64 = 1_000_000_000;
 
 struct Computing;
 
-/// Adds one pinned to each of these vCPUs.
-pub fn add(guest: &mut Guest, vcpus: Range<usize>) {
+/// Adds one of that weight (1024 is nice 0), pinned to each of these vCPUs.
+pub fn add(guest: &mut Guest, vcpus: Range<usize>, weight: u32) {
     for v in vcpus {
-        guest.add_program(Box::new(Computing), Some(v));
+        let task = guest.add_weighted(Box::new(Computing), v, weight);
+        if let Some(io) = guest.io_mut() {
+            io.computing.push(task);
+        }
     }
 }
 

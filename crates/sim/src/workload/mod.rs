@@ -5,6 +5,7 @@
 
 mod clone;
 mod computing;
+mod io;
 mod memory;
 mod postmark;
 mod requests;
@@ -16,6 +17,7 @@ use reprieve_study::scenario::Workload;
 
 use crate::guest::Guest;
 use crate::random::Stream;
+use crate::sched::fair::NICE_0;
 
 /// Costs of a workload's own code, scaled to the guest's speed.
 #[derive(Clone, Copy, Debug)]
@@ -94,13 +96,15 @@ pub fn unthrottled(scenario: &Scenario) -> Workload {
         Workload::Postmark { .. }
         | Workload::DeleteFree { .. }
         | Workload::Wakeup { .. }
-        | Workload::Requests { .. } => {}
+        | Workload::Requests { .. }
+        | Workload::Io(_)
+        | Workload::Fio(_) => {}
     }
     workload
 }
 
-/// Adds the workload's tasks to a guest of that speed.
-pub fn add(guest: &mut Guest, scenario: &Scenario, speed_permille: u64) {
+/// Adds the workload's tasks to a guest of that speed, the `number`th that runs it.
+pub fn add(guest: &mut Guest, scenario: &Scenario, speed_permille: u64, number: u64) {
     let pace = Pace { speed_permille, given_permille: self::speed_permille(scenario) };
     match &scenario.workload {
         Workload::Memory { object_bytes, burst, pause_us, backlog_limit_mib, batched } => {
@@ -114,14 +118,17 @@ pub fn add(guest: &mut Guest, scenario: &Scenario, speed_permille: u64) {
         Workload::Clone { workers, namespaces, stop_below_mib, computing } => {
             let workers = if *workers == 0 { scenario.guest.vcpus } else { *workers as usize };
             clone::add(guest, pace, workers, namespaces, stop_below_mib << 20);
-            computing::add(guest, workers..workers + *computing as usize);
+            computing::add(guest, workers..workers + *computing as usize, NICE_0);
         }
         Workload::Postmark { .. } => postmark::add(guest, pace, &scenario.workload),
         Workload::Wakeup { sleep_us, sleep_spread, work_us, .. } => {
             return wakeup::add(guest, pace, Spread::of_us(*sleep_us, *sleep_spread), *work_us);
         }
         Workload::Requests { service_us, .. } => return requests::add(guest, pace.stated_us(*service_us)),
-        Workload::DeleteFree { .. } => unreachable!("a scenario's check refuses it on this ground"),
+        Workload::Io(io) => return io::add(guest, scenario, io, number),
+        Workload::DeleteFree { .. } | Workload::Fio(_) => {
+            unreachable!("a scenario's check refuses it on this ground")
+        }
     }
     // With one vCPU membarrier() has nobody to wait for: its latency is not synchronize_rcu's.
     if scenario.observe.sync_every_ms > 0 && scenario.guest.vcpus > 1 {

@@ -45,6 +45,7 @@ impl World {
         let v = match request {
             Request::Kick(v) | Request::Halt(v) | Request::Unlocked(v) => v,
             Request::Answer(packet) => return self.answer(guest, packet),
+            Request::Disk => return self.take_disk_requests(guest),
         };
         let placement = &self.placements[guest];
         let (number, entity) = (placement.host, placement.threads[v]);
@@ -61,6 +62,8 @@ impl World {
                     self.guests[guest].interrupt(&mut clock, v);
                     self.talking.push(guest);
                 }
+                Presence::Halted if self.guests[guest].stays_paused(v) => {}
+                Presence::Halted if self.guests[guest].is_paused(v) => self.unpause(guest, v),
                 Presence::Halted => {
                     debug_assert_eq!(thread.state, State::Blocked);
                     self.guests[guest].unhalt(&mut clock, v);
@@ -73,7 +76,10 @@ impl World {
                 Presence::Descheduled => {}
             },
             Request::Halt(_) => {
-                host.block_running(self.now_ns, thread.pcpu);
+                match self.io.pause_keeps_ns().filter(|_| self.guests[guest].is_paused(v)) {
+                    Some(keeps_ns) => host.pause_running(self.now_ns, thread.pcpu, keeps_ns),
+                    None => host.block_running(self.now_ns, thread.pcpu),
+                }
                 if let Some(waits) = self.waits.as_mut().filter(|waits| waits.entity() == entity) {
                     waits.idle(self.now_ns);
                 }
@@ -85,7 +91,7 @@ impl World {
                     host.orders.resched.push(Cpu(pcpu as u32));
                 }
             }
-            Request::Answer(_) => {}
+            Request::Answer(_) | Request::Disk => {}
         }
     }
 
@@ -176,9 +182,15 @@ impl World {
         host.pcpus[pcpu].busy_ns += now_ns - since_ns;
         match thread.body {
             Body::Vcpu { guest, vcpu } => {
+                if let Some(slice) = thread.micro_slice {
+                    self.queue.arm(slice.timer, now_ns + (slice.every_ns - slice.run_ns).max(1));
+                }
                 let mut clock = Clock { now_ns, queue: &mut self.queue };
                 self.guests[guest].leave(&mut clock, vcpu);
                 self.talking.push(guest);
+                if self.io.pause_keeps_ns().is_some() && host.scheduler.lag_ns(now_ns, entity) < 0 {
+                    self.guests[guest].arm_pausing(vcpu, false);
+                }
             }
             Body::Noise { .. } => {
                 thread.left_ns -= (now_ns - since_ns).min(thread.left_ns);
@@ -211,6 +223,9 @@ impl World {
         match &thread.body {
             Body::Vcpu { guest, vcpu } => {
                 let (guest, vcpu) = (*guest, *vcpu);
+                if let Some(slice) = thread.micro_slice {
+                    self.queue.arm(slice.timer, now_ns + slice.run_ns);
+                }
                 if thread.paused_until_ns.is_some() {
                     host.orders.resched.push(Cpu(pcpu as u32));
                 }

@@ -145,6 +145,7 @@ impl Answer {
             provenance.window_ns = self.options.duration_ms * MILLISECOND_NS;
         }
         let mut out = Observation::new(&planned.condition, planned.repetition, provenance);
+        out.case = planned.case.clone();
         out.sweep = planned.sweep.clone();
         self.put_metrics(&mut out);
         out

@@ -1,10 +1,12 @@
 //! The limits of a scenario: what no ground could run is refused here, with the key at fault.
 
 mod delete_free;
+mod fio;
 mod ground;
+mod io;
 mod workload;
 
-use super::{BadScenario, Condition, Ground, Scenario, SchedulerKind, Sweep, Workload, Xen};
+use super::{BadScenario, Case, Condition, Ground, Scenario, SchedulerKind, Sweep, Workload, Xen};
 use crate::metric;
 pub(super) use ground::ONLY_SIM;
 
@@ -53,8 +55,10 @@ impl Scenario {
             self.under(name)?.check_condition(name)?;
         }
         self.sweeps.iter().try_for_each(|(name, sweep)| self.check_sweep(name, sweep))?;
+        self.cases.iter().try_for_each(|(name, case)| self.check_case(name, case))?;
         let swept = self.sweeps.values().map(|sweep| sweep.values.len() * self.swept(sweep).count());
-        let runs = (swept.sum::<usize>() + self.chosen().count()) as u64 * u64::from(self.run.repeat);
+        let plain = self.chosen().count() * self.cases.len().max(1);
+        let runs = (swept.sum::<usize>() + plain) as u64 * u64::from(self.run.repeat);
         if runs > RUNS {
             return bad("run.repeat", format!("{runs} runs are more than {RUNS}"));
         }
@@ -181,6 +185,7 @@ impl Scenario {
             within_f64(&key("overcommit"), condition.overcommit, 1.0, 16.0)?;
         }
         self.check_times(&key, condition)?;
+        check_bursts(&key, condition)?;
         self.check_condition_s_ground(&prefix, condition)?;
         if self.ground != Ground::Sim {
             return Ok(());
@@ -256,6 +261,17 @@ impl Scenario {
         format!("there is no vCPU {vcpu}; the last one is {}", self.guest.vcpus - 1)
     }
 
+    fn check_case(&self, name: &str, case: &Case) -> Result<(), BadScenario> {
+        let key = format!("cases.{name}.set");
+        if let Some(other) = case.set.keys().find(|key| !of_one_run(key)) {
+            let problem = format!("{other} cannot be set; keys of {} can", OF_ONE_RUN.join(", "));
+            return bad(key, problem);
+        }
+        let scenario = self.in_case(name)?;
+        scenario.check_run().map_err(|error| BadScenario::new(key, error.to_string()))?;
+        self.chosen().try_for_each(|(condition, _)| scenario.under(condition)?.check_condition(condition))
+    }
+
     fn check_sweep(&self, name: &str, sweep: &Sweep) -> Result<(), BadScenario> {
         let key = |key: &str| format!("sweeps.{name}.{key}");
         if !of_one_run(&sweep.key) && !sweep.key.starts_with("conditions.") {
@@ -296,12 +312,46 @@ impl Scenario {
                 return bad("published.ratios", format!("{} is not a ratio", published.ratio));
             }
         }
+        for pair in &self.published.pairs {
+            let named = [&pair.condition, &pair.against];
+            let known = named.iter().all(|name| self.conditions.contains_key(*name));
+            if metric::find(&pair.metric).is_none() || !known {
+                let problem =
+                    format!("there is no {} of {} and {}", pair.metric, pair.condition, pair.against);
+                return bad("published.pairs", problem);
+            }
+            if !(pair.case.is_empty() || self.cases.contains_key(&pair.case)) {
+                return bad("published.pairs", format!("there is no case {:?}", pair.case));
+            }
+            if !(pair.ratio.is_finite() && pair.ratio > 0.0) {
+                return bad("published.pairs", format!("{} is not a ratio", pair.ratio));
+            }
+        }
+        for order in &self.published.orders {
+            let known = order.rising.iter().all(|name| self.conditions.contains_key(name));
+            if metric::find(&order.metric).is_none() || !known || order.rising.len() < 2 {
+                let problem = format!("there is no {} of {:?}", order.metric, order.rising);
+                return bad("published.orders", problem);
+            }
+            if !(order.case.is_empty() || self.cases.contains_key(&order.case)) {
+                return bad("published.orders", format!("there is no case {:?}", order.case));
+            }
+        }
         let conditions = self.published.ratios.iter().map(|ratio| self.published.condition_of(ratio));
         match conditions.into_iter().find(|name| !self.conditions.contains_key(*name)) {
             Some(name) => bad("published.condition", format!("there is no condition {name:?}")),
             None => Ok(()),
         }
     }
+}
+
+/// Bursts of one pCPU must not meet, and the kernel lets real-time threads have 95 % of a second
+/// (`sched_rt_runtime_us`).
+fn check_bursts(key: &dyn Fn(&str) -> String, condition: &Condition) -> Result<(), BadScenario> {
+    let Some(bursts) = condition.bursts else { return Ok(()) };
+    within(&key("bursts.every_ms"), bursts.every_ms, 2, 1_000)?;
+    within(&key("bursts.for_ms"), bursts.for_ms, 1, bursts.every_ms * 9 / 10)?;
+    within(&key("bursts.jitter_ms"), bursts.jitter_ms, 0, (bursts.every_ms - bursts.for_ms) / 2)
 }
 
 /// Whether a key is one that a single run may have another value of.

@@ -19,6 +19,9 @@ pub struct Condition {
     pub neighbours: u32,
     /// Busy host processes on each pCPU of the guest.
     pub hogs: u32,
+    /// Real-time threads of the host that take the guest's pCPUs away in turn. Only in real guests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bursts: Option<Bursts>,
     /// VMs of one vCPU each that compute for ever, on the guest's pCPUs. Only on the simulator and on real Xen.
     pub spinners: u32,
     /// Whether the guest's memory and scheduling are watched; switched off only to know the observer's cost.
@@ -41,7 +44,8 @@ impl Condition {
     /// Whether the host disturbs the guest at all.
     pub fn is_undisturbed(&self) -> bool {
         let host = self.quota.is_empty() && self.pcpus.is_empty() && self.neighbours == 0 && self.hogs == 0;
-        host && self.spinners == 0
+        host && self.bursts.is_none()
+            && self.spinners == 0
             && self.overcommit <= 1.0
             && self.pauses.is_empty()
             && self.spikes.is_empty()
@@ -81,6 +85,20 @@ pub struct VcpuQuota {
 
 fn hundred() -> u64 {
     100
+}
+
+/// A real-time thread on each of the guest's pCPUs that takes it away for some time of every period. The first pCPU's bursts
+/// begin with a period, the others' are spread over it evenly: with two pCPUs they are in antiphase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bursts {
+    /// How long each lasts.
+    pub for_ms: u64,
+    /// The period.
+    pub every_ms: u64,
+    /// Each begins up to so much earlier or later, uniformly.
+    #[serde(default)]
+    pub jitter_ms: u64,
 }
 
 /// A time at which the host keeps one vCPU from running.

@@ -6,7 +6,10 @@
 //! | [`host`] | `[host]`: the simulated host, and `[limits]` of a simulation |
 //! | [`xen`] | `[host.xen]`: what Xen's schedulers depend on |
 //! | [`workload`] | `[workload]` |
+//! | [`io`] | `[workload]` of applications that do I/O |
+//! | [`fio`] | `[workload]` of fio in a real guest |
 //! | [`condition`] | `[conditions.NAME]` |
+//! | [`case`] | `[cases.NAME]`: all conditions, with another workload |
 //! | [`sweep`] | `[sweeps.NAME]`: one key, several values |
 //! | [`setting`] | values that a condition or a sweep sets |
 //! | [`published`] | `[published]` |
@@ -19,11 +22,14 @@ use std::fmt;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+pub mod case;
 mod check;
 pub mod condition;
 mod counterparts;
+pub mod fio;
 pub mod guest;
 pub mod host;
+pub mod io;
 mod plan;
 pub mod published;
 pub mod setting;
@@ -31,11 +37,14 @@ pub mod sweep;
 pub mod workload;
 pub mod xen;
 
-pub use condition::{Cause, Condition, Pause, Spike, VcpuQuota};
+pub use case::Case;
+pub use condition::{Bursts, Cause, Condition, Pause, Spike, VcpuQuota};
+pub use fio::{Fio, Placement};
 pub use guest::{Accelerator, Guest, Rcu, Spinlocks};
 pub use host::{HostModel, Limits, SchedulerKind};
+pub use io::{Io, IoSystem};
 pub use plan::PlannedRun;
-pub use published::{Published, PublishedRatio};
+pub use published::{Published, PublishedOrder, PublishedPair, PublishedRatio};
 pub use setting::Setting;
 pub use sweep::Sweep;
 pub use workload::Workload;
@@ -68,6 +77,10 @@ pub struct Scenario {
     pub observe: Observe,
     /// The conditions to compare, by name; the first one is the baseline.
     pub conditions: IndexMap<String, Condition>,
+    /// Variations of the workload in which all conditions are run, each compared within itself; none for the scenario as it
+    /// is.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub cases: IndexMap<String, Case>,
     /// Keys that are run with several values, by name.
     #[serde(default)]
     pub sweeps: IndexMap<String, Sweep>,

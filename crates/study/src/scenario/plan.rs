@@ -13,6 +13,8 @@ pub struct PlannedRun {
     pub condition: String,
     /// Which repetition of it, from 0.
     pub repetition: u32,
+    /// In which case, if the scenario has some.
+    pub case: Option<String>,
     /// With which value of a sweep, if it is part of one.
     pub sweep: Option<SweepPoint>,
     /// The scenario for this run: with the value of the sweep and with what the condition sets.
@@ -22,7 +24,7 @@ pub struct PlannedRun {
 impl PlannedRun {
     /// For progress: the condition, and the value of the sweep.
     pub fn title(&self) -> String {
-        observation::title(&self.condition, self.sweep.as_ref())
+        observation::title(&self.condition, self.case.as_deref(), self.sweep.as_ref())
     }
 }
 
@@ -35,21 +37,43 @@ impl Scenario {
         self.at(condition, None)
     }
 
+    /// The scenario with what this case sets.
+    ///
+    /// # Errors
+    /// A case that there is not, or that sets what cannot be run.
+    pub fn in_case(&self, name: &str) -> Result<Scenario, BadScenario> {
+        let Some(case) = self.cases.get(name) else {
+            return Err(BadScenario::new("cases", format!("there is no case {name:?}")));
+        };
+        let mut scenario = self.clone();
+        scenario.cases.clear();
+        let key = format!("cases.{name}.set");
+        let within = |error: BadScenario| BadScenario::new(key.as_str(), error.to_string());
+        let settings = case.set.iter().map(|(key, value)| (key.as_str(), value));
+        overrides::apply(&scenario, settings).map_err(within)
+    }
+
     /// The runs in their order: within each repetition all conditions and all values of the sweeps, shuffled.
     ///
     /// # Errors
     /// A condition or a sweep that sets what cannot be run.
     pub fn plan(&self) -> Result<Vec<PlannedRun>, BadScenario> {
         let mut block = Vec::new();
-        for (condition, _) in self.chosen() {
-            block.push((condition.as_str(), None, self.under(condition)?));
+        for (condition, _) in self.chosen().filter(|_| self.cases.is_empty()) {
+            block.push((condition.as_str(), None, None, self.under(condition)?));
+        }
+        for name in self.cases.keys() {
+            let case = self.in_case(name)?;
+            for (condition, _) in self.chosen() {
+                block.push((condition.as_str(), Some(name.clone()), None, case.under(condition)?));
+            }
         }
         for (name, sweep) in &self.sweeps {
             for (condition, value) in sweep.values.iter().flat_map(|v| self.swept(sweep).map(move |c| (c, v)))
             {
                 let scenario = self.at(condition, Some((name, sweep, value)))?;
                 let point = SweepPoint { sweep: name.clone(), value: value.number().unwrap_or(f64::NAN) };
-                block.push((condition, Some(point), scenario));
+                block.push((condition, None, Some(point), scenario));
             }
         }
         let mut rng = statistics::stream(self.run.seed, "order of runs");
@@ -57,9 +81,10 @@ impl Scenario {
             let mut runs: Vec<PlannedRun> = block
                 .iter()
                 .cloned()
-                .map(|(condition, sweep, scenario)| PlannedRun {
+                .map(|(condition, case, sweep, scenario)| PlannedRun {
                     condition: condition.into(),
                     repetition,
+                    case,
                     sweep,
                     scenario,
                 })
@@ -96,7 +121,9 @@ impl Scenario {
                 done.and_then(|done| done.check_for(condition)).map_err(|error| within(&key, error))?;
         }
         if let Some((name, sweep, value)) = point {
-            let done = overrides::apply(&scenario, [(sweep.key.as_str(), value)]);
+            // `*` stands for the condition of the run.
+            let key = sweep.key.replace('*', condition);
+            let done = overrides::apply(&scenario, [(key.as_str(), value)]);
             let key = format!("sweeps.{name}");
             scenario =
                 done.and_then(|done| done.check_for(condition)).map_err(|error| within(&key, error))?;

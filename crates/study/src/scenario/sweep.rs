@@ -11,7 +11,8 @@ pub struct Sweep {
     /// What is varied, in a few words.
     #[serde(default)]
     pub label: String,
-    /// Dotted key of the scenario, one of a condition included: `conditions.overcommitted.overcommit`.
+    /// Dotted key of the scenario, one of a condition included: `conditions.overcommitted.overcommit`. `conditions.*.` is the
+    /// condition of each run.
     pub key: String,
     /// Unit of the values, if they have one.
     #[serde(default)]

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{Fio, Io};
+
 /// What runs in the guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
@@ -98,6 +100,10 @@ pub enum Workload {
         #[serde(default)]
         requests: u64,
     },
+    /// An application that computes, reads and writes, beside tasks that compute for ever. Only on the simulator.
+    Io(Box<Io>),
+    /// fio on a disk, beside tasks that compute for ever on every vCPU. Only in real guests.
+    Fio(Fio),
     /// Threads that look up random elements of a hash table while one deletes elements and a reclamation scheme frees
     /// them. On real threads and in real guests.
     #[serde(rename = "delete-free")]
@@ -203,12 +209,30 @@ impl Workload {
             Workload::Wakeup { .. } => "wake-ups",
             Workload::Requests { .. } => "round trips",
             Workload::DeleteFree { .. } => "look-ups",
+            Workload::Io(_) => "passes of the application's loops",
+            Workload::Fio(_) => "reads",
         }
     }
 
     /// Whether its latency is what counts, and not the guest's RCU or memory.
     pub fn is_latency(&self) -> bool {
         matches!(self, Workload::Wakeup { .. } | Workload::Requests { .. })
+    }
+
+    /// What it does, if it is an application that does I/O.
+    pub fn io(&self) -> Option<&Io> {
+        match self {
+            Workload::Io(io) => Some(io),
+            _ => None,
+        }
+    }
+
+    /// What fio does, if it is that.
+    pub fn fio(&self) -> Option<&Fio> {
+        match self {
+            Workload::Fio(fio) => Some(fio),
+            _ => None,
+        }
     }
 
     /// Latencies after which the window ends; none if it always has its length.

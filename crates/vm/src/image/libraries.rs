@@ -13,8 +13,10 @@ use object::{Endianness, StringTable};
 use super::error::{self, ImageError};
 use super::packages::Unpacked;
 
-/// Where packages have libraries, below their roots: with /usr merged, and before that.
-const IN_PACKAGES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
+/// Where packages have libraries, below their roots: with /usr merged, and before that; and where Ceph's, which fio needs, have
+/// one among themselves.
+const IN_PACKAGES: [&str; 3] =
+    ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/ceph"];
 
 /// Where a host has libraries: its own first, then the distribution's; as in the ld.so.conf of Debian, and of
 /// distributions that put 64-bit libraries into lib64.

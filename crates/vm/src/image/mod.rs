@@ -17,6 +17,7 @@ pub(crate) mod initramfs;
 mod kernel;
 pub(crate) mod libraries;
 mod modules;
+mod packaged_fio;
 pub(crate) mod packages;
 
 use std::fs::File;
@@ -32,6 +33,7 @@ use compile::Programs;
 use host_programs::HostPrograms;
 use initramfs::Initramfs;
 use modules::Module;
+use packaged_fio::PackagedFio;
 use packages::Unpacked;
 
 /// What a guest is made of.
@@ -47,6 +49,8 @@ pub struct ImageOptions {
     pub headers_dir: Option<PathBuf>,
     /// Programs of the host's that the guest runs, called by their file names. Their shared libraries are taken along.
     pub programs: Vec<PathBuf>,
+    /// With fio, for the workload of that name.
+    pub fio: bool,
     /// Ask the distribution for newer packages than those in the cache.
     pub refresh: bool,
 }
@@ -67,8 +71,8 @@ pub struct GuestImage {
 /// File systems, and sets of the host's programs, that stay in the cache; 20 to 40 MB each.
 const ENTRIES: usize = 16;
 
-/// Drivers of the port to the host. The virtio bus comes as their dependency.
-const DRIVERS: [&str; 2] = ["virtio_pci", "virtio_console"];
+/// Drivers of the port to the host, and of a disk. The virtio bus comes as their dependency.
+const DRIVERS: [&str; 3] = ["virtio_pci", "virtio_console", "virtio_blk"];
 
 /// What the init script uses of busybox.
 const APPLETS: [&str; 7] = ["cat", "dmesg", "insmod", "mount", "poweroff", "sh", "usleep"];
@@ -125,6 +129,7 @@ struct Ingredients {
     programs: Programs,
     module: Option<PathBuf>,
     host_programs: Option<HostPrograms>,
+    fio: Option<PackagedFio>,
 }
 
 fn gather(
@@ -143,6 +148,7 @@ fn gather(
         programs: compile::programs(cache, &compile::LAB, &compiler, progress)?,
         module: compile::module(cache, kernel, &compiler, progress)?,
         host_programs: host_programs::gather(cache, &options.programs, progress)?,
+        fio: options.fio.then(|| packaged_fio::gather(cache, options.refresh, progress)).transpose()?,
     })
 }
 
@@ -151,6 +157,7 @@ impl Ingredients {
         let module = self.module.as_deref().map(Path::to_string_lossy).unwrap_or_default();
         let modules_dir = kernel.modules_dir.as_deref().map(Path::to_string_lossy).unwrap_or_default();
         let host_programs = self.host_programs.as_ref().map_or("", |programs| programs.key.as_str());
+        let fio = self.fio.as_ref().map_or("", |fio| fio.key.as_str());
         let parts = [
             &self.busybox.id,
             &self.postmark.id,
@@ -161,6 +168,7 @@ impl Ingredients {
             modules_dir.as_ref(),
             compile::INIT,
             host_programs,
+            fio,
         ];
         let lists = APPLETS.iter().chain(&DRIVERS).chain(&MOUNT_POINTS).map(|name| name.as_bytes());
         cache::key_of(parts.into_iter().map(str::as_bytes).chain(lists))
@@ -188,6 +196,9 @@ impl Ingredients {
         }
         if let Some(programs) = &self.host_programs {
             programs.add(&mut archive)?;
+        }
+        if let Some(fio) = &self.fio {
+            fio.add(&mut archive)?;
         }
         add_drivers(&mut archive, kernel, &DRIVERS)?;
         Ok(archive)

@@ -14,7 +14,7 @@ use super::command;
 use super::error::ImageError;
 
 /// Most packages one entry may consist of.
-const PACKAGES_MAX: usize = 32;
+const PACKAGES_MAX: usize = 128;
 
 /// The kind of these entries in the cache.
 const KIND: &str = "packages";
@@ -99,6 +99,21 @@ pub(crate) fn singles<const N: usize>(
     Ok(unpacked.try_into().expect("one entry for each name"))
 }
 
+/// This package and all packages with libraries that it depends on, side by side.
+pub(crate) fn with_libraries(
+    cache: &Cache,
+    name: &str,
+    refresh: bool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Unpacked, ImageError> {
+    if let Some(found) = latest(cache, name).filter(|_| !refresh) {
+        return Ok(found);
+    }
+    let packages = resolve(cache.root(), &[name], follow_libraries)?
+        .ok_or_else(|| ImageError::UnknownPackage { package: name.to_owned() })?;
+    fetch(cache, &packages, |_| Ok(()), progress)
+}
+
 /// The name and version of a package that is in the cache, or that apt could download.
 ///
 /// # Errors
@@ -158,11 +173,19 @@ fn resolve(
 
 /// Of a `Depends` field, the groups of alternatives that begin with `linux-`.
 fn follow_linux(depends: &str) -> Vec<Vec<String>> {
-    let wanted = |name: &String| name.starts_with("linux-") && !NOT_NEEDED.contains(&name.as_str());
+    follow(depends, |name| name.starts_with("linux-") && !NOT_NEEDED.contains(&name))
+}
+
+/// Of a `Depends` field, the groups of libraries, by Debian's names for them (Debian Policy 8.1).
+fn follow_libraries(depends: &str) -> Vec<Vec<String>> {
+    follow(depends, |name| name.starts_with("lib") || name.starts_with("zlib"))
+}
+
+fn follow(depends: &str, wanted: impl Fn(&str) -> bool) -> Vec<Vec<String>> {
     let groups = depends.split(',').map(|group| {
         // name:arch (>= version) [arch] <profile>: the name ends at the first of these.
         let name = |text: &str| text.trim().split([' ', ':', '(', '[', '<']).next().unwrap_or("").to_owned();
-        group.split('|').map(name).filter(wanted).collect::<Vec<_>>()
+        group.split('|').map(name).filter(|name| wanted(name)).collect::<Vec<_>>()
     });
     groups.filter(|group| !group.is_empty()).collect()
 }
@@ -298,6 +321,13 @@ mod tests {
                 vec!["linux-a", "linux-b"]
             ]
         );
+    }
+
+    #[test]
+    fn libraries_are_followed_and_nothing_else() {
+        let depends =
+            "libaio1 (>= 0.3.93), zlib1g (>= 1:1.2.0), python3, liba | libb:any, init-system-helpers";
+        assert_eq!(follow_libraries(depends), [vec!["libaio1"], vec!["zlib1g"], vec!["liba", "libb"]]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! QEMU's command line and the process's rights.
 //!
-//! No network, no disk, no display; seccomp sandbox on; when we are root QEMU runs as another user.
+//! No network, no display, no disk but one that holds nothing; seccomp sandbox on; when we are root QEMU runs as another user.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -60,7 +60,7 @@ impl Accel {
 }
 
 /// A machine to start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineSpec {
     /// Virtual CPUs.
     pub vcpus: usize,
@@ -74,13 +74,25 @@ pub struct MachineSpec {
     pub append: String,
     /// How guest code is executed.
     pub accel: Accel,
+    /// A disk, besides.
+    pub disk: Option<Disk>,
     /// What boots first, if the kernel is not the machine's own but its dom0's.
     pub hypervisor: Option<Hypervisor>,
 }
 
+/// A disk that holds nothing and takes a while for every request, as many of them at a time as come. It is served by a thread
+/// of its own, so that it does not wait for QEMU's main loop; the interrupts do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// Its size; a multiple of 1 MiB.
+    pub bytes: u64,
+    /// What a request takes.
+    pub latency_ns: u64,
+}
+
 /// A hypervisor that the machine boots, as a multiboot kernel with two modules: dom0's kernel and initial file system.
 /// Such a guest talks to the host through the debug port instead of a virtio-serial port.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hypervisor {
     /// An ELF image.
     pub image: PathBuf,
@@ -131,10 +143,22 @@ fn arguments(spec: &MachineSpec) -> Vec<OsString> {
         format!("-chardev socket,id=port,fd={PORT_FD} {port}"),
     ]
     .join(" ");
+    let text = spec.disk.iter().fold(text, |text, disk| format!("{text} {}", disk.arguments()));
     let mut arguments: Vec<OsString> = text.split(' ').map(OsString::from).collect();
     // What contains spaces is one argument.
     arguments.extend(boot(spec).map(OsString::from));
     arguments
+}
+
+impl Disk {
+    /// Its memory is not even cleared by a read: what counts is the time.
+    fn arguments(&self) -> String {
+        let Disk { bytes, latency_ns } = self;
+        format!(
+            "-object iothread,id=disk -blockdev null-co,node-name=disk,size={bytes},latency-ns={latency_ns} \
+             -device virtio-blk-pci,drive=disk,iothread=disk"
+        )
+    }
 }
 
 /// What is booted, and its command lines.
@@ -239,6 +263,7 @@ mod tests {
             initramfs: "/c".into(),
             append: "x=1 y=2".into(),
             accel: Accel::Tcg,
+            disk: None,
             hypervisor,
         }
     }
@@ -258,6 +283,16 @@ mod tests {
         assert!(modules[0].starts_with("/proc/self/fd/14 ") && modules[0].ends_with("rdinit=/init x=1 y=2"));
         assert_eq!(modules[1..], ["/proc/self/fd/15"]);
         assert!(!arguments.contains(&"virtio-serial-pci".into()));
+    }
+
+    #[test]
+    fn a_disk_has_a_thread_of_its_own() {
+        let disk = Disk { bytes: 1 << 30, latency_ns: 500_000 };
+        let arguments = arguments(&MachineSpec { disk: Some(disk), ..spec(None) });
+        let blockdev = "null-co,node-name=disk,size=1073741824,latency-ns=500000";
+        assert_eq!(after(&arguments, "-blockdev"), blockdev);
+        assert!(arguments.contains(&"iothread,id=disk".into()));
+        assert!(arguments.contains(&"virtio-blk-pci,drive=disk,iothread=disk".into()));
     }
 
     #[test]

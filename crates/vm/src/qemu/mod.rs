@@ -17,11 +17,12 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use qapi::Qmp;
+use reprieve_linux::proc::ProcRoot;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
 pub use accelerator::{Chosen, choose};
-pub use command::{Accel, Hypervisor, MachineSpec, version};
+pub use command::{Accel, Disk, Hypervisor, MachineSpec, version};
 pub use console::console_tail;
 pub use memory::GuestMemory;
 
@@ -75,6 +76,13 @@ impl Machine {
     /// Process id of QEMU.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
+    }
+
+    /// Threads that are no vCPUs: the main loop, and those that serve devices.
+    pub fn other_tids(&self, proc_root: &ProcRoot) -> Result<Vec<i32>, VmError> {
+        let mut tids = proc_root.thread_ids(self.pid())?;
+        tids.retain(|tid| !self.vcpu_tids.contains(tid));
+        Ok(tids)
     }
 
     /// Whether the process has not ended yet.

@@ -78,7 +78,7 @@ impl XenLab {
                 records: records.as_ref(),
                 provenance: self.provenance(planned, &xen_version),
             });
-            Observation { sweep: planned.sweep.clone(), ..observation }
+            Observation { case: planned.case.clone(), sweep: planned.sweep.clone(), ..observation }
         };
         Ok(settings.repetitions.zip(reports).map(observe).collect())
     }
@@ -110,6 +110,7 @@ impl XenLab {
             initramfs: self.image.initramfs.clone(),
             append: settings.dom0.clone(),
             accel: Accel::Counted { seed: settings.seed },
+            disk: None,
             hypervisor: Some(Hypervisor {
                 image: self.image.hypervisor.clone(),
                 options: settings.xen.clone(),

@@ -78,18 +78,18 @@ pub fn host() -> Host {
         warden: Arc::new(Warden::spawn(&exe, &WARDEN).unwrap()),
         interrupt: Interrupt::manual().unwrap(),
         programs: programs(),
+        daemon: programs().join("reprieve"),
         hog: HogCommand { exe, args: HOG.map(String::from).to_vec() },
     }
 }
 
 /// The image, or `None` with a message where the machine lacks what it takes: that is not what is tested.
 pub fn image() -> Option<GuestImage> {
-    image_with(Vec::new())
+    image_with(ImageOptions::default())
 }
 
-/// The image with these programs of the host's in it.
-fn image_with(programs: Vec<PathBuf>) -> Option<GuestImage> {
-    let options = ImageOptions { programs, ..ImageOptions::default() };
+/// The image with what these options ask for.
+fn image_with(options: ImageOptions) -> Option<GuestImage> {
     match prepare(&cache(), &options, &mut |step| eprintln!("{step}")) {
         Ok(image) => Some(image),
         Err(
@@ -120,14 +120,23 @@ impl Bench {
     }
 
     /// Whose guests can run these programs of the host's.
-    pub fn open_with(programs_of_guests: Vec<PathBuf>) -> Option<Bench> {
+    pub fn open_with(programs: Vec<PathBuf>) -> Option<Bench> {
+        Bench::open_for(ImageOptions { programs, ..ImageOptions::default() })
+    }
+
+    /// Whose guests can run fio, and these programs of the host's beside it.
+    pub fn open_for_fio(programs: Vec<PathBuf>) -> Option<Bench> {
+        Bench::open_for(ImageOptions { programs, fio: true, ..ImageOptions::default() })
+    }
+
+    fn open_for(options: ImageOptions) -> Option<Bench> {
         let alone = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
         let qemu_version = match qemu::version() {
             Ok(version) => version,
             Err(error @ VmError::Missing { .. }) => return skip(&error),
             Err(error) => panic!("{error}"),
         };
-        let image = image_with(programs_of_guests)?;
+        let image = image_with(options)?;
         let chosen = Chosen { accel: Accel::Tcg, reason: "the tests' choice".into() };
         let lab = Lab { host: host(), image, chosen, qemu_version, pcpus: allowed_cpus().unwrap() };
         Some(Bench { lab, _alone: alone })
@@ -141,6 +150,7 @@ impl Bench {
             initramfs: self.lab.image.initramfs.clone(),
             append: append.into(),
             accel: self.lab.chosen.accel,
+            disk: None,
             hypervisor: None,
         }
     }

@@ -39,16 +39,17 @@ impl<P: Policy> Fair<P> {
         let mut most = 0;
         for from in self.domains.round(self.domains.crowded(domain), domain, bit) {
             let queue = &self.queues[from as usize];
-            if queue.load() > most
+            if queue.balanced_load() > most
                 && let Some(at) = queue.waiting().iter().position(|waiter| self.may_run(waiter.entity, cpu))
             {
-                (best, most) = (Some((from, at)), queue.load());
+                (best, most) = (Some((from, at)), queue.balanced_load());
             }
         }
         best
     }
 
-    fn may_run(&self, entity: u32, cpu: u32) -> bool {
+    /// Whether that entity may run on that CPU.
+    pub(super) fn may_run(&self, entity: u32, cpu: u32) -> bool {
         let (domain, bit) = self.domains.locate(cpu);
         self.domains.allowed(&self.members[entity as usize].affinity, domain) >> bit & 1 == 1
     }
@@ -102,7 +103,7 @@ impl<P: Policy> Fair<P> {
     }
 
     /// Takes the entity at that place out of that CPU's queue, to be moved.
-    fn detach(&mut self, now_ns: u64, cpu: u32, at: usize, orders: &mut Orders) -> u32 {
+    pub(super) fn detach(&mut self, now_ns: u64, cpu: u32, at: usize, orders: &mut Orders) -> u32 {
         if self.account(now_ns, cpu) {
             self.resched(cpu, orders);
         }
@@ -129,6 +130,8 @@ impl<P: Policy> Fair<P> {
 /// load, and it does not leave the other side with more than this side has. (It may change sides: so three equal entities
 /// take turns on two CPUs.)
 fn unbalanced(from: &Runqueue, to: &Runqueue, weight: u64) -> bool {
-    let crowded = from.count() >= to.count() + 2 || from.load() * 100 > to.load() * IMBALANCE_PERCENT;
-    crowded && to.load() + weight <= from.load()
+    let (from_load, to_load) = (from.balanced_load(), to.balanced_load());
+    let crowded =
+        from.balanced_count() >= to.balanced_count() + 2 || from_load * 100 > to_load * IMBALANCE_PERCENT;
+    crowded && to_load + weight <= from_load
 }

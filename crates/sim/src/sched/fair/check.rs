@@ -8,6 +8,11 @@ impl<P: Policy> Fair<P> {
     pub fn check(&self) {
         let mut queued = vec![0; self.members.len()];
         let mut running = vec![0; self.members.len()];
+        let mut paused = vec![(0, 0); self.queues.len()];
+        for member in self.members.iter().filter(|member| member.pauses.is_some()) {
+            let (count, load) = &mut paused[member.cpu.expect("who pauses has run") as usize];
+            (*count, *load) = (*count + 1, *load + u64::from(member.share.weight));
+        }
         for (cpu, queue) in self.queues.iter().enumerate() {
             let cpu = cpu as u32;
             let waiting = queue.waiting();
@@ -24,16 +29,17 @@ impl<P: Policy> Fair<P> {
                     (member.share.vruntime, self.policy.key(&member.share))
                 );
                 queued[waiter.entity as usize] += 1;
-                self.check_place(waiter.entity, cpu);
+                self.check_place(waiter.entity, cpu, false);
             }
             if let Some(entity) = queue.current {
                 running[entity as usize] += 1;
-                self.check_place(entity, cpu);
+                self.check_place(entity, cpu, queue.unwelcome);
             }
             let current = queue.current.map(|entity| &self.members[entity as usize]);
             assert_eq!(queue.current_weight, current.map_or(0, |member| member.share.weight));
             assert_eq!(queue.current_limited, current.is_some_and(|member| member.limit.is_some()));
             self.check_bits(cpu);
+            assert_eq!(queue.paused, paused[cpu as usize]);
         }
         for (entity, member) in self.members.iter().enumerate() {
             let expected = match member.state {
@@ -45,11 +51,12 @@ impl<P: Policy> Fair<P> {
         }
     }
 
-    fn check_place(&self, entity: u32, cpu: u32) {
+    fn check_place(&self, entity: u32, cpu: u32, unwelcome: bool) {
         let member = &self.members[entity as usize];
         let (domain, bit) = self.domains.locate(cpu);
         assert_eq!(member.cpu, Some(cpu));
-        assert_eq!(self.domains.allowed(&member.affinity, domain) >> bit & 1, 1, "pinning is violated");
+        let allowed = self.domains.allowed(&member.affinity, domain) >> bit & 1 == 1;
+        assert!(allowed || unwelcome, "pinning is violated");
     }
 
     fn check_bits(&self, cpu: u32) {

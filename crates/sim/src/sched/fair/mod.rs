@@ -8,6 +8,7 @@
 //!
 //! Source: behaviour of Linux's `kernel/sched/fair.c`.
 
+mod affinity;
 mod balance;
 mod bandwidth;
 #[cfg(test)]
@@ -46,6 +47,8 @@ struct Member {
     cpu: Option<u32>,
     affinity: Affinity,
     limit: Option<u32>,
+    /// It pauses: how much of what it has a right to it keeps at most, ns.
+    pauses: Option<u64>,
 }
 
 impl Member {
@@ -165,7 +168,15 @@ impl<P: Policy> Fair<P> {
             member.state = State::Throttled;
             return self.bandwidth.arm(limit, orders);
         }
-        let arrival = if member.cpu.is_some() { Arrival::Woken } else { Arrival::New };
+        let arrival = match (member.pauses.take(), member.cpu) {
+            (Some(keeps_ns), Some(was)) => {
+                let (count, load) = self.queues[was as usize].paused;
+                self.queues[was as usize].paused = (count - 1, load - u64::from(member.share.weight));
+                Arrival::Resumed(keeps_ns)
+            }
+            (_, Some(_)) => Arrival::Woken,
+            (_, None) => Arrival::New,
+        };
         let cpu = cpu.unwrap_or_else(|| self.find_cpu(entity, from));
         self.enqueue(now_ns, entity, cpu, arrival, orders);
     }
@@ -219,7 +230,7 @@ impl<P: Policy> Scheduler for Fair<P> {
         let limit = spec.quota.as_ref().map(|quota| self.bandwidth.add(entity, quota));
         let affinity = self.domains.affinity(&spec.allowed);
         let share = Share::new(entity, weight);
-        self.members.push(Member { share, state: State::Blocked, cpu: None, affinity, limit });
+        self.members.push(Member { share, state: State::Blocked, cpu: None, affinity, limit, pauses: None });
         Entity(entity)
     }
 
@@ -235,10 +246,29 @@ impl<P: Policy> Scheduler for Fair<P> {
         self.settle(cpu.0, orders);
     }
 
+    fn pause(&mut self, now_ns: u64, cpu: Cpu, keeps_ns: u64, orders: &mut Orders) {
+        self.account(now_ns, cpu.0);
+        if let Some(entity) = self.put_aside(cpu.0, State::Blocked) {
+            let member = &mut self.members[entity as usize];
+            member.pauses = Some(keeps_ns);
+            let (count, load) = self.queues[cpu.0 as usize].paused;
+            self.queues[cpu.0 as usize].paused = (count + 1, load + u64::from(member.share.weight));
+        }
+        self.settle(cpu.0, orders);
+    }
+
+    fn lag_ns(&mut self, now_ns: u64, entity: Entity) -> i64 {
+        let Some(cpu) = self.members[entity.0 as usize].cpu else { return 0 };
+        self.account(now_ns, cpu);
+        let average = self.queues[cpu as usize].average(self.current(cpu));
+        average - self.members[entity.0 as usize].share.vruntime
+    }
+
     fn pick(&mut self, now_ns: u64, cpu: Cpu, orders: &mut Orders) -> Option<Entity> {
         let Cpu(cpu) = cpu;
         self.account(now_ns, cpu);
         self.throttle(now_ns, cpu, orders);
+        self.expel(now_ns, cpu, orders);
         if self.queues[cpu as usize].is_idle() {
             self.pull(now_ns, cpu, orders);
         }
@@ -305,5 +335,25 @@ impl<P: Policy> Scheduler for Fair<P> {
 
     fn is_throttled(&self, entity: Entity) -> bool {
         self.members[entity.0 as usize].state == State::Throttled
+    }
+
+    fn place(&self, entity: Entity) -> Option<Cpu> {
+        let member = &self.members[entity.0 as usize];
+        let is_there = matches!(member.state, State::Queued | State::Running);
+        member.cpu.filter(|_| is_there).map(Cpu)
+    }
+
+    fn set_allowed(&mut self, now_ns: u64, entity: Entity, allowed: &[Cpu], orders: &mut Orders) {
+        let affinity = self.domains.affinity(allowed);
+        self.change_affinity(now_ns, entity.0, affinity, orders);
+    }
+
+    fn favour(&mut self, now_ns: u64, entity: Entity, orders: &mut Orders) {
+        let member = &self.members[entity.0 as usize];
+        if let (State::Queued, Some(cpu)) = (member.state, member.cpu) {
+            self.account(now_ns, cpu);
+            self.queues[cpu as usize].next = Some(entity.0);
+            self.resched(cpu, orders);
+        }
     }
 }

@@ -14,7 +14,9 @@ impl<P: Policy> Fair<P> {
         if let Affinity::One(cpu) = member.affinity {
             return cpu;
         }
-        let Some(was) = member.cpu else { return self.find_first(&member.affinity) };
+        let Some(was) = member.cpu.filter(|&was| self.may_run(entity, was)) else {
+            return self.find_first(&member.affinity);
+        };
         let (home, bit) = self.domains.locate(was);
         if self.domains.idle(home) >> bit & 1 == 1 {
             return was;
@@ -59,8 +61,8 @@ impl<P: Policy> Fair<P> {
             .min_by_key(|&cpu| self.load(cpu))
     }
 
-    /// Sum of the weights of a CPU's runnable entities.
+    /// Sum of the weights of a CPU's entities, those that pause included.
     fn load(&self, cpu: u32) -> u64 {
-        self.queues[cpu as usize].load()
+        self.queues[cpu as usize].balanced_load()
     }
 }

@@ -51,6 +51,10 @@ pub struct Runqueue {
     pub since_ns: u64,
     /// When periodic balancing is due.
     pub balance_ns: u64,
+    /// What runs here may not do so any more.
+    pub unwelcome: bool,
+    /// Entities that pause and will be back here, and the sum of their weights: load for balancing, and for nothing else.
+    pub paused: (usize, u64),
     /// CFS: who should run next, because it preempts.
     pub next: Option<u32>,
     /// CFS: who should be passed over, because it yielded.
@@ -71,6 +75,17 @@ impl Runqueue {
     /// Sum of the weights of the runnable entities.
     pub fn load(&self) -> u64 {
         self.weight as u64 + self.current_weight as u64
+    }
+
+    /// Runnable entities and those that pause, as balancing counts them.
+    pub fn balanced_count(&self) -> usize {
+        self.count() + self.paused.0
+    }
+
+    /// Sum of the weights of the same. (Linux balances by averages that decay with a half-life of 32 ms: a pause of a few
+    /// milliseconds hardly changes them.)
+    pub fn balanced_load(&self) -> u64 {
+        self.load() + self.paused.1
     }
 
     /// Nothing runs or waits.

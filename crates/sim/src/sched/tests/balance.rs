@@ -274,3 +274,51 @@ fn lag_and_deadline_move_with_an_entity() {
     let after_ns = lag_ns(&sched, 1, b).unwrap();
     assert!(before_ns != 0 && before_ns.abs_diff(after_ns) <= 2, "{before_ns} {after_ns}");
 }
+
+#[test]
+fn who_pauses_is_load_where_it_will_be_back_and_who_sleeps_is_none() {
+    for pauses in [false, true] {
+        let mut sched = cfs(2);
+        woken(&mut sched, &[(1024, &[0]), (1024, &[0]), (1024, &[0, 1]), (1024, &[0, 1])]);
+        assert_eq!((sched.waiting(Cpu(0)), sched.waiting(Cpu(1))), (1, 1));
+        let ran = sched.running(Cpu(0));
+        let mut orders = Orders::default();
+        if pauses {
+            sched.pause(1000, Cpu(0), 30 * MS, &mut orders);
+        } else {
+            sched.block(1000, Cpu(0), &mut orders);
+        }
+        assert_ne!(sched.pick(1000, Cpu(0), &mut orders), ran);
+        sched.relieve_now(1000, Cpu(1), &mut orders);
+        sched.check();
+        assert_eq!(sched.waiting(Cpu(1)), usize::from(pauses), "CPU 0 has as much to do as before");
+        sched.wake(2000, ran.unwrap(), None, &mut orders);
+        sched.check();
+    }
+}
+
+#[test]
+fn who_pauses_keeps_what_it_has_a_right_to_up_to_the_limit() {
+    let lag_ns = |keeps_ns: Option<u64>, for_ns: u64| {
+        let mut sched = cfs(1);
+        woken(&mut sched, &[(1024, &[0]), (1024, &[0])]);
+        let pauser = sched.running(Cpu(0)).unwrap();
+        let mut orders = Orders::default();
+        match keeps_ns {
+            Some(keeps_ns) => sched.pause(1000, Cpu(0), keeps_ns, &mut orders),
+            None => sched.block(1000, Cpu(0), &mut orders),
+        }
+        let other = sched.pick(1000, Cpu(0), &mut orders).unwrap();
+        let now_ns = 1000 + for_ns;
+        sched.wake(now_ns, pauser, None, &mut orders);
+        let lags = [sched.lag_ns(now_ns, pauser), sched.lag_ns(now_ns, other)];
+        assert!((lags[0] + lags[1]).abs() <= 1, "of two the one is as far behind as the other is ahead");
+        sched.favour(now_ns, pauser, &mut orders);
+        assert_eq!(sched.pick(now_ns, Cpu(0), &mut orders), Some(pauser));
+        lags[0]
+    };
+    let near = |lag_ns: i64, expected_ns: u64| lag_ns.abs_diff(expected_ns as i64) < 3 * MS / 2 + 10_000;
+    assert!(near(lag_ns(Some(30 * MS), 100 * MS), 15 * MS), "half of it, for it is behind their average");
+    assert!(near(lag_ns(Some(30 * MS), 20 * MS), 10 * MS));
+    assert!(near(lag_ns(None, 100 * MS), 3 * MS / 2), "a sleeper's bonus");
+}

@@ -1,5 +1,6 @@
 //! Tests of the fair schedulers, by a small dispatcher that keeps the contract.
 
+mod affinity;
 mod balance;
 mod bench;
 mod fairness;

@@ -41,6 +41,12 @@ impl Scenario {
             (Ground::Vm, true) => self.check_guest_program()?,
             _ => {}
         }
+        if self.workload.fio().is_some() && self.ground != Ground::Vm {
+            return bad("workload.kind", "fio runs in real guests alone; choose --on vm");
+        }
+        if self.workload.io().is_some() && self.ground != Ground::Sim {
+            return bad("workload.kind", ONLY_SIM);
+        }
         match self.ground {
             Ground::Threads => self.check_program(),
             Ground::Sim => refuse("", &only_vm, ONLY_VM),
@@ -93,6 +99,7 @@ impl Scenario {
             ("quota", !condition.quota.is_empty()),
             ("neighbours", condition.neighbours > 0),
             ("hogs", condition.hogs > 0),
+            ("bursts", condition.bursts.is_some()),
         ];
         let only_sim = [
             ("overcommit", condition.overcommit != 0.0),
@@ -101,10 +108,11 @@ impl Scenario {
             ("without", !condition.without.is_empty()),
         ];
         match self.ground {
-            Ground::Sim => refuse(prefix, &[unobserved], ONLY_VM),
+            Ground::Sim => refuse(prefix, &[unobserved, ("bursts", condition.bursts.is_some())], ONLY_VM),
             Ground::Vm => {
                 refuse(prefix, &[spinners], NOT_VM)?;
-                refuse(prefix, &only_sim, ONLY_SIM)
+                refuse(prefix, &only_sim, ONLY_SIM)?;
+                self.check_fio_s_condition(prefix, condition)
             }
             Ground::Xen => {
                 refuse(prefix, &of_linux, NOT_XEN)?;

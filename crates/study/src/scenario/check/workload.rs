@@ -27,6 +27,8 @@ impl Scenario {
                 within("workload.stop_below_mib", *stop_below_mib, 0, memory_mib)
             }
             Workload::DeleteFree { .. } => self.check_delete_free(),
+            Workload::Io(io) => self.check_io(io),
+            Workload::Fio(fio) => self.check_fio(fio),
             Workload::Wakeup { .. } | Workload::Requests { .. } => self.check_latency(),
             Workload::Postmark { .. } => self.check_postmark(),
         }

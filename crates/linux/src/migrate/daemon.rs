@@ -1,0 +1,186 @@
+//! The threads of the daemon: started, joined by rings, ended.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use reprieve_policy::place::Settings;
+use reprieve_policy::signal::Signal;
+
+use super::decider::{Decider, Lines};
+use super::events::{Events, Sorter};
+use super::house::Joints;
+use super::mover::{self, Mover, Outcomes};
+use super::ring::{Consumer, ring};
+use super::run::Options;
+use super::shared::{Shared, Sleeper};
+use super::status::Status;
+use super::table::Table;
+use super::{Told, beats, clock};
+use crate::error::{Error, Result};
+use crate::proc::StealReader;
+
+/// Beats that a ring holds: a quarter of a second of them at 1 ms, while the decider is stuck.
+const BEATS: usize = 256;
+/// Signals from the house thread that a ring holds.
+const SIGNALS: usize = 2048;
+/// Entries for the house thread, in advance and while recording: half a second of beats of 12 vCPUs.
+const ENTRIES: usize = 2048;
+const RECORDED_ENTRIES: usize = 16_384;
+/// Stacks are locked, and so kept small, bytes. Nothing in these threads needs more.
+const STACK_BYTES: usize = 256 << 10;
+/// Between status shows, ns.
+const SHOW_NS: u64 = 50_000_000;
+/// A thread that has not begun after so long says nothing of its priority; it may be on a vCPU that is off.
+const BEGINS: Duration = Duration::from_secs(2);
+
+/// The threads.
+pub struct Daemon {
+    shared: Arc<Shared>,
+    table: Arc<Table>,
+    outcomes: Arc<Outcomes>,
+    sleepers: Vec<Arc<Sleeper>>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+    /// What joins the house thread to the others.
+    pub joints: Option<Joints>,
+}
+
+impl Daemon {
+    /// Starts them, and waits until each has said whether it may run before others.
+    ///
+    /// # Errors
+    /// If a thread cannot be started; those that were have ended then.
+    pub fn start(
+        options: &Options,
+        settings: Settings,
+        vcpus: &[usize],
+        table: &Arc<Table>,
+        events: Option<Box<dyn Events>>,
+        tell: &mut dyn FnMut(Told),
+    ) -> Result<Daemon> {
+        let records = options.record.is_some();
+        let (signals, house) = ring::<Signal>(SIGNALS);
+        let (log, entries) = ring(if records { RECORDED_ENTRIES } else { ENTRIES });
+        let shared = Arc::new(Shared::new(options.period_ns.1));
+        let (status, outcomes) = (Arc::new(Status::new(settings.vcpus)), Arc::new(Outcomes::default()));
+        let mut daemon = Daemon {
+            shared: Arc::clone(&shared),
+            table: Arc::clone(table),
+            outcomes: Arc::clone(&outcomes),
+            sleepers: Vec::new(),
+            threads: Vec::new(),
+            joints: Some(Joints { signals, log: entries, shared, status: Arc::clone(&status), outcomes }),
+        };
+        let movers = if options.apply { daemon.start_movers(settings.vcpus)? } else { Vec::new() };
+        let (raised, are_raised) = channel();
+        let beats = daemon.start_beats(vcpus, options, &raised)?;
+        let lines = Lines {
+            beats,
+            house,
+            events: events.map(|events| Sorter::new(events, table.slots())),
+            log,
+            movers,
+        };
+        let steal = StealReader::open(&options.proc, settings.vcpus).ok();
+        let (table, shared) = (Arc::clone(table), Arc::clone(&daemon.shared));
+        let decider =
+            Decider::new(settings, lines, table, shared, steal, records).told(options.foretold.clone());
+        daemon.start_decider(decider, status, raised)?;
+        if !all_raised(&are_raised) {
+            let text = "beats come late under load: no real-time priority (run as root, or raise ulimit -r)";
+            tell(Told::Warning(text.into()));
+        }
+        Ok(daemon)
+    }
+
+    fn start_decider(&mut self, decider: Decider, status: Arc<Status>, raised: Sender<bool>) -> Result<()> {
+        let mut shown_ns = 0;
+        let look = move |placer: &_| {
+            let now_ns = clock::now_ns();
+            if now_ns.saturating_sub(shown_ns) >= SHOW_NS {
+                shown_ns = now_ns;
+                status.show(placer, now_ns);
+            }
+        };
+        self.spawn("decider", move || decider.run(look, move |ok| say(&raised, ok)))
+    }
+
+    fn start_movers(&mut self, count: usize) -> Result<Vec<Mover>> {
+        let mut movers = Vec::new();
+        for vcpu in 0..count {
+            let (orders, taken) = ring(2 * self.table.slots());
+            let sleeper = Arc::new(Sleeper::default());
+            let (own, table) = (Arc::clone(&sleeper), Arc::clone(&self.table));
+            let (outcomes, shared) = (Arc::clone(&self.outcomes), Arc::clone(&self.shared));
+            self.spawn(&format!("mover {vcpu}"), move || {
+                mover::run(taken, &own, &table, &outcomes, &shared)
+            })?;
+            movers.push(Mover::new(orders, Arc::clone(&sleeper)));
+            self.sleepers.push(sleeper);
+        }
+        Ok(movers)
+    }
+
+    fn start_beats(
+        &mut self,
+        vcpus: &[usize],
+        options: &Options,
+        raised: &Sender<bool>,
+    ) -> Result<Vec<Consumer<Signal>>> {
+        let mut beats = Vec::new();
+        for vcpu in vcpus.iter().copied() {
+            let (out, beat) = ring(BEATS);
+            let (shared, raised, proc) = (Arc::clone(&self.shared), raised.clone(), options.proc.clone());
+            self.spawn(&format!("beat {vcpu}"), move || {
+                beats::run(vcpu, &proc, &shared, out, move |ok| say(&raised, ok))
+            })?;
+            beats.push(beat);
+        }
+        Ok(beats)
+    }
+
+    fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
+        let builder = std::thread::Builder::new().name(name.into()).stack_size(STACK_BYTES);
+        let thread = builder.spawn(body).map_err(|e| {
+            self.end();
+            Error::io("start", "a thread", e, "raise ulimit -u, and -l where memory is locked")
+        })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Ends all threads; how many affinities they have changed.
+    pub fn end(&mut self) -> u64 {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.decider.wake();
+        self.sleepers.iter().for_each(|sleeper| sleeper.wake());
+        // A thread that panicked has ended as well.
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        self.outcomes.done.load(Ordering::Relaxed)
+    }
+}
+
+/// Says that a thread has begun, and whether it may run before others.
+fn say(raised: &Sender<bool>, ok: bool) {
+    // Nobody listens any more if it comes too late.
+    let _ = raised.send(ok);
+}
+
+/// Whether all threads have said that they may run before others: each says so once, and then drops its end.
+fn all_raised(raised: &Receiver<bool>) -> bool {
+    let mut all = true;
+    loop {
+        match raised.recv_timeout(BEGINS) {
+            Ok(ok) => all &= ok,
+            Err(RecvTimeoutError::Disconnected) => return all,
+            Err(RecvTimeoutError::Timeout) => return false,
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,277 @@
+//! The main loop: signals in from the rings, through the policy, orders out to the movers. It allocates nothing, writes
+//! nothing, waits for nobody, and sleeps between two looks.
+//!
+//! Invariant: signals are taken in the order of time wherever they come from, so that a vCPU whose beats have not been read yet never looks
+//! as if it were off; orders go out when all is read, so that of a task moved twice on old beats only the last counts.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use reprieve_policy::beat::{Beat, grain_ns};
+use reprieve_policy::place::{Move, Placer, Settings, Target};
+use reprieve_policy::signal::Signal;
+
+use super::clock;
+use super::entry::{Decision, Entry};
+use super::events::Sorter;
+use super::foretold::Foretold;
+use super::mover::Mover;
+use super::ring::{Consumer, Producer};
+use super::shared::Shared;
+use super::table::Table;
+use crate::proc::StealReader;
+use crate::threads::FifoGuard;
+
+/// Below the beat threads.
+const PRIORITY: u8 = 1;
+/// Steal of a gap is booked at the next tick at the latest, 10 ms, and read again after this time, ns.
+const STEAL_AGAIN_NS: u64 = 12_000_000;
+/// Steal is read at one ordinary beat in so many, too, so that a late one has a recent reading to compare with.
+const STEAL_EVERY: u32 = 16;
+/// The decider was stuck if it has not looked for so many times the time between two looks: what it reads then is old.
+const STUCK_LOOKS: u64 = 2;
+
+/// Where the decider's signals come from and its decisions go.
+pub struct Lines {
+    /// From each beat thread.
+    pub beats: Vec<Consumer<Signal>>,
+    /// From the house thread.
+    pub house: Consumer<Signal>,
+    /// Events of I/O, where there is a source of them.
+    pub events: Option<Sorter>,
+    /// To the house thread.
+    pub log: Producer<Entry>,
+    /// To the movers, one for each vCPU that tasks leave; none if decisions are only told.
+    pub movers: Vec<Mover>,
+}
+
+/// Where a signal is.
+#[derive(Clone, Copy, Debug)]
+enum Head {
+    House,
+    Event,
+    Beat(usize),
+}
+
+/// When the steal of one vCPU is read.
+#[derive(Clone, Copy, Debug, Default)]
+struct StealDue {
+    again_ns: Option<u64>,
+    beats: u32,
+}
+
+/// The main loop's state.
+pub struct Decider {
+    placer: Placer,
+    lines: Lines,
+    table: Arc<Table>,
+    shared: Arc<Shared>,
+    steal: Option<StealReader>,
+    steal_due: Vec<StealDue>,
+    foretold: Foretold,
+    /// Whether signals are told to the house thread, too.
+    records: bool,
+    made: Vec<Move>,
+    /// Slots that movers must look at, with the vCPU that is left.
+    touched: Vec<(usize, usize)>,
+    /// Entries lost since the last that was told.
+    untold: u64,
+    /// When it last looked, ns.
+    looked_ns: Option<u64>,
+}
+
+impl Decider {
+    /// With nothing known yet. `steal` is read at late beats, if there is one.
+    pub fn new(
+        settings: Settings,
+        lines: Lines,
+        table: Arc<Table>,
+        shared: Arc<Shared>,
+        steal: Option<StealReader>,
+        records: bool,
+    ) -> Decider {
+        Decider {
+            placer: Placer::new(settings),
+            steal_due: vec![StealDue::default(); settings.vcpus],
+            made: Vec::with_capacity(settings.tasks),
+            touched: Vec::with_capacity(settings.tasks),
+            lines,
+            table,
+            shared,
+            steal,
+            foretold: Foretold::default(),
+            records,
+            untold: 0,
+            looked_ns: None,
+        }
+    }
+
+    /// With an oracle's knowledge.
+    pub fn told(self, foretold: Foretold) -> Decider {
+        Decider { foretold, ..self }
+    }
+
+    /// Runs until the daemon ends; hands the policy's state to `look` after each step. Whether it may run before others is
+    /// said through `raised`.
+    pub fn run(mut self, mut look: impl FnMut(&Placer), raised: impl FnOnce(bool)) {
+        let guard = FifoGuard::raise(PRIORITY);
+        raised(guard.is_ok());
+        self.shared.decider.enter();
+        while !self.shared.is_stopped() {
+            self.step(clock::now_ns());
+            look(&self.placer);
+            let look_ns = self.shared.look_ns.load(Ordering::Relaxed);
+            self.shared.decider.rest(Duration::from_nanos(look_ns));
+        }
+    }
+
+    /// Takes in all signals that are there, and lets time pass up to `now_ns`.
+    pub fn step(&mut self, now_ns: u64) {
+        self.shared.decided_ns.store(now_ns, Ordering::Relaxed);
+        if let Some(events) = &mut self.lines.events {
+            events.begin();
+        }
+        while let Some(signal) = self.foretold.due(now_ns) {
+            self.take(signal);
+        }
+        self.catch_up(now_ns);
+        while let Some(head) = self.oldest() {
+            match head {
+                Head::House => self.take_from_house(),
+                Head::Event => self.take_event(),
+                Head::Beat(line) => self.take_beat(line, now_ns),
+            }
+        }
+        self.take(Signal::Tick { at_ns: now_ns });
+        self.send_orders();
+    }
+
+    /// After having been stuck what is old is learnt from, and not acted on: only the last beats tell what is now.
+    fn catch_up(&mut self, now_ns: u64) {
+        let before_ns = self.looked_ns.replace(now_ns).unwrap_or(now_ns);
+        let most_ns = STUCK_LOOKS * self.shared.look_ns.load(Ordering::Relaxed);
+        if now_ns.saturating_sub(before_ns) > most_ns {
+            let period_ns = self.shared.period_ns.load(Ordering::Relaxed);
+            self.take(Signal::CatchUp { until_ns: now_ns.saturating_sub(grain_ns(period_ns)) });
+        }
+    }
+
+    /// Where the oldest signal is that is there.
+    fn oldest(&mut self) -> Option<Head> {
+        let Lines { beats, house, events, .. } = &mut self.lines;
+        let house = house.peek().map(|signal| (signal.at_ns(), Head::House));
+        let event = events.as_mut().and_then(Sorter::peek_ns).map(|at_ns| (at_ns, Head::Event));
+        let beats = beats.iter_mut().enumerate();
+        let beats = beats.filter_map(|(line, beats)| Some((beats.peek()?.at_ns(), Head::Beat(line))));
+        house.into_iter().chain(event).chain(beats).min_by_key(|(at_ns, _)| *at_ns).map(|(_, head)| head)
+    }
+
+    /// What undoes a placement gives the user's mask back, too: a task that the policy has forgotten must not stay bound.
+    fn take_from_house(&mut self) {
+        let Some(signal) = self.lines.house.pop() else { return };
+        self.take(signal);
+        match signal {
+            Signal::Mask { task, .. } => self.want(task, None, None),
+            Signal::Dismiss { task, .. } => {
+                self.want(task, None, None);
+                self.table.dismiss(task);
+            }
+            _ => {}
+        }
+    }
+
+    fn take_event(&mut self) {
+        match self.lines.events.as_mut().and_then(|events| events.pop(&self.table)) {
+            Some(Entry::Signal(signal)) => self.take(signal),
+            Some(other) => self.tell(other),
+            None => {}
+        }
+    }
+
+    fn take_beat(&mut self, line: usize, now_ns: u64) {
+        match self.lines.beats[line].pop() {
+            Some(Signal::Beat(beat)) => {
+                let beat = self.with_steal(beat, now_ns);
+                self.take(beat);
+            }
+            Some(signal) => self.take(signal),
+            None => {}
+        }
+    }
+
+    /// The beat with the steal of its vCPU as it is now, where that tells something: at a late beat, once after that was
+    /// booked, and now and then.
+    fn with_steal(&mut self, beat: Beat, now_ns: u64) -> Signal {
+        let late = beat.lateness_ns() > grain_ns(beat.period_ns);
+        let Some(due) = self.steal_due.get_mut(beat.vcpu) else { return Signal::Beat(beat) };
+        let booked = due.again_ns.is_some_and(|again_ns| beat.at_ns >= again_ns);
+        due.beats += 1;
+        if !late && !booked && due.beats < STEAL_EVERY {
+            return Signal::Beat(beat);
+        }
+        *due = StealDue { again_ns: late.then_some(beat.at_ns + STEAL_AGAIN_NS), beats: 0 };
+        let vcpu = beat.vcpu;
+        let steal_ns =
+            self.steal.as_mut().and_then(|steal| steal.read(now_ns).ok().and(steal.steal_ns(vcpu)));
+        Signal::Beat(Beat { steal_ns, ..beat })
+    }
+
+    fn take(&mut self, signal: Signal) {
+        if self.records {
+            self.tell(Entry::Signal(signal));
+        }
+        self.made.clear();
+        self.made.extend_from_slice(self.placer.take(&signal));
+        for i in 0..self.made.len() {
+            let made = self.made[i];
+            let cpu = if let Target::Vcpu(vcpu) = made.to { Some(vcpu) } else { None };
+            self.want(made.task, cpu, made.from);
+            let decision = self.explained(made, signal.at_ns());
+            self.tell(Entry::Decision(decision));
+        }
+    }
+
+    /// Tells the house thread; what does not fit is counted, and that told in its place as soon as something fits.
+    fn tell(&mut self, entry: Entry) {
+        if self.untold > 0 && self.lines.log.push(Entry::Lost(self.untold)) {
+            self.untold = 0;
+        }
+        let told = self.untold == 0 && self.lines.log.push(entry);
+        self.untold += u64::from(!told);
+        self.shared.count_lost(told);
+    }
+
+    fn want(&mut self, slot: usize, cpu: Option<usize>, from: Option<usize>) {
+        if self.lines.movers.is_empty() || slot >= self.table.slots() {
+            return;
+        }
+        self.table.want(slot, cpu);
+        // By the vCPU that is left: a task that runs on one that is off holds up only what leaves that one.
+        let mover = from.unwrap_or(0) % self.lines.movers.len();
+        match self.touched.iter_mut().find(|(touched, _)| *touched == slot) {
+            Some((_, by)) => *by = mover,
+            None => self.touched.push((slot, mover)),
+        }
+    }
+
+    fn send_orders(&mut self) {
+        for i in 0..self.touched.len() {
+            let (slot, mover) = self.touched[i];
+            // One that does not fit is found by the house thread.
+            self.lines.movers[mover].look_at(slot, rustix::thread::sched_getcpu());
+        }
+        self.touched.clear();
+    }
+
+    fn explained(&self, made: Move, at_ns: u64) -> Decision {
+        let left = |vcpu: Option<usize>| Some(self.placer.vcpu(vcpu?)?.remaining(at_ns)?.median_ns);
+        let to = if let Target::Vcpu(vcpu) = made.to { Some(vcpu) } else { None };
+        Decision { at_ns, made, left_here_ns: left(made.from), left_there_ns: left(to) }
+    }
+
+    /// The policy's state.
+    pub fn placer(&self) -> &Placer {
+        &self.placer
+    }
+}

@@ -1,0 +1,69 @@
+//! Following the mask of a task looked after: whether its user, its cpuset, or a CPU that went offline has changed it.
+//!
+//! | bound to | its mask now | who did it | what is done |
+//! |---|---|---|---|
+//! | a CPU that is there | that CPU | we | nothing |
+//! | a CPU that is not there | that CPU, or everything | the kernel does, or will | the user's mask is given back |
+//! | nothing | the same, or everything and so it was | nobody, or its cpuset | nothing |
+//! | any | anything else | its user | that is the user's mask from now on |
+//!
+//! *There* is what is online and in the task's cpuset; *everything* is all of that, or all the machine may have. A user's mask
+//! is thus never widened: where a CPU goes offline the kernel widens the mask of a task bound to it, which is taken back.
+
+use reprieve_policy::cpus::CpuSet;
+
+use super::give_back::is_everything;
+use super::masks::Saved;
+use super::roster::Roots;
+use super::table::Table;
+use crate::error::Result;
+use crate::threads;
+
+/// What has become of a task's mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// Another thread is at the task, or it is about to end.
+    Busy,
+    /// All is as it was.
+    Same,
+    /// The CPUs that the task may be put on from now on; it is bound to none.
+    Changed(CpuSet),
+}
+
+/// Looks at the mask of the task in a slot, and follows what has changed it.
+///
+/// # Errors
+/// If the state file cannot be written.
+pub fn follow(roots: &Roots, table: &Table, slot: usize) -> Result<Followed> {
+    let Some(known) = table.look(slot, |held| (held.saved.clone(), held.usable, held.bound_to())) else {
+        return Ok(Followed::Busy);
+    };
+    let (saved, usable, bound) = known;
+    let Ok(now) = roots.proc.allowed_mask(saved.pid, saved.tid) else { return Ok(Followed::Busy) };
+    let there = roots.sys.cpuset_of(&roots.proc, saved.pid, saved.tid);
+    let everything = is_everything(&roots.sys, &there, &now);
+    let ours = bound.map(CpuSet::of);
+    let lost = bound.is_some_and(|cpu| !there.contains(cpu)) && (ours == Some(now) || everything);
+    // Where none of its user's CPUs is there, this is refused, and tried again.
+    let undone = lost && threads::set_affinity_set(saved.tid, &saved.request()).is_ok();
+    let same =
+        lost || ours == Some(now) || (bound.is_none() && (now == saved.mask || saved.whole && everything));
+    let new =
+        if same { grown(&saved, &there) } else { Saved { mask: now, whole: everything, ..saved.clone() } };
+    let new_usable = new.mask.and(&there);
+    if new == saved && new_usable == usable && !undone && same {
+        return Ok(Followed::Same);
+    }
+    let changed = table.remask(slot, bound, &new, new_usable, undone || !same)?;
+    Ok(if changed { Followed::Changed(new_usable) } else { Followed::Busy })
+}
+
+/// The same, but for a mask that is the whole of a cpuset, which may have got more.
+fn grown(saved: &Saved, there: &CpuSet) -> Saved {
+    let mask = if saved.whole && !there.is_subset(&saved.mask) { *there } else { saved.mask };
+    Saved { mask, ..saved.clone() }
+}
+
+#[cfg(test)]
+#[path = "follow_tests.rs"]
+mod tests;

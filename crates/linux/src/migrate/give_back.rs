@@ -1,0 +1,111 @@
+//! Giving a task its user's mask back, where it is still bound by us, and finding tasks that have inherited a binding.
+//!
+//! What has to be told apart, of a task that was bound to a CPU:
+//!
+//! | its mask now | who did it | what is done |
+//! |---|---|---|
+//! | that CPU | we | given back |
+//! | the whole of its cpuset, or every CPU, while that CPU is not there for it | the kernel | given back |
+//! | anything else | its user | left alone |
+//!
+//! In the second case nothing may change at once, but the kernel keeps what was last asked for the task, and would bind it
+//! again when the cpuset changes (sched_setaffinity(2), cpuset(7); kernel 6.2 and later).
+//!
+//! Affinity is inherited by what a bound task forks, and survives exec(2). Such an heir is a task of the same process, or a
+//! descendant of it, that began after its ancestor was taken in, and after the last time that heirs were looked for, and is
+//! bound to one CPU of its ancestor's mask. While the daemon runs the kernel tells it of forks (`forks`), which is exact.
+
+use std::collections::BTreeSet;
+
+use reprieve_policy::cpus::CpuSet;
+
+use super::masks::{Binding, Owed, Saved};
+use crate::error::{Error, Result, thread_path};
+use crate::proc::{ProcRoot, SysCpus, TaskStatReader};
+use crate::threads;
+
+/// Tasks looked at for heirs of one, at most.
+const MAX_HEIRS: usize = 65_536;
+
+/// Gives a task its mask back if it is bound as we bind; whether it was.
+///
+/// # Errors
+/// [`Error::Gone`] if it has ended, [`Error::NotPermitted`], [`Error::Io`].
+pub fn give_back(root: &ProcRoot, sys: &SysCpus, Owed { saved, binding, .. }: &Owed) -> Result<bool> {
+    let reader = TaskStatReader::open(root, saved.pid, saved.tid)?;
+    let gone = || Error::Gone { action: "restore", path: thread_path(saved.tid) };
+    if reader.read()?.start_ticks != saved.start_ticks {
+        return Err(gone());
+    }
+    let now = root.allowed_mask(saved.pid, saved.tid)?;
+    if !is_bound_by_us(&now, saved, *binding) && !is_lost(root, sys, &now, saved, *binding) {
+        return Ok(false);
+    }
+    let set = threads::set_affinity_set(saved.tid, &saved.request());
+    if matches!(&set, Err(Error::Io { .. })) && !is_bound_by_us(&now, saved, *binding) {
+        // None of the user's CPUs is there for it: what the kernel has chosen holds.
+        return Ok(false);
+    }
+    if reader.read().is_err() {
+        // It ended meanwhile, and its number may be another's by now, who is left as found.
+        let _ = threads::set_affinity_set(saved.tid, &now);
+        return Err(gone());
+    }
+    set.map(|()| true)
+}
+
+/// Whether the mask is one CPU that we have bound the task to, or were about to.
+fn is_bound_by_us(now: &CpuSet, saved: &Saved, Binding { from, to }: Binding) -> bool {
+    let ours = |cpu: Option<usize>| cpu.is_some_and(|cpu| *now == CpuSet::of(cpu));
+    (ours(from) || ours(to)) && (saved.whole || *now != saved.mask)
+}
+
+/// Whether the kernel has undone the binding, since its CPU is not there for the task any more.
+fn is_lost(
+    root: &ProcRoot,
+    sys: &SysCpus,
+    now: &CpuSet,
+    saved: &Saved,
+    Binding { from, to }: Binding,
+) -> bool {
+    let there = sys.cpuset_of(root, saved.pid, saved.tid);
+    [from, to].into_iter().flatten().any(|cpu| !there.contains(cpu)) && is_everything(sys, &there, now)
+}
+
+/// Whether a mask is the whole of what the task's cpuset (`there`) has, or of what the machine may have.
+pub fn is_everything(sys: &SysCpus, there: &CpuSet, mask: &CpuSet) -> bool {
+    there.is_subset(mask) || sys.possible().is_subset(mask)
+}
+
+/// The tasks that have inherited a binding from these and began at `since_ticks` or later, with what they are owed;
+/// their slots mean nothing.
+pub fn heirs(root: &ProcRoot, of: &[Saved], since_ticks: u64) -> Vec<Owed> {
+    let mut known: BTreeSet<i32> = of.iter().map(|saved| saved.tid).collect();
+    let mut heirs = Vec::new();
+    for saved in of {
+        let mut processes = vec![saved.pid];
+        while let Some(pid) = processes.pop().filter(|_| known.len() < MAX_HEIRS) {
+            for tid in root.thread_ids(pid).unwrap_or_default() {
+                processes.extend(root.children(pid, tid));
+                if known.insert(tid) {
+                    heirs.extend(heir(root, saved, pid, tid, since_ticks));
+                }
+            }
+        }
+    }
+    heirs
+}
+
+/// What the task is owed, if it looks as if it had inherited a binding from `ancestor`.
+fn heir(root: &ProcRoot, ancestor: &Saved, pid: i32, tid: i32, since_ticks: u64) -> Option<Owed> {
+    let start_ticks = TaskStatReader::open(root, pid, tid).ok()?.read().ok()?.start_ticks;
+    if start_ticks < ancestor.taken_ticks.max(since_ticks) {
+        return None;
+    }
+    let mask = root.allowed_mask(pid, tid).ok()?;
+    // Bindings change all the time, so it may have inherited an earlier one than the last.
+    let cpu = mask.iter().next().filter(|cpu| mask.len() == 1 && ancestor.mask.contains(*cpu))?;
+    let saved = Saved { pid, tid, start_ticks, ..ancestor.clone() };
+    let binding = Binding { from: None, to: Some(cpu) };
+    (mask != ancestor.mask).then_some(Owed { slot: 0, saved, binding })
+}

@@ -1,0 +1,371 @@
+//! The state file: the masks of tasks that may be bound, and what they are bound to, so that they can be given back by
+//! whoever comes next if the daemon is killed.
+//!
+//! ```text
+//! reprieve-migrate-masks 2 BOOT-ID
+//!     -     1 4711 4712 88302 88911 whole 0-3
+//!  FROM    TO PID  TID  START TAKEN  ...  MASK
+//! ```
+//! Further on in the first line's page is the time up to which forks have been seen to: what is younger may have inherited a
+//! binding that nobody has looked at.
+//!
+//! A record for each slot, of one page each: a record is never half written, since a write within a page of a file is not
+//! cut short, not even by SIGKILL. The first two words, rewritten just before each change of affinity, say what the task was
+//! bound to and what it is being bound to (`-`: its user's mask); START is its start time, TAKEN when it was taken in, both
+//! in clock ticks since boot. A slot without a task is blank. `whole` says that the mask was the whole of the task's cpuset.
+//! A reboot makes the file void, since masks do not outlive one.
+//!
+//! Invariants: a task is in the file before it is bound, and leaves it only when it has its mask again or has ended; what
+//! could not be given back stays.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use reprieve_policy::cpus::CpuSet;
+
+use super::give_back;
+use crate::error::{Error, Result};
+use crate::proc::{ProcRoot, SysCpus};
+
+/// First line of a state file.
+const HEADER: &str = "reprieve-migrate-masks 2";
+/// The size of the header and of each record, bytes: a page, and more than any mask takes in text.
+const RECORD_BYTES: usize = 4096;
+/// The most tasks in a file.
+const MAX_RECORDS: usize = 65_536;
+const WAY_OUT: &str = "name another file with --state, in a directory that you may write to";
+/// Where in the file the time is up to which forks have been seen to, and its places.
+const SEEN_AT: u64 = 256;
+const SEEN_BYTES: usize = 20;
+/// A binding: two numbers of five places and their spaces.
+const BINDING_BYTES: usize = 12;
+
+/// A task and its user's mask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// Its process.
+    pub pid: i32,
+    /// Its number.
+    pub tid: i32,
+    /// When it started, clock ticks since boot.
+    pub start_ticks: u64,
+    /// When it was taken in, clock ticks since boot: what it has forked before is not bound by us.
+    pub taken_ticks: u64,
+    /// Where its user lets it run.
+    pub mask: CpuSet,
+    /// The mask is the whole of its cpuset, and so nobody's wish: it grows and shrinks with that.
+    pub whole: bool,
+}
+
+impl Saved {
+    /// The mask to ask the kernel for, so that the task is as it was: every CPU if its cpuset alone bounds it.
+    pub fn request(&self) -> CpuSet {
+        if self.whole { CpuSet::first(reprieve_policy::cpus::MAX_CPUS) } else { self.mask }
+    }
+}
+
+/// What a task was bound to and is, or is just being, bound to; `None` is its user's mask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Binding {
+    /// Before the last change.
+    pub from: Option<usize>,
+    /// By the last change, if that was carried out.
+    pub to: Option<usize>,
+}
+
+/// What the file says of one task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owed {
+    /// Where it is in the file.
+    pub slot: usize,
+    /// The task.
+    pub saved: Saved,
+    /// What is bound.
+    pub binding: Binding,
+}
+
+/// What giving back came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Tasks that have their mask again, those that had inherited a binding included.
+    pub restored: usize,
+    /// Tasks that were as their user wants them.
+    pub untouched: usize,
+    /// Tasks that have ended.
+    pub gone: usize,
+    /// Tasks that could not be changed; they stay in the file.
+    pub failed: usize,
+}
+
+/// The state file, locked: two daemons would undo each other's work.
+#[derive(Debug)]
+pub struct StateFile {
+    path: PathBuf,
+    file: File,
+    _lock: File,
+}
+
+impl StateFile {
+    /// Opens or makes the file at `path` and locks it (by `PATH.lock`, which stays). What a former daemon left is in
+    /// [`owed`](StateFile::owed); if it is of another boot it is void.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if another process holds it, [`Error::NotPermitted`], [`Error::Io`], [`Error::Malformed`].
+    pub fn open(path: &Path, root: &ProcRoot) -> Result<StateFile> {
+        let refused = |e: std::io::Error| Error::io("open", path, e, WAY_OUT);
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(refused)?;
+        }
+        let lock = File::create(beside(path, ".lock")).map_err(refused)?;
+        if lock.try_lock().is_err() {
+            let expected =
+                "no other `reprieve migrate` may use it; end that one, or name another file with --state";
+            return Err(Error::invalid("state file", path.display().to_string(), expected));
+        }
+        let header = format!("{HEADER} {}\n", root.boot_id()?);
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let state = StateFile { path: path.into(), file: opened.map_err(refused)?, _lock: lock };
+        let found = state.what_and_when()?;
+        if found != header.trim_end() {
+            if !found.is_empty() && !found.starts_with(HEADER) {
+                return Err(Error::malformed(path, "a state file of reprieve migrate", &found));
+            }
+            // A new file, or one of another boot.
+            state
+                .file
+                .set_len(0)
+                .and_then(|()| state.file.write_all_at(&padded(&header), 0))
+                .map_err(refused)?;
+        }
+        state.owed()?;
+        Ok(state)
+    }
+
+    /// Says that all tasks that began before then, in clock ticks since boot, and had inherited a binding, have their masks.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; heirs are looked for from an earlier time on then.
+    pub fn saw_forks(&self, ticks: u64) -> Result<()> {
+        self.write_at(format!("{ticks:>SEEN_BYTES$}").as_bytes(), SEEN_AT)
+    }
+
+    /// What was last said so; 0 if nothing.
+    fn seen_ticks(&self) -> u64 {
+        let mut text = [b' '; SEEN_BYTES];
+        let read = self.file.read_exact_at(&mut text, SEEN_AT);
+        let text = read.ok().and_then(|()| std::str::from_utf8(&text).ok());
+        text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// What the file says it is, and its boot.
+    fn what_and_when(&self) -> Result<String> {
+        let mut bytes = Vec::new();
+        let read = (&self.file).take(SEEN_AT).read_to_end(&mut bytes);
+        read.map_err(|e| Error::io("read", &self.path, e, WAY_OUT))?;
+        Ok(String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().trim_end().into())
+    }
+
+    /// A file that cannot be written.
+    #[cfg(test)]
+    pub(super) fn unwritable() -> StateFile {
+        let open = || File::open("/dev/null").unwrap();
+        StateFile { path: "/dev/null".into(), file: open(), _lock: open() }
+    }
+
+    /// The tasks in it.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Malformed`].
+    pub fn owed(&self) -> Result<Vec<Owed>> {
+        let unread = |e: std::io::Error| Error::io("read", &self.path, e, WAY_OUT);
+        let length = self.file.metadata().map_err(unread)?.len();
+        let records = (length / RECORD_BYTES as u64).saturating_sub(1) as usize;
+        if records > MAX_RECORDS {
+            return Err(Error::malformed(&self.path, "at most 65536 tasks", "more"));
+        }
+        let mut owed = Vec::new();
+        let mut buffer = vec![0; RECORD_BYTES];
+        for slot in 0..records {
+            self.file.read_exact_at(&mut buffer, offset(slot)).map_err(unread)?;
+            // Where no task ever was the file has a hole, which reads as zeros.
+            let text = String::from_utf8_lossy(&buffer);
+            let text = text.trim_matches(|c: char| c == '\0' || c.is_ascii_whitespace());
+            if text.is_empty() {
+                continue;
+            }
+            let record = parse(slot, text);
+            owed.push(record.ok_or_else(|| {
+                Error::malformed(&self.path, "FROM TO PID TID START TAKEN whole|exact MASK", text)
+            })?);
+        }
+        Ok(owed)
+    }
+
+    /// Saves a task in a slot, bound to nothing yet.
+    ///
+    /// # Errors
+    /// [`Error::Io`] or [`Error::NotPermitted`]; the task must not be bound then.
+    pub fn put(&self, slot: usize, saved: &Saved) -> Result<()> {
+        self.put_owed(&Owed { slot, saved: saved.clone(), binding: Binding::default() })
+    }
+
+    /// Saves a task in a slot with what it is bound to.
+    ///
+    /// # Errors
+    /// [`Error::Io`] or [`Error::NotPermitted`], [`Error::Invalid`] with too many tasks.
+    pub fn put_owed(&self, Owed { slot, saved, binding }: &Owed) -> Result<()> {
+        if *slot >= MAX_RECORDS {
+            return Err(Error::invalid("task to save", slot.to_string(), "at most 65536 tasks"));
+        }
+        let Saved { pid, tid, start_ticks, taken_ticks, mask, whole } = saved;
+        let whole = if *whole { "whole" } else { "exact" };
+        let binding = binding_text(*binding);
+        let binding = String::from_utf8_lossy(&binding);
+        let text = format!("{binding}{pid} {tid} {start_ticks} {taken_ticks} {whole} {mask}\n");
+        self.write_at(&padded(&text), offset(*slot))
+    }
+
+    /// Says what the task in a slot is bound to and is about to be bound to. Allocates nothing.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the task must not be bound then.
+    pub fn bind(&self, slot: usize, binding: Binding) -> Result<()> {
+        self.write_at(&binding_text(binding), offset(slot))
+    }
+
+    /// Forgets the task in a slot: it has its mask again, or has ended.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the task is still in the file then.
+    pub fn clear(&self, slot: usize) -> Result<()> {
+        self.write_at(&padded("\n"), offset(slot))
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let refused = |e| Error::io("write", &self.path, e, WAY_OUT);
+        self.file.write_all_at(bytes, offset).map_err(refused)
+    }
+
+    /// Gives all masks back as [`restore`](StateFile::restore) does, and removes the file if nothing is left in it: nothing may
+    /// be saved any more.
+    ///
+    /// # Errors
+    /// As [`restore`](StateFile::restore).
+    pub fn finish(&self, root: &ProcRoot, sys: &SysCpus) -> Result<Restored> {
+        let sum = self.restore(root, sys)?;
+        if sum.failed == 0 {
+            self.remove()?;
+        }
+        Ok(sum)
+    }
+
+    /// Gives all masks back, those included that tasks have inherited from the ones in the file, and forgets all that have
+    /// been dealt with.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be read or written. Tasks that could not be changed are counted, and stay in it.
+    pub fn restore(&self, root: &ProcRoot, sys: &SysCpus) -> Result<Restored> {
+        let owed = self.owed()?;
+        let mut sum = Restored::default();
+        // Before anybody is given back: an heir is told by what its parent was bound to.
+        let bound = owed.iter().filter(|owed| owed.binding != Binding::default());
+        let bound: Vec<Saved> = bound.map(|owed| owed.saved.clone()).collect();
+        let heirs = give_back::heirs(root, &bound, self.seen_ticks());
+        for owed in &owed {
+            match give_back::give_back(root, sys, owed) {
+                Ok(true) => sum.restored += 1,
+                Ok(false) => sum.untouched += 1,
+                Err(e) if e.is_gone() => sum.gone += 1,
+                Err(_) => {
+                    sum.failed += 1;
+                    continue;
+                }
+            }
+            self.clear(owed.slot)?;
+        }
+        let next_slot = owed.iter().map(|owed| owed.slot + 1).max().unwrap_or(0);
+        for (slot, heir) in (next_slot..).zip(heirs) {
+            match give_back::give_back(root, sys, &heir) {
+                Ok(restored) => sum.restored += usize::from(restored),
+                Err(e) if e.is_gone() => {}
+                Err(_) => {
+                    sum.failed += 1;
+                    self.put_owed(&Owed { slot, ..heir })?;
+                }
+            }
+        }
+        Ok(sum)
+    }
+
+    fn remove(&self) -> Result<()> {
+        match fs::remove_file(&self.path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::io("remove", &self.path, e, WAY_OUT))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn offset(slot: usize) -> u64 {
+    ((slot + 1) * RECORD_BYTES) as u64
+}
+
+/// A record: blanks up to the size, and the newline last.
+fn padded(text: &str) -> Vec<u8> {
+    let mut bytes = text.trim_end().as_bytes().to_vec();
+    bytes.resize(RECORD_BYTES - 1, b' ');
+    bytes.push(b'\n');
+    bytes
+}
+
+fn binding_text(Binding { from, to }: Binding) -> [u8; BINDING_BYTES] {
+    let mut text = [b' '; BINDING_BYTES];
+    let mut put = |cpu: Option<usize>, end: usize| {
+        let mut rest = cpu;
+        let mut at = end;
+        text[end] = b'-';
+        while let Some(number) = rest {
+            text[at] = b'0' + (number % 10) as u8;
+            at -= 1;
+            rest = Some(number / 10).filter(|number| *number > 0);
+        }
+    };
+    // CPUs are below 1024, so neither runs into the other.
+    put(from.map(|cpu| cpu.min(reprieve_policy::cpus::MAX_CPUS)), 4);
+    put(to.map(|cpu| cpu.min(reprieve_policy::cpus::MAX_CPUS)), 10);
+    text
+}
+
+fn parse(slot: usize, text: &str) -> Option<Owed> {
+    let mut words = text.split_ascii_whitespace();
+    let mut cpu = || match words.next()? {
+        "-" => Some(None),
+        cpu => cpu.parse().ok().map(Some),
+    };
+    let binding = Binding { from: cpu()?, to: cpu()? };
+    let mut number = || words.next()?.parse::<u64>().ok();
+    let (pid, tid, start_ticks, taken_ticks) = (number()?, number()?, number()?, number()?);
+    let whole = match words.next()? {
+        "whole" => true,
+        "exact" => false,
+        _ => return None,
+    };
+    let mask = words.next()?.parse().ok()?;
+    let (pid, tid) = (pid.try_into().ok()?, tid.try_into().ok()?);
+    let saved = Saved { pid, tid, start_ticks, taken_ticks, mask, whole };
+    words.next().is_none().then_some(Owed { slot, saved, binding })
+}
+
+/// The file of the same name with something appended.
+pub(super) fn beside(path: &Path, appended: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(appended);
+    name.into()
+}
+
+#[cfg(test)]
+#[path = "masks_tests.rs"]
+mod tests;

@@ -1,0 +1,333 @@
+//! The tasks looked after: whom to take in, what they do, when to let them go.
+//!
+//! Invariants: a task's mask is in the state file before the decider hears of the task; a task that leaves has its mask again
+//! before its slot is free, or is owed it, in that file; a slot is used again only after the decider has said that it has
+//! forgotten the former task. PID 1 is never taken in: everything descends from it.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use reprieve_policy::cpus::CpuSet;
+use reprieve_policy::place::Admission;
+use reprieve_policy::signal::Signal;
+
+use super::clock;
+use super::follow::{Followed, follow};
+use super::give_back::is_everything;
+use super::heirs::Heirs;
+use super::masks::{Binding, Owed, Saved};
+use super::mover::Outcomes;
+use super::only::Filter;
+use super::scan::Found;
+use super::source::{Sampler, Source};
+use super::table::{Held, Table};
+use crate::error::Result;
+use crate::proc::{ProcRoot, SysCpus, TaskIdentity, TaskStatReader};
+
+/// A task without I/O for so long is let go, ns.
+const IDLE_NS: u64 = 10_000_000_000;
+/// A mask that nobody has complained of is looked at this often, ns...
+const MASK_NS: u64 = 1_000_000_000;
+/// ... and one that somebody has, at most this often.
+const ODD_NS: u64 = 100_000_000;
+/// A leaving task that cannot be given its mask for so long frees its slot, and is owed it elsewhere, ns.
+const PATIENCE_NS: u64 = 5_000_000_000;
+/// Looks that must find a leaving task unbound: a fork that had begun before is told by then.
+const SETTLED_LOOKS: u32 = 2;
+
+/// What the roster reads and writes.
+#[derive(Clone, Debug)]
+pub struct Roots {
+    /// `/proc`.
+    pub proc: ProcRoot,
+    /// `/sys`.
+    pub sys: SysCpus,
+}
+
+/// A task on its way out.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    since_ns: u64,
+    ended: bool,
+    settled: u32,
+}
+
+/// A task looked after.
+struct Member {
+    identity: TaskIdentity,
+    pid: i32,
+    tid: i32,
+    reader: TaskStatReader,
+    sampler: Sampler,
+    seen_on: usize,
+    busy_ns: u64,
+    looked_at_mask_ns: u64,
+    leaving: Option<Leaving>,
+}
+
+impl Member {
+    /// It is to go, and the decider to forget it.
+    fn leave(&mut self, slot: usize, ended: bool, now_ns: u64, signals: &mut Vec<Signal>) {
+        self.leaving = Some(Leaving { since_ns: now_ns, ended, settled: 0 });
+        signals.push(Signal::Dismiss { task: slot, at_ns: now_ns });
+    }
+}
+
+/// All of them, by slot.
+pub struct Roster {
+    roots: Roots,
+    source: Source,
+    filter: Filter,
+    vcpus: usize,
+    members: Vec<Option<Member>>,
+    table: Arc<Table>,
+    heirs: Heirs,
+    outcomes: Arc<Outcomes>,
+    /// Tasks found while there was no slot.
+    pub turned_away: u64,
+}
+
+impl Roster {
+    /// With nobody in it.
+    pub fn new(
+        roots: Roots,
+        source: Source,
+        filter: Filter,
+        vcpus: usize,
+        table: Arc<Table>,
+        heirs: Heirs,
+        outcomes: Arc<Outcomes>,
+    ) -> Roster {
+        let members = (0..table.slots()).map(|_| None).collect();
+        Roster { roots, source, filter, vcpus, members, table, heirs, outcomes, turned_away: 0 }
+    }
+
+    /// Tasks looked after.
+    pub fn count(&self) -> usize {
+        self.members.iter().flatten().count()
+    }
+
+    /// The task in a slot: process, number, name.
+    pub fn who(&self, slot: usize) -> Option<(i32, i32, &str)> {
+        let member = self.members.get(slot)?.as_ref()?;
+        Some((member.pid, member.tid, &member.identity.comm))
+    }
+
+    /// Those that have inherited a binding, and what is owed.
+    pub fn heirs(&self) -> &Heirs {
+        &self.heirs
+    }
+
+    /// Sees to what has forked.
+    ///
+    /// # Errors
+    /// If the state file cannot be written.
+    pub fn see_to_forks(&mut self, now_ns: u64) -> Result<()> {
+        self.heirs.round(&self.table, now_ns)
+    }
+
+    /// Takes in those of the found that pass the filter and could be moved; what the decider is to be told.
+    ///
+    /// # Errors
+    /// If the mask of one cannot be saved; that one is not taken in.
+    pub fn take_in(&mut self, found: &[Found], now_ns: u64) -> Result<Vec<Signal>> {
+        let mut signals = Vec::new();
+        for found in found {
+            if self.members.iter().flatten().any(|member| member.tid == found.tid) {
+                continue;
+            }
+            let Some(slot) = self.members.iter().position(Option::is_none) else {
+                self.turned_away += 1;
+                continue;
+            };
+            // A task that has ended meanwhile, or is somebody's who hides it, is not looked after.
+            let Some((member, held)) = self.candidate(found, now_ns) else { continue };
+            let usable = held.usable;
+            if !self.table.fill(slot, held)? {
+                continue;
+            }
+            let on = Some(member.seen_on).filter(|cpu| *cpu < self.vcpus);
+            self.members[slot] = Some(member);
+            signals.push(Signal::Admit { task: slot, admission: Admission::new(usable, on), at_ns: now_ns });
+        }
+        Ok(signals)
+    }
+
+    fn candidate(&self, found: &Found, now_ns: u64) -> Option<(Member, Held)> {
+        let (root, Found { pid, tid, .. }) = (&self.roots.proc, *found);
+        if pid == 1 {
+            return None;
+        }
+        let identity = root.task_identity(pid, tid).ok()?;
+        if !self.filter.passes(&identity) {
+            return None;
+        }
+        let there = self.roots.sys.cpuset_of(root, pid, tid);
+        let whole = is_everything(&self.roots.sys, &there, &identity.mask);
+        let usable = identity.mask.and(&there);
+        // A mask of one CPU leaves nothing to choose.
+        if usable.and(&CpuSet::first(self.vcpus)).len() < 2 {
+            return None;
+        }
+        let reader = TaskStatReader::open(root, pid, tid).ok()?;
+        let alive = File::open(root.path().join(format!("{pid}/task/{tid}/comm"))).ok()?;
+        // Read after all that: it is the task that was found, and not another of the same number.
+        let stat = reader.read().ok()?;
+        if stat.start_ticks != found.stat.start_ticks || stat.is_kernel || stat.is_bound {
+            return None;
+        }
+        let (start_ticks, taken_ticks, mask) = (stat.start_ticks, clock::boot_ticks(), identity.mask);
+        let saved = Saved { pid, tid, start_ticks, taken_ticks, mask, whole };
+        let member = Member {
+            identity,
+            pid,
+            tid,
+            reader,
+            sampler: Sampler::default(),
+            seen_on: stat.cpu,
+            busy_ns: now_ns,
+            looked_at_mask_ns: now_ns,
+            leaving: None,
+        };
+        Some((member, Held::new(saved, usable, Some(alive))))
+    }
+
+    /// Looks at all members; what the decider is to be told. Also lets go of those that ended or do no I/O any more, and
+    /// follows masks that somebody else has changed.
+    ///
+    /// # Errors
+    /// If the state file cannot be written.
+    pub fn look(&mut self, now_ns: u64) -> Result<Vec<Signal>> {
+        let mut signals = Vec::new();
+        for slot in 0..self.members.len() {
+            let Some(member) = &self.members[slot] else { continue };
+            match member.leaving {
+                Some(leaving) => self.let_go(slot, leaving, now_ns)?,
+                None => self.look_at(slot, now_ns, &mut signals)?,
+            }
+        }
+        Ok(signals)
+    }
+
+    fn look_at(&mut self, slot: usize, now_ns: u64, signals: &mut Vec<Signal>) -> Result<()> {
+        let (table, source, vcpus) = (&self.table, self.source, self.vcpus);
+        let Some(member) = &mut self.members[slot] else { return Ok(()) };
+        let read = member.reader.read();
+        // One that has ended and was not waited for yet has no mask any more.
+        let ended = read.as_ref().map_or_else(|e| e.is_gone(), |stat| matches!(stat.state, 'Z' | 'X'));
+        let Some(stat) = read.ok().filter(|_| !ended) else {
+            member.leave(slot, ended, now_ns, signals);
+            return Ok(());
+        };
+        let before_ns = member.sampler.outstanding_ns();
+        let sample = member.sampler.look(source, slot, &stat, now_ns);
+        if member.sampler.outstanding_ns() > before_ns {
+            member.busy_ns = now_ns;
+        }
+        member.busy_ns = member.busy_ns.max(table.io_ns(slot).min(now_ns));
+        if now_ns.saturating_sub(member.busy_ns) > IDLE_NS {
+            member.leave(slot, false, now_ns, signals);
+            return Ok(());
+        }
+        signals.extend(sample);
+        if stat.cpu != member.seen_on && stat.cpu < vcpus {
+            member.seen_on = stat.cpu;
+            signals.push(Signal::Seen { task: slot, on: stat.cpu, at_ns: now_ns });
+        }
+        self.look_at_mask(slot, now_ns, signals)
+    }
+
+    fn look_at_mask(&mut self, slot: usize, now_ns: u64, signals: &mut Vec<Signal>) -> Result<()> {
+        let Some(member) = &mut self.members[slot] else { return Ok(()) };
+        let since_ns = now_ns.saturating_sub(member.looked_at_mask_ns);
+        if self.table.state().is_none() || since_ns < ODD_NS {
+            return Ok(());
+        }
+        let odd = self.table.take_odd(slot);
+        if !odd && since_ns < MASK_NS {
+            return Ok(());
+        }
+        member.looked_at_mask_ns = now_ns;
+        let behind = self.table.is_behind(slot);
+        let outcomes = &self.outcomes;
+        if !odd && self.table.is_as_expected(slot) {
+            if behind {
+                self.table.carry_out(slot, |bound| outcomes.count(bound));
+            }
+            return Ok(());
+        }
+        match follow(&self.roots, &self.table, slot)? {
+            Followed::Busy => {}
+            Followed::Changed(mask) => {
+                // What was odd until then is explained.
+                self.table.take_odd(slot);
+                signals.push(Signal::Mask { task: slot, mask, at_ns: now_ns });
+            }
+            // Nothing explains why it could not be moved, so it is not looked after.
+            Followed::Same if odd => member.leave(slot, false, now_ns, signals),
+            Followed::Same => {}
+        }
+        Ok(())
+    }
+
+    /// Has a leaving task's mask given back, and frees its slot.
+    fn let_go(&mut self, slot: usize, mut leaving: Leaving, now_ns: u64) -> Result<()> {
+        let table = Arc::clone(&self.table);
+        if !table.is_dismissed(slot) {
+            return Ok(());
+        }
+        if !leaving.ended {
+            let outcomes = Arc::clone(&self.outcomes);
+            table.carry_out(slot, |bound| outcomes.count(bound));
+            let gone = self.members[slot].as_ref().is_some_and(|member| {
+                member.reader.read().map_or_else(|e| e.is_gone(), |stat| matches!(stat.state, 'Z' | 'X'))
+            });
+            leaving.ended = gone;
+            if !gone && table.take_odd(slot) {
+                follow(&self.roots, &table, slot)?;
+            }
+        }
+        let bound = table.look(slot, |held| held.bound_to().is_some());
+        leaving.settled = if bound == Some(false) { leaving.settled + 1 } else { 0 };
+        let given_up = now_ns.saturating_sub(leaving.since_ns) >= PATIENCE_NS && bound.is_some();
+        if leaving.ended || leaving.settled >= SETTLED_LOOKS || given_up {
+            return self.free(slot, leaving, now_ns);
+        }
+        if let Some(member) = &mut self.members[slot] {
+            member.leaving = Some(leaving);
+        }
+        Ok(())
+    }
+
+    fn free(&mut self, slot: usize, leaving: Leaving, now_ns: u64) -> Result<()> {
+        let owed = self.table.look(slot, |held| {
+            let binding = Binding { from: None, to: held.bound_to() };
+            Owed { slot, saved: held.saved.clone(), binding }
+        });
+        let (Some(owed), Some(state)) = (owed, self.table.state()) else {
+            // Nothing is carried out, or another thread is at it.
+            if self.table.state().is_none() && self.table.clear(slot, true)? {
+                self.members[slot] = None;
+            }
+            return Ok(());
+        };
+        self.heirs.remember(owed.saved.clone(), now_ns);
+        if !leaving.ended && owed.binding.to.is_some() {
+            self.heirs.owe(state, owed)?;
+        }
+        if self.table.clear(slot, true)? {
+            self.members[slot] = None;
+        }
+        Ok(())
+    }
+
+    /// All members with their users' masks.
+    #[cfg(test)]
+    pub fn saved(&self) -> Vec<Saved> {
+        (0..self.table.slots()).filter_map(|slot| self.table.look(slot, |held| held.saved.clone())).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "roster_tests.rs"]
+mod tests;

@@ -1,0 +1,118 @@
+//! What block devices have done, and how long tasks waited for them.
+//!
+//! Source: the kernel's Documentation/admin-guide/iostats.rst and Documentation/accounting/psi.rst.
+
+use std::path::Path;
+
+use super::ProcRoot;
+use crate::error::{Error, Result};
+
+/// Devices whose I/O is other devices' I/O, or none at all: it would count twice.
+const VIRTUAL: [&str; 6] = ["loop", "ram", "dm-", "md", "zram", "sr"];
+
+/// I/O of whole disks since boot, partitions and stacked devices left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskTotals {
+    /// Reads, writes and discards completed.
+    pub completed: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Time that each took, summed, ns, to a millisecond.
+    pub took_ns: u64,
+}
+
+impl DiskTotals {
+    /// How long an I/O took on average since `before`, ns; `None` if none was completed.
+    pub fn mean_ns_since(&self, before: &DiskTotals) -> Option<u64> {
+        let completed = self.completed.checked_sub(before.completed).filter(|completed| *completed > 0)?;
+        Some(self.took_ns.saturating_sub(before.took_ns) / completed)
+    }
+}
+
+impl ProcRoot {
+    /// I/O of all whole disks, which are those with a directory in `block` of the `/sys` at `sys`; without that, all devices
+    /// that are no virtual ones.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is no `/proc/diskstats`, [`Error::Malformed`].
+    pub fn disk_totals(&self, sys: &Path) -> Result<DiskTotals> {
+        let text = self.read_system("diskstats")?;
+        let blocks = sys.join("block");
+        let listed = blocks.is_dir();
+        let mut totals = DiskTotals::default();
+        for line in text.lines() {
+            let (name, numbers) = parse(line)
+                .ok_or_else(|| Error::malformed(self.join("diskstats"), "a device and 11 numbers", line))?;
+            let whole = !listed || blocks.join(name).is_dir();
+            if !whole || VIRTUAL.iter().any(|prefix| name.starts_with(prefix)) {
+                continue;
+            }
+            let [reads, _, read_sectors, read_ms, writes, _, written_sectors, write_ms] = numbers;
+            totals.completed = totals.completed.saturating_add(reads).saturating_add(writes);
+            let sectors = read_sectors.saturating_add(written_sectors);
+            totals.bytes = totals.bytes.saturating_add(sectors.saturating_mul(512));
+            let took_ms = read_ms.saturating_add(write_ms);
+            totals.took_ns = totals.took_ns.saturating_add(took_ms.saturating_mul(1_000_000));
+        }
+        Ok(totals)
+    }
+
+    /// Time in which some task waited for I/O since boot, ns (PSI).
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the kernel has no PSI, [`Error::Malformed`].
+    pub fn io_pressure_ns(&self) -> Result<u64> {
+        let text = self.read_system("pressure/io")?;
+        let total = text.lines().find_map(|line| line.strip_prefix("some ")?.split_once("total="));
+        total
+            .and_then(|(_, us)| us.trim().parse::<u64>().ok()?.checked_mul(1000))
+            .ok_or_else(|| Error::malformed(self.join("pressure/io"), "some ... total=", &text))
+    }
+}
+
+/// The device's name and its first eight numbers.
+fn parse(line: &str) -> Option<(&str, [u64; 8])> {
+    let mut fields = line.split_ascii_whitespace().skip(2);
+    let name = fields.next()?;
+    let mut numbers = [0; 8];
+    for number in &mut numbers {
+        *number = fields.next()?.parse().ok()?;
+    }
+    Some((name, numbers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::FakeProc;
+    use super::*;
+
+    const DISKS: &str = "   7       0 loop0 9 0 9 9 0 0 0 0 0 0 0\n 254       0 vda 10 1 80 20 5 0 40 10 0 30 30 0 0 0 0\n \
+                         254       1 vda1 10 1 80 20 5 0 40 10 0 30 30\n";
+
+    #[test]
+    fn whole_disks_are_summed_once() {
+        let proc = FakeProc::new();
+        proc.put("diskstats", DISKS).put("sysfs/block/vda/size", "1").put("sysfs/block/loop0/size", "1");
+        let totals = proc.root.disk_totals(&proc.root.path().join("sysfs")).unwrap();
+        assert_eq!(totals, DiskTotals { completed: 15, bytes: 120 * 512, took_ns: 30_000_000 });
+    }
+
+    #[test]
+    fn the_mean_is_of_what_was_completed_since() {
+        let before = DiskTotals { completed: 10, bytes: 0, took_ns: 5_000_000 };
+        let now = DiskTotals { completed: 20, bytes: 0, took_ns: 15_000_000 };
+        assert_eq!((now.mean_ns_since(&before), now.mean_ns_since(&now)), (Some(1_000_000), None));
+        assert_eq!(before.mean_ns_since(&now), None, "counters that fell are those of another boot");
+    }
+
+    #[test]
+    fn pressure_is_read() {
+        let proc = FakeProc::new();
+        assert!(proc.root.io_pressure_ns().is_err());
+        proc.put("pressure/io", "some avg10=0.00 avg60=0.00 avg300=0.02 total=124\nfull avg10=0 total=5\n");
+        assert_eq!(proc.root.io_pressure_ns().unwrap(), 124_000);
+        proc.put("pressure/io", "none\n").put("diskstats", "7 0 x\n");
+        assert!(matches!(proc.root.io_pressure_ns(), Err(Error::Malformed { .. })));
+        assert!(matches!(proc.root.disk_totals(Path::new("/nowhere")), Err(Error::Malformed { .. })));
+    }
+}

@@ -1,0 +1,199 @@
+//! Steal of each CPU, read again and again, and never believed blindly.
+//!
+//! The kernel's steal comes from the hypervisor through a page of shared memory, and hosts get it wrong: after a live
+//! migration it falls, or leaps by years. A reading that fell, or grew by more than the time that passed, is discarded and
+//! counted, and counting goes on from there. Steal is printed in ticks of 1/USER_HZ s, mostly 10 ms, so less than a tick
+//! cannot be told. Source: proc_stat(5); the kernel's Documentation/virt/kvm/x86/msr.rst (MSR_KVM_STEAL_TIME).
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use super::ProcRoot;
+use crate::error::{Error, Result};
+
+/// As much of `/proc/stat` as is read: the lines of CPUs come first, 4096 of them at 60 bytes.
+const BUFFER_BYTES: usize = 256 << 10;
+const WAY_OUT: &str = "is /proc mounted and readable?";
+/// Steal is the eighth number of a CPU's line.
+const STEAL_FIELD: usize = 8;
+
+/// One CPU's account.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    /// The last reading and when it was made, ns.
+    last: Option<(u64, u64)>,
+    /// What is believed: the sum of plausible differences, ns.
+    believed_ns: u64,
+}
+
+/// Reads steal: the file stays open, nothing is allocated after [`StealReader::open`].
+#[derive(Debug)]
+pub struct StealReader {
+    file: File,
+    path: PathBuf,
+    buffer: Box<[u8]>,
+    accounts: Vec<Account>,
+    discarded: u64,
+    ns_per_tick: u64,
+}
+
+impl StealReader {
+    /// Opens `/proc/stat` for CPUs 0 to `cpus` - 1.
+    ///
+    /// # Errors
+    /// [`Error::Io`] or [`Error::NotPermitted`] if it cannot be opened.
+    pub fn open(root: &ProcRoot, cpus: usize) -> Result<StealReader> {
+        let path = root.join("stat");
+        let file = File::open(&path).map_err(|e| Error::io("open", &path, e, WAY_OUT))?;
+        Ok(StealReader {
+            file,
+            path,
+            buffer: vec![0; BUFFER_BYTES].into(),
+            accounts: vec![Account::default(); cpus],
+            discarded: 0,
+            ns_per_tick: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
+        })
+    }
+
+    /// Reads all CPUs at `now_ns`, any monotonic clock. CPUs that are offline keep what they had.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be read any more.
+    pub fn read(&mut self, now_ns: u64) -> Result<()> {
+        let mut length = 0;
+        // The kernel hands out a page or so at a time.
+        while length < self.buffer.len() {
+            let read = self.file.read_at(&mut self.buffer[length..], length as u64);
+            let read = read.map_err(|e| Error::io("read", &self.path, e, WAY_OUT))?;
+            length += read;
+            // Lines of CPUs come first: with the first other line they are complete.
+            if read == 0 || has_other_line(&self.buffer[..length]) {
+                break;
+            }
+        }
+        let StealReader { buffer, accounts, discarded, ns_per_tick, .. } = self;
+        for line in buffer[..length].split(|byte| *byte == b'\n') {
+            let Some((cpu, ticks)) = parse(line) else { continue };
+            let Some(account) = accounts.get_mut(cpu) else { continue };
+            *discarded += u64::from(!account.take(ticks.saturating_mul(*ns_per_tick), now_ns, *ns_per_tick));
+        }
+        Ok(())
+    }
+
+    /// Believed steal of a CPU since the first reading, ns; `None` before that.
+    pub fn steal_ns(&self, cpu: usize) -> Option<u64> {
+        let account = self.accounts.get(cpu)?;
+        account.last.map(|_| account.believed_ns)
+    }
+
+    /// Readings that were discarded.
+    pub fn discarded(&self) -> u64 {
+        self.discarded
+    }
+}
+
+impl Account {
+    /// Takes in a reading; whether it was plausible.
+    fn take(&mut self, steal_ns: u64, now_ns: u64, ns_per_tick: u64) -> bool {
+        let Some((before_ns, then_ns)) = self.last.replace((steal_ns, now_ns)) else { return true };
+        // A tick may have been nearly full before, and both readings are cut to ticks.
+        let most_ns = now_ns.saturating_sub(then_ns).saturating_add(ns_per_tick);
+        match steal_ns.checked_sub(before_ns) {
+            Some(grown_ns) if grown_ns <= most_ns => {
+                self.believed_ns += grown_ns;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+fn has_other_line(text: &[u8]) -> bool {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    lines.any(|line| line.len() >= 3 && !line.starts_with(b"cpu"))
+}
+
+/// CPU and steal in ticks of a line `cpuN user nice system idle iowait irq softirq steal ...`.
+fn parse(line: &[u8]) -> Option<(usize, u64)> {
+    let line = std::str::from_utf8(line).ok()?;
+    let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();
+    // The line of all CPUs has a space where the others have their number.
+    let cpu = line.as_bytes().get(3).filter(|byte| byte.is_ascii_digit()).and(fields.next())?.parse().ok()?;
+    Some((cpu, fields.nth(STEAL_FIELD - 1)?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::FakeProc;
+    use super::*;
+
+    fn stat(steal: [u64; 2]) -> String {
+        let all = steal[0] + steal[1];
+        format!(
+            "cpu  1 2 3 4 5 6 7 {all} 0 0\ncpu0 1 2 3 4 5 6 7 {} 0 0\ncpu1 1 2 3 4 5 6 7 {} 0 0\nintr 5 6\n",
+            steal[0], steal[1]
+        )
+    }
+
+    fn tick_ns() -> u64 {
+        1_000_000_000 / rustix::param::clock_ticks_per_second()
+    }
+
+    #[test]
+    fn steal_is_read_for_each_cpu() {
+        let proc = FakeProc::new();
+        proc.put("stat", &stat([100, 7]));
+        let mut reader = StealReader::open(&proc.root, 2).unwrap();
+        assert_eq!(reader.steal_ns(0), None);
+        reader.read(0).unwrap();
+        proc.put("stat", &stat([103, 7]));
+        reader.read(10 * tick_ns()).unwrap();
+        assert_eq!((reader.steal_ns(0), reader.steal_ns(1)), (Some(3 * tick_ns()), Some(0)));
+        assert_eq!((reader.steal_ns(2), reader.discarded()), (None, 0));
+    }
+
+    #[test]
+    fn steal_that_falls_or_leaps_is_discarded_and_counted() {
+        let proc = FakeProc::new();
+        proc.put("stat", &stat([100, 100]));
+        let mut reader = StealReader::open(&proc.root, 2).unwrap();
+        reader.read(0).unwrap();
+        proc.put("stat", &stat([50, 1_000_000]));
+        reader.read(10 * tick_ns()).unwrap();
+        assert_eq!((reader.steal_ns(0), reader.steal_ns(1), reader.discarded()), (Some(0), Some(0), 2));
+        proc.put("stat", &stat([52, 1_000_001]));
+        reader.read(20 * tick_ns()).unwrap();
+        let expected = (Some(2 * tick_ns()), Some(tick_ns()), 2);
+        assert_eq!((reader.steal_ns(0), reader.steal_ns(1), reader.discarded()), expected);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_believes_no_steal() {
+        let proc = FakeProc::new();
+        proc.put("stat", &stat([100, 0]));
+        let mut reader = StealReader::open(&proc.root, 2).unwrap();
+        reader.read(100 * tick_ns()).unwrap();
+        proc.put("stat", &stat([150, 0]));
+        reader.read(tick_ns()).unwrap();
+        assert_eq!((reader.steal_ns(0), reader.discarded()), (Some(0), 1));
+    }
+
+    #[test]
+    fn a_thousand_cpus_and_broken_lines_are_read() {
+        let proc = FakeProc::new();
+        let mut text = "cpu  1\ncpu\ncpux 1 2 3 4 5 6 7 8\ncpu5 1 2\n".to_string();
+        (0..1000).for_each(|cpu| text.push_str(&format!("cpu{cpu} 1 2 3 4 5 6 7 {cpu} 0 0\n")));
+        proc.put("stat", &text);
+        let mut reader = StealReader::open(&proc.root, 1024).unwrap();
+        reader.read(0).unwrap();
+        assert_eq!((reader.steal_ns(999), reader.steal_ns(1000)), (Some(0), None));
+    }
+
+    #[test]
+    fn this_machine_can_be_read() {
+        let mut reader = StealReader::open(&ProcRoot::default(), 1).unwrap();
+        reader.read(0).unwrap();
+        assert!(reader.steal_ns(0).is_some());
+    }
+}

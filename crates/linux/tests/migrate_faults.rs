@@ -1,0 +1,458 @@
+//! What goes wrong while tasks are moved: the daemon is killed at any moment, tasks end or change their masks meanwhile,
+//! the clock jumps, cpusets narrow. In every case the masks end up as their users have set them.
+//!
+//! The daemon's part is played by this program itself, started again with one test that binds tasks until it is killed.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reprieve_linux::migrate::{
+    Bound, Consumer, Decider, Decision, Entry, Held, Lines, Mover, Producer, Saved, Shared, Sleeper,
+    StateFile, Table, ring,
+};
+use reprieve_linux::proc::{ProcRoot, SysCpus, TaskStatReader};
+use reprieve_linux::threads;
+use reprieve_policy::beat::Beat;
+use reprieve_policy::cpus::CpuSet;
+use reprieve_policy::place::{Admission, Policy, Settings, Target};
+use reprieve_policy::signal::Signal;
+
+const TASKS: usize = 8;
+const FOLDER: &str = "REPRIEVE_TEST_FOLDER";
+const TIDS: &str = "REPRIEVE_TEST_TIDS";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process that sleeps; killed when dropped.
+struct Sleeping(Child);
+
+impl Sleeping {
+    fn start() -> Sleeping {
+        Sleeping(Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    fn tid(&self) -> i32 {
+        self.0.id() as i32
+    }
+
+    fn mask(&self) -> CpuSet {
+        threads::affinity_set(self.tid()).unwrap()
+    }
+
+    fn end(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Sleeping {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn saved(tid: i32, mask: CpuSet) -> Saved {
+    let stat = TaskStatReader::open(&ProcRoot::default(), tid, tid).unwrap().read().unwrap();
+    Saved { pid: tid, tid, start_ticks: stat.start_ticks, taken_ticks: stat.start_ticks, mask, whole: false }
+}
+
+/// The state file. A child that another test has forked and that has not come to its exec yet still holds a lock that was
+/// given up.
+fn open(folder: &Path) -> StateFile {
+    let since = Instant::now();
+    loop {
+        match StateFile::open(&folder.join("state"), &ProcRoot::default()) {
+            Ok(state) => return state,
+            Err(e) => assert!(since.elapsed() < PATIENCE, "{e}"),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn restore(state: &StateFile) -> reprieve_linux::migrate::Restored {
+    state.restore(&ProcRoot::default(), &SysCpus::default()).unwrap()
+}
+
+/// A table of these tasks, which may run on all of `mask`.
+fn table(state: StateFile, tids: &[i32], mask: CpuSet) -> Table {
+    let table = Table::new(tids.len(), Some(state));
+    for (slot, tid) in tids.iter().enumerate() {
+        assert!(table.fill(slot, Held::new(saved(*tid, mask), mask, None)).unwrap());
+    }
+    table
+}
+
+/// Wants a task somewhere, and says what comes of that.
+fn bind(table: &Table, slot: usize, cpu: Option<usize>) -> Bound {
+    let mut last = Bound::Same;
+    table.want(slot, cpu);
+    table.carry_out(slot, |bound| last = bound);
+    last
+}
+
+/// Whether there are two CPUs to move between; a test without says so.
+fn two_cpus() -> Option<CpuSet> {
+    let own = threads::affinity_set(threads::own_tid()).unwrap();
+    if own.len() < 2 {
+        eprintln!("skipped: one CPU");
+        return None;
+    }
+    Some(own)
+}
+
+/// Not a test: saves the masks of the tasks it is told, then binds them to one CPU after the other until it is killed.
+#[test]
+#[ignore = "started by the test that kills it"]
+fn role_binds_until_killed() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let folder = Path::new(&folder);
+    let tids: Vec<i32> = std::env::var(TIDS).unwrap().split(',').map(|tid| tid.parse().unwrap()).collect();
+    let state = open(folder);
+    // What a daemon before this one has left.
+    restore(&state);
+    drop(state);
+    let mask = threads::affinity_set(tids[0]).unwrap();
+    let table = table(open(folder), &tids, mask);
+    std::fs::write(folder.join("ready"), "").unwrap();
+    let cpus: Vec<usize> = mask.iter().collect();
+    for round in 0usize.. {
+        for (slot, tid) in tids.iter().enumerate() {
+            let cpu = Some(cpus[(round + slot) % cpus.len()]).filter(|_| !(round + slot).is_multiple_of(5));
+            assert!(matches!(bind(&table, slot, cpu), Bound::Done | Bound::Same));
+            // Tasks come and go, too.
+            if cpu.is_none() && round % 3 == 0 {
+                assert!(table.clear(slot, false).unwrap());
+                assert!(table.fill(slot, Held::new(saved(*tid, mask), mask, None)).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn killed_at_any_moment_it_leaves_masks_that_the_next_start_gives_back() {
+    let Some(own) = two_cpus() else { return };
+    let tasks: Vec<Sleeping> = (0..TASKS).map(|_| Sleeping::start()).collect();
+    let tids: Vec<String> = tasks.iter().map(|task| task.tid().to_string()).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let mut bound = 0;
+    for round in 0..8u64 {
+        let ready = folder.path().join("ready");
+        let _ = std::fs::remove_file(&ready);
+        let mut role = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "role_binds_until_killed", "--ignored"])
+            .env(FOLDER, folder.path())
+            .env(TIDS, tids.join(","))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let since = Instant::now();
+        while !ready.exists() {
+            assert!(
+                since.elapsed() < PATIENCE && role.try_wait().unwrap().is_none(),
+                "the role does not get ready"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Primes, so that rounds end at different places.
+        std::thread::sleep(Duration::from_micros(
+            [3, 7_001, 13, 29_003, 101, 1_009, 53, 5_003][round as usize],
+        ));
+        role.kill().unwrap();
+        role.wait().unwrap();
+        bound += tasks.iter().filter(|task| task.mask() != own).count();
+    }
+    assert!(bound > 0, "nothing was bound when it was killed, so nothing was tested");
+    let restored = restore(&open(folder.path()));
+    // One may have been between leaving and coming back.
+    assert!(restored.restored + restored.untouched + 1 >= TASKS && restored.failed == 0, "{restored:?}");
+    assert!(tasks.iter().all(|task| task.mask() == own));
+}
+
+#[test]
+fn tasks_that_end_or_change_their_mask_while_they_are_moved_are_left_alone() {
+    let Some(own) = two_cpus() else { return };
+    let (one, other) = (own.iter().next().unwrap(), own.iter().nth(1).unwrap());
+    let (mut ends, changes) = (Sleeping::start(), Sleeping::start());
+    let folder = tempfile::tempdir().unwrap();
+    let table = table(open(folder.path()), &[ends.tid(), changes.tid()], own);
+    for slot in 0..2 {
+        assert_eq!(bind(&table, slot, Some(one)), Bound::Done);
+    }
+    ends.end();
+    threads::set_affinity_set(changes.tid(), &CpuSet::of(other)).unwrap();
+    for (slot, bound) in [Bound::Gone, Bound::Foreign].into_iter().enumerate() {
+        assert_eq!(bind(&table, slot, None), bound);
+        assert!(table.take_odd(slot));
+    }
+    drop(table);
+    let restored = restore(&open(folder.path()));
+    assert_eq!((restored.gone, restored.untouched, restored.restored), (1, 1, 0));
+    assert_eq!(changes.mask(), CpuSet::of(other), "its user's wish holds");
+}
+
+/// A cpuset of cgroup v1 that is removed when dropped, its tasks put back.
+struct Cpuset(std::path::PathBuf);
+
+impl Cpuset {
+    /// With one CPU; `None` where none can be made.
+    fn of(cpu: usize) -> Option<Cpuset> {
+        let base = Path::new("/sys/fs/cgroup/cpuset");
+        let cpuset = Cpuset(base.join(format!("reprieve-test-{}", std::process::id())));
+        std::fs::create_dir(&cpuset.0).ok()?;
+        let nodes = std::fs::read_to_string(base.join("cpuset.mems")).ok()?;
+        std::fs::write(cpuset.0.join("cpuset.mems"), nodes.trim()).ok()?;
+        std::fs::write(cpuset.0.join("cpuset.cpus"), cpu.to_string()).ok()?;
+        Some(cpuset)
+    }
+
+    fn put(&self, tid: i32) {
+        std::fs::write(self.0.join("tasks"), tid.to_string()).unwrap();
+    }
+}
+
+impl Drop for Cpuset {
+    fn drop(&mut self) {
+        for tid in std::fs::read_to_string(self.0.join("tasks")).unwrap_or_default().lines() {
+            let _ = std::fs::write("/sys/fs/cgroup/cpuset/tasks", tid);
+        }
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_cpuset_that_narrows_meanwhile_is_respected() {
+    let Some(own) = two_cpus() else { return };
+    let (one, other) = (own.iter().next().unwrap(), own.iter().nth(1).unwrap());
+    let Some(cpuset) = Cpuset::of(other) else {
+        eprintln!("skipped: no cpuset can be made");
+        return;
+    };
+    let (task, folder) = (Sleeping::start(), tempfile::tempdir().unwrap());
+    let table = table(open(folder.path()), &[task.tid()], own);
+    assert_eq!(bind(&table, 0, Some(one)), Bound::Done);
+    cpuset.put(task.tid());
+    assert_eq!(task.mask(), CpuSet::of(other), "the kernel moves it into its cpuset");
+    assert_eq!(bind(&table, 0, Some(one)), Bound::Same, "as far as is known it is there");
+    assert_eq!(bind(&table, 0, None), Bound::Foreign);
+    drop(table);
+    restore(&open(folder.path()));
+    assert_eq!(task.mask(), CpuSet::of(other), "no wider than its cpuset");
+    drop(cpuset);
+    assert_eq!(task.mask(), own, "nor is it bound again when the cpuset grows");
+}
+
+/// The decider with its lines, played by hand.
+struct Played {
+    decider: Decider,
+    beats: Vec<Producer<Signal>>,
+    house: Producer<Signal>,
+    log: Consumer<Entry>,
+    orders: Vec<Consumer<usize>>,
+    table: Arc<Table>,
+    shared: Arc<Shared>,
+}
+
+impl Played {
+    fn new(policy: Policy) -> Played {
+        let (house, from_house) = ring(64);
+        let (to_log, log) = ring(1 << 16);
+        let (beats, from_beats) = (0..2).map(|_| ring(64)).unzip();
+        let (movers, orders) = (0..2)
+            .map(|_| ring(64))
+            .map(|(to, from)| (Mover::new(to, Arc::new(Sleeper::default())), from))
+            .unzip();
+        let shared = Arc::new(Shared::new(1_000_000));
+        let table = Arc::new(Table::new(4, None));
+        let mask = CpuSet::first(2);
+        let saved = Saved { pid: 4242, tid: 4242, start_ticks: 1, taken_ticks: 1, mask, whole: false };
+        assert!(table.fill(0, Held::new(saved, mask, None)).unwrap());
+        let lines = Lines { beats: from_beats, house: from_house, events: None, log: to_log, movers };
+        let settings = Settings::new(2, 4).with(policy);
+        let decider = Decider::new(settings, lines, Arc::clone(&table), Arc::clone(&shared), None, true);
+        Played { decider, beats, house, log, orders, table, shared }
+    }
+
+    /// `ms` milliseconds from `begin` on of two vCPUs that are off in turns, for 25 of 60 ms.
+    fn play(&mut self, begin: u64, ms: u64, shift_ns: u64) {
+        for ms in begin..begin + ms {
+            for vcpu in 0..2 {
+                let phase = (ms + 60 - 30 * vcpu) % 60;
+                let late = if phase == 25 && ms > begin { 25.min(ms - begin) } else { 0 };
+                let (at_ns, due_ns) = (shift_ns + ms * 1_000_000, shift_ns + (ms - late) * 1_000_000);
+                let beat = Beat {
+                    vcpu: vcpu as usize,
+                    due_ns,
+                    at_ns,
+                    period_ns: 1_000_000,
+                    steal_ns: None,
+                    run_delay_ns: None,
+                };
+                if phase >= 25 {
+                    assert!(self.beats[vcpu as usize].push(Signal::Beat(beat)));
+                }
+            }
+            self.decider.step(shift_ns + ms * 1_000_000);
+        }
+    }
+
+    fn admit_io(&mut self) {
+        let admission = Admission::new(CpuSet::first(2), Some(0));
+        assert!(self.house.push(Signal::Admit { task: 0, admission, at_ns: 0 }));
+        assert!(self.house.push(Signal::IoBegin { task: 0, at_ns: 0 }));
+    }
+
+    fn decisions(&mut self) -> Vec<Decision> {
+        let log = &mut self.log;
+        let entries = std::iter::from_fn(|| log.pop());
+        entries
+            .filter_map(|entry| if let Entry::Decision(decision) = entry { Some(decision) } else { None })
+            .collect()
+    }
+
+    fn orders(&mut self) -> Vec<usize> {
+        self.orders.iter_mut().flat_map(|orders| std::iter::from_fn(|| orders.pop())).collect()
+    }
+}
+
+#[test]
+fn decisions_become_orders_for_the_task_of_the_slot() {
+    let mut played = Played::new(Policy::Combined);
+    played.admit_io();
+    played.play(60, 1_500, 0);
+    let (decisions, orders) = (played.decisions(), played.orders());
+    assert!(decisions.len() > 20, "{}", decisions.len());
+    // One for all that was decided on a slot at one look.
+    assert!(orders.len() <= decisions.len() && orders.len() > 20, "{}", orders.len());
+    assert!(orders.iter().all(|slot| *slot == 0));
+    // It is behind with the last decision, since no mover carries out.
+    let last = decisions.last().unwrap();
+    assert_eq!(played.table.is_behind(0), matches!(last.made.to, Target::Vcpu(_)), "{last:?}");
+    // Nobody calls what has become known of the slices by a wrong name.
+    let known = decisions.iter().filter(|decision| decision.left_there_ns.is_some()).count();
+    assert!(known > 10 && decisions.iter().all(|decision| !decision.reason().is_empty()));
+}
+
+#[test]
+fn a_task_that_is_dismissed_is_wanted_home_before_that_is_said() {
+    for halt in [false, true] {
+        let mut played = Played::new(Policy::Pull);
+        played.admit_io();
+        played.play(60, 300, 0);
+        assert!(played.table.is_behind(0) && !played.table.is_dismissed(0), "it was moved");
+        let at_ns = 360_000_000;
+        let last = if halt { Signal::Halt { at_ns } } else { Signal::Dismiss { task: 0, at_ns } };
+        assert!(played.house.push(last));
+        played.orders();
+        played.decider.step(at_ns);
+        assert!(!played.table.is_behind(0), "its user's mask is wanted");
+        assert_eq!((played.table.is_dismissed(0), played.orders()), (!halt, vec![0]));
+    }
+}
+
+#[test]
+fn beats_that_are_read_late_are_taken_in_the_order_of_time() {
+    let decided = |late: bool| {
+        let mut played = Played::new(Policy::Pull);
+        played.admit_io();
+        played.play(60, 300, 0);
+        played.decisions();
+        // Both vCPUs beat on time for 20 ms, while the decider is stuck.
+        for ms in 360..380u64 {
+            for vcpu in 0..2 {
+                let at_ns = ms * 1_000_000;
+                let (period_ns, steal_ns, run_delay_ns) = (1_000_000, None, None);
+                let beat = Beat { vcpu, due_ns: at_ns, at_ns, period_ns, steal_ns, run_delay_ns };
+                assert!(played.beats[vcpu].push(Signal::Beat(beat)));
+            }
+            if !late {
+                played.decider.step(ms * 1_000_000);
+            }
+        }
+        played.decider.step(380_000_000);
+        let signals = std::iter::from_fn(|| played.log.pop());
+        let beats = signals.filter_map(|entry| match entry {
+            Entry::Signal(Signal::Beat(beat)) => Some((beat.at_ns, beat.vcpu)),
+            _ => None,
+        });
+        beats.collect::<Vec<_>>()
+    };
+    assert_eq!(decided(true), decided(false));
+}
+
+#[test]
+fn a_clock_that_jumps_stops_nothing_and_moves_nothing_for_itself() {
+    let mut played = Played::new(Policy::Combined);
+    played.admit_io();
+    played.play(60, 1_500, 0);
+    assert!(!played.decisions().is_empty());
+    // A day later, at once; then back to where it was.
+    played.play(60, 2_400, 86_400_000_000_000);
+    assert!(
+        played
+            .decisions()
+            .iter()
+            .all(|decision| matches!(decision.made.to, Target::Home | Target::Vcpu(0 | 1)))
+    );
+    played.play(5_000, 1_000, 0);
+    let faults: u64 =
+        (0..2).map(|vcpu| played.decider.placer().vcpu(vcpu).unwrap().verdicts().clock_faults).sum();
+    assert!(faults >= 2, "{faults}");
+}
+
+#[test]
+fn orders_that_do_not_fit_are_not_lost() {
+    let mut played = Played::new(Policy::Pull);
+    played.admit_io();
+    for begin in 0..40 {
+        played.play(60 + begin * 1_500, 1_500, 0);
+        played.decisions();
+    }
+    assert_eq!(played.orders().len(), 128, "the rings are full, as nobody takes orders");
+    assert!(played.house.push(Signal::Halt { at_ns: 60_060_000_000 }));
+    played.decider.step(60_060_000_000);
+    assert!(!played.table.is_behind(0), "what is wanted is in the slot");
+}
+
+#[test]
+fn what_is_lost_on_the_way_to_the_record_is_told_in_its_place() {
+    let mut played = Played::new(Policy::Combined);
+    played.admit_io();
+    // Far more than fits, of which nothing is taken; then again.
+    for begin in 0..30 {
+        played.play(60 + begin * 1_500, 1_500, 0);
+    }
+    let mut record = Vec::new();
+    reprieve_linux::migrate::write_header(&mut record, &Settings::new(2, 4)).unwrap();
+    let mut write = |played: &mut Played| {
+        while let Some(entry) = played.log.pop() {
+            reprieve_linux::migrate::write_entry(&mut record, &entry).unwrap();
+        }
+    };
+    write(&mut played);
+    played.play(60 + 45_000, 600, 0);
+    write(&mut played);
+    let lost = played.shared.lost.load(std::sync::atomic::Ordering::Relaxed);
+    let text = String::from_utf8(record).unwrap();
+    let told: u64 = text.lines().filter_map(|line| line.strip_prefix("lost ")?.parse::<u64>().ok()).sum();
+    assert!(lost > 0 && told == lost, "{told} of {lost}");
+    let replayed = reprieve_linux::migrate::replay(text.as_bytes(), |_| ()).unwrap();
+    assert!(replayed.differs.is_none() && replayed.lost_at_line.is_some(), "{replayed:?}");
+}
+
+#[test]
+fn the_decider_s_decisions_are_those_of_a_replay() {
+    let mut played = Played::new(Policy::Combined);
+    let mut record = Vec::new();
+    reprieve_linux::migrate::write_header(&mut record, &Settings::new(2, 4)).unwrap();
+    played.admit_io();
+    for part in 0..4 {
+        played.play(60 + part * 600, 600, 0);
+        while let Some(entry) = played.log.pop() {
+            reprieve_linux::migrate::write_entry(&mut record, &entry).unwrap();
+        }
+    }
+    let replayed = reprieve_linux::migrate::replay(record.as_slice(), |_| ()).unwrap();
+    assert!(replayed.decisions > 20 && replayed.differs.is_none(), "{replayed:?}");
+}

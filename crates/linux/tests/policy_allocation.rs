@@ -1,0 +1,118 @@
+//! After construction the policy allocates nothing, whatever happens. A program of its own, for its allocator counts.
+
+#[path = "../../policy/tests/support/mod.rs"]
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use reprieve_policy::guard::Guard;
+use reprieve_policy::place::{Placer, Policy, Settings};
+use support::{MS, antiphase, run};
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: hands every call on to the system's allocator unchanged; counting touches a thread-local that needs no allocation.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are those that the system's allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above; the pointer came from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = COUNT.with(Cell::get);
+    work();
+    COUNT.with(Cell::get) - before
+}
+
+#[test]
+fn nothing_is_allocated_after_construction() {
+    let end_ns = 3_000 * MS;
+    let schedule = antiphase(end_ns, 10 * MS);
+    for policy in Policy::ALL {
+        let settings = Settings::new(2, 4).with(policy);
+        let recorded = run(&mut Placer::new(settings), &schedule, 4, end_ns);
+        assert_eq!(recorded.moves.is_empty(), policy == Policy::None, "{policy:?}: something must happen");
+        let mut placer = Placer::new(settings);
+        let count = allocations(|| {
+            for signal in &recorded.signals {
+                std::hint::black_box(placer.take(signal));
+            }
+        });
+        assert_eq!(count, 0, "{policy:?}");
+    }
+    let mut guard = Guard::default();
+    let readings = || {
+        for i in 0..1000 {
+            guard.reading(i % 7, true);
+        }
+    };
+    assert_eq!(allocations(readings), 0);
+    assert_eq!(allocations(|| drop(std::hint::black_box(vec![1u8]))), 1, "the counter counts");
+}
+
+#[test]
+fn nor_does_the_daemon_s_main_loop_allocate_while_it_decides() {
+    use reprieve_linux::migrate::{
+        Decider, Events, IoEvent, IoKind, Lines, Mover, Shared, Sleeper, Sorter, Table, ring,
+    };
+    use reprieve_linux::proc::{ProcRoot, StealReader};
+    use reprieve_policy::signal::Signal;
+    use std::sync::Arc;
+
+    let end_ns = 1_500 * MS;
+    let settings = Settings::new(2, 4);
+    let recorded = run(&mut Placer::new(settings), &antiphase(end_ns, 0), 4, end_ns);
+    let (mut beats, from_beats): (Vec<_>, Vec<_>) = (0..2).map(|_| ring(8)).unzip();
+    let (mut house, from_house) = ring(8);
+    let (log, mut told) = ring(1 << 10);
+    let (orders, mut taken) = ring(1 << 10);
+    let movers = vec![Mover::new(orders, Arc::new(Sleeper::default()))];
+    /// A stranger's I/O at each look.
+    struct Strangers(u64);
+    impl Events for Strangers {
+        fn next(&mut self) -> Option<IoEvent> {
+            self.0 += 1;
+            let event = IoEvent { pid: 4, tid: self.0 as i32 / 2, at_ns: 0, kind: IoKind::Begin };
+            self.0.is_multiple_of(2).then_some(event)
+        }
+    }
+    let events = Some(Sorter::new(Box::new(Strangers(0)), 4));
+    let lines = Lines { beats: from_beats, house: from_house, events, log, movers };
+    let steal = StealReader::open(&ProcRoot::default(), 2).ok();
+    let shared = Arc::new(Shared::new(MS));
+    let mut decider = Decider::new(settings, lines, Arc::new(Table::new(4, None)), shared, steal, false);
+    let mut decided = 0;
+    let count = allocations(|| {
+        // What an oracle would be told is of the future, and no time to look at.
+        let known = |signal: &&Signal| !matches!(signal, Signal::Told { .. });
+        for signal in recorded.signals.iter().filter(known) {
+            let pushed = match signal {
+                Signal::Beat(beat) => beats[beat.vcpu].push(*signal),
+                other => house.push(*other),
+            };
+            assert!(pushed);
+            decider.step(signal.at_ns().min(end_ns));
+            while told.pop().is_some() {
+                decided += 1;
+            }
+            while taken.pop().is_some() {}
+        }
+    });
+    assert!(decided > 20, "{decided}");
+    assert_eq!(count, 0);
+}

@@ -1,0 +1,33 @@
+//! Decisions without a machine: signals in, decisions out.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`beat`] | whether a vCPU was descheduled, by whom, and how much of its slice remains |
+//! | [`io`] | which tasks are I/O tasks, and how much of their time is I/O |
+//! | [`place`] | which I/O task goes to which vCPU, and when |
+//! | [`guard`] | whether acting pays, by throughput |
+//! | [`signal`] | everything that goes in, as one type with a text form for records |
+//! | [`cpus`] | sets of CPUs |
+//! | [`window`] | quantiles of the last few values |
+//!
+//! Invariants: nothing here reads a clock, does I/O, uses a random number, or allocates after construction; time is
+//! handed in, u64 ns on any monotonic clock. The same signals in the same order give the same decisions, so a recorded
+//! run can be replayed, and the simulator and the live daemon share this code.
+//!
+//! ```
+//! use reprieve_policy::{beat::Beat, cpus::CpuSet, place::{Admission, Placer, Settings}, signal::Signal};
+//!
+//! let mut placer = Placer::new(Settings::new(2, 8));
+//! let task = 0; // the caller numbers its tasks, from 0 to 7 here
+//! placer.take(&Signal::Admit { task, admission: Admission::new(CpuSet::first(2), Some(0)), at_ns: 0 });
+//! let beat = Beat { vcpu: 0, due_ns: 1_000_000, at_ns: 1_040_000, period_ns: 1_000_000, steal_ns: None, run_delay_ns: None };
+//! assert!(placer.take(&Signal::Beat(beat)).is_empty()); // nothing is wrong, so nothing moves
+//! ```
+
+pub mod beat;
+pub mod cpus;
+pub mod guard;
+pub mod io;
+pub mod place;
+pub mod signal;
+pub mod window;

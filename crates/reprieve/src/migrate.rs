@@ -1,0 +1,192 @@
+//! `reprieve migrate`: keeps I/O tasks of this virtual machine on vCPUs that are on.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reprieve_linux::migrate::{
+    self, Filter, Foretold, Only, Options, Restored, Source, StateFile, Summary, may_move_all,
+};
+use reprieve_linux::proc::{ProcRoot, SysCpus, allowed_cpus};
+use reprieve_linux::signals::Interrupt;
+use reprieve_policy::place::Policy;
+
+use crate::cli::MigrateArguments;
+use crate::failure::Failure;
+use crate::migrate_words::Words;
+use crate::output;
+
+/// Shortest and longest time between beats, ns: the project's measurements needed no less than 1 ms, and 4 ms keeps the
+/// daemon below a hundredth of a CPU.
+const PERIOD_NS: (u64, u64) = (1_000_000, 4_000_000);
+
+/// Runs the verb.
+pub fn migrate(arguments: &MigrateArguments) -> Result<(), Failure> {
+    let policy = policy(&arguments.policy, arguments.told.is_some())?;
+    let filter = filter(&arguments.only)?;
+    let words = Words { json: arguments.json, apply: arguments.apply };
+    let state = arguments.state.clone().unwrap_or_else(default_state);
+    if arguments.restore {
+        return restore(&state, &words);
+    }
+    match &arguments.dry_run {
+        Some(Some(record)) => return replay(record, &words),
+        Some(None) => return explain(policy, &state, &words),
+        None => {}
+    }
+    if arguments.apply {
+        check_permission(&filter)?;
+    }
+    let options = Options {
+        apply: arguments.apply,
+        filter,
+        policy,
+        foretold: arguments.told.as_deref().map(foretold).transpose()?.unwrap_or_default(),
+        guard: !arguments.no_guard,
+        state,
+        record: arguments.record.as_deref().map(create).transpose()?,
+        metrics: arguments.metrics.clone(),
+        limit: arguments.limit_s.map(Duration::from_secs),
+        period_ns: PERIOD_NS,
+        proc: ProcRoot::default(),
+        sys: SysCpus::default().path().into(),
+    };
+    // Its end is bounded, and it has masks to give back: a second ^C does not hurry it.
+    let interrupt = Interrupt::install_patient()?;
+    let summary = run(options, &interrupt, &words)?;
+    words.summary(&summary)?;
+    match summary.restored.failed {
+        0 => Ok(()),
+        failed => Err(Failure::Failed(format!(
+            "the masks of {failed} task(s) could not be given back; they are still saved, try --restore"
+        ))),
+    }
+}
+
+/// What an oracle is told.
+fn foretold(path: &Path) -> Result<Foretold, Failure> {
+    let bad = |text: String| Failure::Usage(format!("{}: {text}", path.display()));
+    let file = File::open(path).map_err(|error| bad(error.to_string()))?;
+    let vcpus = allowed_cpus()?.last().map_or(0, |last| last + 1);
+    Foretold::read(BufReader::new(file), vcpus).map_err(|error| bad(error.to_string()))
+}
+
+/// The file that the record goes into.
+fn create(path: &Path) -> Result<Box<dyn Write>, Failure> {
+    let refused = |error| Failure::Usage(format!("cannot write {}: {error}", path.display()));
+    Ok(Box::new(BufWriter::new(File::create(path).map_err(refused)?)))
+}
+
+/// Runs the daemon. What it tells is written as it comes; a reader that goes away ends the telling, not the run.
+fn run(options: Options, interrupt: &Interrupt, words: &Words) -> Result<Summary, Failure> {
+    let mut unwritten = None;
+    let mut tell = |told: migrate::Told| {
+        if unwritten.is_none() {
+            unwritten = words.told(&told).err();
+        }
+    };
+    let ran = migrate::run(options, interrupt, &mut tell).map_err(failure);
+    unwritten.map_or(ran, Err)
+}
+
+/// An oracle knows what it is told, and only in experiments is there somebody to tell it.
+fn policy(name: &str, is_told: bool) -> Result<Policy, Failure> {
+    let known = Policy::named(name).filter(|policy| policy.is_told() == is_told);
+    let names = "combined, none, react, pull, predict";
+    known.ok_or_else(|| Failure::Usage(format!("there is no policy {name:?} here; there are {names}")))
+}
+
+fn filter(conditions: &[String]) -> Result<Filter, Failure> {
+    let usage = |error: reprieve_linux::Error| Failure::Usage(error.to_string());
+    let conditions: Result<Vec<Only>, _> = conditions.iter().map(|text| text.parse()).collect();
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    Filter::new(&conditions.map_err(usage)?, &passwd).map_err(usage)
+}
+
+/// Where masks are saved if nothing is said.
+fn default_state() -> PathBuf {
+    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !is_root());
+    own.map_or("/run".into(), PathBuf::from).join("reprieve/migrate.state")
+}
+
+fn is_root() -> bool {
+    own_user() == Some(0)
+}
+
+/// The effective user of this process.
+fn own_user() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Only its own tasks may be moved by a process without CAP_SYS_NICE.
+fn check_permission(filter: &Filter) -> Result<(), Failure> {
+    let own_only = own_user().is_some_and(|own| filter.users() == [own]);
+    if may_move_all(&ProcRoot::default()) || own_only {
+        return Ok(());
+    }
+    Err(Failure::Missing(
+        "not permitted to change the affinity of others' tasks; run as root or with CAP_SYS_NICE (setcap \
+         cap_sys_nice,cap_ipc_lock+ep on this program), confine it to your own tasks with --only user=NAME, or leave \
+         out --apply to see what it would do"
+            .into(),
+    ))
+}
+
+fn restore(state: &Path, words: &Words) -> Result<(), Failure> {
+    let root = ProcRoot::default();
+    // A file that is not there needs no lock, and leaves none behind.
+    let restored = match state.exists() {
+        true => {
+            let file = StateFile::open(state, &root).map_err(failure)?;
+            file.finish(&root, &SysCpus::default()).map_err(failure)?
+        }
+        false => Restored::default(),
+    };
+    words.restored(&restored)?;
+    match restored.failed {
+        0 => Ok(()),
+        failed => Err(Failure::Failed(format!("the masks of {failed} task(s) could not be given back"))),
+    }
+}
+
+fn replay(record: &Path, words: &Words) -> Result<(), Failure> {
+    let bad = |text: String| Failure::Usage(format!("{}: {text}", record.display()));
+    let file = File::open(record).map_err(|error| bad(error.to_string()))?;
+    let mut unwritten = Ok(());
+    let replayed = migrate::replay(BufReader::new(file), |decision| {
+        if unwritten.is_ok() {
+            unwritten = words.replayed_decision(decision);
+        }
+    });
+    let replayed = replayed.map_err(|error| bad(error.to_string()))?;
+    unwritten?;
+    words.replayed(&replayed)?;
+    replayed
+        .differs
+        .map_or(Ok(()), |differs| Err(Failure::Failed(format!("{}: {differs}", record.display()))))
+}
+
+fn explain(policy: Policy, state: &Path, words: &Words) -> Result<(), Failure> {
+    let root = ProcRoot::default();
+    let (source, _, _) = Source::open(&root);
+    let vcpus = allowed_cpus()?.len();
+    words.plan(policy, source, vcpus, may_move_all(&root), state)
+}
+
+/// What the user said is usage; what the machine lacks is missing.
+fn failure(error: reprieve_linux::Error) -> Failure {
+    use reprieve_linux::Error;
+    let text = error.to_string();
+    match error {
+        Error::Invalid { .. } | Error::Malformed { .. } => Failure::Usage(text),
+        Error::Missing { .. } | Error::NotPermitted { .. } => Failure::Missing(text),
+        _ => Failure::Failed(text),
+    }
+}
+
+/// Prints a line to stdout.
+pub fn line(text: &str) -> Result<(), Failure> {
+    output::print(&format!("{text}\n"))
+}

@@ -1,0 +1,184 @@
+//! What `reprieve migrate` says: sentences for people, or an object a line. Decisions are data and go to stdout; in
+//! sentences, the rest goes to stderr.
+
+use std::path::Path;
+
+use reprieve_linux::migrate::{Decision, Replayed, Restored, Source, Summary, Told};
+use reprieve_policy::guard::Advice;
+use reprieve_policy::place::Policy;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::migrate::line;
+
+/// How to say it.
+pub struct Words {
+    /// In JSON.
+    pub json: bool,
+    /// Decisions are carried out.
+    pub apply: bool,
+}
+
+impl Words {
+    /// Says the object, or the sentence to stderr.
+    fn say(&self, object: Value, sentence: String) -> Result<(), Failure> {
+        match self.json {
+            true => line(&object.to_string()),
+            false => {
+                eprintln!("{sentence}");
+                Ok(())
+            }
+        }
+    }
+
+    /// Says what a run tells.
+    pub fn told(&self, told: &Told) -> Result<(), Failure> {
+        match told {
+            Told::Began { vcpus, source } => {
+                let mode =
+                    if self.apply { "moving tasks" } else { "advisory: nothing is changed, --apply does it" };
+                let (name, hint) = (source.name(), source.hint());
+                let sentence = format!("{vcpus} vCPUs; {mode}; I/O tasks are told by {name} ({hint})");
+                self.say(
+                    json!({"event": "began", "vcpus": vcpus, "apply": self.apply, "source": name}),
+                    sentence,
+                )
+            }
+            Told::Warning(text) => {
+                self.say(json!({"event": "warning", "text": text}), format!("warning: {text}"))
+            }
+            Told::TakenIn { pid, tid, comm, mask } => {
+                let sentence =
+                    format!("looking after task {tid} ({comm}) of process {pid}, allowed on {mask}");
+                let mask = mask.to_string();
+                self.say(
+                    json!({"event": "task", "pid": pid, "tid": tid, "comm": comm, "mask": mask}),
+                    sentence,
+                )
+            }
+            Told::Decision { pid, tid, comm, decision } => self.decision(*pid, *tid, comm, decision),
+            Told::Advice(advice) => {
+                let (name, text) = match advice {
+                    Advice::Watch => ("watch", "watching what throughput is without moving tasks"),
+                    Advice::Act => ("act", "moving tasks"),
+                    Advice::Rest => {
+                        ("rest", "throughput has fallen: masks are given back, trying again later")
+                    }
+                };
+                self.say(json!({"event": "advice", "advice": name}), text.into())
+            }
+            Told::Lost { values, at_ns } => {
+                let sentence = format!("warning: {values} signals were lost, this process came too late");
+                self.say(json!({"event": "lost", "values": values, "at_ns": at_ns}), sentence)
+            }
+        }
+    }
+
+    fn decision(&self, pid: i32, tid: i32, comm: &str, decision: &Decision) -> Result<(), Failure> {
+        if self.json {
+            let mut object = object(decision);
+            object["pid"] = pid.into();
+            object["tid"] = tid.into();
+            object["comm"] = comm.into();
+            object["applied"] = self.apply.into();
+            return line(&object.to_string());
+        }
+        let verb = if self.apply { "moves" } else { "would move" };
+        let s = decision.at_ns as f64 / 1e9;
+        let (target, reason) = (decision.target(), decision.reason());
+        line(&format!("{s:.4} task {tid} ({comm}) {verb} to {target}: {reason}"))
+    }
+
+    /// Says a decision of a replay.
+    pub fn replayed_decision(&self, decision: &Decision) -> Result<(), Failure> {
+        match self.json {
+            true => line(&object(decision).to_string()),
+            false => {
+                let made = &decision.made;
+                let (s, why) = (decision.at_ns as f64 / 1e9, made.why.name());
+                line(&format!("{s:.4} task {} would move to {}: {why}", made.task, decision.target()))
+            }
+        }
+    }
+
+    /// Says how a replay ended.
+    pub fn replayed(&self, replayed: &Replayed) -> Result<(), Failure> {
+        let Replayed { signals, decisions, differs, lost_at_line } = replayed;
+        let same = if differs.is_none() { "the same as recorded" } else { "not all as recorded" };
+        let lost = lost_at_line.map_or(String::new(), |line| {
+            format!("; signals were lost at line {line}, the rest is not compared")
+        });
+        let sentence = format!("{signals} signals, {decisions} decisions, {same}{lost}");
+        let same = differs.is_none();
+        self.say(
+            json!({"event": "replayed", "signals": signals, "decisions": decisions, "same": same}),
+            sentence,
+        )
+    }
+
+    /// Says what giving masks back came to.
+    pub fn restored(&self, restored: &Restored) -> Result<(), Failure> {
+        let Restored { restored, untouched, gone, failed } = restored;
+        let sentence = format!(
+            "{restored} task(s) have their mask again, {untouched} had it, {gone} have ended, {failed} could not be changed"
+        );
+        let object = json!({"event": "restored", "restored": restored, "untouched": untouched, "gone": gone, "failed": failed});
+        self.say(object, sentence)
+    }
+
+    /// Says what a run came to.
+    pub fn summary(&self, summary: &Summary) -> Result<(), Failure> {
+        if self.apply {
+            self.restored(&summary.restored)?;
+        }
+        let share = summary.cpu_ns as f64 / summary.ran_ns.max(1) as f64;
+        let moves = summary.moves;
+        let sentence = format!("{moves} change(s) of affinity; used {:.2} % of one CPU", share * 100.0);
+        self.say(json!({"event": "ended", "moves": moves, "cpu_share": share}), sentence)
+    }
+
+    /// Says what a run would use.
+    pub fn plan(
+        &self,
+        policy: Policy,
+        source: Source,
+        vcpus: usize,
+        permitted: bool,
+        state: &Path,
+    ) -> Result<(), Failure> {
+        if self.json {
+            let (policy, source) = (policy.name(), source.name());
+            let object = json!({
+                "event": "plan", "vcpus": vcpus, "policy": policy, "source": source, "may_move_all": permitted,
+                "state": state.display().to_string(),
+            });
+            return line(&object.to_string());
+        }
+        let may = if permitted { "permitted" } else { "not permitted (run as root or with CAP_SYS_NICE)" };
+        line(&format!(
+            "{vcpus} vCPUs, a beat thread on each, every 1 to 4 ms\npolicy: {}\nI/O tasks are told by {} ({})\n\
+             changing the affinity of any task: {may}\nmasks would be saved in {}",
+            policy.name(),
+            source.name(),
+            source.hint(),
+            state.display()
+        ))
+    }
+}
+
+fn object(decision: &Decision) -> Value {
+    let made = &decision.made;
+    json!({
+        "event": "decision",
+        "at_ns": decision.at_ns,
+        "task": made.task,
+        "from": made.from,
+        "to": match made.to {
+            reprieve_policy::place::Target::Vcpu(vcpu) => json!(vcpu),
+            reprieve_policy::place::Target::Home => json!("home"),
+        },
+        "why": made.why.name(),
+        "left_here_ns": decision.left_here_ns,
+        "left_there_ns": decision.left_there_ns,
+    })
+}

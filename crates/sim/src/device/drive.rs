@@ -1,0 +1,175 @@
+//! How long a drive takes for a request.
+//!
+//! *SSD*: each request has an access time, during which others may have theirs; the data of all share one link. So small
+//! requests at a depth of 1 are bound by the access, and large or many ones by the link.
+//!
+//! *HDD*: one request at a time. The arm seeks (its time grows with the square root of the distance: Ruemmler and Wilkes,
+//! "An Introduction to Disk Drive Modeling", 1994), the platter turns until the first byte is under the head, and the medium
+//! passes. When a request ends the drive reads on into its buffer until that is full; a read that begins there needs no seek,
+//! and has at once what was read by then. A drive that has stopped goes on when the platter has turned to where it was. The
+//! angle of the platter is that of the simulated time: nothing is drawn at random.
+
+use super::DiskRequest;
+
+const SECOND_NS: u128 = 1_000_000_000;
+
+/// What a request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// When it is done.
+    pub done_ns: u64,
+    /// Time of the drive that nobody else could use.
+    pub cost_ns: u64,
+}
+
+/// A drive.
+#[derive(Clone, Debug)]
+pub enum Drive {
+    /// Flash.
+    Ssd(Ssd),
+    /// A disk.
+    Hdd(Hdd),
+}
+
+impl Drive {
+    /// Begins to serve a request.
+    pub fn serve(&mut self, now_ns: u64, request: &DiskRequest) -> Service {
+        match self {
+            Drive::Ssd(ssd) => ssd.serve(now_ns, request),
+            Drive::Hdd(hdd) => hdd.serve(now_ns, request),
+        }
+    }
+}
+
+/// Time in which so many bytes pass.
+fn passing_ns(bytes: u64, bytes_per_s: u64) -> u64 {
+    (u128::from(bytes) * SECOND_NS / u128::from(bytes_per_s.max(1))) as u64
+}
+
+/// Flash.
+#[derive(Clone, Debug)]
+pub struct Ssd {
+    /// Time until a request's data flows.
+    access_ns: u64,
+    bytes_per_s: u64,
+    /// Until when its link is taken.
+    link_ns: u64,
+}
+
+impl Ssd {
+    /// One of that access time and link.
+    pub fn new(access_ns: u64, bytes_per_s: u64) -> Ssd {
+        Ssd { access_ns, bytes_per_s, link_ns: 0 }
+    }
+
+    fn serve(&mut self, now_ns: u64, request: &DiskRequest) -> Service {
+        let passing_ns = passing_ns(request.bytes, self.bytes_per_s);
+        let begin_ns = (now_ns + self.access_ns).max(self.link_ns);
+        self.link_ns = begin_ns + passing_ns;
+        Service { done_ns: self.link_ns, cost_ns: passing_ns }
+    }
+}
+
+/// Geometry and speed of a disk.
+#[derive(Clone, Copy, Debug)]
+pub struct HddSpec {
+    /// Seek to the next track.
+    pub seek_min_ns: u64,
+    /// Seek over the whole disk.
+    pub seek_max_ns: u64,
+    /// A rotation.
+    pub rotation_ns: u64,
+    /// Bytes that pass in a rotation: a track.
+    pub track_bytes: u64,
+    /// What it reads ahead at most.
+    pub buffer_bytes: u64,
+    /// What its interface carries, bytes a second.
+    pub interface_per_s: u64,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// A disk.
+#[derive(Clone, Debug)]
+pub struct Hdd {
+    spec: HddSpec,
+    /// The byte behind the last request.
+    end: u64,
+    /// What was read ahead of it by `ahead_ns`, when the drive reads on from there.
+    ahead: u64,
+    ahead_ns: u64,
+    /// Whether the last request was a read.
+    reads_ahead: bool,
+}
+
+impl Hdd {
+    /// One whose head is at the first byte.
+    pub fn new(spec: HddSpec) -> Hdd {
+        Hdd { spec, end: 0, ahead: 0, ahead_ns: 0, reads_ahead: false }
+    }
+
+    fn serve(&mut self, now_ns: u64, request: &DiskRequest) -> Service {
+        let continues = request.start == self.end && !request.writes && self.reads_ahead;
+        let done_ns =
+            if continues { self.buffered_ns(now_ns, request) } else { self.fetched_ns(now_ns, request) };
+        if !continues {
+            (self.ahead, self.ahead_ns) = (0, done_ns);
+        }
+        self.end = request.start + request.bytes;
+        self.reads_ahead = !request.writes;
+        Service { done_ns, cost_ns: done_ns - now_ns }
+    }
+
+    /// A read that begins where the last one ended.
+    fn buffered_ns(&mut self, now_ns: u64, request: &DiskRequest) -> u64 {
+        let passed = self.passed(now_ns.saturating_sub(self.ahead_ns));
+        let was_full = self.ahead + passed >= self.spec.buffer_bytes;
+        let ahead = (self.ahead + passed).min(self.spec.buffer_bytes);
+        let head = request.start + ahead;
+        let goes_on_ns = now_ns + if was_full { self.turn_ns(now_ns, head) } else { 0 };
+        let missing = request.bytes.saturating_sub(ahead);
+        let interface_ns = now_ns + passing_ns(request.bytes, self.spec.interface_per_s);
+        self.ahead = ahead.saturating_sub(request.bytes);
+        if missing == 0 {
+            self.ahead_ns = goes_on_ns;
+            return interface_ns;
+        }
+        self.ahead_ns = goes_on_ns + self.medium_ns(missing);
+        self.ahead_ns.max(interface_ns)
+    }
+
+    fn fetched_ns(&self, now_ns: u64, request: &DiskRequest) -> u64 {
+        let there_ns = now_ns + self.seek_ns(self.end.abs_diff(request.start));
+        there_ns + self.turn_ns(there_ns, request.start) + self.medium_ns(request.bytes)
+    }
+
+    /// Time of a seek over that many bytes: 0 on the track, then `min + (max - min) sqrt(distance / size)`.
+    pub fn seek_ns(&self, distance: u64) -> u64 {
+        let HddSpec { seek_min_ns, seek_max_ns, track_bytes, bytes, .. } = self.spec;
+        if distance < track_bytes {
+            return 0;
+        }
+        // In units of 2^-16 of the root.
+        let part = (u128::from(distance) << 32) / u128::from(bytes.max(1));
+        let root = part.min(1 << 32).isqrt() as u64;
+        seek_min_ns + ((seek_max_ns.saturating_sub(seek_min_ns) * root) >> 16)
+    }
+
+    /// Time until that byte is under the head.
+    fn turn_ns(&self, now_ns: u64, byte: u64) -> u64 {
+        let HddSpec { rotation_ns, track_bytes, .. } = self.spec;
+        let wanted_ns =
+            (u128::from(byte % track_bytes) * u128::from(rotation_ns) / u128::from(track_bytes)) as u64;
+        (wanted_ns + rotation_ns - now_ns % rotation_ns) % rotation_ns
+    }
+
+    /// Time in which so many bytes pass the head.
+    fn medium_ns(&self, bytes: u64) -> u64 {
+        (u128::from(bytes) * u128::from(self.spec.rotation_ns) / u128::from(self.spec.track_bytes)) as u64
+    }
+
+    /// Bytes that pass the head in that time.
+    fn passed(&self, ns: u64) -> u64 {
+        (u128::from(ns) * u128::from(self.spec.track_bytes) / u128::from(self.spec.rotation_ns)) as u64
+    }
+}

@@ -1,0 +1,168 @@
+//! The host's I/O scheduler: whose request is next.
+//!
+//! Every VM has a queue, served in order. The VM that has had least service, by its weight, is next, and is served until its
+//! slice is over; if its queue is empty before, the drive is kept idle for a while in the hope of its next request (a disk
+//! would else seek back and forth between VMs that read sequentially). A slice is wall time: who keeps the drive idle pays
+//! for it. Without slices each request is a choice of its own, and service is the drive's time.
+//! A VM that comes back after it wanted nothing does not catch up on what it missed: its service is set to that of the VM
+//! that is served.
+//!
+//! Source: behaviour of Linux's CFQ (slices, idling, `vdisktime`) and BFQ (budgets and virtual time of service).
+
+use std::collections::VecDeque;
+
+use super::DiskRequest;
+
+/// Weight of a VM of usual priority.
+pub const WEIGHT: u64 = 100;
+
+/// What can be tuned.
+#[derive(Clone, Debug, Default)]
+pub struct Params {
+    /// Time for which one VM is served before the next is looked at; 0 to choose for each request.
+    pub slice_ns: u64,
+    /// Time that the drive is kept idle for the VM of the slice.
+    pub idle_ns: u64,
+    /// Weights of the VMs; those that are not named have [`WEIGHT`].
+    pub weights: Vec<u64>,
+}
+
+/// One VM's queue.
+#[derive(Clone, Debug)]
+struct Client {
+    waiting: VecDeque<DiskRequest>,
+    weight: u64,
+    /// Service that it has had, by its weight: ns x [`WEIGHT`] / weight.
+    service_ns: u64,
+    bytes: u64,
+    in_service: usize,
+}
+
+/// The VM that is served.
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    client: usize,
+    began_ns: u64,
+    /// Since when its queue is empty and the drive idle.
+    idle_since_ns: Option<u64>,
+}
+
+/// The scheduler.
+#[derive(Clone, Debug)]
+pub struct Fair {
+    params: Params,
+    clients: Vec<Client>,
+    slice: Option<Slice>,
+    waiting: usize,
+    /// Service of the VM that was chosen last: nobody who comes back has less.
+    floor_ns: u64,
+}
+
+impl Fair {
+    /// One for so many VMs.
+    pub fn new(params: Params, guests: usize) -> Fair {
+        let client = |guest| Client {
+            waiting: VecDeque::new(),
+            weight: params.weights.get(guest).copied().unwrap_or(WEIGHT).max(1),
+            service_ns: 0,
+            bytes: 0,
+            in_service: 0,
+        };
+        let clients = (0..guests).map(client).collect();
+        Fair { params, clients, slice: None, waiting: 0, floor_ns: 0 }
+    }
+
+    /// A request comes.
+    pub fn push(&mut self, request: DiskRequest) {
+        let client = &mut self.clients[request.guest];
+        if client.waiting.is_empty() && client.in_service == 0 {
+            client.service_ns = client.service_ns.max(self.floor_ns);
+        }
+        client.waiting.push_back(request);
+        self.waiting += 1;
+    }
+
+    /// The request that the drive should begin with now, if any.
+    pub fn next(&mut self, now_ns: u64) -> Option<DiskRequest> {
+        let chosen = match self.slice {
+            Some(slice) if self.keeps(now_ns, slice) => slice.client,
+            _ => {
+                self.end_slice(now_ns);
+                let client = self.least_served()?;
+                let slice = Slice { client, began_ns: now_ns, idle_since_ns: None };
+                self.slice = (self.params.slice_ns > 0).then_some(slice);
+                client
+            }
+        };
+        let client = &mut self.clients[chosen];
+        let request = client.waiting.pop_front()?;
+        client.in_service += 1;
+        client.bytes += request.bytes;
+        self.waiting -= 1;
+        self.floor_ns = self.floor_ns.max(client.service_ns);
+        if let Some(slice) = &mut self.slice {
+            slice.idle_since_ns = None;
+        }
+        Some(request)
+    }
+
+    /// Whether the VM of the slice stays.
+    fn keeps(&self, now_ns: u64, slice: Slice) -> bool {
+        let client = &self.clients[slice.client];
+        let hopes = slice.idle_since_ns.is_some_and(|since_ns| now_ns < since_ns + self.params.idle_ns);
+        let wants = !client.waiting.is_empty() || client.in_service > 0 || hopes;
+        wants && now_ns < slice.began_ns + self.params.slice_ns
+    }
+
+    /// The VM of the slice pays for it, up to when the drive gave up hope.
+    fn end_slice(&mut self, now_ns: u64) {
+        let Some(slice) = self.slice.take() else { return };
+        let hoped_ns = slice.idle_since_ns.map_or(now_ns, |since_ns| since_ns + self.params.idle_ns);
+        let had_ns = hoped_ns.min(now_ns) - slice.began_ns;
+        self.serve(slice.client, had_ns);
+    }
+
+    fn serve(&mut self, client: usize, ns: u64) {
+        let client = &mut self.clients[client];
+        client.service_ns += ns * WEIGHT / client.weight;
+    }
+
+    fn least_served(&self) -> Option<usize> {
+        let wanting = (0..self.clients.len()).filter(|client| !self.clients[*client].waiting.is_empty());
+        wanting.min_by_key(|client| self.clients[*client].service_ns)
+    }
+
+    /// A request of that VM was begun, and takes so much of the drive.
+    pub fn charge(&mut self, guest: usize, cost_ns: u64) {
+        if self.params.slice_ns == 0 {
+            self.serve(guest, cost_ns);
+        }
+    }
+
+    /// A request of that VM is done.
+    pub fn ended(&mut self, now_ns: u64, guest: usize) {
+        let client = &mut self.clients[guest];
+        client.in_service -= 1;
+        let is_empty = client.in_service == 0 && client.waiting.is_empty();
+        if let Some(slice) = self.slice.as_mut().filter(|slice| slice.client == guest && is_empty) {
+            slice.idle_since_ns = Some(now_ns);
+        }
+    }
+
+    /// When it gives up hope, or the slice ends before, if others wait meanwhile.
+    pub fn decides_ns(&self) -> Option<u64> {
+        let slice = self.slice?;
+        let hoped_ns = slice.idle_since_ns? + self.params.idle_ns;
+        (self.waiting > 0).then_some(hoped_ns.min(slice.began_ns + self.params.slice_ns))
+    }
+
+    /// Requests that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Bytes that a VM was served, or is being served.
+    pub fn bytes_of(&self, guest: usize) -> u64 {
+        self.clients[guest].bytes
+    }
+}

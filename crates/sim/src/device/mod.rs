@@ -1,0 +1,158 @@
+//! Block devices of a host: requests of virtual machines wait in the host's I/O scheduler, are served by a drive, and come
+//! back as interrupts.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`drive`] | how long the drive takes: flash with a link, or a disk with seeks |
+//! | [`fair`] | whose request is next: slices of service, by weight |
+//! | [`delay`] | requests that are on the way for a fixed time |
+//!
+//! Invariants: a request that was submitted is in exactly one place until it is done; the drive never holds more than its
+//! queue depth; of each VM as many requests are done as were submitted, less those that are under way.
+
+pub mod delay;
+pub mod drive;
+pub mod fair;
+#[cfg(test)]
+mod tests;
+
+use crate::queue::{Class, Queue, Timer};
+use delay::Delay;
+use drive::Drive;
+use fair::Fair;
+
+/// A request of a VM's virtual disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskRequest {
+    /// The guest that made it.
+    pub guest: usize,
+    /// What the guest calls it.
+    pub id: u32,
+    /// The vCPU that submitted it: it gets the interrupt.
+    pub vcpu: usize,
+    /// First byte on the disk.
+    pub start: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Whether it writes.
+    pub writes: bool,
+}
+
+/// What a disk is made of.
+#[derive(Clone, Debug)]
+pub struct DiskSpec {
+    /// The drive.
+    pub drive: Drive,
+    /// Requests that it works on at a time.
+    pub depth: usize,
+    /// The host's I/O scheduler.
+    pub fair: fair::Params,
+    /// Time from the guest's submission to the host's I/O scheduler.
+    pub entry_ns: u64,
+    /// Time from the drive's completion to the guest's interrupt.
+    pub exit_ns: u64,
+}
+
+/// A request that the drive works on.
+#[derive(Clone, Copy, Debug)]
+struct Served {
+    done_ns: u64,
+    request: DiskRequest,
+}
+
+/// A disk.
+#[derive(Debug)]
+pub struct Disk {
+    /// Expires when the disk has something to do.
+    pub timer: Timer,
+    drive: Drive,
+    depth: usize,
+    entering: Delay<DiskRequest>,
+    fair: Fair,
+    /// Earliest completion last.
+    served: Vec<Served>,
+    leaving: Delay<DiskRequest>,
+    /// Time that the drive worked on something, up to `booked_ns`.
+    busy_ns: u64,
+    booked_ns: u64,
+}
+
+impl Disk {
+    /// An idle disk.
+    pub fn new(spec: DiskSpec, guests: usize, queue: &mut Queue) -> Disk {
+        Disk {
+            timer: queue.add(Class::Work),
+            drive: spec.drive,
+            depth: spec.depth.max(1),
+            entering: Delay::new(spec.entry_ns),
+            fair: Fair::new(spec.fair, guests),
+            served: Vec::new(),
+            leaving: Delay::new(spec.exit_ns),
+            busy_ns: 0,
+            booked_ns: 0,
+        }
+    }
+
+    /// A guest submits a request.
+    pub fn submit(&mut self, now_ns: u64, request: DiskRequest, queue: &mut Queue) {
+        self.entering.push(now_ns, request);
+        self.arm(now_ns, queue);
+    }
+
+    /// The timer has expired. Requests whose interrupt is due are put into `done`.
+    pub fn work(&mut self, now_ns: u64, done: &mut Vec<DiskRequest>, queue: &mut Queue) {
+        self.book(now_ns);
+        while let Some(request) = self.entering.pop(now_ns) {
+            self.fair.push(request);
+        }
+        while let Some(served) = self.served.pop_if(|served| served.done_ns <= now_ns) {
+            self.fair.ended(now_ns, served.request.guest);
+            self.leaving.push(now_ns, served.request);
+        }
+        while self.served.len() < self.depth
+            && let Some(request) = self.fair.next(now_ns)
+        {
+            let service = self.drive.serve(now_ns, &request);
+            self.fair.charge(request.guest, service.cost_ns);
+            let done_ns = service.done_ns;
+            let place = self.served.partition_point(|other| other.done_ns > done_ns);
+            self.served.insert(place, Served { done_ns, request });
+        }
+        while let Some(request) = self.leaving.pop(now_ns) {
+            done.push(request);
+        }
+        self.arm(now_ns, queue);
+    }
+
+    fn arm(&mut self, now_ns: u64, queue: &mut Queue) {
+        let served = self.served.last().map(|served| served.done_ns);
+        let idle = self.fair.decides_ns().filter(|_| self.served.len() < self.depth);
+        let next = [self.entering.next(), served, idle, self.leaving.next()];
+        match next.into_iter().flatten().min() {
+            Some(at_ns) => queue.arm(self.timer, at_ns.max(now_ns)),
+            None => queue.disarm(self.timer),
+        }
+    }
+
+    fn book(&mut self, now_ns: u64) {
+        if !self.served.is_empty() {
+            self.busy_ns += now_ns - self.booked_ns;
+        }
+        self.booked_ns = now_ns;
+    }
+
+    /// Time that the drive worked on something.
+    pub fn busy_ns(&self, now_ns: u64) -> u64 {
+        self.busy_ns + if self.served.is_empty() { 0 } else { now_ns - self.booked_ns }
+    }
+
+    /// Bytes that were served to a guest.
+    pub fn bytes_of(&self, guest: usize) -> u64 {
+        self.fair.bytes_of(guest)
+    }
+
+    /// Requests under way.
+    pub fn under_way(&self) -> usize {
+        self.entering.len() + self.fair.waiting() + self.served.len() + self.leaving.len()
+    }
+}

@@ -1,0 +1,176 @@
+//! The page cache: which pages of which files are there, and which go when it is full.
+//!
+//! Pages go in the order in which they came, but one that was used more than once gets a second chance (the clock algorithm:
+//! Corbató, "A Paging Experiment with the Multics System", 1968). A page that is read once and no more is no reason to keep it:
+//! as in Linux, the first use of a page of a file does not move it to the active list.
+
+use std::collections::VecDeque;
+
+/// A file, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId(pub u32);
+
+/// A page's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not in the cache.
+    Absent,
+    /// A request for it is under way.
+    Pending,
+    /// There.
+    Present,
+    /// There, and used once.
+    Used,
+    /// There, and used again since its last chance.
+    Referenced,
+}
+
+#[derive(Clone, Debug)]
+struct File {
+    start_byte: u64,
+    pages: Vec<State>,
+}
+
+/// A cache.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    files: Vec<File>,
+    /// Pages in the cache, pending ones included; next to go first.
+    resident: VecDeque<(u32, u32)>,
+    capacity: usize,
+}
+
+impl Cache {
+    /// An empty one that holds so many pages.
+    pub fn new(capacity: usize) -> Cache {
+        Cache { files: Vec::new(), resident: VecDeque::new(), capacity: capacity.max(1) }
+    }
+
+    /// A file with none of its pages there.
+    pub fn add_file(&mut self, start_byte: u64, pages: u32) -> FileId {
+        self.files.push(File { start_byte, pages: vec![State::Absent; pages as usize] });
+        FileId(self.files.len() as u32 - 1)
+    }
+
+    /// Where on the disk a file begins.
+    pub fn start_of(&self, file: FileId) -> u64 {
+        self.files[file.0 as usize].start_byte
+    }
+
+    /// Size of a file.
+    pub fn pages_of(&self, file: FileId) -> u32 {
+        self.files[file.0 as usize].pages.len() as u32
+    }
+
+    /// A page's state.
+    pub fn state(&self, file: FileId, page: u32) -> State {
+        self.files[file.0 as usize].pages[page as usize]
+    }
+
+    fn state_mut(&mut self, file: FileId, page: u32) -> &mut State {
+        &mut self.files[file.0 as usize].pages[page as usize]
+    }
+
+    /// A request for the page is made. Pages go to make room for it, unless all are pending.
+    pub fn begin(&mut self, file: FileId, page: u32) {
+        if *self.state_mut(file, page) == State::Absent {
+            self.make_room();
+            self.resident.push_back((file.0, page));
+        }
+        *self.state_mut(file, page) = State::Pending;
+    }
+
+    fn make_room(&mut self) {
+        // In two rounds each page has had its second chance.
+        for _ in 0..2 * self.resident.len() {
+            if self.resident.len() < self.capacity {
+                return;
+            }
+            let Some((file, page)) = self.resident.pop_front() else { return };
+            let state = self.state_mut(FileId(file), page);
+            match state {
+                State::Present | State::Used => *state = State::Absent,
+                State::Referenced => {
+                    *state = State::Used;
+                    self.resident.push_back((file, page));
+                }
+                State::Pending | State::Absent => self.resident.push_back((file, page)),
+            }
+        }
+    }
+
+    /// The request for the page is done.
+    pub fn end(&mut self, file: FileId, page: u32) {
+        debug_assert_eq!(self.state(file, page), State::Pending);
+        *self.state_mut(file, page) = State::Present;
+    }
+
+    /// The page is used.
+    pub fn touch(&mut self, file: FileId, page: u32) {
+        let state = self.state_mut(file, page);
+        *state = match *state {
+            State::Present => State::Used,
+            State::Used => State::Referenced,
+            other => other,
+        };
+    }
+
+    /// Checks that what is resident is what the files say.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        let there = |file: &File| file.pages.iter().filter(|state| **state != State::Absent).count();
+        let counted: usize = self.files.iter().map(there).sum();
+        if counted != self.resident.len() {
+            return Err(format!(
+                "{counted} pages are in the cache, and {} in its order",
+                self.resident.len()
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(capacity: usize, pages: u32) -> (Cache, FileId) {
+        let mut cache = Cache::new(capacity);
+        let file = cache.add_file(0, 16);
+        for page in 0..pages {
+            cache.begin(file, page);
+            cache.end(file, page);
+        }
+        (cache, file)
+    }
+
+    #[test]
+    fn the_oldest_page_goes_and_one_that_was_used_again_stays() {
+        let (mut cache, file) = filled(3, 3);
+        (0..2).for_each(|_| cache.touch(file, 0));
+        cache.touch(file, 1);
+        cache.begin(file, 3);
+        assert_eq!(cache.state(file, 1), State::Absent, "the oldest that was not used again");
+        assert_eq!(cache.state(file, 0), State::Used, "its second chance is taken");
+        assert_eq!(cache.state(file, 3), State::Pending);
+        cache.end(file, 3);
+        cache.begin(file, 4);
+        assert_eq!((cache.state(file, 2), cache.state(file, 0)), (State::Absent, State::Used));
+        cache.check().unwrap();
+    }
+
+    #[test]
+    fn pending_pages_never_go() {
+        let mut cache = Cache::new(2);
+        let file = cache.add_file(0, 16);
+        (0..4).for_each(|page| cache.begin(file, page));
+        assert!((0..4).all(|page| cache.state(file, page) == State::Pending));
+        (0..4).for_each(|page| cache.end(file, page));
+        cache.begin(file, 5);
+        let there = (0..16).filter(|page| cache.state(file, *page) != State::Absent).count();
+        assert_eq!(there, 2, "as many as it holds");
+        cache.check().unwrap();
+    }
+}

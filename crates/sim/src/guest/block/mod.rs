@@ -1,0 +1,423 @@
+//! A guest's block layer: page cache with read-ahead, requests that are merged, a virtual disk with a ring, and interrupts
+//! for the vCPU that submitted.
+//!
+//! The path of a read: a task asks for pages; those that are neither in the cache nor on their way become requests, as few
+//! as their size allows (the plug), together with what is read ahead. The ring takes so many; others wait in the queue, where
+//! a request that continues another one is merged into it. The device raises the interrupt of the vCPU that submitted, which
+//! takes it when it runs; then pages are there, and who waits for one is woken.
+//!
+//! Invariants: a page is pending while exactly one request covers it; the ring never holds more than it has room for; a
+//! request is in one place: queue, ring, or among the completions of a vCPU.
+//!
+//! Left out: write-back (a write waits for the disk), metadata, and several queues for one vCPU.
+
+pub mod cache;
+pub mod read_ahead;
+
+use std::collections::VecDeque;
+
+use crate::device::DiskRequest;
+use crate::guest::ids::TaskId;
+use cache::{Cache, FileId, State};
+use read_ahead::ReadAhead;
+
+/// What a block layer is made of. Sizes in pages of the cache.
+#[derive(Clone, Debug)]
+pub struct BlockSpec {
+    /// Size of a page of the cache.
+    pub page_bytes: u64,
+    /// Pages that the cache holds.
+    pub cache_pages: usize,
+    /// Pages that are read ahead at most.
+    pub read_ahead_pages: u32,
+    /// Pages of a request at most.
+    pub request_pages: u32,
+    /// Requests that the ring takes.
+    pub ring: usize,
+    /// CPU time to submit a request.
+    pub submit_ns: u64,
+    /// CPU time of an interrupt for each request that is done.
+    pub complete_ns: u64,
+    /// Whether starts and ends of requests are recorded.
+    pub traced: bool,
+    /// CPU time to record one.
+    pub trace_ns: u64,
+}
+
+/// A range of a file's pages, not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pages {
+    /// The file.
+    pub file: FileId,
+    /// First page.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+}
+
+impl Pages {
+    fn end(self) -> u32 {
+        self.first + self.count
+    }
+
+    fn has(self, file: FileId, page: u32) -> bool {
+        self.file == file && (self.first..self.end()).contains(&page)
+    }
+}
+
+/// What a task does to a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct By {
+    /// The task.
+    pub task: TaskId,
+    /// The vCPU that it runs on.
+    pub vcpu: usize,
+    /// When.
+    pub now_ns: u64,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+struct Io {
+    pages: Pages,
+    /// Who submitted it; once it is in the ring, also when that was.
+    by: By,
+    writes: bool,
+}
+
+/// A task that waits for a page.
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    task: TaskId,
+    file: FileId,
+    page: u32,
+}
+
+/// A request began or ended, as the block layer's tracepoints tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockEvent {
+    /// When.
+    pub at_ns: u64,
+    /// Who submitted it.
+    pub task: TaskId,
+    /// Where that was.
+    pub vcpu: usize,
+    /// Whether it began.
+    pub begins: bool,
+    /// If it ended: how long it took, up to its interrupt.
+    pub took_ns: Option<u64>,
+}
+
+/// A block layer.
+#[derive(Debug)]
+pub struct Block {
+    spec: BlockSpec,
+    cache: Cache,
+    read_ahead: Vec<ReadAhead>,
+    requests: Vec<Option<Io>>,
+    free: Vec<u32>,
+    /// Requests that the ring has no room for.
+    queued: VecDeque<u32>,
+    in_ring: usize,
+    /// Requests of the ring that are not back from the device.
+    at_device: usize,
+    /// Requests that the device is done with, for each vCPU that has not taken its interrupt.
+    completions: Vec<Vec<u32>>,
+    waiters: Vec<Waiter>,
+    /// What leaves for the device.
+    leaving: VecDeque<u32>,
+    /// Starts and ends, if they are recorded.
+    events: Vec<BlockEvent>,
+    /// CPU time that recording has taken.
+    traced_ns: u64,
+}
+
+impl Block {
+    /// An empty one.
+    pub fn new(spec: BlockSpec, vcpus: usize) -> Block {
+        Block {
+            cache: Cache::new(spec.cache_pages),
+            spec,
+            read_ahead: Vec::new(),
+            requests: Vec::new(),
+            free: Vec::new(),
+            queued: VecDeque::new(),
+            in_ring: 0,
+            at_device: 0,
+            completions: vec![Vec::new(); vcpus],
+            waiters: Vec::new(),
+            leaving: VecDeque::new(),
+            events: Vec::new(),
+            traced_ns: 0,
+        }
+    }
+
+    /// A file of so many pages that begins at that byte of the disk.
+    pub fn add_file(&mut self, start_byte: u64, pages: u32) -> FileId {
+        self.read_ahead.push(ReadAhead::default());
+        self.cache.add_file(start_byte, pages)
+    }
+
+    /// Size of a page.
+    pub fn page_bytes(&self) -> u64 {
+        self.spec.page_bytes
+    }
+
+    /// A task reads. Returns whether all is there, and the CPU time; if not all is, the task waits for the first page that
+    /// is missing, and asks again.
+    pub fn read(&mut self, by: By, pages: Pages) -> (bool, u64) {
+        let absent = self.absent(pages);
+        let wanted = self.read_ahead[pages.file.0 as usize].read(
+            pages,
+            absent,
+            self.cache.pages_of(pages.file),
+            self.spec.read_ahead_pages,
+        );
+        let mut ns = 0;
+        for range in wanted.into_iter().flatten() {
+            ns += self.submit(by, range, false);
+        }
+        // What came may have taken the place of pages that are asked for; those under way stay.
+        while let Some(first) = self.absent(pages) {
+            ns += self.submit(by, Pages { first, count: pages.end() - first, ..pages }, false);
+        }
+        let is_there = self.wait_for(by.task, pages);
+        if is_there {
+            (pages.first..pages.end()).for_each(|page| self.cache.touch(pages.file, page));
+        }
+        (is_there, ns)
+    }
+
+    /// A task writes: the pages are in the cache, and on their way to the disk; returns the CPU time. While one of them is
+    /// on its way already (Linux keeps a page locked, or stable, meanwhile) nothing is written: the task waits, and asks again.
+    pub fn write(&mut self, by: By, pages: Pages) -> Option<u64> {
+        self.wait_for(by.task, pages).then(|| self.submit(by, pages, true))
+    }
+
+    /// Whether no page of the range is on its way; else the task waits for the first that is.
+    pub fn wait_for(&mut self, task: TaskId, pages: Pages) -> bool {
+        let pending = self.find(pages, State::Pending);
+        if let Some(page) = pending {
+            // It may have been woken by something else, and wait still.
+            self.waiters.retain(|waiter| waiter.task != task);
+            self.waiters.push(Waiter { task, file: pages.file, page });
+        }
+        pending.is_none()
+    }
+
+    fn absent(&self, pages: Pages) -> Option<u32> {
+        self.find(pages, State::Absent)
+    }
+
+    fn find(&self, pages: Pages, state: State) -> Option<u32> {
+        (pages.first..pages.end()).find(|page| self.cache.state(pages.file, *page) == state)
+    }
+
+    /// Makes requests of the pages of a range that need one. Returns the CPU time.
+    fn submit(&mut self, by: By, range: Pages, writes: bool) -> u64 {
+        let mut ns = 0;
+        let mut page = range.first;
+        while page < range.end() {
+            let first = page;
+            while page < range.end()
+                && page - first < self.spec.request_pages
+                && self.needs_request(range.file, page, writes)
+            {
+                self.cache.begin(range.file, page);
+                page += 1;
+            }
+            if page > first {
+                let pages = Pages { file: range.file, first, count: page - first };
+                ns += self.add(Io { pages, by, writes });
+            } else {
+                page += 1;
+            }
+        }
+        ns
+    }
+
+    fn needs_request(&self, file: FileId, page: u32, writes: bool) -> bool {
+        match self.cache.state(file, page) {
+            State::Absent => true,
+            State::Pending => false,
+            State::Present | State::Used | State::Referenced => writes,
+        }
+    }
+
+    /// A new request: to the device if the ring has room, else merged or queued. Returns the CPU time.
+    fn add(&mut self, io: Io) -> u64 {
+        if self.in_ring < self.spec.ring {
+            let id = self.name(io);
+            return self.dispatch(io.by.now_ns, id);
+        }
+        if !self.merge(io) {
+            let id = self.name(io);
+            self.queued.push_back(id);
+        }
+        self.spec.submit_ns
+    }
+
+    fn name(&mut self, io: Io) -> u32 {
+        let id = self.free.pop().unwrap_or(self.requests.len() as u32);
+        if id as usize == self.requests.len() {
+            self.requests.push(None);
+        }
+        self.requests[id as usize] = Some(io);
+        id
+    }
+
+    /// Adds it to the last request of the queue, if it continues that and fits.
+    fn merge(&mut self, io: Io) -> bool {
+        let Some(last) = self.queued.back().and_then(|id| self.requests[*id as usize].as_mut()) else {
+            return false;
+        };
+        let continues = last.pages.file == io.pages.file && last.pages.end() == io.pages.first;
+        let fits = last.pages.count + io.pages.count <= self.spec.request_pages;
+        let merges = continues && fits && last.writes == io.writes && last.by.task == io.by.task;
+        if merges {
+            last.pages.count += io.pages.count;
+        }
+        merges
+    }
+
+    fn dispatch(&mut self, now_ns: u64, id: u32) -> u64 {
+        self.in_ring += 1;
+        self.at_device += 1;
+        self.leaving.push_back(id);
+        self.requests[id as usize].as_mut().expect("a request that exists").by.now_ns = now_ns;
+        self.spec.submit_ns + self.record(now_ns, id, true)
+    }
+
+    /// Records a start or an end, if they are; returns the CPU time.
+    fn record(&mut self, at_ns: u64, id: u32, begins: bool) -> u64 {
+        if !self.spec.traced {
+            return 0;
+        }
+        let By { task, vcpu, now_ns } = self.io(id).by;
+        let took_ns = (!begins).then_some(at_ns - now_ns);
+        self.events.push(BlockEvent { at_ns, task, vcpu, begins, took_ns });
+        self.traced_ns += self.spec.trace_ns;
+        self.spec.trace_ns
+    }
+
+    /// CPU time that recording starts and ends has taken.
+    pub fn traced_ns(&self) -> u64 {
+        self.traced_ns
+    }
+
+    fn io(&self, id: u32) -> &Io {
+        self.requests[id as usize].as_ref().expect("a request that exists")
+    }
+
+    /// The next request that leaves for the device.
+    pub fn leave(&mut self, guest: usize) -> Option<DiskRequest> {
+        let id = self.leaving.pop_front()?;
+        let Io { pages, by, writes } = *self.io(id);
+        let start = self.cache.start_of(pages.file) + u64::from(pages.first) * self.spec.page_bytes;
+        let bytes = u64::from(pages.count) * self.spec.page_bytes;
+        Some(DiskRequest { guest, id, vcpu: by.vcpu, start, bytes, writes })
+    }
+
+    /// Whether any leaves.
+    pub(super) fn has_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// The device is done with a request: its interrupt waits for the vCPU that submitted it, which is returned.
+    pub(super) fn came_back(&mut self, id: u32) -> usize {
+        self.at_device -= 1;
+        let v = self.io(id).by.vcpu;
+        self.completions[v].push(id);
+        v
+    }
+
+    /// A vCPU takes its interrupt. Tasks to wake are put into `wakes`. Returns the CPU time.
+    pub(super) fn complete(&mut self, now_ns: u64, v: usize, wakes: &mut Vec<TaskId>) -> u64 {
+        let mut done = std::mem::take(&mut self.completions[v]);
+        let mut ns = 0;
+        for id in done.drain(..) {
+            ns += self.spec.complete_ns + self.record(now_ns, id, false);
+            let io = self.requests[id as usize].take().expect("a request that exists");
+            self.free.push(id);
+            self.in_ring -= 1;
+            (io.pages.first..io.pages.end()).for_each(|page| self.cache.end(io.pages.file, page));
+            self.waiters.retain(|waiter| {
+                let stays = !io.pages.has(waiter.file, waiter.page);
+                if !stays {
+                    wakes.push(waiter.task);
+                }
+                stays
+            });
+        }
+        self.completions[v] = done;
+        while self.in_ring < self.spec.ring
+            && let Some(id) = self.queued.pop_front()
+        {
+            // Who takes the interrupt submits what waited.
+            self.requests[id as usize].as_mut().expect("a request that exists").by.vcpu = v;
+            ns += self.dispatch(now_ns, id);
+        }
+        ns
+    }
+
+    /// Whether no request is at the device. What is queued then waits for a place in the ring: for an interrupt.
+    pub fn is_idle_at_device(&self) -> bool {
+        self.at_device == 0
+    }
+
+    /// How many tasks wait for a vCPU that is not on: their requests are done and its interrupt would tell; or they are
+    /// queued, the device is idle, and none that is on would make room in the ring.
+    pub fn kept_waiting(&self, is_on: impl Fn(usize) -> bool) -> usize {
+        let undelivered = || self.completions.iter().enumerate().filter(|(_, done)| !done.is_empty());
+        let off = undelivered().filter(|(v, _)| !is_on(*v)).flat_map(|(_, done)| done);
+        let told: usize = off.map(|id| self.waiters_of(*id)).sum();
+        let stuck = self.at_device == 0 && undelivered().all(|(v, _)| !is_on(v));
+        let queued: usize = self.queued.iter().filter(|_| stuck).map(|id| self.waiters_of(*id)).sum();
+        told + queued
+    }
+
+    fn waiters_of(&self, id: u32) -> usize {
+        let pages = self.io(id).pages;
+        self.waiters.iter().filter(|waiter| pages.has(waiter.file, waiter.page)).count()
+    }
+
+    /// Whether requests are done whose interrupt that vCPU has not taken.
+    pub fn waits_for_interrupt(&self, v: usize) -> bool {
+        !self.completions[v].is_empty()
+    }
+
+    /// Whether that task waits for a page.
+    pub fn is_waiting(&self, task: TaskId) -> bool {
+        self.waiters.iter().any(|waiter| waiter.task == task)
+    }
+
+    /// Takes the starts and ends since the last time, oldest first.
+    pub fn take_events(&mut self, into: &mut Vec<BlockEvent>) {
+        into.append(&mut self.events);
+    }
+
+    /// Checks that every request is in one place.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        let named = self.requests.iter().flatten().count();
+        let undelivered: usize = self.completions.iter().map(Vec::len).sum();
+        if named != self.queued.len() + self.in_ring || self.in_ring != self.at_device + undelivered {
+            return Err(format!(
+                "{named} requests: {} queued, {} in the ring, {} at the device, {undelivered} done",
+                self.queued.len(),
+                self.in_ring,
+                self.at_device
+            ));
+        }
+        if self.in_ring > self.spec.ring {
+            return Err(format!("{} requests in a ring of {}", self.in_ring, self.spec.ring));
+        }
+        self.cache.check()
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

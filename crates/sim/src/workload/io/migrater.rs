@@ -1,0 +1,181 @@
+//! vMigrater: a beat thread pinned to each vCPU, and the placer of `policy` that all of them feed. The same code decides in a
+//! live guest; here its signals are simulated beats and block events, and its moves are changes of affinity.
+//!
+//! It knows and may what the daemon does: settings and costs are those of [`Settings`] and [`Pace`], working sets are not known,
+//! steal has the grain of `/proc/stat`, is read at late beats alone and once more after it must have been booked.
+//!
+//! What it costs is CPU time: of the beat threads for each beat (with its interrupt, wake-up and switches) and each move; and
+//! of whoever submits or completes a request, for the tracepoint. Beat threads are of the real-time class in a live guest;
+//! here they have the greatest weight that the guest's scheduler knows, which preempts whatever has had its share.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use reprieve_policy::beat::{Beat, Pace};
+use reprieve_policy::cpus::CpuSet;
+use reprieve_policy::place::{Admission, Move, Placer, Settings, Target};
+use reprieve_policy::signal::Signal;
+use reprieve_study::scenario::io::IoSystems;
+
+use crate::guest::Guest;
+use crate::guest::block::BlockEvent;
+use crate::guest::env::Env;
+use crate::guest::ids::TaskId;
+use crate::guest::task::{Op, Program};
+
+/// Weight of nice -20, the greatest of Linux's (`sched_prio_to_weight`).
+const WEIGHT: u32 = 88_761;
+/// The daemon's budgets in thousandths of one CPU, as it sets its [`Pace`]: while nothing is wrong, and while there is something
+/// to win.
+const CALM_PERMILLE: u64 = 8;
+const BUSY_PERMILLE: u64 = 100;
+/// The daemon looks at what it has spent so often.
+const READING_NS: u64 = 250_000_000;
+/// Steal is booked at the next tick at the latest, 10 ms, and read again after this time.
+const STEAL_AGAIN_NS: u64 = 12_000_000;
+
+/// What the beat threads share.
+struct Daemon {
+    placer: Placer,
+    pace: Pace,
+    /// When the pace was looked at last, and what had been spent by then.
+    looked_ns: u64,
+    looked_spent_ns: u64,
+    spent_ns: u64,
+    tasks: Vec<TaskId>,
+    /// All vCPUs, a bit for each: where tasks may run for their users.
+    home: u64,
+    events: Vec<BlockEvent>,
+    moves: Vec<Move>,
+    steal_grain_ns: u64,
+    /// When the steal of each vCPU is read again.
+    steal_again_ns: Vec<Option<u64>>,
+}
+
+impl Daemon {
+    fn take(&mut self, signal: &Signal) {
+        self.moves.extend_from_slice(self.placer.take(signal));
+    }
+
+    /// What the block layer has told since the last beat.
+    fn hear(&mut self, env: &mut Env<'_>) {
+        let mut events = std::mem::take(&mut self.events);
+        env.take_block_events(&mut events);
+        for event in events.drain(..) {
+            let Some(task) = self.tasks.iter().position(|task| *task == event.task) else { continue };
+            let at_ns = event.at_ns;
+            if event.begins {
+                self.take(&Signal::Seen { task, on: event.vcpu, at_ns });
+                self.take(&Signal::IoBegin { task, at_ns });
+            } else {
+                self.take(&Signal::IoEnd { task, at_ns, took_ns: event.took_ns });
+            }
+        }
+        self.events = events;
+    }
+
+    /// Steal as the guest can read it, if it is read at this beat.
+    fn steal_ns(&mut self, env: &Env<'_>, late: bool) -> Option<u64> {
+        let again_ns = &mut self.steal_again_ns[env.vcpu];
+        let booked = again_ns.is_some_and(|again_ns| env.now_ns >= again_ns);
+        if !late && !booked {
+            return None;
+        }
+        *again_ns = late.then_some(env.now_ns + STEAL_AGAIN_NS);
+        Some(env.steal_ns / self.steal_grain_ns * self.steal_grain_ns)
+    }
+
+    fn act(&mut self, env: &mut Env<'_>) {
+        let move_ns = self.placer.settings().move_cost_ns;
+        for Move { task, to, .. } in self.moves.drain(..) {
+            let mask = match to {
+                Target::Vcpu(vcpu) => 1 << vcpu,
+                Target::Home => self.home,
+            };
+            env.spend(move_ns);
+            self.spent_ns += move_ns;
+            env.set_mask(self.tasks[task], mask);
+        }
+    }
+
+    /// Time between two beats from now on.
+    fn period_ns(&mut self, now_ns: u64) -> u64 {
+        let elapsed_ns = now_ns - self.looked_ns;
+        if elapsed_ns >= READING_NS {
+            let spent_permille = (self.spent_ns - self.looked_spent_ns) * 1_000 / elapsed_ns;
+            let busy = self.placer.is_wrong() && self.placer.io_tasks() > 0;
+            self.pace.next(busy, spent_permille);
+            (self.looked_ns, self.looked_spent_ns) = (now_ns, self.spent_ns);
+        }
+        self.pace.period_ns()
+    }
+}
+
+/// A beat thread.
+struct BeatThread {
+    daemon: Rc<RefCell<Daemon>>,
+    beat_ns: u64,
+    /// CPU time of a beat outside of the thread: interrupt, wake-up, and switches to it and back.
+    around_ns: u64,
+    /// When the next beat is due, and the period by which it was set; none before the first.
+    due: Option<(u64, u64)>,
+}
+
+/// Adds the beat threads.
+pub(super) fn add(guest: &mut Guest, vcpus: usize, threads: usize, systems: &IoSystems) {
+    let mut placer = Placer::new(Settings::new(vcpus, threads));
+    for task in 0..threads {
+        let admission = Admission::new(CpuSet::first(vcpus), None);
+        placer.take(&Signal::Admit { task, admission, at_ns: 0 });
+    }
+    let (fastest_ns, slowest_ns) = (systems.beat_us * 1_000, systems.calm_beat_us * 1_000);
+    let daemon = Rc::new(RefCell::new(Daemon {
+        placer,
+        pace: Pace::new(fastest_ns, slowest_ns, CALM_PERMILLE, BUSY_PERMILLE),
+        looked_ns: 0,
+        looked_spent_ns: 0,
+        spent_ns: 0,
+        tasks: guest.io().map(|io| io.tasks.clone()).unwrap_or_default(),
+        home: u64::MAX >> (64 - vcpus),
+        events: Vec::new(),
+        moves: Vec::new(),
+        steal_grain_ns: systems.steal_grain_us * 1_000,
+        steal_again_ns: vec![None; vcpus],
+    }));
+    for v in 0..vcpus {
+        let thread = BeatThread {
+            daemon: daemon.clone(),
+            beat_ns: systems.beat_ns,
+            around_ns: guest.around_a_beat_ns(),
+            due: None,
+        };
+        let task = guest.add_weighted(Box::new(thread), v, WEIGHT);
+        if let Some(io) = guest.io_mut() {
+            io.beats.push(task);
+        }
+    }
+}
+
+impl Program for BeatThread {
+    fn next(&mut self, env: &mut Env<'_>) -> Op {
+        let now_ns = env.now_ns;
+        let mut daemon = self.daemon.borrow_mut();
+        if let Some((due_ns, period_ns)) = self.due {
+            env.spend(self.beat_ns);
+            env.count_beat();
+            daemon.spent_ns += self.beat_ns + self.around_ns;
+            daemon.hear(env);
+            let late = now_ns.saturating_sub(due_ns) > period_ns;
+            let steal_ns = daemon.steal_ns(env, late);
+            let beat =
+                Beat { vcpu: env.vcpu, due_ns, at_ns: now_ns, period_ns, steal_ns, run_delay_ns: None };
+            daemon.take(&Signal::Beat(beat));
+            daemon.act(env);
+        }
+        let period_ns = daemon.period_ns(now_ns);
+        // The threads of a live guest start when they start: their beats have phases of their own.
+        let sleep_ns = if self.due.is_none() { env.random().within(1, period_ns) } else { period_ns };
+        self.due = Some((now_ns + sleep_ns, period_ns));
+        Op::Sleep { ns: sleep_ns }
+    }
+}

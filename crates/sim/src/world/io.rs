@@ -1,0 +1,167 @@
+//! The disk of a world, and what its host does for guests that do I/O: micro-slices (vSlicer) and the accounting of paused
+//! vCPUs (xBalloon).
+
+use super::{Source, World, register};
+use crate::device::{Disk, DiskRequest};
+use crate::host::{MicroSlice, State};
+use crate::queue::{Class, Timer};
+use crate::sched::{Cpu, Entity};
+
+/// What a world has for guests that do I/O.
+#[derive(Debug, Default)]
+pub(super) struct IoWorld {
+    disk: Option<Disk>,
+    /// Guests that do I/O.
+    guests: Vec<usize>,
+    done: Vec<DiskRequest>,
+    accounting: Option<Accounting>,
+}
+
+/// When paused vCPUs are accounted for.
+#[derive(Clone, Copy, Debug)]
+struct Accounting {
+    timer: Timer,
+    period_ns: u64,
+}
+
+impl IoWorld {
+    /// If guests pause vCPUs: how much of what it has a right to such a vCPU keeps at most, an accounting period's worth.
+    pub fn pause_keeps_ns(&self) -> Option<u64> {
+        self.accounting.map(|accounting| accounting.period_ns)
+    }
+}
+
+impl World {
+    /// Adds the disk that all guests share; made with this world's queue.
+    pub fn set_disk(&mut self, disk: Disk) {
+        register(&mut self.sources, disk.timer, Source::Disk);
+        self.io.disk = Some(disk);
+    }
+
+    /// The disk.
+    pub fn disk(&self) -> Option<&Disk> {
+        self.io.disk.as_ref()
+    }
+
+    /// A guest does I/O: its inactivity is accounted for.
+    pub fn add_io_guest(&mut self, guest: usize) {
+        self.io.guests.push(guest);
+    }
+
+    /// From now on paused vCPUs are accounted for so often.
+    pub fn account_pauses_every(&mut self, period_ns: u64) {
+        let timer = self.queue.add(Class::HostClock);
+        register(&mut self.sources, timer, Source::Accounting);
+        self.queue.arm(timer, self.now_ns + period_ns);
+        self.io.accounting = Some(Accounting { timer, period_ns });
+    }
+
+    /// The vCPUs of a guest run in stretches of that length, begun so often, as far as their share allows: after each the
+    /// scheduler decides anew, and when the next is due it is asked to let the vCPU preempt whatever runs. Their share stays
+    /// what it is.
+    pub fn cut_slices(&mut self, guest: usize, run_ns: u64, every_ns: u64) {
+        let placement = &self.placements[guest];
+        for entity in &placement.threads {
+            let timer = self.queue.add(Class::HostClock);
+            let source = Source::SliceEnd { host: placement.host as u32, entity: entity.0 };
+            register(&mut self.sources, timer, source);
+            let slice = MicroSlice { timer, run_ns, every_ns };
+            self.hosts[placement.host].threads[entity.0 as usize].micro_slice = Some(slice);
+        }
+    }
+
+    /// Requests leave a guest for the disk.
+    pub(super) fn take_disk_requests(&mut self, guest: usize) {
+        let Some(disk) = &mut self.io.disk else { return };
+        let Some(io) = self.guests[guest].io_mut() else { return };
+        while let Some(request) = io.block.leave(guest) {
+            disk.submit(self.now_ns, request, &mut self.queue);
+        }
+    }
+
+    /// The disk has something to do.
+    pub(super) fn disk_event(&mut self) {
+        let Some(disk) = &mut self.io.disk else { return };
+        disk.work(self.now_ns, &mut self.io.done, &mut self.queue);
+        for request in self.io.done.drain(..) {
+            self.guests[request.guest].disk_done(request.id);
+            self.talking.push(request.guest);
+        }
+    }
+
+    /// A micro-slice is over, or the next one is due.
+    pub(super) fn slice_end(&mut self, host: usize, entity: Entity) {
+        let now_ns = self.now_ns;
+        let host = &mut self.hosts[host];
+        let thread = &host.threads[entity.0 as usize];
+        let Some(slice) = thread.micro_slice else { return };
+        match thread.state {
+            State::Running => {
+                let cpu = Cpu(thread.pcpu as u32);
+                host.scheduler.yield_now(now_ns, cpu, &mut host.orders);
+                host.orders.resched.push(cpu);
+                // In case nobody else wants the pCPU.
+                self.queue.arm(slice.timer, now_ns + slice.run_ns);
+            }
+            State::Runnable => {
+                if host.scheduler.lag_ns(now_ns, entity) >= 0 {
+                    host.scheduler.favour(now_ns, entity, &mut host.orders);
+                }
+                self.queue.arm(slice.timer, now_ns + slice.run_ns);
+            }
+            // It is armed again when it runs.
+            State::Blocked => {}
+        }
+    }
+
+    /// The host's accounting: pauses that have lasted too long end.
+    pub(super) fn account_pauses(&mut self) {
+        let Some(Accounting { timer, period_ns }) = self.io.accounting else { return };
+        self.queue.arm(timer, self.now_ns + period_ns);
+        let mut unpaused = Vec::new();
+        for index in 0..self.io.guests.len() {
+            let guest = self.io.guests[index];
+            self.arm_pausing(guest);
+            self.guests[guest].account_pauses(self.now_ns, &mut unpaused);
+            for v in unpaused.drain(..) {
+                self.unpause(guest, v);
+            }
+        }
+    }
+
+    /// vCPUs with a right to CPU time may be paused from now on, others may not.
+    fn arm_pausing(&mut self, guest: usize) {
+        let placement = &self.placements[guest];
+        let scheduler = &mut self.hosts[placement.host].scheduler;
+        for (v, entity) in placement.threads.iter().enumerate() {
+            let is_under = scheduler.lag_ns(self.now_ns, *entity) >= 0;
+            self.guests[guest].arm_pausing(v, is_under);
+        }
+    }
+
+    /// A paused vCPU competes for a pCPU again, and comes first if it has a right to CPU time.
+    pub(super) fn unpause(&mut self, guest: usize, v: usize) {
+        let placement = &self.placements[guest];
+        let (number, entity) = (placement.host, placement.threads[v]);
+        let mut clock = crate::guest::Clock { now_ns: self.now_ns, queue: &mut self.queue };
+        self.guests[guest].unhalt(&mut clock, v);
+        self.talking.push(guest);
+        let host = &mut self.hosts[number];
+        host.wake(self.now_ns, entity, None);
+        if host.scheduler.lag_ns(self.now_ns, entity) >= 0 {
+            host.scheduler.favour(self.now_ns, entity, &mut host.orders);
+        }
+        self.deciding.push(number);
+    }
+
+    /// Looks at whether guests are inactive.
+    pub(super) fn book_inactivity(&mut self) {
+        for guest in &self.io.guests {
+            self.guests[*guest].book_inactivity(self.now_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "io_tests.rs"]
+mod tests;

@@ -1,0 +1,95 @@
+//! The limits of the workload `fio`.
+
+use super::{bad, within};
+use crate::scenario::{BadScenario, Condition, Fio, Placement, Scenario};
+
+impl Scenario {
+    pub(super) fn check_fio(&self, fio: &Fio) -> Result<(), BadScenario> {
+        within("workload.block_kib", fio.block_kib, 4, 1_024)?;
+        if !fio.block_kib.is_power_of_two() {
+            return bad("workload.block_kib", format!("{} is no power of two", fio.block_kib));
+        }
+        within("workload.jobs", fio.jobs.into(), 1, 64)?;
+        within("workload.latency_us", fio.latency_us, 0, 1_000_000)?;
+        if fio.placement.policy().is_some() && self.guest.vcpus < 2 {
+            return bad("guest.vcpus", "the daemon needs two vCPUs to move tasks between");
+        }
+        Ok(())
+    }
+
+    /// What fio's guest cannot have beside it, and what its placement needs.
+    pub(super) fn check_fio_s_condition(
+        &self,
+        prefix: &str,
+        condition: &Condition,
+    ) -> Result<(), BadScenario> {
+        let Some(fio) = self.workload.fio() else { return Ok(()) };
+        if condition.neighbours > 0 {
+            return bad(format!("{prefix}neighbours"), "fio's guest is alone; use bursts, quota or hogs");
+        }
+        if fio.placement == Placement::Oracle && condition.bursts.is_none() {
+            return bad(format!("{prefix}bursts"), "the oracle is told when bursts come: there must be some");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::overrides;
+    use crate::scenario::Ground;
+
+    const TEXT: &str = "
+        name = 't'
+        title = 't'
+        workload = { kind = 'fio', access = 'sequential', block_kib = 128, jobs = 4 }
+        [conditions.alone]
+        [conditions.disturbed]
+        bursts = { for_ms = 25, every_ms = 60, jitter_ms = 10 }
+        set = { workload.placement = 'oracle' }
+    ";
+
+    fn refused_on(ground: Ground, assignments: &[&str]) -> String {
+        let assignments: Vec<String> = assignments.iter().map(|text| text.to_string()).collect();
+        overrides::read(TEXT, Some(ground), &assignments).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn other_grounds_refuse_fio_and_bursts() {
+        assert!(overrides::read(TEXT, Some(Ground::Vm), &[]).is_ok());
+        for ground in [Ground::Sim, Ground::Xen] {
+            assert_eq!(
+                refused_on(ground, &[]),
+                "workload.kind: fio runs in real guests alone; choose --on vm"
+            );
+        }
+        assert!(refused_on(Ground::Threads, &[]).starts_with("workload.kind: on real threads runs delete-"));
+        let memory = "name='t'\ntitle='t'\nworkload={kind='memory'}\n[conditions.a]\n\
+                      bursts={for_ms=1,every_ms=2}";
+        assert!(overrides::read(memory, Some(Ground::Vm), &[]).is_ok());
+        let refused = overrides::read(memory, Some(Ground::Sim), &[]).unwrap_err();
+        assert!(refused.to_string().starts_with("conditions.a.bursts: only real guests"), "{refused}");
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused_with_its_key() {
+        for (assignment, expected) in [
+            ("workload.block_kib=3", "workload.block_kib: 3 is not within 4 to 1024"),
+            ("workload.block_kib=12", "workload.block_kib: 12 is no power of two"),
+            ("workload.jobs=0", "workload.jobs: 0 is not within 1 to 64"),
+            ("workload.latency_us=1000001", "workload.latency_us: 1000001 is not within 0 to 1000000"),
+            ("conditions.disturbed.neighbours=1", "conditions.disturbed.neighbours: fio's guest is alone"),
+            ("conditions.disturbed.bursts.for_ms=55", "conditions.disturbed.bursts.for_ms: 55 is not within"),
+            ("conditions.disturbed.bursts.jitter_ms=18", "conditions.disturbed.bursts.jitter_ms: 18 is not"),
+        ] {
+            let refused = refused_on(Ground::Vm, &[assignment]);
+            assert!(refused.contains(expected), "{assignment}: {refused}");
+        }
+        let alone = refused_on(Ground::Vm, &["workload.placement=oracle"]);
+        assert!(alone.starts_with("conditions.alone.bursts: the oracle is told"), "{alone}");
+        let small = refused_on(Ground::Vm, &["guest.vcpus=1"]);
+        assert!(small.contains("the daemon needs two vCPUs"), "{small}");
+        let unknown = refused_on(Ground::Vm, &["workload.placement=home"]);
+        assert!(unknown.contains("workload.placement"), "{unknown}");
+    }
+}

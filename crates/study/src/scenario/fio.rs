@@ -1,0 +1,73 @@
+//! `[workload] kind = "fio"`: real fio on a real guest's disk, beside tasks that compute on every vCPU; and who decides
+//! where fio's jobs run.
+
+use serde::{Deserialize, Serialize};
+
+use super::io::Access;
+
+/// The workload `fio`. Only in real guests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fio {
+    /// Where on the disk it reads.
+    pub access: Access,
+    /// How much at a time.
+    pub block_kib: u64,
+    /// Jobs, each with one read outstanding.
+    #[serde(default = "one")]
+    pub jobs: u32,
+    /// How long the disk takes for a read.
+    #[serde(default = "five_hundred")]
+    pub latency_us: u64,
+    /// Who decides on which vCPU a job runs.
+    #[serde(default)]
+    pub placement: Placement,
+    /// Whether the daemon records its signals and decisions, which are then replayed.
+    #[serde(default = "yes")]
+    pub record: bool,
+}
+
+fn one() -> u32 {
+    1
+}
+fn five_hundred() -> u64 {
+    500
+}
+fn yes() -> bool {
+    true
+}
+
+/// Who decides on which vCPU a job runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// The guest's scheduler.
+    #[default]
+    Free,
+    /// Nobody: each job stays on one vCPU, in turn.
+    Pinned,
+    /// `reprieve migrate --apply`, as users run it.
+    Migrate,
+    /// The same with the policy `pull`, and without its guard; so are the next three.
+    Pull,
+    /// With the policy `predict`.
+    Predict,
+    /// With the policy `react`.
+    React,
+    /// With the policy `oracle`, told when the host's bursts come.
+    Oracle,
+}
+
+impl Placement {
+    /// The daemon's policy, if it runs; empty for its own.
+    pub fn policy(self) -> Option<&'static str> {
+        match self {
+            Placement::Free | Placement::Pinned => None,
+            Placement::Migrate => Some(""),
+            Placement::Pull => Some("pull"),
+            Placement::Predict => Some("predict"),
+            Placement::React => Some("react"),
+            Placement::Oracle => Some("oracle"),
+        }
+    }
+}
