@@ -19,8 +19,10 @@ build:
 # Boots real guests, and builds the peers; where that is impossible the tests fail rather than pass unrun.
 test: setup
 	scripts/setup --peers
+	scripts/setup --ebpf
 	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_REQUIRE_PEERS=1 cargo test --workspace --release --locked --no-fail-fast
 	cargo test -p reprieve-rcu --release --locked --features tracing --test tracing
+	cargo test -p reprieve-linux --release --locked --features ebpf --lib ebpf
 	RUSTFLAGS='--cfg shuttle' cargo test -p reprieve-rcu --release --locked --lib shuttle
 	scripts/valgrind
 
@@ -49,9 +51,11 @@ bench-rcu: build peers
 
 lint:
 	scripts/setup --dev
+	scripts/setup --ebpf
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --release --locked -- -D warnings
 	cargo clippy -p reprieve-rcu --features tracing --all-targets --release --locked -- -D warnings
+	cargo clippy -p reprieve-linux --features ebpf --all-targets --release --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --release --locked --quiet
 	git apply --check --recount crates/rcu/mutants/*.patch
 	! command -v shellcheck >/dev/null || shellcheck scripts/* guest/init .ci/run
@@ -59,9 +63,11 @@ lint:
 setup:
 	scripts/setup
 
-# The recorded runs behind the documentation, most of them of real guests, and its figures made from them.
-# Some of the records alone: scripts/record NAME...
-record: setup build
+# The recorded runs behind the documentation, most of them of real guests, and its figures made from them. In guests,
+# `reprieve migrate` sees I/O by eBPF. Some of the records alone: scripts/record NAME...
+record: setup
+	scripts/setup --ebpf
+	cargo build -p reprieve --release --locked --features ebpf
 	scripts/record
 figures: build
 	scripts/figures
