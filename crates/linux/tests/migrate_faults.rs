@@ -263,7 +263,7 @@ impl Played {
             .map(|_| ring(64))
             .map(|(to, from)| (Mover::new(to, Arc::new(Sleeper::default())), from))
             .unzip();
-        let shared = Arc::new(Shared::new(1_000_000));
+        let shared = Arc::new(Shared::new(2, 1_000_000));
         let table = Arc::new(Table::new(4, None));
         let mask = CpuSet::first(2);
         let saved = Saved { pid: 4242, tid: 4242, start_ticks: 1, taken_ticks: 1, mask, whole: false };

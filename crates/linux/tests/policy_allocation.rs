@@ -94,7 +94,7 @@ fn nor_does_the_daemon_s_main_loop_allocate_while_it_decides() {
     let events = Some(Sorter::new(Box::new(Strangers(0)), 4));
     let lines = Lines { beats: from_beats, house: from_house, events, log, movers };
     let steal = StealReader::open(&ProcRoot::default(), 2).ok();
-    let shared = Arc::new(Shared::new(MS));
+    let shared = Arc::new(Shared::new(2, MS));
     let mut decider = Decider::new(settings, lines, Arc::new(Table::new(4, None)), shared, steal, false);
     let mut decided = 0;
     let count = allocations(|| {

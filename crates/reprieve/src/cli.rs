@@ -108,6 +108,9 @@ pub struct MigrateArguments {
     /// Say it in JSON, one object a line
     #[arg(long)]
     pub json: bool,
+    /// With --apply, say each move, too: there may be a hundred a second
+    #[arg(long, short)]
+    pub verbose: bool,
     /// Write metrics in Prometheus' text form into this file, every second
     #[arg(long, value_name = "FILE")]
     pub metrics: Option<PathBuf>,

@@ -25,7 +25,7 @@ const PERIOD_NS: (u64, u64) = (1_000_000, 4_000_000);
 pub fn migrate(arguments: &MigrateArguments) -> Result<(), Failure> {
     let policy = policy(&arguments.policy, arguments.told.is_some())?;
     let filter = filter(&arguments.only)?;
-    let words = Words { json: arguments.json, apply: arguments.apply };
+    let words = Words { json: arguments.json, apply: arguments.apply, verbose: arguments.verbose };
     let state = arguments.state.clone().unwrap_or_else(default_state);
     if arguments.restore {
         return restore(&state, &words);

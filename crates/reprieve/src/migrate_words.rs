@@ -17,6 +17,8 @@ pub struct Words {
     pub json: bool,
     /// Decisions are carried out.
     pub apply: bool,
+    /// They are told all the same.
+    pub verbose: bool,
 }
 
 impl Words {
@@ -75,6 +77,9 @@ impl Words {
     }
 
     fn decision(&self, pid: i32, tid: i32, comm: &str, decision: &Decision) -> Result<(), Failure> {
+        if self.apply && !self.verbose {
+            return Ok(());
+        }
         if self.json {
             let mut object = object(decision);
             object["pid"] = pid.into();

@@ -1,41 +1,41 @@
 //! The beat threads: one for each vCPU, pinned to it.
 //!
-//! A beat is a wake-up by an absolute timer, a look at the clock and a push into a ring. A late beat wakes the decider on this
-//! vCPU, which is evidently on; so does an ordinary one that finds that the decider has not looked for a while: it is stuck
-//! on a vCPU that is off.
+//! A beat is a wake-up by an absolute timer, a look at the clock and a push into a ring. After a late beat, and after an
+//! ordinary one if there are tasks here that may have to leave, or if nobody has looked for a while, the thread goes to the
+//! desk and decides: its vCPU is evidently on. The policy says when the next beat is due.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use reprieve_policy::beat::{Beat, grain_ns};
 use reprieve_policy::signal::Signal;
 
 use super::clock;
+use super::desk::Desk;
 use super::ring::Producer;
 use super::shared::Shared;
 use crate::proc::{ProcRoot, SchedStatReader};
 use crate::threads::{self, FifoGuard};
 
-/// Beat threads run before the decider and movers, and those before everything that is not real-time.
+/// Beat threads run before movers, and those before everything that is not real-time.
 const PRIORITY: u8 = 2;
 /// A CPU that went offline is looked for again after so long, ns.
 const OFFLINE_NS: u64 = 1_000_000_000;
-/// The decider is stuck when it has not looked for so many times the time between two looks.
-const STUCK_LOOKS: u64 = 2;
 /// The run delay is read at late beats, and once in so many others: what those add up to is no gap.
 const DELAY_EVERY: u64 = 16;
+
 /// Runs the beat thread of `vcpu` until the daemon ends. Whether it may run before all others is said through `raised`.
 pub fn run(
     vcpu: usize,
     root: &ProcRoot,
-    shared: &Arc<Shared>,
+    shared: &Shared,
+    desk: &Desk,
     mut out: Producer<Signal>,
     raised: impl FnOnce(bool),
 ) {
     let guard = FifoGuard::raise(PRIORITY);
     let _ = threads::set_timer_slack_ns(1);
     let delay = SchedStatReader::open(root, std::process::id() as i32, threads::own_tid()).ok();
-    let mut count = 0u64;
+    let (mut count, mut meter) = (0u64, clock::Meter::start());
     let mut pinned = threads::set_affinity(threads::own_tid(), &[vcpu]).is_ok();
     raised(guard.is_ok());
     let mut due_ns = clock::now_ns() + shared.period_ns.load(Ordering::Relaxed);
@@ -55,20 +55,15 @@ pub fn run(
             delay.as_ref().filter(|_| reads).and_then(|delay| Some(delay.read().ok()?.delay_ns));
         let beat = Beat { vcpu, due_ns, at_ns, period_ns, steal_ns: None, run_delay_ns };
         shared.count_lost(out.push(Signal::Beat(beat)));
-        wake_decider(shared, &beat);
-        due_ns = at_ns + period_ns;
-    }
-}
-
-fn wake_decider(shared: &Shared, beat: &Beat) {
-    let decided_ns = shared.decided_ns.load(Ordering::Relaxed);
-    let stuck = beat.at_ns.saturating_sub(decided_ns) > STUCK_LOOKS * shared.look_ns.load(Ordering::Relaxed);
-    // One of several vCPUs is enough, and it is known by having changed the time.
-    let claims = || {
-        let (now_ns, relaxed) = (beat.at_ns, Ordering::Relaxed);
-        shared.decided_ns.compare_exchange(decided_ns, now_ns, relaxed, relaxed).is_ok()
-    };
-    if beat.lateness_ns() > grain_ns(beat.period_ns) || (stuck && claims()) {
-        shared.decider.wake_on(beat.vcpu);
+        let looked_ns = shared.looked_ns.load(Ordering::Relaxed);
+        let look_ns = shared.look_ns.load(Ordering::Relaxed);
+        let late = beat.lateness_ns() > grain_ns(period_ns);
+        if late {
+            shared.hurry();
+        }
+        let looks = late || shared.is_endangered(vcpu) || at_ns.saturating_sub(looked_ns) >= look_ns;
+        let next_ns = if looks { desk.visit(vcpu) } else { None };
+        shared.count_work(meter.step());
+        due_ns = next_ns.unwrap_or(0).max(at_ns + period_ns);
     }
 }

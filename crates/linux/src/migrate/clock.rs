@@ -1,5 +1,6 @@
 //! The clock of the daemon: CLOCK_MONOTONIC, which stands still while the machine is suspended and is never set.
 
+use reprieve_policy::beat::Work;
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
 use rustix::time::{ClockId as TimeClock, Timespec, clock_gettime};
 
@@ -22,6 +23,27 @@ pub fn own_cpu_ns() -> u64 {
 /// CPU time that the calling thread has used, ns.
 pub fn thread_cpu_ns() -> u64 {
     to_ns(clock_gettime(TimeClock::ThreadCPUTime))
+}
+
+/// How much a thread works, by its own clock.
+#[derive(Debug)]
+pub struct Meter {
+    work: Work,
+    cpu_ns: u64,
+}
+
+impl Meter {
+    /// From now on, for the calling thread.
+    pub fn start() -> Meter {
+        Meter { work: Work::default(), cpu_ns: thread_cpu_ns() }
+    }
+
+    /// The work since this was last called by the same thread, ns.
+    pub fn step(&mut self) -> u64 {
+        let cpu_ns = thread_cpu_ns();
+        let spent_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.cpu_ns, cpu_ns));
+        self.work.step(spent_ns)
+    }
 }
 
 /// Sleeps until then. A signal may end it early, which does no harm: what comes early is not late.

@@ -9,15 +9,16 @@ use reprieve_policy::place::Settings;
 use reprieve_policy::signal::Signal;
 
 use super::decider::{Decider, Lines};
+use super::desk::Desk;
 use super::events::{Events, Sorter};
 use super::house::Joints;
 use super::mover::{self, Mover, Outcomes};
-use super::ring::{Consumer, ring};
+use super::ring::{Producer, ring};
 use super::run::Options;
 use super::shared::{Shared, Sleeper};
 use super::status::Status;
 use super::table::Table;
-use super::{Told, beats, clock};
+use super::{Told, beats};
 use crate::error::{Error, Result};
 use crate::proc::StealReader;
 
@@ -30,8 +31,6 @@ const ENTRIES: usize = 2048;
 const RECORDED_ENTRIES: usize = 16_384;
 /// Stacks are locked, and so kept small, bytes. Nothing in these threads needs more.
 const STACK_BYTES: usize = 256 << 10;
-/// Between status shows, ns.
-const SHOW_NS: u64 = 50_000_000;
 /// A thread that has not begun after so long says nothing of its priority; it may be on a vCPU that is off.
 const BEGINS: Duration = Duration::from_secs(2);
 
@@ -62,7 +61,7 @@ impl Daemon {
         let records = options.record.is_some();
         let (signals, house) = ring::<Signal>(SIGNALS);
         let (log, entries) = ring(if records { RECORDED_ENTRIES } else { ENTRIES });
-        let shared = Arc::new(Shared::new(options.period_ns.1));
+        let shared = Arc::new(Shared::new(settings.vcpus, options.period_ns.1));
         let (status, outcomes) = (Arc::new(Status::new(settings.vcpus)), Arc::new(Outcomes::default()));
         let mut daemon = Daemon {
             shared: Arc::clone(&shared),
@@ -73,8 +72,7 @@ impl Daemon {
             joints: Some(Joints { signals, log: entries, shared, status: Arc::clone(&status), outcomes }),
         };
         let movers = if options.apply { daemon.start_movers(settings.vcpus)? } else { Vec::new() };
-        let (raised, are_raised) = channel();
-        let beats = daemon.start_beats(vcpus, options, &raised)?;
+        let (outs, beats): (Vec<_>, Vec<_>) = vcpus.iter().map(|_| ring(BEATS)).unzip();
         let lines = Lines {
             beats,
             house,
@@ -86,24 +84,17 @@ impl Daemon {
         let (table, shared) = (Arc::clone(table), Arc::clone(&daemon.shared));
         let decider =
             Decider::new(settings, lines, table, shared, steal, records).told(options.foretold.clone());
-        daemon.start_decider(decider, status, raised)?;
+        let desk = Arc::new(Desk::new(decider, status));
+        let (raised, are_raised) = channel();
+        for (vcpu, out) in vcpus.iter().copied().zip(outs) {
+            daemon.start_beat(vcpu, options, &desk, out, raised.clone())?;
+        }
+        drop(raised);
         if !all_raised(&are_raised) {
             let text = "beats come late under load: no real-time priority (run as root, or raise ulimit -r)";
             tell(Told::Warning(text.into()));
         }
         Ok(daemon)
-    }
-
-    fn start_decider(&mut self, decider: Decider, status: Arc<Status>, raised: Sender<bool>) -> Result<()> {
-        let mut shown_ns = 0;
-        let look = move |placer: &_| {
-            let now_ns = clock::now_ns();
-            if now_ns.saturating_sub(shown_ns) >= SHOW_NS {
-                shown_ns = now_ns;
-                status.show(placer, now_ns);
-            }
-        };
-        self.spawn("decider", move || decider.run(look, move |ok| say(&raised, ok)))
     }
 
     fn start_movers(&mut self, count: usize) -> Result<Vec<Mover>> {
@@ -122,22 +113,18 @@ impl Daemon {
         Ok(movers)
     }
 
-    fn start_beats(
+    fn start_beat(
         &mut self,
-        vcpus: &[usize],
+        vcpu: usize,
         options: &Options,
-        raised: &Sender<bool>,
-    ) -> Result<Vec<Consumer<Signal>>> {
-        let mut beats = Vec::new();
-        for vcpu in vcpus.iter().copied() {
-            let (out, beat) = ring(BEATS);
-            let (shared, raised, proc) = (Arc::clone(&self.shared), raised.clone(), options.proc.clone());
-            self.spawn(&format!("beat {vcpu}"), move || {
-                beats::run(vcpu, &proc, &shared, out, move |ok| say(&raised, ok))
-            })?;
-            beats.push(beat);
-        }
-        Ok(beats)
+        desk: &Arc<Desk>,
+        out: Producer<Signal>,
+        raised: Sender<bool>,
+    ) -> Result<()> {
+        let (shared, desk, proc) = (Arc::clone(&self.shared), Arc::clone(desk), options.proc.clone());
+        self.spawn(&format!("beat {vcpu}"), move || {
+            beats::run(vcpu, &proc, &shared, &desk, out, move |ok| say(&raised, ok))
+        })
     }
 
     fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
@@ -153,7 +140,6 @@ impl Daemon {
     /// Ends all threads; how many affinities they have changed.
     pub fn end(&mut self) -> u64 {
         self.shared.stop.store(true, Ordering::Relaxed);
-        self.shared.decider.wake();
         self.sleepers.iter().for_each(|sleeper| sleeper.wake());
         // A thread that panicked has ended as well.
         self.threads.drain(..).for_each(|thread| drop(thread.join()));

@@ -6,13 +6,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use reprieve_policy::beat::{Beat, grain_ns};
 use reprieve_policy::place::{Move, Placer, Settings, Target};
 use reprieve_policy::signal::Signal;
 
-use super::clock;
 use super::entry::{Decision, Entry};
 use super::events::Sorter;
 use super::foretold::Foretold;
@@ -21,16 +19,16 @@ use super::ring::{Consumer, Producer};
 use super::shared::Shared;
 use super::table::Table;
 use crate::proc::StealReader;
-use crate::threads::FifoGuard;
 
-/// Below the beat threads.
-const PRIORITY: u8 = 1;
 /// Steal of a gap is booked at the next tick at the latest, 10 ms, and read again after this time, ns.
 const STEAL_AGAIN_NS: u64 = 12_000_000;
 /// Steal is read at one ordinary beat in so many, too, so that a late one has a recent reading to compare with.
 const STEAL_EVERY: u32 = 16;
-/// The decider was stuck if it has not looked for so many times the time between two looks: what it reads then is old.
-const STUCK_LOOKS: u64 = 2;
+/// A host that has booked no steal so far, as emulation never does, is asked for it this often, ns: `/proc/stat` costs more to
+/// read than everything else that a beat takes.
+const ASK_NS: u64 = 500_000_000;
+/// What a beat that is older told is not so any more, ns: much happens in two periods of the fastest beats.
+const OLD_NS: u64 = 2_000_000;
 
 /// Where the decider's signals come from and its decisions go.
 pub struct Lines {
@@ -69,6 +67,8 @@ pub struct Decider {
     shared: Arc<Shared>,
     steal: Option<StealReader>,
     steal_due: Vec<StealDue>,
+    /// A host that has booked no steal so far is not asked before this time, ns.
+    ask_ns: Option<u64>,
     foretold: Foretold,
     /// Whether signals are told to the house thread, too.
     records: bool,
@@ -77,8 +77,6 @@ pub struct Decider {
     touched: Vec<(usize, usize)>,
     /// Entries lost since the last that was told.
     untold: u64,
-    /// When it last looked, ns.
-    looked_ns: Option<u64>,
 }
 
 impl Decider {
@@ -94,6 +92,7 @@ impl Decider {
         Decider {
             placer: Placer::new(settings),
             steal_due: vec![StealDue::default(); settings.vcpus],
+            ask_ns: Some(0),
             made: Vec::with_capacity(settings.tasks),
             touched: Vec::with_capacity(settings.tasks),
             lines,
@@ -103,7 +102,6 @@ impl Decider {
             foretold: Foretold::default(),
             records,
             untold: 0,
-            looked_ns: None,
         }
     }
 
@@ -112,23 +110,9 @@ impl Decider {
         Decider { foretold, ..self }
     }
 
-    /// Runs until the daemon ends; hands the policy's state to `look` after each step. Whether it may run before others is
-    /// said through `raised`.
-    pub fn run(mut self, mut look: impl FnMut(&Placer), raised: impl FnOnce(bool)) {
-        let guard = FifoGuard::raise(PRIORITY);
-        raised(guard.is_ok());
-        self.shared.decider.enter();
-        while !self.shared.is_stopped() {
-            self.step(clock::now_ns());
-            look(&self.placer);
-            let look_ns = self.shared.look_ns.load(Ordering::Relaxed);
-            self.shared.decider.rest(Duration::from_nanos(look_ns));
-        }
-    }
-
     /// Takes in all signals that are there, and lets time pass up to `now_ns`.
     pub fn step(&mut self, now_ns: u64) {
-        self.shared.decided_ns.store(now_ns, Ordering::Relaxed);
+        self.shared.looked_ns.store(now_ns, Ordering::Relaxed);
         if let Some(events) = &mut self.lines.events {
             events.begin();
         }
@@ -145,15 +129,16 @@ impl Decider {
         }
         self.take(Signal::Tick { at_ns: now_ns });
         self.send_orders();
+        (0..self.placer.settings().vcpus)
+            .for_each(|vcpu| self.shared.set_endangered(vcpu, self.placer.is_endangered(vcpu)));
     }
 
-    /// After having been stuck what is old is learnt from, and not acted on: only the last beats tell what is now.
+    /// Beats that have waited, while who was here was on a vCPU that was off, are learnt from, and not acted on: only the
+    /// last ones tell what is now.
     fn catch_up(&mut self, now_ns: u64) {
-        let before_ns = self.looked_ns.replace(now_ns).unwrap_or(now_ns);
-        let most_ns = STUCK_LOOKS * self.shared.look_ns.load(Ordering::Relaxed);
-        if now_ns.saturating_sub(before_ns) > most_ns {
-            let period_ns = self.shared.period_ns.load(Ordering::Relaxed);
-            self.take(Signal::CatchUp { until_ns: now_ns.saturating_sub(grain_ns(period_ns)) });
+        let oldest_ns = self.lines.beats.iter_mut().filter_map(|beats| Some(beats.peek()?.at_ns())).min();
+        if oldest_ns.is_some_and(|oldest_ns| now_ns.saturating_sub(oldest_ns) > OLD_NS) {
+            self.take(Signal::CatchUp { until_ns: now_ns.saturating_sub(grain_ns(OLD_NS)) });
         }
     }
 
@@ -207,13 +192,16 @@ impl Decider {
         let Some(due) = self.steal_due.get_mut(beat.vcpu) else { return Signal::Beat(beat) };
         let booked = due.again_ns.is_some_and(|again_ns| beat.at_ns >= again_ns);
         due.beats += 1;
-        if !late && !booked && due.beats < STEAL_EVERY {
+        let asks = self.ask_ns.is_none_or(|ask_ns| now_ns >= ask_ns);
+        if !asks || (!late && !booked && due.beats < STEAL_EVERY) {
             return Signal::Beat(beat);
         }
         *due = StealDue { again_ns: late.then_some(beat.at_ns + STEAL_AGAIN_NS), beats: 0 };
         let vcpu = beat.vcpu;
         let steal_ns =
             self.steal.as_mut().and_then(|steal| steal.read(now_ns).ok().and(steal.steal_ns(vcpu)));
+        let never = self.ask_ns.is_some() && steal_ns.is_none_or(|steal_ns| steal_ns == 0);
+        self.ask_ns = never.then_some(now_ns + ASK_NS);
         Signal::Beat(Beat { steal_ns, ..beat })
     }
 

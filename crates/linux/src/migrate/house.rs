@@ -30,17 +30,19 @@ use crate::proc::DiskTotals;
 /// Shortest time between two looks at tasks, ns.
 const LOOK_NS: u64 = 20_000_000;
 /// Longest, ns.
-const LOOK_MOST_NS: u64 = 200_000_000;
-/// While nothing is wrong the decider looks once in so many periods: a late beat wakes it anyway.
-const CALM_LOOKS: u64 = 4;
+const LOOK_MOST_NS: u64 = 1_000_000_000;
+/// What has come in is looked at once in so many periods, unless a beat is late, or tasks may have to leave.
+const LOOKS: u64 = 4;
 /// CPU time of this thread, thousandths of one CPU: while nothing is wrong, and while there is something to win.
-const CALM_PERMILLE: u64 = 3;
-const BUSY_PERMILLE: u64 = 10;
-/// Between two looks for tasks that do I/O, ns...
+const CALM_PERMILLE: u64 = 2;
+const BUSY_PERMILLE: u64 = 5;
+/// Between two looks for tasks that do I/O, ns, or longer by what they cost...
 const SCAN_NS: u64 = 100_000_000;
-/// ... and so many processes or tasks at the least then, where vCPUs are off: they are what there is to win.
+/// ... and so many processes or tasks at the least then.
 const SCAN_LEAST: u32 = 16;
-/// Between two readings of throughput, and of the CPU time spent, ns.
+/// Longer by this at the most, ns.
+const SCAN_MOST_NS: u64 = 2_000_000_000;
+/// Between two readings of throughput and work, ns.
 const READING_NS: u64 = 250_000_000;
 /// Between two looks at forks that do not wait for a round, ns.
 const FORKS_NS: u64 = 2_000_000;
@@ -87,11 +89,13 @@ pub struct House<'a> {
     decisions: [u64; Why::ALL.len()],
     disks: DiskTotals,
     pressure_ns: u64,
-    scanned_ns: u64,
+    scan_ns: u64,
     read_ns: u64,
     forks_ns: u64,
     metrics_ns: u64,
-    cpu_ns: u64,
+    meter: clock::Meter,
+    /// What the other threads had worked at the last reading.
+    worked_ns: u64,
     lost: u64,
 }
 
@@ -140,11 +144,12 @@ impl<'a> House<'a> {
             decisions: [0; Why::ALL.len()],
             disks,
             pressure_ns: 0,
-            scanned_ns: 0,
+            scan_ns: 0,
             read_ns: now_ns,
             forks_ns: 0,
             metrics_ns: 0,
-            cpu_ns: clock::own_cpu_ns(),
+            meter: clock::Meter::start(),
+            worked_ns: 0,
             lost: 0,
         }
     }
@@ -154,7 +159,6 @@ impl<'a> House<'a> {
     /// # Errors
     /// If masks cannot be saved, or the record or the metrics not written.
     pub fn round(&mut self, now_ns: u64) -> Result<u64> {
-        let began_ns = clock::thread_cpu_ns();
         let busy = self.joints.status.is_busy();
         let budget_permille = if busy { BUSY_PERMILLE } else { CALM_PERMILLE };
         self.see_to_forks(now_ns)?;
@@ -169,8 +173,7 @@ impl<'a> House<'a> {
             self.metrics_ns = now_ns;
             self.write_metrics()?;
         }
-        let spent_ns = clock::thread_cpu_ns().saturating_sub(began_ns);
-        Ok(now_ns + (spent_ns * 1000 / budget_permille).clamp(LOOK_NS, LOOK_MOST_NS))
+        Ok(now_ns + (self.meter.step() * 1000 / budget_permille).clamp(LOOK_NS, LOOK_MOST_NS))
     }
 
     /// Sees to what has forked.
@@ -234,25 +237,33 @@ impl<'a> House<'a> {
     }
 
     fn scan(&mut self, now_ns: u64) -> Vec<Found> {
-        if now_ns.saturating_sub(self.scanned_ns) < SCAN_NS {
+        if now_ns < self.scan_ns {
             return Vec::new();
         }
         let began_ns = clock::thread_cpu_ns();
         // Without PSI it cannot be told, and is looked at in any case.
         let pressure_ns = self.roots.proc.io_pressure_ns().ok();
         let waited = pressure_ns.is_none_or(|ns| ns != self.pressure_ns);
-        (self.pressure_ns, self.scanned_ns) = (pressure_ns.unwrap_or(0), now_ns);
+        (self.pressure_ns, self.scan_ns) = (pressure_ns.unwrap_or(0), now_ns + SCAN_NS);
         if !waited {
             return Vec::new();
         }
         let wrong = self.joints.status.wrong.load(Ordering::Relaxed) != 0;
-        let (permille, mut least) = if wrong { (BUSY_PERMILLE, SCAN_LEAST) } else { (CALM_PERMILLE, 1) };
+        let permille = if wrong { BUSY_PERMILLE } else { CALM_PERMILLE };
         // Its own share, whatever the looks at members have cost: they would starve it.
+        if !self.scan.has_begun() {
+            // Once in full, at the start: who has done I/O is seen from the second look on.
+            return self.scan.advance(|| true);
+        }
         let most_ns = SCAN_NS * permille / 1000;
-        self.scan.advance(|| {
+        let spent_ns = || clock::thread_cpu_ns().saturating_sub(began_ns);
+        let mut least = SCAN_LEAST;
+        let found = self.scan.advance(|| {
             least = least.saturating_sub(1);
-            least > 0 || clock::thread_cpu_ns().saturating_sub(began_ns) < most_ns
-        })
+            least > 0 || spent_ns() < most_ns
+        });
+        self.scan_ns += (spent_ns() * 1000 / permille).min(SCAN_MOST_NS);
+        found
     }
 
     /// Takes in what the decider has told.
@@ -284,15 +295,18 @@ impl<'a> House<'a> {
         }
     }
 
-    /// Throughput and CPU time since the last reading.
+    /// Throughput and work since the last reading.
     fn read(&mut self, now_ns: u64, busy: bool) {
-        let cpu_ns = clock::own_cpu_ns();
+        let worked_ns = self.joints.shared.worked_ns.load(Ordering::Relaxed);
         let span_ns = now_ns.saturating_sub(self.read_ns).max(1);
-        let spent_permille = cpu_ns.saturating_sub(self.cpu_ns) * 1000 / span_ns;
-        (self.cpu_ns, self.read_ns) = (cpu_ns, now_ns);
+        let spent_permille = worked_ns.saturating_sub(self.worked_ns) * 1000 / span_ns;
+        (self.worked_ns, self.read_ns) = (worked_ns, now_ns);
+        if self.joints.shared.period_ns.load(Ordering::Relaxed) < self.pace.period_ns() {
+            self.pace.hurry();
+        }
         let period_ns = self.pace.next(busy, spent_permille);
         self.joints.shared.period_ns.store(period_ns, Ordering::Relaxed);
-        let look_ns = if busy { period_ns } else { period_ns * CALM_LOOKS };
+        let look_ns = period_ns * LOOKS;
         self.joints.shared.look_ns.store(look_ns, Ordering::Relaxed);
         // Without diskstats there is no throughput to judge by.
         let Ok(disks) = self.roots.proc.disk_totals(self.roots.sys.path()) else { return };
@@ -330,7 +344,7 @@ impl<'a> House<'a> {
             turned_away: self.roster.turned_away,
             heirs: self.roster.heirs().given_back(),
             owed: self.roster.heirs().owed(),
-            cpu_ns: self.cpu_ns,
+            cpu_ns: clock::own_cpu_ns(),
             period_ns: self.pace.period_ns(),
             lost: self.lost,
             given_up: self.guard.map_or(0, |guard| guard.failures()),

@@ -1,11 +1,11 @@
 //! `reprieve migrate`: keeps I/O tasks on vCPUs that are on, from inside a virtual machine, at user level.
 //!
 //! ```text
-//! beat thread of each vCPU --beats--> decider --orders--> movers: sched_setaffinity
-//!                                      ^    |
-//!               samples, tasks, advice |    | decisions, signals for the record
-//!                                      |    v
-//!                                   house thread: finds tasks, saves masks, writes record and metrics
+//! beat thread of each vCPU --beats--> decider, at a desk --orders--> movers: sched_setaffinity
+//!           |                           ^    ^    |
+//!           `-- whoever beats decides --'    |    | decisions, signals for the record
+//!                     samples, tasks, advice |    v
+//!                                         house thread: finds tasks, saves masks, writes record and metrics
 //! ```
 //! The decision is [`reprieve_policy`]'s; the rest is how signals come to it and how its decisions are carried out. Rings
 //! join the threads, and no thread ever waits for another: a thread that is stuck on a vCPU that is off holds up nobody.
@@ -19,6 +19,7 @@ mod beats;
 mod clock;
 mod daemon;
 mod decider;
+mod desk;
 #[cfg(feature = "ebpf")]
 mod ebpf;
 mod entry;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::clock;
 use super::ring::{Consumer, Producer};
 use super::shared::{Shared, Sleeper};
 use super::table::{Bound, Table};
@@ -77,10 +78,12 @@ pub fn run(
 ) {
     let _guard = FifoGuard::raise(PRIORITY);
     sleeper.enter();
+    let mut meter = clock::Meter::start();
     while !shared.is_stopped() {
         while let Some(slot) = orders.pop() {
             table.carry_out(slot, |bound| outcomes.count(bound));
         }
+        shared.count_work(meter.step());
         sleeper.rest(IDLE);
     }
 }

@@ -73,7 +73,7 @@ impl Member {
     }
 }
 
-/// All of them, by slot.
+/// All of them, by slot. Slots that nobody has had yet are not looked at.
 pub struct Roster {
     roots: Roots,
     source: Source,
@@ -98,7 +98,7 @@ impl Roster {
         heirs: Heirs,
         outcomes: Arc<Outcomes>,
     ) -> Roster {
-        let members = (0..table.slots()).map(|_| None).collect();
+        let members = Vec::with_capacity(table.slots());
         Roster { roots, source, filter, vcpus, members, table, heirs, outcomes, turned_away: 0 }
     }
 
@@ -136,7 +136,7 @@ impl Roster {
             if self.members.iter().flatten().any(|member| member.tid == found.tid) {
                 continue;
             }
-            let Some(slot) = self.members.iter().position(Option::is_none) else {
+            let Some(slot) = self.free_slot() else {
                 self.turned_away += 1;
                 continue;
             };
@@ -151,6 +151,16 @@ impl Roster {
             signals.push(Signal::Admit { task: slot, admission: Admission::new(usable, on), at_ns: now_ns });
         }
         Ok(signals)
+    }
+
+    /// The first slot that nobody has.
+    fn free_slot(&mut self) -> Option<usize> {
+        let free = self.members.iter().position(Option::is_none);
+        if free.is_none() && self.members.len() < self.table.slots() {
+            self.members.push(None);
+            return Some(self.members.len() - 1);
+        }
+        free
     }
 
     fn candidate(&self, found: &Found, now_ns: u64) -> Option<(Member, Held)> {

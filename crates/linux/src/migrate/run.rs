@@ -29,9 +29,6 @@ use crate::signals::Interrupt;
 
 /// Tasks looked after at a time.
 const TASKS: usize = 256;
-/// CPU time of all threads, thousandths of one CPU: while nothing is wrong, and while there is something to win.
-const CALM_PERMILLE: u64 = 8;
-const BUSY_PERMILLE: u64 = 100;
 
 /// What a run is told.
 pub struct Options<'a> {
@@ -118,7 +115,7 @@ pub fn run(mut options: Options<'_>, interrupt: &Interrupt, tell: &mut dyn FnMut
         roots,
         source,
         roster,
-        pace: Pace::new(fastest_ns, slowest_ns, CALM_PERMILLE, BUSY_PERMILLE),
+        pace: Pace::new(vcpus.len(), fastest_ns, slowest_ns),
         guard: (options.apply && options.guard).then(Guard::default),
         applies: options.apply,
         record: options.record,

@@ -94,6 +94,11 @@ impl Scan {
         (pid != self.own_pid && !stat.is_kernel && !stat.is_bound).then_some(Found { pid, tid, stat })
     }
 
+    /// Whether it has looked at anything yet.
+    pub fn has_begun(&self) -> bool {
+        self.rounds > 0
+    }
+
     /// Rounds begun so far.
     #[cfg(test)]
     fn rounds(&self) -> u64 {

@@ -11,8 +11,8 @@ use crate::threads;
 
 /// A thread that others wake up, and bring to their own vCPU before.
 ///
-/// A thread that sleeps may be moved at once, even off a vCPU that is descheduled; so the decider and the movers, which
-/// sleep nearly all the time, are brought to a vCPU that is known to be on: that of the thread that wakes them. One that runs
+/// A thread that sleeps may be moved at once, even off a vCPU that is descheduled; so movers, which sleep nearly all the time,
+/// are brought to a vCPU that is known to be on: that of the thread that wakes them. One that runs
 /// is never moved: on a vCPU that is off, its waker would have to wait for that.
 #[derive(Debug, Default)]
 pub struct Sleeper {
@@ -63,26 +63,33 @@ pub struct Shared {
     pub stop: AtomicBool,
     /// Time between beats, ns.
     pub period_ns: AtomicU64,
-    /// Time between two looks of the decider, ns, unless a late beat wakes it before.
+    /// What it is no longer than for a while after a late beat, ns.
+    hurried_ns: u64,
+    /// Time between two looks at what has come in, ns; a late beat does not wait so long.
     pub look_ns: AtomicU64,
-    /// When the decider last looked, ns.
-    pub decided_ns: AtomicU64,
-    /// The decider.
-    pub decider: Sleeper,
+    /// When somebody last looked, ns.
+    pub looked_ns: AtomicU64,
+    /// By vCPU: whether there are I/O tasks that each of its beats may have to move.
+    endangered: Box<[AtomicBool]>,
     /// Values that did not fit into a ring.
     pub lost: AtomicU64,
+    /// Work of beats, decider and movers, ns.
+    pub worked_ns: AtomicU64,
 }
 
 impl Shared {
-    /// With this time between beats, ns.
-    pub fn new(period_ns: u64) -> Shared {
+    /// For so many vCPUs, with this time between beats, ns; after a late beat it is this again, should it have become longer
+    /// meanwhile.
+    pub fn new(vcpus: usize, period_ns: u64) -> Shared {
         Shared {
             stop: AtomicBool::new(false),
             period_ns: AtomicU64::new(period_ns),
+            hurried_ns: period_ns,
             look_ns: AtomicU64::new(period_ns),
-            decided_ns: AtomicU64::new(0),
-            decider: Sleeper::default(),
+            looked_ns: AtomicU64::new(0),
+            endangered: (0..vcpus).map(|_| AtomicBool::new(false)).collect(),
             lost: AtomicU64::new(0),
+            worked_ns: AtomicU64::new(0),
         }
     }
 
@@ -90,6 +97,28 @@ impl Shared {
     pub fn is_stopped(&self) -> bool {
         // Relaxed here and in all of this: single values, and nothing is ordered by them.
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// A beat was late: whatever it is, it is looked at closely for a while.
+    pub fn hurry(&self) {
+        self.period_ns.fetch_min(self.hurried_ns, Ordering::Relaxed);
+    }
+
+    /// Says so.
+    pub fn set_endangered(&self, vcpu: usize, is: bool) {
+        if let Some(endangered) = self.endangered.get(vcpu) {
+            endangered.store(is, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether each beat of this vCPU must be looked at.
+    pub fn is_endangered(&self, vcpu: usize) -> bool {
+        self.endangered.get(vcpu).is_some_and(|endangered| endangered.load(Ordering::Relaxed))
+    }
+
+    /// Counts a step's work, ns.
+    pub fn count_work(&self, ns: u64) {
+        self.worked_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
     /// Counts a value that was lost unless `pushed`.

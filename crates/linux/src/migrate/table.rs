@@ -16,7 +16,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use reprieve_policy::cpus::CpuSet;
@@ -124,6 +124,8 @@ pub enum Bound {
 #[derive(Debug)]
 pub struct Table {
     slots: Box<[Slot]>,
+    /// No slot from this one on has ever been filled.
+    top: AtomicUsize,
     /// None if nothing is carried out.
     state: Option<StateFile>,
 }
@@ -131,7 +133,7 @@ pub struct Table {
 impl Table {
     /// With so many slots, all empty. `state` is where masks are saved; without it nothing may be carried out.
     pub fn new(tasks: usize, state: Option<StateFile>) -> Table {
-        Table { slots: (0..tasks).map(|_| Slot::default()).collect(), state }
+        Table { slots: (0..tasks).map(|_| Slot::default()).collect(), top: AtomicUsize::new(0), state }
     }
 
     /// Number of slots.
@@ -159,6 +161,7 @@ impl Table {
         to.odd.store(false, Ordering::Relaxed);
         to.io_ns.store(0, Ordering::Relaxed);
         to.tid.store(held.saved.tid, Ordering::Relaxed);
+        self.top.fetch_max(slot + 1, Ordering::Relaxed);
         *empty = Some(held);
         Ok(true)
     }
@@ -186,7 +189,8 @@ impl Table {
 
     /// The slot of a task.
     pub fn slot_of(&self, tid: i32) -> Option<usize> {
-        self.slots.iter().position(|of| of.tid.load(Ordering::Relaxed) == tid && tid != 0)
+        let filled = &self.slots[..self.top.load(Ordering::Relaxed)];
+        filled.iter().position(|of| of.tid.load(Ordering::Relaxed) == tid && tid != 0)
     }
 
     /// Looks at the task in a slot; `None` if there is none, or another thread is at it.

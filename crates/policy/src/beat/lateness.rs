@@ -5,8 +5,9 @@
 //! median stands while more than half of the beats are on time, whatever the others are.
 //!
 //! Source: under emulation beats are late by 0.07 to 0.17 ms in the median, 0.2 to 0.5 ms in the 99th percentile and 1 to
-//! 2.5 ms in the 99.9th (the project's facts); on a quiet KVM guest by far less. The median is the "frugal" one of Ma,
-//! Muthukrishnan and Sandler, "Frugal Streaming for Estimating Quantiles", 2013: one word, a step up or down at each value.
+//! 2.5 ms in the 99.9th (the project's facts); on a quiet KVM guest by far less.
+
+use super::frugal::Frugal;
 
 /// Shortest gap that is looked for, ns: shorter ones cost less than a move. Gaps shorter than a period hide between beats.
 const FINEST_NS: u64 = 1_000_000;
@@ -17,10 +18,6 @@ const LATEST_NS: u64 = 5_000_000;
 const MARGIN: u64 = 8;
 /// An ordinary beat is no later than so many medians.
 const ORDINARY: u64 = 2;
-/// A step of the median is 1 / this of it...
-const STEP_SHARE: u64 = 16;
-/// ... and so much, ns, that it leaves zero.
-const STEP_NS: u64 = 1_000;
 
 /// The lateness from which on a beat with this period tells anything, ns. One that is later is worth a reading of steal and
 /// of the beat thread's run delay; whoever reads these only now and then should ask this function when.
@@ -31,29 +28,24 @@ pub fn grain_ns(period_ns: u64) -> u64 {
 /// Lateness of a vCPU's beats.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lateness {
-    median_ns: u64,
+    median: Frugal,
 }
 
 impl Lateness {
     /// Takes in a beat, late or not, but for those that the host is known to have delayed.
     pub fn learn(&mut self, late_ns: u64) {
-        let step_ns = self.median_ns / STEP_SHARE + STEP_NS;
-        let distance_ns = late_ns.abs_diff(self.median_ns).min(step_ns);
-        match late_ns > self.median_ns {
-            true => self.median_ns += distance_ns,
-            false => self.median_ns -= distance_ns,
-        }
+        self.median.learn(late_ns);
     }
 
     /// A beat later than this is a gap, ns: eight times what it is in the median, and from the [`grain_ns`] of its period to
     /// 5 ms.
     pub fn threshold_ns(&self, period_ns: u64) -> u64 {
-        MARGIN.saturating_mul(self.median_ns).clamp(grain_ns(period_ns), LATEST_NS)
+        MARGIN.saturating_mul(self.median.ns()).clamp(grain_ns(period_ns), LATEST_NS)
     }
 
     /// What ordinary beats do not exceed, ns.
     pub fn ordinary_ns(&self) -> u64 {
-        ORDINARY.saturating_mul(self.median_ns).min(LATEST_NS)
+        ORDINARY.saturating_mul(self.median.ns()).min(LATEST_NS)
     }
 }
 

@@ -17,18 +17,21 @@
 //! Source: the vCPU monitor of Jia et al., "Effectively Mitigating I/O Inactivity in vCPU Scheduling", USENIX ATC 2018
 //! (slice = last beat before the gap less first beat after the previous one); its constants are estimated here instead.
 
+mod frugal;
 mod lateness;
 mod pace;
 mod recent;
 mod slice;
 mod steal;
 mod vcpu;
+mod work;
 
 pub use lateness::{Lateness, grain_ns};
 pub use pace::Pace;
 pub use slice::{Odds, Remaining, Slices};
 pub(crate) use vcpu::LEAP_NS;
 pub use vcpu::Vcpu;
+pub use work::Work;
 
 /// What a beat thread saw as it woke up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,43 +3,57 @@
 //! Source: beats of 1 ms told on-times well enough to give back 0.97 of what was lost; the daemon may take 1 % of one CPU
 //! where nothing is wrong (the project's facts and its blueprint).
 
+/// CPU time of beats, decisions and moves, thousandths of one CPU: while nothing is wrong...
+const CALM_PERMILLE: u64 = 8;
+/// ... and while there is something to win, for each vCPU.
+const BUSY_PERMILLE: u64 = 15;
+/// The period grows to so many times the slowest at the most, while nothing is wrong...
+const CALM_SLOWEST: u64 = 16;
+/// ... and while there is something to win: with beats any slower it is not won.
+const BUSY_SLOWEST: u64 = 2;
+
 /// Chooses the period.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
+    busy_permille: u64,
     fastest_ns: u64,
     slowest_ns: u64,
-    calm_budget_permille: u64,
-    busy_budget_permille: u64,
     period_ns: u64,
 }
 
 impl Pace {
-    /// Between these two periods, ns; all beat threads and the main loop together within these shares of one CPU, in
-    /// thousandths: one while nothing is wrong, one while there is something to win. To keep within a budget the period may
-    /// grow beyond `slowest_ns`, to four times as much.
-    pub fn new(fastest_ns: u64, slowest_ns: u64, calm_permille: u64, busy_permille: u64) -> Pace {
+    /// Between these two periods, ns; beats, decisions and moves of all vCPUs together within 0.8 % of one CPU while nothing
+    /// is wrong, 1.5 % of each of these vCPUs while there is something to win. To keep within that the period may grow beyond
+    /// `slowest_ns`, to sixteen times as much or twice: under emulation a beat costs 0.2 ms, and as much again of whom it
+    /// interrupts.
+    pub fn new(vcpus: usize, fastest_ns: u64, slowest_ns: u64) -> Pace {
+        let busy_permille = BUSY_PERMILLE * vcpus.max(1) as u64;
         Pace {
+            busy_permille,
             fastest_ns: fastest_ns.max(1),
             slowest_ns: slowest_ns.max(fastest_ns).max(1),
-            calm_budget_permille: calm_permille.max(1),
-            busy_budget_permille: busy_permille.max(1),
             period_ns: slowest_ns.max(1),
         }
     }
 
-    /// The period from now on, ns. `busy`: there are I/O tasks and vCPUs are descheduled. `spent_permille`: CPU time spent
-    /// since this was last called, in thousandths of one CPU.
+    /// The period from now on, ns. `busy`: there are I/O tasks and vCPUs are descheduled. `spent_permille`: work (see
+    /// [`Work`](super::Work)) since this was last called, in thousandths of one CPU.
     pub fn next(&mut self, busy: bool, spent_permille: u64) -> u64 {
-        let (base_ns, budget) = match busy {
-            true => (self.fastest_ns, self.busy_budget_permille),
-            false => (self.slowest_ns, self.calm_budget_permille),
+        let (base_ns, most_ns, budget) = match busy {
+            true => (self.fastest_ns, self.slowest_ns.saturating_mul(BUSY_SLOWEST), self.busy_permille),
+            false => (self.slowest_ns, self.slowest_ns.saturating_mul(CALM_SLOWEST), CALM_PERMILLE),
         };
         // Time spent goes with the frequency: what the period would have to be for the budget.
         let fitting_ns = self.period_ns.saturating_mul(spent_permille) / budget;
         // Towards it and not at once, since time spent is measured in coarse steps.
         let eased_ns = self.period_ns.saturating_add(fitting_ns) / 2;
-        self.period_ns = eased_ns.clamp(base_ns, self.slowest_ns.saturating_mul(4));
+        self.period_ns = eased_ns.clamp(base_ns, most_ns);
         self.period_ns
+    }
+
+    /// A beat was late, and whatever it is, it is looked at more closely: no slower than `slowest_ns` for now.
+    pub fn hurry(&mut self) {
+        self.period_ns = self.period_ns.min(self.slowest_ns);
     }
 
     /// The period now, ns.
@@ -62,17 +76,32 @@ mod tests {
 
     #[test]
     fn fast_where_it_pays_and_slow_where_nothing_is_wrong() {
-        let pace = Pace::new(1_000_000, 4_000_000, 10, 100);
+        let pace = Pace::new(2, 1_000_000, 4_000_000);
         assert_eq!((settled(pace, true, 5_000), settled(pace, false, 5_000)), (1_000_000, 4_000_000));
     }
 
     #[test]
+    fn a_late_beat_makes_it_hurry_for_a_while() {
+        let mut pace = Pace::new(2, 1_000_000, 4_000_000);
+        let _: u64 = (0..50).map(|_| pace.next(false, 100)).sum();
+        assert_eq!(pace.period_ns(), 64_000_000);
+        pace.hurry();
+        assert_eq!(pace.period_ns(), 4_000_000);
+        assert!(pace.next(false, 100) > 4_000_000);
+        let mut fast = Pace::new(2, 1_000_000, 4_000_000);
+        let _: u64 = (0..50).map(|_| fast.next(true, 1)).sum();
+        fast.hurry();
+        assert_eq!(fast.period_ns(), 1_000_000, "nothing is slowed down by it");
+    }
+
+    #[test]
     fn the_budget_is_kept() {
-        let pace = Pace::new(1_000_000, 4_000_000, 10, 100);
-        for (busy, cost_ns, budget) in [(true, 200_000, 100), (false, 80_000, 10)] {
+        let pace = Pace::new(2, 1_000_000, 4_000_000);
+        for (busy, cost_ns, budget) in [(true, 200_000, 30), (false, 80_000, 8)] {
             let period_ns = settled(pace, busy, cost_ns);
             assert!(cost_ns * 1000 / period_ns <= budget + 1, "{period_ns}");
         }
-        assert_eq!(settled(pace, false, 1_000_000_000), 16_000_000, "not without a limit");
+        let limits = [false, true].map(|busy| settled(pace, busy, 1_000_000_000));
+        assert_eq!(limits, [64_000_000, 8_000_000], "not without a limit");
     }
 }

@@ -25,10 +25,17 @@ struct Pending {
     began_ns: u64,
 }
 
+/// Beats are cheap that come as often as this, ns: all that are of use.
+const CHEAP_NS: u64 = 1_000_000;
+/// It is worth leaving out so many beats.
+const WORTH_PERIODS: u64 = 2;
+
 /// What the beats of one vCPU tell.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Vcpu {
     last: Option<Beat>,
+    /// When the next beat is due.
+    next_ns: u64,
     lateness: Lateness,
     slices: Slices,
     recent: Recent,
@@ -60,6 +67,7 @@ impl Vcpu {
             Some(last) => self.follow(&last, beat),
         };
         self.last = Some(*beat);
+        self.next_ns = beat.at_ns.saturating_add(beat.period_ns);
         self.run_delay_ns = beat.run_delay_ns.or(self.run_delay_ns);
         news
     }
@@ -177,11 +185,7 @@ impl Vcpu {
     /// Whether the vCPU is on as far as its beats tell: the next one is not late yet.
     pub fn is_on(&self, now_ns: u64) -> bool {
         self.last.is_some_and(|last| {
-            let late_from_ns = last
-                .at_ns
-                .saturating_add(last.period_ns)
-                .saturating_add(self.lateness.threshold_ns(last.period_ns));
-            now_ns <= late_from_ns
+            now_ns <= self.next_ns.saturating_add(self.lateness.threshold_ns(last.period_ns))
         })
     }
 
@@ -189,10 +193,10 @@ impl Vcpu {
     /// end, or in the middle.
     pub fn off_since_ns(&self) -> Option<u64> {
         let last = self.last?;
-        let between = last.at_ns..last.at_ns.saturating_add(last.period_ns);
+        let between = last.at_ns..self.next_ns;
         let usual_ns = self.slices.on_median_ns().filter(|_| self.began_known);
         let usual_ns = usual_ns.map(|on_ns| self.began_ns.saturating_add(on_ns));
-        let middle_ns = last.at_ns.saturating_add(last.period_ns / 2);
+        let middle_ns = last.at_ns + self.next_ns.saturating_sub(last.at_ns) / 2;
         Some(usual_ns.filter(|end_ns| between.contains(end_ns)).unwrap_or(middle_ns))
     }
 
@@ -225,6 +229,20 @@ impl Vcpu {
     pub fn back_at(&self, percent: u64, now_ns: u64) -> Option<u64> {
         let since_ns = self.off_since_ns().filter(|_| !self.is_on(now_ns))?;
         self.slices.off_remaining_at(percent, now_ns.saturating_sub(since_ns))
+    }
+
+    /// Leaves out the beats of the next `quiet_ns`, which would hardly tell anything, where beats are dear: where they come
+    /// more slowly than they might. But no longer than the vCPU is usually off, so that no usual gap fits between two beats.
+    pub fn rest(&mut self, now_ns: u64, quiet_ns: u64) {
+        let quiet_ns = quiet_ns.min(self.slices.off_median_ns().unwrap_or(0));
+        if self.period_ns() > CHEAP_NS && quiet_ns >= WORTH_PERIODS.saturating_mul(self.period_ns()) {
+            self.next_ns = self.next_ns.max(now_ns.saturating_add(quiet_ns));
+        }
+    }
+
+    /// When the next beat is due, ns.
+    pub fn next_ns(&self) -> u64 {
+        self.next_ns
     }
 
     /// Times on and off.

@@ -172,3 +172,34 @@ fn times_at_the_end_of_the_range_do_not_overflow() {
     vcpu.beat(&beat(0, u64::MAX, Some(0), Some(0)));
     assert!(vcpu.is_on(u64::MAX));
 }
+
+#[test]
+fn dear_beats_rest_no_longer_than_the_vcpu_is_usually_off_and_cheap_ones_not_at_all() {
+    let now_ns = 600 * MS;
+    let next_after = |period_ns: u64, quiet_ns: u64| {
+        let mut vcpu = Vcpu::default();
+        rounds(&mut vcpu, 10, |_| None, |_| None);
+        vcpu.beat(&Beat { period_ns, ..beat(now_ns, now_ns, None, None) });
+        assert_eq!(vcpu.next_ns(), now_ns + period_ns);
+        vcpu.rest(now_ns, quiet_ns);
+        vcpu.next_ns() - now_ns
+    };
+    assert_eq!(next_after(4 * MS, 20 * MS), 20 * MS);
+    let longest_ns = next_after(4 * MS, 90 * MS);
+    assert!((24 * MS..26 * MS).contains(&longest_ns), "{longest_ns}");
+    assert_eq!(next_after(4 * MS, 7 * MS), 4 * MS, "not worth it");
+    assert_eq!(next_after(MS, 20 * MS), MS);
+    let mut unknown = Vcpu::default();
+    unknown.beat(&Beat { period_ns: 4 * MS, ..beat(MS, MS, None, None) });
+    unknown.rest(MS, 20 * MS);
+    assert_eq!(unknown.next_ns(), 5 * MS, "nothing is known of its gaps");
+}
+
+#[test]
+fn a_vcpu_whose_beats_rest_is_on_until_the_next_one_is_late() {
+    let mut vcpu = Vcpu::default();
+    rounds(&mut vcpu, 10, |_| None, |_| None);
+    vcpu.beat(&Beat { period_ns: 4 * MS, ..beat(600 * MS, 600 * MS, None, None) });
+    vcpu.rest(600 * MS, 20 * MS);
+    assert!(vcpu.is_on(619 * MS) && !vcpu.is_on(630 * MS));
+}

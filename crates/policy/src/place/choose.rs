@@ -42,7 +42,7 @@ impl Placer {
     }
 
     /// What remains of this vCPU's slice, ns, as far as the policy knows: as often less as more. `None` if it knows nothing.
-    fn remaining_ns(&self, vcpu: usize) -> Option<u64> {
+    pub(super) fn remaining_ns(&self, vcpu: usize) -> Option<u64> {
         match self.settings.policy {
             Policy::Oracle | Policy::OracleParks => {
                 let (off_ns, back_ns) = self.told[vcpu]?;

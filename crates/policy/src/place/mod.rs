@@ -36,6 +36,9 @@ use choose::Load;
 use left::Left;
 use task::Task;
 
+/// Beats are left out as long as slices end in fewer than so many cases of 100.
+const RISK_PERCENT: u64 = 5;
+
 /// Places I/O tasks on vCPUs. All its storage is allocated by [`Placer::new`].
 #[derive(Debug)]
 pub struct Placer {
@@ -204,6 +207,26 @@ impl Placer {
         {
             self.back(beat.vcpu);
         }
+        self.let_rest(beat.vcpu);
+    }
+
+    /// Leaves out beats that would tell nothing: while the vCPU hardly goes off, nor is about to within the lead.
+    fn let_rest(&mut self, vcpu: usize) {
+        if !self.acting || self.calm[vcpu] {
+            return;
+        }
+        let safe_ns = match self.settings.policy.is_told() {
+            true => self.remaining_ns(vcpu),
+            false => self.vcpus[vcpu].remaining_at(RISK_PERCENT, self.now_ns),
+        };
+        let quiet_ns = safe_ns.unwrap_or(0).saturating_sub(self.lead_ns(vcpu));
+        self.vcpus[vcpu].rest(self.now_ns, quiet_ns);
+    }
+
+    /// When the next beat of this vCPU is due after the last that was taken in, ns; `None` for a number beyond the settings.
+    /// A period later, or more where beats would tell nothing.
+    pub fn next_beat_ns(&self, vcpu: usize) -> Option<u64> {
+        self.vcpus.get(vcpu).map(Vcpu::next_ns)
     }
 
     /// How long ahead of its end tasks leave this vCPU, ns.
@@ -223,6 +246,11 @@ impl Placer {
     /// nothing is decided by it.
     pub fn trust_permille(&self, vcpu: usize) -> u32 {
         self.vcpus.get(vcpu).map_or(0, |vcpu| vcpu.slices().alike_permille())
+    }
+
+    /// Whether I/O tasks are on this vCPU, and it goes off.
+    pub fn is_endangered(&self, vcpu: usize) -> bool {
+        self.is_acting() && self.loads.get(vcpu).is_some_and(|load| load.tasks > 0)
     }
 
     /// Whether some vCPU is off for a share that counts.

@@ -96,6 +96,7 @@ struct Task {
 #[derive(Default)]
 pub struct Outcome {
     pub ios: u64,
+    pub beats: u64,
     pub moves: Vec<(u64, Move)>,
     pub signals: Vec<Signal>,
 }
@@ -110,11 +111,13 @@ pub struct World<'a> {
     /// I/Os are told as events, else in samples of 20 ms.
     pub events: bool,
     pub period_ns: u64,
+    /// What a beat costs, ns.
+    pub beat_cost_ns: u64,
 }
 
 impl<'a> World<'a> {
     pub fn new(schedule: &'a Schedule, tasks: usize) -> World<'a> {
-        World { schedule, tasks, steal_grain_ns: Some(10 * MS), events: true, period_ns: MS }
+        World { schedule, tasks, steal_grain_ns: Some(10 * MS), events: true, period_ns: MS, beat_cost_ns: 0 }
     }
 
     pub fn run(&self, placer: &mut Placer, end_ns: u64) -> Outcome {
@@ -133,6 +136,7 @@ impl<'a> World<'a> {
             outcome: Outcome::default(),
             running: vec![None; vcpus],
             off: vec![false; vcpus],
+            busy_ns: vec![0; vcpus],
             now_ns: 0,
             completed: (0, 0),
         };
@@ -154,6 +158,8 @@ struct State<'a, 'p> {
     /// The task that each vCPU was running in the last step.
     running: Vec<Option<usize>>,
     off: Vec<bool>,
+    /// Until when each vCPU is busy with a beat.
+    busy_ns: Vec<u64>,
     now_ns: u64,
     /// I/Os since the last sample, and what they took, ns.
     completed: (u64, u64),
@@ -190,7 +196,9 @@ impl State<'_, '_> {
                 if !self.off[vcpu] {
                     self.beat(vcpu, beats);
                     self.interrupts(vcpu);
-                    self.compute(vcpu);
+                    if self.busy_ns[vcpu] <= now_ns {
+                        self.compute(vcpu);
+                    }
                 }
             }
             if !self.world.events && now_ns.is_multiple_of(SAMPLE_NS) {
@@ -230,7 +238,9 @@ impl State<'_, '_> {
         let steal_ns = self.world.steal_grain_ns.filter(|_| reads).map(stolen_ns);
         self.tell(Signal::Beat(Beat { vcpu, due_ns, at_ns, period_ns, steal_ns, run_delay_ns: None }));
         beats.count += 1;
-        beats.due_ns = at_ns + period_ns;
+        beats.due_ns = self.placer.next_beat_ns(vcpu).unwrap_or(at_ns + period_ns);
+        self.outcome.beats += 1;
+        self.busy_ns[vcpu] = self.now_ns + self.world.beat_cost_ns;
         // As on real guests: one in a hundred late by half a millisecond, one in a thousand by two.
         beats.noise_ns = match beats.random.within(0, 1_000) {
             0 => 2 * MS,

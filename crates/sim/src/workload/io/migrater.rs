@@ -11,7 +11,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use reprieve_policy::beat::{Beat, Pace};
+use reprieve_policy::beat::{Beat, Pace, grain_ns};
 use reprieve_policy::cpus::CpuSet;
 use reprieve_policy::place::{Admission, Move, Placer, Settings, Target};
 use reprieve_policy::signal::Signal;
@@ -25,10 +25,6 @@ use crate::guest::task::{Op, Program};
 
 /// Weight of nice -20, the greatest of Linux's (`sched_prio_to_weight`).
 const WEIGHT: u32 = 88_761;
-/// The daemon's budgets in thousandths of one CPU, as it sets its [`Pace`]: while nothing is wrong, and while there is something
-/// to win.
-const CALM_PERMILLE: u64 = 8;
-const BUSY_PERMILLE: u64 = 100;
 /// The daemon looks at what it has spent so often.
 const READING_NS: u64 = 250_000_000;
 /// Steal is booked at the next tick at the latest, 10 ms, and read again after this time.
@@ -131,7 +127,7 @@ pub(super) fn add(guest: &mut Guest, vcpus: usize, threads: usize, systems: &IoS
     let (fastest_ns, slowest_ns) = (systems.beat_us * 1_000, systems.calm_beat_us * 1_000);
     let daemon = Rc::new(RefCell::new(Daemon {
         placer,
-        pace: Pace::new(fastest_ns, slowest_ns, CALM_PERMILLE, BUSY_PERMILLE),
+        pace: Pace::new(vcpus, fastest_ns, slowest_ns),
         looked_ns: 0,
         looked_spent_ns: 0,
         spent_ns: 0,
@@ -165,7 +161,10 @@ impl Program for BeatThread {
             env.count_beat();
             daemon.spent_ns += self.beat_ns + self.around_ns;
             daemon.hear(env);
-            let late = now_ns.saturating_sub(due_ns) > period_ns;
+            let late = now_ns.saturating_sub(due_ns) > grain_ns(period_ns);
+            if late {
+                daemon.pace.hurry();
+            }
             let steal_ns = daemon.steal_ns(env, late);
             let beat =
                 Beat { vcpu: env.vcpu, due_ns, at_ns: now_ns, period_ns, steal_ns, run_delay_ns: None };
@@ -173,8 +172,12 @@ impl Program for BeatThread {
             daemon.act(env);
         }
         let period_ns = daemon.period_ns(now_ns);
+        let next_ns = daemon.placer.next_beat_ns(env.vcpu).unwrap_or(0);
         // The threads of a live guest start when they start: their beats have phases of their own.
-        let sleep_ns = if self.due.is_none() { env.random().within(1, period_ns) } else { period_ns };
+        let sleep_ns = match self.due {
+            None => env.random().within(1, period_ns),
+            Some(_) => next_ns.saturating_sub(now_ns).max(period_ns),
+        };
         self.due = Some((now_ns + sleep_ns, period_ns));
         Op::Sleep { ns: sleep_ns }
     }
