@@ -63,11 +63,9 @@ lint:
 setup:
 	scripts/setup
 
-# The recorded runs behind the documentation, most of them of real guests, and its figures made from them. In guests,
-# `reprieve migrate` sees I/O by eBPF. Some of the records alone: scripts/record NAME...
-record: setup
-	scripts/setup --ebpf
-	cargo build -p reprieve --release --locked --features ebpf
+# The recorded runs behind the documentation, most of them of real guests, and its figures made from them.
+# Some of the records alone: scripts/record NAME...
+record: setup build
 	scripts/record
 figures: build
 	scripts/figures

@@ -90,6 +90,8 @@ fn nor_does_the_daemon_s_main_loop_allocate_while_it_decides() {
             let event = IoEvent { pid: 4, tid: self.0 as i32 / 2, at_ns: 0, kind: IoKind::Begin };
             self.0.is_multiple_of(2).then_some(event)
         }
+
+        fn watch(&mut self, _: bool) {}
     }
     let events = Some(Sorter::new(Box::new(Strangers(0)), 4));
     let lines = Lines { beats: from_beats, house: from_house, events, log, movers };

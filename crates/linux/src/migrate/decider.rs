@@ -129,6 +129,9 @@ impl Decider {
         }
         self.take(Signal::Tick { at_ns: now_ns });
         self.send_orders();
+        if let Some(events) = &mut self.lines.events {
+            events.watch(self.placer.is_wrong());
+        }
         (0..self.placer.settings().vcpus)
             .for_each(|vcpu| self.shared.set_endangered(vcpu, self.placer.is_endangered(vcpu)));
     }

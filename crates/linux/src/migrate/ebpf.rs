@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer, RingBufferBuilder,
+};
 
 use super::events::{Events, IoEvent, IoKind};
 
@@ -30,6 +32,8 @@ pub struct Ebpf {
     _links: Vec<Link>,
     ring: RingBuffer<'static>,
     taken: Arc<Mutex<VecDeque<IoEvent>>>,
+    /// The program's only variable: whether it watches.
+    watching: MapHandle,
     _object: Object,
 }
 
@@ -67,7 +71,9 @@ fn load() -> Result<Ebpf, Box<dyn std::error::Error>> {
         0
     })?;
     let ring = builder.build()?;
-    Ok(Ebpf { _links: links, ring, taken, _object: object })
+    let watching = object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss"));
+    let watching = MapHandle::try_from(&watching.ok_or("no variable")?)?;
+    Ok(Ebpf { _links: links, ring, taken, watching, _object: object })
 }
 
 /// Tells the program which PID namespace's numbers are ours.
@@ -91,6 +97,11 @@ fn parse(bytes: &[u8]) -> Option<IoEvent> {
 }
 
 impl Events for Ebpf {
+    fn watch(&mut self, on: bool) {
+        // It is there, so this does not fail; if it did, it would go on as before.
+        let _ = self.watching.update(&0u32.to_ne_bytes(), &u32::from(on).to_ne_bytes(), MapFlags::ANY);
+    }
+
     fn next(&mut self) -> Option<IoEvent> {
         let taken = || self.taken.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         taken().or_else(|| {
@@ -128,6 +139,10 @@ mod tests {
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.create(true).write(true).custom_flags(libc::O_DSYNC).open(path).unwrap();
         let (own, before_ns) = (crate::threads::own_tid(), super::super::clock::now_ns());
+        file.write_all(&[1; 4096]).unwrap();
+        let mut told = || std::iter::from_fn(|| events.next()).filter(|event| event.tid == own).count();
+        assert_eq!(told(), 0, "nobody wants to know");
+        events.watch(true);
         file.write_all(&[1; 4096]).unwrap();
         let after_ns = super::super::clock::now_ns();
         let told: Vec<IoEvent> =

@@ -47,6 +47,9 @@ pub struct IoEvent {
 pub trait Events: Send {
     /// The next event, if there is one. Does not wait, and allocates nothing.
     fn next(&mut self) -> Option<IoEvent>;
+
+    /// Whether events are wanted from now on: where nothing is wrong they are not, and should cost nothing. Not at first.
+    fn watch(&mut self, on: bool);
 }
 
 /// Events, sorted by whom they are about.
@@ -59,18 +62,35 @@ pub struct Sorter {
     begun: Vec<i32>,
     strangers: [(i32, u64); STRANGERS],
     next_stranger: usize,
+    watches: bool,
 }
 
 impl Sorter {
     /// Of this source, for a table of so many slots.
     pub fn new(events: Box<dyn Events>, slots: usize) -> Sorter {
         let strangers = [(0, 0); STRANGERS];
-        Sorter { events, head: None, left: 0, begun: vec![0; slots], strangers, next_stranger: 0 }
+        Sorter {
+            events,
+            head: None,
+            left: 0,
+            begun: vec![0; slots],
+            strangers,
+            next_stranger: 0,
+            watches: false,
+        }
     }
 
     /// A look begins: so many events more are taken in.
     pub fn begin(&mut self) {
         self.left = AT_ONCE;
+    }
+
+    /// Whether events are wanted from now on.
+    pub fn watch(&mut self, on: bool) {
+        if on != self.watches {
+            self.watches = on;
+            self.events.watch(on);
+        }
     }
 
     /// When the next event was, ns, if there is one and it is for this look.
@@ -134,6 +154,8 @@ mod tests {
         fn next(&mut self) -> Option<IoEvent> {
             self.0.next()
         }
+
+        fn watch(&mut self, _: bool) {}
     }
 
     fn table(tid: i32) -> Table {

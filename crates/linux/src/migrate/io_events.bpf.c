@@ -50,6 +50,12 @@ struct io {
 const volatile __u64 namespace_dev = 0;
 const volatile __u64 namespace_inode = 0;
 
+// Whether anybody wants to know of new I/Os. Those that are in flight are followed to their end in any case. In a section of
+// its own, for the daemon writes it whole.
+volatile __u32 watching;
+// How many are in flight: where there are none, completions need no look.
+volatile __s64 flying SEC(".data.flying") = 0;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -104,6 +110,8 @@ int bio_queue(struct bpf_raw_tracepoint_args *ctx)
 	struct io *stale;
 	__s64 *count, none = 0;
 
+	if (!watching)
+		return 0;
 	if (bpf_get_ns_current_pid_tgid(namespace_dev, namespace_inode, &ids, sizeof(ids)))
 		return 0;
 	io.at_ns = bpf_ktime_get_ns();
@@ -117,6 +125,8 @@ int bio_queue(struct bpf_raw_tracepoint_args *ctx)
 	}
 	if (bpf_map_update_elem(&in_flight, &bio, &io, BPF_ANY))
 		return 0;
+	if (!stale)
+		__sync_fetch_and_add(&flying, 1);
 	bpf_map_update_elem(&outstanding, &io.tid, &none, BPF_NOEXIST);
 	count = bpf_map_lookup_elem(&outstanding, &io.tid);
 	if (count && __sync_fetch_and_add(count, 1) == 0)
@@ -133,7 +143,8 @@ __attribute__((noinline)) int complete(__u64 bio)
 	if (!found)
 		return 0;
 	io = *found;
-	bpf_map_delete_elem(&in_flight, &bio);
+	if (!bpf_map_delete_elem(&in_flight, &bio))
+		__sync_fetch_and_add(&flying, -1);
 	ended(&io, bpf_ktime_get_ns());
 	return 0;
 }
@@ -143,8 +154,11 @@ int request_complete(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct request *request = (struct request *)ctx->args[0];
 	__u32 left = ctx->args[2];
-	struct bio *bio = BPF_CORE_READ(request, bio);
+	struct bio *bio;
 
+	if (!flying)
+		return 0;
+	bio = BPF_CORE_READ(request, bio);
 	for (int i = 0; i < MOST_BIOS && bio; i++) {
 		__u32 bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
 
@@ -161,7 +175,7 @@ int request_complete(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tp/block_bio_complete")
 int bio_complete(struct bpf_raw_tracepoint_args *ctx)
 {
-	return complete(ctx->args[1]);
+	return flying ? complete(ctx->args[1]) : 0;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
