@@ -305,6 +305,7 @@ impl<'a> House<'a> {
             self.pace.hurry();
         }
         let period_ns = self.pace.next(busy, spent_permille);
+        self.joints.shared.hurried_ns.store(self.pace.hurried_ns(), Ordering::Relaxed);
         self.joints.shared.period_ns.store(period_ns, Ordering::Relaxed);
         let look_ns = period_ns * LOOKS;
         self.joints.shared.look_ns.store(look_ns, Ordering::Relaxed);

@@ -63,8 +63,8 @@ pub struct Shared {
     pub stop: AtomicBool,
     /// Time between beats, ns.
     pub period_ns: AtomicU64,
-    /// What it is no longer than for a while after a late beat, ns.
-    hurried_ns: u64,
+    /// What it is no longer than after a late beat, ns, until the house thread chooses again.
+    pub hurried_ns: AtomicU64,
     /// Time between two looks at what has come in, ns; a late beat does not wait so long.
     pub look_ns: AtomicU64,
     /// When somebody last looked, ns.
@@ -78,13 +78,12 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// For so many vCPUs, with this time between beats, ns; after a late beat it is this again, should it have become longer
-    /// meanwhile.
+    /// For so many vCPUs, with this time between beats, ns.
     pub fn new(vcpus: usize, period_ns: u64) -> Shared {
         Shared {
             stop: AtomicBool::new(false),
             period_ns: AtomicU64::new(period_ns),
-            hurried_ns: period_ns,
+            hurried_ns: AtomicU64::new(period_ns),
             look_ns: AtomicU64::new(period_ns),
             looked_ns: AtomicU64::new(0),
             endangered: (0..vcpus).map(|_| AtomicBool::new(false)).collect(),
@@ -101,7 +100,7 @@ impl Shared {
 
     /// A beat was late: whatever it is, it is looked at closely for a while.
     pub fn hurry(&self) {
-        self.period_ns.fetch_min(self.hurried_ns, Ordering::Relaxed);
+        self.period_ns.fetch_min(self.hurried_ns.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Says so.

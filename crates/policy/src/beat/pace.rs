@@ -19,6 +19,8 @@ pub struct Pace {
     fastest_ns: u64,
     slowest_ns: u64,
     period_ns: u64,
+    /// There was something to win when the period was chosen.
+    busy: bool,
 }
 
 impl Pace {
@@ -33,6 +35,7 @@ impl Pace {
             fastest_ns: fastest_ns.max(1),
             slowest_ns: slowest_ns.max(fastest_ns).max(1),
             period_ns: slowest_ns.max(1),
+            busy: false,
         }
     }
 
@@ -47,13 +50,19 @@ impl Pace {
         let fitting_ns = self.period_ns.saturating_mul(spent_permille) / budget;
         // Towards it and not at once, since time spent is measured in coarse steps.
         let eased_ns = self.period_ns.saturating_add(fitting_ns) / 2;
-        self.period_ns = eased_ns.clamp(base_ns, most_ns);
+        (self.busy, self.period_ns) = (busy, eased_ns.clamp(base_ns, most_ns));
         self.period_ns
     }
 
-    /// A beat was late, and whatever it is, it is looked at more closely: no slower than `slowest_ns` for now.
+    /// What the period is from now on if a beat is late while nothing is known to be wrong, ns: whatever it is, it is looked at
+    /// more closely. Where something is, late beats are nothing new.
+    pub fn hurried_ns(&self) -> u64 {
+        if self.busy { self.period_ns } else { self.period_ns.min(self.slowest_ns) }
+    }
+
+    /// A beat was late.
     pub fn hurry(&mut self) {
-        self.period_ns = self.period_ns.min(self.slowest_ns);
+        self.period_ns = self.hurried_ns();
     }
 
     /// The period now, ns.
@@ -92,6 +101,10 @@ mod tests {
         let _: u64 = (0..50).map(|_| fast.next(true, 1)).sum();
         fast.hurry();
         assert_eq!(fast.period_ns(), 1_000_000, "nothing is slowed down by it");
+        let mut dear = Pace::new(2, 1_000_000, 4_000_000);
+        let _: u64 = (0..50).map(|_| dear.next(true, 1_000)).sum();
+        dear.hurry();
+        assert_eq!(dear.period_ns(), 8_000_000, "late beats are nothing new there");
     }
 
     #[test]
