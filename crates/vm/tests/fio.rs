@@ -66,7 +66,10 @@ fn one_boot_serves_a_repetition_and_replays_decide_the_same() {
             value(&observed, metric::THROUGHPUT) > 0.0 && value(&observed, metric::COMPUTING_LOOPS) > 0.0
         );
         let bytes = value(&observed, metric::IO_RATE) / value(&observed, metric::THROUGHPUT);
-        assert!((bytes - 8192.0).abs() < 1.0, "{bytes} bytes a read");
+        // In a window of a second; the kernel sums up reads and sectors one after the other, while reads go on: one may be
+        // missing on each vCPU at both ends.
+        let blur = 4.0 * 8192.0 / value(&observed, metric::THROUGHPUT);
+        assert!((bytes - 8192.0).abs() <= blur, "{bytes} bytes a read");
         let moves = matches!(observed.condition.as_str(), "migrate" | "oracle");
         for id in [metric::BEATS_CPU, metric::MOVES, metric::LATE_BEATS, metric::REPLAYED] {
             assert_eq!(observed.metrics.contains_key(id), moves, "{id} of {}", observed.condition);
