@@ -18,6 +18,8 @@ use crate::threads::{self, FifoGuard};
 
 /// Beat threads run before movers, and those before everything that is not real-time.
 const PRIORITY: u8 = 2;
+/// Whatever the policy makes of a clock that jumps, beats rest no longer, ns.
+const LONGEST_NS: u64 = 100_000_000;
 /// A CPU that went offline is looked for again after so long, ns.
 const OFFLINE_NS: u64 = 1_000_000_000;
 /// The run delay is read at late beats, and once in so many others: what those add up to is no gap.
@@ -64,6 +66,6 @@ pub fn run(
         let looks = late || shared.is_endangered(vcpu) || at_ns.saturating_sub(looked_ns) >= look_ns;
         let next_ns = if looks { desk.visit(vcpu) } else { None };
         shared.count_work(meter.step());
-        due_ns = next_ns.unwrap_or(0).max(at_ns + period_ns);
+        due_ns = next_ns.unwrap_or(0).min(at_ns + LONGEST_NS).max(at_ns + period_ns);
     }
 }

@@ -22,7 +22,7 @@ use super::{Told, beats};
 use crate::error::{Error, Result};
 use crate::proc::StealReader;
 
-/// Beats that a ring holds: a quarter of a second of them at 1 ms, while the decider is stuck.
+/// Beats that a ring holds: a quarter of a second of them at 1 ms, while nobody comes to the desk.
 const BEATS: usize = 256;
 /// Signals from the house thread that a ring holds.
 const SIGNALS: usize = 2048;

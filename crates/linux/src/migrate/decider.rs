@@ -1,8 +1,8 @@
-//! The main loop: signals in from the rings, through the policy, orders out to the movers. It allocates nothing, writes
-//! nothing, waits for nobody, and sleeps between two looks.
+//! A look: signals in from the rings, through the policy, orders out to the movers. It allocates nothing, writes nothing, and
+//! waits for nobody.
 //!
-//! Invariant: signals are taken in the order of time wherever they come from, so that a vCPU whose beats have not been read yet never looks
-//! as if it were off; orders go out when all is read, so that of a task moved twice on old beats only the last counts.
+//! Invariant: signals are taken in the order of time wherever they come from, so that a vCPU whose beats have not been read
+//! yet never looks as if it were off; orders go out when all is read, so that of a task moved twice on old beats only the last counts.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -59,7 +59,7 @@ struct StealDue {
     beats: u32,
 }
 
-/// The main loop's state.
+/// What it goes by.
 pub struct Decider {
     placer: Placer,
     lines: Lines,

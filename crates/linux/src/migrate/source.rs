@@ -2,7 +2,7 @@
 //!
 //! | source | what it sees | resolution |
 //! |---|---|---|
-//! | events | each task's I/Os at the block layer, asynchronous ones too, as they begin and end | a look of the decider, 1 ms |
+//! | events | each task's I/Os at the block layer, asynchronous ones too, as they begin and end | a beat, 1 ms |
 //! | delay accounting | time that a task waited for block I/O | a clock tick, 10 ms |
 //! | states | whether a task waits for I/O (`D`) at each look | the time between two looks, 20 ms |
 //!
