@@ -34,7 +34,7 @@ const LOOK_MOST_NS: u64 = 1_000_000_000;
 /// What has come in is looked at once in so many periods, unless a beat is late, or tasks may have to leave.
 const LOOKS: u64 = 4;
 /// CPU time of this thread, thousandths of one CPU: while nothing is wrong, and while there is something to win.
-const CALM_PERMILLE: u64 = 2;
+const CALM_PERMILLE: u64 = 1;
 const BUSY_PERMILLE: u64 = 5;
 /// Between two looks for tasks that do I/O, ns, or longer by what they cost...
 const SCAN_NS: u64 = 100_000_000;

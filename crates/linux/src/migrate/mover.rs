@@ -16,8 +16,8 @@ use crate::threads::FifoGuard;
 
 /// As the decider.
 const PRIORITY: u8 = 1;
-/// A mover looks whether the daemon ends this often, when there are no orders.
-const IDLE: Duration = Duration::from_millis(500);
+/// A mover is woken up for an order, and when the daemon ends; of itself it looks this often only.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// How orders were carried out.
 #[derive(Debug, Default)]

@@ -43,8 +43,8 @@ impl ProcRoot {
         for line in text.lines() {
             let (name, numbers) = parse(line)
                 .ok_or_else(|| Error::malformed(self.join("diskstats"), "a device and 11 numbers", line))?;
-            let whole = !listed || blocks.join(name).is_dir();
-            if !whole || VIRTUAL.iter().any(|prefix| name.starts_with(prefix)) {
+            let is_virtual = VIRTUAL.iter().any(|prefix| name.starts_with(prefix));
+            if is_virtual || listed && !blocks.join(name).is_dir() {
                 continue;
             }
             let [reads, _, read_sectors, read_ms, writes, _, written_sectors, write_ms] = numbers;

@@ -1,9 +1,9 @@
 //! CPU time of work that is done in steps, told from time in which the vCPU was off.
 //!
 //! A guest that does not see its host's scheduler (emulation, or no steal) books the time that a vCPU is off as CPU time of
-//! whoever was on it: 220 to 370 thousandths of a CPU for a daemon that needs 30. A pace that kept within its budget by that
-//! clock would beat most slowly where vCPUs are off most. Steps of one kind cost about the same, so one that seems to have
-//! cost many times the median was interrupted.
+//! whoever was on it, which is many times what a daemon needs. A pace that kept within its budget by that clock would beat
+//! most slowly where vCPUs are off most. Steps of one kind cost about the same, so one that seems to have cost many times the
+//! median was interrupted.
 
 use super::frugal::Frugal;
 
