@@ -1,106 +1,29 @@
 //! What goes wrong while tasks are moved: the daemon is killed at any moment, tasks end or change their masks meanwhile,
-//! the clock jumps, cpusets narrow. In every case the masks end up as their users have set them.
+//! the clock jumps. In every case the masks end up as their users have set them.
 //!
 //! The daemon's part is played by this program itself, started again with one test that binds tasks until it is killed.
 
+#[path = "support/tasks.rs"]
+mod tasks;
+
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reprieve_linux::migrate::{
-    Bound, Consumer, Decider, Decision, Entry, Held, Lines, Mover, Producer, Saved, Shared, Sleeper,
-    StateFile, Table, ring,
+    Bound, Consumer, Decider, Decision, Entry, Held, Lines, Mover, Producer, Shared, Sleeper, Table, ring,
 };
-use reprieve_linux::proc::{ProcRoot, SysCpus, TaskStatReader};
 use reprieve_linux::threads;
 use reprieve_policy::beat::Beat;
 use reprieve_policy::cpus::CpuSet;
 use reprieve_policy::place::{Admission, Policy, Settings, Target};
 use reprieve_policy::signal::Signal;
+use tasks::{PATIENCE, Sleeping, bind, open, restore, saved, table, two_cpus};
 
 const TASKS: usize = 8;
 const FOLDER: &str = "REPRIEVE_TEST_FOLDER";
 const TIDS: &str = "REPRIEVE_TEST_TIDS";
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A process that sleeps; killed when dropped.
-struct Sleeping(Child);
-
-impl Sleeping {
-    fn start() -> Sleeping {
-        Sleeping(Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().unwrap())
-    }
-
-    fn tid(&self) -> i32 {
-        self.0.id() as i32
-    }
-
-    fn mask(&self) -> CpuSet {
-        threads::affinity_set(self.tid()).unwrap()
-    }
-
-    fn end(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Sleeping {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn saved(tid: i32, mask: CpuSet) -> Saved {
-    let stat = TaskStatReader::open(&ProcRoot::default(), tid, tid).unwrap().read().unwrap();
-    Saved { pid: tid, tid, start_ticks: stat.start_ticks, taken_ticks: stat.start_ticks, mask, whole: false }
-}
-
-/// The state file. A child that another test has forked and that has not come to its exec yet still holds a lock that was
-/// given up.
-fn open(folder: &Path) -> StateFile {
-    let since = Instant::now();
-    loop {
-        match StateFile::open(&folder.join("state"), &ProcRoot::default()) {
-            Ok(state) => return state,
-            Err(e) => assert!(since.elapsed() < PATIENCE, "{e}"),
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn restore(state: &StateFile) -> reprieve_linux::migrate::Restored {
-    state.restore(&ProcRoot::default(), &SysCpus::default()).unwrap()
-}
-
-/// A table of these tasks, which may run on all of `mask`.
-fn table(state: StateFile, tids: &[i32], mask: CpuSet) -> Table {
-    let table = Table::new(tids.len(), Some(state));
-    for (slot, tid) in tids.iter().enumerate() {
-        assert!(table.fill(slot, Held::new(saved(*tid, mask), mask, None)).unwrap());
-    }
-    table
-}
-
-/// Wants a task somewhere, and says what comes of that.
-fn bind(table: &Table, slot: usize, cpu: Option<usize>) -> Bound {
-    let mut last = Bound::Same;
-    table.want(slot, cpu);
-    table.carry_out(slot, |bound| last = bound);
-    last
-}
-
-/// Whether there are two CPUs to move between; a test without says so.
-fn two_cpus() -> Option<CpuSet> {
-    let own = threads::affinity_set(threads::own_tid()).unwrap();
-    if own.len() < 2 {
-        eprintln!("skipped: one CPU");
-        return None;
-    }
-    Some(own)
-}
 
 /// Not a test: saves the masks of the tasks it is told, then binds them to one CPU after the other until it is killed.
 #[test]
@@ -174,13 +97,13 @@ fn killed_at_any_moment_it_leaves_masks_that_the_next_start_gives_back() {
 fn tasks_that_end_or_change_their_mask_while_they_are_moved_are_left_alone() {
     let Some(own) = two_cpus() else { return };
     let (one, other) = (own.iter().next().unwrap(), own.iter().nth(1).unwrap());
-    let (mut ends, changes) = (Sleeping::start(), Sleeping::start());
+    let (ends, changes) = (Sleeping::start(), Sleeping::start());
     let folder = tempfile::tempdir().unwrap();
     let table = table(open(folder.path()), &[ends.tid(), changes.tid()], own);
     for slot in 0..2 {
         assert_eq!(bind(&table, slot, Some(one)), Bound::Done);
     }
-    ends.end();
+    drop(ends);
     threads::set_affinity_set(changes.tid(), &CpuSet::of(other)).unwrap();
     for (slot, bound) in [Bound::Gone, Bound::Foreign].into_iter().enumerate() {
         assert_eq!(bind(&table, slot, None), bound);
@@ -190,57 +113,6 @@ fn tasks_that_end_or_change_their_mask_while_they_are_moved_are_left_alone() {
     let restored = restore(&open(folder.path()));
     assert_eq!((restored.gone, restored.untouched, restored.restored), (1, 1, 0));
     assert_eq!(changes.mask(), CpuSet::of(other), "its user's wish holds");
-}
-
-/// A cpuset of cgroup v1 that is removed when dropped, its tasks put back.
-struct Cpuset(std::path::PathBuf);
-
-impl Cpuset {
-    /// With one CPU; `None` where none can be made.
-    fn of(cpu: usize) -> Option<Cpuset> {
-        let base = Path::new("/sys/fs/cgroup/cpuset");
-        let cpuset = Cpuset(base.join(format!("reprieve-test-{}", std::process::id())));
-        std::fs::create_dir(&cpuset.0).ok()?;
-        let nodes = std::fs::read_to_string(base.join("cpuset.mems")).ok()?;
-        std::fs::write(cpuset.0.join("cpuset.mems"), nodes.trim()).ok()?;
-        std::fs::write(cpuset.0.join("cpuset.cpus"), cpu.to_string()).ok()?;
-        Some(cpuset)
-    }
-
-    fn put(&self, tid: i32) {
-        std::fs::write(self.0.join("tasks"), tid.to_string()).unwrap();
-    }
-}
-
-impl Drop for Cpuset {
-    fn drop(&mut self) {
-        for tid in std::fs::read_to_string(self.0.join("tasks")).unwrap_or_default().lines() {
-            let _ = std::fs::write("/sys/fs/cgroup/cpuset/tasks", tid);
-        }
-        let _ = std::fs::remove_dir(&self.0);
-    }
-}
-
-#[test]
-fn a_cpuset_that_narrows_meanwhile_is_respected() {
-    let Some(own) = two_cpus() else { return };
-    let (one, other) = (own.iter().next().unwrap(), own.iter().nth(1).unwrap());
-    let Some(cpuset) = Cpuset::of(other) else {
-        eprintln!("skipped: no cpuset can be made");
-        return;
-    };
-    let (task, folder) = (Sleeping::start(), tempfile::tempdir().unwrap());
-    let table = table(open(folder.path()), &[task.tid()], own);
-    assert_eq!(bind(&table, 0, Some(one)), Bound::Done);
-    cpuset.put(task.tid());
-    assert_eq!(task.mask(), CpuSet::of(other), "the kernel moves it into its cpuset");
-    assert_eq!(bind(&table, 0, Some(one)), Bound::Same, "as far as is known it is there");
-    assert_eq!(bind(&table, 0, None), Bound::Foreign);
-    drop(table);
-    restore(&open(folder.path()));
-    assert_eq!(task.mask(), CpuSet::of(other), "no wider than its cpuset");
-    drop(cpuset);
-    assert_eq!(task.mask(), own, "nor is it bound again when the cpuset grows");
 }
 
 /// The decider with its lines, played by hand.

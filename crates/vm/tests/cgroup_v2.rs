@@ -1,6 +1,8 @@
-//! CPU quotas on a real cgroup v2 hierarchy, whatever the host has: in a guest, whose kernel has nothing mounted
+//! CPU quotas and cpusets on a real cgroup v2 hierarchy, whatever the host has: in a guest, whose kernel has nothing mounted
 //! until we say so. The tests are those of the linux crate, unchanged; this program itself runs there.
 
+#[path = "../../linux/tests/migrate_cpuset.rs"]
+mod linux_cpuset;
 #[path = "../../linux/tests/quota.rs"]
 mod linux_quota;
 mod support;
@@ -16,16 +18,21 @@ use support::{BOOT_LIMIT, Bench, skip, text};
 const INIT: &str = "#!/bin/busybox sh
 cd /cgroup_v2
 busybox=/bin/busybox
+$busybox mount -t devtmpfs dev /dev
 $busybox mount -t proc proc /proc
 $busybox mount -t sysfs sys /sys
 $busybox mount -t cgroup2 cgroup2 /sys/fs/cgroup
-RUST_BACKTRACE=0 ./ld.so --library-path /cgroup_v2 ./tests linux_quota:: --nocapture --test-threads=1 >/cgroup_v2/output 2>&1
-$busybox umount /sys/fs/cgroup /sys /proc
+echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
+$busybox mkdir -p /tmp
+$busybox ln -s busybox /bin/sleep
+export PATH=/bin RUST_BACKTRACE=0
+./ld.so --library-path /cgroup_v2 ./tests linux_ --nocapture --test-threads=1 >/cgroup_v2/output 2>&1
+$busybox umount /sys/fs/cgroup /sys /proc /dev
 exec /init
 ";
 
 #[test]
-fn quotas_on_a_real_cgroup_v2_hierarchy() {
+fn quotas_and_cpusets_on_a_real_cgroup_v2_hierarchy() {
     let Some(bench) = Bench::open() else { return };
     let exe = std::env::current_exe().unwrap();
     let Some((loader, libraries)) = libraries(&exe) else {
@@ -43,7 +50,7 @@ fn quotas_on_a_real_cgroup_v2_hierarchy() {
     let mut booted = booted.unwrap_or_else(|error| panic!("{error}"));
     let output = text(&mut booted, "/cgroup_v2/output");
     eprintln!("{output}");
-    assert!(output.contains("test result: ok. 2 passed"), "{output}");
+    assert!(output.contains("test result: ok. 3 passed"), "{output}");
     assert!(!output.contains("skipped:"), "{output}");
 }
 

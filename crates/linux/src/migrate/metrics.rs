@@ -78,7 +78,7 @@ pub fn render(counted: &Counted) -> String {
     let slices = vcpus().map(|(i, vcpu)| (label(i), load(&vcpu.slice_ns) / 1e9));
     text.many("vcpu_slice_seconds", "gauge", "Median slice of a vCPU.", slices);
     let trust = vcpus().map(|(i, vcpu)| (label(i), load(&vcpu.trust_permille) / 1e3));
-    text.many("vcpu_trust_ratio", "gauge", "How often a slice's end was predicted.", trust);
+    text.many("vcpu_trust_ratio", "gauge", "Share of the last slices that were about the median.", trust);
     let gaps = vcpus().flat_map(|(i, vcpu)| {
         let verdicts = ["host", "guest", "unknown"].into_iter().zip(&vcpu.gaps);
         verdicts.map(move |(name, count)| (format!("vcpu=\"{i}\",verdict=\"{name}\""), load(count)))

@@ -1,0 +1,85 @@
+//! Tasks that are bound and given back without a daemon: its table, its state file, and processes that sleep.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use reprieve_linux::migrate::{Bound, Held, Restored, Saved, StateFile, Table};
+use reprieve_linux::proc::{ProcRoot, SysCpus, TaskStatReader};
+use reprieve_linux::threads;
+use reprieve_policy::cpus::CpuSet;
+
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process that sleeps; killed when dropped.
+pub struct Sleeping(Child);
+
+impl Sleeping {
+    pub fn start() -> Sleeping {
+        Sleeping(Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    pub fn tid(&self) -> i32 {
+        self.0.id() as i32
+    }
+
+    pub fn mask(&self) -> CpuSet {
+        threads::affinity_set(self.tid()).unwrap()
+    }
+}
+
+impl Drop for Sleeping {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub fn saved(tid: i32, mask: CpuSet) -> Saved {
+    let stat = TaskStatReader::open(&ProcRoot::default(), tid, tid).unwrap().read().unwrap();
+    Saved { pid: tid, tid, start_ticks: stat.start_ticks, taken_ticks: stat.start_ticks, mask, whole: false }
+}
+
+/// The state file. A child that another test has forked and that has not come to its exec yet still holds a lock that was
+/// given up.
+pub fn open(folder: &Path) -> StateFile {
+    let since = Instant::now();
+    loop {
+        match StateFile::open(&folder.join("state"), &ProcRoot::default()) {
+            Ok(state) => return state,
+            Err(e) => assert!(since.elapsed() < PATIENCE, "{e}"),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub fn restore(state: &StateFile) -> Restored {
+    state.restore(&ProcRoot::default(), &SysCpus::default()).unwrap()
+}
+
+/// A table of these tasks, which may run on all of `mask`.
+pub fn table(state: StateFile, tids: &[i32], mask: CpuSet) -> Table {
+    let table = Table::new(tids.len(), Some(state));
+    for (slot, tid) in tids.iter().enumerate() {
+        assert!(table.fill(slot, Held::new(saved(*tid, mask), mask, None)).unwrap());
+    }
+    table
+}
+
+/// Wants a task somewhere, and says what comes of that.
+pub fn bind(table: &Table, slot: usize, cpu: Option<usize>) -> Bound {
+    let mut last = Bound::Same;
+    table.want(slot, cpu);
+    table.carry_out(slot, |bound| last = bound);
+    last
+}
+
+/// Whether there are two CPUs to move between; a test without says so.
+pub fn two_cpus() -> Option<CpuSet> {
+    let own = threads::affinity_set(threads::own_tid()).unwrap();
+    if own.len() < 2 {
+        eprintln!("skipped: one CPU");
+        return None;
+    }
+    Some(own)
+}
