@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reprieve_linux::migrate::{
-    Bound, Consumer, Decider, Decision, Entry, Held, Lines, Mover, Producer, Shared, Sleeper, Table, ring,
+    Bound, Consumer, Decider, Decision, Entry, Held, Lines, Mover, Producer, Saved, Shared, Sleeper, Table,
+    ring,
 };
 use reprieve_linux::threads;
 use reprieve_policy::beat::Beat;
