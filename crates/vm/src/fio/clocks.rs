@@ -42,18 +42,27 @@ impl Clocks {
         Clocks { first, last: first }
     }
 
-    /// With a later fix.
-    pub fn fix(&mut self, last: Fix) {
-        self.last = last;
+    /// With a later fix. One that does not lie on the line starts a new one: a kernel measures the frequency of its counter
+    /// again soon after it has booted, and its clock goes otherwise from then on.
+    pub fn fix(&mut self, next: Fix) {
+        let off_ns = self.guest_ns(next.host_ns).abs_diff(next.guest_ns);
+        let has_line = self.apart_ns() >= APART_NS;
+        if has_line && off_ns > self.within_ns(next.host_ns) + next.within_ns {
+            self.first = self.last;
+        }
+        self.last = next;
+    }
+
+    fn apart_ns(&self) -> u64 {
+        self.last.host_ns.saturating_sub(self.first.host_ns)
     }
 
     /// How much faster the guest's clock is, 1 for as fast.
     fn rate(&self) -> f64 {
-        let host_ns = self.last.host_ns.saturating_sub(self.first.host_ns);
-        if host_ns < APART_NS {
+        if self.apart_ns() < APART_NS {
             return 1.0;
         }
-        self.last.guest_ns.saturating_sub(self.first.guest_ns) as f64 / host_ns as f64
+        self.last.guest_ns.saturating_sub(self.first.guest_ns) as f64 / self.apart_ns() as f64
     }
 
     /// The guest's time at a time of the host's, not before the last fix.
@@ -62,12 +71,14 @@ impl Clocks {
         self.last.guest_ns + (since_ns as f64 * self.rate()) as u64
     }
 
-    /// By how much that may be off at a time of the host's, ns.
+    /// By how much that may be off at a time of the host's, ns; not known, and `u64::MAX`, without two fixes that lie apart.
     pub fn within_ns(&self, host_ns: u64) -> u64 {
-        let apart_ns = self.last.host_ns.saturating_sub(self.first.host_ns).max(APART_NS) as f64;
+        if self.apart_ns() < APART_NS {
+            return u64::MAX;
+        }
         let both_ns = (self.first.within_ns + self.last.within_ns) as f64;
         let since_ns = host_ns.saturating_sub(self.last.host_ns) as f64;
-        self.last.within_ns + (both_ns * since_ns / apart_ns) as u64
+        self.last.within_ns + (both_ns * since_ns / self.apart_ns() as f64) as u64
     }
 }
 

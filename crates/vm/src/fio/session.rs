@@ -31,6 +31,12 @@ const LOOK: Duration = Duration::from_millis(50);
 const HEAD_START_NS: u64 = 700 * MILLISECOND_NS;
 /// An oracle is told so much more than the run is to last.
 const FURTHER_NS: u64 = 20 * SECOND_NS;
+/// What it is told is right to so much at the end of the run, ns: half of the shortest time between two beats.
+const RIGHT_NS: u64 = MILLISECOND_NS / 2;
+/// Between two looks at the clocks, if they are not known so well yet.
+const APART: Duration = Duration::from_secs(1);
+/// And after so many they will not be.
+const FIXES: u32 = 30;
 /// Largest record that is taken from a guest.
 const RECORD_BYTES: usize = 256 * MIB as usize;
 
@@ -87,10 +93,14 @@ impl Session {
         let (condition, fio) = (&scenario.conditions[name], scenario.workload.fio().ok_or_else(other)?);
         let pcpus = Stimulus::pcpus(name, condition, &lab.pcpus)?;
         Stimulus::pin(&self.booted.machine, &pcpus)?;
+        let run = &scenario.run;
+        let told_ns = (run.warmup_ms + run.window_ms) * MILLISECOND_NS + HEAD_START_NS;
+        if fio.placement == Placement::Oracle {
+            self.learn_clocks(told_ns, step)?;
+        }
         step("starts fio");
         self.booted.link.start(&command::start(fio, scenario.guest.vcpus))?;
         wait_reading(&mut self.booted.link)?;
-        let run = &scenario.run;
         // The same bursts in all conditions of a repetition.
         let seed = run.seed.wrapping_mul(1 << 20) + u64::from(planned.repetition);
         let timing = self.start_daemon(lab, condition, fio, &pcpus, seed, run.warmup_ms + run.window_ms)?;
@@ -125,6 +135,20 @@ impl Session {
         Ok(Done { observation, differs })
     }
 
+    /// Learns how the clocks are related, while nothing runs in the guest, until that is known well enough for what an oracle
+    /// is told of the next `for_ns`.
+    fn learn_clocks(&mut self, for_ns: u64, step: &mut dyn FnMut(&str)) -> Result<(), VmError> {
+        step("compares clocks");
+        for _ in 0..FIXES {
+            self.clocks.fix(fix(&mut self.booted.link)?);
+            if self.clocks.within_ns(now_ns() + for_ns) <= RIGHT_NS {
+                return Ok(());
+            }
+            self.booted.link.let_work(APART)?;
+        }
+        Err(VmError::late("tell its time precisely enough for an oracle", APART * FIXES))
+    }
+
     /// Starts the daemon, if it is to run, undisturbed; and says when bursts begin.
     fn start_daemon(
         &mut self,
@@ -136,7 +160,6 @@ impl Session {
         run_ms: u64,
     ) -> Result<Timing, VmError> {
         let link = &mut self.booted.link;
-        self.clocks.fix(fix(link)?);
         let timing = Timing { seed, epoch_ns: now_ns() + HEAD_START_NS };
         if fio.placement == Placement::Oracle
             && let Some(bursts) = condition.bursts
@@ -209,7 +232,7 @@ impl Window {
     }
 }
 
-/// A moment on the host's clock and the guest's, while nobody disturbs.
+/// A moment on the host's clock and the guest's.
 fn fix(link: &mut Link) -> Result<Fix, VmError> {
     let mut exchanges = Vec::with_capacity(EXCHANGES);
     for _ in 0..EXCHANGES {
