@@ -49,17 +49,17 @@ impl Words {
             Told::Warning(text) => {
                 self.say(json!({"event": "warning", "text": text}), format!("warning: {text}"))
             }
-            Told::TakenIn { pid, tid, comm, mask } => {
+            Told::TakenIn { pid, tid, comm, mask, at_ns } => {
                 let sentence =
                     format!("looking after task {tid} ({comm}) of process {pid}, allowed on {mask}");
                 let mask = mask.to_string();
                 self.say(
-                    json!({"event": "task", "pid": pid, "tid": tid, "comm": comm, "mask": mask}),
+                    json!({"event": "task", "pid": pid, "tid": tid, "comm": comm, "mask": mask, "at_ns": at_ns}),
                     sentence,
                 )
             }
             Told::Decision { pid, tid, comm, decision } => self.decision(*pid, *tid, comm, decision),
-            Told::Advice(advice) => {
+            Told::Advice { advice, at_ns } => {
                 let (name, text) = match advice {
                     Advice::Watch => ("watch", "watching what throughput is without moving tasks"),
                     Advice::Act => ("act", "moving tasks"),
@@ -67,7 +67,7 @@ impl Words {
                         ("rest", "throughput has fallen: masks are given back, trying again later")
                     }
                 };
-                self.say(json!({"event": "advice", "advice": name}), text.into())
+                self.say(json!({"event": "advice", "advice": name, "at_ns": at_ns}), text.into())
             }
             Told::Lost { values, at_ns } => {
                 let sentence = format!("warning: {values} signals were lost, this process came too late");

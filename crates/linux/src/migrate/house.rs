@@ -229,7 +229,7 @@ impl<'a> House<'a> {
             if let Signal::Admit { task, admission, .. } = signal
                 && let Some((pid, tid, comm)) = self.roster.who(*task)
             {
-                (self.tell)(Told::TakenIn { pid, tid, comm, mask: admission.mask });
+                (self.tell)(Told::TakenIn { pid, tid, comm, mask: admission.mask, at_ns: now_ns });
             }
         }
         self.send(signals);
@@ -251,8 +251,8 @@ impl<'a> House<'a> {
         let wrong = self.joints.status.wrong.load(Ordering::Relaxed) != 0;
         let permille = if wrong { BUSY_PERMILLE } else { CALM_PERMILLE };
         // Its own share, whatever the looks at members have cost: they would starve it.
-        if !self.scan.has_begun() {
-            // Once in full, at the start: who has done I/O is seen from the second look on.
+        if !self.scan.has_compared() {
+            // Twice in full, at the start: who has done I/O is seen from the second look on.
             return self.scan.advance(|| true);
         }
         let most_ns = SCAN_NS * permille / 1000;
@@ -328,7 +328,7 @@ impl<'a> House<'a> {
         if advice == before {
             return;
         }
-        (self.tell)(Told::Advice(advice));
+        (self.tell)(Told::Advice { advice, at_ns: now_ns });
         self.send(vec![match advice {
             Advice::Act => Signal::Resume { at_ns: now_ns },
             Advice::Watch | Advice::Rest => Signal::Halt { at_ns: now_ns },

@@ -85,6 +85,8 @@ pub enum Told<'a> {
         comm: &'a str,
         /// Where its user lets it run.
         mask: CpuSet,
+        /// When, ns.
+        at_ns: u64,
     },
     /// A decision was made, and is carried out if the run does that.
     Decision {
@@ -98,7 +100,12 @@ pub enum Told<'a> {
         decision: &'a Decision,
     },
     /// Whether acting pays has changed.
-    Advice(Advice),
+    Advice {
+        /// What is advised from now on.
+        advice: Advice,
+        /// When, ns.
+        at_ns: u64,
+    },
     /// Values were lost between threads: the house thread came too late.
     Lost {
         /// How many.

@@ -94,9 +94,9 @@ impl Scan {
         (pid != self.own_pid && !stat.is_kernel && !stat.is_bound).then_some(Found { pid, tid, stat })
     }
 
-    /// Whether it has looked at anything yet.
-    pub fn has_begun(&self) -> bool {
-        self.rounds > 0
+    /// Whether it has looked at all tasks twice, and so could compare what they have done.
+    pub fn has_compared(&self) -> bool {
+        self.rounds > 2
     }
 
     /// Rounds begun so far.
