@@ -4,13 +4,20 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
 use reprieve_study::observation::Observation;
 use reprieve_study::scenario::{Ground, Scenario};
 use reprieve_study::{metric, overrides};
 use reprieve_vm::fio::{self, Bench as FioBench};
+use reprieve_vm::lab::Booted;
+use reprieve_vm::stimulus::Stimulus;
 use reprieve_vm::{VmError, bursts};
+use serde_json::Value;
 use support::{BOOT_LIMIT, Bench, programs};
 
+const PATIENCE: Duration = Duration::from_secs(120);
 const BURSTS: &str = "bursts = { for_ms = 25, every_ms = 60, jitter_ms = 5 }";
 
 fn scenario(workload: &str, conditions: &str) -> Scenario {
@@ -101,6 +108,104 @@ fn daemon(scenario: &Scenario) -> Option<Vec<std::path::PathBuf>> {
     }
 }
 
+/// A guest in which fio runs, bursts take its vCPUs away in turn, and the daemon moves its job.
+struct Disturbed {
+    booted: Booted,
+    /// The job's status file.
+    job: String,
+}
+
+impl Disturbed {
+    /// The CPUs that the job may run on, those that are offline included.
+    fn mask(&mut self) -> String {
+        let status = support::text(&mut self.booted, &self.job);
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        line.unwrap_or_else(|| panic!("{status}")).trim().to_string()
+    }
+
+    /// Waits until the job's mask is one of these.
+    fn wait_mask(&mut self, wanted: &[&str]) {
+        let since = Instant::now();
+        loop {
+            let mask = self.mask();
+            if wanted.contains(&mask.as_str()) {
+                return;
+            }
+            assert!(since.elapsed() < PATIENCE, "its mask is {mask}, and was never one of {wanted:?}");
+            self.booted.link.let_work(Duration::from_millis(5)).unwrap();
+        }
+    }
+
+    fn reads(&mut self) -> u64 {
+        self.booted.link.mark().unwrap()["ops"]
+    }
+
+    fn set_online(&mut self, vcpu: usize, online: bool) {
+        let file = format!("/sys/devices/system/cpu/cpu{vcpu}/online");
+        self.booted.link.append(&file, if online { "1" } else { "0" }).unwrap();
+    }
+}
+
+/// What the daemon in the guest has said so far: the first event of that name.
+fn said(booted: &mut Booted, event: &str) -> Option<Value> {
+    let bytes = booted.link.read_whole(fio::command::SAID, 1 << 20).unwrap();
+    let events = String::from_utf8(bytes).unwrap();
+    // The last line may not be whole yet.
+    events
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .find(|said| said["event"] == event)
+}
+
+#[test]
+fn a_vcpu_goes_offline_and_comes_back_while_the_daemon_binds_to_it() {
+    if !is_permitted() {
+        return;
+    }
+    let conditions = format!("[conditions.pull]\n{BURSTS}\nset = {{ workload.placement = 'pull' }}");
+    let scenario = scenario("kind = 'fio'\naccess = 'random'\nblock_kib = 4\nrecord = false", &conditions);
+    let Some(paths) = daemon(&scenario) else { return };
+    let Some(bench) = Bench::open_for_fio(paths) else { return };
+    let planned = scenario.plan().unwrap().into_iter().find(|run| run.condition == "pull").unwrap();
+    let job = planned.scenario.workload.fio().unwrap();
+    let spec = bench.lab.machine_spec(&planned.scenario);
+    let booted = bench.lab.boot(&spec, &bench.lab.pcpus, BOOT_LIMIT);
+    let mut booted = booted.unwrap_or_else(|error| panic!("{error}"));
+    Stimulus::pin(&booted.machine, &bench.lab.pcpus).unwrap();
+    booted.link.start(&fio::command::start(job, 2)).unwrap();
+    booted.link.start_beside(&fio::command::daemon(job, "reprieve").unwrap()).unwrap();
+    let condition = &planned.scenario.conditions["pull"];
+    let timing = bursts::Timing::from_now(1);
+    let bursts =
+        Stimulus::apply(condition, &booted.machine, &bench.lab.pcpus, &bench.lab.host, timing).unwrap();
+    let since = Instant::now();
+    let task = loop {
+        if let Some(task) = said(&mut booted, "task") {
+            break task;
+        }
+        assert!(since.elapsed() < PATIENCE, "no task is looked after");
+        booted.link.let_work(Duration::from_millis(50)).unwrap();
+    };
+    let mut guest = Disturbed { booted, job: format!("/proc/{}/task/{}/status", task["pid"], task["tid"]) };
+    guest.wait_mask(&["0"]);
+    guest.wait_mask(&["1"]);
+
+    guest.set_online(1, false);
+    // The kernel widens the mask of one that is bound there when it wakes it up.
+    guest.wait_mask(&["0-1", "0"]);
+    let before = guest.reads();
+    let masks: BTreeSet<String> = (0..200).map(|_| guest.mask()).collect();
+    assert!(masks.iter().all(|mask| mask == "0-1" || mask == "0"), "{masks:?}");
+    assert!(guest.reads() > before, "the job goes on");
+
+    guest.set_online(1, true);
+    guest.wait_mask(&["1"]);
+    drop(bursts);
+    guest.booted.link.stop(support::STOP_LIMIT).unwrap();
+    let restored = said(&mut guest.booted, "restored").expect("it says what it gave back");
+    assert!(restored["failed"] == 0 && restored["gone"] == 0, "{restored}");
+}
+
 /// What a burst takes nobody else can give: of two vCPUs that are always busy, each has at most what is left.
 #[test]
 fn bursts_take_their_share_from_any_workload() {
@@ -142,7 +247,7 @@ fn devices_are_real_time_while_a_session_lasts_and_fio_ends_with_its_workload() 
         booted.link.start(&fio::command::start(scenario.workload.fio().unwrap(), 2)).unwrap();
         let refused = booted.link.start_beside("name=other").unwrap_err().to_string();
         assert!(refused.contains("/programs/bin/other"), "{refused}");
-        booted.link.let_work(std::time::Duration::from_millis(300)).unwrap();
+        booted.link.let_work(Duration::from_millis(300)).unwrap();
         booted.link.stop(support::STOP_LIMIT).unwrap();
     }
     let listing = support::text(&mut booted, "/proc/loadavg");

@@ -5,10 +5,12 @@
 //! | a CPU that is there | that CPU | we | nothing |
 //! | a CPU that is not there | that CPU, or everything | the kernel does, or will | the user's mask is given back |
 //! | nothing | the same, or everything and so it was | nobody, or its cpuset | nothing |
+//! | nothing | what the kernel made of it when it was given back | we | given back again, once more of it is there |
 //! | any | anything else | its user | that is the user's mask from now on |
 //!
 //! *There* is what is online and in the task's cpuset; *everything* is all of that, or all the machine may have. A user's mask
-//! is thus never widened: where a CPU goes offline the kernel widens the mask of a task bound to it, which is taken back.
+//! is thus never widened: where a CPU goes offline the kernel widens the mask of a task bound to it, which is taken back. Nor
+//! is it narrowed for good: of a mask that is asked for the kernel keeps only what is there (sched_setaffinity(2)).
 
 use reprieve_policy::cpus::CpuSet;
 
@@ -26,7 +28,7 @@ pub enum Followed {
     Busy,
     /// All is as it was.
     Same,
-    /// The CPUs that the task may be put on from now on; it is bound to none.
+    /// The CPUs that the task may be put on from now on.
     Changed(CpuSet),
 }
 
@@ -35,26 +37,29 @@ pub enum Followed {
 /// # Errors
 /// If the state file cannot be written.
 pub fn follow(roots: &Roots, table: &Table, slot: usize) -> Result<Followed> {
-    let Some(known) = table.look(slot, |held| (held.saved.clone(), held.usable, held.bound_to())) else {
-        return Ok(Followed::Busy);
-    };
-    let (saved, usable, bound) = known;
+    let known = table.look(slot, |held| (held.saved.clone(), held.usable, held.bound_to(), held.shown()));
+    let Some((saved, usable, bound, shown)) = known else { return Ok(Followed::Busy) };
     let Ok(now) = roots.proc.allowed_mask(saved.pid, saved.tid) else { return Ok(Followed::Busy) };
     let there = roots.sys.cpuset_of(&roots.proc, saved.pid, saved.tid);
     let everything = is_everything(&roots.sys, &there, &now);
-    let ours = bound.map(CpuSet::of);
-    let lost = bound.is_some_and(|cpu| !there.contains(cpu)) && (ours == Some(now) || everything);
-    // Where none of its user's CPUs is there, this is refused, and tried again.
-    let undone = lost && threads::set_affinity_set(saved.tid, &saved.request()).is_ok();
-    let same =
-        lost || ours == Some(now) || (bound.is_none() && (now == saved.mask || saved.whole && everything));
+    let lost = bound.is_some_and(|cpu| !there.contains(cpu)) && (now == shown || everything);
+    let unbound = bound.is_none() && (now == saved.mask || saved.whole && everything);
+    let same = lost || now == shown || unbound;
     let new =
         if same { grown(&saved, &there) } else { Saved { mask: now, whole: everything, ..saved.clone() } };
     let new_usable = new.mask.and(&there);
+    let is_short = bound.is_none() && now == shown && !new_usable.is_subset(&now);
+    // Where none of its user's CPUs is there, this is refused, and tried again.
+    let undone = (lost || is_short) && threads::set_affinity_set(saved.tid, &saved.request()).is_ok();
     if new == saved && new_usable == usable && !undone && same {
         return Ok(Followed::Same);
     }
-    let changed = table.remask(slot, bound, &new, new_usable, undone || !same)?;
+    let given = match (undone, same) {
+        (true, _) => Some(roots.proc.allowed_mask(saved.pid, saved.tid).unwrap_or(new_usable)),
+        (false, true) => None,
+        (false, false) => Some(now),
+    };
+    let changed = table.remask(slot, bound, &new, new_usable, given)?;
     Ok(if changed { Followed::Changed(new_usable) } else { Followed::Busy })
 }
 

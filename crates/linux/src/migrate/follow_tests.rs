@@ -58,8 +58,12 @@ impl Case {
         follow(&self.roots, &self.table, 0).unwrap()
     }
 
+    fn held<T>(&self, look: impl FnOnce(&Held) -> T) -> T {
+        self.table.look(0, look).unwrap()
+    }
+
     fn saved(&self) -> (CpuSet, bool, Option<usize>) {
-        self.table.look(0, |held| (held.saved.mask, held.saved.whole, held.bound_to())).unwrap()
+        self.held(|held| (held.saved.mask, held.saved.whole, held.bound_to()))
     }
 }
 
@@ -100,6 +104,24 @@ fn a_task_whose_cpu_goes_offline_gets_its_mask_back_and_no_wider_one() {
         case.shows("0-1");
         assert_eq!(case.follow(), Followed::Same);
         assert_eq!(case.online("0-1").follow(), Followed::Changed(cpus("0-1")));
+    }
+}
+
+#[test]
+fn what_the_kernel_cut_off_a_mask_that_was_given_back_is_given_back_later() {
+    if !can_run() {
+        return;
+    }
+    for whole in [false, true] {
+        let case = Case::new("0-1", whole);
+        let saved = case.held(|held| held.saved.clone());
+        // It was given back while CPU 1 was offline.
+        assert!(case.table.remask(0, None, &saved, cpus("0"), Some(cpus("0"))).unwrap());
+        case.shell.bind(&cpus("0"));
+        case.online("0").shows("0");
+        assert_eq!(case.follow(), Followed::Same, "not its user's wish");
+        assert_eq!(case.online("0-1").follow(), Followed::Changed(cpus("0-1")));
+        assert_eq!((case.saved(), case.shell.mask()), ((cpus("0-1"), whole, None), cpus("0-1")));
     }
 }
 
@@ -168,11 +190,11 @@ fn where_none_of_its_cpus_is_there_it_is_tried_again() {
     // The live kernel is asked for CPU 2 alone, which this machine need not have.
     let nowhere = Saved { mask: CpuSet::of(1000), ..case.shell.saved() };
     let saved = Saved { whole: false, ..nowhere };
-    assert!(case.table.remask(0, None, &saved, cpus("1"), false).unwrap());
+    assert!(case.table.remask(0, None, &saved, cpus("1"), None).unwrap());
     case.shell.bind(&cpus("1"));
     case.table.want(0, Some(1));
     case.table.carry_out(0, |_| ());
     case.online("0").shows("1");
     assert_eq!(case.follow(), Followed::Changed(CpuSet::EMPTY));
-    assert_eq!(case.table.look(0, |held| held.bound_to()), Some(Some(1)), "it is still owed");
+    assert_eq!(case.held(Held::bound_to), Some(1), "it is still owed");
 }

@@ -83,6 +83,8 @@ pub struct Roster {
     table: Arc<Table>,
     heirs: Heirs,
     outcomes: Arc<Outcomes>,
+    /// The CPUs online, and when that was read, ns.
+    online: (CpuSet, u64),
     /// Tasks found while there was no slot.
     pub turned_away: u64,
 }
@@ -99,7 +101,8 @@ impl Roster {
         outcomes: Arc<Outcomes>,
     ) -> Roster {
         let members = Vec::with_capacity(table.slots());
-        Roster { roots, source, filter, vcpus, members, table, heirs, outcomes, turned_away: 0 }
+        let online = (roots.sys.online(), 0);
+        Roster { roots, source, filter, vcpus, members, table, heirs, outcomes, online, turned_away: 0 }
     }
 
     /// Tasks looked after.
@@ -209,6 +212,9 @@ impl Roster {
     /// If the state file cannot be written.
     pub fn look(&mut self, now_ns: u64) -> Result<Vec<Signal>> {
         let mut signals = Vec::new();
+        if now_ns.saturating_sub(self.online.1) >= MASK_NS {
+            self.online = (self.roots.sys.online(), now_ns);
+        }
         for slot in 0..self.members.len() {
             let Some(member) = &self.members[slot] else { continue };
             match member.leaving {
@@ -260,7 +266,7 @@ impl Roster {
         member.looked_at_mask_ns = now_ns;
         let behind = self.table.is_behind(slot);
         let outcomes = &self.outcomes;
-        if !odd && self.table.is_as_expected(slot) {
+        if !odd && self.table.is_as_expected(slot, &self.online.0) {
             if behind {
                 self.table.carry_out(slot, |bound| outcomes.count(bound));
             }

@@ -202,7 +202,7 @@ fn what_a_leaving_task_cannot_be_given_is_owed_to_it() {
     bind(&roster, 0, Some(one));
     // A mask that no CPU of this machine is in: the kernel refuses it.
     let saved = Saved { mask: CpuSet::of(1000), whole: false, ..roster.saved()[0].clone() };
-    assert!(roster.table.remask(0, Some(one), &saved, CpuSet::of(one), false).unwrap());
+    assert!(roster.table.remask(0, Some(one), &saved, CpuSet::of(one), None).unwrap());
     roster.look(IDLE_NS + S).unwrap();
     roster.table.want(0, None);
     roster.table.dismiss(0);
@@ -242,6 +242,30 @@ fn its_user_s_wish_is_followed_and_what_cannot_be_moved_is_let_go() {
     bind(&roster, 0, Some(one));
     let signals = roster.look(2 * MASK_NS).unwrap();
     assert!(signals.contains(&Signal::Dismiss { task: 0, at_ns: 2 * MASK_NS }), "{signals:?}");
+}
+
+#[test]
+fn a_bound_task_gets_a_cpu_back_that_was_offline() {
+    let (folder, shell, sys) = (tempfile::tempdir().unwrap(), Shell::start(), FakeProc::new());
+    if two_cpus() != Some((0, 1)) {
+        return;
+    }
+    let online = |list: &str| {
+        sys.put("sys/devices/system/cpu/online", list);
+    };
+    online("0-1");
+    let roots = Roots { sys: SysCpus::new(sys.root.path().join("sys")), ..live_roots() };
+    let mut roster = roster(&roots, 1, &[], Some(open(folder.path())));
+    assert_eq!(roster.take_in(&[found_shell(&shell)], 0).unwrap().len(), 1);
+    bind(&roster, 0, Some(0));
+    for (look, list) in ["0", "0-1"].into_iter().enumerate() {
+        online(list);
+        let at_ns = (look as u64 + 1) * MASK_NS;
+        let signals = roster.look(at_ns).unwrap();
+        let mask = list.parse().unwrap();
+        assert!(signals.contains(&Signal::Mask { task: 0, mask, at_ns }), "{list}: {signals:?}");
+        assert_eq!(shell.mask(), CpuSet::of(0), "it stays bound");
+    }
 }
 
 #[test]

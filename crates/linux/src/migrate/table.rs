@@ -40,12 +40,20 @@ pub struct Held {
     pub alive: Option<File>,
     /// The CPU it is bound to, or [`HOME`].
     applied: u32,
+    /// What the kernel made of its user's mask when that was given back last: less, while CPUs of it were not there.
+    given: CpuSet,
 }
 
 impl Held {
     /// A task that is bound to nothing.
     pub fn new(saved: Saved, usable: CpuSet, alive: Option<File>) -> Held {
-        Held { saved, usable, alive, applied: HOME }
+        let given = saved.mask;
+        Held { saved, usable, alive, applied: HOME, given }
+    }
+
+    /// What the kernel shows for it as long as nobody else changes it: the CPU it is bound to, or what was given back.
+    pub fn shown(&self) -> CpuSet {
+        self.bound_to().map_or(self.given, CpuSet::of)
     }
 
     /// The CPU it is bound to.
@@ -207,8 +215,8 @@ impl Table {
     }
 
     /// Changes what is known of the task in a slot, which was bound to `bound` when it was looked at: its user's mask, and
-    /// what of it is there. A `lost` binding is one that the kernel or its user has undone. `false` if another thread is at
-    /// the task, or has bound it elsewhere since.
+    /// what of it is there. With a mask that it is `given` it is bound to nothing any more: the kernel, its user, or the
+    /// caller has seen to that. `false` if another thread is at the task, or has bound it elsewhere since.
     ///
     /// # Errors
     /// If it cannot be saved; nothing is changed then.
@@ -218,17 +226,17 @@ impl Table {
         bound: Option<usize>,
         saved: &Saved,
         usable: CpuSet,
-        lost: bool,
+        given: Option<CpuSet>,
     ) -> Result<bool> {
         let Some(mut guard) = self.slots[slot].try_hold() else { return Ok(false) };
         if let Some(held) = guard.as_mut() {
             if held.bound_to() != bound || held.saved.tid != saved.tid {
                 return Ok(false);
             }
-            let applied = if lost { HOME } else { held.applied };
+            let applied = if given.is_some() { HOME } else { held.applied };
             // What was wanted was so without knowing this, unless the decider says anything else just now.
             let wanted = self.slots[slot].wanted.load(Ordering::SeqCst);
-            if lost {
+            if given.is_some() {
                 let wanted_by = &self.slots[slot].wanted;
                 let _ = wanted_by.compare_exchange(wanted, HOME, Ordering::SeqCst, Ordering::SeqCst);
             }
@@ -238,6 +246,7 @@ impl Table {
                 self.state.as_ref().map_or(Ok(()), |state| state.put_owed(&owed))?;
             }
             (held.saved, held.usable, held.applied) = (saved.clone(), usable, applied);
+            held.given = given.unwrap_or(held.given);
         }
         drop(guard);
         self.make_up_for(slot);
@@ -267,10 +276,13 @@ impl Table {
         self.slots[slot].dismissed.load(Ordering::Acquire)
     }
 
-    /// Whether the kernel shows the mask for the task in a slot that we have made of it; `true` while another thread is at it.
-    pub fn is_as_expected(&self, slot: usize) -> bool {
-        let as_expected =
-            |held: &Held| threads::affinity_set(held.saved.tid).is_ok_and(|now| now == held.expected());
+    /// Whether the kernel shows the mask for the task in a slot that we have made of it, and it may use all of its user's that
+    /// is `online`: the mask of a task that is bound does not tell that. `true` while another thread is at it.
+    pub fn is_as_expected(&self, slot: usize, online: &CpuSet) -> bool {
+        let as_expected = |held: &Held| {
+            let has_all = held.usable == held.saved.mask.and(online);
+            has_all && threads::affinity_set(held.saved.tid).is_ok_and(|now| now == held.expected())
+        };
         self.look(slot, as_expected).unwrap_or(true)
     }
 
@@ -344,6 +356,11 @@ impl Table {
             return Bound::Gone;
         }
         match set {
+            Ok(()) if wanted == HOME => {
+                // Without CPUs that are not there.
+                held.given = threads::affinity_set(tid).unwrap_or(held.usable);
+                held.applied = HOME;
+            }
             Ok(()) => held.applied = wanted,
             Err(e) if e.is_gone() => return Bound::Gone,
             Err(_) => return Bound::Refused,

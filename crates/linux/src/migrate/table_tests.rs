@@ -25,7 +25,8 @@ fn a_task_is_bound_and_given_back_and_nobody_s_change_is_overwritten() {
     assert!(table.fill(1, shell.held()).unwrap());
     assert_eq!((table.tid(1), table.slot_of(shell.pid()), table.slot_of(0)), (shell.pid(), Some(1), None));
     assert_eq!(carry_out(&table, 1, Some(one)), [Bound::Done]);
-    assert_eq!((shell.mask(), table.is_as_expected(1)), (CpuSet::of(one), true));
+    assert_eq!((shell.mask(), table.is_as_expected(1, &mask)), (CpuSet::of(one), true));
+    assert!(!table.is_as_expected(1, &CpuSet::of(one)), "what is not there any more is not usable");
     assert_eq!(table.state().unwrap().owed().unwrap()[0].binding, Binding { from: None, to: Some(one) });
     assert_eq!(carry_out(&table, 1, Some(one)), [Bound::Same]);
     assert!(!table.clear(1, false).unwrap(), "it has not got its mask");
@@ -50,7 +51,7 @@ fn a_cpu_that_is_not_there_for_the_task_is_refused() {
     assert_eq!(carry_out(&table, 0, Some(reprieve_policy::cpus::MAX_CPUS - 1)), [Bound::Refused]);
     assert!(table.take_odd(0));
     // In its user's mask, but offline, or out of its cpuset.
-    assert!(table.remask(0, None, &shell.saved(), CpuSet::of(one), false).unwrap());
+    assert!(table.remask(0, None, &shell.saved(), CpuSet::of(one), None).unwrap());
     shell.bind(&CpuSet::of(one));
     assert_eq!(carry_out(&table, 0, Some(other)), [Bound::Refused]);
 }
