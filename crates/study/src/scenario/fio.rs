@@ -46,6 +46,8 @@ pub enum Placement {
     Free,
     /// Nobody: each job stays on one vCPU, in turn.
     Pinned,
+    /// Nobody: all jobs stay on the first vCPU.
+    Gathered,
     /// `reprieve migrate --apply`, as users run it.
     Migrate,
     /// The same with the policy `pull`, and without its guard; so are the next three.
@@ -62,7 +64,7 @@ impl Placement {
     /// The daemon's policy, if it runs; empty for its own.
     pub fn policy(self) -> Option<&'static str> {
         match self {
-            Placement::Free | Placement::Pinned => None,
+            Placement::Free | Placement::Pinned | Placement::Gathered => None,
             Placement::Migrate => Some(""),
             Placement::Pull => Some("pull"),
             Placement::Predict => Some("predict"),

@@ -103,9 +103,14 @@ mod tests {
         clocks.fix(at(14 * second, 4 * second + 2_000_000));
         assert_eq!(clocks.guest_ns(24 * second), 14 * second + 7_000_000);
         assert_eq!((clocks.within_ns(14 * second), clocks.within_ns(18 * second)), (1_000, 3_000));
+        // From 20 s on it does not gain any more, as a fix 2 s later shows.
+        clocks.fix(at(20 * second, 10 * second + 5_000_000));
+        clocks.fix(at(22 * second, 12 * second + 5_000_000));
+        assert_eq!(clocks.guest_ns(32 * second), 22 * second + 5_000_000);
         // Fixes that lie close together tell nothing of the speed.
         let mut close = Clocks::new(at(10 * second, 0));
         close.fix(at(10 * second + 1_000, 1_500));
         assert_eq!(close.guest_ns(11 * second + 1_000), second + 1_500);
+        assert_eq!(close.within_ns(11 * second), u64::MAX);
     }
 }

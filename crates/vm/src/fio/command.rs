@@ -54,10 +54,14 @@ pub fn start(fio: &Fio, vcpus: usize) -> String {
         "--clocksource=clock_gettime".into(),
         "--eta=never".into(),
     ];
-    if fio.placement == Placement::Pinned {
-        arguments.push(format!("--cpus_allowed=0-{}", vcpus - 1));
-        // Each job has one of them, in turn.
-        arguments.push("--cpus_allowed_policy=split".into());
+    match fio.placement {
+        Placement::Pinned => {
+            arguments.push(format!("--cpus_allowed=0-{}", vcpus - 1));
+            // Each job has one of them, in turn.
+            arguments.push("--cpus_allowed_policy=split".into());
+        }
+        Placement::Gathered => arguments.push("--cpus_allowed=0".into()),
+        _ => {}
     }
     words("fio", &arguments)
 }
@@ -117,6 +121,7 @@ mod tests {
         assert!(!line.contains("cpus_allowed"));
         let pinned = start(&fio(Placement::Pinned), 2);
         assert!(pinned.ends_with("argument=--cpus_allowed=0-1 argument=--cpus_allowed_policy=split"));
+        assert!(start(&fio(Placement::Gathered), 2).ends_with(" argument=--cpus_allowed=0"));
         // Limits of guest/lab.h.
         assert!(pinned.len() < 4096 && pinned.matches(" argument=").count() <= 32);
         assert_eq!(disk(&fio(Placement::Free)), Disk { bytes: 1 << 30, latency_ns: 500_000 });
