@@ -1,8 +1,9 @@
 //! The ground `xen`: real Xen in deterministic emulation.
 //!
 //! Xen, a PV dom0 and PV domUs, which need no hardware virtualisation, boot under QEMU with counted instructions: time
-//! is the number of instructions executed, so a run gives the same again, bit for bit, as long as a pCPU is busy; where
-//! all fall idle (no spinner), repeated runs may differ by microseconds.
+//! is the number of instructions executed, so a run gives the same again, bit for bit, as long as a pCPU is busy. Where
+//! all fall idle (without a spinner; and now and then while Xen and dom0 boot, if QEMU's threads have to wait for a CPU of the
+//! host) repeated runs may begin microseconds apart, and then differ.
 //! One pCPU that dom0 and the domUs share, or (`host.pcpus = 2`) one for dom0 and one for the domUs. The domUs read the
 //! time stamp counter natively, as on a real fleet. What lasts milliseconds (slices, ticks, accounting) is
 //! real; every instruction takes 4 ns and memory is free, so costs of microseconds mean nothing.
