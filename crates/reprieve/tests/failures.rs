@@ -129,8 +129,9 @@ fn kvm_that_was_asked_for_and_does_not_work_is_an_error_in_time() {
     let ended = run.wait_end();
     match ended.code() {
         0 => {}
-        1 => assert!(ended.stderr.contains("the guest "), "{}", ended.stderr),
-        69 => assert!(ended.stderr.contains("set guest.accelerator=tcg"), "{}", ended.stderr),
+        // It does not come up, or QEMU does not even begin.
+        1 if ended.stderr.contains("the guest ") => {}
+        1 | 69 => assert!(ended.stderr.contains("set guest.accelerator=tcg"), "{}", ended.stderr),
         code => panic!("{code}: {}", ended.stderr),
     }
     run.assert_nothing_is_left("kvm");

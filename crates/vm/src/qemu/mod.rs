@@ -68,7 +68,13 @@ impl Machine {
         machine.vcpu_tids = machine.ask_vcpu_threads(monitor).map_err(|error| {
             // A QEMU that refuses its arguments closes the monitor a moment before it ends.
             machine.wait_end(END_LIMIT);
-            machine.explain(error)
+            match (machine.explain(error), spec.accel) {
+                (VmError::Guest { problem, console }, Accel::Kvm) => {
+                    let way_out = "if KVM does not work here, set guest.accelerator=tcg";
+                    VmError::Guest { problem: format!("{problem}: {way_out}"), console }
+                }
+                (error, _) => error,
+            }
         })?;
         Ok(machine)
     }
