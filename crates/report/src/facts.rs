@@ -269,12 +269,16 @@ fn disturbance(condition: &Condition) -> String {
     if condition.hogs > 0 {
         parts.push(format!("busy processes per pCPU: {}", condition.hogs));
     }
-    if let Some(Bursts { for_ms, every_ms, jitter_ms }) = condition.bursts {
+    if let Some(Bursts { for_ms, every_ms, jitter_ms, vcpu }) = condition.bursts {
         let jitter = match jitter_ms {
             0 => String::new(),
             ms => format!(", up to {ms} ms earlier or later"),
         };
-        parts.push(format!("each pCPU taken for {for_ms} of every {every_ms} ms, in turn{jitter}"));
+        let (whose, in_turn) = match vcpu {
+            None => ("each pCPU".into(), ", in turn"),
+            Some(vcpu) => (format!("the pCPU of vCPU {vcpu}"), ""),
+        };
+        parts.push(format!("{whose} taken for {for_ms} of every {every_ms} ms{in_turn}{jitter}"));
     }
     if condition.spinners > 0 {
         parts.push(format!("VMs that compute for ever: {}", condition.spinners));

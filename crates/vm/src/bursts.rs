@@ -50,9 +50,10 @@ pub fn now_ns() -> u64 {
     (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The bursts of one pCPU, without end: when each begins and ends, ns from the epoch.
+/// The bursts of one pCPU, without end, or none if it is spared: when each begins and ends, ns from the epoch.
 #[derive(Clone, Debug)]
 pub struct Spans {
+    spared: bool,
     bursts: Bursts,
     next_ns: u64,
     rng: ChaCha8Rng,
@@ -65,7 +66,8 @@ impl Spans {
         let phase_ns = every_ns * index as u64 / pcpus.max(1) as u64;
         // The first may come early, but not before the epoch.
         let next_ns = phase_ns + bursts.jitter_ms * MILLISECOND_NS;
-        Spans { bursts, next_ns, rng: statistics::stream(seed, &format!("bursts of pCPU {index}")) }
+        let spared = bursts.vcpu.is_some_and(|vcpu| vcpu % pcpus.max(1) != index);
+        Spans { spared, bursts, next_ns, rng: statistics::stream(seed, &format!("bursts of pCPU {index}")) }
     }
 }
 
@@ -73,6 +75,9 @@ impl Iterator for Spans {
     type Item = Span;
 
     fn next(&mut self) -> Option<Span> {
+        if self.spared {
+            return None;
+        }
         let jitter_ns = self.bursts.jitter_ms * MILLISECOND_NS;
         let begin_ns = match jitter_ns {
             0 => self.next_ns,
@@ -169,7 +174,7 @@ fn sleep_until(at_ns: u64) {
 mod tests {
     use super::*;
 
-    const PLAIN: Bursts = Bursts { for_ms: 25, every_ms: 60, jitter_ms: 0 };
+    const PLAIN: Bursts = Bursts { for_ms: 25, every_ms: 60, jitter_ms: 0, vcpu: None };
     const MS: u64 = MILLISECOND_NS;
 
     fn spans(bursts: Bursts, index: usize, seed: u64) -> Vec<Span> {
@@ -182,6 +187,15 @@ mod tests {
         assert_eq!(first[..2], [Span::new(0, 25 * MS), Span::new(60 * MS, 85 * MS)]);
         assert_eq!(second[..2], [Span::new(30 * MS, 55 * MS), Span::new(90 * MS, 115 * MS)]);
         assert_eq!(first, spans(PLAIN, 0, 2), "without jitter the seed is nothing");
+    }
+
+    #[test]
+    fn a_pcpu_that_is_spared_has_no_bursts() {
+        let second = Bursts { vcpu: Some(1), ..PLAIN };
+        assert_eq!(spans(second, 0, 1), []);
+        assert_eq!(spans(second, 1, 1), spans(PLAIN, 1, 1));
+        // The fourth vCPU of four on two pCPUs has the second one, too.
+        assert_eq!(spans(Bursts { vcpu: Some(3), ..PLAIN }, 1, 1), spans(PLAIN, 1, 1));
     }
 
     #[test]
@@ -214,7 +228,7 @@ mod tests {
             names.filter(|name| name.starts_with("burst ")).count()
         };
         let pcpu = reprieve_linux::proc::allowed_cpus().unwrap()[0];
-        let long = Bursts { for_ms: 900, every_ms: 1000, jitter_ms: 0 };
+        let long = Bursts { for_ms: 900, every_ms: 1000, ..PLAIN };
         let running = Running::start(long, &[pcpu], Timing::from_now(1)).unwrap();
         assert_eq!(bursts(), 1);
         drop(running);

@@ -185,7 +185,7 @@ impl Scenario {
             within_f64(&key("overcommit"), condition.overcommit, 1.0, 16.0)?;
         }
         self.check_times(&key, condition)?;
-        check_bursts(&key, condition)?;
+        check_bursts(&key, condition, self.guest.vcpus)?;
         self.check_condition_s_ground(&prefix, condition)?;
         if self.ground != Ground::Sim {
             return Ok(());
@@ -347,8 +347,15 @@ impl Scenario {
 
 /// Bursts of one pCPU must not meet, and the kernel lets real-time threads have 95 % of a second
 /// (`sched_rt_runtime_us`).
-fn check_bursts(key: &dyn Fn(&str) -> String, condition: &Condition) -> Result<(), BadScenario> {
+fn check_bursts(
+    key: &dyn Fn(&str) -> String,
+    condition: &Condition,
+    vcpus: usize,
+) -> Result<(), BadScenario> {
     let Some(bursts) = condition.bursts else { return Ok(()) };
+    if let Some(vcpu) = bursts.vcpu {
+        within(&key("bursts.vcpu"), vcpu as u64, 0, vcpus.saturating_sub(1) as u64)?;
+    }
     within(&key("bursts.every_ms"), bursts.every_ms, 2, 1_000)?;
     within(&key("bursts.for_ms"), bursts.for_ms, 1, bursts.every_ms * 9 / 10)?;
     within(&key("bursts.jitter_ms"), bursts.jitter_ms, 0, (bursts.every_ms - bursts.for_ms) / 2)

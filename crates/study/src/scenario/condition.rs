@@ -99,6 +99,9 @@ pub struct Bursts {
     /// Each begins up to so much earlier or later, uniformly.
     #[serde(default)]
     pub jitter_ms: u64,
+    /// Only the pCPU of this vCPU, from 0, is taken away. If absent, that of each.
+    #[serde(default)]
+    pub vcpu: Option<usize>,
 }
 
 /// A time at which the host keeps one vCPU from running.

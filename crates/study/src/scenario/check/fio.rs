@@ -85,6 +85,9 @@ mod tests {
             let refused = refused_on(Ground::Vm, &[assignment]);
             assert!(refused.contains(expected), "{assignment}: {refused}");
         }
+        let third = TEXT.replace("jitter_ms = 10", "vcpu = 2");
+        let third = overrides::read(&third, Some(Ground::Vm), &[]).unwrap_err().to_string();
+        assert!(third.contains("conditions.disturbed.bursts.vcpu: 2 is not within 0 to 1"), "{third}");
         let alone = refused_on(Ground::Vm, &["workload.placement=oracle"]);
         assert!(alone.starts_with("conditions.alone.bursts: the oracle is told"), "{alone}");
         let small = refused_on(Ground::Vm, &["guest.vcpus=1"]);
