@@ -6,7 +6,7 @@
 mod support;
 
 use reprieve_policy::place::{Placer, Policy, Settings, Why};
-use support::{MS, Schedule, World, antiphase, in_turns, round_robin, run};
+use support::{MS, Random, Schedule, World, antiphase, in_turns, round_robin, run};
 
 const END_NS: u64 = 12_000 * MS;
 
@@ -144,6 +144,40 @@ fn a_vcpu_that_is_never_off_is_the_best_there_is() {
     let outcome = run(&mut placer, &schedule, 1, END_NS);
     assert_eq!(placer.placed_on(0), Some(2), "{:?}", outcome.moves);
     assert!(outcome.moves.len() <= 3, "once there it stays there: {:?}", outcome.moves);
+}
+
+/// One vCPU has hardly any pCPU, and the other all of it but for a few gaps: who waits for a vCPU that is off to answer an
+/// interrupt stands still with it. So it was on a real guest, where all tasks were led to the vCPU that is off, and left there.
+#[test]
+fn a_vcpu_that_is_on_for_moments_only_does_not_lure_tasks() {
+    let moments = in_turns(&[(6 * MS, 54 * MS)], END_NS, 0, 1).remove(0);
+    // The other vCPU is on for all the time, 0.95, and 0.89 of it.
+    for (every_ms, least) in [(END_NS / MS, 0.97), (700, 0.88), (280, 0.77)] {
+        let (mut random, mut gaps, mut now_ns) = (Random(every_ms), Vec::new(), 0);
+        while now_ns < END_NS {
+            let from_ns = now_ns + random.within(every_ms / 2, every_ms * 3 / 2) * MS;
+            now_ns = from_ns + random.within(20, 50) * MS;
+            gaps.push((from_ns, now_ns));
+        }
+        let schedule = vec![gaps, moments.clone()];
+        let calm = vec![Vec::new(); 2];
+        for (period_ms, tasks, events) in
+            [(1, 1, true), (1, 4, false), (4, 4, true), (8, 1, false), (8, 4, false)]
+        {
+            let world = |schedule| World {
+                steal_grain_ns: None,
+                events,
+                period_ns: period_ms * MS,
+                ..World::new(schedule, tasks)
+            };
+            let there = [Policy::None, Policy::Combined].map(|policy| ios(policy, world(&schedule)));
+            let most = ios(Policy::None, world(&calm));
+            let what = format!("gaps every {every_ms} ms, beats of {period_ms} ms, {tasks} tasks");
+            let [none, combined] = there.map(|ios| ios as f64 / most as f64);
+            eprintln!("on for moments only, {what}: none {none:.2}, combined {combined:.2}");
+            assert!(combined > least, "{what}: {combined}");
+        }
+    }
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(super) const WORTH: u64 = 2;
 const BANDWIDTH_SHARE: u64 = 3;
 /// What is known of a vCPU that has not gone off for long is that it has lasted so long; longer than this counts no more, ns.
 const LASTED_NS: u64 = 1_000_000_000;
+/// Where slices last a few beats only, some ends are missed: it takes so many beats until it is clear that none came.
+const UNSEEN_BEATS: u64 = 16;
 /// A vCPU that is off is expected back by this percentile of its times off.
 const BACK_PERCENT: u64 = 50;
 
@@ -88,6 +90,13 @@ impl Placer {
         (u128::from(loss_ns) * u128::from(self.lead_ns(vcpu)) / u128::from(soon_ns.max(1))) as u64
     }
 
+    /// How long after a task has left this vCPU ahead of its end it would be back, had it gone off as was feared, ns; and some
+    /// beats more.
+    pub(super) fn feared_ns(&self, vcpu: usize) -> u64 {
+        let unseen_ns = UNSEEN_BEATS.saturating_mul(self.vcpus[vcpu].period_ns());
+        self.lead_ns(vcpu).saturating_add(self.caught_ns(vcpu)).saturating_add(unseen_ns)
+    }
+
     /// Whether a loss is worth a move of this task to avoid it.
     pub(super) fn is_dear(&self, loss_ns: u64, task: &Task) -> bool {
         loss_ns > WORTH.saturating_mul(task.cost_ns)
@@ -100,11 +109,13 @@ impl Placer {
         self.vcpus[vcpu].is_on(self.now_ns) && !told_off
     }
 
-    /// What must remain of a slice to be worth moving a task there whose move costs so much, ns.
+    /// What must remain of a slice to be worth moving a task there whose move costs so much, ns: at least until the next beat,
+    /// or nobody would see when to leave.
     fn least_ns(&self, vcpu: usize, cost_ns: u64) -> u64 {
         let slice_ns = self.vcpus[vcpu].slices().on_median_ns().unwrap_or(0);
         let lead_ns = self.lead_ns(vcpu);
-        lead_ns.saturating_add(lead_ns.max(slice_ns / 8)).saturating_add(cost_ns)
+        let ahead_ns = lead_ns.saturating_add(lead_ns.max(slice_ns / 8)).saturating_add(cost_ns);
+        ahead_ns.max(self.vcpus[vcpu].period_ns())
     }
 
     /// Whether enough remains of this vCPU's slice for the task, as often as not; also if nothing is known of it.
@@ -118,7 +129,7 @@ impl Placer {
     pub fn could_take(&self, task: usize, vcpu: usize) -> bool {
         let Some(known) = self.task(task).filter(|_| vcpu < self.vcpus.len()) else { return false };
         known.mask.contains(vcpu)
-            && !self.left.has_left(task, vcpu, self.vcpus[vcpu].stretch())
+            && !self.left.has_left(task, vcpu, self.vcpus[vcpu].stretch(), self.now_ns)
             && self.has_time(task, vcpu)
     }
 
@@ -137,15 +148,19 @@ impl Placer {
         others > 0 && here == others
     }
 
-    /// What there is for the task on this vCPU, ns: what remains, shared with what is there. Where nothing is known of the
-    /// end, as much again as it has lasted: a vCPU that is never off is the best there is, and one new to us is not.
-    pub(super) fn share_ns(&self, task: usize, vcpu: usize) -> u64 {
+    /// What remains of this vCPU's slice, ns. Where nothing is known of the end, as much again as it has lasted: a vCPU that is
+    /// never off is the best there is, and one new to us is not.
+    pub(super) fn lasts_ns(&self, vcpu: usize) -> u64 {
         let unknown_ns = || match self.calm[vcpu] {
             true => LASTED_NS,
             false => self.vcpus[vcpu].elapsed_ns(self.now_ns).min(LASTED_NS),
         };
-        let left_ns = self.remaining_ns(vcpu).unwrap_or_else(unknown_ns);
-        left_ns.saturating_mul(1000) / (1000 + self.load_permille(vcpu, task))
+        self.remaining_ns(vcpu).unwrap_or_else(unknown_ns)
+    }
+
+    /// What there is for the task on this vCPU, ns: what remains, shared with what is there.
+    pub(super) fn share_ns(&self, task: usize, vcpu: usize) -> u64 {
+        self.lasts_ns(vcpu).saturating_mul(1000) / (1000 + self.load_permille(vcpu, task))
     }
 
     /// The vCPU with the greatest share of those that could take the task, but for where it is and `but`.

@@ -84,8 +84,9 @@ impl Placer {
         let from = known.on.replace(vcpu);
         known.placed = true;
         let weight = known.weight();
-        if let Some((from, known_from)) = from.and_then(|from| Some((from, self.vcpus.get(from)?))) {
-            self.left.leave(task, from, known_from.stretch());
+        if let Some(from) = from.filter(|from| *from < self.vcpus.len()) {
+            let until_ns = now_ns.saturating_add(self.feared_ns(from));
+            self.left.leave(task, from, self.vcpus[from].stretch(), until_ns);
             self.loads[from].permille = self.loads[from].permille.saturating_sub(weight);
             self.loads[from].tasks = self.loads[from].tasks.saturating_sub(1);
         }
@@ -129,8 +130,12 @@ impl Placer {
             if !placer.task(task).is_some_and(|known| placer.is_dear(danger_ns, known)) {
                 return;
             }
+            // Safer for the moment is not enough: a vCPU that is on for moments only is as safe as any in the first of them.
             match placer.choose(task) {
-                Some(vcpu) if WORTH.saturating_mul(placer.danger_ns(vcpu)) <= danger_ns => {
+                Some(vcpu)
+                    if WORTH.saturating_mul(placer.danger_ns(vcpu)) <= danger_ns
+                        && WORTH.saturating_mul(placer.lasts_ns(vcpu)) >= placer.lasts_ns(on) =>
+                {
                     placer.put(task, vcpu, Why::Ahead, true);
                 }
                 None if placer.settings.policy.parks() => {
@@ -187,7 +192,7 @@ impl Placer {
                 self.for_queue(|placer, task| placer.put(task, vcpu, Why::Pull, true));
             }
             Policy::Combined | Policy::Oracle | Policy::OracleParks => {
-                self.queue_tasks(|_, on| on != Some(vcpu));
+                self.queue_tasks(|_, _| true);
                 self.for_queue(|placer, task| placer.pull(task, vcpu));
             }
         }
@@ -202,6 +207,13 @@ impl Placer {
             }
             return;
         };
+        if on == back {
+            // What waited there for it to come back had better leave at once where it is on for moments only.
+            if self.lasts_ns(best) >= WORTH.saturating_mul(self.lasts_ns(back)) {
+                self.put(task, best, Why::Pull, false);
+            }
+            return;
+        }
         let here_ns = self.share_ns(task, on);
         if self.share_ns(task, best) >= WORTH.saturating_mul(here_ns) {
             return self.put(task, best, Why::Pull, false);

@@ -140,6 +140,7 @@ impl Placer {
     fn set_back(&mut self, at_ns: u64) {
         (self.now_ns, self.looked_ns, self.catch_up_ns) = (at_ns, None, 0);
         self.tasks[..self.top].iter_mut().flatten().for_each(|task| task.rebase(at_ns));
+        self.left.forget_all();
     }
 
     fn admit(&mut self, task: usize, admission: &Admission) {
