@@ -26,8 +26,7 @@ pub struct Pace {
 impl Pace {
     /// Between these two periods, ns; beats, decisions and moves of all vCPUs together within 0.4 % of one CPU while nothing
     /// is wrong, 1.5 % of each of these vCPUs while there is something to win. To keep within that the period may grow beyond
-    /// `slowest_ns`, to 32 times as much or twice: under emulation a beat costs many times what it does elsewhere, and whom
-    /// it interrupts as much again.
+    /// `slowest_ns`, to 32 times as much or twice: under emulation a beat costs many times what it does elsewhere.
     pub fn new(vcpus: usize, fastest_ns: u64, slowest_ns: u64) -> Pace {
         let busy_permille = BUSY_PERMILLE * vcpus.max(1) as u64;
         Pace {

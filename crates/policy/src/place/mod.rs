@@ -12,8 +12,8 @@
 //!
 //! Invariants, each with a property test: a task is only ever put on a vCPU of its user's mask; never do all I/O tasks end up
 //! on one vCPU by [`Policy::Combined`] while another that a moved one might use has time; moves are limited, and a task does not
-//! return to a vCPU within the slice in which it left it; after construction nothing is allocated. A signal costs at most
-//! time that goes with the tasks, and for each task that may move with the vCPUs.
+//! return to a vCPU within the slice in which it left it while that may yet end as was feared; after construction nothing is
+//! allocated. A signal costs at most time that goes with the tasks, and for each task that may move with the vCPUs.
 //!
 //! Source: the migrater of Jia et al., USENIX ATC 2018; leaving ahead, pull by the first beat, and that reacting to a late
 //! beat is worse than nothing: the project's measurements on real guests.
