@@ -7,6 +7,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use support::{Guests, PROGRAM, Run};
@@ -56,6 +57,20 @@ fn a_guest_that_hangs_is_given_up_at_the_deadline() {
         .expect(&said);
     // How far it came in that time is the machine's matter.
     assert!(console.lines().all(|line| line.starts_with("    ")) && console.contains("] "), "{said}");
+}
+
+#[test]
+fn a_guest_that_hangs_without_a_word_is_started_twice() {
+    let Some(guests) = support::guests() else { return };
+    let hang = "--set=guest.append=rdinit=/bin/usleep -- 1000000000";
+    let started = Instant::now();
+    let said = failing(&guests, &[TCG, hang, "--set=guest.boot_limit_ms=5000"]);
+    assert!(started.elapsed() >= Duration::from_secs(10), "{said}");
+    assert!(
+        said.contains("the guest did not boot within 5 s and printed nothing; its vCPUs are at 0x"),
+        "{said}"
+    );
+    assert!(said.contains("guest.append=loglevel=7"), "{said}");
 }
 
 #[test]

@@ -28,6 +28,17 @@ pub enum VmError {
         /// The end of what it printed.
         console: ConsoleTail,
     },
+    /// The guest neither booted in time nor printed a word.
+    #[error(
+        "the guest did not boot within {:.0} s and printed nothing; its vCPUs are at {vcpus}: \
+         guest.append=loglevel=7 makes it print what it does", limit.as_secs_f64()
+    )]
+    Silent {
+        /// The time that it had.
+        limit: Duration,
+        /// Where its vCPUs are, in words.
+        vcpus: String,
+    },
     /// The guest's memory is not what its kernel's type information says.
     #[error("introspection: {0}")]
     Introspect(String),

@@ -47,6 +47,8 @@ pub struct Booted {
     pub link: Link,
     /// What the guest told about itself.
     pub hello: Hello,
+    /// Why it was started a second time, if it was.
+    pub note: Option<String>,
 }
 
 impl Lab {
@@ -64,14 +66,26 @@ impl Lab {
         }
     }
 
-    /// Boots a guest and pins its vCPUs.
+    /// Boots a guest and pins its vCPUs. One that has not printed a word when its time is up is started once more, and that is
+    /// noted: emulated guests have stood still so (`qemu::command` tells why), and a long plan should not end by that.
     pub fn boot(&self, spec: &MachineSpec, pcpus: &[usize], limit: Duration) -> Result<Booted, VmError> {
+        let (booted, note) = twice_if_silent(|| self.boot_once(spec, pcpus, limit))?;
+        Ok(Booted { note, ..booted })
+    }
+
+    fn boot_once(&self, spec: &MachineSpec, pcpus: &[usize], limit: Duration) -> Result<Booted, VmError> {
         let mut machine = Machine::start(spec, &self.host)?;
         let port = machine.port.try_clone().map_err(VmError::io("preparing the guest's port"))?;
         let mut link = Link::new(port, self.host.interrupt.clone())?;
-        let hello = link.wait_ready(limit).map_err(|error| machine.explain(error))?;
+        let hello = link.wait_ready(limit).map_err(|error| match machine.explain(error) {
+            VmError::Guest { console, .. } if console.0.is_empty() && link.is_late() => {
+                let vcpus = machine.positions().unwrap_or_else(|error| error.to_string());
+                VmError::Silent { limit, vcpus }
+            }
+            error => error,
+        })?;
         Stimulus::pin(&machine, pcpus)?;
-        Ok(Booted { machine, link, hello })
+        Ok(Booted { machine, link, hello, note: None })
     }
 
     /// A reader of a booted guest's state.
@@ -122,6 +136,16 @@ impl Lab {
             provenance: done.provenance,
         });
         Ok(Observation { case: planned.case.clone(), sweep: planned.sweep.clone(), ..observation })
+    }
+}
+
+/// What `start` gives; of a second start also why there was one.
+fn twice_if_silent<T>(mut start: impl FnMut() -> Result<T, VmError>) -> Result<(T, Option<String>), VmError> {
+    match start() {
+        Err(silent @ VmError::Silent { .. }) => {
+            Ok((start()?, Some(format!("started a second time, for at first {silent}"))))
+        }
+        first => Ok((first?, None)),
     }
 }
 
@@ -236,9 +260,10 @@ impl Work<'_> {
         vcpus: Vec<VcpuTime>,
         window_ns: u64,
         foreign_share: f64,
-        notes: Vec<String>,
+        mut notes: Vec<String>,
     ) -> Provenance {
         let lab = self.lab;
+        notes.extend(booted.note.clone());
         Provenance {
             ground: format!("vm, QEMU {}", lab.qemu_version),
             accelerator: lab.chosen.accel.name().into(),
@@ -292,5 +317,26 @@ fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) ->
         // With one CPU membarrier has nobody to wait for: its latency is not synchronize_rcu's.
         _ if scenario.guest.vcpus == 1 => command,
         every_ms => format!("{command} sync_every_us={}", every_ms * 1000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_silent_is_started_again_and_only_once() {
+        let silent = || VmError::Silent { limit: Duration::from_secs(5), vcpus: "0x10".into() };
+        let all = |mut answers: Vec<Result<u8, VmError>>| {
+            let said = twice_if_silent(|| answers.remove(0));
+            (said.map_err(|error| error.to_string()), answers.len())
+        };
+        assert_eq!(all(vec![Ok(1), Ok(2)]), (Ok((1, None)), 1));
+        assert_eq!(all(vec![Err(VmError::Interrupted), Ok(2)]), (Err("interrupted".into()), 1));
+        assert_eq!(all(vec![Err(silent()), Err(silent()), Ok(3)]), (Err(silent().to_string()), 1));
+        let (Ok((2, Some(note))), 0) = all(vec![Err(silent()), Ok(2)]) else {
+            panic!("it was to be started again")
+        };
+        assert!(note.contains("did not boot within 5 s") && note.contains("0x10"), "{note}");
     }
 }

@@ -69,6 +69,11 @@ impl Link {
         Ok(Link { stream, interrupt, buffer: Vec::new(), deadline_passed: false })
     }
 
+    /// Whether the last wait ended because its time was up.
+    pub fn is_late(&self) -> bool {
+        self.deadline_passed
+    }
+
     /// Waits until the guest has booted and told its symbols.
     pub fn wait_ready(&mut self, limit: Duration) -> Result<Hello, VmError> {
         let deadline = Instant::now() + limit;

@@ -9,14 +9,14 @@ mod accelerator;
 mod command;
 mod console;
 mod memory;
+mod monitor;
 
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use qapi::Qmp;
 use reprieve_linux::proc::ProcRoot;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
@@ -29,9 +29,8 @@ pub use memory::GuestMemory;
 use crate::error::{ConsoleTail, VmError, plain};
 use crate::host::{Guard, Host};
 use console::Console;
+use monitor::Monitor;
 
-/// How long QEMU may take to answer on its monitor.
-const MONITOR_LIMIT: Duration = Duration::from_secs(20);
 /// How long QEMU may take to end after it closed its monitor.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
@@ -39,6 +38,7 @@ const END_LIMIT: Duration = Duration::from_secs(2);
 pub struct Machine {
     child: Child,
     console: Console,
+    monitor: Option<Monitor>,
     /// The other end of the guest's virtio-serial port.
     pub port: UnixStream,
     /// The guest's memory.
@@ -48,8 +48,6 @@ pub struct Machine {
     /// Dropped last, when the process is gone.
     _guard: Guard,
 }
-
-type Monitor = Qmp<qapi::Stream<BufReader<UnixStream>, UnixStream>>;
 
 impl Machine {
     /// Starts a machine; its guest begins to boot at once.
@@ -64,8 +62,9 @@ impl Machine {
         let console = Console::read(console)?;
         let mut child = command::spawn(spec, ends)?;
         let guard = host.guard_process(child.id() as i32).inspect_err(|_| end(&mut child))?;
-        let mut machine = Machine { child, console, port, memory, vcpu_tids: Vec::new(), _guard: guard };
-        machine.vcpu_tids = machine.ask_vcpu_threads(monitor).map_err(|error| {
+        let mut machine =
+            Machine { child, console, monitor: None, port, memory, vcpu_tids: Vec::new(), _guard: guard };
+        machine.greet(monitor).map_err(|error| {
             // A QEMU that refuses its arguments closes the monitor a moment before it ends.
             machine.wait_end(END_LIMIT);
             match (machine.explain(error), spec.accel) {
@@ -144,26 +143,17 @@ impl Machine {
         !self.is_running()
     }
 
-    fn ask_vcpu_threads(&mut self, monitor: UnixStream) -> Result<Vec<i32>, VmError> {
-        let failed = |error: String| VmError::Guest {
-            problem: format!("QEMU's monitor: {error}"),
-            console: ConsoleTail::default(),
-        };
-        monitor.set_read_timeout(Some(MONITOR_LIMIT)).map_err(VmError::io("preparing QEMU's monitor"))?;
-        let writer = monitor.try_clone().map_err(VmError::io("preparing QEMU's monitor"))?;
-        let mut monitor: Monitor = Qmp::new(qapi::Stream::new(BufReader::new(monitor), writer));
-        monitor.handshake().map_err(|error| failed(error.to_string()))?;
-        let cpus =
-            monitor.execute(&qapi::qmp::query_cpus_fast {}).map_err(|error| failed(error.to_string()))?;
-        let mut threads = Vec::new();
-        for cpu in cpus {
-            let qapi::qmp::CpuInfoFast::x86_64(cpu) = cpu else {
-                return Err(failed("it emulates another architecture".into()));
-            };
-            threads.push((cpu.cpu_index, cpu.thread_id as i32));
-        }
-        threads.sort_unstable();
-        Ok(threads.into_iter().map(|(_, tid)| tid).collect())
+    /// Where the vCPUs are: of each its instruction pointer, and whether it is halted.
+    pub fn positions(&mut self) -> Result<String, VmError> {
+        let monitor = self.monitor.as_mut().expect("a machine that was started has one");
+        monitor.positions()
+    }
+
+    fn greet(&mut self, monitor: UnixStream) -> Result<(), VmError> {
+        let mut monitor = Monitor::greet(monitor)?;
+        self.vcpu_tids = monitor.vcpu_tids()?;
+        self.monitor = Some(monitor);
+        Ok(())
     }
 }
 
