@@ -111,10 +111,11 @@ const DEBUG_PORT: u16 = 0xe9;
 /// symbols must be where the image has them, `tsc` because calibration under emulation takes seconds and
 /// fails when a vCPU is descheduled, `panic=-1` and `oops=panic` so that a guest in trouble ends at once.
 ///
-/// `cryptomgr.notests` because of QEMU before 8.1: what a vCPU translates while another writes to it may stay as it was. The
-/// first self-test of a cipher patches itself out of the function that all of them run (a static key: int3, then a
-/// no-op), on one vCPU while the other may come by. That one then executed the int3 of which memory knew no more, was
-/// sent back to it by the handler, and so on for ever: once in some hundreds of boots, with not a word printed.
+/// `cryptomgr.notests` because the self-tests of ciphers take a sixth of a boot, and are one of the places where an emulated
+/// guest can hang for ever, with not a word printed, once in some hundreds of boots: while it boots the kernel patches
+/// itself (static keys), an int3 first, on one vCPU while another may come by. QEMU before 8.1 does not lock a page that
+/// it translates, so it may keep the int3 of which memory knows no more; the handler sends the vCPU back to it, and so on.
+/// Seen in `alg_test`, and in `sched_clock_idle_wakeup_event`, which stays: `Lab::boot` has a second start for it.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 oops=panic nokaslr mitigations=off \
                                 tsc=reliable clocksource=tsc cryptomgr.notests rdinit=/init";
 
