@@ -111,11 +111,12 @@ const DEBUG_PORT: u16 = 0xe9;
 /// symbols must be where the image has them, `tsc` because calibration under emulation takes seconds and
 /// fails when a vCPU is descheduled, `panic=-1` and `oops=panic` so that a guest in trouble ends at once.
 ///
-/// `cryptomgr.notests` because the self-tests of ciphers take a sixth of a boot, and are one of the places where an emulated
-/// guest can hang for ever, with not a word printed, once in some hundreds of boots: while it boots the kernel patches
-/// itself (static keys), an int3 first, on one vCPU while another may come by. QEMU before 8.1 does not lock a page that
-/// it translates, so it may keep the int3 of which memory knows no more; the handler sends the vCPU back to it, and so on.
-/// Seen in `alg_test`, and in `sched_clock_idle_wakeup_event`, which stays: `Lab::boot` has a second start for it.
+/// `cryptomgr.notests` because the self-tests of ciphers take a sixth of a boot, and are one of the places where a guest
+/// under QEMU 7.2's emulation can hang for ever, with not a word printed, once in some hundreds of boots: while it boots the
+/// kernel patches itself (static keys), an int3 first, on one vCPU while another may come by. That one was seen to
+/// execute an int3 of which memory knew no more, as of a translation that has missed the write; the handler finds none and
+/// sends it back, and so on. Seen in `alg_test`, and in `sched_clock_idle_wakeup_event`, which stays: `Lab::boot` has a
+/// second start for it.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 oops=panic nokaslr mitigations=off \
                                 tsc=reliable clocksource=tsc cryptomgr.notests rdinit=/init";
 
