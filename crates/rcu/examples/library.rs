@@ -3,7 +3,8 @@
 //! `cargo build -p reprieve-rcu --release --example library` makes `target/release/examples/liblibrary.so`. A
 //! program may close it while threads that have used it live: it stays loaded (see the guide).
 
-use reprieve_rcu::{Domain, RcuCell};
+use reprieve_rcu::{Domain, Guard, RcuCell};
+use std::cell::RefCell;
 use std::sync::OnceLock;
 
 struct Setting {
@@ -36,7 +37,8 @@ pub extern "C" fn setting_get_locked() -> u64 {
 /// Enters a section that lasts until the calling thread ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn setting_hold() {
-    std::mem::forget(setting().domain.lock());
+    thread_local!(static HELD: RefCell<Option<Guard<'static>>> = const { RefCell::new(None) });
+    HELD.with(|held| *held.borrow_mut() = Some(setting().domain.lock()));
 }
 
 /// Replaces the setting. False when too many old values wait to be freed.

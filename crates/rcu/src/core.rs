@@ -3,7 +3,7 @@
 
 use crate::clock::now_ns;
 use crate::epoch::{Acknowledged, Clock, holds_up};
-use crate::fence::{self, Complete};
+use crate::fence::{self, Complete, NoFence};
 use crate::futex;
 use crate::hazard::Cell;
 use crate::histogram::Recorder;
@@ -78,28 +78,39 @@ impl Core {
         self.start_timed().0
     }
 
-    /// A token for what the caller has unlinked, and its fence.
-    pub(crate) fn start_timed(&self) -> (u64, Complete) {
+    /// A token for what the caller has unlinked, and its fence; none where the kernel refuses it.
+    pub(crate) fn start_timed(&self) -> (u64, Option<Complete>) {
         let token = self.clock.tick();
-        let fence = self.order();
-        self.acks.fence_done(token);
+        let fence = self.order().ok();
+        if fence.is_some() {
+            self.acks.fence_done(token);
+        }
         (token, fence)
+    }
+
+    /// Makes up for a fence that was refused when `token` was taken.
+    fn fence_again(&self, token: u64) -> Result<(), NoFence> {
+        if !self.acks.is_fenced(token) {
+            self.order()?;
+            self.acks.fence_done(token);
+        }
+        Ok(())
     }
 
     /// The writers' side of the readers' fence: after it, a section that began before sees the writer's
     /// unlink or is seen by the writer's scan.
-    fn order(&self) -> Complete {
+    fn order(&self) -> Result<Complete, NoFence> {
         // Two duties. It precedes the read of the state, see `mode.rs`. And where the readers are fenced, it
         // pairs with the fence in `epoch::enter`: whichever of the two comes second sees what precedes the
         // other.
         full_fence(Ordering::SeqCst);
         if !self.modes.writers_need_barrier() {
             self.modes.observe(self, None);
-            return Complete::at_once();
+            return Ok(Complete::at_once());
         }
-        let (complete, latency_ns) = self.modes.barrier();
+        let (complete, latency_ns) = self.modes.barrier()?;
         self.modes.observe(self, Some(latency_ns));
-        complete
+        Ok(complete)
     }
 
     /// Whether all sections that could see what `token` was taken for have ended. Never blocks.
@@ -143,10 +154,17 @@ impl Core {
         let now_ns = now_ns();
         self.late(token).for_each(|r| self.note_late(r, now_ns));
         if self.help == Help::Yield {
-            self.readers
-                .iter()
-                .filter(|r| r.tid.load(Ordering::Relaxed) != 0)
-                .for_each(|r| r.ask_to_yield(token));
+            self.readers.iter().filter(|r| r.has_owner()).for_each(|r| r.ask_to_yield(token));
+        }
+    }
+
+    /// Waits until `token` has passed.
+    ///
+    /// # Panics
+    /// As `wait_until`, and where the kernel refuses membarrier.
+    pub(crate) fn wait(&self, token: u64) {
+        if let Err(no_fence) = self.wait_until(token, None) {
+            panic!("{no_fence}");
         }
     }
 
@@ -154,10 +172,11 @@ impl Core {
     ///
     /// # Panics
     /// When the calling thread itself holds up the token: it would wait for ever.
-    pub(crate) fn wait(&self, token: u64, deadline_ns: Option<u64>) -> bool {
+    pub(crate) fn wait_until(&self, token: u64, deadline_ns: Option<u64>) -> Result<bool, NoFence> {
+        self.fence_again(token)?;
         let left_ns = deadline_ns.map_or(u64::MAX, |d| d.saturating_sub(now_ns()));
         if self.check_patiently(token, left_ns.min(self.patience_ns)) {
-            return true;
+            return Ok(true);
         }
         let mut nap_ns = NAP_NS;
         loop {
@@ -168,10 +187,10 @@ impl Core {
             // sees the request or this thread sees its word.
             let reliable = self.asymmetric && self.modes.writers_need_barrier();
             if reliable {
-                fence::barrier();
+                fence::barrier()?;
             }
             if self.check(token) {
-                return true;
+                return Ok(true);
             }
             assert!(
                 !self.held_up_by_caller(token),
@@ -179,7 +198,7 @@ impl Core {
             );
             let now_ns = now_ns();
             if deadline_ns.is_some_and(|d| now_ns >= d) {
-                return false;
+                return Ok(false);
             }
             let nap = (!reliable).then_some(nap_ns);
             let left = [deadline_ns.map(|d| d - now_ns), nap, self.hook_due_ns(token, now_ns)]
@@ -194,7 +213,7 @@ impl Core {
     /// Whether the calling thread is in a section that holds up `token`.
     pub(crate) fn held_up_by_caller(&self, token: u64) -> bool {
         let me = gettid();
-        self.late(token).any(|r| r.tid.load(Ordering::Relaxed) == me)
+        self.late(token).any(|r| r.is_owned_by(me))
     }
 
     /// Notes that a grace period has ended, `ns` after it began. Not under a lock.

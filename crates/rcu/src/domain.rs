@@ -19,10 +19,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// A handle of a domain; cloning it is cheap. The last handle to be dropped waits for a grace period and
-/// frees everything. Readers and reclaimer threads hold handles.
+/// A handle of a domain; cloning it is cheap. The last handle to be dropped frees everything; one that is dropped while
+/// garbage waits frees what may be freed, and waits for nobody. Readers, cells, maps and reclaimer threads hold handles.
 #[derive(Clone)]
 pub struct Domain(Arc<Handle>);
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        self.reclaim().free_before_nobody_comes();
+    }
+}
 
 struct Handle {
     core: Arc<Core>,
@@ -135,14 +141,15 @@ impl Domain {
     /// Waits until all sections that began before have ended.
     ///
     /// # Panics
-    /// Within a section of the domain: it would wait for itself.
+    /// Within a section of the domain: it would wait for itself. Where the kernel refuses membarrier, which it allowed
+    /// before: no grace period ends any more.
     pub fn synchronize(&self) {
         let start_ns = now_ns();
-        self.core().wait(self.core().start(), None);
+        self.core().wait(self.core().start());
         self.core().note_duration(now_ns() - start_ns);
     }
 
-    /// Waits for a grace period until `deadline` at the latest. The error names the readers that hold it up.
+    /// Waits for a grace period until `deadline` at the latest. The error names what holds it up.
     ///
     /// # Panics
     /// Within a section of the domain.
@@ -150,11 +157,12 @@ impl Domain {
         let left = deadline.saturating_duration_since(Instant::now());
         let start_ns = now_ns();
         let token = self.core().start();
-        if self.core().wait(token, Some(start_ns.saturating_add(left.as_nanos() as u64))) {
+        let passed = self.core().wait_until(token, Some(start_ns.saturating_add(left.as_nanos() as u64)));
+        if passed == Ok(true) {
             self.core().note_duration(now_ns() - start_ns);
             return Ok(());
         }
-        Err(Late { readers: self.core().late_readers(token) })
+        Err(Late { readers: self.core().late_readers(token), membarrier_refused: passed.is_err() })
     }
 
     /// Frees a boxed object after a grace period, by dropping it. The bytes counted are those of `T` itself.
@@ -220,7 +228,8 @@ impl Domain {
     /// Waits until everything retired or deferred before is freed, except objects that hazard slots pin.
     ///
     /// # Panics
-    /// Within a section of the domain, or within a callback: it would wait for itself.
+    /// Within a section of the domain, or within one of its callbacks: it would wait for itself. Where the kernel
+    /// refuses membarrier, which it allowed before: no grace period ends any more.
     pub fn barrier(&self) {
         self.reclaim().barrier();
     }
@@ -236,6 +245,17 @@ impl Domain {
     /// When the domain has one, or when the system has no thread to give.
     pub fn spawn_reclaimer(&self) -> std::io::Result<Reclaimer> {
         Reclaimer::spawn(self)
+    }
+
+    /// In the child of a fork: ends the sections that threads of the parent were in, and those whose threads leaked
+    /// their guards and ended. The domain keeps them open otherwise, because the child may hold references that they
+    /// lent out; objects retired since then wait for ever ([`LateReader::ended`] tells).
+    ///
+    /// # Safety
+    /// Nobody uses a reference that such a section lent out: the forking thread holds none but those of its own guards.
+    pub unsafe fn end_sections_of_the_parent(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { fork::end_sections_without_thread(self.core()) };
     }
 
     /// Calls `hook` when a reader has held up a writer for `limit_ns`, once per section, on the thread of a

@@ -123,7 +123,7 @@ pub(crate) fn leave_alone(word: &AtomicU64) {
 /// nested. No fence: until the store is visible, the writer sees the older token and waits.
 #[inline(always)]
 pub(crate) fn refresh(word: &AtomicU64, clock: &Clock) {
-    if word.load(Ordering::Relaxed) & NEST_MASK == 1 {
+    if is_outermost(word.load(Ordering::Relaxed)) {
         // Release pairs with the Acquire in `oldest`, as in `leave`.
         word.store(clock.now() | 1, Ordering::Release);
     }
@@ -132,6 +132,11 @@ pub(crate) fn refresh(word: &AtomicU64, clock: &Clock) {
 /// Whether `word` holds up `token`.
 pub(crate) fn holds_up(word: u64, token: u64) -> bool {
     word != 0 && word & !NEST_MASK < token
+}
+
+/// Whether a section with this word is not nested.
+pub(crate) fn is_outermost(word: u64) -> bool {
+    word & NEST_MASK == 1
 }
 
 /// The largest token, at most `limit`, that no word holds up.
@@ -162,6 +167,11 @@ impl Acknowledged {
     pub(crate) fn fence_done(&self, token: u64) {
         // AcqRel: whoever scans with this limit does so after the fence.
         self.fenced.fetch_max(token, Ordering::AcqRel);
+    }
+
+    /// Whether the fence of `token` is complete.
+    pub(crate) fn is_fenced(&self, token: u64) -> bool {
+        self.fenced.load(Ordering::Acquire) >= token
     }
 
     /// Whether `token` has passed, by what is known.

@@ -14,13 +14,28 @@ use crate::clock::now_ns;
 use crate::futex;
 use crate::histogram::{Histogram, Recorder};
 use crate::platform::membarrier;
-use crate::sync::atomic::{AtomicU32, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 /// Odd while a call runs, + 2 per call.
 static SEQUENCE: AtomicU32 = AtomicU32::new(0);
 /// Threads that sleep on `SEQUENCE`.
 static SLEEPERS: AtomicU32 = AtomicU32::new(0);
+/// The last call was refused.
+static REFUSED: AtomicBool = AtomicBool::new(false);
 static LATENCY: Recorder = Recorder::new();
+
+/// The kernel refuses membarrier, which it allowed before: no fence, hence no grace period, can be relied upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoFence;
+
+impl std::fmt::Display for NoFence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(
+            "the kernel refuses membarrier, which it allowed when reprieve-rcu started; let the seccomp filter allow it, \
+             or set REPRIEVE_RCU=fence",
+        )
+    }
+}
 
 /// A fence on behalf of all threads that is complete.
 ///
@@ -63,7 +78,7 @@ impl Drop for Complete {
 /// Executes a fence on behalf of all threads.
 ///
 /// Requires that the process is registered for membarrier.
-pub(crate) fn barrier() -> Complete {
+pub(crate) fn barrier() -> Result<Complete, NoFence> {
     let from_ns = now_ns();
     // The caller's earlier stores precede the sequence number's load: a call that the caller then sees as not
     // yet started starts after them.
@@ -74,15 +89,15 @@ pub(crate) fn barrier() -> Complete {
         let now = SEQUENCE.load(Ordering::Acquire);
         // Wrapping: a target lies at most 3 ahead; a caller that slept through half the range serves itself.
         if now.wrapping_sub(target) as i32 >= 0 {
-            return Complete { from_ns, at_ns: now_ns(), call_ns: None };
+            return Ok(Complete { from_ns, at_ns: now_ns(), call_ns: None });
         }
         if now % 2 == 1 {
             sleep(now);
             start_ns = now_ns();
         } else if SEQUENCE.compare_exchange(now, now + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-            run(now);
+            run(now)?;
             let at_ns = now_ns();
-            return Complete { from_ns, at_ns, call_ns: Some(at_ns - start_ns) };
+            return Ok(Complete { from_ns, at_ns, call_ns: Some(at_ns - start_ns) });
         }
     }
 }
@@ -92,15 +107,26 @@ fn served_at(now: u32) -> u32 {
     (now | 1).wrapping_add(1).wrapping_add(2 * (now % 2))
 }
 
-/// One call, by the thread that made the sequence number odd.
-fn run(before: u32) {
-    membarrier::barrier();
+/// One call, by the thread that made the sequence number odd. A call that is refused serves nobody: the others find the
+/// number as it was, and try themselves.
+fn run(before: u32) -> Result<(), NoFence> {
+    let served = membarrier::barrier();
+    let after = if served { before.wrapping_add(2) } else { before };
     // Release pairs with the Acquire in `barrier`: those served see all that the call made visible. SeqCst,
     // against `SLEEPERS`: either this thread sees the sleeper or the sleeper sees the new number.
-    SEQUENCE.store(before.wrapping_add(2), Ordering::SeqCst);
+    SEQUENCE.store(after, Ordering::SeqCst);
     if SLEEPERS.load(Ordering::SeqCst) > 0 {
         futex::wake(&SEQUENCE, i32::MAX);
     }
+    if served == REFUSED.load(Ordering::Relaxed) {
+        REFUSED.store(!served, Ordering::Relaxed);
+    }
+    if served { Ok(()) } else { Err(NoFence) }
+}
+
+/// Whether the kernel refuses membarrier, which it allowed before.
+pub(crate) fn is_refused() -> bool {
+    REFUSED.load(Ordering::Relaxed)
 }
 
 fn sleep(odd: u32) {
@@ -145,7 +171,7 @@ mod tests {
             for _ in 0..8 {
                 s.spawn(|| {
                     for _ in 0..500 {
-                        barrier();
+                        barrier().unwrap();
                         calls.fetch_add(1, Ordering::Relaxed);
                     }
                 });
@@ -184,7 +210,7 @@ mod tests {
         let (send, told) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             send.send(crate::record::gettid()).unwrap();
-            barrier();
+            barrier().unwrap();
             send.send(0).unwrap();
         });
         let (tid, begun) = (told.recv().unwrap(), Instant::now());
@@ -192,7 +218,7 @@ mod tests {
             std::thread::yield_now();
         }
         let slept = sleeps_on_the_sequence(tid);
-        run(before);
+        run(before).unwrap();
         assert!(slept, "the caller did not wait for the call under way");
         assert!(told.recv_timeout(LIMIT).is_ok(), "still asleep");
     }

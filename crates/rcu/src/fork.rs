@@ -1,8 +1,9 @@
 //! fork: the child has one thread, and everything in memory as the parent's threads left it.
 //!
 //! Before the fork, the forking thread takes all our locks, so that no list is half changed; both processes
-//! then release them. In the child, records of threads that are not there go offline and are free, counts of
-//! what those threads did are reset, and the records of the forking thread get its new id. Objects that
+//! then release them. In the child, records of threads that are not there are free, counts of
+//! what those threads did are reset, and the records of the forking thread get its new id. But a section that such a
+//! thread was in goes on for ever: the forking thread may hold references that it lent out. Objects that
 //! another thread had in hand (on their way to the queue, or being freed) are lost to the child: neither freed nor
 //! counted as garbage of a batch. glibc
 //! keeps rseq registered over a fork; membarrier is registered again.
@@ -13,7 +14,6 @@ use crate::core::Core;
 use crate::fence;
 use crate::futex::Lock;
 use crate::platform::membarrier;
-use crate::pool::Entry;
 use crate::reclaim::Reclaim;
 use crate::record::{Record, gettid};
 use crate::sync::atomic::{AtomicI32, Ordering};
@@ -30,7 +30,7 @@ struct Known {
 unsafe impl Send for Known {}
 
 static DOMAINS: Lock<Vec<Known>> = Lock::new(Vec::new());
-/// Thread id of the forking thread, in the parent.
+/// Thread id of the forking thread, in the parent. Written under the list's lock: several threads may fork at a time.
 static FORKING: AtomicI32 = AtomicI32::new(0);
 
 /// Installs the handlers, once.
@@ -62,8 +62,8 @@ unsafe fn each(f: impl Fn(&Core, &Reclaim)) {
 }
 
 extern "C" fn before() {
-    FORKING.store(gettid(), Ordering::Relaxed);
     DOMAINS.acquire();
+    FORKING.store(gettid(), Ordering::Relaxed);
     // SAFETY: the lock was taken above. Order: no code of ours holds two of these at a time, except the queue's lock,
     // which is also taken under a bag's, in this order, and under which the lists of readers are only read.
     unsafe {
@@ -119,22 +119,30 @@ extern "C" fn in_child() {
     }
 }
 
-/// Keeps the records of the forking thread; those of the others are free.
+/// Ends the sections of a domain whose threads are in the parent of this process, or have leaked them and ended.
+///
+/// # Safety
+/// Nobody uses a reference that one of these sections lent out.
+pub(crate) unsafe fn end_sections_without_thread(core: &Core) {
+    for entry in core.readers.entries() {
+        // SAFETY: `core` owns the pool, and is borrowed here.
+        let record: &Record = unsafe { entry.get() };
+        if record.owner().1 {
+            record.clear();
+            core.readers.give(entry);
+        }
+    }
+}
+
+/// Keeps the records of the forking thread and of open sections; the others are free.
 fn keep_only(core: &Core, was: i32, is: i32) {
     for entry in core.readers.entries() {
         // SAFETY: `core` owns the pool and is alive.
         let record: &Record = unsafe { entry.get() };
         // SAFETY: a name's lock may have been held by a thread that is in the parent only.
         unsafe { record.name.reset_after_fork() };
-        match record.tid.load(Ordering::Relaxed) {
-            0 => {}
-            tid if tid == was => record.tid.store(is, Ordering::Relaxed),
-            _ => free(core, entry, record),
+        if record.is_free_after_fork(was, is) {
+            core.readers.give(entry);
         }
     }
-}
-
-fn free(core: &Core, entry: Entry<Record>, record: &Record) {
-    record.clear_after_fork();
-    core.readers.give(entry);
 }

@@ -4,6 +4,7 @@
 //! word stays the same, the reader is late since then.
 
 use crate::core::Core;
+use crate::fence::NoFence;
 use crate::record::Record;
 use crate::sync::Ordering;
 use std::fmt;
@@ -15,6 +16,9 @@ pub struct LateReader {
     pub name: String,
     /// The thread's id, as in /proc/self/task.
     pub tid: i32,
+    /// The thread has ended, or is in the parent of this process: its guard was leaked, and its section lasts as long
+    /// as the domain.
+    pub ended: bool,
     /// Whether it was in a section when this was made.
     pub in_section: bool,
     /// How long ago a writer first found it in this section, in nanoseconds.
@@ -26,9 +30,11 @@ impl LateReader {
         let word = record.word.load(Ordering::Relaxed);
         let known = word != 0 && record.late_word.load(Ordering::Relaxed) == word;
         let since_ns = if known { record.late_since_ns.load(Ordering::Relaxed) } else { now_ns };
+        let (tid, ended) = record.owner();
         Self {
             name: record.name.lock().clone(),
-            tid: record.tid.load(Ordering::Relaxed),
+            tid,
+            ended,
             in_section: word != 0,
             late_ns: now_ns.saturating_sub(since_ns),
         }
@@ -40,9 +46,10 @@ impl fmt::Display for LateReader {
         let place = if self.in_section { "in a section" } else { "not in a section" };
         write!(
             f,
-            "reader \"{}\" (thread {}), {place}, late for {} us",
+            "reader \"{}\" (thread {}{}), {place}, late for {} us",
             self.name,
             self.tid,
+            if self.ended { ", which has ended" } else { "" },
             self.late_ns / 1_000
         )
     }
@@ -53,10 +60,15 @@ impl fmt::Display for LateReader {
 pub struct Late {
     /// Who held it up. May be empty: the last may have left in the meantime.
     pub readers: Vec<LateReader>,
+    /// The kernel refuses membarrier, which it allowed before: no grace period ends any more.
+    pub membarrier_refused: bool,
 }
 
 impl fmt::Display for Late {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.membarrier_refused {
+            return write!(f, "the grace period cannot end: {NoFence}");
+        }
         write!(f, "the grace period did not end in time; it waits for {} reader(s)", self.readers.len())?;
         self.readers.iter().try_for_each(|r| write!(f, "; {r}"))
     }

@@ -65,8 +65,12 @@
 //! - *A signal handler reads.* [`Domain::read`] works whatever the handler interrupts. Where it falls back, and
 //!   for [`Domain::lock`], the thread must have locked that domain before, and no other since: otherwise the
 //!   handler would allocate. Handlers do not retire.
-//! - *A thread ends* in a section whose guard was leaked: the section ends with it.
-//! - *The process forks.* In the child, readers of other threads are gone, and reclaimer threads do not run.
+//! - *A guard is leaked.* Its section lasts as long as its domain, also when its thread ends: other threads may hold
+//!   references that it lent out. `stats` names it, and garbage grows to the domain's limits.
+//! - *The process forks.* In the child, reclaimer threads do not run. Sections that other threads were in last as long as
+//!   the domain, unless [`Domain::end_sections_of_the_parent`] is called.
+//! - *The kernel refuses membarrier* after it allowed it, because of a seccomp filter that was installed later: nothing is
+//!   freed from then on, and `stats` and [`capabilities`] say so. What waits for a grace period panics.
 //! - *A shared library that contains this crate is closed.* It stays loaded from its first domain on, and goes
 //!   on working: threads that have read in it run its code when they end.
 //! - *A debugger steps through a section.* It never gets far: set `REPRIEVE_RCU=no-rseq`.
@@ -91,6 +95,7 @@ mod domain;
 mod epoch;
 mod fence;
 mod fork;
+mod freeing;
 mod futex;
 mod garbage;
 mod hazard;

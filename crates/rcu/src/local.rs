@@ -1,12 +1,15 @@
 //! What a thread remembers: its records in every domain it reads in.
 //!
 //! `Domain::lock` finds the thread's record here; a thread's first lock of a domain registers it. When the
-//! thread ends, all its records are given back, including those of readers that were leaked.
+//! thread ends, its records are given back, except those in a section.
 //!
-//! The thread's end is a pthread key's destructor, which runs after the destructors of all thread-local
-//! variables (glibc: `__call_tls_dtors` before `__nptl_deallocate_tsd`). A guard in a thread-local variable
-//! is therefore dropped before; a section that is still open then belongs to a guard that was leaked and that
-//! nobody can use any more, so that the record may go offline.
+//! Invariant: only the guard's own drop ends a section. A guard that was leaked lent out references for as long as its
+//! domain's handle is borrowed, and other threads may hold them: its section outlives its thread, and ends with the
+//! domain.
+//!
+//! The thread's end is a pthread key's destructor, which glibc runs after the destructors of all thread-local
+//! variables (`__call_tls_dtors` before `__nptl_deallocate_tsd`): a guard in such a variable is dropped before, and its
+//! record is given back. Where the order is another, that record is lost to the domain, and nothing worse.
 
 use crate::core::Core;
 use crate::pool::Entry;
@@ -25,18 +28,15 @@ struct Owned {
     entry: Entry<Record>,
 }
 
-#[derive(Default)]
-struct Mine {
-    /// Found again by `Domain::lock`.
-    cached: Vec<Owned>,
-    /// Those of `Reader`s.
-    explicit: Vec<Owned>,
-}
+/// What one thread remembers.
+type Mine = Vec<Owned>;
 
 thread_local! {
     /// The record used last, and its core. No destructor: usable for as long as the thread lives.
     static LAST: Cell<(*const Core, *const Record)> = const { Cell::new((ptr::null(), ptr::null())) };
     static MINE: Cell<*mut Mine> = const { Cell::new(ptr::null_mut()) };
+    /// The list is in use by a caller further down the stack, which a signal handler interrupted.
+    static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
 #[cfg_attr(shuttle, allow(dead_code))]
@@ -75,13 +75,13 @@ pub(crate) fn record(core: &Arc<Core>) -> &Record {
 #[cold]
 #[inline(never)]
 fn find(core: &Arc<Core>) -> &Record {
-    let known = |mine: &mut Mine| mine.cached.iter().find(|o| Arc::ptr_eq(&o.core, core)).map(|o| o.entry);
+    let known = |mine: &mut Mine| mine.iter().find(|o| Arc::ptr_eq(&o.core, core)).map(|o| o.entry);
     let entry = with_mine(known).unwrap_or_else(|| {
         let name = std::thread::current().name().unwrap_or("unnamed").to_owned();
         let entry = take(core, name).unwrap_or_else(|e| panic!("{e}"));
         with_mine(|mine| {
             forget_closed(mine);
-            mine.cached.push(Owned { core: core.clone(), entry });
+            mine.push(Owned { core: core.clone(), entry });
         });
         entry
     });
@@ -91,25 +91,8 @@ fn find(core: &Arc<Core>) -> &Record {
     record
 }
 
-/// Registers a reader of its own.
-pub(crate) fn register(core: &Arc<Core>, name: String) -> Result<Entry<Record>, TooManyReaders> {
-    let entry = take(core, name)?;
-    with_mine(|mine| mine.explicit.push(Owned { core: core.clone(), entry }));
-    Ok(entry)
-}
-
-/// Ends what `register` began.
-pub(crate) fn unregister(core: &Arc<Core>, entry: Entry<Record>) {
-    let owned = with_mine(|mine| {
-        let at = mine.explicit.iter().position(|o| Arc::ptr_eq(&o.core, core) && o.entry == entry)?;
-        Some(mine.explicit.swap_remove(at))
-    });
-    if let Some(owned) = owned {
-        release(&owned);
-    }
-}
-
-fn take(core: &Arc<Core>, name: String) -> Result<Entry<Record>, TooManyReaders> {
+/// Takes a record for the calling thread.
+pub(crate) fn take(core: &Core, name: String) -> Result<Entry<Record>, TooManyReaders> {
     let limit = core.limit_readers;
     let entry = core.readers.take(limit).ok_or(TooManyReaders { limit })?;
     // SAFETY: the pool belongs to `core`, which is borrowed here.
@@ -117,32 +100,38 @@ fn take(core: &Arc<Core>, name: String) -> Result<Entry<Record>, TooManyReaders>
     Ok(entry)
 }
 
-fn release(owned: &Owned) {
-    // SAFETY: `owned.core` keeps the pool alive.
-    unsafe { owned.entry.get() }.abandon(&owned.core.event);
-    owned.core.readers.give(owned.entry);
+/// Gives a record back whose sections' references are all gone.
+pub(crate) fn release(core: &Core, entry: Entry<Record>) {
+    // SAFETY: the pool belongs to `core`, which is borrowed here.
+    unsafe { entry.get() }.abandon(&core.event);
+    core.readers.give(entry);
 }
 
 /// Drops what the thread remembers of domains that are closed; a thread that uses many short-lived domains
 /// would otherwise collect them.
 fn forget_closed(mine: &mut Mine) {
-    mine.cached.retain(|o| {
-        let open = !o.core.closed.load(std::sync::atomic::Ordering::Relaxed);
-        if !open {
-            release(o);
-        }
-        open
-    });
+    mine.retain(|o| !o.core.closed.load(std::sync::atomic::Ordering::Relaxed));
 }
 
-/// Runs `f` with the thread's list, made at the first call. Not for signal handlers.
+/// Runs `f` with the thread's list, made at the first call.
+///
+/// # Panics
+/// In a signal handler that interrupted this very function.
 fn with_mine<T>(f: impl FnOnce(&mut Mine) -> T) -> T {
+    struct Done;
+    impl Drop for Done {
+        fn drop(&mut self) {
+            BUSY.set(false);
+        }
+    }
+    assert!(!BUSY.replace(true), "a signal handler locks a domain for the first time on its thread");
+    let _done = Done;
     if MINE.get().is_null() {
         let mine = Box::into_raw(Box::<Mine>::default());
         call_at_thread_end(mine);
         MINE.set(mine);
     }
-    // SAFETY: the list is this thread's own, and none of the functions that `f` may call comes back here.
+    // SAFETY: the list is this thread's own, and `BUSY` keeps a handler from a second reference to it.
     f(unsafe { &mut *MINE.get() })
 }
 
@@ -179,6 +168,7 @@ fn new_key() -> libc::pthread_key_t {
 
 #[cfg_attr(shuttle, allow(dead_code))]
 extern "C" fn at_thread_end(mine: *mut c_void) {
+    // From here on the thread may make itself another list, for destructors that come later.
     LAST.set((ptr::null(), ptr::null()));
     MINE.set(ptr::null_mut());
     give_all_back(mine.cast());
@@ -188,5 +178,13 @@ fn give_all_back(mine: *mut Mine) {
     // SAFETY: the value is the thread's own list, set in `with_mine`, and no longer reachable from anywhere
     // else.
     let mine = unsafe { Box::from_raw(mine) };
-    mine.cached.iter().chain(&mine.explicit).for_each(release);
+    for owned in mine.iter() {
+        // SAFETY: `owned.core` keeps the pool alive.
+        let record: &Record = unsafe { owned.entry.get() };
+        if record.is_in_section() {
+            record.outlive_thread();
+        } else {
+            release(&owned.core, owned.entry);
+        }
+    }
 }

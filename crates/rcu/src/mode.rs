@@ -20,7 +20,7 @@
 
 use crate::clock;
 use crate::core::Core;
-use crate::fence::{self, Complete};
+use crate::fence::{self, Complete, NoFence};
 use crate::futex::Lock;
 use crate::latency::Latencies;
 use crate::options::Fencing;
@@ -80,16 +80,16 @@ impl Modes {
     /// Calls membarrier. Returns the fence, and how long the caller waited for it, in nanoseconds. Of a wait beyond
     /// the limit only the time counts that the caller executed: it waits for other CPUs actively, and time in which
     /// it was itself descheduled says nothing about them.
-    pub(crate) fn barrier(&self) -> (Complete, u64) {
+    pub(crate) fn barrier(&self) -> Result<(Complete, u64), NoFence> {
         let executed_ns = self.above_ns.map(|above_ns| (above_ns, clock::thread_cpu_ns()));
-        let complete = fence::barrier();
+        let complete = fence::barrier()?;
         let latency_ns = match executed_ns {
             Some((above_ns, before_ns)) if complete.latency_ns() > above_ns => {
                 complete.latency_ns().min(clock::thread_cpu_ns() - before_ns)
             }
             _ => complete.latency_ns(),
         };
-        (complete, latency_ns)
+        Ok((complete, latency_ns))
     }
 
     /// Called by writers after each fence. `latency_ns` is that of their membarrier, if they called it.
@@ -101,15 +101,17 @@ impl Modes {
         let Some(mut switch) = self.switch.try_lock() else { return };
         match (self.state.load(Ordering::SeqCst), latency_ns) {
             (ASYMMETRIC, Some(ns)) if switch.called(clock::now_ns(), ns) => {
-                self.leave(core);
+                let left = self.leave(core).is_ok();
                 drop(switch);
-                trace::switched(true);
+                if left {
+                    trace::switched(true);
+                }
             }
             (FENCED, None) => {
                 if !switch.is_due(clock::now_ns()) {
                     return;
                 }
-                let (_, latency_ns) = self.barrier();
+                let Ok((_, latency_ns)) = self.barrier() else { return };
                 if switch.probed(clock::now_ns(), latency_ns) {
                     self.give_back(core);
                     drop(switch);
@@ -132,12 +134,15 @@ impl Modes {
         }
     }
 
-    fn leave(&self, core: &Core) {
+    /// Moves the readers to fences. Where membarrier is refused meanwhile, readers do so already, and writers do not rely
+    /// on it.
+    fn leave(&self, core: &Core) -> Result<(), NoFence> {
         // SeqCst, before membarrier: see the module's text.
         core.clock.mode.store(FENCED, Ordering::SeqCst);
-        fence::barrier();
+        fence::barrier()?;
         self.state.store(FENCED, Ordering::SeqCst);
         self.switches.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     fn give_back(&self, core: &Core) {
@@ -155,7 +160,7 @@ impl Modes {
     pub(crate) fn force(&self, core: &Core, mode: u32) {
         let _switch = self.switch.lock();
         match self.state.load(Ordering::SeqCst) {
-            ASYMMETRIC if mode == FENCED => self.leave(core),
+            ASYMMETRIC if mode == FENCED => self.leave(core).expect("membarrier is allowed"),
             FENCED if mode == ASYMMETRIC => self.give_back(core),
             _ => {}
         }

@@ -29,7 +29,7 @@ pub struct Reader {
 
 impl Reader {
     pub(crate) fn new(domain: &Domain, name: String) -> Result<Self, local::TooManyReaders> {
-        let entry = local::register(domain.core(), name)?;
+        let entry = local::take(domain.core(), name)?;
         // SAFETY: the pool belongs to the domain's core.
         let record = NonNull::from(unsafe { entry.get() });
         let core = NonNull::from(&**domain.core());
@@ -63,8 +63,8 @@ impl Reader {
     }
 
     /// Enters a section as [`lock`](Self::lock) does, on a reader that has no other: the borrow says so, and
-    /// neither entry nor exit has to look. The quickest section that may last. A section that was leaked before
-    /// ends with this one.
+    /// neither entry nor exit has to look. The quickest section that may last. A section of this reader whose guard was
+    /// leaked before ends with this one: the borrow says that no reference from it is left.
     ///
     /// ```compile_fail
     /// let domain = reprieve_rcu::Domain::default();
@@ -105,7 +105,8 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        local::unregister(self.domain.core(), self.entry);
+        // Guards of this reader borrow it: none is left, and no reference that one lent out.
+        local::release(self.domain.core(), self.entry);
     }
 }
 
@@ -121,8 +122,13 @@ pub(crate) fn fall_back<'a, R, F: Fn() -> R>(
     if why != Refusal::Fenced {
         core.fallbacks.fetch_add(1, Ordering::Relaxed);
     }
-    let _guard = lock();
-    f.call()
+    let guard = lock();
+    // A section around it lends out references.
+    let alone = epoch::is_outermost(guard.record.word.load(Ordering::Relaxed));
+    guard.record.set_private(alone);
+    let result = f.call();
+    guard.record.set_private(false);
+    result
 }
 
 /// An open section. Leaves it when dropped.

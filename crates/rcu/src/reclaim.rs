@@ -9,6 +9,7 @@
 //! - Frees and callbacks run outside of locks, so that they may retire. What they retire is only put into a
 //!   bag; the call that runs them goes on until nothing is due, so that a long chain needs no stack.
 //! - A callback that panics keeps no other from being run, and its own room is given back.
+//! - A callback may own the last handle of its own domain: whoever drops another handle frees what waits first.
 //! - An object is freed after its token has passed AND no slot, read after that, pins it.
 
 use crate::clock::now_ns;
@@ -24,7 +25,6 @@ use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::sync::thread_local;
 use crate::trace;
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// Bags per domain: writers seldom share one.
@@ -58,30 +58,9 @@ pub(crate) struct Reclaim {
 }
 
 thread_local! {
-    /// The thread is freeing objects.
-    static FREEING: Cell<bool> = const { Cell::new(false) };
     static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 static NEXT_SHARD: AtomicUsize = AtomicUsize::new(0);
-
-/// Marks the thread as freeing; back when dropped, also by a callback's panic.
-struct Freeing;
-impl Freeing {
-    fn begin() -> Option<Self> {
-        // Lazily: a mark that is made and dropped would end the one of who frees.
-        (!FREEING.replace(true)).then(|| Self)
-    }
-}
-impl Drop for Freeing {
-    fn drop(&mut self) {
-        FREEING.set(false);
-    }
-}
-
-/// Whether the thread is freeing objects, and thus within a callback.
-pub(crate) fn is_freeing() -> bool {
-    FREEING.get()
-}
 
 impl Reclaim {
     pub(crate) fn new(core: Arc<Core>, options: &Options) -> Self {
@@ -108,7 +87,7 @@ impl Reclaim {
         if self.reclaimer.load(Ordering::Relaxed) {
             let full = self.put_for_reclaimer(retired);
             self.wake_reclaimer(full);
-        } else if self.batch == 1 && !FREEING.get() {
+        } else if self.batch == 1 && !self.is_freeing() {
             self.accept_promptly(retired);
         } else {
             if let Some((objects, _under_way)) = self.put(retired) {
@@ -122,6 +101,9 @@ impl Reclaim {
     /// after the free.
     fn accept_promptly(&self, retired: Retired) {
         let (token, fence) = self.core.start_timed();
+        let Some(fence) = fence else {
+            return self.enqueue(Batch { token, closed_ns: now_ns(), objects: vec![retired] });
+        };
         let passed_ns = if self.core.check(token) {
             Some(fence.call_end_ns().unwrap_or_else(now_ns))
         } else {
@@ -129,12 +111,10 @@ impl Reclaim {
         };
         match passed_ns {
             Some(passed_ns) if !retired.is_held(&self.core.pinned()) => {
-                let freeing = Freeing::begin();
                 let count = Freed { garbage: &self.garbage, objects: 1, bytes: retired.bytes() };
                 // SAFETY: the token was taken after the object was unlinked and has passed; no slot pins the
                 // object.
-                unsafe { retired.free() };
-                drop(freeing);
+                self.freeing(|| unsafe { retired.free() });
                 drop(count);
                 self.core.note_duration(passed_ns - fence.from_ns);
             }
@@ -148,7 +128,7 @@ impl Reclaim {
         let mut bag = self.some_bag();
         bag.push(retired);
         self.bagged.fetch_add(1, Ordering::SeqCst);
-        (!FREEING.get() && self.is_due(&bag)).then(|| self.take_out(&mut bag))
+        (!self.is_freeing() && self.is_due(&bag)).then(|| self.take_out(&mut bag))
     }
 
     /// Puts an object into a bag, and leaves it there. Whether the bag has just become full.
@@ -238,17 +218,25 @@ impl Reclaim {
 
     /// Frees whatever is due, and whatever becomes due by it. Never waits. Nothing within a free.
     pub(crate) fn free_due(&self) {
-        loop {
-            let Some(freeing) = Freeing::begin() else { return };
-            self.close_due();
-            if self.queued.load(Ordering::Relaxed) == 0 {
-                return;
-            }
-            if !self.free_some() {
-                return;
-            }
-            drop(freeing);
+        if self.is_freeing() {
+            return;
         }
+        loop {
+            self.close_due();
+            if self.queued.load(Ordering::Relaxed) == 0 || !self.free_some() {
+                return;
+            }
+        }
+    }
+
+    /// Frees what may be freed now, whether its batch is due or not. A handle is dropped: what waits may own all
+    /// handles that are left, and then nobody would come by again.
+    pub(crate) fn free_before_nobody_comes(&self) {
+        if self.garbage.objects() == 0 || self.is_freeing() || std::thread::panicking() {
+            return;
+        }
+        self.close_all();
+        self.free_due();
     }
 
     /// Frees what has passed. Whether there was any.
@@ -258,30 +246,21 @@ impl Reclaim {
         let _under_way = UnderWay { reclaim: self, phase };
         let _count = Freed { garbage: &self.garbage, objects: due.len(), bytes };
         // SAFETY: `take_due` hands out objects whose token has passed and that no slot pins.
-        unsafe { free_all(due) };
+        self.freeing(|| unsafe { free_all(due) });
         true
     }
 
-    /// Frees everything, as the domain ends: no reader, slot or writer is left. What a leaked guard of this
-    /// very thread holds up is leaked too.
+    /// Frees everything, as the domain ends. No handle is left, hence no borrow of one: all sections and slots that are
+    /// still open belong to guards that were leaked, and no reference that these lent out is left either.
     pub(crate) fn shut_down(&self) {
-        let token = self.close_all();
-        if !self.core.check(token) && self.core.held_up_by_caller(token) {
-            return;
-        }
-        self.core.wait(token, None);
-        // What a callback that panics leaves is freed too; the panic goes on at the end.
-        let mut panic = None;
-        loop {
-            match catch_unwind(AssertUnwindSafe(|| self.free_some())) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(p) => panic = Some(p),
-            }
-        }
-        if let Some(panic) = panic {
-            resume_unwind(panic);
-        }
+        let mut objects = self.empty_bags();
+        let mut queue = self.queue.lock();
+        objects.append(&mut queue.held);
+        queue.batches.drain(..).for_each(|mut batch| objects.append(&mut batch.objects));
+        drop(queue);
+        // SAFETY: see above. Their threads' last use of a handle, or of a reference, precedes the drop of that handle,
+        // which precedes this one's (`Arc`).
+        self.freeing(|| unsafe { free_all(objects) });
     }
 
     /// Takes the objects that may be freed out of the queue, and counts the caller as freeing. None when
@@ -318,14 +297,14 @@ impl Reclaim {
     /// # Panics
     /// Within a section of the domain, or within a free: it would wait for itself.
     pub(crate) fn barrier(&self) {
-        assert!(!FREEING.get(), "deadlock: a barrier is awaited within a callback");
+        assert!(!self.is_freeing(), "deadlock: a barrier is awaited within a callback of its domain");
         let _one = self.barrier.lock();
         let objects = self.empty_bags();
         // Other threads may have taken objects out of bags before, and not queued them yet.
         self.wait_for_those_under_way();
         // A token after theirs.
         let token = self.close(objects);
-        self.core.wait(token, None);
+        self.core.wait(token);
         self.free_due();
         // Others may still free what they took before.
         self.wait_for_those_under_way();

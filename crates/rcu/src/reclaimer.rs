@@ -21,6 +21,9 @@ use std::thread::JoinHandle;
 /// writer whose rate is about one object a deadline is sometimes late, and would then pay for a wake-up each time.
 const LOOKS: u32 = 8;
 
+/// How long the thread rests after the kernel has refused membarrier.
+const REFUSED_PAUSE_NS: u64 = 1_000_000_000;
+
 /// Handle of a domain's reclaimer thread. The thread ends, with everything freed that can be, when this is
 /// dropped.
 #[must_use = "the thread ends when the handle is dropped"]
@@ -71,7 +74,10 @@ impl Drop for Reclaimer {
         let reclaim = self.domain.reclaim();
         self.stop.store(true, Ordering::SeqCst);
         reclaim.wake_reclaimer(true);
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = self.thread.take()
+            // The thread itself drops a handle that a callback owns; it ends after that.
+            && thread.thread().id() != std::thread::current().id()
+        {
             // Its callbacks' panics are caught: there is nothing to pass on.
             let _ = thread.join();
         }
@@ -116,7 +122,11 @@ fn run(reclaim: &Reclaim, stop: &AtomicBool) {
                 looks = LOOKS;
                 due_ns = dither.next(reclaim.deadline_ns);
                 let token = reclaim.close_all();
-                reclaim.core.wait(token, None);
+                if reclaim.core.wait_until(token, None).is_err() {
+                    // membarrier is refused: nothing can be freed, until it is allowed again.
+                    futex::wait(&reclaim.work, seen, Some(REFUSED_PAUSE_NS));
+                    continue;
+                }
                 // A callback's panic has been reported by the panic hook; the thread serves the others.
                 let _ = catch_unwind(AssertUnwindSafe(|| reclaim.free_due()));
             }

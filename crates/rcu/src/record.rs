@@ -2,8 +2,9 @@
 //!
 //! `word` and `asked` share a line: the reader's exit touches no other. Everything else is for slow paths.
 
+use crate::epoch;
 use crate::futex::{self, Lock};
-use crate::sync::atomic::{AtomicI32, AtomicU32 as Event, compiler_fence};
+use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU32 as Event, compiler_fence};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The writer sleeps: wake it at the exit.
@@ -29,8 +30,11 @@ pub(crate) struct Record {
     pub(crate) late_word: AtomicU64,
     pub(crate) late_since_ns: AtomicU64,
     pub(crate) reported_word: AtomicU64,
-    /// Thread id of the owner; 0 while nobody's.
-    pub(crate) tid: AtomicI32,
+    /// See `set_private`.
+    private: AtomicBool,
+    /// Thread id of the owner; 0 while nobody's. Negative: of an owner that has ended, or is in the parent of this
+    /// process, and whose leaked section goes on.
+    tid: AtomicI32,
     pub(crate) name: Lock<String>,
 }
 
@@ -42,8 +46,45 @@ impl Record {
         self.tid.store(gettid(), Ordering::Relaxed);
     }
 
-    /// Takes the reader offline whatever it was in, and answers who waits. The owner has ended, or has no
-    /// guard left.
+    /// Whether the thread with this id is the owner.
+    pub(crate) fn is_owned_by(&self, tid: i32) -> bool {
+        self.tid.load(Ordering::Relaxed) == tid
+    }
+
+    /// Whether a thread of this process is the owner.
+    pub(crate) fn has_owner(&self) -> bool {
+        self.tid.load(Ordering::Relaxed) > 0
+    }
+
+    /// The owner's thread id, and whether it has ended. The id is 0 while there is no owner.
+    pub(crate) fn owner(&self) -> (i32, bool) {
+        let tid = self.tid.load(Ordering::Relaxed);
+        (tid.abs(), tid < 0)
+    }
+
+    pub(crate) fn is_in_section(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != 0
+    }
+
+    /// The outermost section lends out no reference: the library reads in it, and nobody else. Until it is undone.
+    pub(crate) fn set_private(&self, private: bool) {
+        self.private.store(private, Ordering::Relaxed);
+    }
+
+    /// Whether somebody may hold references that a section of this record lent out. Asked in the child of a fork, where
+    /// the record's thread is not.
+    fn may_have_lent(&self) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        word != 0 && !(self.private.load(Ordering::Relaxed) && epoch::is_outermost(word))
+    }
+
+    /// Notes that the section goes on without its thread.
+    pub(crate) fn outlive_thread(&self) {
+        self.tid.store(-self.tid.load(Ordering::Relaxed).abs(), Ordering::Relaxed);
+    }
+
+    /// Takes the reader offline whatever it was in, and wakes writers that wait. No reference that a section of it lent
+    /// out is left.
     pub(crate) fn abandon(&self, event: &Event) {
         // Release, as in `epoch::leave`.
         self.word.store(0, Ordering::Release);
@@ -103,8 +144,24 @@ impl Record {
         }
     }
 
-    /// In the child of a fork, for a record whose thread is not here.
-    pub(crate) fn clear_after_fork(&self) {
+    /// In the child of a fork: `was` and `is` are the ids that the forking thread has in the parent and here. Whether
+    /// the record is free now: its thread is in the parent, and was not in a section.
+    pub(crate) fn is_free_after_fork(&self, was: i32, is: i32) -> bool {
+        match self.tid.load(Ordering::Relaxed) {
+            tid if tid == was => self.tid.store(is, Ordering::Relaxed),
+            tid if tid <= 0 => {}
+            _ if self.may_have_lent() => self.outlive_thread(),
+            _ => {
+                self.clear();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes a record offline that belongs to no thread of this process.
+    pub(crate) fn clear(&self) {
+        self.set_private(false);
         self.word.store(0, Ordering::Relaxed);
         self.asked.store(0, Ordering::Relaxed);
         self.tid.store(0, Ordering::Relaxed);

@@ -1,9 +1,10 @@
 //! Room in a domain's limits: reserved before anything is unlinked, and what is done where there is none.
 
 use crate::clock::now_ns;
+use crate::fence::NoFence;
 use crate::garbage::Full;
 use crate::options::AtLimit;
-use crate::reclaim::{Reclaim, is_freeing};
+use crate::reclaim::Reclaim;
 use crate::retired::Retired;
 use crate::sync::yield_now;
 use crate::trace;
@@ -52,9 +53,14 @@ impl Reclaim {
         };
         loop {
             let token = self.close_all();
-            let stuck = is_freeing() || self.core.held_up_by_caller(token);
-            let waited = self.core.check(token)
-                || (!stuck && deadline_ns != Some(0) && self.core.wait(token, deadline_ns));
+            let mut stuck = self.is_freeing() || self.core.held_up_by_caller(token);
+            let mut waited = self.core.check(token);
+            if !waited && !stuck && deadline_ns != Some(0) {
+                match self.core.wait_until(token, deadline_ns) {
+                    Ok(passed) => waited = passed,
+                    Err(NoFence) => stuck = true,
+                }
+            }
             self.free_due();
             if self.garbage.reserve(bytes).is_ok() {
                 return Ok(());

@@ -38,7 +38,7 @@ mod packed;
 pub(crate) use arch::membarrier;
 pub(crate) use arch::{abandon_if_inside, inside};
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
-pub(crate) use arch::{abort_address, enable};
+pub(crate) use arch::{abort_code, enable};
 pub(crate) use packed::Packed;
 
 use crate::sync::AtomicU32;

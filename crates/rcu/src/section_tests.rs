@@ -22,7 +22,7 @@ fn under_fire<R: Send>(section: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|s| {
         let thread = s.spawn(section);
         while !thread.is_finished() {
-            platform::membarrier::barrier();
+            assert!(platform::membarrier::barrier());
         }
         thread.join().unwrap()
     })

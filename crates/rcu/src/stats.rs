@@ -36,6 +36,8 @@ pub struct Stats {
     pub switches: u64,
     /// Whether the domain's readers execute fences at the moment.
     pub fenced: bool,
+    /// Whether the kernel refuses membarrier, which it allowed before: nothing can be freed then.
+    pub membarrier_refused: bool,
     /// Records of readers, in use or kept for the next thread.
     pub records: usize,
     /// Readers that hold up the newest token.
@@ -63,6 +65,7 @@ impl Domain {
             foreign_rseq: section::foreign(),
             switches: core.modes.switches(),
             fenced: !crate::mode::is_asymmetric(&core.clock.mode),
+            membarrier_refused: fence::is_refused(),
             records: core.readers.len(),
             late: core.late_readers(core.clock.now()),
         }

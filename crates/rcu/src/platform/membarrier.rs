@@ -55,13 +55,23 @@ pub(crate) fn has_rseq() -> bool {
     COMMAND.load(Ordering::Relaxed) == PRIVATE_EXPEDITED_RSEQ
 }
 
-/// Executes the command.
-///
-/// # Panics
-/// When the kernel refuses what it allowed before, for instance a seccomp filter installed later: no grace
-/// period could be relied upon.
+/// Executes the command. False when the kernel refuses what it allowed before, for instance because a seccomp filter was
+/// installed later.
 #[cfg(not(shuttle))]
-pub(crate) fn barrier() {
-    let r = call(COMMAND.load(Ordering::Relaxed));
-    assert!(r == 0, "membarrier was allowed and is now refused: {}", std::io::Error::last_os_error());
+pub(crate) fn barrier() -> bool {
+    let command = COMMAND.load(Ordering::Relaxed);
+    call(command) == 0 || barrier_again(command)
+}
+
+/// The kernel may be short of memory for a moment (ENOMEM); and a process that was cloned without the C library's
+/// knowledge is not registered (EPERM).
+#[cfg(not(shuttle))]
+#[cold]
+fn barrier_again(command: i32) -> bool {
+    const TRIES: usize = 10;
+    register_again();
+    (0..TRIES).any(|_| {
+        std::thread::yield_now();
+        call(command) == 0
+    })
 }

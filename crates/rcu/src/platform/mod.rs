@@ -15,6 +15,7 @@ pub(crate) mod rseq;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
 mod stub;
 
+use crate::fence;
 use crate::section;
 use std::fmt;
 use std::sync::OnceLock;
@@ -32,6 +33,9 @@ pub enum Obstacle {
     NoRseq,
     /// The kernel refuses membarrier's RSEQ command: Linux before 5.10, a seccomp filter, gVisor.
     NoMembarrier,
+    /// The kernel has allowed membarrier and refuses it now, because of a seccomp filter that was installed later:
+    /// nothing can be freed any more. Let the filter allow it, or set `REPRIEVE_RCU=fence`.
+    MembarrierRefused,
     /// No page below the program's text could be mapped for the abort stub.
     NoStubPage,
     /// The thread has a shadow stack, which an abort cannot rewind.
@@ -47,6 +51,7 @@ impl fmt::Display for Obstacle {
             Self::Architecture => "not x86-64 Linux",
             Self::NoRseq => "rseq is not registered by the C library",
             Self::NoMembarrier => "the kernel refuses membarrier's RSEQ command",
+            Self::MembarrierRefused => "membarrier was allowed and is now refused: nothing can be freed",
             Self::NoStubPage => "no page below the program's text could be mapped",
             Self::ShadowStack => "the process has a shadow stack",
             Self::ForeignRseq => "foreign code uses rseq within read sections",
@@ -81,12 +86,17 @@ impl fmt::Display for Capabilities {
 /// What this process uses, found out at the first call.
 pub fn capabilities() -> Capabilities {
     let found = probe();
-    let restartable = found.restartable.and(if section::disabled_by_foreign_code() {
+    let obstacle = if fence::is_refused() {
+        Err(Obstacle::MembarrierRefused)
+    } else if section::disabled_by_foreign_code() {
         Err(Obstacle::ForeignRseq)
     } else {
         Ok(())
-    });
-    Capabilities { restartable, ..found }
+    };
+    Capabilities {
+        restartable: found.restartable.and(obstacle),
+        asymmetric: found.asymmetric && !fence::is_refused(),
+    }
 }
 
 static FOUND: OnceLock<Capabilities> = OnceLock::new();
@@ -119,8 +129,8 @@ fn prepare_sections() -> Result<(), Obstacle> {
     if shadow_stack() {
         return Err(Obstacle::ShadowStack);
     }
-    let page = stub::map(section::abort_address()).ok_or(Obstacle::NoStubPage)?;
-    section::enable(page, field);
+    let page = stub::map(&section::abort_code()).ok_or(Obstacle::NoStubPage)?;
+    section::enable(page, stub::user_space_end(), field);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Keeps the shared library that holds this code loaded.
 //!
 //! A thread that has read runs a destructor of ours when it ends, the reclaimer thread runs our code, the stub
-//! page jumps to the abort handler, and the TLS slot is allocated statically. A `dlclose` that unloaded the
+//! page returns into it, and the TLS slot is allocated statically. A `dlclose` that unloaded the
 //! code would leave all of them dangling, whatever kind of section is in use. So the library asks the loader
 //! never to unload it; `dlclose` then drops the reference and nothing else. In a program's own text this has
 //! no effect.

@@ -2,8 +2,8 @@
 //!
 //! The kernel sends an interrupted section to its abort address, which must lie outside the section's range
 //! and follow a signature. The range is to cover everything a section may call, that is the whole address
-//! space; so the stub is put below everything else, on the lowest page that can be mapped, and jumps to the
-//! handler in the text.
+//! space; so the stub is put below everything else. On which page, chance decides, and the page contains no address: a
+//! fixed one that held a code pointer would tell an attacker where the program lies.
 //!
 //! The page is never writable and executable at a time. Where a policy forbids executable anonymous memory,
 //! the page is mapped from a memory file or an unlinked file.
@@ -24,31 +24,38 @@ const SIGNATURE: u32 = 0x5305_3053;
 const ABORT_OFFSET: usize = 4;
 /// Lowest page tried: the usual vm.mmap_min_addr, kept free so that null pointers fault.
 const LOWEST: usize = 0x1_0000;
-/// Below the text of a program that is not position-independent.
-const HIGHEST: usize = 0x40_0000;
+/// Where the kernel puts mappings that must lie below 2 GiB (MAP_32BIT), which compilers at run time ask for.
+const HIGHEST: usize = 0x4000_0000;
+/// Pages that chance picks, before all are tried in order. Most are free.
+const PICKS: usize = 64;
 
-/// Maps the stub that jumps to `handler`; its address, or none.
-pub(crate) fn map(handler: usize) -> Option<usize> {
-    let code = code(handler);
-    let files = [anonymous as fn(usize, &[u8]) -> Option<()>, memory_file, unlinked_file];
-    let text = own_text().min(handler).min(HIGHEST);
-    for page in (lowest_page()..text.saturating_sub(PAGE_BYTES)).step_by(PAGE_BYTES) {
-        if !is_free(page) {
-            continue;
-        }
-        return files.iter().any(|put| put(page, &code).is_some()).then_some(page);
-    }
-    None
+/// Maps a page with `abort_code` at the abort address; the page's address, or none.
+pub(crate) fn map(abort_code: &[u8]) -> Option<usize> {
+    let code = [&SIGNATURE.to_le_bytes(), abort_code].concat();
+    let (lowest, highest) = (lowest_page(), own_text().min(map as *const () as usize).min(HIGHEST));
+    let pages = highest.saturating_sub(lowest) / PAGE_BYTES;
+    let picked = (0..PICKS.min(pages)).map(|_| random() as usize % pages);
+    let page = picked.chain(0..pages).map(|n| lowest + n * PAGE_BYTES).find(|&page| is_free(page))?;
+    let ways = [anonymous as fn(usize, &[u8]) -> Option<()>, memory_file, unlinked_file];
+    ways.iter().any(|put| put(page, &code).is_some()).then_some(page)
 }
 
-/// Signature, then `movabs rax, handler; jmp rax`. The abort handler needs no register of the section.
-fn code(handler: usize) -> [u8; 16] {
-    let mut code = [0u8; 16];
-    code[..4].copy_from_slice(&SIGNATURE.to_le_bytes());
-    code[4..6].copy_from_slice(&[0x48, 0xb8]);
-    code[6..14].copy_from_slice(&(handler as u64).to_le_bytes());
-    code[14..].copy_from_slice(&[0xff, 0xe0]);
-    code
+/// 64 random bits; 0 where the kernel has none yet.
+fn random() -> u64 {
+    let mut bits = [0u8; 8];
+    // SAFETY: the kernel writes at most eight bytes.
+    unsafe { libc::syscall(libc::SYS_getrandom, bits.as_mut_ptr(), bits.len(), libc::GRND_NONBLOCK) };
+    u64::from_le_bytes(bits)
+}
+
+/// The first address beyond user space (TASK_SIZE): the last page of the lower half is not part of it. The kernel runs
+/// instructions out of line on the page before, for uprobes, and that page must be in every section's range. With page
+/// tables of five levels the lower half is 512 times as large; a mapping beyond that of four tells.
+pub(crate) fn user_space_end() -> u64 {
+    const FOUR_LEVELS: usize = 1 << 47;
+    const FIVE_LEVELS: usize = 1 << 56;
+    let half = if is_free(FOUR_LEVELS) { FIVE_LEVELS } else { FOUR_LEVELS };
+    (half - PAGE_BYTES) as u64
 }
 
 fn lowest_page() -> usize {
@@ -131,20 +138,18 @@ fn from_file(page: usize, code: &[u8], mut file: File) -> Option<()> {
 mod tests {
     use super::*;
 
-    extern "C" fn answer() -> u64 {
-        42
-    }
+    /// Signature, then `mov eax, 42; ret`.
+    const CODE: [u8; 10] = [0x53, 0x30, 0x05, 0x53, 0xb8, 42, 0, 0, 0, 0xc3];
 
-    /// Each way of mapping the page must work where this test runs: the stub then jumps to its handler.
+    /// Each way of mapping the page must work where this test runs.
     #[test]
-    fn every_way_makes_a_stub_that_jumps() {
-        let code = code(answer as *const () as usize);
+    fn every_way_makes_a_page_that_runs() {
         // Pages above those that a probe takes, so that the tests of one process do not collide.
-        let pages = (0x20_0000..).step_by(PAGE_BYTES).filter(|&p| is_free(p));
+        let pages = (0x5000_0000..).step_by(PAGE_BYTES).filter(|&p| is_free(p));
         let ways = [anonymous as fn(usize, &[u8]) -> Option<()>, memory_file, unlinked_file];
         for (put, page) in ways.into_iter().zip(pages) {
-            put(page, &code).expect("the page can be mapped");
-            // SAFETY: the page holds the signature and, after it, a jump to `answer`, which has this type.
+            put(page, &CODE).expect("the page can be mapped");
+            // SAFETY: the page holds the signature and, after it, a function of this type.
             unsafe {
                 assert_eq!(*(page as *const u32), SIGNATURE);
                 let call: extern "C" fn() -> u64 = std::mem::transmute(page + ABORT_OFFSET);
@@ -155,11 +160,28 @@ mod tests {
     }
 
     #[test]
+    fn the_page_holds_no_address_and_is_another_each_time() {
+        let code = crate::section::abort_code();
+        let pages: Vec<usize> = (0..8).map(|_| map(&code).expect("a page")).collect();
+        for &page in &pages {
+            // SAFETY: mapped above, readable, and not unmapped before the loop's end.
+            let words: Vec<u64> = (0..PAGE_BYTES - 7)
+                .map(|at| unsafe { ((page + at) as *const u64).read_unaligned() })
+                .collect();
+            let text = map as *const () as u64;
+            assert!(words.iter().all(|w| w.abs_diff(text) > 1 << 32), "an address of this program's text");
+            // SAFETY: as above.
+            unsafe { libc::munmap(page as *mut libc::c_void, PAGE_BYTES) };
+        }
+        assert!(pages.iter().any(|&page| page != pages[0]));
+    }
+
+    #[test]
     fn a_taken_page_is_left_alone() {
-        let taken = (0x30_0000..).step_by(PAGE_BYTES).find(|&p| is_free(p)).expect("a free page");
+        let taken = (0x6000_0000..).step_by(PAGE_BYTES).find(|&p| is_free(p)).expect("a free page");
         let at = place(taken, libc::PROT_READ, libc::MAP_ANONYMOUS, -1).expect("mapped");
         assert!(!is_free(taken));
-        assert!(anonymous(taken, &code(1)).is_none());
+        assert!(anonymous(taken, &CODE).is_none());
         // SAFETY: mapped above.
         unsafe { libc::munmap(at.cast(), PAGE_BYTES) };
     }

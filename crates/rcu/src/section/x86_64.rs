@@ -1,19 +1,20 @@
 //! The inlined entry of restartable sections, and the abort handler.
 //!
-//! The entry pushes the callee-saved registers and the address at which it goes on after an abort, notes the
-//! stack pointer in a TLS slot, arms the thread's `rseq_cs` field with the one descriptor, and calls the section.
-//! The kernel sends an abort to the stub page, the stub jumps to the handler, and the handler, which can rely on
-//! no register, takes the stack pointer from the slot and jumps to the address on top. The entry then ends as if
-//! the section had returned, reporting the restart, and a cold function begins anew.
+//! The entry fills a frame, a local variable of its caller: the callee-saved registers, the stack pointer and the
+//! address at which it goes on after an abort. It notes the frame's address in a TLS slot, arms the thread's `rseq_cs`
+//! field with the one descriptor, and calls the section. The kernel sends an abort to the stub page. The stub can rely on
+//! no register: it takes the frame's address from the slot and jumps to the address in the frame. The entry then ends as
+//! if the section had returned, reporting the restart, and a cold function begins anew.
 //!
 //! An entry costs its branches and loads most: among look-ups that wait for memory, each takes away from how many
 //! of them overlap (example `cost`). So there are four loads: the slot, the mode, the return address and the field;
 //! and besides call and return three branches: idle, permitted, and one at the end for whatever went wrong.
-//! Stores, of which there are eleven, count less. That is why callee-saved registers are pushed, and not declared
-//! lost: the section's function keeps them, and nothing loads them back unless it is aborted. A small closure
+//! Stores, of which there are eleven, count less. That is why callee-saved registers are put into the frame, and not
+//! declared lost: the section's function keeps them, and nothing loads them back unless it is aborted. They are not
+//! pushed, because then unwinders would not find the caller from within a section. A small closure
 //! travels in registers, and so does a small result.
 //!
-//! The slot holds the noted stack pointer while a section is under way on the thread, armed or interrupted.
+//! The slot holds the frame's address while a section is under way on the thread, armed or interrupted.
 //! Else it is idle, and holds 1 more than the field's offset, an odd number, or 0 at first. Signal handlers may
 //! run sections, whatever they interrupt. A section that does not find the slot idle is nested (the field is
 //! armed), or the thread's first, or a handler's on top of an interrupted one; the last makes the slot idle and
@@ -22,12 +23,12 @@
 //!   cleared the field before the handler starts. The slot is back when that context resumes, at the stub.
 //! - one that interrupted the entry or the exit, with the slot taken and the field clear: the same, and no
 //!   abort happens.
-//! - one that interrupted the abort handler: the same. The handler runs unarmed, and until it has reloaded
-//!   the stack pointer it runs on the section's, which is lower.
+//! - one that interrupted the stub, or the way from there back into the entry: the same. These run unarmed, and until
+//!   they have reloaded the stack pointer they run on the section's, which is lower.
 //!
-//! The slot uses the initial-exec TLS model: one load (or, where the linker relaxes it, none) and no call, so
-//! that it can be used from the abort handler; libraries opened at run time get it from the loader's static
-//! reserve.
+//! The slot uses the initial-exec TLS model: one load (or, where the linker relaxes it, none) and no call. So it lies
+//! at one distance from every thread's pointer, which the stub contains instead of an address of code; libraries opened at
+//! run time get it from the loader's static reserve.
 
 use super::packed::{Packed, Word, fits};
 use super::{RESTARTS, Refusal};
@@ -59,8 +60,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
 static FIELD: AtomicI64 = AtomicI64::new(0);
 /// `FIELD` while threads may start with sections, else 0. Those that have started look no more.
 static GATE: AtomicI64 = AtomicI64::new(0);
-/// End of the range: the last page of 47-bit user space, in which no code lies, is left out.
-const RANGE_END: u64 = 0x7fff_ffff_e000;
 
 // What the entry reports; 0 is success.
 /// As the entry's comparison gives it.
@@ -70,11 +69,12 @@ const GAVE_UP: u64 = 3;
 const FENCED: u64 = 4;
 const RESTARTED: u64 = 5;
 
-/// Publishes the stub page and switches sections on.
-pub(crate) fn enable(page: usize, field: isize) {
+/// Publishes the stub page and switches sections on. The range goes from the stub page to the last address of user space
+/// but one, which is as far as the kernel allows.
+pub(crate) fn enable(page: usize, user_space_end: u64, field: isize) {
     let start = (page + 4096) as u64;
     DESCRIPTOR.start.store(start, Ordering::Relaxed);
-    DESCRIPTOR.length.store(RANGE_END - start, Ordering::Relaxed);
+    DESCRIPTOR.length.store(user_space_end - 1 - start, Ordering::Relaxed);
     DESCRIPTOR.abort.store((page + 4) as u64, Ordering::Relaxed);
     FIELD.store(field as i64, Ordering::Relaxed);
     // Release pairs with the Acquire in `begin`: whoever sees the gate open sees the descriptor and the offset.
@@ -87,16 +87,33 @@ pub(crate) fn disable() {
     set_slot(0);
 }
 
-/// Where the stub jumps to.
-pub(crate) fn abort_address() -> usize {
-    abort_handler as *const () as usize
-}
-
 /// The TLS slot's symbol, which differs between versions of the crate linked into one program.
 macro_rules! slot {
     () => {
         concat!("reprieve_rcu_frame_", env!("CARGO_PKG_VERSION_MAJOR"), "_", env!("CARGO_PKG_VERSION_MINOR"))
     };
+}
+
+/// What the stub page holds at the abort address: goes on in the entry that the slot tells of. The direction flag and all
+/// registers are as the section left them, the field is clear.
+pub(crate) fn abort_code() -> [u8; 17] {
+    let distance: i64;
+    // SAFETY: loads a constant of the loader's.
+    unsafe {
+        asm!(
+            concat!("mov {distance}, [rip + ", slot!(), "@gottpoff]"),
+            distance = out(reg) distance,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    let distance = i32::try_from(distance).expect("static TLS lies within 2 GiB of the thread pointer");
+    let mut code = [0; 17];
+    code[..2].copy_from_slice(&[0xfc, 0xb9]); // cld; mov ecx, imm32
+    code[2..6].copy_from_slice(&(RESTARTED as u32).to_le_bytes());
+    code[6..11].copy_from_slice(&[0x64, 0x48, 0x8b, 0x04, 0x25]); // mov rax, fs:[disp32]
+    code[11..15].copy_from_slice(&distance.to_le_bytes());
+    code[15..].copy_from_slice(&[0xff, 0x20]); // jmp [rax]
+    code
 }
 
 global_asm!(
@@ -110,25 +127,13 @@ global_asm!(
     ".popsection",
 );
 
-/// Ends the entry with the report that the section is to start again. The direction flag and all registers
-/// are as the section left them, the field is clear.
-#[unsafe(naked)]
-extern "C" fn abort_handler() {
-    naked_asm!(
-        "cld",
-        "lock inc qword ptr [rip + {restarts}]",
-        "mov ecx, {restarted}",
-        "jmp {unwind}",
-        restarts = sym RESTARTS,
-        restarted = const RESTARTED,
-        unwind = sym unwind,
-    )
-}
-
-/// Goes on in the entry that the slot tells of. ecx: its report.
-#[unsafe(naked)]
-extern "C" fn unwind() {
-    naked_asm!(concat!("mov r11, [rip + ", slot!(), "@gottpoff]"), "mov rsp, fs:[r11]", "jmp [rsp]",)
+/// What an entry needs to go on after an abort. The assembly knows the order.
+#[repr(C)]
+struct Frame {
+    resume: Word,
+    stack: Word,
+    /// rbx, rbp, r13, r14, r15.
+    saved: [Word; 5],
 }
 
 /// Leaves the section that the thread is in, whose entry then reports that it gave up.
@@ -138,10 +143,11 @@ extern "C" fn leave_section() -> ! {
         "mov r12, [rip + {field}]",
         "mov qword ptr fs:[r12], 0",
         "mov ecx, {gave_up}",
-        "jmp {unwind}",
+        concat!("mov r11, [rip + ", slot!(), "@gottpoff]"),
+        "mov rax, fs:[r11]",
+        "jmp [rax]",
         field = sym FIELD,
         gave_up = const GAVE_UP,
-        unwind = sym unwind,
     )
 }
 
@@ -201,10 +207,11 @@ unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result
     if !fits::<R>(2) {
         result.write(large.as_mut_ptr());
     }
+    let mut frame = MaybeUninit::<Frame>::uninit();
     let report: u64;
     let (low, high): (Word, Word);
-    // SAFETY: the stack is aligned for the call again after six words; without `nostack` the compiler keeps
-    // nothing below the stack pointer. Callee-saved registers but r12 are kept by the section's calling
+    // SAFETY: the stack is aligned for the call; without `nostack` the compiler keeps nothing below the stack pointer.
+    // Callee-saved registers but r12 are kept by the section's calling
     // convention, and put back after an abort; all other registers are declared. Every path ends with the stack
     // pointer that it began with. The section itself is the caller's promise. Memory: the assembly is a barrier
     // for the compiler, so that no access of the section moves out of it; the processor keeps loads before the
@@ -217,13 +224,14 @@ unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result
             "jz 6f",
             "lea rax, [rip + {descriptor}]",
             "lea rcx, [rip + 4f]",
-            "push rbx",
-            "push rbp",
-            "push r13",
-            "push r14",
-            "push r15",
-            "push rcx",
-            "mov fs:[r11], rsp",
+            "mov [r13], rcx",
+            "mov [r13 + 8], rsp",
+            "mov [r13 + 16], rbx",
+            "mov [r13 + 24], rbp",
+            "mov [r13 + 32], r13",
+            "mov [r13 + 40], r14",
+            "mov [r13 + 48], r15",
+            "mov fs:[r11], r13",
             "mov fs:[r12 - 1], rax",
             "cmp dword ptr [r10], {asymmetric}",
             "jne 9f",
@@ -236,14 +244,15 @@ unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result
             "mov qword ptr fs:[r12 - 1], 0",
             "3:",
             "mov fs:[r11], r12",
-            "add rsp, 48",
             "8:",
             ".pushsection .text.unlikely.reprieve_rcu,\"ax\",@progbits",
-            "4: mov r15, [rsp + 8]",
-            "mov r14, [rsp + 16]",
-            "mov r13, [rsp + 24]",
-            "mov rbp, [rsp + 32]",
-            "mov rbx, [rsp + 40]",
+            "4: mov rsp, [rax + 8]",
+            "mov rbx, [rax + 16]",
+            "mov rbp, [rax + 24]",
+            "mov r13, [rax + 32]",
+            "mov r14, [rax + 40]",
+            "mov r15, [rax + 48]",
+            concat!("mov r11, [rip + ", slot!(), "@gottpoff]"),
             "mov r12, [rip + {field}]",
             "inc r12",
             "jmp 3b",
@@ -259,6 +268,8 @@ unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result
             asymmetric = const crate::mode::ASYMMETRIC,
             not_idle = const NOT_IDLE,
             fenced = const FENCED,
+            // A register by name: any other could be one of the outputs' below.
+            in("r13") frame.as_mut_ptr(),
             inout("rdi") words[0] => _,
             inout("rsi") words[1] => _,
             inout("rdx") result => high,
@@ -321,6 +332,9 @@ unsafe fn again<F: Fn() -> R, R: Copy>(
     }
     let mut restarts = 0;
     let end = loop {
+        if report == RESTARTED {
+            RESTARTS.fetch_add(1, Ordering::Relaxed);
+        }
         match report {
             NOT_IDLE => {}
             RESTARTED if restarts + 1 < super::RESTART_LIMIT => restarts += 1,

@@ -9,10 +9,11 @@ static BEGUN: AtomicU64 = AtomicU64::new(0);
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
 /// As that of the kernel.
-pub(crate) fn barrier() {
+pub(crate) fn barrier() -> bool {
     let number = BEGUN.fetch_add(1, Ordering::SeqCst) + 1;
     section::membarrier();
     ENDED.fetch_max(number, Ordering::SeqCst);
+    true
 }
 
 /// Calls that have begun so far; the number of the last.
