@@ -1,11 +1,14 @@
 //! A shared value that is replaced as a whole: configuration, routing tables, the root of a larger structure.
 
+use crate::core::Core;
 use crate::domain::Domain;
 use crate::garbage::Full;
 use crate::reader::Section;
 use crate::retired::Retired;
 use crate::room::Room;
+use crate::section;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A value that readers read at the cost of a pointer, and writers replace.
@@ -22,6 +25,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// ```
 pub struct RcuCell<T: Send + Sync + 'static> {
     domain: Domain,
+    /// The domain's, one load nearer.
+    core: Arc<Core>,
     /// Never null; from `Box::into_raw`.
     value: AtomicPtr<T>,
 }
@@ -29,7 +34,8 @@ pub struct RcuCell<T: Send + Sync + 'static> {
 impl<T: Send + Sync + 'static> RcuCell<T> {
     /// A cell whose old values are freed by `domain`.
     pub fn new(domain: &Domain, value: T) -> Self {
-        Self { domain: domain.clone(), value: AtomicPtr::new(Box::into_raw(Box::new(value))) }
+        let value = AtomicPtr::new(Box::into_raw(Box::new(value)));
+        Self { domain: domain.clone(), core: domain.core().clone(), value }
     }
 
     /// The domain that frees old values.
@@ -43,7 +49,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// When the section is one of another domain.
     #[inline(always)]
     pub fn load<'s>(&self, section: &'s impl Section) -> &'s T {
-        assert!(section.is_of(self.domain.core()), "the section is not one of the cell's domain");
+        assert!(section.is_of(&self.core), "the section is not one of the cell's domain");
         // SAFETY: the pointer is valid, and what it points to is retired in the domain whose section the
         // caller is in. Acquire pairs with the Release in `swap`.
         unsafe { &*self.value.load(Ordering::Acquire) }
@@ -100,9 +106,11 @@ impl<T: Copy + Send + Sync + 'static> RcuCell<T> {
     /// A copy of the value, taken in a restartable section: a preempted reader delays no writer.
     #[inline(always)]
     pub fn get(&self) -> T {
-        // SAFETY: the section loads and copies, nothing else. The pointer is valid within it; Acquire as in
-        // `load`.
-        unsafe { self.domain.read(|| *self.value.load(Ordering::Acquire)) }
+        // SAFETY: sections that load and copy, nothing else. The pointer is valid within them; Acquire as in `load`.
+        unsafe {
+            section::copied(&self.core.clock.mode, &self.value, 0)
+                .unwrap_or_else(|| self.domain.read(|| *self.value.load(Ordering::Acquire)))
+        }
     }
 }
 

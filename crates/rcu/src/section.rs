@@ -23,8 +23,8 @@
 #![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64", not(shuttle))), allow(dead_code))]
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
-#[path = "section/x86_64.rs"]
-mod arch;
+#[path = "section/x86_64/mod.rs"]
+pub(crate) mod arch;
 #[cfg(not(any(all(target_os = "linux", target_arch = "x86_64"), shuttle)))]
 #[path = "section/none.rs"]
 mod arch;
@@ -34,15 +34,15 @@ mod arch;
 
 mod packed;
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
+pub(crate) use arch::abort_code;
 #[cfg(shuttle)]
 pub(crate) use arch::membarrier;
 pub(crate) use arch::{abandon_if_inside, inside};
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
-pub(crate) use arch::{abort_code, enable};
 pub(crate) use packed::Packed;
 
 use crate::sync::AtomicU32;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// How often a section is started again before it gives up: at 100 Hz signals a section of 10 ms never ends,
 /// and 64 tries of a section that short-lived signals interrupt cost less than one scheduler tick.
@@ -83,6 +83,17 @@ pub(crate) unsafe fn restartable<F: Fn() -> R, R: Copy>(
     // SAFETY: the caller's promise is the same; `f` outlives the call, and `instead` cannot keep the copy, which is
     // private to this crate and used within `instead` alone.
     unsafe { arch::run(mode, Packed::of(f), instead) }
+}
+
+/// A copy of the `T` that lies `offset` bytes into what `place` points to, taken in a restartable section without a closure.
+/// None where that cannot be.
+///
+/// # Safety
+/// In a section of a domain with this mode, `place` points to an object that is alive, and that has a `T` there.
+#[inline(always)]
+pub(crate) unsafe fn copied<T: Copy, P>(mode: &AtomicU32, place: &AtomicPtr<P>, offset: usize) -> Option<T> {
+    // SAFETY: the caller's promise.
+    unsafe { arch::copy::copied(mode, place, offset) }
 }
 
 /// Counts a foreign change; beyond the limit, switches restartable sections off.

@@ -112,6 +112,8 @@ impl World {
     }
 
     fn works_in_child(&self) -> bool {
+        // SAFETY: what the parent's other threads had found, they did not pass on.
+        unsafe { self.domain.end_sections_of_the_parent() };
         // SAFETY: the section loads.
         let read = unsafe { self.domain.read(|| dwell(self.load(0), 0, DWELL)) };
         let waited = || self.domain.synchronize_until(Instant::now() + Duration::from_secs(10)).is_ok();

@@ -75,3 +75,10 @@ fn barrier_again(command: i32) -> bool {
         call(command) == 0
     })
 }
+
+/// A negative control: a fence in all threads that starts no section again.
+#[cfg(all(test, not(shuttle)))]
+pub(crate) fn barrier_without_rseq() {
+    call(REGISTER_PRIVATE_EXPEDITED);
+    assert_eq!(call(PRIVATE_EXPEDITED), 0);
+}

@@ -126,11 +126,13 @@ fn prepare_sections() -> Result<(), Obstacle> {
     if !membarrier::has_rseq() {
         return Err(Obstacle::NoMembarrier);
     }
+    // They put nothing back, neither registers nor a stack, and need no stub.
+    section::arch::narrow::enable(field, pin::own_object());
     if shadow_stack() {
         return Err(Obstacle::ShadowStack);
     }
     let page = stub::map(&section::abort_code()).ok_or(Obstacle::NoStubPage)?;
-    section::enable(page, stub::user_space_end(), field);
+    section::arch::wide::enable(page, stub::user_space_end(), field);
     Ok(())
 }
 

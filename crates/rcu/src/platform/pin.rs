@@ -6,7 +6,8 @@
 //! never to unload it; `dlclose` then drops the reference and nothing else. In a program's own text this has
 //! no effect.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
 
 /// Marks the object that holds this function as one that is never unloaded.
 pub(crate) fn keep_loaded() {
@@ -24,4 +25,39 @@ pub(crate) fn keep_loaded() {
             libc::dlopen(info.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE);
         }
     }
+}
+
+/// The addresses of the object that holds this function: what `keep_loaded` keeps.
+pub(crate) fn own_object() -> Range<usize> {
+    let mut bounds = 0..0;
+    // SAFETY: `note_own` is called before this returns, with `bounds`.
+    unsafe { libc::dl_iterate_phdr(Some(note_own), (&raw mut bounds).cast()) };
+    bounds
+}
+
+/// Notes the bounds of one object, if it holds this function; then ends the iteration.
+///
+/// # Safety
+/// As the C library calls it; `bounds` is a range.
+unsafe extern "C" fn note_own(object: *mut libc::dl_phdr_info, _: usize, bounds: *mut c_void) -> c_int {
+    // SAFETY: the C library describes an object that is loaded, with so many headers.
+    let (base, headers) = unsafe {
+        let object = &*object;
+        let headers = std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum));
+        (object.dlpi_addr as usize, headers)
+    };
+    let loaded = headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
+    let ends = |h: &libc::Elf64_Phdr| {
+        let start = base.wrapping_add(h.p_vaddr as usize);
+        (start, start + h.p_memsz as usize)
+    };
+    let all =
+        loaded.map(ends).fold(usize::MAX..0, |all, (start, end)| all.start.min(start)..all.end.max(end));
+    let here = note_own as *const () as usize;
+    if !all.contains(&here) {
+        return 0;
+    }
+    // SAFETY: `own_object` passed the range.
+    unsafe { *bounds.cast::<Range<usize>>() = all };
+    1
 }

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-pub(super) type Word = MaybeUninit<u64>;
+pub(crate) type Word = MaybeUninit<u64>;
 /// Words of a closure that fit into registers.
 const WORDS: usize = 4;
 
@@ -27,7 +27,7 @@ impl<F> Clone for Packed<F> {
 impl<F> Copy for Packed<F> {}
 
 /// Whether a `T` fits into `words` words.
-pub(super) const fn fits<T>(words: usize) -> bool {
+pub(crate) const fn fits<T>(words: usize) -> bool {
     size_of::<T>() <= words * 8 && align_of::<T>() <= 8
 }
 
@@ -37,7 +37,7 @@ impl<F> Packed<F> {
     /// # Safety
     /// It lives, and stays where it is, as long as the result and its copies are used.
     #[inline(always)]
-    pub(super) unsafe fn of(f: &F) -> Self {
+    pub(crate) unsafe fn of(f: &F) -> Self {
         let mut words = [Word::uninit(); WORDS];
         if fits::<F>(WORDS) {
             // SAFETY: the words are large and aligned enough; the copy is only ever borrowed.
@@ -53,13 +53,13 @@ impl<F> Packed<F> {
     /// # Safety
     /// They are the words of a `Packed<F>` whose closure still lives.
     #[inline(always)]
-    pub(super) unsafe fn from_words(words: [Word; WORDS]) -> Self {
+    pub(crate) unsafe fn from_words(words: [Word; WORDS]) -> Self {
         Self { words, _closure: PhantomData }
     }
 
     /// To be passed one by one.
     #[inline(always)]
-    pub(super) fn words(self) -> [Word; WORDS] {
+    pub(crate) fn words(self) -> [Word; WORDS] {
         self.words
     }
 

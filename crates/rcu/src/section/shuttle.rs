@@ -45,3 +45,17 @@ pub(crate) fn inside() -> bool {
 
 /// As `inside`.
 pub(crate) fn abandon_if_inside() {}
+
+pub(crate) mod copy {
+    use crate::sync::AtomicU32;
+    use std::sync::atomic::AtomicPtr;
+
+    /// Never copies.
+    ///
+    /// # Safety
+    /// None needed; the signature is that of the other architectures.
+    #[inline(always)]
+    pub(crate) unsafe fn copied<T: Copy, P>(_: &AtomicU32, _: &AtomicPtr<P>, _: usize) -> Option<T> {
+        None
+    }
+}

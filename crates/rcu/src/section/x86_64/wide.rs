@@ -30,9 +30,9 @@
 //! at one distance from every thread's pointer, which the stub contains instead of an address of code; libraries opened at
 //! run time get it from the loader's static reserve.
 
-use super::packed::{Packed, Word, fits};
-use super::{RESTARTS, Refusal};
 use crate::mode::is_asymmetric;
+use crate::section::packed::{Packed, Word, fits};
+use crate::section::{RESTART_LIMIT, RESTARTS, Refusal, count_foreign};
 use crate::sync::AtomicU32;
 use std::arch::{asm, global_asm, naked_asm};
 use std::mem::MaybeUninit;
@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// `struct rseq_cs` of the kernel's uapi.
 #[repr(C, align(32))]
-struct Descriptor {
+pub(crate) struct Descriptor {
     version: u32,
     flags: u32,
     start: AtomicU64,
@@ -49,7 +49,7 @@ struct Descriptor {
 }
 
 /// The one descriptor: from the end of the stub page to the end of user space.
-static DESCRIPTOR: Descriptor = Descriptor {
+pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
     version: 0,
     flags: 0,
     start: AtomicU64::new(0),
@@ -177,7 +177,7 @@ unsafe extern "C" fn trampoline<F: Fn() -> R, R: Copy>(
 /// part. Where that cannot be, calls `instead`.
 ///
 /// # Safety
-/// As for [`super::restartable`].
+/// As for [`crate::section::restartable`].
 #[inline(always)]
 pub(crate) unsafe fn run<F: Fn() -> R, R: Copy>(
     mode: &AtomicU32,
@@ -198,7 +198,7 @@ pub(crate) unsafe fn run<F: Fn() -> R, R: Copy>(
 /// Enters, once. The error is the entry's report.
 ///
 /// # Safety
-/// As for [`super::restartable`].
+/// As for [`crate::section::restartable`].
 #[inline(always)]
 unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result<R, u64> {
     let words = f.words();
@@ -337,10 +337,10 @@ unsafe fn again<F: Fn() -> R, R: Copy>(
         }
         match report {
             NOT_IDLE => {}
-            RESTARTED if restarts + 1 < super::RESTART_LIMIT => restarts += 1,
+            RESTARTED if restarts + 1 < RESTART_LIMIT => restarts += 1,
             RESTARTED | GAVE_UP => break Err(Refusal::GaveUp),
             FOREIGN => {
-                super::count_foreign();
+                count_foreign();
                 break Err(Refusal::Foreign);
             }
             _ => break Err(Refusal::Fenced),
