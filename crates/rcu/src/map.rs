@@ -96,6 +96,13 @@ const SHARDS: usize = 64;
 /// println!("{one:?}");
 /// ```
 ///
+/// A map of one type is not a map of its supertype, into which other values could be put:
+/// ```compile_fail
+/// # use reprieve_rcu::{Domain, RcuMap};
+/// let map: RcuMap<u8, for<'a> fn(&'a str)> = RcuMap::new(&Domain::default());
+/// let other: &RcuMap<u8, fn(&'static str)> = &map;
+/// ```
+///
 /// # Notes
 /// - `Eq`, `Hash`, `Clone` and the closures that writers are given run under the lock of a shard. If they
 ///   write to the same map, they deadlock; they may read it. If they panic, the map is as it was.

@@ -34,8 +34,12 @@ pub(super) struct Shards<K, V> {
     writers: Box<[Writer]>,
     /// No table is made smaller.
     least_log2: u32,
-    _entries: PhantomData<(K, V)>,
+    _entries: PhantomData<Stored<K, V>>,
 }
+
+/// Shards hold entries and take them in, so that neither type may stand in for a subtype or a supertype: entries
+/// of the one would be read as the other.
+type Stored<K, V> = (K, V, fn(K, V));
 
 /// On lines of its own.
 #[repr(align(128))]
