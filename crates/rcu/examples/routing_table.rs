@@ -5,7 +5,7 @@
 //!
 //! `cargo run --release -p reprieve-rcu --example routing_table`
 
-use reprieve_rcu::map::{Effect, FastHash};
+use reprieve_rcu::map::FastHash;
 use reprieve_rcu::{Domain, RcuMap};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,9 +34,9 @@ fn main() {
     let domain = Domain::default();
     let routes = Routes::with_hasher(&domain, FastHash::default());
     let route = |n: u8| Route { next_hop: Ipv4Addr::new(192, 168, 0, n), interface: u32::from(n) };
-    routes.insert(network(Ipv4Addr::UNSPECIFIED, 0), route(1)).expect("no garbage");
+    routes.insert(network(Ipv4Addr::UNSPECIFIED, 0), route(1));
     for n in 0..=255 {
-        routes.insert(network(Ipv4Addr::new(10, n, 0, 0), 16), route(2)).expect("no garbage");
+        routes.insert(network(Ipv4Addr::new(10, n, 0, 0), 16), route(2));
     }
     let (done, packets) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|s| {
@@ -54,9 +54,9 @@ fn main() {
         // A more specific route flaps.
         let flapping = network(Ipv4Addr::new(10, 1, 2, 0), 24);
         for _ in 0..1_000 {
-            assert_eq!(routes.entry(flapping).or_insert(route(3)), Ok(Effect::Inserted));
+            assert_eq!(routes.insert(flapping, route(3)), None);
             assert_eq!(lookup(&routes, Ipv4Addr::new(10, 1, 2, 3)), Some(route(3)));
-            assert_eq!(routes.remove(&flapping), Ok(true));
+            assert_eq!(routes.remove(&flapping), Some(route(3)));
             assert_eq!(lookup(&routes, Ipv4Addr::new(10, 1, 2, 3)), Some(route(2)));
         }
         done.store(true, Ordering::Relaxed);

@@ -6,9 +6,10 @@
 //!
 //! Invariants:
 //! - An entry does not change once it is visible. To change a value is to publish another entry and to remove
-//!   the old one; to rebuild a shard is to clone its entries. Hence `Clone`, and no interior mutability
-//!   across a rebuild: a `Cell` in a value would be copied as it is at that moment. An `Arc` in the value is
-//!   shared by its copies.
+//!   the old one.
+//! - To rebuild a shard is to clone its entries, hence `Clone`. To move them would not do: readers would see both
+//!   copies for a while, and a lock or an atomic in a value would be two. Stable Rust cannot tell values that have
+//!   such parts from others. An `Arc` in the value is shared by its clones.
 //! - Whatever becomes invisible (an entry, a table) is freed after a grace period of the domain.
 //! - A key that is present throughout a look-up or an iteration is found by it; see `table.rs` and
 //!   `control.rs` for why.
@@ -20,16 +21,24 @@
 //! | `table.rs` | memory layout, search, placement |
 //! | `shard.rs` | a table and its writers' lock; rebuilding |
 //! | `limbo.rs` | what waits for a grace period |
-//! | `write.rs`, `entry.rs`, `iter.rs` | the operations |
+//! | `alter.rs` | what every change of one key does |
+//! | `write.rs`, `entry.rs`, `remove.rs`, `iter.rs` | the operations |
+//! | `pinned.rs` | the operations once more, on a map with a section |
+//! | `options.rs`, `collect.rs` | how large a map is made, and from what |
 //! | `hash.rs`, `plain.rs` | a quick hasher; keys for restartable sections |
 
+mod alter;
+mod collect;
 mod control;
 mod entry;
 mod group;
 mod hash;
 mod iter;
 mod limbo;
+mod options;
+mod pinned;
 mod plain;
+mod remove;
 mod shard;
 mod table;
 mod write;
@@ -45,6 +54,8 @@ mod model_tests;
 pub use entry::Entry;
 pub use hash::{FastHash, FastHasher};
 pub use iter::{Iter, Keys, Values};
+pub use options::MapOptions;
+pub use pinned::Pinned;
 pub use plain::Plain;
 pub use write::{Decision, Effect};
 
@@ -52,44 +63,85 @@ use crate::core::Core;
 use crate::domain::Domain;
 use crate::reader::Section;
 use limbo::Garbage;
-use shard::{SHARDS_LIMIT, Shards, load};
+use shard::{Shards, load};
 use std::borrow::Borrow;
-use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 
-/// Shards of a map, unless [`MapOptions::shards`] says otherwise.
-const SHARDS: usize = 64;
 /// A concurrent hash map.
 ///
+/// ```
+/// use reprieve_rcu::RcuMap;
+///
+/// let ports: RcuMap<String, u16> = RcuMap::default();
+/// ports.insert("http".to_owned(), 8080);
+/// assert_eq!(ports.insert("http".to_owned(), 80), Some(8080)); // a clone of the old value
+/// assert_eq!(ports.get_or_insert_with_ref("https", || 443), 443);
+///
+/// let view = ports.pin(); // a section, and references for as long as it lasts
+/// assert_eq!(view.get("http"), Some(&80));
+/// assert_eq!(view.remove("http"), Some(&80));
+/// assert_eq!(view.iter().count(), 1);
+/// ```
+///
+/// Sections of the map's domain do as well, and cost less where a thread is registered:
 /// ```
 /// use reprieve_rcu::{Domain, RcuMap};
 ///
 /// let domain = Domain::default();
 /// let ports = RcuMap::new(&domain);
-/// ports.insert("http", 80).unwrap();
-/// ports.insert("https", 443).unwrap();
-///
-/// let guard = domain.lock();
-/// assert_eq!(ports.get("http", &guard), Some(&80)); // a reference, for as long as the guard
-/// ports.remove("http").unwrap();
-/// assert_eq!(ports.get("http", &guard), None);
+/// ports.insert("http", 80);
+/// let reader = domain.register("worker").unwrap();
+/// let guard = reader.lock();
+/// assert_eq!(ports.get("http", &guard), Some(&80));
 /// ```
 ///
 /// Keys and values that are plain data can be copied out in a restartable section, which delays no writer
 /// even when its thread is preempted:
 /// ```
-/// # use reprieve_rcu::{Domain, RcuMap};
+/// # use reprieve_rcu::RcuMap;
 /// let squares: RcuMap<u64, u64> = (0..100).map(|n| (n, n * n)).collect();
 /// assert_eq!(squares.copied(&9), Some(81));
 /// ```
+///
+/// # Values that cannot be cloned
+///
+/// Entries are cloned when a shard grows, so that values are [`Clone`]. Put locks and atomics behind an [`Arc`]: its
+/// clones are the same object. An `Arc<dyn Trait>` takes the place of a `Box<dyn Trait>`, and is made from one by
+/// `Arc::from`.
+/// ```
+/// use reprieve_rcu::RcuMap;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use std::sync::{Arc, Mutex};
+///
+/// let hits: RcuMap<&str, Arc<AtomicU64>> = RcuMap::default();
+/// hits.pin().get_or_insert_with("/", Arc::default).fetch_add(1, Ordering::Relaxed);
+///
+/// let carts: RcuMap<u32, Arc<Mutex<Vec<&str>>>> = RcuMap::default();
+/// carts.pin().get_or_insert_with(7, Arc::default).lock().unwrap().push("tea");
+/// let cart = carts.pin().get(&7).cloned(); // stays when the view is gone, and when the entry is
+/// carts.discard(&7);
+/// assert_eq!(*cart.unwrap().lock().unwrap(), ["tea"]);
+///
+/// type Handler = Arc<dyn Fn(&str) -> String + Send + Sync>;
+/// let routes: RcuMap<&str, Handler> = RcuMap::default();
+/// routes.set("/hello", Arc::new(|name| format!("hello, {name}")));
+/// assert_eq!(routes.pin().get("/hello").unwrap()("Ann"), "hello, Ann");
+///
+/// let shapes: RcuMap<u32, Arc<dyn std::fmt::Debug + Send + Sync>> = RcuMap::default();
+/// let boxed: Box<dyn std::fmt::Debug + Send + Sync> = Box::new((3, 4));
+/// shapes.set(1, Arc::from(boxed));
+/// assert_eq!(format!("{:?}", shapes.pin().get(&1).unwrap()), "(3, 4)");
+/// ```
+///
+/// # Lifetimes
 ///
 /// A reference does not outlive its section:
 /// ```compile_fail
 /// # use reprieve_rcu::{Domain, RcuMap};
 /// let domain = Domain::default();
 /// let map = RcuMap::new(&domain);
-/// map.insert(1, String::from("one")).unwrap();
+/// map.insert(1, String::from("one"));
 /// let guard = domain.lock();
 /// let one = map.get(&1, &guard);
 /// drop(guard);
@@ -104,8 +156,9 @@ const SHARDS: usize = 64;
 /// ```
 ///
 /// # Notes
-/// - `Eq`, `Hash`, `Clone` and the closures that writers are given run under the lock of a shard. If they
-///   write to the same map, they deadlock; they may read it. If they panic, the map is as it was.
+/// - `Eq`, `Hash`, `Clone` and the closures of writers run under the lock of a shard, except where a method says
+///   otherwise. If they write to the same map, they deadlock; they may read it. If they panic, the map is as it was.
+/// - Keys and values are dropped outside of locks, by whichever thread frees them. Their destructors may use the map.
 /// - An update publishes a new entry and needs a free slot, so that many updates of one key cause its shard
 ///   to be rebuilt once in some hundred. For a few hot keys, let the value be an `Arc<RcuCell<T>>`.
 /// - The hash must vary in its upper bits too: the topmost seven are compared before keys are,
@@ -118,40 +171,6 @@ pub struct RcuMap<K: Send + Sync + 'static, V: Send + Sync + 'static, S = Random
     core: Arc<Core>,
     shards: Shards<K, V>,
     hasher: S,
-}
-
-/// Options of a map; see the methods.
-#[derive(Clone, Copy, Debug)]
-pub struct MapOptions {
-    capacity: usize,
-    shards: usize,
-}
-
-impl Default for MapOptions {
-    fn default() -> Self {
-        Self { capacity: 0, shards: SHARDS }
-    }
-}
-
-impl MapOptions {
-    /// The defaults, which the methods state.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Entries that fit before a shard is rebuilt. A shard's memory is allocated at its first entry, and is
-    /// never less later. Default 0.
-    pub fn capacity(mut self, entries: usize) -> Self {
-        self.capacity = entries;
-        self
-    }
-
-    /// Shards, rounded up to a power of two of at most 65,536. More shards make each rebuild shorter and let
-    /// more writers work at the same time; each costs 136 bytes. Default 64.
-    pub fn shards(mut self, shards: usize) -> Self {
-        self.shards = shards.clamp(1, SHARDS_LIMIT).next_power_of_two();
-        self
-    }
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> RcuMap<K, V> {
@@ -204,7 +223,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
     }
 }
 
-impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<K, V, S> {
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<K, V, S> {
     /// The value of `key`, for as long as the section lasts. Wait-free.
     ///
     /// # Panics
@@ -231,14 +250,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         K: Borrow<Q>,
     {
         self.assert_section(section);
-        let hash = self.hasher.hash_one(key);
-        // SAFETY: tables and entries are retired in the domain whose section the caller is in: they live as
-        // long as it.
-        unsafe {
-            let table = load::<K, V>(self.shards.pointer(hash));
-            let (key, value) = table.entry(table.find(hash, key)?).as_ref();
-            Some((key, value))
-        }
+        // SAFETY: the section is one of the map's domain, and is borrowed for `'s`.
+        unsafe { self.look_up(key) }
     }
 
     /// Whether there is an entry of `key`. Wait-free.
@@ -252,12 +265,31 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         self.get_key_value(key, section).is_some()
     }
 
+    /// The entry of `key`.
+    ///
+    /// # Safety
+    /// The caller is in a section of the map's domain for all of `'s`.
+    #[inline(always)]
+    unsafe fn look_up<'s, Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<(&'s K, &'s V)>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: tables and entries are retired in the domain whose section the caller is in: they live as
+        // long as it.
+        unsafe {
+            let table = load::<K, V>(self.shards.pointer(hash));
+            let (key, value) = table.entry(table.find(hash, key)?).as_ref();
+            Some((key, value))
+        }
+    }
+
     /// A copy of the value of `key`, taken in a restartable section: a preempted reader delays no writer. The
     /// key is hashed before, so that any hasher will do.
     #[inline]
     pub fn copied(&self, key: &K) -> Option<V>
     where
-        K: Plain,
+        K: Plain + Hash,
         V: Copy,
     {
         let hash = self.hasher.hash_one(key);
@@ -286,16 +318,5 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for RcuMap<K, V
         let room = self.domain.reclaim().room_in_any_case(garbage.bytes());
         // SAFETY: nobody can reach the map any more; for references in sections, the domain waits.
         room.accept(unsafe { garbage.retired() });
-    }
-}
-
-impl<K, V, S> fmt::Debug for RcuMap<K, V, S>
-where
-    K: fmt::Debug + Hash + Eq + Send + Sync + 'static,
-    V: fmt::Debug + Send + Sync + 'static,
-    S: BuildHasher,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter(&self.domain.lock())).finish()
     }
 }

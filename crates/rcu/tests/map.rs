@@ -39,7 +39,11 @@ type ClusteredHash = BuildHasherDefault<Clustered>;
 #[derive(Clone, Debug)]
 enum Op {
     Insert(u16, u64),
+    Set(u16, u64),
+    GetOrInsert(u16, u64),
     Remove(u16),
+    Discard(u16),
+    Reserve(u16),
     Update(u16),
     Entry(u16, u64),
     Toggle(u16),
@@ -51,8 +55,12 @@ enum Op {
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let key = || 0..300u16;
     let op = prop_oneof![
-        60 => (key(), any::<u64>()).prop_map(|(k, v)| Op::Insert(k, v)),
-        30 => key().prop_map(Op::Remove),
+        30 => (key(), any::<u64>()).prop_map(|(k, v)| Op::Insert(k, v)),
+        30 => (key(), any::<u64>()).prop_map(|(k, v)| Op::Set(k, v)),
+        10 => (key(), any::<u64>()).prop_map(|(k, v)| Op::GetOrInsert(k, v)),
+        20 => key().prop_map(Op::Remove),
+        15 => key().prop_map(Op::Discard),
+        1 => (0..100u16).prop_map(Op::Reserve),
         20 => key().prop_map(Op::Update),
         10 => (key(), any::<u64>()).prop_map(|(k, v)| Op::Entry(k, v)),
         10 => key().prop_map(Op::Toggle),
@@ -70,16 +78,22 @@ fn agree<S: BuildHasher + Default>(ops: &[Op], shards: usize) {
     let mut model: HashMap<u16, u64> = HashMap::new();
     for op in ops {
         match *op {
-            Op::Insert(k, v) => assert_eq!(map.insert(k, v), Ok(model.insert(k, v).is_some())),
-            Op::Remove(k) => assert_eq!(map.remove(&k), Ok(model.remove(&k).is_some())),
+            Op::Insert(k, v) => assert_eq!(map.insert(k, v), model.insert(k, v)),
+            Op::Set(k, v) => assert_eq!(map.set(k, v), model.insert(k, v).is_some()),
+            Op::Remove(k) => assert_eq!(map.remove(&k), model.remove(&k)),
+            Op::Discard(k) => assert_eq!(map.discard(&k), model.remove(&k).is_some()),
             Op::Update(k) => {
                 let present = model.get_mut(&k).map(|v| *v = v.wrapping_mul(3)).is_some();
-                assert_eq!(map.update(&k, |v| v.wrapping_mul(3)), Ok(present));
+                assert_eq!(map.update(&k, |v| v.wrapping_mul(3)), present);
             }
             Op::Entry(k, v) => {
                 model.entry(k).and_modify(|old| *old ^= v).or_insert(v);
-                map.entry(k).and_modify(|old| old ^ v).or_insert_with(|| v).unwrap();
+                map.entry(k).and_modify(|old| old ^ v).or_insert_with(|| v);
             }
+            Op::GetOrInsert(k, v) => {
+                assert_eq!(map.get_or_insert_with(k, || v), *model.entry(k).or_insert(v));
+            }
+            Op::Reserve(n) => map.reserve(n.into()),
             Op::Toggle(k) => {
                 let effect =
                     map.compute(k, |v| if v.is_some() { Decision::Remove } else { Decision::Set(7) });
@@ -87,14 +101,14 @@ fn agree<S: BuildHasher + Default>(ops: &[Op], shards: usize) {
                 if !had {
                     model.insert(k, 7);
                 }
-                assert_eq!(effect, Ok(if had { Effect::Removed } else { Effect::Inserted }));
+                assert_eq!(effect, if had { Effect::Removed } else { Effect::Inserted });
             }
             Op::Retain(n) => {
-                map.retain(|k, _| k % n != 0).unwrap();
+                map.retain(|k, _| k % n != 0);
                 model.retain(|k, _| k % n != 0);
             }
             Op::Clear => {
-                map.clear().unwrap();
+                map.clear();
                 model.clear();
             }
             Op::Reclaim => domain.barrier(),
@@ -152,14 +166,14 @@ fn churn<S: BuildHasher>(map: &RcuMap<u64, Quad, S>, done: &AtomicBool, seed: u6
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let key = x >> 33;
         match x >> 28 & 7 {
-            0..3 => assert!(map.insert(STAY + key % CHURN, quad(x)).is_ok()),
-            3..5 => assert!(map.remove(&(STAY + key % CHURN)).is_ok()),
-            5 => assert!(map.insert(key % STAY, quad(x)).unwrap(), "a key that stays was lost"),
-            6 => assert!(
-                map.update(&(key % STAY), |v| quad(check(v) + 1)).unwrap(),
+            0..3 => drop(map.insert(STAY + key % CHURN, quad(x)).as_ref().map(check)),
+            3..5 => drop(map.remove(&(STAY + key % CHURN)).as_ref().map(check)),
+            5 => assert!(
+                map.insert(key % STAY, quad(x)).is_some_and(|old| check(&old) == old[0]),
                 "a key that stays was lost"
             ),
-            _ if key.is_multiple_of(512) => map.retain(|k, _| *k < STAY || k % 2 == 0).unwrap(),
+            6 => assert!(map.update(&(key % STAY), |v| quad(check(v) + 1)), "a key that stays was lost"),
+            _ if key.is_multiple_of(512) => map.retain(|k, _| *k < STAY || k % 2 == 0),
             _ => {}
         }
     }
@@ -173,8 +187,8 @@ fn beside_writers<S: BuildHasher + Default + Sync>(
     read: impl Fn(&RcuMap<u64, Quad, S>),
 ) {
     let domain = Domain::new(Options::new().batch(batch));
-    let map = RcuMap::with_options(&domain, MapOptions::new().shards(shards), S::default());
-    (0..STAY).for_each(|key| assert!(map.insert(key, quad(key)).is_ok()));
+    let mut map = RcuMap::with_options(&domain, MapOptions::new().shards(shards), S::default());
+    map.extend((0..STAY).map(|key| (key, quad(key))));
     let done = AtomicBool::new(false);
     std::thread::scope(|s| {
         (1..3).for_each(|seed| {
@@ -248,14 +262,14 @@ const GUEST: u64 = 100;
 fn hot(read: impl Fn(&RcuMap<u64, Block, ClusteredHash>, u64) -> Option<u64>) {
     let domain = Domain::new(Options::new().batch(4));
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), ClusteredHash::default());
-    (0..32).for_each(|key| assert!(map.insert(key, [0; 256]).is_ok()));
+    (0..32).for_each(|key| assert!(!map.set(key, [0; 256])));
     let done = AtomicBool::new(false);
     std::thread::scope(|s| {
         s.spawn(|| {
             for n in 1..40_000 {
-                assert_eq!(map.insert(n % 4 * 8, [n; 256]), Ok(true));
-                assert_eq!(map.insert(GUEST, [n; 256]), Ok(false));
-                assert_eq!(map.remove(&GUEST), Ok(true));
+                assert!(map.set(n % 4 * 8, [n; 256]));
+                assert!(!map.set(GUEST, [n; 256]));
+                assert!(map.discard(&GUEST));
             }
             done.store(true, Ordering::Relaxed);
         });
@@ -290,7 +304,7 @@ fn keys_that_collide_do_not_cause_a_rebuild_each() {
             Self(self.0.clone())
         }
     }
-    (0..2_000).for_each(|n| assert!(map.insert(n, Cloned(clones.clone())).is_ok()));
+    (0..2_000).for_each(|n| assert!(!map.set(n, Cloned(clones.clone()))));
     let clones = clones.load(Ordering::Relaxed);
     assert!(clones < 5 * 2_000, "{clones} clones for 2,000 insertions");
 }
@@ -299,14 +313,14 @@ fn keys_that_collide_do_not_cause_a_rebuild_each() {
 fn a_value_lives_as_long_as_the_section_that_found_it() {
     let domain = Domain::default();
     let map = RcuMap::new(&domain);
-    map.insert(1, quad(1)).unwrap();
+    map.set(1, quad(1));
     let guard = domain.lock();
     let one = map.get(&1, &guard).unwrap();
-    map.remove(&1).unwrap();
+    map.discard(&1);
     // What could overwrite it: the slot is the first of its group.
-    (0..100).for_each(|n| assert!(map.insert(1, quad(n)).is_ok()));
-    (2..100).for_each(|n| assert!(map.insert(n, quad(n)).is_ok()));
-    map.clear().unwrap();
+    (0..100).for_each(|n| assert_eq!(map.set(1, quad(n)), n > 0));
+    (2..100).for_each(|n| assert!(!map.set(n, quad(n))));
+    map.clear();
     drop(map);
     assert_eq!(check(one), 1);
 }
@@ -315,8 +329,8 @@ fn a_value_lives_as_long_as_the_section_that_found_it() {
 fn many_updates_of_one_key_stay_near_its_home() {
     let domain = Domain::default();
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), FastHash::default());
-    (0..1000).for_each(|n| assert!(map.insert(n, 0).is_ok()));
-    (0..10_000).for_each(|n| assert_eq!(map.update(&7, |v| v + 1), Ok(n < 10_000)));
+    (0..1000).for_each(|n| assert_eq!(map.insert(n, 0), None));
+    (0..10_000).for_each(|_| assert!(map.update(&7, |v| v + 1)));
     assert_eq!((map.copied(&7), map.len()), (Some(10_000), 1000));
 }
 
@@ -328,7 +342,7 @@ static NOISY: OnceLock<RcuMap<Noisy, u64>> = OnceLock::new();
 impl Drop for Noisy {
     fn drop(&mut self) {
         if self.1 {
-            NOISY.get().unwrap().insert(Self(self.0, false), 1).unwrap();
+            NOISY.get().unwrap().set(Self(self.0, false), 1);
         }
     }
 }
@@ -356,13 +370,13 @@ fn what_an_operation_does_not_store_is_dropped_after_it() {
     std::thread::spawn(move || {
         let options = MapOptions::new().shards(1);
         let map = NOISY.get_or_init(|| RcuMap::with_options(&Domain::default(), options, Default::default()));
-        map.insert(Noisy(0, false), 0).unwrap();
+        map.set(Noisy(0, false), 0);
         let (value, change) = (Noisy(1, true), Noisy(2, true));
         let insert = move || std::convert::identity(&value).0;
-        map.entry(Noisy(0, false)).or_insert_with(insert).unwrap();
+        map.entry(Noisy(0, false)).or_insert_with(insert);
         let modify = move |_: &u64| std::convert::identity(&change).0;
-        map.entry(Noisy(9, false)).and_modify(modify).or_nothing().unwrap();
-        map.compute(Noisy(3, true), |_| Decision::Keep).unwrap();
+        map.entry(Noisy(9, false)).and_modify(modify).or_nothing();
+        map.compute(Noisy(3, true), |_| Decision::Keep);
         let guard = map.domain().lock();
         let seen: Vec<u64> = (0..10).filter(|&n| map.contains_key(&Noisy(n, false), &guard)).collect();
         send.send(seen).unwrap();
@@ -385,13 +399,13 @@ fn large_alignments_and_empty_entries() {
     struct Wide(u8);
     let domain = Domain::default();
     let wide = RcuMap::new(&domain);
-    (0..200u8).for_each(|n| assert!(wide.insert(n, Wide(n)).is_ok()));
+    (0..200u8).for_each(|n| assert_eq!(wide.insert(n, Wide(n)), None));
     let guard = domain.lock();
     (0..200u8).for_each(|n| assert_eq!(wide.get(&n, &guard), Some(&Wide(n))));
     assert!(wide.values(&guard).all(|v| std::ptr::from_ref(v).addr() % 256 == 0));
     let unit = RcuMap::new(&domain);
     assert_eq!(
         [unit.insert((), ()), unit.insert((), ()), unit.remove(&()), unit.remove(&())],
-        [Ok(false), Ok(true), Ok(true), Ok(false)]
+        [None, Some(()), Some(()), None]
     );
 }

@@ -53,11 +53,15 @@ fn everything_is_dropped_once() {
                     x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed);
                     let key = Counted::new(live, x >> 40 & 255);
                     match x >> 33 & 7 {
-                        0..3 => assert!(map.insert(key, Counted::new(live, x)).is_ok()),
-                        3 => assert!(map.update(&key, Clone::clone).is_ok()),
-                        4 if x >> 36 & 15 == 0 => map.clear().unwrap(),
-                        5 if x >> 36 & 15 == 0 => map.retain(|k, _| *k.1 % 3 == 0).unwrap(),
-                        _ => assert!(map.remove(&key).is_ok()),
+                        0..2 => drop(map.insert(key, Counted::new(live, x))),
+                        2 => drop(map.set(key, Counted::new(live, x))),
+                        3 if x >> 36 & 1 == 0 => drop(map.update(&key, Clone::clone)),
+                        3 => drop(map.get_or_insert_with(key, || Counted::new(live, x))),
+                        4 if x >> 36 & 15 == 0 => map.clear(),
+                        5 if x >> 36 & 15 == 0 => map.retain(|k, _| *k.1 % 3 == 0),
+                        6 if x >> 36 & 63 == 0 => map.reserve(100),
+                        6 => drop(map.remove(&key)),
+                        _ => drop(map.discard(&key)),
                     }
                 }
             });
@@ -77,18 +81,22 @@ fn a_full_domain_refuses_before_anything_changes() {
     let live = Arc::new(AtomicUsize::new(0));
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(1).capacity(14), FastHash::default());
     let value = |n| Counted::new(&live, n);
-    (0..14).for_each(|n| assert_eq!(map.insert(n, value(n)), Ok(false)));
+    (0..14).for_each(|n| assert_eq!(map.try_insert(n, value(n)), Ok(None)));
     let guard = domain.lock();
-    assert_eq!(map.remove(&0), Ok(true), "there is room for one object");
+    assert_eq!(map.try_discard(&0), Ok(true), "there is room for one object");
     let full = |r: Result<bool, Full>| assert_eq!(r.unwrap_err().objects, 1);
-    full(map.remove(&1));
-    full(map.insert(1, value(100)));
-    full(map.update(&1, |_| unreachable!()));
-    full(map.insert(99, value(99)).map(|_| true));
-    assert!(map.retain(|_, _| unreachable!()).is_err());
-    assert!(map.clear().is_err());
-    assert_eq!(map.remove(&0), Ok(false), "nothing to remove, no room needed");
-    assert_eq!(map.update(&0, |_| unreachable!()), Ok(false));
+    full(map.try_discard(&1));
+    full(map.try_remove(&1).map(|_| true));
+    full(map.try_insert(1, value(100)).map(|_| true));
+    full(map.try_set(1, value(100)));
+    full(map.try_update(&1, |_| unreachable!()));
+    full(map.try_compute(1, |_| unreachable!()).map(|_| true));
+    full(map.try_compute_ref(&1, |_| unreachable!()).map(|_| true));
+    full(map.try_set(99, value(99)));
+    assert!(map.try_retain(|_, _| unreachable!()).is_err());
+    assert!(map.try_clear().is_err());
+    assert_eq!(map.try_discard(&0), Ok(false), "nothing to remove, no room needed");
+    assert_eq!(map.try_update(&0, |_| unreachable!()), Ok(false));
     assert_eq!(
         (1..14).filter_map(|n| map.get(&n, &guard)).map(|v| *v.1).collect::<Vec<_>>(),
         (1..14).collect::<Vec<_>>()
@@ -97,8 +105,8 @@ fn a_full_domain_refuses_before_anything_changes() {
     drop(guard);
     domain.barrier();
     assert_eq!(domain.stats().garbage_bytes, 0, "rooms that were not used are given back");
-    assert_eq!(map.insert(1, value(100)), Ok(true));
-    assert_eq!(map.insert(99, value(99)), Ok(false), "the table is rebuilt now");
+    assert_eq!(map.try_set(1, value(100)), Ok(true));
+    assert_eq!(map.try_set(99, value(99)), Ok(false), "the table is rebuilt now");
     drop(map);
     domain.barrier();
     assert_eq!(live.load(Ordering::Relaxed), 0);
@@ -142,10 +150,10 @@ fn panics_of_keys_and_values_leave_the_map_as_it_was() {
     let mut panics = 0;
     for at in 1..60 {
         let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), FastHash::default());
-        (0..14).for_each(|n| assert!(map.insert(key(n), Counted::new(&live, n)).is_ok()));
+        (0..14).for_each(|n| assert!(!map.set(key(n), Counted::new(&live, n))));
         fuse.store(at, Ordering::Relaxed);
         // The table is full: a new key has it rebuilt.
-        let result = catch_unwind(AssertUnwindSafe(|| map.insert(key(14), Counted::new(&live, 14)).unwrap()));
+        let result = catch_unwind(AssertUnwindSafe(|| map.set(key(14), Counted::new(&live, 14))));
         fuse.store(0, Ordering::Relaxed);
         let len = if result.is_err() { 14 } else { 15 };
         panics += usize::from(result.is_err());
@@ -156,7 +164,7 @@ fn panics_of_keys_and_values_leave_the_map_as_it_was() {
         domain.barrier();
         assert_eq!(live.load(Ordering::Relaxed), len as usize, "copies of a rebuild that failed are dropped");
         assert!(catch_unwind(AssertUnwindSafe(|| map.update(&key(3), |_| panic!("as told")))).is_err());
-        assert_eq!(map.insert(key(3), Counted::new(&live, 33)), Ok(true), "the lock is free");
+        assert!(map.set(key(3), Counted::new(&live, 33)), "the lock is free");
     }
     assert!(panics > 20, "{panics} panics");
     domain.barrier();
@@ -177,11 +185,11 @@ impl Drop for Bomb {
 fn a_drop_that_panics_neither_leaks_the_table_nor_is_repeated() {
     let (domain, drops) = (Domain::new(Options::new().batch(100)), Arc::new(AtomicUsize::new(0)));
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), FastHash::default());
-    map.insert(1, Bomb(true, drops.clone())).unwrap();
-    map.remove(&1).unwrap();
+    map.set(1, Bomb(true, drops.clone()));
+    assert!(map.discard(&1));
     assert!(catch_unwind(AssertUnwindSafe(|| domain.barrier())).is_err());
     assert_eq!((drops.load(Ordering::Relaxed), map.len()), (1, 0));
-    (0..10).for_each(|n| assert!(map.insert(n, Bomb(false, drops.clone())).is_ok()));
+    (0..10).for_each(|n| assert!(!map.set(n, Bomb(false, drops.clone()))));
     drop(map);
     domain.barrier();
     assert_eq!((domain.stats().garbage_objects, drops.load(Ordering::Relaxed)), (0, 11));
@@ -193,7 +201,7 @@ fn writers_may_be_readers_in_a_section() {
     let map: RcuMap<u64, u64> = RcuMap::new(&domain);
     let guard = domain.lock();
     for n in 0..10_000 {
-        map.insert(n % 100, n).unwrap();
+        map.set(n % 100, n);
         assert_eq!(map.get(&(n % 100), &guard), Some(&n));
     }
 }
@@ -206,15 +214,15 @@ fn drops_may_write_to_the_map() {
     impl Drop for Echo {
         fn drop(&mut self) {
             if let Some(map) = &self.0 {
-                map.entry(0).and_modify(|n| n + 1).or_insert(1).unwrap();
+                map.entry(0).and_modify(|n| n + 1).or_insert(1);
             }
         }
     }
     let domain = Domain::default();
     let echoes: Arc<RcuMap<u64, u64>> = Arc::new(RcuMap::new(&domain));
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), FastHash::default());
-    (0..5).for_each(|n| assert!(map.insert(n, Echo(Some(echoes.clone()))).is_ok()));
-    (0..5).for_each(|n| assert!(map.remove(&n).is_ok()));
+    (0..5).for_each(|n| assert!(!map.set(n, Echo(Some(echoes.clone())))));
+    (0..5).for_each(|n| assert!(map.discard(&n)));
     domain.barrier();
     assert_eq!(echoes.copied(&0), Some(5));
 }

@@ -135,6 +135,11 @@ impl<K, V> Table<K, V> {
         parts().expect("the map's capacity exceeds the address space")
     }
 
+    /// Panics when a table of 2^`log2` groups would exceed the address space.
+    pub(super) fn assert_possible(log2: u32) {
+        Self::layout(1 << log2);
+    }
+
     /// A table without entries of 2^`log2` home groups and `tail` groups beyond.
     pub(super) fn new(log2: u32, tail: usize) -> Self {
         let groups = (1 << log2) + tail;

@@ -1,11 +1,8 @@
-//! What changes a map. Every operation on one key is an [`RcuMap::compute`].
+//! Inserting and changing entries; `remove.rs` takes them out.
 
-use super::limbo::{Garbage, entry_bytes};
-use super::shard::Locked;
-use super::{Entry, MapOptions, RcuMap};
-use crate::domain::Domain;
+use super::alter::{Admission, InAnyCase, Keyed, Lent, Owned, Present, WithinLimits};
+use super::{Entry, RcuMap};
 use crate::garbage::Full;
-use crate::room::Room;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
@@ -33,268 +30,195 @@ pub enum Effect {
     Removed,
 }
 
-/// The key of an operation: given away, or lent.
-enum Key<'q, K, Q: ?Sized> {
-    Owned(K),
-    Lent(&'q Q),
-}
-
-impl<K: Borrow<Q>, Q: ?Sized> Key<'_, K, Q> {
-    fn get(&self) -> &Q {
-        match self {
-            Self::Owned(key) => key.borrow(),
-            Self::Lent(key) => key,
-        }
-    }
-
-    /// The key to store, if need be a copy of the one that is stored.
-    fn into_owned(self, present: Option<&K>) -> K
-    where
-        K: Clone,
-    {
-        match self {
-            Self::Owned(key) => key,
-            Self::Lent(_) => present.expect("lent keys come with a present entry").clone(),
-        }
-    }
-}
-
-/// A shard's lock, and room for what its holder may make garbage.
-type LockedWithRoom<'m, K, V> = (Locked<'m, K, V>, Room<'m>);
-
-/// What an operation may do.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum May {
-    Remove,
-    Update,
-    Anything,
-}
-
+/// # Inserting and changing
+///
+/// These methods never fail. At the domain's limits they do what [`Options::at_limit`](crate::Options::at_limit)
+/// says, and exceed the limits if that yields no room. Those that begin with `try_` are refused instead.
 impl<K, V, S> RcuMap<K, V, S>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Sets the value of `key`. True if there was an entry, which is then freed after a grace period, key and
-    /// value.
-    ///
-    /// # Errors
-    /// When the domain is at its limits and its policy refuses; the map is as it was.
-    pub fn insert(&self, key: K, value: V) -> Result<bool, Full> {
-        Ok(self.compute(key, |_| Decision::Set(value))? == Effect::Replaced)
+    /// Sets the value of `key`, and returns a clone of the value that was there. The old entry itself is freed
+    /// after a grace period, key and value, because readers may still use it. [`set`](Self::set) and
+    /// [`Pinned::insert`](super::Pinned::insert) clone nothing.
+    pub fn insert(&self, key: K, value: V) -> Option<V> {
+        let Ok(old) = self.insert_by::<InAnyCase>(key, value);
+        old
     }
 
-    /// Removes the entry of `key`, which is freed after a grace period. False if there was none.
+    /// As [`insert`](Self::insert), within the domain's limits.
     ///
     /// # Errors
-    /// As for `insert`.
-    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Result<bool, Full>
-    where
-        K: Borrow<Q>,
-    {
-        Ok(self.alter(Key::Lent(key), May::Remove, |_| Decision::Remove)? == Effect::Removed)
+    /// When the domain is at its limits and its policy refuses. The map is as it was.
+    pub fn try_insert(&self, key: K, value: V) -> Result<Option<V>, Full> {
+        self.insert_by::<WithinLimits>(key, value)
+    }
+
+    /// Sets the value of `key`. Returns whether there was an entry, and clones nothing.
+    pub fn set(&self, key: K, value: V) -> bool {
+        self.compute(key, |_| Decision::Set(value)) == Effect::Replaced
+    }
+
+    /// As [`set`](Self::set), within the domain's limits.
+    ///
+    /// # Errors
+    /// As for [`try_insert`](Self::try_insert).
+    pub fn try_set(&self, key: K, value: V) -> Result<bool, Full> {
+        Ok(self.try_compute(key, |_| Decision::Set(value))? == Effect::Replaced)
     }
 
     /// Sets the value of `key` to what `f` makes of it. False if there is no entry.
-    ///
-    /// # Errors
-    /// As for `insert`; `f` has not run.
-    pub fn update<Q: Hash + Eq + ?Sized>(&self, key: &Q, f: impl FnOnce(&V) -> V) -> Result<bool, Full>
+    pub fn update<Q: Hash + Eq + ?Sized>(&self, key: &Q, f: impl FnOnce(&V) -> V) -> bool
     where
         K: Borrow<Q>,
     {
-        let decide = |value: Option<&V>| value.map_or(Decision::Keep, |value| Decision::Set(f(value)));
-        Ok(self.alter(Key::Lent(key), May::Update, decide)? == Effect::Replaced)
+        let Ok(effect) = self.compute_by::<InAnyCase, _>(Present(key), changed_by(f));
+        effect == Effect::Replaced
+    }
+
+    /// As [`update`](Self::update), within the domain's limits.
+    ///
+    /// # Errors
+    /// As for [`try_insert`](Self::try_insert); `f` has not run.
+    pub fn try_update<Q: Hash + Eq + ?Sized>(&self, key: &Q, f: impl FnOnce(&V) -> V) -> Result<bool, Full>
+    where
+        K: Borrow<Q>,
+    {
+        Ok(self.compute_by::<WithinLimits, _>(Present(key), changed_by(f))? == Effect::Replaced)
     }
 
     /// Decides by its value what becomes of the entry of `key`; no other writer comes between. `decide` runs
     /// at most once, under the lock of the key's shard.
+    pub fn compute(&self, key: K, decide: impl FnOnce(Option<&V>) -> Decision<V>) -> Effect {
+        let Ok(effect) = self.compute_by::<InAnyCase, _>(Owned(key), decide);
+        effect
+    }
+
+    /// As [`compute`](Self::compute), within the domain's limits.
     ///
     /// # Errors
-    /// As for `insert`; `decide` has not run.
-    pub fn compute(&self, key: K, decide: impl FnOnce(Option<&V>) -> Decision<V>) -> Result<Effect, Full> {
-        self.alter::<K>(Key::Owned(key), May::Anything, decide)
-    }
-
-    /// The entry of `key`, to be changed in one step.
-    pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
-        Entry::new(self, key)
-    }
-
-    /// Does what every operation on one key does. Room for the garbage is reserved outside of the lock, so
-    /// the lock is taken again when more turns out to be needed.
-    fn alter<Q: Hash + Eq + ?Sized>(
+    /// As for [`try_insert`](Self::try_insert); `decide` has not run.
+    pub fn try_compute(
         &self,
-        key: Key<'_, K, Q>,
-        may: May,
+        key: K,
+        decide: impl FnOnce(Option<&V>) -> Decision<V>,
+    ) -> Result<Effect, Full> {
+        self.compute_by::<WithinLimits, _>(Owned(key), decide)
+    }
+
+    /// As [`compute`](Self::compute), with a key that is lent: one to store is made only if it is stored.
+    ///
+    /// ```
+    /// # use reprieve_rcu::{RcuMap, map::{Decision, Effect}};
+    /// let seats: RcuMap<String, u32> = RcuMap::from([("front".to_owned(), 1)]);
+    /// let take = |seats: Option<&u32>| match seats {
+    ///     Some(0) | None => Decision::Keep,
+    ///     Some(n) => Decision::Set(n - 1),
+    /// };
+    /// assert_eq!(seats.compute_ref("front", take), Effect::Replaced);
+    /// assert_eq!(seats.compute_ref("front", take), Effect::Kept);
+    /// assert_eq!(seats.compute_ref("back", take), Effect::Kept); // no String was made
+    /// ```
+    pub fn compute_ref<Q>(&self, key: &Q, decide: impl FnOnce(Option<&V>) -> Decision<V>) -> Effect
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let Ok(effect) = self.compute_by::<InAnyCase, _>(Lent(key), decide);
+        effect
+    }
+
+    /// As [`compute_ref`](Self::compute_ref), within the domain's limits.
+    ///
+    /// # Errors
+    /// As for [`try_compute`](Self::try_compute).
+    pub fn try_compute_ref<Q>(
+        &self,
+        key: &Q,
         decide: impl FnOnce(Option<&V>) -> Decision<V>,
     ) -> Result<Effect, Full>
     where
         K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let hash = self.hasher().hash_one(key.get());
-        let mut room = None;
-        loop {
-            let shard = self.shards.lock(hash);
-            let present = shard.find(hash, key.get()).map(|(slot, _)| slot);
-            if present.is_none() && may != May::Anything {
-                return Ok(Effect::Kept);
-            }
-            let place = if may == May::Remove { present } else { shard.place(hash, present) };
-            let bytes = match (place, present) {
-                (None, _) => shard.table.bytes(),
-                (Some(_), Some(_)) => entry_bytes::<K, V>(),
-                (Some(_), None) => 0,
-            };
-            if bytes > room.as_ref().map_or(0, Room::bytes) {
-                drop((shard, room.take()));
-                room = Some(self.domain().reclaim().room(bytes)?);
-                continue;
-            }
-            let (effect, garbage) = self.decided(key, hash, decide, [present, place], shard);
-            if let (Some(room), Some(garbage)) = (room, garbage) {
-                // SAFETY: the garbage was made unreachable under the lock.
-                room.accept(unsafe { garbage.retired() });
-            }
-            return Ok(effect);
-        }
+        self.compute_by::<WithinLimits, _>(Lent(key), decide)
     }
 
-    /// Decides, and changes the shard: what is then garbage. The user's code comes first. The shard is the last argument,
-    /// which is dropped first: a key that is not stored is dropped after the lock is released.
-    fn decided<Q: ?Sized>(
-        &self,
-        key: Key<'_, K, Q>,
-        hash: u64,
-        decide: impl FnOnce(Option<&V>) -> Decision<V>,
-        [present, place]: [Option<usize>; 2],
-        mut shard: Locked<'_, K, V>,
-    ) -> (Effect, Option<Garbage<K, V>>)
+    /// A clone of the value of `key`; if there is none, what `f` returns is inserted first.
+    ///
+    /// `f` runs before the lock is taken. It may use the map as it likes, and holds up no other writer. If another
+    /// thread inserts the key meanwhile, that thread's value is returned and that of `f` is dropped. To have `f` run
+    /// only if its value is used, write `map.entry(key).or_insert_with(f)`.
+    pub fn get_or_insert_with(&self, key: K, f: impl FnOnce() -> V) -> V {
+        self.get_or_insert_by(Owned(key), f)
+    }
+
+    /// As [`get_or_insert_with`](Self::get_or_insert_with), with a key that is lent: one to store is made only if it
+    /// is stored.
+    pub fn get_or_insert_with_ref<Q>(&self, key: &Q, f: impl FnOnce() -> V) -> V
     where
         K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let old = present.map(|slot| shard.entry(slot));
-        let entry = match (decide(old.map(|(_, value)| value)), present) {
-            (Decision::Keep, _) | (Decision::Remove, None) => return (Effect::Kept, None),
-            (Decision::Remove, Some(slot)) => return (Effect::Removed, Some(shard.remove(slot))),
-            (Decision::Set(value), _) => (key.into_owned(old.map(|(key, _)| key)), value),
-        };
-        let effect = if present.is_some() { Effect::Replaced } else { Effect::Inserted };
-        let Some(place) = place else {
-            let (mut new, place) = shard.rebuild(self.hasher(), hash, present);
-            new.fill(place, hash, entry);
-            return (effect, shard.replace(new));
-        };
-        // The new entry first: a reader that finds the old one removed finds the new one further on.
-        shard.fill(place, hash, entry);
-        (effect, present.map(|slot| shard.remove(slot)))
+        self.get_or_insert_by(Lent(key), f)
     }
 
-    /// Removes the entries for which `keep` is false. Goes from shard to shard: an entry that others insert
-    /// meanwhile may stay unseen.
-    ///
-    /// # Errors
-    /// When the domain is at its limits and its policy refuses; shards that come later are as they were. Room
-    /// is needed for what a shard could lose at most.
-    pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) -> Result<(), Full> {
-        (0..self.shards.count()).try_for_each(|index| {
-            let Some((mut shard, room)) = self.lock_with_room(index, |s| s.len() * entry_bytes::<K, V>())?
-            else {
-                return Ok(());
-            };
-            let doomed: Vec<_> =
-                shard.full().filter(|(_, (k, v))| !keep(k, v)).map(|(slot, _)| slot).collect();
-            if !doomed.is_empty() {
-                let garbage = shard.remove_all(doomed);
-                drop(shard);
-                // SAFETY: the entries were made unreachable under the lock.
-                room.accept(unsafe { garbage.retired() });
-            }
-            Ok(())
-        })
+    /// The entry of `key`, to be changed in one step.
+    pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
+        Entry::new(self, Owned(key))
     }
 
-    /// Removes all entries, shard by shard.
-    ///
-    /// # Errors
-    /// As for `retain`.
-    pub fn clear(&self) -> Result<(), Full> {
-        (0..self.shards.count()).try_for_each(|index| {
-            if let Some((shard, room)) = self.lock_with_room(index, |s| s.table.bytes())?
-                && let Some(garbage) = shard.clear()
-            {
-                // SAFETY: the table was made unreachable under the lock.
-                room.accept(unsafe { garbage.retired() });
-            }
-            Ok(())
-        })
+    /// As [`entry`](Self::entry), with a key that is lent: one to store is made only if it is stored.
+    pub fn entry_ref<'m, 'q, Q>(&'m self, key: &'q Q) -> Entry<'m, K, V, S, Lent<'q, Q>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        Entry::new(self, Lent(key))
     }
 
-    /// A shard's lock and room for as many bytes of garbage as `bytes` says; none where that is 0.
-    fn lock_with_room(
+    fn insert_by<P: Admission>(&self, key: K, value: V) -> Result<Option<V>, P::Refusal> {
+        // Out here, so that neither is dropped under the lock if the clone panics.
+        let (mut old, mut value) = (None, Some(value));
+        self.compute_by::<P, _>(Owned(key), |present| {
+            old = present.cloned();
+            value.take().map_or(Decision::Keep, Decision::Set)
+        })?;
+        Ok(old)
+    }
+
+    fn get_or_insert_by<A: Keyed<K>>(&self, key: A, f: impl FnOnce() -> V) -> V
+    where
+        K: Borrow<A::Lookup>,
+    {
+        if let Some(value) = self.get(key.lookup(), &self.domain().lock()) {
+            return value.clone();
+        }
+        // Outside of the section, so that the wait for room, if there is one, is not for this very thread.
+        let (mut result, mut made) = (None, Some(f()));
+        let Ok(_) = self.compute_by::<InAnyCase, _>(key, |present| {
+            result = present.or(made.as_ref()).cloned();
+            let absent = if present.is_none() { made.take() } else { None };
+            absent.map_or(Decision::Keep, Decision::Set)
+        });
+        result.expect("a value that was present or made")
+    }
+
+    pub(super) fn compute_by<P: Admission, A: Keyed<K>>(
         &self,
-        index: usize,
-        bytes: impl Fn(&Locked<'_, K, V>) -> usize,
-    ) -> Result<Option<LockedWithRoom<'_, K, V>>, Full> {
-        let mut room: Option<Room<'_>> = None;
-        loop {
-            let shard = self.shards.lock_at(index);
-            let bytes = bytes(&shard);
-            match room {
-                _ if bytes == 0 => return Ok(None),
-                Some(room) if room.bytes() >= bytes => return Ok(Some((shard, room))),
-                _ => drop((shard, room)),
-            }
-            room = Some(self.domain().reclaim().room(bytes)?);
-        }
+        key: A,
+        decide: impl FnOnce(Option<&V>) -> Decision<V>,
+    ) -> Result<Effect, P::Refusal>
+    where
+        K: Borrow<A::Lookup>,
+    {
+        Ok(self.alter::<P, _>(key, |entry| decide(entry.map(|(_, value)| value)))?.effect)
     }
 }
 
-impl<K, V, S> Extend<(K, V)> for &RcuMap<K, V, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher,
-{
-    /// Inserts all.
-    ///
-    /// # Panics
-    /// When the domain is at its limits and its policy refuses.
-    fn extend<T: IntoIterator<Item = (K, V)>>(&mut self, entries: T) {
-        for (key, value) in entries {
-            self.insert(key, value).unwrap_or_else(|full| panic!("{full}"));
-        }
-    }
-}
-
-impl<K, V, S> Extend<(K, V)> for RcuMap<K, V, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher,
-{
-    /// Inserts all.
-    ///
-    /// # Panics
-    /// When the domain is at its limits and its policy refuses.
-    fn extend<T: IntoIterator<Item = (K, V)>>(&mut self, entries: T) {
-        (&*self).extend(entries);
-    }
-}
-
-impl<K, V, S> FromIterator<(K, V)> for RcuMap<K, V, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Default,
-{
-    /// A map of the process's common domain.
-    fn from_iter<T: IntoIterator<Item = (K, V)>>(entries: T) -> Self {
-        let entries = entries.into_iter();
-        let options = MapOptions::new().capacity(entries.size_hint().0);
-        let mut map = Self::with_options(Domain::global(), options, S::default());
-        map.extend(entries);
-        map
-    }
+/// Sets a value that is present to what `f` makes of it.
+fn changed_by<V>(f: impl FnOnce(&V) -> V) -> impl FnOnce(Option<&V>) -> Decision<V> {
+    |value| value.map_or(Decision::Keep, |value| Decision::Set(f(value)))
 }
