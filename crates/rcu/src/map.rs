@@ -66,6 +66,7 @@ use limbo::Garbage;
 use shard::{Shards, load};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 /// A concurrent hash map.
@@ -308,6 +309,23 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
             )
         }
     }
+}
+
+// A panic of the user's code leaves the map, and its domain, as they were. The compiler cannot know, because a domain
+// has a hook.
+impl<K, V, S> UnwindSafe for RcuMap<K, V, S>
+where
+    K: RefUnwindSafe + Send + Sync + 'static,
+    V: RefUnwindSafe + Send + Sync + 'static,
+    S: UnwindSafe,
+{
+}
+impl<K, V, S> RefUnwindSafe for RcuMap<K, V, S>
+where
+    K: RefUnwindSafe + Send + Sync + 'static,
+    V: RefUnwindSafe + Send + Sync + 'static,
+    S: RefUnwindSafe,
+{
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for RcuMap<K, V, S> {

@@ -1,0 +1,448 @@
+//! Keys, values and closures that panic, that write to the map they are in, and that use it from where they are
+//! called.
+
+use reprieve_rcu::map::{Decision, Effect, FastHash, MapOptions};
+use reprieve_rcu::{Domain, RcuMap};
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering};
+use std::sync::{Arc, Weak, mpsc};
+use std::time::Duration;
+
+/// What keys and values of one test share.
+#[derive(Default)]
+struct Shared {
+    /// Calls of user code until one panics; none at 0.
+    fuse: AtomicU64,
+    live: AtomicIsize,
+}
+impl Shared {
+    fn step(&self) {
+        if self.fuse.load(Ordering::Relaxed) != 0 && self.fuse.fetch_sub(1, Ordering::Relaxed) == 1 {
+            panic!("as told");
+        }
+    }
+}
+
+/// Counts how many of it live. Panics as it is told.
+struct Fragile(u64, Arc<Shared>);
+impl Fragile {
+    fn new(n: u64, shared: &Arc<Shared>) -> Self {
+        shared.live.fetch_add(1, Ordering::Relaxed);
+        Self(n, shared.clone())
+    }
+}
+impl Clone for Fragile {
+    fn clone(&self) -> Self {
+        self.1.step();
+        Self::new(self.0, &self.1)
+    }
+}
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        self.1.live.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+impl Hash for Fragile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.1.step();
+        self.0.hash(state);
+    }
+}
+impl PartialEq for Fragile {
+    fn eq(&self, other: &Self) -> bool {
+        self.1.step();
+        self.0 == other.0
+    }
+}
+impl Eq for Fragile {}
+
+type Map = RcuMap<Fragile, Fragile, FastHash>;
+type Contents = BTreeMap<u64, u64>;
+
+/// A full table of one shard: a new key has it rebuilt.
+fn full_map(domain: &Domain, shared: &Arc<Shared>) -> Map {
+    let map = RcuMap::with_options(domain, MapOptions::new().shards(1), FastHash::default());
+    (0..14).for_each(|n| assert!(!map.set(Fragile::new(n, shared), Fragile::new(n, shared))));
+    map
+}
+
+fn contents(map: &Map) -> Contents {
+    map.pin().iter().map(|(key, value)| (key.0, value.0)).collect()
+}
+
+/// An operation, given the map and what keys and values share.
+type Operation = fn(&Map, &Arc<Shared>);
+
+const fn operations() -> [(&'static str, Operation); 22] {
+    [
+        ("insert a new key", |m, s| {
+            m.insert(Fragile::new(99, s), Fragile::new(99, s));
+        }),
+        ("insert an old key", |m, s| {
+            m.insert(Fragile::new(3, s), Fragile::new(33, s));
+        }),
+        ("set", |m, s| {
+            m.set(Fragile::new(98, s), Fragile::new(98, s));
+        }),
+        ("remove", |m, s| {
+            m.remove(&Fragile::new(4, s));
+        }),
+        ("remove_entry", |m, s| {
+            m.remove_entry(&Fragile::new(5, s));
+        }),
+        ("remove_if", |m, s| {
+            let doomed = |key: &Fragile, value: &Fragile| {
+                s.step();
+                key.0 == value.0
+            };
+            m.remove_if(&Fragile::new(6, s), doomed);
+        }),
+        ("discard", |m, s| {
+            m.discard(&Fragile::new(7, s));
+        }),
+        ("update", |m, s| {
+            let change = |value: &Fragile| {
+                s.step();
+                Fragile::new(value.0 + 100, s)
+            };
+            m.update(&Fragile::new(8, s), change);
+        }),
+        ("compute", |m, s| {
+            let decide = |_: Option<&Fragile>| {
+                s.step();
+                Decision::Set(Fragile::new(5, s))
+            };
+            m.compute(Fragile::new(97, s), decide);
+        }),
+        ("compute_ref", |m, s| {
+            m.compute_ref(&Fragile::new(96, s), |_| Decision::Set(Fragile::new(6, s)));
+        }),
+        ("entry, absent", |m, s| {
+            let make = || {
+                s.step();
+                Fragile::new(95, s)
+            };
+            m.entry(Fragile::new(95, s)).or_insert_with(make);
+        }),
+        ("entry_ref, present", |m, s| {
+            let change = |value: &Fragile| {
+                s.step();
+                Fragile::new(value.0 + 1, s)
+            };
+            m.entry_ref(&Fragile::new(9, s)).and_modify(change).or_nothing();
+        }),
+        ("get_or_insert_with, absent", |m, s| {
+            let make = || {
+                s.step();
+                Fragile::new(94, s)
+            };
+            m.get_or_insert_with(Fragile::new(94, s), make);
+        }),
+        ("get_or_insert_with, present", |m, s| {
+            m.get_or_insert_with(Fragile::new(1, s), || unreachable!());
+        }),
+        ("get_or_insert_with_ref", |m, s| {
+            m.get_or_insert_with_ref(&Fragile::new(93, s), || Fragile::new(93, s));
+        }),
+        ("pinned insert", |m, s| {
+            m.pin().insert(Fragile::new(92, s), Fragile::new(92, s));
+        }),
+        ("pinned insert, present", |m, s| {
+            m.pin().insert(Fragile::new(2, s), Fragile::new(22, s));
+        }),
+        ("pinned remove", |m, s| {
+            m.pin().remove(&Fragile::new(10, s));
+        }),
+        ("pinned get_or_insert", |m, s| {
+            m.pin().get_or_insert(Fragile::new(91, s), Fragile::new(91, s));
+        }),
+        ("pinned update", |m, s| {
+            let change = |value: &Fragile| {
+                s.step();
+                Fragile::new(value.0 + 1, s)
+            };
+            m.pin().update(&Fragile::new(11, s), change);
+        }),
+        ("reserve", |m, _| m.reserve(1_000)),
+        ("retain one", |m, s| {
+            m.retain(|key, _| {
+                s.step();
+                key.0 != 12
+            });
+        }),
+    ]
+}
+
+/// Whatever panics at whatever step: each operation is done or is not, the lock is free, and nothing leaks.
+#[test]
+fn an_operation_whose_user_code_panics_is_not_done() {
+    let (domain, shared) = (Domain::default(), Arc::new(Shared::default()));
+    for (name, operation) in operations() {
+        let mut panics = 0;
+        for fuse in 1.. {
+            let map = full_map(&domain, &shared);
+            let before = contents(&map);
+            shared.fuse.store(fuse, Ordering::Relaxed);
+            let result = catch_unwind(AssertUnwindSafe(|| operation(&map, &shared)));
+            let burnt = shared.fuse.swap(0, Ordering::Relaxed) == 0;
+            assert_eq!(result.is_err(), burnt, "{name}");
+            let after = contents(&map);
+            if burnt {
+                assert_eq!(after, before, "{name}: a panic at step {fuse} left a change");
+                panics += 1;
+            }
+            domain.barrier();
+            assert_eq!(shared.live.load(Ordering::Relaxed), 2 * map.len() as isize, "{name}");
+            assert_eq!(domain.stats().garbage_bytes, 0, "{name}");
+            assert_eq!(map.len(), after.len(), "{name}");
+            map.set(Fragile::new(0, &shared), Fragile::new(0, &shared));
+            if !burnt {
+                break;
+            }
+        }
+        assert!(panics > 0, "{name} runs none of the user's code");
+    }
+    domain.barrier();
+    assert_eq!(shared.live.load(Ordering::Relaxed), 0);
+}
+
+/// `retain` goes on from shard to shard; a shard whose turn has not come is as it was, and one that was done stays so.
+#[test]
+fn a_retain_that_panics_leaves_whole_shards() {
+    let (domain, shared) = (Domain::default(), Arc::new(Shared::default()));
+    let map: Map = RcuMap::with_options(&domain, MapOptions::new().shards(4), FastHash::default());
+    (0..100).for_each(|n| assert!(!map.set(Fragile::new(n, &shared), Fragile::new(n, &shared))));
+    shared.fuse.store(60, Ordering::Relaxed);
+    let keep = |_: &Fragile, _: &Fragile| {
+        shared.step();
+        false
+    };
+    assert!(catch_unwind(AssertUnwindSafe(|| map.retain(keep))).is_err());
+    assert!((1..100).contains(&map.len()));
+    domain.barrier();
+    assert_eq!(shared.live.load(Ordering::Relaxed), 2 * map.len() as isize);
+    assert_eq!(contents(&map).len(), map.len());
+}
+
+/// Runs `test` on a thread of its own, which must end.
+fn without_deadlock<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, done) = mpsc::channel();
+    std::thread::spawn(move || send.send(test()));
+    done.recv_timeout(Duration::from_secs(20)).expect("a deadlock, or a panic")
+}
+
+/// All keys have one home, so that tables turn out too small.
+#[derive(Clone, Default)]
+struct LastHome(u64);
+impl Hasher for LastHome {
+    fn finish(&self) -> u64 {
+        (self.0 << 57) | ((1 << 41) - 1)
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&b| self.0 = self.0 * 31 + u64::from(b));
+    }
+}
+
+type Echoes = RcuMap<u64, Echo, BuildHasherDefault<LastHome>>;
+
+/// A value that, if it is loud, writes to the map that it is in when it is dropped. Clones are loud.
+struct Echo {
+    map: Weak<Echoes>,
+    loud: bool,
+    shared: Arc<Shared>,
+}
+impl Echo {
+    fn new(map: &Arc<Echoes>, shared: &Arc<Shared>) -> Self {
+        Self { map: Arc::downgrade(map), loud: false, shared: shared.clone() }
+    }
+
+    fn loud(map: &Arc<Echoes>, shared: &Arc<Shared>) -> Self {
+        Self { map: Arc::downgrade(map), loud: true, shared: shared.clone() }
+    }
+}
+impl Clone for Echo {
+    fn clone(&self) -> Self {
+        self.shared.step();
+        Self { map: self.map.clone(), loud: true, shared: self.shared.clone() }
+    }
+}
+impl Drop for Echo {
+    fn drop(&mut self) {
+        if self.loud
+            && let Some(map) = self.map.upgrade()
+        {
+            self.shared.live.fetch_add(1, Ordering::Relaxed);
+            map.discard(&1_000_000);
+        }
+    }
+}
+
+fn echoes() -> (Arc<Echoes>, Arc<Shared>) {
+    let map = RcuMap::with_options(&Domain::default(), MapOptions::new().shards(1), Default::default());
+    (Arc::new(map), Arc::default())
+}
+
+/// A rebuild copies entries into a table that turns out too small: the copies are dropped after the lock.
+#[test]
+fn copies_made_in_vain_are_dropped_after_the_lock() {
+    let in_vain = without_deadlock(|| {
+        let (map, shared) = echoes();
+        let mut in_vain = 0;
+        for n in 0..300 {
+            // Nothing is freed before the section ends: what is dropped is what was copied in vain.
+            let section = map.domain().lock();
+            let before = shared.live.load(Ordering::Relaxed);
+            map.set(n, Echo::new(&map, &shared));
+            in_vain += shared.live.load(Ordering::Relaxed) - before;
+            drop(section);
+            map.domain().barrier();
+        }
+        in_vain
+    });
+    assert!(in_vain > 0, "no table was too small");
+}
+
+/// The same where a clone panics under the lock, with copies made before.
+#[test]
+fn copies_of_a_rebuild_that_panics_are_dropped_after_the_lock() {
+    let dropped = without_deadlock(|| {
+        let (map, shared) = echoes();
+        (0..14).for_each(|n| assert!(!map.set(n, Echo::new(&map, &shared))));
+        shared.fuse.store(10, Ordering::Relaxed);
+        // The value to be stored writes to the map too.
+        let value = Echo::loud(&map, &shared);
+        assert!(catch_unwind(AssertUnwindSafe(|| map.set(14, value))).is_err());
+        shared.fuse.store(10, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| map.reserve(100))).is_err());
+        shared.live.load(Ordering::Relaxed)
+    });
+    assert_eq!(dropped, 9 + 1 + 9);
+}
+
+/// A value, given or made, that is not needed, or whose operation panics.
+#[test]
+fn values_that_are_not_stored_are_dropped_after_the_lock() {
+    let dropped = without_deadlock(|| {
+        let (map, shared) = echoes();
+        let loud = || Echo::loud(&map, &shared);
+        map.set(1, Echo::new(&map, &shared));
+        shared.fuse.store(1, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| map.insert(1, loud()))).is_err());
+        let view = map.pin();
+        view.get_or_insert(1, loud());
+        view.get_or_insert_with(2, || {
+            map.set(2, Echo::new(&map, &shared));
+            loud()
+        });
+        shared.live.load(Ordering::Relaxed)
+    });
+    assert_eq!(dropped, 3);
+}
+
+#[test]
+fn closures_may_read_the_map_under_its_lock_and_write_to_it_outside() {
+    let numbers = without_deadlock(|| {
+        let map: RcuMap<u64, u64, FastHash> =
+            RcuMap::with_options(&Domain::default(), MapOptions::new().shards(1), FastHash::default());
+        (&map).extend((0..10).map(|n| (n, n)));
+        map.update(&1, |v| v + map.copied(&2).unwrap() + map.pin().get(&3).unwrap());
+        map.compute(4, |_| Decision::Set(map.pin().values().sum()));
+        map.retain(|key, _| map.pin().contains_key(key) && *key < 8);
+        map.remove_if(&7, |_, _| map.len() == 8);
+        assert_eq!(map.entry(50).or_insert_with(|| map.pin().len() as u64), Effect::Inserted);
+        // Not under the lock: writes are as good.
+        let made = map.get_or_insert_with(60, || {
+            map.set(60, 61);
+            62
+        });
+        assert_eq!(made, 61, "the entry that came first stays");
+        made + fibonacci(&map, 190)
+    });
+    assert_eq!(numbers, 61 + fibonacci_by_hand(90));
+}
+
+/// The (n - 100)-th Fibonacci number, which the map remembers.
+fn fibonacci(map: &RcuMap<u64, u64, FastHash>, n: u64) -> u64 {
+    *map.pin().get_or_insert_with(n, || match n - 100 {
+        small @ 0..2 => small,
+        _ => fibonacci(map, n - 1) + fibonacci(map, n - 2),
+    })
+}
+
+fn fibonacci_by_hand(n: u64) -> u64 {
+    (0..n).fold((0, 1), |(a, b), _| (b, a + b)).0
+}
+
+/// A destructor that uses the map through a view, while a view is what removes its value.
+#[test]
+fn destructors_may_use_the_map_through_views() {
+    struct Last(Weak<RcuMap<u64, Arc<Last>>>, u64);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            if let (Some(map), true) = (self.0.upgrade(), self.1 > 0) {
+                let view = map.pin();
+                view.insert(self.1 - 1, Arc::new(Self(self.0.clone(), self.1 - 1)));
+                view.remove(&(self.1 - 1));
+            }
+        }
+    }
+    let left = without_deadlock(|| {
+        let map = Arc::new(RcuMap::new(&Domain::default()));
+        map.set(100, Arc::new(Last(Arc::downgrade(&map), 100)));
+        map.pin().remove(&100);
+        map.domain().barrier();
+        (map.len(), map.domain().stats().garbage_objects)
+    });
+    assert_eq!(left, (0, 0));
+}
+
+/// Threads that ask for one key at the same time get one value.
+#[test]
+fn get_or_insert_agrees_on_a_value() {
+    let map: RcuMap<u64, Arc<u64>, FastHash> = RcuMap::default();
+    for key in 0..500 {
+        let start = std::sync::Barrier::new(3);
+        let ask = |thread: u64| {
+            let (map, start) = (&map, &start);
+            move || {
+                start.wait();
+                match thread {
+                    0 => map.get_or_insert_with(key, || Arc::new(thread)),
+                    _ => map.pin().get_or_insert_with(key, || Arc::new(thread)).clone(),
+                }
+            }
+        };
+        std::thread::scope(|s| {
+            let all: Vec<_> = (0..3).map(|thread| s.spawn(ask(thread))).collect();
+            let all: Vec<_> = all.into_iter().map(|t| t.join().unwrap()).collect();
+            assert!(all.iter().all(|value| Arc::ptr_eq(value, &all[0])));
+        });
+    }
+}
+
+/// A key that breaks the promise of `Borrow`: the map may lose it, and does nothing worse.
+#[test]
+fn keys_that_break_promises_do_no_harm() {
+    #[derive(Clone, PartialEq, Eq)]
+    struct Liar(String);
+    impl Hash for Liar {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.len().hash(state);
+        }
+    }
+    impl Borrow<str> for Liar {
+        fn borrow(&self) -> &str {
+            &self.0
+        }
+    }
+    let map: RcuMap<Liar, u64> = RcuMap::default();
+    for n in 0..1_000 {
+        map.set(Liar(n.to_string()), n);
+        map.discard(&*(n / 2).to_string());
+        map.update(&*n.to_string(), |v| v + 1);
+    }
+    assert_eq!(map.pin().iter().count(), map.len());
+}
