@@ -158,6 +158,12 @@ fn maps_come_from_collections_and_compare_with_each_other() {
         (format!("{one:?}"), format!("{:?}", one.pin())),
         (r#"{1: "one"}"#.into(), r#"{1: "one"}"#.into())
     );
+    let view = one.pin();
+    let mut entries = view.iter();
+    assert_eq!(format!("{entries:?} {:?} {:?}", view.keys(), view.values()), r#"[(1, "one")] [1] ["one"]"#);
+    let again = entries.clone();
+    assert_eq!((entries.next(), entries.next()), (Some((&1, &"one")), None));
+    assert_eq!(format!("{entries:?} {again:?}"), r#"[] [(1, "one")]"#);
     let view = array.pin();
     let mut seen = Vec::new();
     for (&key, &value) in &view {

@@ -5,6 +5,7 @@ use super::group::{Lanes, WIDTH};
 use super::shard::Shards;
 use super::table::Table;
 use crate::reader::Section;
+use std::fmt;
 use std::iter::FusedIterator;
 
 /// All entries, in no order; see [`RcuMap::iter`].
@@ -98,6 +99,42 @@ impl<'s, K, V> Iterator for Values<'s, K, V> {
     type Item = &'s V;
     fn next(&mut self) -> Option<&'s V> {
         self.0.next().map(|(_, value)| value)
+    }
+}
+
+// By hand: a derived one would ask that entries are `Clone`.
+impl<K, V> Clone for Iter<'_, K, V> {
+    fn clone(&self) -> Self {
+        Self { ..*self }
+    }
+}
+impl<K, V> Clone for Keys<'_, K, V> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+impl<K, V> Clone for Values<'_, K, V> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Iter<'_, K, V> {
+    /// What is still to come.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}
+impl<K: fmt::Debug, V> fmt::Debug for Keys<'_, K, V> {
+    /// What is still to come.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}
+impl<K, V: fmt::Debug> fmt::Debug for Values<'_, K, V> {
+    /// What is still to come.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
     }
 }
 
