@@ -30,7 +30,8 @@ fn lookup(routes: &Routes, address: Ipv4Addr) -> Option<Route> {
     [32, 24, 16, 8, 0].into_iter().find_map(|prefix| routes.copied(&network(address, prefix)))
 }
 
-fn main() {
+/// Public for the test that runs it.
+pub fn main() {
     let domain = Domain::default();
     let routes = Routes::with_hasher(&domain, FastHash::default());
     let route = |n: u8| Route { next_hop: Ipv4Addr::new(192, 168, 0, n), interface: u32::from(n) };

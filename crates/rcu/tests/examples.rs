@@ -1,11 +1,20 @@
 //! The examples for users, run as they are.
 
+#[path = "../examples/cache.rs"]
+mod cache;
 #[path = "../examples/config_reload.rs"]
 mod config_reload;
 #[path = "../examples/event_loop.rs"]
 mod event_loop;
+#[path = "../examples/routing_table.rs"]
+mod routing_table;
 #[path = "../examples/tokens.rs"]
 mod tokens;
+
+#[test]
+fn cache() {
+    cache::main();
+}
 
 #[test]
 fn config_reload() {
@@ -15,6 +24,11 @@ fn config_reload() {
 #[test]
 fn event_loop() {
     event_loop::main();
+}
+
+#[test]
+fn routing_table() {
+    routing_table::main();
 }
 
 #[test]
