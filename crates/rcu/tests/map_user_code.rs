@@ -322,6 +322,63 @@ fn copies_of_a_rebuild_that_panics_are_dropped_after_the_lock() {
     assert_eq!(dropped, 9 + 1 + 9);
 }
 
+/// A key whose clones write to the map that they are in when they are dropped.
+struct LoudKey(u64, Option<Weak<LoudKeys>>, Arc<Shared>);
+type LoudKeys = RcuMap<LoudKey, Fragile, FastHash>;
+impl Clone for LoudKey {
+    fn clone(&self) -> Self {
+        Self(self.0, self.1.clone(), self.2.clone())
+    }
+}
+impl Drop for LoudKey {
+    fn drop(&mut self) {
+        if let Some(map) = self.1.take().and_then(|map| map.upgrade()) {
+            self.2.live.fetch_add(1, Ordering::Relaxed);
+            map.discard(&Self(1_000, None, self.2.clone()));
+        }
+    }
+}
+impl Hash for LoudKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+impl PartialEq for LoudKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+impl Eq for LoudKey {}
+
+/// The value's clone panics when the key's is made.
+#[test]
+fn a_key_whose_value_cannot_be_cloned_is_dropped_after_the_lock() {
+    let dropped = without_deadlock(|| {
+        let (shared, keys) = (Arc::new(Shared::default()), Arc::new(Shared::default()));
+        let options = MapOptions::new().shards(1);
+        let map: Arc<LoudKeys> =
+            Arc::new(RcuMap::with_options(&Domain::default(), options, FastHash::default()));
+        let key = |n| LoudKey(n, Some(Arc::downgrade(&map)), keys.clone());
+        (0..3).for_each(|n| assert!(!map.set(key(n), Fragile::new(n, &shared))));
+        let quiet = LoudKey(1, None, keys.clone());
+        shared.fuse.store(2, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| map.reserve(1_000))).is_err());
+        let of_rebuild = keys.live.swap(0, Ordering::Relaxed);
+        shared.fuse.store(1, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| map.remove_entry(&quiet))).is_err());
+        shared.fuse.store(1, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| map.insert(key(1), Fragile::new(9, &shared)))).is_err());
+        let of_one = keys.live.swap(0, Ordering::Relaxed);
+        assert_eq!((contents_of(&map), map.len()), (3, 3));
+        (of_rebuild, of_one)
+    });
+    assert_eq!(dropped, (2, 2));
+}
+
+fn contents_of(map: &LoudKeys) -> usize {
+    map.pin().iter().filter(|(key, value)| key.0 == value.0).count()
+}
+
 /// A value, given or made, that is not needed, or whose operation panics.
 #[test]
 fn values_that_are_not_stored_are_dropped_after_the_lock() {

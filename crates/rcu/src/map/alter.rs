@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - Room is reserved outside of the lock, because it may have to be waited for, and before anything is changed.
-//! - Whatever the user's destructors may run on is dropped after the lock is released, also when the user's code
-//!   panics: it belongs to a variable that is older than the lock.
+//! - Keys, values and copies that are not stored are dropped after the lock is released, also when the user's code
+//!   panics: each belongs to a variable that is older than the lock. Their destructors may write to the map.
 
 use super::limbo::{Garbage, entry_bytes};
 use super::shard::{Locked, Rebuilt};
@@ -147,7 +147,7 @@ where
         let Some((shard, room, slots)) = self.lock_with_room::<P, _>(self.shards.index(hash), survey)? else {
             return Ok(Altered { effect: Effect::Kept, old: None, now: None });
         };
-        // The lock moves into the call, and is released there before what is in hand is dropped here.
+        // The lock moves into the call and ends with it, also by a panic; what is in hand is dropped later, here.
         let mut hand = Hand { given: Some(given), key: None, value: None, tables: Vec::new() };
         let (altered, garbage) = self.decided(&mut hand, hash, decide, slots, shard);
         hand_over(room, garbage);

@@ -37,7 +37,7 @@ where
         K: Borrow<Q>,
         V: Clone,
     {
-        self.remove_by::<WithinLimits, Q, V>(key, |_, _| true, |(_, value)| value.clone())
+        self.remove_by::<WithinLimits, Q>(key, |_, _| true)
     }
 
     /// Removes the entry of `key`, and returns clones of both parts.
@@ -46,8 +46,14 @@ where
         K: Borrow<Q> + Clone,
         V: Clone,
     {
-        let Ok(entry) = self.remove_by::<InAnyCase, Q, _>(key, |_, _| true, Clone::clone);
-        entry
+        // Out here, so that the key is not dropped under the lock if the clone of the value panics.
+        let (mut key_copy, mut value_copy) = (None, None);
+        let Ok(_) = self.take_out::<InAnyCase, Q>(key, |(key, value)| {
+            key_copy = Some(key.clone());
+            value_copy = Some(value.clone());
+            true
+        });
+        key_copy.zip(value_copy)
     }
 
     /// Removes the entry of `key` if `doomed` says so, and returns a clone of its value. `doomed` runs at most once,
@@ -57,7 +63,7 @@ where
         K: Borrow<Q>,
         V: Clone,
     {
-        let Ok(value) = self.remove_by::<InAnyCase, Q, V>(key, doomed, |(_, value)| value.clone());
+        let Ok(value) = self.remove_by::<InAnyCase, Q>(key, doomed);
         value
     }
 
@@ -81,23 +87,22 @@ where
         Ok(self.take_out::<WithinLimits, Q>(key, |_| true)?.is_some())
     }
 
-    /// Removes the entry of `key` if `doomed` says so, and returns what `copy` makes of it. The copy comes first: if
-    /// it panics, the map is as it was.
-    fn remove_by<P: Admission, Q: Hash + Eq + ?Sized, R>(
+    /// The clone comes first: if it panics, the map is as it was.
+    fn remove_by<P: Admission, Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,
         doomed: impl FnOnce(&K, &V) -> bool,
-        copy: impl FnOnce(&(K, V)) -> R,
-    ) -> Result<Option<R>, P::Refusal>
+    ) -> Result<Option<V>, P::Refusal>
     where
         K: Borrow<Q>,
+        V: Clone,
     {
-        let mut copied = None;
-        self.take_out::<P, Q>(key, |entry| {
-            copied = doomed(&entry.0, &entry.1).then(|| copy(entry));
-            copied.is_some()
+        let mut copy = None;
+        self.take_out::<P, Q>(key, |(key, value)| {
+            copy = doomed(key, value).then(|| value.clone());
+            copy.is_some()
         })?;
-        Ok(copied)
+        Ok(copy)
     }
 }
 

@@ -151,12 +151,18 @@ where
     /// `f` runs before the lock is taken. It may use the map as it likes, and holds up no other writer. If another
     /// thread inserts the key meanwhile, that thread's value is returned and that of `f` is dropped. To have `f` run
     /// only if its value is used, write `map.entry(key).or_insert_with(f)`.
+    ///
+    /// # Panics
+    /// As for [`pin`](Self::pin).
     pub fn get_or_insert_with(&self, key: K, f: impl FnOnce() -> V) -> V {
         self.get_or_insert_by(Owned(key), f)
     }
 
     /// As [`get_or_insert_with`](Self::get_or_insert_with), with a key that is lent: one to store is made only if it
     /// is stored.
+    ///
+    /// # Panics
+    /// As for [`pin`](Self::pin).
     pub fn get_or_insert_with_ref<Q>(&self, key: &Q, f: impl FnOnce() -> V) -> V
     where
         K: Borrow<Q>,

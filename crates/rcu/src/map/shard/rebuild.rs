@@ -35,7 +35,7 @@ impl<K, V> Locked<'_, K, V> {
         let log2 = log2_for(live.saturating_mul(4).div_ceil(3)).max(self.state.least_log2);
         let mut tail = ((1 << log2) / TAIL_SHARE).min(TAIL);
         loop {
-            tables.push(Rebuilt { table: Table::new(log2, tail), len: 0 });
+            tables.push(Rebuilt { table: Table::new(log2, tail), len: 0, key: None });
             let new = tables.last_mut().expect("pushed above");
             if let Ok(slot) = self.copy_into(new, hasher, hash, replaced) {
                 return slot;
@@ -68,9 +68,12 @@ impl<K, V> Locked<'_, K, V> {
         for (_, (key, value)) in self.full().filter(|&(slot, _)| Some(slot) != replaced) {
             let hash = hasher.hash_one(key);
             let slot = place(hash)?;
-            let entry = (key.clone(), value.clone());
+            // Kept in `new` meanwhile: the clone of the value may panic.
+            new.key = Some(key.clone());
+            let value = value.clone();
+            let key = new.key.take().expect("cloned above");
             // SAFETY: as above, and the slot is `place`'s last.
-            unsafe { table.fill(slot, hash, entry) };
+            unsafe { table.fill(slot, hash, (key, value)) };
             new.len += 1;
         }
         let slot = hash.map(place).transpose()?;
@@ -87,6 +90,8 @@ struct NoPlace;
 pub(in super::super) struct Rebuilt<K, V> {
     table: Table<K, V>,
     len: usize,
+    /// A key whose value is being cloned.
+    key: Option<K>,
 }
 
 impl<K, V> Rebuilt<K, V> {
