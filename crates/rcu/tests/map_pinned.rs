@@ -185,7 +185,7 @@ fn references_through_a_leaked_view_stay_good() {
 
 /// Fails until the record of a thread that leaked a section stays in it.
 #[test]
-#[ignore = "src/local.rs gives the record of a leaked view back when its thread ends"]
+
 fn references_through_a_view_that_an_ended_thread_leaked_stay_good() {
     // Leaked too: a domain's end waits for its sections.
     let domain: &'static Domain = Box::leak(Box::default());

@@ -49,10 +49,10 @@ unsafe extern "C" fn note_own(object: *mut libc::dl_phdr_info, _: usize, bounds:
     let loaded = headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
     let ends = |h: &libc::Elf64_Phdr| {
         let start = base.wrapping_add(h.p_vaddr as usize);
-        (start, start + h.p_memsz as usize)
+        start..start + h.p_memsz as usize
     };
-    let all =
-        loaded.map(ends).fold(usize::MAX..0, |all, (start, end)| all.start.min(start)..all.end.max(end));
+    let union = |all: Range<usize>, one: Range<usize>| all.start.min(one.start)..all.end.max(one.end);
+    let Some(all) = loaded.map(ends).reduce(union) else { return 0 };
     let here = note_own as *const () as usize;
     if !all.contains(&here) {
         return 0;

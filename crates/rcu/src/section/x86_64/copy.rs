@@ -18,10 +18,10 @@ use std::sync::atomic::AtomicPtr;
 pub(crate) unsafe fn copied<T: Copy, P>(mode: &AtomicU32, place: &AtomicPtr<P>, offset: usize) -> Option<T> {
     let place = place.as_ptr();
     let mut copy = MaybeUninit::<T>::uninit();
-    // SAFETY, of all: the lines load from the `T`, which is alive by the caller's promise, and only within it.
     macro_rules! one {
         ($word:ty, $load:literal) => {{
             let word: u64;
+            // SAFETY: the lines load from the `T`, which is alive by the caller's promise, and only within it.
             let lines = unsafe {
                 narrow!(
                     mode,
@@ -38,6 +38,7 @@ pub(crate) unsafe fn copied<T: Copy, P>(mode: &AtomicU32, place: &AtomicPtr<P>, 
     macro_rules! two {
         ($word:ty, $low:literal, $high:literal) => {{
             let (low, high): (u64, u64);
+            // SAFETY: the lines load from the `T`, which is alive by the caller's promise, and only within it.
             let lines = unsafe {
                 narrow!(
                     mode,
@@ -62,6 +63,7 @@ pub(crate) unsafe fn copied<T: Copy, P>(mode: &AtomicU32, place: &AtomicPtr<P>, 
     macro_rules! vectors {
         ($([$word:ident, $place:literal, $at:expr]),+) => {{
             $(let $word: __m128i;)+
+            // SAFETY: the lines load from the `T`, which is alive by the caller's promise, and only within it.
             let lines = unsafe {
                 narrow!(
                     mode,
