@@ -21,11 +21,6 @@ void reader_notice(struct reader *r, enum phase phase)
 		r->end = reading;
 }
 
-void reader_stall(void)
-{
-	sleep_until(now_ns() + bench.options.stall_ms * MILLISECOND_NS);
-}
-
 static void *reader_main(void *argument)
 {
 	struct reader *r = argument;

@@ -37,7 +37,4 @@ struct reader readers_total(void);
 /* Takes the counters that belong to `phase`, which the reader has just noticed. */
 void reader_notice(struct reader *r, enum phase phase);
 
-/* Sleeps for --stall-ms. */
-void reader_stall(void);
-
 #endif

@@ -12,9 +12,12 @@ struct scheme {
 	const char *name;
 	const char *library;
 	const char *version;
-	const char *kind; /* of readers: none, quiescent (they report), lock (they enter and leave) */
+	/* What readers do: none, quiescent (they report), lock (they enter and leave), hazard (they publish each
+	 * pointer), signal (a signal restarts them). */
+	const char *kind;
 
-	bool frees;       /* false when nodes are freed in stop alone */
+	bool frees; /* false when nodes are freed in stop alone */
+	bool marks; /* the writer marks unlinked nodes, see table_unlink */
 
 	/* Makes the scheme ready, in the writer's thread, before readers start; ends the program with EXIT_MISSING
 	 * when the machine lacks something. */

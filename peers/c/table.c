@@ -48,15 +48,18 @@ struct table table_new(uint64_t entries)
 	return t;
 }
 
-struct node *table_unlink(struct table *t, uint64_t key)
+struct node *table_unlink(struct table *t, uint64_t key, bool mark)
 {
 	struct node **link = table_bucket(t, key);
-	struct node *n;
+	struct node *n, *next;
 
 	while (n = *link, n->key != key)
 		link = &n->next;
-	/* Release: pairs with the acquire loads of table_find. */
-	__atomic_store_n(link, n->next, __ATOMIC_RELEASE);
+	next = n->next;
+	/* Release: pairs with the acquire loads of readers. */
+	__atomic_store_n(link, next, __ATOMIC_RELEASE);
+	if (mark)
+		__atomic_store_n(&n->next, (struct node *)((uintptr_t)next | 1), __ATOMIC_RELEASE);
 	return n;
 }
 
@@ -65,6 +68,6 @@ void table_insert(struct table *t, struct node *n)
 	struct node **head = table_bucket(t, n->key);
 
 	n->next = *head;
-	/* Release: pairs with the acquire loads of table_find. */
+	/* Release: pairs with the acquire loads of readers. */
 	__atomic_store_n(head, n, __ATOMIC_RELEASE);
 }

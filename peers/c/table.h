@@ -4,7 +4,8 @@
  *
  * Invariants. A reader reaches a node by acquire loads only, which pair with the release stores of the writer: it sees
  * the node's key, value and link as the writer made them. An unlinked node keeps its link, so that a reader that stands
- * on it walks on into the list. Who frees it when is the scheme's business alone.
+ * on it walks on into the list; for hazard pointers the writer marks the link by its lowest bit. Which thread frees a
+ * node, and when, is up to the scheme.
  */
 #ifndef PEERS_TABLE_H
 #define PEERS_TABLE_H
@@ -44,7 +45,13 @@ static inline struct node **table_bucket(const struct table *t, uint64_t key)
 	return &t->buckets[mix64(key) & t->mask];
 }
 
-/* The node of `key`, or NULL while the writer is replacing it. */
+/* Whether a link read from a node says that this node was unlinked; see table_unlink. */
+static inline bool link_is_marked(const struct node *link)
+{
+	return (uintptr_t)link & 1;
+}
+
+/* The node of `key`, or NULL while the writer is replacing it. For tables without marks. */
 static inline const struct node *table_find(const struct table *t, uint64_t key)
 {
 	const struct node *n = __atomic_load_n(table_bucket(t, key), __ATOMIC_ACQUIRE);
@@ -63,8 +70,9 @@ void node_poison(struct node *n);
 /* A table of the keys 0..entries. Ends the program when memory is short. */
 struct table table_new(uint64_t entries);
 
-/* Unlinks the node of `key`, which must be in the table, and gives it. */
-struct node *table_unlink(struct table *t, uint64_t key);
+/* Unlinks the node of `key`, which must be in the table, and gives it. With `mark` its link is marked afterwards, for
+ * readers that check a link again after they have published the node they found through it. */
+struct node *table_unlink(struct table *t, uint64_t key, bool mark);
 
 void table_insert(struct table *t, struct node *n);
 

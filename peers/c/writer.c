@@ -10,7 +10,7 @@
 static void delete_one(struct writer *w)
 {
 	uint64_t key = next_below(&w->random, bench.table.entries), before_ns, waiting;
-	struct node *fresh = node_new(key), *old = table_unlink(&bench.table, key);
+	struct node *fresh = node_new(key), *old = table_unlink(&bench.table, key, scheme.marks);
 
 	old->unlinked_ns = now_ns();
 	table_insert(&bench.table, fresh);
