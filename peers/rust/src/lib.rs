@@ -11,6 +11,7 @@ pub mod clock;
 pub mod cpus;
 pub mod histogram;
 pub mod ledger;
+pub mod libraries;
 pub mod lookup;
 pub mod options;
 pub mod phase;

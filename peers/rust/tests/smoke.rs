@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 
-const C: [&str; 9] = [
+const C: [&str; 15] = [
     "none",
     "liburcu-qsbr",
     "liburcu-memb",
@@ -18,6 +18,12 @@ const C: [&str; 9] = [
     "liburcu-memb-sync",
     "dpdk-inline",
     "dpdk-background",
+    "nbr",
+    "nbr-batch-1",
+    "debra-plus",
+    "debra-plus-batch-1",
+    "hazard-membarrier",
+    "hazard-membarrier-batch-1",
 ];
 
 const C_LOOKUPS: [&str; 2] = ["lookup-rte-hash", "lookup-rculfhash"];
@@ -48,6 +54,11 @@ fn schemes() -> Vec<PathBuf> {
         env!("CARGO_BIN_EXE_crossbeam-epoch"),
         env!("CARGO_BIN_EXE_seize"),
         env!("CARGO_BIN_EXE_haphazard"),
+        env!("CARGO_BIN_EXE_crossbeam-epoch-default"),
+        env!("CARGO_BIN_EXE_seize-default"),
+        env!("CARGO_BIN_EXE_haphazard-default"),
+        env!("CARGO_BIN_EXE_sdd"),
+        env!("CARGO_BIN_EXE_sdd-batch-1"),
         env!("CARGO_BIN_EXE_reprieve-restartable"),
         env!("CARGO_BIN_EXE_reprieve-hazard"),
         env!("CARGO_BIN_EXE_reprieve-locked"),
@@ -93,9 +104,10 @@ fn run_scheme(binary: &Path, arguments: &str) -> (i32, Value) {
     run_scheme_on(binary, &cpu(), &cpu(), arguments)
 }
 
+/// The rate fills the largest batch, nbr's 32,768 nodes, within two seconds: a run ends when its deletes are freed.
 fn run_scheme_on(binary: &Path, readers: &str, writer: &str, arguments: &str) -> (i32, Value) {
     let all = format!(
-        "--reader-cpus {readers} --writer-cpus {writer} --warmup-ms 20 --deletes-per-s 2000 {arguments}"
+        "--reader-cpus {readers} --writer-cpus {writer} --warmup-ms 20 --deletes-per-s 20000 {arguments}"
     );
     let output = run(binary, &all);
     let line = serde_json::from_slice(&output.stdout)
