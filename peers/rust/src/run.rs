@@ -68,7 +68,7 @@ fn prepare<S: Scheme>(options: &Options) -> Result<S, String> {
 }
 
 fn run<S: Scheme>(scheme: &S, options: &Options, ledger: &'static Ledger) -> (Window, reader::Counts) {
-    let table = Table::new(options.entries, ledger);
+    let table = Table::new(options.entries, |key| S::node(key, ledger));
     let phase = phase::Clock::default();
     let registered = Barrier::new(options.readers as usize + 1);
     let own = Node::new(0, ledger);

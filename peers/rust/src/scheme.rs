@@ -1,5 +1,6 @@
 //! What a reclamation scheme is to the benchmark. Each binary implements these traits for one library.
 
+use crate::ledger::Ledger;
 use crate::options::Options;
 use crate::report::{Fences, Identity};
 use crate::section::{Found, Section, Sleep};
@@ -35,6 +36,11 @@ pub trait Scheme: Sized + Sync {
     /// Says what the machine lacks.
     fn new(options: &Options) -> Result<Self, String>;
 
+    /// A node for `key`, not in a table. A library that keeps a header with each object has it allocated here.
+    fn node(key: u64, ledger: &'static Ledger) -> NonNull<Node> {
+        Node::boxed(key, ledger)
+    }
+
     /// Remarks for the report: settings, who frees, what the machine can.
     fn notes(&self) -> Vec<String>;
 
@@ -66,10 +72,12 @@ pub trait Reader {
 
 /// The writer thread's part of a scheme.
 pub trait Writer {
-    /// Takes an unlinked node; it calls [`Node::free`], now or later and from any thread, when no reader can hold it.
+    /// Takes an unlinked node; it frees it, now or later and from any thread, when no reader can hold it: by
+    /// [`Node::free`], or by [`Node::end`] if the scheme allocated it.
     ///
     /// # Safety
     ///
-    /// `node` is unlinked from the table that the readers of this scheme read, and was not retired before.
+    /// `node` is from [`Scheme::node`], unlinked from the table that the readers of this scheme read, and was not retired
+    /// before.
     unsafe fn retire(&mut self, node: NonNull<Node>);
 }

@@ -3,8 +3,8 @@
 //!
 //! Invariants. A reader reaches a node by acquire loads only, which pair with the release stores of the writer: it sees
 //! the node's key, value and link as the writer made them. An unlinked node keeps its link, so that a reader that stands
-//! on it walks on into the list; for hazard pointers the writer marks the link by its lowest bit. Who frees a node when
-//! is the scheme's business alone.
+//! on it walks on into the list; for hazard pointers the writer marks the link by its lowest bit. Which thread frees a
+//! node, and when, is up to the scheme; a scheme also allocates the nodes, for a library may keep a header with each.
 
 use crate::ledger::Ledger;
 use crate::random::mix64;
@@ -33,14 +33,19 @@ fn value_of(key: u64) -> u64 {
 
 impl Node {
     /// A node for `key`, not in a table, whose free will be recorded in `ledger`.
-    pub fn new(key: u64, ledger: &'static Ledger) -> Box<Self> {
-        Box::new(Self {
+    pub fn new(key: u64, ledger: &'static Ledger) -> Self {
+        Self {
             key: AtomicU64::new(key),
             value: AtomicU64::new(value_of(key)),
             next: AtomicPtr::new(ptr::null_mut()),
             unlinked_ns: AtomicU64::new(0),
             ledger,
-        })
+        }
+    }
+
+    /// A node in an allocation of its own, which [`Node::free`] frees.
+    pub fn boxed(key: u64, ledger: &'static Ledger) -> NonNull<Self> {
+        NonNull::from(Box::leak(Box::new(Self::new(key, ledger))))
     }
 
     /// The key; anything once the node is freed.
@@ -84,17 +89,23 @@ impl Node {
         self.next.store(ptr::null_mut(), Relaxed);
     }
 
+    /// Records the delay and poisons the node. Its memory is freed next, and then counted in the ledger.
+    pub fn end(&self) -> &'static Ledger {
+        self.ledger.record(self.unlinked_ns.load(Relaxed));
+        self.poison();
+        self.ledger
+    }
+
     /// Records the delay, poisons the node and frees it. The scheme calls it, from any thread.
     ///
     /// # Safety
     ///
-    /// `node` was given to [`Writer::retire`](crate::Writer::retire), is freed once, and no reader can hold it.
+    /// `node` came from [`Node::boxed`] and was given to [`Writer::retire`](crate::Writer::retire), is freed once, and no
+    /// reader can hold it.
     pub unsafe fn free(node: NonNull<Node>) {
-        // SAFETY: the node came from `Node::new` through `Table::insert`, and the caller owns it now.
+        // SAFETY: the node is from a box, and the caller owns it now.
         let owned = unsafe { Box::from_raw(node.as_ptr()) };
-        let ledger = owned.ledger;
-        ledger.record(owned.unlinked_ns.load(Relaxed));
-        owned.poison();
+        let ledger = owned.end();
         drop(owned);
         ledger.count_freed();
     }
@@ -102,9 +113,7 @@ impl Node {
     /// As [`Node::free`], but the memory stays poisoned and is never freed: the planted fault calls it while readers may
     /// hold the node.
     pub fn quarantine(&self) {
-        self.ledger.record(self.unlinked_ns.load(Relaxed));
-        self.poison();
-        self.ledger.count_freed();
+        self.end().count_freed();
     }
 }
 
@@ -117,8 +126,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of the keys `0..entries`.
-    pub fn new(entries: u64, ledger: &'static Ledger) -> Self {
+    /// A table of the keys `0..entries`, whose nodes `node` makes.
+    pub fn new(entries: u64, node: impl Fn(u64) -> NonNull<Node>) -> Self {
         let buckets = entries.next_power_of_two();
         let table = Self {
             buckets: (0..buckets).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
@@ -126,7 +135,7 @@ impl Table {
             entries,
         };
         for key in 0..entries {
-            table.insert(Node::new(key, ledger));
+            table.insert(node(key));
         }
         table
     }
@@ -201,12 +210,14 @@ impl Table {
         }
     }
 
-    /// Adds a node to its bucket. The writer alone calls it.
-    pub fn insert(&self, node: Box<Node>) {
-        let head = self.bucket(node.key());
-        node.next.store(head.load(Relaxed), Relaxed);
+    /// Adds a new node to its bucket. The writer alone calls it.
+    pub fn insert(&self, node: NonNull<Node>) {
+        // SAFETY: a node that is not in the table yet is not freed.
+        let fresh = unsafe { node.as_ref() };
+        let head = self.bucket(fresh.key());
+        fresh.next.store(head.load(Relaxed), Relaxed);
         // Release: pairs with the acquire loads of readers.
-        head.store(Box::into_raw(node), Release);
+        head.store(node.as_ptr(), Release);
     }
 }
 
@@ -224,6 +235,10 @@ mod tests {
         Box::leak(Box::new(Ledger::new()))
     }
 
+    fn table(entries: u64, ledger: &'static Ledger) -> Table {
+        Table::new(entries, |key| Node::boxed(key, ledger))
+    }
+
     fn find(table: &Table, key: u64) -> Option<&Node> {
         // SAFETY: these tests free nothing that they look for.
         unsafe { table.find(key, acquire) }
@@ -231,14 +246,14 @@ mod tests {
 
     #[test]
     fn every_key_is_found_with_its_value() {
-        let table = Table::new(1000, ledger());
+        let table = table(1000, ledger());
         assert!((0..1000).all(|key| find(&table, key).is_some_and(|node| node.dwell(key, 1))));
         assert!(find(&table, 1000).is_none());
     }
 
     #[test]
     fn an_unlinked_key_is_gone_and_the_rest_stays() {
-        let table = Table::new(64, ledger());
+        let table = table(64, ledger());
         for key in 0..32 {
             table.unlink(key, key % 2 == 0);
         }
@@ -247,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_mark_shows_on_the_unlinked_node_alone() {
-        let table = Table::new(64, ledger());
+        let table = table(64, ledger());
         let [plain, marked] = [(1, false), (2, true)].map(|(key, mark)| table.unlink(key, mark));
         // SAFETY: unlinked nodes of this test are not freed.
         let is_mark = |node: NonNull<Node>| Node::is_mark(unsafe { node.as_ref() }.next().load(Relaxed));
@@ -256,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_poisoned_node_does_not_hold() {
-        let table = Table::new(4, ledger());
+        let table = table(4, ledger());
         let node = find(&table, 3).unwrap();
         node.quarantine();
         assert!(!node.dwell(3, 1));
@@ -265,7 +280,7 @@ mod tests {
     #[test]
     fn free_is_counted_and_its_delay_recorded() {
         let ledger = ledger();
-        let table = Table::new(4, ledger);
+        let table = table(4, ledger);
         ledger.open_window(0);
         let node = table.unlink(2, false);
         ledger.count_retired();

@@ -9,7 +9,7 @@ use crate::options::{Fault, Options};
 use crate::phase::{self, Phase};
 use crate::random::Stream;
 use crate::scheme::{Scheme, Writer as _};
-use crate::table::{Node, Table};
+use crate::table::Table;
 
 /// Nodes that wait to be freed are bounded by this (1 GiB of nodes); beyond it deletes are not delivered.
 const MAX_UNRECLAIMED: u64 = 1 << 24;
@@ -161,7 +161,7 @@ impl<'a, S: Scheme> Writer<'a, S> {
 
     fn delete_one(&mut self) {
         let key = self.random.below(self.table.entries());
-        let fresh = Node::new(key, self.ledger);
+        let fresh = S::node(key, self.ledger);
         let old = self.table.unlink(key, S::MARKS);
         // SAFETY: the node is not retired yet, so nobody frees it.
         unsafe { old.as_ref() }.stamp(now_ns());

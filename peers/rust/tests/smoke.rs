@@ -57,6 +57,8 @@ fn schemes() -> Vec<PathBuf> {
         env!("CARGO_BIN_EXE_crossbeam-epoch-default"),
         env!("CARGO_BIN_EXE_seize-default"),
         env!("CARGO_BIN_EXE_haphazard-default"),
+        env!("CARGO_BIN_EXE_kovan"),
+        env!("CARGO_BIN_EXE_kovan-batch-1"),
         env!("CARGO_BIN_EXE_sdd"),
         env!("CARGO_BIN_EXE_sdd-batch-1"),
         env!("CARGO_BIN_EXE_reprieve-restartable"),

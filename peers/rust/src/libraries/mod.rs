@@ -3,4 +3,6 @@
 
 pub mod crossbeam_epoch;
 pub mod haphazard;
+pub mod kovan;
+pub mod sdd;
 pub mod seize;
