@@ -5,8 +5,10 @@ REPRIEVE = target/release/reprieve
 EVALUATION = rcu-memory rcu-clone rcu-postmark
 DELETE_FREE = delete-free-delay delete-free-shared delete-free-spread delete-free-alone delete-free-stalled \
     delete-free-cost delete-free-writer
+VALUES = value-arc-swap value-arc-swap-full value-arc-swap-cache value-left-right value-std-rwlock \
+    value-crossbeam-epoch value-haphazard value-reprieve value-reprieve-load
 
-.PHONY: run test mutants torture bench peers bench-rcu lint build setup record figures audit clean
+.PHONY: run test mutants torture bench peers bench-rcu bench-values lint build setup record figures audit clean
 
 # All three workloads on the simulator, in less than a minute. On real guests: reprieve run rcu-memory --on vm
 run: build
@@ -48,6 +50,11 @@ peers:
 bench-rcu: build peers
 	$(REPRIEVE) run $(DELETE_FREE) --json delete-free.json --html delete-free.html
 	@echo "The figures are in delete-free.html."
+
+# What reading one value costs beside a pointer's load, in interleaved rounds on two CPUs that do nothing else; three
+# minutes. The recorded run: make bench-values RECORD=--json=$PWD/crates/rcu/records/values.json
+bench-values: peers
+	target/peers/rounds $(RECORD) --zero value-bare $(VALUES)
 
 lint:
 	scripts/setup --dev

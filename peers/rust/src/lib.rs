@@ -23,6 +23,7 @@ pub mod run;
 pub mod scheme;
 pub mod section;
 pub mod table;
+pub mod value;
 pub mod writer;
 
 pub use ledger::Ledger;

@@ -17,7 +17,8 @@ pub struct Identity {
     /// The library's version.
     pub version: &'static str,
     /// What readers do: `none`, `quiescent` (they report), `lock` (they enter and leave), `hazard` (they publish each
-    /// pointer), `restartable` (they are restarted).
+    /// pointer), `restartable` (they are restarted), `signal` (a signal restarts them); of other benchmarks `lookup` and
+    /// `value`.
     pub kind: &'static str,
 }
 

@@ -38,6 +38,19 @@ pub const fn identity(scheme: &'static str, kind: &'static str) -> Identity {
     Identity { scheme, library: "reprieve-rcu", version: env!("LIBRARY_VERSION_reprieve_rcu"), kind }
 }
 
+/// Whether the library works here without falling back.
+///
+/// # Errors
+///
+/// Says what the machine lacks.
+pub fn check() -> Result<(), String> {
+    let can = rcu::capabilities();
+    if can.restartable.is_err() || !can.asymmetric {
+        return Err(format!("what the library falls back to here is another benchmark: {can}"));
+    }
+    Ok(())
+}
+
 /// The library, used in one way.
 pub struct Reprieve<K> {
     /// Before the domain: the thread ends first.
@@ -62,10 +75,7 @@ impl<K: Kind> Scheme for Reprieve<K> {
         Self: 's;
 
     fn new(options: &Options) -> Result<Self, String> {
-        let can = rcu::capabilities();
-        if can.restartable.is_err() || !can.asymmetric {
-            return Err(format!("what the library falls back to here is another benchmark: {can}"));
-        }
+        check()?;
         let domain = rcu::Domain::new(K::options());
         let reclaimer = K::RECLAIMER
             .then(|| domain.spawn_reclaimer())

@@ -86,6 +86,22 @@ fn lookups() -> Vec<PathBuf> {
     with_c(&rust, &C_LOOKUPS)
 }
 
+fn values() -> Vec<PathBuf> {
+    let rust = [
+        env!("CARGO_BIN_EXE_value-bare"),
+        env!("CARGO_BIN_EXE_value-arc-swap"),
+        env!("CARGO_BIN_EXE_value-arc-swap-full"),
+        env!("CARGO_BIN_EXE_value-arc-swap-cache"),
+        env!("CARGO_BIN_EXE_value-left-right"),
+        env!("CARGO_BIN_EXE_value-std-rwlock"),
+        env!("CARGO_BIN_EXE_value-crossbeam-epoch"),
+        env!("CARGO_BIN_EXE_value-haphazard"),
+        env!("CARGO_BIN_EXE_value-reprieve"),
+        env!("CARGO_BIN_EXE_value-reprieve-load"),
+    ];
+    rust.iter().map(PathBuf::from).collect()
+}
+
 /// The CPUs this process may use, at least one.
 fn cpus() -> Vec<String> {
     let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap();
@@ -205,7 +221,7 @@ fn what_writers_call_is_told() {
 
 #[test]
 fn all_describe_themselves_by_their_name() {
-    for binary in schemes().into_iter().chain(lookups()) {
+    for binary in schemes().into_iter().chain(lookups()).chain(values()) {
         let line: Value = serde_json::from_slice(&run(&binary, "--describe").stdout).unwrap();
         let fields: Vec<_> = line.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(fields, ["kind", "library", "scheme", "version"]);
@@ -242,4 +258,44 @@ fn every_map_finds_every_key() {
             assert!(line["lookups"].as_u64() > Some(0), "{line}");
         }
     }
+}
+
+#[test]
+fn every_cell_gives_whole_values_in_their_order() {
+    let cpu = cpu();
+    for binary in values() {
+        let arguments = format!(
+            "--readers 3 --reader-cpus {cpu} --writer-cpus {cpu} --replaces-per-s 20000 --warmup-ms 1 --duration-ms 100"
+        );
+        let output = run(&binary, &arguments);
+        let line: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{}: {error}: {output:?}", binary.display()));
+        assert_eq!((output.status.code(), &line["errors"]), (Some(0), &Value::from(0)), "{line}");
+        assert!(line["reads"].as_u64() > Some(0), "{line}");
+        assert!(line["replaces"]["delivered"].as_u64() > Some(0), "{line}");
+        assert_eq!(run(&binary, "--readers 0").status.code(), Some(2), "{}", binary.display());
+    }
+}
+
+#[test]
+fn rounds_keep_every_line() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rounds.json");
+    let cpu = cpu();
+    let arguments = format!(
+        "--zero value-bare --rounds 2 --json {} value-std-rwlock -- --reader-cpus {cpu} --writer-cpus {cpu} --duration-ms 5",
+        file.display()
+    );
+    let output = run(Path::new(env!("CARGO_BIN_EXE_rounds")), &arguments);
+    assert!(output.status.success(), "{output:?}");
+    let record: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let schemes: Vec<_> = record["rounds"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|round| round.as_array().unwrap())
+        .map(|line| line["scheme"].as_str().unwrap())
+        .collect();
+    assert_eq!(schemes, ["value-bare", "value-std-rwlock", "value-bare", "value-std-rwlock"]);
+    let unknown = run(Path::new(env!("CARGO_BIN_EXE_rounds")), "--zero value-bare no-such-program");
+    assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
 }
