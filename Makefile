@@ -51,7 +51,7 @@ bench-rcu: build peers
 	$(REPRIEVE) run $(DELETE_FREE) --json delete-free.json --html delete-free.html
 	@echo "The figures are in delete-free.html."
 
-# What reading one value costs beside a pointer's load, in interleaved rounds on two CPUs that do nothing else; three
+# The cost of reading one value beyond a pointer's load, in interleaved rounds on two CPUs that do nothing else; three
 # minutes. The recorded run: make bench-values RECORD=--json=$PWD/crates/rcu/records/values.json
 bench-values: peers
 	target/peers/rounds $(RECORD) --zero value-bare $(VALUES)

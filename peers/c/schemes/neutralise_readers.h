@@ -1,7 +1,7 @@
 /*
  * Readers that a signal restarts, as in DEBRA+ (Brown, PODC 2015) and NBR (Singh, Brown and Mashtizadeh, PPoPP 2021),
  * after the papers' descriptions. A look-up remembers its start by sigsetjmp and announces that it is inside. The
- * writer's signal finds it there, and the handler jumps back to the start: what the reader held it holds no more.
+ * writer's signal finds it there, and the handler jumps back to the start: the reader no longer holds anything.
  *
  * The announcement is a plain store. The handler runs on the reader's own thread and sees it in any case. A writer that
  * reads it calls membarrier first. The papers use an atomic exchange here, which costs a look-up more.

@@ -72,7 +72,7 @@ pub trait Reader {
 
 /// The writer thread's part of a scheme.
 pub trait Writer {
-    /// Takes an unlinked node; it frees it, now or later and from any thread, when no reader can hold it: by
+    /// Takes an unlinked node; the scheme frees it, now or later and from any thread, when no reader can hold it: by
     /// [`Node::free`], or by [`Node::end`] if the scheme allocated it.
     ///
     /// # Safety

@@ -21,7 +21,7 @@ const BATCH: u64 = 1024;
 /// Beyond warm-up and window a run takes no time. A minute means it hangs, and SIGALRM ends it.
 const GRACE_S: u64 = 60;
 
-/// What a run is asked to do.
+/// The options of a run.
 #[derive(Clone, Debug, Parser, Serialize)]
 #[command(about = "Measures the CPU time of reading one value that a writer replaces")]
 pub struct ValueOptions {
@@ -43,7 +43,7 @@ pub struct ValueOptions {
     /// The window in which reads count, in milliseconds
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub duration_ms: u64,
-    /// Print who this binary is, and do nothing
+    /// Print the binary's name and library, and do nothing
     #[arg(long)]
     #[serde(skip)]
     pub describe: bool,
@@ -72,18 +72,18 @@ impl Value {
 
 /// A library's cell for one value.
 pub trait Cell: Sized + Sync {
-    /// Who this is.
+    /// The binary's name and library.
     const IDENTITY: Identity;
 
-    /// What a read is, and when old values are freed.
+    /// A remark for the report: how a read works, and when old values are freed.
     const NOTE: &'static str;
 
-    /// What a reader keeps between reads: a registration, a cache, or nothing.
+    /// State that a reader keeps between reads: a registration, a cache, or nothing.
     type Reader<'c>
     where
         Self: 'c;
 
-    /// What the writer keeps.
+    /// State of the writer.
     type Writer;
 
     /// Whether the machine has what the library needs.
@@ -136,7 +136,7 @@ struct Reads {
     errors: u64,
 }
 
-/// What the writer did, from the start of the warm-up on.
+/// The writer's counts, from the start of the warm-up on.
 #[derive(Default)]
 struct Written {
     replaces: u64,

@@ -21,7 +21,7 @@ pub struct Pins;
 /// The writer's part.
 pub struct Retirer<const EAGER: bool>;
 
-/// What is allocated for a node.
+/// The allocation of a node.
 #[repr(C)]
 struct Headed {
     header: RetiredNode,
