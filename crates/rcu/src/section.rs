@@ -51,7 +51,7 @@ const RESTART_LIMIT: u64 = 64;
 const FOREIGN_LIMIT: u64 = 16;
 
 /// Restarts of all sections of the process.
-static RESTARTS: AtomicU64 = AtomicU64::new(0);
+pub(crate) static RESTARTS: AtomicU64 = AtomicU64::new(0);
 /// Sections whose rseq field foreign code had changed.
 static FOREIGN: AtomicU64 = AtomicU64::new(0);
 

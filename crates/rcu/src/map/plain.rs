@@ -9,7 +9,11 @@ use std::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroU128, NonZe
 /// `==` may be abandoned at any instruction and run again: it makes no system calls, does not allocate, lock
 /// or panic, and writes nothing that others can see. A derived `PartialEq` of a type that consists of `Plain`
 /// types is such.
-pub unsafe trait Plain: Copy + Eq {}
+pub unsafe trait Plain: Copy + Eq {
+    /// Two keys are equal exactly if their bytes are, none of which is padding.
+    #[doc(hidden)]
+    const IS_WORD: bool = false;
+}
 
 macro_rules! plain {
     ($($t:ty)*) => {
@@ -17,9 +21,18 @@ macro_rules! plain {
         $(unsafe impl Plain for $t {})*
     };
 }
-plain!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize bool char);
-plain!(NonZeroU8 NonZeroU16 NonZeroU32 NonZeroU64 NonZeroU128 NonZeroUsize);
-plain!(IpAddr Ipv4Addr Ipv6Addr SocketAddr SocketAddrV4 SocketAddrV6);
+plain!(IpAddr SocketAddr SocketAddrV4 SocketAddrV6);
+
+macro_rules! words {
+    ($($t:ty)*) => {
+        // SAFETY: these are bytes, all of them, and compared as such.
+        $(unsafe impl Plain for $t {
+            const IS_WORD: bool = true;
+        })*
+    };
+}
+words!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize bool char);
+words!(NonZeroU8 NonZeroU16 NonZeroU32 NonZeroU64 NonZeroU128 NonZeroUsize Ipv4Addr Ipv6Addr);
 
 macro_rules! plain_tuples {
     ($(($($t:ident)*))*) => {

@@ -81,6 +81,26 @@ impl<K, V> PartialEq for Table<K, V> {
     }
 }
 
+/// Where things lie, in bytes from a table's control bytes: for look-ups in assembly.
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
+pub(super) struct Places<K, V>(PhantomData<(K, V)>);
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
+impl<K, V> Places<K, V> {
+    /// The header's number of home groups, less 1.
+    pub(super) const HOME_MASK: isize =
+        std::mem::offset_of!(Header, home_mask) as isize - HEADER_BYTES as isize;
+    /// What a slot takes. The entry of slot `n` begins so many bytes times `!n`, which is negative, from where slots end.
+    pub(super) const ENTRY_BYTES: usize = size_of::<(K, V)>();
+    /// The same as a shift; 64 where it is none.
+    pub(super) const ENTRY_SHIFT: u32 =
+        if Self::ENTRY_BYTES.is_power_of_two() { Self::ENTRY_BYTES.trailing_zeros() } else { 64 };
+    /// The key in an entry, from where slots end.
+    pub(super) const KEY: isize = std::mem::offset_of!((K, V), 0) as isize - Table::<K, V>::ALIGN as isize;
+    /// The value in an entry, likewise.
+    pub(super) const VALUE: isize = std::mem::offset_of!((K, V), 1) as isize - Table::<K, V>::ALIGN as isize;
+}
+
 /// The smallest table that holds `entries`.
 pub(super) fn log2_for(entries: usize) -> u32 {
     entries.div_ceil(FILL).max(1).next_power_of_two().trailing_zeros()
@@ -88,7 +108,7 @@ pub(super) fn log2_for(entries: usize) -> u32 {
 
 /// The part of a hash that is compared before the key is.
 #[inline(always)]
-fn tag_of(hash: u64) -> u8 {
+pub(super) fn tag_of(hash: u64) -> u8 {
     (hash >> TAG_SHIFT) as u8
 }
 

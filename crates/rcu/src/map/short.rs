@@ -1,0 +1,168 @@
+//! Look-ups of plain keys as one narrow section, for x86-64: what `Table::find` does, in assembly, and then a copy of the
+//! value. The layout of a table, and why a search may end where it does, are in `table.rs`.
+
+use super::plain::Plain;
+use super::table::{Places, tag_of};
+use crate::section::arch::narrow::narrow;
+use crate::sync::AtomicU32;
+use std::arch::x86_64::{__m128i, _mm_set1_epi8};
+use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicPtr;
+
+/// A copy of the value of `key` in the table that `pointer` points to, or none if it has none. No answer where a narrow
+/// section cannot give it, and for keys and values that do not fit into registers.
+///
+/// # Safety
+/// In a section of a domain with this mode, `pointer` points to a table of these types that is alive.
+#[inline(always)]
+pub(super) unsafe fn copied<K: Plain, V: Copy>(
+    mode: &AtomicU32,
+    pointer: &AtomicPtr<()>,
+    hash: u64,
+    key: &K,
+) -> Option<Option<V>> {
+    if !K::IS_WORD {
+        return None;
+    }
+    let key_word = word_of(key);
+    // SAFETY: a byte into each lane.
+    let tags = unsafe { _mm_set1_epi8(tag_of(hash) as i8) };
+    let mut value = MaybeUninit::<V>::uninit();
+    let found: u64;
+    // One narrow section: how the entry at [{t} + {entry}] has its key compared, and its value loaded.
+    macro_rules! look_up {
+        ($compare:literal, [$($load:expr),*], $($outputs:tt)*) => {
+            // SAFETY: the lines load from the table that is found, which is alive by the caller's promise: from groups up
+            // to the one that ends every search, and from entries whose tags are set.
+            unsafe {
+                narrow!(
+                    mode,
+                    [
+                        "mov {t}, qword ptr [{pointer}]",
+                        "mov {at}, qword ptr [{t} + {home_mask}]",
+                        "and {at}, {hash}",
+                        "shl {at}, 4",
+                        // A group: its control bytes are loaded half by half, in order, see `control.rs`.
+                        "20:",
+                        "movq {group}, qword ptr [{t} + {at}]",
+                        "movhps {group}, qword ptr [{t} + {at} + 8]",
+                        "movdqa {equal}, {group}",
+                        "pcmpeqb {equal}, {tags}",
+                        "pmovmskb {found:e}, {equal}",
+                        // The lanes with the tag.
+                        "21:",
+                        "test {found:e}, {found:e}",
+                        "jz 22f",
+                        // Not `bsf`, which would wait for what the last look-up loaded into its register. Processors
+                        // without it execute it as that, with the same result.
+                        "tzcnt {entry:e}, {found:e}",
+                        "add {entry}, {at}",
+                        "not {entry}",
+                        ".if {entry_shift} < 64",
+                        "shl {entry}, {entry_shift}",
+                        ".else",
+                        "imul {entry}, {entry}, {entry_bytes}",
+                        ".endif",
+                        concat!("cmp ", $compare),
+                        "je 23f",
+                        "lea {entry:e}, [{found} - 1]",
+                        "and {found:e}, {entry:e}",
+                        "jmp 21b",
+                        // None has the key: the search ends here if a lane is EMPTY.
+                        "22:",
+                        "pcmpeqd {equal}, {equal}",
+                        "pcmpeqb {equal}, {group}",
+                        "pmovmskb {found:e}, {equal}",
+                        "add {at}, 16",
+                        "test {found:e}, {found:e}",
+                        "jz 20b",
+                        "xor {found:e}, {found:e}",
+                        "jmp 4f",
+                        "23:",
+                        $(concat!($load, " ptr [{t} + {entry} + {value_at}]"),)*
+                    ],
+                    pointer = in(reg) pointer.as_ptr(),
+                    hash = in(reg) hash,
+                    key = in(reg) key_word,
+                    tags = in(xmm_reg) tags,
+                    home_mask = const Places::<K, V>::HOME_MASK,
+                    entry_bytes = const Places::<K, V>::ENTRY_BYTES,
+                    entry_shift = const Places::<K, V>::ENTRY_SHIFT,
+                    key_at = const Places::<K, V>::KEY,
+                    at = out(reg) _,
+                    found = out(reg) found,
+                    group = out(xmm_reg) _,
+                    equal = out(xmm_reg) _,
+                    $($outputs)*
+                )
+            }
+        };
+    }
+    // The same for every size of a key.
+    macro_rules! with_value {
+        ([$($load:expr),*], $($outputs:tt)*) => {
+            match size_of::<K>() {
+                1 => look_up!("byte ptr [{t} + {entry} + {key_at}], {key:l}", [$($load),*], $($outputs)*),
+                2 => look_up!("word ptr [{t} + {entry} + {key_at}], {key:x}", [$($load),*], $($outputs)*),
+                4 => look_up!("dword ptr [{t} + {entry} + {key_at}], {key:e}", [$($load),*], $($outputs)*),
+                8 => look_up!("qword ptr [{t} + {entry} + {key_at}], {key}", [$($load),*], $($outputs)*),
+                _ => return None,
+            }
+        };
+    }
+    // A value that one load brings: the entry's place is no longer needed when its register takes the value.
+    macro_rules! one {
+        ($word:ty, $load:literal) => {{
+            let word: u64;
+            let done = with_value!(
+                [$load],
+                value_at = const Places::<K, V>::VALUE,
+                entry = out(reg) word,
+            );
+            // SAFETY: a `V` has this size; it is used where the section came to its end and found the key.
+            unsafe { value.as_mut_ptr().cast::<$word>().write_unaligned(word as $word) };
+            done
+        }};
+    }
+    let done = match size_of::<V>() {
+        0 => with_value!([], entry = out(reg) _,),
+        1 => one!(u8, "movzx {entry:e}, byte"),
+        2 => one!(u16, "movzx {entry:e}, word"),
+        4 => one!(u32, "mov {entry:e}, dword"),
+        8 => one!(u64, "mov {entry}, qword"),
+        16 => {
+            let word: __m128i;
+            let done = with_value!(
+                ["movups {word}, xmmword"],
+                value_at = const Places::<K, V>::VALUE,
+                entry = out(reg) _,
+                word = out(xmm_reg) word,
+            );
+            // SAFETY: as above.
+            unsafe { value.as_mut_ptr().cast::<__m128i>().write_unaligned(word) };
+            done
+        }
+        _ => return None,
+    };
+    if !done {
+        return None;
+    }
+    // SAFETY: the section came to its end and found the key, so the value was loaded whole.
+    Some((found != 0).then(|| unsafe { value.assume_init() }))
+}
+
+/// A key's bytes as a number.
+#[inline(always)]
+fn word_of<K: Plain>(key: &K) -> u64 {
+    let key = std::ptr::from_ref(key);
+    // SAFETY: `IS_WORD` promises that a key is initialised bytes without padding; the size is looked at.
+    unsafe {
+        match size_of::<K>() {
+            1 => u64::from(key.cast::<u8>().read()),
+            2 => u64::from(key.cast::<u16>().read_unaligned()),
+            4 => u64::from(key.cast::<u32>().read_unaligned()),
+            8 => key.cast::<u64>().read_unaligned(),
+            _ => 0,
+        }
+    }
+}
