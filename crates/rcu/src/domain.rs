@@ -165,63 +165,96 @@ impl Domain {
         Err(Late { readers: self.core().late_readers(token), membarrier_refused: passed.is_err() })
     }
 
-    /// Frees a boxed object after a grace period, by dropping it. The bytes counted are those of `T` itself.
-    ///
-    /// # Errors
-    /// At the domain's limits, by its policy; the object then still belongs to the caller.
+    /// Frees a boxed object after a grace period, by dropping it. The bytes counted are those of `T` itself. At the domain's
+    /// limits it waits for room, as [`Options::at_limit`] says, and then exceeds them.
     ///
     /// # Safety
     /// `object` comes from `Box::into_raw`, is unlinked, is not retired twice, and is only read within
     /// sections of this domain. No use of it follows but theirs.
-    pub unsafe fn retire<T: Send + 'static>(&self, object: *mut T) -> Result<(), Full> {
+    pub unsafe fn retire<T: Send + 'static>(&self, object: *mut T) {
+        let room = self.reclaim().room_in_any_case(size_of::<T>());
+        // SAFETY: the caller's promise.
+        room.accept(unsafe { Retired::of_box(object) });
+    }
+
+    /// As [`retire`](Self::retire), within the limits.
+    ///
+    /// # Errors
+    /// When there is no room; the object then still belongs to the caller.
+    ///
+    /// # Safety
+    /// As for `retire`.
+    pub unsafe fn try_retire<T: Send + 'static>(&self, object: *mut T) -> Result<(), Full> {
         let room = self.reclaim().room(size_of::<T>())?;
         // SAFETY: the caller's promise.
         room.accept(unsafe { Retired::of_box(object) });
         Ok(())
     }
 
-    /// Frees an object after a grace period, by `free(object)`. `bytes` is what it counts for;
-    /// count what it owns too.
-    ///
-    /// # Errors
-    /// At the domain's limits, by its policy; the object then still belongs to the caller.
+    /// Frees an object after a grace period, by `free(object)`. `bytes` is what it counts for; count what it owns too. At
+    /// the limits as [`retire`](Self::retire).
     ///
     /// # Safety
     /// The object is unlinked, is not retired twice, and is only read within sections of this domain; `free`
     /// may be called on it by any thread.
-    pub unsafe fn retire_with<T: Send>(
+    pub unsafe fn retire_with<T: Send>(&self, object: *mut T, bytes: usize, free: unsafe fn(*mut T)) {
+        let room = self.reclaim().room_in_any_case(bytes);
+        // SAFETY: the caller's promise.
+        room.accept(unsafe { Retired::new(object, bytes, free) });
+    }
+
+    /// As [`retire_with`](Self::retire_with), within the limits.
+    ///
+    /// # Errors
+    /// When there is no room; the object then still belongs to the caller.
+    ///
+    /// # Safety
+    /// As for `retire_with`.
+    pub unsafe fn try_retire_with<T: Send>(
         &self,
         object: *mut T,
         bytes: usize,
         free: unsafe fn(*mut T),
     ) -> Result<(), Full> {
-        self.reclaim().admit(bytes)?;
+        let room = self.reclaim().room(bytes)?;
         // SAFETY: the caller's promise.
-        self.reclaim().accept(unsafe { Retired::new(object, bytes, free) });
+        room.accept(unsafe { Retired::new(object, bytes, free) });
         Ok(())
     }
 
-    /// Runs `callback` after a grace period, on whichever thread frees. Counts for the closure's own size.
-    ///
-    /// # Errors
-    /// At the domain's limits, by its policy; the callback is given back.
-    pub fn defer<F: FnOnce() + Send + 'static>(&self, callback: F) -> Result<(), Refused<F>> {
-        self.defer_sized(size_of::<F>(), callback)
+    /// Runs `callback` after a grace period, on whichever thread frees. Counts for the closure's own size. At the limits as
+    /// [`retire`](Self::retire).
+    pub fn defer<F: FnOnce() + Send + 'static>(&self, callback: F) {
+        self.defer_sized(size_of::<F>(), callback);
     }
 
     /// As [`defer`](Self::defer), and counts for `bytes`: what the callback will free.
+    pub fn defer_sized<F: FnOnce() + Send + 'static>(&self, bytes: usize, callback: F) {
+        let room = self.reclaim().room_in_any_case(bytes);
+        room.accept(Retired::of_callback(Box::new(callback), bytes));
+    }
+
+    /// As [`defer`](Self::defer), within the limits.
     ///
     /// # Errors
-    /// As for `defer`.
-    pub fn defer_sized<F: FnOnce() + Send + 'static>(
+    /// When there is no room; the callback is given back.
+    pub fn try_defer<F: FnOnce() + Send + 'static>(&self, callback: F) -> Result<(), Refused<F>> {
+        self.try_defer_sized(size_of::<F>(), callback)
+    }
+
+    /// As [`defer_sized`](Self::defer_sized), within the limits.
+    ///
+    /// # Errors
+    /// As for `try_defer`.
+    pub fn try_defer_sized<F: FnOnce() + Send + 'static>(
         &self,
         bytes: usize,
         callback: F,
     ) -> Result<(), Refused<F>> {
-        if let Err(full) = self.reclaim().admit(bytes) {
-            return Err(Refused { callback, full });
+        match self.reclaim().room(bytes) {
+            Ok(room) => room.accept(Retired::of_callback(Box::new(callback), bytes)),
+            Err(full) => return Err(Refused { callback, full }),
         }
-        self.reclaim().accept(Retired::of_callback(Box::new(callback), bytes));
         Ok(())
     }
 

@@ -12,6 +12,7 @@ pub(crate) struct Garbage {
     peak_objects: AtomicUsize,
     peak_bytes: AtomicUsize,
     freed: AtomicU64,
+    exceeded: AtomicU64,
     limit_objects: usize,
     limit_bytes: usize,
 }
@@ -41,6 +42,7 @@ impl Garbage {
             peak_objects: AtomicUsize::new(0),
             peak_bytes: AtomicUsize::new(0),
             freed: AtomicU64::new(0),
+            exceeded: AtomicU64::new(0),
             limit_objects,
             limit_bytes,
         }
@@ -60,6 +62,7 @@ impl Garbage {
 
     /// Takes room beyond the limits.
     pub(crate) fn force(&self, bytes: usize) {
+        self.exceeded.fetch_add(1, Ordering::Relaxed);
         let objects = self.objects.fetch_add(1, Ordering::Relaxed) + 1;
         self.note_peak(objects, self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes);
     }
@@ -97,6 +100,11 @@ impl Garbage {
     /// Largest numbers of objects and of bytes so far.
     pub(crate) fn peaks(&self) -> (usize, usize) {
         (self.peak_objects.load(Ordering::Relaxed), self.peak_bytes.load(Ordering::Relaxed))
+    }
+
+    /// How many objects were accepted beyond the limits.
+    pub(crate) fn total_exceeded(&self) -> u64 {
+        self.exceeded.load(Ordering::Relaxed)
     }
 
     pub(crate) fn total_freed(&self) -> u64 {

@@ -1,18 +1,20 @@
 //! The options of a domain. Every default bounds memory.
 
-/// What `retire` and `defer` do when a domain's garbage is at a limit.
+/// For how long a call that retires waits for room when a domain's garbage is at a limit. If there is none then, methods
+/// named `try_` are refused, and the others exceed the limit. Callers that would wait for themselves (within a section of
+/// the domain, or within one of its callbacks) do not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtLimit {
-    /// The caller waits for a grace period and frees, for as long as it takes. The limits hold; only callers
-    /// that cannot wait (within a section of the same domain, or within a callback) exceed them.
-    Reclaim,
-    /// As `Reclaim`, but for at most so long; then the call fails.
+    /// For a grace period and frees, for at most so long.
     Wait {
         /// Longest wait, in nanoseconds.
         timeout_ns: u64,
     },
-    /// The caller frees what it can without waiting; if that is not enough, the call fails.
-    Error,
+    /// For a grace period and frees, for as long as it takes: the limits hold. A caller must not hold a lock for which a
+    /// reader of the domain waits, or the two wait for each other for ever.
+    Reclaim,
+    /// Not at all: the caller frees what may be freed at once.
+    NoWait,
 }
 
 /// What is done about a reader that holds up a token.
@@ -61,7 +63,7 @@ impl Default for Options {
         Self {
             limit_objects: 1 << 20,
             limit_bytes: 64 << 20,
-            at_limit: AtLimit::Reclaim,
+            at_limit: AtLimit::Wait { timeout_ns: 1_000_000 },
             batch: 1,
             deadline_ns: 2_000_000,
             patience_ns: 100_000,
@@ -91,7 +93,7 @@ impl Options {
         self
     }
 
-    /// What happens at a limit. Default [`AtLimit::Reclaim`].
+    /// How long a call waits for room at a limit. Default [`AtLimit::Wait`], 1 ms.
     pub fn at_limit(mut self, policy: AtLimit) -> Self {
         self.at_limit = policy;
         self

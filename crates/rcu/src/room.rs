@@ -1,4 +1,7 @@
 //! Room in a domain's limits: reserved before anything is unlinked, and what is done where there is none.
+//!
+//! Invariant: a caller waits no longer than the domain's policy says. By default that is a millisecond: the caller may hold
+//! a lock for which a reader waits, and that reader may be the one that holds up what would have to be freed.
 
 use crate::clock::now_ns;
 use crate::fence::NoFence;
@@ -37,18 +40,28 @@ impl Drop for Room<'_> {
 }
 
 impl Reclaim {
-    /// Makes room for `bytes` by the domain's policy.
-    pub(crate) fn admit(&self, bytes: usize) -> Result<(), Full> {
-        let Err(full) = self.garbage.reserve(bytes) else { return Ok(()) };
-        self.make_room(bytes, full)
+    /// Room for `bytes` within the limits, which is waited for as the domain's policy says. Before anything is unlinked: it
+    /// is given back unless it is used.
+    pub(crate) fn room(&self, bytes: usize) -> Result<Room<'_>, Full> {
+        self.garbage.reserve(bytes).or_else(|full| self.make_room(bytes, full))?;
+        Ok(Room { reclaim: self, bytes })
+    }
+
+    /// As `room`, and beyond the limits if there is none within them.
+    pub(crate) fn room_in_any_case(&self, bytes: usize) -> Room<'_> {
+        self.room(bytes).unwrap_or_else(|full| {
+            self.garbage.force(bytes);
+            trace::limit_exceeded(full);
+            Room { reclaim: self, bytes }
+        })
     }
 
     #[cold]
     fn make_room(&self, bytes: usize, full: Full) -> Result<(), Full> {
         trace::limit_reached(full);
         let deadline_ns = match self.at_limit {
-            AtLimit::Wait { timeout_ns } => Some(now_ns() + timeout_ns),
-            AtLimit::Error => Some(0),
+            AtLimit::Wait { timeout_ns } => Some(now_ns().saturating_add(timeout_ns)),
+            AtLimit::NoWait => Some(0),
             AtLimit::Reclaim => None,
         };
         loop {
@@ -65,31 +78,13 @@ impl Reclaim {
             if self.garbage.reserve(bytes).is_ok() {
                 return Ok(());
             }
-            // Slots pin what is left, which is as many objects as there are slots; or other threads are
-            // freeing it.
-            if deadline_ns.is_none() && (stuck || !self.core.pinned().is_empty()) {
-                self.garbage.force(bytes);
-                trace::limit_stayed(full, true);
-                return Ok(());
-            }
-            if !waited || deadline_ns.is_some_and(|d| now_ns() >= d) {
-                trace::limit_stayed(full, false);
+            // No wait would end this: the caller itself is in the way, or slots pin what is left.
+            let in_vain = stuck || !self.core.pinned().is_empty();
+            if !waited || in_vain || deadline_ns.is_some_and(|d| now_ns() >= d) {
                 return Err(full);
             }
+            // Other threads are freeing it.
             yield_now();
         }
-    }
-
-    /// Makes room before anything is unlinked. The room is given back unless it is used.
-    pub(crate) fn room(&self, bytes: usize) -> Result<Room<'_>, Full> {
-        self.admit(bytes).map(|()| Room { reclaim: self, bytes })
-    }
-
-    /// Room for `bytes`, beyond the limits if there is none within them.
-    pub(crate) fn room_in_any_case(&self, bytes: usize) -> Room<'_> {
-        if self.admit(bytes).is_err() {
-            self.garbage.force(bytes);
-        }
-        Room { reclaim: self, bytes }
     }
 }

@@ -76,7 +76,7 @@ impl World {
     fn replace(&self) {
         let old = self.place.swap(object(), Ordering::SeqCst);
         // SAFETY: unlinked by the swap, and read within sections only.
-        unsafe { self.domain.retire_with(old, 8, |o| poison(o)) }.unwrap();
+        unsafe { self.domain.retire_with(old, 8, |o| poison(o)) };
     }
 
     /// As `replace`, with a grace period by hand.
@@ -341,9 +341,9 @@ fn retire_twice(domain: &Domain) {
         let add = move || {
             count.fetch_add(1, Ordering::SeqCst);
         };
-        again.defer(add).unwrap();
+        again.defer(add);
     };
-    domain.defer(callback).unwrap();
+    domain.defer(callback);
     // The second is for what the callback retired.
     domain.barrier();
     domain.barrier();

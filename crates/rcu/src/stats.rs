@@ -24,6 +24,8 @@ pub struct Stats {
     pub peak_bytes: usize,
     /// Objects freed.
     pub freed_objects: u64,
+    /// Objects that were accepted beyond the domain's limits, because there was no room in time.
+    pub exceeded: u64,
     /// How long the oldest object that waits has waited, or 0.
     pub oldest_ns: u64,
     /// Restartable sections that ran as epochs, except where the domain is fenced.
@@ -59,6 +61,7 @@ impl Domain {
             peak_objects,
             peak_bytes,
             freed_objects: reclaim.garbage.total_freed(),
+            exceeded: reclaim.garbage.total_exceeded(),
             oldest_ns: oldest.map_or(0, |ns| crate::clock::now_ns().saturating_sub(ns)),
             fallbacks: core.fallbacks.load(Ordering::Relaxed),
             restarts: section::restarts(),

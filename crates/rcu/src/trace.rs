@@ -27,9 +27,9 @@ mod events {
         tracing::debug!(objects = full.objects, bytes = full.bytes, "garbage is at its limit");
     }
 
-    /// A call could not bring the garbage below its limit: it failed, or (`exceeded`) went beyond.
-    pub(crate) fn limit_stayed(full: Full, exceeded: bool) {
-        tracing::warn!(objects = full.objects, bytes = full.bytes, exceeded, "garbage stays at its limit");
+    /// A call could not bring the garbage below its limit, and went beyond.
+    pub(crate) fn limit_exceeded(full: Full) {
+        tracing::warn!(objects = full.objects, bytes = full.bytes, "garbage exceeds its limit");
     }
 }
 
@@ -41,7 +41,7 @@ mod events {
     pub(crate) fn grace_period(_: &Core, _: u64) {}
     pub(crate) fn switched(_: bool) {}
     pub(crate) fn limit_reached(_: Full) {}
-    pub(crate) fn limit_stayed(_: Full, _: bool) {}
+    pub(crate) fn limit_exceeded(_: Full) {}
 }
 
-pub(crate) use events::{grace_period, limit_reached, limit_stayed, switched};
+pub(crate) use events::{grace_period, limit_exceeded, limit_reached, switched};

@@ -77,7 +77,7 @@ fn everything_is_dropped_once() {
 
 #[test]
 fn a_full_domain_refuses_before_anything_changes() {
-    let domain = Domain::new(Options::new().limit_objects(1).at_limit(AtLimit::Error));
+    let domain = Domain::new(Options::new().limit_objects(1).at_limit(AtLimit::NoWait));
     let live = Arc::new(AtomicUsize::new(0));
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(1).capacity(14), FastHash::default());
     let value = |n| Counted::new(&live, n);

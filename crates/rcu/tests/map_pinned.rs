@@ -123,7 +123,7 @@ fn ravage_beside_others(map: &Map, drops: &Arc<AtomicUsize>) {
 
 #[test]
 fn a_view_at_the_limits_exceeds_them_and_does_not_wait_for_itself() {
-    let policies = [AtLimit::Reclaim, AtLimit::Wait { timeout_ns: 1_000_000_000_000 }, AtLimit::Error];
+    let policies = [AtLimit::Reclaim, AtLimit::Wait { timeout_ns: 1_000_000_000_000 }, AtLimit::NoWait];
     for policy in policies {
         let domain = Domain::new(Options::new().limit_objects(1).at_limit(policy));
         let (done, finished) = mpsc::channel();
@@ -149,7 +149,7 @@ fn a_view_at_the_limits_exceeds_them_and_does_not_wait_for_itself() {
 
 #[test]
 fn plain_operations_exceed_the_limits_that_fallible_ones_keep() {
-    let domain = Domain::new(Options::new().limit_objects(3).at_limit(AtLimit::Error));
+    let domain = Domain::new(Options::new().limit_objects(3).at_limit(AtLimit::NoWait));
     let (map, drops) = map(&domain, 20);
     let _section = domain.lock();
     let mut refused = 0;

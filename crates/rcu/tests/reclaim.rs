@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Counted, counted, with_reader_inside};
-use reprieve_rcu::{AtLimit, Domain, Full, Options, RcuCell};
+use reprieve_rcu::{AtLimit, Domain, Options, RcuCell};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -12,16 +12,16 @@ fn drops() -> Arc<AtomicUsize> {
     Arc::default()
 }
 
-fn retire(domain: &Domain, drops: &Arc<AtomicUsize>) -> Result<(), Full> {
+fn retire(domain: &Domain, drops: &Arc<AtomicUsize>) {
     // SAFETY: a new object that nobody else knows.
-    unsafe { domain.retire(counted(drops)) }
+    unsafe { domain.retire(counted(drops)) };
 }
 
 #[test]
 fn prompt_mode_frees_in_the_same_call() {
     let (domain, drops) = (Domain::default(), drops());
     for i in 1..=10 {
-        retire(&domain, &drops).unwrap();
+        retire(&domain, &drops);
         assert_eq!(drops.load(Ordering::SeqCst), i);
     }
     let stats = domain.stats();
@@ -33,7 +33,7 @@ fn prompt_mode_frees_in_the_same_call() {
 fn a_reader_defers_and_the_next_call_frees() {
     let (domain, drops) = (Domain::default(), drops());
     with_reader_inside(&domain, "reader", || {
-        retire(&domain, &drops).unwrap();
+        retire(&domain, &drops);
         assert_eq!(drops.load(Ordering::SeqCst), 0);
         assert_eq!(domain.stats().garbage_objects, 1);
         assert!(domain.stats().oldest_ns > 0);
@@ -48,15 +48,15 @@ fn a_batch_is_closed_when_full_or_old() {
     let drops = drops();
     let domain = Domain::new(Options::new().batch(4).deadline_ns(u64::MAX));
     for i in 1..=4 {
-        retire(&domain, &drops).unwrap();
+        retire(&domain, &drops);
         assert_eq!(drops.load(Ordering::SeqCst), i / 4 * 4);
     }
     let domain = Domain::new(Options::new().batch(1_000).deadline_ns(0));
-    retire(&domain, &drops).unwrap();
+    retire(&domain, &drops);
     assert_eq!(drops.load(Ordering::SeqCst), 5);
     let domain = Domain::new(Options::new().batch(1_000).deadline_ns(u64::MAX).limit_bytes(64));
     // SAFETY: new objects that nobody else knows; 8 bytes are an eighth of the limit.
-    unsafe { domain.retire_with(counted(&drops), 8, |p| drop(Box::from_raw(p))).unwrap() };
+    unsafe { domain.retire_with(counted(&drops), 8, |p| drop(Box::from_raw(p))) };
     assert_eq!(drops.load(Ordering::SeqCst), 6);
 }
 
@@ -66,7 +66,7 @@ fn barrier_frees_everything_retired_before() {
     let domain = Domain::new(Options::new().batch(1_000).deadline_ns(u64::MAX));
     std::thread::scope(|s| {
         for _ in 0..4 {
-            s.spawn(|| (0..100).for_each(|_| retire(&domain, &drops).unwrap()));
+            s.spawn(|| (0..100).for_each(|_| retire(&domain, &drops)));
         }
     });
     assert_eq!(drops.load(Ordering::SeqCst), 0);
@@ -84,7 +84,7 @@ fn barrier_waits_for_frees_that_run_elsewhere() {
         std::thread::sleep(std::time::Duration::from_millis(50));
         count.fetch_add(1, Ordering::SeqCst);
     };
-    domain.defer(slow).unwrap();
+    domain.defer(slow);
     std::thread::scope(|s| {
         s.spawn(|| domain.barrier());
         begun.wait();
@@ -98,30 +98,42 @@ fn dropping_the_last_handle_frees_everything() {
     let drops = drops();
     let domain = Domain::new(Options::new().batch(1_000).deadline_ns(u64::MAX));
     let reader = domain.register("reader").unwrap();
-    retire(&domain, &drops).unwrap();
+    let guard = reader.lock();
+    retire(&domain, &drops);
     drop(domain);
-    assert_eq!(drops.load(Ordering::SeqCst), 0, "a reader holds a handle");
+    assert_eq!(drops.load(Ordering::SeqCst), 0, "a reader holds a handle, and is in a section");
+    drop(guard);
     drop(reader);
+    assert_eq!(drops.load(Ordering::SeqCst), 1);
+}
+
+/// A handle that is dropped frees what it can, though its batch is not full: there may be no other to come by.
+#[test]
+fn dropping_any_handle_frees_what_it_can() {
+    let drops = drops();
+    let domain = Domain::new(Options::new().batch(1_000).deadline_ns(u64::MAX));
+    retire(&domain, &drops);
+    drop(domain.clone());
     assert_eq!(drops.load(Ordering::SeqCst), 1);
 }
 
 #[test]
 fn the_error_policy_refuses_at_the_limit_and_leaves_the_object() {
     let drops = drops();
-    let domain = Domain::new(Options::new().limit_objects(2).at_limit(AtLimit::Error));
+    let domain = Domain::new(Options::new().limit_objects(2).at_limit(AtLimit::NoWait));
     with_reader_inside(&domain, "reader", || {
-        retire(&domain, &drops).unwrap();
-        retire(&domain, &drops).unwrap();
+        retire(&domain, &drops);
+        retire(&domain, &drops);
         let object = counted(&drops);
         // SAFETY: a new object that nobody else knows.
-        assert_eq!(unsafe { domain.retire(object) }.map_err(|f| f.objects), Err(2));
+        assert_eq!(unsafe { domain.try_retire(object) }.map_err(|f| f.objects), Err(2));
         // SAFETY: refused, so it is still ours.
         drop(unsafe { Box::from_raw(object) });
-        let refused = domain.defer(|| ()).unwrap_err();
+        let refused = domain.try_defer(|| ()).unwrap_err();
         (refused.callback)();
         assert_eq!(domain.stats().garbage_objects, 2);
     });
-    retire(&domain, &drops).unwrap();
+    retire(&domain, &drops);
     domain.barrier();
     assert_eq!(drops.load(Ordering::SeqCst), 4);
 }
@@ -132,18 +144,19 @@ fn the_wait_policy_gives_up_at_its_deadline() {
     let policy = AtLimit::Wait { timeout_ns: 5_000_000 };
     let domain = Domain::new(Options::new().limit_bytes(100).at_limit(policy));
     with_reader_inside(&domain, "reader", || {
-        domain.defer_sized(100, || ()).unwrap();
+        domain.defer_sized(100, || ());
         let start = std::time::Instant::now();
-        assert!(domain.defer_sized(1, || ()).is_err());
+        assert!(domain.try_defer_sized(1, || ()).is_err());
         assert!(start.elapsed().as_nanos() >= 5_000_000);
     });
-    domain.defer_sized(1, || ()).unwrap();
+    domain.defer_sized(1, || ());
     let _ = drops;
 }
 
 #[test]
 fn the_reclaim_policy_holds_the_limit() {
-    let domain = Domain::new(Options::new().limit_objects(8).patience_ns(0));
+    let options = Options::new().limit_objects(8).at_limit(AtLimit::Reclaim);
+    let domain = Domain::new(options.patience_ns(0));
     let drops = drops();
     let stop = AtomicUsize::new(0);
     std::thread::scope(|s| {
@@ -158,7 +171,7 @@ fn the_reclaim_policy_holds_the_limit() {
                 })
             })
             .collect();
-        (0..3_000).for_each(|_| retire(domain, drops).unwrap());
+        (0..3_000).for_each(|_| retire(domain, drops));
         stop.store(1, Ordering::Relaxed);
         readers.into_iter().for_each(|r| r.join().unwrap());
     });
@@ -169,10 +182,10 @@ fn the_reclaim_policy_holds_the_limit() {
 
 #[test]
 fn the_reclaim_policy_exceeds_the_limit_rather_than_deadlock() {
-    let domain = Domain::new(Options::new().limit_objects(1));
+    let domain = Domain::new(Options::new().limit_objects(1).at_limit(AtLimit::Reclaim));
     let drops = drops();
     let guard = domain.lock();
-    (0..3).for_each(|_| retire(&domain, &drops).unwrap());
+    (0..3).for_each(|_| retire(&domain, &drops));
     assert_eq!(domain.stats().garbage_objects, 3);
     drop(guard);
     domain.barrier();
@@ -192,7 +205,7 @@ impl Drop for Link {
         self.drops.fetch_add(1, Ordering::SeqCst);
         if !self.next.is_null() {
             // SAFETY: from a box, and this is the only pointer to it.
-            unsafe { self.domain.retire(self.next) }.unwrap();
+            unsafe { self.domain.retire(self.next) };
         }
     }
 }
@@ -206,7 +219,7 @@ fn a_long_chain_of_retiring_drops_needs_no_stack() {
             head = Box::into_raw(Box::new(Link { domain: domain.clone(), next: head, drops: drops.clone() }));
         }
         // SAFETY: from a box, and this is the only pointer to it.
-        unsafe { domain.retire(head) }.unwrap();
+        unsafe { domain.retire(head) };
         while drops.load(Ordering::SeqCst) < 20_000 {
             domain.barrier();
         }
@@ -221,7 +234,7 @@ fn a_panic_in_a_callback_leaves_the_domain_usable() {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| domain.defer(|| panic!("expected"))));
     assert!(panic.is_err());
     assert_eq!(domain.stats().garbage_objects, 0, "what panicked is freed too");
-    retire(&domain, &drops).unwrap();
+    retire(&domain, &drops);
     assert_eq!(drops.load(Ordering::SeqCst), 1);
     domain.barrier();
 }
@@ -234,7 +247,7 @@ fn defer_some_that_panic(domain: &Domain, drops: &Arc<AtomicUsize>) {
             drops.fetch_add(1, Ordering::SeqCst);
             assert!(i % 4 != 1, "expected");
         };
-        domain.defer(callback).unwrap();
+        domain.defer(callback);
     }
 }
 
@@ -271,12 +284,12 @@ fn cell(domain: &Domain, drops: &Arc<AtomicUsize>) -> RcuCell<Counted> {
 
 #[test]
 fn a_refused_replacement_leaves_the_cell_as_it_was() {
-    for policy in [AtLimit::Error, AtLimit::Wait { timeout_ns: 1_000_000 }] {
+    for policy in [AtLimit::NoWait, AtLimit::Wait { timeout_ns: 1_000_000 }] {
         let (domain, old, new) =
             (Domain::new(Options::new().limit_objects(1).at_limit(policy)), drops(), drops());
         let cell = cell(&domain, &old);
         with_reader_inside(&domain, "reader", || {
-            domain.defer(|| ()).unwrap();
+            domain.defer(|| ());
             let held = |cell: &RcuCell<Counted>| Arc::ptr_eq(&cell.load(&domain.lock()).0, &old);
             assert!(cell.replace(Counted(new.clone())).is_err());
             assert!(held(&cell), "not replaced");
@@ -310,8 +323,8 @@ fn a_slot_pins_one_object_and_delays_no_other() {
     // SAFETY: the traversal is one load, of a pointer that is retired after it is unlinked.
     let pinned = unsafe { slot.acquire(|| shared.load(Ordering::Acquire).cast_const()) }.unwrap();
     // SAFETY: unlinked by the swap.
-    unsafe { domain.retire(shared.swap(ptr::null_mut(), Ordering::AcqRel)) }.unwrap();
-    retire(&domain, &drops).unwrap();
+    unsafe { domain.retire(shared.swap(ptr::null_mut(), Ordering::AcqRel)) };
+    retire(&domain, &drops);
     assert_eq!(drops.load(Ordering::SeqCst), 1, "the other one");
     domain.barrier();
     assert_eq!(pinned.0.load(Ordering::SeqCst), 1, "the pinned object lives");
@@ -342,7 +355,7 @@ fn the_reclaimer_thread_frees_without_further_calls() {
             // Long enough for the thread to sleep until it is woken, not only for a deadline.
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        (0..10).for_each(|_| retire(&domain, &drops).unwrap());
+        (0..10).for_each(|_| retire(&domain, &drops));
         while drops.load(Ordering::SeqCst) < round * 10 {
             std::thread::yield_now();
         }
@@ -351,7 +364,7 @@ fn the_reclaimer_thread_frees_without_further_calls() {
     assert!(used_ns > 0, "20 rounds take time");
     assert!(reclaimer.cpu_ns() >= used_ns);
     drop(reclaimer);
-    retire(&domain, &drops).unwrap();
+    retire(&domain, &drops);
     domain.barrier();
     assert_eq!(drops.load(Ordering::SeqCst), 201);
     assert!(domain.spawn_reclaimer().is_ok());
@@ -365,7 +378,7 @@ fn concurrent_writers_and_barriers_lose_nothing() {
             for _ in 0..3 {
                 s.spawn(|| {
                     for i in 0..2_000 {
-                        retire(&domain, &drops).unwrap();
+                        retire(&domain, &drops);
                         if i % 500 == 0 {
                             domain.barrier();
                         }
@@ -378,4 +391,32 @@ fn concurrent_writers_and_barriers_lose_nothing() {
         assert_eq!(domain.stats().garbage_bytes, 0);
         assert!(size_of::<Counted>() > 0);
     }
+}
+
+/// By default a call that retires waits a millisecond for room, and then exceeds the limit: the caller may hold what a
+/// reader waits for.
+#[test]
+fn a_writer_that_holds_what_a_reader_waits_for_does_not_wait_for_ever() {
+    let domain = Domain::new(Options::new().limit_objects(1));
+    let lock = std::sync::Mutex::new(());
+    let inside = std::sync::Barrier::new(2);
+    let held = lock.lock().unwrap();
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let _guard = domain.lock();
+            inside.wait();
+            drop(lock.lock());
+        });
+        inside.wait();
+        let (map, cell) = (reprieve_rcu::RcuMap::new(&domain), RcuCell::new(&domain, 1));
+        map.insert(1, 1);
+        (0..5).for_each(|_| domain.defer(|| ()));
+        drop((map, cell));
+        assert!(domain.try_defer(|| ()).is_err());
+        let stats = domain.stats();
+        assert!(stats.exceeded >= 4 && stats.garbage_objects > 1, "{stats:?}");
+        drop(held);
+    });
+    domain.barrier();
+    assert_eq!(domain.stats().garbage_objects, 0);
 }

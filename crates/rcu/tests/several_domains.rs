@@ -19,7 +19,7 @@ fn count(runs: &Arc<AtomicUsize>) -> impl FnOnce() + Send + 'static {
 fn what_a_callback_retires_elsewhere_is_freed_there() {
     let (one, other, runs) = (Domain::default(), Domain::default(), Arc::new(AtomicUsize::new(0)));
     let (for_callback, counts) = (other.clone(), count(&runs));
-    one.defer(move || for_callback.defer(counts).unwrap()).unwrap();
+    one.defer(move || for_callback.defer(counts));
     assert_eq!((runs.load(Ordering::SeqCst), other.stats().garbage_objects), (1, 0));
 }
 
@@ -27,9 +27,9 @@ fn what_a_callback_retires_elsewhere_is_freed_there() {
 fn a_callback_may_wait_for_another_domains_barrier() {
     let (one, other) = (Domain::default(), Domain::new(Options::new().batch(100)));
     let runs = Arc::new(AtomicUsize::new(0));
-    other.defer(count(&runs)).unwrap();
+    other.defer(count(&runs));
     let for_callback = other.clone();
-    one.defer(move || for_callback.barrier()).unwrap();
+    one.defer(move || for_callback.barrier());
     assert_eq!((runs.load(Ordering::SeqCst), other.stats().garbage_objects), (1, 0));
 }
 
@@ -38,7 +38,7 @@ fn a_callback_may_wait_for_another_domains_barrier() {
 fn a_callback_that_waits_for_its_own_domain_through_another_panics() {
     let (one, other) = (Domain::default(), Domain::default());
     let (outer, inner) = (one.clone(), other.clone());
-    one.defer(move || inner.defer(move || outer.barrier()).unwrap()).unwrap();
+    one.defer(move || inner.defer(move || outer.barrier()));
 }
 
 /// Each callback retires the next in the other domain: nothing runs out of stack.
@@ -48,7 +48,7 @@ fn domains_that_retire_in_each_other_by_turns_need_no_stack() {
         runs.fetch_add(1, Ordering::SeqCst);
         if left > 0 {
             let next = there.clone();
-            there.defer(move || step(next, here, left - 1, runs)).unwrap();
+            there.defer(move || step(next, here, left - 1, runs));
         }
     }
     let (one, other, runs) = (Domain::default(), Domain::default(), Arc::new(AtomicUsize::new(0)));
@@ -64,7 +64,7 @@ fn a_queued_callback_that_owns_the_last_handle_runs() {
         let (domain, drops) = (Domain::new(options), Arc::new(AtomicUsize::new(0)));
         let (own, counted) = (domain.clone(), Counted(drops.clone()));
         let guard = domain.lock();
-        domain.defer(move || drop((own, counted))).unwrap();
+        domain.defer(move || drop((own, counted)));
         drop(guard);
         drop(domain);
         assert_eq!(drops.load(Ordering::SeqCst), 1);
@@ -87,9 +87,9 @@ fn a_value_that_owns_the_last_handles_is_dropped() {
 fn a_callback_may_own_its_reclaimer() {
     let (domain, runs) = (Domain::default(), Arc::new(AtomicUsize::new(0)));
     let reclaimer = domain.spawn_reclaimer().unwrap();
-    domain.defer(move || drop(reclaimer)).unwrap();
+    domain.defer(move || drop(reclaimer));
     domain.barrier();
-    domain.defer(count(&runs)).unwrap();
+    domain.defer(count(&runs));
     domain.barrier();
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }

@@ -183,7 +183,7 @@ impl Stage {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             let old = self.shared.swap(object(), Ordering::AcqRel);
             // SAFETY: unlinked, and from a box; when refused it is still ours, and leaked: readers may use it.
-            if unsafe { self.domain.retire_with(old, BYTES, free) }.is_err() {
+            if unsafe { self.domain.try_retire_with(old, BYTES, free) }.is_err() {
                 self.refused.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -222,7 +222,7 @@ impl Stage {
             assert_eq!((&named[0].name, named[0].tid, named[0].in_section), (case, tid, true));
         }
         assert!(until[0].late_ns >= 1_000_000_000, "{case}: {until:?}");
-        if self.case.at_limit == AtLimit::Error {
+        if self.case.at_limit == AtLimit::NoWait {
             let accepted = STALL.as_secs() * PER_SECOND - self.refused.load(Ordering::Relaxed);
             assert_eq!(accepted, objects as u64, "{case}");
         }
@@ -281,7 +281,7 @@ fn play(stage: &'static Stage, all_stopped: &Barrier, all_written: &Barrier) {
 #[test]
 fn garbage_stays_within_its_bound_and_the_late_reader_is_named() {
     let (parked, traced) = (Stall::Parked, Stall::Traced);
-    let (error, wait) = (AtLimit::Error, AtLimit::Wait { timeout_ns: 100_000 });
+    let (error, wait) = (AtLimit::NoWait, AtLimit::Wait { timeout_ns: 100_000 });
     let cases = [
         (Kind::Read, parked, AtLimit::Reclaim, false),
         (Kind::Read, traced, AtLimit::Reclaim, false),

@@ -223,7 +223,7 @@ impl World {
         object.retired_ns.store(object.ages.now_ns(), Ordering::Relaxed);
         match self.plan.control {
             // SAFETY: unlinked by the caller; poisoning may happen on any thread.
-            Control::None => unsafe { self.domain.retire_with(old, 64, poison) }.expect("room"),
+            Control::None => unsafe { self.domain.retire_with(old, 64, poison) },
             Control::NoRseq => {
                 plain_membarrier();
                 // SAFETY: objects are never freed.
