@@ -13,7 +13,7 @@
 use crate::core::Core;
 use crate::fence;
 use crate::futex::Lock;
-use crate::platform::membarrier;
+use crate::platform::{self, membarrier};
 use crate::reclaim::Reclaim;
 use crate::record::{Record, gettid};
 use crate::sync::atomic::{AtomicI32, Ordering};
@@ -36,10 +36,7 @@ static FORKING: AtomicI32 = AtomicI32::new(0);
 /// Installs the handlers, once.
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the handlers are functions that stay loaded (see platform/pin.rs).
-        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
-    });
+    ONCE.call_once(|| platform::at_fork(before, in_parent, in_child));
 }
 
 /// Adds a domain.

@@ -10,9 +10,7 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
 #[cfg(not(shuttle))]
-mod kernel;
-#[cfg(not(shuttle))]
-pub(crate) use kernel::{wait, wake};
+pub(crate) use crate::platform::{wait, wake};
 
 #[cfg(shuttle)]
 #[path = "futex/shuttle.rs"]

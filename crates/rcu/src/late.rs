@@ -14,7 +14,7 @@ use std::fmt;
 pub struct LateReader {
     /// The name given at registration; the thread's name, for readers registered by themselves.
     pub name: String,
-    /// The thread's id, as in /proc/self/task.
+    /// The thread's id, as in /proc/self/task; on systems other than 64-bit Linux, a number of this crate.
     pub tid: i32,
     /// The thread has ended, or is in the parent of this process: its guard was leaked, and its section lasts as long
     /// as the domain.

@@ -82,11 +82,19 @@
 //!
 //! # Where it runs
 //!
-//! Linux. Restartable sections need x86-64, Linux 5.10 and glibc 2.35; elsewhere the same program runs with
+//! Restartable sections need Linux 5.10 on x86-64, and glibc 2.35. Everywhere else the same program runs with
 //! sections of the third kind in their place. Without membarrier, readers execute fences. [`capabilities`]
 //! tells. The feature `tracing`, off by default, reports long grace periods, changes of fencing and limits that
 //! were reached, never from a reader. In a virtual machine whose CPUs are taken away, membarrier itself is slow: see
 //! [`Fencing::Adaptive`].
+//!
+//! On Windows, macOS, WebAssembly and 32-bit Linux the crate uses the standard library alone. It compiles there, and
+//! this half is tested on 64-bit Linux, not on those systems. It differs in this:
+//! - Readers execute fences.
+//! - A signal handler must not read.
+//! - The child of a fork must not use the domains of its parent.
+//! - Without pthread keys (Windows), the section of a guard that was leaked does not end with its thread.
+//! - Thread ids, as in [`LateReader`], are numbers of this crate.
 
 mod cell;
 mod clock;

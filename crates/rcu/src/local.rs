@@ -7,11 +7,12 @@
 //! domain's handle is borrowed, and other threads may hold them: its section outlives its thread, and ends with the
 //! domain.
 //!
-//! The thread's end is a pthread key's destructor, which glibc runs after the destructors of all thread-local
-//! variables (`__call_tls_dtors` before `__nptl_deallocate_tsd`): a guard in such a variable is dropped before, and its
-//! record is given back. Where the order is another, that record is lost to the domain, and nothing worse.
+//! Where there are pthread keys, the thread's end comes after the destructors of all thread-local variables (see
+//! `platform/thread_end/keyed.rs`): a guard in such a variable is dropped before, and its record is given back. Elsewhere
+//! that record is lost to the domain, and nothing worse.
 
 use crate::core::Core;
+use crate::platform::thread_end;
 use crate::pool::Entry;
 use crate::record::Record;
 #[cfg(shuttle)]
@@ -20,7 +21,7 @@ use crate::sync::thread_local;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// A record in use by this thread.
 struct Owned {
@@ -38,9 +39,6 @@ thread_local! {
     /// The list is in use by a caller further down the stack, which a signal handler interrupted.
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
-
-#[cfg_attr(shuttle, allow(dead_code))]
-static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
 
 /// Too many readers are registered in the domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,49 +126,20 @@ fn with_mine<T>(f: impl FnOnce(&mut Mine) -> T) -> T {
     let _done = Done;
     if MINE.get().is_null() {
         let mine = Box::into_raw(Box::<Mine>::default());
-        call_at_thread_end(mine);
+        thread_end::at_thread_end(mine.cast(), give_back);
         MINE.set(mine);
     }
     // SAFETY: the list is this thread's own, and `BUSY` keeps a handler from a second reference to it.
     f(unsafe { &mut *MINE.get() })
 }
 
-#[cfg(not(shuttle))]
-fn call_at_thread_end(mine: *mut Mine) {
-    let key = *KEY.get_or_init(new_key);
-    // SAFETY: the key exists for as long as the process.
-    unsafe { libc::pthread_setspecific(key, mine.cast()) };
-}
-
-/// shuttle's threads are one thread to the system.
-#[cfg(shuttle)]
-fn call_at_thread_end(mine: *mut Mine) {
-    struct End(Cell<*mut Mine>);
-    impl Drop for End {
-        fn drop(&mut self) {
-            give_all_back(self.0.get());
-        }
+/// What runs at the thread's end. From here on the thread may make itself another list, for destructors that come later.
+fn give_back(mine: *mut c_void) {
+    // shuttle's variables may have gone by now, and nobody reads any more in its models.
+    if cfg!(not(shuttle)) {
+        LAST.set((ptr::null(), ptr::null()));
+        MINE.set(ptr::null_mut());
     }
-    thread_local! {
-        static END: End = End(Cell::new(ptr::null_mut()));
-    }
-    END.with(|end| end.0.set(mine));
-}
-
-#[cfg_attr(shuttle, allow(dead_code))]
-fn new_key() -> libc::pthread_key_t {
-    let mut key = 0;
-    // SAFETY: `key` is valid for the call, and the destructor stays loaded (see platform/pin.rs).
-    let r = unsafe { libc::pthread_key_create(&raw mut key, Some(at_thread_end)) };
-    assert!(r == 0, "no pthread key is left for reprieve-rcu: error {r}");
-    key
-}
-
-#[cfg_attr(shuttle, allow(dead_code))]
-extern "C" fn at_thread_end(mine: *mut c_void) {
-    // From here on the thread may make itself another list, for destructors that come later.
-    LAST.set((ptr::null(), ptr::null()));
-    MINE.set(ptr::null_mut());
     give_all_back(mine.cast());
 }
 

@@ -40,7 +40,12 @@ mod pinned;
 mod plain;
 mod remove;
 mod shard;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    not(any(shuttle, reprieve_fallback))
+))]
 mod short;
 mod table;
 mod write;
@@ -297,7 +302,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
     {
         let hash = self.hasher.hash_one(key);
         let pointer = self.shards.pointer(hash);
-        #[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
+        #[cfg(all(
+            target_os = "linux",
+            target_arch = "x86_64",
+            target_pointer_width = "64",
+            not(any(shuttle, reprieve_fallback))
+        ))]
         // SAFETY: the pointer is to a table of these types, which is retired in this domain.
         if let Some(found) = unsafe { short::copied(&self.core.clock.mode, pointer, hash, key) } {
             return found;

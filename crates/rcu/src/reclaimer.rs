@@ -10,9 +10,9 @@
 use crate::clock::now_ns;
 use crate::domain::Domain;
 use crate::futex;
+use crate::platform;
 use crate::reclaim::Reclaim;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use std::os::unix::thread::JoinHandleExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -58,14 +58,7 @@ impl Reclaimer {
 impl Reclaimer {
     /// CPU time that the thread has used so far, in nanoseconds. 0 where the system does not tell.
     pub fn cpu_ns(&self) -> u64 {
-        let Some(thread) = &self.thread else { return 0 };
-        let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
-        // SAFETY: the thread is not joined before this handle is dropped; both places are valid for the calls.
-        let failed = unsafe {
-            libc::pthread_getcpuclockid(thread.as_pthread_t(), &raw mut clock) != 0
-                || libc::clock_gettime(clock, &raw mut time) != 0
-        };
-        if failed { 0 } else { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 }
+        self.thread.as_ref().map_or(0, platform::cpu_ns_of)
     }
 }
 

@@ -139,8 +139,7 @@ impl Record {
             announce(event);
         }
         if asked & ASKED_YIELD != 0 {
-            // SAFETY: sched_yield takes and touches nothing.
-            unsafe { libc::sched_yield() };
+            std::thread::yield_now();
         }
     }
 
@@ -175,12 +174,8 @@ pub(crate) fn announce(event: &Event) {
     futex::wake(event, i32::MAX);
 }
 
-/// The calling thread's id.
 #[cfg(not(shuttle))]
-pub(crate) fn gettid() -> i32 {
-    // SAFETY: gettid takes and touches nothing. By syscall, for old C libraries.
-    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
-}
+pub(crate) use crate::platform::thread_id as gettid;
 
 /// shuttle's threads are one thread to the system.
 #[cfg(shuttle)]

@@ -20,12 +20,33 @@
 //! are ours.
 
 // What only the entry of an architecture uses.
-#![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64", not(shuttle))), allow(dead_code))]
+#![cfg_attr(
+    not(all(
+        target_os = "linux",
+        target_arch = "x86_64",
+        target_pointer_width = "64",
+        not(any(shuttle, reprieve_fallback))
+    )),
+    allow(dead_code)
+)]
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    not(any(shuttle, reprieve_fallback))
+))]
 #[path = "section/x86_64/mod.rs"]
 pub(crate) mod arch;
-#[cfg(not(any(all(target_os = "linux", target_arch = "x86_64"), shuttle)))]
+#[cfg(not(any(
+    all(
+        target_os = "linux",
+        target_arch = "x86_64",
+        target_pointer_width = "64",
+        not(any(shuttle, reprieve_fallback))
+    ),
+    shuttle
+)))]
 #[path = "section/none.rs"]
 mod arch;
 #[cfg(shuttle)]
@@ -34,7 +55,12 @@ mod arch;
 
 mod packed;
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    not(any(shuttle, reprieve_fallback))
+))]
 pub(crate) use arch::abort_code;
 #[cfg(shuttle)]
 pub(crate) use arch::membarrier;
@@ -119,6 +145,13 @@ pub(crate) fn foreign() -> u64 {
     FOREIGN.load(Ordering::Relaxed)
 }
 
-#[cfg(all(test, not(any(loom, shuttle)), target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(
+    test,
+    not(loom),
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    not(any(shuttle, reprieve_fallback))
+))]
 #[path = "section_tests.rs"]
 mod tests;

@@ -36,6 +36,35 @@ fn a_guard_in_a_thread_local_protects_to_its_end() {
     assert!(IN_DESTRUCTOR.load(Ordering::SeqCst));
 }
 
+/// The same for a pthread key that is younger than the crate's own. Its destructor comes later in the same round, as
+/// that of `std` does on musl.
+#[cfg(unix)]
+#[test]
+fn a_guard_in_a_pthread_key_protects_to_its_end() {
+    use std::ffi::c_void;
+    type Kept = reprieve_rcu::Guard<'static>;
+    static WAS_PROTECTED: AtomicBool = AtomicBool::new(false);
+    extern "C" fn destructor(guard: *mut c_void) {
+        // SAFETY: the value set below, which is destroyed once.
+        let guard = unsafe { Box::from_raw(guard.cast::<Kept>()) };
+        let token = Domain::global().start();
+        WAS_PROTECTED.store(!Domain::global().check(token), Ordering::SeqCst);
+        drop(guard);
+    }
+    drop(Domain::global().lock());
+    let mut key = 0;
+    // SAFETY: `key` is valid for the call, and the destructor is part of the program.
+    assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(destructor)) }, 0);
+    std::thread::spawn(move || {
+        let guard: Box<Kept> = Box::new(Domain::global().lock());
+        // SAFETY: the key exists.
+        unsafe { libc::pthread_setspecific(key, Box::into_raw(guard).cast()) };
+    })
+    .join()
+    .unwrap();
+    assert!(WAS_PROTECTED.load(Ordering::SeqCst));
+}
+
 #[test]
 fn registration_is_limited() {
     let domain = Domain::new(Options::new().limit_readers(1));

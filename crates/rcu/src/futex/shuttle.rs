@@ -15,7 +15,7 @@ fn address(word: &AtomicU32) -> usize {
     std::ptr::from_ref(word).addr()
 }
 
-/// As that of `kernel.rs`.
+/// As that of `platform`.
 pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) {
     if timeout_ns.is_some() {
         return yield_now();
@@ -32,7 +32,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) {
     SLEEPERS.lock().unwrap().retain(|(_, thread)| thread.id() != current().id());
 }
 
-/// As that of `kernel.rs`.
+/// As that of `platform`.
 pub(crate) fn wake(word: &AtomicU32, count: i32) {
     let mut sleepers = SLEEPERS.lock().unwrap();
     for _ in 0..count {

@@ -72,7 +72,8 @@ impl Group {
             std::arch::asm!(
                 "movq {bytes}, qword ptr [{words}]",
                 "movhps {bytes}, qword ptr [{words} + 8]",
-                words = in(reg) words,
+                // As 64 bits: x32 has shorter pointers.
+                words = in(reg) words.as_ptr().expose_provenance() as u64,
                 bytes = out(xmm_reg) bytes,
                 options(nostack, preserves_flags),
             );

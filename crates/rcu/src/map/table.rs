@@ -82,10 +82,20 @@ impl<K, V> PartialEq for Table<K, V> {
 }
 
 /// Where things lie, in bytes from a table's control bytes: for look-ups in assembly.
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    not(any(shuttle, reprieve_fallback))
+))]
 pub(super) struct Places<K, V>(PhantomData<(K, V)>);
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    not(any(shuttle, reprieve_fallback))
+))]
 impl<K, V> Places<K, V> {
     /// The header's number of home groups, less 1.
     pub(super) const HOME_MASK: isize =
@@ -401,9 +411,8 @@ impl<K, V> Table<K, V> {
 fn ask_for_huge_pages(base: *mut u8, layout: Layout) {
     let bytes = layout.size() / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
     if bytes > 0 {
-        // SAFETY: the range is part of an allocation that the caller has just made; the advice changes no
-        // content.
-        unsafe { libc::madvise(base.cast(), bytes, libc::MADV_HUGEPAGE) };
+        // SAFETY: the range is part of an allocation that the caller has just made.
+        unsafe { crate::platform::ask_for_huge_pages(base, bytes) };
     }
 }
 

@@ -3,17 +3,28 @@
 //!
 //! | missing | consequence |
 //! |---|---|
-//! | rseq, membarrier's RSEQ command, the stub page, x86-64 | `read` and `acquire` run as pinned epochs |
+//! | rseq, membarrier's RSEQ command, the stub page, x86-64 Linux | `read` and `acquire` run as pinned epochs |
 //! | membarrier altogether | as above, and readers execute a full fence at the start of a section |
 //!
 //! The environment variable `REPRIEVE_RCU` switches things off, for debuggers that step out of line, for
 //! valgrind and for tests: `no-rseq` leaves membarrier on; `fence` and `off` use neither.
 
-pub(crate) mod membarrier;
-mod pin;
-pub(crate) mod rseq;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
-mod stub;
+// The one switch between systems: both halves have the same functions, and no other file asks which system it is.
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(reprieve_fallback)))]
+#[path = "linux/mod.rs"]
+mod system;
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(reprieve_fallback))))]
+#[path = "other/mod.rs"]
+mod system;
+
+#[cfg(all(unix, not(any(shuttle, reprieve_fallback))))]
+#[path = "thread_end/keyed.rs"]
+pub(crate) mod thread_end;
+#[cfg(not(all(unix, not(any(shuttle, reprieve_fallback)))))]
+#[path = "thread_end/local.rs"]
+pub(crate) mod thread_end;
+
+pub(crate) use system::*;
 
 use crate::fence;
 use crate::section;
@@ -105,7 +116,7 @@ static FOUND: OnceLock<Capabilities> = OnceLock::new();
 pub(crate) fn probe() -> Capabilities {
     *FOUND.get_or_init(|| {
         // Before anything keeps an address of our code.
-        pin::keep_loaded();
+        keep_loaded();
         crate::fork::install();
         let wish = std::env::var("REPRIEVE_RCU").unwrap_or_default();
         let asymmetric = match wish.as_str() {
@@ -118,38 +129,6 @@ pub(crate) fn probe() -> Capabilities {
         };
         Capabilities { restartable, asymmetric }
     })
-}
-
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
-fn prepare_sections() -> Result<(), Obstacle> {
-    let field = rseq::field_offset().ok_or(Obstacle::NoRseq)?;
-    if !membarrier::has_rseq() {
-        return Err(Obstacle::NoMembarrier);
-    }
-    // They put nothing back, neither registers nor a stack, and need no stub.
-    section::arch::narrow::enable(field, pin::own_object());
-    if shadow_stack() {
-        return Err(Obstacle::ShadowStack);
-    }
-    let page = stub::map(&section::abort_code()).ok_or(Obstacle::NoStubPage)?;
-    section::arch::wide::enable(page, stub::user_space_end(), field);
-    Ok(())
-}
-
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(shuttle))))]
-fn prepare_sections() -> Result<(), Obstacle> {
-    Err(Obstacle::Architecture)
-}
-
-/// Whether user shadow stacks are on (`ARCH_SHSTK_STATUS`, Linux 6.6). glibc switches them on before `main`.
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
-fn shadow_stack() -> bool {
-    const ARCH_SHSTK_STATUS: libc::c_int = 0x5005;
-    const ARCH_SHSTK_SHSTK: u64 = 1;
-    let mut features = 0u64;
-    // SAFETY: the kernel writes eight bytes to `features`, or fails where it does not know the request.
-    let r = unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SHSTK_STATUS, &raw mut features) };
-    r == 0 && features & ARCH_SHSTK_SHSTK != 0
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 //! so that the program also links and runs where they do not exist.
 
 /// Offset from the thread pointer of the field `rseq_cs`; none where rseq is not registered.
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
 pub(crate) fn field_offset() -> Option<isize> {
     /// `struct rseq`: cpu_id_start at 0, cpu_id at 4, rseq_cs at 8.
     const RSEQ_CS: isize = 8;
@@ -14,7 +13,6 @@ pub(crate) fn field_offset() -> Option<isize> {
     (size > 0).then_some(offset + RSEQ_CS)
 }
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
 fn symbol<T: Copy>(name: &std::ffi::CStr) -> Option<T> {
     // SAFETY: the name is a C string. glibc documents these two symbols as constant objects of the types
     // asked for.

@@ -5,10 +5,8 @@ use std::ptr;
 
 /// Sleeps while `*word == expected`, for at most `timeout_ns` where given. May return early: callers loop.
 pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) {
-    let limit = timeout_ns.map(|ns| libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (ns % 1_000_000_000) as _,
-    });
+    let limit = timeout_ns
+        .map(|ns| libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ });
     let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
     let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: `word` outlives the call, and `limit` is null or points to a timespec that does.

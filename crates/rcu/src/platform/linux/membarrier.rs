@@ -6,7 +6,7 @@
 //! executes the same fence, so that one call serves every kind of reader.
 
 #[cfg(shuttle)]
-#[path = "membarrier/shuttle.rs"]
+#[path = "membarrier_shuttle.rs"]
 mod model;
 #[cfg(shuttle)]
 pub(crate) use model::{barrier, begun, ended};
@@ -50,7 +50,7 @@ pub(crate) fn register_again() {
 }
 
 /// Whether the command in use restarts rseq sections.
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(shuttle)))]
+#[cfg(all(target_arch = "x86_64", not(shuttle)))]
 pub(crate) fn has_rseq() -> bool {
     COMMAND.load(Ordering::Relaxed) == PRIVATE_EXPEDITED_RSEQ
 }

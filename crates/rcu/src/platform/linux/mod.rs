@@ -1,0 +1,34 @@
+//! Linux with 64-bit pointers: system calls and the C library.
+//!
+//! 32-bit Linux, x32 included, takes the portable half: there the layout of a futex's timeout depends on the C library.
+
+#[cfg(not(shuttle))]
+mod futex;
+pub(crate) mod membarrier;
+mod memory;
+mod pin;
+mod process;
+#[cfg(all(target_arch = "x86_64", not(shuttle)))]
+mod restartable;
+#[cfg(all(target_arch = "x86_64", not(shuttle)))]
+pub(crate) mod rseq;
+#[cfg(all(target_arch = "x86_64", not(shuttle)))]
+mod stub;
+mod time;
+
+#[cfg(not(shuttle))]
+pub(crate) use futex::{wait, wake};
+pub(crate) use memory::ask_for_huge_pages;
+pub(crate) use pin::keep_loaded;
+pub(crate) use process::at_fork;
+#[cfg(not(shuttle))]
+pub(crate) use process::thread_id;
+#[cfg(all(target_arch = "x86_64", not(shuttle)))]
+pub(crate) use restartable::prepare_sections;
+pub(crate) use time::{cpu_ns_of, now_ns, thread_cpu_ns};
+
+/// There is no entry for this architecture.
+#[cfg(not(all(target_arch = "x86_64", not(shuttle))))]
+pub(crate) fn prepare_sections() -> Result<(), super::Obstacle> {
+    Err(super::Obstacle::Architecture)
+}

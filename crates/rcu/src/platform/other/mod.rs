@@ -1,0 +1,36 @@
+//! Every other system: the standard library alone.
+//!
+//! No membarrier, so readers execute fences and no section is restartable; see `Capabilities`. Beyond that:
+//! - a sleeper's queue has a lock of `std`, so signal handlers must not read;
+//! - the child of a fork must not use domains of its parent;
+//! - thread ids are numbers of this crate.
+
+#[cfg(not(shuttle))]
+mod futex;
+pub(crate) mod membarrier;
+#[cfg(not(shuttle))]
+mod thread;
+mod time;
+
+#[cfg(not(shuttle))]
+pub(crate) use futex::{wait, wake};
+#[cfg(not(shuttle))]
+pub(crate) use thread::thread_id;
+pub(crate) use time::{cpu_ns_of, now_ns, thread_cpu_ns};
+
+/// Nothing to ask.
+///
+/// # Safety
+/// None needed; the signature is that of Linux.
+pub(crate) unsafe fn ask_for_huge_pages(_base: *mut u8, _bytes: usize) {}
+
+/// There is no portable way to keep a library loaded.
+pub(crate) fn keep_loaded() {}
+
+/// Forks go unnoticed.
+pub(crate) fn at_fork(_before: extern "C" fn(), _in_parent: extern "C" fn(), _in_child: extern "C" fn()) {}
+
+/// They need Linux.
+pub(crate) fn prepare_sections() -> Result<(), super::Obstacle> {
+    Err(super::Obstacle::Architecture)
+}
