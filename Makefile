@@ -8,7 +8,8 @@ DELETE_FREE = delete-free-delay delete-free-shared delete-free-spread delete-fre
 VALUES = value-arc-swap value-arc-swap-full value-arc-swap-cache value-left-right value-std-rwlock \
     value-crossbeam-epoch value-haphazard value-reprieve value-reprieve-load
 
-.PHONY: run test mutants torture bench peers bench-rcu bench-values lint build setup record figures audit clean
+.PHONY: run test test-fallback check-targets mutants torture bench peers bench-rcu bench-values lint build setup record \
+    figures audit clean
 
 # All three workloads on the simulator, in less than a minute. On real guests: reprieve run rcu-memory --on vm
 run: build
@@ -27,6 +28,15 @@ test: setup
 	cargo test -p reprieve-linux --release --locked --features ebpf --lib ebpf
 	RUSTFLAGS='--cfg shuttle' cargo test -p reprieve-rcu --release --locked --lib shuttle
 	scripts/valgrind
+
+# The half of reprieve-rcu that other systems use, run here.
+test-fallback:
+	RUSTFLAGS='--cfg reprieve_fallback' CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/fallback \
+	    cargo test -p reprieve-rcu --release --locked --no-fail-fast
+
+# Whether reprieve-rcu compiles for other systems: those whose standard library, or its source, is installed.
+check-targets:
+	scripts/check-targets
 
 # Weakens reprieve-rcu in one place at a time; each time a test must fail. Ten minutes or so.
 mutants:

@@ -16,7 +16,10 @@ fn build() {
     ONCE.call_once(|| {
         let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
         let args = ["build", "--offline", "-p", "reprieve-rcu", "--example", "library", "--profile", profile];
-        let run = Command::new(env!("CARGO")).args(args).output().unwrap();
+        let Ok(run) = Command::new(env!("CARGO")).args(args).output() else {
+            // A machine without cargo, as in scripts/aarch64, brings the library along.
+            return assert!(path().exists(), "no cargo, and no {}", path().display());
+        };
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     });
 }
@@ -133,16 +136,19 @@ fn run_with(mode: &str) {
 }
 
 #[test]
+#[cfg_attr(reprieve_fallback, ignore = "the portable half keeps no library loaded")]
 fn with_what_the_machine_offers() {
     run_with("");
 }
 
 #[test]
+#[cfg_attr(reprieve_fallback, ignore = "the portable half keeps no library loaded")]
 fn without_rseq() {
     run_with("no-rseq");
 }
 
 #[test]
+#[cfg_attr(reprieve_fallback, ignore = "the portable half keeps no library loaded")]
 fn without_membarrier() {
     run_with("off");
 }

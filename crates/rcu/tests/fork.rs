@@ -53,6 +53,7 @@ impl Drop for Stop<'_> {
 }
 
 #[test]
+#[cfg_attr(reprieve_fallback, ignore = "the portable half does not notice forks")]
 fn the_child_is_usable_whatever_the_parents_threads_did() {
     static FREES: AtomicU64 = AtomicU64::new(0);
     let domain = Domain::new(Options::new().batch(8));

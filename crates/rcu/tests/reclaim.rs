@@ -361,7 +361,8 @@ fn the_reclaimer_thread_frees_without_further_calls() {
         }
     }
     let used_ns = reclaimer.cpu_ns();
-    assert!(used_ns > 0, "20 rounds take time");
+    // The portable half knows no clock for a thread.
+    assert!(cfg!(reprieve_fallback) || used_ns > 0, "20 rounds take time");
     assert!(reclaimer.cpu_ns() >= used_ns);
     drop(reclaimer);
     retire(&domain, &drops);

@@ -36,7 +36,7 @@ fn finds_no_poison(kind: Kind, fencing: Fencing, ms: u64) -> bool {
     assert_eq!(found.ages.iter().map(|(_, n)| n).sum::<u64>(), found.retired, "each freed once");
     assert_eq!(found.stats.garbage_objects, 0);
     let read = found.sections > 0 && found.lives > 0 && found.retired > 0;
-    read && did.signals > 0 && found.in_handlers > 0 && did.forks > 0
+    read && did.signals > 0 && (cfg!(reprieve_fallback) || (found.in_handlers > 0 && did.forks > 0))
 }
 
 #[test]

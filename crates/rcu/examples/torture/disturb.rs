@@ -13,6 +13,9 @@ thread_local! {
     static WORLD: Cell<*const World> = const { Cell::new(ptr::null()) };
 }
 
+/// Whether handlers read and the process forks: the portable half of the crate allows neither.
+const SIGNALS_AND_FORKS: bool = cfg!(not(reprieve_fallback));
+
 /// Sections of handlers, of the process.
 pub static IN_HANDLERS: AtomicU64 = AtomicU64::new(0);
 
@@ -39,7 +42,9 @@ pub fn install() {
 
 /// Lets the calling thread's handlers read, or (null) no longer.
 pub fn handlers_read(world: *const World) {
-    WORLD.set(world);
+    if SIGNALS_AND_FORKS {
+        WORLD.set(world);
+    }
 }
 
 /// Reads by both ways that handlers may use, the second nested in itself.
@@ -68,7 +73,7 @@ impl World {
         while !self.stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_micros(200));
             self.disturb_one(&mut random, &mut did);
-            if Instant::now() >= next_fork {
+            if SIGNALS_AND_FORKS && Instant::now() >= next_fork {
                 next_fork = Instant::now() + Duration::from_millis(100);
                 did.forks += 1;
                 did.forks_failed += u64::from(!self.fork());
