@@ -132,6 +132,11 @@ mod trace;
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}
 
+/// The example of the README is compiled and run with the others.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub use cell::RcuCell;
 pub use domain::{Domain, Refused, Token};
 pub use garbage::Full;
