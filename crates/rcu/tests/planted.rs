@@ -1,0 +1,21 @@
+//! A use after free, planted to prove that scripts/asan would see one: within a restartable section, where the
+//! sanitizer has it hardest. Runs only if the environment asks for it.
+
+use reprieve_rcu::{Domain, capabilities};
+use std::hint::black_box;
+use std::ptr;
+
+#[test]
+#[ignore = "reads freed memory; scripts/asan runs it"]
+fn use_after_free() {
+    assert!(std::env::var_os("REPRIEVE_PLANT").is_some(), "only with REPRIEVE_PLANT=1");
+    println!("{}", capabilities());
+    let domain = Domain::default();
+    let object = Box::into_raw(Box::new([7u64; 4]));
+    // SAFETY: the object came from a box, and is not linked anywhere.
+    unsafe { domain.retire(object) }.unwrap();
+    domain.barrier();
+    // SAFETY: not sound, on purpose: the object has been freed.
+    let read = unsafe { domain.read(|| ptr::read_volatile(black_box(object))) };
+    panic!("read {read:?}, and nobody noticed");
+}
