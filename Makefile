@@ -8,8 +8,8 @@ DELETE_FREE = delete-free-delay delete-free-shared delete-free-spread delete-fre
 VALUES = value-arc-swap value-arc-swap-full value-arc-swap-cache value-left-right value-std-rwlock \
     value-crossbeam-epoch value-haphazard value-reprieve value-reprieve-load
 
-.PHONY: run test test-fallback check-targets mutants torture bench peers bench-rcu bench-values lint build setup record \
-    figures audit clean
+.PHONY: run test test-fallback check-targets aarch64 asan package-test mutants torture bench peers bench-rcu \
+    bench-values lint build setup record figures audit clean
 
 # All three workloads on the simulator, in less than a minute. On real guests: reprieve run rcu-memory --on vm
 run: build
@@ -37,6 +37,19 @@ test-fallback:
 # Whether reprieve-rcu compiles for other systems: those whose standard library, or its source, is installed.
 check-targets:
 	scripts/check-targets
+
+# reprieve-rcu's tests on an emulated aarch64 machine; five minutes or so.
+aarch64:
+	scripts/setup --aarch64
+	scripts/aarch64
+
+# reprieve-rcu's tests under AddressSanitizer, with and without restartable sections; 10 minutes or so.
+asan:
+	scripts/asan
+
+# Packs reprieve-rcu as it would be published, and lets a stranger's program use it.
+package-test:
+	scripts/package-test
 
 # Weakens reprieve-rcu in one place at a time; each time a test must fail. Ten minutes or so.
 mutants:
