@@ -43,7 +43,7 @@ aarch64:
 	scripts/setup --aarch64
 	scripts/aarch64
 
-# reprieve-rcu's tests under AddressSanitizer, with and without restartable sections; 10 minutes or so.
+# reprieve-rcu's tests under AddressSanitizer, with and without restartable sections; five minutes or so.
 asan:
 	scripts/asan
 

@@ -118,7 +118,13 @@ impl Stage {
     fn read_once(&self, reader: &Reader) {
         match self.case.kind {
             // SAFETY: the section spins, and stores to a place of its own, which every run overwrites.
-            Kind::Read => unsafe { reader.read(|| self.within()) },
+            Kind::Read => unsafe {
+                reader.read(|| {
+                    self.within();
+                    // Still within: where sections are epochs, a reader stopped after its end holds up nobody.
+                    self.inside.store(false, Ordering::SeqCst);
+                });
+            },
             Kind::Acquire => {
                 let mut slot = reader.slot().unwrap();
                 let find = || self.shared.load(Ordering::Acquire).cast_const();
