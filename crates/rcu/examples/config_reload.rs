@@ -14,9 +14,9 @@ struct Config {
 /// Public for the test that runs it.
 pub fn main() {
     let domain = Domain::default();
-    let config = RcuCell::new(&domain, Config { timeout_ms: 100, upstreams: vec!["a:80".into()] });
+    let config = RcuCell::in_domain(&domain, Config { timeout_ms: 100, upstreams: vec!["a:80".into()] });
     // What is read per request, and small: a copy of it costs least.
-    let timeout_ms = RcuCell::new(&domain, 100u64);
+    let timeout_ms = RcuCell::in_domain(&domain, 100u64);
     let stop = AtomicBool::new(false);
 
     let requests = std::thread::scope(|s| {
@@ -36,14 +36,12 @@ pub fn main() {
             })
         });
         for generation in 2..=50 {
-            config
-                .update(|old| {
-                    let mut upstreams = old.upstreams.clone();
-                    upstreams.push(format!("host-{generation}:80"));
-                    Config { timeout_ms: generation * 100, upstreams }
-                })
-                .expect("the domain has room");
-            timeout_ms.replace(generation * 100).expect("the domain has room");
+            config.update(|old| {
+                let mut upstreams = old.upstreams.clone();
+                upstreams.push(format!("host-{generation}:80"));
+                Config { timeout_ms: generation * 100, upstreams }
+            });
+            timeout_ms.replace(generation * 100);
         }
         stop.store(true, Ordering::Relaxed);
         workers.map(|w| w.join().unwrap()).iter().sum::<u64>()

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 /// Public for the test that runs it.
 pub fn main() {
     let domain = Domain::default();
-    let routes = RcuCell::new(&domain, HashMap::from([("/", 1u32)]));
+    let routes = RcuCell::in_domain(&domain, HashMap::from([("/", 1u32)]));
     let (send, events) = mpsc::channel::<&str>();
 
     std::thread::scope(|s| {
@@ -34,7 +34,7 @@ pub fn main() {
         send.send("/").unwrap();
         send.send("/new").unwrap();
         // A new table. The old one is freed as soon as the loop has ended its round, or sleeps.
-        routes.update(|old| old.iter().map(|(k, v)| (*k, *v)).chain([("/new", 2)]).collect()).unwrap();
+        routes.update(|old| old.iter().map(|(k, v)| (*k, *v)).chain([("/new", 2)]).collect());
         domain.synchronize();
         send.send("/new").unwrap();
         drop(send);

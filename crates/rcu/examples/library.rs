@@ -16,7 +16,7 @@ fn setting() -> &'static Setting {
     static SETTING: OnceLock<Setting> = OnceLock::new();
     SETTING.get_or_init(|| {
         let domain = Domain::default();
-        let value = RcuCell::new(&domain, 0);
+        let value = RcuCell::in_domain(&domain, 0);
         Setting { domain, value }
     })
 }
@@ -44,7 +44,7 @@ pub extern "C" fn setting_hold() {
 /// Replaces the setting. False when too many old values wait to be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn setting_replace(value: u64) -> bool {
-    setting().value.replace(value).is_ok()
+    setting().value.try_replace(value).is_ok()
 }
 
 /// Old values that wait to be freed, once `wait_ms` milliseconds are over or there are none.

@@ -1,46 +1,135 @@
 //! A shared value that is replaced as a whole: configuration, routing tables, the root of a larger structure.
+//!
+//! | file | |
+//! |---|---|
+//! | `cell.rs` | what a cell is, how it is made, copies and references |
+//! | `cell/write.rs` | changing the value |
+//! | `cell/pin.rs` | using or cloning a value that is pinned meanwhile |
+//! | `cell/held.rs` | a guard that keeps one value, for any time and on any thread |
+//!
+//! Invariant: `value` is a pointer from `Box::into_raw` before `core` is set, and from then on for as long as the cell.
+//! `core` never returns to null. So a reader that finds the core need not look whether there is a value.
+
+mod held;
+mod pin;
+mod write;
+
+pub use held::Held;
 
 use crate::core::Core;
 use crate::domain::Domain;
-use crate::garbage::Full;
+use crate::field::Field;
 use crate::reader::Section;
 use crate::retired::Retired;
-use crate::room::Room;
 use crate::section;
 use std::fmt;
-use std::sync::Arc;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A value that readers read at the cost of a pointer, and writers replace.
 ///
 /// ```
 /// use reprieve_rcu::{Domain, RcuCell};
 ///
-/// let domain = Domain::default();
-/// let limit = RcuCell::new(&domain, 100u64);
+/// let limit = RcuCell::new(100u64);
 /// assert_eq!(limit.get(), 100); // a copy, in a restartable section
-/// limit.replace(200).unwrap();
-/// let guard = domain.lock();
+/// limit.replace(200);
+/// let guard = Domain::global().lock();
 /// assert_eq!(*limit.load(&guard), 200); // a reference, for as long as the guard
 /// ```
+///
+/// In a static, which [`lazy`](Self::lazy) and [`none`](Self::none) are for:
+/// ```
+/// use reprieve_rcu::RcuCell;
+///
+/// static TIMEOUT_MS: RcuCell<u64> = RcuCell::lazy(|| 100);
+/// static LEADER: RcuCell<Option<String>> = RcuCell::none();
+///
+/// TIMEOUT_MS.update(|ms| ms * 2);
+/// LEADER.replace(Some("node-3".to_owned()));
+/// assert_eq!((TIMEOUT_MS.get(), LEADER.get_cloned().as_deref()), (200, Some("node-3")));
+/// ```
+///
+/// A value is read by several threads, and may be dropped by any of them:
+/// ```compile_fail
+/// reprieve_rcu::RcuCell::new(std::cell::Cell::new(1)); // not Sync
+/// ```
+/// ```compile_fail
+/// let local = String::new();
+/// reprieve_rcu::RcuCell::new(&local); // does not live long enough
+/// ```
 pub struct RcuCell<T: Send + Sync + 'static> {
-    domain: Domain,
-    /// The domain's, one load nearer.
-    core: Arc<Core>,
-    /// Never null; from `Box::into_raw`.
+    /// The domain's core, fewer loads away than by `domain`. Null while the cell has not been used.
+    core: AtomicPtr<Core>,
     value: AtomicPtr<T>,
+    /// Set once `value` is.
+    domain: OnceLock<Domain>,
+    /// Makes the first value of a cell that begins without.
+    first: Option<fn() -> T>,
 }
 
 impl<T: Send + Sync + 'static> RcuCell<T> {
+    /// A cell whose old values are freed by the process's common domain, [`Domain::global`].
+    pub fn new(value: T) -> Self {
+        Self::in_domain(Domain::global(), value)
+    }
+
     /// A cell whose old values are freed by `domain`.
-    pub fn new(domain: &Domain, value: T) -> Self {
-        let value = AtomicPtr::new(Box::into_raw(Box::new(value)));
-        Self { domain: domain.clone(), core: domain.core().clone(), value }
+    pub fn in_domain(domain: &Domain, value: T) -> Self {
+        Self {
+            core: AtomicPtr::new(address(domain)),
+            value: AtomicPtr::new(Box::into_raw(Box::new(value))),
+            domain: OnceLock::from(domain.clone()),
+            first: None,
+        }
+    }
+
+    /// A cell of the process's common domain, whose first value `first` makes when the cell is first used. For statics.
+    ///
+    /// If `first` panics, the panic goes on to the caller, and the next use calls it again. It must not use the cell. A
+    /// signal handler may use the cell only after its first use.
+    pub const fn lazy(first: fn() -> T) -> Self {
+        Self {
+            core: AtomicPtr::new(ptr::null_mut()),
+            value: AtomicPtr::new(ptr::null_mut()),
+            domain: OnceLock::new(),
+            first: Some(first),
+        }
     }
 
     /// The domain that frees old values.
     pub fn domain(&self) -> &Domain {
-        &self.domain
+        match self.domain.get() {
+            Some(domain) => domain,
+            None => self.begin(),
+        }
+    }
+
+    /// Makes the first value of a cell that has not been used.
+    #[cold]
+    #[inline(never)]
+    fn begin(&self) -> &Domain {
+        let domain = self.domain.get_or_init(|| {
+            let first = self.first.expect("a cell without a domain was made by `lazy`");
+            let (value, domain) = (Box::new(first()), Domain::global().clone());
+            // Relaxed: the store of the domain, which follows, is a Release, and so is that of the core.
+            self.value.store(Box::into_raw(value), Ordering::Relaxed);
+            domain
+        });
+        // Release pairs with the Acquire in `core`.
+        self.core.store(address(domain), Ordering::Release);
+        domain
+    }
+
+    #[inline(always)]
+    fn core(&self) -> &Core {
+        // Acquire pairs with the Release in `begin`: a reader that finds the core finds a value.
+        match NonNull::new(self.core.load(Ordering::Acquire)) {
+            // SAFETY: the core is that of the domain whose handle the cell keeps.
+            Some(core) => unsafe { core.as_ref() },
+            None => self.begin().core(),
+        }
     }
 
     /// The value, for as long as the section lasts.
@@ -49,84 +138,79 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// When the section is one of another domain.
     #[inline(always)]
     pub fn load<'s>(&self, section: &'s impl Section) -> &'s T {
-        assert!(section.is_of(&self.core), "the section is not one of the cell's domain");
+        let core: *const Core = self.core();
+        assert!(section.is_at(core.cast()), "the section is not one of the cell's domain");
         // SAFETY: the pointer is valid, and what it points to is retired in the domain whose section the
-        // caller is in. Acquire pairs with the Release in `swap`.
+        // caller is in. Acquire pairs with the Release of `replace` and its like.
         unsafe { &*self.value.load(Ordering::Acquire) }
     }
 
-    /// Makes `value` the cell's value; the old one is freed after a grace period.
-    ///
-    /// # Errors
-    /// When the domain is at its limits and its policy refuses; the cell keeps its value, and the new one is
-    /// dropped.
-    pub fn replace(&self, value: T) -> Result<(), Full> {
-        // Room first: once the values are swapped there is no way back.
-        let room = self.room()?;
-        // Release pairs with the Acquire in `load` and `get`: readers find the new value complete. Acquire:
-        // the old one is complete when it is freed.
-        let old = self.value.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
-        // SAFETY: the swap unlinked `old`, which came from a box; only readers of this domain can still read
-        // it.
-        room.accept(unsafe { Retired::of_box(old) });
-        Ok(())
+    /// A copy of one field of the value, taken in a restartable section: a preempted reader delays no writer. The rest of
+    /// the value is not copied, and need not be [`Copy`]. See [`field!`](crate::field).
+    #[inline(always)]
+    pub fn get_field<F: Copy>(&self, field: Field<T, F>) -> F {
+        // SAFETY: `Field` vouches for an `F` at this offset of every `T`.
+        unsafe { self.copied(field.offset()) }
     }
 
-    /// Replaces the value by what `f` makes of it, again when another writer was quicker.
+    /// A copy of the `F` that lies `offset` bytes into the value.
     ///
-    /// # Errors
-    /// As for `replace`; `f` is then not called.
-    pub fn update(&self, f: impl Fn(&T) -> T) -> Result<(), Full> {
-        // Before the section below begins: room may have to be waited for.
-        let room = self.room()?;
-        let guard = self.domain.lock();
-        loop {
-            let old = self.value.load(Ordering::Acquire);
-            // SAFETY: the guard keeps the old value alive.
-            let new = Box::into_raw(Box::new(f(unsafe { &*old })));
-            // Release pairs with the Acquire in `load` and `get`.
-            if self.value.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                drop(guard);
-                // SAFETY: the exchange unlinked `old`, which came from a box.
-                room.accept(unsafe { Retired::of_box(old) });
-                return Ok(());
-            }
-            // SAFETY: made above, seen by nobody else.
-            drop(unsafe { Box::from_raw(new) });
+    /// # Safety
+    /// Every `T` has an `F` there.
+    #[inline(always)]
+    unsafe fn copied<F: Copy>(&self, offset: usize) -> F {
+        let core = self.core();
+        // SAFETY: sections that load and copy, nothing else. The pointer is valid within them, because the core was found;
+        // Acquire as in `load`. An `F` in a packed struct may be unaligned.
+        unsafe {
+            section::copied(&core.clock.mode, &self.value, offset).unwrap_or_else(|| {
+                let at = || self.value.load(Ordering::Acquire).cast_const().byte_add(offset).cast::<F>();
+                self.domain().read(|| at().read_unaligned())
+            })
         }
-    }
-
-    /// Room for one value in the domain's limits.
-    fn room(&self) -> Result<Room<'_>, Full> {
-        self.domain.reclaim().room(size_of::<T>())
     }
 }
 
 impl<T: Copy + Send + Sync + 'static> RcuCell<T> {
     /// A copy of the value, taken in a restartable section: a preempted reader delays no writer.
+    ///
+    /// Values that are not [`Copy`] are cloned, by [`get_cloned`](Self::get_cloned):
+    /// ```compile_fail
+    /// reprieve_rcu::RcuCell::new(String::new()).get();
+    /// ```
     #[inline(always)]
     pub fn get(&self) -> T {
-        // SAFETY: sections that load and copy, nothing else. The pointer is valid within them; Acquire as in `load`.
-        unsafe {
-            section::copied(&self.core.clock.mode, &self.value, 0)
-                .unwrap_or_else(|| self.domain.read(|| *self.value.load(Ordering::Acquire)))
-        }
+        // SAFETY: every `T` has a `T` at its beginning.
+        unsafe { self.copied(0) }
     }
+}
+
+impl<T: Send + Sync + 'static> RcuCell<Option<T>> {
+    /// A cell of the process's common domain that holds [`None`]. For statics.
+    pub const fn none() -> Self {
+        Self::lazy(|| None)
+    }
+}
+
+/// What `RcuCell::core` holds for a cell of `domain`.
+fn address(domain: &Domain) -> *mut Core {
+    Arc::as_ptr(domain.core()).cast_mut()
 }
 
 impl<T: Send + Sync + 'static> Drop for RcuCell<T> {
     fn drop(&mut self) {
+        // Without a domain there is no value.
+        let Some(domain) = self.domain.get() else { return };
         // Nobody could take a refusal: at its limits, the domain exceeds them by this value.
-        let room = self.domain.reclaim().room_in_any_case(size_of::<T>());
+        let room = domain.reclaim().room_in_any_case(size_of::<T>());
         // SAFETY: nobody else can reach the cell, and its value came from a box; references to the value
-        // itself may live on in sections, for which a grace period waits.
+        // itself may live on in sections, for which a grace period waits, or in slots.
         room.accept(unsafe { Retired::of_box(*self.value.get_mut()) });
     }
 }
 
 impl<T: fmt::Debug + Send + Sync + 'static> fmt::Debug for RcuCell<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let guard = self.domain.lock();
-        f.debug_tuple("RcuCell").field(self.load(&guard)).finish()
+        self.with(|value| f.debug_tuple("RcuCell").field(value).finish())
     }
 }

@@ -8,16 +8,80 @@
 
 use crate::core::Core;
 use crate::pool::Entry;
-use crate::reader::{Reader, fall_back};
+use crate::reader::{Guard, Reader, fall_back};
 use crate::section;
-use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr;
 
-/// The address that a slot pins; null when none.
+/// One slot of a domain. Whoever took it from the pool owns it.
 #[derive(Default)]
-pub(crate) struct Cell(AtomicPtr<()>);
+pub(crate) struct Cell {
+    /// The address that the slot pins; null when none.
+    pinned: AtomicPtr<()>,
+    /// For a slot that a thread keeps (`local/slot.rs`): whether it is in use. Only that thread looks.
+    claimed: AtomicBool,
+}
+
+impl Cell {
+    /// Runs the traversal `find` as a restartable section, and pins the object that it finds.
+    ///
+    /// # Safety
+    /// `find` keeps the rules of [`Reader::read`]; what it finds is null, or alive as long as it is reachable and then
+    /// retired by that address in the domain of `core`, of which `lock` enters a section. The caller owns the slot.
+    #[inline(always)]
+    pub(crate) unsafe fn pin<'a, T>(
+        &self,
+        core: &Core,
+        find: impl Fn() -> *const T,
+        lock: impl FnOnce() -> Guard<'a>,
+    ) -> *const T {
+        // Null is stored too: an abandoned run may have left its find. Release: reads of the traversal
+        // precede it.
+        let commit = move || {
+            let found = find();
+            self.pinned.store(found.cast_mut().cast(), Ordering::Release);
+            found
+        };
+        let instead = |why, commit| fall_back(core, why, lock, commit);
+        // SAFETY: the caller's promise; the slot is the caller's own, and every run overwrites it.
+        unsafe { section::restartable(&core.clock.mode, &commit, instead) }
+    }
+
+    /// Pins nothing any more.
+    #[inline(always)]
+    pub(crate) fn release(&self) {
+        // Release pairs with the Acquire in `Core::pinned`: the object's uses precede its free.
+        self.pinned.store(ptr::null_mut(), Ordering::Release);
+    }
+
+    /// Takes the slot into use, on the thread that keeps it. False while it is in use already.
+    #[inline(always)]
+    pub(crate) fn claim(&self) -> bool {
+        // A signal handler that comes between the two leaves the slot as it found it.
+        if self.claimed.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.claimed.store(true, Ordering::Relaxed);
+        // A handler that comes while the slot pins something finds it claimed.
+        compiler_fence(Ordering::SeqCst);
+        true
+    }
+
+    /// Ends what `claim` began.
+    #[inline(always)]
+    pub(crate) fn unclaim(&self) {
+        self.release();
+        compiler_fence(Ordering::SeqCst);
+        self.claimed.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a slot that a thread keeps is in use.
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.claimed.load(Ordering::Relaxed)
+    }
+}
 
 /// A place for one pinned object, taken from a domain's slots until it is dropped.
 pub struct Slot<'r> {
@@ -69,25 +133,16 @@ impl Slot<'_> {
     /// long as it is reachable, and whose owner retires it by that very address in this domain.
     #[inline(always)]
     pub unsafe fn acquire<T>(&mut self, f: impl Fn() -> *const T) -> Option<HazardGuard<'_, T>> {
-        let core = self.reader.core();
         let cell = self.cell();
-        // Null is stored too: an abandoned run may have left its find. Release: reads of the traversal
-        // precede it.
-        let commit = move || {
-            let found = f();
-            cell.0.store(found.cast_mut().cast(), Ordering::Release);
-            found
-        };
-        let instead = |why, commit| fall_back(self.reader.core(), why, || self.reader.lock(), commit);
-        // SAFETY: the caller's promise; the slot is this reader's own, and every run overwrites it.
-        let found = unsafe { section::restartable(&core.clock.mode, &commit, instead) };
+        // SAFETY: the caller's promise; the slot is this value's own.
+        let found = unsafe { cell.pin(self.reader.core(), f, || self.reader.lock()) };
         ptr::NonNull::new(found.cast_mut()).map(|object| HazardGuard { cell, object, _shared: PhantomData })
     }
 }
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        self.cell().0.store(ptr::null_mut(), Ordering::Release);
+        self.cell().release();
         self.reader.domain().core().hazards.give(self.entry);
     }
 }
@@ -112,8 +167,7 @@ impl<T> Deref for HazardGuard<'_, T> {
 impl<T> Drop for HazardGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        // Release pairs with the Acquire in `pinned`: the object's uses precede its free.
-        self.cell.0.store(ptr::null_mut(), Ordering::Release);
+        self.cell.release();
     }
 }
 
@@ -124,7 +178,7 @@ impl Core {
             return Vec::new();
         }
         let mut held: Vec<_> =
-            self.hazards.iter().map(|c| c.0.load(Ordering::Acquire)).filter(|p| !p.is_null()).collect();
+            self.hazards.iter().map(|c| c.pinned.load(Ordering::Acquire)).filter(|p| !p.is_null()).collect();
         held.sort_unstable();
         held
     }

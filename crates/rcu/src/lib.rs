@@ -20,15 +20,14 @@
 //! #[derive(Clone, Copy)]
 //! struct Limits { requests: u32, bytes: u64 }
 //!
-//! let domain = Domain::default();
-//! let limits = RcuCell::new(&domain, Limits { requests: 10, bytes: 1 << 20 });
+//! let limits = RcuCell::new(Limits { requests: 10, bytes: 1 << 20 });
 //!
 //! // Readers, any thread: a copy, at the cost of a few stores, that delays no writer.
 //! assert_eq!(limits.get().requests, 10);
 //!
 //! // Writers: the old value is freed within this call.
-//! limits.replace(Limits { requests: 20, bytes: 1 << 21 }).unwrap();
-//! assert_eq!(domain.stats().garbage_objects, 0);
+//! limits.replace(Limits { requests: 20, bytes: 1 << 21 });
+//! assert_eq!(Domain::global().stats().garbage_objects, 0);
 //! ```
 //!
 //! # Three kinds of section
@@ -36,7 +35,7 @@
 //! | | protects | may | delays a writer |
 //! |---|---|---|---|
 //! | [`Domain::read`], [`Reader::read`] | everything, while the closure runs | load and compute; the closure may be run again at any point, hence `unsafe` | never |
-//! | [`Slot::acquire`] | one object, as long as its guard | anything, for any time | never; only that object waits |
+//! | [`RcuCell::with`], [`RcuCell::hold`], [`Slot::acquire`] | one object, as long as its guard | anything, for any time | never; only that object waits |
 //! | [`Domain::lock`], [`Reader::lock`], [`Reader::enter`], [`Reader::online`] | everything, as long as the guard | anything; should be short | until it is left |
 //!
 //! A thread that reads often registers once ([`Domain::register`]), and enters without nesting
@@ -102,6 +101,7 @@ mod core;
 mod domain;
 mod epoch;
 mod fence;
+mod field;
 mod fork;
 mod freeing;
 mod futex;
@@ -137,8 +137,9 @@ pub mod guide {}
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-pub use cell::RcuCell;
+pub use cell::{Held, RcuCell};
 pub use domain::{Domain, Refused, Token};
+pub use field::Field;
 pub use garbage::Full;
 pub use hazard::{HazardGuard, Slot, TooManySlots};
 pub use histogram::Histogram;

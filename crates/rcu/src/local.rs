@@ -1,4 +1,5 @@
-//! What a thread remembers: its records in every domain it reads in.
+//! What a thread remembers: its records in every domain it reads in, and a hazard slot in each where it needs one
+//! (`local/slot.rs`).
 //!
 //! `Domain::lock` finds the thread's record here; a thread's first lock of a domain registers it. When the
 //! thread ends, its records are given back, except those in a section.
@@ -11,7 +12,10 @@
 //! `platform/thread_end/keyed.rs`): a guard in such a variable is dropped before, and its record is given back. Elsewhere
 //! that record is lost to the domain, and nothing worse.
 
+pub(crate) mod slot;
+
 use crate::core::Core;
+use crate::hazard;
 use crate::platform::thread_end;
 use crate::pool::Entry;
 use crate::record::Record;
@@ -23,14 +27,23 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-/// A record in use by this thread.
-struct Owned {
+/// An entry of a domain's pool that belongs to this thread.
+struct Owned<T> {
     core: Arc<Core>,
-    entry: Entry<Record>,
+    entry: Entry<T>,
 }
 
-/// What one thread remembers.
-type Mine = Vec<Owned>;
+/// What one thread remembers: at most one of each per domain.
+#[derive(Default)]
+struct Mine {
+    records: Vec<Owned<Record>>,
+    slots: Vec<Owned<hazard::Cell>>,
+}
+
+/// The entry of `core`'s domain.
+fn entry_in<T>(owned: &[Owned<T>], core: &Arc<Core>) -> Option<Entry<T>> {
+    owned.iter().find(|o| Arc::ptr_eq(&o.core, core)).map(|o| o.entry)
+}
 
 thread_local! {
     /// The record used last, and its core. No destructor: usable for as long as the thread lives.
@@ -73,13 +86,12 @@ pub(crate) fn record(core: &Arc<Core>) -> &Record {
 #[cold]
 #[inline(never)]
 fn find(core: &Arc<Core>) -> &Record {
-    let known = |mine: &mut Mine| mine.iter().find(|o| Arc::ptr_eq(&o.core, core)).map(|o| o.entry);
-    let entry = with_mine(known).unwrap_or_else(|| {
+    let entry = with_mine(|mine| entry_in(&mine.records, core)).unwrap_or_else(|| {
         let name = std::thread::current().name().unwrap_or("unnamed").to_owned();
         let entry = take(core, name).unwrap_or_else(|e| panic!("{e}"));
         with_mine(|mine| {
             forget_closed(mine);
-            mine.push(Owned { core: core.clone(), entry });
+            mine.records.push(Owned { core: core.clone(), entry });
         });
         entry
     });
@@ -108,7 +120,12 @@ pub(crate) fn release(core: &Core, entry: Entry<Record>) {
 /// Drops what the thread remembers of domains that are closed; a thread that uses many short-lived domains
 /// would otherwise collect them.
 fn forget_closed(mine: &mut Mine) {
-    mine.retain(|o| !o.core.closed.load(std::sync::atomic::Ordering::Relaxed));
+    // A core made later may get the address of one that is forgotten. `find` sets `LAST` anew; nobody else does the
+    // slot's.
+    slot::forget_last();
+    let is_open = |core: &Core| !core.closed.load(std::sync::atomic::Ordering::Relaxed);
+    mine.records.retain(|o| is_open(&o.core));
+    mine.slots.retain(|o| is_open(&o.core));
 }
 
 /// Runs `f` with the thread's list, made at the first call.
@@ -138,6 +155,7 @@ fn give_back(mine: *mut c_void) {
     // shuttle's variables may have gone by now, and nobody reads any more in its models.
     if cfg!(not(shuttle)) {
         LAST.set((ptr::null(), ptr::null()));
+        slot::forget_last();
         MINE.set(ptr::null_mut());
     }
     give_all_back(mine.cast());
@@ -147,7 +165,10 @@ fn give_all_back(mine: *mut Mine) {
     // SAFETY: the value is the thread's own list, set in `with_mine`, and no longer reachable from anywhere
     // else.
     let mine = unsafe { Box::from_raw(mine) };
-    for owned in mine.iter() {
+    for owned in &mine.slots {
+        slot::give_back(owned);
+    }
+    for owned in &mine.records {
         // SAFETY: `owned.core` keeps the pool alive.
         let record: &Record = unsafe { owned.entry.get() };
         if record.is_in_section() {

@@ -135,7 +135,7 @@ pub(crate) fn fall_back<'a, R, F: Fn() -> R>(
 ///
 /// ```compile_fail
 /// let domain = reprieve_rcu::Domain::default();
-/// let cell = reprieve_rcu::RcuCell::new(&domain, 1u64);
+/// let cell = reprieve_rcu::RcuCell::in_domain(&domain, 1u64);
 /// let guard = domain.lock();
 /// let value = cell.load(&guard);
 /// drop(guard);
@@ -187,7 +187,7 @@ impl Drop for Entered<'_> {
 ///
 /// ```compile_fail
 /// let domain = reprieve_rcu::Domain::default();
-/// let cell = reprieve_rcu::RcuCell::new(&domain, 1u64);
+/// let cell = reprieve_rcu::RcuCell::in_domain(&domain, 1u64);
 /// let reader = domain.register("loop").unwrap();
 /// let mut online = reader.online();
 /// let value = cell.load(&online);
@@ -234,28 +234,34 @@ pub(crate) mod sealed {
 
     pub trait Sealed {
         #[doc(hidden)]
-        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool;
+        #[inline(always)]
+        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool {
+            self.is_at(std::sync::Arc::as_ptr(core).cast())
+        }
+        /// Whether the section's domain has its core at this address.
+        #[doc(hidden)]
+        fn is_at(&self, core: *const ()) -> bool;
     }
     #[inline(always)]
-    fn is_same(core: &Core, other: &std::sync::Arc<impl Sized>) -> bool {
-        std::ptr::from_ref(core).cast::<()>() == std::sync::Arc::as_ptr(other).cast()
+    fn is_same(core: &Core, other: *const ()) -> bool {
+        std::ptr::from_ref(core).cast::<()>() == other
     }
     impl Sealed for Guard<'_> {
         #[inline(always)]
-        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool {
+        fn is_at(&self, core: *const ()) -> bool {
             is_same(self.core, core)
         }
     }
     impl Sealed for Entered<'_> {
         #[inline(always)]
-        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool {
+        fn is_at(&self, core: *const ()) -> bool {
             is_same(self.core, core)
         }
     }
     impl Sealed for Online<'_> {
         #[inline(always)]
-        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool {
-            self.guard.as_ref().is_some_and(|g| g.is_of(core))
+        fn is_at(&self, core: *const ()) -> bool {
+            self.guard.as_ref().is_some_and(|g| g.is_at(core))
         }
     }
 }

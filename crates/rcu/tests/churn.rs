@@ -59,7 +59,7 @@ fn churn(domain: &Domain, cell: &RcuCell<u64>, threads: usize) {
 #[test]
 fn many_threads_leave_nothing_behind() {
     let domain = Domain::default();
-    let cell = RcuCell::new(&domain, 7);
+    let cell = RcuCell::in_domain(&domain, 7);
     // What is made once, and kept for the next threads, is made here.
     churn(&domain, &cell, 5 * TOGETHER);
     let before = LIVE.load(Ordering::SeqCst);

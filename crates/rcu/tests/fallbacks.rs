@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[test]
 fn workload() {
     let domain = Domain::default();
-    let cell = RcuCell::new(&domain, [1u64; 4]);
+    let cell = RcuCell::in_domain(&domain, [1u64; 4]);
     assert_eq!(cell.get(), [1; 4]);
     let stop = AtomicBool::new(false);
     std::thread::scope(|s| {
@@ -21,7 +21,7 @@ fn workload() {
                 assert!(cell.load(&guard)[0] != 0);
             }
         });
-        (2..2_000u64).for_each(|v| cell.replace([v; 4]).unwrap());
+        (2..2_000u64).for_each(|v| cell.replace([v; 4]));
         stop.store(true, Ordering::Relaxed);
     });
     domain.barrier();

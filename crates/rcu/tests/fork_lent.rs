@@ -27,7 +27,7 @@ fn is_stuck(domain: &Domain) -> bool {
 #[test]
 fn a_reference_that_another_thread_lent_out_is_good_in_the_child() {
     let domain = Domain::default();
-    let cell = RcuCell::new(&domain, "lent".to_owned());
+    let cell = RcuCell::in_domain(&domain, "lent".to_owned());
     let (send, receive) = std::sync::mpsc::channel();
     let (over, is_over) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|s| {
@@ -42,13 +42,13 @@ fn a_reference_that_another_thread_lent_out_is_good_in_the_child() {
         let _over = over;
         let borrowed: &String = receive.recv().unwrap();
         in_child(|| {
-            cell.replace("another".to_owned()).unwrap();
+            cell.replace("another".to_owned());
             let _reuse: Vec<String> = (0..64).map(|i| format!("no {i}")).collect();
             let late = domain.stats().late;
             borrowed == "lent" && is_stuck(domain) && late.len() == 1 && late[0].ended
         });
         in_child(|| {
-            cell.replace("another".to_owned()).unwrap();
+            cell.replace("another".to_owned());
             // SAFETY: the borrowed reference is not used from here on.
             unsafe { domain.end_sections_of_the_parent() };
             domain.reclaim_now();

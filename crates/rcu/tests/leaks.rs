@@ -34,9 +34,9 @@ fn borrow_by_leaked_guard<'d>(domain: &'d Domain, cell: &RcuCell<Canary>) -> &'d
 #[test]
 fn a_leaked_guard_protects_beyond_its_thread() {
     let (domain, drops) = (Domain::default(), Arc::new(AtomicUsize::new(0)));
-    let cell = RcuCell::new(&domain, canary(&drops));
+    let cell = RcuCell::in_domain(&domain, canary(&drops));
     let borrowed = borrow_by_leaked_guard(&domain, &cell);
-    cell.replace(canary(&drops)).unwrap();
+    cell.replace(canary(&drops));
     domain.reclaim_now();
     assert_eq!((borrowed.words, drops.load(Ordering::SeqCst)), (ALIVE, 0), "dropped while it is borrowed");
     let late = domain.stats().late;
@@ -76,7 +76,7 @@ protects_beyond_its_thread!(a_leaked_online_section_protects_beyond_its_thread, 
 #[test]
 fn only_the_leaked_one_of_nested_guards_stays() {
     let (domain, drops) = (Domain::default(), Arc::new(AtomicUsize::new(0)));
-    let cell = RcuCell::new(&domain, canary(&drops));
+    let cell = RcuCell::in_domain(&domain, canary(&drops));
     let borrowed: &Canary = thread::scope(|s| {
         let find = || {
             let _outer = domain.lock();
@@ -86,7 +86,7 @@ fn only_the_leaked_one_of_nested_guards_stays() {
         };
         s.spawn(find).join().unwrap()
     });
-    cell.replace(canary(&drops)).unwrap();
+    cell.replace(canary(&drops));
     assert_eq!((borrowed.words, drops.load(Ordering::SeqCst)), (ALIVE, 0));
 }
 
@@ -179,7 +179,7 @@ fn thread_local_destructors_read_in_any_order() {
     }
     // An object of its own for each: the older guard of a thread would protect both.
     static CELLS: [std::sync::OnceLock<RcuCell<String>>; 2] = [const { std::sync::OnceLock::new() }; 2];
-    let cells = [0, 1].map(|n| CELLS[n].get_or_init(|| RcuCell::new(Domain::global(), "before".to_owned())));
+    let cells = [0, 1].map(|n| CELLS[n].get_or_init(|| RcuCell::new("before".to_owned())));
     let [kept, replaced] = [0; 2].map(|_| Arc::new(std::sync::Barrier::new(2)));
     thread::scope(|s| {
         let thread = s.spawn(|| {
@@ -189,7 +189,7 @@ fn thread_local_destructors_read_in_any_order() {
             replaced.wait();
         });
         kept.wait();
-        cells.iter().for_each(|cell| cell.replace("after".to_owned()).unwrap());
+        cells.iter().for_each(|cell| cell.replace("after".to_owned()));
         replaced.wait();
         // A panic in a destructor ends the process.
         thread.join().unwrap();

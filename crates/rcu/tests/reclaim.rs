@@ -279,7 +279,7 @@ fn the_reclaimer_thread_outlives_a_panic() {
 
 /// A value that counts its drops, in a cell.
 fn cell(domain: &Domain, drops: &Arc<AtomicUsize>) -> RcuCell<Counted> {
-    RcuCell::new(domain, Counted(drops.clone()))
+    RcuCell::in_domain(domain, Counted(drops.clone()))
 }
 
 #[test]
@@ -291,10 +291,10 @@ fn a_refused_replacement_leaves_the_cell_as_it_was() {
         with_reader_inside(&domain, "reader", || {
             domain.defer(|| ());
             let held = |cell: &RcuCell<Counted>| Arc::ptr_eq(&cell.load(&domain.lock()).0, &old);
-            assert!(cell.replace(Counted(new.clone())).is_err());
+            assert!(cell.try_replace(Counted(new.clone())).is_err());
             assert!(held(&cell), "not replaced");
             assert_eq!(new.load(Ordering::SeqCst), 1, "the new value is dropped");
-            assert!(cell.update(|_| unreachable!("refused before")).is_err());
+            assert!(cell.try_update(|_| unreachable!("refused before")).is_err());
             assert!(held(&cell), "not updated");
             // The cell's end cannot be refused.
             drop(cell);

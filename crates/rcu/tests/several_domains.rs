@@ -75,8 +75,8 @@ fn a_queued_callback_that_owns_the_last_handle_runs() {
 #[test]
 fn a_value_that_owns_the_last_handles_is_dropped() {
     let (domain, drops) = (Domain::new(Options::new().batch(100)), Arc::new(AtomicUsize::new(0)));
-    let inner: Vec<_> = (0..10).map(|_| RcuCell::new(&domain, Counted(drops.clone()))).collect();
-    let outer = RcuCell::new(&domain, inner);
+    let inner: Vec<_> = (0..10).map(|_| RcuCell::in_domain(&domain, Counted(drops.clone()))).collect();
+    let outer = RcuCell::in_domain(&domain, inner);
     drop(domain);
     drop(outer);
     assert_eq!(drops.load(Ordering::SeqCst), 10);

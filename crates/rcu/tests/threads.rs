@@ -78,7 +78,7 @@ fn registration_is_limited() {
 fn many_short_lived_domains_on_one_thread() {
     for i in 0..200u64 {
         let domain = Domain::default();
-        let cell = RcuCell::new(&domain, i);
+        let cell = RcuCell::in_domain(&domain, i);
         assert_eq!(*cell.load(&domain.lock()), i);
     }
 }
@@ -87,10 +87,10 @@ fn many_short_lived_domains_on_one_thread() {
 fn cells_are_read_and_replaced_by_all() {
     let domain = Domain::default();
     // The halves always agree.
-    let (cell, stop) = (RcuCell::new(&domain, [0u64; 8]), AtomicBool::new(false));
+    let (cell, stop) = (RcuCell::in_domain(&domain, [0u64; 8]), AtomicBool::new(false));
     std::thread::scope(|s| {
-        let writers = [(); 2]
-            .map(|()| s.spawn(|| (0..1_000).for_each(|_| cell.update(|old| [old[0] + 1; 8]).unwrap())));
+        let writers =
+            [(); 2].map(|()| s.spawn(|| (0..1_000).for_each(|_| cell.update(|old| [old[0] + 1; 8]))));
         let stop = &stop;
         for _ in 0..2 {
             s.spawn(|| {
@@ -107,14 +107,14 @@ fn cells_are_read_and_replaced_by_all() {
         stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(cell.get(), [2_000; 8]);
-    assert_eq!(format!("{:?}", RcuCell::new(&domain, 5)), "RcuCell(5)");
+    assert_eq!(format!("{:?}", RcuCell::in_domain(&domain, 5)), "RcuCell(5)");
 }
 
 #[test]
 #[should_panic(expected = "not one of the cell's domain")]
 fn a_section_of_another_domain_does_not_open_a_cell() {
     let (one, other) = (Domain::default(), Domain::default());
-    let cell = RcuCell::new(&one, 1);
+    let cell = RcuCell::in_domain(&one, 1);
     let guard = other.lock();
     cell.load(&guard);
 }

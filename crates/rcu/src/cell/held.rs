@@ -1,0 +1,123 @@
+//! A guard that keeps one value of a cell, for any time and on any thread.
+
+use super::RcuCell;
+use crate::domain::Domain;
+use crate::hazard::{self, TooManySlots};
+use crate::pool::Entry;
+use std::fmt;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+/// One value of an [`RcuCell`], which is not freed before this is dropped.
+///
+/// Writers do not wait for it, and only this one value waits. It borrows nothing and may be sent: an async task may hold it
+/// across an `.await`, and end on another thread. It keeps a hazard slot and a handle of its domain, so that the value
+/// outlives the cell too. A `Held` that is leaked keeps its value for ever, and the domain that the value belongs to.
+/// Put it into an [`Arc`](std::sync::Arc) to share it. Values of a type without size share an address, so that one `Held`
+/// keeps them all.
+///
+/// ```
+/// use reprieve_rcu::RcuCell;
+///
+/// let routes = RcuCell::new(vec!["a:80".to_owned()]);
+/// let held = routes.hold();
+/// routes.replace(vec![]);
+/// drop(routes);
+/// std::thread::spawn(move || assert_eq!(held[0], "a:80")).join().unwrap();
+/// ```
+/// A reference does not outlive it:
+/// ```compile_fail
+/// let held = reprieve_rcu::RcuCell::new(String::from("a")).hold();
+/// let value: &String = &held;
+/// drop(held);
+/// println!("{value}");
+/// ```
+/// ```compile_fail
+/// fn for_ever(held: reprieve_rcu::Held<String>) -> &'static String {
+///     &held
+/// }
+/// ```
+#[must_use = "the value is released when this is dropped"]
+pub struct Held<T: Send + Sync + 'static> {
+    value: NonNull<T>,
+    /// Dropped after the last use of the value.
+    _slot: OwnedSlot,
+}
+
+// SAFETY: it gives out shared references, for which `T: Sync` suffices, and may free the value on the thread where it is
+// dropped, for which `T: Send` does. Slots and domains belong to no thread.
+unsafe impl<T: Send + Sync + 'static> Send for Held<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync + 'static> Sync for Held<T> {}
+
+/// A hazard slot that borrows nothing.
+struct OwnedSlot {
+    entry: Entry<hazard::Cell>,
+    /// Keeps the slot's pool alive. Dropped after the slot is given back; that frees the value if nobody else holds it.
+    domain: Domain,
+}
+
+impl OwnedSlot {
+    /// Takes a slot of `domain`, of which at most `limit` are in use.
+    fn take(domain: &Domain, limit: usize) -> Result<Self, TooManySlots> {
+        let entry = domain.core().hazards.take(limit).ok_or(TooManySlots { limit })?;
+        Ok(Self { entry, domain: domain.clone() })
+    }
+
+    fn cell(&self) -> &hazard::Cell {
+        // SAFETY: the domain keeps the pool alive.
+        unsafe { self.entry.get() }
+    }
+}
+
+impl Drop for OwnedSlot {
+    fn drop(&mut self) {
+        self.cell().release();
+        self.domain.core().hazards.give(self.entry);
+    }
+}
+
+impl<T: Send + Sync + 'static> RcuCell<T> {
+    /// Keeps the value that the cell holds now. Takes a hazard slot, beyond [`Options::limit_slots`] if there is none
+    /// within, and locks the domain's list of slots for a moment; not for signal handlers.
+    ///
+    /// [`Options::limit_slots`]: crate::Options::limit_slots
+    pub fn hold(&self) -> Held<T> {
+        let slot = OwnedSlot::take(self.domain(), usize::MAX);
+        self.hold_in(slot.expect("more slots than there is memory for"))
+    }
+
+    /// As [`hold`](Self::hold), within the domain's limit of slots.
+    ///
+    /// # Errors
+    /// When as many slots are in use as [`Options::limit_slots`](crate::Options::limit_slots) allows.
+    pub fn try_hold(&self) -> Result<Held<T>, TooManySlots> {
+        let domain = self.domain();
+        OwnedSlot::take(domain, domain.core().limit_slots).map(|slot| self.hold_in(slot))
+    }
+
+    fn hold_in(&self, slot: OwnedSlot) -> Held<T> {
+        let domain = self.domain();
+        let find = || self.value.load(Ordering::Acquire).cast_const();
+        // SAFETY: the traversal is one load. Values are retired by their address, in this domain, once they are unlinked;
+        // the slot was taken for this alone.
+        let value = unsafe { slot.cell().pin(domain.core(), find, || domain.lock()) };
+        Held { value: NonNull::new(value.cast_mut()).expect("a cell in use has a value"), _slot: slot }
+    }
+}
+
+impl<T: Send + Sync + 'static> Deref for Held<T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the slot holds the value's address, so nobody frees it; `hold_in` found it in the cell.
+        unsafe { self.value.as_ref() }
+    }
+}
+
+impl<T: fmt::Debug + Send + Sync + 'static> fmt::Debug for Held<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Held").field(&**self).finish()
+    }
+}

@@ -1,0 +1,95 @@
+//! A hazard slot that a thread keeps in a domain, to pin one value for as long as a closure runs.
+//!
+//! Taking a slot from the domain's pool locks it. A thread therefore takes one at its first use of the domain, and gives it
+//! back when it ends.
+//!
+//! Invariant: a slot that is kept has one user at a time (`hazard::Cell::claim`). A second user on the same thread, which is
+//! a closure within the closure or a signal handler, gets none, and reads in an ordinary section instead.
+
+use super::{BUSY, Owned, entry_in, forget_closed, with_mine};
+use crate::core::Core;
+use crate::hazard;
+#[cfg(shuttle)]
+use crate::sync::LocalCell as _;
+use crate::sync::thread_local;
+use std::cell::Cell;
+use std::ops::Deref;
+use std::ptr;
+use std::sync::Arc;
+
+thread_local! {
+    /// The slot used last, and its core. No destructor: usable for as long as the thread lives.
+    static LAST: Cell<(*const Core, *const hazard::Cell)> = const { Cell::new((ptr::null(), ptr::null())) };
+}
+
+/// The thread's slot, in use until this is dropped.
+pub(crate) struct Claimed<'c>(&'c hazard::Cell);
+
+impl Deref for Claimed<'_> {
+    type Target = hazard::Cell;
+    #[inline(always)]
+    fn deref(&self) -> &hazard::Cell {
+        self.0
+    }
+}
+
+impl Drop for Claimed<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.unclaim();
+    }
+}
+
+/// The calling thread's slot in `core`'s domain. None while it is in use further down the stack, and at the domain's limit
+/// of slots.
+#[inline(always)]
+pub(crate) fn claim(core: &Arc<Core>) -> Option<Claimed<'_>> {
+    let (last, slot) = LAST.get();
+    let slot = if last == Arc::as_ptr(core) {
+        // SAFETY: the thread's list keeps the core, and with it the slot, alive until the thread ends or the domain is
+        // closed; `core` is borrowed from an open domain.
+        unsafe { &*slot }
+    } else {
+        find(core)?
+    };
+    slot.claim().then_some(Claimed(slot))
+}
+
+#[cold]
+#[inline(never)]
+fn find(core: &Arc<Core>) -> Option<&hazard::Cell> {
+    // A signal handler that interrupted a user of the list.
+    if BUSY.get() {
+        return None;
+    }
+    let entry = match with_mine(|mine| entry_in(&mine.slots, core)) {
+        Some(entry) => entry,
+        None => {
+            let entry = core.hazards.take(core.limit_slots)?;
+            with_mine(|mine| {
+                forget_closed(mine);
+                mine.slots.push(Owned { core: core.clone(), entry });
+            });
+            entry
+        }
+    };
+    // SAFETY: `core` owns the pool of the entry, and is borrowed for as long as the result.
+    let slot: &hazard::Cell = unsafe { entry.get() };
+    LAST.set((Arc::as_ptr(core), slot));
+    Some(slot)
+}
+
+/// Makes the next call look the slot up again.
+pub(super) fn forget_last() {
+    LAST.set((ptr::null(), ptr::null()));
+}
+
+/// Gives a slot back as its thread ends. One in use stays as it is: its user was abandoned, and what it pins may still be
+/// read.
+pub(super) fn give_back(owned: &Owned<hazard::Cell>) {
+    // SAFETY: `owned.core` keeps the pool alive.
+    let slot: &hazard::Cell = unsafe { owned.entry.get() };
+    if !slot.is_claimed() {
+        owned.core.hazards.give(owned.entry);
+    }
+}
