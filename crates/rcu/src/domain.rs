@@ -191,6 +191,50 @@ impl Domain {
         Ok(())
     }
 
+    /// Frees a boxed object of any type after a grace period, by dropping it: a slice, or a trait object. The bytes counted
+    /// are those of the object itself. Costs an allocation, which [`retire`](Self::retire) does without.
+    ///
+    /// ```
+    /// # use reprieve_rcu::Domain;
+    /// let domain = Domain::default();
+    /// let names: Box<[String]> = vec!["a".to_owned(), "b".to_owned()].into();
+    /// // SAFETY: from a box, and nobody else has the pointer.
+    /// unsafe { domain.retire_box(Box::into_raw(names)) };
+    /// ```
+    ///
+    /// # Safety
+    /// As for `retire`; and no hazard slot pins the object, because slots hold the addresses that `retire` is given.
+    pub unsafe fn retire_box<T: Send + ?Sized + 'static>(&self, object: *mut T) {
+        struct Object<T: ?Sized>(*mut T);
+        // SAFETY: it stands for the box that it was, and `T` may be sent.
+        unsafe impl<T: Send + ?Sized> Send for Object<T> {}
+        impl<T: ?Sized> Object<T> {
+            /// # Safety
+            /// The pointer is from a box, whose grace period is over.
+            unsafe fn free(self) {
+                // SAFETY: the caller's promise.
+                drop(unsafe { Box::from_raw(self.0) });
+            }
+        }
+        // SAFETY: the caller says that the object is alive.
+        let bytes = size_of_val(unsafe { &*object });
+        let room = self.reclaim().room_in_any_case(bytes);
+        let object = Object(object);
+        // SAFETY: by the caller's promise nobody reads the object after the grace period; it is freed once.
+        room.accept(Retired::of_callback(Box::new(move || unsafe { object.free() }), bytes));
+    }
+
+    /// Drops `value` after a grace period: not before all sections have ended that are open now. For what sections still
+    /// need but do not own, such as an index that objects in them refer to, or a file that they were read from. Counts for
+    /// the value's own size; see [`defer_sized`](Self::defer_sized) for one that owns more.
+    ///
+    /// Never fails: at the domain's limits it does what [`Options::at_limit`] says, and exceeds the limits if that yields no
+    /// room.
+    pub fn defer_drop<T: Send + 'static>(&self, value: T) {
+        let room = self.reclaim().room_in_any_case(size_of::<T>());
+        room.accept(Retired::of_callback(Box::new(move || drop(value)), size_of::<T>()));
+    }
+
     /// Frees an object after a grace period, by `free(object)`. `bytes` is what it counts for; count what it owns too. At
     /// the limits as [`retire`](Self::retire).
     ///
