@@ -10,6 +10,8 @@ mod event_loop;
 mod routing_table;
 #[path = "../examples/tokens.rs"]
 mod tokens;
+#[path = "../examples/tokio_service.rs"]
+mod tokio_service;
 
 #[test]
 fn cache() {
@@ -34,4 +36,9 @@ fn routing_table() {
 #[test]
 fn tokens() {
     tokens::main();
+}
+
+#[test]
+fn tokio_service() {
+    tokio_service::main();
 }
