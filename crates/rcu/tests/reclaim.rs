@@ -421,3 +421,24 @@ fn a_writer_that_holds_what_a_reader_waits_for_does_not_wait_for_ever() {
     domain.barrier();
     assert_eq!(domain.stats().garbage_objects, 0);
 }
+
+#[test]
+fn objects_without_a_fixed_size_are_retired() {
+    let (domain, drops) = (Domain::new(Options::new().limit_objects(2).at_limit(AtLimit::NoWait)), drops());
+    let object: Box<dyn Send> = Box::new([(); 3].map(|()| Counted(drops.clone())));
+    let slice: Box<[Counted]> = [(); 4].map(|()| Counted(drops.clone())).into();
+    let bytes = size_of_val(&*object) + size_of_val(&*slice);
+    let (object, slice) = (Box::into_raw(object), Box::into_raw(slice));
+    with_reader_inside(&domain, "reader", || {
+        // SAFETY: from boxes, and nobody reads them.
+        unsafe {
+            domain.retire_box(object);
+            domain.retire_box(slice);
+        }
+        assert_eq!((drops.load(Ordering::SeqCst), domain.stats().garbage_bytes), (0, bytes));
+        domain.defer_drop(Counted(drops.clone()));
+        assert_eq!((drops.load(Ordering::SeqCst), domain.stats().garbage_objects), (0, 3));
+    });
+    domain.barrier();
+    assert_eq!((drops.load(Ordering::SeqCst), domain.stats().garbage_bytes), (8, 0));
+}

@@ -52,7 +52,8 @@ pub(crate) fn claim(core: &Arc<Core>) -> Option<Claimed<'_>> {
     } else {
         find(core)?
     };
-    slot.claim().then_some(Claimed(slot))
+    // Lazily: one that was not claimed must not be dropped.
+    slot.claim().then(|| Claimed(slot))
 }
 
 #[cold]
