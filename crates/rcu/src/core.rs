@@ -4,7 +4,7 @@
 use crate::clock::now_ns;
 use crate::epoch::{Acknowledged, Clock, holds_up};
 use crate::fence::{self, Complete, NoFence};
-use crate::futex;
+use crate::futex::{self, Lock};
 use crate::hazard::Cell;
 use crate::histogram::Recorder;
 use crate::late::{Hook, LateReader};
@@ -16,7 +16,7 @@ use crate::record::{Record, gettid};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence as full_fence};
 use crate::sync::yield_now;
 use crate::trace;
-use std::sync::OnceLock;
+use std::sync::Arc;
 
 /// Looks at the readers before a waiter yields or goes to sleep: longer than a short section, less than a
 /// sleep and a wake.
@@ -45,7 +45,8 @@ pub(crate) struct Core {
     /// Restartable sections that ran as epochs.
     pub(crate) fallbacks: AtomicU64,
     pub(crate) durations: Recorder,
-    pub(crate) hook: OnceLock<Hook>,
+    /// Taken out as the domain ends: a core may go anywhere, also where no user's code may run.
+    pub(crate) hook: Lock<Option<Arc<Hook>>>,
     /// Whether membarrier can stand in for a fence in readers' exits.
     asymmetric: bool,
 }
@@ -68,7 +69,7 @@ impl Core {
             limit_slots: options.limit_slots,
             fallbacks: AtomicU64::new(0),
             durations: Recorder::new(),
-            hook: OnceLock::new(),
+            hook: Lock::new(None),
             asymmetric,
         }
     }
@@ -132,7 +133,7 @@ impl Core {
         if self.held_up_by_caller(token) {
             return false;
         }
-        let end_ns = now_ns() + patience_ns;
+        let end_ns = now_ns().saturating_add(patience_ns);
         loop {
             self.help(token);
             for _ in 0..SPINS {
@@ -173,6 +174,19 @@ impl Core {
     /// # Panics
     /// When the calling thread itself holds up the token: it would wait for ever.
     pub(crate) fn wait_until(&self, token: u64, deadline_ns: Option<u64>) -> Result<bool, NoFence> {
+        self.wait_while(token, deadline_ns, || true)
+    }
+
+    /// As `wait_until`, and only while `go_on` is true. Whoever makes it false announces `event` afterwards.
+    ///
+    /// # Panics
+    /// As `wait_until`.
+    pub(crate) fn wait_while(
+        &self,
+        token: u64,
+        deadline_ns: Option<u64>,
+        go_on: impl Fn() -> bool,
+    ) -> Result<bool, NoFence> {
         self.fence_again(token)?;
         let left_ns = deadline_ns.map_or(u64::MAX, |d| d.saturating_sub(now_ns()));
         if self.check_patiently(token, left_ns.min(self.patience_ns)) {
@@ -197,7 +211,7 @@ impl Core {
                 "deadlock: a grace period is awaited within a section of its domain"
             );
             let now_ns = now_ns();
-            if deadline_ns.is_some_and(|d| now_ns >= d) {
+            if deadline_ns.is_some_and(|d| now_ns >= d) || !go_on() {
                 return Ok(false);
             }
             let nap = (!reliable).then_some(nap_ns);

@@ -38,10 +38,16 @@ struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.core.closed.store(true, Ordering::Relaxed);
-        self.reclaim.shut_down();
+        // First: a callback below may panic, and what a fork visits must be alive.
         fork::forget(&self.core);
+        let hook = self.core.hook.lock().take();
+        self.reclaim.shut_down();
+        drop(hook);
     }
 }
+
+/// What an object counts for at most: sums of many must not overflow.
+const MOST_BYTES: usize = usize::MAX >> 24;
 
 /// A point in a domain's time: what was unlinked before it was taken may be freed once the domain's
 /// [`check`](Domain::check) confirms it.
@@ -157,7 +163,9 @@ impl Domain {
         let left = deadline.saturating_duration_since(Instant::now());
         let start_ns = now_ns();
         let token = self.core().start();
-        let passed = self.core().wait_until(token, Some(start_ns.saturating_add(left.as_nanos() as u64)));
+        let passed = self
+            .core()
+            .wait_until(token, Some(start_ns.saturating_add(left.as_nanos().try_into().unwrap_or(u64::MAX))));
         if passed == Ok(true) {
             self.core().note_duration(now_ns() - start_ns);
             return Ok(());
@@ -242,6 +250,7 @@ impl Domain {
     /// The object is unlinked, is not retired twice, and is only read within sections of this domain; `free`
     /// may be called on it by any thread.
     pub unsafe fn retire_with<T: Send>(&self, object: *mut T, bytes: usize, free: unsafe fn(*mut T)) {
+        let bytes = bytes.min(MOST_BYTES);
         let room = self.reclaim().room_in_any_case(bytes);
         // SAFETY: the caller's promise.
         room.accept(unsafe { Retired::new(object, bytes, free) });
@@ -260,6 +269,7 @@ impl Domain {
         bytes: usize,
         free: unsafe fn(*mut T),
     ) -> Result<(), Full> {
+        let bytes = bytes.min(MOST_BYTES);
         let room = self.reclaim().room(bytes)?;
         // SAFETY: the caller's promise.
         room.accept(unsafe { Retired::new(object, bytes, free) });
@@ -274,6 +284,7 @@ impl Domain {
 
     /// As [`defer`](Self::defer), and counts for `bytes`: what the callback will free.
     pub fn defer_sized<F: FnOnce() + Send + 'static>(&self, bytes: usize, callback: F) {
+        let bytes = bytes.min(MOST_BYTES);
         let room = self.reclaim().room_in_any_case(bytes);
         room.accept(Retired::of_callback(Box::new(callback), bytes));
     }
@@ -295,6 +306,7 @@ impl Domain {
         bytes: usize,
         callback: F,
     ) -> Result<(), Refused<F>> {
+        let bytes = bytes.min(MOST_BYTES);
         match self.reclaim().room(bytes) {
             Ok(room) => room.accept(Retired::of_callback(Box::new(callback), bytes)),
             Err(full) => return Err(Refused { callback, full }),
@@ -338,6 +350,12 @@ impl Domain {
     /// Calls `hook` when a reader has held up a writer for `limit_ns`, once per section, on the thread of a
     /// writer that waits. False when there is a hook already.
     pub fn on_late(&self, limit_ns: u64, hook: impl Fn(&LateReader) + Send + Sync + 'static) -> bool {
-        self.core().hook.set(Hook { limit_ns, call: Box::new(hook) }).is_ok()
+        let hook = Arc::new(Hook { limit_ns, call: Box::new(hook) });
+        let mut place = self.core().hook.lock();
+        let free = place.is_none();
+        if free {
+            *place = Some(hook);
+        }
+        free
     }
 }

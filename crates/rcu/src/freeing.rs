@@ -1,4 +1,7 @@
-//! Which domains' objects the calling thread is freeing: within a callback, that is.
+//! Whether the calling thread may free objects of a domain, or has to put them aside.
+//!
+//! Not within a callback of that domain. And of no domain while the thread holds the lock of a map's shard, or runs a hook:
+//! a destructor may use that map, a hook may have been called with objects in hand.
 //!
 //! A callback may use its own domain and others, whose callbacks may use further ones. So there is a list, on the
 //! thread's stack, the innermost first. What a callback retires in a domain of that list is only put aside: the call
@@ -9,10 +12,32 @@ use crate::reclaim::Reclaim;
 use crate::sync::LocalCell as _;
 use crate::sync::thread_local;
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::ptr;
 
 thread_local! {
     static INNERMOST: Cell<*const Frame> = const { Cell::new(ptr::null()) };
+    /// How many `PutAside` the thread has.
+    static ASIDE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// While it exists, the thread frees nothing: the next call that retires does.
+pub(crate) struct PutAside {
+    /// It counts for its thread.
+    _thread: PhantomData<*mut ()>,
+}
+
+impl PutAside {
+    pub(crate) fn begin() -> Self {
+        ASIDE.set(ASIDE.get() + 1);
+        Self { _thread: PhantomData }
+    }
+}
+
+impl Drop for PutAside {
+    fn drop(&mut self) {
+        ASIDE.set(ASIDE.get() - 1);
+    }
 }
 
 /// A call that frees objects of a domain.
@@ -32,8 +57,13 @@ impl Drop for Leave {
 }
 
 impl Reclaim {
+    /// Whether the calling thread puts objects of this domain aside instead of freeing them.
+    pub(crate) fn puts_aside(&self) -> bool {
+        ASIDE.get() > 0 || self.is_freeing()
+    }
+
     /// Whether the calling thread is within a callback of this domain.
-    pub(crate) fn is_freeing(&self) -> bool {
+    fn is_freeing(&self) -> bool {
         let mut at = INNERMOST.get();
         // SAFETY: frames lie further down this thread's stack, and leave the list before they end.
         while let Some(frame) = unsafe { at.as_ref() } {

@@ -5,9 +5,12 @@
 
 use crate::core::Core;
 use crate::fence::NoFence;
+use crate::freeing::PutAside;
 use crate::record::Record;
 use crate::sync::Ordering;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// A reader that holds up a grace period, or did when it was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,20 +97,35 @@ impl Core {
             record.late_since_ns.store(now_ns, Ordering::Relaxed);
             record.late_word.store(word, Ordering::Relaxed);
         }
-        let Some(hook) = self.hook.get() else { return };
+        let Some(hook) = self.hook() else { return };
         let late = now_ns.saturating_sub(record.late_since_ns.load(Ordering::Relaxed)) >= hook.limit_ns;
         if late && record.reported_word.swap(word, Ordering::Relaxed) != word {
-            (hook.call)(&LateReader::of(record, now_ns));
+            // The panic hook has reported a panic. It must not end the caller, which has objects in hand.
+            let _aside = PutAside::begin();
+            let call = || (hook.call)(&LateReader::of(record, now_ns));
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
+                // Its destructor may panic too.
+                std::mem::forget(payload);
+            }
         }
+    }
+
+    /// The domain's hook.
+    pub(crate) fn hook(&self) -> Option<Arc<Hook>> {
+        self.hook.lock().clone()
     }
 
     /// In how many nanoseconds a waiter must look again for the hook's sake.
     pub(crate) fn hook_due_ns(&self, token: u64, now_ns: u64) -> Option<u64> {
-        let hook = self.hook.get()?;
+        let hook = self.hook()?;
         let unreported =
             |r: &&Record| r.reported_word.load(Ordering::Relaxed) != r.word.load(Ordering::Relaxed);
         let due = |r: &Record| {
-            (r.late_since_ns.load(Ordering::Relaxed) + hook.limit_ns).saturating_sub(now_ns).max(1)
+            r.late_since_ns
+                .load(Ordering::Relaxed)
+                .saturating_add(hook.limit_ns)
+                .saturating_sub(now_ns)
+                .max(1)
         };
         self.late(token).filter(unreported).map(due).min()
     }

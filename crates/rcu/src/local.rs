@@ -27,27 +27,32 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-/// An entry of a domain's pool that belongs to this thread.
+/// An entry of a domain's pool that belongs to this thread. In a box of its own, whose address stands for both in `LAST`:
+/// one word, so that a signal handler finds the two together.
 struct Owned<T> {
     core: Arc<Core>,
     entry: Entry<T>,
 }
 
+type List<T> = Vec<Box<Owned<T>>>;
+
 /// What one thread remembers: at most one of each per domain.
 #[derive(Default)]
 struct Mine {
-    records: Vec<Owned<Record>>,
-    slots: Vec<Owned<hazard::Cell>>,
+    records: List<Record>,
+    /// Those of `Reader`s, which give them back by themselves; of one that is leaked it is noted that its thread ended.
+    readers: List<Record>,
+    slots: List<hazard::Cell>,
 }
 
-/// The entry of `core`'s domain.
-fn entry_in<T>(owned: &[Owned<T>], core: &Arc<Core>) -> Option<Entry<T>> {
-    owned.iter().find(|o| Arc::ptr_eq(&o.core, core)).map(|o| o.entry)
+/// What is remembered of `core`'s domain.
+fn known_in<T>(list: &List<T>, core: &Arc<Core>) -> Option<*const Owned<T>> {
+    list.iter().find(|o| Arc::ptr_eq(&o.core, core)).map(|o| ptr::from_ref(&**o))
 }
 
 thread_local! {
-    /// The record used last, and its core. No destructor: usable for as long as the thread lives.
-    static LAST: Cell<(*const Core, *const Record)> = const { Cell::new((ptr::null(), ptr::null())) };
+    /// The record used last: null, or one of the list. No destructor: usable for as long as the thread lives.
+    static LAST: Cell<*const Owned<Record>> = const { Cell::new(ptr::null()) };
     static MINE: Cell<*mut Mine> = const { Cell::new(ptr::null_mut()) };
     /// The list is in use by a caller further down the stack, which a signal handler interrupted.
     static BUSY: Cell<bool> = const { Cell::new(false) };
@@ -74,11 +79,12 @@ impl std::error::Error for TooManyReaders {}
 /// When the domain has as many readers as it may.
 #[inline(always)]
 pub(crate) fn record(core: &Arc<Core>) -> &Record {
-    let (last, record) = LAST.get();
-    if last == Arc::as_ptr(core) {
-        // SAFETY: the thread's list keeps the core, and with it the record, alive until the thread ends or
-        // the domain is closed; `core` is borrowed from an open domain.
-        return unsafe { &*record };
+    // SAFETY: it is null, or in the thread's list.
+    if let Some(last) = unsafe { LAST.get().as_ref() }
+        && Arc::ptr_eq(&last.core, core)
+    {
+        // SAFETY: `core` owns the pool of the entry, and is borrowed for as long as the result.
+        return unsafe { last.entry.get() };
     }
     find(core)
 }
@@ -86,23 +92,50 @@ pub(crate) fn record(core: &Arc<Core>) -> &Record {
 #[cold]
 #[inline(never)]
 fn find(core: &Arc<Core>) -> &Record {
-    let entry = with_mine(|mine| entry_in(&mine.records, core)).unwrap_or_else(|| {
+    let known = with_mine(|mine| known_in(&mine.records, core)).unwrap_or_else(|| {
         let name = std::thread::current().name().unwrap_or("unnamed").to_owned();
         let entry = take(core, name).unwrap_or_else(|e| panic!("{e}"));
-        with_mine(|mine| {
-            forget_closed(mine);
-            mine.records.push(Owned { core: core.clone(), entry });
-        });
-        entry
+        remember(core, entry, |mine| &mut mine.records)
     });
-    // SAFETY: `core` owns the pool of the entry, and is borrowed for as long as the result.
-    let record: &Record = unsafe { entry.get() };
-    LAST.set((Arc::as_ptr(core), record));
-    record
+    LAST.set(known);
+    // SAFETY: the list holds it, and `core`, which owns the pool of the entry, is borrowed for as long as the result.
+    unsafe { (*known).entry.get() }
+}
+
+/// Adds an entry to the list.
+fn remember<T>(core: &Arc<Core>, entry: Entry<T>, list: fn(&mut Mine) -> &mut List<T>) -> *const Owned<T> {
+    let owned = Box::new(Owned { core: core.clone(), entry });
+    let known = ptr::from_ref(&*owned);
+    let closed = with_mine(|mine| {
+        let closed = take_closed(mine);
+        list(mine).push(owned);
+        closed
+    });
+    // The last trace of a domain may go here: not while the list is in use.
+    drop(closed);
+    known
+}
+
+/// Takes a record for a `Reader` of the calling thread.
+pub(crate) fn register(core: &Arc<Core>, name: String) -> Result<Entry<Record>, TooManyReaders> {
+    let entry = take(core, name)?;
+    remember(core, entry, |mine| &mut mine.readers);
+    Ok(entry)
+}
+
+/// Ends what `register` began.
+pub(crate) fn unregister(core: &Core, entry: Entry<Record>) {
+    let owned = with_mine(|mine| {
+        let at = mine.readers.iter().position(|o| o.entry == entry)?;
+        Some(mine.readers.swap_remove(at))
+    });
+    // Not while the list is in use.
+    drop(owned);
+    release(core, entry);
 }
 
 /// Takes a record for the calling thread.
-pub(crate) fn take(core: &Core, name: String) -> Result<Entry<Record>, TooManyReaders> {
+fn take(core: &Core, name: String) -> Result<Entry<Record>, TooManyReaders> {
     let limit = core.limit_readers;
     let entry = core.readers.take(limit).ok_or(TooManyReaders { limit })?;
     // SAFETY: the pool belongs to `core`, which is borrowed here.
@@ -111,21 +144,29 @@ pub(crate) fn take(core: &Core, name: String) -> Result<Entry<Record>, TooManyRe
 }
 
 /// Gives a record back whose sections' references are all gone.
-pub(crate) fn release(core: &Core, entry: Entry<Record>) {
+fn release(core: &Core, entry: Entry<Record>) {
     // SAFETY: the pool belongs to `core`, which is borrowed here.
     unsafe { entry.get() }.abandon(&core.event);
     core.readers.give(entry);
 }
 
-/// Drops what the thread remembers of domains that are closed; a thread that uses many short-lived domains
+/// Takes out what the thread remembers of domains that are closed; a thread that uses many short-lived domains
 /// would otherwise collect them.
-fn forget_closed(mine: &mut Mine) {
-    // A core made later may get the address of one that is forgotten. `find` sets `LAST` anew; nobody else does the
-    // slot's.
+fn take_closed(mine: &mut Mine) -> Mine {
+    forget_last();
+    let closed = |core: &Core| core.closed.load(std::sync::atomic::Ordering::Relaxed);
+    Mine {
+        records: mine.records.extract_if(.., |o| closed(&o.core)).collect(),
+        // A leaked one keeps its domain open.
+        readers: List::new(),
+        slots: mine.slots.extract_if(.., |o| closed(&o.core)).collect(),
+    }
+}
+
+/// Makes the next calls look their entries up again: those used last may go.
+fn forget_last() {
+    LAST.set(ptr::null());
     slot::forget_last();
-    let is_open = |core: &Core| !core.closed.load(std::sync::atomic::Ordering::Relaxed);
-    mine.records.retain(|o| is_open(&o.core));
-    mine.slots.retain(|o| is_open(&o.core));
 }
 
 /// Runs `f` with the thread's list, made at the first call.
@@ -154,8 +195,7 @@ fn with_mine<T>(f: impl FnOnce(&mut Mine) -> T) -> T {
 fn give_back(mine: *mut c_void) {
     // shuttle's variables may have gone by now, and nobody reads any more in its models.
     if cfg!(not(shuttle)) {
-        LAST.set((ptr::null(), ptr::null()));
-        slot::forget_last();
+        forget_last();
         MINE.set(ptr::null_mut());
     }
     give_all_back(mine.cast());
@@ -167,6 +207,10 @@ fn give_all_back(mine: *mut Mine) {
     let mine = unsafe { Box::from_raw(mine) };
     for owned in &mine.slots {
         slot::give_back(owned);
+    }
+    for owned in &mine.readers {
+        // SAFETY: `owned.core` keeps the pool alive.
+        unsafe { owned.entry.get() }.outlive_thread();
     }
     for owned in &mine.records {
         // SAFETY: `owned.core` keeps the pool alive.

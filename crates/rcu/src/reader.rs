@@ -29,7 +29,7 @@ pub struct Reader {
 
 impl Reader {
     pub(crate) fn new(domain: &Domain, name: String) -> Result<Self, local::TooManyReaders> {
-        let entry = local::take(domain.core(), name)?;
+        let entry = local::register(domain.core(), name)?;
         // SAFETY: the pool belongs to the domain's core.
         let record = NonNull::from(unsafe { entry.get() });
         let core = NonNull::from(&**domain.core());
@@ -106,7 +106,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         // Guards of this reader borrow it: none is left, and no reference that one lent out.
-        local::release(self.domain.core(), self.entry);
+        local::unregister(self.domain.core(), self.entry);
     }
 }
 
@@ -205,6 +205,10 @@ impl Online<'_> {
     /// same reader exists.
     #[inline(always)]
     pub fn quiescent(&mut self) {
+        // Where going online again failed, an open section is that of somebody else's guard.
+        if self.guard.is_none() {
+            return;
+        }
         let record = self.reader.record();
         let core = self.reader.core();
         epoch::refresh(&record.word, &core.clock);

@@ -25,6 +25,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::sync::thread_local;
 use crate::trace;
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Bags per domain: writers seldom share one.
@@ -87,7 +88,7 @@ impl Reclaim {
         if self.reclaimer.load(Ordering::Relaxed) {
             let full = self.put_for_reclaimer(retired);
             self.wake_reclaimer(full);
-        } else if self.batch == 1 && !self.is_freeing() {
+        } else if self.batch == 1 && !self.puts_aside() {
             self.accept_promptly(retired);
         } else {
             if let Some((objects, _under_way)) = self.put(retired) {
@@ -128,7 +129,7 @@ impl Reclaim {
         let mut bag = self.some_bag();
         bag.push(retired);
         self.bagged.fetch_add(1, Ordering::SeqCst);
-        (!self.is_freeing() && self.is_due(&bag)).then(|| self.take_out(&mut bag))
+        (!self.puts_aside() && self.is_due(&bag)).then(|| self.take_out(&mut bag))
     }
 
     /// Puts an object into a bag, and leaves it there. Whether the bag has just become full.
@@ -150,7 +151,13 @@ impl Reclaim {
 
     /// Counts the caller among those that have objects in hand.
     fn under_way(&self) -> UnderWay<'_> {
-        UnderWay { reclaim: self, phase: self.queue.lock().begin() }
+        let mut queue = self.queue.lock();
+        UnderWay { reclaim: self, phase: queue.begin(), forks: queue.forks }
+    }
+
+    /// Forks that made this process what it is, since the domain was made.
+    pub(crate) fn forks(&self) -> u32 {
+        self.queue.lock().forks
     }
 
     /// The thread's bag, or one that is free.
@@ -218,7 +225,8 @@ impl Reclaim {
 
     /// Frees whatever is due, and whatever becomes due by it. Never waits. Nothing within a free.
     pub(crate) fn free_due(&self) {
-        if self.is_freeing() {
+        // While a panic unwinds, that of a callback would end the process.
+        if self.puts_aside() || std::thread::panicking() {
             return;
         }
         loop {
@@ -232,7 +240,7 @@ impl Reclaim {
     /// Frees what may be freed now, whether its batch is due or not. A handle is dropped: what waits may own all
     /// handles that are left, and then nobody would come by again.
     pub(crate) fn free_before_nobody_comes(&self) {
-        if self.garbage.objects() == 0 || self.is_freeing() || std::thread::panicking() {
+        if self.garbage.objects() == 0 || self.puts_aside() {
             return;
         }
         self.close_all();
@@ -241,9 +249,8 @@ impl Reclaim {
 
     /// Frees what has passed. Whether there was any.
     fn free_some(&self) -> bool {
-        let Some((due, phase)) = self.take_due() else { return false };
+        let Some((due, _under_way)) = self.take_due() else { return false };
         let bytes = due.iter().map(Retired::bytes).sum();
-        let _under_way = UnderWay { reclaim: self, phase };
         let _count = Freed { garbage: &self.garbage, objects: due.len(), bytes };
         // SAFETY: `take_due` hands out objects whose token has passed and that no slot pins.
         self.freeing(|| unsafe { free_all(due) });
@@ -260,12 +267,19 @@ impl Reclaim {
         drop(queue);
         // SAFETY: see above. Their threads' last use of a handle, or of a reference, precedes the drop of that handle,
         // which precedes this one's (`Arc`).
-        self.freeing(|| unsafe { free_all(objects) });
+        let free = || self.freeing(|| unsafe { free_all(objects) });
+        if !std::thread::panicking() {
+            return free();
+        }
+        // A second panic would end the process; the panic hook has reported it.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(free)) {
+            std::mem::forget(payload);
+        }
     }
 
     /// Takes the objects that may be freed out of the queue, and counts the caller as freeing. None when
     /// there are none.
-    fn take_due(&self) -> Option<(Vec<Retired>, usize)> {
+    fn take_due(&self) -> Option<(Vec<Retired>, UnderWay<'_>)> {
         let (mut longest_ns, now_ns) = (0, now_ns());
         let mut queue = self.queue.lock();
         let mut passed = std::mem::take(&mut queue.held);
@@ -286,10 +300,10 @@ impl Reclaim {
             return None;
         }
         self.queued.fetch_sub(due.len(), Ordering::Relaxed);
-        let phase = queue.begin();
+        let under_way = UnderWay { reclaim: self, phase: queue.begin(), forks: queue.forks };
         drop(queue);
         trace::grace_period(&self.core, longest_ns);
-        Some((due, phase))
+        Some((due, under_way))
     }
 
     /// Waits until everything that was retired before the call is freed, except what slots pin.
@@ -297,7 +311,10 @@ impl Reclaim {
     /// # Panics
     /// Within a section of the domain, or within a free: it would wait for itself.
     pub(crate) fn barrier(&self) {
-        assert!(!self.is_freeing(), "deadlock: a barrier is awaited within a callback of its domain");
+        assert!(
+            !self.puts_aside(),
+            "deadlock: a barrier is awaited within a callback of its domain, a map's closure or a hook"
+        );
         let _one = self.barrier.lock();
         let objects = self.empty_bags();
         // Other threads may have taken objects out of bags before, and not queued them yet.
@@ -353,7 +370,10 @@ impl Reclaim {
 
     /// In the child of a fork: threads that freed are not here.
     pub(crate) fn reset_after_fork(&self) {
-        self.queue.lock().running = [0; 2];
+        let mut queue = self.queue.lock();
+        queue.running = [0; 2];
+        queue.forks += 1;
+        drop(queue);
         self.reclaimer.store(false, Ordering::Relaxed);
     }
 }
@@ -363,11 +383,16 @@ impl Reclaim {
 struct UnderWay<'a> {
     reclaim: &'a Reclaim,
     phase: usize,
+    forks: u32,
 }
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let mut queue = self.reclaim.queue.lock();
+        if queue.forks != self.forks {
+            // Counted in the parent: this is the child of a fork that a callback made.
+            return;
+        }
         queue.running[self.phase] -= 1;
         let awaited = queue.running[self.phase] == 0 && queue.phase != self.phase;
         drop(queue);

@@ -9,9 +9,11 @@
 
 use crate::clock::now_ns;
 use crate::domain::Domain;
+use crate::fence::NoFence;
 use crate::futex;
 use crate::platform;
 use crate::reclaim::Reclaim;
+use crate::record::announce;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,8 +23,8 @@ use std::thread::JoinHandle;
 /// writer whose rate is about one object a deadline is sometimes late, and would then pay for a wake-up each time.
 const LOOKS: u32 = 8;
 
-/// How long the thread rests after the kernel has refused membarrier.
-const REFUSED_PAUSE_NS: u64 = 1_000_000_000;
+/// How long the thread rests after a round that failed, in nanoseconds.
+const PAUSE_NS: u64 = 100_000_000;
 
 /// Handle of a domain's reclaimer thread. The thread ends, with everything freed that can be, when this is
 /// dropped.
@@ -31,6 +33,8 @@ pub struct Reclaimer {
     domain: Domain,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// Forks between the process's start and the thread's.
+    forks: u32,
 }
 
 impl Reclaimer {
@@ -46,7 +50,10 @@ impl Reclaimer {
         let (for_thread, seen) = (domain.clone(), stop.clone());
         let builder = std::thread::Builder::new().name("rcu-reclaimer".to_owned());
         match builder.spawn(move || run(for_thread.reclaim(), &seen)) {
-            Ok(thread) => Ok(Self { domain: domain.clone(), stop, thread: Some(thread) }),
+            Ok(thread) => {
+                let forks = domain.reclaim().forks();
+                Ok(Self { domain: domain.clone(), stop, thread: Some(thread), forks })
+            }
             Err(e) => {
                 domain.reclaim().reclaimer.store(false, Ordering::SeqCst);
                 Err(e)
@@ -65,12 +72,17 @@ impl Reclaimer {
 impl Drop for Reclaimer {
     fn drop(&mut self) {
         let reclaim = self.domain.reclaim();
+        let Some(thread) = self.thread.take() else { return };
+        if self.forks != reclaim.forks() {
+            // In the child of a fork: the thread is in the parent. The domain may have another one here.
+            std::mem::forget(thread);
+            return;
+        }
         self.stop.store(true, Ordering::SeqCst);
         reclaim.wake_reclaimer(true);
-        if let Some(thread) = self.thread.take()
-            // The thread itself drops a handle that a callback owns; it ends after that.
-            && thread.thread().id() != std::thread::current().id()
-        {
+        announce(&reclaim.core.event);
+        // The thread itself drops a handle that a callback owns; it ends after that.
+        if thread.thread().id() != std::thread::current().id() {
             // Its callbacks' panics are caught: there is nothing to pass on.
             let _ = thread.join();
         }
@@ -114,17 +126,29 @@ fn run(reclaim: &Reclaim, stop: &AtomicBool) {
                 }
                 looks = LOOKS;
                 due_ns = dither.next(reclaim.deadline_ns);
-                let token = reclaim.close_all();
-                if reclaim.core.wait_until(token, None).is_err() {
-                    // membarrier is refused: nothing can be freed, until it is allowed again.
-                    futex::wait(&reclaim.work, seen, Some(REFUSED_PAUSE_NS));
-                    continue;
+                // A panic, of a callback as a rule, has been reported by the panic hook; the thread serves the others.
+                match catch_unwind(AssertUnwindSafe(|| free_round(reclaim, stop))) {
+                    Ok(Ok(())) => {}
+                    // membarrier is refused, until it is allowed again.
+                    Ok(Err(NoFence)) => futex::wait(&reclaim.work, seen, Some(PAUSE_NS)),
+                    Err(payload) => {
+                        // Its destructor may panic too.
+                        std::mem::forget(payload);
+                        // Not again and again at once: a callback may have leaked a guard here.
+                        futex::wait(&reclaim.work, seen, Some(PAUSE_NS));
+                    }
                 }
-                // A callback's panic has been reported by the panic hook; the thread serves the others.
-                let _ = catch_unwind(AssertUnwindSafe(|| reclaim.free_due()));
             }
         }
     }
+}
+
+/// Waits for what the bags hold, and frees it.
+fn free_round(reclaim: &Reclaim, stop: &AtomicBool) -> Result<(), NoFence> {
+    let token = reclaim.close_all();
+    reclaim.core.wait_while(token, None, || !stop.load(Ordering::SeqCst))?;
+    reclaim.free_due();
+    Ok(())
 }
 
 /// Sleeps until a writer has put something into a bag.

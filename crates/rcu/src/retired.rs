@@ -9,6 +9,8 @@ pub(crate) struct Retired {
     object: *mut (),
     free: unsafe fn(*mut ()),
     bytes: usize,
+    /// A slot may pin it by its address. Not a callback: one that captures nothing has the address of any other.
+    pinnable: bool,
 }
 
 // SAFETY: only what may be sent is retired: `new` and `of_callback` demand it.
@@ -23,7 +25,7 @@ impl Retired {
         // SAFETY: the two function types differ in the type behind a thin pointer, which the calling
         // convention ignores.
         let free = unsafe { std::mem::transmute::<unsafe fn(*mut T), unsafe fn(*mut ())>(free) };
-        Self { object: object.cast(), free, bytes }
+        Self { object: object.cast(), free, bytes, pinnable: true }
     }
 
     /// An object from `Box::into_raw`, freed by dropping the box; it counts for its own size.
@@ -46,7 +48,8 @@ impl Retired {
             unsafe { Box::from_raw(callback)() }
         }
         // SAFETY: `call` takes the box back, once; the closure may be sent.
-        unsafe { Self::new(Box::into_raw(callback), bytes, call::<F>) }
+        let retired = unsafe { Self::new(Box::into_raw(callback), bytes, call::<F>) };
+        Self { pinnable: false, ..retired }
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -55,7 +58,7 @@ impl Retired {
 
     /// Whether a hazard slot pins it; `held` is sorted.
     pub(crate) fn is_held(&self, held: &[*mut ()]) -> bool {
-        held.binary_search(&self.object).is_ok()
+        self.pinnable && held.binary_search(&self.object).is_ok()
     }
 
     /// Frees the object.
@@ -74,15 +77,18 @@ impl Retired {
 /// # Safety
 /// As for [`Retired::free`], for each.
 pub(crate) unsafe fn free_all(objects: Vec<Retired>) {
-    let mut rest = objects.into_iter();
-    let mut free_rest = || {
-        for retired in rest.by_ref() {
-            // SAFETY: the caller's promise.
-            unsafe { retired.free() };
-        }
-    };
-    let Err(panic) = catch_unwind(AssertUnwindSafe(&mut free_rest)) else { return };
-    while catch_unwind(AssertUnwindSafe(&mut free_rest)).is_err() {}
+    // SAFETY: the caller's promise.
+    for_each_despite_panics(objects.into_iter(), |retired| unsafe { retired.free() });
+}
+
+/// Calls `f` with each. One that panics keeps none of the others from its call; the first panic goes on afterwards.
+pub(crate) fn for_each_despite_panics<T>(mut all: impl Iterator<Item = T>, mut f: impl FnMut(T)) {
+    let mut go_on = || all.by_ref().for_each(&mut f);
+    let Err(panic) = catch_unwind(AssertUnwindSafe(&mut go_on)) else { return };
+    while let Err(another) = catch_unwind(AssertUnwindSafe(&mut go_on)) {
+        // Its destructor may panic too.
+        std::mem::forget(another);
+    }
     resume_unwind(panic);
 }
 
@@ -126,6 +132,8 @@ pub(crate) struct Queue {
     pub(crate) held: Vec<Retired>,
     /// Threads that have objects in hand, by the phase in which they took them; see `barrier` in reclaim.rs.
     pub(crate) running: [usize; 2],
+    /// Forks that made this process what it is: threads count in that of theirs alone.
+    pub(crate) forks: u32,
     pub(crate) phase: usize,
 }
 

@@ -59,6 +59,9 @@ impl Reclaim {
     #[cold]
     fn make_room(&self, bytes: usize, full: Full) -> Result<(), Full> {
         trace::limit_reached(full);
+        if self.puts_aside() {
+            return Err(full);
+        }
         let deadline_ns = match self.at_limit {
             AtLimit::Wait { timeout_ns } => Some(now_ns().saturating_add(timeout_ns)),
             AtLimit::NoWait => Some(0),
@@ -66,7 +69,7 @@ impl Reclaim {
         };
         loop {
             let token = self.close_all();
-            let mut stuck = self.is_freeing() || self.core.held_up_by_caller(token);
+            let mut stuck = self.core.held_up_by_caller(token);
             let mut waited = self.core.check(token);
             if !waited && !stuck && deadline_ns != Some(0) {
                 match self.core.wait_until(token, deadline_ns) {

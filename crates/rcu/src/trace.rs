@@ -10,7 +10,7 @@ mod events {
     /// A grace period has ended, `ns` after it began. An event where the domain has a hook for late readers
     /// and this was longer than the hook's limit.
     pub(crate) fn grace_period(core: &Core, ns: u64) {
-        if let Some(hook) = core.hook.get()
+        if let Some(hook) = core.hook()
             && ns > hook.limit_ns
         {
             tracing::warn!(duration_ns = ns, limit_ns = hook.limit_ns, "a grace period took long");

@@ -409,7 +409,7 @@ fn a_writer_that_holds_what_a_reader_waits_for_does_not_wait_for_ever() {
             drop(lock.lock());
         });
         inside.wait();
-        let (map, cell) = (reprieve_rcu::RcuMap::new(&domain), RcuCell::new(&domain, 1));
+        let (map, cell) = (reprieve_rcu::RcuMap::new(&domain), RcuCell::in_domain(&domain, 1));
         map.insert(1, 1);
         (0..5).for_each(|_| domain.defer(|| ()));
         drop((map, cell));

@@ -6,7 +6,7 @@
 //! Invariant: a slot that is kept has one user at a time (`hazard::Cell::claim`). A second user on the same thread, which is
 //! a closure within the closure or a signal handler, gets none, and reads in an ordinary section instead.
 
-use super::{BUSY, Owned, entry_in, forget_closed, with_mine};
+use super::{BUSY, Owned, known_in, remember, with_mine};
 use crate::core::Core;
 use crate::hazard;
 #[cfg(shuttle)]
@@ -18,8 +18,8 @@ use std::ptr;
 use std::sync::Arc;
 
 thread_local! {
-    /// The slot used last, and its core. No destructor: usable for as long as the thread lives.
-    static LAST: Cell<(*const Core, *const hazard::Cell)> = const { Cell::new((ptr::null(), ptr::null())) };
+    /// The slot used last: null, or one of the list. No destructor: usable for as long as the thread lives.
+    static LAST: Cell<*const Owned<hazard::Cell>> = const { Cell::new(ptr::null()) };
 }
 
 /// The thread's slot, in use until this is dropped.
@@ -44,13 +44,11 @@ impl Drop for Claimed<'_> {
 /// of slots.
 #[inline(always)]
 pub(crate) fn claim(core: &Arc<Core>) -> Option<Claimed<'_>> {
-    let (last, slot) = LAST.get();
-    let slot = if last == Arc::as_ptr(core) {
-        // SAFETY: the thread's list keeps the core, and with it the slot, alive until the thread ends or the domain is
-        // closed; `core` is borrowed from an open domain.
-        unsafe { &*slot }
-    } else {
-        find(core)?
+    // SAFETY: it is null, or in the thread's list; `core` owns the pool of the entry, and is borrowed for as long as the
+    // result.
+    let slot: &hazard::Cell = match unsafe { LAST.get().as_ref() } {
+        Some(last) if Arc::ptr_eq(&last.core, core) => unsafe { last.entry.get() },
+        _ => find(core)?,
     };
     // Lazily: one that was not claimed must not be dropped.
     slot.claim().then(|| Claimed(slot))
@@ -63,26 +61,18 @@ fn find(core: &Arc<Core>) -> Option<&hazard::Cell> {
     if BUSY.get() {
         return None;
     }
-    let entry = match with_mine(|mine| entry_in(&mine.slots, core)) {
-        Some(entry) => entry,
-        None => {
-            let entry = core.hazards.take(core.limit_slots)?;
-            with_mine(|mine| {
-                forget_closed(mine);
-                mine.slots.push(Owned { core: core.clone(), entry });
-            });
-            entry
-        }
+    let known = match with_mine(|mine| known_in(&mine.slots, core)) {
+        Some(known) => known,
+        None => remember(core, core.hazards.take(core.limit_slots)?, |mine| &mut mine.slots),
     };
-    // SAFETY: `core` owns the pool of the entry, and is borrowed for as long as the result.
-    let slot: &hazard::Cell = unsafe { entry.get() };
-    LAST.set((Arc::as_ptr(core), slot));
-    Some(slot)
+    LAST.set(known);
+    // SAFETY: the list holds it, and `core`, which owns the pool of the entry, is borrowed for as long as the result.
+    Some(unsafe { (*known).entry.get() })
 }
 
 /// Makes the next call look the slot up again.
 pub(super) fn forget_last() {
-    LAST.set((ptr::null(), ptr::null()));
+    LAST.set(ptr::null());
 }
 
 /// Gives a slot back as its thread ends. One in use stays as it is: its user was abandoned, and what it pins may still be

@@ -1,7 +1,7 @@
 //! What a writer made unreachable, on its way to the domain.
 
 use super::table::Table;
-use crate::retired::Retired;
+use crate::retired::{Retired, for_each_despite_panics};
 
 /// What a writer has made unreachable.
 pub(super) enum Garbage<K, V> {
@@ -65,9 +65,9 @@ unsafe fn free<K, V>(garbage: *mut Garbage<K, V>) {
             }
             Garbage::Entries(table, slots) => {
                 let _held = LetGo(table);
-                slots.into_iter().for_each(|slot| table.release(slot));
+                for_each_despite_panics(slots.into_iter(), |slot| table.release(slot));
             }
-            Garbage::Tables(tables) => tables.into_iter().for_each(|table| table.free()),
+            Garbage::Tables(tables) => for_each_despite_panics(tables.into_iter(), |table| table.free()),
         }
     }
 }

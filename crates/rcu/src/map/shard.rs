@@ -10,6 +10,7 @@
 use super::atomics::{AtomicPtr, AtomicUsize, Ordering};
 use super::limbo::Garbage;
 use super::table::{Table, log2_for};
+use crate::freeing::PutAside;
 use crate::futex::{Held, Lock};
 use std::borrow::Borrow;
 use std::marker::PhantomData;
@@ -107,7 +108,7 @@ impl<K, V> Shards<K, V> {
         let state = writer.lock.lock();
         // SAFETY: the table is replaced, and then retired, by the lock's holder only.
         let table = unsafe { load(pointer) };
-        Locked { state, pointer, len: &writer.len, table }
+        Locked { state, pointer, len: &writer.len, table, _aside: PutAside::begin() }
     }
 
     /// Takes all tables out, as the map ends.
@@ -142,6 +143,8 @@ pub(super) struct Locked<'m, K, V> {
     pointer: &'m AtomicPtr<()>,
     len: &'m AtomicUsize,
     pub(super) table: Table<K, V>,
+    /// Destructors may use the map. After the lock: fields are dropped in this order.
+    _aside: PutAside,
 }
 
 impl<K, V> Locked<'_, K, V> {

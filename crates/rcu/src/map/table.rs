@@ -22,6 +22,7 @@
 use super::atomics::{AtomicU64, AtomicUsize, Ordering, fence};
 use super::control::{self, EMPTY, LANES, WORDS};
 use super::group::{Group, WIDTH};
+use crate::retired::for_each_despite_panics;
 use std::alloc::{self, Layout, handle_alloc_error};
 use std::borrow::Borrow;
 use std::marker::PhantomData;
@@ -401,7 +402,9 @@ impl<K, V> Table<K, V> {
         if std::mem::needs_drop::<(K, V)>() {
             // SAFETY: the slots hold entries that nobody reads any more; removed ones are dropped by
             // `release`.
-            unsafe { self.full().for_each(|slot| ptr::drop_in_place(self.entry(slot).as_ptr())) };
+            for_each_despite_panics(self.full(), |slot| unsafe {
+                ptr::drop_in_place(self.entry(slot).as_ptr())
+            });
         }
     }
 }

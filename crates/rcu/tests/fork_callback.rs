@@ -1,0 +1,71 @@
+//! fork within a callback, and in a process that has a reclaimer thread. One test: forking is a matter of the whole
+//! process.
+
+use reprieve_rcu::{Domain, Options};
+
+/// Runs `child` in a child process, and demands that it ends in time.
+fn in_child(child: impl FnOnce()) {
+    // SAFETY: the child does what the test is about, and leaves by _exit.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0);
+    if pid == 0 {
+        // SAFETY: ends the child if it hangs.
+        unsafe { libc::alarm(20) };
+        child();
+        // SAFETY: ends the child without the parent's destructors.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child made above.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn the_child_waits_for_nothing_that_the_parent_has_under_way() {
+    let domain = Domain::new(Options::new().batch(2));
+    let own = domain.clone();
+    domain.defer(move || {
+        let pid = std::process::id();
+        in_child(|| assert_ne!(std::process::id(), pid));
+        // The callback's end is what the next barrier waits for.
+        drop(own);
+    });
+    domain.defer(|| ());
+    domain.barrier();
+
+    let forks = Domain::new(Options::new().batch(2));
+    let for_callback = forks.clone();
+    forks.defer(move || {
+        // SAFETY: the child returns from the callback, and then ends below.
+        let pid = unsafe { libc::fork() };
+        if pid > 0 {
+            let mut status = 0;
+            // SAFETY: waits for the child made above.
+            unsafe { libc::waitpid(pid, &raw mut status, 0) };
+            assert_eq!(status, 7 << 8);
+        } else {
+            // SAFETY: ends the child if it hangs.
+            unsafe { libc::alarm(20) };
+        }
+        drop(for_callback);
+    });
+    let parent = std::process::id();
+    forks.barrier();
+    if std::process::id() != parent {
+        forks.defer(|| ());
+        forks.barrier();
+        // SAFETY: ends the child without the parent's destructors.
+        unsafe { libc::_exit(7) };
+    }
+
+    let reclaimer = domain.spawn_reclaimer().unwrap();
+    in_child(|| {
+        let another = domain.spawn_reclaimer().unwrap();
+        drop(reclaimer);
+        domain.defer(|| ());
+        domain.barrier();
+        assert!(domain.spawn_reclaimer().is_err(), "the child's own goes on");
+        drop(another);
+    });
+}
