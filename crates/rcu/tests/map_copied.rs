@@ -82,5 +82,5 @@ with_values! {
     values_with_padding: |n| (n as u64, n as u8);
     values_of_24_bytes: |n| [n as u64, 1, !(n as u64)];
     values_of_64_bytes: |n| [n as u64; 8];
-    optional_values: |n: usize| (n % 3 == 0).then_some(n as u32);
+    optional_values: |n: usize| n.is_multiple_of(3).then_some(n as u32);
 }

@@ -47,6 +47,7 @@ pub(crate) fn claim(core: &Arc<Core>) -> Option<Claimed<'_>> {
     // SAFETY: it is null, or in the thread's list; `core` owns the pool of the entry, and is borrowed for as long as the
     // result.
     let slot: &hazard::Cell = match unsafe { LAST.get().as_ref() } {
+        // SAFETY: as above.
         Some(last) if Arc::ptr_eq(&last.core, core) => unsafe { last.entry.get() },
         _ => find(core)?,
     };
