@@ -50,7 +50,7 @@ impl Subscriber for Log {
         // an event, and then never again.
         if second {
             // What it retires may meet the limit again.
-            let _ = self.domain.defer(|| ());
+            self.domain.defer(|| ());
             self.domain.reclaim_now();
         }
     }
