@@ -22,7 +22,7 @@
 //!
 //! let limits = RcuCell::new(Limits { requests: 10, bytes: 1 << 20 });
 //!
-//! // Readers, any thread: a copy, at the cost of a few stores, that delays no writer.
+//! // Readers, any thread: a copy that delays no writer. As a rule it stores nothing.
 //! assert_eq!(limits.get().requests, 10);
 //!
 //! // Writers: the old value is freed within this call.
@@ -37,6 +37,9 @@
 //! | [`Domain::read`], [`Reader::read`] | everything, while the closure runs | load and compute; the closure may be run again at any point, hence `unsafe` | never |
 //! | [`RcuCell::with`], [`RcuCell::hold`], [`Slot::acquire`] | one object, as long as its guard | anything, for any time | never; only that object waits |
 //! | [`Domain::lock`], [`Reader::lock`], [`Reader::enter`], [`Reader::online`] | everything, as long as the guard | anything; should be short | until it is left |
+//!
+//! [`RcuCell::get`] and [`RcuMap::copied`] of small plain values are of the first kind, and the quickest: the whole look-up
+//! is one piece of assembly, and needs neither a closure nor `unsafe`.
 //!
 //! A thread that reads often registers once ([`Domain::register`]), and enters without nesting
 //! ([`Reader::enter`]) where it can, which costs less. An event loop stays [`Online`], and says
@@ -55,8 +58,8 @@
 //!
 //! # What may go wrong, and what then happens
 //!
-//! - *A reader stalls.* Of the first two kinds: nothing. Of the third: garbage grows to the domain's limits,
-//!   see [`AtLimit`].
+//! - *A reader stalls.* Of the first two kinds: nothing. Of the third: garbage grows. At the domain's limits each call that
+//!   retires waits a millisecond and then exceeds them, unless [`AtLimit`] says otherwise.
 //! - *A section is interrupted too often.* After 64 restarts it runs as a section of the third kind; `stats`
 //!   counts it.
 //! - *A callback panics.* The others of its batch are run; then the panic goes on, or ends at the reclaimer
@@ -92,7 +95,6 @@
 //! - Readers execute fences.
 //! - A signal handler must not read.
 //! - The child of a fork must not use the domains of its parent.
-//! - Without pthread keys (Windows), the section of a guard that was leaked does not end with its thread.
 //! - Thread ids, as in [`LateReader`], are numbers of this crate.
 
 mod cell;

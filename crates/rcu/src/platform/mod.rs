@@ -73,7 +73,8 @@ impl fmt::Display for Obstacle {
 /// What is used on this machine. `Display` says it in one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Whether `read` and `acquire` are restartable; if not, why not.
+    /// Whether `read` and `acquire` are restartable; if not, why not. Copies of small plain values ([`crate::RcuCell::get`])
+    /// also are where only the stub page is missing, or where the thread has a shadow stack.
     pub restartable: Result<(), Obstacle>,
     /// Whether writers execute the readers' fences for them, by membarrier; if not, readers execute full
     /// fences.
