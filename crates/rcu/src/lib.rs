@@ -47,7 +47,8 @@
 //!
 //! # Writers
 //!
-//! Unlink, then [`retire`](Domain::retire) or [`defer`](Domain::defer): by default the same call frees, if no
+//! [`RcuCell`] and [`RcuMap`] free what they replace. In a structure of your own: unlink, then
+//! [`retire`](Domain::retire) or [`defer`](Domain::defer): by default the same call frees, if no
 //! section of the third kind is in the way; otherwise whoever comes next does. [`Options`] has batches,
 //! deadlines and limits on garbage, in objects and in bytes; [`Domain::spawn_reclaimer`] moves the work to a
 //! thread. Or by hand: [`Domain::start`] takes a [`Token`], [`Domain::check`] looks whether it has passed,
@@ -68,7 +69,8 @@
 //!   for [`Domain::lock`], the thread must have locked that domain before, and no other since: otherwise the
 //!   handler would allocate. Handlers do not retire.
 //! - *A guard is leaked.* Its section lasts as long as its domain, also when its thread ends: other threads may hold
-//!   references that it lent out. `stats` names it, and garbage grows to the domain's limits.
+//!   references that it lent out. `stats` names it, and garbage grows to the domain's limits. A leaked [`Held`] or slot
+//!   keeps one object.
 //! - *The process forks.* In the child, reclaimer threads do not run. Sections that other threads were in last as long as
 //!   the domain, unless [`Domain::end_sections_of_the_parent`] is called.
 //! - *The kernel refuses membarrier* after it allowed it, because of a seccomp filter that was installed later: nothing is
