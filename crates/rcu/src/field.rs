@@ -66,6 +66,11 @@ impl<T, F> Field<T, F> {
 /// struct Limits { requests: u32 }
 /// reprieve_rcu::field!(Config, limits.requests);
 /// ```
+/// ```compile_fail
+/// use reprieve_rcu::{Field, field};
+/// struct Config { requests: Box<u32> }
+/// const REQUESTS: Field<Config, u32> = field!(Config, requests);
+/// ```
 /// nor into a union, which may hold another of its fields:
 /// ```compile_fail
 /// union Either { number: u8, truth: bool }
