@@ -7,8 +7,9 @@
 //! | `cell/pin.rs` | using or cloning a value that is pinned meanwhile |
 //! | `cell/held.rs` | a guard that keeps one value, for any time and on any thread |
 //!
-//! Invariant: `value` is a pointer from `Box::into_raw` before `core` is set, and from then on for as long as the cell.
-//! `core` never returns to null. So a reader that finds the core need not look whether there is a value.
+//! Invariant: `value` is a pointer from `Box::into_raw` before `mode` is that of a domain, and from then on for as long as
+//! the cell. Before, `mode` is one that permits no restartable section and belongs to no guard: readers go a slower way,
+//! which makes the value, and pay for no test of their own.
 
 mod held;
 mod pin;
@@ -16,16 +17,32 @@ mod write;
 
 pub use held::Held;
 
-use crate::core::Core;
 use crate::domain::Domain;
 use crate::field::Field;
+#[cfg(not(loom))]
+use crate::mode::FENCED;
 use crate::reader::Section;
 use crate::retired::Retired;
 use crate::section;
+use crate::sync::AtomicU32;
 use std::fmt;
-use std::ptr::{self, NonNull};
+use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, OnceLock};
+
+/// The mode of cells that have not been used.
+#[cfg(not(loom))]
+static UNUSED: AtomicU32 = AtomicU32::new(FENCED);
+
+#[cfg(not(loom))]
+const fn unused() -> *mut AtomicU32 {
+    (&raw const UNUSED).cast_mut()
+}
+/// loom has no statics, and its tests have no cells.
+#[cfg(loom)]
+const fn unused() -> *mut AtomicU32 {
+    ptr::null_mut()
+}
 
 /// A value that readers read at the cost of a pointer, and writers replace.
 ///
@@ -60,8 +77,8 @@ use std::sync::{Arc, OnceLock};
 /// reprieve_rcu::RcuCell::new(&local); // does not live long enough
 /// ```
 pub struct RcuCell<T: Send + Sync + 'static> {
-    /// The domain's core, fewer loads away than by `domain`. Null while the cell has not been used.
-    core: AtomicPtr<Core>,
+    /// The domain's mode, fewer loads away than by `domain`; `UNUSED` while the cell has not been used.
+    mode: AtomicPtr<AtomicU32>,
     value: AtomicPtr<T>,
     /// Set once `value` is.
     domain: OnceLock<Domain>,
@@ -78,7 +95,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// A cell whose old values are freed by `domain`.
     pub fn in_domain(domain: &Domain, value: T) -> Self {
         Self {
-            core: AtomicPtr::new(address(domain)),
+            mode: AtomicPtr::new(mode_of(domain)),
             value: AtomicPtr::new(Box::into_raw(Box::new(value))),
             domain: OnceLock::from(domain.clone()),
             first: None,
@@ -91,7 +108,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// signal handler may use the cell only after its first use.
     pub const fn lazy(first: fn() -> T) -> Self {
         Self {
-            core: AtomicPtr::new(ptr::null_mut()),
+            mode: AtomicPtr::new(unused()),
             value: AtomicPtr::new(ptr::null_mut()),
             domain: OnceLock::new(),
             first: Some(first),
@@ -113,23 +130,19 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         let domain = self.domain.get_or_init(|| {
             let first = self.first.expect("a cell without a domain was made by `lazy`");
             let (value, domain) = (Box::new(first()), Domain::global().clone());
-            // Relaxed: the store of the domain, which follows, is a Release, and so is that of the core.
+            // Relaxed: the store of the domain, which follows, is a Release, and so is that of the mode.
             self.value.store(Box::into_raw(value), Ordering::Relaxed);
             domain
         });
-        // Release pairs with the Acquire in `core`.
-        self.core.store(address(domain), Ordering::Release);
+        // Release pairs with the Acquire in `mode`.
+        self.mode.store(mode_of(domain), Ordering::Release);
         domain
     }
 
     #[inline(always)]
-    fn core(&self) -> &Core {
-        // Acquire pairs with the Release in `begin`: a reader that finds the core finds a value.
-        match NonNull::new(self.core.load(Ordering::Acquire)) {
-            // SAFETY: the core is that of the domain whose handle the cell keeps.
-            Some(core) => unsafe { core.as_ref() },
-            None => self.begin().core(),
-        }
+    fn mode(&self) -> *const AtomicU32 {
+        // Acquire pairs with the Release in `begin`: a reader that finds a domain's mode finds a value.
+        self.mode.load(Ordering::Acquire)
     }
 
     /// The value, for as long as the section lasts.
@@ -138,11 +151,20 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// When the section is one of another domain.
     #[inline(always)]
     pub fn load<'s>(&self, section: &'s impl Section) -> &'s T {
-        let core: *const Core = self.core();
-        assert!(section.is_at(core.cast()), "the section is not one of the cell's domain");
+        if !section.has_mode_at(self.mode().cast()) {
+            self.begin_within(section);
+        }
         // SAFETY: the pointer is valid, and what it points to is retired in the domain whose section the
         // caller is in. Acquire pairs with the Release of `replace` and its like.
         unsafe { &*self.value.load(Ordering::Acquire) }
+    }
+
+    /// For a cell that has not been used when it is first loaded.
+    #[cold]
+    #[inline(never)]
+    fn begin_within(&self, section: &impl Section) {
+        let domain = self.domain();
+        assert!(section.is_of(domain.core()), "the section is not one of the cell's domain");
     }
 
     /// A copy of one field of the value, taken in a restartable section: a preempted reader delays no writer. The rest of
@@ -159,11 +181,15 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// Every `T` has an `F` there.
     #[inline(always)]
     unsafe fn copied<F: Copy>(&self, offset: usize) -> F {
-        let core = self.core();
-        // SAFETY: sections that load and copy, nothing else. The pointer is valid within them, because the core was found;
-        // Acquire as in `load`. An `F` in a packed struct may be unaligned.
+        if size_of::<F>() == 0 {
+            // Nothing is loaded; but there must be a value.
+            self.domain();
+        }
+        // SAFETY: sections that load and copy, nothing else. Where the mode permits them it is a domain's, so that the
+        // pointer is valid within them; Acquire as in `load`. Modes live as long as the cell. An `F` in a packed struct may be
+        // unaligned.
         unsafe {
-            section::copied(&core.clock.mode, &self.value, offset).unwrap_or_else(|| {
+            section::copied(&*self.mode(), &self.value, offset).unwrap_or_else(|| {
                 let at = || self.value.load(Ordering::Acquire).cast_const().byte_add(offset).cast::<F>();
                 self.domain().read(|| at().read_unaligned())
             })
@@ -192,9 +218,9 @@ impl<T: Send + Sync + 'static> RcuCell<Option<T>> {
     }
 }
 
-/// What `RcuCell::core` holds for a cell of `domain`.
-fn address(domain: &Domain) -> *mut Core {
-    Arc::as_ptr(domain.core()).cast_mut()
+/// What `RcuCell::mode` holds for a cell of `domain`.
+fn mode_of(domain: &Domain) -> *mut AtomicU32 {
+    ptr::from_ref(&domain.core().clock.mode).cast_mut()
 }
 
 impl<T: Send + Sync + 'static> Drop for RcuCell<T> {

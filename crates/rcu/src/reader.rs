@@ -238,34 +238,47 @@ pub(crate) mod sealed {
 
     pub trait Sealed {
         #[doc(hidden)]
-        #[inline(always)]
-        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool {
-            self.is_at(std::sync::Arc::as_ptr(core).cast())
-        }
-        /// Whether the section's domain has its core at this address.
+        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool;
+        /// Whether the section's domain has its mode at this address.
         #[doc(hidden)]
-        fn is_at(&self, core: *const ()) -> bool;
+        fn has_mode_at(&self, mode: *const ()) -> bool;
     }
     #[inline(always)]
-    fn is_same(core: &Core, other: *const ()) -> bool {
-        std::ptr::from_ref(core).cast::<()>() == other
+    fn is_same(core: &Core, other: &std::sync::Arc<impl Sized>) -> bool {
+        std::ptr::from_ref(core).cast::<()>() == std::sync::Arc::as_ptr(other).cast()
+    }
+    #[inline(always)]
+    fn is_mode(core: &Core, other: *const ()) -> bool {
+        std::ptr::from_ref(&core.clock.mode).cast::<()>() == other
     }
     impl Sealed for Guard<'_> {
         #[inline(always)]
-        fn is_at(&self, core: *const ()) -> bool {
+        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool {
             is_same(self.core, core)
+        }
+        #[inline(always)]
+        fn has_mode_at(&self, mode: *const ()) -> bool {
+            is_mode(self.core, mode)
         }
     }
     impl Sealed for Entered<'_> {
         #[inline(always)]
-        fn is_at(&self, core: *const ()) -> bool {
+        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool {
             is_same(self.core, core)
+        }
+        #[inline(always)]
+        fn has_mode_at(&self, mode: *const ()) -> bool {
+            is_mode(self.core, mode)
         }
     }
     impl Sealed for Online<'_> {
         #[inline(always)]
-        fn is_at(&self, core: *const ()) -> bool {
-            self.guard.as_ref().is_some_and(|g| g.is_at(core))
+        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool {
+            self.guard.as_ref().is_some_and(|g| g.is_of(core))
+        }
+        #[inline(always)]
+        fn has_mode_at(&self, mode: *const ()) -> bool {
+            self.guard.as_ref().is_some_and(|g| g.has_mode_at(mode))
         }
     }
 }

@@ -80,6 +80,17 @@ fn a_cell_that_was_never_used_makes_no_value() {
     assert!(catch_unwind(AssertUnwindSafe(|| never.get())).is_err());
 }
 
+/// A copy of nothing is a value too, which only `first` can make.
+#[test]
+fn a_value_without_size_is_made_before_it_is_copied() {
+    #[derive(Clone, Copy)]
+    struct Proof;
+    let never = RcuCell::<(Proof, u8)>::lazy(|| panic!("expected"));
+    assert!(catch_unwind(AssertUnwindSafe(|| never.get_field(field!((Proof, u8), 0)))).is_err());
+    let never = RcuCell::<Proof>::lazy(|| panic!("expected"));
+    assert!(catch_unwind(AssertUnwindSafe(|| never.get())).is_err());
+}
+
 #[test]
 fn a_cell_begins_also_by_being_written() {
     static NAME: RcuCell<Option<String>> = RcuCell::none();
