@@ -187,7 +187,8 @@ fn replace(n: usize, barrier: Barrier) {
         Barrier::Plain => membarrier::barrier_without_rseq(),
         Barrier::None => {}
     }
-    if !old.is_null() {
+    // A run may begin with the object that the last one ended with.
+    if !old.is_null() && old != new {
         // SAFETY: as above.
         unsafe { (&raw mut (*old).value).write_volatile(FREED) };
     }
