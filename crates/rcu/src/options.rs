@@ -138,7 +138,9 @@ impl Options {
         self
     }
 
-    /// Most hazard slots in use at one time. Default 65,536.
+    /// Most hazard slots in use at one time: those of readers, one for each thread that has used
+    /// [`RcuCell::with`](crate::RcuCell::with) or its like in the domain, and one for each [`Held`](crate::Held). Default
+    /// 65,536.
     pub fn limit_slots(mut self, slots: usize) -> Self {
         self.limit_slots = slots;
         self

@@ -243,7 +243,10 @@ impl Reclaim {
         if self.garbage.objects() == 0 || self.puts_aside() {
             return;
         }
-        self.close_all();
+        // Without objects in bags a token, and its membarrier, would be for nothing.
+        if self.bagged.load(Ordering::SeqCst) > 0 {
+            self.close_all();
+        }
         self.free_due();
     }
 
