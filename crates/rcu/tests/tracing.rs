@@ -75,11 +75,22 @@ fn long_grace_periods_and_no_others() {
     let _alone = alone();
     let domain = Domain::new(Options::new().patience_ns(0));
     assert!(events(&domain, || domain.synchronize()).is_empty(), "no limit, no event");
-    // A grace period that is held up for longer than any limit below.
+    // A grace period that is held up for longer than any limit below. By a guard without a handle of its own: the thread
+    // that drops one would free.
     let slow = || {
-        with_reader_inside(&domain, "slow", || {
+        let (entered, leave) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        std::thread::scope(|s| {
+            let thread = s.spawn(|| {
+                let guard = domain.lock();
+                entered.wait();
+                leave.wait();
+                drop(guard);
+            });
+            entered.wait();
             domain.defer(|| ());
             std::thread::sleep(Duration::from_millis(20));
+            leave.wait();
+            thread.join().unwrap();
         });
         domain.reclaim_now();
     };
