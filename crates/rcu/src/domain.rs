@@ -46,7 +46,7 @@ impl Drop for Handle {
     }
 }
 
-/// What an object counts for at most: sums of many must not overflow.
+/// Most bytes that one object counts for, so that sums of many do not overflow.
 const MOST_BYTES: usize = usize::MAX >> 24;
 
 /// A point in a domain's time: what was unlinked before it was taken may be freed once the domain's
