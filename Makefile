@@ -87,7 +87,7 @@ lint:
 	cargo clippy -p reprieve-rcu --features tracing --all-targets --release --locked -- -D warnings
 	cargo clippy -p reprieve-linux --features ebpf --all-targets --release --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --release --locked --quiet
-	git apply --check --recount crates/rcu/mutants/*.patch
+	for patch in crates/rcu/mutants/*.patch; do git apply --check --recount "$$patch" || exit 1; done
 	! command -v shellcheck >/dev/null || shellcheck scripts/* guest/init .ci/run
 
 setup:

@@ -19,8 +19,10 @@ pub use held::Held;
 
 use crate::domain::Domain;
 use crate::field::Field;
+use crate::local;
 #[cfg(not(loom))]
 use crate::mode::FENCED;
+use crate::mode::is_asymmetric;
 use crate::reader::Section;
 use crate::retired::Retired;
 use crate::section;
@@ -87,7 +89,8 @@ pub struct RcuCell<T: Send + Sync + 'static> {
 }
 
 impl<T: Send + Sync + 'static> RcuCell<T> {
-    /// A cell whose old values are freed by the process's common domain, [`Domain::global`].
+    /// A cell whose old values are freed by the process's common domain, [`Domain::global`]. In a static:
+    /// [`lazy`](Self::lazy).
     pub fn new(value: T) -> Self {
         Self::in_domain(Domain::global(), value)
     }
@@ -190,6 +193,12 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         // unaligned.
         unsafe {
             section::copied(&*self.mode(), &self.value, offset).unwrap_or_else(|| {
+                let core = self.domain().core();
+                if !is_asymmetric(&core.clock.mode)
+                    && let Some(slot) = local::slot::claim_known(core)
+                {
+                    return slot.pin_fenced(&self.value).byte_add(offset).cast::<F>().read_unaligned();
+                }
                 let at = || self.value.load(Ordering::Acquire).cast_const().byte_add(offset).cast::<F>();
                 self.domain().read(|| at().read_unaligned())
             })
@@ -232,6 +241,18 @@ impl<T: Send + Sync + 'static> Drop for RcuCell<T> {
         // SAFETY: nobody else can reach the cell, and its value came from a box; references to the value
         // itself may live on in sections, for which a grace period waits, or in slots.
         room.accept(unsafe { Retired::of_box(*self.value.get_mut()) });
+    }
+}
+
+impl<T: Default + Send + Sync + 'static> Default for RcuCell<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T: Send + Sync + 'static> From<T> for RcuCell<T> {
+    fn from(value: T) -> Self {
+        Self::new(value)
     }
 }
 

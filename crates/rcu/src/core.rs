@@ -1,9 +1,10 @@
 //! The part of a domain that readers and grace periods share. It holds no garbage, and lives as long as a
 //! thread remembers a record of it.
 
+use crate::awaited::Awaited;
 use crate::clock::now_ns;
 use crate::epoch::{Acknowledged, Clock, holds_up};
-use crate::fence::{self, Complete, NoFence};
+use crate::fence::{self, Complete, NoFence, Order};
 use crate::futex::{self, Lock};
 use crate::hazard::Cell;
 use crate::histogram::Recorder;
@@ -25,12 +26,21 @@ const SPINS: u32 = if cfg!(shuttle) { 1 } else { 100 };
 /// membarrier could stand in for.
 const NAP_NS: u64 = 50_000;
 const LONGEST_NAP_NS: u64 = 1_000_000;
+/// Longest wait for a fence, after which a waiter looks whether it should go on.
+const LOOK_NS: u64 = 10_000_000;
+
+fn soon(deadline_ns: Option<u64>) -> Option<u64> {
+    let look_ns = now_ns().saturating_add(LOOK_NS);
+    Some(deadline_ns.map_or(look_ns, |d| d.min(look_ns)))
+}
 
 /// See the module's text.
 pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) acks: Acknowledged,
     pub(crate) modes: Modes,
+    /// Fences that the domain's writers did not wait for.
+    pub(crate) awaited: Awaited,
     pub(crate) readers: Pool<Record>,
     pub(crate) hazards: Pool<Cell>,
     /// Changes whenever a reader that was asked to has left its section.
@@ -40,6 +50,8 @@ pub(crate) struct Core {
     pub(crate) help: Help,
     /// How long a writer that waits is active before it sleeps.
     pub(crate) patience_ns: u64,
+    /// From when on a writer's call of membarrier is slow.
+    pub(crate) call_limit_ns: u64,
     pub(crate) limit_readers: usize,
     pub(crate) limit_slots: usize,
     /// Restartable sections that ran as epochs.
@@ -59,12 +71,15 @@ impl Core {
             clock: Clock::new(mode),
             acks: Acknowledged::new(),
             modes,
+            awaited: Awaited::default(),
             readers: Pool::new(),
             hazards: Pool::new(),
             event: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             help: options.help,
             patience_ns: options.patience_ns,
+            // A model has no clock.
+            call_limit_ns: if cfg!(shuttle) { u64::MAX } else { options.call_limit_ns },
             limit_readers: options.limit_readers,
             limit_slots: options.limit_slots,
             fallbacks: AtomicU64::new(0),
@@ -74,49 +89,83 @@ impl Core {
         }
     }
 
-    /// A token for what the caller has unlinked, its fence complete.
+    /// A token for what the caller has unlinked, its fence complete or asked for.
     pub(crate) fn start(&self) -> u64 {
         self.start_timed().0
     }
 
-    /// A token for what the caller has unlinked, and its fence; none where the kernel refuses it.
+    /// A token for what the caller has unlinked, and its fence; none where that is awaited, or the kernel refuses it.
     pub(crate) fn start_timed(&self) -> (u64, Option<Complete>) {
         let token = self.clock.tick();
-        let fence = self.order().ok();
-        if fence.is_some() {
-            self.acks.fence_done(token);
-        }
+        let fence = match self.order() {
+            Ok(Order::Complete(fence)) => {
+                self.acks.fence_done(token);
+                Some(fence)
+            }
+            Ok(Order::Asked(ticket)) => {
+                self.awaited.add(token, ticket);
+                None
+            }
+            Err(NoFence) => None,
+        };
         (token, fence)
     }
 
-    /// Makes up for a fence that was refused when `token` was taken.
-    fn fence_again(&self, token: u64) -> Result<(), NoFence> {
-        if !self.acks.is_fenced(token) {
-            self.order()?;
-            self.acks.fence_done(token);
+    /// Waits for the fence of `token`, until `deadline_ns` at most. Returns whether the fence is complete.
+    pub(crate) fn wait_for_fence(&self, token: u64, deadline_ns: Option<u64>) -> Result<bool, NoFence> {
+        self.note_served();
+        if self.acks.is_fenced(token) {
+            return Ok(true);
         }
-        Ok(())
+        full_fence(Ordering::SeqCst);
+        if self.modes.writers_need_barrier() && fence::barrier_until(deadline_ns)?.is_none() {
+            return Ok(false);
+        }
+        self.acks.fence_done(token);
+        Ok(true)
     }
 
     /// The writers' side of the readers' fence: after it, a section that began before sees the writer's
     /// unlink or is seen by the writer's scan.
-    fn order(&self) -> Result<Complete, NoFence> {
+    fn order(&self) -> Result<Order, NoFence> {
         // Two duties. It precedes the read of the state, see `mode.rs`. And where the readers are fenced, it
         // pairs with the fence in `epoch::enter`: whichever of the two comes second sees what precedes the
         // other.
         full_fence(Ordering::SeqCst);
-        if !self.modes.writers_need_barrier() {
-            self.modes.observe(self, None);
-            return Ok(Complete::at_once());
+        let order = if self.modes.writers_need_barrier() {
+            fence::order(self.call_limit_ns)?
+        } else {
+            Order::Complete(Complete::at_once())
+        };
+        self.modes.observe(self, fence::thread::calls());
+        Ok(order)
+    }
+
+    /// Whether the fence of `token` is complete.
+    pub(crate) fn is_fenced(&self, token: u64) -> bool {
+        self.acks.is_fenced(token)
+    }
+
+    /// Whether the domain has asked for a fence that is not complete yet.
+    pub(crate) fn awaits_fence(&self) -> bool {
+        self.note_served();
+        self.awaited.any()
+    }
+
+    /// Notes awaited fences that are complete by now.
+    pub(crate) fn note_served(&self) {
+        if let Some(token) = self.awaited.take_served(|token| self.acks.is_fenced(token)) {
+            self.acks.fence_done(token);
         }
-        let (complete, latency_ns) = self.modes.barrier()?;
-        self.modes.observe(self, Some(latency_ns));
-        Ok(complete)
     }
 
     /// Whether all sections that could see what `token` was taken for have ended. Never blocks.
     pub(crate) fn check(&self, token: u64) -> bool {
-        self.acks.has_passed(token) || self.acks.scan(|| self.readers.iter().map(|r| &r.word)) >= token
+        if self.acks.has_passed(token) {
+            return true;
+        }
+        self.note_served();
+        self.acks.scan(|| self.readers.iter().map(|r| &r.word)) >= token
     }
 
     /// Readers that hold up `token`.
@@ -187,7 +236,11 @@ impl Core {
         deadline_ns: Option<u64>,
         go_on: impl Fn() -> bool,
     ) -> Result<bool, NoFence> {
-        self.fence_again(token)?;
+        while !self.wait_for_fence(token, soon(deadline_ns))? {
+            if deadline_ns.is_some_and(|d| now_ns() >= d) || !go_on() {
+                return Ok(false);
+            }
+        }
         let left_ns = deadline_ns.map_or(u64::MAX, |d| d.saturating_sub(now_ns()));
         if self.check_patiently(token, left_ns.min(self.patience_ns)) {
             return Ok(true);
@@ -199,10 +252,9 @@ impl Core {
             self.late(token).for_each(Record::ask_to_wake);
             // A reader's exit stores its word and then loads what it is asked. After membarrier, either it
             // sees the request or this thread sees its word.
-            let reliable = self.asymmetric && self.modes.writers_need_barrier();
-            if reliable {
-                fence::barrier()?;
-            }
+            let reliable = self.asymmetric
+                && self.modes.writers_need_barrier()
+                && fence::barrier_until(soon(deadline_ns))?.is_some();
             if self.check(token) {
                 return Ok(true);
             }

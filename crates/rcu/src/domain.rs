@@ -4,9 +4,11 @@
 
 use crate::clock::now_ns;
 use crate::core::Core;
+use crate::fence;
 use crate::fork;
 use crate::garbage::Full;
 use crate::late::{Hook, Late, LateReader};
+use crate::later;
 use crate::local::{self, TooManyReaders};
 use crate::options::Options;
 use crate::reader::{Guard, Reader, fall_back};
@@ -20,13 +22,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// A handle of a domain; cloning it is cheap. The last handle to be dropped frees everything; one that is dropped while
-/// garbage waits frees what may be freed, and waits for nobody. Readers, cells, maps and reclaimer threads hold handles.
+/// garbage waits frees what may be freed, and waits for nobody: while membarrier is slow ([`Options::call_limit_ns`]), a thread
+/// of the process does so later. Readers, cells, maps and reclaimer threads hold handles.
 #[derive(Clone)]
 pub struct Domain(Arc<Handle>);
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        self.reclaim().free_before_nobody_comes();
+        let awaited = self.reclaim().free_before_nobody_comes();
+        if awaited && Arc::strong_count(&self.0) > 1 && !fence::is_refused() {
+            let domain = Self(self.0.clone());
+            later::run(Box::new(move || domain.reclaim().free_after_fences()));
+        }
     }
 }
 
@@ -105,7 +112,7 @@ impl Domain {
         &self.0.reclaim
     }
 
-    /// Registers the calling thread as a reader called `name`. The quickest way to read.
+    /// Registers the calling thread as a reader called `name`. Its guards are the quickest.
     pub fn register(&self, name: &str) -> Result<Reader, TooManyReaders> {
         Reader::new(self, name.to_owned())
     }
@@ -134,7 +141,8 @@ impl Domain {
         unsafe { section::restartable(&self.core().clock.mode, &f, instead) }
     }
 
-    /// A token for everything that the caller has unlinked. Calls membarrier; waits for no reader.
+    /// A token for everything that the caller has unlinked. Calls membarrier, or has it called while that is slow
+    /// ([`Options::call_limit_ns`]); waits for no reader.
     pub fn start(&self) -> Token {
         Token(self.core().start())
     }
@@ -170,7 +178,10 @@ impl Domain {
             self.core().note_duration(now_ns() - start_ns);
             return Ok(());
         }
-        Err(Late { readers: self.core().late_readers(token), membarrier_refused: passed.is_err() })
+        // While the fence is not complete, it is not known who is late.
+        let cpu = if self.core().is_fenced(token) { None } else { fence::thread::late_cpu() };
+        let readers = if cpu.is_some() { Vec::new() } else { self.core().late_readers(token) };
+        Err(Late { readers, cpu, membarrier_refused: passed.is_err() })
     }
 
     /// Frees a boxed object after a grace period, by dropping it. The bytes counted are those of `T` itself. At the domain's

@@ -78,10 +78,15 @@ pub(crate) fn enter_alone(word: &AtomicU64, clock: &Clock) {
     reader_fence(&clock.mode);
 }
 
+/// Whether a reader with this word may enter one more section: it is nested less than 4,095 deep.
+pub(crate) fn can_nest(word: u64) -> bool {
+    word & NEST_MASK != NEST_MASK
+}
+
 #[cold]
 #[inline(never)]
 fn nest(word: &AtomicU64, held: u64) {
-    assert!(held & NEST_MASK != NEST_MASK, "read sections nested more than 4,095 deep");
+    assert!(can_nest(held), "read sections nested more than 4,095 deep");
     word.store(held + 1, Ordering::Relaxed);
 }
 

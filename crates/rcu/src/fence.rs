@@ -6,9 +6,25 @@
 //! periods: odd while a call runs, and a request at `s` waits for the first even number that is at least two
 //! calls' worth away.
 //!
-//! Invariant: when `barrier` returns, every thread of the process has executed a full fence between the call
-//! of `barrier` and its return, and every restartable section that ran at some point between has been started
-//! again.
+//! membarrier waits for every CPU that runs a thread of the process: where a hypervisor has descheduled one, for its
+//! return. While that is so, a thread of its own makes the calls (`fence/thread.rs`): who must wait sleeps meanwhile, and
+//! who must not gets a ticket.
+//!
+//! Invariant: when a ticket is served, every thread of the process has executed a full fence since it was made, and every restartable section that was under way then has
+//! ended or been started again.
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(any(shuttle, loom, reprieve_fallback))))]
+pub(crate) mod thread;
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    not(any(shuttle, loom, reprieve_fallback))
+)))]
+#[path = "fence/no_thread.rs"]
+pub(crate) mod thread;
+
+#[cfg(all(test, not(loom)))]
+mod aim_tests;
 
 use crate::clock::now_ns;
 use crate::futex;
@@ -60,11 +76,6 @@ impl Complete {
     pub(crate) fn call_end_ns(&self) -> Option<u64> {
         self.call_ns.map(|_| self.at_ns)
     }
-
-    /// How long the caller waited for it.
-    pub(crate) fn latency_ns(&self) -> u64 {
-        self.at_ns - self.from_ns
-    }
 }
 
 impl Drop for Complete {
@@ -75,29 +86,164 @@ impl Drop for Complete {
     }
 }
 
-/// Executes a fence on behalf of all threads.
+/// A fence that was asked for, by the sequence number that serves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket(u32);
+
+impl Ticket {
+    /// Covers what the caller has stored before. Does not ask the thread.
+    fn new() -> Self {
+        // The caller's earlier stores precede the sequence number's load: a call that the caller then sees as not
+        // yet started starts after them.
+        fence(Ordering::SeqCst);
+        Self(served_at(SEQUENCE.load(Ordering::SeqCst)))
+    }
+
+    /// The one of the two that is served later.
+    pub(crate) fn later(self, other: Self) -> Self {
+        if self.is_served_by(other.0) { other } else { self }
+    }
+
+    /// Whether the fence is complete.
+    pub(crate) fn is_served(self) -> bool {
+        // Acquire pairs with the Release in `run`.
+        self.is_served_by(SEQUENCE.load(Ordering::Acquire))
+    }
+
+    fn is_served_by(self, now: u32) -> bool {
+        // Wrapping: a ticket lies at most 3 ahead. One that is looked at after half the range seems not to be served, and is
+        // then served by the next call.
+        now.wrapping_sub(self.0) as i32 >= 0
+    }
+}
+
+/// The answer to a caller that must not wait.
+pub(crate) enum Order {
+    /// A fence.
+    Complete(Complete),
+    /// The promise of one.
+    Asked(Ticket),
+}
+
+/// Executes a fence on behalf of all threads, or asks for one while that would take long. One that takes longer than
+/// `limit_ns` is taken note of.
 ///
 /// Requires that the process is registered for membarrier.
-pub(crate) fn barrier() -> Result<Complete, NoFence> {
+pub(crate) fn order(limit_ns: u64) -> Result<Order, NoFence> {
+    if thread::calls() && !is_refused() {
+        let ticket = ask();
+        return Ok(answer(ticket, limit_ns)?.map_or(Order::Asked(ticket), Order::Complete));
+    }
+    match wait(Ticket::new(), Wait { limit_ns, ..Wait::DEFAULT })? {
+        Some(fence) => Ok(Order::Complete(fence)),
+        // Handed over meanwhile.
+        None if thread::calls() && !is_refused() => Ok(Order::Asked(ask())),
+        // Another caller's call takes longer than the limit.
+        None => Ok(Order::Complete(call_alone(limit_ns)?)),
+    }
+}
+
+/// A call that serves nobody else, beside another caller's.
+#[cold]
+fn call_alone(limit_ns: u64) -> Result<Complete, NoFence> {
     let from_ns = now_ns();
-    // The caller's earlier stores precede the sequence number's load: a call that the caller then sees as not
-    // yet started starts after them.
+    let watched = thread::watch(from_ns);
     fence(Ordering::SeqCst);
-    let target = served_at(SEQUENCE.load(Ordering::SeqCst));
+    if !membarrier::barrier() {
+        return Err(NoFence);
+    }
+    let at_ns = now_ns();
+    if at_ns - from_ns > limit_ns {
+        thread::note_slow_call(at_ns, limit_ns, at_ns - from_ns, watched);
+    }
+    Ok(Complete { from_ns, at_ns, call_ns: Some(at_ns - from_ns) })
+}
+
+/// The fence that the thread was asked for, if it answers at once as it did the last time.
+fn answer(ticket: Ticket, limit_ns: u64) -> Result<Option<Complete>, NoFence> {
+    if !thread::answers() {
+        return Ok(None);
+    }
+    let deadline_ns = Some(now_ns().saturating_add(limit_ns.min(thread::PATIENCE_NS)));
+    let fence = wait(ticket, Wait { deadline_ns, ..Wait::DEFAULT })?;
+    if fence.is_none() {
+        thread::note_no_answer();
+    }
+    Ok(fence)
+}
+
+/// Asks the thread for a fence, on behalf of a caller that must not wait.
+pub(crate) fn ask() -> Ticket {
+    let ticket = Ticket::new();
+    thread::keep_off();
+    thread::ask();
+    ticket
+}
+
+/// As `barrier_until`, without a deadline.
+#[cfg(test)]
+pub(crate) fn barrier() -> Result<Complete, NoFence> {
+    Ok(wait(Ticket::new(), Wait::DEFAULT)?.expect("there is no deadline"))
+}
+
+/// Executes a fence on behalf of all threads. While that is slow it is waited for until `deadline_ns`; none where that comes
+/// first.
+///
+/// Requires that the process is registered for membarrier.
+pub(crate) fn barrier_until(deadline_ns: Option<u64>) -> Result<Option<Complete>, NoFence> {
+    wait(Ticket::new(), Wait { deadline_ns, ..Wait::DEFAULT })
+}
+
+/// How a fence is waited for.
+struct Wait {
+    /// Until when it sleeps at most; a call of its own is not cut short.
+    deadline_ns: Option<u64>,
+    /// How long at most, likewise; and from when on the caller's own call is slow.
+    limit_ns: u64,
+    /// The caller is the thread that calls for others.
+    for_others: bool,
+}
+
+impl Wait {
+    const DEFAULT: Self = Self { deadline_ns: None, limit_ns: u64::MAX, for_others: false };
+
+    /// When a wait ends that began at `from_ns`.
+    fn end_ns(&self, from_ns: u64) -> Option<u64> {
+        let limit_ns = Some(self.limit_ns).filter(|&ns| ns < u64::MAX);
+        limit_ns.map(|ns| from_ns.saturating_add(ns)).into_iter().chain(self.deadline_ns).min()
+    }
+}
+
+/// Waits until `ticket` is served, by a call of the caller's own where nobody else makes one.
+fn wait(ticket: Ticket, how: Wait) -> Result<Option<Complete>, NoFence> {
+    let from_ns = now_ns();
     let mut start_ns = from_ns;
     loop {
         let now = SEQUENCE.load(Ordering::Acquire);
-        // Wrapping: a target lies at most 3 ahead; a caller that slept through half the range serves itself.
-        if now.wrapping_sub(target) as i32 >= 0 {
-            return Ok(Complete { from_ns, at_ns: now_ns(), call_ns: None });
+        if ticket.is_served_by(now) {
+            return Ok(Some(Complete { from_ns, at_ns: now_ns(), call_ns: None }));
         }
-        if now % 2 == 1 {
-            sleep(now);
+        let by_thread = thread::calls() && !how.for_others && !is_refused();
+        if now % 2 == 1 || by_thread {
+            let left_ns = how.end_ns(from_ns).map(|end_ns| end_ns.saturating_sub(now_ns()));
+            if left_ns == Some(0) {
+                return Ok(None);
+            }
+            if now.is_multiple_of(2) {
+                thread::ask();
+            }
+            // The thread may stop between the look and the sleep.
+            let nap_ns = by_thread.then_some(thread::LONGEST_NAP_NS);
+            sleep(now, left_ns.into_iter().chain(nap_ns).min());
             start_ns = now_ns();
         } else if SEQUENCE.compare_exchange(now, now + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+            let watched = (how.limit_ns < u64::MAX).then(|| thread::watch(start_ns)).flatten();
             run(now)?;
             let at_ns = now_ns();
-            return Ok(Complete { from_ns, at_ns, call_ns: Some(at_ns - start_ns) });
+            if at_ns - start_ns > how.limit_ns {
+                thread::note_slow_call(at_ns, how.limit_ns, at_ns - start_ns, watched);
+            }
+            return Ok(Some(Complete { from_ns, at_ns, call_ns: Some(at_ns - start_ns) }));
         }
     }
 }
@@ -112,7 +258,7 @@ fn served_at(now: u32) -> u32 {
 fn run(before: u32) -> Result<(), NoFence> {
     let served = membarrier::barrier();
     let after = if served { before.wrapping_add(2) } else { before };
-    // Release pairs with the Acquire in `barrier`: those served see all that the call made visible. SeqCst,
+    // Release pairs with the Acquire in `wait`: those served see all that the call made visible. SeqCst,
     // against `SLEEPERS`: either this thread sees the sleeper or the sleeper sees the new number.
     SEQUENCE.store(after, Ordering::SeqCst);
     if SLEEPERS.load(Ordering::SeqCst) > 0 {
@@ -129,9 +275,9 @@ pub(crate) fn is_refused() -> bool {
     REFUSED.load(Ordering::Relaxed)
 }
 
-fn sleep(odd: u32) {
+fn sleep(number: u32, at_most_ns: Option<u64>) {
     SLEEPERS.fetch_add(1, Ordering::SeqCst);
-    futex::wait(&SEQUENCE, odd, None);
+    futex::wait(&SEQUENCE, number, at_most_ns);
     SLEEPERS.fetch_sub(1, Ordering::Relaxed);
 }
 
@@ -144,13 +290,19 @@ pub(crate) fn latency() -> Histogram {
 pub(crate) fn reset_after_fork() {
     SEQUENCE.store(0, Ordering::Relaxed);
     SLEEPERS.store(0, Ordering::Relaxed);
+    thread::reset_after_fork();
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
     use std::time::{Duration, Instant};
+
+    /// A ticket that so many calls more must precede than one made now.
+    pub(crate) fn ticket_in(calls: u32) -> Ticket {
+        Ticket(Ticket::new().0.wrapping_add(2 * calls))
+    }
 
     #[test]
     fn a_call_under_way_does_not_serve() {

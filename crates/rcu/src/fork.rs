@@ -13,6 +13,7 @@
 use crate::core::Core;
 use crate::fence;
 use crate::futex::Lock;
+use crate::later;
 use crate::platform::{self, membarrier};
 use crate::reclaim::Reclaim;
 use crate::record::{Record, gettid};
@@ -69,13 +70,16 @@ extern "C" fn before() {
             reclaim.queue.acquire();
             core.readers.free.acquire();
             core.hazards.free.acquire();
+            core.hook.acquire();
         });
     }
+    later::acquire();
 }
 
 extern "C" fn in_parent() {
     // SAFETY: `before` took all these locks on this thread.
     unsafe {
+        later::release(false);
         each(release);
         DOMAINS.release();
     }
@@ -86,6 +90,7 @@ extern "C" fn in_parent() {
 unsafe fn unlock(core: &Core, reclaim: &Reclaim) {
     // SAFETY: the caller holds them, without guards.
     unsafe {
+        core.hook.release();
         core.hazards.free.release();
         core.readers.free.release();
         reclaim.queue.release();
@@ -105,9 +110,13 @@ extern "C" fn in_child() {
     // SAFETY: `before` took all these locks on this thread. The barrier lock's holder, if any, is in the
     // parent.
     unsafe {
+        later::release(true);
         each(|core, reclaim| {
             release(core, reclaim);
             reclaim.barrier.reset_after_fork();
+            core.awaited.reset_after_fork();
+            // The only thread has seen its own unlinks, and no other can miss them.
+            core.acks.fence_done(core.clock.now());
             core.modes.reset_after_fork(&core.clock.mode);
             reclaim.reset_after_fork();
             keep_only(core, was, is);

@@ -5,15 +5,26 @@
 //! that call, and the slot's store is visible; or it is started again, and sees the unlink. Where sections
 //! are pinned epochs, the slot is stored within the epoch: the writer first waits for the epochs to pass, and
 //! then reads the slots.
+//!
+//! `pin` needs no epoch, because it follows one pointer. Where the domain is fenced, it stores what the pointer leads to in
+//! the slot, executes a fence, and looks whether the pointer is still the same. If so, it was the same after the slot's
+//! store was visible: a writer that unlinks the object later finds the slot. Hence neither a descheduled thread nor a
+//! descheduled vCPU holds up anything but what its slots pin.
+//!
+//! Source of that: M. M. Michael, Hazard Pointers (IEEE TPDS 15, 2004).
 
 use crate::core::Core;
+use crate::mode::is_asymmetric;
 use crate::pool::Entry;
 use crate::reader::{Guard, Reader, fall_back};
 use crate::section;
-use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence};
+use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence, fence};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr;
+
+/// A user's pointer, of `std` also where a model checker runs.
+type Place<T> = std::sync::atomic::AtomicPtr<T>;
 
 /// One slot of a domain. Whoever took it from the pool owns it.
 #[derive(Default)]
@@ -47,6 +58,41 @@ impl Cell {
         let instead = |why, commit| fall_back(core, why, lock, commit);
         // SAFETY: the caller's promise; the slot is the caller's own, and every run overwrites it.
         unsafe { section::restartable(&core.clock.mode, &commit, instead) }
+    }
+
+    /// Pins what `place` points to.
+    ///
+    /// # Safety
+    /// For the result to be used: `place` holds null, or points to what is alive as long as it does, and is then retired by that address in the domain of
+    /// `core`, of which `lock` enters a section. The caller owns the slot.
+    #[inline(always)]
+    pub(crate) unsafe fn pin_at<'a, T>(
+        &self,
+        core: &Core,
+        place: &Place<T>,
+        lock: impl FnOnce() -> Guard<'a>,
+    ) -> *const T {
+        if !is_asymmetric(&core.clock.mode) {
+            return self.pin_fenced(place);
+        }
+        // SAFETY: the traversal is one load; the rest is the caller's promise.
+        unsafe { self.pin(core, || place.load(Ordering::Acquire).cast_const(), lock) }
+    }
+
+    /// As `pin_at`, by a fence of the reader's own. In any mode: all writers execute a fence, too.
+    #[inline(never)]
+    pub(crate) fn pin_fenced<T>(&self, place: &Place<T>) -> *const T {
+        let mut found = place.load(Ordering::Acquire);
+        loop {
+            self.pinned.store(found.cast(), Ordering::Release);
+            // Pairs with the fence in `Core::order`: whoever comes second sees what precedes the other's.
+            fence(Ordering::SeqCst);
+            let again = place.load(Ordering::Acquire);
+            if ptr::eq(again, found) {
+                return found;
+            }
+            found = again;
+        }
     }
 
     /// Pins nothing any more.
@@ -137,6 +183,20 @@ impl Slot<'_> {
         // SAFETY: the caller's promise; the slot is this value's own.
         let found = unsafe { cell.pin(self.reader.core(), f, || self.reader.lock()) };
         ptr::NonNull::new(found.cast_mut()).map(|object| HazardGuard { cell, object, _shared: PhantomData })
+    }
+}
+
+impl Slot<'_> {
+    /// Pins what `place` points to, and returns it. It stays pinned until the slot is used again or dropped. Unlike
+    /// [`acquire`](Self::acquire) it holds up nothing else, also where the domain's readers execute fences.
+    ///
+    /// What is pinned is not freed if it is retired in this domain, by the address that `place` held, and if `place` led to
+    /// it until then. To follow a list, pin the next node by another slot before this one is used again; and let a writer mark
+    /// the links of a node that it unlinks, so that a reader that stands on it finds no successor that may be freed already.
+    #[inline(always)]
+    pub fn pin<T>(&mut self, place: &std::sync::atomic::AtomicPtr<T>) -> *mut T {
+        // SAFETY: nothing is dereferenced here; the slot is this value's own.
+        unsafe { self.cell().pin_at(self.reader.core(), place, || self.reader.lock()) }.cast_mut()
     }
 }
 

@@ -58,11 +58,37 @@ impl fmt::Display for LateReader {
     }
 }
 
+/// A CPU for which membarrier waits, or did: a vCPU that the hypervisor has descheduled, as a rule. Noticed once calls
+/// take longer than [`Options::call_limit_ns`](crate::Options::call_limit_ns).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LateCpu {
+    /// Its number, as the process sees it.
+    pub cpu: usize,
+    /// How long it has kept a call waiting that has not ended, in nanoseconds; 0 if none waits.
+    pub waiting_ns: u64,
+    /// How long the last slow call took that the thread made for others, in nanoseconds.
+    pub last_ns: u64,
+    /// How many of its calls were slow.
+    pub times: u64,
+}
+
+impl fmt::Display for LateCpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.waiting_ns {
+            0 => write!(f, "CPU {} kept membarrier waiting for {} us", self.cpu, self.last_ns / 1_000)?,
+            ns => write!(f, "CPU {} has not answered membarrier for {} us", self.cpu, ns / 1_000)?,
+        }
+        write!(f, "; {} slow calls so far", self.times)
+    }
+}
+
 /// A grace period did not end in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Late {
     /// Who held it up. May be empty: the last may have left in the meantime.
     pub readers: Vec<LateReader>,
+    /// The CPU for which membarrier still waits, if it does.
+    pub cpu: Option<LateCpu>,
     /// The kernel refuses membarrier, which it allowed before: no grace period ends any more.
     pub membarrier_refused: bool,
 }
@@ -71,6 +97,9 @@ impl fmt::Display for Late {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.membarrier_refused {
             return write!(f, "the grace period cannot end: {NoFence}");
+        }
+        if let Some(cpu) = self.cpu {
+            return write!(f, "the grace period did not end in time: {cpu}");
         }
         write!(f, "the grace period did not end in time; it waits for {} reader(s)", self.readers.len())?;
         self.readers.iter().try_for_each(|r| write!(f, "; {r}"))

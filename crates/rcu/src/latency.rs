@@ -1,72 +1,101 @@
-//! When membarrier's latency makes an adaptive domain change between membarrier and its readers' own fences: a
-//! decision, without a clock or a call of its own.
+//! When membarrier is called by a thread of its own, and when by those who need it: a pure decision; times and latencies are
+//! handed in.
 //!
 //! A vCPU that is descheduled does not make every call slow. One that may run 20 ms of every 100 ms answers at once
-//! while it runs, so that one call of 80 ms stands among many quick ones. Hence slow calls are counted within a span
-//! of time, not in a row. A fenced domain learns about membarrier from probes alone, and a writer waits for each: so a
-//! slow probe is followed by a rest in proportion to it, and a domain returns only when probes were quick for long.
+//! while it runs, so that one call of 80 ms stands among many quick ones. Hence two slow calls within a span of time
+//! count, not in a row; and calls are given back only after a span without a slow one, which becomes longer each time that
+//! it was too short.
 
-/// So many slow calls within the span make a domain leave membarrier. One alone is noise.
-const SLOW_CALLS: usize = 3;
+/// Two slow calls within this time are no noise.
 const SPAN_NS: u64 = 1_000_000_000;
 /// Mean time between two probes; each is half to one and a half times as long. With a fixed one all probes could meet
 /// the same phase of a hypervisor's period.
 const PROBE_INTERVAL_NS: u64 = 25_000_000;
-/// After a slow call so many times its latency pass before the next probe: probes take at most 2 % of a writer's
-/// time, up to latencies of 1.2 s.
+/// After a slow probe so many times its latency pass before the next one: probes take at most 2 % of the CPU that they
+/// are made from, up to latencies of 1.2 s.
 const REST: u64 = 50;
 const LONGEST_REST_NS: u64 = 60_000_000_000;
-/// So many quick probes in a row make a domain return: a second of them, many of a hypervisor's periods.
-const QUICK_PROBES: u32 = 40;
+/// Calls are given back when none was slow for so long: many of a hypervisor's periods.
+const CALM_NS: u64 = 1_000_000_000;
+const LONGEST_CALM_NS: u64 = 64_000_000_000;
+/// If they are slow again so soon, the next span is twice as long.
+const RELAPSE_NS: u64 = 60_000_000_000;
+
+/// What follows from a slow call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing.
+    Noise,
+    /// Until then callers measure the CPU time of their calls.
+    Watch(u64),
+    /// The thread calls from now on.
+    HandOver,
+}
 
 /// What is remembered of past calls. Times in nanoseconds of one clock.
 pub(crate) struct Latencies {
-    /// A call that takes longer is slow.
-    above_ns: u64,
-    /// When the last slow calls ended, oldest first; none since the last change of sides.
-    slow: [Option<u64>; SLOW_CALLS],
-    /// Quick probes in a row.
-    quick: u32,
+    /// The limit of the call that led to the hand-over: a round that takes longer is slow.
+    limit_ns: u64,
+    /// Since when all rounds of the thread were quick.
+    quick_since_ns: Option<u64>,
+    /// How long they must stay so.
+    calm_ns: u64,
+    /// When calls were last given back.
+    returned_ns: Option<u64>,
     next_probe_ns: u64,
 }
 
 impl Latencies {
     /// Nothing remembered.
-    pub(crate) fn new(above_ns: u64) -> Self {
-        Self { above_ns, slow: [None; SLOW_CALLS], quick: 0, next_probe_ns: 0 }
+    pub(crate) const fn new() -> Self {
+        Self { limit_ns: 0, quick_since_ns: None, calm_ns: CALM_NS, returned_ns: None, next_probe_ns: 0 }
     }
 
-    /// Takes note of a writer's call. Whether readers should have fences of their own.
-    pub(crate) fn called(&mut self, now_ns: u64, latency_ns: u64) -> bool {
-        if latency_ns <= self.above_ns {
+    /// Takes note of a caller's own call, which took longer than its limit. `executed_ns` is how much of it the caller
+    /// executed, if that was measured: it waits for other CPUs actively, and time in which it was itself descheduled says
+    /// nothing about them.
+    pub(crate) fn called(
+        &mut self,
+        now_ns: u64,
+        limit_ns: u64,
+        latency_ns: u64,
+        executed_ns: Option<u64>,
+    ) -> Verdict {
+        match executed_ns {
+            None => return Verdict::Watch(now_ns + SPAN_NS),
+            Some(ns) if ns <= limit_ns => return Verdict::Noise,
+            Some(_) => {}
+        }
+        let relapse = self.returned_ns.is_some_and(|at_ns| now_ns.saturating_sub(at_ns) <= RELAPSE_NS);
+        self.calm_ns = if relapse { (2 * self.calm_ns).min(LONGEST_CALM_NS) } else { CALM_NS };
+        self.limit_ns = limit_ns;
+        self.quick_since_ns = None;
+        self.next_probe_ns = now_ns + rest_ns(latency_ns);
+        Verdict::HandOver
+    }
+
+    /// Takes note of a round of the thread, from the moment when it was asked for. Whether calls are given back.
+    pub(crate) fn round(&mut self, now_ns: u64, latency_ns: u64) -> bool {
+        if self.is_slow(latency_ns) {
+            (self.quick_since_ns, self.next_probe_ns) = (None, now_ns + rest_ns(latency_ns));
             return false;
         }
-        self.slow.rotate_left(1);
-        self.slow[SLOW_CALLS - 1] = Some(now_ns);
-        let leaves = self.slow[0].is_some_and(|oldest_ns| now_ns - oldest_ns <= SPAN_NS);
-        if leaves {
-            *self = Self { next_probe_ns: now_ns + rest_ns(latency_ns), ..Self::new(self.above_ns) };
+        self.next_probe_ns = now_ns + interval_ns(now_ns);
+        let calm = now_ns - *self.quick_since_ns.get_or_insert(now_ns) >= self.calm_ns;
+        if calm {
+            self.returned_ns = Some(now_ns);
         }
-        leaves
+        calm
     }
 
-    /// Whether a fenced domain should probe membarrier.
-    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
-        now_ns >= self.next_probe_ns
+    /// Whether a round that took so long was slow.
+    pub(crate) fn is_slow(&self, latency_ns: u64) -> bool {
+        latency_ns > self.limit_ns
     }
 
-    /// Takes note of a probe. Whether writers can call membarrier again.
-    pub(crate) fn probed(&mut self, now_ns: u64, latency_ns: u64) -> bool {
-        if latency_ns > self.above_ns {
-            (self.quick, self.next_probe_ns) = (0, now_ns + rest_ns(latency_ns));
-            return false;
-        }
-        (self.quick, self.next_probe_ns) = (self.quick + 1, now_ns + interval_ns(now_ns));
-        let returns = self.quick >= QUICK_PROBES;
-        if returns {
-            *self = Self::new(self.above_ns);
-        }
-        returns
+    /// When the thread makes a round of itself if nobody asks for one.
+    pub(crate) fn next_probe_ns(&self) -> u64 {
+        self.next_probe_ns
     }
 }
 
@@ -86,53 +115,64 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A writer with a call every 200 us beside a vCPU that runs `on_ms` of every 100 ms until `quota_ends_ns`.
+    /// A writer with a call every 200 us beside a vCPU that runs `on_ms` of every 100 ms until `quota_ends_ns`. The
+    /// thread calls from that vCPU.
     struct World {
         on_ms: u64,
         quota_ends_ns: u64,
         now_ns: u64,
-        fenced: bool,
-        /// When the domain changed sides.
+        watched_until_ns: u64,
+        handed_over: bool,
+        /// When the caller changed.
         changes_ns: Vec<u64>,
-        probing_ns: u64,
+        /// What the writer waited for in all, and its longest call.
+        waited_ns: u64,
         latencies: Latencies,
     }
 
     impl World {
         fn new(on_ms: u64, quota_ends_ns: u64) -> Self {
+            let latencies = Latencies::new();
+            let (changes_ns, waited_ns) = (Vec::new(), 0);
             Self {
                 on_ms,
                 quota_ends_ns,
                 now_ns: 0,
-                fenced: false,
-                changes_ns: Vec::new(),
-                probing_ns: 0,
-                latencies: Latencies::new(MS),
+                watched_until_ns: 0,
+                handed_over: false,
+                changes_ns,
+                waited_ns,
+                latencies,
             }
         }
 
-        /// Calls membarrier: it ends when the vCPU runs.
-        fn membarrier(&mut self) -> u64 {
+        /// How long the vCPU takes to answer.
+        fn latency_ns(&self) -> u64 {
             let phase_ns = self.now_ns % (100 * MS);
-            let is_on = self.now_ns >= self.quota_ends_ns || phase_ns < self.on_ms * MS;
-            let latency_ns = if is_on { 20_000 } else { 100 * MS - phase_ns };
-            self.now_ns += latency_ns;
-            latency_ns
+            if self.now_ns >= self.quota_ends_ns || phase_ns < self.on_ms * MS {
+                10_000
+            } else {
+                100 * MS - phase_ns
+            }
         }
 
         fn step(&mut self) {
-            let changes = if !self.fenced {
-                let latency_ns = self.membarrier();
-                self.latencies.called(self.now_ns, latency_ns)
-            } else if self.latencies.is_due(self.now_ns) {
-                let latency_ns = self.membarrier();
-                self.probing_ns += latency_ns;
-                self.latencies.probed(self.now_ns, latency_ns)
+            let latency_ns = self.latency_ns();
+            let changes = if self.handed_over {
+                self.latencies.round(self.now_ns + latency_ns, latency_ns)
             } else {
-                false
+                let executed_ns = (self.now_ns < self.watched_until_ns).then_some(latency_ns);
+                self.now_ns += latency_ns;
+                self.waited_ns += latency_ns;
+                let verdict = (latency_ns > MS)
+                    .then(|| self.latencies.called(self.now_ns, MS, latency_ns, executed_ns));
+                if let Some(Verdict::Watch(until_ns)) = verdict {
+                    self.watched_until_ns = until_ns;
+                }
+                verdict == Some(Verdict::HandOver)
             };
             if changes {
-                self.fenced = !self.fenced;
+                self.handed_over = !self.handed_over;
                 self.changes_ns.push(self.now_ns);
             }
             self.now_ns += 200_000;
@@ -146,41 +186,68 @@ mod tests {
     }
 
     #[test]
-    fn a_throttled_vcpu_makes_a_domain_leave_at_once_and_stay() {
+    fn a_writer_beside_a_throttled_vcpu_waits_twice() {
         for on_ms in [5, 20, 50, 80] {
             let mut world = World::new(on_ms, u64::MAX);
             world.run_until(60_000 * MS);
             assert_eq!(world.changes_ns.len(), 1, "{on_ms} ms: {:?}", world.changes_ns);
-            assert!(world.changes_ns[0] <= 300 * MS + 200_000, "{on_ms} ms: {:?}", world.changes_ns);
-            // The quick probes between slow ones come on top.
-            assert!(world.probing_ns < 60_000 * MS / 40, "{on_ms} ms: {} ns", world.probing_ns);
+            assert!(world.changes_ns[0] <= 200 * MS + 200_000, "{on_ms} ms: {:?}", world.changes_ns);
+            assert!(
+                world.waited_ns <= 2 * (100 - on_ms) * MS + 10 * MS,
+                "{on_ms} ms: {} ns",
+                world.waited_ns
+            );
         }
     }
 
     #[test]
-    fn it_returns_when_the_vcpu_is_given_back() {
+    fn calls_return_a_second_after_the_vcpu_is_given_back() {
         let mut world = World::new(20, 10_000 * MS);
         world.run_until(10_000 * MS);
-        assert!(world.fenced);
-        world.run_until(16_000 * MS);
-        // At the latest after the rest that follows 80 ms, and a second of quick probes.
+        assert!(world.handed_over);
+        world.run_until(11_100 * MS);
         assert_eq!(world.changes_ns.len(), 2, "{:?}", world.changes_ns);
-        assert!(!world.fenced);
+        assert!(!world.handed_over);
     }
 
     #[test]
-    fn rare_slow_calls_are_noise() {
-        let mut latencies = Latencies::new(MS);
-        for call in 0..100 {
-            assert!(!latencies.called(call * 600 * MS, 10 * MS), "two within a second");
-            assert!(!latencies.called(call * 600 * MS + MS, MS), "at the limit");
+    fn a_relapse_makes_the_next_return_take_twice_as_long() {
+        let mut latencies = Latencies::new();
+        let mut now_ns = 0;
+        for calm_s in [1, 2, 4, 8, 16, 32, 64, 64] {
+            assert_eq!(latencies.called(now_ns, MS, 80 * MS, Some(80 * MS)), Verdict::HandOver);
+            let from_ns = now_ns;
+            while !latencies.round(now_ns, MS) {
+                now_ns += 10 * MS;
+            }
+            assert_eq!(now_ns - from_ns, calm_s * 1_000 * MS);
+            now_ns += 50_000 * MS;
         }
-        assert!(latencies.called(99 * 600 * MS + 2 * MS, 10 * MS), "three within a second");
+        now_ns += 11_000 * MS;
+        assert_eq!(latencies.called(now_ns, MS, 80 * MS, Some(80 * MS)), Verdict::HandOver);
+        assert!(
+            !latencies.round(now_ns, MS) && latencies.round(now_ns + 1_000 * MS, MS),
+            "a minute is no relapse"
+        );
     }
 
     #[test]
-    fn a_rest_has_a_limit() {
-        assert_eq!(rest_ns(80 * MS), 4_000 * MS);
+    fn time_that_the_caller_did_not_execute_is_noise() {
+        let mut latencies = Latencies::new();
+        assert_eq!(latencies.called(5, MS, 10 * MS, None), Verdict::Watch(5 + SPAN_NS), "not measured");
+        assert_eq!(latencies.called(6, MS, 10 * MS, Some(MS)), Verdict::Noise, "at the limit");
+        assert_eq!(latencies.called(7, MS, 10 * MS, Some(MS + 1)), Verdict::HandOver);
+    }
+
+    #[test]
+    fn probes_come_at_intervals_and_rest_after_a_slow_one() {
+        let mut latencies = Latencies::new();
+        latencies.called(0, MS, 2 * MS, Some(2 * MS));
+        assert_eq!(latencies.next_probe_ns(), 100 * MS);
+        latencies.round(0, 80 * MS);
+        assert_eq!(latencies.next_probe_ns(), 4_000 * MS);
+        latencies.round(7, MS);
+        assert!((PROBE_INTERVAL_NS / 2..=2 * PROBE_INTERVAL_NS).contains(&latencies.next_probe_ns()));
         assert_eq!((rest_ns(10), rest_ns(u64::MAX)), (PROBE_INTERVAL_NS, LONGEST_REST_NS));
     }
 }

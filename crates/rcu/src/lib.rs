@@ -38,8 +38,8 @@
 //! | [`RcuCell::with`], [`RcuCell::hold`], [`Slot::acquire`] | one object, as long as its guard | anything, for any time | never; only that object waits |
 //! | [`Domain::lock`], [`Reader::lock`], [`Reader::enter`], [`Reader::online`] | everything, as long as the guard | anything; should be short | until it is left |
 //!
-//! [`RcuCell::get`] and [`RcuMap::copied`] of small plain values are of the first kind, and the quickest: the whole look-up
-//! is one piece of assembly, and needs neither a closure nor `unsafe`.
+//! [`RcuCell::get`] and [`RcuMap::copied`] of small plain values are of the first kind, and need neither a closure nor
+//! `unsafe`: the whole look-up is one piece of assembly. No read that delays nobody costs less.
 //!
 //! A thread that reads often registers once ([`Domain::register`]), and enters without nesting
 //! ([`Reader::enter`]) where it can, which costs less. An event loop stays [`Online`], and says
@@ -90,6 +90,7 @@
 //! sections of the third kind in their place. Without membarrier, readers execute fences. [`capabilities`]
 //! tells. The feature `tracing`, off by default, reports long grace periods, changes of fencing and limits that
 //! were reached, never from a reader. In a virtual machine whose CPUs are taken away, membarrier itself is slow: see
+//! [`Options::call_limit_ns`] and
 //! [`Fencing::Adaptive`].
 //!
 //! On Windows, macOS, WebAssembly and 32-bit Linux the crate uses the standard library alone. It compiles there, and
@@ -99,6 +100,7 @@
 //! - The child of a fork must not use the domains of its parent.
 //! - Thread ids, as in [`LateReader`], are numbers of this crate.
 
+mod awaited;
 mod cell;
 mod clock;
 mod core;
@@ -114,6 +116,7 @@ mod hazard;
 mod histogram;
 mod late;
 mod latency;
+mod later;
 mod local;
 pub mod map;
 mod mode;
@@ -147,7 +150,7 @@ pub use field::Field;
 pub use garbage::Full;
 pub use hazard::{HazardGuard, Slot, TooManySlots};
 pub use histogram::Histogram;
-pub use late::{Late, LateReader};
+pub use late::{Late, LateCpu, LateReader};
 pub use local::TooManyReaders;
 pub use map::RcuMap;
 pub use options::{AtLimit, Fencing, Help, Options};

@@ -95,7 +95,12 @@ fn find(core: &Arc<Core>) -> &Record {
     let known = with_mine(|mine| known_in(&mine.records, core)).unwrap_or_else(|| {
         let name = std::thread::current().name().unwrap_or("unnamed").to_owned();
         let entry = take(core, name).unwrap_or_else(|e| panic!("{e}"));
-        remember(core, entry, |mine| &mut mine.records)
+        let known = remember(core, entry, |mine| &mut mine.records);
+        if core.modes.may_be_fenced() {
+            // What the thread then reads by, in a signal handler too, which must not take one.
+            slot::keep(core);
+        }
+        known
     });
     LAST.set(known);
     // SAFETY: the list holds it, and `core`, which owns the pool of the entry, is borrowed for as long as the result.

@@ -68,13 +68,17 @@ pub use write::{Decision, Effect};
 
 use crate::core::Core;
 use crate::domain::Domain;
+use crate::local;
+use crate::mode::is_asymmetric;
 use crate::reader::Section;
+use atomics::AtomicPtr;
 use limbo::Garbage;
 use shard::{Shards, load};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
+use table::Table;
 
 /// A concurrent hash map.
 ///
@@ -293,7 +297,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
     }
 
     /// A copy of the value of `key`, taken in a restartable section: a preempted reader delays no writer. The
-    /// key is hashed before, so that any hasher will do.
+    /// key is hashed before, so that any hasher will do. Where the domain's readers execute fences, a hazard slot of the
+    /// thread's pins the shard's table meanwhile, and what is removed from it waits until then.
     #[inline]
     pub fn copied(&self, key: &K) -> Option<V>
     where
@@ -312,7 +317,26 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
         if let Some(found) = unsafe { short::copied(&self.core.clock.mode, pointer, hash, key) } {
             return found;
         }
-        let key = *key;
+        self.copied_otherwise(pointer, hash, *key)
+    }
+
+    /// As `copied`, in a wide section, or with the table pinned. Never inlined: `copied` stays small, so that the processor
+    /// overlaps one look-up with the next.
+    #[inline(never)]
+    fn copied_otherwise(&self, pointer: &AtomicPtr<()>, hash: u64, key: K) -> Option<V>
+    where
+        K: Plain,
+        V: Copy,
+    {
+        if !is_asymmetric(&self.core.clock.mode)
+            && let Some(slot) = local::slot::claim_known(&self.core)
+        {
+            // SAFETY: the slot pins the table and the entries in it that are retired from now on.
+            return unsafe {
+                let table = Table::<K, V>::from_raw(slot.pin_fenced(pointer).cast_mut());
+                table.find(hash, &key).map(|at| table.entry(at).as_ref().1)
+            };
+        }
         // SAFETY: the section loads, compares keys, which are plain, and copies. What it reaches lives as
         // long as it.
         unsafe {

@@ -3,9 +3,10 @@
 //!
 //! membarrier waits for every CPU that runs a thread of the process. In a virtual machine whose vCPU the
 //! hypervisor has descheduled that may take many milliseconds. An adaptive domain then moves its readers to
-//! full fences, and back; `latency.rs` decides when.
+//! full fences, and back: while a thread calls membarrier for others (`fence/thread.rs`).
 //!
-//! Leaving: the readers' mode is set, then membarrier is called, then the writers' state is set. A
+//! Leaving: the readers' mode is set, then membarrier is called, then the writers' state is set. The writer that begins it
+//! asks for the call and goes on; one that comes by when the call has ended sets the state. A
 //! restartable section reads the mode after it is armed: one that read "asymmetric" before that call is
 //! started again by it. An epoch section reads the mode after it stored its word: one that read "asymmetric"
 //! before the call has its word visible after it, so that a writer which then relies on its own fence finds
@@ -18,11 +19,9 @@
 //!
 //! `model_tests.rs` checks both arguments, exhaustively, on a machine with store buffers.
 
-use crate::clock;
 use crate::core::Core;
-use crate::fence::{self, Complete, NoFence};
+use crate::fence::{self, Ticket};
 use crate::futex::Lock;
-use crate::latency::Latencies;
 use crate::options::Fencing;
 use crate::sync::atomic::{AtomicU64, fence as full_fence};
 use crate::sync::{AtomicU32, Ordering};
@@ -45,10 +44,10 @@ pub(crate) fn is_asymmetric(mode: &AtomicU32) -> bool {
 pub(crate) struct Modes {
     /// What writers rely on: `ASYMMETRIC`, they call membarrier; `FENCED`, they do not.
     state: AtomicU32,
-    /// Limit on membarrier's latency; none when the domain never switches.
-    above_ns: Option<u64>,
-    /// What is known of membarrier's latency. Transitions are made with the lock held, one at a time.
-    switch: Lock<Latencies>,
+    adaptive: bool,
+    /// While the domain leaves: the call after which the state may be set. Transitions are made with the lock held, one at
+    /// a time.
+    leaving: Lock<Option<Ticket>>,
     switches: AtomicU64,
 }
 
@@ -56,15 +55,10 @@ impl Modes {
     /// The state machine and the readers' first mode. Without membarrier a domain is fenced for ever.
     pub(crate) fn new(fencing: Fencing, membarrier: bool) -> (Self, u32) {
         let fenced = !membarrier || fencing == Fencing::Fenced;
-        let above_ns = match fencing {
-            Fencing::Adaptive { above_ns } if membarrier => Some(above_ns),
-            _ => None,
-        };
         let mode = if fenced { FENCED } else { ASYMMETRIC };
-        let state = AtomicU32::new(mode);
-        let switch = Lock::new(Latencies::new(above_ns.unwrap_or(0)));
-        let modes = Self { state, above_ns, switch, switches: AtomicU64::new(0) };
-        (modes, mode)
+        let adaptive = membarrier && fencing == Fencing::Adaptive;
+        let (state, leaving) = (AtomicU32::new(mode), Lock::new(None));
+        (Self { state, adaptive, leaving, switches: AtomicU64::new(0) }, mode)
     }
 
     /// Whether a writer must call membarrier. The caller has executed a full fence since its unlink.
@@ -72,54 +66,46 @@ impl Modes {
         self.state.load(Ordering::SeqCst) != FENCED
     }
 
+    /// Whether readers execute fences, now or at another time.
+    pub(crate) fn may_be_fenced(&self) -> bool {
+        self.adaptive || !self.writers_need_barrier()
+    }
+
     /// How often the domain has switched, either way.
     pub(crate) fn switches(&self) -> u64 {
         self.switches.load(Ordering::Relaxed)
     }
 
-    /// Calls membarrier. Returns the fence, and how long the caller waited for it, in nanoseconds. Of a wait beyond
-    /// the limit only the time counts that the caller executed: it waits for other CPUs actively, and time in which
-    /// it was itself descheduled says nothing about them.
-    pub(crate) fn barrier(&self) -> Result<(Complete, u64), NoFence> {
-        let executed_ns = self.above_ns.map(|above_ns| (above_ns, clock::thread_cpu_ns()));
-        let complete = fence::barrier()?;
-        let latency_ns = match executed_ns {
-            Some((above_ns, before_ns)) if complete.latency_ns() > above_ns => {
-                complete.latency_ns().min(clock::thread_cpu_ns() - before_ns)
-            }
-            _ => complete.latency_ns(),
-        };
-        Ok((complete, latency_ns))
-    }
-
-    /// Called by writers after each fence. `latency_ns` is that of their membarrier, if they called it.
-    pub(crate) fn observe(&self, core: &Core, latency_ns: Option<u64>) {
-        if self.above_ns.is_none() {
+    /// Called by writers with each fence. Moves the domain a step towards where it should be: fenced while membarrier is
+    /// `slow`.
+    pub(crate) fn observe(&self, core: &Core, slow: bool) {
+        if !self.adaptive {
             return;
         }
-        // Somebody else is at it: their observation will do.
-        let Some(mut switch) = self.switch.try_lock() else { return };
-        match (self.state.load(Ordering::SeqCst), latency_ns) {
-            (ASYMMETRIC, Some(ns)) if switch.called(clock::now_ns(), ns) => {
-                let left = self.leave(core).is_ok();
-                drop(switch);
-                if left {
-                    trace::switched(true);
-                }
+        let (state, mode) = (self.state.load(Ordering::SeqCst), core.clock.mode.load(Ordering::SeqCst));
+        let arrived = if slow { state == FENCED } else { mode == ASYMMETRIC };
+        if arrived {
+            return;
+        }
+        // Somebody else is at it: their step will do.
+        let Some(mut leaving) = self.leaving.try_lock() else { return };
+        let switched = match (slow, *leaving) {
+            _ if self.state.load(Ordering::SeqCst) == FENCED => !slow && self.give_back(core),
+            (true, None) => {
+                *leaving = Some(self.begin_to_leave(core));
+                false
             }
-            (FENCED, None) => {
-                if !switch.is_due(clock::now_ns()) {
-                    return;
-                }
-                let Ok((_, latency_ns)) = self.barrier() else { return };
-                if switch.probed(clock::now_ns(), latency_ns) {
-                    self.give_back(core);
-                    drop(switch);
-                    trace::switched(false);
-                }
+            (true, Some(ticket)) => ticket.is_served() && self.leave(&mut leaving),
+            // It was never left completely: writers have called membarrier all the time.
+            (false, _) => {
+                *leaving = None;
+                core.clock.mode.store(ASYMMETRIC, Ordering::Release);
+                false
             }
-            // The domain has switched between the caller's fence and now.
-            _ => {}
+        };
+        drop(leaving);
+        if switched {
+            trace::switched(slow);
         }
     }
 
@@ -127,25 +113,31 @@ impl Modes {
     /// thread starts anew, asymmetric: no other thread's stores can be under way.
     pub(crate) fn reset_after_fork(&self, mode: &AtomicU32) {
         // SAFETY: whoever holds the lock is in the parent.
-        unsafe { self.switch.reset_after_fork() };
-        if self.above_ns.is_some() {
+        unsafe { self.leaving.reset_after_fork() };
+        if self.adaptive {
+            *self.leaving.lock() = None;
             self.state.store(ASYMMETRIC, Ordering::SeqCst);
             mode.store(ASYMMETRIC, Ordering::SeqCst);
         }
     }
 
-    /// Moves the readers to fences. Where membarrier is refused meanwhile, readers do so already, and writers do not rely
-    /// on it.
-    fn leave(&self, core: &Core) -> Result<(), NoFence> {
+    /// Moves the readers to fences: the call after which writers may rely on them.
+    fn begin_to_leave(&self, core: &Core) -> Ticket {
         // SeqCst, before membarrier: see the module's text.
         core.clock.mode.store(FENCED, Ordering::SeqCst);
-        fence::barrier()?;
-        self.state.store(FENCED, Ordering::SeqCst);
-        self.switches.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        fence::ask()
     }
 
-    fn give_back(&self, core: &Core) {
+    /// The call has ended. True.
+    fn leave(&self, leaving: &mut Option<Ticket>) -> bool {
+        *leaving = None;
+        self.state.store(FENCED, Ordering::SeqCst);
+        self.switches.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Moves the readers back. True.
+    fn give_back(&self, core: &Core) -> bool {
         self.state.store(ASYMMETRIC, Ordering::SeqCst);
         // Pairs with the fence in `Core::order`: a writer that read the state before it was changed has its
         // unlink visible to everything after this fence.
@@ -153,15 +145,20 @@ impl Modes {
         // Release pairs with the Acquire in `is_asymmetric`.
         core.clock.mode.store(ASYMMETRIC, Ordering::Release);
         self.switches.fetch_add(1, Ordering::Relaxed);
+        true
     }
 
-    /// Switches as if membarrier had been slow, or quick, often enough. For tests under load.
+    /// Switches at once, for tests under load.
     #[cfg(test)]
     pub(crate) fn force(&self, core: &Core, mode: u32) {
-        let _switch = self.switch.lock();
+        let mut leaving = self.leaving.lock();
         match self.state.load(Ordering::SeqCst) {
-            ASYMMETRIC if mode == FENCED => self.leave(core).expect("membarrier is allowed"),
-            FENCED if mode == ASYMMETRIC => self.give_back(core),
+            ASYMMETRIC if mode == FENCED => {
+                core.clock.mode.store(FENCED, Ordering::SeqCst);
+                fence::barrier().expect("membarrier is allowed");
+                self.leave(&mut leaving);
+            }
+            FENCED if mode == ASYMMETRIC => drop(self.give_back(core)),
             _ => {}
         }
     }

@@ -1,4 +1,5 @@
 use crate::domain::Domain;
+use crate::fence;
 use crate::mode::{ASYMMETRIC, FENCED};
 use crate::options::{Fencing, Options};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// freed.
 #[test]
 fn switching_under_load_is_safe() {
-    let domain = Domain::new(Options::new().fencing(Fencing::Adaptive { above_ns: u64::MAX }));
+    let domain = Domain::new(Options::new().fencing(Fencing::Adaptive));
     if !crate::platform::probe().asymmetric {
         return;
     }
@@ -58,7 +59,7 @@ fn switching_under_load_is_safe() {
 /// the writer calls no membarrier any more, must have been started again.
 #[test]
 fn a_switch_starts_again_what_relied_on_membarrier() {
-    let domain = Domain::new(Options::new().fencing(Fencing::Adaptive { above_ns: u64::MAX }));
+    let domain = Domain::new(Options::new().fencing(Fencing::Adaptive));
     if !crate::platform::probe().asymmetric {
         return;
     }
@@ -97,26 +98,25 @@ fn a_switch_starts_again_what_relied_on_membarrier() {
 }
 
 #[test]
-fn slow_membarrier_moves_an_adaptive_domain_to_fences_and_quick_ones_back() {
+fn an_adaptive_domain_follows_membarrier_and_waits_for_no_call() {
     if !crate::platform::probe().asymmetric {
         return;
     }
-    let domain = Domain::new(Options::new().fencing(Fencing::Adaptive { above_ns: 1_000 }));
-    let modes = &domain.core().modes;
-    (0..2).for_each(|_| modes.observe(domain.core(), Some(1_001)));
-    // Quick calls between slow ones do not hide them.
-    (0..100).for_each(|_| modes.observe(domain.core(), Some(1_000)));
-    assert!(!domain.stats().fenced);
-    modes.observe(domain.core(), Some(1_001));
-    assert!(domain.stats().fenced && domain.stats().switches == 1);
-
-    let domain = Domain::new(Options::new().fencing(Fencing::Adaptive { above_ns: u64::MAX }));
-    let modes = &domain.core().modes;
-    modes.force(domain.core(), FENCED);
-    modes.observe(domain.core(), None);
-    assert!(domain.stats().fenced, "one quick call is not enough");
-    while domain.stats().fenced {
-        modes.observe(domain.core(), None);
-    }
-    assert_eq!(domain.stats().switches, 2);
+    let domain = Domain::new(Options::new().fencing(Fencing::Adaptive));
+    let (core, modes) = (domain.core(), &domain.core().modes);
+    (0..2).for_each(|_| modes.observe(core, true));
+    assert!(
+        domain.stats().fenced && modes.writers_need_barrier(),
+        "the readers' sections are to be started again first"
+    );
+    fence::barrier().unwrap();
+    modes.observe(core, true);
+    assert!(!modes.writers_need_barrier() && modes.switches() == 1);
+    modes.observe(core, true);
+    modes.observe(core, false);
+    assert!(!domain.stats().fenced && modes.writers_need_barrier() && modes.switches() == 2);
+    // Quick again before it was left.
+    modes.observe(core, true);
+    modes.observe(core, false);
+    assert!(!domain.stats().fenced && modes.writers_need_barrier() && modes.switches() == 2);
 }

@@ -34,13 +34,9 @@ pub enum Fencing {
     Asymmetric,
     /// The readers. Restartable sections run as epochs.
     Fenced,
-    /// Asymmetric, but fenced while membarrier takes too long: for virtual machines whose vCPUs are
-    /// descheduled. Three slow calls within a second move the readers to fences; a second in which all probes were
-    /// quick moves them back. Probes are made by writers, and take at most a fiftieth of their time.
-    Adaptive {
-        /// The limit on membarrier's latency, in nanoseconds.
-        above_ns: u64,
-    },
+    /// Asymmetric, but fenced while membarrier takes longer than [`Options::call_limit_ns`]: for virtual machines whose
+    /// vCPUs are descheduled. Then nothing waits for such a vCPU but what a reader on it holds.
+    Adaptive,
 }
 
 /// Options of a domain; see the methods.
@@ -52,6 +48,7 @@ pub struct Options {
     pub(crate) batch: usize,
     pub(crate) deadline_ns: u64,
     pub(crate) patience_ns: u64,
+    pub(crate) call_limit_ns: u64,
     pub(crate) help: Help,
     pub(crate) fencing: Fencing,
     pub(crate) limit_readers: usize,
@@ -67,6 +64,7 @@ impl Default for Options {
             batch: 1,
             deadline_ns: 2_000_000,
             patience_ns: 100_000,
+            call_limit_ns: 1_000_000,
             help: Help::Yield,
             fencing: Fencing::Asymmetric,
             limit_readers: 1 << 16,
@@ -117,6 +115,21 @@ impl Options {
     /// `synchronize` sleeps, and a call that retires leaves the object to whoever comes next. Default 100 us.
     pub fn patience_ns(mut self, ns: u64) -> Self {
         self.patience_ns = ns;
+        self
+    }
+
+    /// How long membarrier may keep a call that retires, in nanoseconds. Default 1 ms.
+    ///
+    /// membarrier waits for every CPU that runs a thread of the process: in a virtual machine whose vCPU the hypervisor has
+    /// descheduled, for its return. When two calls within a second took longer than this, a thread of the process calls
+    /// membarrier for all others. Calls that retire then wait a tenth of a millisecond at most for the thread, and for room
+    /// within the limits ([`AtLimit`]), and leave what they retire to the first call after the fence. Callers that wait for a grace period do so asleep. When the
+    /// thread's calls have been quick for a second, callers make them again; for twice as long each time that proves too
+    /// soon. [`Stats::late_cpu`](crate::Stats::late_cpu) names the CPU that is late.
+    ///
+    /// `u64::MAX` keeps this domain's calls from starting the thread.
+    pub fn call_limit_ns(mut self, ns: u64) -> Self {
+        self.call_limit_ns = ns;
         self
     }
 

@@ -4,6 +4,7 @@ use crate::core::Core;
 use crate::domain::Domain;
 use crate::epoch;
 use crate::local;
+use crate::mode::is_asymmetric;
 use crate::pool::Entry;
 use crate::record::Record;
 use crate::section::{self, Packed, Refusal};
@@ -95,6 +96,13 @@ impl Reader {
         let instead = |why, f| fall_back(self.core(), why, || self.lock(), f);
         // SAFETY: the caller's promise.
         unsafe { section::restartable(&self.core().clock.mode, &f, instead) }
+    }
+
+    /// Whether the domain's readers execute fences at the moment ([`Fencing`](crate::Fencing)). Then [`read`](Self::read) is a
+    /// [`lock`](Self::lock), and only what a [`Slot`](crate::Slot) pins with [`pin`](crate::Slot::pin) holds up nothing else.
+    #[inline(always)]
+    pub fn is_fenced(&self) -> bool {
+        !is_asymmetric(&self.core().clock.mode)
     }
 
     /// Enters one long section of an event loop, which is renewed by [`Online::quiescent`].
@@ -221,7 +229,11 @@ impl Online<'_> {
         struct Back<'b, 'a>(&'b mut Online<'a>);
         impl Drop for Back<'_, '_> {
             fn drop(&mut self) {
-                self.0.guard = Some(self.0.reader.lock());
+                // A second panic would end the process. Leaked guards keep the section open.
+                let word = self.0.reader.record().word.load(Ordering::Relaxed);
+                if !std::thread::panicking() || epoch::can_nest(word) {
+                    self.0.guard = Some(self.0.reader.lock());
+                }
             }
         }
         self.guard = None;

@@ -25,9 +25,11 @@ use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::sync::thread_local;
 use crate::trace;
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+/// So many objects are freed before a call looks at the time; more where a batch has more.
+const PORTION: usize = 64;
 /// Bags per domain: writers seldom share one.
 const BAGS: usize = 8;
 
@@ -94,7 +96,7 @@ impl Reclaim {
             if let Some((objects, _under_way)) = self.put(retired) {
                 self.close(objects);
             }
-            self.free_due();
+            self.free_some_due();
         }
     }
 
@@ -103,7 +105,8 @@ impl Reclaim {
     fn accept_promptly(&self, retired: Retired) {
         let (token, fence) = self.core.start_timed();
         let Some(fence) = fence else {
-            return self.enqueue(Batch { token, closed_ns: now_ns(), objects: vec![retired] });
+            self.enqueue_awaited(token, retired);
+            return self.free_some_due();
         };
         let passed_ns = if self.core.check(token) {
             Some(fence.call_end_ns().unwrap_or_else(now_ns))
@@ -121,7 +124,7 @@ impl Reclaim {
             }
             _ => self.enqueue(Batch { token, closed_ns: fence.from_ns, objects: vec![retired] }),
         }
-        self.free_due();
+        self.free_some_due();
     }
 
     /// Puts an object into a bag, and takes the bag's content out when it is due.
@@ -191,6 +194,27 @@ impl Reclaim {
         self.queue.lock().batches.push_back(batch);
     }
 
+    /// Queues an object whose fence is not complete, together with others: while a CPU is away there may be very many. To
+    /// grow a long queue is to move memory, which interrupts all CPUs, of which one does not answer.
+    fn enqueue_awaited(&self, token: u64, retired: Retired) {
+        self.queued.fetch_add(1, Ordering::Relaxed);
+        // What is complete by now is not to wait for a later fence.
+        self.core.note_served();
+        let mut queue = self.queue.lock();
+        if let Some(last) = queue.batches.back_mut()
+            && last.objects.len() < PORTION
+            && !self.core.is_fenced(last.token)
+        {
+            last.objects.push(retired);
+            // To wait for the later token is to wait for the earlier one.
+            last.token = last.token.max(token);
+            return;
+        }
+        let mut objects = Vec::with_capacity(PORTION);
+        objects.push(retired);
+        queue.batches.push_back(Batch { token, closed_ns: now_ns(), objects });
+    }
+
     /// Closes every bag, in one batch; the newest token.
     pub(crate) fn close_all(&self) -> u64 {
         let _under_way = self.under_way();
@@ -225,29 +249,71 @@ impl Reclaim {
 
     /// Frees whatever is due, and whatever becomes due by it. Never waits. Nothing within a free.
     pub(crate) fn free_due(&self) {
+        self.free_due_for(u64::MAX);
+    }
+
+    /// As `free_due`, for a call that retires: it stops when half of the time that it may take is over. What has waited for a
+    /// CPU that was away for long is freed by many calls.
+    fn free_some_due(&self) {
+        self.free_due_for(self.core.call_limit_ns / 2);
+    }
+
+    /// As `free_due`, and stops between two portions when `ns` are over.
+    fn free_due_for(&self, ns: u64) {
         // While a panic unwinds, that of a callback would end the process.
         if self.puts_aside() || std::thread::panicking() {
             return;
         }
+        let (mut begun_ns, mut panic) = (None, None);
         loop {
             self.close_due();
-            if self.queued.load(Ordering::Relaxed) == 0 || !self.free_some() {
-                return;
+            if self.queued.load(Ordering::Relaxed) == 0 {
+                break;
             }
+            let begun_ns = *begun_ns.get_or_insert_with(now_ns);
+            // A callback that panics keeps no portion from being freed.
+            match catch_unwind(AssertUnwindSafe(|| self.free_some())) {
+                Ok(false) => break,
+                Ok(true) => {}
+                // The destructor of another panic's payload may panic too.
+                Err(payload) => match panic {
+                    None => panic = Some(payload),
+                    Some(_) => std::mem::forget(payload),
+                },
+            }
+            if now_ns() - begun_ns >= ns {
+                break;
+            }
+        }
+        if let Some(panic) = panic {
+            resume_unwind(panic);
         }
     }
 
-    /// Frees what may be freed now, whether its batch is due or not. A handle is dropped: what waits may own all
-    /// handles that are left, and then nobody would come by again.
-    pub(crate) fn free_before_nobody_comes(&self) {
+    /// Frees what may be freed now, whether its batch is due or not. Called when a handle is dropped: what waits may own all
+    /// handles that are left, and then nobody would come by again. Whether a fence was awaited, after which somebody must.
+    pub(crate) fn free_before_nobody_comes(&self) -> bool {
         if self.garbage.objects() == 0 || self.puts_aside() {
-            return;
+            return false;
         }
         // Without objects in bags a token, and its membarrier, would be for nothing.
         if self.bagged.load(Ordering::SeqCst) > 0 {
             self.close_all();
         }
+        // Before the frees: a fence that is complete only after them leaves something to be freed.
+        let awaited = self.core.awaits_fence();
         self.free_due();
+        awaited || self.core.awaits_fence()
+    }
+
+    /// Frees what waits for awaited fences, and what is retired by that, asleep until they are complete.
+    pub(crate) fn free_after_fences(&self) {
+        while self.free_before_nobody_comes() {
+            // Where membarrier is refused nothing will be freed.
+            if self.core.wait_for_fence(self.core.clock.now(), None).is_err() {
+                return;
+            }
+        }
     }
 
     /// Frees what has passed. Whether there was any.
@@ -285,19 +351,33 @@ impl Reclaim {
     fn take_due(&self) -> Option<(Vec<Retired>, UnderWay<'_>)> {
         let (mut longest_ns, now_ns) = (0, now_ns());
         let mut queue = self.queue.lock();
-        let mut passed = std::mem::take(&mut queue.held);
-        while queue.batches.front().is_some_and(|b| self.core.check(b.token)) {
-            let batch = queue.batches.pop_front()?;
-            if !batch.objects.is_empty() {
-                let ns = now_ns.saturating_sub(batch.closed_ns);
-                self.core.durations.record(ns);
-                longest_ns = longest_ns.max(ns);
+        let (mut held, mut due) = (std::mem::take(&mut queue.held), Vec::new());
+        let mut looked_at_held = false;
+        // Those that slots pin are no portion: what comes after them may be free.
+        while due.is_empty() {
+            let mut passed = Vec::new();
+            while passed.len() < PORTION && queue.batches.front().is_some_and(|b| self.core.check(b.token)) {
+                let Some(batch) = queue.batches.pop_front() else { break };
+                if !batch.objects.is_empty() {
+                    let ns = now_ns.saturating_sub(batch.closed_ns);
+                    self.core.durations.record(ns);
+                    longest_ns = longest_ns.max(ns);
+                }
+                passed.extend(batch.objects);
             }
-            passed.extend(batch.objects);
+            if passed.is_empty() && looked_at_held {
+                break;
+            }
+            // Slots are read after the tokens have passed.
+            let slots = self.core.pinned();
+            if !looked_at_held {
+                passed.append(&mut held);
+                looked_at_held = true;
+            }
+            let (pinned, free): (Vec<_>, Vec<_>) = passed.into_iter().partition(|r| r.is_held(&slots));
+            held.extend(pinned);
+            due = free;
         }
-        // Slots are read after the tokens have passed.
-        let slots = self.core.pinned();
-        let (held, due): (Vec<_>, Vec<_>) = passed.into_iter().partition(|r| r.is_held(&slots));
         queue.held = held;
         if due.is_empty() {
             return None;

@@ -3,14 +3,16 @@
 use crate::clock::now_ns;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr;
 
 /// An object that waits for a grace period, and how it is then freed.
 pub(crate) struct Retired {
     object: *mut (),
     free: unsafe fn(*mut ()),
     bytes: usize,
-    /// A slot may pin it by its address. Not a callback: one that captures nothing has the address of any other.
-    pinnable: bool,
+    /// By which address slots pin it; null where none does. Not a callback's: one that captures nothing has the address of
+    /// any other.
+    pinned_by: *mut (),
 }
 
 // SAFETY: only what may be sent is retired: `new` and `of_callback` demand it.
@@ -25,7 +27,7 @@ impl Retired {
         // SAFETY: the two function types differ in the type behind a thin pointer, which the calling
         // convention ignores.
         let free = unsafe { std::mem::transmute::<unsafe fn(*mut T), unsafe fn(*mut ())>(free) };
-        Self { object: object.cast(), free, bytes, pinnable: true }
+        Self { object: object.cast(), free, bytes, pinned_by: object.cast() }
     }
 
     /// An object from `Box::into_raw`, freed by dropping the box; it counts for its own size.
@@ -49,7 +51,7 @@ impl Retired {
         }
         // SAFETY: `call` takes the box back, once; the closure may be sent.
         let retired = unsafe { Self::new(Box::into_raw(callback), bytes, call::<F>) };
-        Self { pinnable: false, ..retired }
+        retired.pinned_by(ptr::null_mut())
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -58,7 +60,12 @@ impl Retired {
 
     /// Whether a hazard slot pins it; `held` is sorted.
     pub(crate) fn is_held(&self, held: &[*mut ()]) -> bool {
-        self.pinnable && held.binary_search(&self.object).is_ok()
+        !self.pinned_by.is_null() && held.binary_search(&self.pinned_by).is_ok()
+    }
+
+    /// The same, pinned by another address than its own.
+    pub(crate) fn pinned_by(self, address: *mut ()) -> Self {
+        Self { pinned_by: address, ..self }
     }
 
     /// Frees the object.

@@ -3,7 +3,7 @@
 use crate::domain::Domain;
 use crate::fence;
 use crate::histogram::Histogram;
-use crate::late::LateReader;
+use crate::late::{LateCpu, LateReader};
 use crate::section;
 use crate::sync::Ordering;
 
@@ -22,7 +22,7 @@ pub struct Stats {
     pub peak_objects: usize,
     /// The most bytes that ever waited.
     pub peak_bytes: usize,
-    /// Objects freed.
+    /// Objects freed; of a map, entries, and the tables that were rebuilt.
     pub freed_objects: u64,
     /// Objects that were accepted beyond the domain's limits, because there was no room in time.
     pub exceeded: u64,
@@ -40,6 +40,8 @@ pub struct Stats {
     pub fenced: bool,
     /// Whether the kernel refuses membarrier, which it allowed before: nothing can be freed then.
     pub membarrier_refused: bool,
+    /// The CPU that keeps membarrier waiting, or did when it was last slow; of the process.
+    pub late_cpu: Option<LateCpu>,
     /// Records of readers, in use or kept for the next thread.
     pub records: usize,
     /// Readers that hold up the newest token.
@@ -69,6 +71,7 @@ impl Domain {
             switches: core.modes.switches(),
             fenced: !crate::mode::is_asymmetric(&core.clock.mode),
             membarrier_refused: fence::is_refused(),
+            late_cpu: fence::thread::late_cpu(),
             records: core.readers.len(),
             late: core.late_readers(core.clock.now()),
         }

@@ -74,6 +74,21 @@ fn an_online_reader_that_could_not_go_back_renews_nobody_elses_section() {
     assert_eq!(drops.load(Ordering::SeqCst), 0);
 }
 
+/// As many leaked guards as sections nest, and then a panic: the reader cannot go back, and must not panic again.
+#[test]
+fn an_online_reader_that_cannot_go_back_while_it_unwinds_stays_offline() {
+    let domain = Domain::default();
+    let reader = domain.register("loop").unwrap();
+    let mut online = reader.online();
+    let offline = || {
+        online.offline(|| {
+            (0..4_095).for_each(|_| std::mem::forget(reader.lock()));
+            panic!("a user's");
+        })
+    };
+    assert!(panics(offline));
+}
+
 #[test]
 fn a_domain_that_ends_in_a_panic_is_forgotten_before_the_next_fork() {
     use std::os::unix::{fs::MetadataExt, process::CommandExt};

@@ -13,7 +13,7 @@ fn soon() -> Instant {
 }
 
 fn domains() -> Vec<Domain> {
-    let options = [Fencing::Asymmetric, Fencing::Fenced, Fencing::Adaptive { above_ns: 1 }];
+    let options = [Fencing::Asymmetric, Fencing::Fenced, Fencing::Adaptive];
     options.map(|f| Domain::new(Options::new().fencing(f))).into()
 }
 

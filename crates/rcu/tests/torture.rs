@@ -51,7 +51,7 @@ fn fenced_readers_find_no_poison() {
 
 #[test]
 fn readers_of_an_adaptive_domain_find_no_poison() {
-    no_reader_finds_poison(Fencing::Adaptive { above_ns: 5_000 });
+    no_reader_finds_poison(Fencing::Adaptive);
 }
 
 #[test]

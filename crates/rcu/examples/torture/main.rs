@@ -56,7 +56,7 @@ fn plans(duration: Duration) -> Vec<Plan> {
     }
     let mut plans: Vec<_> =
         controls.into_iter().map(|(kind, control)| plan(kind, control, Fencing::Asymmetric)).collect();
-    for fencing in [Fencing::Asymmetric, Fencing::Fenced, Fencing::Adaptive { above_ns: 5_000 }] {
+    for fencing in [Fencing::Asymmetric, Fencing::Fenced, Fencing::Adaptive] {
         for kind in [Kind::Read, Kind::Acquire, Kind::Lock, Kind::Online] {
             plans.push(plan(kind, Control::None, fencing));
         }

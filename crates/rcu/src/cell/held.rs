@@ -7,7 +7,6 @@ use crate::pool::Entry;
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 
 /// One value of an [`RcuCell`], which is not freed before this is dropped.
 ///
@@ -99,10 +98,9 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
 
     fn hold_in(&self, slot: OwnedSlot) -> Held<T> {
         let domain = self.domain();
-        let find = || self.value.load(Ordering::Acquire).cast_const();
-        // SAFETY: the traversal is one load. Values are retired by their address, in this domain, once they are unlinked;
-        // the slot was taken for this alone.
-        let value = unsafe { slot.cell().pin(domain.core(), find, || domain.lock()) };
+        // SAFETY: values are retired by their address, in this domain, once they are unlinked; the slot was taken for this
+        // alone.
+        let value = unsafe { slot.cell().pin_at(domain.core(), &self.value, || domain.lock()) };
         Held { value: NonNull::new(value.cast_mut()).expect("a cell in use has a value"), _slot: slot }
     }
 }

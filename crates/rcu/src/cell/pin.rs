@@ -3,7 +3,6 @@
 use super::RcuCell;
 use crate::local;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// # Pinning
 ///
@@ -33,10 +32,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         let Some(slot) = local::slot::claim(domain.core()) else {
             return f(self.load(&domain.lock()));
         };
-        let find = || self.value.load(Ordering::Acquire).cast_const();
-        // SAFETY: the traversal is one load. Values are retired by their address, in this domain, once they are unlinked;
-        // the slot is the thread's own.
-        let value = unsafe { slot.pin(domain.core(), find, || domain.lock()) };
+        // SAFETY: values are retired by their address, in this domain, once they are unlinked; the slot is the thread's own.
+        let value = unsafe { slot.pin_at(domain.core(), &self.value, || domain.lock()) };
         // SAFETY: the slot pins the value until it is dropped, at the end of this function; a cell in use has a value.
         f(unsafe { &*value })
     }

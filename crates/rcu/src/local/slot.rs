@@ -6,7 +6,7 @@
 //! Invariant: a slot that is kept has one user at a time (`hazard::Cell::claim`). A second user on the same thread, which is
 //! a closure within the closure or a signal handler, gets none, and reads in an ordinary section instead.
 
-use super::{BUSY, Owned, known_in, remember, with_mine};
+use super::{BUSY, MINE, Owned, known_in, remember, with_mine};
 use crate::core::Core;
 use crate::hazard;
 #[cfg(shuttle)]
@@ -53,6 +53,36 @@ pub(crate) fn claim(core: &Arc<Core>) -> Option<Claimed<'_>> {
     };
     // Lazily: one that was not claimed must not be dropped.
     slot.claim().then(|| Claimed(slot))
+}
+
+/// As `claim`, for a caller that may be a signal handler and has said nothing of the thread before: none either where the
+/// thread has no slot yet.
+#[inline(always)]
+pub(crate) fn claim_known(core: &Arc<Core>) -> Option<Claimed<'_>> {
+    // SAFETY: as in `claim`.
+    let slot: &hazard::Cell = match unsafe { LAST.get().as_ref() } {
+        // SAFETY: as in `claim`.
+        Some(last) if Arc::ptr_eq(&last.core, core) => unsafe { last.entry.get() },
+        _ => find_known(core)?,
+    };
+    slot.claim().then(|| Claimed(slot))
+}
+
+#[cold]
+#[inline(never)]
+fn find_known(core: &Arc<Core>) -> Option<&hazard::Cell> {
+    if BUSY.get() || MINE.get().is_null() {
+        return None;
+    }
+    let known = with_mine(|mine| known_in(&mine.slots, core))?;
+    LAST.set(known);
+    // SAFETY: as in `find`.
+    Some(unsafe { (*known).entry.get() })
+}
+
+/// Takes a slot for the calling thread, if it has none and there is one left.
+pub(super) fn keep(core: &Arc<Core>) {
+    find(core);
 }
 
 #[cold]

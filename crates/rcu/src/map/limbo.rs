@@ -2,6 +2,7 @@
 
 use super::table::Table;
 use crate::retired::{Retired, for_each_despite_panics};
+use std::ptr;
 
 /// What a writer has made unreachable.
 pub(super) enum Garbage<K, V> {
@@ -33,14 +34,24 @@ impl<K, V> Garbage<K, V> {
 }
 
 impl<K: Send + 'static, V: Send + 'static> Garbage<K, V> {
+    /// The address by which readers pin it: that of its table. None for what a map leaves behind, which nobody looks
+    /// anything up in.
+    fn pinned_by(&self) -> *mut () {
+        match self {
+            Self::Entry(table, _) | Self::Entries(table, _) => table.into_raw(),
+            Self::Tables(tables) if tables.len() == 1 => tables[0].into_raw(),
+            Self::Tables(_) => ptr::null_mut(),
+        }
+    }
+
     /// As the domain takes it.
     ///
     /// # Safety
     /// Readers that enter a section from now on cannot reach it.
     pub(super) unsafe fn retired(self) -> Retired {
-        let bytes = self.bytes();
+        let (bytes, pinned_by) = (self.bytes(), self.pinned_by());
         // SAFETY: `free` takes the box back, once, a grace period later.
-        unsafe { Retired::new(Box::into_raw(Box::new(self)), bytes, free::<K, V>) }
+        unsafe { Retired::new(Box::into_raw(Box::new(self)), bytes, free::<K, V>) }.pinned_by(pinned_by)
     }
 }
 

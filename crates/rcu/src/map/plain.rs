@@ -9,6 +9,11 @@ use std::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroU128, NonZe
 /// `==` may be abandoned at any instruction and run again: it makes no system calls, does not allocate, lock
 /// or panic, and writes nothing that others can see. A derived `PartialEq` of a type that consists of `Plain`
 /// types is such.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be compared within a restartable section",
+    note = "use an integer, an address, or a tuple or an array of them; or read by `RcuMap::pin`",
+    note = "for a struct of such types, `unsafe impl Plain`: see its documentation for what that promises"
+)]
 pub unsafe trait Plain: Copy + Eq {
     /// Two keys are equal exactly if their bytes are, none of which is padding.
     #[doc(hidden)]

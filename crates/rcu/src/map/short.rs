@@ -3,6 +3,7 @@
 
 use super::plain::Plain;
 use super::table::{Places, tag_of};
+use crate::section::arch::copy::{low, put, put_rest};
 use crate::section::arch::narrow::narrow;
 use crate::sync::AtomicU32;
 use std::arch::x86_64::{__m128i, _mm_set1_epi8};
@@ -79,7 +80,7 @@ pub(super) unsafe fn copied<K: Plain, V: Copy>(
                         "xor {found:e}, {found:e}",
                         "jmp 4f",
                         "23:",
-                        $(concat!($load, " ptr [{t} + {entry} + {value_at}]"),)*
+                        $($load,)*
                     ],
                     pointer = in(reg) pointer.as_ptr(),
                     hash = in(reg) hash,
@@ -115,7 +116,7 @@ pub(super) unsafe fn copied<K: Plain, V: Copy>(
         ($word:ty, $load:literal) => {{
             let word: u64;
             let done = with_value!(
-                [$load],
+                [concat!($load, " ptr [{t} + {entry} + {value_at}]")],
                 value_at = const Places::<K, V>::VALUE,
                 entry = out(reg) word,
             );
@@ -130,16 +131,47 @@ pub(super) unsafe fn copied<K: Plain, V: Copy>(
         2 => one!(u16, "movzx {entry:e}, word"),
         4 => one!(u32, "mov {entry:e}, dword"),
         8 => one!(u64, "mov {entry}, qword"),
-        16 => {
-            let word: __m128i;
+        // Words of four bytes: vector registers, as far as the size needs them, and then what is left; each byte once, see
+        // `copy.rs`.
+        size if size % 4 == 0 && size <= 64 => {
+            let (a, b, c, d): (__m128i, __m128i, __m128i, __m128i);
+            let (eight, four): (__m128i, __m128i);
             let done = with_value!(
-                ["movups {word}, xmmword"],
+                [
+                    ".if {size} >= 16",
+                    "movups {a}, xmmword ptr [{t} + {entry} + {value_at}]",
+                    ".endif",
+                    ".if {size} >= 32",
+                    "movups {b}, xmmword ptr [{t} + {entry} + {value_at} + 16]",
+                    ".endif",
+                    ".if {size} >= 48",
+                    "movups {c}, xmmword ptr [{t} + {entry} + {value_at} + 32]",
+                    ".endif",
+                    ".if {size} >= 64",
+                    "movups {d}, xmmword ptr [{t} + {entry} + {value_at} + 48]",
+                    ".endif",
+                    ".if {size} & 8",
+                    "movq {eight}, qword ptr [{t} + {entry} + {value_at} + ({size} & -16)]",
+                    ".endif",
+                    ".if {size} & 4",
+                    "movd {four}, dword ptr [{t} + {entry} + {value_at} + ({size} & -8)]",
+                    ".endif"
+                ],
                 value_at = const Places::<K, V>::VALUE,
+                size = const size_of::<V>(),
                 entry = out(reg) _,
-                word = out(xmm_reg) word,
+                a = out(xmm_reg) a,
+                b = out(xmm_reg) b,
+                c = out(xmm_reg) c,
+                d = out(xmm_reg) d,
+                eight = out(xmm_reg) eight,
+                four = out(xmm_reg) four,
             );
-            // SAFETY: as above.
-            unsafe { value.as_mut_ptr().cast::<__m128i>().write_unaligned(word) };
+            [(0, a), (16, b), (32, c), (48, d)]
+                .into_iter()
+                .for_each(|(at, word)| put(&mut value, at, 16, word));
+            put_rest(&mut value, 8, low(eight));
+            put_rest(&mut value, 4, low(four) as u32);
             done
         }
         _ => return None,

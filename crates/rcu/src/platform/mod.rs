@@ -96,6 +96,9 @@ impl fmt::Display for Capabilities {
 }
 
 /// What this process uses, found out at the first call.
+///
+/// The environment variable `REPRIEVE_RCU` switches things off: `no-rseq`, restartable sections (for debuggers that step
+/// through the program); `fence`, membarrier too. Other values change nothing.
 pub fn capabilities() -> Capabilities {
     let found = probe();
     let obstacle = if fence::is_refused() {

@@ -59,8 +59,23 @@ pub(crate) fn has_rseq() -> bool {
 /// installed later.
 #[cfg(not(shuttle))]
 pub(crate) fn barrier() -> bool {
+    #[cfg(test)]
+    away::wait_for(None);
     let command = COMMAND.load(Ordering::Relaxed);
     call(command) == 0 || barrier_again(command)
+}
+
+/// Executes the command for one CPU alone, where there is that form of it: Linux 5.10 for the RSEQ command.
+#[cfg(not(any(shuttle, loom)))]
+pub(crate) fn barrier_on(cpu: usize) {
+    const FLAG_CPU: i32 = 1;
+    let command = COMMAND.load(Ordering::Relaxed);
+    if command == PRIVATE_EXPEDITED_RSEQ {
+        #[cfg(test)]
+        away::wait_for(Some(cpu));
+        // SAFETY: as in `call`. The kernel refuses numbers that no CPU has.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, FLAG_CPU, cpu) };
+    }
 }
 
 /// The kernel may be short of memory for a moment (ENOMEM); and a process that was cloned without the C library's
@@ -81,4 +96,48 @@ fn barrier_again(command: i32) -> bool {
 pub(crate) fn barrier_without_rseq() {
     call(REGISTER_PRIVATE_EXPEDITED);
     assert_eq!(call(PRIVATE_EXPEDITED), 0);
+}
+
+/// A CPU that does not answer, for tests: calls from other CPUs wait for it actively, as the kernel does.
+#[cfg(all(test, not(any(shuttle, loom))))]
+pub(crate) mod away {
+    use crate::platform::cpus;
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    /// Which CPU.
+    pub(crate) static CPU: AtomicUsize = AtomicUsize::new(usize::MAX);
+    static AWAY: AtomicBool = AtomicBool::new(false);
+
+    thread_local! {
+        static MINE: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(crate) fn begin() {
+        AWAY.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn end() {
+        AWAY.store(false, Ordering::SeqCst);
+    }
+
+    /// Calls of this thread that waited.
+    pub(crate) fn mine() -> usize {
+        MINE.get()
+    }
+
+    pub(super) fn wait_for(cpu: Option<usize>) {
+        let away = CPU.load(Ordering::SeqCst);
+        if cpu.is_some_and(|cpu| cpu != away) || !AWAY.load(Ordering::SeqCst) {
+            return;
+        }
+        MINE.set(MINE.get() + 1);
+        while AWAY.load(Ordering::SeqCst) {
+            // A caller that is on that very CPU does not run.
+            if cpus::current() == away {
+                std::thread::sleep(std::time::Duration::from_micros(100));
+            }
+            std::hint::spin_loop();
+        }
+    }
 }

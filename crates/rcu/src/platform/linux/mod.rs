@@ -2,6 +2,8 @@
 //!
 //! 32-bit Linux, x32 included, takes the portable half: there the layout of a futex's timeout depends on the C library.
 
+#[cfg(not(any(shuttle, loom)))]
+pub(crate) mod cpus;
 #[cfg(not(shuttle))]
 mod futex;
 pub(crate) mod membarrier;

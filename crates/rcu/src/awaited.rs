@@ -1,0 +1,103 @@
+//! Tokens whose fence a thread was asked for (`fence/thread.rs`), because their writers must not wait for it.
+//!
+//! The fence of a token also serves all earlier tokens: it is enough to remember, for each call that is to come, the last
+//! token that it serves. Requests wait for the call after the one under way, or for the next: two at most.
+
+use crate::fence::Ticket;
+use crate::futex::Lock;
+use crate::sync::atomic::{AtomicBool, Ordering};
+
+/// A token, and what it waits for.
+#[derive(Clone, Copy)]
+struct Wait {
+    token: u64,
+    ticket: Ticket,
+}
+
+/// The awaited fences of a domain.
+#[derive(Default)]
+pub(crate) struct Awaited {
+    /// Whether `waits` has an entry. Lets callers skip the lock.
+    any: AtomicBool,
+    waits: Lock<[Option<Wait>; 2]>,
+}
+
+impl Awaited {
+    /// Remembers that `token` waits for `ticket`.
+    pub(crate) fn add(&self, token: u64, ticket: Ticket) {
+        let mut waits = self.waits.lock();
+        let mine = Some(Wait { token, ticket });
+        let same = waits.iter().position(|wait| wait.is_some_and(|w| w.ticket == ticket));
+        let place = same.or_else(|| waits.iter().position(Option::is_none));
+        match place {
+            Some(at) => waits[at] = later(waits[at], mine),
+            // One of them is served, and not yet taken out.
+            None => *waits = [later(later(waits[0], waits[1]), mine), None],
+        }
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    /// Forgets the waits that are over: their call has ended, or their token is `fenced` otherwise. The latest of their
+    /// tokens.
+    pub(crate) fn take_served(&self, fenced: impl Fn(u64) -> bool) -> Option<u64> {
+        if !self.any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut waits = self.waits.lock();
+        let served =
+            waits.iter_mut().filter_map(|wait| wait.take_if(|w| fenced(w.token) || w.ticket.is_served()));
+        let token = served.map(|w| w.token).max();
+        self.any.store(waits.iter().any(Option::is_some), Ordering::Relaxed);
+        token
+    }
+
+    /// Whether the domain awaits a fence.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    /// In the child of a fork, where nobody was asked.
+    pub(crate) fn reset_after_fork(&self) {
+        // SAFETY: whoever held the lock is in the parent.
+        unsafe { self.waits.reset_after_fork() };
+        *self.waits.lock() = [None, None];
+        self.any.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Both in one: the later token, for the later call. The one with the later token may have the earlier ticket, because
+/// tickets are made after tokens, and by many; that call need not serve the other.
+fn later(a: Option<Wait>, b: Option<Wait>) -> Option<Wait> {
+    let (Some(x), Some(y)) = (a, b) else { return a.or(b) };
+    Some(Wait { token: x.token.max(y.token), ticket: x.ticket.later(y.ticket) })
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::fence;
+
+    #[test]
+    fn a_token_is_served_with_its_own_call_and_none_before() {
+        if !crate::platform::probe().asymmetric {
+            return;
+        }
+        let awaited = Awaited::default();
+        assert_eq!(awaited.take_served(|_| false), None);
+        let now = fence::tests::ticket_in(0);
+        // The later token has the earlier ticket.
+        awaited.add(30, now);
+        awaited.add(20, fence::tests::ticket_in(1_000_000));
+        awaited.add(25, fence::tests::ticket_in(1_000_000));
+        fence::barrier().unwrap();
+        assert_eq!(awaited.take_served(|_| false), Some(30));
+        assert_eq!(awaited.take_served(|_| false), None);
+        // Three calls: the last of them serves what was merged.
+        awaited.add(40, fence::tests::ticket_in(0));
+        awaited.add(35, fence::tests::ticket_in(500_000));
+        fence::barrier().unwrap();
+        fence::barrier().unwrap();
+        assert_eq!(awaited.take_served(|_| false), None);
+        assert_eq!((awaited.take_served(|token| token == 40), awaited.any()), (Some(40), false));
+    }
+}

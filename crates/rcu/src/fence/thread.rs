@@ -1,0 +1,250 @@
+//! The thread that calls membarrier while that is slow, so that nobody else waits for a CPU that does not answer.
+//!
+//! The kernel waits for the other CPUs actively, with preemption off: whatever else runs on the CPU that membarrier is
+//! called from stands still until the last CPU has answered. So the thread keeps off the CPUs from which it is asked, and
+//! moves to the CPU that is late once it knows which one that is. There it runs when that CPU does, its calls are quick, and
+//! nobody else stands still.
+//!
+//! A round calls membarrier for one CPU after another and times each call: that names the late one. These calls are
+//! no fence that is relied upon. The fence is the call for all CPUs at the round's end, which is quick as a rule: the late
+//! CPU has just answered.
+//!
+//! The thread is started at the first hand-over, and sleeps for as long as calls are quick. It blocks all signals.
+
+use super::{Ticket, Wait, wait};
+use crate::clock::{now_ns, thread_cpu_ns};
+use crate::futex::{self, Lock};
+use crate::late::LateCpu;
+use crate::latency::{Latencies, Verdict};
+use crate::platform::{cpus, membarrier};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// The longest sleep of one who waits for the thread: it may have given the calls back meanwhile.
+pub(super) const LONGEST_NAP_NS: u64 = 10_000_000;
+
+/// While the thread answers quickly, a call that retires waits so long for its answer: several times what a wake-up and a
+/// membarrier take.
+pub(super) const PATIENCE_NS: u64 = 100_000;
+
+/// Whether the last round was quick, and nobody has waited for one in vain since.
+static QUICK: AtomicBool = AtomicBool::new(false);
+/// Whether the thread makes the calls.
+static CALLS: AtomicBool = AtomicBool::new(false);
+/// Whether there is the thread, in this process.
+static STARTED: Lock<bool> = Lock::new(false);
+/// Changes with each request; the thread sleeps on it.
+static ASKED: AtomicU32 = AtomicU32::new(0);
+static ASLEEP: AtomicBool = AtomicBool::new(false);
+/// When the oldest request was made that no round serves yet; 0 without one.
+static ASKED_AT_NS: AtomicU64 = AtomicU64::new(0);
+/// The CPUs where somebody asked who must not wait, since the calls were handed over.
+static ASKERS: cpus::Shared = cpus::Shared::new();
+/// Until then callers measure the CPU time of their calls.
+static WATCH_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
+static LATENCIES: Lock<Latencies> = Lock::new(Latencies::new());
+
+/// The CPU whose answer the thread waits for, else that on which it runs.
+static AT_CPU: AtomicUsize = AtomicUsize::new(0);
+/// When the round that is under way was asked for; 0 without one.
+static ROUND_FROM_NS: AtomicU64 = AtomicU64::new(0);
+/// How many rounds were slow, and the last of them: which CPU was late, and how long it took.
+static SLOW_ROUNDS: AtomicU64 = AtomicU64::new(0);
+static LAST_CPU: AtomicUsize = AtomicUsize::new(0);
+static LAST_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the thread makes the calls: they are slow.
+pub(crate) fn calls() -> bool {
+    // Acquire pairs with the Release in `hand_over`: the thread is there.
+    CALLS.load(Ordering::Acquire)
+}
+
+/// Whether an answer may be expected at once.
+pub(super) fn answers() -> bool {
+    QUICK.load(Ordering::Relaxed)
+}
+
+/// It did not answer in time.
+pub(super) fn note_no_answer() {
+    QUICK.store(false, Ordering::Relaxed);
+}
+
+/// Keeps the thread off the caller's CPU: its caller must not stand still.
+pub(super) fn keep_off() {
+    ASKERS.add(cpus::current());
+}
+
+/// Asks the thread for a round, without waiting for it.
+pub(super) fn ask() {
+    let _ = ASKED_AT_NS.compare_exchange(0, now_ns(), Ordering::SeqCst, Ordering::Relaxed);
+    ASKED.fetch_add(1, Ordering::SeqCst);
+    // Against a thread that looks at the requests and then says that it sleeps: one of the two sees the other.
+    if ASLEEP.load(Ordering::SeqCst) {
+        futex::wake(&ASKED, 1);
+    }
+}
+
+/// The caller's CPU time before its call, while that is of interest.
+pub(super) fn watch(now_ns: u64) -> Option<u64> {
+    (now_ns < WATCH_UNTIL_NS.load(Ordering::Relaxed)).then(thread_cpu_ns)
+}
+
+/// Takes note of a call that took longer than the caller's limit; `watched` is what `watch` returned before it.
+#[cold]
+pub(super) fn note_slow_call(now_ns: u64, limit_ns: u64, latency_ns: u64, watched: Option<u64>) {
+    let executed_ns = watched.map(|before_ns| (thread_cpu_ns() - before_ns).min(latency_ns));
+    // Somebody else is at it: their call was slow too.
+    let Some(mut latencies) = LATENCIES.try_lock() else { return };
+    let verdict = latencies.called(now_ns, limit_ns, latency_ns, executed_ns);
+    drop(latencies);
+    match verdict {
+        Verdict::Noise => {}
+        Verdict::Watch(until_ns) => WATCH_UNTIL_NS.store(until_ns, Ordering::Relaxed),
+        Verdict::HandOver => hand_over(),
+    }
+}
+
+/// Leaves the calls to the thread from now on. If it cannot be started, callers keep calling.
+fn hand_over() {
+    // Under the lock: nobody hands over to a thread that is not there. Callers come here seldom.
+    let mut started = STARTED.lock();
+    *started = *started || cpus::spawn("rcu-fence", serve).is_ok();
+    if !*started {
+        return;
+    }
+    drop(started);
+    ASKERS.clear();
+    QUICK.store(false, Ordering::Relaxed);
+    // Release pairs with the Acquire in `calls`.
+    CALLS.store(true, Ordering::Release);
+    keep_off();
+    ask();
+}
+
+/// The thread: makes a round whenever it is asked, also just after it has given the calls back, and now and then while it
+/// makes them.
+fn serve() {
+    let mut place = Place::default();
+    loop {
+        let seen = ASKED.load(Ordering::SeqCst);
+        let asked_at_ns = ASKED_AT_NS.swap(0, Ordering::SeqCst);
+        let from_ns = if asked_at_ns > 0 {
+            asked_at_ns
+        } else {
+            let due_ns = calls().then(|| LATENCIES.lock().next_probe_ns());
+            ASLEEP.store(true, Ordering::SeqCst);
+            futex::wait(&ASKED, seen, due_ns.map(|due_ns| due_ns.saturating_sub(now_ns()).max(1)));
+            ASLEEP.store(false, Ordering::SeqCst);
+            match due_ns {
+                Some(due_ns) if ASKED.load(Ordering::SeqCst) == seen && due_ns <= now_ns() => due_ns,
+                _ => continue,
+            }
+        };
+        // Before the thread moves: it may wait for the CPU that it moves to.
+        ROUND_FROM_NS.store(from_ns, Ordering::Relaxed);
+        place.choose();
+        place.late = round(from_ns).or(place.late);
+        ROUND_FROM_NS.store(0, Ordering::Relaxed);
+    }
+}
+
+/// One round, asked for at `from_ns`. The CPU that was late, if the round was slow.
+fn round(from_ns: u64) -> Option<usize> {
+    let (mut late, mut longest_ns) = (cpus::current(), 0);
+    for cpu in 0..cpus::count() {
+        AT_CPU.store(cpu, Ordering::Relaxed);
+        let (start_ns, before_ns) = (now_ns(), thread_cpu_ns());
+        membarrier::barrier_on(cpu);
+        // CPU time alone counts: membarrier waits actively.
+        let waited_ns = (now_ns() - start_ns).min(thread_cpu_ns() - before_ns);
+        if waited_ns > longest_ns {
+            (late, longest_ns) = (cpu, waited_ns);
+        }
+    }
+    let here = cpus::current();
+    AT_CPU.store(here, Ordering::Relaxed);
+    let fence = wait(Ticket::new(), Wait { for_others: true, ..Wait::DEFAULT });
+    let latency_ns = now_ns() - from_ns;
+    let mut latencies = LATENCIES.lock();
+    let slow = latencies.is_slow(latency_ns);
+    QUICK.store(!slow, Ordering::Relaxed);
+    if slow && !latencies.is_slow(longest_ns) {
+        // No CPU kept it waiting: its own CPU did not run.
+        late = here;
+    }
+    // Where membarrier is refused nobody can wait for it either.
+    if latencies.round(now_ns(), latency_ns) || fence.is_err() {
+        CALLS.store(false, Ordering::Release);
+    }
+    drop(latencies);
+    slow.then(|| {
+        LAST_CPU.store(late, Ordering::Relaxed);
+        LAST_NS.store(latency_ns, Ordering::Relaxed);
+        SLOW_ROUNDS.fetch_add(1, Ordering::Relaxed);
+        late
+    })
+}
+
+/// Where the thread runs.
+#[derive(Default)]
+struct Place {
+    /// The CPU that was late last.
+    late: Option<usize>,
+    bound: Option<cpus::Set>,
+}
+
+impl Place {
+    /// Moves to the late CPU if it is known, and off the CPUs where somebody asks; within what the process's threads may
+    /// use.
+    fn choose(&mut self) {
+        let askers = ASKERS.get();
+        let good = |set: &cpus::Set| !set.meets(&askers) && self.late.is_none_or(|late| set.is_just(late));
+        if self.bound.as_ref().is_some_and(good) {
+            return;
+        }
+        let possible = cpus::of_process();
+        let quiet = possible.without(&askers);
+        let chosen = match self.late {
+            Some(late) if quiet.has(late) => cpus::Set::of(late),
+            _ if !quiet.is_empty() => quiet,
+            Some(late) if possible.has(late) => cpus::Set::of(late),
+            _ => possible,
+        };
+        if self.bound.as_ref() != Some(&chosen) {
+            cpus::bind(&chosen);
+            self.bound = Some(chosen);
+        }
+    }
+}
+
+/// The CPU that keeps membarrier waiting, or did when it was last slow.
+pub(crate) fn late_cpu() -> Option<LateCpu> {
+    let began = [&ROUND_FROM_NS, &ASKED_AT_NS].map(|at| at.load(Ordering::Relaxed));
+    let waiting_ns =
+        began.into_iter().filter(|&at| at > 0 && calls()).map(|at| now_ns().saturating_sub(at)).max();
+    let waiting_ns = waiting_ns.filter(|&ns| LATENCIES.lock().is_slow(ns)).unwrap_or(0);
+    let times = SLOW_ROUNDS.load(Ordering::Relaxed);
+    (times > 0 || waiting_ns > 0).then(|| LateCpu {
+        cpu: if waiting_ns > 0 { &AT_CPU } else { &LAST_CPU }.load(Ordering::Relaxed),
+        waiting_ns,
+        last_ns: LAST_NS.load(Ordering::Relaxed),
+        times,
+    })
+}
+
+/// In the child of a fork: the thread is in the parent.
+pub(super) fn reset_after_fork() {
+    // SAFETY: whoever held the lock is in the parent.
+    unsafe { STARTED.reset_after_fork() };
+    *STARTED.lock() = false;
+    CALLS.store(false, Ordering::Relaxed);
+    ASKED_AT_NS.store(0, Ordering::Relaxed);
+    ROUND_FROM_NS.store(0, Ordering::Relaxed);
+    ASLEEP.store(false, Ordering::Relaxed);
+    WATCH_UNTIL_NS.store(0, Ordering::Relaxed);
+    // SAFETY: whoever held the lock is in the parent. What it guards is numbers, any of which will do.
+    unsafe { LATENCIES.reset_after_fork() };
+}
+
+#[cfg(test)]
+#[path = "thread_tests.rs"]
+mod tests;

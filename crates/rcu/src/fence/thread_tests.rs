@@ -1,0 +1,141 @@
+//! A CPU that is away, made up (`membarrier::away`). In a process of its own: who calls membarrier concerns all domains.
+
+use super::*;
+use crate::platform::membarrier::away;
+use crate::{AtLimit, Domain, Fencing, Options, RcuCell};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn until(what: &str, condition: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Two calls of the caller's own that wait for the CPU.
+fn wait_twice(domain: &Domain) {
+    for _ in 0..2 {
+        away::begin();
+        let returns = std::thread::spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            away::end();
+        });
+        domain.defer(|| ());
+        returns.join().unwrap();
+    }
+}
+
+/// Whether the thread is bound to this CPU alone.
+fn thread_is_on(cpu: usize) -> bool {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let name = |id: &str| std::fs::read_to_string(format!("/proc/self/task/{id}/comm")).unwrap_or_default();
+    let ids = tasks.flatten().map(|t| t.file_name().into_string().unwrap());
+    let id = ids.filter(|id| name(id) == "rcu-fence\n").map(|id| id.parse().unwrap()).next();
+    cpus::of_thread(id.expect("there is the thread")).is_just(cpu)
+}
+
+/// Run by the test below.
+#[test]
+#[ignore = "changes its process"]
+fn with_a_cpu_that_is_away() {
+    const LATE: usize = 0;
+    const RETIRED: usize = 50;
+    away::CPU.store(LATE, Ordering::SeqCst);
+    // Its like is what the thread may use: the test's first thread still may use all CPUs.
+    std::thread::spawn(|| {
+        cpus::bind(&cpus::Set::of(1));
+        let domain = Domain::new(Options::new().limit_objects(RETIRED).at_limit(AtLimit::NoWait));
+        let adaptive = Domain::new(Options::new().fencing(Fencing::Adaptive));
+        let cell = RcuCell::in_domain(&adaptive, 1u64);
+        assert!(!calls());
+        wait_twice(&domain);
+        assert!(calls() && away::mine() == 2, "{}", away::mine());
+
+        // The adaptive domain leaves membarrier before the CPU goes away again.
+        until("the adaptive domain leaves", || {
+            cell.replace(cell.get() + 1);
+            !adaptive.core().modes.writers_need_barrier()
+        });
+        away::begin();
+        let freed = domain.stats().freed_objects;
+        (0..RETIRED).for_each(|_| domain.try_defer(|| ()).map_err(drop).unwrap());
+        assert!(domain.try_defer(|| ()).is_err(), "the limit holds");
+        assert_eq!(domain.stats().freed_objects, freed, "nothing is freed without a fence");
+        let late = domain.synchronize_until(Instant::now() + Duration::from_millis(30)).unwrap_err();
+        assert_eq!(late.cpu.map(|c| c.cpu), Some(LATE), "{late}");
+        assert!(late.to_string().contains("CPU 0 has not answered membarrier for"), "{late}");
+        assert!(thread_is_on(LATE), "where nobody else stands still");
+        // A domain whose readers execute fences waits for nobody.
+        (0..RETIRED as u64).for_each(|n| cell.replace(n));
+        assert_eq!(adaptive.stats().garbage_objects, 0);
+        assert_eq!(away::mine(), 2, "the caller's own calls");
+        // A thread that waits does so asleep, until the CPU returns.
+        let waiting = domain.clone();
+        let waiter = std::thread::spawn(move || waiting.synchronize());
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!waiter.is_finished());
+        away::end();
+        waiter.join().unwrap();
+        until("everything is freed", || {
+            domain.reclaim_now();
+            domain.stats().garbage_objects == 0
+        });
+        let late = domain.stats().late_cpu.unwrap();
+        assert!(late.cpu == LATE && late.times > 0, "{late:?}");
+
+        // The last handle is owned by what waits: it is freed all the same.
+        let (alone, ended) = (Domain::default(), Arc::new(()));
+        let (own, note) = (alone.clone(), ended.clone());
+        alone.defer(move || drop((own, note)));
+        drop(alone);
+        until("the domain ends", || Arc::strong_count(&ended) == 1);
+
+        // The child of a fork calls by itself.
+        domain.defer(|| ());
+        // SAFETY: the child has this one thread, and ends at once.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            domain.defer(|| ());
+            domain.barrier();
+            let fine = !calls() && domain.stats().garbage_objects == 0;
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!fine)) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is valid for the call.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(status, 0);
+
+        // After a second without a slow round, which a busy machine may not have: `latency.rs` decides.
+        let begun = Instant::now();
+        while calls() && begun.elapsed() < Duration::from_secs(3) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        CALLS.store(false, Ordering::SeqCst);
+        // A request that came at that moment is served all the same.
+        let ticket = super::super::ask();
+        until("a request is lost", || ticket.is_served());
+        cell.replace(0);
+        assert!(adaptive.core().modes.writers_need_barrier() && adaptive.stats().garbage_objects == 0);
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn nobody_waits_for_a_cpu_that_is_away() {
+    if !crate::platform::probe().asymmetric || !cpus::of_process().has(1) {
+        return;
+    }
+    let program = std::env::current_exe().unwrap();
+    let name = "fence::thread::tests::with_a_cpu_that_is_away";
+    let run = Command::new(program).args(["--ignored", "--exact", name, "--nocapture"]).output().unwrap();
+    let words = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{words}");
+    assert!(String::from_utf8_lossy(&run.stdout).contains("1 passed"));
+}

@@ -1,0 +1,160 @@
+//! CPUs: which there are, which a thread may use, and a thread that may use others than who made it.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Builder;
+
+/// As many CPUs as the C library's sets hold, 1,024. On larger machines no thread is bound.
+const WORDS: usize = size_of::<libc::cpu_set_t>() / 8;
+
+/// A set of CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Set([u64; WORDS]);
+
+impl Set {
+    /// One CPU.
+    pub(crate) fn of(cpu: usize) -> Self {
+        let mut set = Self::default();
+        if let Some(word) = set.0.get_mut(cpu / 64) {
+            *word = 1 << (cpu % 64);
+        }
+        set
+    }
+
+    pub(crate) fn has(&self, cpu: usize) -> bool {
+        self.meets(&Self::of(cpu))
+    }
+
+    /// Whether it is this CPU alone.
+    pub(crate) fn is_just(&self, cpu: usize) -> bool {
+        *self == Self::of(cpu)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether the two have a CPU in common.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        self.0.iter().zip(other.0).any(|(a, b)| a & b != 0)
+    }
+
+    pub(crate) fn without(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i] & !other.0[i]))
+    }
+
+    fn or(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i] | other.0[i]))
+    }
+}
+
+/// A set that threads share.
+pub(crate) struct Shared([AtomicU64; WORDS]);
+
+impl Shared {
+    pub(crate) const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; WORDS])
+    }
+
+    pub(crate) fn add(&self, cpu: usize) {
+        if let Some(word) = self.0.get(cpu / 64)
+            && word.load(Ordering::Relaxed) & 1 << (cpu % 64) == 0
+        {
+            word.fetch_or(1 << (cpu % 64), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    pub(crate) fn get(&self) -> Set {
+        Set(std::array::from_fn(|i| self.0[i].load(Ordering::Relaxed)))
+    }
+}
+
+/// The CPU that the caller runs on at the moment.
+pub(crate) fn current() -> usize {
+    // SAFETY: takes and touches nothing.
+    unsafe { libc::sched_getcpu() }.max(0) as usize
+}
+
+/// How many CPUs the machine may have. Their numbers begin at 0.
+pub(crate) fn count() -> usize {
+    // SAFETY: a name that the C library knows.
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as usize
+}
+
+/// The CPUs that the other threads of the process may use. Empty where that cannot be found out.
+pub(crate) fn of_process() -> Set {
+    let me = super::thread_id();
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Set::default() };
+    let ids = threads.flatten().filter_map(|t| t.file_name().to_str()?.parse::<i32>().ok());
+    ids.filter(|&id| id != me).map(of_thread).fold(Set::default(), |all, one| all.or(&one))
+}
+
+/// The CPUs that a thread may use; none if it has ended.
+pub(crate) fn of_thread(id: i32) -> Set {
+    let mut set = Set::default();
+    // SAFETY: the kernel writes at most so many bytes, into words, for which any bits will do.
+    let failed = unsafe { libc::sched_getaffinity(id, size_of::<Set>(), (&raw mut set).cast()) } != 0;
+    if failed { Set::default() } else { set }
+}
+
+/// Lets the calling thread use these CPUs alone. Where the kernel refuses, nothing changes.
+pub(crate) fn bind(set: &Set) {
+    // SAFETY: the kernel reads so many bytes.
+    unsafe { libc::sched_setaffinity(0, size_of::<Set>(), std::ptr::from_ref(set).cast()) };
+}
+
+/// Starts a thread that blocks all signals, and is joined by nobody.
+pub(crate) fn spawn(name: &str, run: fn()) -> io::Result<()> {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `all` is initialised before it is used; a thread inherits its maker's mask, which is put back.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        let masked = libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0;
+        let made = Builder::new().name(name.to_owned()).spawn(run).map(drop);
+        if masked {
+            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+        }
+        made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_sets() {
+        let (a, b) = (Set::of(3).or(&Set::of(700)), Set::of(3));
+        assert!(a.has(3) && a.has(700) && !a.has(4) && !a.has(1 << 20));
+        assert!(a.meets(&b) && !b.meets(&Set::of(700)));
+        assert!(a.without(&b).is_just(700) && !a.is_just(3));
+        assert!(b.without(&a).is_empty() && !b.is_empty());
+        let shared = Shared::new();
+        shared.add(700);
+        shared.add(1 << 20);
+        assert!(shared.get().is_just(700));
+        shared.clear();
+        assert!(shared.get().is_empty());
+    }
+
+    #[test]
+    fn a_thread_is_bound_within_what_the_others_may_use() {
+        let process = of_process();
+        assert!(!process.is_empty());
+        std::thread::spawn(move || {
+            let cpu = (0..1_024).find(|&c| process.has(c)).unwrap();
+            bind(&Set::of(cpu));
+            assert!(of_thread(0).is_just(cpu) && current() == cpu);
+            bind(&Set::default());
+            assert!(of_thread(0).is_just(cpu), "refused, and nothing has changed");
+        })
+        .join()
+        .unwrap();
+    }
+}
