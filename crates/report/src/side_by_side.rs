@@ -58,14 +58,16 @@ const DELETE_FREE: [Layout; 3] = [
         &[
             ("late", Shows::Value(metric::WRITER_LATE)),
             ("latest", Shows::Value(metric::WRITER_LATE_MAX)),
+            ("call p99.9", Shows::Value(metric::RETIRE_P999)),
+            ("longest call", Shows::Value(metric::RETIRE_MAX)),
             ("membarriers", Shows::Value(metric::MEMBARRIERS)),
             ("p50", Shows::Value(metric::MEMBARRIER_P50)),
             ("p99", Shows::Value(metric::MEMBARRIER_P99)),
             ("longest", Shows::Value(metric::MEMBARRIER_MAX)),
             ("switches", Shows::Value(metric::SWITCHES)),
         ],
-        "Late and latest are the average and the longest time from when a delete was due to its begin; p50, p99 and longest \
-         are of the calls of membarrier, where the library times them; switches are an adaptive domain's, between membarrier \
+        "Late and latest are the average and the longest time from when a delete was due to its begin; a call is that which \
+         gives a removed element to the scheme; p50, p99 and longest are of the calls of membarrier, where the library times them; switches are an adaptive domain's, between membarrier \
          and fences in the readers.",
     ),
 ];

@@ -186,7 +186,7 @@ impl Work<'_> {
         let reader = if self.condition.unobserved { None } else { Some(lab.reader(booted)?) };
         self.start_neighbours(neighbours)?;
         let timing = Timing::from_now(self.scenario.run.seed);
-        let stimulus = Stimulus::apply(self.condition, &booted.machine, self.pcpus, &lab.host, timing)?;
+        let mut stimulus = Stimulus::apply(self.condition, &booted.machine, self.pcpus, &lab.host, timing)?;
         let (workload, plan) = (&self.scenario.workload, &self.scenario.run);
         let fixed_size = matches!(workload, Workload::Postmark { .. });
         booted.link.start(&start_command(workload, self.scenario, &self.scenario.observe))?;
@@ -202,6 +202,7 @@ impl Work<'_> {
         };
         let books = self.books(booted, neighbours, &stimulus)?;
         let started = Instant::now();
+        stimulus.pause(self.condition, &booted.machine, started)?;
         match fixed_size {
             true => booted.link.wait_finished(FIXED_WORK_LIMIT)?,
             false => booted.link.let_work(Duration::from_millis(plan.window_ms))?,

@@ -28,6 +28,7 @@ pub mod image;
 pub mod introspect;
 pub mod lab;
 pub mod link;
+pub mod pauses;
 pub mod program;
 pub mod qemu;
 pub mod stimulus;

@@ -59,8 +59,10 @@ impl Work<'_> {
         self.start_neighbours(neighbours)?;
         let timing = Timing::from_now(self.scenario.run.seed);
         let host = &self.lab.host;
-        let stimulus = Stimulus::apply(self.condition, &booted.machine, self.pcpus, host, timing)?;
+        let mut stimulus = Stimulus::apply(self.condition, &booted.machine, self.pcpus, host, timing)?;
         booted.link.start(&command(scheme, &options))?;
+        let window = Instant::now() + Duration::from_millis(self.scenario.run.warmup_ms);
+        stimulus.pause(self.condition, &booted.machine, window)?;
         step("is measured");
         let books = self.books(booted, neighbours, &stimulus)?;
         let started = Instant::now();

@@ -1,4 +1,6 @@
-//! What a condition does to a guest: pinning, quotas, neighbours, hogs, bursts. Everything is undone on drop.
+//! What a condition does to a guest: pinning, quotas, neighbours, hogs, bursts, pauses. Everything is undone on drop.
+
+use std::time::Instant;
 
 use reprieve_linux::cgroup::{Cgroups, Quota, QuotaTree, unique_name};
 use reprieve_linux::hogs::Hog;
@@ -10,12 +12,14 @@ use reprieve_study::scenario::{BadScenario, VcpuQuota};
 use crate::bursts::{self, Running, Timing};
 use crate::error::VmError;
 use crate::host::{Guard, Host};
+use crate::pauses::Pauses;
 use crate::qemu::Machine;
 
 /// A condition in force.
 pub struct Stimulus {
     // Bursts end before the devices are ordinary threads again.
     bursts: Option<(Running, Vec<FifoGuard>)>,
+    pauses: Option<Pauses>,
     // Each goes before the guard beside it.
     hogs: Vec<(Hog, Guard)>,
     quotas: Option<(QuotaTree, Guard)>,
@@ -58,7 +62,7 @@ impl Stimulus {
         host: &Host,
         timing: Timing,
     ) -> Result<Stimulus, VmError> {
-        let mut stimulus = Stimulus { bursts: None, hogs: Vec::new(), quotas: None };
+        let mut stimulus = Stimulus { bursts: None, pauses: None, hogs: Vec::new(), quotas: None };
         if !condition.quota.is_empty() {
             stimulus.limit(&condition.quota, machine, host)?;
         }
@@ -76,6 +80,12 @@ impl Stimulus {
             stimulus.bursts = Some((Running::start(bursts, used, timing)?, raised));
         }
         Ok(stimulus)
+    }
+
+    /// Begins the pauses, of a window that starts then.
+    pub fn pause(&mut self, condition: &Condition, machine: &Machine, start: Instant) -> Result<(), VmError> {
+        self.pauses = Some(Pauses::start(&condition.pauses, &machine.vcpu_tids, start)?);
+        Ok(())
     }
 
     /// Process ids of the hogs.

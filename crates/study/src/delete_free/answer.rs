@@ -80,6 +80,8 @@ struct Writer {
     cpu_ns_per_delete: f64,
     lateness_mean_ns: Option<f64>,
     lateness_max_ns: Option<u64>,
+    retire_p999_ns: Option<u64>,
+    retire_max_ns: Option<u64>,
     background_cpu_ns_per_delete: f64,
 }
 
@@ -175,6 +177,10 @@ impl Answer {
         if let (Some(mean), Some(max)) = (writer.lateness_mean_ns, writer.lateness_max_ns) {
             put(out, metric::WRITER_LATE, mean);
             put(out, metric::WRITER_LATE_MAX, max as f64);
+        }
+        if let (Some(p999), Some(max)) = (writer.retire_p999_ns, writer.retire_max_ns) {
+            put(out, metric::RETIRE_P999, p999 as f64);
+            put(out, metric::RETIRE_MAX, max as f64);
         }
         if let Some(fences) = &self.fences {
             put(out, metric::MEMBARRIERS, fences.membarriers as f64);

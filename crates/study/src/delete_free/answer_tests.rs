@@ -24,7 +24,11 @@ fn line(more: &str) -> String {
         \"readers\":{{\"lookups\":3000,\"cpu_ns_per_lookup\":8.0}},
         \"unreclaimed_peak\":{{\"objects\":7,\"bytes\":448}}{}}}",
         pairs.join(","),
-        if more.is_empty() { "" } else { ",\"lateness_mean_ns\":1.5,\"lateness_max_ns\":9" },
+        if more.is_empty() {
+            ""
+        } else {
+            ",\"lateness_mean_ns\":1.5,\"lateness_max_ns\":9,\"retire_p999_ns\":11,\"retire_max_ns\":12"
+        },
         more
     )
 }
@@ -51,6 +55,7 @@ fn membarrier_and_lateness_are_figures_where_a_program_has_them() {
     let with = observe(&fences(5), 0);
     assert_eq!(ids.map(|id| with.metrics[id]), [1.5, 5.0, 30.0, 2.0]);
     assert_eq!((with.metrics[metric::WRITER_LATE_MAX], with.metrics[metric::MEMBARRIER_MAX]), (9.0, 40.0));
+    assert_eq!((with.metrics[metric::RETIRE_P999], with.metrics[metric::RETIRE_MAX]), (11.0, 12.0));
     assert!(!observe(&fences(0), 0).metrics.contains_key(metric::MEMBARRIER_P50), "of no calls");
 }
 

@@ -29,7 +29,7 @@ pub struct Condition {
     /// Demand for CPU over pCPUs: neighbour VMs with busy vCPUs are added until the vCPUs of all VMs together are so
     /// many times the pCPUs. 0 for none. Only on the simulator.
     pub overcommit: f64,
-    /// Times at which one vCPU is kept from running. Only on the simulator.
+    /// Times at which one vCPU is kept from running. On the simulator and in real guests, except for fio.
     pub pauses: Vec<Pause>,
     /// Times at which a neighbour VM is busy. Only on the simulator.
     pub spikes: Vec<Spike>,

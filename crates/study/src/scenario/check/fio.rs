@@ -27,6 +27,9 @@ impl Scenario {
         if condition.neighbours > 0 {
             return bad(format!("{prefix}neighbours"), "fio's guest is alone; use bursts, quota or hogs");
         }
+        if !condition.pauses.is_empty() {
+            return bad(format!("{prefix}pauses"), "fio's vCPUs are not paused; use bursts");
+        }
         if fio.placement == Placement::Oracle && condition.bursts.is_none() {
             return bad(format!("{prefix}bursts"), "the oracle is told when bursts come: there must be some");
         }
@@ -79,6 +82,7 @@ mod tests {
             ("workload.jobs=0", "workload.jobs: 0 is not within 1 to 64"),
             ("workload.latency_us=1000001", "workload.latency_us: 1000001 is not within 0 to 1000000"),
             ("conditions.disturbed.neighbours=1", "conditions.disturbed.neighbours: fio's guest is alone"),
+            ("conditions.disturbed.pauses=[{vcpu=0,at_ms=0,for_ms=1}]", "conditions.disturbed.pauses: fio's"),
             ("conditions.disturbed.bursts.for_ms=55", "conditions.disturbed.bursts.for_ms: 55 is not within"),
             ("conditions.disturbed.bursts.jitter_ms=18", "conditions.disturbed.bursts.jitter_ms: 18 is not"),
         ] {

@@ -101,9 +101,9 @@ impl Scenario {
             ("hogs", condition.hogs > 0),
             ("bursts", condition.bursts.is_some()),
         ];
+        let pauses = ("pauses", !condition.pauses.is_empty());
         let only_sim = [
             ("overcommit", condition.overcommit != 0.0),
-            ("pauses", !condition.pauses.is_empty()),
             ("spikes", !condition.spikes.is_empty()),
             ("without", !condition.without.is_empty()),
         ];
@@ -117,12 +117,12 @@ impl Scenario {
             Ground::Xen => {
                 refuse(prefix, &of_linux, NOT_XEN)?;
                 refuse(prefix, &only_sim, NOT_XEN)?;
-                refuse(prefix, &[unobserved], NOT_XEN)
+                refuse(prefix, &[unobserved, pauses], NOT_XEN)
             }
             Ground::Threads => {
                 refuse(prefix, &of_linux, ONLY_SET)?;
                 refuse(prefix, &only_sim, ONLY_SET)?;
-                let others = [("pcpus", !condition.pcpus.is_empty()), spinners, unobserved];
+                let others = [("pcpus", !condition.pcpus.is_empty()), spinners, unobserved, pauses];
                 refuse(prefix, &others, ONLY_SET)
             }
         }
