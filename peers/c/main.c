@@ -53,7 +53,7 @@ static void start_watchdog(const struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct writer writer = {0};
+	static struct writer writer; /* large: it holds histograms */
 	struct reader total;
 
 	bench.options = options_parse(argc, argv);

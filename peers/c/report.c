@@ -63,9 +63,11 @@ static void print_deletes(const struct writer *w)
 
 static void print_writer(const struct writer *w)
 {
-	printf(",\"writer\":{\"cpu_ns_per_delete\":%.1f,\"background_cpu_ns_per_delete\":%.1f,\"retire_ns_mean\":%.1f,"
+	printf(",\"writer\":{\"cpu_ns_per_delete\":%.1f,\"background_cpu_ns_per_delete\":%.1f,\"retire_mean_ns\":%.1f,"
+	       "\"retire_p999_ns\":%lu,\"retire_max_ns\":%lu,"
 	       "\"lateness_mean_ns\":%.1f,\"lateness_max_ns\":%lu}",
-	       ratio(w->cpu_ns, w->window.deletes), ratio(w->background_cpu_ns, w->window.deletes), ratio(w->window.retire_ns, w->window.deletes),
+	       ratio(w->cpu_ns, w->window.deletes), ratio(w->background_cpu_ns, w->window.deletes), histogram_mean(&w->window.retire),
+	       histogram_quantile(&w->window.retire, 0.999), w->window.retire.max_ns,
 	       ratio(w->window.late_sum_ns, w->window.deletes), w->window.late_max_ns);
 }
 

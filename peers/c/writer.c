@@ -20,7 +20,7 @@ static void delete_one(struct writer *w)
 		ledger_quarantine(old);
 	else
 		scheme.retire(old);
-	w->counts.retire_ns += now_ns() - before_ns;
+	histogram_record(&w->counts.retire, now_ns() - before_ns);
 	waiting = ledger_unreclaimed();
 	if (waiting > w->counts.peak)
 		w->counts.peak = waiting;

@@ -7,6 +7,8 @@
 #ifndef PEERS_WRITER_H
 #define PEERS_WRITER_H
 
+#include "histogram.h"
+
 #include <stdint.h>
 
 /* Nodes that wait to be freed are bounded by this (1 GiB of nodes); beyond it deletes are not delivered. */
@@ -15,7 +17,7 @@
 /* Counters that start with the window. */
 struct writer_counts {
 	uint64_t deletes;
-	uint64_t retire_ns; /* wall time in scheme.retire, summed */
+	struct histogram retire; /* wall time in scheme.retire */
 	uint64_t late_sum_ns, late_max_ns;
 	uint64_t peak; /* most nodes that waited to be freed */
 };

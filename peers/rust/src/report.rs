@@ -45,7 +45,9 @@ struct Delay {
 struct Writer {
     cpu_ns_per_delete: f64,
     background_cpu_ns_per_delete: f64,
-    retire_ns_mean: f64,
+    retire_mean_ns: f64,
+    retire_p999_ns: u64,
+    retire_max_ns: u64,
     lateness_mean_ns: f64,
     lateness_max_ns: u64,
 }
@@ -148,7 +150,9 @@ impl<'a> Report<'a> {
             writer: Writer {
                 cpu_ns_per_delete: ratio(window.cpu_ns, counts.deletes),
                 background_cpu_ns_per_delete: ratio(window.background_cpu_ns, counts.deletes),
-                retire_ns_mean: ratio(counts.retire_ns, counts.deletes),
+                retire_mean_ns: counts.retire.mean(),
+                retire_p999_ns: counts.retire.quantile(0.999),
+                retire_max_ns: counts.retire.max(),
                 lateness_mean_ns: ratio(counts.late_sum_ns, counts.deletes),
                 lateness_max_ns: counts.late_max_ns,
             },

@@ -18,6 +18,9 @@ pub trait Kind: Sync {
     /// Whether a reclaimer thread waits and frees.
     const RECLAIMER: bool = false;
 
+    /// Whether the writer marks unlinked nodes, for readers that follow links by slots.
+    const MARKS: bool = false;
+
     /// Remarks for the report.
     const NOTES: &'static [&'static str];
 
@@ -65,6 +68,7 @@ pub struct Retirer<'s>(&'s rcu::Domain);
 
 impl<K: Kind> Scheme for Reprieve<K> {
     const IDENTITY: Identity = K::IDENTITY;
+    const MARKS: bool = K::MARKS;
     type Reader<'s>
         = K::Reader
     where
@@ -87,7 +91,8 @@ impl<K: Kind> Scheme for Reprieve<K> {
     fn notes(&self) -> Vec<String> {
         let stats = self.domain.stats();
         let counted = format!("{} restarts, {} fallbacks", stats.restarts, stats.fallbacks);
-        K::NOTES.iter().map(|&note| note.to_owned()).chain([counted]).collect()
+        let late = stats.late_cpu.map(|late| late.to_string());
+        K::NOTES.iter().map(|&note| note.to_owned()).chain([counted]).chain(late).collect()
     }
 
     fn reader(&self, id: usize) -> K::Reader {

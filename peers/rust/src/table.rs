@@ -66,6 +66,12 @@ impl Node {
         link.addr() & MARK != 0
     }
 
+    /// Where `link` leads, whether its own node is marked or not.
+    #[inline]
+    pub fn without_mark(link: *mut Node) -> *mut Node {
+        link.map_addr(|address| address & !MARK)
+    }
+
     /// Computes for `rounds`, and tells whether the node held `key` and its value all the while.
     #[inline]
     pub fn dwell(&self, key: u64, rounds: u64) -> bool {

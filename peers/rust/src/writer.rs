@@ -4,6 +4,7 @@
 //! was is counted. What it could not deliver by the end of the window stays undelivered.
 
 use crate::clock::{MILLISECOND_NS, SECOND_NS, now_ns, sleep_until, thread_cpu_ns};
+use crate::histogram::Histogram;
 use crate::ledger::Ledger;
 use crate::options::{Fault, Options};
 use crate::phase::{self, Phase};
@@ -18,12 +19,12 @@ const MAX_UNRECLAIMED: u64 = 1 << 24;
 const DRAIN_LIMIT_NS: u64 = 10 * SECOND_NS;
 
 /// Counters that start with the window.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Counts {
     /// Deletes delivered.
     pub deletes: u64,
-    /// Wall time in the scheme's retire, summed, in nanoseconds.
-    pub retire_ns: u64,
+    /// Wall time in the scheme's retire.
+    pub retire: Histogram,
     /// Sum of how late deletes began, in nanoseconds.
     pub late_sum_ns: u64,
     /// The latest begin, in nanoseconds.
@@ -33,7 +34,7 @@ pub struct Counts {
 }
 
 /// What the writer measured in the window.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Window {
     /// Its counters.
     pub counts: Counts,
@@ -100,9 +101,9 @@ impl<'a, S: Scheme> Writer<'a, S> {
         let window = Window {
             cpu_ns: thread_cpu_ns() - cpu_ns,
             background_cpu_ns: self.scheme.background_cpu_ns() - background_cpu_ns,
-            counts: self.counts,
             window_ns: window_end_ns - window_start_ns,
             pending: self.counts.deletes - self.ledger.delay().count(),
+            counts: std::mem::take(&mut self.counts),
         };
         self.ledger.close_window(window_end_ns);
         self.phase.turn(Phase::Drain);
@@ -174,7 +175,7 @@ impl<'a, S: Scheme> Writer<'a, S> {
             // SAFETY: just unlinked, and a node is unlinked once.
             None => unsafe { self.part.retire(old) },
         }
-        self.counts.retire_ns += now_ns() - before_ns;
+        self.counts.retire.record(now_ns() - before_ns);
         self.counts.peak = self.counts.peak.max(self.ledger.unreclaimed());
         self.counts.deletes += 1;
     }
