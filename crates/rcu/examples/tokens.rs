@@ -48,8 +48,8 @@ pub fn main() {
         stop.store(true, Ordering::Relaxed);
     });
 
-    domain.synchronize();
     waiting.push_back((domain.start(), current.into_inner()));
+    domain.synchronize();
     for (token, buffer) in waiting {
         assert!(domain.check(token));
         // SAFETY: from a box; nobody reads any more.

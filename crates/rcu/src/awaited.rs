@@ -30,9 +30,9 @@ impl Awaited {
         let same = waits.iter().position(|wait| wait.is_some_and(|w| w.ticket == ticket));
         let place = same.or_else(|| waits.iter().position(Option::is_none));
         match place {
-            Some(at) => waits[at] = later(waits[at], mine),
+            Some(at) => waits[at] = latest([waits[at], mine]),
             // One of them is served, and not yet taken out.
-            None => *waits = [later(later(waits[0], waits[1]), mine), None],
+            None => *waits = [latest([waits[0], waits[1], mine]), None],
         }
         self.any.store(true, Ordering::Relaxed);
     }
@@ -59,17 +59,16 @@ impl Awaited {
     /// In the child of a fork, where nobody was asked.
     pub(crate) fn reset_after_fork(&self) {
         // SAFETY: whoever held the lock is in the parent.
-        unsafe { self.waits.reset_after_fork() };
+        unsafe { self.waits.reset_after_fork([None, None]) };
         *self.waits.lock() = [None, None];
         self.any.store(false, Ordering::Relaxed);
     }
 }
 
-/// Both in one: the later token, for the later call. The one with the later token may have the earlier ticket, because
-/// tickets are made after tokens, and by many; that call need not serve the other.
-fn later(a: Option<Wait>, b: Option<Wait>) -> Option<Wait> {
-    let (Some(x), Some(y)) = (a, b) else { return a.or(b) };
-    Some(Wait { token: x.token.max(y.token), ticket: x.ticket.later(y.ticket) })
+/// The one with the latest token. Its fence serves the others, whatever tickets they have: its ticket was made after its
+/// token, hence after theirs.
+fn latest<const N: usize>(waits: [Option<Wait>; N]) -> Option<Wait> {
+    waits.into_iter().flatten().max_by_key(|wait| wait.token)
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -84,20 +83,18 @@ mod tests {
         }
         let awaited = Awaited::default();
         assert_eq!(awaited.take_served(|_| false), None);
-        let now = fence::tests::ticket_in(0);
-        // The later token has the earlier ticket.
-        awaited.add(30, now);
-        awaited.add(20, fence::tests::ticket_in(1_000_000));
-        awaited.add(25, fence::tests::ticket_in(1_000_000));
+        let later = fence::tests::ticket_in(1_000_000);
+        awaited.add(20, fence::tests::ticket_in(0));
+        awaited.add(30, later);
+        awaited.add(25, later);
         fence::barrier().unwrap();
-        assert_eq!(awaited.take_served(|_| false), Some(30));
+        assert_eq!(awaited.take_served(|_| false), Some(20));
         assert_eq!(awaited.take_served(|_| false), None);
-        // Three calls: the last of them serves what was merged.
-        awaited.add(40, fence::tests::ticket_in(0));
-        awaited.add(35, fence::tests::ticket_in(500_000));
+        // Three calls: that of the latest token serves all.
+        awaited.add(27, fence::tests::ticket_in(2_000_000));
+        awaited.add(40, fence::tests::ticket_in(3_000_000));
         fence::barrier().unwrap();
-        fence::barrier().unwrap();
-        assert_eq!(awaited.take_served(|_| false), None);
+        assert_eq!(awaited.take_served(|token| token == 30), None);
         assert_eq!((awaited.take_served(|token| token == 40), awaited.any()), (Some(40), false));
     }
 }

@@ -99,11 +99,6 @@ impl Ticket {
         Self(served_at(SEQUENCE.load(Ordering::SeqCst)))
     }
 
-    /// The one of the two that is served later.
-    pub(crate) fn later(self, other: Self) -> Self {
-        if self.is_served_by(other.0) { other } else { self }
-    }
-
     /// Whether the fence is complete.
     pub(crate) fn is_served(self) -> bool {
         // Acquire pairs with the Release in `run`.
@@ -126,10 +121,16 @@ pub(crate) enum Order {
 }
 
 /// Executes a fence on behalf of all threads, or asks for one while that would take long. One that takes longer than
-/// `limit_ns` is taken note of.
+/// `limit_ns` is taken note of. With a limit of 0 the thread makes all calls; without one, `u64::MAX`, the caller waits.
 ///
 /// Requires that the process is registered for membarrier.
 pub(crate) fn order(limit_ns: u64) -> Result<Order, NoFence> {
+    if limit_ns == u64::MAX {
+        return Ok(Order::Complete(wait(Ticket::new(), Wait::DEFAULT)?.expect("there is no deadline")));
+    }
+    if limit_ns == 0 && !thread::calls() {
+        thread::hand_over_ahead();
+    }
     if thread::calls() && !is_refused() {
         let ticket = ask();
         return Ok(answer(ticket, limit_ns)?.map_or(Order::Asked(ticket), Order::Complete));
@@ -154,14 +155,14 @@ fn call_alone(limit_ns: u64) -> Result<Complete, NoFence> {
     }
     let at_ns = now_ns();
     if at_ns - from_ns > limit_ns {
-        thread::note_slow_call(at_ns, limit_ns, at_ns - from_ns, watched);
+        thread::note_slow_call(at_ns, limit_ns, at_ns - from_ns, watched.as_ref());
     }
     Ok(Complete { from_ns, at_ns, call_ns: Some(at_ns - from_ns) })
 }
 
 /// The fence that the thread was asked for, if it answers at once as it did the last time.
 fn answer(ticket: Ticket, limit_ns: u64) -> Result<Option<Complete>, NoFence> {
-    if !thread::answers() {
+    if limit_ns == 0 || !thread::answers() {
         return Ok(None);
     }
     let deadline_ns = Some(now_ns().saturating_add(limit_ns.min(thread::PATIENCE_NS)));
@@ -241,7 +242,7 @@ fn wait(ticket: Ticket, how: Wait) -> Result<Option<Complete>, NoFence> {
             run(now)?;
             let at_ns = now_ns();
             if at_ns - start_ns > how.limit_ns {
-                thread::note_slow_call(at_ns, how.limit_ns, at_ns - start_ns, watched);
+                thread::note_slow_call(at_ns, how.limit_ns, at_ns - start_ns, watched.as_ref());
             }
             return Ok(Some(Complete { from_ns, at_ns, call_ns: Some(at_ns - start_ns) }));
         }

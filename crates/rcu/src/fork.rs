@@ -113,7 +113,7 @@ extern "C" fn in_child() {
         later::release(true);
         each(|core, reclaim| {
             release(core, reclaim);
-            reclaim.barrier.reset_after_fork();
+            reclaim.barrier.reset_after_fork(());
             core.awaited.reset_after_fork();
             // The only thread has seen its own unlinks, and no other can miss them.
             core.acks.fence_done(core.clock.now());
@@ -146,7 +146,7 @@ fn keep_only(core: &Core, was: i32, is: i32) {
         // SAFETY: `core` owns the pool and is alive.
         let record: &Record = unsafe { entry.get() };
         // SAFETY: a name's lock may have been held by a thread that is in the parent only.
-        unsafe { record.name.reset_after_fork() };
+        unsafe { record.name.reset_after_fork(String::new()) };
         if record.is_free_after_fork(was, is) {
             core.readers.give(entry);
         }

@@ -84,12 +84,15 @@ impl<T> Lock<T> {
         unsafe { &*self.value.get() }
     }
 
-    /// Makes the lock free whoever held it.
+    /// Makes the lock free whoever held it. A value that somebody was writing is not dropped: `value` takes its place.
     ///
     /// # Safety
     /// The holder is in another process: the caller is the child of a fork.
-    pub(crate) unsafe fn reset_after_fork(&self) {
-        self.state.store(FREE, Ordering::Relaxed);
+    pub(crate) unsafe fn reset_after_fork(&self, value: T) {
+        if self.state.swap(FREE, Ordering::Relaxed) != FREE {
+            // SAFETY: nobody in this process has a guard. Writing does not look at what was there.
+            unsafe { self.value.get().write(value) };
+        }
     }
 }
 
@@ -136,6 +139,20 @@ mod tests {
         assert!(lock.try_lock().is_none(), "the first try left it held");
         drop(held);
         assert!(lock.try_lock().is_some());
+    }
+
+    #[test]
+    fn a_fork_replaces_what_was_being_written() {
+        let lock = Lock::new(Box::new(1));
+        // SAFETY: no guard is used from here on.
+        unsafe { lock.reset_after_fork(Box::new(2)) };
+        assert_eq!(**lock.lock(), 1, "nobody held it");
+        let held = std::mem::ManuallyDrop::new(lock.lock());
+        // SAFETY: a valid value, which `reset_after_fork` does not drop.
+        let old = unsafe { std::ptr::from_ref(&**held).read() };
+        // SAFETY: as above.
+        unsafe { lock.reset_after_fork(Box::new(3)) };
+        assert_eq!((*old, **lock.lock()), (1, 3));
     }
 
     #[test]

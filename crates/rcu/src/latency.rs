@@ -51,17 +51,16 @@ impl Latencies {
         Self { limit_ns: 0, quick_since_ns: None, calm_ns: CALM_NS, returned_ns: None, next_probe_ns: 0 }
     }
 
-    /// Takes note of a caller's own call, which took longer than its limit. `executed_ns` is how much of it the caller
-    /// executed, if that was measured: it waits for other CPUs actively, and time in which it was itself descheduled says
-    /// nothing about them.
+    /// Takes note of a caller's own call, which took longer than its limit. `waited_ns` is how much of it the caller
+    /// waited for other CPUs, if that was measured. Time in which it was itself descheduled says nothing about them.
     pub(crate) fn called(
         &mut self,
         now_ns: u64,
         limit_ns: u64,
         latency_ns: u64,
-        executed_ns: Option<u64>,
+        waited_ns: Option<u64>,
     ) -> Verdict {
-        match executed_ns {
+        match waited_ns {
             None => return Verdict::Watch(now_ns + SPAN_NS),
             Some(ns) if ns <= limit_ns => return Verdict::Noise,
             Some(_) => {}
@@ -161,11 +160,11 @@ mod tests {
             let changes = if self.handed_over {
                 self.latencies.round(self.now_ns + latency_ns, latency_ns)
             } else {
-                let executed_ns = (self.now_ns < self.watched_until_ns).then_some(latency_ns);
+                let waited_ns = (self.now_ns < self.watched_until_ns).then_some(latency_ns);
                 self.now_ns += latency_ns;
                 self.waited_ns += latency_ns;
-                let verdict = (latency_ns > MS)
-                    .then(|| self.latencies.called(self.now_ns, MS, latency_ns, executed_ns));
+                let verdict =
+                    (latency_ns > MS).then(|| self.latencies.called(self.now_ns, MS, latency_ns, waited_ns));
                 if let Some(Verdict::Watch(until_ns)) = verdict {
                     self.watched_until_ns = until_ns;
                 }
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_the_caller_did_not_execute_is_noise() {
+    fn time_in_which_the_caller_was_descheduled_is_noise() {
         let mut latencies = Latencies::new();
         assert_eq!(latencies.called(5, MS, 10 * MS, None), Verdict::Watch(5 + SPAN_NS), "not measured");
         assert_eq!(latencies.called(6, MS, 10 * MS, Some(MS)), Verdict::Noise, "at the limit");

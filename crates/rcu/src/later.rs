@@ -3,10 +3,10 @@
 //! A job of a parent process may be lost to the child of a fork, or done in both.
 
 use crate::futex::{self, Lock};
+use crate::platform::spawn;
 use crate::record::announce;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread::Builder;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -19,9 +19,7 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 /// Does `job` on the thread. Where the system has no thread to give, with the next job for which it has.
 pub(crate) fn run(job: Job) {
     JOBS.lock().push(job);
-    if !STARTED.swap(true, Ordering::SeqCst)
-        && Builder::new().name("rcu-later".to_owned()).spawn(serve).is_err()
-    {
+    if !STARTED.swap(true, Ordering::SeqCst) && spawn("rcu-later", serve).is_err() {
         STARTED.store(false, Ordering::SeqCst);
     }
     announce(&WORK);

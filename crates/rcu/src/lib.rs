@@ -135,6 +135,7 @@ mod shuttle_tests;
 mod stats;
 mod sync;
 mod trace;
+mod under_way;
 
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}

@@ -113,7 +113,7 @@ impl Modes {
     /// thread starts anew, asymmetric: no other thread's stores can be under way.
     pub(crate) fn reset_after_fork(&self, mode: &AtomicU32) {
         // SAFETY: whoever holds the lock is in the parent.
-        unsafe { self.leaving.reset_after_fork() };
+        unsafe { self.leaving.reset_after_fork(None) };
         if self.adaptive {
             *self.leaving.lock() = None;
             self.state.store(ASYMMETRIC, Ordering::SeqCst);

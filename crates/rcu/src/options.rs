@@ -39,6 +39,9 @@ pub enum Fencing {
     Adaptive,
 }
 
+/// The default of [`Options::call_limit_ns`].
+pub(crate) const CALL_LIMIT_NS: u64 = 1_000_000;
+
 /// Options of a domain; see the methods.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -64,7 +67,7 @@ impl Default for Options {
             batch: 1,
             deadline_ns: 2_000_000,
             patience_ns: 100_000,
-            call_limit_ns: 1_000_000,
+            call_limit_ns: CALL_LIMIT_NS,
             help: Help::Yield,
             fencing: Fencing::Asymmetric,
             limit_readers: 1 << 16,
@@ -127,7 +130,9 @@ impl Options {
     /// thread's calls have been quick for a second, callers make them again; for twice as long each time that proves too
     /// soon. [`Stats::late_cpu`](crate::Stats::late_cpu) names the CPU that is late.
     ///
-    /// `u64::MAX` keeps this domain's calls from starting the thread.
+    /// With 0 the thread makes all calls from the first one on, and none that retires waits for it: no caller ever waits for a
+    /// CPU, each call costs a wake-up, and what it retires is freed by a later one. With `u64::MAX` this domain's calls wait
+    /// for membarrier, however long it takes.
     pub fn call_limit_ns(mut self, ns: u64) -> Self {
         self.call_limit_ns = ns;
         self

@@ -24,6 +24,7 @@ use crate::sync::LocalCell as _;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::sync::thread_local;
 use crate::trace;
+use crate::under_way::UnderWay;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -150,17 +151,6 @@ impl Reclaim {
         let objects = bag.take();
         self.bagged.fetch_sub(objects.len(), Ordering::SeqCst);
         (objects, under_way)
-    }
-
-    /// Counts the caller among those that have objects in hand.
-    fn under_way(&self) -> UnderWay<'_> {
-        let mut queue = self.queue.lock();
-        UnderWay { reclaim: self, phase: queue.begin(), forks: queue.forks }
-    }
-
-    /// Forks that made this process what it is, since the domain was made.
-    pub(crate) fn forks(&self) -> u32 {
-        self.queue.lock().forks
     }
 
     /// The thread's bag, or one that is free.
@@ -383,7 +373,7 @@ impl Reclaim {
             return None;
         }
         self.queued.fetch_sub(due.len(), Ordering::Relaxed);
-        let under_way = UnderWay { reclaim: self, phase: queue.begin(), forks: queue.forks };
+        let under_way = UnderWay::begin(self, &mut queue);
         drop(queue);
         trace::grace_period(&self.core, longest_ns);
         Some((due, under_way))
@@ -408,23 +398,6 @@ impl Reclaim {
         self.free_due();
         // Others may still free what they took before.
         self.wait_for_those_under_way();
-    }
-
-    /// Waits until all threads have queued or freed what they have in hand now. They count in the phase that ends here;
-    /// later ones in the next, so that the wait is for a bounded set.
-    fn wait_for_those_under_way(&self) {
-        let old = {
-            let mut queue = self.queue.lock();
-            queue.phase ^= 1;
-            queue.phase ^ 1
-        };
-        loop {
-            let seen = self.freed.load(Ordering::SeqCst);
-            if self.queue.lock().running[old] == 0 {
-                return;
-            }
-            futex::wait(&self.freed, seen, None);
-        }
     }
 
     /// Wakes the reclaimer thread if it sleeps for want of work, or in any case.
@@ -458,29 +431,5 @@ impl Reclaim {
         queue.forks += 1;
         drop(queue);
         self.reclaimer.store(false, Ordering::Relaxed);
-    }
-}
-
-/// The caller has objects in hand: from a bag to the queue, or from the queue until they are freed. Ends when dropped, also
-/// when a callback panics.
-struct UnderWay<'a> {
-    reclaim: &'a Reclaim,
-    phase: usize,
-    forks: u32,
-}
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        let mut queue = self.reclaim.queue.lock();
-        if queue.forks != self.forks {
-            // Counted in the parent: this is the child of a fork that a callback made.
-            return;
-        }
-        queue.running[self.phase] -= 1;
-        let awaited = queue.running[self.phase] == 0 && queue.phase != self.phase;
-        drop(queue);
-        if awaited {
-            announce(&self.reclaim.freed);
-        }
     }
 }

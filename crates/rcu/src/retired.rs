@@ -137,7 +137,7 @@ pub(crate) struct Queue {
     pub(crate) batches: VecDeque<Batch>,
     /// Objects whose grace period has passed, but that slots pin.
     pub(crate) held: Vec<Retired>,
-    /// Threads that have objects in hand, by the phase in which they took them; see `barrier` in reclaim.rs.
+    /// Threads that have objects in hand, by the phase in which they took them; see under_way.rs.
     pub(crate) running: [usize; 2],
     /// Forks that made this process what it is: threads count in that of theirs alone.
     pub(crate) forks: u32,

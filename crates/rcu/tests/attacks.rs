@@ -5,7 +5,7 @@ mod common;
 
 use common::{Counted, with_reader_inside};
 use reprieve_rcu::map::MapOptions;
-use reprieve_rcu::{Domain, Options, RcuCell, RcuMap};
+use reprieve_rcu::{Domain, RcuCell, RcuMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -37,7 +37,7 @@ fn what_a_hook_owns_is_dropped_as_its_domain_ends() {
     struct Uses;
     impl Drop for Uses {
         fn drop(&mut self) {
-            let domains: Vec<_> = (0..4).map(|_| Domain::default()).collect();
+            let domains: Vec<_> = (0..4).map(|_| common::domain()).collect();
             for domain in &domains {
                 let (cell, guard) = (RcuCell::in_domain(domain, [7u64; 4]), domain.lock());
                 let seen = cell.load(&guard);
@@ -48,7 +48,7 @@ fn what_a_hook_owns_is_dropped_as_its_domain_ends() {
         }
     }
     for _ in 0..200 {
-        let [one, other, later] = [(); 3].map(|()| Domain::default());
+        let [one, other, later] = [(); 3].map(|()| common::domain());
         let uses = Uses;
         other.on_late(1, move |_| _ = &uses);
         [&one, &other, &one].iter().for_each(|domain| drop(domain.lock()));
@@ -59,7 +59,7 @@ fn what_a_hook_owns_is_dropped_as_its_domain_ends() {
 
 #[test]
 fn an_online_reader_that_could_not_go_back_renews_nobody_elses_section() {
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     let cell = RcuCell::in_domain(&domain, Counted(drops.clone()));
     let reader = domain.register("reader").unwrap();
     let mut online = reader.online();
@@ -77,7 +77,7 @@ fn an_online_reader_that_could_not_go_back_renews_nobody_elses_section() {
 /// As many leaked guards as sections nest, and then a panic: the reader cannot go back, and must not panic again.
 #[test]
 fn an_online_reader_that_cannot_go_back_while_it_unwinds_stays_offline() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let reader = domain.register("loop").unwrap();
     let mut online = reader.online();
     let offline = || {
@@ -92,11 +92,11 @@ fn an_online_reader_that_cannot_go_back_while_it_unwinds_stays_offline() {
 #[test]
 fn a_domain_that_ends_in_a_panic_is_forgotten_before_the_next_fork() {
     use std::os::unix::{fs::MetadataExt, process::CommandExt};
-    let domain = Domain::new(Options::new().batch(64));
+    let domain = Domain::new(common::options().batch(64));
     domain.defer(|| panic!("expected"));
     assert!(panics(|| drop(domain)));
     // Forgets what is closed.
-    drop(Domain::default().lock());
+    drop(common::domain().lock());
     let words: Vec<Vec<u64>> = (1..600).flat_map(|n| [(); 4].map(|()| vec![!0; n])).collect();
     // With a user, `std` forks.
     let user = std::fs::metadata("/proc/self").unwrap().uid();
@@ -107,7 +107,7 @@ fn a_domain_that_ends_in_a_panic_is_forgotten_before_the_next_fork() {
 #[test]
 fn a_reclaimer_s_handle_can_be_dropped_within_a_section() {
     ends(|| {
-        let domain = Domain::default();
+        let domain = common::domain();
         let reclaimer = domain.spawn_reclaimer().unwrap();
         let guard = domain.lock();
         domain.defer(|| ());
@@ -122,7 +122,7 @@ fn a_reclaimer_s_handle_can_be_dropped_within_a_section() {
 #[test]
 fn closures_of_a_map_may_retire_at_the_limit() {
     ends(|| {
-        let domain = Domain::new(Options::new().limit_objects(1));
+        let domain = Domain::new(common::options().limit_objects(1));
         let (map, cell) = (RcuMap::new(&domain), RcuCell::in_domain(&domain, 0));
         map.set(1, 1);
         let replace = |value: &u32| {
@@ -147,7 +147,7 @@ fn nothing_is_dropped_under_a_map_s_lock() {
         }
     }
     ends(|| {
-        let domain = Domain::default();
+        let domain = common::domain();
         let options = MapOptions::new().shards(1);
         let map = MAP.get_or_init(|| RcuMap::with_options(&domain, options, Default::default()));
         let cell = RcuCell::in_domain(&domain, 0);
@@ -168,7 +168,7 @@ fn nothing_is_dropped_under_a_map_s_lock() {
 
 #[test]
 fn a_hook_that_panics_loses_nothing() {
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     domain.on_late(0, |_| panic!("expected"));
     with_reader_inside(&domain, "late", || {
         let counted = Counted(drops.clone());
@@ -191,7 +191,7 @@ fn a_hook_that_panics_loses_nothing() {
 #[test]
 fn a_hook_that_waits_for_a_barrier_is_refused() {
     ends(|| {
-        let domain = Domain::default();
+        let domain = common::domain();
         let own = domain.clone();
         domain.on_late(0, move |_| own.barrier());
         with_reader_inside(&domain, "late", || domain.defer(|| ()));
@@ -209,7 +209,7 @@ fn an_entry_s_destructor_that_panics_keeps_no_other_from_being_dropped() {
     }
     type Map = RcuMap<u64, Arc<Bomb>>;
     let filled = |drops: &Arc<AtomicUsize>| {
-        let map = Map::new(&Domain::default());
+        let map = Map::new(&common::domain());
         (0..1_000).for_each(|n| _ = map.set(n, Arc::new(Bomb(Counted(drops.clone()), n % 10 == 0))));
         map
     };
@@ -236,7 +236,7 @@ fn a_panic_whose_payload_panics_keeps_no_other_callback_from_being_run() {
             panic!("expected, by a payload");
         }
     }
-    let (domain, drops) = (Domain::new(Options::new().batch(100)), drops());
+    let (domain, drops) = (Domain::new(common::options().batch(100)), drops());
     for _ in 0..3 {
         domain.defer(|| std::panic::panic_any(Payload));
         let counted = Counted(drops.clone());
@@ -250,7 +250,7 @@ fn a_panic_whose_payload_panics_keeps_no_other_callback_from_being_run() {
 /// While a panic unwinds, somebody else's callback is not run: a second panic would end the process.
 #[test]
 fn a_cell_that_a_panic_drops_runs_nobody_s_callback() {
-    let domain = Domain::new(Options::new().batch(2).deadline_ns(u64::MAX));
+    let domain = Domain::new(common::options().batch(2).deadline_ns(u64::MAX));
     domain.defer(|| panic!("expected, by a callback"));
     let unwind = || {
         let _cell = RcuCell::in_domain(&domain, 1);
@@ -262,7 +262,7 @@ fn a_cell_that_a_panic_drops_runs_nobody_s_callback() {
 
 #[test]
 fn a_pinned_object_without_size_holds_up_no_callback() {
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     let cell = RcuCell::in_domain(&domain, ());
     let held = cell.hold();
     domain.defer(|| ());
@@ -273,7 +273,7 @@ fn a_pinned_object_without_size_holds_up_no_callback() {
 
 #[test]
 fn extreme_options_do_not_overflow() {
-    let options = Options::new().patience_ns(u64::MAX).deadline_ns(u64::MAX).limit_bytes(usize::MAX);
+    let options = common::options().patience_ns(u64::MAX).deadline_ns(u64::MAX).limit_bytes(usize::MAX);
     let domain = Domain::new(options.at_limit(reprieve_rcu::AtLimit::Wait { timeout_ns: u64::MAX }));
     domain.on_late(u64::MAX, |_| ());
     domain.defer_sized(usize::MAX, || ());

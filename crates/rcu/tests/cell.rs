@@ -7,7 +7,7 @@ mod common;
 
 use canary::Canary;
 use common::with_reader_inside;
-use reprieve_rcu::{AtLimit, Domain, Options, RcuCell, field};
+use reprieve_rcu::{AtLimit, Domain, RcuCell, field};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -106,7 +106,7 @@ fn a_cell_begins_also_by_being_written() {
 #[test]
 fn writes_exceed_the_limits_unless_they_are_tries() {
     for policy in [AtLimit::NoWait, AtLimit::Wait { timeout_ns: 100_000 }] {
-        let domain = Domain::new(Options::new().limit_objects(1).at_limit(policy));
+        let domain = Domain::new(common::options().limit_objects(1).at_limit(policy));
         let cell = RcuCell::in_domain(&domain, 0u64);
         with_reader_inside(&domain, "reader", || {
             (1..=3).for_each(|v| cell.replace(v));
@@ -124,7 +124,7 @@ fn writes_exceed_the_limits_unless_they_are_tries() {
 /// The object counts, not its value, and its address is not used again while the caller has a reference.
 #[test]
 fn compare_exchange_tells_an_object_from_its_equal() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let cell = RcuCell::in_domain(&domain, 1u64);
     let guard = domain.lock();
     let (seen, held) = (cell.load(&guard), cell.hold());
@@ -144,7 +144,7 @@ fn compare_exchange_tells_an_object_from_its_equal() {
 
 #[test]
 fn compare_exchange_loses_no_change() {
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     let cell = RcuCell::in_domain(&domain, Canary::new(0, &drops));
     let add = |reference: &Canary| {
         cell.compare_exchange(reference, Canary::new(reference.check() + 1, &drops)).is_ok()
@@ -163,7 +163,7 @@ fn compare_exchange_loses_no_change() {
 /// While a closure runs on a value, that value waits, and nothing else does.
 #[test]
 fn a_value_in_use_delays_no_other() {
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     let cell = RcuCell::in_domain(&domain, Canary::new(1, &drops));
     let other = RcuCell::in_domain(&domain, Canary::new(2, &drops));
     cell.with(|value| {
@@ -194,7 +194,7 @@ fn an_update_that_another_writer_overtook_is_made_again() {
 /// What `update` replaced is freed within the call: it is not pinned by it any more.
 #[test]
 fn an_update_frees_what_it_replaced() {
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     let cell = RcuCell::in_domain(&domain, Canary::new(1, &drops));
     cell.update(|old| Canary::new(old.check() + 1, &drops));
     assert_eq!((count(&drops), domain.stats().garbage_objects), (1, 0));
@@ -203,7 +203,7 @@ fn an_update_frees_what_it_replaced() {
 /// A closure that uses its own cell and others, which protects all of them.
 #[test]
 fn closures_within_closures_protect_their_values() {
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     let [outer, inner] = [1, 2].map(|n| RcuCell::in_domain(&domain, Canary::new(n, &drops)));
     outer.with(|first| {
         assert!(!is_in_section(&domain), "pinned");
@@ -257,7 +257,7 @@ fn clone_may_clone_the_same_cell() {
 #[test]
 fn a_panic_in_clone_or_a_closure_releases_the_value() {
     static PANICS: fn(u32) = |n| assert!(n != 13, "expected");
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     let unlucky = RcuCell::in_domain(&domain, Acts(13, &PANICS));
     let cell = RcuCell::in_domain(&domain, Canary::new(1, &drops));
     assert!(catch_unwind(AssertUnwindSafe(|| unlucky.get_cloned())).is_err());
@@ -283,7 +283,7 @@ fn a_destructor_may_use_cells() {
             });
         }
     }
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     let uses = || Uses(RcuCell::in_domain(&domain, Canary::new(1, &drops)), drops.clone());
     let cell = RcuCell::in_domain(&domain, uses());
     cell.replace(uses());
@@ -295,7 +295,7 @@ fn a_destructor_may_use_cells() {
 /// Threads give their slots back when they end.
 #[test]
 fn a_slot_is_used_again_by_the_next_thread() {
-    let domain = Domain::new(Options::new().limit_slots(1));
+    let domain = Domain::new(common::options().limit_slots(1));
     let cell = RcuCell::in_domain(&domain, 1u64);
     for _ in 0..20 {
         let pins = || cell.with(|_| assert!(!is_in_section(&domain), "there is a slot"));
@@ -307,7 +307,7 @@ fn a_slot_is_used_again_by_the_next_thread() {
 
 #[test]
 fn without_a_slot_values_are_read_in_a_section() {
-    let (domain, drops) = (Domain::new(Options::new().limit_slots(1)), drops());
+    let (domain, drops) = (Domain::new(common::options().limit_slots(1)), drops());
     let cell = RcuCell::in_domain(&domain, Canary::new(1, &drops));
     let only = cell.hold();
     assert_eq!(cell.try_hold().err().map(|e| e.limit), Some(1));
@@ -323,11 +323,11 @@ fn without_a_slot_values_are_read_in_a_section() {
 /// A thread's slots in domains that are gone are not taken for those of later ones, which may have the same address.
 #[test]
 fn many_short_lived_domains_on_one_thread() {
-    let lasting = RcuCell::in_domain(&Domain::default(), 1u64);
+    let lasting = RcuCell::in_domain(&common::domain(), 1u64);
     for i in 0..300u64 {
         // The thread forgets the last round's domain here, and the next one may get its memory.
-        drop(Domain::default().lock());
-        let domain = Domain::new(Options::new().limit_slots(1));
+        drop(common::domain().lock());
+        let domain = Domain::new(common::options().limit_slots(1));
         let cell = RcuCell::in_domain(&domain, i.to_string());
         if i % 3 == 0 {
             lasting.with(|_| ());
@@ -373,7 +373,7 @@ fn thread_local_destructors_use_cells() {
 
 #[test]
 fn an_arc_outlives_its_cell_and_the_old_one_is_freed_at_once() {
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     let cell: RcuCell<Arc<dyn Fn() -> u64 + Send + Sync>> = {
         let canary = Canary::new(1, &drops);
         RcuCell::in_domain(&domain, Arc::new(move || canary.check()))
@@ -407,8 +407,8 @@ struct Nested {
 fn fields_of_all_sizes_are_copied() {
     let nested = (1, Nested { small: 2, twins: [3; 20] });
     let large = Large { before: [4; 40], nested, name: "five".to_owned(), after: [6; 3], none: () };
-    let fenced = Domain::new(Options::new().fencing(reprieve_rcu::Fencing::Fenced));
-    for domain in [&Domain::default(), &fenced] {
+    let fenced = Domain::new(common::options().fencing(reprieve_rcu::Fencing::Fenced));
+    for domain in [&common::domain(), &fenced] {
         let cell = RcuCell::in_domain(domain, large.clone());
         assert_eq!(cell.get_field(field!(Large, before)), [4; 40]);
         assert_eq!(cell.get_field(field!(Large, nested.0)), 1);
@@ -423,7 +423,7 @@ fn fields_of_all_sizes_are_copied() {
 /// Readers of every kind under writers of every kind, for a moment.
 #[test]
 fn values_live_as_long_as_they_are_used() {
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     let cell = RcuCell::in_domain(&domain, Arc::new(Canary::new(0, &drops)));
     let (stop, made) = (AtomicBool::new(false), AtomicUsize::new(1));
     let new = || {

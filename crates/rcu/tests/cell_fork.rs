@@ -1,7 +1,9 @@
 //! fork while values are pinned: the child may use what a slot of another thread pins, for a scoped thread may have lent it.
 //! One test: forking is a matter of the whole process.
 
-use reprieve_rcu::{Domain, RcuCell};
+mod common;
+
+use reprieve_rcu::RcuCell;
 use std::sync::mpsc;
 
 /// Runs `child` in a child process, and demands that it returns true.
@@ -25,7 +27,7 @@ fn in_child(child: impl FnOnce() -> bool) {
 
 #[test]
 fn pinned_values_stay_in_the_child() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let cell = RcuCell::in_domain(&domain, "first".to_owned());
     let (send, receive) = mpsc::channel();
     let (over, is_over) = mpsc::channel::<()>();

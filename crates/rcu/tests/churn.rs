@@ -1,6 +1,8 @@
 //! Threads that come and go leave nothing behind: neither records nor memory. Alone in its process, because
 //! it counts allocations.
 
+mod common;
+
 use reprieve_rcu::{Domain, RcuCell};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Barrier;
@@ -58,7 +60,7 @@ fn churn(domain: &Domain, cell: &RcuCell<u64>, threads: usize) {
 
 #[test]
 fn many_threads_leave_nothing_behind() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let cell = RcuCell::in_domain(&domain, 7);
     // What is made once, and kept for the next threads, is made here.
     churn(&domain, &cell, 5 * TOGETHER);

@@ -1,14 +1,16 @@
 //! The same program on machines that have less: each run in a process of its own, by the environment's
 //! off-switch.
 
-use reprieve_rcu::{Domain, Obstacle, RcuCell, capabilities};
+mod common;
+
+use reprieve_rcu::{Obstacle, RcuCell, capabilities};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Reads by all kinds while a writer replaces; run by the tests below.
 #[test]
 fn workload() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let cell = RcuCell::in_domain(&domain, [1u64; 4]);
     assert_eq!(cell.get(), [1; 4]);
     let stop = AtomicBool::new(false);

@@ -1,7 +1,9 @@
 //! fork, in a process with readers, writers and a reclaimer at work. One test: forking is a matter of the
 //! whole process.
 
-use reprieve_rcu::{Domain, Options};
+mod common;
+
+use reprieve_rcu::Domain;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 fn count_a_free(domain: &Domain, frees: &'static AtomicU64) {
@@ -56,7 +58,7 @@ impl Drop for Stop<'_> {
 #[cfg_attr(reprieve_fallback, ignore = "the portable half does not notice forks")]
 fn the_child_is_usable_whatever_the_parents_threads_did() {
     static FREES: AtomicU64 = AtomicU64::new(0);
-    let domain = Domain::new(Options::new().batch(8));
+    let domain = Domain::new(common::options().batch(8));
     let stop = AtomicBool::new(false);
     std::thread::scope(|s| {
         s.spawn(|| {
@@ -78,7 +80,7 @@ fn the_child_is_usable_whatever_the_parents_threads_did() {
             }
         });
         let stop = Stop(&stop);
-        let reclaimed = Domain::new(Options::new().batch(64).deadline_ns(10_000));
+        let reclaimed = Domain::new(common::options().batch(64).deadline_ns(10_000));
         let reclaimer = reclaimed.spawn_reclaimer().unwrap();
         for round in 0..100 {
             drop(domain.lock());

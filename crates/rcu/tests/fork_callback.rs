@@ -1,7 +1,9 @@
 //! fork within a callback, and in a process that has a reclaimer thread. One test: forking is a matter of the whole
 //! process.
 
-use reprieve_rcu::{Domain, Options};
+mod common;
+
+use reprieve_rcu::Domain;
 
 /// Runs `child` in a child process, and demands that it ends in time.
 fn in_child(child: impl FnOnce()) {
@@ -23,7 +25,7 @@ fn in_child(child: impl FnOnce()) {
 
 #[test]
 fn the_child_waits_for_nothing_that_the_parent_has_under_way() {
-    let domain = Domain::new(Options::new().batch(2));
+    let domain = Domain::new(common::options().batch(2));
     let own = domain.clone();
     domain.defer(move || {
         let pid = std::process::id();
@@ -34,7 +36,7 @@ fn the_child_waits_for_nothing_that_the_parent_has_under_way() {
     domain.defer(|| ());
     domain.barrier();
 
-    let forks = Domain::new(Options::new().batch(2));
+    let forks = Domain::new(common::options().batch(2));
     let for_callback = forks.clone();
     forks.defer(move || {
         // SAFETY: the child returns from the callback, and then ends below.

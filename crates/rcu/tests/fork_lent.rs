@@ -1,6 +1,8 @@
 //! fork while another thread is in a section: the child may hold references which that section lent out, so it goes on
 //! there. One test: forking is a matter of the whole process.
 
+mod common;
+
 use reprieve_rcu::{Domain, RcuCell};
 use std::time::{Duration, Instant};
 
@@ -26,7 +28,7 @@ fn is_stuck(domain: &Domain) -> bool {
 
 #[test]
 fn a_reference_that_another_thread_lent_out_is_good_in_the_child() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let cell = RcuCell::in_domain(&domain, "lent".to_owned());
     let (send, receive) = std::sync::mpsc::channel();
     let (over, is_over) = std::sync::mpsc::channel::<()>();

@@ -1,6 +1,8 @@
 //! Several threads fork at a time: in each child, the sections of the thread that forked go on. One test: forking is a
 //! matter of the whole process.
 
+mod common;
+
 use reprieve_rcu::Domain;
 
 const FORKS: usize = 200;
@@ -18,9 +20,9 @@ fn is_held_up_by_this_thread_alone(domain: &Domain, name: &str) -> bool {
 
 #[test]
 fn a_child_keeps_the_sections_of_the_thread_that_forked() {
-    let domain = Domain::default();
+    let domain = common::domain();
     // More domains make the handlers take longer, and so meet.
-    let _more: Vec<_> = (0..500).map(|_| Domain::default()).collect();
+    let _more: Vec<_> = (0..500).map(|_| common::domain()).collect();
     let (domain, lost) = (&domain, std::sync::atomic::AtomicUsize::new(0));
     std::thread::scope(|s| {
         for name in ["one", "two", "three"] {

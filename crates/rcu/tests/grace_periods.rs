@@ -3,7 +3,7 @@
 mod common;
 
 use common::with_reader_inside;
-use reprieve_rcu::{Domain, Fencing, Help, Options, Reader};
+use reprieve_rcu::{Domain, Fencing, Help, Reader};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ fn soon() -> Instant {
 
 fn domains() -> Vec<Domain> {
     let options = [Fencing::Asymmetric, Fencing::Fenced, Fencing::Adaptive];
-    options.map(|f| Domain::new(Options::new().fencing(f))).into()
+    options.map(|f| Domain::new(common::options().fencing(f))).into()
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_section_holds_up_tokens_taken_after_it_began() {
 
 #[test]
 fn a_slow_reader_delays_its_own_domain_only() {
-    let (slow, quick) = (Domain::default(), Domain::default());
+    let (slow, quick) = (common::domain(), common::domain());
     with_reader_inside(&slow, "slow", || {
         quick.synchronize();
         let token = quick.start();
@@ -56,7 +56,7 @@ fn a_slow_reader_delays_its_own_domain_only() {
 
 #[test]
 fn late_readers_are_named() {
-    let domain = Domain::default();
+    let domain = common::domain();
     with_reader_inside(&domain, "the slow one", || {
         let late = domain.synchronize_until(soon()).unwrap_err();
         assert_eq!(late.readers.len(), 1);
@@ -72,7 +72,7 @@ fn late_readers_are_named() {
 
 #[test]
 fn the_hook_fires_once_per_section() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = seen.clone();
     assert!(domain.on_late(1_000_000, move |r| log.lock().unwrap().push(r.clone())));
@@ -137,7 +137,7 @@ fn a_reader_that_entered_alone_holds_up() {
 /// A guard that was leaked, and one that ends after it, are one section.
 #[test]
 fn entering_ends_what_was_leaked() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let mut reader = domain.register("leaky").unwrap();
     std::mem::forget(reader.lock());
     assert!(!domain.check(domain.start()));
@@ -153,14 +153,14 @@ fn entering_ends_what_was_leaked() {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn synchronize_within_a_section_is_refused() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let _guard = domain.lock();
     domain.synchronize();
 }
 
 #[test]
 fn an_online_reader_passes_at_its_quiescent_states() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let reader = domain.register("loop").unwrap();
     let mut online = reader.online();
     let token = domain.start();
@@ -181,7 +181,7 @@ fn an_online_reader_passes_at_its_quiescent_states() {
 
 #[test]
 fn a_panic_in_offline_leaves_the_reader_online() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let reader = domain.register("loop").unwrap();
     let mut online = reader.online();
     let panic =
@@ -195,7 +195,7 @@ fn a_panic_in_offline_leaves_the_reader_online() {
 
 #[test]
 fn guards_may_be_dropped_in_any_order() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let (outer, inner) = (domain.lock(), domain.lock());
     let token = domain.start();
     drop(outer);
@@ -206,7 +206,7 @@ fn guards_may_be_dropped_in_any_order() {
 
 #[test]
 fn a_panic_leaves_the_section() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _guard = domain.lock();
         panic!("expected");
@@ -219,7 +219,8 @@ fn a_panic_leaves_the_section() {
 /// began after the newer was written.
 #[test]
 fn grace_periods_hold_under_load() {
-    for options in [Options::new(), Options::new().help(Help::None), Options::new().fencing(Fencing::Fenced)]
+    for options in
+        [common::options(), common::options().help(Help::None), common::options().fencing(Fencing::Fenced)]
     {
         let domain = Domain::new(options);
         // A slot is poisoned after the grace period that follows its unlink; readers must never see poison.

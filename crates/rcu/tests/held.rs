@@ -1,18 +1,20 @@
 //! `Held`: kept for any time, leaked, sent to other threads, and dropped after its cell, its domain or its thread.
 #![forbid(unsafe_code)]
 
+mod common;
+
 #[path = "common/canary.rs"]
 mod canary;
 
 use canary::Canary;
-use reprieve_rcu::{Domain, Held, Options, RcuCell};
+use reprieve_rcu::{Domain, Held, RcuCell};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
 fn setting() -> (Domain, RcuCell<Canary>, Arc<AtomicUsize>) {
-    let (domain, drops) = (Domain::default(), Arc::new(AtomicUsize::new(0)));
+    let (domain, drops) = (common::domain(), Arc::new(AtomicUsize::new(0)));
     let cell = RcuCell::in_domain(&domain, Canary::new(1, &drops));
     (domain, cell, drops)
 }
@@ -38,7 +40,7 @@ fn one_value_is_kept_and_freed_when_it_is_let_go() {
 /// Slots are used again, so that many guards one after the other need one.
 #[test]
 fn slots_are_given_back() {
-    let domain = Domain::new(Options::new().limit_slots(1));
+    let domain = Domain::new(common::options().limit_slots(1));
     let cell = RcuCell::in_domain(&domain, 1);
     for _ in 0..10 {
         let held = cell.try_hold().unwrap();

@@ -3,7 +3,9 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-use reprieve_rcu::{Domain, capabilities};
+mod common;
+
+use reprieve_rcu::capabilities;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Of 47-bit user space, which the kernel ends a page early.
@@ -29,7 +31,7 @@ fn spin_in_the_last_page() -> Option<extern "C" fn()> {
 
 #[test]
 fn a_section_that_runs_there_is_started_again() {
-    let domain = Domain::default();
+    let domain = common::domain();
     if capabilities().restartable.is_err() {
         return;
     }

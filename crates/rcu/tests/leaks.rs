@@ -33,7 +33,7 @@ fn borrow_by_leaked_guard<'d>(domain: &'d Domain, cell: &RcuCell<Canary>) -> &'d
 
 #[test]
 fn a_leaked_guard_protects_beyond_its_thread() {
-    let (domain, drops) = (Domain::default(), Arc::new(AtomicUsize::new(0)));
+    let (domain, drops) = (common::domain(), Arc::new(AtomicUsize::new(0)));
     let cell = RcuCell::in_domain(&domain, canary(&drops));
     let borrowed = borrow_by_leaked_guard(&domain, &cell);
     cell.replace(canary(&drops));
@@ -51,7 +51,7 @@ macro_rules! protects_beyond_its_thread {
     ($name:ident, $reader:ident => $section:expr) => {
         #[test]
         fn $name() {
-            let domain = Domain::default();
+            let domain = common::domain();
             let map = RcuMap::new(&domain);
             map.insert(1u32, String::from("still here"));
             let find = || {
@@ -75,7 +75,7 @@ protects_beyond_its_thread!(a_leaked_online_section_protects_beyond_its_thread, 
 /// The references that a nested guard gave out outlive the guards inside.
 #[test]
 fn only_the_leaked_one_of_nested_guards_stays() {
-    let (domain, drops) = (Domain::default(), Arc::new(AtomicUsize::new(0)));
+    let (domain, drops) = (common::domain(), Arc::new(AtomicUsize::new(0)));
     let cell = RcuCell::in_domain(&domain, canary(&drops));
     let borrowed: &Canary = thread::scope(|s| {
         let find = || {
@@ -93,7 +93,7 @@ fn only_the_leaked_one_of_nested_guards_stays() {
 /// A leaked section holds up its domain, not the records of other threads or other domains.
 #[test]
 fn a_leaked_guard_holds_up_its_own_domain_alone() {
-    let (held, free) = (Domain::default(), Domain::default());
+    let (held, free) = (common::domain(), common::domain());
     thread::scope(|s| {
         s.spawn(|| {
             std::mem::forget(held.lock());
@@ -110,7 +110,7 @@ fn a_leaked_guard_holds_up_its_own_domain_alone() {
 /// Dropping the last handle ends, whoever leaked a guard, and frees all.
 #[test]
 fn a_domain_ends_though_a_living_thread_has_leaked_a_guard() {
-    let (domain, drops) = (Arc::new(Domain::default()), Arc::new(AtomicUsize::new(0)));
+    let (domain, drops) = (Arc::new(common::domain()), Arc::new(AtomicUsize::new(0)));
     let (leaked, done) = (Arc::new(std::sync::Barrier::new(2)), Arc::new(std::sync::Barrier::new(2)));
     let thread = thread::spawn({
         let (domain, leaked, done) = (domain.clone(), leaked.clone(), done.clone());
@@ -132,7 +132,7 @@ fn a_domain_ends_though_a_living_thread_has_leaked_a_guard() {
 
 #[test]
 fn a_domain_ends_though_this_thread_has_leaked_a_guard() {
-    let (domain, drops) = (Domain::default(), Arc::new(AtomicUsize::new(0)));
+    let (domain, drops) = (common::domain(), Arc::new(AtomicUsize::new(0)));
     std::mem::forget(domain.lock());
     let counted = Counted(drops.clone());
     domain.defer(move || drop(counted));
@@ -144,7 +144,7 @@ fn a_domain_ends_though_this_thread_has_leaked_a_guard() {
 /// A leaked slot pins its object no longer than its domain lives.
 #[test]
 fn a_domain_ends_though_a_slot_was_leaked() {
-    let (domain, drops) = (Domain::default(), Arc::new(AtomicUsize::new(0)));
+    let (domain, drops) = (common::domain(), Arc::new(AtomicUsize::new(0)));
     let reader = domain.register("leaky").unwrap();
     std::mem::forget(reader.slot().unwrap());
     drop(reader);
@@ -168,7 +168,12 @@ fn thread_local_destructors_read_in_any_order() {
             assert_eq!(self.0.load(&guard), "after");
             let token = domain.start();
             drop(guard);
-            assert_eq!(domain.check(token), HELD.fetch_sub(1, Ordering::SeqCst) == 1, "the last guard's end");
+            let last = HELD.fetch_sub(1, Ordering::SeqCst) == 1;
+            if last {
+                // Returns only if the section has ended.
+                domain.synchronize();
+            }
+            assert_eq!(domain.check(token), last, "the last guard's end");
             let reader = domain.register("in a destructor").unwrap();
             assert_eq!(self.0.load(&reader.lock()), "after");
         }

@@ -1,9 +1,11 @@
 //! What `RcuMap` holds: alone against `std`'s `HashMap`, and under writers that do all they can at once. For its
 //! memory see `map_memory.rs`.
 
+mod common;
+
 use proptest::prelude::*;
 use reprieve_rcu::map::{Decision, Effect, FastHash, MapOptions};
-use reprieve_rcu::{Domain, Options, RcuMap};
+use reprieve_rcu::{Domain, RcuMap};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -73,7 +75,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 /// Does `ops` to both kinds of map, and compares what they say.
 fn agree<S: BuildHasher + Default>(ops: &[Op], shards: usize) {
-    let domain = Domain::default();
+    let domain = common::domain();
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(shards), S::default());
     let mut model: HashMap<u16, u64> = HashMap::new();
     for op in ops {
@@ -186,7 +188,7 @@ fn beside_writers<S: BuildHasher + Default + Sync>(
     rounds: usize,
     read: impl Fn(&RcuMap<u64, Quad, S>),
 ) {
-    let domain = Domain::new(Options::new().batch(batch));
+    let domain = Domain::new(common::options().batch(batch));
     let mut map = RcuMap::with_options(&domain, MapOptions::new().shards(shards), S::default());
     map.extend((0..STAY).map(|key| (key, quad(key))));
     let done = AtomicBool::new(false);
@@ -260,7 +262,7 @@ const GUEST: u64 = 100;
 
 /// Updates four keys as quickly as it can, beside a reader of the same keys.
 fn hot(read: impl Fn(&RcuMap<u64, Block, ClusteredHash>, u64) -> Option<u64>) {
-    let domain = Domain::new(Options::new().batch(4));
+    let domain = Domain::new(common::options().batch(4));
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), ClusteredHash::default());
     (0..32).for_each(|key| assert!(!map.set(key, [0; 256])));
     let done = AtomicBool::new(false);
@@ -293,7 +295,7 @@ fn hot_keys_are_found_and_their_values_never_go_back() {
 
 #[test]
 fn keys_that_collide_do_not_cause_a_rebuild_each() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), ClusteredHash::default());
     let clones = Arc::new(AtomicUsize::new(0));
     /// Counts its clones.
@@ -311,7 +313,7 @@ fn keys_that_collide_do_not_cause_a_rebuild_each() {
 
 #[test]
 fn a_value_lives_as_long_as_the_section_that_found_it() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let map = RcuMap::new(&domain);
     map.set(1, quad(1));
     let guard = domain.lock();
@@ -327,7 +329,7 @@ fn a_value_lives_as_long_as_the_section_that_found_it() {
 
 #[test]
 fn many_updates_of_one_key_stay_near_its_home() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), FastHash::default());
     (0..1000).for_each(|n| assert_eq!(map.insert(n, 0), None));
     (0..10_000).for_each(|_| assert!(map.update(&7, |v| v + 1)));
@@ -369,7 +371,7 @@ fn what_an_operation_does_not_store_is_dropped_after_it() {
     let (send, done) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let options = MapOptions::new().shards(1);
-        let map = NOISY.get_or_init(|| RcuMap::with_options(&Domain::default(), options, Default::default()));
+        let map = NOISY.get_or_init(|| RcuMap::with_options(&common::domain(), options, Default::default()));
         map.set(Noisy(0, false), 0);
         let (value, change) = (Noisy(1, true), Noisy(2, true));
         let insert = move || std::convert::identity(&value).0;
@@ -388,7 +390,7 @@ fn what_an_operation_does_not_store_is_dropped_after_it() {
 #[test]
 #[should_panic(expected = "not one of the map's domain")]
 fn sections_of_other_domains_are_refused() {
-    let (one, other) = (Domain::default(), Domain::default());
+    let (one, other) = (common::domain(), common::domain());
     RcuMap::<u64, u64>::new(&one).get(&1, &other.lock());
 }
 
@@ -397,7 +399,7 @@ fn large_alignments_and_empty_entries() {
     #[derive(Clone, Copy, PartialEq, Debug)]
     #[repr(align(256))]
     struct Wide(u8);
-    let domain = Domain::default();
+    let domain = common::domain();
     let wide = RcuMap::new(&domain);
     (0..200u8).for_each(|n| assert_eq!(wide.insert(n, Wide(n)), None));
     let guard = domain.lock();

@@ -1,8 +1,10 @@
 //! What users of maps expect beside the operations: reserving, borrowed keys, conversions, and no bounds without a
 //! reason.
 
+mod common;
+
+use reprieve_rcu::RcuMap;
 use reprieve_rcu::map::{Decision, Effect, FastHash, MapOptions, Pinned, Plain};
-use reprieve_rcu::{Domain, RcuMap};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 use std::panic::catch_unwind;
@@ -43,7 +45,7 @@ fn what_was_reserved_for_is_inserted_without_a_rebuild() {
         for before in [0, 10, 1_000] {
             let (value, clones) = counted();
             let options = MapOptions::new().shards(shards);
-            let map = RcuMap::with_options(&Domain::default(), options, FastHash::default());
+            let map = RcuMap::with_options(&common::domain(), options, FastHash::default());
             (0..before).for_each(|n| assert!(!map.set(n, value(n))));
             map.reserve(20_000);
             clones();
@@ -58,7 +60,7 @@ fn what_was_reserved_for_is_inserted_without_a_rebuild() {
 fn what_was_reserved_survives_a_rebuild_for_another_reason() {
     let (value, clones) = counted();
     let options = MapOptions::new().shards(1);
-    let map = RcuMap::with_options(&Domain::default(), options, FastHash::default());
+    let map = RcuMap::with_options(&common::domain(), options, FastHash::default());
     map.set(0, value(0));
     map.reserve(5_000);
     // Updates beside a reader use up the slots.
@@ -84,7 +86,7 @@ fn a_reserve_for_more_than_there_can_be_changes_nothing() {
 fn only_results_that_are_asked_for_are_cloned() {
     let (value, clones) = counted();
     let options = MapOptions::new().shards(1).capacity(100);
-    let map = RcuMap::with_options(&Domain::default(), options, FastHash::default());
+    let map = RcuMap::with_options(&common::domain(), options, FastHash::default());
     assert!(!map.set(value(1), value(1)));
     assert!(map.set(value(1), value(2)));
     map.compute(value(1), |_| Decision::Set(value(3)));
@@ -116,7 +118,7 @@ fn only_results_that_are_asked_for_are_cloned() {
 fn keys_that_are_lent_are_made_when_they_are_stored() {
     let (key, clones) = counted();
     let options = MapOptions::new().shards(1).capacity(100);
-    let map = RcuMap::with_options(&Domain::default(), options, FastHash::default());
+    let map = RcuMap::with_options(&common::domain(), options, FastHash::default());
     let (one, two, three) = (key(1), key(2), key(3));
     assert_eq!(map.compute_ref(&one, |_| Decision::Keep), Effect::Kept);
     assert_eq!(map.compute_ref(&one, |_| Decision::Remove), Effect::Kept);
@@ -175,7 +177,7 @@ fn maps_come_from_collections_and_compare_with_each_other() {
 
 #[test]
 fn a_clone_is_another_map_of_the_same_domain() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(2), FastHash::default());
     (&map).extend((0..1_000u64).map(|n| (n, n)));
     let clone = map.clone();

@@ -1,8 +1,10 @@
 //! `RcuMap::copied` against `get`, for keys and values of every size that registers have and some that they have not,
 //! among many keys and among keys that all collide.
 
+mod common;
+
+use reprieve_rcu::RcuMap;
 use reprieve_rcu::map::{FastHash, Plain};
-use reprieve_rcu::{Domain, RcuMap};
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -31,7 +33,7 @@ where
     V: Copy + PartialEq + Debug + Send + Sync + 'static,
     S: BuildHasher,
 {
-    let map = RcuMap::with_hasher(&Domain::default(), hasher);
+    let map = RcuMap::with_hasher(&common::domain(), hasher);
     let keys: Vec<K> = keys.collect();
     assert_eq!(map.copied(&keys[0]), None, "an empty map");
     keys.iter().enumerate().for_each(|(n, &key)| _ = map.insert(key, value(n)));

@@ -1,8 +1,10 @@
 //! What `RcuMap` does with memory: entries are dropped once, limits refuse before anything changes, and panics
 //! of the user's code lose nothing.
 
+mod common;
+
 use reprieve_rcu::map::{FastHash, MapOptions};
-use reprieve_rcu::{AtLimit, Domain, Full, Options, RcuMap};
+use reprieve_rcu::{AtLimit, Domain, Full, RcuMap};
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -42,7 +44,7 @@ impl Hash for Counted {
 #[test]
 fn everything_is_dropped_once() {
     let live = Arc::new(AtomicUsize::new(0));
-    let domain = Domain::new(Options::new().batch(8));
+    let domain = Domain::new(common::options().batch(8));
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(2), FastHash::default());
     std::thread::scope(|s| {
         for seed in 1..4u64 {
@@ -77,7 +79,7 @@ fn everything_is_dropped_once() {
 
 #[test]
 fn a_full_domain_refuses_before_anything_changes() {
-    let domain = Domain::new(Options::new().limit_objects(1).at_limit(AtLimit::NoWait));
+    let domain = Domain::new(common::options().limit_objects(1).at_limit(AtLimit::NoWait));
     let live = Arc::new(AtomicUsize::new(0));
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(1).capacity(14), FastHash::default());
     let value = |n| Counted::new(&live, n);
@@ -144,8 +146,7 @@ impl Eq for Fragile {}
 
 #[test]
 fn panics_of_keys_and_values_leave_the_map_as_it_was() {
-    let (domain, fuse, live) =
-        (Domain::default(), Arc::new(AtomicU64::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (domain, fuse, live) = (common::domain(), Arc::new(AtomicU64::new(0)), Arc::new(AtomicUsize::new(0)));
     let key = |n| Fragile(n, fuse.clone());
     let mut panics = 0;
     for at in 1..60 {
@@ -183,7 +184,7 @@ impl Drop for Bomb {
 
 #[test]
 fn a_drop_that_panics_neither_leaks_the_table_nor_is_repeated() {
-    let (domain, drops) = (Domain::new(Options::new().batch(100)), Arc::new(AtomicUsize::new(0)));
+    let (domain, drops) = (Domain::new(common::options().batch(100)), Arc::new(AtomicUsize::new(0)));
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), FastHash::default());
     map.set(1, Bomb(true, drops.clone()));
     assert!(map.discard(&1));
@@ -197,7 +198,7 @@ fn a_drop_that_panics_neither_leaks_the_table_nor_is_repeated() {
 
 #[test]
 fn writers_may_be_readers_in_a_section() {
-    let domain = Domain::new(Options::new().limit_bytes(1 << 12));
+    let domain = Domain::new(common::options().limit_bytes(1 << 12));
     let map: RcuMap<u64, u64> = RcuMap::new(&domain);
     let guard = domain.lock();
     for n in 0..10_000 {
@@ -218,7 +219,7 @@ fn drops_may_write_to_the_map() {
             }
         }
     }
-    let domain = Domain::default();
+    let domain = common::domain();
     let echoes: Arc<RcuMap<u64, u64>> = Arc::new(RcuMap::new(&domain));
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), FastHash::default());
     (0..5).for_each(|n| assert!(!map.set(n, Echo(Some(echoes.clone())))));

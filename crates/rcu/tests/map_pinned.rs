@@ -1,8 +1,10 @@
 //! What a pinned view promises: its references stay good whatever becomes of the entries, and it waits for nobody,
 //! least of all for itself.
 
+mod common;
+
 use reprieve_rcu::map::{FastHash, MapOptions};
-use reprieve_rcu::{AtLimit, Domain, Options, RcuMap};
+use reprieve_rcu::{AtLimit, Domain, RcuMap};
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -97,8 +99,8 @@ fn references_hold(domain: &Domain, wreck: impl Fn(&Map, &Arc<AtomicUsize>)) {
 
 #[test]
 fn references_outlive_the_entries_that_the_same_thread_changes() {
-    references_hold(&Domain::default(), ravage);
-    references_hold(&Domain::new(Options::new().batch(16)), ravage);
+    references_hold(&common::domain(), ravage);
+    references_hold(&Domain::new(common::options().batch(16)), ravage);
 }
 
 #[test]
@@ -106,8 +108,8 @@ fn references_outlive_the_entries_that_other_threads_change() {
     let by_others = |map: &Map, drops: &Arc<AtomicUsize>| {
         std::thread::scope(|s| (0..2).for_each(|_| drop(s.spawn(|| ravage_beside_others(map, drops)))));
     };
-    references_hold(&Domain::default(), by_others);
-    references_hold(&Domain::new(Options::new().batch(16)), by_others);
+    references_hold(&common::domain(), by_others);
+    references_hold(&Domain::new(common::options().batch(16)), by_others);
 }
 
 /// As `ravage`, without expectations that other threads disappoint.
@@ -125,7 +127,7 @@ fn ravage_beside_others(map: &Map, drops: &Arc<AtomicUsize>) {
 fn a_view_at_the_limits_exceeds_them_and_does_not_wait_for_itself() {
     let policies = [AtLimit::Reclaim, AtLimit::Wait { timeout_ns: 1_000_000_000_000 }, AtLimit::NoWait];
     for policy in policies {
-        let domain = Domain::new(Options::new().limit_objects(1).at_limit(policy));
+        let domain = Domain::new(common::options().limit_objects(1).at_limit(policy));
         let (done, finished) = mpsc::channel();
         let writer = domain.clone();
         std::thread::spawn(move || {
@@ -149,7 +151,7 @@ fn a_view_at_the_limits_exceeds_them_and_does_not_wait_for_itself() {
 
 #[test]
 fn plain_operations_exceed_the_limits_that_fallible_ones_keep() {
-    let domain = Domain::new(Options::new().limit_objects(3).at_limit(AtLimit::NoWait));
+    let domain = Domain::new(common::options().limit_objects(3).at_limit(AtLimit::NoWait));
     let (map, drops) = map(&domain, 20);
     let _section = domain.lock();
     let mut refused = 0;
@@ -169,7 +171,7 @@ fn plain_operations_exceed_the_limits_that_fallible_ones_keep() {
 
 #[test]
 fn references_through_a_leaked_view_stay_good() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let (map, drops) = map(&domain, 10);
     let view: &_ = Box::leak(Box::new(map.pin()));
     let (kept, removed) = (view.get(&0).unwrap(), view.remove(&1).unwrap());
@@ -203,7 +205,7 @@ fn references_through_a_view_that_an_ended_thread_leaked_stay_good() {
 
 #[test]
 fn a_view_that_unwinds_ends_its_section() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let (map, _drops) = map(&domain, 10);
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let view = map.pin();
@@ -216,7 +218,7 @@ fn a_view_that_unwinds_ends_its_section() {
 
 #[test]
 fn views_nest_and_are_sections_for_other_structures_of_the_domain() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let (one, other) = (map(&domain, 3).0, map(&domain, 5).0);
     let view = one.pin();
     let inner = one.pin();
@@ -230,7 +232,7 @@ fn views_nest_and_are_sections_for_other_structures_of_the_domain() {
 /// Readers that keep references while writers replace all they can.
 #[test]
 fn views_hold_beside_writers() {
-    let domain = Domain::new(Options::new().batch(8));
+    let domain = Domain::new(common::options().batch(8));
     let (map, drops) = map(&domain, 50);
     let done = AtomicBool::new(false);
     std::thread::scope(|s| {

@@ -1,6 +1,8 @@
 //! Keys, values and closures that panic, that write to the map they are in, and that use it from where they are
 //! called.
 
+mod common;
+
 use reprieve_rcu::map::{Decision, Effect, FastHash, MapOptions};
 use reprieve_rcu::{Domain, RcuMap};
 use std::borrow::Borrow;
@@ -179,7 +181,7 @@ const fn operations() -> [(&'static str, Operation); 22] {
 /// Whatever panics at whatever step: each operation is done or is not, the lock is free, and nothing leaks.
 #[test]
 fn an_operation_whose_user_code_panics_is_not_done() {
-    let (domain, shared) = (Domain::default(), Arc::new(Shared::default()));
+    let (domain, shared) = (common::domain(), Arc::new(Shared::default()));
     for (name, operation) in operations() {
         let mut panics = 0;
         for fuse in 1.. {
@@ -212,7 +214,7 @@ fn an_operation_whose_user_code_panics_is_not_done() {
 /// `retain` goes on from shard to shard; a shard whose turn has not come is as it was, and one that was done stays so.
 #[test]
 fn a_retain_that_panics_leaves_whole_shards() {
-    let (domain, shared) = (Domain::default(), Arc::new(Shared::default()));
+    let (domain, shared) = (common::domain(), Arc::new(Shared::default()));
     let map: Map = RcuMap::with_options(&domain, MapOptions::new().shards(4), FastHash::default());
     (0..100).for_each(|n| assert!(!map.set(Fragile::new(n, &shared), Fragile::new(n, &shared))));
     shared.fuse.store(60, Ordering::Relaxed);
@@ -281,7 +283,7 @@ impl Drop for Echo {
 }
 
 fn echoes() -> (Arc<Echoes>, Arc<Shared>) {
-    let map = RcuMap::with_options(&Domain::default(), MapOptions::new().shards(1), Default::default());
+    let map = RcuMap::with_options(&common::domain(), MapOptions::new().shards(1), Default::default());
     (Arc::new(map), Arc::default())
 }
 
@@ -357,7 +359,7 @@ fn a_key_whose_value_cannot_be_cloned_is_dropped_after_the_lock() {
         let (shared, keys) = (Arc::new(Shared::default()), Arc::new(Shared::default()));
         let options = MapOptions::new().shards(1);
         let map: Arc<LoudKeys> =
-            Arc::new(RcuMap::with_options(&Domain::default(), options, FastHash::default()));
+            Arc::new(RcuMap::with_options(&common::domain(), options, FastHash::default()));
         let key = |n| LoudKey(n, Some(Arc::downgrade(&map)), keys.clone());
         (0..3).for_each(|n| assert!(!map.set(key(n), Fragile::new(n, &shared))));
         let quiet = LoudKey(1, None, keys.clone());
@@ -403,7 +405,7 @@ fn values_that_are_not_stored_are_dropped_after_the_lock() {
 fn closures_may_read_the_map_under_its_lock_and_write_to_it_outside() {
     let numbers = without_deadlock(|| {
         let map: RcuMap<u64, u64, FastHash> =
-            RcuMap::with_options(&Domain::default(), MapOptions::new().shards(1), FastHash::default());
+            RcuMap::with_options(&common::domain(), MapOptions::new().shards(1), FastHash::default());
         (&map).extend((0..10).map(|n| (n, n)));
         map.update(&1, |v| v + map.copied(&2).unwrap() + map.pin().get(&3).unwrap());
         map.compute(4, |_| Decision::Set(map.pin().values().sum()));
@@ -447,7 +449,7 @@ fn destructors_may_use_the_map_through_views() {
         }
     }
     let left = without_deadlock(|| {
-        let map = Arc::new(RcuMap::new(&Domain::default()));
+        let map = Arc::new(RcuMap::new(&common::domain()));
         map.set(100, Arc::new(Last(Arc::downgrade(&map), 100)));
         map.pin().remove(&100);
         map.domain().barrier();

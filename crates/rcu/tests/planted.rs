@@ -1,7 +1,9 @@
 //! A use after free, planted to prove that scripts/asan would see one: within a restartable section, where the
 //! sanitizer has it hardest. Runs only if the environment asks for it.
 
-use reprieve_rcu::{Domain, capabilities};
+mod common;
+
+use reprieve_rcu::capabilities;
 use std::hint::black_box;
 use std::ptr;
 
@@ -10,7 +12,7 @@ use std::ptr;
 fn use_after_free() {
     assert!(std::env::var_os("REPRIEVE_PLANT").is_some(), "only with REPRIEVE_PLANT=1");
     println!("{}", capabilities());
-    let domain = Domain::default();
+    let domain = common::domain();
     let object = Box::into_raw(Box::new([7u64; 4]));
     // SAFETY: the object came from a box, and is not linked anywhere.
     unsafe { domain.retire(object) };

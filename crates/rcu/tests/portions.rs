@@ -1,7 +1,9 @@
 //! What has piled up is freed in portions: none is forgotten, whatever slots pin and callbacks do.
 #![forbid(unsafe_code)]
 
-use reprieve_rcu::{Domain, Options, RcuCell};
+mod common;
+
+use reprieve_rcu::{Domain, RcuCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +16,7 @@ fn count(domain: &Domain, ran: &Arc<AtomicUsize>) {
 #[test]
 fn many_pinned_objects_hold_up_nothing_else() {
     for batch in [1, 2] {
-        let domain = Domain::new(Options::new().batch(batch));
+        let domain = Domain::new(common::options().batch(batch));
         let cells: Vec<_> = (0..500u64).map(|n| RcuCell::in_domain(&domain, n)).collect();
         let held: Vec<_> = cells.iter().map(RcuCell::hold).collect();
         cells.iter().for_each(|cell| cell.replace(0));
@@ -32,7 +34,7 @@ fn many_pinned_objects_hold_up_nothing_else() {
 
 #[test]
 fn a_callback_that_panics_keeps_no_other_portion_from_being_freed() {
-    let (domain, ran) = (Domain::default(), Arc::new(AtomicUsize::new(0)));
+    let (domain, ran) = (common::domain(), Arc::new(AtomicUsize::new(0)));
     let guard = domain.lock();
     (0..1_000)
         .for_each(|n| if n % 100 == 0 { domain.defer(|| panic!("once")) } else { count(&domain, &ran) });

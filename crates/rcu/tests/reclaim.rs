@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Counted, counted, with_reader_inside};
-use reprieve_rcu::{AtLimit, Domain, Options, RcuCell};
+use reprieve_rcu::{AtLimit, Domain, RcuCell};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ fn retire(domain: &Domain, drops: &Arc<AtomicUsize>) {
 
 #[test]
 fn prompt_mode_frees_in_the_same_call() {
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     for i in 1..=10 {
         retire(&domain, &drops);
         assert_eq!(drops.load(Ordering::SeqCst), i);
@@ -31,7 +31,7 @@ fn prompt_mode_frees_in_the_same_call() {
 
 #[test]
 fn a_reader_defers_and_the_next_call_frees() {
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     with_reader_inside(&domain, "reader", || {
         retire(&domain, &drops);
         assert_eq!(drops.load(Ordering::SeqCst), 0);
@@ -46,15 +46,15 @@ fn a_reader_defers_and_the_next_call_frees() {
 #[test]
 fn a_batch_is_closed_when_full_or_old() {
     let drops = drops();
-    let domain = Domain::new(Options::new().batch(4).deadline_ns(u64::MAX));
+    let domain = Domain::new(common::options().batch(4).deadline_ns(u64::MAX));
     for i in 1..=4 {
         retire(&domain, &drops);
         assert_eq!(drops.load(Ordering::SeqCst), i / 4 * 4);
     }
-    let domain = Domain::new(Options::new().batch(1_000).deadline_ns(0));
+    let domain = Domain::new(common::options().batch(1_000).deadline_ns(0));
     retire(&domain, &drops);
     assert_eq!(drops.load(Ordering::SeqCst), 5);
-    let domain = Domain::new(Options::new().batch(1_000).deadline_ns(u64::MAX).limit_bytes(64));
+    let domain = Domain::new(common::options().batch(1_000).deadline_ns(u64::MAX).limit_bytes(64));
     // SAFETY: new objects that nobody else knows; 8 bytes are an eighth of the limit.
     unsafe { domain.retire_with(counted(&drops), 8, |p| drop(Box::from_raw(p))) };
     assert_eq!(drops.load(Ordering::SeqCst), 6);
@@ -63,7 +63,7 @@ fn a_batch_is_closed_when_full_or_old() {
 #[test]
 fn barrier_frees_everything_retired_before() {
     let drops = drops();
-    let domain = Domain::new(Options::new().batch(1_000).deadline_ns(u64::MAX));
+    let domain = Domain::new(common::options().batch(1_000).deadline_ns(u64::MAX));
     std::thread::scope(|s| {
         for _ in 0..4 {
             s.spawn(|| (0..100).for_each(|_| retire(&domain, &drops)));
@@ -76,7 +76,7 @@ fn barrier_frees_everything_retired_before() {
 
 #[test]
 fn barrier_waits_for_frees_that_run_elsewhere() {
-    let domain = Domain::new(Options::new().batch(1_000).deadline_ns(u64::MAX));
+    let domain = Domain::new(common::options().batch(1_000).deadline_ns(u64::MAX));
     let (begun, done) = (Arc::new(std::sync::Barrier::new(2)), drops());
     let (in_callback, count) = (begun.clone(), done.clone());
     let slow = move || {
@@ -96,7 +96,7 @@ fn barrier_waits_for_frees_that_run_elsewhere() {
 #[test]
 fn dropping_the_last_handle_frees_everything() {
     let drops = drops();
-    let domain = Domain::new(Options::new().batch(1_000).deadline_ns(u64::MAX));
+    let domain = Domain::new(common::options().batch(1_000).deadline_ns(u64::MAX));
     let reader = domain.register("reader").unwrap();
     let guard = reader.lock();
     retire(&domain, &drops);
@@ -111,7 +111,7 @@ fn dropping_the_last_handle_frees_everything() {
 #[test]
 fn dropping_any_handle_frees_what_it_can() {
     let drops = drops();
-    let domain = Domain::new(Options::new().batch(1_000).deadline_ns(u64::MAX));
+    let domain = Domain::new(common::options().batch(1_000).deadline_ns(u64::MAX));
     retire(&domain, &drops);
     drop(domain.clone());
     assert_eq!(drops.load(Ordering::SeqCst), 1);
@@ -120,7 +120,7 @@ fn dropping_any_handle_frees_what_it_can() {
 #[test]
 fn the_error_policy_refuses_at_the_limit_and_leaves_the_object() {
     let drops = drops();
-    let domain = Domain::new(Options::new().limit_objects(2).at_limit(AtLimit::NoWait));
+    let domain = Domain::new(common::options().limit_objects(2).at_limit(AtLimit::NoWait));
     with_reader_inside(&domain, "reader", || {
         retire(&domain, &drops);
         retire(&domain, &drops);
@@ -142,7 +142,7 @@ fn the_error_policy_refuses_at_the_limit_and_leaves_the_object() {
 fn the_wait_policy_gives_up_at_its_deadline() {
     let drops = drops();
     let policy = AtLimit::Wait { timeout_ns: 5_000_000 };
-    let domain = Domain::new(Options::new().limit_bytes(100).at_limit(policy));
+    let domain = Domain::new(common::options().limit_bytes(100).at_limit(policy));
     with_reader_inside(&domain, "reader", || {
         domain.defer_sized(100, || ());
         let start = std::time::Instant::now();
@@ -155,7 +155,7 @@ fn the_wait_policy_gives_up_at_its_deadline() {
 
 #[test]
 fn the_reclaim_policy_holds_the_limit() {
-    let options = Options::new().limit_objects(8).at_limit(AtLimit::Reclaim);
+    let options = common::options().limit_objects(8).at_limit(AtLimit::Reclaim);
     let domain = Domain::new(options.patience_ns(0));
     let drops = drops();
     let stop = AtomicUsize::new(0);
@@ -182,7 +182,7 @@ fn the_reclaim_policy_holds_the_limit() {
 
 #[test]
 fn the_reclaim_policy_exceeds_the_limit_rather_than_deadlock() {
-    let domain = Domain::new(Options::new().limit_objects(1).at_limit(AtLimit::Reclaim));
+    let domain = Domain::new(common::options().limit_objects(1).at_limit(AtLimit::Reclaim));
     let drops = drops();
     let guard = domain.lock();
     (0..3).for_each(|_| retire(&domain, &drops));
@@ -213,7 +213,7 @@ impl Drop for Link {
 #[test]
 fn a_long_chain_of_retiring_drops_needs_no_stack() {
     for batch in [1, 16] {
-        let (domain, drops) = (Domain::new(Options::new().batch(batch)), drops());
+        let (domain, drops) = (Domain::new(common::options().batch(batch)), drops());
         let mut head = ptr::null_mut();
         for _ in 0..20_000 {
             head = Box::into_raw(Box::new(Link { domain: domain.clone(), next: head, drops: drops.clone() }));
@@ -229,7 +229,7 @@ fn a_long_chain_of_retiring_drops_needs_no_stack() {
 
 #[test]
 fn a_panic_in_a_callback_leaves_the_domain_usable() {
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     let panic =
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| domain.defer(|| panic!("expected"))));
     assert!(panic.is_err());
@@ -253,7 +253,7 @@ fn defer_some_that_panic(domain: &Domain, drops: &Arc<AtomicUsize>) {
 
 #[test]
 fn a_panic_in_a_callback_leaks_nothing_of_its_batch() {
-    let (domain, drops) = (Domain::new(Options::new().batch(1_000).deadline_ns(u64::MAX)), drops());
+    let (domain, drops) = (Domain::new(common::options().batch(1_000).deadline_ns(u64::MAX)), drops());
     defer_some_that_panic(&domain, &drops);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| domain.barrier())).is_err());
     assert_eq!((drops.load(Ordering::SeqCst), domain.stats().garbage_objects), (10, 0));
@@ -265,7 +265,7 @@ fn a_panic_in_a_callback_leaks_nothing_of_its_batch() {
 
 #[test]
 fn the_reclaimer_thread_outlives_a_panic() {
-    let (domain, drops) = (Domain::new(Options::new().batch(4).deadline_ns(100_000)), drops());
+    let (domain, drops) = (Domain::new(common::options().batch(4).deadline_ns(100_000)), drops());
     let _reclaimer = domain.spawn_reclaimer().unwrap();
     for round in 1..=3 {
         defer_some_that_panic(&domain, &drops);
@@ -286,7 +286,7 @@ fn cell(domain: &Domain, drops: &Arc<AtomicUsize>) -> RcuCell<Counted> {
 fn a_refused_replacement_leaves_the_cell_as_it_was() {
     for policy in [AtLimit::NoWait, AtLimit::Wait { timeout_ns: 1_000_000 }] {
         let (domain, old, new) =
-            (Domain::new(Options::new().limit_objects(1).at_limit(policy)), drops(), drops());
+            (Domain::new(common::options().limit_objects(1).at_limit(policy)), drops(), drops());
         let cell = cell(&domain, &old);
         with_reader_inside(&domain, "reader", || {
             domain.defer(|| ());
@@ -307,7 +307,7 @@ fn a_refused_replacement_leaves_the_cell_as_it_was() {
 
 #[test]
 fn room_that_is_not_used_is_given_back() {
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     let cell = cell(&domain, &drops);
     let panic = || cell.update(|_| panic!("expected"));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panic)).is_err());
@@ -316,7 +316,7 @@ fn room_that_is_not_used_is_given_back() {
 
 #[test]
 fn a_slot_pins_one_object_and_delays_no_other() {
-    let (domain, drops) = (Domain::default(), drops());
+    let (domain, drops) = (common::domain(), drops());
     let shared = AtomicPtr::new(counted(&drops));
     let reader = domain.register("reader").unwrap();
     let mut slot = reader.slot().unwrap();
@@ -337,7 +337,7 @@ fn a_slot_pins_one_object_and_delays_no_other() {
 
 #[test]
 fn slots_are_limited_and_used_again() {
-    let domain = Domain::new(Options::new().limit_slots(1));
+    let domain = Domain::new(common::options().limit_slots(1));
     let reader = domain.register("reader").unwrap();
     for _ in 0..10 {
         let _slot = reader.slot().unwrap();
@@ -347,7 +347,7 @@ fn slots_are_limited_and_used_again() {
 
 #[test]
 fn the_reclaimer_thread_frees_without_further_calls() {
-    let (domain, drops) = (Domain::new(Options::new().batch(64).deadline_ns(1_000_000)), drops());
+    let (domain, drops) = (Domain::new(common::options().batch(64).deadline_ns(1_000_000)), drops());
     let reclaimer = domain.spawn_reclaimer().unwrap();
     assert!(domain.spawn_reclaimer().is_err(), "one per domain");
     for round in 1..=20 {
@@ -373,7 +373,9 @@ fn the_reclaimer_thread_frees_without_further_calls() {
 
 #[test]
 fn concurrent_writers_and_barriers_lose_nothing() {
-    for options in [Options::new(), Options::new().batch(32), Options::new().batch(32).limit_objects(40)] {
+    for options in
+        [common::options(), common::options().batch(32), common::options().batch(32).limit_objects(40)]
+    {
         let (domain, drops) = (Domain::new(options), drops());
         std::thread::scope(|s| {
             for _ in 0..3 {
@@ -398,7 +400,7 @@ fn concurrent_writers_and_barriers_lose_nothing() {
 /// reader waits for.
 #[test]
 fn a_writer_that_holds_what_a_reader_waits_for_does_not_wait_for_ever() {
-    let domain = Domain::new(Options::new().limit_objects(1));
+    let domain = Domain::new(common::options().limit_objects(1));
     let lock = std::sync::Mutex::new(());
     let inside = std::sync::Barrier::new(2);
     let held = lock.lock().unwrap();
@@ -424,7 +426,8 @@ fn a_writer_that_holds_what_a_reader_waits_for_does_not_wait_for_ever() {
 
 #[test]
 fn objects_without_a_fixed_size_are_retired() {
-    let (domain, drops) = (Domain::new(Options::new().limit_objects(2).at_limit(AtLimit::NoWait)), drops());
+    let (domain, drops) =
+        (Domain::new(common::options().limit_objects(2).at_limit(AtLimit::NoWait)), drops());
     let object: Box<dyn Send> = Box::new([(); 3].map(|()| Counted(drops.clone())));
     let slice: Box<[Counted]> = [(); 4].map(|()| Counted(drops.clone())).into();
     let bytes = size_of_val(&*object) + size_of_val(&*slice);

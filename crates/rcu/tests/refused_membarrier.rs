@@ -3,7 +3,9 @@
 
 #![cfg(target_os = "linux")]
 
-use reprieve_rcu::{AtLimit, Domain, Options, RcuCell, capabilities};
+mod common;
+
+use reprieve_rcu::{AtLimit, Domain, RcuCell, capabilities};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::sync::Arc;
@@ -43,11 +45,11 @@ fn ends<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
 #[test]
 #[ignore = "changes its process for good"]
 fn with_a_filter() {
-    let domain = Domain::new(Options::new().limit_objects(50).at_limit(AtLimit::Reclaim));
+    let domain = Domain::new(common::options().limit_objects(50).at_limit(AtLimit::Reclaim));
     let cell = Arc::new(RcuCell::in_domain(&domain, 1u64));
     cell.replace(2);
     assert_eq!(domain.stats().garbage_objects, 0);
-    let reclaimed = Domain::default();
+    let reclaimed = common::domain();
     let reclaimer = reclaimed.spawn_reclaimer().unwrap();
     refuse_membarrier();
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::Counted;
-use reprieve_rcu::{Domain, Options, RcuCell};
+use reprieve_rcu::{Domain, RcuCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,7 +17,7 @@ fn count(runs: &Arc<AtomicUsize>) -> impl FnOnce() + Send + 'static {
 
 #[test]
 fn what_a_callback_retires_elsewhere_is_freed_there() {
-    let (one, other, runs) = (Domain::default(), Domain::default(), Arc::new(AtomicUsize::new(0)));
+    let (one, other, runs) = (common::domain(), common::domain(), Arc::new(AtomicUsize::new(0)));
     let (for_callback, counts) = (other.clone(), count(&runs));
     one.defer(move || for_callback.defer(counts));
     assert_eq!((runs.load(Ordering::SeqCst), other.stats().garbage_objects), (1, 0));
@@ -25,7 +25,7 @@ fn what_a_callback_retires_elsewhere_is_freed_there() {
 
 #[test]
 fn a_callback_may_wait_for_another_domains_barrier() {
-    let (one, other) = (Domain::default(), Domain::new(Options::new().batch(100)));
+    let (one, other) = (common::domain(), Domain::new(common::options().batch(100)));
     let runs = Arc::new(AtomicUsize::new(0));
     other.defer(count(&runs));
     let for_callback = other.clone();
@@ -36,7 +36,7 @@ fn a_callback_may_wait_for_another_domains_barrier() {
 #[test]
 #[should_panic(expected = "within a callback of its domain")]
 fn a_callback_that_waits_for_its_own_domain_through_another_panics() {
-    let (one, other) = (Domain::default(), Domain::default());
+    let (one, other) = (common::domain(), common::domain());
     let (outer, inner) = (one.clone(), other.clone());
     one.defer(move || inner.defer(move || outer.barrier()));
 }
@@ -51,7 +51,7 @@ fn domains_that_retire_in_each_other_by_turns_need_no_stack() {
             there.defer(move || step(next, here, left - 1, runs));
         }
     }
-    let (one, other, runs) = (Domain::default(), Domain::default(), Arc::new(AtomicUsize::new(0)));
+    let (one, other, runs) = (common::domain(), common::domain(), Arc::new(AtomicUsize::new(0)));
     step(one.clone(), other.clone(), 100_000, runs.clone());
     assert_eq!(runs.load(Ordering::SeqCst), 100_001);
     assert_eq!((one.stats().garbage_objects, other.stats().garbage_objects), (0, 0));
@@ -60,7 +60,7 @@ fn domains_that_retire_in_each_other_by_turns_need_no_stack() {
 /// A domain in the hands of its own garbage ends all the same once its last other handle is dropped.
 #[test]
 fn a_queued_callback_that_owns_the_last_handle_runs() {
-    for options in [Options::new(), Options::new().batch(100).deadline_ns(u64::MAX)] {
+    for options in [common::options(), common::options().batch(100).deadline_ns(u64::MAX)] {
         let (domain, drops) = (Domain::new(options), Arc::new(AtomicUsize::new(0)));
         let (own, counted) = (domain.clone(), Counted(drops.clone()));
         let guard = domain.lock();
@@ -74,7 +74,7 @@ fn a_queued_callback_that_owns_the_last_handle_runs() {
 /// The same with cells of the domain within a value of the domain: many handles in one object.
 #[test]
 fn a_value_that_owns_the_last_handles_is_dropped() {
-    let (domain, drops) = (Domain::new(Options::new().batch(100)), Arc::new(AtomicUsize::new(0)));
+    let (domain, drops) = (Domain::new(common::options().batch(100)), Arc::new(AtomicUsize::new(0)));
     let inner: Vec<_> = (0..10).map(|_| RcuCell::in_domain(&domain, Counted(drops.clone()))).collect();
     let outer = RcuCell::in_domain(&domain, inner);
     drop(domain);
@@ -85,7 +85,7 @@ fn a_value_that_owns_the_last_handles_is_dropped() {
 /// A reclaimer thread whose handle a callback of its own domain owns ends by itself.
 #[test]
 fn a_callback_may_own_its_reclaimer() {
-    let (domain, runs) = (Domain::default(), Arc::new(AtomicUsize::new(0)));
+    let (domain, runs) = (common::domain(), Arc::new(AtomicUsize::new(0)));
     let reclaimer = domain.spawn_reclaimer().unwrap();
     domain.defer(move || drop(reclaimer));
     domain.barrier();

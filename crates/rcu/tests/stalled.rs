@@ -5,10 +5,12 @@
 //! that retires it. A guard of a slot holds one object. A section of the third kind holds all, up to the
 //! domain's limits, in objects or in bytes, whatever the domain does at its limits.
 
+mod common;
+
 #[path = "common/stop.rs"]
 mod stop;
 
-use reprieve_rcu::{AtLimit, Domain, LateReader, Options, Reader, capabilities};
+use reprieve_rcu::{AtLimit, Domain, LateReader, Reader, capabilities};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -72,7 +74,7 @@ fn spin_for_a_moment() {
 
 impl Stage {
     fn new(case: Case) -> Self {
-        let options = Options::new().patience_ns(0).at_limit(case.at_limit);
+        let options = common::options().patience_ns(0).at_limit(case.at_limit);
         let options = if case.by_bytes {
             options.limit_bytes(LIMIT_BYTES)
         } else {

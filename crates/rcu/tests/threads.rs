@@ -2,13 +2,13 @@
 
 mod common;
 
-use reprieve_rcu::{Domain, Options, RcuCell};
+use reprieve_rcu::{Domain, RcuCell};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn a_reader_dropped_with_a_leaked_guard_goes_offline() {
-    let domain = Domain::default();
+    let domain = common::domain();
     let reader = domain.register("leaky").unwrap();
     std::mem::forget(reader.lock());
     drop(reader);
@@ -25,6 +25,8 @@ fn a_guard_in_a_thread_local_protects_to_its_end() {
             let token = Domain::global().start();
             assert!(!Domain::global().check(token), "still in the section");
             drop(self.0.take());
+            // Returns only if the guard's section has ended.
+            Domain::global().synchronize();
             assert!(Domain::global().check(token));
             // The thread can still read.
             drop(Domain::global().lock());
@@ -67,7 +69,7 @@ fn a_guard_in_a_pthread_key_protects_to_its_end() {
 
 #[test]
 fn registration_is_limited() {
-    let domain = Domain::new(Options::new().limit_readers(1));
+    let domain = Domain::new(common::options().limit_readers(1));
     let only = domain.register("only").unwrap();
     assert_eq!(domain.register("second").err().map(|e| e.limit), Some(1));
     drop(only);
@@ -77,7 +79,7 @@ fn registration_is_limited() {
 #[test]
 fn many_short_lived_domains_on_one_thread() {
     for i in 0..200u64 {
-        let domain = Domain::default();
+        let domain = common::domain();
         let cell = RcuCell::in_domain(&domain, i);
         assert_eq!(*cell.load(&domain.lock()), i);
     }
@@ -85,7 +87,7 @@ fn many_short_lived_domains_on_one_thread() {
 
 #[test]
 fn cells_are_read_and_replaced_by_all() {
-    let domain = Domain::default();
+    let domain = common::domain();
     // The halves always agree.
     let (cell, stop) = (RcuCell::in_domain(&domain, [0u64; 8]), AtomicBool::new(false));
     std::thread::scope(|s| {
@@ -113,7 +115,7 @@ fn cells_are_read_and_replaced_by_all() {
 #[test]
 #[should_panic(expected = "not one of the cell's domain")]
 fn a_section_of_another_domain_does_not_open_a_cell() {
-    let (one, other) = (Domain::default(), Domain::default());
+    let (one, other) = (common::domain(), common::domain());
     let cell = RcuCell::in_domain(&one, 1);
     let guard = other.lock();
     cell.load(&guard);

@@ -15,10 +15,11 @@ pub(crate) fn calls() -> bool {
 }
 pub(super) fn ask() {}
 pub(super) fn keep_off() {}
-pub(super) fn watch(_: u64) -> Option<u64> {
+pub(super) fn hand_over_ahead() {}
+pub(super) fn watch(_: u64) -> Option<()> {
     None
 }
-pub(super) fn note_slow_call(_: u64, _: u64, _: u64, _: Option<u64>) {}
+pub(super) fn note_slow_call(_: u64, _: u64, _: u64, _: Option<&()>) {}
 pub(super) fn reset_after_fork() {}
 pub(crate) fn late_cpu() -> Option<LateCpu> {
     None

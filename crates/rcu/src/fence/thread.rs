@@ -16,7 +16,8 @@ use crate::clock::{now_ns, thread_cpu_ns};
 use crate::futex::{self, Lock};
 use crate::late::LateCpu;
 use crate::latency::{Latencies, Verdict};
-use crate::platform::{cpus, membarrier};
+use crate::options::CALL_LIMIT_NS;
+use crate::platform::{Executed, cpus, membarrier, spawn};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The longest sleep of one who waits for the thread: it may have given the calls back meanwhile.
@@ -83,18 +84,18 @@ pub(super) fn ask() {
     }
 }
 
-/// The caller's CPU time before its call, while that is of interest.
-pub(super) fn watch(now_ns: u64) -> Option<u64> {
-    (now_ns < WATCH_UNTIL_NS.load(Ordering::Relaxed)).then(thread_cpu_ns)
+/// What the caller has executed before its call, while that is of interest.
+pub(super) fn watch(now_ns: u64) -> Option<Executed> {
+    (now_ns < WATCH_UNTIL_NS.load(Ordering::Relaxed)).then(Executed::by_caller)
 }
 
 /// Takes note of a call that took longer than the caller's limit; `watched` is what `watch` returned before it.
 #[cold]
-pub(super) fn note_slow_call(now_ns: u64, limit_ns: u64, latency_ns: u64, watched: Option<u64>) {
-    let executed_ns = watched.map(|before_ns| (thread_cpu_ns() - before_ns).min(latency_ns));
+pub(super) fn note_slow_call(now_ns: u64, limit_ns: u64, latency_ns: u64, watched: Option<&Executed>) {
+    let waited_ns = watched.map(|before| before.waited_ns(latency_ns));
     // Somebody else is at it: their call was slow too.
     let Some(mut latencies) = LATENCIES.try_lock() else { return };
-    let verdict = latencies.called(now_ns, limit_ns, latency_ns, executed_ns);
+    let verdict = latencies.called(now_ns, limit_ns, latency_ns, waited_ns);
     drop(latencies);
     match verdict {
         Verdict::Noise => {}
@@ -103,11 +104,18 @@ pub(super) fn note_slow_call(now_ns: u64, limit_ns: u64, latency_ns: u64, watche
     }
 }
 
+/// Leaves the calls to the thread before any was slow.
+#[cold]
+pub(super) fn hand_over_ahead() {
+    LATENCIES.lock().called(now_ns(), CALL_LIMIT_NS, 0, Some(u64::MAX));
+    hand_over();
+}
+
 /// Leaves the calls to the thread from now on. If it cannot be started, callers keep calling.
 fn hand_over() {
     // Under the lock: nobody hands over to a thread that is not there. Callers come here seldom.
     let mut started = STARTED.lock();
-    *started = *started || cpus::spawn("rcu-fence", serve).is_ok();
+    *started = *started || spawn("rcu-fence", serve).is_ok();
     if !*started {
         return;
     }
@@ -162,25 +170,31 @@ fn round(from_ns: u64) -> Option<usize> {
     }
     let here = cpus::current();
     AT_CPU.store(here, Ordering::Relaxed);
+    let before_ns = thread_cpu_ns();
     let fence = wait(Ticket::new(), Wait { for_others: true, ..Wait::DEFAULT });
+    let waited_ns = thread_cpu_ns() - before_ns;
     let latency_ns = now_ns() - from_ns;
     let mut latencies = LATENCIES.lock();
     let slow = latencies.is_slow(latency_ns);
     QUICK.store(!slow, Ordering::Relaxed);
-    if slow && !latencies.is_slow(longest_ns) {
+    let late = if latencies.is_slow(longest_ns) {
+        Some(late)
+    } else if latencies.is_slow(waited_ns) {
+        // A CPU that left after it had answered: the next round finds it.
+        None
+    } else {
         // No CPU kept it waiting: its own CPU did not run.
-        late = here;
-    }
+        Some(here)
+    };
     // Where membarrier is refused nobody can wait for it either.
     if latencies.round(now_ns(), latency_ns) || fence.is_err() {
         CALLS.store(false, Ordering::Release);
     }
     drop(latencies);
-    slow.then(|| {
+    late.filter(|_| slow).inspect(|&late| {
         LAST_CPU.store(late, Ordering::Relaxed);
         LAST_NS.store(latency_ns, Ordering::Relaxed);
         SLOW_ROUNDS.fetch_add(1, Ordering::Relaxed);
-        late
     })
 }
 
@@ -189,6 +203,8 @@ fn round(from_ns: u64) -> Option<usize> {
 struct Place {
     /// The CPU that was late last.
     late: Option<usize>,
+    /// For which late CPU and which askers the place was chosen.
+    chosen_for: Option<(Option<usize>, cpus::Set)>,
     bound: Option<cpus::Set>,
 }
 
@@ -197,10 +213,11 @@ impl Place {
     /// use.
     fn choose(&mut self) {
         let askers = ASKERS.get();
-        let good = |set: &cpus::Set| !set.meets(&askers) && self.late.is_none_or(|late| set.is_just(late));
-        if self.bound.as_ref().is_some_and(good) {
+        let known = Some((self.late, askers));
+        if self.chosen_for == known {
             return;
         }
+        self.chosen_for = known;
         let possible = cpus::of_process();
         let quiet = possible.without(&askers);
         let chosen = match self.late {
@@ -234,15 +251,15 @@ pub(crate) fn late_cpu() -> Option<LateCpu> {
 /// In the child of a fork: the thread is in the parent.
 pub(super) fn reset_after_fork() {
     // SAFETY: whoever held the lock is in the parent.
-    unsafe { STARTED.reset_after_fork() };
+    unsafe { STARTED.reset_after_fork(false) };
     *STARTED.lock() = false;
     CALLS.store(false, Ordering::Relaxed);
     ASKED_AT_NS.store(0, Ordering::Relaxed);
     ROUND_FROM_NS.store(0, Ordering::Relaxed);
     ASLEEP.store(false, Ordering::Relaxed);
     WATCH_UNTIL_NS.store(0, Ordering::Relaxed);
-    // SAFETY: whoever held the lock is in the parent. What it guards is numbers, any of which will do.
-    unsafe { LATENCIES.reset_after_fork() };
+    // SAFETY: whoever held the lock is in the parent.
+    unsafe { LATENCIES.reset_after_fork(Latencies::new()) };
 }
 
 #[cfg(test)]

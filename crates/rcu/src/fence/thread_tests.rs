@@ -79,8 +79,18 @@ fn with_a_cpu_that_is_away() {
         let waiter = std::thread::spawn(move || waiting.synchronize());
         std::thread::sleep(Duration::from_millis(20));
         assert!(!waiter.is_finished());
+        // And so does one that retires in a domain without a limit; then it frees.
+        let patient = Domain::new(Options::new().call_limit_ns(u64::MAX));
+        let retiring = patient.clone();
+        let writer = std::thread::spawn(move || {
+            retiring.defer(|| ());
+            (away::mine(), retiring.stats().garbage_objects)
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!writer.is_finished());
         away::end();
         waiter.join().unwrap();
+        assert_eq!(writer.join().unwrap(), (0, 0));
         until("everything is freed", || {
             domain.reclaim_now();
             domain.stats().garbage_objects == 0
@@ -127,14 +137,37 @@ fn with_a_cpu_that_is_away() {
     .unwrap();
 }
 
+/// Run by the test below.
+#[test]
+#[ignore = "changes its process"]
+fn with_a_cpu_that_is_away_from_the_first_call() {
+    let domain = Domain::new(Options::new().call_limit_ns(0));
+    away::CPU.store(0, Ordering::SeqCst);
+    away::begin();
+    (0..50).for_each(|_| domain.defer(|| ()));
+    assert_eq!((away::mine(), domain.stats().garbage_objects), (0, 50));
+    away::end();
+    domain.barrier();
+    assert_eq!((away::mine(), domain.stats().garbage_objects), (0, 0));
+}
+
 #[test]
 fn nobody_waits_for_a_cpu_that_is_away() {
+    in_its_own_process("with_a_cpu_that_is_away");
+}
+
+#[test]
+fn not_even_the_first_caller_waits_where_the_limit_is_zero() {
+    in_its_own_process("with_a_cpu_that_is_away_from_the_first_call");
+}
+
+fn in_its_own_process(test: &str) {
     if !crate::platform::probe().asymmetric || !cpus::of_process().has(1) {
         return;
     }
     let program = std::env::current_exe().unwrap();
-    let name = "fence::thread::tests::with_a_cpu_that_is_away";
-    let run = Command::new(program).args(["--ignored", "--exact", name, "--nocapture"]).output().unwrap();
+    let name = format!("fence::thread::tests::{test}");
+    let run = Command::new(program).args(["--ignored", "--exact", &name, "--nocapture"]).output().unwrap();
     let words = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{words}");
     assert!(String::from_utf8_lossy(&run.stdout).contains("1 passed"));

@@ -1,8 +1,20 @@
 //! What the tests share; no test uses all of it.
 #![allow(dead_code)]
 
+use reprieve_rcu::{Domain, Options};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Options with which a call that retires waits for membarrier, however long that takes: when a test's objects are freed does
+/// not depend on how busy the machine is.
+pub fn options() -> Options {
+    Options::new().call_limit_ns(u64::MAX)
+}
+
+/// A domain with these options.
+pub fn domain() -> Domain {
+    Domain::new(options())
+}
 
 /// Counts its drops.
 pub struct Counted(pub Arc<AtomicUsize>);
@@ -19,7 +31,7 @@ pub fn counted(drops: &Arc<AtomicUsize>) -> *mut Counted {
 }
 
 /// Runs `f` on a thread that stays in a section of `domain` for as long.
-pub fn with_reader_inside(domain: &reprieve_rcu::Domain, name: &str, f: impl FnOnce()) {
+pub fn with_reader_inside(domain: &Domain, name: &str, f: impl FnOnce()) {
     let (entered, leave) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
     std::thread::scope(|s| {
         s.spawn(|| {

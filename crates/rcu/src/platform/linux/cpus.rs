@@ -1,9 +1,6 @@
-//! CPUs: which there are, which a thread may use, and a thread that may use others than who made it.
+//! CPUs: which there are, and which a thread may use.
 
-use std::io;
-use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::Builder;
 
 /// As many CPUs as the C library's sets hold, 1,024. On larger machines no thread is bound.
 const WORDS: usize = size_of::<libc::cpu_set_t>() / 8;
@@ -27,6 +24,7 @@ impl Set {
     }
 
     /// Whether it is this CPU alone.
+    #[cfg(test)]
     pub(crate) fn is_just(&self, cpu: usize) -> bool {
         *self == Self::of(cpu)
     }
@@ -106,22 +104,6 @@ pub(crate) fn of_thread(id: i32) -> Set {
 pub(crate) fn bind(set: &Set) {
     // SAFETY: the kernel reads so many bytes.
     unsafe { libc::sched_setaffinity(0, size_of::<Set>(), std::ptr::from_ref(set).cast()) };
-}
-
-/// Starts a thread that blocks all signals, and is joined by nobody.
-pub(crate) fn spawn(name: &str, run: fn()) -> io::Result<()> {
-    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: `all` is initialised before it is used; a thread inherits its maker's mask, which is put back.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        let masked = libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0;
-        let made = Builder::new().name(name.to_owned()).spawn(run).map(drop);
-        if masked {
-            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
-        }
-        made
-    }
 }
 
 #[cfg(test)]

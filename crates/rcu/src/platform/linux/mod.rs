@@ -22,11 +22,13 @@ mod time;
 pub(crate) use futex::{wait, wake};
 pub(crate) use memory::ask_for_huge_pages;
 pub(crate) use pin::keep_loaded;
-pub(crate) use process::at_fork;
 #[cfg(not(shuttle))]
 pub(crate) use process::thread_id;
+pub(crate) use process::{at_fork, spawn};
 #[cfg(all(target_arch = "x86_64", not(shuttle)))]
 pub(crate) use restartable::prepare_sections;
+#[cfg(not(any(shuttle, loom)))]
+pub(crate) use time::Executed;
 pub(crate) use time::{cpu_ns_of, now_ns, thread_cpu_ns};
 
 /// There is no entry for this architecture.

@@ -1,5 +1,9 @@
 //! Threads and processes, as the kernel numbers and copies them.
 
+use std::io;
+use std::mem::MaybeUninit;
+use std::thread::Builder;
+
 /// Runs `before` in the thread that forks, then one of the others in each of the two processes.
 pub(crate) fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
     // SAFETY: the handlers are functions that stay loaded (see pin.rs).
@@ -11,4 +15,21 @@ pub(crate) fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_ch
 pub(crate) fn thread_id() -> i32 {
     // SAFETY: gettid takes and touches nothing. By syscall, for old C libraries.
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+}
+
+/// Starts a thread that blocks all signals, and is joined by nobody: a signal of the program's is handled by a thread of the
+/// program's.
+pub(crate) fn spawn(name: &str, run: fn()) -> io::Result<()> {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `all` is initialised before it is used; a thread inherits its maker's mask, which is put back.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        let masked = libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0;
+        let made = Builder::new().name(name.to_owned()).spawn(run).map(drop);
+        if masked {
+            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+        }
+        made
+    }
 }

@@ -13,6 +13,36 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// What a thread has executed so far: tells time in which it waited in a system call from time in which it was descheduled.
+#[cfg(not(any(shuttle, loom)))]
+pub(crate) struct Executed {
+    cpu_ns: u64,
+    /// How often the thread went to sleep.
+    sleeps: i64,
+}
+
+#[cfg(not(any(shuttle, loom)))]
+impl Executed {
+    /// By the calling thread.
+    pub(crate) fn by_caller() -> Self {
+        // SAFETY: all bits zero are a value, and it is valid for the call.
+        let usage = unsafe {
+            let mut usage = std::mem::zeroed::<libc::rusage>();
+            libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+            usage
+        };
+        Self { cpu_ns: thread_cpu_ns(), sleeps: usage.ru_nvcsw as i64 }
+    }
+
+    /// How much of the `latency_ns` since then the caller has waited in membarrier. It waits for other CPUs actively, so that
+    /// CPU time counts; since Linux 6.8 it may first sleep until another caller's wait is over.
+    pub(crate) fn waited_ns(&self, latency_ns: u64) -> u64 {
+        let now = Self::by_caller();
+        let slept = now.sleeps > self.sleeps;
+        if slept { latency_ns } else { (now.cpu_ns - self.cpu_ns).min(latency_ns) }
+    }
+}
+
 /// CPU time of another thread; 0 where the C library knows no clock for it.
 pub(crate) fn cpu_ns_of(thread: &JoinHandle<()>) -> u64 {
     let mut clock = 0;
@@ -28,4 +58,23 @@ fn read(clock: libc::clockid_t) -> u64 {
     // SAFETY: `t` is a valid timespec for the length of the call.
     unsafe { libc::clock_gettime(clock, &raw mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+#[cfg(all(test, not(any(shuttle, loom))))]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn sleep_and_execution_are_waits() {
+        const SPAN_NS: u64 = 1 << 40;
+        let before = Executed::by_caller();
+        assert!(before.waited_ns(SPAN_NS) < SPAN_NS, "it has not slept");
+        let (begun, cpu_ns) = (Instant::now(), thread_cpu_ns());
+        while thread_cpu_ns() - cpu_ns < 1_000_000 && begun.elapsed() < Duration::from_secs(20) {}
+        let waited_ns = before.waited_ns(SPAN_NS);
+        assert!((1_000_000..SPAN_NS).contains(&waited_ns), "{waited_ns}");
+        std::thread::sleep(Duration::from_micros(1));
+        assert_eq!(before.waited_ns(SPAN_NS), SPAN_NS);
+    }
 }
