@@ -9,7 +9,7 @@ VALUES = value-arc-swap value-arc-swap-full value-arc-swap-cache value-left-righ
     value-crossbeam-epoch value-haphazard value-reprieve value-reprieve-load
 
 .PHONY: run test test-fallback check-targets aarch64 asan package-test mutants torture bench peers bench-rcu \
-    bench-values lint build setup record figures audit clean
+    bench-values bench-lookups lint build setup record figures audit clean
 
 # All three workloads on the simulator, in less than a minute. On real guests: reprieve run rcu-memory --on vm
 run: build
@@ -78,6 +78,19 @@ bench-rcu: build peers
 # minutes. The recorded run: make bench-values RECORD=--json=$PWD/crates/rcu/records/values.json
 bench-values: peers
 	target/peers/rounds $(RECORD) --zero value-bare $(VALUES)
+
+# The cost of a look-up, one reader and two CPUs that do nothing else; ten minutes. In `RcuMap` beyond the same look-up
+# without protection, among few entries, among many, and many at a time; and in one table under each scheme, beyond none.
+# The recorded runs: make bench-lookups RECORDS=$PWD/crates/rcu/records
+LOOKUPS = lookup-reprieve lookup-papaya lookup-papaya-pinned lookup-std
+SCHEMES = reprieve-restartable reprieve-locked haphazard crossbeam-epoch liburcu-memb
+ROUNDS = target/peers/rounds $(if $(RECORDS),--json $(RECORDS)/$(1).json)
+bench-lookups: peers
+	$(call ROUNDS,lookups-1024) --zero lookup-reprieve-bare $(LOOKUPS) -- --entries 1024
+	$(call ROUNDS,lookups-4M) --zero lookup-reprieve-bare $(LOOKUPS)
+	$(call ROUNDS,lookups-4M-together) --zero lookup-reprieve-bare $(LOOKUPS) -- --together
+	$(call ROUNDS,schemes-1024) --zero rust-none $(SCHEMES) -- --readers 1 --deletes-per-s 0 --entries 1024
+	$(call ROUNDS,schemes-4M) --zero rust-none $(SCHEMES) -- --readers 1 --deletes-per-s 0
 
 lint:
 	scripts/setup --dev

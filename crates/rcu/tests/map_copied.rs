@@ -36,6 +36,8 @@ where
     let map = RcuMap::with_hasher(&common::domain(), hasher);
     let keys: Vec<K> = keys.collect();
     assert_eq!(map.copied(&keys[0]), None, "an empty map");
+    assert_eq!(map.copied_many(&[keys[0]; 2]), [None; 2]);
+    assert_eq!(map.copied_many(&[]), []);
     keys.iter().enumerate().for_each(|(n, &key)| _ = map.insert(key, value(n)));
     keys.iter().skip(1).step_by(2).for_each(|key| _ = map.remove(key));
     keys.iter().step_by(4).enumerate().for_each(|(n, &key)| _ = map.insert(key, value(n + 7)));
@@ -43,6 +45,9 @@ where
     for key in &keys {
         assert_eq!(map.copied(key), view.get(key).copied(), "{key:?}");
     }
+    // More than are fetched at a time.
+    let many: [K; 150] = std::array::from_fn(|n| keys[n * 7 % keys.len()]);
+    assert_eq!(map.copied_many(&many), many.map(|key| view.get(&key).copied()));
     assert_eq!(view.len(), keys.len().div_ceil(2));
 }
 

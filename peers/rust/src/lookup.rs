@@ -38,6 +38,9 @@ pub struct LookupOptions {
     /// The window in which look-ups count, in milliseconds
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub duration_ms: u64,
+    /// Look up 32 keys at a time, by the library's call for that where it has one
+    #[arg(long)]
+    pub together: bool,
     /// Seed of the keys
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -46,6 +49,9 @@ pub struct LookupOptions {
     #[serde(skip)]
     pub describe: bool,
 }
+
+/// So many keys are looked up together, if keys are.
+pub const TOGETHER: usize = 32;
 
 /// A library's hash table of u64 keys and values.
 pub trait Map: Sync {
@@ -65,6 +71,12 @@ pub trait Map: Sync {
 
     /// The value of `key`. Inline it.
     fn get(&self, handle: &Self::Handle<'_>, key: u64) -> Option<u64>;
+
+    /// The values of several keys. Inline it.
+    #[inline(always)]
+    fn get_many(&self, handle: &Self::Handle<'_>, keys: &[u64; TOGETHER]) -> [Option<u64>; TOGETHER] {
+        keys.map(|key| self.get(handle, key))
+    }
 }
 
 #[derive(Serialize)]
@@ -107,9 +119,19 @@ fn look_up_until<M: Map>(
     let mut counts = Counts::default();
     let start_ns = thread_cpu_ns();
     loop {
-        for _ in 0..BATCH {
-            let key = key_of(o.seed, random.below(o.entries));
-            counts.errors += u64::from(map.get(handle, key) != Some(value_of(key)));
+        let mut random_key = || key_of(o.seed, random.below(o.entries));
+        if o.together {
+            for _ in 0..BATCH / TOGETHER as u64 {
+                let keys: [u64; TOGETHER] = std::array::from_fn(|_| random_key());
+                let values = map.get_many(handle, &keys);
+                counts.errors +=
+                    std::iter::zip(keys, values).filter(|&(k, v)| v != Some(value_of(k))).count() as u64;
+            }
+        } else {
+            for _ in 0..BATCH {
+                let key = random_key();
+                counts.errors += u64::from(map.get(handle, key) != Some(value_of(key)));
+            }
         }
         counts.lookups += BATCH;
         if now_ns() >= until_ns {

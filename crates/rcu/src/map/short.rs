@@ -183,6 +183,69 @@ pub(super) unsafe fn copied<K: Plain, V: Copy>(
     Some((found != 0).then(|| unsafe { value.assume_init() }))
 }
 
+/// Asks for the control bytes at which a search for `hash` begins in the table that `pointer` points to; from where a narrow
+/// section cannot be used, for nothing.
+///
+/// # Safety
+/// As `copied`.
+#[inline(always)]
+pub(super) unsafe fn fetch_group<K, V>(mode: &AtomicU32, pointer: &AtomicPtr<()>, hash: u64) {
+    // SAFETY: one load from a table that is alive by the caller's promise, and a prefetch, which never faults.
+    let _done = unsafe {
+        narrow!(
+            mode,
+            [
+                "mov {t}, qword ptr [{pointer}]",
+                "mov {at}, qword ptr [{t} + {home_mask}]",
+                "and {at}, {hash}",
+                "shl {at}, 4",
+                "prefetcht0 byte ptr [{t} + {at}]",
+            ],
+            pointer = in(reg) pointer.as_ptr(),
+            hash = in(reg) hash,
+            home_mask = const Places::<K, V>::HOME_MASK,
+            at = out(reg) _,
+        )
+    };
+}
+
+/// Asks for the first entry that a search for `hash` would compare, as `fetch_group` does for its control bytes.
+///
+/// # Safety
+/// As `copied`.
+#[inline(always)]
+pub(super) unsafe fn fetch_entry<K, V>(mode: &AtomicU32, pointer: &AtomicPtr<()>, hash: u64) {
+    // SAFETY: a byte into each lane.
+    let tags = unsafe { _mm_set1_epi8(tag_of(hash) as i8) };
+    // SAFETY: loads from a table that is alive by the caller's promise, and a prefetch, which never faults.
+    let _done = unsafe {
+        narrow!(
+            mode,
+            [
+                "mov {t}, qword ptr [{pointer}]",
+                "mov {at}, qword ptr [{t} + {home_mask}]",
+                "and {at}, {hash}",
+                "shl {at}, 4",
+                "pcmpeqb {tags}, xmmword ptr [{t} + {at}]",
+                "pmovmskb {entry:e}, {tags}",
+                "tzcnt {entry:e}, {entry:e}",
+                "add {entry}, {at}",
+                "not {entry}",
+                "imul {entry}, {entry}, {entry_bytes}",
+                "prefetcht0 byte ptr [{t} + {entry} + {key_at}]",
+            ],
+            pointer = in(reg) pointer.as_ptr(),
+            hash = in(reg) hash,
+            tags = inout(xmm_reg) tags => _,
+            home_mask = const Places::<K, V>::HOME_MASK,
+            entry_bytes = const Places::<K, V>::ENTRY_BYTES,
+            key_at = const Places::<K, V>::KEY,
+            at = out(reg) _,
+            entry = out(reg) _,
+        )
+    };
+}
+
 /// A key's bytes as a number.
 #[inline(always)]
 fn word_of<K: Plain>(key: &K) -> u64 {

@@ -40,8 +40,8 @@ fn spread(mut all: Vec<f64>) -> (f64, f64, f64) {
 
 /// CPU nanoseconds per read or look-up.
 fn cost(line: &Value) -> Result<f64, String> {
-    let keys = ["cpu_ns_per_read", "cpu_ns_per_lookup"];
-    let found = keys.iter().find_map(|key| line[key].as_f64());
+    let keys = ["/cpu_ns_per_read", "/cpu_ns_per_lookup", "/readers/cpu_ns_per_lookup"];
+    let found = keys.iter().find_map(|key| line.pointer(key)?.as_f64());
     found.ok_or_else(|| format!("no {} in {line}", keys.join(" or ")))
 }
 
