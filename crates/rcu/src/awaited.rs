@@ -1,4 +1,4 @@
-//! Tokens whose fence a thread was asked for (`fence/thread.rs`), because their writers must not wait for it.
+//! Tokens whose fence a thread was asked for (`fence/thread.rs`): their writers do not wait for it.
 //!
 //! The fence of a token also serves all earlier tokens: it is enough to remember, for each call that is to come, the last
 //! token that it serves. Requests wait for the call after the one under way, or for the next: two at most.
@@ -37,8 +37,7 @@ impl Awaited {
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// Forgets the waits that are over: their call has ended, or their token is `fenced` otherwise. The latest of their
-    /// tokens.
+    /// Takes out the waits whose call has ended or whose token `fenced` says is fenced already. The latest of their tokens.
     pub(crate) fn take_served(&self, fenced: impl Fn(u64) -> bool) -> Option<u64> {
         if !self.any.load(Ordering::Relaxed) {
             return None;

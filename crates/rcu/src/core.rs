@@ -4,7 +4,7 @@
 use crate::awaited::Awaited;
 use crate::clock::now_ns;
 use crate::epoch::{Acknowledged, Clock, holds_up};
-use crate::fence::{self, Complete, NoFence, Order};
+use crate::fence::{self, Complete, NoFence, Response};
 use crate::futex::{self, Lock};
 use crate::hazard::Cell;
 use crate::histogram::Recorder;
@@ -98,11 +98,11 @@ impl Core {
     pub(crate) fn start_timed(&self) -> (u64, Option<Complete>) {
         let token = self.clock.tick();
         let fence = match self.order() {
-            Ok(Order::Complete(fence)) => {
+            Ok(Response::Complete(fence)) => {
                 self.acks.fence_done(token);
                 Some(fence)
             }
-            Ok(Order::Asked(ticket)) => {
+            Ok(Response::Asked(ticket)) => {
                 self.awaited.add(token, ticket);
                 None
             }
@@ -127,15 +127,15 @@ impl Core {
 
     /// The writers' side of the readers' fence: after it, a section that began before sees the writer's
     /// unlink or is seen by the writer's scan.
-    fn order(&self) -> Result<Order, NoFence> {
+    fn order(&self) -> Result<Response, NoFence> {
         // Two duties. It precedes the read of the state, see `mode.rs`. And where the readers are fenced, it
         // pairs with the fence in `epoch::enter`: whichever of the two comes second sees what precedes the
         // other.
         full_fence(Ordering::SeqCst);
         let order = if self.modes.writers_need_barrier() {
-            fence::order(self.call_limit_ns)?
+            fence::request(self.call_limit_ns)?
         } else {
-            Order::Complete(Complete::at_once())
+            Response::Complete(Complete::at_once())
         };
         self.modes.observe(self, fence::thread::calls());
         Ok(order)

@@ -180,6 +180,8 @@ impl Domain {
         }
         // While the fence is not complete, it is not known who is late.
         let cpu = if self.core().is_fenced(token) { None } else { fence::thread::late_cpu() };
+        // Not one that was late before.
+        let cpu = cpu.filter(|cpu| cpu.waiting_ns > 0);
         let readers = if cpu.is_some() { Vec::new() } else { self.core().late_readers(token) };
         Err(Late { readers, cpu, membarrier_refused: passed.is_err() })
     }

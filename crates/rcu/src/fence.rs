@@ -3,15 +3,15 @@
 //! Concurrent callers share calls: one runs membarrier, the others sleep, and a caller is served by any call
 //! that started after its request. A call that was under way at the request does not serve it, because it may
 //! have passed some CPU before the caller's stores. The sequence number is that of Linux's expedited grace
-//! periods: odd while a call runs, and a request at `s` waits for the first even number that is at least two
-//! calls' worth away.
+//! periods: odd while a call runs, and a request at `s` is served at the first even number from `s + 2` on.
+//! A caller whose limit is over while it sleeps makes a call of its own (`call_alone`).
 //!
-//! membarrier waits for every CPU that runs a thread of the process: where a hypervisor has descheduled one, for its
-//! return. While that is so, a thread of its own makes the calls (`fence/thread.rs`): who must wait sleeps meanwhile, and
-//! who must not gets a ticket.
+//! membarrier waits for every CPU that runs a thread of the process: if a hypervisor has descheduled one, until
+//! that runs again. While calls are slow a dedicated thread makes them (`fence/thread.rs`): callers that may block sleep, the
+//! others get a ticket.
 //!
-//! Invariant: when a ticket is served, every thread of the process has executed a full fence since it was made, and every restartable section that was under way then has
-//! ended or been started again.
+//! Invariant: when a ticket is served, every thread of the process has executed a full fence since the ticket was made, and
+//! every restartable section that was under way at that moment has ended or been started again.
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(any(shuttle, loom, reprieve_fallback))))]
 pub(crate) mod thread;
@@ -29,6 +29,7 @@ mod aim_tests;
 use crate::clock::now_ns;
 use crate::futex;
 use crate::histogram::{Histogram, Recorder};
+use crate::options::CALL_LIMIT_NS;
 use crate::platform::membarrier;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
@@ -55,8 +56,8 @@ impl std::fmt::Display for NoFence {
 
 /// A fence on behalf of all threads that is complete.
 ///
-/// What the caller's own call took is recorded when this is dropped: the histogram's lines are seldom in the
-/// caches, and who waits for a fence is in a hurry.
+/// The duration of the caller's own call is recorded when this is dropped, off the critical path: the histogram's lines are
+/// seldom in the caches.
 pub(crate) struct Complete {
     /// When the caller asked for it.
     pub(crate) from_ns: u64,
@@ -106,45 +107,47 @@ impl Ticket {
     }
 
     fn is_served_by(self, now: u32) -> bool {
-        // Wrapping: a ticket lies at most 3 ahead. One that is looked at after half the range seems not to be served, and is
-        // then served by the next call.
+        // Wrapping: a ticket lies at most 3 ahead. One that is first looked at after 2^30 calls seems not to be served; a later
+        // token's fence ends that (`awaited.rs`).
         now.wrapping_sub(self.0) as i32 >= 0
     }
 }
 
-/// The answer to a caller that must not wait.
-pub(crate) enum Order {
+/// What a caller gets that must not wait.
+pub(crate) enum Response {
     /// A fence.
     Complete(Complete),
     /// The promise of one.
     Asked(Ticket),
 }
 
-/// Executes a fence on behalf of all threads, or asks for one while that would take long. One that takes longer than
-/// `limit_ns` is taken note of. With a limit of 0 the thread makes all calls; without one, `u64::MAX`, the caller waits.
+/// Executes a fence on behalf of all threads, or asks the thread for one while calls are slow. A call that takes longer than
+/// `limit_ns` counts as slow. With 0 the thread makes all calls; with `u64::MAX` the caller waits for the fence.
 ///
 /// Requires that the process is registered for membarrier.
-pub(crate) fn order(limit_ns: u64) -> Result<Order, NoFence> {
+pub(crate) fn request(limit_ns: u64) -> Result<Response, NoFence> {
     if limit_ns == u64::MAX {
-        return Ok(Order::Complete(wait(Ticket::new(), Wait::DEFAULT)?.expect("there is no deadline")));
+        return Ok(Response::Complete(wait(Ticket::new(), Wait::DEFAULT)?.expect("there is no deadline")));
     }
     if limit_ns == 0 && !thread::calls() {
         thread::hand_over_ahead();
     }
+    // The thread could not be started.
+    let limit_ns = if limit_ns == 0 && !thread::calls() { CALL_LIMIT_NS } else { limit_ns };
     if thread::calls() && !is_refused() {
         let ticket = ask();
-        return Ok(answer(ticket, limit_ns)?.map_or(Order::Asked(ticket), Order::Complete));
+        return Ok(answer(ticket, limit_ns)?.map_or(Response::Asked(ticket), Response::Complete));
     }
     match wait(Ticket::new(), Wait { limit_ns, ..Wait::DEFAULT })? {
-        Some(fence) => Ok(Order::Complete(fence)),
+        Some(fence) => Ok(Response::Complete(fence)),
         // Handed over meanwhile.
-        None if thread::calls() && !is_refused() => Ok(Order::Asked(ask())),
+        None if thread::calls() && !is_refused() => Ok(Response::Asked(ask())),
         // Another caller's call takes longer than the limit.
-        None => Ok(Order::Complete(call_alone(limit_ns)?)),
+        None => Ok(Response::Complete(call_alone(limit_ns)?)),
     }
 }
 
-/// A call that serves nobody else, beside another caller's.
+/// A call that serves nobody else, for a caller that has no time left to wait for another's.
 #[cold]
 fn call_alone(limit_ns: u64) -> Result<Complete, NoFence> {
     let from_ns = now_ns();
@@ -160,7 +163,7 @@ fn call_alone(limit_ns: u64) -> Result<Complete, NoFence> {
     Ok(Complete { from_ns, at_ns, call_ns: Some(at_ns - from_ns) })
 }
 
-/// The fence that the thread was asked for, if it answers at once as it did the last time.
+/// Waits for a moment for the fence that the thread was asked for, if its last answer was quick.
 fn answer(ticket: Ticket, limit_ns: u64) -> Result<Option<Complete>, NoFence> {
     if limit_ns == 0 || !thread::answers() {
         return Ok(None);
@@ -187,8 +190,7 @@ pub(crate) fn barrier() -> Result<Complete, NoFence> {
     Ok(wait(Ticket::new(), Wait::DEFAULT)?.expect("there is no deadline"))
 }
 
-/// Executes a fence on behalf of all threads. While that is slow it is waited for until `deadline_ns`; none where that comes
-/// first.
+/// Executes a fence on behalf of all threads; none if `deadline_ns` passes first. A call of the caller's own is not cut short.
 ///
 /// Requires that the process is registered for membarrier.
 pub(crate) fn barrier_until(deadline_ns: Option<u64>) -> Result<Option<Complete>, NoFence> {
@@ -199,7 +201,7 @@ pub(crate) fn barrier_until(deadline_ns: Option<u64>) -> Result<Option<Complete>
 struct Wait {
     /// Until when it sleeps at most; a call of its own is not cut short.
     deadline_ns: Option<u64>,
-    /// How long at most, likewise; and from when on the caller's own call is slow.
+    /// How long it sleeps at most; and a call of its own that takes longer is slow.
     limit_ns: u64,
     /// The caller is the thread that calls for others.
     for_others: bool,
@@ -233,7 +235,7 @@ fn wait(ticket: Ticket, how: Wait) -> Result<Option<Complete>, NoFence> {
             if now.is_multiple_of(2) {
                 thread::ask();
             }
-            // The thread may stop between the look and the sleep.
+            // The thread may give the calls back between the look and the sleep.
             let nap_ns = by_thread.then_some(thread::LONGEST_NAP_NS);
             sleep(now, left_ns.into_iter().chain(nap_ns).min());
             start_ns = now_ns();
@@ -251,7 +253,7 @@ fn wait(ticket: Ticket, how: Wait) -> Result<Option<Complete>, NoFence> {
 
 /// The sequence number at which a request made at `now` is served.
 fn served_at(now: u32) -> u32 {
-    (now | 1).wrapping_add(1).wrapping_add(2 * (now % 2))
+    now.wrapping_add(3) & !1
 }
 
 /// One call, by the thread that made the sequence number odd. A call that is refused serves nobody: the others find the
@@ -300,7 +302,7 @@ pub(crate) mod tests {
     use std::sync::atomic::AtomicU64;
     use std::time::{Duration, Instant};
 
-    /// A ticket that so many calls more must precede than one made now.
+    /// A ticket that needs so many calls more than one made now.
     pub(crate) fn ticket_in(calls: u32) -> Ticket {
         Ticket(Ticket::new().0.wrapping_add(2 * calls))
     }
@@ -315,7 +317,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn concurrent_callers_share_calls() {
+    fn concurrent_callers_are_all_served() {
         if !crate::platform::probe().asymmetric {
             return;
         }
@@ -332,7 +334,7 @@ pub(crate) mod tests {
         });
         assert_eq!(calls.load(Ordering::Relaxed), 4_000);
         let made = latency().count() - before;
-        assert!(made >= 1);
+        assert!((1..=4_000).contains(&made), "{made}");
     }
 
     /// Whether the thread `tid` sleeps on `SEQUENCE`, by what the kernel says of its system call: the number, then the

@@ -15,11 +15,11 @@ use std::sync::Arc;
 /// A reader that holds up a grace period, or did when it was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LateReader {
-    /// The name given at registration; the thread's name, for readers registered by themselves.
+    /// The name given at registration; the thread's name, for readers that were registered implicitly.
     pub name: String,
     /// The thread's id, as in /proc/self/task; on systems other than 64-bit Linux, a number of this crate.
     pub tid: i32,
-    /// The thread has ended, or is in the parent of this process: its guard was leaked, and its section lasts as long
+    /// The thread has ended, or exists only in the parent of this fork: its guard was leaked, and its section lasts as long
     /// as the domain.
     pub ended: bool,
     /// Whether it was in a section when this was made.
@@ -62,13 +62,13 @@ impl fmt::Display for LateReader {
 /// take longer than [`Options::call_limit_ns`](crate::Options::call_limit_ns).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LateCpu {
-    /// Its number, as the process sees it.
+    /// Its number, as the process sees it. Also the CPU on which the thread that calls membarrier was itself kept from running.
     pub cpu: usize,
     /// How long it has kept a call waiting that has not ended, in nanoseconds; 0 if none waits.
     pub waiting_ns: u64,
-    /// How long the last slow call took that the thread made for others, in nanoseconds.
+    /// How long callers last waited for a slow answer to the thread that calls membarrier for them, in nanoseconds.
     pub last_ns: u64,
-    /// How many of its calls were slow.
+    /// How many answers to that thread were slow so far, of whichever CPU.
     pub times: u64,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for LateCpu {
             0 => write!(f, "CPU {} kept membarrier waiting for {} us", self.cpu, self.last_ns / 1_000)?,
             ns => write!(f, "CPU {} has not answered membarrier for {} us", self.cpu, ns / 1_000)?,
         }
-        write!(f, "; {} slow calls so far", self.times)
+        write!(f, "; {} slow answers in this process so far", self.times)
     }
 }
 

@@ -1,21 +1,20 @@
-//! When membarrier is called by a thread of its own, and when by those who need it: a pure decision; times and latencies are
-//! handed in.
+//! Decides whether callers or a dedicated thread call membarrier. A pure decision: times and latencies are handed in.
 //!
 //! A vCPU that is descheduled does not make every call slow. One that may run 20 ms of every 100 ms answers at once
 //! while it runs, so that one call of 80 ms stands among many quick ones. Hence two slow calls within a span of time
-//! count, not in a row; and calls are given back only after a span without a slow one, which becomes longer each time that
-//! it was too short.
+//! count, whether or not quick ones lie between them; and calls are given back only after a span without a slow one, which
+//! doubles with each relapse.
 
 /// Two slow calls within this time are no noise.
 const SPAN_NS: u64 = 1_000_000_000;
 /// Mean time between two probes; each is half to one and a half times as long. With a fixed one all probes could meet
 /// the same phase of a hypervisor's period.
 const PROBE_INTERVAL_NS: u64 = 25_000_000;
-/// After a slow probe so many times its latency pass before the next one: probes take at most 2 % of the CPU that they
+/// After a slow probe the next one waits for this many times its latency: probes take at most 2 % of the CPU that they
 /// are made from, up to latencies of 1.2 s.
 const REST: u64 = 50;
 const LONGEST_REST_NS: u64 = 60_000_000_000;
-/// Calls are given back when none was slow for so long: many of a hypervisor's periods.
+/// Calls are given back when none was slow for this long: many of a hypervisor's periods.
 const CALM_NS: u64 = 1_000_000_000;
 const LONGEST_CALM_NS: u64 = 64_000_000_000;
 /// If they are slow again so soon, the next span is twice as long.
@@ -38,7 +37,7 @@ pub(crate) struct Latencies {
     limit_ns: u64,
     /// Since when all rounds of the thread were quick.
     quick_since_ns: Option<u64>,
-    /// How long they must stay so.
+    /// How long they must stay so before calls are given back.
     calm_ns: u64,
     /// When calls were last given back.
     returned_ns: Option<u64>,
@@ -73,6 +72,12 @@ impl Latencies {
         Verdict::HandOver
     }
 
+    /// Takes note that the thread makes the calls though none was slow; later a round longer than `limit_ns` is.
+    pub(crate) fn handed_over_ahead(&mut self, now_ns: u64, limit_ns: u64) {
+        (self.limit_ns, self.calm_ns, self.quick_since_ns) = (limit_ns, CALM_NS, None);
+        self.next_probe_ns = now_ns + interval_ns(now_ns);
+    }
+
     /// Takes note of a round of the thread, from the moment when it was asked for. Whether calls are given back.
     pub(crate) fn round(&mut self, now_ns: u64, latency_ns: u64) -> bool {
         if self.is_slow(latency_ns) {
@@ -98,7 +103,7 @@ impl Latencies {
     }
 }
 
-/// Some interval, by a multiplicative hash of the time (Knuth, The Art of Computer Programming 3, 6.4).
+/// An interval that varies, by a multiplicative hash of the time (Knuth, The Art of Computer Programming 3, 6.4).
 fn interval_ns(now_ns: u64) -> u64 {
     let hash = now_ns.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     PROBE_INTERVAL_NS / 2 + hash % PROBE_INTERVAL_NS

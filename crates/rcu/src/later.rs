@@ -1,4 +1,4 @@
-//! A thread for what a caller must not wait for, made when it is first needed. One job at a time.
+//! A thread that runs jobs for which a caller must not wait, one at a time. Started with the first.
 //!
 //! A job of a parent process may be lost to the child of a fork, or done in both.
 
@@ -13,10 +13,10 @@ type Job = Box<dyn FnOnce() + Send>;
 static JOBS: Lock<Vec<Job>> = Lock::new(Vec::new());
 /// Changes with each job; the thread sleeps on it.
 static WORK: AtomicU32 = AtomicU32::new(0);
-/// Whether there is the thread, in this process.
+/// Whether this process has started the thread.
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-/// Does `job` on the thread. Where the system has no thread to give, with the next job for which it has.
+/// Does `job` on the thread. Where the system has no thread to give, with the next job for which it has; perhaps never.
 pub(crate) fn run(job: Job) {
     JOBS.lock().push(job);
     if !STARTED.swap(true, Ordering::SeqCst) && spawn("rcu-later", serve).is_err() {

@@ -80,7 +80,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use table::Table;
 
-/// So many look-ups of `copied_many` are fetched at a time: two lines each, a quarter of a first-level cache.
+/// How many look-ups of `copied_many` are fetched at a time: two cache lines each, a quarter of a first-level cache.
 const FETCHED: usize = 64;
 
 /// A concurrent hash map.
@@ -121,7 +121,7 @@ const FETCHED: usize = 64;
 ///
 /// # Values that cannot be cloned
 ///
-/// Entries are cloned when a shard grows, so that values are [`Clone`]. Put locks and atomics behind an [`Arc`]: its
+/// Entries are cloned when a shard is rebuilt, so that values are [`Clone`]. Put locks and atomics behind an [`Arc`]: its
 /// clones are the same object. An `Arc<dyn Trait>` takes the place of a `Box<dyn Trait>`, and is made from one by
 /// `Arc::from`.
 /// ```
@@ -175,7 +175,7 @@ const FETCHED: usize = 64;
 ///   otherwise. If they write to the same map, they deadlock; they may read it. If they panic, the map is as it was.
 /// - Keys and values are dropped outside of locks, by whichever thread frees them. Their destructors may use the map.
 /// - An update publishes a new entry and needs a free slot, so that many updates of one key cause its shard
-///   to be rebuilt once in some hundred. For a few hot keys, let the value be an `Arc<RcuCell<T>>`.
+///   to be rebuilt every few hundred of them. For a few hot keys, let the value be an `Arc<RcuCell<T>>`.
 /// - The hash must vary in its upper bits too: the topmost seven are compared before keys are,
 ///   and those below tell the shard.
 /// - In the child of a fork the map can be read; it can be written if no other thread of the parent was
@@ -300,8 +300,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
     }
 
     /// A copy of the value of `key`, taken in a restartable section: a preempted reader delays no writer. The
-    /// key is hashed before, so that any hasher will do. Where the domain's readers execute fences, a hazard slot of the
-    /// thread's pins the shard's table meanwhile, and what is removed from it waits until then.
+    /// key is hashed before, so that any hasher will do. Where the domain's readers execute fences, a hazard slot
+    /// pins the shard's table during the look-up, and what is removed from it meanwhile is freed afterwards. Where there are
+    /// no restartable sections, it is a short locked one.
     #[inline]
     pub fn copied(&self, key: &K) -> Option<V>
     where
@@ -367,7 +368,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
             target_pointer_width = "64",
             not(any(shuttle, reprieve_fallback))
         )),
-        expect(unused_variables, clippy::unused_self, reason = "there are no narrow sections")
+        expect(unused_variables, clippy::unused_self, reason = "only x86-64 looks up in assembly")
     )]
     fn fetch(&self, hashes: &[u64]) {
         #[cfg(all(
@@ -385,7 +386,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
         }
     }
 
-    /// As `copied`, in a wide section, or with the table pinned. Never inlined: `copied` stays small, so that the processor
+    /// As `copied`, in a restartable section around compiled code, or with the table pinned. Never inlined: `copied` stays small, so that the processor
     /// overlaps one look-up with the next.
     #[inline(never)]
     fn copied_otherwise(&self, pointer: &AtomicPtr<()>, hash: u64, key: K) -> Option<V>
@@ -436,8 +437,8 @@ where
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for RcuMap<K, V, S> {
-    /// Retires all entries at once. Beyond the domain's limits, if its policy refuses: they are garbage in
-    /// any case.
+    /// Retires all entries at once. At the domain's limits it waits as [`Options::at_limit`](crate::Options::at_limit) says,
+    /// and then exceeds them.
     fn drop(&mut self) {
         let garbage = Garbage::Tables(self.shards.take());
         let room = self.domain.reclaim().room_in_any_case(garbage.bytes());

@@ -1,11 +1,11 @@
-//! The options of a domain. Every default bounds memory.
+//! The options of a domain. By default a writer that finds a limit reached waits for a millisecond, and then exceeds it.
 
 /// For how long a call that retires waits for room when a domain's garbage is at a limit. If there is none then, methods
 /// named `try_` are refused, and the others exceed the limit. Callers that would wait for themselves (within a section of
 /// the domain, or within one of its callbacks) do not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtLimit {
-    /// For a grace period and frees, for at most so long.
+    /// For a grace period and frees, for at most `timeout_ns`.
     Wait {
         /// Longest wait, in nanoseconds.
         timeout_ns: u64,
@@ -20,8 +20,8 @@ pub enum AtLimit {
 /// What is done about a reader that holds up a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Help {
-    /// The domain's readers are asked, a few times per token, to yield the CPU as they leave a section: late
-    /// ones get it sooner, and all are rather preempted where they hold nothing.
+    /// The domain's readers are asked, a few times per token, to yield the CPU as they leave a section: a late
+    /// reader gets a CPU sooner, and more preemptions fall between sections.
     Yield,
     /// Nothing.
     None,
@@ -32,10 +32,11 @@ pub enum Help {
 pub enum Fencing {
     /// The writers, by membarrier. Where there is no membarrier, the readers.
     Asymmetric,
-    /// The readers. Restartable sections run as epochs.
+    /// The readers. Restartable sections run as locked ones.
     Fenced,
     /// Asymmetric, but fenced while membarrier takes longer than [`Options::call_limit_ns`]: for virtual machines whose
-    /// vCPUs are descheduled. Then nothing waits for such a vCPU but what a reader on it holds.
+    /// vCPUs are descheduled. Such a vCPU then holds up what its
+    /// readers protect, and nothing else: with hazard slots single values, with locked sections all that is retired meanwhile.
     Adaptive,
 }
 
@@ -121,17 +122,20 @@ impl Options {
         self
     }
 
-    /// How long membarrier may keep a call that retires, in nanoseconds. Default 1 ms.
+    /// How long membarrier may keep a call that retires, in nanoseconds. Default 1 ms. Such a call also stops freeing what
+    /// earlier ones left when half of this is over.
     ///
     /// membarrier waits for every CPU that runs a thread of the process: in a virtual machine whose vCPU the hypervisor has
-    /// descheduled, for its return. When two calls within a second took longer than this, a thread of the process calls
-    /// membarrier for all others. Calls that retire then wait a tenth of a millisecond at most for the thread, and for room
-    /// within the limits ([`AtLimit`]), and leave what they retire to the first call after the fence. Callers that wait for a grace period do so asleep. When the
-    /// thread's calls have been quick for a second, callers make them again; for twice as long each time that proves too
-    /// soon. [`Stats::late_cpu`](crate::Stats::late_cpu) names the CPU that is late.
+    /// descheduled, for its return. When a call that retires has waited longer than this, and another one within a second, a
+    /// thread of the process calls membarrier for all its domains. Calls that retire then wait for the thread for a tenth of a
+    /// millisecond at most, and for room within the limits ([`AtLimit`]); what they retire is freed by the first call
+    /// after the fence. Callers that wait for a grace period sleep. After a second without a slow call, callers call
+    /// membarrier themselves again. That second doubles, up to 64 s, each time calls turn slow again within a minute.
+    /// [`Stats::late_cpu`](crate::Stats::late_cpu) names the CPU that is late.
     ///
-    /// With 0 the thread makes all calls from the first one on, and none that retires waits for it: no caller ever waits for a
-    /// CPU, each call costs a wake-up, and what it retires is freed by a later one. With `u64::MAX` this domain's calls wait
+    /// With 0 the thread makes all calls from the first one on, of other domains too, and no call that retires waits for it.
+    /// Each then costs a wake-up and, on the thread, a membarrier per CPU; what it retires is freed by a later one. If the
+    /// thread cannot be started, the limit is 1 ms. With `u64::MAX` this domain's calls wait
     /// for membarrier, however long it takes.
     pub fn call_limit_ns(mut self, ns: u64) -> Self {
         self.call_limit_ns = ns;

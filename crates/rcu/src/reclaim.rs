@@ -29,7 +29,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// So many objects are freed before a call looks at the time; more where a batch has more.
+/// How many objects are freed between two looks at the time; more where a batch has more.
 const PORTION: usize = 64;
 /// Bags per domain: writers seldom share one.
 const BAGS: usize = 8;
@@ -145,7 +145,7 @@ impl Reclaim {
             || (bag.bytes >= self.garbage.batch_bytes() && self.asleep.load(Ordering::SeqCst))
     }
 
-    /// Takes a bag's content out, on its way to the queue. From before it leaves the bag a barrier waits for it.
+    /// Takes a bag's content out, on its way to the queue. A barrier waits for it from before it leaves the bag.
     fn take_out(&self, bag: &mut Bag) -> (Vec<Retired>, UnderWay<'_>) {
         let under_way = self.under_way();
         let objects = bag.take();
@@ -185,7 +185,7 @@ impl Reclaim {
     }
 
     /// Queues an object whose fence is not complete, together with others: while a CPU is away there may be very many. To
-    /// grow a long queue is to move memory, which interrupts all CPUs, of which one does not answer.
+    /// grow a long queue may remap memory, and the TLB shootdown would wait for the CPU that is away.
     fn enqueue_awaited(&self, token: u64, retired: Retired) {
         self.queued.fetch_add(1, Ordering::Relaxed);
         // What is complete by now is not to wait for a later fence.
@@ -237,7 +237,7 @@ impl Reclaim {
         }
     }
 
-    /// Frees whatever is due, and whatever becomes due by it. Never waits. Nothing within a free.
+    /// Frees whatever is due, and whatever becomes due by it. Never waits. Does nothing within a callback.
     pub(crate) fn free_due(&self) {
         self.free_due_for(u64::MAX);
     }
@@ -281,7 +281,7 @@ impl Reclaim {
     }
 
     /// Frees what may be freed now, whether its batch is due or not. Called when a handle is dropped: what waits may own all
-    /// handles that are left, and then nobody would come by again. Whether a fence was awaited, after which somebody must.
+    /// handles that are left, and then nobody would come by again. Whether a fence is awaited: then somebody must come by after it.
     pub(crate) fn free_before_nobody_comes(&self) -> bool {
         if self.garbage.objects() == 0 || self.puts_aside() {
             return false;
@@ -407,7 +407,7 @@ impl Reclaim {
         }
     }
 
-    /// When the oldest open bag was opened, and how many objects there are in bags.
+    /// When the oldest bag that holds something was opened.
     pub(crate) fn oldest_bag(&self) -> Option<u64> {
         let opened = |s: &Shard| {
             let bag = s.0.lock();

@@ -28,7 +28,7 @@ pub struct Stats {
     pub exceeded: u64,
     /// How long the oldest object that waits has waited, or 0.
     pub oldest_ns: u64,
-    /// Restartable sections that ran as epochs, except where the domain is fenced.
+    /// Restartable sections that ran as locked ones, except where the domain is fenced.
     pub fallbacks: u64,
     /// Starts again of restartable sections, of the process.
     pub restarts: u64,

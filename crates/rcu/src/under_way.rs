@@ -47,7 +47,7 @@ impl Reclaim {
         UnderWay::begin(self, &mut self.queue.lock())
     }
 
-    /// Forks that made this process what it is, since the domain was made.
+    /// Forks between the making of the domain and this process.
     pub(crate) fn forks(&self) -> u32 {
         self.queue.lock().forks
     }

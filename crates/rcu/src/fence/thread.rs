@@ -1,15 +1,15 @@
 //! The thread that calls membarrier while that is slow, so that nobody else waits for a CPU that does not answer.
 //!
-//! The kernel waits for the other CPUs actively, with preemption off: whatever else runs on the CPU that membarrier is
-//! called from stands still until the last CPU has answered. So the thread keeps off the CPUs from which it is asked, and
-//! moves to the CPU that is late once it knows which one that is. There it runs when that CPU does, its calls are quick, and
-//! nobody else stands still.
+//! The kernel waits for the other CPUs actively, with preemption off: nothing else runs on the calling CPU until the last CPU
+//! has answered. So the thread keeps off the CPUs from which it is asked, and moves to the CPU that is late once it knows
+//! which one that is, unless somebody has asked from there and another CPU is quiet. On the late CPU it runs when that CPU
+//! does, its calls are quick, and nobody else stands still.
 //!
-//! A round calls membarrier for one CPU after another and times each call: that names the late one. These calls are
-//! no fence that is relied upon. The fence is the call for all CPUs at the round's end, which is quick as a rule: the late
+//! A round calls membarrier for one CPU after another and times each call: that tells which one is late. Nobody
+//! relies on these calls as fences. The fence is the call for all CPUs at the round's end, which is quick as a rule: the late
 //! CPU has just answered.
 //!
-//! The thread is started at the first hand-over, and sleeps for as long as calls are quick. It blocks all signals.
+//! The thread is started at the first hand-over, and sleeps while callers make their own calls. It blocks all signals.
 
 use super::{Ticket, Wait, wait};
 use crate::clock::{now_ns, thread_cpu_ns};
@@ -20,7 +20,7 @@ use crate::options::CALL_LIMIT_NS;
 use crate::platform::{Executed, cpus, membarrier, spawn};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// The longest sleep of one who waits for the thread: it may have given the calls back meanwhile.
+/// The longest sleep of a caller that waits for the thread, which may have given the calls back meanwhile.
 pub(super) const LONGEST_NAP_NS: u64 = 10_000_000;
 
 /// While the thread answers quickly, a call that retires waits so long for its answer: several times what a wake-up and a
@@ -31,16 +31,16 @@ pub(super) const PATIENCE_NS: u64 = 100_000;
 static QUICK: AtomicBool = AtomicBool::new(false);
 /// Whether the thread makes the calls.
 static CALLS: AtomicBool = AtomicBool::new(false);
-/// Whether there is the thread, in this process.
+/// Whether this process has started the thread.
 static STARTED: Lock<bool> = Lock::new(false);
 /// Changes with each request; the thread sleeps on it.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 static ASLEEP: AtomicBool = AtomicBool::new(false);
 /// When the oldest request was made that no round serves yet; 0 without one.
 static ASKED_AT_NS: AtomicU64 = AtomicU64::new(0);
-/// The CPUs where somebody asked who must not wait, since the calls were handed over.
+/// The CPUs from which callers that must not wait have asked since the hand-over.
 static ASKERS: cpus::Shared = cpus::Shared::new();
-/// Until then callers measure the CPU time of their calls.
+/// Callers measure how their calls wait until this time.
 static WATCH_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
 static LATENCIES: Lock<Latencies> = Lock::new(Latencies::new());
 
@@ -84,7 +84,7 @@ pub(super) fn ask() {
     }
 }
 
-/// What the caller has executed before its call, while that is of interest.
+/// What the caller has executed before its call, if calls are being watched.
 pub(super) fn watch(now_ns: u64) -> Option<Executed> {
     (now_ns < WATCH_UNTIL_NS.load(Ordering::Relaxed)).then(Executed::by_caller)
 }
@@ -95,9 +95,10 @@ pub(super) fn note_slow_call(now_ns: u64, limit_ns: u64, latency_ns: u64, watche
     let waited_ns = watched.map(|before| before.waited_ns(latency_ns));
     // Somebody else is at it: their call was slow too.
     let Some(mut latencies) = LATENCIES.try_lock() else { return };
-    let verdict = latencies.called(now_ns, limit_ns, latency_ns, waited_ns);
-    drop(latencies);
-    match verdict {
+    if calls() {
+        return;
+    }
+    match latencies.called(now_ns, limit_ns, latency_ns, waited_ns) {
         Verdict::Noise => {}
         Verdict::Watch(until_ns) => WATCH_UNTIL_NS.store(until_ns, Ordering::Relaxed),
         Verdict::HandOver => hand_over(),
@@ -107,11 +108,14 @@ pub(super) fn note_slow_call(now_ns: u64, limit_ns: u64, latency_ns: u64, watche
 /// Leaves the calls to the thread before any was slow.
 #[cold]
 pub(super) fn hand_over_ahead() {
-    LATENCIES.lock().called(now_ns(), CALL_LIMIT_NS, 0, Some(u64::MAX));
-    hand_over();
+    let mut latencies = LATENCIES.lock();
+    if !calls() {
+        latencies.handed_over_ahead(now_ns(), CALL_LIMIT_NS);
+        hand_over();
+    }
 }
 
-/// Leaves the calls to the thread from now on. If it cannot be started, callers keep calling.
+/// Leaves the calls to the thread from now on. The caller holds the lock of `LATENCIES`: one at a time. If the thread cannot be started, callers keep calling.
 fn hand_over() {
     // Under the lock: nobody hands over to a thread that is not there. Callers come here seldom.
     let mut started = STARTED.lock();
@@ -128,8 +132,8 @@ fn hand_over() {
     ask();
 }
 
-/// The thread: makes a round whenever it is asked, also just after it has given the calls back, and now and then while it
-/// makes them.
+/// The thread: makes a round for each request, also for one that comes just after it has given the calls back. While it makes
+/// the calls it also probes by itself.
 fn serve() {
     let mut place = Place::default();
     loop {
@@ -158,11 +162,12 @@ fn serve() {
 /// One round, asked for at `from_ns`. The CPU that was late, if the round was slow.
 fn round(from_ns: u64) -> Option<usize> {
     let (mut late, mut longest_ns) = (cpus::current(), 0);
+    let round = Executed::by_caller();
     for cpu in 0..cpus::count() {
         AT_CPU.store(cpu, Ordering::Relaxed);
         let (start_ns, before_ns) = (now_ns(), thread_cpu_ns());
         membarrier::barrier_on(cpu);
-        // CPU time alone counts: membarrier waits actively.
+        // CPU time alone tells: a sleep is behind another caller, whose wait may be for any CPU.
         let waited_ns = (now_ns() - start_ns).min(thread_cpu_ns() - before_ns);
         if waited_ns > longest_ns {
             (late, longest_ns) = (cpu, waited_ns);
@@ -179,8 +184,8 @@ fn round(from_ns: u64) -> Option<usize> {
     QUICK.store(!slow, Ordering::Relaxed);
     let late = if latencies.is_slow(longest_ns) {
         Some(late)
-    } else if latencies.is_slow(waited_ns) {
-        // A CPU that left after it had answered: the next round finds it.
+    } else if latencies.is_slow(waited_ns) || round.has_slept() {
+        // A CPU was descheduled after it had answered, or another caller waited: the next round finds out for which.
         None
     } else {
         // No CPU kept it waiting: its own CPU did not run.

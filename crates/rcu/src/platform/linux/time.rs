@@ -37,9 +37,12 @@ impl Executed {
     /// How much of the `latency_ns` since then the caller has waited in membarrier. It waits for other CPUs actively, so that
     /// CPU time counts; since Linux 6.8 it may first sleep until another caller's wait is over.
     pub(crate) fn waited_ns(&self, latency_ns: u64) -> u64 {
-        let now = Self::by_caller();
-        let slept = now.sleeps > self.sleeps;
-        if slept { latency_ns } else { (now.cpu_ns - self.cpu_ns).min(latency_ns) }
+        if self.has_slept() { latency_ns } else { (thread_cpu_ns() - self.cpu_ns).min(latency_ns) }
+    }
+
+    /// Whether the caller has slept since then.
+    pub(crate) fn has_slept(&self) -> bool {
+        Self::by_caller().sleeps > self.sleeps
     }
 }
 
