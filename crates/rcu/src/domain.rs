@@ -29,8 +29,8 @@ pub struct Domain(Arc<Handle>);
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        let awaited = self.reclaim().free_before_nobody_comes();
-        if awaited && Arc::strong_count(&self.0) > 1 && !fence::is_refused() {
+        let left = self.reclaim().free_before_nobody_comes();
+        if left && Arc::strong_count(&self.0) > 1 && !fence::is_refused() {
             let domain = Self(self.0.clone());
             later::run(Box::new(move || domain.reclaim().free_after_fences()));
         }
@@ -327,7 +327,8 @@ impl Domain {
         Ok(())
     }
 
-    /// Waits until everything retired or deferred before is freed, except objects that hazard slots pin.
+    /// Waits until everything retired or deferred before is freed, except objects that hazard slots pin. While a panic unwinds
+    /// in the calling thread it waits as long, and frees nothing: a second panic would end the process.
     ///
     /// # Panics
     /// Within a section of the domain, or within one of its callbacks: it would wait for itself. Where the kernel

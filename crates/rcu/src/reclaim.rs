@@ -181,7 +181,7 @@ impl Reclaim {
 
     fn enqueue(&self, batch: Batch) {
         self.queued.fetch_add(batch.objects.len(), Ordering::Relaxed);
-        self.queue.lock().batches.push_back(batch);
+        self.queue.lock().add(batch);
     }
 
     /// Queues an object whose fence is not complete, together with others: while a CPU is away there may be very many. To
@@ -191,7 +191,7 @@ impl Reclaim {
         // What is complete by now is not to wait for a later fence.
         self.core.note_served();
         let mut queue = self.queue.lock();
-        if let Some(last) = queue.batches.back_mut()
+        if let Some(last) = queue.open_batch()
             && last.objects.len() < PORTION
             && !self.core.is_fenced(last.token)
         {
@@ -202,7 +202,7 @@ impl Reclaim {
         }
         let mut objects = Vec::with_capacity(PORTION);
         objects.push(retired);
-        queue.batches.push_back(Batch { token, closed_ns: now_ns(), objects });
+        queue.add(Batch { token, closed_ns: now_ns(), objects });
     }
 
     /// Closes every bag, in one batch; the newest token.
@@ -281,10 +281,14 @@ impl Reclaim {
     }
 
     /// Frees what may be freed now, whether its batch is due or not. Called when a handle is dropped: what waits may own all
-    /// handles that are left, and then nobody would come by again. Whether a fence is awaited: then somebody must come by after it.
+    /// handles that are left, and then nobody would come by again. Whether somebody must come by later: a fence is awaited, or
+    /// a panic unwinds.
     pub(crate) fn free_before_nobody_comes(&self) -> bool {
         if self.garbage.objects() == 0 || self.puts_aside() {
             return false;
+        }
+        if std::thread::panicking() {
+            return true;
         }
         // Without objects in bags a token, and its membarrier, would be for nothing.
         if self.bagged.load(Ordering::SeqCst) > 0 {
@@ -392,7 +396,8 @@ impl Reclaim {
         let objects = self.empty_bags();
         // Other threads may have taken objects out of bags before, and not queued them yet.
         self.wait_for_those_under_way();
-        // A token after theirs.
+        // A token after theirs, which grow no more.
+        self.queue.lock().seal();
         let token = self.close(objects);
         self.core.wait(token);
         self.free_due();

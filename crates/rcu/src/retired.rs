@@ -131,10 +131,12 @@ pub(crate) struct Batch {
     pub(crate) objects: Vec<Retired>,
 }
 
-/// Closed batches, oldest first, and what runs at the moment.
+/// Closed batches in the order of their tokens, and what runs at the moment.
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) batches: VecDeque<Batch>,
+    /// Whether the last batch may take more objects, and with them a later token: no barrier has begun since it was added.
+    open: bool,
     /// Objects whose grace period has passed, but that slots pin.
     pub(crate) held: Vec<Retired>,
     /// Threads that have objects in hand, by the phase in which they took them; see under_way.rs.
@@ -145,6 +147,24 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    /// Adds a batch in its place: a token is taken before its fence, so that a later one may be here already.
+    pub(crate) fn add(&mut self, batch: Batch) {
+        let before = self.batches.iter().rposition(|b| b.token <= batch.token);
+        let at = before.map_or(0, |before| before + 1);
+        self.open |= at == self.batches.len();
+        self.batches.insert(at, batch);
+    }
+
+    /// The last batch, if it may take more objects.
+    pub(crate) fn open_batch(&mut self) -> Option<&mut Batch> {
+        self.batches.back_mut().filter(|_| self.open)
+    }
+
+    /// No batch that is here takes more objects: a barrier waits for its token as it is.
+    pub(crate) fn seal(&mut self) {
+        self.open = false;
+    }
+
     /// Counts a thread that takes objects in hand: the phase in which it does.
     pub(crate) fn begin(&mut self) -> usize {
         self.running[self.phase] += 1;

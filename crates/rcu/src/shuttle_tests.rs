@@ -334,6 +334,31 @@ fn shuttle_callbacks_that_retire() {
     }
 }
 
+/// A barrier frees what was retired before it, whichever thread has queued it, though a section holds up what is queued later.
+#[test]
+fn shuttle_barriers_and_batches_of_several_threads() {
+    explore_thoroughly(12_000, || {
+        let domain = Domain::new(options(Fencing::Asymmetric).batch(100));
+        let closes = domain.clone();
+        let closer = thread::spawn(move || {
+            closes.defer(|| ());
+            // Closes all bags.
+            drop(closes);
+        });
+        let reads = domain.clone();
+        let reader = thread::spawn(move || drop(reads.lock()));
+        let runs = Arc::new(AtomicUsize::new(0));
+        let count = runs.clone();
+        domain.defer(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        });
+        domain.barrier();
+        assert_eq!(runs.load(Ordering::SeqCst), 1);
+        closer.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
 fn retire_twice(domain: &Domain) {
     let runs = Arc::new(AtomicUsize::new(0));
     let (again, count) = (domain.clone(), runs.clone());

@@ -199,6 +199,26 @@ fn a_hook_that_waits_for_a_barrier_is_refused() {
     });
 }
 
+/// The last handle outside of the garbage is dropped while a panic unwinds: a thread of the process frees what is left.
+#[test]
+fn a_panic_loses_nothing_that_owns_the_last_handle() {
+    let alive = Arc::new(());
+    let note = alive.clone();
+    let panics = std::thread::spawn(move || {
+        let domain = Domain::default();
+        let own = domain.clone();
+        let _guard = domain.lock();
+        domain.defer(move || drop((own, note)));
+        panic!("planned");
+    });
+    assert!(panics.join().is_err());
+    let begun = std::time::Instant::now();
+    while Arc::strong_count(&alive) > 1 {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "lost");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn an_entry_s_destructor_that_panics_keeps_no_other_from_being_dropped() {
     struct Bomb(#[expect(dead_code, reason = "it is dropped")] Counted, bool);

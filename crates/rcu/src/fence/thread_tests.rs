@@ -151,6 +151,33 @@ fn with_a_cpu_that_is_away_from_the_first_call() {
     assert_eq!((away::mine(), domain.stats().garbage_objects), (0, 0));
 }
 
+/// Run by the test below.
+#[test]
+#[ignore = "changes its process"]
+fn with_a_barrier_while_a_cpu_is_away() {
+    let domain = Domain::new(Options::new().call_limit_ns(0));
+    away::CPU.store(0, Ordering::SeqCst);
+    away::begin();
+    let freed = Arc::new(());
+    let note = freed.clone();
+    domain.defer(move || drop(note));
+    let (waiting, before) = (domain.clone(), domain.core().clock.now());
+    let barrier = std::thread::spawn(move || waiting.barrier());
+    until("the barrier has its token", || domain.core().clock.now() > before);
+    // What is retired next is held up; what the barrier waits for is not.
+    let guard = domain.lock();
+    domain.defer(|| ());
+    away::end();
+    barrier.join().unwrap();
+    assert_eq!((Arc::strong_count(&freed), domain.stats().garbage_objects), (1, 1));
+    drop(guard);
+}
+
+#[test]
+fn a_barrier_is_not_held_up_by_what_is_retired_later() {
+    in_its_own_process("with_a_barrier_while_a_cpu_is_away");
+}
+
 #[test]
 fn nobody_waits_for_a_cpu_that_is_away() {
     in_its_own_process("with_a_cpu_that_is_away");
