@@ -9,6 +9,7 @@
 
 pub mod clock;
 pub mod cpus;
+pub mod hands;
 pub mod histogram;
 pub mod ledger;
 pub mod libraries;
