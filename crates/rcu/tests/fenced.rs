@@ -46,6 +46,11 @@ fn holds_up_at_most(pinned: usize, domain: &Domain, read: impl Fn() + Sync, writ
             while reads.load(Ordering::Relaxed) < before + 10 {
                 std::thread::yield_now();
             }
+            // Else the next stop may pin the same shard once more, with what this one has left.
+            while domain.stats().garbage_objects > 0 {
+                domain.reclaim_now();
+                std::thread::yield_now();
+            }
         }
         stop.store(true, Ordering::Relaxed);
     });
