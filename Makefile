@@ -83,7 +83,7 @@ bench-values: peers
 # without protection, among few entries, among many, and many at a time; and in one table under each scheme, beyond none.
 # The recorded runs: make bench-lookups RECORDS=$PWD/crates/rcu/records
 LOOKUPS = lookup-reprieve lookup-papaya lookup-papaya-pinned lookup-std
-SCHEMES = reprieve-restartable reprieve-locked haphazard crossbeam-epoch liburcu-memb
+SCHEMES = reprieve-chain reprieve-restartable reprieve-locked haphazard crossbeam-epoch liburcu-memb
 ROUNDS = target/peers/rounds $(if $(RECORDS),--json $(RECORDS)/$(1).json)
 bench-lookups: peers
 	$(call ROUNDS,lookups-1024) --zero lookup-reprieve-bare $(LOOKUPS) -- --entries 1024

@@ -34,8 +34,18 @@ impl<T, F> Field<T, F> {
     }
 
     #[inline(always)]
-    pub(crate) fn offset(self) -> usize {
+    pub(crate) const fn offset(self) -> usize {
         self.offset
+    }
+
+    /// Where the field of `object` is.
+    ///
+    /// # Safety
+    /// There is an object.
+    #[inline(always)]
+    pub(crate) unsafe fn of(self, object: *const T) -> *const F {
+        // SAFETY: a field lies within its object.
+        unsafe { object.byte_add(self.offset).cast() }
     }
 }
 

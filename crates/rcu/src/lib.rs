@@ -39,7 +39,8 @@
 //! | [`Domain::lock`], [`Reader::lock`], [`Reader::enter`], [`Reader::online`] | everything, as long as the guard | anything; should be short | until it is left |
 //!
 //! [`RcuCell::get`] and [`RcuMap::copied`] of small plain values are of the first kind, and need neither a closure nor
-//! `unsafe`: the whole look-up is one piece of assembly. No read that delays nobody costs less.
+//! `unsafe`: the whole look-up is one piece of assembly. No read that delays nobody costs less. For structures of your own,
+//! [`traverse`] has the like.
 //!
 //! A thread that reads often registers once ([`Domain::register`]), and enters without nesting
 //! ([`Reader::enter`]) where it can, which costs less. An event loop stays [`Online`], and says
@@ -135,6 +136,7 @@ mod shuttle_tests;
 mod stats;
 mod sync;
 mod trace;
+pub mod traverse;
 mod under_way;
 
 #[doc = include_str!("../docs/guide.md")]

@@ -2,7 +2,7 @@
 
 use crate::clock::{now_ns, sleep_until, thread_cpu_ns};
 use crate::ledger::Ledger;
-use crate::table::Node;
+use crate::table::{Node, dwell_on_copy};
 use std::hint::black_box;
 
 /// What a look-up met.
@@ -76,6 +76,16 @@ impl<S: Sleep> Section<S> {
         match node {
             None => Found::Missing,
             Some(node) if node.dwell(key, self.rounds) => Found::Right,
+            Some(_) => Found::Wrong,
+        }
+    }
+
+    /// As [`hold_awake`](Self::hold_awake), after the section, with the value that it copied out.
+    #[inline]
+    pub fn hold_copy(&self, key: u64, value: Option<u64>) -> Found {
+        match value {
+            None => Found::Missing,
+            Some(value) if dwell_on_copy(value, key, self.rounds) => Found::Right,
             Some(_) => Found::Wrong,
         }
     }

@@ -8,6 +8,10 @@
 
 use crate::ledger::Ledger;
 use crate::random::mix64;
+use reprieve_rcu::traverse::Chained;
+use reprieve_rcu::{Field, field};
+use std::hint::black_box;
+use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
@@ -121,6 +125,28 @@ impl Node {
     pub fn quarantine(&self) {
         self.end().count_freed();
     }
+}
+
+/// As [`Node::dwell`], on a copy of the value.
+#[inline]
+pub fn dwell_on_copy(value: u64, key: u64, rounds: u64) -> bool {
+    let mut holds = value == value_of(key);
+    for _ in 0..rounds {
+        holds &= black_box(value) == value_of(key);
+    }
+    holds
+}
+
+/// For look-ups in one piece of assembly, which loads a word at a time.
+impl Chained for Node {
+    type Key = u64;
+    type Value = u64;
+    const NEXT: Field<Self, AtomicPtr<Self>> = field!(Node, next);
+    // SAFETY: an `AtomicU64` has the size and the alignment of a `u64`, and every value of one. Schemes that read so do it
+    // where the library loads whole words only.
+    const KEY: Field<Self, u64> = unsafe { Field::new(offset_of!(Node, key), |_| unreachable!()) };
+    // SAFETY: as above.
+    const VALUE: Field<Self, u64> = unsafe { Field::new(offset_of!(Node, value), |_| unreachable!()) };
 }
 
 /// The hash table. Its nodes live until the program ends, unless a scheme frees them.

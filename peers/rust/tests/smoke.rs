@@ -62,6 +62,7 @@ fn schemes() -> Vec<PathBuf> {
         env!("CARGO_BIN_EXE_sdd"),
         env!("CARGO_BIN_EXE_sdd-batch-1"),
         env!("CARGO_BIN_EXE_reprieve-restartable"),
+        env!("CARGO_BIN_EXE_reprieve-chain"),
         env!("CARGO_BIN_EXE_reprieve-hazard"),
         env!("CARGO_BIN_EXE_reprieve-locked"),
         env!("CARGO_BIN_EXE_reprieve-entered"),

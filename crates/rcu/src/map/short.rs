@@ -1,7 +1,7 @@
 //! Look-ups of plain keys as one narrow section, for x86-64: what `Table::find` does, in assembly, and then a copy of the
 //! value. The layout of a table, and why a search may end where it does, are in `table.rs`.
 
-use super::plain::Plain;
+use super::plain::{Plain, word_of};
 use super::table::{Places, tag_of};
 use crate::section::arch::copy::{low, put, put_rest};
 use crate::section::arch::narrow::narrow;
@@ -244,20 +244,4 @@ pub(super) unsafe fn fetch_entry<K, V>(mode: &AtomicU32, pointer: &AtomicPtr<()>
             entry = out(reg) _,
         )
     };
-}
-
-/// A key's bytes as a number.
-#[inline(always)]
-fn word_of<K: Plain>(key: &K) -> u64 {
-    let key = std::ptr::from_ref(key);
-    // SAFETY: `IS_WORD` promises that a key is initialised bytes without padding; the size is looked at.
-    unsafe {
-        match size_of::<K>() {
-            1 => u64::from(key.cast::<u8>().read()),
-            2 => u64::from(key.cast::<u16>().read_unaligned()),
-            4 => u64::from(key.cast::<u32>().read_unaligned()),
-            8 => key.cast::<u64>().read_unaligned(),
-            _ => 0,
-        }
-    }
 }

@@ -4,100 +4,131 @@
 //! loaded and stored once: a value's parts that overlapped would be slow to read, because a processor forwards a load from
 //! one pending store, not from two.
 
-use super::narrow::narrow;
 use crate::sync::AtomicU32;
 use std::arch::x86_64::{__m128i, _mm_cvtsi128_si64};
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicPtr;
 
+/// A copy of the `T` to which lines of assembly lead, taken with them in one narrow section: `Some(None)` where they lead
+/// nowhere, none where a narrow section cannot have it. `T` has at most 128 bytes, which eight vector registers hold.
+///
+/// The lines leave in `at` an address to which the string after them adds, so that the sum is that of the `T`; or 0 in `at`,
+/// and then jump to label 4. For the caller's `unsafe`: what they lead to is a `T`, alive by the promise under which they run.
+macro_rules! copy {
+    ($mode:expr, $T:ty, [$($lead:expr),* $(,)?], $plus:literal, $($operands:tt)*) => {{
+        use $crate::section::arch::copy as by;
+        let mut copy = std::mem::MaybeUninit::<$T>::uninit();
+        let done = match size_of::<$T>() {
+            1 => by::word!(copy, u8, "movzx {word:e}, byte", $mode, [$($lead),*], $plus, $($operands)*),
+            2 => by::word!(copy, u16, "movzx {word:e}, word", $mode, [$($lead),*], $plus, $($operands)*),
+            4 => by::word!(copy, u32, "mov {word:e}, dword", $mode, [$($lead),*], $plus, $($operands)*),
+            8 => by::word!(copy, u64, "mov {word}, qword", $mode, [$($lead),*], $plus, $($operands)*),
+            0..=15 => by::parts!(copy, $T, [], $mode, [$($lead),*], $plus, $($operands)*),
+            16..=31 => by::parts!(copy, $T, [a 0], $mode, [$($lead),*], $plus, $($operands)*),
+            32..=63 => by::parts!(copy, $T, [a 0 b 16 c 32], $mode, [$($lead),*], $plus, $($operands)*),
+            64..=128 => by::parts!(
+                copy, $T, [a 0 b 16 c 32 d 48 e 64 f 80 g 96 h 112], $mode, [$($lead),*], $plus, $($operands)*
+            ),
+            _ => None,
+        };
+        // The section came to its end and found a `T`, whose bytes were all loaded and put in their places.
+        done.map(|found| found.then(|| copy.assume_init()))
+    }};
+}
+pub(crate) use copy;
+
+/// A `T` that one load brings.
+macro_rules! word {
+    ($copy:ident, $word:ty, $load:literal, $mode:expr, [$($lead:expr),*], $plus:literal, $($operands:tt)*) => {{
+        let (word, at): (u64, u64);
+        let done = $crate::section::arch::narrow::narrow!(
+            $mode,
+            [$($lead,)* concat!($load, " ptr [{at}", $plus, "]")],
+            at = out(reg) at,
+            word = out(reg) word,
+            $($operands)*
+        );
+        $crate::section::arch::copy::put(&mut $copy, 0, size_of::<$word>(), word as $word);
+        done.then_some(at != 0)
+    }};
+}
+pub(crate) use word;
+
+/// As many vector registers as given, as far as the size needs them; then what is left, in parts of 8, 4, 2 and 1.
+macro_rules! parts {
+    (
+        $copy:ident, $T:ty, [$($part:ident $place:literal)*], $mode:expr, [$($lead:expr),*], $plus:literal,
+        $($operands:tt)*
+    ) => {{
+        use $crate::section::arch::copy::{low, put_rest};
+        use std::arch::x86_64::__m128i;
+        $(let $part: __m128i;)*
+        let (eight, four): (__m128i, __m128i);
+        let (two, one, at): (u64, u64, u64);
+        let done = $crate::section::arch::narrow::narrow!(
+            $mode,
+            [
+                $($lead,)*
+                $(
+                    concat!(".if {size} >= 16 + ", $place),
+                    concat!("movups {", stringify!($part), "}, xmmword ptr [{at}", $plus, " + ", $place, "]"),
+                    ".endif",
+                )*
+                ".if {size} & 8",
+                concat!("movq {eight}, qword ptr [{at}", $plus, " + ({size} & -16)]"),
+                ".endif",
+                ".if {size} & 4",
+                concat!("movd {four}, dword ptr [{at}", $plus, " + ({size} & -8)]"),
+                ".endif",
+                ".if {size} & 2",
+                concat!("movzx {two:e}, word ptr [{at}", $plus, " + ({size} & -4)]"),
+                ".endif",
+                ".if {size} & 1",
+                concat!("movzx {one:e}, byte ptr [{at}", $plus, " + ({size} & -2)]"),
+                ".endif",
+            ],
+            at = out(reg) at,
+            size = const size_of::<$T>(),
+            $($part = out(xmm_reg) $part,)*
+            eight = out(xmm_reg) eight,
+            four = out(xmm_reg) four,
+            two = out(reg) two,
+            one = out(reg) one,
+            $($operands)*
+        );
+        $($crate::section::arch::copy::put(&mut $copy, $place, 16, $part);)*
+        put_rest(&mut $copy, 8, low(eight));
+        put_rest(&mut $copy, 4, low(four) as u32);
+        put_rest(&mut $copy, 2, two as u16);
+        put_rest(&mut $copy, 1, one as u8);
+        done.then_some(at != 0)
+    }};
+}
+pub(crate) use parts;
+
 /// A copy of the `T` that lies `offset` bytes into what `place` points to. None where a narrow section cannot have it, and
-/// for values of more than 128 bytes, which eight vector registers hold.
+/// for values of more than 128 bytes.
 ///
 /// # Safety
 /// In a section of a domain with this mode, `place` points to an object that is alive, and that has a `T` there.
 #[inline(always)]
 pub(crate) unsafe fn copied<T: Copy, P>(mode: &AtomicU32, place: &AtomicPtr<P>, offset: usize) -> Option<T> {
-    let place = place.as_ptr();
-    let mut copy = MaybeUninit::<T>::uninit();
-    macro_rules! one {
-        ($word:ty, $load:literal) => {{
-            let word: u64;
-            // SAFETY: the lines load from the `T`, which is alive by the caller's promise, and only within it.
-            let lines = unsafe {
-                narrow!(
-                    mode,
-                    ["mov {t}, qword ptr [{place}]", concat!($load, " ptr [{t} + {offset}]")],
-                    place = in(reg) place,
-                    offset = in(reg) offset,
-                    word = out(reg) word,
-                )
-            };
-            put(&mut copy, 0, size_of::<T>(), word as $word);
-            lines
-        }};
+    if size_of::<T>() == 0 {
+        // SAFETY: a value without bytes.
+        return Some(unsafe { std::mem::zeroed() });
     }
-    // As many vector registers as given, as far as the size needs them; then what is left, in parts of 8, 4, 2 and 1.
-    macro_rules! parts {
-        ($([$word:ident, $place:literal]),*) => {{
-            $(let $word: __m128i;)*
-            let (eight, four): (__m128i, __m128i);
-            let (two, one): (u64, u64);
-            // SAFETY: the lines load from the `T`, which is alive by the caller's promise, and only within it.
-            let lines = unsafe {
-                narrow!(
-                    mode,
-                    [
-                        "mov {t}, qword ptr [{place}]",
-                        $(
-                            concat!(".if {size} >= 16 + ", $place),
-                            concat!("movups {", stringify!($word), "}, xmmword ptr [{t} + {offset} + ", $place, "]"),
-                            ".endif",
-                        )*
-                        ".if {size} & 8",
-                        "movq {eight}, qword ptr [{t} + {offset} + ({size} & -16)]",
-                        ".endif",
-                        ".if {size} & 4",
-                        "movd {four}, dword ptr [{t} + {offset} + ({size} & -8)]",
-                        ".endif",
-                        ".if {size} & 2",
-                        "movzx {two:e}, word ptr [{t} + {offset} + ({size} & -4)]",
-                        ".endif",
-                        ".if {size} & 1",
-                        "movzx {one:e}, byte ptr [{t} + {offset} + ({size} & -2)]",
-                        ".endif",
-                    ],
-                    place = in(reg) place,
-                    offset = in(reg) offset,
-                    size = const size_of::<T>(),
-                    $($word = out(xmm_reg) $word,)*
-                    eight = out(xmm_reg) eight,
-                    four = out(xmm_reg) four,
-                    two = out(reg) two,
-                    one = out(reg) one,
-                )
-            };
-            $(put(&mut copy, $place, 16, $word);)*
-            put_rest(&mut copy, 8, low(eight));
-            put_rest(&mut copy, 4, low(four) as u32);
-            put_rest(&mut copy, 2, two as u16);
-            put_rest(&mut copy, 1, one as u8);
-            lines
-        }};
+    // SAFETY: the lines lead to the `T`, which is alive by the caller's promise.
+    unsafe {
+        copy!(
+            mode,
+            T,
+            ["mov {at}, qword ptr [{place}]"],
+            " + {offset}",
+            place = in(reg) place.as_ptr(),
+            offset = in(reg) offset,
+        )
+        .flatten()
     }
-    let done = match size_of::<T>() {
-        0 => true,
-        1 => one!(u8, "movzx {word:e}, byte"),
-        2 => one!(u16, "movzx {word:e}, word"),
-        4 => one!(u32, "mov {word:e}, dword"),
-        8 => one!(u64, "mov {word}, qword"),
-        3..=15 => parts!(),
-        16..=31 => parts!([a, 0]),
-        32..=63 => parts!([a, 0], [b, 16], [c, 32]),
-        64..=128 => parts!([a, 0], [b, 16], [c, 32], [d, 48], [e, 64], [f, 80], [g, 96], [h, 112]),
-        _ => false,
-    };
-    // SAFETY: the section loaded all bytes of a `T`, which was alive throughout, and they were put in their places.
-    done.then(|| unsafe { copy.assume_init() })
 }
 
 /// Puts `word`, of so many bytes, at the byte `at` of `copy`, if the value goes so far.
