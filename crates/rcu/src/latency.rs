@@ -103,6 +103,34 @@ impl Latencies {
     }
 }
 
+/// A CPU that executes something for this much of the time is not away, in parts of 100. One that is, for less than the rest,
+/// is taken for one that is not: then callers wait for it now and then, and relapses become rarer.
+const CROWDED: u64 = 90;
+
+/// Why the thread waits for its own CPU: because a hypervisor has taken that away, or because other threads use it. The first
+/// is a reason to make the calls; the second is none, and would never end on a machine all of whose CPUs are in use.
+#[derive(Debug, Default)]
+pub(crate) struct Crowd {
+    /// Which CPU, when, and for how long it had been busy.
+    looked: Option<(usize, u64, u64)>,
+    crowded: bool,
+}
+
+impl Crowd {
+    /// Whether others used this CPU, as far as is known: for at least a second. `busy_ns` tells for how long it has executed
+    /// something.
+    pub(crate) fn is_at(&mut self, cpu: usize, now_ns: u64, busy_ns: impl FnOnce() -> Option<u64>) -> bool {
+        let last = self.looked.filter(|&(looked_at, ..)| looked_at == cpu);
+        if last.is_none_or(|(_, at_ns, _)| now_ns - at_ns >= SPAN_NS) {
+            self.looked = busy_ns().map(|busy_ns| (cpu, now_ns, busy_ns));
+            self.crowded = last.zip(self.looked).is_some_and(|((_, from_ns, before_ns), (.., busy_ns))| {
+                busy_ns.saturating_sub(before_ns) >= (now_ns - from_ns) / 100 * CROWDED
+            });
+        }
+        self.crowded
+    }
+}
+
 /// An interval that varies, by a multiplicative hash of the time (Knuth, The Art of Computer Programming 3, 6.4).
 fn interval_ns(now_ns: u64) -> u64 {
     let hash = now_ns.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -241,6 +269,19 @@ mod tests {
         assert_eq!(latencies.called(5, MS, 10 * MS, None), Verdict::Watch(5 + SPAN_NS), "not measured");
         assert_eq!(latencies.called(6, MS, 10 * MS, Some(MS)), Verdict::Noise, "at the limit");
         assert_eq!(latencies.called(7, MS, 10 * MS, Some(MS + 1)), Verdict::HandOver);
+    }
+
+    #[test]
+    fn a_cpu_that_others_use_is_crowded_and_one_that_is_away_is_not() {
+        let mut crowd = Crowd::default();
+        assert!(!crowd.is_at(1, 0, || Some(500 * MS)), "nothing is known");
+        assert!(!crowd.is_at(1, SPAN_NS - 1, || panic!("too soon")));
+        assert!(crowd.is_at(1, 1_000 * MS, || Some(1_400 * MS)), "busy for 900 of 1,000 ms");
+        assert!(crowd.is_at(1, 1_001 * MS, || panic!("too soon")));
+        assert!(!crowd.is_at(1, 3_000 * MS, || Some(3_199 * MS)), "for 1,799 of 2,000");
+        assert!(crowd.is_at(1, 4_000 * MS, || Some(4_199 * MS)));
+        assert!(!crowd.is_at(0, 4_001 * MS, || Some(9_000 * MS)), "another CPU");
+        assert!(!crowd.is_at(0, 6_000 * MS, || None) && !crowd.is_at(0, 8_000 * MS, || Some(20_000 * MS)));
     }
 
     #[test]

@@ -9,13 +9,16 @@
 //! relies on these calls as fences. The fence is the call for all CPUs at the round's end, which is quick as a rule: the late
 //! CPU has just answered.
 //!
+//! A round may also be slow because other threads use the CPU that the thread may run on: then membarrier is quick, the calls
+//! are given back, and no CPU is called late.
+//!
 //! The thread is started at the first hand-over, and sleeps while callers make their own calls. It blocks all signals.
 
 use super::{Ticket, Wait, wait};
 use crate::clock::{now_ns, thread_cpu_ns};
 use crate::futex::{self, Lock};
 use crate::late::LateCpu;
-use crate::latency::{Latencies, Verdict};
+use crate::latency::{Crowd, Latencies, Verdict};
 use crate::options::CALL_LIMIT_NS;
 use crate::platform::{Executed, cpus, membarrier, spawn};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -135,7 +138,7 @@ fn hand_over() {
 /// The thread: makes a round for each request, also for one that comes just after it has given the calls back. While it makes
 /// the calls it also probes by itself.
 fn serve() {
-    let mut place = Place::default();
+    let (mut place, mut crowd) = (Place::default(), Crowd::default());
     loop {
         let seen = ASKED.load(Ordering::SeqCst);
         let asked_at_ns = ASKED_AT_NS.swap(0, Ordering::SeqCst);
@@ -154,13 +157,13 @@ fn serve() {
         // Before the thread moves: it may wait for the CPU that it moves to.
         ROUND_FROM_NS.store(from_ns, Ordering::Relaxed);
         place.choose();
-        place.late = round(from_ns).or(place.late);
+        place.late = round(from_ns, &mut crowd).or(place.late);
         ROUND_FROM_NS.store(0, Ordering::Relaxed);
     }
 }
 
 /// One round, asked for at `from_ns`. The CPU that was late, if the round was slow.
-fn round(from_ns: u64) -> Option<usize> {
+fn round(from_ns: u64, crowd: &mut Crowd) -> Option<usize> {
     let (mut late, mut longest_ns) = (cpus::current(), 0);
     let round = Executed::by_caller();
     for cpu in 0..cpus::count() {
@@ -180,19 +183,23 @@ fn round(from_ns: u64) -> Option<usize> {
     let waited_ns = thread_cpu_ns() - before_ns;
     let latency_ns = now_ns() - from_ns;
     let mut latencies = LATENCIES.lock();
-    let slow = latencies.is_slow(latency_ns);
-    QUICK.store(!slow, Ordering::Relaxed);
-    let late = if latencies.is_slow(longest_ns) {
-        Some(late)
-    } else if latencies.is_slow(waited_ns) || round.has_slept() {
+    let is_slow = |ns| latencies.is_slow(ns);
+    QUICK.store(!is_slow(latency_ns), Ordering::Relaxed);
+    let (late, took_ns) = if is_slow(longest_ns) {
+        (Some(late), latency_ns)
+    } else if is_slow(waited_ns) || round.has_slept() {
         // A CPU was descheduled after it had answered, or another caller waited: the next round finds out for which.
-        None
+        (None, latency_ns)
+    } else if is_slow(latency_ns) && crowd.is_at(here, now_ns(), || cpus::busy_ns(here)) {
+        // Other threads were in its way: membarrier was quick.
+        (None, waited_ns)
     } else {
         // No CPU kept it waiting: its own CPU did not run.
-        Some(here)
+        (Some(here), latency_ns)
     };
+    let slow = is_slow(took_ns);
     // Where membarrier is refused nobody can wait for it either.
-    if latencies.round(now_ns(), latency_ns) || fence.is_err() {
+    if latencies.round(now_ns(), took_ns) || fence.is_err() {
         CALLS.store(false, Ordering::Release);
     }
     drop(latencies);

@@ -84,6 +84,26 @@ pub(crate) fn count() -> usize {
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as usize
 }
 
+/// How long this CPU has executed something, since the machine started: in steps of a clock tick. Time in which a hypervisor
+/// had taken it off is not in it (proc_stat(5): user, nice, system, irq and softirq, of which the first two contain what its
+/// own guests executed). None where that cannot be found out.
+pub(crate) fn busy_ns(cpu: usize) -> Option<u64> {
+    busy_ticks(&std::fs::read_to_string("/proc/stat").ok()?, cpu).map(|ticks| {
+        // SAFETY: a name that the C library knows.
+        let per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+        ticks * (1_000_000_000 / per_s)
+    })
+}
+
+fn busy_ticks(stat: &str, cpu: usize) -> Option<u64> {
+    let name = format!("cpu{cpu}");
+    let mut words = stat
+        .lines()
+        .map(str::split_whitespace)
+        .find_map(|mut words| (words.next()? == name).then_some(words))?;
+    [0, 0, 0, 2, 0].into_iter().map(|skip| words.nth(skip)?.parse::<u64>().ok()).sum()
+}
+
 /// The CPUs that the other threads of the process may use. Empty where that cannot be found out.
 pub(crate) fn of_process() -> Set {
     let me = super::thread_id();
@@ -123,6 +143,15 @@ mod tests {
         assert!(shared.get().is_just(700));
         shared.clear();
         assert!(shared.get().is_empty());
+    }
+
+    #[test]
+    fn a_cpu_s_busy_time_is_what_it_executed() {
+        let stat =
+            "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 4 100 200 8 16 300 1 2\ncpu10 5 0 0 7 0 0 0 0 0 0\nintr 1\n";
+        assert_eq!([0, 10, 1].map(|cpu| busy_ticks(stat, cpu)), [Some(31), Some(5), None]);
+        assert_eq!(busy_ticks("cpu0 1 2 4\n", 0), None);
+        assert!(busy_ns(current()).is_some());
     }
 
     #[test]
