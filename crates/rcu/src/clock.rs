@@ -1,3 +1,3 @@
 //! Time, in nanoseconds.
 
-pub(crate) use crate::platform::{now_ns, thread_cpu_ns};
+pub(crate) use crate::platform::now_ns;

@@ -14,6 +14,8 @@
 //! every restartable section that was under way at that moment has ended or been started again.
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(any(shuttle, loom, reprieve_fallback))))]
+mod latency;
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(any(shuttle, loom, reprieve_fallback))))]
 pub(crate) mod thread;
 #[cfg(not(all(
     target_os = "linux",

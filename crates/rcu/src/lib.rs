@@ -116,7 +116,6 @@ mod garbage;
 mod hazard;
 mod histogram;
 mod late;
-mod latency;
 mod later;
 mod local;
 pub mod map;

@@ -16,7 +16,7 @@ pub(crate) mod slot;
 
 use crate::core::Core;
 use crate::hazard;
-use crate::platform::thread_end;
+use crate::platform::{self, thread_end};
 use crate::pool::Entry;
 use crate::record::Record;
 #[cfg(shuttle)]
@@ -191,6 +191,7 @@ fn with_mine<T>(f: impl FnOnce(&mut Mine) -> T) -> T {
         let mine = Box::into_raw(Box::<Mine>::default());
         thread_end::at_thread_end(mine.cast(), give_back);
         MINE.set(mine);
+        platform::join();
     }
     // SAFETY: the list is this thread's own, and `BUSY` keeps a handler from a second reference to it.
     f(unsafe { &mut *MINE.get() })
@@ -203,6 +204,7 @@ fn give_back(mine: *mut c_void) {
         forget_last();
         MINE.set(ptr::null_mut());
     }
+    platform::leave();
     give_all_back(mine.cast());
 }
 

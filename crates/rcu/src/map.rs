@@ -64,7 +64,6 @@ pub use iter::{Iter, Keys, Values};
 pub use options::MapOptions;
 pub use pinned::Pinned;
 pub use plain::Plain;
-pub(crate) use plain::word_of;
 pub use write::{Decision, Effect};
 
 use crate::core::Core;

@@ -216,7 +216,7 @@ fn foreign_use_of_the_field_is_noticed() {
     if !available() {
         return;
     }
-    let field = platform::rseq::field_offset().unwrap();
+    let field = platform::rseq::field_offset(true).unwrap();
     let before = foreign();
     let seen = run(|| {
         // SAFETY: what an rseq user without manners does: it leaves the field with something else in it.

@@ -39,6 +39,7 @@ fn workload() {
             assert_eq!(capabilities().restartable, Err(Obstacle::SwitchedOff));
             assert!(stats.fallbacks > 0 && stats.restarts == 0);
         }
+        Ok("rseq") => assert_eq!(capabilities().restartable, Ok(())),
         _ => {}
     }
     if std::env::var_os("UNDER_VALGRIND").is_some() {
@@ -47,8 +48,12 @@ fn workload() {
 }
 
 fn run_with(key: &str, value: &str) {
+    run_with_all([(key, value)]);
+}
+
+fn run_with_all<const N: usize>(environment: [(&str, &str); N]) {
     let program = std::env::current_exe().unwrap();
-    let run = Command::new(program).args(["--exact", "workload"]).env(key, value).output().unwrap();
+    let run = Command::new(program).args(["--exact", "workload"]).envs(environment).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
     assert!(String::from_utf8_lossy(&run.stdout).contains("1 passed"));
 }
@@ -67,6 +72,15 @@ fn without_membarrier() {
 #[test]
 fn without_the_c_librarys_registration() {
     run_with("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+}
+
+/// The library registers the threads itself, as it does with musl and an older glibc.
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(reprieve_fallback)))]
+fn with_a_registration_of_its_own() {
+    if capabilities().restartable.is_ok() {
+        run_with_all([("GLIBC_TUNABLES", "glibc.pthread.rseq=0"), ("REPRIEVE_RCU", "rseq")]);
+    }
 }
 
 /// valgrind offers no rseq: the fallback path, with every access checked.

@@ -14,13 +14,13 @@
 //!
 //! The thread is started at the first hand-over, and sleeps while callers make their own calls. It blocks all signals.
 
+use super::latency::{Crowd, Latencies, Verdict};
 use super::{Ticket, Wait, wait};
-use crate::clock::{now_ns, thread_cpu_ns};
+use crate::clock::now_ns;
 use crate::futex::{self, Lock};
 use crate::late::LateCpu;
-use crate::latency::{Crowd, Latencies, Verdict};
 use crate::options::CALL_LIMIT_NS;
-use crate::platform::{Executed, cpus, membarrier, spawn};
+use crate::platform::{Executed, cpus, membarrier, spawn, thread_cpu_ns};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The longest sleep of a caller that waits for the thread, which may have given the calls back meanwhile.

@@ -51,19 +51,3 @@ plain_tuples!(()(A)(A B)(A B C)(A B C D)(A B C D E)(A B C D E F));
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 // SAFETY: comparing options compares their kind and the value.
 unsafe impl<T: Plain> Plain for Option<T> {}
-
-/// A key's bytes as a number; 0 for one that is no word of 1, 2, 4 or 8 bytes.
-#[inline(always)]
-pub(crate) fn word_of<K: Plain>(key: &K) -> u64 {
-    let key = std::ptr::from_ref(key);
-    // SAFETY: `IS_WORD` promises that a key is initialised bytes without padding; the size is looked at.
-    unsafe {
-        match size_of::<K>() {
-            1 => u64::from(key.cast::<u8>().read()),
-            2 => u64::from(key.cast::<u16>().read_unaligned()),
-            4 => u64::from(key.cast::<u32>().read_unaligned()),
-            8 => key.cast::<u64>().read_unaligned(),
-            _ => 0,
-        }
-    }
-}

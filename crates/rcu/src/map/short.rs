@@ -1,9 +1,9 @@
 //! Look-ups of plain keys as one narrow section, for x86-64: what `Table::find` does, in assembly, and then a copy of the
 //! value. The layout of a table, and why a search may end where it does, are in `table.rs`.
 
-use super::plain::{Plain, word_of};
+use super::plain::Plain;
 use super::table::{Places, tag_of};
-use crate::section::arch::copy::{low, put, put_rest};
+use crate::section::arch::copy::{low, put, put_rest, word_of};
 use crate::section::arch::narrow::narrow;
 use crate::sync::AtomicU32;
 use std::arch::x86_64::{__m128i, _mm_set1_epi8};
@@ -25,7 +25,8 @@ pub(super) unsafe fn copied<K: Plain, V: Copy>(
     if !K::IS_WORD {
         return None;
     }
-    let key_word = word_of(key);
+    // SAFETY: `IS_WORD` promises that no byte is padding.
+    let key_word = unsafe { word_of(key) };
     // SAFETY: a byte into each lane.
     let tags = unsafe { _mm_set1_epi8(tag_of(hash) as i8) };
     let mut value = MaybeUninit::<V>::uninit();

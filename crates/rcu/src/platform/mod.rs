@@ -7,7 +7,8 @@
 //! | membarrier altogether | as above, and readers execute a full fence at the start of a section |
 //!
 //! The environment variable `REPRIEVE_RCU` switches things off, for debuggers that step out of line, for
-//! valgrind and for tests: `no-rseq` leaves membarrier on; `fence` and `off` use neither.
+//! valgrind and for tests: `no-rseq` leaves membarrier on; `fence` and `off` use neither. `rseq` registers threads for rseq
+//! even where the C library was told not to.
 
 // The one switch between systems: both halves have the same functions, and no other file asks which system it is.
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(reprieve_fallback)))]
@@ -39,8 +40,8 @@ pub enum Obstacle {
     SwitchedOff,
     /// Only x86-64 Linux has an entry for restartable sections.
     Architecture,
-    /// The C library did not register rseq: glibc before 2.35, musl, the tunable `glibc.pthread.rseq=0`,
-    /// valgrind.
+    /// Threads cannot be registered for rseq: Linux before 4.18, valgrind, gVisor, other code that registers them itself; or
+    /// glibc was told not to, by the tunable `glibc.pthread.rseq=0` (see [`capabilities`]).
     NoRseq,
     /// The kernel refuses membarrier's RSEQ command: Linux before 5.10, a seccomp filter, gVisor.
     NoMembarrier,
@@ -60,7 +61,7 @@ impl fmt::Display for Obstacle {
         f.write_str(match self {
             Self::SwitchedOff => "switched off by REPRIEVE_RCU",
             Self::Architecture => "not x86-64 Linux",
-            Self::NoRseq => "rseq is not registered by the C library",
+            Self::NoRseq => "rseq is not registered",
             Self::NoMembarrier => "the kernel refuses membarrier's RSEQ command",
             Self::MembarrierRefused => "membarrier was allowed and is now refused: nothing can be freed",
             Self::NoStubPage => "no page below the program's text could be mapped",
@@ -98,7 +99,9 @@ impl fmt::Display for Capabilities {
 /// What this process uses, found out at the first call.
 ///
 /// The environment variable `REPRIEVE_RCU` switches things off: `no-rseq`, restartable sections (for debuggers that step
-/// through the program); `fence`, membarrier too. Other values change nothing.
+/// through the program); `fence`, membarrier too. `rseq` switches restartable sections on where glibc was told not to register
+/// threads for rseq (`glibc.pthread.rseq=0`): by this library, unless other code has registered them. Other values change
+/// nothing.
 pub fn capabilities() -> Capabilities {
     let found = probe();
     let obstacle = if fence::is_refused() {
@@ -129,7 +132,7 @@ pub(crate) fn probe() -> Capabilities {
         };
         let restartable = match wish.as_str() {
             "off" | "fence" | "no-rseq" => Err(Obstacle::SwitchedOff),
-            _ => prepare_sections(),
+            _ => prepare_sections(wish == "rseq"),
         };
         Capabilities { restartable, asymmetric }
     })
@@ -146,7 +149,7 @@ mod tests {
         let none = Capabilities { restartable: Err(Obstacle::NoRseq), asymmetric: false };
         assert_eq!(
             none.to_string(),
-            "restartable sections: no (rseq is not registered by the C library), pinned epochs instead; \
+            "restartable sections: no (rseq is not registered), pinned epochs instead; \
              fences: in readers (no membarrier)"
         );
     }

@@ -4,8 +4,8 @@
 //! Acquire, in program order.
 
 use super::{Chained, Path, TrieNode, digit_bits};
-use crate::map::{Plain, word_of};
-use crate::section::arch::copy::copy;
+use crate::map::Plain;
+use crate::section::arch::copy::{copy, word_of};
 use crate::sync::AtomicU32;
 use std::arch::x86_64::_mm_cvtsi64_si128;
 use std::sync::atomic::AtomicPtr;
@@ -71,7 +71,8 @@ pub(super) unsafe fn find_in_chain<N: Chained>(
     if !N::Key::IS_WORD {
         return None;
     }
-    let key = word_of(key);
+    // SAFETY: `IS_WORD` promises that no byte is padding.
+    let key = unsafe { word_of(key) };
     macro_rules! find {
         ($compare:literal) => {
             // SAFETY: the lines lead to the value of a node, or to the chain's end.

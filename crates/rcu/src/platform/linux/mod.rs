@@ -27,12 +27,22 @@ pub(crate) use process::thread_id;
 pub(crate) use process::{at_fork, spawn};
 #[cfg(all(target_arch = "x86_64", not(shuttle)))]
 pub(crate) use restartable::prepare_sections;
+#[cfg(all(target_arch = "x86_64", not(shuttle)))]
+pub(crate) use rseq::{join, leave};
 #[cfg(not(any(shuttle, loom)))]
-pub(crate) use time::Executed;
-pub(crate) use time::{cpu_ns_of, now_ns, thread_cpu_ns};
+pub(crate) use time::{Executed, thread_cpu_ns};
+pub(crate) use time::{cpu_ns_of, now_ns};
+
+/// Nothing to register.
+#[cfg(not(all(target_arch = "x86_64", not(shuttle))))]
+pub(crate) fn join() {}
+
+/// Nothing to take back.
+#[cfg(not(all(target_arch = "x86_64", not(shuttle))))]
+pub(crate) fn leave() {}
 
 /// There is no entry for this architecture.
 #[cfg(not(all(target_arch = "x86_64", not(shuttle))))]
-pub(crate) fn prepare_sections() -> Result<(), super::Obstacle> {
+pub(crate) fn prepare_sections(_in_any_case: bool) -> Result<(), super::Obstacle> {
     Err(super::Obstacle::Architecture)
 }

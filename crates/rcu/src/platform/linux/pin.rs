@@ -28,6 +28,7 @@ pub(crate) fn keep_loaded() {
 }
 
 /// The addresses of the object that holds this function: what `keep_loaded` keeps.
+#[cfg(all(target_arch = "x86_64", not(shuttle)))]
 pub(crate) fn own_object() -> Range<usize> {
     let mut bounds = 0..0;
     // SAFETY: `note_own` is called before this returns, with `bounds`.
@@ -39,6 +40,7 @@ pub(crate) fn own_object() -> Range<usize> {
 ///
 /// # Safety
 /// As the C library calls it; `bounds` is a range.
+#[cfg(all(target_arch = "x86_64", not(shuttle)))]
 unsafe extern "C" fn note_own(object: *mut libc::dl_phdr_info, _: usize, bounds: *mut c_void) -> c_int {
     // SAFETY: the C library describes an object that is loaded, with so many headers.
     let (base, headers) = unsafe {

@@ -20,16 +20,22 @@ pub(crate) fn thread_id() -> i32 {
 /// Starts a thread that blocks all signals, and is joined by nobody: a signal of the program's is handled by a thread of the
 /// program's.
 pub(crate) fn spawn(name: &str, run: fn()) -> io::Result<()> {
+    // A thread inherits its maker's mask.
+    without_signals(|| Builder::new().name(name.to_owned()).spawn(run).map(drop))
+}
+
+/// Runs `f` while the calling thread blocks all signals.
+pub(crate) fn without_signals<T>(f: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: `all` is initialised before it is used; a thread inherits its maker's mask, which is put back.
+    // SAFETY: `all` is initialised before it is used, and `before` by the call that succeeded.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         let masked = libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0;
-        let made = Builder::new().name(name.to_owned()).spawn(run).map(drop);
+        let result = f();
         if masked {
             libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
         }
-        made
+        result
     }
 }

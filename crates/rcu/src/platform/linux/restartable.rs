@@ -4,9 +4,9 @@ use super::{membarrier, pin, rseq, stub};
 use crate::platform::Obstacle;
 use crate::section;
 
-/// Prepares them, or tells why there are none.
-pub(crate) fn prepare_sections() -> Result<(), Obstacle> {
-    let field = rseq::field_offset().ok_or(Obstacle::NoRseq)?;
+/// Prepares them, or tells why there are none. `in_any_case`: see `rseq::field_offset`.
+pub(crate) fn prepare_sections(in_any_case: bool) -> Result<(), Obstacle> {
+    let field = rseq::field_offset(in_any_case).ok_or(Obstacle::NoRseq)?;
     if !membarrier::has_rseq() {
         return Err(Obstacle::NoMembarrier);
     }

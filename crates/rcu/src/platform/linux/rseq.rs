@@ -1,23 +1,230 @@
-//! The thread's rseq area, as registered by the C library. Source: rseq(2), glibc manual "Restartable
-//! Sequences".
+//! The thread's rseq area. Source: rseq(2), glibc manual "Restartable Sequences".
 //!
-//! glibc publishes where the area lies relative to the thread pointer. The symbols are looked up at run time,
-//! so that the program also links and runs where they do not exist.
+//! glibc from 2.35 on registers an area for every thread, and publishes where it lies relative to the thread pointer. The
+//! symbols are looked up at run time, so that the program also links and runs where they do not exist: with musl, and with
+//! an older glibc. There this library has an area of its own, in static thread-local storage and hence at one distance from
+//! every thread's pointer. A thread registers it when it first locks a domain, and takes that back when it ends, before
+//! the C library frees its storage.
+//!
+//! Where glibc was told not to register (the tunable `glibc.pthread.rseq=0`), other code of the program wants to, and is let.
 
-/// Offset from the thread pointer of the field `rseq_cs`; none where rseq is not registered.
-pub(crate) fn field_offset() -> Option<isize> {
-    /// `struct rseq`: cpu_id_start at 0, cpu_id at 4, rseq_cs at 8.
-    const RSEQ_CS: isize = 8;
-    let size: u32 = symbol(c"__rseq_size")?;
-    let offset: isize = symbol(c"__rseq_offset")?;
-    (size > 0).then_some(offset + RSEQ_CS)
+use crate::section::arch::wide;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// `struct rseq`: cpu_id_start at 0, cpu_id at 4, rseq_cs at 8. This is its first version, which every kernel knows.
+const RSEQ_CS: isize = 8;
+const SIZE: u32 = 32;
+const UNREGISTER: i32 = 1;
+
+/// Whether threads register the library's area.
+static OWN: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// The thread took its registration back: what it does from then on is its end.
+    static LEFT: Cell<bool> = const { Cell::new(false) };
 }
 
+/// The area's symbol, which must not be that of another version of this library.
+macro_rules! area {
+    () => {
+        concat!("reprieve_rcu_area_", env!("CARGO_PKG_VERSION_MAJOR"), "_", env!("CARGO_PKG_VERSION_MINOR"))
+    };
+}
+
+// cpu_id is -1, RSEQ_CPU_ID_UNINITIALIZED, until the kernel writes it.
+std::arch::global_asm!(
+    concat!(".pushsection .tdata.", area!(), ",\"awT\",@progbits"),
+    concat!(".globl ", area!()),
+    concat!(".hidden ", area!()),
+    concat!(".type ", area!(), ",@object"),
+    concat!(".size ", area!(), ",{size}"),
+    ".balign 32",
+    concat!(area!(), ": .long 0, -1"),
+    ".zero {size} - 8",
+    ".popsection",
+    size = const SIZE,
+);
+
+/// Offset from the thread pointer of the field `rseq_cs`; none where rseq is not registered, and cannot be. `in_any_case`:
+/// also where glibc was told not to register.
+pub(crate) fn field_offset(in_any_case: bool) -> Option<isize> {
+    match published() {
+        Some((size, offset)) if size > 0 => Some(offset + RSEQ_CS),
+        Some(_) if !in_any_case => None,
+        _ => own_field_offset(),
+    }
+}
+
+/// Size and place of glibc's area.
+#[cfg(not(all(target_env = "gnu", target_feature = "crt-static")))]
+fn published() -> Option<(u32, isize)> {
+    Some((symbol(c"__rseq_size")?, symbol(c"__rseq_offset")?))
+}
+
+/// The same in a program that contains glibc, whose symbols nothing looks up at run time. They are 0 in an older one.
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+fn published() -> Option<(u32, isize)> {
+    let (size, offset): (*const u32, *const isize);
+    // SAFETY: loads two addresses of the linker's.
+    unsafe {
+        std::arch::asm!(
+            ".weak __rseq_size",
+            ".weak __rseq_offset",
+            "mov {size}, [rip + __rseq_size@GOTPCREL]",
+            "mov {offset}, [rip + __rseq_offset@GOTPCREL]",
+            size = out(reg) size,
+            offset = out(reg) offset,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    // SAFETY: glibc documents the two as constant objects of these types.
+    (!size.is_null() && !offset.is_null()).then(|| unsafe { (*size, *offset) })
+}
+
+#[cfg(not(all(target_env = "gnu", target_feature = "crt-static")))]
 fn symbol<T: Copy>(name: &std::ffi::CStr) -> Option<T> {
     // SAFETY: the name is a C string. glibc documents these two symbols as constant objects of the types
     // asked for.
     unsafe {
         let at = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).cast::<T>();
         (!at.is_null()).then(|| *at)
+    }
+}
+
+/// The same of the library's area, if the kernel lets the calling thread register it.
+fn own_field_offset() -> Option<isize> {
+    if !call(0) {
+        return None;
+    }
+    // For now: the thread registers for good when it first locks a domain.
+    call(UNREGISTER);
+    OWN.store(true, Ordering::Release);
+    Some(own_offset() + RSEQ_CS)
+}
+
+/// Registers the calling thread where the C library does not.
+pub(crate) fn join() {
+    // Where another library has registered the thread this fails, and the thread reads as if there were no rseq.
+    let _registered = OWN.load(Ordering::Acquire) && !LEFT.get() && call(0);
+}
+
+/// Takes it back, at the thread's end. A section that comes later finds neither a registration nor what another one left
+/// armed.
+pub(crate) fn leave() {
+    if !OWN.load(Ordering::Acquire) {
+        return;
+    }
+    LEFT.set(true);
+    // A handler's section must not come between.
+    super::process::without_signals(|| {
+        if call(UNREGISTER) {
+            wide::forget_thread();
+            let field = own_offset() + RSEQ_CS;
+            // SAFETY: the thread's own area, which the kernel looks at no more.
+            unsafe {
+                std::arch::asm!("mov qword ptr fs:[{}], 0", in(reg) field, options(nostack, preserves_flags))
+            };
+        }
+    });
+}
+
+/// Where the library's area lies relative to the thread pointer.
+fn own_offset() -> isize {
+    let offset: isize;
+    // SAFETY: loads a constant of the loader's.
+    unsafe {
+        std::arch::asm!(
+            concat!("mov {offset}, [rip + ", area!(), "@gottpoff]"),
+            offset = out(reg) offset,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    offset
+}
+
+/// The system call, for the library's area of the calling thread. Whether it succeeded.
+fn call(flags: i32) -> bool {
+    let thread: isize;
+    // SAFETY: x86-64's thread pointer is the first word that it points to.
+    unsafe {
+        std::arch::asm!("mov {}, fs:[0]", out(reg) thread, options(nostack, preserves_flags, readonly))
+    };
+    let area = thread + own_offset();
+    // SAFETY: the area is the thread's, is as large and aligned as the kernel asks for, and stays registered until `leave`.
+    unsafe { libc::syscall(libc::SYS_rseq, area, SIZE, flags, super::stub::SIGNATURE) == 0 }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::mode::ASYMMETRIC;
+    use crate::platform::{Obstacle, capabilities};
+    use crate::section::{Refusal, copied, restartable};
+    use crate::sync::AtomicU32;
+    use std::process::Command;
+    use std::sync::atomic::AtomicPtr;
+
+    fn wide() -> Result<u64, Refusal> {
+        // SAFETY: a section that computes.
+        unsafe { restartable(&AtomicU32::new(ASYMMETRIC), &|| Ok(7), |why, _| Err(why)) }
+    }
+
+    /// One place, with one descriptor.
+    #[inline(never)]
+    fn narrow() -> Option<u64> {
+        let (mode, mut value) = (AtomicU32::new(ASYMMETRIC), 7u64);
+        // SAFETY: the value outlives the section.
+        unsafe { copied(&mode, &AtomicPtr::new(&raw mut value), 0) }
+    }
+
+    fn none() -> bool {
+        narrow().is_none() && wide() == Err(Refusal::Unavailable)
+    }
+
+    /// Run by the test below.
+    #[test]
+    #[ignore = "needs another environment"]
+    fn in_a_process_whose_c_library_does_not_register() {
+        assert_eq!(capabilities().restartable, Ok(()));
+        for _ in 0..2 {
+            std::thread::spawn(|| {
+                assert!(none(), "not registered");
+                join();
+                // In this order: the last one stays armed.
+                assert_eq!((wide(), narrow()), (Ok(7), Some(7)));
+                leave();
+                assert!(none(), "its end has begun");
+                join();
+                assert!(none(), "not again");
+            })
+            .join()
+            .unwrap();
+        }
+    }
+
+    #[test]
+    fn a_thread_registers_itself_where_the_c_library_does_not() {
+        // Not on machines that have no rseq at all.
+        if !matches!(capabilities().restartable, Ok(()) | Err(Obstacle::NoRseq)) || !call_is_known() {
+            return;
+        }
+        let name = "platform::system::rseq::tests::in_a_process_whose_c_library_does_not_register";
+        let run = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", name, "--nocapture"])
+            .env("GLIBC_TUNABLES", "glibc.pthread.rseq=0")
+            .env("REPRIEVE_RCU", "rseq")
+            .output()
+            .unwrap();
+        let words = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success(), "{words}");
+        assert!(String::from_utf8_lossy(&run.stdout).contains("1 passed"));
+    }
+
+    /// Whether the kernel has the call, which fails here: an area of no size.
+    fn call_is_known() -> bool {
+        // SAFETY: registers nothing.
+        let r = unsafe { libc::syscall(libc::SYS_rseq, 0, 0, 0, 0) };
+        r != 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS)
     }
 }

@@ -18,7 +18,7 @@ use std::ptr;
 const PAGE_BYTES: usize = 4096;
 /// What the kernel looks for in the four bytes before an abort address; glibc registers rseq with it
 /// (RSEQ_SIG).
-const SIGNATURE: u32 = 0x5305_3053;
+pub(super) const SIGNATURE: u32 = 0x5305_3053;
 /// Where the abort address lies in the page.
 #[cfg(test)]
 const ABORT_OFFSET: usize = 4;

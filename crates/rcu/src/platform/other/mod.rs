@@ -16,7 +16,7 @@ mod time;
 pub(crate) use futex::{wait, wake};
 #[cfg(not(shuttle))]
 pub(crate) use thread::thread_id;
-pub(crate) use time::{cpu_ns_of, now_ns, thread_cpu_ns};
+pub(crate) use time::{cpu_ns_of, now_ns};
 
 /// Nothing to ask.
 ///
@@ -35,7 +35,13 @@ pub(crate) fn spawn(name: &str, run: fn()) -> std::io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
 }
 
+/// Nothing to register.
+pub(crate) fn join() {}
+
+/// Nothing to take back.
+pub(crate) fn leave() {}
+
 /// They need Linux.
-pub(crate) fn prepare_sections() -> Result<(), super::Obstacle> {
+pub(crate) fn prepare_sections(_in_any_case: bool) -> Result<(), super::Obstacle> {
     Err(super::Obstacle::Architecture)
 }

@@ -20,11 +20,6 @@ pub(crate) fn now_ns() -> u64 {
 }
 
 /// Not known.
-pub(crate) fn thread_cpu_ns() -> u64 {
-    0
-}
-
-/// Not known.
 pub(crate) fn cpu_ns_of(_thread: &JoinHandle<()>) -> u64 {
     0
 }

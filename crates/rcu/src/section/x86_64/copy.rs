@@ -155,3 +155,22 @@ pub(crate) fn low(word: __m128i) -> u64 {
     // SAFETY: an instruction of SSE2, which is part of x86-64; it touches no memory.
     unsafe { _mm_cvtsi128_si64(word) as u64 }
 }
+
+/// The bytes of a value of 1, 2, 4 or 8 of them as a number; 0 for others.
+///
+/// # Safety
+/// All its bytes are initialised: none is padding.
+#[inline(always)]
+pub(crate) unsafe fn word_of<T: Copy>(value: &T) -> u64 {
+    let value = std::ptr::from_ref(value);
+    // SAFETY: the size is looked at, and the caller's promise.
+    unsafe {
+        match size_of::<T>() {
+            1 => u64::from(value.cast::<u8>().read()),
+            2 => u64::from(value.cast::<u16>().read_unaligned()),
+            4 => u64::from(value.cast::<u32>().read_unaligned()),
+            8 => value.cast::<u64>().read_unaligned(),
+            _ => 0,
+        }
+    }
+}

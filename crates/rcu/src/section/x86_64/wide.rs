@@ -368,6 +368,11 @@ fn begin() -> bool {
     may
 }
 
+/// Lets the calling thread begin anew: it is not registered any more.
+pub(crate) fn forget_thread() {
+    set_slot(0);
+}
+
 /// The thread's slot.
 fn slot() -> u64 {
     let held: u64;
@@ -397,7 +402,7 @@ fn set_slot(value: u64) {
     }
 }
 
-/// Whether the C library has registered the thread: otherwise its cpu_id, the field before `rseq_cs`, is
+/// Whether the thread is registered: otherwise its cpu_id, the field before `rseq_cs`, is
 /// negative.
 fn is_registered() -> bool {
     let field = FIELD.load(Ordering::Relaxed);
