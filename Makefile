@@ -99,6 +99,8 @@ lint:
 	cargo clippy --workspace --all-targets --release --locked -- -D warnings
 	cargo clippy -p reprieve-rcu --features tracing --all-targets --release --locked -- -D warnings
 	cargo clippy -p reprieve-linux --features ebpf --all-targets --release --locked -- -D warnings
+	RUSTFLAGS='--cfg reprieve_fallback -D warnings' CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/fallback \
+	    cargo check -p reprieve-rcu --release --locked
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --release --locked --quiet
 	for patch in crates/rcu/mutants/*.patch; do git apply --check --recount "$$patch" || exit 1; done
 	! command -v shellcheck >/dev/null || shellcheck scripts/* guest/init .ci/run

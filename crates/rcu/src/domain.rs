@@ -291,6 +291,9 @@ impl Domain {
 
     /// Runs `callback` after a grace period, on whichever thread frees. Counts for the closure's own size. At the limits as
     /// [`retire`](Self::retire).
+    ///
+    /// A callback that always defers another one keeps whoever frees at it: [`barrier`](Self::barrier), and the drop of a
+    /// handle or of a [`Reclaimer`], then do not return. Work that repeats belongs in a thread of its own.
     pub fn defer<F: FnOnce() + Send + 'static>(&self, callback: F) {
         self.defer_sized(size_of::<F>(), callback);
     }
@@ -327,7 +330,8 @@ impl Domain {
         Ok(())
     }
 
-    /// Waits until everything retired or deferred before is freed, except objects that hazard slots pin. While a panic unwinds
+    /// Waits until everything retired or deferred before is freed, except objects that hazard slots pin. A call that retires on
+    /// another thread and has not returned yet may be before or after. While a panic unwinds
     /// in the calling thread it waits as long, and frees nothing: a second panic would end the process.
     ///
     /// # Panics

@@ -16,7 +16,7 @@ use crate::futex::Lock;
 use crate::later;
 use crate::platform::{self, membarrier};
 use crate::reclaim::Reclaim;
-use crate::record::{Record, gettid};
+use crate::record::{Record, announce, gettid};
 use crate::sync::atomic::{AtomicI32, Ordering};
 use std::sync::Once;
 
@@ -108,12 +108,16 @@ extern "C" fn in_child() {
     membarrier::register_again();
     let (was, is) = (FORKING.load(Ordering::Relaxed), gettid());
     // SAFETY: `before` took all these locks on this thread. The barrier lock's holder, if any, is in the
-    // parent.
+    // parent, unless it is this thread; and nobody else looks at its value.
     unsafe {
         later::release(true);
         each(|core, reclaim| {
             release(core, reclaim);
-            reclaim.barrier.reset_after_fork(());
+            // The forking thread's own barrier goes on here.
+            let barrier = reclaim.barrier.peek();
+            if barrier.compare_exchange(was, is, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+                reclaim.barrier.reset_after_fork(AtomicI32::new(0));
+            }
             core.awaited.reset_after_fork();
             // The only thread has seen its own unlinks, and no other can miss them.
             core.acks.fence_done(core.clock.now());
@@ -138,6 +142,8 @@ pub(crate) unsafe fn end_sections_without_thread(core: &Core) {
             core.readers.give(entry);
         }
     }
+    // Who waits for such a section sleeps until a reader leaves.
+    announce(&core.event);
 }
 
 /// Keeps the records of the forking thread and of open sections; the others are free.

@@ -56,6 +56,11 @@ impl Drop for Leave {
     }
 }
 
+/// Whether the calling thread is within a callback of any domain.
+pub(crate) fn within_callback() -> bool {
+    !INNERMOST.get().is_null()
+}
+
 impl Reclaim {
     /// Whether the calling thread puts objects of this domain aside instead of freeing them.
     pub(crate) fn puts_aside(&self) -> bool {

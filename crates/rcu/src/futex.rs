@@ -78,9 +78,9 @@ impl<T> Lock<T> {
     /// The value, without a guard, for the fork handler.
     ///
     /// # Safety
-    /// The caller holds the lock, and no guard of it exists.
+    /// Nobody writes the value meanwhile: the caller holds the lock, or is the only thread.
     pub(crate) unsafe fn peek(&self) -> &T {
-        // SAFETY: the caller is the only one with access.
+        // SAFETY: the caller's promise.
         unsafe { &*self.value.get() }
     }
 

@@ -13,6 +13,8 @@ pub(crate) struct Garbage {
     peak_bytes: AtomicUsize,
     freed: AtomicU64,
     exceeded: AtomicU64,
+    /// Forks between the making of the domain and this process. What was reserved before one does not count after it.
+    forks: AtomicU64,
     limit_objects: usize,
     limit_bytes: usize,
 }
@@ -43,6 +45,7 @@ impl Garbage {
             peak_bytes: AtomicUsize::new(0),
             freed: AtomicU64::new(0),
             exceeded: AtomicU64::new(0),
+            forks: AtomicU64::new(0),
             limit_objects,
             limit_bytes,
         }
@@ -63,6 +66,11 @@ impl Garbage {
     /// Takes room beyond the limits.
     pub(crate) fn force(&self, bytes: usize) {
         self.exceeded.fetch_add(1, Ordering::Relaxed);
+        self.take(bytes);
+    }
+
+    /// Takes room.
+    pub(crate) fn take(&self, bytes: usize) {
         let objects = self.objects.fetch_add(1, Ordering::Relaxed) + 1;
         self.note_peak(objects, self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes);
     }
@@ -75,6 +83,18 @@ impl Garbage {
         if bytes > self.peak_bytes.load(Ordering::Relaxed) {
             self.peak_bytes.fetch_max(bytes, Ordering::Relaxed);
         }
+    }
+
+    /// Forks between the making of the domain and this process.
+    pub(crate) fn forks(&self) -> u64 {
+        self.forks.load(Ordering::Relaxed)
+    }
+
+    /// In the child of a fork: what other threads had in hand or had reserved is in the parent. So much waits here.
+    pub(crate) fn recount(&self, objects: usize, bytes: usize) {
+        self.forks.fetch_add(1, Ordering::Relaxed);
+        self.objects.store(objects, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Gives room back that was reserved and is not used.
@@ -117,16 +137,25 @@ impl Garbage {
     }
 }
 
-/// Counts objects as freed when dropped, also when a callback panics.
+/// Counts objects as freed when dropped, also when a callback panics; not in the child of a fork that a callback made.
 pub(crate) struct Freed<'a> {
-    pub(crate) garbage: &'a Garbage,
-    pub(crate) objects: usize,
-    pub(crate) bytes: usize,
+    garbage: &'a Garbage,
+    objects: usize,
+    bytes: usize,
+    forks: u64,
+}
+
+impl<'a> Freed<'a> {
+    pub(crate) fn by_its_end(garbage: &'a Garbage, objects: usize, bytes: usize) -> Self {
+        Self { garbage, objects, bytes, forks: garbage.forks() }
+    }
 }
 
 impl Drop for Freed<'_> {
     fn drop(&mut self) {
-        self.garbage.freed(self.objects, self.bytes);
+        if self.garbage.forks() == self.forks {
+            self.garbage.freed(self.objects, self.bytes);
+        }
     }
 }
 

@@ -87,7 +87,8 @@
 //!
 //! # Where it runs
 //!
-//! Restartable sections need Linux 5.10 on x86-64, and glibc 2.35. Everywhere else the same program runs with
+//! Restartable sections need Linux 5.10 on x86-64; where the C library does not register threads for rseq (musl, glibc before
+//! 2.35), this library does. Everywhere else the same program runs with
 //! sections of the third kind in their place. Without membarrier, readers execute fences. [`capabilities`]
 //! tells. The feature `tracing`, off by default, reports long grace periods, changes of fencing and limits that
 //! were reached, never from a reader. In a virtual machine whose CPUs are taken away, membarrier itself is slow: see
@@ -102,6 +103,7 @@
 //! - Thread ids, as in [`LateReader`], are numbers of this crate.
 
 mod awaited;
+mod barrier;
 mod cell;
 mod clock;
 mod core;

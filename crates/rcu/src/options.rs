@@ -2,7 +2,8 @@
 
 /// For how long a call that retires waits for room when a domain's garbage is at a limit. If there is none then, methods
 /// named `try_` are refused, and the others exceed the limit. Callers that would wait for themselves (within a section of
-/// the domain, or within one of its callbacks) do not wait.
+/// the domain, within one of its callbacks, while a panic unwinds) do not wait, and within a callback of another domain they do
+/// not wait for frees that other threads have in hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtLimit {
     /// For a grace period and frees, for at most `timeout_ns`.

@@ -21,7 +21,7 @@ use crate::record::announce;
 use crate::retired::{Bag, Batch, Queue, Retired, free_all};
 #[cfg(shuttle)]
 use crate::sync::LocalCell as _;
-use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use crate::sync::thread_local;
 use crate::trace;
 use crate::under_way::UnderWay;
@@ -29,7 +29,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// How many objects are freed between two looks at the time; more where a batch has more.
+/// How many objects are freed between two looks at the time.
 const PORTION: usize = 64;
 /// Bags per domain: writers seldom share one.
 const BAGS: usize = 8;
@@ -50,8 +50,8 @@ pub(crate) struct Reclaim {
     pub(crate) bagged: AtomicUsize,
     /// Changes when frees have ended that a barrier waits for.
     pub(crate) freed: AtomicU32,
-    /// One barrier at a time: the phases of `Queue::running` are two.
-    pub(crate) barrier: Lock<()>,
+    /// One barrier at a time: the phases of `Queue::running` are two. The thread whose it is, else 0.
+    pub(crate) barrier: Lock<AtomicI32>,
     /// Whether a reclaimer thread does the waiting and freeing; and what wakes it.
     pub(crate) reclaimer: AtomicBool,
     pub(crate) work: AtomicU32,
@@ -76,7 +76,7 @@ impl Reclaim {
             queued: AtomicUsize::new(0),
             bagged: AtomicUsize::new(0),
             freed: AtomicU32::new(0),
-            barrier: Lock::new(()),
+            barrier: Lock::new(AtomicI32::new(0)),
             reclaimer: AtomicBool::new(false),
             work: AtomicU32::new(0),
             asleep: AtomicBool::new(false),
@@ -116,7 +116,7 @@ impl Reclaim {
         };
         match passed_ns {
             Some(passed_ns) if !retired.is_held(&self.core.pinned()) => {
-                let count = Freed { garbage: &self.garbage, objects: 1, bytes: retired.bytes() };
+                let count = Freed::by_its_end(&self.garbage, 1, retired.bytes());
                 // SAFETY: the token was taken after the object was unlinked and has passed; no slot pins the
                 // object.
                 self.freeing(|| unsafe { retired.free() });
@@ -170,7 +170,7 @@ impl Reclaim {
             || (objects > 0 && now_ns() - bag.opened_ns >= self.deadline_ns)
     }
 
-    fn close(&self, objects: Vec<Retired>) -> u64 {
+    pub(crate) fn close(&self, objects: Vec<Retired>) -> u64 {
         let closed_ns = now_ns();
         let token = self.core.start();
         if !objects.is_empty() {
@@ -181,7 +181,7 @@ impl Reclaim {
 
     fn enqueue(&self, batch: Batch) {
         self.queued.fetch_add(batch.objects.len(), Ordering::Relaxed);
-        self.queue.lock().add(batch);
+        self.queue.lock().add(batch, false);
     }
 
     /// Queues an object whose fence is not complete, together with others: while a CPU is away there may be very many. To
@@ -202,7 +202,7 @@ impl Reclaim {
         }
         let mut objects = Vec::with_capacity(PORTION);
         objects.push(retired);
-        queue.add(Batch { token, closed_ns: now_ns(), objects });
+        queue.add(Batch { token, closed_ns: now_ns(), objects }, true);
     }
 
     /// Closes every bag, in one batch; the newest token.
@@ -213,7 +213,7 @@ impl Reclaim {
     }
 
     /// Takes out what all bags hold. The caller is counted as under way, or is `barrier`.
-    fn empty_bags(&self) -> Vec<Retired> {
+    pub(crate) fn empty_bags(&self) -> Vec<Retired> {
         let mut objects = Vec::new();
         for shard in &self.bags {
             objects.append(&mut shard.0.lock().take());
@@ -244,12 +244,12 @@ impl Reclaim {
 
     /// As `free_due`, for a call that retires: it stops when half of the time that it may take is over. What has waited for a
     /// CPU that was away for long is freed by many calls.
-    fn free_some_due(&self) {
+    pub(crate) fn free_some_due(&self) {
         self.free_due_for(self.core.call_limit_ns / 2);
     }
 
     /// As `free_due`, and stops between two portions when `ns` are over.
-    fn free_due_for(&self, ns: u64) {
+    pub(crate) fn free_due_for(&self, ns: u64) {
         // While a panic unwinds, that of a callback would end the process.
         if self.puts_aside() || std::thread::panicking() {
             return;
@@ -312,11 +312,15 @@ impl Reclaim {
 
     /// Frees what has passed. Whether there was any.
     fn free_some(&self) -> bool {
-        let Some((due, _under_way)) = self.take_due() else { return false };
+        let Some((due, under_way, longest_ns)) = self.take_due() else { return false };
         let bytes = due.iter().map(Retired::bytes).sum();
-        let _count = Freed { garbage: &self.garbage, objects: due.len(), bytes };
+        let count = Freed::by_its_end(&self.garbage, due.len(), bytes);
         // SAFETY: `take_due` hands out objects whose token has passed and that no slot pins.
         self.freeing(|| unsafe { free_all(due) });
+        drop(count);
+        drop(under_way);
+        // A subscriber may use the domain, and may panic: nothing is in hand.
+        trace::grace_period(&self.core, longest_ns);
         true
     }
 
@@ -342,7 +346,7 @@ impl Reclaim {
 
     /// Takes the objects that may be freed out of the queue, and counts the caller as freeing. None when
     /// there are none.
-    fn take_due(&self) -> Option<(Vec<Retired>, UnderWay<'_>)> {
+    fn take_due(&self) -> Option<(Vec<Retired>, UnderWay<'_>, u64)> {
         let (mut longest_ns, now_ns) = (0, now_ns());
         let mut queue = self.queue.lock();
         let (mut held, mut due) = (std::mem::take(&mut queue.held), Vec::new());
@@ -351,13 +355,18 @@ impl Reclaim {
         while due.is_empty() {
             let mut passed = Vec::new();
             while passed.len() < PORTION && queue.batches.front().is_some_and(|b| self.core.check(b.token)) {
-                let Some(batch) = queue.batches.pop_front() else { break };
-                if !batch.objects.is_empty() {
+                let Some(mut batch) = queue.batches.pop_front() else { break };
+                // From its end, which costs no more the larger it is.
+                let kept = batch.objects.len().saturating_sub(PORTION);
+                if kept == 0 && !batch.objects.is_empty() {
                     let ns = now_ns.saturating_sub(batch.closed_ns);
                     self.core.durations.record(ns);
                     longest_ns = longest_ns.max(ns);
                 }
-                passed.extend(batch.objects);
+                passed.append(&mut batch.objects.split_off(kept));
+                if kept > 0 {
+                    queue.batches.push_front(batch);
+                }
             }
             if passed.is_empty() && looked_at_held {
                 break;
@@ -379,30 +388,7 @@ impl Reclaim {
         self.queued.fetch_sub(due.len(), Ordering::Relaxed);
         let under_way = UnderWay::begin(self, &mut queue);
         drop(queue);
-        trace::grace_period(&self.core, longest_ns);
-        Some((due, under_way))
-    }
-
-    /// Waits until everything that was retired before the call is freed, except what slots pin.
-    ///
-    /// # Panics
-    /// Within a section of the domain, or within a free: it would wait for itself.
-    pub(crate) fn barrier(&self) {
-        assert!(
-            !self.puts_aside(),
-            "deadlock: a barrier is awaited within a callback of its domain, a map's closure or a hook"
-        );
-        let _one = self.barrier.lock();
-        let objects = self.empty_bags();
-        // Other threads may have taken objects out of bags before, and not queued them yet.
-        self.wait_for_those_under_way();
-        // A token after theirs, which grow no more.
-        self.queue.lock().seal();
-        let token = self.close(objects);
-        self.core.wait(token);
-        self.free_due();
-        // Others may still free what they took before.
-        self.wait_for_those_under_way();
+        Some((due, under_way, longest_ns))
     }
 
     /// Wakes the reclaimer thread if it sleeps for want of work, or in any case.
@@ -433,8 +419,18 @@ impl Reclaim {
     pub(crate) fn reset_after_fork(&self) {
         let mut queue = self.queue.lock();
         queue.running = [0; 2];
-        queue.forks += 1;
+        let queued = sizes(queue.batches.iter().flat_map(|b| &b.objects).chain(&queue.held));
         drop(queue);
+        let bagged = self.bags.iter().map(|s| sizes(&s.0.lock().objects));
+        let bagged = bagged.fold((0, 0), |(objects, bytes), one| (objects + one.0, bytes + one.1));
+        self.queued.store(queued.0, Ordering::Relaxed);
+        self.bagged.store(bagged.0, Ordering::Relaxed);
+        self.garbage.recount(queued.0 + bagged.0, queued.1 + bagged.1);
         self.reclaimer.store(false, Ordering::Relaxed);
     }
+}
+
+/// How many objects these are, and of how many bytes.
+fn sizes<'a>(objects: impl IntoIterator<Item = &'a Retired>) -> (usize, usize) {
+    objects.into_iter().fold((0, 0), |(objects, bytes), one| (objects + 1, bytes + one.bytes()))
 }

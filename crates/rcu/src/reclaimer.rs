@@ -34,7 +34,7 @@ pub struct Reclaimer {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     /// Forks between the process's start and the thread's.
-    forks: u32,
+    forks: u64,
 }
 
 impl Reclaimer {
@@ -51,7 +51,7 @@ impl Reclaimer {
         let builder = std::thread::Builder::new().name("rcu-reclaimer".to_owned());
         match builder.spawn(move || run(for_thread.reclaim(), &seen)) {
             Ok(thread) => {
-                let forks = domain.reclaim().forks();
+                let forks = domain.reclaim().garbage.forks();
                 Ok(Self { domain: domain.clone(), stop, thread: Some(thread), forks })
             }
             Err(e) => {
@@ -73,7 +73,7 @@ impl Drop for Reclaimer {
     fn drop(&mut self) {
         let reclaim = self.domain.reclaim();
         let Some(thread) = self.thread.take() else { return };
-        if self.forks != reclaim.forks() {
+        if self.forks != reclaim.garbage.forks() {
             // In the child of a fork: the thread is in the parent. The domain may have another one here.
             std::mem::forget(thread);
             return;

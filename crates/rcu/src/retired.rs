@@ -116,10 +116,10 @@ impl Bag {
         self.objects.push(retired);
     }
 
-    /// Takes the objects out; the capacity stays for the next batch.
+    /// Takes the objects out, and makes room for as many more: not for as many as there ever were.
     pub(crate) fn take(&mut self) -> Vec<Retired> {
         self.bytes = 0;
-        let capacity = self.objects.capacity();
+        let capacity = self.objects.len();
         std::mem::replace(&mut self.objects, Vec::with_capacity(capacity))
     }
 }
@@ -141,17 +141,18 @@ pub(crate) struct Queue {
     pub(crate) held: Vec<Retired>,
     /// Threads that have objects in hand, by the phase in which they took them; see under_way.rs.
     pub(crate) running: [usize; 2],
-    /// Forks that made this process what it is: threads count in that of theirs alone.
-    pub(crate) forks: u32,
     pub(crate) phase: usize,
 }
 
 impl Queue {
-    /// Adds a batch in its place: a token is taken before its fence, so that a later one may be here already.
-    pub(crate) fn add(&mut self, batch: Batch) {
+    /// Adds a batch in its place: a token is taken before its fence, so that a later one may be here already. It takes more
+    /// objects only where it is `open`: nobody waits for its token as it is.
+    pub(crate) fn add(&mut self, batch: Batch, open: bool) {
         let before = self.batches.iter().rposition(|b| b.token <= batch.token);
         let at = before.map_or(0, |before| before + 1);
-        self.open |= at == self.batches.len();
+        if at == self.batches.len() {
+            self.open = open;
+        }
         self.batches.insert(at, batch);
     }
 
@@ -169,5 +170,27 @@ impl Queue {
     pub(crate) fn begin(&mut self) -> usize {
         self.running[self.phase] += 1;
         self.phase
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bag_does_not_keep_the_room_of_a_burst() {
+        let fill = |bag: &mut Bag, n| (0..n).for_each(|_| bag.push(Retired::of_callback(Box::new(|| ()), 0)));
+        let mut bag = Bag::default();
+        for n in [10_000, 64, 64] {
+            fill(&mut bag, n);
+            let taken = bag.take();
+            assert_eq!(taken.len(), n);
+            // SAFETY: nobody has seen them.
+            unsafe { free_all(taken) };
+        }
+        fill(&mut bag, 64);
+        assert!(bag.objects.capacity() < 200, "{}", bag.objects.capacity());
+        // SAFETY: as above.
+        unsafe { free_all(bag.take()) };
     }
 }

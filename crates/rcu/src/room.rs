@@ -5,6 +5,7 @@
 
 use crate::clock::now_ns;
 use crate::fence::NoFence;
+use crate::freeing::within_callback;
 use crate::garbage::Full;
 use crate::options::AtLimit;
 use crate::reclaim::Reclaim;
@@ -16,6 +17,8 @@ use crate::trace;
 pub(crate) struct Room<'a> {
     reclaim: &'a Reclaim,
     bytes: usize,
+    /// Forks before.
+    forks: u64,
 }
 
 impl Room<'_> {
@@ -27,15 +30,23 @@ impl Room<'_> {
     /// here what is due.
     pub(crate) fn accept(self, retired: Retired) {
         let (reclaim, left) = (self.reclaim, self.bytes.checked_sub(retired.bytes()));
+        let forks = self.forks;
         std::mem::forget(self);
-        reclaim.garbage.release(0, left.expect("an object fits in the room that was made for it"));
+        let left = left.expect("an object fits in the room that was made for it");
+        if reclaim.garbage.forks() == forks {
+            reclaim.garbage.release(0, left);
+        } else {
+            reclaim.garbage.take(retired.bytes());
+        }
         reclaim.accept(retired);
     }
 }
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        self.reclaim.garbage.release(1, self.bytes);
+        if self.reclaim.garbage.forks() == self.forks {
+            self.reclaim.garbage.release(1, self.bytes);
+        }
     }
 }
 
@@ -44,7 +55,7 @@ impl Reclaim {
     /// is given back unless it is used.
     pub(crate) fn room(&self, bytes: usize) -> Result<Room<'_>, Full> {
         self.garbage.reserve(bytes).or_else(|full| self.make_room(bytes, full))?;
-        Ok(Room { reclaim: self, bytes })
+        Ok(Room { reclaim: self, bytes, forks: self.garbage.forks() })
     }
 
     /// As `room`, and beyond the limits if there is none within them.
@@ -52,14 +63,15 @@ impl Reclaim {
         self.room(bytes).unwrap_or_else(|full| {
             self.garbage.force(bytes);
             trace::limit_exceeded(full);
-            Room { reclaim: self, bytes }
+            Room { reclaim: self, bytes, forks: self.garbage.forks() }
         })
     }
 
     #[cold]
     fn make_room(&self, bytes: usize, full: Full) -> Result<(), Full> {
         trace::limit_reached(full);
-        if self.puts_aside() {
+        // While a panic unwinds nothing is freed here, and a wait would never end.
+        if self.puts_aside() || std::thread::panicking() {
             return Err(full);
         }
         let deadline_ns = match self.at_limit {
@@ -77,12 +89,17 @@ impl Reclaim {
                     Err(NoFence) => stuck = true,
                 }
             }
-            self.free_due();
+            match deadline_ns {
+                None => self.free_due(),
+                Some(0) => self.free_some_due(),
+                Some(deadline_ns) => self.free_due_for(deadline_ns.saturating_sub(now_ns())),
+            }
             if self.garbage.reserve(bytes).is_ok() {
                 return Ok(());
             }
             // No wait would end this: the caller itself is in the way, or slots pin what is left.
-            let in_vain = stuck || !self.core.pinned().is_empty();
+            // Or a callback of another domain waits here: whoever frees in this one may wait for room in that.
+            let in_vain = stuck || within_callback() || !self.core.pinned().is_empty();
             if !waited || in_vain || deadline_ns.is_some_and(|d| now_ns() >= d) {
                 return Err(full);
             }

@@ -4,6 +4,8 @@
 mod common;
 
 use reprieve_rcu::Domain;
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// Runs `child` in a child process, and demands that it ends in time.
 fn in_child(child: impl FnOnce()) {
@@ -61,6 +63,8 @@ fn the_child_waits_for_nothing_that_the_parent_has_under_way() {
         unsafe { libc::_exit(7) };
     }
 
+    the_child_goes_on_with_a_barrier();
+
     let reclaimer = domain.spawn_reclaimer().unwrap();
     in_child(|| {
         let another = domain.spawn_reclaimer().unwrap();
@@ -70,4 +74,43 @@ fn the_child_waits_for_nothing_that_the_parent_has_under_way() {
         assert!(domain.spawn_reclaimer().is_err(), "the child's own goes on");
         drop(another);
     });
+}
+
+/// The barrier whose callback forks is the one barrier in the child too: another one waits for its end, and is then served.
+fn the_child_goes_on_with_a_barrier() {
+    let domain = common::domain();
+    let guard = domain.lock();
+    let (own, parent) = (domain.clone(), std::process::id());
+    let (begin, begun) = mpsc::channel();
+    let (send, done) = mpsc::channel();
+    domain.defer(move || {
+        // SAFETY: the child returns from the callback, and then ends below.
+        let pid = unsafe { libc::fork() };
+        if pid > 0 {
+            let mut status = 0;
+            // SAFETY: waits for the child made above.
+            unsafe { libc::waitpid(pid, &raw mut status, 0) };
+            assert_eq!(status, 8 << 8);
+            return;
+        }
+        // SAFETY: ends the child if it hangs.
+        unsafe { libc::alarm(20) };
+        std::thread::spawn(move || {
+            begin.send(()).unwrap();
+            own.barrier();
+            send.send(()).unwrap();
+        });
+        begun.recv().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(done.try_recv().is_err(), "two barriers at a time");
+        // SAFETY: ends the child without the parent's destructors.
+        std::thread::spawn(move || done.recv().map(|()| unsafe { libc::_exit(8) }));
+    });
+    drop(guard);
+    domain.barrier();
+    if std::process::id() != parent {
+        std::thread::sleep(Duration::from_secs(20));
+        // SAFETY: as above.
+        unsafe { libc::_exit(9) };
+    }
 }

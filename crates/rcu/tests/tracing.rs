@@ -119,6 +119,50 @@ fn limits_reached() {
     assert!(seen.iter().any(|e| e.contains("exceeds its limit")), "{seen:?}");
 }
 
+/// What a subscriber may do at the end of a grace period: nothing is in hand then.
+struct Guest<F>(Mutex<Option<F>>);
+
+impl<F: FnOnce() + Send + 'static> Subscriber for Guest<F> {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("reprieve_rcu")
+    }
+    fn event(&self, _: &Event<'_>) {
+        let run = self.0.lock().unwrap().take();
+        run.into_iter().for_each(|run| run());
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn a_subscriber_may_wait_for_a_barrier_and_may_panic() {
+    let _alone = alone();
+    for panics in [false, true] {
+        let domain = Domain::new(common::options());
+        domain.on_late(1, |_| ());
+        let (drops, own) = (Arc::default(), domain.clone());
+        let late = domain.lock();
+        // SAFETY: from a box, and nobody else has it.
+        unsafe { domain.retire(common::counted(&drops)) };
+        std::thread::sleep(Duration::from_millis(1));
+        let guest = Guest(Mutex::new(Some(move || {
+            assert!(!panics, "a subscriber");
+            own.barrier();
+        })));
+        let outcome = tracing::subscriber::with_default(guest, || {
+            drop(late);
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| domain.reclaim_now()))
+        });
+        assert_eq!(outcome.is_err(), panics);
+        assert_eq!((drops.load(std::sync::atomic::Ordering::SeqCst), domain.stats().garbage_objects), (1, 0));
+    }
+}
+
 /// Run by the test below.
 #[test]
 #[ignore = "changes its process"]

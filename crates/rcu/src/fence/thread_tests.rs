@@ -1,8 +1,9 @@
 //! A CPU that is away, made up (`membarrier::away`). In a process of its own: who calls membarrier concerns all domains.
 
 use super::*;
+use crate::map::Decision;
 use crate::platform::membarrier::away;
-use crate::{AtLimit, Domain, Fencing, Options, RcuCell};
+use crate::{AtLimit, Domain, Fencing, Options, RcuCell, RcuMap};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -173,9 +174,41 @@ fn with_a_barrier_while_a_cpu_is_away() {
     drop(guard);
 }
 
+/// Run by the test below.
+#[test]
+#[ignore = "changes its process"]
+fn with_a_barrier_of_what_a_bag_holds() {
+    let domain = Domain::new(Options::new().call_limit_ns(0));
+    let map = RcuMap::<u32, u32>::new(&domain);
+    away::CPU.store(0, Ordering::SeqCst);
+    away::begin();
+    let freed = Arc::new(());
+    // What a map's closure retires is put into a bag.
+    map.compute(1, |_| {
+        domain.defer_drop(freed.clone());
+        Decision::Keep
+    });
+    let (waiting, before) = (domain.clone(), domain.core().clock.now());
+    let barrier = std::thread::spawn(move || waiting.barrier());
+    until("the barrier has its token", || domain.core().clock.now() > before);
+    until("its batch is queued", || domain.reclaim().queue.lock().batches.len() == 1);
+    // Held up: not by the barrier's batch, which would then be.
+    let guard = domain.lock();
+    domain.defer(|| ());
+    away::end();
+    barrier.join().unwrap();
+    assert_eq!(Arc::strong_count(&freed), 1);
+    drop(guard);
+}
+
 #[test]
 fn a_barrier_is_not_held_up_by_what_is_retired_later() {
     in_its_own_process("with_a_barrier_while_a_cpu_is_away");
+}
+
+#[test]
+fn a_barrier_s_own_batch_takes_nothing_that_is_retired_later() {
+    in_its_own_process("with_a_barrier_of_what_a_bag_holds");
 }
 
 #[test]

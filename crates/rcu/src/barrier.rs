@@ -1,0 +1,64 @@
+//! `barrier`: waits until everything that was retired is freed.
+
+use crate::futex::{self, Lock};
+use crate::reclaim::Reclaim;
+use crate::record::gettid;
+use crate::sync::atomic::{AtomicI32, Ordering};
+
+/// The right to be the one barrier. A callback that it runs may fork, and goes on with it in the child.
+struct OneBarrier<'a>(futex::Held<'a, AtomicI32>);
+
+impl<'a> OneBarrier<'a> {
+    fn begin(lock: &'a Lock<AtomicI32>) -> Self {
+        let held = lock.lock();
+        held.store(gettid(), Ordering::Relaxed);
+        Self(held)
+    }
+}
+
+impl Drop for OneBarrier<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Reclaim {
+    /// Waits until everything that was retired before the call is freed, except what slots pin.
+    ///
+    /// # Panics
+    /// Within a section of the domain, or within a free: it would wait for itself.
+    pub(crate) fn barrier(&self) {
+        assert!(
+            !self.puts_aside(),
+            "deadlock: a barrier is awaited within a callback of its domain, a map's closure or a hook"
+        );
+        let _one = OneBarrier::begin(&self.barrier);
+        let objects = self.empty_bags();
+        // Other threads may have taken objects out of bags before, and not queued them yet.
+        self.wait_for_those_under_way();
+        // A token after theirs, which grow no more.
+        self.queue.lock().seal();
+        let token = self.close(objects);
+        self.core.wait(token);
+        self.free_due();
+        // Others may still free what they took before.
+        self.wait_for_those_under_way();
+    }
+
+    /// Waits until all threads have queued or freed what they have in hand now. They count in the phase that ends here;
+    /// later ones in the next, so that the wait is for a bounded set.
+    pub(crate) fn wait_for_those_under_way(&self) {
+        let old = {
+            let mut queue = self.queue.lock();
+            queue.phase ^= 1;
+            queue.phase ^ 1
+        };
+        loop {
+            let seen = self.freed.load(Ordering::SeqCst);
+            if self.queue.lock().running[old] == 0 {
+                return;
+            }
+            futex::wait(&self.freed, seen, None);
+        }
+    }
+}
