@@ -18,14 +18,14 @@
 //! Invariants: a task is in the file before it is bound, and leaves it only when it has its mask again or has ended; what
 //! could not be given back stays.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use reprieve_policy::cpus::CpuSet;
 
-use super::give_back;
+use super::{give_back, own_file};
 use crate::error::{Error, Result};
 use crate::proc::{ProcRoot, SysCpus};
 
@@ -118,15 +118,15 @@ impl StateFile {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(refused)?;
         }
-        let lock = File::create(beside(path, ".lock")).map_err(refused)?;
+        let lock = own_file::open(&beside(path, ".lock")).map_err(refused)?;
         if lock.try_lock().is_err() {
             let expected =
                 "no other `reprieve migrate` may use it; end that one, or name another file with --state";
             return Err(Error::invalid("state file", path.display().to_string(), expected));
         }
         let header = format!("{HEADER} {}\n", root.boot_id()?);
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let state = StateFile { path: path.into(), file: opened.map_err(refused)?, _lock: lock };
+        let file = own_file::open(path).map_err(refused)?;
+        let state = StateFile { path: path.into(), file, _lock: lock };
         let found = state.what_and_when()?;
         if found != header.trim_end() {
             if !found.is_empty() && !found.starts_with(HEADER) {

@@ -3,14 +3,13 @@
 //! Source: the Prometheus text exposition format, version 0.0.4; the node exporter's textfile collector.
 
 use std::fmt::Write as _;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reprieve_policy::place::Why;
 
-use super::masks::beside;
 use super::mover::Outcomes;
+use super::own_file;
 use super::status::Status;
 use crate::error::{Error, Result};
 
@@ -112,13 +111,7 @@ impl Text {
 /// # Errors
 /// [`Error::Io`] or [`Error::NotPermitted`].
 pub fn write(path: &Path, text: &str) -> Result<()> {
-    let new = beside(path, ".new");
-    // For any collector, whatever the daemon's umask is.
-    let readable = std::fs::Permissions::from_mode(0o644);
-    let written = std::fs::write(&new, text)
-        .and_then(|()| std::fs::set_permissions(&new, readable))
-        .and_then(|()| std::fs::rename(&new, path));
-    written.map_err(|e| Error::io("write", path, e, "name another file with --metrics"))
+    own_file::replace(path, text).map_err(|e| Error::io("write", path, e, "name another file with --metrics"))
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ mod masks;
 mod metrics;
 mod mover;
 mod only;
+mod own_file;
 mod record;
 mod ring;
 mod roster;
