@@ -7,6 +7,7 @@ use crate::core::Core;
 use crate::fence::NoFence;
 use crate::freeing::PutAside;
 use crate::record::Record;
+use crate::retired::discard;
 use crate::sync::Ordering;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -133,8 +134,7 @@ impl Core {
             let _aside = PutAside::begin();
             let call = || (hook.call)(&LateReader::of(record, now_ns));
             if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
-                // Its destructor may panic too.
-                std::mem::forget(payload);
+                discard(payload);
             }
         }
     }

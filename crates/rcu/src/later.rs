@@ -5,6 +5,7 @@
 use crate::futex::{self, Lock};
 use crate::platform::spawn;
 use crate::record::announce;
+use crate::retired::discard;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -33,9 +34,8 @@ fn serve() {
             futex::wait(&WORK, seen, None);
         }
         for job in jobs {
-            // The panic hook has reported a callback's panic; the payload's destructor may panic too.
             if let Err(payload) = catch_unwind(AssertUnwindSafe(job)) {
-                std::mem::forget(payload);
+                discard(payload);
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::futex::{self, Lock};
 use crate::garbage::{Freed, Garbage};
 use crate::options::{AtLimit, Options};
 use crate::record::announce;
-use crate::retired::{Bag, Batch, Queue, Retired, free_all};
+use crate::retired::{Bag, Batch, Queue, Retired, discard, free_all};
 #[cfg(shuttle)]
 use crate::sync::LocalCell as _;
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
@@ -265,10 +265,9 @@ impl Reclaim {
             match catch_unwind(AssertUnwindSafe(|| self.free_some())) {
                 Ok(false) => break,
                 Ok(true) => {}
-                // The destructor of another panic's payload may panic too.
                 Err(payload) => match panic {
                     None => panic = Some(payload),
-                    Some(_) => std::mem::forget(payload),
+                    Some(_) => discard(payload),
                 },
             }
             if now_ns() - begun_ns >= ns {
@@ -338,9 +337,9 @@ impl Reclaim {
         if !std::thread::panicking() {
             return free();
         }
-        // A second panic would end the process; the panic hook has reported it.
+        // A second panic would end the process.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(free)) {
-            std::mem::forget(payload);
+            discard(payload);
         }
     }
 

@@ -14,6 +14,7 @@ use crate::futex;
 use crate::platform;
 use crate::reclaim::Reclaim;
 use crate::record::announce;
+use crate::retired::discard;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -132,8 +133,7 @@ fn run(reclaim: &Reclaim, stop: &AtomicBool) {
                     // membarrier is refused, until it is allowed again.
                     Ok(Err(NoFence)) => futex::wait(&reclaim.work, seen, Some(PAUSE_NS)),
                     Err(payload) => {
-                        // Its destructor may panic too.
-                        std::mem::forget(payload);
+                        discard(payload);
                         // Not again and again at once: a callback may have leaked a guard here.
                         futex::wait(&reclaim.work, seen, Some(PAUSE_NS));
                     }

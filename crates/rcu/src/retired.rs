@@ -1,6 +1,7 @@
 //! One retired object, and batches of them.
 
 use crate::clock::now_ns;
+use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
@@ -93,10 +94,16 @@ pub(crate) fn for_each_despite_panics<T>(mut all: impl Iterator<Item = T>, mut f
     let mut go_on = || all.by_ref().for_each(&mut f);
     let Err(panic) = catch_unwind(AssertUnwindSafe(&mut go_on)) else { return };
     while let Err(another) = catch_unwind(AssertUnwindSafe(&mut go_on)) {
-        // Its destructor may panic too.
-        std::mem::forget(another);
+        discard(another);
     }
     resume_unwind(panic);
+}
+
+/// Drops the payload of a panic that goes no further: the panic hook has reported it. Its destructor may panic too.
+pub(crate) fn discard(payload: Box<dyn Any + Send>) {
+    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(another);
+    }
 }
 
 /// An open batch: objects that have no token yet.

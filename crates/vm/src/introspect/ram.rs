@@ -123,7 +123,8 @@ impl Ram {
             p if p >= FOUR_GIB => p - FOUR_GIB + low,
             _ => return Err(outside()),
         };
-        if !address.is_multiple_of(size) {
+        // The linear map begins where the guest says: that need not be at a multiple of anything.
+        if !address.is_multiple_of(size) || !offset.is_multiple_of(size) {
             return Err(VmError::Introspect(format!("kernel address {address:#x} is not aligned to {size}")));
         }
         if offset.checked_add(size).is_none_or(|end| end > self.bytes) {
@@ -195,6 +196,17 @@ mod tests {
             assert!(ram.read(address).is_err(), "{address:#x}");
         }
         assert!(ram.read(DIRECT + (1 << 20) - 8).is_ok());
+    }
+
+    #[test]
+    fn a_place_is_aligned_wherever_the_guest_has_its_linear_map() {
+        let mut ram = ram(1 << 20, &[]);
+        for distance in 1..8 {
+            ram.set_direct_map(DIRECT + distance);
+            assert!((0..64).all(|at| ram.read(DIRECT + at).is_err()), "{distance}");
+        }
+        ram.set_direct_map(DIRECT + 4);
+        assert!(ram.read_half(DIRECT + 8).is_ok() && ram.read(DIRECT + 8).is_err());
     }
 
     #[test]

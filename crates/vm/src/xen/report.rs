@@ -43,9 +43,11 @@ impl Report {
     /// When the counter had that value, ns after the segment's start; before and after it, its ends. The domU read its clock
     /// and the counter at both ends: that makes one the other.
     pub fn ns(&self, tsc: u64) -> u64 {
-        let [from, to] = [self.tsc[0], self.tsc[1].max(self.tsc[0] + 1)];
-        let since = tsc.saturating_sub(from).min(to - from);
-        (u128::from(since) * u128::from(self.window_ns()) / u128::from(to - from)) as u64
+        // Any two numbers: a domU wrote them.
+        let [from, to] = self.tsc;
+        let ticks = to.saturating_sub(from).max(1);
+        let since = tsc.saturating_sub(from).min(ticks);
+        (u128::from(since) * u128::from(self.window_ns()) / u128::from(ticks)) as u64
     }
 
     /// Whether the counter had that value within the segment.

@@ -67,8 +67,9 @@ fn a_fenced_domain_is_not_read() {
     if !available() {
         return;
     }
-    let (value, fenced) = (AtomicPtr::new(&raw mut *Box::leak(Box::new(7u64))), AtomicU32::new(FENCED));
-    // SAFETY: the object is leaked.
+    let mut value = 7u64;
+    let (value, fenced) = (AtomicPtr::new(&raw mut value), AtomicU32::new(FENCED));
+    // SAFETY: the object lives.
     assert_eq!(unsafe { copied::<u64, _>(&fenced, &value, 0) }, None);
 }
 
