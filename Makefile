@@ -27,6 +27,7 @@ test: setup
 	cargo test -p reprieve-rcu --release --locked --features tracing --test tracing
 	cargo test -p reprieve-linux --release --locked --features ebpf --lib ebpf
 	RUSTFLAGS='--cfg shuttle' cargo test -p reprieve-rcu --release --locked --lib shuttle
+	RUSTFLAGS='--cfg loom' cargo test -p reprieve-rcu --release --locked --lib loom
 	scripts/valgrind
 
 # The half of reprieve-rcu that other systems use, run here.

@@ -1,11 +1,12 @@
-//! `barrier`: waits until everything that was retired is freed.
+//! `barrier`: waits until everything that was retired before is freed, except what slots pin.
 
 use crate::futex::{self, Lock};
 use crate::reclaim::Reclaim;
 use crate::record::gettid;
 use crate::sync::atomic::{AtomicI32, Ordering};
 
-/// The right to be the one barrier. A callback that it runs may fork, and goes on with it in the child.
+/// The right to be the domain's one barrier, with its thread's id: a callback that it runs may fork, and the barrier of the thread
+/// that forks goes on in the child.
 struct OneBarrier<'a>(futex::Held<'a, AtomicI32>);
 
 impl<'a> OneBarrier<'a> {
@@ -30,13 +31,13 @@ impl Reclaim {
     pub(crate) fn barrier(&self) {
         assert!(
             !self.puts_aside(),
-            "deadlock: a barrier is awaited within a callback of its domain, a map's closure or a hook"
+            "deadlock: barrier was called within a callback of its domain, a map's closure or a hook"
         );
         let _one = OneBarrier::begin(&self.barrier);
         let objects = self.empty_bags();
         // Other threads may have taken objects out of bags before, and not queued them yet.
         self.wait_for_those_under_way();
-        // A token after theirs, which grow no more.
+        // The tokens of what is queued grow no more; ours is later.
         self.queue.lock().seal();
         let token = self.close(objects);
         self.core.wait(token);

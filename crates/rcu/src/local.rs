@@ -191,7 +191,7 @@ fn with_mine<T>(f: impl FnOnce(&mut Mine) -> T) -> T {
         let mine = Box::into_raw(Box::<Mine>::default());
         thread_end::at_thread_end(mine.cast(), give_back);
         MINE.set(mine);
-        platform::join();
+        platform::register_thread();
     }
     // SAFETY: the list is this thread's own, and `BUSY` keeps a handler from a second reference to it.
     f(unsafe { &mut *MINE.get() })
@@ -204,7 +204,7 @@ fn give_back(mine: *mut c_void) {
         forget_last();
         MINE.set(ptr::null_mut());
     }
-    platform::leave();
+    platform::unregister_thread();
     give_all_back(mine.cast());
 }
 

@@ -17,7 +17,7 @@ use crate::trace;
 pub(crate) struct Room<'a> {
     reclaim: &'a Reclaim,
     bytes: usize,
-    /// Forks before.
+    /// The domain's forks when the room was reserved.
     forks: u64,
 }
 
@@ -36,6 +36,7 @@ impl Room<'_> {
         if reclaim.garbage.forks() == forks {
             reclaim.garbage.release(0, left);
         } else {
+            // In the child of a fork what is reserved was counted anew, without this.
             reclaim.garbage.take(retired.bytes());
         }
         reclaim.accept(retired);
@@ -97,8 +98,8 @@ impl Reclaim {
             if self.garbage.reserve(bytes).is_ok() {
                 return Ok(());
             }
-            // No wait would end this: the caller itself is in the way, or slots pin what is left.
-            // Or a callback of another domain waits here: whoever frees in this one may wait for room in that.
+            // To wait longer may be in vain: the caller holds the token up, membarrier is refused, slots pin objects. And within
+            // callbacks two domains could wait for each other.
             let in_vain = stuck || within_callback() || !self.core.pinned().is_empty();
             if !waited || in_vain || deadline_ns.is_some_and(|d| now_ns() >= d) {
                 return Err(full);

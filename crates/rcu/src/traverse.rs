@@ -1,11 +1,13 @@
 //! Traversals of structures of your own, each in one piece of assembly: a path of pointers, a chain of nodes, the longest
 //! prefix in a trie.
 //!
-//! Each ends with a copy of what it found. As [`RcuMap::copied`](crate::RcuMap::copied) it is a restartable section of a few
-//! instructions, which stores nothing as a rule and leaves the processor free to overlap one look-up with the next. A closure
-//! in [`Domain::read`] can do the same and anything else, and costs more. Values of up to 128 bytes are copied so; larger ones,
-//! and keys of other kinds than integers and addresses, by a closure; and where there are no restartable sections, within a
-//! short locked one.
+//! Each ends with a copy of what it found. Like [`RcuMap::copied`](crate::RcuMap::copied) it is a restartable section of a few
+//! instructions, which as a rule stores nothing. A closure in [`Domain::read`] can do the same and anything else, and costs
+//! more.
+//!
+//! This holds for values of up to 128 bytes, and in a chain for keys that are one word of 1, 2, 4 or 8 bytes (integers,
+//! `Ipv4Addr`). For others a closure is run by [`Domain::read`]. Without restartable sections all of them are short locked
+//! sections.
 //!
 //! Writers publish with [`Release`](Ordering::Release), unlink, and then [`retire`](Domain::retire) in the same domain.
 //!
@@ -64,7 +66,7 @@ use crate::{Domain, Field};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Fields that lead from one object to the next, up to three pointers, and last the one that is copied: a tuple of them.
+/// A tuple of fields: up to three pointer fields, each leading to the next object, then the field to copy.
 pub trait Path: Copy + sealed::Sealed {
     /// Where the path begins.
     type First;
@@ -112,14 +114,14 @@ pub trait Chained: Sized {
     type Value: Copy;
     /// The next node; null at the end.
     const NEXT: Field<Self, AtomicPtr<Self>>;
-    /// The key, which does not change while the node can be found.
+    /// The key, which does not change from when the node is published until it is freed.
     const KEY: Field<Self, Self::Key>;
-    /// The value, which does not change while the node can be found.
+    /// The value, which does not change from when the node is published until it is freed.
     const VALUE: Field<Self, Self::Value>;
 }
 
-/// A node of a trie that branches by one digit of the key a level, the most significant first: `BRANCHES` is 2, 4, 8, and so
-/// on up to 65,536.
+/// A node of a trie. Each level branches on one digit of the key, the most significant first. `BRANCHES` is a power of two from 2
+/// to 65,536.
 pub trait TrieNode<const BRANCHES: usize>: Sized {
     /// What a look-up copies.
     type Value: Copy;
@@ -187,7 +189,7 @@ impl Domain {
     ///
     /// # Safety
     /// `first` and each pointer on the way are null, or point to an object that is unlinked before it is retired in this domain.
-    /// The value does not change while it can be found.
+    /// The value does not change from when it is published until it is freed.
     #[inline(always)]
     pub unsafe fn follow<P: Path>(&self, first: &AtomicPtr<P::First>, path: P) -> Option<P::Value> {
         // SAFETY: objects that can be found live as long as the section. The offsets are those of fields.
@@ -214,7 +216,8 @@ impl Domain {
     ///
     /// # Safety
     /// `first` and each node's pointer to the next are null, or point to a node that is unlinked before it is retired in this
-    /// domain. The last one's is null. Keys and values do not change while they can be found.
+    /// domain. The last one's is null. Keys and values do not change from when a
+    /// node is published until it is freed.
     #[inline(always)]
     pub unsafe fn find_in_chain<N: Chained>(&self, first: &AtomicPtr<N>, key: &N::Key) -> Option<N::Value> {
         // SAFETY: nodes that can be found live as long as the section.
@@ -275,8 +278,8 @@ impl Domain {
     ///
     /// # Safety
     /// `root` and each node's children are null, or point to a node that is unlinked before it is retired in this domain; and
-    /// each node's pointer to a value is null, or points to a value of which this holds. Values do not change while they can
-    /// be found. No node is its own descendant.
+    /// each node's pointer to a value is null, or points to a value of which this holds. Values do not change from when they
+    /// are published until they are freed. No node is its own descendant.
     #[inline(always)]
     pub unsafe fn longest_prefix<N: TrieNode<BRANCHES>, const BRANCHES: usize>(
         &self,

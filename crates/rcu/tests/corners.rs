@@ -83,7 +83,7 @@ fn who_waits_for_a_leaked_section_is_woken_when_that_is_ended() {
     }
 }
 
-/// Of what other threads had in hand at a fork nothing is counted in the child, where nobody will free it.
+/// The child does not count what other threads had in hand at the fork: nobody would free it there.
 #[test]
 #[cfg(all(unix, not(reprieve_fallback)))]
 fn the_child_of_a_fork_counts_what_it_has() {
@@ -93,7 +93,7 @@ fn the_child_of_a_fork_counts_what_it_has() {
     let guard = domain.lock();
     domain.defer(|| ());
     let (meet, leave) = (Arc::new(Barrier::new(THREADS + 1)), Arc::new(Barrier::new(THREADS + 1)));
-    // In callbacks of another domain's, with room reserved in this one.
+    // Each thread is in a map's closure, with room reserved in the domain.
     let threads: Vec<_> = (0..THREADS)
         .map(|_| {
             let (domain, meet, leave) = (domain.clone(), meet.clone(), leave.clone());
@@ -134,7 +134,8 @@ fn the_child_of_a_fork_counts_what_it_has() {
     assert_eq!(domain.stats().garbage_objects, 0);
 }
 
-/// Calls that retire may take half of no time to free what waits: one portion, whatever the size of the batch.
+/// With a limit of 1 ns a call that retires has no time to free what waits. It frees one portion of 64 objects, whatever the size of
+/// the batch.
 #[test]
 fn a_large_batch_is_freed_by_many_calls() {
     const OBJECTS: usize = 10_000;

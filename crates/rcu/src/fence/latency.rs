@@ -72,7 +72,7 @@ impl Latencies {
         Verdict::HandOver
     }
 
-    /// Takes note that the thread makes the calls though none was slow; later a round longer than `limit_ns` is.
+    /// Takes note that the thread makes the calls though none was slow. A round that takes longer than `limit_ns` is slow.
     pub(crate) fn handed_over_ahead(&mut self, now_ns: u64, limit_ns: u64) {
         (self.limit_ns, self.calm_ns, self.quick_since_ns) = (limit_ns, CALM_NS, None);
         self.next_probe_ns = now_ns + interval_ns(now_ns);
@@ -103,8 +103,9 @@ impl Latencies {
     }
 }
 
-/// A CPU that executes something for this much of the time is not away, in parts of 100. One that is, for less than the rest,
-/// is taken for one that is not: then callers wait for it now and then, and relapses become rarer.
+/// In percent. A CPU that executes something for at least this much of the time was not taken away by a hypervisor. One that
+/// was, for less than the rest, looks the same: callers then wait for it now and then, and each relapse doubles the time until calls
+/// are given back again.
 const CROWDED: u64 = 90;
 
 /// Why the thread waits for its own CPU: because a hypervisor has taken that away, or because other threads use it. The first
@@ -117,8 +118,8 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// Whether others used this CPU, as far as is known: for at least a second. `busy_ns` tells for how long it has executed
-    /// something.
+    /// Whether other threads kept this CPU busy between the last two looks, which are at least a second apart. Not while that is
+    /// unknown. `busy_ns` tells for how long it has executed something.
     pub(crate) fn is_at(&mut self, cpu: usize, now_ns: u64, busy_ns: impl FnOnce() -> Option<u64>) -> bool {
         let last = self.looked.filter(|&(looked_at, ..)| looked_at == cpu);
         if last.is_none_or(|(_, at_ns, _)| now_ns - at_ns >= SPAN_NS) {
@@ -259,7 +260,7 @@ mod tests {
         assert_eq!(latencies.called(now_ns, MS, 80 * MS, Some(80 * MS)), Verdict::HandOver);
         assert!(
             !latencies.round(now_ns, MS) && latencies.round(now_ns + 1_000 * MS, MS),
-            "a minute is no relapse"
+            "after more than a minute it is no relapse"
         );
     }
 

@@ -9,8 +9,8 @@
 //! relies on these calls as fences. The fence is the call for all CPUs at the round's end, which is quick as a rule: the late
 //! CPU has just answered.
 //!
-//! A round may also be slow because other threads use the CPU that the thread may run on: then membarrier is quick, the calls
-//! are given back, and no CPU is called late.
+//! A round may also be slow because other threads use the CPU that the thread may run on. Then it counts by the time that
+//! membarrier took, and no CPU is reported as late.
 //!
 //! The thread is started at the first hand-over, and sleeps while callers make their own calls. It blocks all signals.
 
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 /// The longest sleep of a caller that waits for the thread, which may have given the calls back meanwhile.
 pub(super) const LONGEST_NAP_NS: u64 = 10_000_000;
 
-/// While the thread answers quickly, a call that retires waits so long for its answer: several times what a wake-up and a
+/// While the thread answers quickly, a call that retires waits at most this long for its answer: several times what a wake-up and a
 /// membarrier take.
 pub(super) const PATIENCE_NS: u64 = 100_000;
 
@@ -39,11 +39,11 @@ static STARTED: Lock<bool> = Lock::new(false);
 /// Changes with each request; the thread sleeps on it.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 static ASLEEP: AtomicBool = AtomicBool::new(false);
-/// When the oldest request was made that no round serves yet; 0 without one.
+/// When the oldest request was made that no round has taken up yet; 0 if there is none.
 static ASKED_AT_NS: AtomicU64 = AtomicU64::new(0);
 /// The CPUs from which callers that must not wait have asked since the hand-over.
 static ASKERS: cpus::Shared = cpus::Shared::new();
-/// Callers measure how their calls wait until this time.
+/// Until this time callers measure how much of each call is waiting.
 static WATCH_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
 static LATENCIES: Lock<Latencies> = Lock::new(Latencies::new());
 
@@ -56,7 +56,7 @@ static SLOW_ROUNDS: AtomicU64 = AtomicU64::new(0);
 static LAST_CPU: AtomicUsize = AtomicUsize::new(0);
 static LAST_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the thread makes the calls: they are slow.
+/// Whether the thread makes the calls: because they are slow, or because a domain wants it.
 pub(crate) fn calls() -> bool {
     // Acquire pairs with the Release in `hand_over`: the thread is there.
     CALLS.load(Ordering::Acquire)
@@ -96,7 +96,7 @@ pub(super) fn watch(now_ns: u64) -> Option<Executed> {
 #[cold]
 pub(super) fn note_slow_call(now_ns: u64, limit_ns: u64, latency_ns: u64, watched: Option<&Executed>) {
     let waited_ns = watched.map(|before| before.waited_ns(latency_ns));
-    // Somebody else is at it: their call was slow too.
+    // Not waited for: the next slow call is noted.
     let Some(mut latencies) = LATENCIES.try_lock() else { return };
     if calls() {
         return;
@@ -170,7 +170,8 @@ fn round(from_ns: u64, crowd: &mut Crowd) -> Option<usize> {
         AT_CPU.store(cpu, Ordering::Relaxed);
         let (start_ns, before_ns) = (now_ns(), thread_cpu_ns());
         membarrier::barrier_on(cpu);
-        // CPU time alone tells: a sleep is behind another caller, whose wait may be for any CPU.
+        // CPU time, since membarrier waits actively. A sleep means that it queued behind another caller's call, which may wait
+        // for any CPU.
         let waited_ns = (now_ns() - start_ns).min(thread_cpu_ns() - before_ns);
         if waited_ns > longest_ns {
             (late, longest_ns) = (cpu, waited_ns);
@@ -188,13 +189,14 @@ fn round(from_ns: u64, crowd: &mut Crowd) -> Option<usize> {
     let (late, took_ns) = if is_slow(longest_ns) {
         (Some(late), latency_ns)
     } else if is_slow(waited_ns) || round.has_slept() {
-        // A CPU was descheduled after it had answered, or another caller waited: the next round finds out for which.
+        // A CPU was descheduled after it had answered, or another caller's call was in the way: the next round finds out which
+        // CPU it is.
         (None, latency_ns)
     } else if is_slow(latency_ns) && crowd.is_at(here, now_ns(), || cpus::busy_ns(here)) {
         // Other threads were in its way: membarrier was quick.
         (None, waited_ns)
     } else {
-        // No CPU kept it waiting: its own CPU did not run.
+        // No CPU kept it waiting: if it was slow, then because its own CPU did not run.
         (Some(here), latency_ns)
     };
     let slow = is_slow(took_ns);

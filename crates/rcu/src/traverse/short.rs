@@ -1,6 +1,6 @@
 //! The traversals as narrow sections, for x86-64, each with a copy of what it found at its end.
 //!
-//! All return `Some(None)` where there is nothing to be found, and none where a narrow section cannot tell. Loads on x86 are
+//! All return `Some(None)` where there is nothing to be found, and `None` where a narrow section cannot tell. Loads on x86 are
 //! Acquire, in program order.
 
 use super::{Chained, Path, TrieNode, digit_bits};
@@ -57,7 +57,7 @@ pub(super) unsafe fn follow<P: Path>(
     }
 }
 
-/// Goes from node to node until one has `key`, and copies its value. None for keys that are no words.
+/// Goes from node to node until one has `key`, and copies its value. `None` for keys that are not a word of 1, 2, 4 or 8 bytes.
 ///
 /// # Safety
 /// In a section of a domain with this mode, `first` and each node's pointer to the next are null or point to a node that is
@@ -115,8 +115,7 @@ pub(super) unsafe fn find_in_chain<N: Chained>(
 ///
 /// # Safety
 /// In a section of a domain with this mode, `root` and each node's pointers to children are null or point to a node that is
-/// alive, and each node's pointer to a value is null or points to one that is alive. No way down has more nodes than the key
-/// has digits, and one.
+/// alive, and each node's pointer to a value is null or points to one that is alive. No node is its own descendant.
 #[inline(always)]
 pub(super) unsafe fn longest_prefix<N: TrieNode<BRANCHES>, const BRANCHES: usize>(
     mode: &AtomicU32,

@@ -59,7 +59,7 @@ pub(crate) fn has_rseq() -> bool {
 /// installed later.
 #[cfg(not(shuttle))]
 pub(crate) fn barrier() -> bool {
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     away::wait_for(None);
     let command = COMMAND.load(Ordering::Relaxed);
     call(command) == 0 || barrier_again(command)
@@ -71,7 +71,7 @@ pub(crate) fn barrier_on(cpu: usize) {
     const FLAG_CPU: i32 = 1;
     let command = COMMAND.load(Ordering::Relaxed);
     if command == PRIVATE_EXPEDITED_RSEQ {
-        #[cfg(test)]
+        #[cfg(all(test, not(loom)))]
         away::wait_for(Some(cpu));
         // SAFETY: as in `call`. The kernel refuses numbers that no CPU has.
         unsafe { libc::syscall(libc::SYS_membarrier, command, FLAG_CPU, cpu) };

@@ -28,18 +28,18 @@ pub(crate) use process::{at_fork, spawn};
 #[cfg(all(target_arch = "x86_64", not(shuttle)))]
 pub(crate) use restartable::prepare_sections;
 #[cfg(all(target_arch = "x86_64", not(shuttle)))]
-pub(crate) use rseq::{join, leave};
+pub(crate) use rseq::{register_thread, unregister_thread};
 #[cfg(not(any(shuttle, loom)))]
 pub(crate) use time::{Executed, thread_cpu_ns};
 pub(crate) use time::{cpu_ns_of, now_ns};
 
 /// Nothing to register.
 #[cfg(not(all(target_arch = "x86_64", not(shuttle))))]
-pub(crate) fn join() {}
+pub(crate) fn register_thread() {}
 
-/// Nothing to take back.
+/// Nothing to unregister.
 #[cfg(not(all(target_arch = "x86_64", not(shuttle))))]
-pub(crate) fn leave() {}
+pub(crate) fn unregister_thread() {}
 
 /// There is no entry for this architecture.
 #[cfg(not(all(target_arch = "x86_64", not(shuttle))))]

@@ -1,12 +1,13 @@
 //! The thread's rseq area. Source: rseq(2), glibc manual "Restartable Sequences".
 //!
-//! glibc from 2.35 on registers an area for every thread, and publishes where it lies relative to the thread pointer. The
-//! symbols are looked up at run time, so that the program also links and runs where they do not exist: with musl, and with
+//! glibc from 2.35 on registers an area for every thread, and publishes where it lies relative to the thread pointer, in
+//! `__rseq_offset` and `__rseq_size`. These are looked up at run time, so that the program also links and runs where they do not exist: with musl, and with
 //! an older glibc. There this library has an area of its own, in static thread-local storage and hence at one distance from
-//! every thread's pointer. A thread registers it when it first locks a domain, and takes that back when it ends, before
+//! every thread's pointer. A thread registers it when it first locks a domain, and unregisters when it ends, before
 //! the C library frees its storage.
 //!
-//! Where glibc was told not to register (the tunable `glibc.pthread.rseq=0`), other code of the program wants to, and is let.
+//! If glibc was told not to register (the tunable `glibc.pthread.rseq=0`), other code probably registers its own area, so this
+//! library does not, unless `REPRIEVE_RCU=rseq` is set.
 
 use crate::section::arch::wide;
 use std::cell::Cell;
@@ -21,8 +22,8 @@ const UNREGISTER: i32 = 1;
 static OWN: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The thread took its registration back: what it does from then on is its end.
-    static LEFT: Cell<bool> = const { Cell::new(false) };
+    /// The thread is ending, and does not register again.
+    static ENDING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The area's symbol, which must not be that of another version of this library.
@@ -62,11 +63,11 @@ fn published() -> Option<(u32, isize)> {
     Some((symbol(c"__rseq_size")?, symbol(c"__rseq_offset")?))
 }
 
-/// The same in a program that contains glibc, whose symbols nothing looks up at run time. They are 0 in an older one.
+/// The same in a program that contains glibc, whose symbols nothing looks up at run time. In an older one their addresses are null.
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 fn published() -> Option<(u32, isize)> {
     let (size, offset): (*const u32, *const isize);
-    // SAFETY: loads two addresses of the linker's.
+    // SAFETY: loads two addresses that the linker has set.
     unsafe {
         std::arch::asm!(
             ".weak __rseq_size",
@@ -97,25 +98,25 @@ fn own_field_offset() -> Option<isize> {
     if !call(0) {
         return None;
     }
-    // For now: the thread registers for good when it first locks a domain.
+    // That was a trial: the thread registers when it first locks a domain.
     call(UNREGISTER);
     OWN.store(true, Ordering::Release);
     Some(own_offset() + RSEQ_CS)
 }
 
 /// Registers the calling thread where the C library does not.
-pub(crate) fn join() {
+pub(crate) fn register_thread() {
     // Where another library has registered the thread this fails, and the thread reads as if there were no rseq.
-    let _registered = OWN.load(Ordering::Acquire) && !LEFT.get() && call(0);
+    let _registered = OWN.load(Ordering::Acquire) && !ENDING.get() && call(0);
 }
 
-/// Takes it back, at the thread's end. A section that comes later finds neither a registration nor what another one left
-/// armed.
-pub(crate) fn leave() {
+/// Unregisters the calling thread, which is ending, and clears its field: a later section must not find a descriptor there that
+/// an earlier one left armed.
+pub(crate) fn unregister_thread() {
     if !OWN.load(Ordering::Acquire) {
         return;
     }
-    LEFT.set(true);
+    ENDING.set(true);
     // A handler's section must not come between.
     super::process::without_signals(|| {
         if call(UNREGISTER) {
@@ -132,7 +133,7 @@ pub(crate) fn leave() {
 /// Where the library's area lies relative to the thread pointer.
 fn own_offset() -> isize {
     let offset: isize;
-    // SAFETY: loads a constant of the loader's.
+    // SAFETY: loads a constant that the loader has set.
     unsafe {
         std::arch::asm!(
             concat!("mov {offset}, [rip + ", area!(), "@gottpoff]"),
@@ -146,12 +147,12 @@ fn own_offset() -> isize {
 /// The system call, for the library's area of the calling thread. Whether it succeeded.
 fn call(flags: i32) -> bool {
     let thread: isize;
-    // SAFETY: x86-64's thread pointer is the first word that it points to.
+    // SAFETY: on x86-64 the word at fs:0 is the thread pointer itself (System V ABI, TLS).
     unsafe {
         std::arch::asm!("mov {}, fs:[0]", out(reg) thread, options(nostack, preserves_flags, readonly))
     };
     let area = thread + own_offset();
-    // SAFETY: the area is the thread's, is as large and aligned as the kernel asks for, and stays registered until `leave`.
+    // SAFETY: the area is the thread's, is as large and aligned as the kernel asks for, and stays registered until the thread unregisters.
     unsafe { libc::syscall(libc::SYS_rseq, area, SIZE, flags, super::stub::SIGNATURE) == 0 }
 }
 
@@ -190,12 +191,12 @@ mod tests {
         for _ in 0..2 {
             std::thread::spawn(|| {
                 assert!(none(), "not registered");
-                join();
-                // In this order: the last one stays armed.
+                register_thread();
+                // The narrow one last: its descriptor stays armed.
                 assert_eq!((wide(), narrow()), (Ok(7), Some(7)));
-                leave();
+                unregister_thread();
                 assert!(none(), "its end has begun");
-                join();
+                register_thread();
                 assert!(none(), "not again");
             })
             .join()

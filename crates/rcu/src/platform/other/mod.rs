@@ -36,10 +36,10 @@ pub(crate) fn spawn(name: &str, run: fn()) -> std::io::Result<()> {
 }
 
 /// Nothing to register.
-pub(crate) fn join() {}
+pub(crate) fn register_thread() {}
 
-/// Nothing to take back.
-pub(crate) fn leave() {}
+/// Nothing to unregister.
+pub(crate) fn unregister_thread() {}
 
 /// They need Linux.
 pub(crate) fn prepare_sections(_in_any_case: bool) -> Result<(), super::Obstacle> {

@@ -1,6 +1,7 @@
 //! Copies of a shared value, each in one narrow section.
 //!
-//! The section loads into registers, so that nothing is written before it is known that it came to its end. Each byte is
+//! The section loads into registers and stores nothing, so that it may start again anywhere. The registers are stored after it,
+//! and the copy is used only if the section came to its end. Each byte is
 //! loaded and stored once: a value's parts that overlapped would be slow to read, because a processor forwards a load from
 //! one pending store, not from two.
 
@@ -9,11 +10,11 @@ use std::arch::x86_64::{__m128i, _mm_cvtsi128_si64};
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicPtr;
 
-/// A copy of the `T` to which lines of assembly lead, taken with them in one narrow section: `Some(None)` where they lead
-/// nowhere, none where a narrow section cannot have it. `T` has at most 128 bytes, which eight vector registers hold.
+/// Runs lines of assembly that find a `T`, and copies it, in one narrow section: `Some(Some(copy))`; `Some(None)` if there is
+/// none; `None` if the section did not come to its end, or if `T` has more than 128 bytes, which eight vector registers hold.
 ///
-/// The lines leave in `at` an address to which the string after them adds, so that the sum is that of the `T`; or 0 in `at`,
-/// and then jump to label 4. For the caller's `unsafe`: what they lead to is a `T`, alive by the promise under which they run.
+/// The `T` is at the address that the lines leave in `at`, plus the string after them. Where there is none they put 0 into `at` and
+/// jump to label 4. To be used in `unsafe`: what the lines find must be a `T` that is alive.
 macro_rules! copy {
     ($mode:expr, $T:ty, [$($lead:expr),* $(,)?], $plus:literal, $($operands:tt)*) => {{
         use $crate::section::arch::copy as by;
@@ -54,7 +55,7 @@ macro_rules! word {
 }
 pub(crate) use word;
 
-/// As many vector registers as given, as far as the size needs them; then what is left, in parts of 8, 4, 2 and 1.
+/// A `T` in as many of the given vector registers as it fills, and then in parts of 8, 4, 2 and 1 bytes.
 macro_rules! parts {
     (
         $copy:ident, $T:ty, [$($part:ident $place:literal)*], $mode:expr, [$($lead:expr),*], $plus:literal,
@@ -131,7 +132,7 @@ pub(crate) unsafe fn copied<T: Copy, P>(mode: &AtomicU32, place: &AtomicPtr<P>, 
     }
 }
 
-/// Puts `word`, of so many bytes, at the byte `at` of `copy`, if the value goes so far.
+/// Stores `word`, of so many bytes, at the byte `at` of the copy, if it lies within the value.
 #[inline(always)]
 pub(crate) fn put<T, W>(copy: &mut MaybeUninit<T>, at: usize, bytes: usize, word: W) {
     debug_assert_eq!(bytes, size_of::<W>());
@@ -141,7 +142,7 @@ pub(crate) fn put<T, W>(copy: &mut MaybeUninit<T>, at: usize, bytes: usize, word
     }
 }
 
-/// Puts the part of so many bytes into its place, if the value has one: where the larger parts end.
+/// Stores the part of so many bytes behind the larger parts, if the value's size has that bit.
 #[inline(always)]
 pub(crate) fn put_rest<T, W>(copy: &mut MaybeUninit<T>, bytes: usize, word: W) {
     if size_of::<T>() & bytes != 0 {
@@ -163,7 +164,7 @@ pub(crate) fn low(word: __m128i) -> u64 {
 #[inline(always)]
 pub(crate) unsafe fn word_of<T: Copy>(value: &T) -> u64 {
     let value = std::ptr::from_ref(value);
-    // SAFETY: the size is looked at, and the caller's promise.
+    // SAFETY: the size is checked; the bytes are initialised by the caller's promise.
     unsafe {
         match size_of::<T>() {
             1 => u64::from(value.cast::<u8>().read()),
