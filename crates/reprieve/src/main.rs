@@ -1,5 +1,8 @@
 //! The command: parse, choose a ground, run, render. Nothing else.
 
+// They panic where stdout or stderr is closed or full: `output` writes to both.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod catalog;
 mod cli;
 mod compare;
@@ -29,7 +32,7 @@ fn main() -> ExitCode {
     match dispatch(cli.verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("reprieve: {failure}");
+            output::say(&format!("reprieve: {failure}"));
             failure.code()
         }
     }

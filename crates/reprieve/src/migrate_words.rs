@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::migrate::line;
+use crate::output;
 
 /// How to say it.
 pub struct Words {
@@ -27,7 +28,7 @@ impl Words {
         match self.json {
             true => line(&object.to_string()),
             false => {
-                eprintln!("{sentence}");
+                output::say(&sentence);
                 Ok(())
             }
         }

@@ -28,6 +28,19 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Says something on stderr, if that can be: nothing depends on it.
+pub fn say(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// The failure that counts of what was tried, all of it: the first. The others are said.
+pub fn first_failure(tried: impl IntoIterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
+    let mut failures = tried.into_iter().filter_map(Result::err);
+    let first = failures.next();
+    failures.for_each(|failure| say(&format!("reprieve: {failure}")));
+    first.map_or(Ok(()), Err)
+}
+
 /// A file to be written after hours of work: that it can be written is made sure of before. Until then it
 /// has no name anywhere, so that whatever ends us leaves nothing behind.
 pub struct Promised {

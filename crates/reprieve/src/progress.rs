@@ -8,6 +8,8 @@ use reprieve_study::ground::{Progress, time_left};
 use reprieve_study::observation::{Observation, Standing};
 use reprieve_study::{metric, units};
 
+use crate::output;
+
 /// Progress on stderr.
 pub struct Shown {
     bar: Option<ProgressBar>,
@@ -41,8 +43,8 @@ impl Shown {
 
     fn say(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| output::say(text)),
+            None => output::say(text),
         }
     }
 }
@@ -51,7 +53,7 @@ impl Progress for Shown {
     fn preparing(&mut self, what: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(format!(": {what}")),
-            None => eprintln!("{}: {what}", self.scenario),
+            None => output::say(&format!("{}: {what}", self.scenario)),
         }
     }
 

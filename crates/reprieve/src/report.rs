@@ -1,6 +1,6 @@
 //! `reprieve report`: a recorded run, shown again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use reprieve_report::{figure, html, terminal};
 use reprieve_study::Study;
@@ -13,13 +13,13 @@ use crate::record_file;
 /// Runs the verb.
 pub fn report(arguments: &ReportArguments) -> Result<(), Failure> {
     let record = record_file::read(&arguments.record)?;
-    if let Some(path) = &arguments.html {
-        Promised::open(path)?.write(html::render(&record).as_bytes())?;
-    }
-    if let Some(folder) = &arguments.figures {
-        record.studies.iter().try_for_each(|study| write_figures(study, folder))?;
-    }
-    output::print(&terminal::render(&record, &output::options()))
+    let page = |path: &PathBuf| Promised::open(path)?.write(html::render(&record).as_bytes());
+    let figures = |folder: &PathBuf| record.studies.iter().try_for_each(|study| write_figures(study, folder));
+    output::first_failure([
+        arguments.html.as_ref().map_or(Ok(()), page),
+        arguments.figures.as_ref().map_or(Ok(()), figures),
+        output::print(&terminal::render(&record, &output::options())),
+    ])
 }
 
 /// Each figure of a study as an SVG file; its slug begins with the scenario's name.

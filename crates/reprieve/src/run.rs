@@ -30,19 +30,16 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
         command: command(arguments),
         studies,
     };
-    // The record first: whatever fails after it, the work is not lost.
+    // Each is tried whatever becomes of the others, so that no work is lost; the record first.
     let compact = record.compact();
-    if let Some(json) = json {
-        json.write(compact.to_json().as_bytes())?;
-    }
-    if let Some(page) = page {
-        page.write(html::render(&compact).as_bytes())?;
-    }
-    if let Some(trace) = trace {
-        trace.write(&encode_trace(&record))?;
-    }
-    output::print(&terminal::render(&record, &output::options()))?;
-    failure.map_or(Ok(()), Err)
+    let tried = [
+        failure.map_or(Ok(()), Err),
+        json.map_or(Ok(()), |json| json.write(compact.to_json().as_bytes())),
+        page.map_or(Ok(()), |page| page.write(html::render(&compact).as_bytes())),
+        trace.map_or(Ok(()), |trace| trace.write(&encode_trace(&record))),
+        output::print(&terminal::render(&record, &output::options())),
+    ];
+    output::first_failure(tried)
 }
 
 /// All scenarios, checked before any of them is run.

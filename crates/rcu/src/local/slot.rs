@@ -115,3 +115,24 @@ pub(super) fn give_back(owned: &Owned<hazard::Cell>) {
         owned.core.hazards.give(owned.entry);
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::Domain;
+
+    #[test]
+    fn the_last_slot_is_forgotten_with_its_domain() {
+        std::thread::spawn(|| {
+            let domain = Domain::default();
+            drop(claim(domain.core()).expect("a slot"));
+            assert!(!LAST.get().is_null());
+            drop(domain);
+            // Another domain's first section takes out what is remembered of those that are closed.
+            drop(Domain::default().lock());
+            assert!(LAST.get().is_null());
+        })
+        .join()
+        .unwrap();
+    }
+}
