@@ -158,3 +158,22 @@ fn keep_only(core: &Core, was: i32, is: i32) {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::{Domain, Options};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_domain_whose_end_panics_is_not_visited_by_a_fork() {
+        let domain = Domain::new(Options::new().batch(64));
+        // Kept, so that no other domain gets its address.
+        let core = domain.core().clone();
+        let is_visited = || DOMAINS.lock().iter().any(|k| std::ptr::eq(k.core, &*core));
+        domain.defer(|| panic!("expected"));
+        assert!(is_visited());
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(domain))).is_err());
+        assert!(!is_visited());
+    }
+}

@@ -198,7 +198,11 @@ fn an_entry_that_is_read_is_neither_dropped_nor_overwritten() {
         domain.barrier();
         GATE.store(1, Ordering::SeqCst);
         std::thread::scope(|s| {
-            let reader = s.spawn(|| map.copied(&Slow(7)));
+            let reader = s.spawn(|| {
+                // From its first section on the thread has a slot.
+                drop(domain.lock());
+                map.copied(&Slow(7))
+            });
             while GATE.load(Ordering::SeqCst) != 2 {
                 std::thread::yield_now();
             }
