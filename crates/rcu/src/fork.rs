@@ -171,6 +171,8 @@ mod tests {
         // Kept, so that no other domain gets its address.
         let core = domain.core().clone();
         let is_visited = || DOMAINS.lock().iter().any(|k| std::ptr::eq(k.core, &*core));
+        // A leaked section, so that the callback waits for the domain's end.
+        std::mem::forget(domain.lock());
         domain.defer(|| panic!("expected"));
         assert!(is_visited());
         assert!(catch_unwind(AssertUnwindSafe(|| drop(domain))).is_err());

@@ -93,7 +93,7 @@ pub(crate) fn record(core: &Arc<Core>) -> &Record {
 #[inline(never)]
 fn find(core: &Arc<Core>) -> &Record {
     let known = with_mine(|mine| known_in(&mine.records, core)).unwrap_or_else(|| {
-        let name = std::thread::current().name().unwrap_or("unnamed").to_owned();
+        let name = platform::thread_name().unwrap_or_else(|| "unnamed".to_owned());
         let entry = take(core, name).unwrap_or_else(|e| panic!("{e}"));
         let known = remember(core, entry, |mine| &mut mine.records);
         if core.modes.may_be_fenced() {

@@ -189,6 +189,7 @@ impl Domain {
     ///
     /// # Safety
     /// `first` and each pointer on the way are null, or point to an object that is unlinked before it is retired in this domain.
+    /// A union that `path` names holds the field that is named.
     /// The value does not change from when it is published until it is freed.
     #[inline(always)]
     pub unsafe fn follow<P: Path>(&self, first: &AtomicPtr<P::First>, path: P) -> Option<P::Value> {

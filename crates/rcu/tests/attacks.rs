@@ -93,6 +93,8 @@ fn an_online_reader_that_cannot_go_back_while_it_unwinds_stays_offline() {
 fn a_domain_that_ends_in_a_panic_is_forgotten_before_the_next_fork() {
     use std::os::unix::{fs::MetadataExt, process::CommandExt};
     let domain = Domain::new(common::options().batch(64));
+    // A leaked section, so that the callback waits for the domain's end.
+    std::mem::forget(domain.lock());
     domain.defer(|| panic!("expected"));
     assert!(panics(|| drop(domain)));
     // Forgets what is closed.

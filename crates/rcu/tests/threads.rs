@@ -4,7 +4,7 @@ mod common;
 
 use reprieve_rcu::{Domain, RcuCell};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 #[test]
 fn a_reader_dropped_with_a_leaked_guard_goes_offline() {
@@ -65,6 +65,32 @@ fn a_guard_in_a_pthread_key_protects_to_its_end() {
     .join()
     .unwrap();
     assert!(WAS_PROTECTED.load(Ordering::SeqCst));
+}
+
+/// A thread enters its first section in the destructor of a key, when `std` has forgotten the thread; and in every round of such
+/// destructors, before and after the library's own.
+#[cfg(unix)]
+#[test]
+fn sections_may_begin_in_every_round_of_a_pthread_key_s_destructors() {
+    use std::ffi::c_void;
+    static KEY: AtomicU32 = AtomicU32::new(0);
+    static ROUNDS: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn destructor(value: *mut c_void) {
+        drop(common::domain().lock());
+        drop(Domain::global().lock());
+        ROUNDS.fetch_add(1, Ordering::SeqCst);
+        // SAFETY: the key exists. After its fourth round glibc calls it no more.
+        unsafe { libc::pthread_setspecific(KEY.load(Ordering::SeqCst), value) };
+    }
+    let mut key = 0;
+    // SAFETY: `key` is valid for the call, and the destructor is part of the program.
+    assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(destructor)) }, 0);
+    KEY.store(key as u32, Ordering::SeqCst);
+    // SAFETY: the key exists; its value is not null.
+    std::thread::spawn(move || unsafe { libc::pthread_setspecific(key, (&raw const KEY).cast()) })
+        .join()
+        .unwrap();
+    assert!(ROUNDS.load(Ordering::SeqCst) >= 4);
 }
 
 #[test]

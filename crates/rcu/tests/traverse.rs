@@ -132,24 +132,24 @@ fn chains_of_keys_and_values_of_every_size_are_searched() {
     chain(high, words::<17>);
 }
 
-struct Branch<const N: usize> {
-    value: AtomicPtr<u32>,
+struct Branch<const N: usize, V = u32> {
+    value: AtomicPtr<V>,
     children: [AtomicPtr<Self>; N],
 }
 
-impl<const N: usize> TrieNode<N> for Branch<N> {
-    type Value = u32;
-    const CHILDREN: Field<Self, [AtomicPtr<Self>; N]> = field!(Branch<N>, children);
-    const VALUE: Field<Self, AtomicPtr<u32>> = field!(Branch<N>, value);
+impl<const N: usize, V: Copy> TrieNode<N> for Branch<N, V> {
+    type Value = V;
+    const CHILDREN: Field<Self, [AtomicPtr<Self>; N]> = field!(Branch<N, V>, children);
+    const VALUE: Field<Self, AtomicPtr<V>> = field!(Branch<N, V>, value);
 }
 
-impl<const N: usize> Default for Branch<N> {
+impl<const N: usize, V> Default for Branch<N, V> {
     fn default() -> Self {
         Self { value: AtomicPtr::default(), children: std::array::from_fn(|_| AtomicPtr::default()) }
     }
 }
 
-impl<const N: usize> Drop for Branch<N> {
+impl<const N: usize, V> Drop for Branch<N, V> {
     fn drop(&mut self) {
         free(&mut self.value);
         self.children.iter_mut().for_each(free);
@@ -165,7 +165,7 @@ fn free<T>(pointer: &mut AtomicPtr<T>) {
 }
 
 /// The place below `root` for so many of the digits of `key`.
-fn node<const N: usize>(root: &AtomicPtr<Branch<N>>, key: u128, digits: u32) -> &Branch<N> {
+fn node<const N: usize, V>(root: &AtomicPtr<Branch<N, V>>, key: u128, digits: u32) -> &Branch<N, V> {
     let bits = N.trailing_zeros();
     let mut place = root;
     for digit in 0..=digits {
@@ -226,6 +226,38 @@ fn the_longest_prefix_is_found_in_tries_of_every_width() {
     trie::<8>(3);
     trie::<16>(4);
     trie::<256>(5);
+}
+
+/// Values that several registers bring, at the end of long keys: as many operands as there can be.
+#[test]
+fn values_of_every_size_are_found_at_the_end_of_long_keys() {
+    fn deep<V: Copy + PartialEq + std::fmt::Debug>(value: V) {
+        let key: Ipv6Addr = "2001:db8:1:2:3:4:5:6".parse().unwrap();
+        for domain in domains() {
+            for digits in [1, 8, 9, 16] {
+                let mut root = AtomicPtr::<Branch<256, V>>::default();
+                node(&root, key.to_bits(), digits)
+                    .value
+                    .store(Box::into_raw(Box::new(value)), Ordering::Release);
+                // SAFETY: nodes and values are freed at the end.
+                unsafe {
+                    assert_eq!(domain.longest_prefix(&root, key), Some(value), "{digits} bytes");
+                    assert_eq!(domain.longest_prefix(&root, !key.to_bits()), None);
+                }
+                free(&mut root);
+            }
+        }
+    }
+    deep(());
+    deep(7u8);
+    deep([1u8, 2, 3]);
+    deep([1u32, 2, 3]);
+    deep([1u64, 2]);
+    deep([3u8; 31]);
+    deep([1u64, 2, 3, 4]);
+    deep([5u8; 63]);
+    deep([6u64; 16]);
+    deep([7u64; 17]);
 }
 
 /// A whole key deep: the last level has no further digit.

@@ -123,7 +123,7 @@ pub(super) unsafe fn longest_prefix<N: TrieNode<BRANCHES>, const BRANCHES: usize
     key: u128,
 ) -> Option<Option<N::Value>> {
     // SAFETY: instructions of SSE2, which is part of x86-64; they touch no memory.
-    let [high, low] = [key >> 64, key].map(|half| unsafe { _mm_cvtsi64_si128(half as i64) });
+    let [upper, lower] = [key >> 64, key].map(|half| unsafe { _mm_cvtsi64_si128(half as i64) });
     // SAFETY: the lines lead to the value that was found last, or to null.
     unsafe {
         copy!(
@@ -153,8 +153,8 @@ pub(super) unsafe fn longest_prefix<N: TrieNode<BRANCHES>, const BRANCHES: usize
             ],
             "",
             root = in(reg) root.as_ptr(),
-            key_high = in(xmm_reg) high,
-            key_low = in(xmm_reg) low,
+            key_high = in(xmm_reg) upper,
+            key_low = in(xmm_reg) lower,
             children_at = const N::CHILDREN.offset(),
             value_at = const N::VALUE.offset(),
             bits = const digit_bits(BRANCHES),

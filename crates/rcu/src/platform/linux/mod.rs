@@ -24,7 +24,7 @@ pub(crate) use memory::ask_for_huge_pages;
 pub(crate) use pin::keep_loaded;
 #[cfg(not(shuttle))]
 pub(crate) use process::thread_id;
-pub(crate) use process::{at_fork, spawn};
+pub(crate) use process::{at_fork, spawn, thread_name};
 #[cfg(all(target_arch = "x86_64", not(shuttle)))]
 pub(crate) use restartable::prepare_sections;
 #[cfg(all(target_arch = "x86_64", not(shuttle)))]

@@ -17,6 +17,16 @@ pub(crate) fn thread_id() -> i32 {
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
+/// The calling thread's name, as the kernel has it: at most 15 bytes. Not `std`'s, which panics once the thread's variables are
+/// destroyed.
+pub(crate) fn thread_name() -> Option<String> {
+    let mut name = [0u8; 16];
+    // SAFETY: the kernel writes at most 16 bytes, the last of which is 0.
+    let r = unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    let name = std::ffi::CStr::from_bytes_until_nul(&name).ok().filter(|name| r == 0 && !name.is_empty())?;
+    Some(name.to_string_lossy().into_owned())
+}
+
 /// Starts a thread that blocks all signals, and is joined by nobody: a signal of the program's is handled by a thread of the
 /// program's.
 pub(crate) fn spawn(name: &str, run: fn()) -> io::Result<()> {

@@ -30,6 +30,11 @@ pub(crate) fn keep_loaded() {}
 /// Forks go unnoticed.
 pub(crate) fn at_fork(_before: extern "C" fn(), _in_parent: extern "C" fn(), _in_child: extern "C" fn()) {}
 
+/// The calling thread's name.
+pub(crate) fn thread_name() -> Option<String> {
+    std::thread::current().name().map(str::to_owned)
+}
+
 /// Starts a thread that is joined by nobody.
 pub(crate) fn spawn(name: &str, run: fn()) -> std::io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)

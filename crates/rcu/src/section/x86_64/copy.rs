@@ -61,7 +61,8 @@ macro_rules! parts {
         $copy:ident, $T:ty, [$($part:ident $place:literal)*], $mode:expr, [$($lead:expr),*], $plus:literal,
         $($operands:tt)*
     ) => {{
-        use $crate::section::arch::copy::{low, put_rest};
+        // Types and modules alone: a function's name would hide a variable of that name among the operands.
+        use $crate::section::arch::copy as by;
         use std::arch::x86_64::__m128i;
         $(let $part: __m128i;)*
         let (eight, four): (__m128i, __m128i);
@@ -97,11 +98,11 @@ macro_rules! parts {
             one = out(reg) one,
             $($operands)*
         );
-        $($crate::section::arch::copy::put(&mut $copy, $place, 16, $part);)*
-        put_rest(&mut $copy, 8, low(eight));
-        put_rest(&mut $copy, 4, low(four) as u32);
-        put_rest(&mut $copy, 2, two as u16);
-        put_rest(&mut $copy, 1, one as u8);
+        $(by::put(&mut $copy, $place, 16, $part);)*
+        by::put_rest(&mut $copy, 8, by::low(eight));
+        by::put_rest(&mut $copy, 4, by::low(four) as u32);
+        by::put_rest(&mut $copy, 2, two as u16);
+        by::put_rest(&mut $copy, 1, one as u8);
         done.then_some(at != 0)
     }};
 }
