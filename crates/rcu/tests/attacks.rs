@@ -49,10 +49,12 @@ fn what_a_hook_owns_is_dropped_as_its_domain_ends() {
     }
     for _ in 0..200 {
         let [one, other, later] = [(); 3].map(|()| common::domain());
-        let uses = Uses;
-        other.on_late(1, move |_| _ = &uses);
+        let (uses, alive) = (Uses, Arc::new(()));
+        let owns = (uses, alive.clone());
+        other.on_late(1, move |_| _ = &owns);
         [&one, &other, &one].iter().for_each(|domain| drop(domain.lock()));
         drop((one, other));
+        assert_eq!(Arc::strong_count(&alive), 1, "not when a thread forgets the domain");
         drop(later.lock());
     }
 }

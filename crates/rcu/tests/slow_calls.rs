@@ -53,7 +53,8 @@ fn what_owns_the_last_handles_of_its_domain_is_freed() {
     let _slow = Slow::begin();
     for depth in 1..6 {
         for _ in 0..50 {
-            let (alive, domain) = (Arc::new(()), Domain::default());
+            // With a limit of 0 the thread makes the calls from the first one on.
+            let (alive, domain) = (Arc::new(()), Domain::new(Options::new().call_limit_ns(0)));
             let cell = tree(&domain, depth, &alive);
             drop(domain);
             drop(cell);
