@@ -185,6 +185,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn batches_stand_in_the_order_of_their_tokens() {
+        let mut queue = Queue::default();
+        let batch = |token| Batch { token, closed_ns: 0, objects: Vec::new() };
+        for (token, open, is_open) in
+            [(5, true, true), (3, false, true), (7, false, false), (3, true, false), (9, true, true)]
+        {
+            queue.add(batch(token), open);
+            assert_eq!(queue.open_batch().is_some(), is_open, "{token}");
+        }
+        assert_eq!(queue.batches.iter().map(|b| b.token).collect::<Vec<_>>(), [3, 3, 5, 7, 9]);
+        queue.seal();
+        assert!(queue.open_batch().is_none());
+    }
+
+    #[test]
     fn a_bag_does_not_keep_the_room_of_a_burst() {
         let fill = |bag: &mut Bag, n| (0..n).for_each(|_| bag.push(Retired::of_callback(Box::new(|| ()), 0)));
         let mut bag = Bag::default();
