@@ -73,7 +73,8 @@
 //!   references that it lent out. `stats` names it, and garbage grows to the domain's limits. A leaked [`Held`] or slot
 //!   keeps one object.
 //! - *The process forks.* In the child, reclaimer threads do not run. Sections that other threads were in last as long as
-//!   the domain, unless [`Domain::end_sections_of_the_parent`] is called.
+//!   the domain, unless [`Domain::end_sections_of_the_parent`] is called. If a callback forks, the other objects of its call are
+//!   freed by it in both processes, and counted and waited for in the parent alone.
 //! - *The kernel refuses membarrier* after it allowed it, because of a seccomp filter that was installed later: nothing is
 //!   freed from then on, and `stats` and [`capabilities`] say so. What waits for a grace period panics.
 //! - *A shared library that contains this crate is closed.* It stays loaded from its first domain on, and goes

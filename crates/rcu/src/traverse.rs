@@ -287,6 +287,8 @@ impl Domain {
         root: &AtomicPtr<N>,
         key: impl Digits,
     ) -> Option<N::Value> {
+        // Refused when it is compiled, on every system.
+        const { digit_bits(BRANCHES) };
         let key = key.aligned();
         // SAFETY: nodes and values that can be found live as long as the section.
         unsafe {
