@@ -9,6 +9,7 @@ mod stop;
 use reprieve_rcu::map::{FastHash, MapOptions, Plain};
 use reprieve_rcu::{Domain, Fencing, Options, RcuCell, RcuMap};
 use std::hash::{Hash, Hasher};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use stop::Park;
 
@@ -111,10 +112,13 @@ fn a_slot_under_fire() {
     /// # Safety
     /// As `Domain::retire_with` has it.
     unsafe fn poison(value: *mut [AtomicU64; 2]) {
-        // SAFETY: from a box, freed once.
-        let value = unsafe { Box::from_raw(value) };
-        value.iter().for_each(|v| v.store(0, Ordering::Relaxed));
+        // SAFETY: from a box, and given back to it once, below.
+        let words = unsafe { &*value };
+        words.iter().for_each(|v| v.store(0, Ordering::Relaxed));
+        POISONED.lock().unwrap().push(value.expose_provenance());
     }
+    /// Freed at the end: in another's memory a late look would find a good value.
+    static POISONED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let domain = fenced();
     let value = |n: u64| Box::into_raw(Box::new([AtomicU64::new(n), AtomicU64::new(!n)]));
     let (place, stop) = (AtomicPtr::new(value(1)), AtomicBool::new(false));
@@ -145,6 +149,10 @@ fn a_slot_under_fire() {
     assert_eq!(domain.stats().garbage_objects, 0);
     // SAFETY: nobody reads any more.
     unsafe { poison(place.load(Ordering::Relaxed)) };
+    for value in POISONED.lock().unwrap().drain(..) {
+        // SAFETY: each is from a box, and was retired once.
+        drop(unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut::<[AtomicU64; 2]>(value)) });
+    }
 }
 
 #[test]
