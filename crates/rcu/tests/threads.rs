@@ -4,6 +4,7 @@ mod common;
 
 use reprieve_rcu::{Domain, RcuCell};
 use std::cell::RefCell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 #[test]
@@ -73,19 +74,19 @@ fn a_guard_in_a_pthread_key_protects_to_its_end() {
 #[test]
 fn sections_may_begin_in_every_round_of_a_pthread_key_s_destructors() {
     use std::ffi::c_void;
-    static KEY: AtomicU32 = AtomicU32::new(0);
+    static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
     static ROUNDS: AtomicU32 = AtomicU32::new(0);
     extern "C" fn destructor(value: *mut c_void) {
         drop(common::domain().lock());
         drop(Domain::global().lock());
         ROUNDS.fetch_add(1, Ordering::SeqCst);
         // SAFETY: the key exists. After its fourth round glibc calls it no more.
-        unsafe { libc::pthread_setspecific(KEY.load(Ordering::SeqCst), value) };
+        unsafe { libc::pthread_setspecific(*KEY.get().unwrap(), value) };
     }
     let mut key = 0;
     // SAFETY: `key` is valid for the call, and the destructor is part of the program.
     assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(destructor)) }, 0);
-    KEY.store(key as u32, Ordering::SeqCst);
+    KEY.set(key).unwrap();
     // SAFETY: the key exists; its value is not null.
     std::thread::spawn(move || unsafe { libc::pthread_setspecific(key, (&raw const KEY).cast()) })
         .join()
