@@ -95,8 +95,15 @@ impl Machine {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Adds the console's last lines to an error of the guest, and QEMU's own last words if it has ended.
+    /// Adds the console's last lines to an error of the guest, and QEMU's own last words if it has ended. That a process was
+    /// gone when the host looked for it is an error of the guest's too, if QEMU is what has ended.
     pub fn explain(&mut self, error: VmError) -> VmError {
+        let error = match error {
+            VmError::Host(gone) if gone.is_gone() && !self.is_running() => {
+                VmError::Guest { problem: gone.to_string(), console: ConsoleTail::default() }
+            }
+            other => other,
+        };
         if matches!(error, VmError::Guest { .. }) && self.has_hung_up() {
             // It closes its ends a moment before it is gone.
             self.wait_end(END_LIMIT);
