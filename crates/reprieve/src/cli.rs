@@ -102,6 +102,9 @@ pub struct MigrateArguments {
     /// Give back the masks that a daemon which was killed has left behind, and end
     #[arg(long)]
     pub restore: bool,
+    /// With --restore, also of tasks that descend from moved ones and are bound to one CPU, though their user may have done that
+    #[arg(long, requires = "restore")]
+    pub in_doubt: bool,
     /// Look only after tasks in a cgroup (cgroup=/PATH), of a user (user=NAME) or with a name (comm=NAME); repeatable
     #[arg(long, value_name = "CONDITION")]
     pub only: Vec<String>,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reprieve_linux::migrate::{
-    self, Filter, Foretold, Only, Options, Restored, Source, StateFile, Summary, may_move_all,
+    self, Doubtful, Filter, Foretold, Only, Options, Restored, Source, StateFile, Summary, may_move_all,
 };
 use reprieve_linux::proc::{ProcRoot, SysCpus, allowed_cpus};
 use reprieve_linux::signals::Interrupt;
@@ -28,7 +28,8 @@ pub fn migrate(arguments: &MigrateArguments) -> Result<(), Failure> {
     let words = Words { json: arguments.json, apply: arguments.apply, verbose: arguments.verbose };
     let state = arguments.state.clone().unwrap_or_else(default_state);
     if arguments.restore {
-        return restore(&state, &words);
+        let doubtful = if arguments.in_doubt { Doubtful::GiveBack } else { Doubtful::Leave };
+        return restore(&state, doubtful, &words);
     }
     match &arguments.dry_run {
         Some(Some(record)) => return replay(record, &words),
@@ -134,13 +135,13 @@ fn check_permission(filter: &Filter) -> Result<(), Failure> {
     ))
 }
 
-fn restore(state: &Path, words: &Words) -> Result<(), Failure> {
+fn restore(state: &Path, doubtful: Doubtful, words: &Words) -> Result<(), Failure> {
     let root = ProcRoot::default();
     // A file that is not there needs no lock, and leaves none behind.
     let restored = match state.exists() {
         true => {
             let file = StateFile::open(state, &root).map_err(failure)?;
-            file.finish(&root, &SysCpus::default()).map_err(failure)?
+            file.finish(&root, &SysCpus::default(), doubtful).map_err(failure)?
         }
         false => Restored::default(),
     };

@@ -124,12 +124,20 @@ impl Words {
 
     /// Says what giving masks back came to.
     pub fn restored(&self, restored: &Restored) -> Result<(), Failure> {
-        let Restored { restored, untouched, gone, failed } = restored;
+        let Restored { restored, untouched, gone, failed, in_doubt } = restored;
         let sentence = format!(
             "{restored} task(s) have their mask again, {untouched} had it, {gone} have ended, {failed} could not be changed"
         );
-        let object = json!({"event": "restored", "restored": restored, "untouched": untouched, "gone": gone, "failed": failed});
-        self.say(object, sentence)
+        let object = json!({"event": "restored", "restored": restored, "untouched": untouched, "gone": gone, "failed": failed, "in_doubt": in_doubt});
+        self.say(object, sentence)?;
+        if *in_doubt > 0 {
+            output::say(&format!(
+                "reprieve: warning: {in_doubt} task(s) descend from moved ones and are bound to one CPU: by us, or by their \
+                 user, which cannot be told; they are left as they are. If nobody has bound them: reprieve migrate \
+                 --restore --in-doubt"
+            ));
+        }
+        Ok(())
     }
 
     /// Says what a run came to.

@@ -15,6 +15,15 @@ pub fn boot_ticks() -> u64 {
     to_ns(clock_gettime(TimeClock::Boottime)) / ns_per_tick
 }
 
+/// A time on this clock before which a task with this start time, in clock ticks since boot, has not begun, ns: up to a tick
+/// early, and more if the machine was suspended since.
+pub fn began_ns(start_ticks: u64) -> u64 {
+    let ns_per_tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    let age_ns =
+        to_ns(clock_gettime(TimeClock::Boottime)).saturating_sub(start_ticks.saturating_mul(ns_per_tick));
+    now_ns().saturating_sub(age_ns)
+}
+
 /// CPU time that this process has used, ns.
 pub fn own_cpu_ns() -> u64 {
     to_ns(clock_gettime(TimeClock::ProcessCPUTime))

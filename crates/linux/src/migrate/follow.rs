@@ -7,6 +7,7 @@
 //! | nothing | the same, or everything and so it was | nobody, or its cpuset | nothing |
 //! | nothing | what the kernel made of it when it was given back | we | given back again, once more of it is there |
 //! | any | anything else | its user | that is the user's mask from now on |
+//! | any | the same, after a call by somebody else ([`follow_call`]) | its user | what was asked for is the user's mask from now on |
 //!
 //! *There* is what is online and in the task's cpuset; *everything* is all of that, or all the machine may have. A user's mask
 //! is thus never widened: where a CPU goes offline the kernel widens the mask of a task bound to it, which is taken back. Nor
@@ -61,6 +62,32 @@ pub fn follow(roots: &Roots, table: &Table, slot: usize) -> Result<Followed> {
     };
     let changed = table.remask(slot, bound, &new, new_usable, given)?;
     Ok(if changed { Followed::Changed(new_usable) } else { Followed::Busy })
+}
+
+/// Follows a call by somebody else that has set the mask of the task in a slot, and began then. Of a task that we have bound to
+/// CPU 1 its user may have asked for CPU 1: then the mask shows nothing, and our next change overwrites it. But that change
+/// saw CPU 1, or it would not have been made; so this is what was asked for.
+///
+/// # Errors
+/// If the state file cannot be written.
+pub fn follow_call(roots: &Roots, table: &Table, slot: usize, began_ns: u64) -> Result<Followed> {
+    let known = table.look(slot, |held| {
+        let asked = held.sets().overwritten_since(began_ns).unwrap_or(held.bound_to());
+        (held.saved.clone(), held.bound_to(), held.shown(), asked)
+    });
+    let Some((saved, bound, shown, asked)) = known else { return Ok(Followed::Busy) };
+    let Ok(now) = roots.proc.allowed_mask(saved.pid, saved.tid) else { return Ok(Followed::Busy) };
+    let Some(asked) = asked.filter(|_| now == shown) else {
+        // It shows, or it was the mask that the task has from its user in any case.
+        return follow(roots, table, slot);
+    };
+    let asked = CpuSet::of(asked);
+    if now != asked && threads::set_affinity_set(saved.tid, &asked).is_err() {
+        return Ok(Followed::Busy);
+    }
+    let new = Saved { mask: asked, whole: false, ..saved };
+    let changed = table.remask(slot, bound, &new, asked, Some(asked))?;
+    Ok(if changed { Followed::Changed(asked) } else { Followed::Busy })
 }
 
 /// The same, but for a mask that is the whole of a cpuset, which may have got more.

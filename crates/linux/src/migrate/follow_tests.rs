@@ -198,3 +198,29 @@ fn where_none_of_its_cpus_is_there_it_is_tried_again() {
     assert_eq!(case.follow(), Followed::Changed(CpuSet::EMPTY));
     assert_eq!(case.held(Held::bound_to), Some(1), "it is still owed");
 }
+
+/// Its user asks for the CPU that it is bound to in any case, so that the mask shows nothing.
+#[test]
+fn a_wish_that_our_binding_hides_is_followed() {
+    let Some((0, 1)) = two_cpus() else { return };
+    let follow_call = |case: &Case, at_ns| follow_call(&case.roots, &case.table, 0, at_ns).unwrap();
+    let wish = |case: &Case| case.table.look(0, |held| (held.saved.mask, held.bound_to())).unwrap();
+    for moves_on in [false, true] {
+        let case = Case::new("0-1", true);
+        case.bind(0);
+        let asked_ns = super::super::clock::now_ns();
+        if moves_on {
+            case.bind(1);
+        }
+        assert_eq!(follow_call(&case, asked_ns), Followed::Changed(CpuSet::of(0)));
+        assert_eq!((case.shell.mask(), wish(&case)), (CpuSet::of(0), (CpuSet::of(0), None)));
+    }
+    // He asked for the mask that the task had from him, and for one that shows.
+    let case = Case::new("0-1", true);
+    let asked_ns = super::super::clock::now_ns();
+    case.bind(1);
+    assert_eq!(follow_call(&case, asked_ns), Followed::Same);
+    assert_eq!((case.shell.mask(), wish(&case)), (CpuSet::of(1), (cpus("0-1"), Some(1))));
+    case.shows("0");
+    assert_eq!(follow_call(&case, asked_ns), Followed::Changed(CpuSet::of(0)));
+}

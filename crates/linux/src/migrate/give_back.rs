@@ -11,9 +11,10 @@
 //! In the second case nothing may change at once, but the kernel keeps what was last asked for the task, and would bind it
 //! again when the cpuset changes (sched_setaffinity(2), cpuset(7); kernel 6.2 and later).
 //!
-//! Affinity is inherited by what a bound task forks, and survives exec(2). Such an heir is a task of the same process, or a
-//! descendant of it, that began after its ancestor was taken in, and after the last time that heirs were looked for, and is
-//! bound to one CPU of its ancestor's mask. While the daemon runs the kernel tells it of forks (`forks`), which is exact.
+//! Affinity is inherited by what a bound task forks, and survives exec(2). An heir cannot be told by its mask: its user may
+//! have bound it to the same CPU. While the daemon runs, the kernel's records of forks and of calls of sched_setaffinity(2)
+//! tell (`heirs`). Where they are missing, a task is in doubt that descends from one looked after, began after that one was
+//! taken in, and after the last time that heirs were looked for, and is bound to one CPU of its ancestor's mask.
 
 use std::collections::BTreeSet;
 
@@ -54,6 +55,14 @@ pub fn give_back(root: &ProcRoot, sys: &SysCpus, Owed { saved, binding, .. }: &O
     set.map(|()| true)
 }
 
+/// Whether the task is there and is bound as it was when it came into doubt.
+pub fn is_still_in_doubt(root: &ProcRoot, Owed { saved, binding, .. }: &Owed) -> bool {
+    let reader = TaskStatReader::open(root, saved.pid, saved.tid).and_then(|reader| reader.read());
+    let now = root.allowed_mask(saved.pid, saved.tid);
+    reader.is_ok_and(|stat| stat.start_ticks == saved.start_ticks && !stat.has_ended())
+        && now.is_ok_and(|now| is_bound_by_us(&now, saved, *binding))
+}
+
 /// Whether the mask is one CPU that we have bound the task to, or were about to.
 fn is_bound_by_us(now: &CpuSet, saved: &Saved, Binding { from, to }: Binding) -> bool {
     let ours = |cpu: Option<usize>| cpu.is_some_and(|cpu| *now == CpuSet::of(cpu));
@@ -77,8 +86,8 @@ pub fn is_everything(sys: &SysCpus, there: &CpuSet, mask: &CpuSet) -> bool {
     there.is_subset(mask) || sys.possible().is_subset(mask)
 }
 
-/// The tasks that have inherited a binding from these and began at `since_ticks` or later, with what they are owed;
-/// their slots mean nothing.
+/// The tasks that may have inherited a binding from these and began at `since_ticks` or later, with what they are owed if
+/// they have; their slots mean nothing.
 pub fn heirs(root: &ProcRoot, of: &[Saved], since_ticks: u64) -> Vec<Owed> {
     let mut known: BTreeSet<i32> = of.iter().map(|saved| saved.tid).collect();
     let mut heirs = Vec::new();
@@ -96,9 +105,10 @@ pub fn heirs(root: &ProcRoot, of: &[Saved], since_ticks: u64) -> Vec<Owed> {
     heirs
 }
 
-/// What the task is owed, if it looks as if it had inherited a binding from `ancestor`.
+/// What the task is owed, if it may have inherited a binding from `ancestor`.
 fn heir(root: &ProcRoot, ancestor: &Saved, pid: i32, tid: i32, since_ticks: u64) -> Option<Owed> {
-    let start_ticks = TaskStatReader::open(root, pid, tid).ok()?.read().ok()?.start_ticks;
+    let stat = TaskStatReader::open(root, pid, tid).ok()?.read().ok().filter(|stat| !stat.has_ended())?;
+    let start_ticks = stat.start_ticks;
     if start_ticks < ancestor.taken_ticks.max(since_ticks) {
         return None;
     }
@@ -107,5 +117,5 @@ fn heir(root: &ProcRoot, ancestor: &Saved, pid: i32, tid: i32, since_ticks: u64)
     let cpu = mask.iter().next().filter(|cpu| mask.len() == 1 && ancestor.mask.contains(*cpu))?;
     let saved = Saved { pid, tid, start_ticks, ..ancestor.clone() };
     let binding = Binding { from: None, to: Some(cpu) };
-    (mask != ancestor.mask).then_some(Owed { slot: 0, saved, binding })
+    (mask != ancestor.mask).then_some(Owed { slot: 0, saved, binding, in_doubt: true })
 }

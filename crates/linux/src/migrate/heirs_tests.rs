@@ -13,15 +13,40 @@ fn table(folder: &Path) -> Table {
 }
 
 fn heirs(table: &Table, watches: bool) -> Option<Heirs> {
+    with(table, watches, watches)
+}
+
+/// With the kernel's records of forks, and of calls, if they can be had.
+fn with(table: &Table, forks: bool, calls: bool) -> Option<Heirs> {
     let sys = SysCpus::default();
-    let forks = watches.then(|| Forks::open(&sys.online()));
-    match forks.transpose() {
-        Ok(forks) => Some(Heirs::new(&ProcRoot::default(), &sys, forks, 4, table.state()).unwrap()),
-        Err(e) => {
+    let forks = forks.then(|| Forks::open(&sys.online())).transpose();
+    let witness = match calls {
+        true => Witness::open(sys.path(), &sys.online(), clock::now_ns()),
+        false => Ok(Witness::blind()),
+    };
+    // What is known of calls begins with the witness, and what forks may refer to, a while before.
+    if calls {
+        std::thread::sleep(Duration::from_nanos(FORK_TAKES_NS));
+    }
+    match (forks, witness) {
+        (Ok(forks), Ok(witness)) => {
+            Some(Heirs::new(&ProcRoot::default(), &sys, forks, witness, 4, table.state()).unwrap())
+        }
+        (Err(e), _) | (_, Err(e)) => {
             eprintln!("skipped: {e}");
             None
         }
     }
+}
+
+/// A round after all children have had their moment.
+fn settle(heirs: &mut Heirs, table: &Table) {
+    heirs.round(table, clock::now_ns() + S).unwrap();
+}
+
+/// What is owed to a task that was bound to a CPU.
+fn owed(saved: Saved, cpu: usize) -> Owed {
+    Owed { slot: 0, saved, binding: Binding { from: None, to: Some(cpu) }, in_doubt: false }
 }
 
 fn bind(table: &Table, slot: usize, cpu: Option<usize>) {
@@ -45,9 +70,11 @@ fn children_of_a_bound_task_and_theirs_are_freed_by_the_kernel_s_records() {
     assert_eq!((mask_of(child), mask_of(grandchild)), (CpuSet::of(one), CpuSet::of(one)), "they inherit");
     // It has left by the time that its children are seen to.
     bind(&table, 0, None);
-    heirs.remember(shell.saved(), S);
+    heirs.remember(table.look(0, Ancestor::of).flatten().unwrap(), clock::now_ns());
     assert!(table.clear(0, false).unwrap());
-    heirs.round(&table, S).unwrap();
+    heirs.round(&table, clock::now_ns()).unwrap();
+    assert_eq!(mask_of(child), CpuSet::of(one), "it is given a moment");
+    settle(&mut heirs, &table);
     assert_eq!((mask_of(child), mask_of(grandchild)), (mask, mask));
     assert!(heirs.given_back() >= 2 && heirs.owed() == 0);
     assert!(
@@ -66,22 +93,60 @@ fn a_grandchild_whose_parent_has_ended_and_was_waited_for_is_freed() {
     let grandchild = shell.fork_twice();
     // The shell has waited for what is between by the time that it does anything else.
     assert_eq!(shell.tell("echo 2"), 2);
-    heirs.round(&table, S).unwrap();
+    settle(&mut heirs, &table);
     assert_eq!(mask_of(grandchild), mask);
 }
 
+/// Also where that is the CPU that it was bound to in any case: nothing but the call tells.
 #[test]
-fn a_child_that_its_user_has_bound_elsewhere_keeps_that() {
+fn a_child_that_its_user_has_bound_keeps_that() {
+    let Some((one, other)) = two_cpus() else { return };
+    let (folder, mut shell) = (tempfile::tempdir().unwrap(), Shell::start());
+    let (table, mask) = (table(folder.path()), shell.mask());
+    let Some(mut heirs) = heirs(&table, true) else { return };
+    table.fill(0, shell.held()).unwrap();
+    bind(&table, 0, Some(one));
+    let (same, elsewhere, by_other) = (shell.fork_pinned(one), shell.fork_pinned(other), shell.fork());
+    shell.pin(by_other, &CpuSet::of(one));
+    let inherits = shell.fork();
+    settle(&mut heirs, &table);
+    let masks = [same, elsewhere, by_other, inherits].map(mask_of);
+    assert_eq!(masks, [CpuSet::of(one), CpuSet::of(other), CpuSet::of(one), mask]);
+    assert_eq!((heirs.in_doubt(), heirs.owed(), heirs.overtaken()), (0, 0, 0));
+}
+
+#[test]
+fn what_a_task_forks_that_was_never_bound_is_its_user_s_business() {
+    let Some((one, other)) = two_cpus() else { return };
+    for watches in [true, false] {
+        let (folder, mut shell) = (tempfile::tempdir().unwrap(), Shell::start());
+        let table = table(folder.path());
+        let Some(mut heirs) = heirs(&table, watches) else { return };
+        table.fill(0, shell.held()).unwrap();
+        let children = [shell.fork_pinned(one), shell.fork_pinned(other)];
+        settle(&mut heirs, &table);
+        assert_eq!(children.map(mask_of), [CpuSet::of(one), CpuSet::of(other)]);
+        assert_eq!((heirs.in_doubt(), heirs.barred.len()), (0, 0));
+    }
+}
+
+/// What its parent was bound to by its user is handed down, too.
+#[test]
+fn a_child_of_a_task_that_its_user_has_bound_meanwhile_is_in_doubt() {
     let Some((one, other)) = two_cpus() else { return };
     let (folder, mut shell) = (tempfile::tempdir().unwrap(), Shell::start());
     let table = table(folder.path());
     let Some(mut heirs) = heirs(&table, true) else { return };
     table.fill(0, shell.held()).unwrap();
     bind(&table, 0, Some(one));
-    let child = shell.fork();
-    threads::set_affinity_set(child, &CpuSet::of(other)).unwrap();
-    heirs.round(&table, S).unwrap();
-    assert_eq!(mask_of(child), CpuSet::of(other));
+    shell.pin(shell.pid(), &CpuSet::of(other));
+    let (child, grandchild) = (shell.fork(), shell.fork_twice());
+    settle(&mut heirs, &table);
+    assert_eq!((mask_of(child), mask_of(grandchild)), (CpuSet::of(other), CpuSet::of(other)));
+    assert!(
+        heirs.in_doubt() >= 2 && heirs.barred.is_empty(),
+        "with what is between, if it has not ended yet"
+    );
 }
 
 #[test]
@@ -107,7 +172,7 @@ fn threads_of_a_bound_thread_are_freed() {
         });
         let child = child.recv().unwrap();
         assert_eq!(mask_of(child), CpuSet::of(one));
-        heirs.round(&table, S).unwrap();
+        settle(&mut heirs, &table);
         assert_eq!(mask_of(child), mask);
         drop(freed);
         thread.join().unwrap();
@@ -116,17 +181,45 @@ fn threads_of_a_bound_thread_are_freed() {
 }
 
 #[test]
-fn without_records_children_are_found_by_a_search() {
+fn without_records_of_forks_children_are_found_by_a_search() {
     let Some((one, _)) = two_cpus() else { return };
     let (folder, mut shell) = (tempfile::tempdir().unwrap(), Shell::start());
     let (table, mask) = (table(folder.path()), shell.mask());
-    let mut heirs = heirs(&table, false).unwrap();
+    let Some(mut heirs) = with(&table, false, true) else { return };
     table.fill(0, shell.held()).unwrap();
     bind(&table, 0, Some(one));
-    let child = shell.fork();
-    heirs.round(&table, S).unwrap();
-    assert_eq!(mask_of(child), mask);
+    let (child, pinned) = (shell.fork(), shell.fork_pinned(one));
+    settle(&mut heirs, &table);
+    assert_eq!((mask_of(child), mask_of(pinned)), (mask, CpuSet::of(one)));
     assert_eq!(shell.mask(), CpuSet::of(one), "the one looked after stays");
+}
+
+#[test]
+fn without_records_of_calls_children_are_left_alone_and_their_parent_is_let_go() {
+    let Some((one, other)) = two_cpus() else { return };
+    for forks in [true, false] {
+        let (folder, mut shell) = (tempfile::tempdir().unwrap(), Shell::start());
+        let table = table(folder.path());
+        let Some(mut heirs) = with(&table, forks, false) else { return };
+        table.fill(0, shell.held()).unwrap();
+        bind(&table, 0, Some(one));
+        let children = [shell.fork(), shell.fork_pinned(one), shell.fork_pinned(other)];
+        let saved = shell.saved();
+        for _ in 0..2 {
+            settle(&mut heirs, &table);
+            heirs.searched_ns = 0;
+            assert_eq!(children.map(mask_of), [one, one, other].map(CpuSet::of));
+            assert_eq!(heirs.in_doubt(), 3);
+        }
+        assert!(heirs.is_barred((saved.tid, saved.start_ticks)));
+        let owed = table.state().unwrap().owed().unwrap();
+        assert_eq!(owed.iter().filter(|owed| owed.in_doubt).count(), 3, "the next one knows");
+        shell.kill(children[0]);
+        shell.pin(children[1], &[one, other].into_iter().collect());
+        heirs.searched_ns = 0;
+        settle(&mut heirs, &table);
+        assert_eq!(heirs.in_doubt(), 1, "what has ended, or is not bound any more, is in doubt no more");
+    }
 }
 
 #[test]
@@ -136,18 +229,17 @@ fn what_is_owed_is_paid_as_soon_as_it_can_be_and_stays_in_the_file_until_then() 
     let (table, mask) = (table(folder.path()), shell.mask());
     let nowhere = CpuSet::of(reprieve_policy::cpus::MAX_CPUS - 1);
     let saved = Saved { mask: nowhere, whole: false, ..shell.saved() };
-    let binding = Binding { from: None, to: Some(one) };
     let state = table.state().unwrap();
     // A former daemon has left it in a slot of a task looked after.
-    state.put_owed(&Owed { slot: 1, saved: saved.clone(), binding }).unwrap();
+    state.put_owed(&Owed { slot: 1, ..owed(saved.clone(), one) }).unwrap();
     shell.bind(&CpuSet::of(one));
     let mut heirs = heirs(&table, false).unwrap();
     for second in 1..4 {
         heirs.round(&table, second * S).unwrap();
-        let owed = state.owed().unwrap();
-        assert_eq!((owed.len(), owed[0].slot, heirs.owed()), (1, 4, 1));
+        let left = state.owed().unwrap();
+        assert_eq!((left.len(), left[0].slot, heirs.owed()), (1, 4, 1));
     }
-    heirs.debts[0].saved = Saved { mask, whole: true, ..saved };
+    heirs.debts[0].owed.saved = Saved { mask, whole: true, ..saved };
     heirs.round(&table, 4 * S).unwrap();
     assert_eq!((heirs.owed(), state.owed().unwrap().len(), shell.mask()), (0, 0, mask));
 }
@@ -162,7 +254,7 @@ fn an_heir_that_cannot_be_freed_is_owed_its_mask() {
     // A mask that no CPU of this machine is in: the kernel refuses it.
     let nowhere = CpuSet::of(reprieve_policy::cpus::MAX_CPUS - 1);
     let saved = Saved { mask: nowhere, whole: false, ..shell.saved() };
-    let heir = Owed { slot: 0, saved, binding: Binding { from: None, to: Some(one) } };
+    let heir = owed(saved, one);
     heirs.repay(table.state().unwrap(), heir.clone()).unwrap();
     assert_eq!(table.state().unwrap().owed().unwrap(), [Owed { slot: 4, ..heir }]);
     assert_eq!((heirs.owed(), heirs.given_back()), (1, 0));
@@ -178,11 +270,9 @@ fn a_storm_of_forks_frees_all() {
     bind(&table, 0, Some(one));
     let children: Vec<i32> = (0..100).map(|_| shell.fork()).collect();
     let since = Instant::now();
-    let mut now_ns = S;
     while children.iter().any(|child| mask_of(*child) != mask) {
         assert!(since.elapsed() < Duration::from_secs(60), "some stay bound");
-        heirs.round(&table, now_ns).unwrap();
-        now_ns += S;
+        settle(&mut heirs, &table);
     }
     assert_eq!(shell.mask(), CpuSet::of(one));
 }

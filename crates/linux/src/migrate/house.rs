@@ -173,7 +173,9 @@ impl<'a> House<'a> {
             self.metrics_ns = now_ns;
             self.write_metrics()?;
         }
-        Ok(now_ns + (self.meter.step() * 1000 / budget_permille).clamp(LOOK_NS, LOOK_MOST_NS))
+        let next_ns = now_ns + (self.meter.step() * 1000 / budget_permille).clamp(LOOK_NS, LOOK_MOST_NS);
+        let due_ns = self.roster.heirs().due_ns().unwrap_or(next_ns);
+        Ok(due_ns.clamp((now_ns + LOOK_NS).min(next_ns), next_ns))
     }
 
     /// Sees to what has forked.
@@ -345,6 +347,8 @@ impl<'a> House<'a> {
             turned_away: self.roster.turned_away,
             heirs: self.roster.heirs().given_back(),
             owed: self.roster.heirs().owed(),
+            in_doubt: self.roster.heirs().in_doubt(),
+            overtaken: self.roster.heirs().overtaken(),
             cpu_ns: clock::own_cpu_ns(),
             period_ns: self.pace.period_ns(),
             lost: self.lost,
@@ -354,14 +358,25 @@ impl<'a> House<'a> {
         metrics::write(path, &text)
     }
 
-    /// Tells what is left to tell, after all other threads have ended, and sees to the last forks.
+    /// Tells what is left to tell, after all other threads have ended, and follows what others have set until now. The tasks
+    /// looked after are to be given their masks then, and after that [`finish_heirs`](House::finish_heirs) is due.
     ///
     /// # Errors
     /// If the record, the metrics or the state file cannot be written.
-    pub fn finish(mut self, now_ns: u64) -> Result<()> {
-        let told = self.drain(now_ns).and_then(|()| self.write_metrics());
+    pub fn finish(&mut self, now_ns: u64) -> Result<()> {
+        let followed = self.roster.finish(now_ns);
+        let told = self.drain(now_ns);
         let flushed = self.record.as_mut().map_or(Ok(()), |record| record.flush());
-        let seen_to = self.see_to_forks(now_ns);
-        told.and(flushed.map_err(unwritten)).and(seen_to)
+        told.and(flushed.map_err(unwritten)).and(followed)
+    }
+
+    /// Sees to the last heirs; how many are in doubt.
+    ///
+    /// # Errors
+    /// If the metrics or the state file cannot be written.
+    pub fn finish_heirs(mut self, now_ns: u64) -> Result<usize> {
+        let seen_to = self.roster.finish_heirs(now_ns);
+        self.write_metrics().and(seen_to)?;
+        Ok(self.roster.heirs().in_doubt())
     }
 }

@@ -12,11 +12,12 @@
 //! A record for each slot, of one page each: a record is never half written, since a write within a page of a file is not
 //! cut short, not even by SIGKILL. The first two words, rewritten just before each change of affinity, say what the task was
 //! bound to and what it is being bound to (`-`: its user's mask); START is its start time, TAKEN when it was taken in, both
-//! in clock ticks since boot. A slot without a task is blank. `whole` says that the mask was the whole of the task's cpuset.
-//! A reboot makes the file void, since masks do not outlive one.
+//! in clock ticks since boot. A slot without a task is blank. `whole` says that the mask was the whole of the task's cpuset;
+//! `doubt` after the mask, that the task may have inherited our binding, or may have been bound so by its user. FROM is blanked
+//! out (`-`) as soon as a change has succeeded. A reboot makes the file void, since masks do not outlive one.
 //!
 //! Invariants: a task is in the file before it is bound, and leaves it only when it has its mask again or has ended; what
-//! could not be given back stays.
+//! could not be given back stays. A mask in doubt is left alone, unless the user says that it may be given back.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -84,6 +85,17 @@ pub struct Owed {
     pub saved: Saved,
     /// What is bound.
     pub binding: Binding,
+    /// It may have inherited the binding, or may have been bound so by its user.
+    pub in_doubt: bool,
+}
+
+/// What to do with tasks that may have inherited a binding, or may have been bound so by their user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubtful {
+    /// Leave them as they are, and remember them.
+    Leave,
+    /// Give them the mask of the task that they descend from.
+    GiveBack,
 }
 
 /// What giving back came to.
@@ -97,6 +109,8 @@ pub struct Restored {
     pub gone: usize,
     /// Tasks that could not be changed; they stay in the file.
     pub failed: usize,
+    /// Tasks that are left alone since nobody knows who has bound them; they stay in the file.
+    pub in_doubt: usize,
 }
 
 /// The state file, locked: two daemons would undo each other's work.
@@ -197,7 +211,7 @@ impl StateFile {
             }
             let record = parse(slot, text);
             owed.push(record.ok_or_else(|| {
-                Error::malformed(&self.path, "FROM TO PID TID START TAKEN whole|exact MASK", text)
+                Error::malformed(&self.path, "FROM TO PID TID START TAKEN whole|exact MASK [doubt]", text)
             })?);
         }
         Ok(owed)
@@ -208,14 +222,14 @@ impl StateFile {
     /// # Errors
     /// [`Error::Io`] or [`Error::NotPermitted`]; the task must not be bound then.
     pub fn put(&self, slot: usize, saved: &Saved) -> Result<()> {
-        self.put_owed(&Owed { slot, saved: saved.clone(), binding: Binding::default() })
+        self.put_owed(&Owed { slot, saved: saved.clone(), binding: Binding::default(), in_doubt: false })
     }
 
     /// Saves a task in a slot with what it is bound to.
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::NotPermitted`], [`Error::Invalid`] with too many tasks.
-    pub fn put_owed(&self, Owed { slot, saved, binding }: &Owed) -> Result<()> {
+    pub fn put_owed(&self, Owed { slot, saved, binding, in_doubt }: &Owed) -> Result<()> {
         if *slot >= MAX_RECORDS {
             return Err(Error::invalid("task to save", slot.to_string(), "at most 65536 tasks"));
         }
@@ -223,7 +237,8 @@ impl StateFile {
         let whole = if *whole { "whole" } else { "exact" };
         let binding = binding_text(*binding);
         let binding = String::from_utf8_lossy(&binding);
-        let text = format!("{binding}{pid} {tid} {start_ticks} {taken_ticks} {whole} {mask}\n");
+        let doubt = if *in_doubt { " doubt" } else { "" };
+        let text = format!("{binding}{pid} {tid} {start_ticks} {taken_ticks} {whole} {mask}{doubt}\n");
         self.write_at(&padded(&text), offset(*slot))
     }
 
@@ -253,28 +268,43 @@ impl StateFile {
     ///
     /// # Errors
     /// As [`restore`](StateFile::restore).
-    pub fn finish(&self, root: &ProcRoot, sys: &SysCpus) -> Result<Restored> {
-        let sum = self.restore(root, sys)?;
-        if sum.failed == 0 {
-            self.remove()?;
-        }
+    pub fn finish(&self, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
+        let sum = self.restore(root, sys, doubtful)?;
+        self.remove_if_empty()?;
         Ok(sum)
     }
 
-    /// Gives all masks back, those included that tasks have inherited from the ones in the file, and forgets all that have
-    /// been dealt with.
+    /// Gives all masks back, and forgets all tasks that have been dealt with. Tasks that may have inherited a binding from
+    /// those in the file are looked for: they are in doubt, since nobody was there to see who has bound them.
     ///
     /// # Errors
     /// [`Error::Io`] if the file cannot be read or written. Tasks that could not be changed are counted, and stay in it.
-    pub fn restore(&self, root: &ProcRoot, sys: &SysCpus) -> Result<Restored> {
+    pub fn restore(&self, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
         let owed = self.owed()?;
-        let mut sum = Restored::default();
         // Before anybody is given back: an heir is told by what its parent was bound to.
-        let bound = owed.iter().filter(|owed| owed.binding != Binding::default());
+        let bound = owed.iter().filter(|owed| owed.binding != Binding::default() && !owed.in_doubt);
         let bound: Vec<Saved> = bound.map(|owed| owed.saved.clone()).collect();
-        let heirs = give_back::heirs(root, &bound, self.seen_ticks());
-        for owed in &owed {
-            match give_back::give_back(root, sys, owed) {
+        let mut heirs = give_back::heirs(root, &bound, self.seen_ticks());
+        heirs.retain(|heir| owed.iter().all(|owed| owed.saved.tid != heir.saved.tid));
+        let next_slot = owed.iter().map(|owed| owed.slot + 1).max().unwrap_or(0);
+        for (slot, heir) in (next_slot..).zip(heirs) {
+            self.put_owed(&Owed { slot, in_doubt: true, ..heir })?;
+        }
+        self.give_back(root, sys, doubtful)
+    }
+
+    /// Gives the masks of the tasks in the file back, and forgets all that have been dealt with.
+    ///
+    /// # Errors
+    /// As [`restore`](StateFile::restore).
+    pub fn give_back(&self, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
+        let mut sum = Restored::default();
+        for owed in self.owed()? {
+            if owed.in_doubt && doubtful == Doubtful::Leave && give_back::is_still_in_doubt(root, &owed) {
+                sum.in_doubt += 1;
+                continue;
+            }
+            match give_back::give_back(root, sys, &owed) {
                 Ok(true) => sum.restored += 1,
                 Ok(false) => sum.untouched += 1,
                 Err(e) if e.is_gone() => sum.gone += 1,
@@ -285,18 +315,15 @@ impl StateFile {
             }
             self.clear(owed.slot)?;
         }
-        let next_slot = owed.iter().map(|owed| owed.slot + 1).max().unwrap_or(0);
-        for (slot, heir) in (next_slot..).zip(heirs) {
-            match give_back::give_back(root, sys, &heir) {
-                Ok(restored) => sum.restored += usize::from(restored),
-                Err(e) if e.is_gone() => {}
-                Err(_) => {
-                    sum.failed += 1;
-                    self.put_owed(&Owed { slot, ..heir })?;
-                }
-            }
-        }
         Ok(sum)
+    }
+
+    /// Removes the file if no task is left in it: nothing may be saved any more.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Malformed`].
+    pub fn remove_if_empty(&self) -> Result<()> {
+        if self.owed()?.is_empty() { self.remove() } else { Ok(()) }
     }
 
     fn remove(&self) -> Result<()> {
@@ -356,7 +383,12 @@ fn parse(slot: usize, text: &str) -> Option<Owed> {
     let mask = words.next()?.parse().ok()?;
     let (pid, tid) = (pid.try_into().ok()?, tid.try_into().ok()?);
     let saved = Saved { pid, tid, start_ticks, taken_ticks, mask, whole };
-    words.next().is_none().then_some(Owed { slot, saved, binding })
+    let in_doubt = match words.next() {
+        None => false,
+        Some("doubt") => true,
+        Some(_) => return None,
+    };
+    words.next().is_none().then_some(Owed { slot, saved, binding, in_doubt })
 }
 
 /// The file of the same name with something appended.

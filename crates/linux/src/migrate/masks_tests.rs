@@ -35,16 +35,28 @@ fn what_is_put_is_read_again_by_the_next_one() {
     let first = open(&path).unwrap();
     assert!(first.owed().unwrap().is_empty());
     first.put(0, &saved(i32::MAX, every_other, false)).unwrap();
-    first.put(2, &saved(5, mask("0-3"), true)).unwrap();
     first.put(3, &saved(6, mask("1"), false)).unwrap();
+    let doubtful =
+        Owed { slot: 2, saved: saved(5, mask("0-3"), true), binding: binding(None, None), in_doubt: true };
+    first.put_owed(&doubtful).unwrap();
     first.bind(2, binding(Some(1023), Some(0))).unwrap();
     first.clear(3).unwrap();
     first.saw_forks(123).unwrap();
     drop(first);
     let next = open(&path).unwrap();
     let expected = [
-        Owed { slot: 0, saved: saved(i32::MAX, every_other, false), binding: binding(None, None) },
-        Owed { slot: 2, saved: saved(5, mask("0-3"), true), binding: binding(Some(1023), Some(0)) },
+        Owed {
+            slot: 0,
+            saved: saved(i32::MAX, every_other, false),
+            binding: binding(None, None),
+            in_doubt: false,
+        },
+        Owed {
+            slot: 2,
+            saved: saved(5, mask("0-3"), true),
+            binding: binding(Some(1023), Some(0)),
+            in_doubt: true,
+        },
     ];
     assert_eq!((next.owed().unwrap().as_slice(), next.seen_ticks()), (&expected[..], 123));
 }
@@ -74,9 +86,16 @@ fn a_daemon_that_died_leaves_masks_that_the_next_one_gives_back() {
         shell.bind(&CpuSet::of(bound));
         drop(first);
         let next = open(&path).unwrap();
-        assert_eq!(next.restore(&root, &sys).unwrap(), Restored { restored: 1, ..Restored::default() });
+        assert_eq!(
+            next.restore(&root, &sys, Doubtful::Leave).unwrap(),
+            Restored { restored: 1, ..Restored::default() }
+        );
         assert_eq!((shell.mask(), path.exists()), (mask, true), "it is used on");
-        assert_eq!(next.finish(&root, &sys).unwrap(), Restored::default(), "there is nothing more to do");
+        assert_eq!(
+            next.finish(&root, &sys, Doubtful::Leave).unwrap(),
+            Restored::default(),
+            "there is nothing more to do"
+        );
         assert!(!path.exists());
     }
 }
@@ -98,7 +117,7 @@ fn what_its_user_has_changed_stays_and_nobody_else_s_task_is_touched() {
         state.put(slot + 1, saved).unwrap();
         state.bind(slot + 1, binding(None, Some(other))).unwrap();
     }
-    let restored = state.restore(&root, &sys).unwrap();
+    let restored = state.restore(&root, &sys, Doubtful::Leave).unwrap();
     assert_eq!(restored, Restored { untouched: 1, gone: 2, ..Restored::default() });
     assert_eq!(shell.mask(), CpuSet::of(other));
 }
@@ -110,7 +129,10 @@ fn a_task_that_was_never_bound_is_left_alone_though_it_is_on_one_cpu() {
     let state = open(&folder.path().join("state")).unwrap();
     state.put(0, &shell.saved()).unwrap();
     shell.bind(&CpuSet::of(one));
-    assert_eq!(state.restore(&root, &sys).unwrap(), Restored { untouched: 1, ..Restored::default() });
+    assert_eq!(
+        state.restore(&root, &sys, Doubtful::Leave).unwrap(),
+        Restored { untouched: 1, ..Restored::default() }
+    );
     assert_eq!(shell.mask(), CpuSet::of(one));
 }
 
@@ -126,21 +148,30 @@ fn what_cannot_be_given_back_stays_in_the_file() {
     state.put(3, &saved).unwrap();
     state.bind(3, binding(Some(other), Some(one))).unwrap();
     shell.bind(&CpuSet::of(one));
-    assert_eq!(state.finish(&root, &sys).unwrap(), Restored { failed: 1, ..Restored::default() });
+    assert_eq!(
+        state.finish(&root, &sys, Doubtful::Leave).unwrap(),
+        Restored { failed: 1, ..Restored::default() }
+    );
     drop(state);
     let next = open(&path).unwrap();
     assert_eq!(next.owed().unwrap().len(), 1);
     shell.bind(&CpuSet::of(other));
     next.bind(3, binding(None, Some(one))).unwrap();
-    assert_eq!(next.finish(&root, &sys).unwrap().untouched, 1, "until its user has decided otherwise");
+    assert_eq!(
+        next.finish(&root, &sys, Doubtful::Leave).unwrap().untouched,
+        1,
+        "until its user has decided otherwise"
+    );
     assert!(!path.exists());
 }
 
+/// Nobody was there to see whether a child has inherited its binding, or was bound by its user.
 #[test]
-fn what_a_bound_task_has_forked_is_given_back_with_it() {
+fn what_a_bound_task_has_forked_is_in_doubt_and_given_back_only_if_its_user_says_so() {
     let Some((one, _)) = two_cpus() else { return };
     let ((root, sys), folder, mut shell) = (roots(), tempfile::tempdir().unwrap(), Shell::start());
     let (path, mask) = (folder.path().join("state"), shell.mask());
+    let mask_of = |tid| threads::affinity_set(tid).unwrap();
     let before = shell.fork();
     threads::set_affinity_set(before, &CpuSet::of(one)).unwrap();
     // Start times are in ticks: what was there is of an earlier one.
@@ -149,14 +180,24 @@ fn what_a_bound_task_has_forked_is_given_back_with_it() {
     state.put(0, &shell.saved()).unwrap();
     state.bind(0, binding(None, Some(one))).unwrap();
     shell.bind(&CpuSet::of(one));
-    let child = shell.fork();
-    assert_eq!(threads::affinity_set(child).unwrap(), CpuSet::of(one), "inherited, through exec(2)");
+    let (child, pinned, ends) = (shell.fork(), shell.fork_pinned(one), shell.fork());
+    assert_eq!(mask_of(child), CpuSet::of(one), "inherited, through exec(2)");
     drop(state);
-    let restored = open(&path).unwrap().restore(&root, &sys).unwrap();
-    assert_eq!(restored, Restored { restored: 2, ..Restored::default() });
-    assert_eq!((shell.mask(), threads::affinity_set(child).unwrap()), (mask, mask));
-    let before_s = threads::affinity_set(before).unwrap();
-    assert_eq!(before_s, CpuSet::of(one), "what was bound before is its user's wish");
+    let state = open(&path).unwrap();
+    let restored = state.finish(&root, &sys, Doubtful::Leave).unwrap();
+    assert_eq!(restored, Restored { restored: 1, in_doubt: 3, ..Restored::default() });
+    assert_eq!((shell.mask(), mask_of(child), mask_of(pinned)), (mask, CpuSet::of(one), CpuSet::of(one)));
+    drop(state);
+    // It is remembered, until its user has decided, or it has ended.
+    shell.pin(pinned, &mask);
+    shell.kill(ends);
+    let state = open(&path).unwrap();
+    let restored = state.restore(&root, &sys, Doubtful::Leave).unwrap();
+    assert_eq!(restored, Restored { untouched: 1, gone: 1, in_doubt: 1, ..Restored::default() });
+    let restored = state.finish(&root, &sys, Doubtful::GiveBack).unwrap();
+    assert_eq!(restored, Restored { restored: 1, ..Restored::default() });
+    assert_eq!((mask_of(child), path.exists()), (mask, false));
+    assert_eq!(mask_of(before), CpuSet::of(one), "what was bound before is its user's wish");
 }
 
 #[test]

@@ -30,6 +30,10 @@ pub struct Counted<'a> {
     pub heirs: u64,
     /// Tasks that could not be given their mask back yet.
     pub owed: usize,
+    /// Tasks that are left alone since nobody knows who has bound them.
+    pub in_doubt: usize,
+    /// How often somebody else set a mask while it was given back.
+    pub overtaken: u64,
     /// CPU time of the daemon, ns.
     pub cpu_ns: u64,
     /// Time between beats, ns.
@@ -55,6 +59,18 @@ pub fn render(counted: &Counted) -> String {
         "gauge",
         "Tasks that could not be given their mask back yet.",
         counted.owed as f64,
+    );
+    text.one(
+        "doubtful_tasks",
+        "gauge",
+        "Tasks left alone that may have inherited a binding, or were bound so by their user.",
+        counted.in_doubt as f64,
+    );
+    text.one(
+        "overtaken_total",
+        "counter",
+        "Masks set by others in the moment in which they were given back, and perhaps overwritten.",
+        counted.overtaken as f64,
     );
     text.one("acting", "gauge", "1 if decisions are carried out.", f64::from(u8::from(counted.acting)));
     text.one("cpu_seconds_total", "counter", "CPU time of the daemon.", counted.cpu_ns as f64 / 1e9);
@@ -129,6 +145,8 @@ mod tests {
             decisions: &decisions,
             tasks: 3,
             turned_away: 0,
+            in_doubt: 2,
+            overtaken: 1,
             heirs: 0,
             owed: 0,
             cpu_ns: 1_500_000_000,

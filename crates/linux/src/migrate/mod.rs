@@ -16,6 +16,7 @@
 //! decider allocates nothing, and memory is locked.
 
 mod beats;
+mod calls;
 mod clock;
 mod daemon;
 mod decider;
@@ -35,23 +36,27 @@ mod metrics;
 mod mover;
 mod only;
 mod own_file;
+mod per_cpu;
 mod record;
 mod ring;
 mod roster;
 mod run;
 mod scan;
+mod sets;
 mod shared;
 mod source;
 mod status;
 mod table;
 #[cfg(test)]
 mod testing;
+mod wishes;
+mod witness;
 
 pub use decider::{Decider, Lines};
 pub use entry::{Decision, Entry};
 pub use events::{Events, IoEvent, IoKind, Sorter};
 pub use foretold::Foretold;
-pub use masks::{Binding, Owed, Restored, Saved, StateFile};
+pub use masks::{Binding, Doubtful, Owed, Restored, Saved, StateFile};
 pub use mover::{Mover, Outcomes};
 pub use only::{Filter, Only, may_move_all};
 pub use record::{BadRecord, Replayed, replay, write_entry, write_header};

@@ -12,15 +12,16 @@ use reprieve_policy::place::Admission;
 use reprieve_policy::signal::Signal;
 
 use super::clock;
-use super::follow::{Followed, follow};
+use super::follow::{Followed, follow, follow_call};
 use super::give_back::is_everything;
-use super::heirs::Heirs;
+use super::heirs::{Ancestor, Heirs};
 use super::masks::{Binding, Owed, Saved};
 use super::mover::Outcomes;
 use super::only::Filter;
 use super::scan::Found;
 use super::source::{Sampler, Source};
 use super::table::{Held, Table};
+use super::wishes::Set;
 use crate::error::Result;
 use crate::proc::{ProcRoot, SysCpus, TaskIdentity, TaskStatReader};
 
@@ -62,6 +63,10 @@ struct Member {
     seen_on: usize,
     busy_ns: u64,
     looked_at_mask_ns: u64,
+    start_ticks: u64,
+    numbers: Vec<i32>,
+    /// All calls before then that have set its mask were followed, ns.
+    followed_ns: u64,
     leaving: Option<Leaving>,
 }
 
@@ -190,7 +195,11 @@ impl Roster {
             return None;
         }
         let (start_ticks, taken_ticks, mask) = (stat.start_ticks, clock::boot_ticks(), identity.mask);
+        if self.heirs.is_barred((tid, start_ticks)) {
+            return None;
+        }
         let saved = Saved { pid, tid, start_ticks, taken_ticks, mask, whole };
+        let numbers = root.numbers(pid, tid).ok()?;
         let member = Member {
             identity,
             pid,
@@ -200,9 +209,14 @@ impl Roster {
             seen_on: stat.cpu,
             busy_ns: now_ns,
             looked_at_mask_ns: now_ns,
+            start_ticks,
+            numbers: numbers.clone(),
+            followed_ns: now_ns,
             leaving: None,
         };
-        Some((member, Held::new(saved, usable, Some(alive))))
+        let mut held = Held::new(saved, usable, Some(alive));
+        held.numbers = numbers;
+        Some((member, held))
     }
 
     /// Looks at all members; what the decider is to be told. Also lets go of those that ended or do no I/O any more, and
@@ -230,7 +244,7 @@ impl Roster {
         let Some(member) = &mut self.members[slot] else { return Ok(()) };
         let read = member.reader.read();
         // One that has ended and was not waited for yet has no mask any more.
-        let ended = read.as_ref().map_or_else(|e| e.is_gone(), |stat| matches!(stat.state, 'Z' | 'X'));
+        let ended = read.as_ref().map_or_else(|e| e.is_gone(), |stat| stat.has_ended());
         let Some(stat) = read.ok().filter(|_| !ended) else {
             member.leave(slot, ended, now_ns, signals);
             return Ok(());
@@ -246,11 +260,48 @@ impl Roster {
             return Ok(());
         }
         signals.extend(sample);
+        if self.heirs.is_barred((member.tid, member.start_ticks)) {
+            member.leave(slot, false, now_ns, signals);
+            return Ok(());
+        }
         if stat.cpu != member.seen_on && stat.cpu < vcpus {
             member.seen_on = stat.cpu;
             signals.push(Signal::Seen { task: slot, on: stat.cpu, at_ns: now_ns });
         }
+        self.follow_calls(slot, now_ns, signals)?;
         self.look_at_mask(slot, now_ns, signals)
+    }
+
+    /// Follows a call by somebody else that has set the mask of a task, also if the mask looks as we have made it.
+    fn follow_calls(&mut self, slot: usize, now_ns: u64, signals: &mut Vec<Signal>) -> Result<()> {
+        let Some(member) = &mut self.members[slot] else { return Ok(()) };
+        let set = self.heirs.witness().since(&member.numbers, member.followed_ns);
+        let Set::By { began_ns, ended_ns } = set else { return Ok(()) };
+        match follow_call(&self.roots, &self.table, slot, began_ns)? {
+            Followed::Busy => return Ok(()),
+            Followed::Changed(mask) => signals.push(Signal::Mask { task: slot, mask, at_ns: now_ns }),
+            Followed::Same => {}
+        }
+        member.followed_ns = ended_ns + 1;
+        Ok(())
+    }
+
+    /// Follows the last calls by others, after nothing is moved any more.
+    ///
+    /// # Errors
+    /// If the state file cannot be written.
+    pub fn finish(&mut self, now_ns: u64) -> Result<()> {
+        self.heirs.round(&self.table, now_ns)?;
+        let mut unheard = Vec::new();
+        (0..self.members.len()).try_for_each(|slot| self.follow_calls(slot, now_ns, &mut unheard))
+    }
+
+    /// Sees to the last heirs, after the tasks looked after have their masks again.
+    ///
+    /// # Errors
+    /// If the state file cannot be written.
+    pub fn finish_heirs(&mut self, now_ns: u64) -> Result<()> {
+        self.heirs.finish(&self.table, now_ns)
     }
 
     fn look_at_mask(&mut self, slot: usize, now_ns: u64, signals: &mut Vec<Signal>) -> Result<()> {
@@ -296,7 +347,7 @@ impl Roster {
             let outcomes = Arc::clone(&self.outcomes);
             table.carry_out(slot, |bound| outcomes.count(bound));
             let gone = self.members[slot].as_ref().is_some_and(|member| {
-                member.reader.read().map_or_else(|e| e.is_gone(), |stat| matches!(stat.state, 'Z' | 'X'))
+                member.reader.read().map_or_else(|e| e.is_gone(), |stat| stat.has_ended())
             });
             leaving.ended = gone;
             if !gone && table.take_odd(slot) {
@@ -318,16 +369,18 @@ impl Roster {
     fn free(&mut self, slot: usize, leaving: Leaving, now_ns: u64) -> Result<()> {
         let owed = self.table.look(slot, |held| {
             let binding = Binding { from: None, to: held.bound_to() };
-            Owed { slot, saved: held.saved.clone(), binding }
+            (Owed { slot, saved: held.saved.clone(), binding, in_doubt: false }, Ancestor::of(held))
         });
-        let (Some(owed), Some(state)) = (owed, self.table.state()) else {
+        let (Some((owed, ancestor)), Some(state)) = (owed, self.table.state()) else {
             // Nothing is carried out, or another thread is at it.
             if self.table.state().is_none() && self.table.clear(slot, true)? {
                 self.members[slot] = None;
             }
             return Ok(());
         };
-        self.heirs.remember(owed.saved.clone(), now_ns);
+        if let Some(ancestor) = ancestor {
+            self.heirs.remember(ancestor, now_ns);
+        }
         if !leaving.ended && owed.binding.to.is_some() {
             self.heirs.owe(state, owed)?;
         }

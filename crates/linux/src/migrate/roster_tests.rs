@@ -2,6 +2,7 @@ use super::*;
 use crate::migrate::masks::StateFile;
 use crate::migrate::scan::Scan;
 use crate::migrate::testing::{Shell, two_cpus};
+use crate::migrate::witness::Witness;
 use crate::proc::fake::FakeProc;
 use std::path::Path;
 
@@ -26,7 +27,7 @@ fn roster(roots: &Roots, slots: usize, conditions: &[&str], state: Option<StateF
     let conditions: Vec<_> = conditions.iter().map(|text| text.parse().unwrap()).collect();
     let filter = Filter::new(&conditions, "").unwrap();
     let table = Arc::new(Table::new(slots, state));
-    let heirs = Heirs::new(&roots.proc, &roots.sys, None, slots, table.state()).unwrap();
+    let heirs = Heirs::new(&roots.proc, &roots.sys, None, Witness::blind(), slots, table.state()).unwrap();
     Roster::new(roots.clone(), Source::States, filter, 4, table, heirs, Arc::default())
 }
 

@@ -16,12 +16,13 @@ use super::foretold::Foretold;
 use super::forks::Forks;
 use super::heirs::Heirs;
 use super::house::{House, Plan, unwritten};
-use super::masks::{Restored, StateFile};
+use super::masks::{Doubtful, Restored, StateFile};
 use super::only::{Filter, may_lock_all};
 use super::roster::{Roots, Roster};
 use super::scan::Scan;
 use super::source::Source;
 use super::table::Table;
+use super::witness::Witness;
 use super::{Told, clock, record};
 use crate::error::{Error, Result};
 use crate::proc::{ProcRoot, SysCpus, allowed_cpus};
@@ -92,8 +93,9 @@ pub fn run(mut options: Options<'_>, interrupt: &Interrupt, tell: &mut dyn FnMut
         return Err(Error::Missing { what: "second vCPU to move tasks to", path, way_out });
     };
     let state = options.apply.then(|| StateFile::open(&options.state, &roots.proc)).transpose()?;
-    let found =
-        state.as_ref().map_or(Ok(Restored::default()), |state| state.restore(&roots.proc, &roots.sys))?;
+    let found = state
+        .as_ref()
+        .map_or(Ok(Restored::default()), |state| state.restore(&roots.proc, &roots.sys, Doubtful::Leave))?;
     let (source, events, no_events) = Source::open(&roots.proc);
     no_events.into_iter().for_each(|why| tell(Told::Warning(why)));
     let heirs = watch_heirs(&roots, state.as_ref(), tell)?;
@@ -131,9 +133,13 @@ pub fn run(mut options: Options<'_>, interrupt: &Interrupt, tell: &mut dyn FnMut
     let moves = daemon.end();
     let finished = house.finish(clock::now_ns());
     let restored = giver.give_back();
+    // Their masks first, so that nothing is inherited any more.
+    let in_doubt = house.finish_heirs(clock::now_ns());
     kept.and(finished)?;
+    let restored = Restored { in_doubt: in_doubt?, ..restored? };
+    giver.table.state().map_or(Ok(()), StateFile::remove_if_empty)?;
     let ran_ns = clock::now_ns() - began_ns;
-    Ok(Summary { found, restored: restored?, moves, cpu_ns: clock::own_cpu_ns(), ran_ns })
+    Ok(Summary { found, restored, moves, cpu_ns: clock::own_cpu_ns(), ran_ns })
 }
 
 /// Gives masks back when it is dropped, whatever has ended the run. To be dropped after the threads have ended.
@@ -145,14 +151,18 @@ struct Giver {
 impl Giver {
     fn give_back(&self) -> Result<Restored> {
         let state = self.table.state();
-        state.map_or(Ok(Restored::default()), |state| state.finish(&self.roots.proc, &self.roots.sys))
+        let give_back =
+            |state: &StateFile| state.give_back(&self.roots.proc, &self.roots.sys, Doubtful::Leave);
+        state.map_or(Ok(Restored::default()), give_back)
     }
 }
 
 impl Drop for Giver {
     fn drop(&mut self) {
         // After an orderly end there is nothing left to do; else what fails stays in the state file.
-        let _ = self.give_back();
+        if let Some(state) = self.table.state() {
+            let _ = state.finish(&self.roots.proc, &self.roots.sys, Doubtful::Leave);
+        }
     }
 }
 
@@ -166,7 +176,31 @@ fn watch_heirs(roots: &Roots, state: Option<&StateFile>, tell: &mut dyn FnMut(To
             None
         }
     });
-    Heirs::new(&roots.proc, &roots.sys, forks, TASKS, state)
+    let witness = state.map_or_else(Witness::blind, |_| open_witness(roots, tell));
+    Heirs::new(&roots.proc, &roots.sys, forks, witness, TASKS, state)
+}
+
+/// What tells a mask that its user has set from one that we have.
+fn open_witness(roots: &Roots, tell: &mut dyn FnMut(Told)) -> Witness {
+    let opened = Witness::open(roots.sys.path(), &roots.sys.online(), clock::now_ns());
+    let (witness, text) = match opened {
+        Ok(witness) if !witness.slows_all() => return witness,
+        Ok(witness) => (
+            witness,
+            "this kernel has no kprobes: calls of sched_setaffinity(2) are told by a tracepoint, which costs some 30 ns in \
+             every system call of every task until this ends"
+                .into(),
+        ),
+        Err(e) => (
+            Witness::blind(),
+            format!(
+                "a task that inherits a binding cannot be told from one that its user has bound there, and is left as it \
+                 is; tasks that fork while they are bound are looked after no more: {e}"
+            ),
+        ),
+    };
+    tell(Told::Warning(text));
+    witness
 }
 
 /// Keeps house until the end.

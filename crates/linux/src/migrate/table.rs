@@ -21,7 +21,9 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use reprieve_policy::cpus::CpuSet;
 
+use super::clock;
 use super::masks::{Binding, Saved, StateFile};
+use super::sets::Sets;
 use crate::error::Result;
 use crate::threads;
 
@@ -38,22 +40,32 @@ pub struct Held {
     /// A file of the task in `/proc`, which cannot be read any more once the task has ended: its number may be another's
     /// then. Without it that is not noticed.
     pub alive: Option<File>,
+    /// Its numbers in all PID namespaces that it is in.
+    pub numbers: Vec<i32>,
     /// The CPU it is bound to, or [`HOME`].
     applied: u32,
     /// What the kernel made of its user's mask when that was given back last: less, while CPUs of it were not there.
     given: CpuSet,
+    /// What we have bound it to, and when.
+    sets: Sets,
 }
 
 impl Held {
     /// A task that is bound to nothing.
     pub fn new(saved: Saved, usable: CpuSet, alive: Option<File>) -> Held {
         let given = saved.mask;
-        Held { saved, usable, alive, applied: HOME, given }
+        let numbers = vec![saved.tid];
+        Held { saved, usable, alive, numbers, applied: HOME, given, sets: Sets::default() }
     }
 
     /// What the kernel shows for it as long as nobody else changes it: the CPU it is bound to, or what was given back.
     pub fn shown(&self) -> CpuSet {
         self.bound_to().map_or(self.given, CpuSet::of)
+    }
+
+    /// What we have bound it to, and when.
+    pub fn sets(&self) -> &Sets {
+        &self.sets
     }
 
     /// The CPU it is bound to.
@@ -242,7 +254,7 @@ impl Table {
             }
             if *saved != held.saved || applied != held.applied {
                 let binding = Binding { from: held.bound_to(), to: to_cpu(applied) };
-                let owed = super::masks::Owed { slot, saved: saved.clone(), binding };
+                let owed = super::masks::Owed { slot, saved: saved.clone(), binding, in_doubt: false };
                 self.state.as_ref().map_or(Ok(()), |state| state.put_owed(&owed))?;
             }
             (held.saved, held.usable, held.applied) = (saved.clone(), usable, applied);
@@ -349,7 +361,11 @@ impl Table {
         if state.bind(slot, binding).is_err() {
             return Bound::Refused;
         }
+        let began_ns = clock::now_ns();
+        // Known before it is done: what the task forks from now on may inherit it.
+        held.sets.begin(began_ns, to_cpu(held.applied), to_cpu(wanted));
         let set = threads::set_affinity_set(tid, &request);
+        held.sets.end(clock::now_ns(), set.is_ok());
         if held.has_ended() {
             // Its number may have become another's in between, who is left as found.
             let _ = set.map(|()| threads::set_affinity_set(tid, &now));
@@ -365,6 +381,9 @@ impl Table {
             Err(e) if e.is_gone() => return Bound::Gone,
             Err(_) => return Bound::Refused,
         }
+        // What it was bound to before is nothing that is given back: its user may bind it there now. If this cannot be
+        // written, the file still says where the task is bound.
+        let _ = state.bind(slot, Binding { from: None, to: to_cpu(wanted) });
         Bound::Done
     }
 }

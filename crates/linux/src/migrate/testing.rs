@@ -62,6 +62,33 @@ impl Shell {
         pid
     }
 
+    /// Has it start a process that binds itself.
+    pub fn fork_pinned(&mut self, cpu: usize) -> i32 {
+        let pid = self.tell(&format!("taskset -c {cpu} sleep 1000 >/dev/null & echo $!"));
+        self.started.push(pid);
+        // It has bound itself, and has come to sleep.
+        let is_asleep =
+            || std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "sleep\n");
+        while !is_asleep() {
+            std::thread::yield_now();
+        }
+        pid
+    }
+
+    /// Has somebody else bind a process.
+    pub fn pin(&self, pid: i32, mask: &CpuSet) {
+        let mut taskset = Command::new("taskset");
+        let done =
+            taskset.args(["-p", "-c", &mask.to_string(), &pid.to_string()]).stdout(Stdio::null()).status();
+        assert!(done.unwrap().success());
+    }
+
+    /// Kills one that it has started, and waits until nobody sees it any more.
+    pub fn kill(&mut self, pid: i32) {
+        assert_eq!(self.tell(&format!("kill -9 {pid}; wait {pid} 2>/dev/null; echo 1")), 1);
+        self.started.retain(|started| *started != pid);
+    }
+
     pub fn saved(&self) -> Saved {
         saved(self.pid(), self.mask())
     }

@@ -57,6 +57,13 @@ pub struct TaskIdentity {
     pub cgroups: String,
 }
 
+impl TaskStat {
+    /// Whether the task has ended, and was perhaps not waited for yet.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
 impl ProcRoot {
     /// The ids of all processes, ascending.
     ///
@@ -106,6 +113,19 @@ impl ProcRoot {
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         list.and_then(|list| list.trim().parse().ok())
             .ok_or_else(|| Error::malformed(self.join(&relative), "Cpus_allowed_list", &status))
+    }
+
+    /// The numbers of task `tid` of process `pid`, in the PID namespace of `/proc` and in those nested in it that the task is
+    /// in. Before Linux 4.1 only the first.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if it has ended, [`Error::NotPermitted`].
+    pub fn numbers(&self, pid: i32, tid: i32) -> Result<Vec<i32>> {
+        let status = self.read_task(&format!("{pid}/task/{tid}/status"))?;
+        let list = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+        let numbers: Vec<i32> =
+            list.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect();
+        Ok(if numbers.is_empty() { vec![tid] } else { numbers })
     }
 
     /// The processes that task `tid` of process `pid` has forked and that still are its children, at most

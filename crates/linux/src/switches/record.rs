@@ -3,7 +3,7 @@
 //! Layout, in the byte order of the host: header (type u32, misc u16, size u16), then for a switch only
 //! the sample id asked for, TID | TIME | CPU: pid u32, tid u32, time u64, cpu u32, reserved u32. Lost
 //! records hold id u64 and number u64 before it, lost samples the number only; forks hold pid, parent's pid, tid and parent's
-//! tid, u32 each, and the time, u64.
+//! tid, u32 each, and the time, u64. A sample begins with the sample id; what follows is the business of whoever asked for it.
 //! Source: include/uapi/linux/perf_event.h, `enum perf_event_type`.
 
 use perf_event_open_sys::bindings as perf;
@@ -16,6 +16,8 @@ pub(crate) const HEADER_BYTES: usize = 8;
 pub(crate) const MAX_RECORD_BYTES: usize = 64;
 
 const SAMPLE_ID_BYTES: usize = 24;
+/// As much of a sample as is kept after its sample id, bytes.
+pub(crate) const SAMPLE_REST_BYTES: usize = MAX_RECORD_BYTES - HEADER_BYTES - SAMPLE_ID_BYTES;
 const RECORD_LOST_SAMPLES: u32 = 13;
 
 /// What a record says.
@@ -27,6 +29,8 @@ pub(crate) enum Record {
     Lost { count: u64, time_ns: u64, cpu: u32 },
     /// Task `parent_tid` has forked task `tid` of process `pid`, on that CPU.
     Fork { parent_tid: i32, pid: i32, tid: i32, time_ns: u64, cpu: u32 },
+    /// Task `tid` of process `pid` has come by a probe. `rest` is what was sampled there, cut or filled up with zeros.
+    Sample { pid: i32, tid: i32, time_ns: u64, rest: [u8; SAMPLE_REST_BYTES] },
     /// Something that was not asked for.
     Other,
 }
@@ -50,6 +54,16 @@ pub(crate) fn decode(record: &[u8]) -> Option<Record> {
                 |index: usize| Some(u32::from_ne_bytes(bytes_at(record, HEADER_BYTES + 4 * index)?) as i32);
             let (time_ns, cpu) = sample_id(record, HEADER_BYTES + 24)?;
             Some(Record::Fork { pid: number(0)?, tid: number(2)?, parent_tid: number(3)?, time_ns, cpu })
+        }
+        perf::PERF_RECORD_SAMPLE => {
+            let (time_ns, _) = sample_id(record, HEADER_BYTES)?;
+            let number =
+                |index: usize| Some(u32::from_ne_bytes(bytes_at(record, HEADER_BYTES + 4 * index)?) as i32);
+            let mut rest = [0; SAMPLE_REST_BYTES];
+            let after = &record[HEADER_BYTES + SAMPLE_ID_BYTES..];
+            let kept = after.len().min(SAMPLE_REST_BYTES);
+            rest[..kept].copy_from_slice(&after[..kept]);
+            Some(Record::Sample { pid: number(0)?, tid: number(1)?, time_ns, rest })
         }
         perf::PERF_RECORD_LOST => {
             let (time_ns, cpu) = sample_id(record, HEADER_BYTES + 16)?;
@@ -128,6 +142,18 @@ pub(crate) mod tests {
         let body = [7 | 5 << 32, 9 | 6 << 32, 77];
         let expected = Record::Fork { parent_tid: 6, pid: 7, tid: 9, time_ns: 78, cpu: 1 };
         assert_eq!(decode(&record(perf::PERF_RECORD_FORK, 0, &body, 78, 1)), Some(expected));
+    }
+
+    #[test]
+    fn samples_name_who_and_when_and_keep_what_follows() {
+        let mut bytes = record(perf::PERF_RECORD_SAMPLE, 0, &[], 9, 1);
+        bytes.extend(5u64.to_ne_bytes());
+        let mut rest = [0; SAMPLE_REST_BYTES];
+        rest[..8].copy_from_slice(&5u64.to_ne_bytes());
+        assert_eq!(decode(&bytes), Some(Record::Sample { pid: 100, tid: 101, time_ns: 9, rest }));
+        bytes.extend([7; SAMPLE_REST_BYTES]);
+        rest[8..].fill(7);
+        assert_eq!(decode(&bytes), Some(Record::Sample { pid: 100, tid: 101, time_ns: 9, rest }));
     }
 
     #[test]

@@ -70,7 +70,7 @@ impl SwitchRecorder {
                         *lost = lost.saturating_add(count);
                         (SwitchKind::Lost, time_ns, cpu)
                     }
-                    Record::Fork { .. } | Record::Other => return,
+                    Record::Fork { .. } | Record::Sample { .. } | Record::Other => return,
                 };
                 last_ns = time_ns;
                 sink(SwitchEvent { thread_index, time_ns, cpu: Some(cpu), kind });

@@ -20,6 +20,9 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use super::record::{HEADER_BYTES, MAX_RECORD_BYTES, Record, decode, size_bytes};
 
+/// No record that is asked for here is larger: that of a tracepoint has about 80 bytes, one of losses goes before it.
+const LARGEST_RECORD_BYTES: usize = 256;
+
 /// A mapped ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
@@ -57,6 +60,14 @@ impl Ring {
         let bad_bytes = walk(head, tail, self.data_bytes, |at, buffer| self.copy(at, buffer), sink);
         self.tail().store(head, Ordering::Release);
         bad_bytes
+    }
+
+    /// Whether a record may have found no room since the ring was last drained. The kernel tells of records that it has lost
+    /// only with the next one that finds room, which may be long after.
+    pub(crate) fn may_have_lost(&self) -> bool {
+        // Acquire and relaxed as in `drain`; a record that is lost leaves the head where it is.
+        let filled = self.head().load(Ordering::Acquire).wrapping_sub(self.tail().load(Ordering::Relaxed));
+        filled as usize + LARGEST_RECORD_BYTES > self.data_bytes
     }
 
     fn head(&self) -> &AtomicU64 {
