@@ -13,7 +13,7 @@
 //! Documentation/trace/events.rst; fsopen(2).
 
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use perf_event_open_sys::bindings as perf;
@@ -25,8 +25,10 @@ use crate::error::{Error, Result};
 use crate::switches::record::{Record, SAMPLE_REST_BYTES};
 use crate::threads;
 
-/// Pages of a ring: some 200 calls on one CPU between two looks.
-const RING_PAGES: usize = 4;
+/// Pages of a ring: some 800 calls on one CPU between two looks.
+const RING_PAGES: usize = 16;
+/// Readable from so much on, bytes: a quarter of a ring.
+const WATERMARK_BYTES: u32 = 16 << 10;
 /// The function of the kernel that sets a task's mask on a user's behalf: `long sched_setaffinity(pid_t, const struct cpumask *)`.
 const FUNCTION: &CStr = c"sched_setaffinity";
 /// The registers of its first argument and of its result, as perf numbers them (asm/perf_regs.h).
@@ -143,6 +145,11 @@ impl Calls {
         (&self.told, missed || bad)
     }
 
+    /// The descriptors that become readable when rings fill.
+    pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.begins.readable().chain(self.ends.readable())
+    }
+
     /// Whether every system call of every task pays for this.
     pub fn slows_all(&self) -> bool {
         self.probe == Probe::Tracepoint
@@ -160,7 +167,10 @@ impl Probe {
     }
 }
 
-fn asked(attributes: perf::perf_event_attr) -> Asked {
+fn asked(mut attributes: perf::perf_event_attr) -> Asked {
+    attributes.__bindgen_anon_1.sample_period = 1;
+    attributes.set_watermark(1);
+    attributes.__bindgen_anon_2.wakeup_watermark = WATERMARK_BYTES;
     Asked { attributes, ring_pages: RING_PAGES, what: "calls of sched_setaffinity" }
 }
 
@@ -179,7 +189,6 @@ fn of_function(sys: &Path) -> Result<(Asked, Asked)> {
         attributes.__bindgen_anon_3.kprobe_func = FUNCTION.as_ptr() as u64;
         attributes.sample_type |= u64::from(perf::PERF_SAMPLE_REGS_INTR);
         attributes.sample_regs_intr = 1 << register;
-        attributes.__bindgen_anon_1.sample_period = 1;
         asked(attributes)
     };
     Ok((of(0, REGISTERS.0), of(1 << bit, REGISTERS.1)))
@@ -192,7 +201,6 @@ fn of_tracepoints(sys: &Path) -> Result<(Asked, Asked)> {
         attributes.type_ = perf::PERF_TYPE_TRACEPOINT;
         attributes.config = id;
         attributes.sample_type |= u64::from(perf::PERF_SAMPLE_RAW);
-        attributes.__bindgen_anon_1.sample_period = 1;
         asked(attributes)
     };
     let (enter, exit) = ("sys_enter_sched_setaffinity/id", "sys_exit_sched_setaffinity/id");

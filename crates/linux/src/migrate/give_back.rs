@@ -20,7 +20,9 @@ use std::collections::BTreeSet;
 
 use reprieve_policy::cpus::CpuSet;
 
+use super::clock;
 use super::masks::{Binding, Owed, Saved};
+use super::sets::Window;
 use crate::error::{Error, Result, thread_path};
 use crate::proc::{ProcRoot, SysCpus, TaskStatReader};
 use crate::threads;
@@ -28,11 +30,16 @@ use crate::threads;
 /// Tasks looked at for heirs of one, at most.
 const MAX_HEIRS: usize = 65_536;
 
-/// Gives a task its mask back if it is bound as we bind; whether it was.
+/// Gives a task its mask back if it is bound as we bind: when its mask was looked at and had been set, if it was. What
+/// somebody else sets in between is overwritten.
 ///
 /// # Errors
 /// [`Error::Gone`] if it has ended, [`Error::NotPermitted`], [`Error::Io`].
-pub fn give_back(root: &ProcRoot, sys: &SysCpus, Owed { saved, binding, .. }: &Owed) -> Result<bool> {
+pub fn give_back(
+    root: &ProcRoot,
+    sys: &SysCpus,
+    Owed { saved, binding, .. }: &Owed,
+) -> Result<Option<Window>> {
     let reader = TaskStatReader::open(root, saved.pid, saved.tid)?;
     let gone = || Error::Gone { action: "restore", path: thread_path(saved.tid) };
     if reader.read()?.start_ticks != saved.start_ticks {
@@ -40,19 +47,25 @@ pub fn give_back(root: &ProcRoot, sys: &SysCpus, Owed { saved, binding, .. }: &O
     }
     let now = root.allowed_mask(saved.pid, saved.tid)?;
     if !is_bound_by_us(&now, saved, *binding) && !is_lost(root, sys, &now, saved, *binding) {
-        return Ok(false);
+        return Ok(None);
+    }
+    // Once more, with nothing in between: reading `/proc` takes long enough for somebody to change the mask meanwhile.
+    let from_ns = clock::now_ns();
+    if now.len() == 1 && threads::affinity_set(saved.tid).is_ok_and(|at_last| !at_last.is_subset(&now)) {
+        return Ok(None);
     }
     let set = threads::set_affinity_set(saved.tid, &saved.request());
+    let until_ns = clock::now_ns();
     if matches!(&set, Err(Error::Io { .. })) && !is_bound_by_us(&now, saved, *binding) {
         // None of the user's CPUs is there for it: what the kernel has chosen holds.
-        return Ok(false);
+        return Ok(None);
     }
     if reader.read().is_err() {
         // It ended meanwhile, and its number may be another's by now, who is left as found.
         let _ = threads::set_affinity_set(saved.tid, &now);
         return Err(gone());
     }
-    set.map(|()| true)
+    set.map(|()| Some(Window { from_ns, until_ns }))
 }
 
 /// Whether the task is there and is bound as it was when it came into doubt.

@@ -12,23 +12,25 @@
 //! state file, so that its user can have it given back. Where there are no such records at all, a task whose children are in
 //! doubt is not looked after any more. Where there are none of forks, processes are searched once a second instead.
 //!
-//! A child is given a moment before it is given its mask back. Programs that bind themselves do so when they start, and
-//! between our look at the records and our change of the mask there is a microsecond in which a call by somebody else would
-//! be overwritten. If that happens all the same it is counted (`overtaken`).
+//! A child is given a moment before it is given its mask back, and is waited for until it sleeps. Programs that bind
+//! themselves do so when they start, and between our last look at the mask and our change of it there is a microsecond in
+//! which a call by somebody else would be overwritten. If that happens all the same it is counted (`overtaken`).
 //!
 //! Invariant: the time that is written into the state file is one up to which every heir has its mask, or is in that file.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 
 use reprieve_policy::cpus::CpuSet;
 
+use super::ancestor::{Ancestor, FORK_TAKES_NS};
 use super::clock;
+use super::debts::Debts;
 use super::forks::{Fork, Forks};
 use super::give_back::{give_back, heirs};
 use super::masks::{Binding, Owed, Saved, StateFile};
 use super::sets::Window;
-use super::table::{Held, Table};
+use super::table::Table;
 use super::wishes::Set;
 use super::witness::Witness;
 use crate::error::Result;
@@ -36,47 +38,19 @@ use crate::proc::{ProcRoot, SysCpus, TaskStatReader};
 
 /// Between a child's fork and giving its mask back, ns: a program has started by then, and has bound itself if it does.
 const MOMENT_NS: u64 = 50_000_000;
+/// As long as it is seen to run, or to wait for a disk, it may be starting still, on a machine without a CPU to spare; up to
+/// this long after its fork, ns.
+const STARTS_NS: u64 = 2_000_000_000;
 /// Searches, where there is nothing better, and tries to pay what is owed, ns.
 const SEARCH_NS: u64 = 1_000_000_000;
 /// How long a child, and a task that has left, is remembered for the sake of its own children, ns.
 const REMEMBERED_NS: u64 = 1_000_000_000;
 /// Most that are remembered, or waited for; with more, the search finds them.
 const MOST_REMEMBERED: usize = 65_536;
-/// A fork's record is written at its end. A child can be named in a call, and has its parent's mask, so long before, ns.
-const FORK_TAKES_NS: u64 = 100_000_000;
 /// A call that has set the mask of a task looked after is followed within such a time, ns, and its mask is known then.
 const FOLLOWED_NS: u64 = 2_000_000_000;
-/// Most numbers of a task and its ancestors.
-const MOST_NUMBERS: usize = 64;
 /// Most tasks remembered that are not to be looked after any more.
 const MOST_BARRED: usize = 4096;
-
-/// A task whose children may inherit a binding of ours.
-#[derive(Clone, Debug)]
-pub struct Ancestor {
-    /// The task, and what its user wants.
-    saved: Saved,
-    /// When it was, or may have been, bound by us.
-    bound: Window,
-    /// Its numbers, and those of its ancestors back to one looked after.
-    numbers: Vec<i32>,
-}
-
-impl Ancestor {
-    /// A task looked after, if it was ever bound.
-    pub fn of(held: &Held) -> Option<Ancestor> {
-        Some(Ancestor {
-            saved: held.saved.clone(),
-            bound: held.sets().bound()?,
-            numbers: held.numbers.clone(),
-        })
-    }
-
-    /// Whether a child of a fork that was recorded then may have inherited a binding.
-    fn may_bequeath(&self, at_ns: u64) -> bool {
-        self.bound.from_ns <= at_ns && at_ns.saturating_sub(FORK_TAKES_NS) <= self.bound.until_ns
-    }
-}
 
 /// A fork whose child may have inherited a binding.
 #[derive(Clone, Debug)]
@@ -85,13 +59,6 @@ struct Pending {
     parent: Ancestor,
     /// All heirs that began before then have been seen to, clock ticks since boot.
     seen_ticks: u64,
-}
-
-/// Something owed, and since when nobody has looked whether its user has decided otherwise, ns.
-#[derive(Debug)]
-struct Debt {
-    owed: Owed,
-    since_ns: u64,
 }
 
 /// Looks after heirs.
@@ -103,13 +70,11 @@ pub struct Heirs {
     remembered: HashMap<i32, (Ancestor, u64)>,
     /// Forks whose parent's slot another thread was at.
     again: Vec<Fork>,
-    /// Children that are given a moment, oldest first.
-    pending: VecDeque<Pending>,
-    debts: Vec<Debt>,
+    /// Children that are given a moment.
+    pending: Vec<Pending>,
+    debts: Debts,
     /// Tasks that are not to be looked after any more: number and start time.
     barred: HashSet<(i32, u64)>,
-    /// Slots of the state file from here on are for what is owed.
-    first_slot: usize,
     online: CpuSet,
     searched_ns: u64,
     searches: bool,
@@ -138,10 +103,9 @@ impl Heirs {
             witness,
             remembered: HashMap::new(),
             again: Vec::new(),
-            pending: VecDeque::new(),
-            debts: Vec::new(),
+            pending: Vec::new(),
+            debts: Debts::new(first_slot),
             barred: HashSet::new(),
-            first_slot,
             online: sys.online(),
             searched_ns: 0,
             searches: false,
@@ -150,16 +114,7 @@ impl Heirs {
             overtaken: 0,
         };
         if let Some(state) = state {
-            let since_ns = clock::now_ns();
-            // Those that need not move first, so that nobody's place is taken.
-            let (stay, move_up): (Vec<Owed>, Vec<Owed>) =
-                state.owed()?.into_iter().partition(|owed| owed.slot >= first_slot);
-            new.debts = stay.into_iter().map(|owed| Debt { owed, since_ns }).collect();
-            for owed in move_up {
-                let from = owed.slot;
-                new.owe(state, owed)?;
-                state.clear(from)?;
-            }
+            new.debts.take_over(state)?;
             state.saw_forks(new.seen_ticks)?;
         }
         Ok(new)
@@ -186,7 +141,7 @@ impl Heirs {
             self.slow_round(table, state, now_ns)?;
         }
         if !self.searches && self.forks.is_some() && self.again.is_empty() {
-            let seen_ticks = self.pending.front().map_or(up_to_ticks, |oldest| oldest.seen_ticks);
+            let seen_ticks = self.pending_since().unwrap_or(up_to_ticks);
             if seen_ticks != self.seen_ticks {
                 self.seen_ticks = seen_ticks;
                 state.saw_forks(seen_ticks)?;
@@ -205,7 +160,7 @@ impl Heirs {
         self.settle(state, now_ns, 0)?;
         // Calls that were under way.
         for Pending { fork, parent, .. } in std::mem::take(&mut self.pending) {
-            if let Some(child) = self.living_child(&parent, &fork) {
+            if let Some((child, _)) = self.living_child(&parent, &fork) {
                 self.doubt(state, &parent, child, Some(fork.cpu))?;
             }
         }
@@ -227,32 +182,7 @@ impl Heirs {
             self.searches = false;
             self.search(table, state)?;
         }
-        for debt in std::mem::take(&mut self.debts) {
-            self.pay(state, debt, now_ns)?;
-        }
-        Ok(())
-    }
-
-    /// Tries again to give back what is owed, unless its user has decided otherwise meanwhile.
-    fn pay(&mut self, state: &StateFile, debt: Debt, now_ns: u64) -> Result<()> {
-        let Debt { owed, since_ns } = debt;
-        let (pid, tid) = (owed.saved.pid, owed.saved.tid);
-        let set = self.witness.since_of(&self.root, pid, tid, since_ns);
-        let keeps = match set {
-            Ok(Set::By { .. }) => false,
-            Ok(Set::UnderWay) => true,
-            Err(e) => !e.is_gone(),
-            Ok(_) if owed.in_doubt => super::give_back::is_still_in_doubt(&self.root, &owed),
-            Ok(_) => match give_back(&self.root, &self.sys, &owed) {
-                Err(e) => !e.is_gone(),
-                Ok(_) => false,
-            },
-        };
-        match keeps {
-            true => self.debts.push(Debt { since_ns: now_ns, owed }),
-            false => state.clear(owed.slot)?,
-        }
-        Ok(())
+        self.debts.pay(state, &self.root, &self.sys, &self.witness, now_ns)
     }
 
     /// A task leaves whose children may not have been seen yet.
@@ -265,7 +195,7 @@ impl Heirs {
     /// Takes note of a fork by a task that may have been bound by us.
     fn note(&mut self, table: &Table, fork: Fork, now_ns: u64) {
         let parent = match table.slot_of(fork.parent_tid) {
-            Some(slot) => match table.look(slot, |held| (held.saved.tid, Ancestor::of(held))) {
+            Some(slot) => match table.look(slot, |held| (held.saved.tid, Ancestor::of(held, fork.at_ns))) {
                 Some((tid, ancestor)) if tid == fork.parent_tid => ancestor,
                 // Another thread is at it, or it has just left.
                 _ => return self.again.push(fork),
@@ -277,39 +207,43 @@ impl Heirs {
         if parent.saved.mask.len() < 2 {
             return;
         }
-        let saved = child_of(&parent, &fork, 0);
-        let mut numbers = self.root.numbers(fork.pid, fork.tid).unwrap_or(vec![fork.tid]);
-        numbers.extend_from_slice(&parent.numbers);
-        numbers.truncate(MOST_NUMBERS);
-        // Until it is given its mask back; its own children are seen to by then, or soon after.
-        let bound = Window { from_ns: fork.at_ns.saturating_sub(FORK_TAKES_NS), until_ns: u64::MAX };
-        self.remember(Ancestor { saved, bound, numbers }, now_ns);
+        let numbers = self.root.numbers(fork.pid, fork.tid).unwrap_or(vec![fork.tid]);
+        self.remember(parent.heir(&fork, numbers), now_ns);
         match self.pending.len() < MOST_REMEMBERED {
-            true => self.pending.push_back(Pending { fork, parent, seen_ticks: self.seen_ticks }),
+            true => self.pending.push(Pending { fork, parent, seen_ticks: self.seen_ticks }),
             false => self.searches = true,
         }
     }
 
     /// Sees to the children that have had their moment.
     fn settle(&mut self, state: &StateFile, now_ns: u64, moment_ns: u64) -> Result<()> {
-        for _ in 0..self.pending.len() {
-            let is_due = |pending: &mut Pending| now_ns.saturating_sub(pending.fork.at_ns) >= moment_ns;
-            let Some(pending) = self.pending.pop_front_if(is_due) else { break };
+        for pending in std::mem::take(&mut self.pending) {
             let Pending { fork, parent, .. } = &pending;
-            let Some(child) = self.living_child(parent, fork) else { continue };
+            let age_ns = now_ns.saturating_sub(fork.at_ns);
+            if age_ns < moment_ns {
+                self.pending.push(pending);
+                continue;
+            }
+            let Some((child, state_of)) = self.living_child(parent, fork) else { continue };
+            let starts = state_of != 'S' && moment_ns > 0 && age_ns < STARTS_NS;
             let since_ns = fork.at_ns.saturating_sub(FORK_TAKES_NS);
-            if self.see_to(state, parent, child, Some(fork.cpu), since_ns)? == Set::UnderWay {
-                self.pending.push_back(pending);
+            if starts || self.see_to(state, parent, child, Some(fork.cpu), since_ns)? == Set::UnderWay {
+                self.pending.push(pending);
             }
         }
         Ok(())
     }
 
-    /// The child of a fork, unless it has ended: then it has no mask.
-    fn living_child(&self, parent: &Ancestor, fork: &Fork) -> Option<Saved> {
+    /// All heirs that began before then have been seen to, clock ticks since boot; none if all have.
+    fn pending_since(&self) -> Option<u64> {
+        self.pending.iter().map(|pending| pending.seen_ticks).min()
+    }
+
+    /// The child of a fork, and its state, unless it has ended: then it has no mask.
+    fn living_child(&self, parent: &Ancestor, fork: &Fork) -> Option<(Saved, char)> {
         let stat =
             TaskStatReader::open(&self.root, fork.pid, fork.tid).and_then(|reader| reader.read()).ok()?;
-        (!stat.has_ended()).then(|| child_of(parent, fork, stat.start_ticks))
+        (!stat.has_ended()).then(|| (parent.child(fork, stat.start_ticks), stat.state))
     }
 
     /// Gives a child of a task that was bound its mask back, if it has inherited the one that it has; `on` is a CPU that the
@@ -362,16 +296,17 @@ impl Heirs {
         if !self.witness.sees() && self.barred.len() < MOST_BARRED {
             self.barred.insert((parent.saved.tid, parent.saved.start_ticks));
         }
-        if self.debts.iter().any(|debt| debt.owed.saved.tid == owed.saved.tid) {
-            return Ok(());
+        match self.debts.has(owed.saved.tid) {
+            true => Ok(()),
+            false => self.debts.owe(state, Owed { in_doubt: true, ..owed }),
         }
-        self.owe(state, Owed { in_doubt: true, ..owed })
     }
 
     /// Searches the processes of the tasks that were bound for heirs.
     fn search(&mut self, table: &Table, state: &StateFile) -> Result<()> {
         let up_to_ticks = clock::boot_ticks();
-        let bound = (0..table.slots()).filter_map(|slot| table.look(slot, Ancestor::of).flatten());
+        let bound = (0..table.slots())
+            .filter_map(|slot| table.look(slot, |held| Ancestor::of(held, clock::now_ns())).flatten());
         let bound: Vec<Ancestor> = bound.collect();
         for ancestor in bound {
             for heir in heirs(&self.root, std::slice::from_ref(&ancestor.saved), self.seen_ticks) {
@@ -382,41 +317,41 @@ impl Heirs {
                 self.see_to(state, &ancestor, heir.saved, None, since_ns)?;
             }
         }
-        self.seen_ticks = self.pending.front().map_or(up_to_ticks, |oldest| oldest.seen_ticks);
+        self.seen_ticks = self.pending_since().unwrap_or(up_to_ticks);
         state.saw_forks(self.seen_ticks)
     }
 
     fn repay(&mut self, state: &StateFile, heir: Owed) -> Result<()> {
-        let began_ns = clock::now_ns();
         match give_back(&self.root, &self.sys, &heir) {
-            Ok(given_back) => {
-                self.given_back += u64::from(given_back);
-                let ended_ns = clock::now_ns();
-                self.witness.look(ended_ns);
-                let (pid, tid) = (heir.saved.pid, heir.saved.tid);
-                let meanwhile = self.witness.since_of(&self.root, pid, tid, began_ns);
-                let is_meanwhile =
-                    matches!(meanwhile, Ok(Set::By { began_ns: at_ns, .. }) if at_ns <= ended_ns);
-                self.overtaken += u64::from(given_back && is_meanwhile);
+            Ok(Some(window)) => {
+                self.given_back += 1;
+                self.overtaken += u64::from(self.was_overtaken(&heir.saved, window));
             }
+            Ok(None) => {}
             Err(e) if e.is_gone() => {}
             Err(_) => self.owe(state, heir)?,
         }
         Ok(())
     }
 
-    /// Takes over what is owed to a task, into a slot of its own.
+    /// Whether somebody else may have set a mask in the moment in which it was given back, and was overwritten.
+    fn was_overtaken(&mut self, saved: &Saved, window: Window) -> bool {
+        self.witness.look(clock::now_ns());
+        let set = self.witness.since_of(&self.root, saved.pid, saved.tid, window.from_ns);
+        let meanwhile = match set {
+            Ok(Set::By { began_ns, .. }) => began_ns <= window.until_ns,
+            Ok(Set::UnderWay) => true,
+            _ => false,
+        };
+        meanwhile && self.root.allowed_mask(saved.pid, saved.tid).is_ok_and(|now| now == saved.mask)
+    }
+
+    /// Takes over what is owed to a task.
     ///
     /// # Errors
     /// If the state file cannot be written.
     pub fn owe(&mut self, state: &StateFile, owed: Owed) -> Result<()> {
-        let last = self.debts.iter().map(|debt| debt.owed.slot + 1).max().unwrap_or(0);
-        let free = (self.first_slot..last).find(|slot| self.debts.iter().all(|debt| debt.owed.slot != *slot));
-        let slot = free.unwrap_or(last.max(self.first_slot));
-        let owed = Owed { slot, ..owed };
-        state.put_owed(&owed)?;
-        self.debts.push(Debt { owed, since_ns: clock::now_ns() });
-        Ok(())
+        self.debts.owe(state, owed)
     }
 
     /// Whether a task is not to be looked after, since its children could not be told from those that their user has bound.
@@ -429,14 +364,9 @@ impl Heirs {
         &self.witness
     }
 
-    /// Tasks that are owed their masks.
-    pub fn owed(&self) -> usize {
-        self.debts.iter().filter(|debt| !debt.owed.in_doubt).count()
-    }
-
-    /// Tasks that are left alone since nobody knows who has bound them.
-    pub fn in_doubt(&self) -> usize {
-        self.debts.iter().filter(|debt| debt.owed.in_doubt).count()
+    /// What is owed.
+    pub fn debts(&self) -> &Debts {
+        &self.debts
     }
 
     /// Heirs that have got their masks back.
@@ -451,20 +381,18 @@ impl Heirs {
 
     /// When the next child has had its moment, ns.
     pub fn due_ns(&self) -> Option<u64> {
-        self.pending.front().map(|pending| pending.fork.at_ns + MOMENT_NS)
+        self.pending.iter().map(|pending| pending.fork.at_ns + MOMENT_NS).min()
     }
 
-    /// What becomes readable when something has forked.
+    /// What becomes readable when something has forked, and when many masks were set.
     pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.forks.iter().flat_map(Forks::readable)
+        self.forks.iter().flat_map(Forks::readable).chain(self.witness.readable())
     }
 }
 
-/// The child of a fork, which is to have the mask of its parent's user.
-fn child_of(parent: &Ancestor, fork: &Fork, start_ticks: u64) -> Saved {
-    Saved { pid: fork.pid, tid: fork.tid, start_ticks, ..parent.saved.clone() }
-}
-
+#[cfg(test)]
+#[path = "family_tests.rs"]
+mod family_tests;
 #[cfg(test)]
 #[path = "heirs_tests.rs"]
 mod tests;

@@ -346,8 +346,8 @@ impl<'a> House<'a> {
             tasks: self.roster.count(),
             turned_away: self.roster.turned_away,
             heirs: self.roster.heirs().given_back(),
-            owed: self.roster.heirs().owed(),
-            in_doubt: self.roster.heirs().in_doubt(),
+            owed: self.roster.heirs().debts().owed(),
+            in_doubt: self.roster.heirs().debts().in_doubt(),
             overtaken: self.roster.heirs().overtaken(),
             cpu_ns: clock::own_cpu_ns(),
             period_ns: self.pace.period_ns(),
@@ -377,6 +377,6 @@ impl<'a> House<'a> {
     pub fn finish_heirs(mut self, now_ns: u64) -> Result<usize> {
         let seen_to = self.roster.finish_heirs(now_ns);
         self.write_metrics().and(seen_to)?;
-        Ok(self.roster.heirs().in_doubt())
+        Ok(self.roster.heirs().debts().in_doubt())
     }
 }

@@ -305,8 +305,8 @@ impl StateFile {
                 continue;
             }
             match give_back::give_back(root, sys, &owed) {
-                Ok(true) => sum.restored += 1,
-                Ok(false) => sum.untouched += 1,
+                Ok(Some(_)) => sum.restored += 1,
+                Ok(None) => sum.untouched += 1,
                 Err(e) if e.is_gone() => sum.gone += 1,
                 Err(_) => {
                     sum.failed += 1;

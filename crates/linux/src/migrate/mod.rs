@@ -15,10 +15,12 @@
 //! bound gets the mask back at once; what could not be given back stays in that file, and is tried again; after its start the
 //! decider allocates nothing, and memory is locked.
 
+mod ancestor;
 mod beats;
 mod calls;
 mod clock;
 mod daemon;
+mod debts;
 mod decider;
 mod desk;
 #[cfg(feature = "ebpf")]

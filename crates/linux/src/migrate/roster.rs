@@ -11,10 +11,11 @@ use reprieve_policy::cpus::CpuSet;
 use reprieve_policy::place::Admission;
 use reprieve_policy::signal::Signal;
 
+use super::ancestor::Ancestor;
 use super::clock;
 use super::follow::{Followed, follow, follow_call};
 use super::give_back::is_everything;
-use super::heirs::{Ancestor, Heirs};
+use super::heirs::Heirs;
 use super::masks::{Binding, Owed, Saved};
 use super::mover::Outcomes;
 use super::only::Filter;
@@ -369,7 +370,7 @@ impl Roster {
     fn free(&mut self, slot: usize, leaving: Leaving, now_ns: u64) -> Result<()> {
         let owed = self.table.look(slot, |held| {
             let binding = Binding { from: None, to: held.bound_to() };
-            (Owed { slot, saved: held.saved.clone(), binding, in_doubt: false }, Ancestor::of(held))
+            (Owed { slot, saved: held.saved.clone(), binding, in_doubt: false }, Ancestor::of(held, now_ns))
         });
         let (Some((owed, ancestor)), Some(state)) = (owed, self.table.state()) else {
             // Nothing is carried out, or another thread is at it.

@@ -212,7 +212,7 @@ fn what_a_leaving_task_cannot_be_given_is_owed_to_it() {
         let owed = roster.table.state().unwrap().owed().unwrap();
         assert_eq!((owed.len(), &owed[0].saved), (1, &saved), "{second}");
     }
-    assert_eq!((roster.count(), roster.heirs().owed()), (0, 1));
+    assert_eq!((roster.count(), roster.heirs().debts().owed()), (0, 1));
     assert_eq!(shell.mask(), CpuSet::of(one));
 }
 

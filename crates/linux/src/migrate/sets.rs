@@ -17,12 +17,12 @@ pub struct Set {
     pub before: Option<usize>,
 }
 
-/// From when to when a task was, or may have been, bound by us, ns; to [`u64::MAX`] if it still is.
+/// A span of time, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The first binding began.
+    /// It begins.
     pub from_ns: u64,
-    /// The last one ended.
+    /// It ends; [`u64::MAX`] if it has not yet.
     pub until_ns: u64,
 }
 

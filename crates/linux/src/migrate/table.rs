@@ -48,6 +48,8 @@ pub struct Held {
     given: CpuSet,
     /// What we have bound it to, and when.
     sets: Sets,
+    /// What its user wanted before that was changed last, and when that was noticed, ns.
+    former: Option<(Saved, u64)>,
 }
 
 impl Held {
@@ -55,12 +57,17 @@ impl Held {
     pub fn new(saved: Saved, usable: CpuSet, alive: Option<File>) -> Held {
         let given = saved.mask;
         let numbers = vec![saved.tid];
-        Held { saved, usable, alive, numbers, applied: HOME, given, sets: Sets::default() }
+        Held { saved, usable, alive, numbers, applied: HOME, given, sets: Sets::default(), former: None }
     }
 
     /// What the kernel shows for it as long as nobody else changes it: the CPU it is bound to, or what was given back.
     pub fn shown(&self) -> CpuSet {
         self.bound_to().map_or(self.given, CpuSet::of)
+    }
+
+    /// The task as it was known then.
+    pub fn saved_at(&self, at_ns: u64) -> &Saved {
+        self.former.as_ref().filter(|(_, until_ns)| at_ns < *until_ns).map_or(&self.saved, |(saved, _)| saved)
     }
 
     /// What we have bound it to, and when.
@@ -256,6 +263,9 @@ impl Table {
                 let binding = Binding { from: held.bound_to(), to: to_cpu(applied) };
                 let owed = super::masks::Owed { slot, saved: saved.clone(), binding, in_doubt: false };
                 self.state.as_ref().map_or(Ok(()), |state| state.put_owed(&owed))?;
+            }
+            if saved.mask != held.saved.mask {
+                held.former = Some((held.saved.clone(), clock::now_ns()));
             }
             (held.saved, held.usable, held.applied) = (saved.clone(), usable, applied);
             held.given = given.unwrap_or(held.given);

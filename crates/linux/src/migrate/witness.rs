@@ -1,5 +1,6 @@
 //! Tells whether a task's mask was set by somebody else, from the kernel's records of the calls that do so.
 
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use reprieve_policy::cpus::CpuSet;
@@ -39,6 +40,11 @@ impl Witness {
     /// Whether every system call of every task pays for it.
     pub fn slows_all(&self) -> bool {
         self.calls.as_ref().is_some_and(Calls::slows_all)
+    }
+
+    /// What becomes readable when there are many calls to take in.
+    pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.calls.iter().flat_map(Calls::readable)
     }
 
     /// Follows CPUs that come and go.

@@ -1,0 +1,48 @@
+//! A task that may hand down a binding of ours to what it forks.
+
+use super::forks::Fork;
+use super::masks::Saved;
+use super::sets::Window;
+use super::table::Held;
+
+/// A fork's record is written at its end. A child can be named in a call, and has its parent's mask, so long before, ns.
+pub const FORK_TAKES_NS: u64 = 100_000_000;
+/// Most numbers of a task and its ancestors.
+const MOST_NUMBERS: usize = 64;
+
+/// A task whose children may inherit a binding of ours.
+#[derive(Clone, Debug)]
+pub struct Ancestor {
+    /// The task, and what its user wants.
+    pub saved: Saved,
+    /// When it was, or may have been, bound by us.
+    bound: Window,
+    /// Its numbers, and those of its ancestors back to one looked after.
+    pub numbers: Vec<i32>,
+}
+
+impl Ancestor {
+    /// A task looked after as it was then, if it was ever bound.
+    pub fn of(held: &Held, at_ns: u64) -> Option<Ancestor> {
+        let (saved, numbers) = (held.saved_at(at_ns).clone(), held.numbers.clone());
+        Some(Ancestor { saved, bound: held.sets().bound()?, numbers })
+    }
+
+    /// Whether a child of a fork that was recorded then may have inherited a binding.
+    pub fn may_bequeath(&self, at_ns: u64) -> bool {
+        self.bound.from_ns <= at_ns && at_ns.saturating_sub(FORK_TAKES_NS) <= self.bound.until_ns
+    }
+
+    /// The child of a fork, which is to have the mask of its parent's user.
+    pub fn child(&self, fork: &Fork, start_ticks: u64) -> Saved {
+        Saved { pid: fork.pid, tid: fork.tid, start_ticks, ..self.saved.clone() }
+    }
+
+    /// The child of a fork as an ancestor of its own children, which it may hand down the binding to until it is freed of it.
+    pub fn heir(&self, fork: &Fork, mut numbers: Vec<i32>) -> Ancestor {
+        numbers.extend_from_slice(&self.numbers);
+        numbers.truncate(MOST_NUMBERS);
+        let bound = Window { from_ns: fork.at_ns.saturating_sub(FORK_TAKES_NS), until_ns: u64::MAX };
+        Ancestor { saved: self.child(fork, 0), bound, numbers }
+    }
+}

@@ -1,0 +1,110 @@
+//! Masks that are owed: they could not be given back yet, or it is in doubt whether they are to be.
+//!
+//! Invariant: each is in the state file, in a slot of its own, until the task has its mask, has ended, or its user has decided
+//! otherwise.
+
+use super::clock;
+use super::give_back::{give_back, is_still_in_doubt};
+use super::masks::{Owed, StateFile};
+use super::wishes::Set;
+use super::witness::Witness;
+use crate::error::Result;
+use crate::proc::{ProcRoot, SysCpus};
+
+/// Something owed, and since when nobody has looked whether its user has decided otherwise, ns.
+#[derive(Debug)]
+pub struct Debt {
+    /// What is owed to whom.
+    pub owed: Owed,
+    since_ns: u64,
+}
+
+/// All that is owed.
+#[derive(Debug)]
+pub struct Debts {
+    pub(super) debts: Vec<Debt>,
+    /// Slots of the state file from here on are for what is owed.
+    first_slot: usize,
+}
+
+impl Debts {
+    /// Nothing, with the slots of the state file from `first_slot` on.
+    pub fn new(first_slot: usize) -> Debts {
+        Debts { debts: Vec::new(), first_slot }
+    }
+
+    /// Takes over what a former daemon has left in the state file.
+    ///
+    /// # Errors
+    /// If it cannot be read or written.
+    pub fn take_over(&mut self, state: &StateFile) -> Result<()> {
+        let since_ns = clock::now_ns();
+        // Those that need not move first, so that nobody's place is taken.
+        let (stay, move_up): (Vec<Owed>, Vec<Owed>) =
+            state.owed()?.into_iter().partition(|owed| owed.slot >= self.first_slot);
+        self.debts.extend(stay.into_iter().map(|owed| Debt { owed, since_ns }));
+        for owed in move_up {
+            let from = owed.slot;
+            self.owe(state, owed)?;
+            state.clear(from)?;
+        }
+        Ok(())
+    }
+
+    /// Takes over what is owed to a task, into a slot of its own.
+    ///
+    /// # Errors
+    /// If the state file cannot be written.
+    pub fn owe(&mut self, state: &StateFile, owed: Owed) -> Result<()> {
+        let last = self.debts.iter().map(|debt| debt.owed.slot + 1).max().unwrap_or(0);
+        let free = (self.first_slot..last).find(|slot| self.debts.iter().all(|debt| debt.owed.slot != *slot));
+        let slot = free.unwrap_or(last.max(self.first_slot));
+        let owed = Owed { slot, ..owed };
+        state.put_owed(&owed)?;
+        self.debts.push(Debt { owed, since_ns: clock::now_ns() });
+        Ok(())
+    }
+
+    /// Tries again to give back what is owed, unless its user has decided otherwise meanwhile.
+    ///
+    /// # Errors
+    /// If the state file cannot be written.
+    pub fn pay(
+        &mut self,
+        state: &StateFile,
+        root: &ProcRoot,
+        sys: &SysCpus,
+        witness: &Witness,
+        now_ns: u64,
+    ) -> Result<()> {
+        for Debt { owed, since_ns } in std::mem::take(&mut self.debts) {
+            let keeps = match witness.since_of(root, owed.saved.pid, owed.saved.tid, since_ns) {
+                Ok(Set::By { .. }) => false,
+                Ok(Set::UnderWay) => true,
+                Err(e) => !e.is_gone(),
+                Ok(_) if owed.in_doubt => is_still_in_doubt(root, &owed),
+                Ok(_) => give_back(root, sys, &owed).is_err_and(|e| !e.is_gone()),
+            };
+            match keeps {
+                true => self.debts.push(Debt { since_ns: now_ns, owed }),
+                false => state.clear(owed.slot)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something is owed to a task.
+    pub fn has(&self, tid: i32) -> bool {
+        self.debts.iter().any(|debt| debt.owed.saved.tid == tid)
+    }
+
+    /// Tasks that could not be given their masks yet.
+    pub fn owed(&self) -> usize {
+        self.debts.iter().filter(|debt| !debt.owed.in_doubt).count()
+    }
+
+    /// Tasks that are left alone since nobody knows who has bound them.
+    pub fn in_doubt(&self) -> usize {
+        self.debts.iter().filter(|debt| debt.owed.in_doubt).count()
+    }
+}

@@ -1,0 +1,403 @@
+//! A family of tasks whose members bind themselves or not while their parent is moved about: whatever a user sets is as he has
+//! set it, and whoever has only inherited a binding gets the mask back.
+//!
+//! `REPRIEVE_TEST_PINS` says how many there are of each form: 60, or 1,000 for `make wishes`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::super::masks::{Doubtful, Restored};
+use super::super::table::Held;
+use super::super::testing::{saved, two_cpus};
+use super::*;
+use crate::threads;
+
+const PINS: &str = "REPRIEVE_TEST_PINS";
+const ROLE: &str = "REPRIEVE_TEST_ROLE";
+/// Of so many one binds itself to nothing, and inherits.
+const HEIRS_ONE_IN: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn pins() -> usize {
+    std::env::var(PINS).ok().and_then(|text| text.parse().ok()).unwrap_or(60)
+}
+
+/// What a child, or a thread, does.
+#[derive(Clone, Copy, Debug)]
+struct Kin {
+    tid: i32,
+    bound_to: Option<usize>,
+}
+
+/// Not a test: the parent. Reads lines `process CPU` and `thread CPU`, starts one that binds itself there, or to nothing (`-`),
+/// and answers with its number.
+#[test]
+#[ignore = "started by the tests that need it"]
+fn role_of_a_parent() {
+    match std::env::var(ROLE).as_deref() {
+        Ok("parent") => {}
+        Ok("storm") => loop {
+            let _ = Command::new("true").status();
+        },
+        _ => return,
+    }
+    for line in std::io::stdin().lock().lines() {
+        let line = line.unwrap();
+        let (form, cpu) = line.split_once(' ').unwrap();
+        let cpu = cpu.parse::<usize>().ok();
+        let tid = if form == "thread" { start_thread(cpu) } else { start_process(cpu) };
+        // Not by println, which the test harness would keep to itself.
+        std::io::stdout().write_all(format!("started {tid}\n").as_bytes()).unwrap();
+    }
+    std::process::exit(0);
+}
+
+fn start_process(cpu: Option<usize>) -> i32 {
+    let mut command = match cpu {
+        Some(cpu) => {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &cpu.to_string(), "sleep"]);
+            command
+        }
+        None => Command::new("sleep"),
+    };
+    command.arg("300").stdin(Stdio::null()).stdout(Stdio::null()).process_group(0).spawn().unwrap().id()
+        as i32
+}
+
+fn start_thread(cpu: Option<usize>) -> i32 {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        if let Some(cpu) = cpu {
+            threads::set_affinity(threads::own_tid(), &[cpu]).unwrap();
+        }
+        tell.send(threads::own_tid()).unwrap();
+        loop {
+            std::thread::park();
+        }
+    });
+    told.recv().unwrap()
+}
+
+/// The parent, and whom it has started; all are killed when this is dropped.
+struct Family {
+    parent: Child,
+    asked: ChildStdin,
+    told: BufReader<ChildStdout>,
+    form: &'static str,
+    kin: Vec<Kin>,
+}
+
+impl Family {
+    fn start(form: &'static str) -> Family {
+        let mut parent = role("parent").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (asked, told) = (parent.stdin.take().unwrap(), BufReader::new(parent.stdout.take().unwrap()));
+        let mut family = Family { parent, asked, told, form, kin: Vec::new() };
+        // Past its own start.
+        family.add(None);
+        family.kin.clear();
+        family
+    }
+
+    fn pid(&self) -> i32 {
+        self.parent.id() as i32
+    }
+
+    /// The thread of the test harness that starts the others.
+    fn tid(&self) -> i32 {
+        let tids = ProcRoot::default().thread_ids(self.pid()).unwrap();
+        let name =
+            |tid: &i32| std::fs::read_to_string(format!("/proc/{}/task/{tid}/comm", self.pid())).unwrap();
+        // The first that is not the main thread has run the role since the beginning.
+        *tids.iter().find(|tid| **tid != self.pid() && name(tid).contains("::")).unwrap_or(&self.pid())
+    }
+
+    fn add(&mut self, bound_to: Option<usize>) {
+        let cpu = bound_to.map_or("-".into(), |cpu| cpu.to_string());
+        writeln!(self.asked, "{} {cpu}", self.form).unwrap();
+        let mut line = String::new();
+        let tid = loop {
+            line.clear();
+            assert!(self.told.read_line(&mut line).unwrap() > 0, "the parent has ended");
+            // The harness says a word or two before, without a newline.
+            if let Some((_, tid)) = line.split_once("started ") {
+                break tid.trim().parse().unwrap();
+            }
+        };
+        self.kin.push(Kin { tid, bound_to });
+    }
+
+    /// How many that bound themselves are not bound so, and how many others have not the mask that they should have.
+    fn wrong(&self, mask: &CpuSet) -> (usize, usize) {
+        let is_wrong = |kin: &&Kin| {
+            let should = kin.bound_to.map_or(*mask, CpuSet::of);
+            threads::affinity_set(kin.tid).unwrap() != should
+        };
+        let wrong: Vec<&Kin> = self.kin.iter().filter(is_wrong).collect();
+        let lost = wrong.iter().filter(|kin| kin.bound_to.is_some()).count();
+        (lost, wrong.len() - lost)
+    }
+
+    /// Waits until all that bind themselves have come to it.
+    fn wait_until_bound(&self) {
+        let since = Instant::now();
+        let has_come = |kin: &Kin| {
+            let comm = std::fs::read_to_string(format!("/proc/{}/comm", kin.tid)).unwrap();
+            self.form == "thread" || comm == "sleep\n"
+        };
+        while !self.kin.iter().all(has_come) {
+            assert!(since.elapsed() < PATIENCE, "they do not start");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        if self.form == "process" {
+            let pids = self.kin.iter().filter_map(|kin| rustix::process::Pid::from_raw(kin.tid));
+            pids.for_each(|pid| {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            });
+        }
+        let _ = self.parent.kill();
+        let _ = self.parent.wait();
+    }
+}
+
+fn role(name: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let of = concat!(module_path!(), "::role_of_a_parent");
+    let of = of.split_once("::").unwrap().1;
+    command.args(["--exact", of, "--ignored", "--nocapture"]).env(ROLE, name).stderr(Stdio::null());
+    command
+}
+
+/// Forks as fast as it can; killed when dropped.
+struct Storm(Child);
+
+impl Storm {
+    fn start() -> Storm {
+        Storm(role("storm").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Storm {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Adds children while their parent is bound now to one CPU and now to the other, or to none, and heirs are seen to.
+fn grow(family: &mut Family, table: &Table, heirs: &mut Heirs, cpus: [usize; 2], moves: bool) {
+    for index in 0..pins() {
+        let number = index / HEIRS_ONE_IN;
+        if moves {
+            bind(table, 0, [Some(cpus[0]), Some(cpus[1]), None][(index / 3) % 3]);
+        }
+        family.add((index % HEIRS_ONE_IN != 0).then(|| cpus[number % 2]));
+        heirs.round(table, clock::now_ns()).unwrap();
+    }
+}
+
+fn bind(table: &Table, slot: usize, cpu: Option<usize>) {
+    table.want(slot, cpu);
+    table.carry_out(slot, |_| ());
+}
+
+fn held(family: &Family) -> Held {
+    let (pid, tid) = (family.pid(), family.tid());
+    let mask = threads::affinity_set(tid).unwrap();
+    let process = saved(pid, mask);
+    let start_ticks =
+        TaskStatReader::open(&ProcRoot::default(), pid, tid).unwrap().read().unwrap().start_ticks;
+    Held::new(Saved { tid, start_ticks, ..process }, mask, None)
+}
+
+/// Four forms: children or threads, quiet or in a storm of forks by others.
+#[test]
+fn no_wish_is_lost_and_every_heir_has_its_mask_back() {
+    let Some((one, other)) = two_cpus() else { return };
+    for (form, in_a_storm) in [("process", false), ("thread", false), ("process", true), ("thread", true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let table = super::tests::table(folder.path());
+        let Some(mut heirs) = super::tests::heirs(&table, true) else { return };
+        let mut family = Family::start(form);
+        let _storm = in_a_storm.then(Storm::start);
+        let parent = held(&family);
+        let mask = parent.saved.mask;
+        table.fill(0, parent).unwrap();
+        grow(&mut family, &table, &mut heirs, [one, other], true);
+        family.wait_until_bound();
+        let since = Instant::now();
+        while family.wrong(&mask).1 > heirs.debts.in_doubt() && since.elapsed() < PATIENCE {
+            heirs.round(&table, clock::now_ns()).unwrap();
+        }
+        let ((lost, bound), doubtful) = (family.wrong(&mask), heirs.debts.in_doubt());
+        let (all, given_back) = (family.kin.len(), heirs.given_back());
+        eprintln!(
+            "{form}, in a storm: {in_a_storm}: of {all}, {lost} wishes lost, {bound} heirs bound, {doubtful} in doubt, {given_back} given back"
+        );
+        assert_eq!((lost, heirs.debts.owed()), (0, 0));
+        // Where more calls come than rings hold, heirs are left alone, and are told.
+        assert!(bound <= doubtful, "{bound} heirs are left bound, {doubtful} of them are told");
+        assert!(given_back > 0, "nothing was inherited");
+    }
+}
+
+#[test]
+fn no_wish_is_lost_where_there_are_no_records() {
+    let Some((one, other)) = two_cpus() else { return };
+    for form in ["process", "thread"] {
+        let folder = tempfile::tempdir().unwrap();
+        let table = super::tests::table(folder.path());
+        let mut heirs = super::tests::with(&table, false, false).unwrap();
+        let mut family = Family::start(form);
+        let parent = held(&family);
+        let mask = parent.saved.mask;
+        table.fill(0, parent).unwrap();
+        bind(&table, 0, Some(one));
+        grow(&mut family, &table, &mut heirs, [one, other], true);
+        family.wait_until_bound();
+        heirs.searched_ns = 0;
+        heirs.round(&table, clock::now_ns()).unwrap();
+        let (lost, bound) = family.wrong(&mask);
+        assert_eq!((lost, heirs.given_back()), (0, 0), "{form}");
+        assert!(bound > 0 && heirs.debts.in_doubt() >= bound && !heirs.barred.is_empty(), "they are told");
+    }
+}
+
+/// The daemon was killed while the parent was bound: nobody sees who binds whom.
+#[test]
+fn no_wish_is_lost_by_giving_back_what_a_killed_daemon_has_left() {
+    let Some((one, other)) = two_cpus() else { return };
+    let (root, sys) = (ProcRoot::default(), SysCpus::default());
+    for form in ["process", "thread"] {
+        let folder = tempfile::tempdir().unwrap();
+        let table = super::tests::table(folder.path());
+        let mut heirs = super::tests::with(&table, false, false).unwrap();
+        let mut family = Family::start(form);
+        let parent = held(&family);
+        let mask = parent.saved.mask;
+        table.fill(0, parent).unwrap();
+        bind(&table, 0, Some(one));
+        heirs.searched_ns = u64::MAX;
+        grow(&mut family, &table, &mut heirs, [one, other], false);
+        family.wait_until_bound();
+        drop((table, heirs));
+        let state = StateFile::open(&folder.path().join("state"), &root).unwrap();
+        let restored = state.finish(&root, &sys, Doubtful::Leave).unwrap();
+        let (lost, bound) = family.wrong(&mask);
+        assert_eq!((lost, restored.restored, threads::affinity_set(family.tid()).unwrap()), (0, 1, mask));
+        assert!(bound > 0 && restored.in_doubt >= bound, "{restored:?}, {bound} bound");
+        let restored = state.finish(&root, &sys, Doubtful::GiveBack).unwrap();
+        assert_eq!((family.wrong(&mask).1, restored.failed), (0, Restored::default().failed));
+    }
+}
+
+/// xorshift64*, for histories.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % limit
+    }
+}
+
+/// Binds a task as its user does: from another process.
+fn pin(tid: i32, mask: &CpuSet) {
+    let mut taskset = Command::new("taskset");
+    let done = taskset.args(["-p", "-c", &mask.to_string(), &tid.to_string()]).stdout(Stdio::null()).status();
+    assert!(done.unwrap().success());
+}
+
+/// Follows what others have set of the parent's mask, as the roster does.
+fn follow_calls(table: &Table, heirs: &mut Heirs, followed_ns: &mut u64) {
+    let roots = super::super::roster::Roots { proc: ProcRoot::default(), sys: SysCpus::default() };
+    heirs.witness.look(clock::now_ns());
+    let numbers = table.look(0, |held| held.numbers.clone()).unwrap();
+    if let Set::By { began_ns, ended_ns } = heirs.witness.since(&numbers, *followed_ns) {
+        super::super::follow::follow_call(&roots, table, 0, began_ns).unwrap();
+        *followed_ns = ended_ns + 1;
+    }
+}
+
+/// Histories by chance: the parent is moved about and is given its mask, its user binds it, children begin, bind themselves or
+/// are bound, or inherit, and heirs are seen to now and then. The model knows who has set what: the last wish of its user is
+/// the mask of each task in the end, be it its own or what its parent had from its user when it was forked.
+#[test]
+fn in_histories_by_chance_the_last_wish_of_each_task_s_user_holds() {
+    let Some((one, other)) = two_cpus() else { return };
+    let both: CpuSet = [one, other].into_iter().collect();
+    let masks = [CpuSet::of(one), CpuSet::of(other), both];
+    for seed in 1..=pins() as u64 / 10 {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let folder = tempfile::tempdir().unwrap();
+        let table = super::tests::table(folder.path());
+        let Some(mut heirs) = super::tests::heirs(&table, true) else { return };
+        let mut family = Family::start(["process", "thread"][random.below(2)]);
+        let mut parent = held(&family);
+        // Not the whole machine, which may have more CPUs than these.
+        threads::set_affinity_set(family.tid(), &both).unwrap();
+        (parent.saved.mask, parent.saved.whole, parent.usable) = (both, false, both);
+        let tid = parent.saved.tid;
+        let mut held = Held::new(parent.saved, both, None);
+        held.numbers = vec![tid];
+        table.fill(0, held).unwrap();
+        let (mut wished, mut of_kin, mut history) = (both, Vec::new(), Vec::new());
+        let mut followed_ns = clock::now_ns();
+        for _ in 0..40 {
+            match random.below(10) {
+                0..3 => {
+                    let to = [None, Some(one), Some(other)][random.below(3)].filter(|_| wished == both);
+                    history.push(format!("move to {to:?}"));
+                    bind(&table, 0, to);
+                }
+                3..6 => {
+                    let to = [None, Some(one), Some(other)][random.below(3)];
+                    history.push(format!("child bound to {to:?}"));
+                    family.add(to);
+                    of_kin.push(to.map_or(wished, CpuSet::of));
+                    family.wait_until_bound();
+                }
+                6 if !of_kin.is_empty() => {
+                    let (kin, mask) = (random.below(of_kin.len()), masks[random.below(3)]);
+                    history.push(format!("child {kin} set to {mask}"));
+                    pin(family.kin[kin].tid, &mask);
+                    of_kin[kin] = mask;
+                }
+                7 if random.below(3) == 0 => {
+                    wished = masks[random.below(3)];
+                    history.push(format!("parent set to {wished}"));
+                    pin(tid, &wished);
+                    follow_calls(&table, &mut heirs, &mut followed_ns);
+                }
+                _ => {
+                    history.push("round".into());
+                    heirs.round(&table, clock::now_ns() + MOMENT_NS * random.below(2) as u64).unwrap();
+                }
+            }
+        }
+        bind(&table, 0, None);
+        heirs.finish(&table, clock::now_ns()).unwrap();
+        let doubtful: Vec<i32> = heirs
+            .debts
+            .debts
+            .iter()
+            .filter(|debt| debt.owed.in_doubt)
+            .map(|debt| debt.owed.saved.tid)
+            .collect();
+        assert_eq!(threads::affinity_set(tid).unwrap(), wished, "the parent; seed {seed}: {history:#?}");
+        for (index, (kin, wish)) in family.kin.iter().zip(&of_kin).enumerate() {
+            let now = threads::affinity_set(kin.tid).unwrap();
+            let left = doubtful.contains(&kin.tid) && now.is_subset(wish);
+            assert!(now == *wish || left, "child {index} has {now}, not {wish}; seed {seed}: {history:#?}");
+        }
+    }
+}
