@@ -389,10 +389,3 @@ impl Heirs {
         self.forks.iter().flat_map(Forks::readable).chain(self.witness.readable())
     }
 }
-
-#[cfg(test)]
-#[path = "family_tests.rs"]
-mod family_tests;
-#[cfg(test)]
-#[path = "heirs_tests.rs"]
-mod tests;

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 const S: u64 = 1_000_000_000;
 
-pub fn table(folder: &Path) -> Table {
+fn table(folder: &Path) -> Table {
     let state = StateFile::open(&folder.join("state"), &ProcRoot::default()).unwrap();
     Table::new(4, Some(state))
 }
 
-pub fn heirs(table: &Table, watches: bool) -> Option<Heirs> {
+fn heirs(table: &Table, watches: bool) -> Option<Heirs> {
     with(table, watches, watches)
 }
 
 /// With the kernel's records of forks, and of calls, if they can be had.
-pub fn with(table: &Table, forks: bool, calls: bool) -> Option<Heirs> {
+fn with(table: &Table, forks: bool, calls: bool) -> Option<Heirs> {
     let sys = SysCpus::default();
     let forks = forks.then(|| Forks::open(&sys.online())).transpose();
     let witness = match calls {

@@ -54,19 +54,27 @@ mod testing;
 mod wishes;
 mod witness;
 
+pub use ancestor::Ancestor;
+pub use debts::Debts;
 pub use decider::{Decider, Lines};
 pub use entry::{Decision, Entry};
 pub use events::{Events, IoEvent, IoKind, Sorter};
+pub use follow::{Followed, follow_call};
 pub use foretold::Foretold;
+pub use forks::{Fork, Forks};
+pub use heirs::Heirs;
 pub use masks::{Binding, Doubtful, Owed, Restored, Saved, StateFile};
 pub use mover::{Mover, Outcomes};
 pub use only::{Filter, Only, may_move_all};
 pub use record::{BadRecord, Replayed, replay, write_entry, write_header};
 pub use ring::{Consumer, Producer, ring};
+pub use roster::Roots;
 pub use run::{Options, Summary, run, settings};
 pub use shared::{Shared, Sleeper};
 pub use source::Source;
 pub use table::{Bound, Held, Table};
+pub use wishes::Set;
+pub use witness::Witness;
 
 use reprieve_policy::cpus::CpuSet;
 use reprieve_policy::guard::Advice;

@@ -24,8 +24,13 @@ const MOST: usize = 65_536;
 pub enum Set {
     /// Nobody.
     Never,
-    /// Somebody; that call began and ended then, ns.
-    By { began_ns: u64, ended_ns: u64 },
+    /// Somebody, by a call.
+    By {
+        /// When it began, ns.
+        began_ns: u64,
+        /// When it ended, ns.
+        ended_ns: u64,
+    },
     /// A call has begun that has not ended yet.
     UnderWay,
     /// That is not known.

@@ -5,20 +5,68 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::super::masks::{Doubtful, Restored};
-use super::super::table::Held;
-use super::super::testing::{saved, two_cpus};
-use super::*;
-use crate::threads;
+use reprieve_linux::migrate::{
+    Doubtful, Forks, Heirs, Held, Restored, Roots, Saved, Set, StateFile, Table, Witness, follow_call,
+};
+use reprieve_linux::proc::{ProcRoot, SysCpus, TaskStatReader};
+use reprieve_linux::threads;
+use reprieve_policy::cpus::CpuSet;
 
 const PINS: &str = "REPRIEVE_TEST_PINS";
 const ROLE: &str = "REPRIEVE_TEST_ROLE";
 /// Of so many one binds itself to nothing, and inherits.
 const HEIRS_ONE_IN: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Where this program cannot be started by its own name: a program that starts it.
+const SELF: &str = "REPRIEVE_TEST_SELF";
+const S: u64 = 1_000_000_000;
+
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * S + now.tv_nsec as u64
+}
+
+/// Two CPUs to move between; a test without says so.
+fn two_cpus() -> Option<(usize, usize)> {
+    let own = threads::affinity_set(threads::own_tid()).unwrap();
+    let two = own.iter().next().zip(own.iter().nth(1));
+    if two.is_none() {
+        eprintln!("skipped: one CPU");
+    }
+    two
+}
+
+fn table(folder: &Path) -> Table {
+    Table::new(4, Some(StateFile::open(&folder.join("state"), &ProcRoot::default()).unwrap()))
+}
+
+/// What looks after heirs, without any records of the kernel's.
+fn blind(table: &Table) -> Heirs {
+    let (root, sys) = (ProcRoot::default(), SysCpus::default());
+    Heirs::new(&root, &sys, None, Witness::blind(), 4, table.state()).unwrap()
+}
+
+/// With records of forks and of calls, if they can be had.
+fn heirs(table: &Table) -> Option<Heirs> {
+    let (root, sys) = (ProcRoot::default(), SysCpus::default());
+    let forks = Forks::open(&sys.online());
+    let witness = Witness::open(sys.path(), &sys.online(), now_ns());
+    let (forks, witness) = match (forks, witness) {
+        (Ok(forks), Ok(witness)) => (forks, witness),
+        (Err(e), _) | (_, Err(e)) => {
+            eprintln!("skipped: {e}");
+            return None;
+        }
+    };
+    eprintln!("calls are told by a probe that slows all system calls: {}", witness.slows_all());
+    // What is known begins with the records, and what a fork may refer to, a while before it.
+    std::thread::sleep(Duration::from_millis(100));
+    Some(Heirs::new(&root, &sys, Some(forks), witness, 4, table.state()).unwrap())
+}
 
 fn pins() -> usize {
     std::env::var(PINS).ok().and_then(|text| text.parse().ok()).unwrap_or(60)
@@ -32,7 +80,7 @@ struct Kin {
 }
 
 /// Not a test: the parent. Reads lines `process CPU` and `thread CPU`, starts one that binds itself there, or to nothing (`-`),
-/// and answers with its number.
+/// and answers with its number; to `self -` with that of the thread that starts them.
 #[test]
 #[ignore = "started by the tests that need it"]
 fn role_of_a_parent() {
@@ -47,7 +95,11 @@ fn role_of_a_parent() {
         let line = line.unwrap();
         let (form, cpu) = line.split_once(' ').unwrap();
         let cpu = cpu.parse::<usize>().ok();
-        let tid = if form == "thread" { start_thread(cpu) } else { start_process(cpu) };
+        let tid = match form {
+            "self" => threads::own_tid(),
+            "thread" => start_thread(cpu),
+            _ => start_process(cpu),
+        };
         // Not by println, which the test harness would keep to itself.
         std::io::stdout().write_all(format!("started {tid}\n").as_bytes()).unwrap();
     }
@@ -88,16 +140,16 @@ struct Family {
     told: BufReader<ChildStdout>,
     form: &'static str,
     kin: Vec<Kin>,
+    /// The thread that starts the others.
+    tid: i32,
 }
 
 impl Family {
     fn start(form: &'static str) -> Family {
         let mut parent = role("parent").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (asked, told) = (parent.stdin.take().unwrap(), BufReader::new(parent.stdout.take().unwrap()));
-        let mut family = Family { parent, asked, told, form, kin: Vec::new() };
-        // Past its own start.
-        family.add(None);
-        family.kin.clear();
+        let mut family = Family { parent, asked, told, form, kin: Vec::new(), tid: 0 };
+        family.tid = family.ask("self", "-");
         family
     }
 
@@ -105,27 +157,23 @@ impl Family {
         self.parent.id() as i32
     }
 
-    /// The thread of the test harness that starts the others.
-    fn tid(&self) -> i32 {
-        let tids = ProcRoot::default().thread_ids(self.pid()).unwrap();
-        let name =
-            |tid: &i32| std::fs::read_to_string(format!("/proc/{}/task/{tid}/comm", self.pid())).unwrap();
-        // The first that is not the main thread has run the role since the beginning.
-        *tids.iter().find(|tid| **tid != self.pid() && name(tid).contains("::")).unwrap_or(&self.pid())
-    }
-
-    fn add(&mut self, bound_to: Option<usize>) {
-        let cpu = bound_to.map_or("-".into(), |cpu| cpu.to_string());
-        writeln!(self.asked, "{} {cpu}", self.form).unwrap();
+    /// Has it do something that it answers with a number.
+    fn ask(&mut self, form: &str, cpu: &str) -> i32 {
+        writeln!(self.asked, "{form} {cpu}").unwrap();
         let mut line = String::new();
-        let tid = loop {
+        loop {
             line.clear();
             assert!(self.told.read_line(&mut line).unwrap() > 0, "the parent has ended");
             // The harness says a word or two before, without a newline.
             if let Some((_, tid)) = line.split_once("started ") {
-                break tid.trim().parse().unwrap();
+                return tid.trim().parse().unwrap();
             }
-        };
+        }
+    }
+
+    fn add(&mut self, bound_to: Option<usize>) {
+        let cpu = bound_to.map_or("-".into(), |cpu| cpu.to_string());
+        let tid = self.ask(self.form, &cpu);
         self.kin.push(Kin { tid, bound_to });
     }
 
@@ -168,9 +216,10 @@ impl Drop for Family {
 }
 
 fn role(name: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let program = std::env::var_os(SELF).unwrap_or_else(|| std::env::current_exe().unwrap().into());
+    let mut command = Command::new(program);
     let of = concat!(module_path!(), "::role_of_a_parent");
-    let of = of.split_once("::").unwrap().1;
+    let (_, of) = of.split_once("::").expect("the name of this program is before it");
     command.args(["--exact", of, "--ignored", "--nocapture"]).env(ROLE, name).stderr(Stdio::null());
     command
 }
@@ -191,15 +240,17 @@ impl Drop for Storm {
     }
 }
 
-/// Adds children while their parent is bound now to one CPU and now to the other, or to none, and heirs are seen to.
-fn grow(family: &mut Family, table: &Table, heirs: &mut Heirs, cpus: [usize; 2], moves: bool) {
+/// Adds children. With somebody who looks after heirs, their parent is bound now to one CPU and now to the other, or to none.
+fn grow(family: &mut Family, table: &Table, mut heirs: Option<&mut Heirs>, cpus: [usize; 2]) {
     for index in 0..pins() {
         let number = index / HEIRS_ONE_IN;
-        if moves {
+        if heirs.is_some() {
             bind(table, 0, [Some(cpus[0]), Some(cpus[1]), None][(index / 3) % 3]);
         }
         family.add((index % HEIRS_ONE_IN != 0).then(|| cpus[number % 2]));
-        heirs.round(table, clock::now_ns()).unwrap();
+        if let Some(heirs) = &mut heirs {
+            heirs.round(table, now_ns()).unwrap();
+        }
     }
 }
 
@@ -209,12 +260,12 @@ fn bind(table: &Table, slot: usize, cpu: Option<usize>) {
 }
 
 fn held(family: &Family) -> Held {
-    let (pid, tid) = (family.pid(), family.tid());
+    let (pid, tid) = (family.pid(), family.tid);
     let mask = threads::affinity_set(tid).unwrap();
-    let process = saved(pid, mask);
-    let start_ticks =
-        TaskStatReader::open(&ProcRoot::default(), pid, tid).unwrap().read().unwrap().start_ticks;
-    Held::new(Saved { tid, start_ticks, ..process }, mask, None)
+    let stat = TaskStatReader::open(&ProcRoot::default(), pid, tid).unwrap().read().unwrap();
+    let whole = SysCpus::default().cpuset_of(&ProcRoot::default(), pid, tid).is_subset(&mask);
+    let (start_ticks, taken_ticks) = (stat.start_ticks, stat.start_ticks);
+    Held::new(Saved { pid, tid, start_ticks, taken_ticks, mask, whole }, mask, None)
 }
 
 /// Four forms: children or threads, quiet or in a storm of forks by others.
@@ -223,25 +274,25 @@ fn no_wish_is_lost_and_every_heir_has_its_mask_back() {
     let Some((one, other)) = two_cpus() else { return };
     for (form, in_a_storm) in [("process", false), ("thread", false), ("process", true), ("thread", true)] {
         let folder = tempfile::tempdir().unwrap();
-        let table = super::tests::table(folder.path());
-        let Some(mut heirs) = super::tests::heirs(&table, true) else { return };
+        let table = table(folder.path());
+        let Some(mut heirs) = heirs(&table) else { return };
         let mut family = Family::start(form);
         let _storm = in_a_storm.then(Storm::start);
         let parent = held(&family);
         let mask = parent.saved.mask;
         table.fill(0, parent).unwrap();
-        grow(&mut family, &table, &mut heirs, [one, other], true);
+        grow(&mut family, &table, Some(&mut heirs), [one, other]);
         family.wait_until_bound();
         let since = Instant::now();
-        while family.wrong(&mask).1 > heirs.debts.in_doubt() && since.elapsed() < PATIENCE {
-            heirs.round(&table, clock::now_ns()).unwrap();
+        while family.wrong(&mask).1 > heirs.debts().in_doubt() && since.elapsed() < PATIENCE {
+            heirs.round(&table, now_ns()).unwrap();
         }
-        let ((lost, bound), doubtful) = (family.wrong(&mask), heirs.debts.in_doubt());
+        let ((lost, bound), doubtful) = (family.wrong(&mask), heirs.debts().in_doubt());
         let (all, given_back) = (family.kin.len(), heirs.given_back());
         eprintln!(
             "{form}, in a storm: {in_a_storm}: of {all}, {lost} wishes lost, {bound} heirs bound, {doubtful} in doubt, {given_back} given back"
         );
-        assert_eq!((lost, heirs.debts.owed()), (0, 0));
+        assert_eq!((lost, heirs.debts().owed()), (0, 0));
         // Where more calls come than rings hold, heirs are left alone, and are told.
         assert!(bound <= doubtful, "{bound} heirs are left bound, {doubtful} of them are told");
         assert!(given_back > 0, "nothing was inherited");
@@ -253,20 +304,22 @@ fn no_wish_is_lost_where_there_are_no_records() {
     let Some((one, other)) = two_cpus() else { return };
     for form in ["process", "thread"] {
         let folder = tempfile::tempdir().unwrap();
-        let table = super::tests::table(folder.path());
-        let mut heirs = super::tests::with(&table, false, false).unwrap();
+        let table = table(folder.path());
+        let mut heirs = blind(&table);
         let mut family = Family::start(form);
         let parent = held(&family);
-        let mask = parent.saved.mask;
+        let (mask, of_parent) = (parent.saved.mask, (parent.saved.tid, parent.saved.start_ticks));
         table.fill(0, parent).unwrap();
         bind(&table, 0, Some(one));
-        grow(&mut family, &table, &mut heirs, [one, other], true);
+        grow(&mut family, &table, Some(&mut heirs), [one, other]);
         family.wait_until_bound();
-        heirs.searched_ns = 0;
-        heirs.round(&table, clock::now_ns()).unwrap();
+        heirs.round(&table, now_ns() + 3 * S).unwrap();
         let (lost, bound) = family.wrong(&mask);
         assert_eq!((lost, heirs.given_back()), (0, 0), "{form}");
-        assert!(bound > 0 && heirs.debts.in_doubt() >= bound && !heirs.barred.is_empty(), "they are told");
+        assert!(
+            bound > 0 && heirs.debts().in_doubt() >= bound && heirs.is_barred(of_parent),
+            "they are told"
+        );
     }
 }
 
@@ -277,21 +330,19 @@ fn no_wish_is_lost_by_giving_back_what_a_killed_daemon_has_left() {
     let (root, sys) = (ProcRoot::default(), SysCpus::default());
     for form in ["process", "thread"] {
         let folder = tempfile::tempdir().unwrap();
-        let table = super::tests::table(folder.path());
-        let mut heirs = super::tests::with(&table, false, false).unwrap();
+        let table = table(folder.path());
         let mut family = Family::start(form);
         let parent = held(&family);
         let mask = parent.saved.mask;
         table.fill(0, parent).unwrap();
         bind(&table, 0, Some(one));
-        heirs.searched_ns = u64::MAX;
-        grow(&mut family, &table, &mut heirs, [one, other], false);
+        grow(&mut family, &table, None, [one, other]);
         family.wait_until_bound();
-        drop((table, heirs));
+        drop(table);
         let state = StateFile::open(&folder.path().join("state"), &root).unwrap();
         let restored = state.finish(&root, &sys, Doubtful::Leave).unwrap();
         let (lost, bound) = family.wrong(&mask);
-        assert_eq!((lost, restored.restored, threads::affinity_set(family.tid()).unwrap()), (0, 1, mask));
+        assert_eq!((lost, restored.restored, threads::affinity_set(family.tid).unwrap()), (0, 1, mask));
         assert!(bound > 0 && restored.in_doubt >= bound, "{restored:?}, {bound} bound");
         let restored = state.finish(&root, &sys, Doubtful::GiveBack).unwrap();
         assert_eq!((family.wrong(&mask).1, restored.failed), (0, Restored::default().failed));
@@ -319,11 +370,11 @@ fn pin(tid: i32, mask: &CpuSet) {
 
 /// Follows what others have set of the parent's mask, as the roster does.
 fn follow_calls(table: &Table, heirs: &mut Heirs, followed_ns: &mut u64) {
-    let roots = super::super::roster::Roots { proc: ProcRoot::default(), sys: SysCpus::default() };
-    heirs.witness.look(clock::now_ns());
+    let roots = Roots { proc: ProcRoot::default(), sys: SysCpus::default() };
+    heirs.round(table, now_ns()).unwrap();
     let numbers = table.look(0, |held| held.numbers.clone()).unwrap();
-    if let Set::By { began_ns, ended_ns } = heirs.witness.since(&numbers, *followed_ns) {
-        super::super::follow::follow_call(&roots, table, 0, began_ns).unwrap();
+    if let Set::By { began_ns, ended_ns } = heirs.witness().since(&numbers, *followed_ns) {
+        follow_call(&roots, table, 0, began_ns).unwrap();
         *followed_ns = ended_ns + 1;
     }
 }
@@ -339,19 +390,19 @@ fn in_histories_by_chance_the_last_wish_of_each_task_s_user_holds() {
     for seed in 1..=pins() as u64 / 10 {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let folder = tempfile::tempdir().unwrap();
-        let table = super::tests::table(folder.path());
-        let Some(mut heirs) = super::tests::heirs(&table, true) else { return };
+        let table = table(folder.path());
+        let Some(mut heirs) = heirs(&table) else { return };
         let mut family = Family::start(["process", "thread"][random.below(2)]);
         let mut parent = held(&family);
         // Not the whole machine, which may have more CPUs than these.
-        threads::set_affinity_set(family.tid(), &both).unwrap();
+        threads::set_affinity_set(family.tid, &both).unwrap();
         (parent.saved.mask, parent.saved.whole, parent.usable) = (both, false, both);
         let tid = parent.saved.tid;
         let mut held = Held::new(parent.saved, both, None);
         held.numbers = vec![tid];
         table.fill(0, held).unwrap();
         let (mut wished, mut of_kin, mut history) = (both, Vec::new(), Vec::new());
-        let mut followed_ns = clock::now_ns();
+        let mut followed_ns = now_ns();
         for _ in 0..40 {
             match random.below(10) {
                 0..3 => {
@@ -380,23 +431,16 @@ fn in_histories_by_chance_the_last_wish_of_each_task_s_user_holds() {
                 }
                 _ => {
                     history.push("round".into());
-                    heirs.round(&table, clock::now_ns() + MOMENT_NS * random.below(2) as u64).unwrap();
+                    heirs.round(&table, now_ns() + 50_000_000 * random.below(2) as u64).unwrap();
                 }
             }
         }
         bind(&table, 0, None);
-        heirs.finish(&table, clock::now_ns()).unwrap();
-        let doubtful: Vec<i32> = heirs
-            .debts
-            .debts
-            .iter()
-            .filter(|debt| debt.owed.in_doubt)
-            .map(|debt| debt.owed.saved.tid)
-            .collect();
+        heirs.finish(&table, now_ns()).unwrap();
         assert_eq!(threads::affinity_set(tid).unwrap(), wished, "the parent; seed {seed}: {history:#?}");
         for (index, (kin, wish)) in family.kin.iter().zip(&of_kin).enumerate() {
             let now = threads::affinity_set(kin.tid).unwrap();
-            let left = doubtful.contains(&kin.tid) && now.is_subset(wish);
+            let left = heirs.debts().has(kin.tid) && now.is_subset(wish);
             assert!(now == *wish || left, "child {index} has {now}, not {wish}; seed {seed}: {history:#?}");
         }
     }
