@@ -9,7 +9,7 @@ use reprieve_study::units::{MIB, SECOND_NS};
 
 use crate::analysis::{self, RunLeft};
 use crate::bursts::Timing;
-use crate::error::VmError;
+use crate::error::{ConsoleTail, VmError};
 use crate::fio;
 use crate::host::Host;
 use crate::host_books::HostBooks;
@@ -84,6 +84,7 @@ impl Lab {
             }
             error => error,
         })?;
+        believe(&hello, spec.vcpus)?;
         Stimulus::pin(&machine, pcpus)?;
         Ok(Booted { machine, link, hello, note: None })
     }
@@ -137,6 +138,16 @@ impl Lab {
         });
         Ok(Observation { case: planned.case.clone(), sweep: planned.sweep.clone(), ..observation })
     }
+}
+
+/// Refuses a guest that says what cannot be of its machine: whatever is read by its word would lack vCPUs.
+fn believe(hello: &Hello, vcpus: usize) -> Result<(), VmError> {
+    if (1..=vcpus).contains(&hello.vcpus) {
+        return Ok(());
+    }
+    let problem =
+        format!("the guest says that it has {} vCPUs online, of the machine's {vcpus}", hello.vcpus);
+    Err(VmError::Guest { problem, console: ConsoleTail::default() })
 }
 
 /// What `start` gives; of a second start also why there was one.
@@ -324,6 +335,12 @@ fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guest_has_no_vcpus_that_its_machine_has_not() {
+        let of = |vcpus| believe(&Hello { vcpus, ..Hello::default() }, 2).is_ok();
+        assert_eq!([0, 1, 2, 3, usize::MAX].map(of), [false, true, true, false, false]);
+    }
 
     #[test]
     fn only_what_is_silent_is_started_again_and_only_once() {

@@ -86,7 +86,7 @@ impl Link {
                     for (key, value) in words.filter_map(|word| word.split_once('=')) {
                         match key {
                             "vcpus" => hello.vcpus = value.parse().unwrap_or(0),
-                            "release" => hello.release = value.chars().take(128).collect(),
+                            "release" => hello.release = plain(value).chars().take(128).collect(),
                             _ => {}
                         }
                     }
@@ -360,6 +360,9 @@ mod tests {
     #[test]
     fn a_hostile_guest_is_refused() {
         let (mut guest, mut link) = self::link();
+        guest.write_all(b"hello 1 vcpus=x release=6.1\x1b]0;owned\x07\nready\n").unwrap();
+        let hello = link.wait_ready(ANSWER_LIMIT).unwrap();
+        assert_eq!((hello.release.as_str(), hello.vcpus), ("6.1]0;owned", 0));
         guest.write_all(b"error \x1b]0;owned\x07\n").unwrap();
         assert!(!link.mark().unwrap_err().to_string().contains('\x1b'));
         guest.write_all(b"file 99999999999\n").unwrap();
