@@ -243,6 +243,34 @@ fn memory(words: &[(u64, u64)]) -> GuestMemory {
     memory
 }
 
+/// What no kernel has is refused by its name, and not cut to what can be followed.
+#[test]
+fn counts_that_no_kernel_has_are_refused() {
+    let Some(image) = image() else { return };
+    let (symbols, words) = kernel(&image.btf);
+    let place =
+        |structure: &str, path: &str| image.btf.offset(structure, path).unwrap().offset_bytes as u64 / 8;
+    let refusal = |word: u64, value: u64| {
+        let mut words = words.clone();
+        words.push((word, value));
+        let mut ram = Ram::map(&memory(&words)).unwrap();
+        Layout::find(&mut ram, &image.btf, &symbols, RELEASE, 1, MEMORY_BYTES)
+            .map(drop)
+            .map_err(|e| e.to_string())
+    };
+    let grplo = 0x1000 / 8 + place("rcu_state", "node") + place("rcu_node", "grplo");
+    let zones = 0x40000 / 8 + place("pglist_data", "nr_zones");
+    // Whichever half of its word it is.
+    let both = |value: u64| value << 32 | value;
+    assert_eq!(refusal(grplo, 0), Ok(()));
+    let error = refusal(grplo, both(5)).unwrap_err();
+    assert!(error.contains("the rcu_node tree: leaves that begin with the CPUs [5]"), "{error}");
+    let error = refusal(zones, both(9)).unwrap_err();
+    assert!(error.contains("the memory zones: a memory node of 9 zones"), "{error}");
+    let error = refusal(0x8000 / 8, 8).unwrap_err();
+    assert!(error.contains("the per-CPU area: "), "{error}");
+}
+
 /// A kernel that would do, with some of its symbols and words replaced.
 #[test]
 fn no_guest_makes_the_host_panic() {

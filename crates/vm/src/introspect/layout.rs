@@ -107,15 +107,24 @@ impl Layout {
         ram.set_direct_map(direct_map);
         let finder = Finder { ram, btf, symbols };
         let rcu_state = finder.symbol("rcu_state")?;
+        let cpu = |cpu| finder.cpu(cpu).map_err(within("the per-CPU area"));
         Ok(Layout {
             gp_seq: ram.word(rcu_state + finder.offset("rcu_state", "gp_seq")?)?,
-            leaves: finder.leaves(rcu_state)?,
-            gp_kthread: finder.gp_kthread(rcu_state)?,
-            cpus: (0..(cpus as u64).min(MAX_CPUS)).map(|cpu| finder.cpu(cpu)).collect::<Result<_, _>>()?,
-            zones: finder.zones()?,
-            slab: finder.slab()?,
+            leaves: finder.leaves(rcu_state).map_err(within("the rcu_node tree"))?,
+            gp_kthread: finder.gp_kthread(rcu_state).map_err(within("the grace-period kthread"))?,
+            cpus: (0..(cpus as u64).min(MAX_CPUS)).map(cpu).collect::<Result<_, _>>()?,
+            zones: finder.zones().map_err(within("the memory zones"))?,
+            slab: finder.slab().map_err(within("the slab counters"))?,
             memory_pages: memory_bytes / PAGE_BYTES,
         })
+    }
+}
+
+/// For `map_err`: names what was being looked for, since an address alone says little.
+fn within(what: &'static str) -> impl FnOnce(VmError) -> VmError {
+    move |error| match error {
+        VmError::Introspect(problem) => VmError::Introspect(format!("{what}: {problem}")),
+        other => other,
     }
 }
 
@@ -193,7 +202,14 @@ impl Finder<'_> {
         let leaf = |address: u64| {
             Ok(Leaf { mask: self.ram.word(address + mask)?, first_cpu: self.ram.read_half(address + low)? })
         };
-        addresses.map(leaf).collect()
+        let leaves: Vec<Leaf> = addresses.map(leaf).collect::<Result<_, VmError>>()?;
+        // Each leaf has the CPUs that follow those of the one before, one a bit.
+        let follows = |pair: &[Leaf]| (1..=64).contains(&pair[1].first_cpu.saturating_sub(pair[0].first_cpu));
+        if leaves.first().is_none_or(|leaf| leaf.first_cpu != 0) || !leaves.windows(2).all(follows) {
+            let first: Vec<u32> = leaves.iter().map(|leaf| leaf.first_cpu).collect();
+            return Err(VmError::Introspect(format!("leaves that begin with the CPUs {first:?}")));
+        }
+        Ok(leaves)
     }
 
     fn gp_kthread(&self, rcu_state: u64) -> Result<GpKthread, VmError> {
@@ -243,7 +259,11 @@ impl Finder<'_> {
         let count = self.offset("pglist_data", "nr_zones")?;
         let mut zones = Vec::new();
         for node in nodes {
-            for index in 0..u64::from(self.ram.read_half(node + count)?).min(MAX_ZONES) {
+            let count = u64::from(self.ram.read_half(node + count)?);
+            if count > MAX_ZONES {
+                return Err(VmError::Introspect(format!("a memory node of {count} zones")));
+            }
+            for index in 0..count {
                 let zone = self.zone(node + first + index * zone_bytes)?;
                 zones.extend((self.ram.get(zone.managed_pages) > 0).then_some(zone));
             }

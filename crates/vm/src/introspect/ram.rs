@@ -99,14 +99,15 @@ impl Ram {
         self.half(address).map(|half| self.get_half(half))
     }
 
-    /// A string that ends with a zero byte, at most `limit` bytes; bytes beyond ASCII become `?`.
+    /// A string that ends with a zero byte, at most `limit` bytes; what is not printable ASCII becomes `?`, for it may be
+    /// shown on a terminal.
     pub fn read_text(&self, address: u64, limit: usize) -> Result<String, VmError> {
         let mut text = String::new();
         for at in address..address.saturating_add(limit as u64) {
             let word = self.read(at & !7)?.to_le_bytes();
             match word[(at & 7) as usize] {
                 0 => break,
-                byte if byte.is_ascii() => text.push(byte.into()),
+                byte if byte == b' ' || byte.is_ascii_graphic() => text.push(byte.into()),
                 _ => text.push('?'),
             }
         }
@@ -219,8 +220,8 @@ mod tests {
 
     #[test]
     fn text_is_bounded_and_plain() {
-        let ram = ram(1 << 20, &[(0x20, u64::from_le_bytes(*b"Linux v\xff")), (0x28, 0x41)]);
-        assert_eq!(ram.read_text(DIRECT + 0x20, 64).unwrap(), "Linux v?A");
+        let ram = ram(1 << 20, &[(0x20, u64::from_le_bytes(*b"Linux\x1b\xffv")), (0x28, 0x41)]);
+        assert_eq!(ram.read_text(DIRECT + 0x20, 64).unwrap(), "Linux??vA");
         assert_eq!(ram.read_text(DIRECT + 0x20, 3).unwrap(), "Lin");
         assert!(ram.read_text(DIRECT + (1 << 20) - 8, 64).is_ok());
     }
