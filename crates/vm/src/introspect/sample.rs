@@ -61,8 +61,8 @@ pub struct RcuWork {
 /// Reads a guest's state. Cheap enough for thousands of looks a second.
 #[derive(Debug)]
 pub struct Reader {
-    ram: Ram,
-    layout: Layout,
+    pub(super) ram: Ram,
+    pub(super) layout: Layout,
 }
 
 impl Reader {
@@ -94,7 +94,7 @@ impl Reader {
     }
 
     /// CPUs whose bit is set in a leaf's mask.
-    fn holdouts(&self) -> u64 {
+    pub(super) fn holdouts(&self) -> u64 {
         let place = |mask: u64, first_cpu: u32| mask.checked_shl(first_cpu).unwrap_or(0);
         self.layout.leaves.iter().fold(0, |all, leaf| all | place(self.ram.get(leaf.mask), leaf.first_cpu))
     }

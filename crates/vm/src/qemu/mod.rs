@@ -96,12 +96,14 @@ impl Machine {
     }
 
     /// Adds the console's last lines to an error of the guest, and QEMU's own last words if it has ended. That a process was
-    /// gone when the host looked for it is an error of the guest's too, if QEMU is what has ended.
+    /// gone when the host looked for it is an error of the guest's too, if QEMU is what has ended; and so is a memory that
+    /// holds no kernel's state, if the guest has crashed of it.
     pub fn explain(&mut self, error: VmError) -> VmError {
+        let of_guest = |problem: String| VmError::Guest { problem, console: ConsoleTail::default() };
         let error = match error {
-            VmError::Host(gone) if gone.is_gone() && !self.is_running() => {
-                VmError::Guest { problem: gone.to_string(), console: ConsoleTail::default() }
-            }
+            VmError::Host(gone) if gone.is_gone() && !self.is_running() => of_guest(gone.to_string()),
+            // Such a guest may be just about to crash.
+            VmError::Introspect(_) if self.wait_end(END_LIMIT) => of_guest(error.to_string()),
             other => other,
         };
         if matches!(error, VmError::Guest { .. }) && self.has_hung_up() {

@@ -2,7 +2,13 @@
 
 use reprieve_study::grace_period::{GracePeriod, Span};
 
-use crate::introspect::GpState;
+use crate::introspect::{GpState, Impossible};
+
+/// Grace periods kept, at most: an hour of them at the most that a kernel with a tick of 4 ms has, 250 a second. One that
+/// means harm could show another at every look.
+pub const GRACE_PERIODS: usize = 900_000;
+/// No kernel has more of them between two looks: one a microsecond, or so many.
+const STEPS: u64 = 16;
 
 /// Follows the grace periods of one guest.
 ///
@@ -16,6 +22,7 @@ pub struct GpTracker {
     idle: Option<u64>,
     ended: Vec<GracePeriod>,
     missed: u64,
+    last_look_ns: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -34,25 +41,34 @@ impl GpTracker {
         GpTracker { cpus, ..GpTracker::default() }
     }
 
-    /// Takes one look.
-    pub fn see(&mut self, t_ns: u64, state: GpState) {
+    /// Takes one look. Gives the steps since the last one, if no kernel makes them; these count for nothing.
+    pub fn see(&mut self, t_ns: u64, state: GpState) -> Option<Impossible> {
         let first_look = self.open.is_none() && self.idle.is_none();
+        let since_ns = t_ns.saturating_sub(self.last_look_ns.replace(t_ns).unwrap_or(t_ns));
+        let last = self.open.as_ref().map(|open| open.sequence).or(self.idle).unwrap_or(state.sequence);
+        let (steps, most) = (steps(last, state.sequence), (since_ns / 1000).max(STEPS));
+        let impossible = Impossible::unless("the step of rcu_state.gp_seq", steps.into(), 0, most.into());
+        let steps = if impossible.is_some() { 0 } else { steps as u64 };
         if let Some(open) = self.open.take_if(|open| !state.open || open.sequence != state.sequence) {
             // The sequence steps when a grace period ends; every further step is one that nobody saw.
-            self.miss(steps(open.sequence, state.sequence).saturating_sub(1));
+            self.miss(steps.saturating_sub(1));
             self.end(open, t_ns);
-        } else if let Some(idle) = self.idle {
-            self.miss(steps(idle, state.sequence));
+        } else {
+            self.miss(steps);
         }
         self.idle = (!state.open).then_some(state.sequence);
-        if !state.open {
-            return;
+        if state.open {
+            self.see_open(t_ns, state, !first_look);
         }
+        impossible
+    }
+
+    fn see_open(&mut self, t_ns: u64, state: GpState, whole: bool) {
         let cpus = self.cpus;
         let open = self.open.get_or_insert_with(|| Open {
             sequence: state.sequence,
             start_ns: t_ns,
-            whole: !first_look,
+            whole,
             waiting: 0,
             cleared_ns: vec![None; cpus],
         });
@@ -77,7 +93,9 @@ impl GpTracker {
 
     fn end(&mut self, mut open: Open, t_ns: u64) {
         open.note_cleared(u64::MAX, t_ns);
-        if open.whole {
+        if open.whole && self.ended.len() == GRACE_PERIODS {
+            self.miss(1);
+        } else if open.whole {
             let span = Span::new(open.start_ns, t_ns);
             self.ended.push(GracePeriod { sequence: open.sequence, span, cleared_ns: open.cleared_ns });
         }
@@ -86,10 +104,9 @@ impl GpTracker {
 
 /// How many grace periods lie from one number to a later one. Numbers have 62 bits and a booting kernel
 /// begins 300 before they wrap (`RCU_SEQ_CTR_SHIFT` and `rcu_state.gp_seq`, kernel/rcu/rcu.h and tree.c), so
-/// the first minute of a guest sees it happen. No kernel steps back; one that seems to counts for nothing.
-fn steps(from: u64, to: u64) -> u64 {
-    let signed = (to.wrapping_sub(from) << 2) as i64 >> 2;
-    signed.max(0) as u64
+/// the first minute of a guest sees it happen. No kernel steps back.
+fn steps(from: u64, to: u64) -> i64 {
+    (to.wrapping_sub(from) << 2) as i64 >> 2
 }
 
 impl Open {
@@ -163,6 +180,31 @@ mod tests {
         look(&mut tracker, 50, 3, false, 0); // five, over the wrap
         let (ended, missed) = tracker.finish();
         assert_eq!((ended.len(), missed), (2, 6));
+    }
+
+    #[test]
+    fn steps_that_no_kernel_makes_are_told_and_count_for_nothing() {
+        let mut tracker = GpTracker::new(1);
+        let mut see = |t_ns, sequence| tracker.see(t_ns, GpState { sequence, open: false, holdouts: 0 });
+        assert_eq!(see(0, 7), None, "the first look has no step");
+        assert_eq!(see(1_000_000, 1_007), None, "one a microsecond");
+        let leap = see(2_000_000, 2_008).unwrap();
+        assert_eq!((leap.value, leap.most), (1_001, 1_000));
+        assert_eq!(see(3_000_000, 2_007).unwrap().value, -1);
+        assert_eq!(see(4_000_000, u64::MAX >> 2).unwrap().value, -2_008);
+        assert_eq!(see(5_000_000, 1), None, "over the wrap");
+        assert_eq!(tracker.finish().1, 1_002);
+    }
+
+    #[test]
+    fn a_guest_that_shows_another_at_every_look_fills_no_memory() {
+        let mut tracker = GpTracker::new(1);
+        for look in 0..=GRACE_PERIODS as u64 + 10 {
+            tracker.see(look, GpState { sequence: look, open: true, holdouts: 1 });
+        }
+        let (ended, missed) = tracker.finish();
+        // Nobody saw the first one begin, nor the last one end.
+        assert_eq!((ended.len(), missed), (GRACE_PERIODS, 9));
     }
 
     #[test]
