@@ -8,7 +8,7 @@ DELETE_FREE = delete-free-delay delete-free-shared delete-free-spread delete-fre
 VALUES = value-arc-swap value-arc-swap-full value-arc-swap-cache value-left-right value-std-rwlock \
     value-crossbeam-epoch value-haphazard value-reprieve value-reprieve-load
 
-.PHONY: run test test-fallback check-targets aarch64 asan package-test mutants torture bench peers bench-rcu \
+.PHONY: run test test-fallback check-targets aarch64 asan package-test mutants torture hostile bench peers bench-rcu \
     bench-values bench-lookups lint build setup record figures audit clean
 
 # All three workloads on the simulator, in less than a minute. On real guests: reprieve run rcu-memory --on vm
@@ -59,6 +59,16 @@ mutants:
 # Ten minutes of torture for reprieve-rcu, recorded.
 torture:
 	cargo run -p reprieve-rcu --release --locked --example torture -- 50 --json crates/rcu/records/torture.json
+
+# Guests that mean harm: their kernel writes over what the host reads of it, and their runner says anything; 1,000 rounds
+# each, with checks for overflow. Ten minutes or so; `make test` does a few. A round that fails says its seed:
+#   make hostile SEED=17
+SEED = 1
+hostile: setup
+	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_HOSTILE_ROUNDS=1000 REPRIEVE_HOSTILE_SEED=$(SEED) \
+	    CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true \
+	    CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/checked \
+	    cargo test -p reprieve-vm --release --locked --test hostile --test faults -- --nocapture
 
 # How fast the simulator is, in less than three minutes; best on a machine that does nothing else. The recorded run:
 #   cargo bench -p reprieve-sim --bench speed -- --json $PWD/crates/sim/benches/recorded.json

@@ -76,8 +76,31 @@ pub(crate) const XEN: Bundle = Bundle {
     programs: &[("carry", &["xen/carry.c"]), ("wakeup", &["xen/wakeup.c"])],
 };
 
-const MODULE_SOURCES: [Source; 5] =
-    sources!["module/Kbuild", "module/gp.c", "module/lab.h", "module/main.c", "module/memory.c"];
+/// The program of a hostile guest: `babble`, in place of the runner.
+pub(crate) const HOSTILE: Bundle =
+    Bundle { sources: &sources!["hostile/babble.c"], programs: &[("babble", &["hostile/babble.c"])] };
+
+/// A kernel module.
+pub(crate) struct ModuleSources {
+    sources: &'static [Source],
+    /// Where they lie, and the file that is made of them.
+    directory: &'static str,
+    file: &'static str,
+}
+
+/// The memory microbenchmark and the poll of grace periods.
+pub(crate) const LAB_MODULE: ModuleSources = ModuleSources {
+    sources: &sources!["module/Kbuild", "module/gp.c", "module/lab.h", "module/main.c", "module/memory.c"],
+    directory: "module",
+    file: "reprieve_lab.ko",
+};
+
+/// What a hostile guest writes over its own memory with.
+pub(crate) const HOSTILE_MODULE: ModuleSources = ModuleSources {
+    sources: &sources!["hostile/module/Kbuild", "hostile/module/reprieve_hostile.c"],
+    directory: "hostile/module",
+    file: "reprieve_hostile.ko",
+};
 
 /// No debug information (`-s`): the image is copied into memory at each boot.
 const FLAGS: [&str; 7] = ["-std=c11", "-static", "-O2", "-s", "-Wall", "-Wextra", "-Werror"];
@@ -117,21 +140,22 @@ pub(crate) fn programs(
     Ok(Programs { dir, key })
 }
 
-/// Builds the kernel module for this kernel, or finds it in the cache. `None` without headers.
+/// Builds a kernel module for this kernel, or finds it in the cache. `None` without headers.
 pub(crate) fn module(
     cache: &Cache,
+    module: &ModuleSources,
     kernel: &Kernel,
     compiler: &str,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Option<PathBuf>, ImageError> {
     let Some(headers) = &kernel.headers_dir else { return Ok(None) };
-    let key = key_of(parts(&MODULE_SOURCES).chain([kernel.id.as_bytes(), compiler.as_bytes()]));
+    let key = key_of(parts(module.sources).chain([kernel.id.as_bytes(), compiler.as_bytes()]));
     let dir = cache.make("module", &key, |dir| {
         progress(&format!("building the guest's kernel module for {}", kernel.release));
-        write_sources(dir, &MODULE_SOURCES)?;
-        build_module(headers, &dir.join("module"))
+        write_sources(dir, module.sources)?;
+        build_module(headers, &dir.join(module.directory))
     })?;
-    Ok(Some(dir.join("module/reprieve_lab.ko")))
+    Ok(Some(dir.join(module.directory).join(module.file)))
 }
 
 fn build_module(headers: &Path, dir: &Path) -> Result<(), ImageError> {
@@ -163,7 +187,7 @@ mod tests {
 
     #[test]
     fn every_source_of_a_program_is_carried() {
-        for bundle in [LAB, XEN] {
+        for bundle in [LAB, XEN, HOSTILE] {
             let carried = |wanted: &str| bundle.sources.iter().any(|(name, _)| *name == wanted);
             for (program, sources) in bundle.programs {
                 assert!(sources.iter().all(|source| carried(source)), "{program}");

@@ -51,6 +51,9 @@ pub struct ImageOptions {
     pub programs: Vec<PathBuf>,
     /// With fio, for the workload of that name.
     pub fio: bool,
+    /// With what a hostile guest needs: a module that writes over its kernel's memory, and a program that lies in the
+    /// runner's place. Only tests of the host want that.
+    pub hostile: bool,
     /// Ask the distribution for newer packages than those in the cache.
     pub refresh: bool,
 }
@@ -130,6 +133,13 @@ struct Ingredients {
     module: Option<PathBuf>,
     host_programs: Option<HostPrograms>,
     fio: Option<PackagedFio>,
+    hostile: Option<Hostile>,
+}
+
+/// What a hostile guest has besides.
+struct Hostile {
+    programs: Programs,
+    module: Option<PathBuf>,
 }
 
 fn gather(
@@ -146,10 +156,38 @@ fn gather(
         postmark,
         libc,
         programs: compile::programs(cache, &compile::LAB, &compiler, progress)?,
-        module: compile::module(cache, kernel, &compiler, progress)?,
+        module: compile::module(cache, &compile::LAB_MODULE, kernel, &compiler, progress)?,
         host_programs: host_programs::gather(cache, &options.programs, progress)?,
         fio: options.fio.then(|| packaged_fio::gather(cache, options.refresh, progress)).transpose()?,
+        hostile: options.hostile.then(|| Hostile::gather(cache, kernel, &compiler, progress)).transpose()?,
     })
+}
+
+impl Hostile {
+    fn gather(
+        cache: &Cache,
+        kernel: &Kernel,
+        compiler: &str,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Hostile, ImageError> {
+        Ok(Hostile {
+            programs: compile::programs(cache, &compile::HOSTILE, compiler, progress)?,
+            module: compile::module(cache, &compile::HOSTILE_MODULE, kernel, compiler, progress)?,
+        })
+    }
+
+    fn key(&self) -> String {
+        let module = self.module.as_deref().map(Path::to_string_lossy).unwrap_or_default();
+        format!("{} {module}", self.programs.key)
+    }
+
+    fn add(&self, archive: &mut Initramfs) -> Result<(), ImageError> {
+        archive.program_from("bin/babble", &self.programs.dir.join("babble"))?;
+        if let Some(module) = &self.module {
+            archive.data("lib/reprieve_hostile.ko", error::read(module)?)?;
+        }
+        Ok(())
+    }
 }
 
 impl Ingredients {
@@ -158,6 +196,7 @@ impl Ingredients {
         let modules_dir = kernel.modules_dir.as_deref().map(Path::to_string_lossy).unwrap_or_default();
         let host_programs = self.host_programs.as_ref().map_or("", |programs| programs.key.as_str());
         let fio = self.fio.as_ref().map_or("", |fio| fio.key.as_str());
+        let hostile = self.hostile.as_ref().map(Hostile::key).unwrap_or_default();
         let parts = [
             &self.busybox.id,
             &self.postmark.id,
@@ -169,6 +208,7 @@ impl Ingredients {
             compile::INIT,
             host_programs,
             fio,
+            hostile.as_str(),
         ];
         let lists = APPLETS.iter().chain(&DRIVERS).chain(&MOUNT_POINTS).map(|name| name.as_bytes());
         cache::key_of(parts.into_iter().map(str::as_bytes).chain(lists))
@@ -199,6 +239,9 @@ impl Ingredients {
         }
         if let Some(fio) = &self.fio {
             fio.add(&mut archive)?;
+        }
+        if let Some(hostile) = &self.hostile {
+            hostile.add(&mut archive)?;
         }
         add_drivers(&mut archive, kernel, &DRIVERS)?;
         Ok(archive)

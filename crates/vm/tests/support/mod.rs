@@ -5,6 +5,8 @@
 #![allow(dead_code)] // No test uses all of it.
 
 pub mod compare;
+pub mod hostile;
+pub mod ledger;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -127,6 +129,11 @@ impl Bench {
     /// Whose guests can run fio, and these programs of the host's beside it.
     pub fn open_for_fio(programs: Vec<PathBuf>) -> Option<Bench> {
         Bench::open_for(ImageOptions { programs, fio: true, ..ImageOptions::default() })
+    }
+
+    /// Whose guests can harm themselves.
+    pub fn open_hostile() -> Option<Bench> {
+        Bench::open_for(ImageOptions { hostile: true, ..ImageOptions::default() })
     }
 
     fn open_for(options: ImageOptions) -> Option<Bench> {
