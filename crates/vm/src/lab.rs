@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::host_books::HostBooks;
 use crate::image::GuestImage;
 use crate::introspect::{Layout, Ram, Reader};
-use crate::link::{Fields, Hello, Link};
+use crate::link::{self, Fields, Hello, Link};
 use crate::qemu::{Chosen, Machine, MachineSpec};
 use crate::stimulus::Stimulus;
 use crate::watch::{Recording, Sampler, Watcher};
@@ -222,6 +222,7 @@ impl Work<'_> {
         let (vcpus, foreign_share) = books.close(&lab.host.proc_root)?;
         let recording = sampler.map(Sampler::finish);
         let last = booted.link.mark()?;
+        link::between(&first, &last)?;
         drop(stimulus);
         self.still_there(neighbours, started.elapsed())?;
         step("stops");

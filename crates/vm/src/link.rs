@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use reprieve_linux::signals::Interrupt;
+use reprieve_study::Span;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::error::{ConsoleTail, VmError, plain};
@@ -25,6 +26,8 @@ const PROCESSES: usize = 64;
 const SYMBOLS: usize = 256;
 /// How long a guest may take for a short answer, even when one of its vCPUs is starved.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// And for a file in pieces, all of them together.
+const WHOLE_LIMIT: Duration = Duration::from_secs(300);
 
 /// What the guest said about itself when it was ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -152,8 +155,20 @@ impl Link {
 
     /// Reads a file of the guest of any size up to `most_bytes`, piece by piece.
     pub fn read_whole(&mut self, path: &str, most_bytes: usize) -> Result<Vec<u8>, VmError> {
-        let mut whole = Vec::new();
+        self.read_whole_within(path, most_bytes, WHOLE_LIMIT)
+    }
+
+    fn read_whole_within(
+        &mut self,
+        path: &str,
+        most_bytes: usize,
+        limit: Duration,
+    ) -> Result<Vec<u8>, VmError> {
+        let (began, mut whole) = (Instant::now(), Vec::new());
         loop {
+            if began.elapsed() > limit {
+                return Err(VmError::late("send a file", limit));
+            }
             let piece = self.read_from(&format!("{path} {}", whole.len()))?;
             let is_last = piece.len() < FILE_BYTES;
             whole.extend(piece);
@@ -307,6 +322,20 @@ fn guest(problem: impl Into<String>) -> VmError {
     VmError::Guest { problem: plain(&problem.into()), console: ConsoleTail::default() }
 }
 
+/// The guest's time between two marks.
+///
+/// # Errors
+/// Marks of which one has no time, or the later one an earlier time: whatever is a rate over it would be nonsense.
+pub fn between(first: &Fields, last: &Fields) -> Result<Span, VmError> {
+    match (first.get("t_ns"), last.get("t_ns")) {
+        (Some(first), Some(last)) if first <= last => Ok(Span::new(*first, *last)),
+        (Some(first), Some(last)) => {
+            Err(guest(format!("the guest's clock went back, from {first} ns to {last} ns")))
+        }
+        _ => Err(guest("the guest answered a mark without its time")),
+    }
+}
+
 /// The `key=number` words of a line; other words are passed over.
 fn fields(line: &str) -> Fields {
     let pairs = line.split_ascii_whitespace().filter_map(|word| word.split_once('='));
@@ -347,6 +376,9 @@ mod tests {
             while writeln!(guest, "file {FILE_BYTES}").and_then(|()| guest.write_all(&piece)).is_ok() {}
         });
         assert!(link.read_whole("/x", 2 * FILE_BYTES).unwrap_err().to_string().contains("has more than"));
+        // Its time is up also while pieces come.
+        let late = link.read_whole_within("/x", usize::MAX, Duration::from_millis(50)).unwrap_err();
+        assert!(late.to_string().contains("did not send a file within"), "{late}");
         drop(link);
         writer.join().unwrap();
         let (mut guest, mut link) = self::link();
@@ -355,6 +387,17 @@ mod tests {
         link.append("/x", "a b").unwrap();
         link.start_beside("name=x").unwrap();
         assert_eq!(link.read_whole("/x", 2).unwrap(), b"ab");
+    }
+
+    #[test]
+    fn time_that_goes_back_is_an_error() {
+        let mark = |line: &str| fields(line);
+        assert_eq!(between(&mark("t_ns=5"), &mark("t_ns=9")).unwrap(), Span::new(5, 9));
+        let back = between(&mark("t_ns=9"), &mark("t_ns=5")).unwrap_err().to_string();
+        assert!(back.contains("went back, from 9 ns to 5 ns"), "{back}");
+        assert!(
+            between(&mark("ops=1"), &mark("t_ns=5")).unwrap_err().to_string().contains("without its time")
+        );
     }
 
     #[test]

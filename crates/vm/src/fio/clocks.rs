@@ -68,7 +68,8 @@ impl Clocks {
     /// The guest's time at a time of the host's, not before the last fix.
     pub fn guest_ns(&self, host_ns: u64) -> u64 {
         let since_ns = host_ns.saturating_sub(self.last.host_ns);
-        self.last.guest_ns + (since_ns as f64 * self.rate()) as u64
+        // The guest's time is any number that it says.
+        self.last.guest_ns.saturating_add((since_ns as f64 * self.rate()) as u64)
     }
 
     /// By how much that may be off at a time of the host's, ns; not known, and `u64::MAX`, without two fixes that lie apart.
@@ -85,6 +86,17 @@ impl Clocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_time_of_a_guest_s_is_borne_and_times_stay_in_order() {
+        let second = 1_000_000_000;
+        for (first_ns, last_ns) in [(u64::MAX, u64::MAX - 5), (0, u64::MAX), (u64::MAX, 0)] {
+            let mut clocks = Clocks::new(Fix { host_ns: second, guest_ns: first_ns, within_ns: 1_000 });
+            clocks.fix(Fix { host_ns: 3 * second, guest_ns: last_ns, within_ns: 1_000 });
+            assert!(clocks.guest_ns(4 * second) <= clocks.guest_ns(5 * second));
+            assert!(clocks.guest_ns(4 * second) >= last_ns);
+        }
+    }
 
     #[test]
     fn the_fastest_exchange_is_the_fix() {

@@ -15,7 +15,7 @@ use super::record;
 use crate::bursts::{self, Spans, Timing, now_ns};
 use crate::error::{VmError, plain};
 use crate::lab::{Booted, Lab, STOP_LIMIT, Work};
-use crate::link::{Fields, Link};
+use crate::link::{self, Fields, Link};
 use crate::qemu::MachineSpec;
 use crate::stimulus::Stimulus;
 
@@ -37,6 +37,8 @@ const RIGHT_NS: u64 = MILLISECOND_NS / 2;
 const APART: Duration = Duration::from_secs(1);
 /// And after so many they will not be.
 const FIXES: u32 = 30;
+/// What takes many answers of the guest may take so long in all: each alone could take its time.
+const ANSWERS_LIMIT: Duration = Duration::from_secs(120);
 /// Largest record that is taken from a guest.
 const RECORD_BYTES: usize = 256 * MIB as usize;
 
@@ -117,6 +119,7 @@ impl Session {
         let window_ns = started.elapsed().as_nanos() as u64;
         let (vcpus, foreign_share) = books.close(&lab.host.proc_root)?;
         let window = Window { first, last: self.booted.link.mark()? };
+        let span = link::between(&window.first, &window.last)?;
         drop(stimulus);
         step("stops");
         self.booted.link.stop(STOP_LIMIT)?;
@@ -129,7 +132,7 @@ impl Session {
             observation.provenance.notes.extend(record::notes(&said).iter().map(|note| plain(note)));
         }
         let differs = match fio.placement.policy() {
-            Some(_) if fio.record => self.replay(&window, &mut observation)?,
+            Some(_) if fio.record => self.replay(span, &mut observation)?,
             _ => None,
         };
         Ok(Done { observation, differs })
@@ -139,7 +142,11 @@ impl Session {
     /// is told of the next `for_ns`.
     fn learn_clocks(&mut self, for_ns: u64, step: &mut dyn FnMut(&str)) -> Result<(), VmError> {
         step("compares clocks");
+        let began = Instant::now();
         for _ in 0..FIXES {
+            if began.elapsed() > ANSWERS_LIMIT {
+                break;
+            }
             self.clocks.fix(fix(&mut self.booted.link)?);
             if self.clocks.within_ns(now_ns() + for_ns) <= RIGHT_NS {
                 return Ok(());
@@ -176,7 +183,11 @@ impl Session {
                 );
             }
             link.delete(command::TOLD)?;
+            let began = Instant::now();
             for line in command::told(&off) {
+                if began.elapsed() > ANSWERS_LIMIT {
+                    return Err(VmError::late("write what an oracle is told", ANSWERS_LIMIT));
+                }
                 link.append(command::TOLD, &line)?;
             }
         }
@@ -189,10 +200,8 @@ impl Session {
     }
 
     /// What the daemon's record tells, and where its replay differs.
-    fn replay(&mut self, window: &Window, out: &mut Observation) -> Result<Option<String>, VmError> {
+    fn replay(&mut self, span: Span, out: &mut Observation) -> Result<Option<String>, VmError> {
         let bytes = self.booted.link.read_whole(command::RECORD, RECORD_BYTES)?;
-        let at = |fields: &Fields| fields.get("t_ns").copied().unwrap_or(0);
-        let span = Span::new(at(&window.first), at(&window.last));
         let told = record::read(&bytes, span).map_err(|problem| VmError::Guest {
             problem: plain(&format!("the daemon's record: {problem}")),
             console: Default::default(),
@@ -234,8 +243,11 @@ impl Window {
 
 /// A moment on the host's clock and the guest's.
 fn fix(link: &mut Link) -> Result<Fix, VmError> {
-    let mut exchanges = Vec::with_capacity(EXCHANGES);
+    let (began, mut exchanges) = (Instant::now(), Vec::with_capacity(EXCHANGES));
     for _ in 0..EXCHANGES {
+        if began.elapsed() > ANSWERS_LIMIT {
+            return Err(VmError::late("tell its time", ANSWERS_LIMIT));
+        }
         let before_ns = now_ns();
         let mark = link.mark()?;
         exchanges.extend(mark.get("t_ns").map(|guest_ns| (before_ns, *guest_ns, now_ns())));

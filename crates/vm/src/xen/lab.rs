@@ -2,7 +2,7 @@
 //! debug port.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reprieve_study::observation::{Observation, Provenance};
 use reprieve_study::scenario::PlannedRun;
@@ -19,6 +19,8 @@ use crate::qemu::{Accel, Hypervisor, Machine, MachineSpec};
 
 /// dom0 says something at least so often while it boots and starts domUs, also on a busy host.
 const SILENCE_LIMIT: Duration = Duration::from_secs(300);
+/// And it is done after so many times that, besides what it measures: else it could say something for ever.
+const SILENCES: u32 = 12;
 /// An emulated second takes at most so many real ones: it takes one or two where the host is not busy.
 const SLOWNESS: u32 = 8;
 /// Most that is taken from a machine of what it sends under one name, in bytes.
@@ -96,7 +98,9 @@ impl XenLab {
         let run = &planned.scenario.run;
         let segments = settings.repetitions.len() as u32;
         let measured = Duration::from_millis(run.warmup_ms + run.window_ms) * SLOWNESS * segments;
-        let carried = collect(&mut link, SILENCE_LIMIT + measured, step);
+        let limits =
+            Limits { measuring: SILENCE_LIMIT + measured, whole: SILENCE_LIMIT * SILENCES + measured };
+        let carried = collect(&mut link, limits, step);
         let carried = carried.and_then(|carried| check_scheduler(planned, carried));
         carried.map_err(|error| machine.explain(error))
     }
@@ -140,11 +144,23 @@ impl XenLab {
     }
 }
 
+/// How long a machine may take.
+struct Limits {
+    /// In silence, while it measures.
+    measuring: Duration,
+    /// For everything.
+    whole: Duration,
+}
+
 /// Takes frames until the last item. Each item is some frames and an empty one.
-fn collect(link: &mut Link, measuring: Duration, step: &mut dyn FnMut(&str)) -> Result<Carried, VmError> {
+fn collect(link: &mut Link, limits: Limits, step: &mut dyn FnMut(&str)) -> Result<Carried, VmError> {
     let (mut whole, mut open) = (Carried::new(), Carried::new());
     let (mut doing, mut limit) = ("boot Xen and dom0".to_string(), SILENCE_LIMIT);
+    let began = Instant::now();
     loop {
+        if began.elapsed() > limits.whole {
+            return Err(VmError::late("end its run", limits.whole));
+        }
         let (name, bytes) = link.frame(&doing, limit)?;
         if ![PHASE, FAILED, INFO, CONSOLE, TRACE, END].contains(&name.as_str()) {
             return Err(guest(format!("dom0 sent {name:?}, which it never does")));
@@ -163,7 +179,7 @@ fn collect(link: &mut Link, measuring: Duration, step: &mut dyn FnMut(&str)) -> 
                 doing = plain(&String::from_utf8_lossy(&item));
                 step(&doing);
                 // Only one phase has a length of its own.
-                limit = if doing == "measures" { measuring } else { SILENCE_LIMIT };
+                limit = if doing == "measures" { limits.measuring } else { SILENCE_LIMIT };
                 doing = format!("get past the phase {doing:?}");
             }
             FAILED => return Err(guest(format!("dom0 failed: {}", String::from_utf8_lossy(&item)))),
@@ -216,7 +232,8 @@ mod tests {
         }
         drop(machine);
         let mut phases = Vec::new();
-        let result = collect(&mut link, SILENCE_LIMIT, &mut |phase| phases.push(phase.to_string()));
+        let limits = Limits { measuring: SILENCE_LIMIT, whole: SILENCE_LIMIT };
+        let result = collect(&mut link, limits, &mut |phase| phases.push(phase.to_string()));
         (result, phases)
     }
 
@@ -233,6 +250,19 @@ mod tests {
         let (carried, phases) = collected(&frames);
         assert_eq!(carried.unwrap()["console"], b"a\nb");
         assert_eq!(phases, ["measures"]);
+    }
+
+    #[test]
+    fn a_machine_that_never_stops_sending_is_late() {
+        let (mut machine, host) = UnixStream::pair().unwrap();
+        let mut link = Link::new(host, Interrupt::manual().unwrap()).unwrap();
+        let writer =
+            std::thread::spawn(move || while machine.write_all(b"console 1\nxconsole 0\n").is_ok() {});
+        let limits = Limits { measuring: SILENCE_LIMIT, whole: Duration::from_millis(100) };
+        let late = collect(&mut link, limits, &mut |_| ()).unwrap_err().to_string();
+        assert!(late.contains("did not end its run"), "{late}");
+        drop(link);
+        writer.join().unwrap();
     }
 
     #[test]
