@@ -258,4 +258,58 @@ mod tests {
             assert_eq!(replay(text.as_bytes(), |_| ()).unwrap_err().line, line, "{text:?}");
         }
     }
+
+    /// A guest's record is whatever that guest wrote: numbers of any size in any place.
+    #[test]
+    fn whatever_numbers_a_record_has_it_is_replayed_or_refused() {
+        let (record, mut state) = (record(), 0x9e37_79b9_7f4a_7c15_u64);
+        let mut next = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % below as u64) as usize
+        };
+        const WILD: [&str; 14] = [
+            "0",
+            "1",
+            "2",
+            "63",
+            "64",
+            "65535",
+            "65536",
+            "4294967295",
+            "1000000000000",
+            "9223372036854775807",
+            "9223372036854775808",
+            "18446744073709551615",
+            "-",
+            "0-63",
+        ];
+        let lines: Vec<Vec<&str>> = record.lines().map(|line| line.split(' ').collect()).collect();
+        let others =
+            ["tick 5", "seen 5 0 1", "dismiss 5 1", "io-end 5 0", "io-begin 5 1", "mask 5 0 0", "told 5 0 9"];
+        let (mut replayed, mut refused) = (0, 0);
+        for round in 0..400 {
+            let mut lines = lines.clone();
+            lines.truncate(200 + next(800));
+            for _ in 0..1 + next(20) {
+                let at = 2 + next(lines.len() - 2);
+                lines.insert(at, others[next(others.len())].split(' ').collect());
+            }
+            for _ in 0..1 + next(6) {
+                // Every fourth in the settings.
+                let line = if next(4) == 0 { 1 } else { 2 + next(lines.len() - 2) };
+                let word = 1 + next(lines[line].len() - 1);
+                lines[line][word] = WILD[next(WILD.len())];
+            }
+            let text = lines.iter().map(|words| words.join(" ") + "\n").collect::<String>();
+            let began = std::time::Instant::now();
+            match replay(text.as_bytes(), |_| ()) {
+                Ok(_) => replayed += 1,
+                Err(_) => refused += 1,
+            }
+            assert!(began.elapsed().as_secs() < 60, "round {round}: {:?}", lines[1]);
+        }
+        assert!(replayed > 50 && refused > 50, "{replayed} replayed, {refused} refused");
+    }
 }
