@@ -355,7 +355,9 @@ fn quality(study: &Study) -> Vec<Fact> {
             study.kept_disturbed()
         )
     });
-    let missed: u64 = study.observations.iter().map(|run| run.provenance.missed_gps).sum();
+    // A guest's numbers, or a record's: any.
+    let missed =
+        study.observations.iter().fold(0, |sum: u64, run| sum.saturating_add(run.provenance.missed_gps));
     let missed = match missed {
         0 => String::new(),
         missed => {
