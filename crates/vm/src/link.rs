@@ -4,7 +4,7 @@
 //! are parsed, and every wait has a deadline and ends at once when the user interrupts or QEMU dies.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -252,8 +252,11 @@ impl Link {
 
     fn send(&mut self, line: &str) -> Result<(), VmError> {
         debug_assert!(line.len() < LINE_BYTES && !line.contains('\n'));
-        let gone = |_| guest("the guest is gone");
-        // A line is far smaller than the socket's buffer, so this does not block.
+        // A line is far smaller than the socket's buffer, which is full only if the guest does not read.
+        let gone = |error: std::io::Error| match error.kind() {
+            ErrorKind::WouldBlock => guest("the guest does not read what the host says"),
+            _ => guest("the guest is gone"),
+        };
         self.stream.write_all(format!("{line}\n").as_bytes()).map_err(gone)
     }
 
@@ -311,8 +314,7 @@ impl Link {
                 self.buffer.extend_from_slice(&chunk[..count]);
                 Ok(())
             }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
             Err(_) => Err(guest(format!("the guest ended before it could {what}"))),
         }
     }
@@ -412,6 +414,15 @@ mod tests {
         assert!(link.read_file("/x").unwrap_err().to_string().contains("announced"));
         guest.write_all(&[b'x'; 3 * LINE_BYTES]).unwrap();
         assert!(link.mark().unwrap_err().to_string().contains("without an end"));
+    }
+
+    #[test]
+    fn a_guest_that_does_not_read_is_told_from_one_that_is_gone() {
+        let (guest, mut link) = self::link();
+        let said = std::iter::repeat_with(|| link.power_off()).take(1 << 20).find_map(Result::err).unwrap();
+        assert!(said.to_string().contains("does not read"), "{said}");
+        drop(guest);
+        assert_eq!(link.power_off().unwrap_err().to_string(), "the guest is gone");
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub(crate) const XEN: Bundle = Bundle {
 
 /// The program of a hostile guest: `babble`, in place of the runner.
 pub(crate) const HOSTILE: Bundle =
-    Bundle { sources: &sources!["hostile/babble.c"], programs: &[("babble", &["hostile/babble.c"])] };
+    Bundle { sources: &sources!["babble.c"], programs: &[("babble", &["babble.c"])] };
 
 /// A kernel module.
 pub(crate) struct ModuleSources {
@@ -97,8 +97,8 @@ pub(crate) const LAB_MODULE: ModuleSources = ModuleSources {
 
 /// What a hostile guest writes over its own memory with.
 pub(crate) const HOSTILE_MODULE: ModuleSources = ModuleSources {
-    sources: &sources!["hostile/module/Kbuild", "hostile/module/reprieve_hostile.c"],
-    directory: "hostile/module",
+    sources: &sources!["module/hostile/Kbuild", "module/hostile/reprieve_hostile.c"],
+    directory: "module/hostile",
     file: "reprieve_hostile.ko",
 };
 
