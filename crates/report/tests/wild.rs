@@ -60,6 +60,7 @@ fn any_figures_are_shown() {
                 ("a", "b"),
                 &Options { colour: false, width: 110 },
             );
+            assert!(text.contains(&format!("{} grace periods began", u64::MAX)), "{text}");
             for output in [&text, &page, &compared] {
                 assert!(output.len() < OUTPUT_BYTES, "{value}, each {nth}th: {} bytes", output.len());
             }

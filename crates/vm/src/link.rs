@@ -17,6 +17,8 @@ use crate::error::{ConsoleTail, VmError, plain};
 
 /// Longest line of the protocol.
 const LINE_BYTES: usize = 4096;
+/// As much of a line that is no frame's head is shown.
+const HEAD_CHARACTERS: usize = 40;
 /// Largest file that a guest may send.
 const FILE_BYTES: usize = 1 << 20;
 /// Most latencies that are taken from a guest, and most Postmark processes.
@@ -199,7 +201,9 @@ impl Link {
         let deadline = Instant::now() + limit;
         let line = self.line(what, deadline, limit)?;
         let parsed = line.split_once(' ').and_then(|(name, size)| Some((name, size.parse().ok()?)));
-        let (name, size) = parsed.ok_or_else(|| guest(format!("{line:?} is no frame's head")))?;
+        // The whole line would leave no room for what is wrong with it.
+        let head = || line.chars().take(HEAD_CHARACTERS).collect::<String>();
+        let (name, size) = parsed.ok_or_else(|| guest(format!("{:?} is no frame's head", head())))?;
         Ok((name.to_string(), self.bytes(size, what, deadline, limit)?))
     }
 
@@ -410,6 +414,8 @@ mod tests {
         assert_eq!((hello.release.as_str(), hello.vcpus), ("6.1]0;owned", 0));
         guest.write_all(b"error \x1b]0;owned\x07\n").unwrap();
         assert!(!link.mark().unwrap_err().to_string().contains('\x1b'));
+        guest.write_all(&[&[0xff; 1000][..], b"\n"].concat()).unwrap();
+        assert!(link.frame("x", ANSWER_LIMIT).unwrap_err().to_string().ends_with("is no frame's head"));
         guest.write_all(b"file 99999999999\n").unwrap();
         assert!(link.read_file("/x").unwrap_err().to_string().contains("announced"));
         guest.write_all(&[b'x'; 3 * LINE_BYTES]).unwrap();

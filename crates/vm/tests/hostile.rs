@@ -18,12 +18,12 @@ use reprieve_vm::VmError;
 use reprieve_vm::analysis::{self, RunLeft};
 use reprieve_vm::introspect::{Layout, Ram, Reader, unusable_index_printed};
 use reprieve_vm::lab::Booted;
-use reprieve_vm::link::{Link, Outcome};
+use reprieve_vm::link::{Hello, Link, Outcome};
 use reprieve_vm::qemu::GuestMemory;
 use reprieve_vm::watch::{Sampler, Watcher};
 use support::hostile::{Anatomy, Wound};
 use support::ledger::Ledger;
-use support::{Bench, MIB, PATIENCE};
+use support::{BOOT_LIMIT, Bench, MIB, PATIENCE, STOP_LIMIT};
 
 const VCPUS: usize = 2;
 const MEMORY_MIB: u64 = 256;
@@ -126,6 +126,50 @@ fn inflict(memory: &GuestMemory, wounds: &[Wound]) -> Vec<Wound> {
     wounds.iter().map(one).collect()
 }
 
+/// A reader of a memory that is no guest's (any more), by what the guest told.
+fn reader_of(bench: &Bench, memory: &GuestMemory, hello: &Hello) -> Result<Reader, VmError> {
+    let mut ram = Ram::map(memory)?;
+    let (btf, symbols) = (&bench.lab.image.btf, &hello.symbols);
+    let layout = Layout::find(&mut ram, btf, symbols, &hello.release, hello.vcpus, memory.bytes())?;
+    Ok(Reader::new(ram, layout))
+}
+
+#[test]
+fn figures_that_cannot_be_are_named_and_those_of_a_busy_guest_are_not_doubted() {
+    let Some(bench) = Bench::open() else { return };
+    let mut booted = bench.boot(VCPUS, MEMORY_MIB, "");
+    booted.link.start("memory").unwrap();
+    let (busy, ()) = watched(bench.reader(&booted), || std::thread::sleep(Duration::from_secs(1)));
+    assert_eq!(doubts(&busy), [""; 0]);
+    booted.link.stop(STOP_LIMIT).unwrap();
+    let (anatomy, memory) = (anatomy(&bench, &booted), copy(&booted.machine.memory));
+    let cases = [
+        ("rcu_state.gp_seq", "the step of rcu_state.gp_seq", 1 << 40),
+        ("rcu_node.qsmask", "rcu_node.qsmask", 0b100),
+        ("rcu_data.cblist.len", "rcu_data.cblist.len", 1 << 40),
+        ("rcu_data.cblist.len", "rcu_data.cblist.len", i64::MIN as u64),
+        ("zone.managed_pages", "zone.managed_pages", BYTES),
+        ("free_area.nr_free", "free_area.nr_free", BYTES),
+        ("NR_SLAB_RECLAIMABLE_B", "the count of slab pages", BYTES),
+        ("kernel_cpustat", "the CPU time of kernel_cpustat", u64::MAX),
+    ];
+    for (what, named, value) in cases {
+        let reader = reader_of(&bench, &memory, &booted.hello).unwrap();
+        let (observation, before) = watched(reader, || {
+            std::thread::sleep(Duration::from_millis(5));
+            let before = inflict(&memory, &[anatomy.wound(what, value)]);
+            std::thread::sleep(Duration::from_millis(5));
+            before
+        });
+        inflict(&memory, &before);
+        let doubts = doubts(&observation);
+        assert!(
+            doubts.len() == 1 && doubts[0].contains(&format!("at first {named} is ")),
+            "{what}: {doubts:?}"
+        );
+    }
+}
+
 #[test]
 fn whatever_a_copy_of_a_guest_s_memory_holds_is_refused_or_read_within_bounds() {
     let Some(bench) = Bench::open() else { return };
@@ -133,12 +177,7 @@ fn whatever_a_copy_of_a_guest_s_memory_holds_is_refused_or_read_within_bounds() 
     let (anatomy, memory, hello) =
         (anatomy(&bench, &booted), copy(&booted.machine.memory), booted.hello.clone());
     drop(booted);
-    let attach = || -> Result<Reader, VmError> {
-        let mut ram = Ram::map(&memory)?;
-        let (btf, symbols) = (&bench.lab.image.btf, &hello.symbols);
-        let layout = Layout::find(&mut ram, btf, symbols, &hello.release, hello.vcpus, BYTES)?;
-        Ok(Reader::new(ram, layout))
-    };
+    let attach = || reader_of(&bench, &memory, &hello);
     let (first, rounds) =
         (setting("REPRIEVE_HOSTILE_SEED", 1), setting("REPRIEVE_HOSTILE_COPY_ROUNDS", COPY_ROUNDS));
     let mut ledger = Ledger::open();
@@ -201,10 +240,8 @@ fn weather(
             let attaching = scope.spawn(|| {
                 let mut ends = Vec::new();
                 while !over.load(Ordering::Relaxed) {
-                    let mut ram = Ram::map(&machine.memory).unwrap();
-                    let (btf, symbols) = (&bench.lab.image.btf, &hello.symbols);
-                    match Layout::find(&mut ram, btf, symbols, &hello.release, hello.vcpus, BYTES) {
-                        Ok(layout) => look(&Reader::new(ram, layout)),
+                    match reader_of(bench, &machine.memory, hello) {
+                        Ok(reader) => look(&reader),
                         // The same again is one and the same end: a storm is long.
                         Err(error) if ends.last() != Some(&error.to_string()) => ends.push(error.to_string()),
                         Err(_) => {}
@@ -302,7 +339,12 @@ fn ask(link: &mut Link, which: u64) -> Result<(), VmError> {
 fn a_guest_whose_runner_says_anything_is_refused_or_taken_at_its_word() {
     let Some(bench) = Bench::open_hostile() else { return };
     let (first, rounds) = (setting("REPRIEVE_HOSTILE_SEED", 1), setting("REPRIEVE_HOSTILE_ROUNDS", 60));
-    let mut booted = bench.boot(VCPUS, MEMORY_MIB, &format!("RUNNER=/bin/babble SEED={first}"));
+    let append = format!("RUNNER=/bin/babble SEED={first}");
+    // It always says that it has two vCPUs.
+    let lie = bench.lab.boot(&bench.spec(1, MEMORY_MIB, &append), &bench.lab.pcpus, BOOT_LIMIT);
+    let lie = lie.map(drop).unwrap_err().to_string();
+    assert!(lie.contains("says that it has 2 vCPUs online, of the machine's 1"), "{lie}");
+    let mut booted = bench.boot(VCPUS, MEMORY_MIB, &append);
     let error = bench.lab.reader(&booted).expect_err("a kernel without symbols");
     eprintln!("{error}");
     let mut ledger = Ledger::open();

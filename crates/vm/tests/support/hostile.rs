@@ -69,6 +69,12 @@ impl Anatomy {
         surgeon.anatomy
     }
 
+    /// One word that the host reads, with what is to be written over it.
+    pub fn wound(&self, what: &str, value: u64) -> Wound {
+        let place = self.read.iter().find(|place| place.what == what).unwrap_or_else(|| panic!("no {what}"));
+        Wound { what: what.into(), offset: place.offset, value }
+    }
+
     /// The words that this seed writes over, and with what.
     pub fn wounds(&self, seed: u64) -> Vec<Wound> {
         let mut rng = statistics::stream(seed, "wounds");
