@@ -228,11 +228,9 @@ fn weather(
     wounds: &[Wound],
     keep: bool,
 ) -> Result<Vec<String>, (Vec<String>, VmError)> {
-    let reader = match bench.lab.reader(booted) {
-        Ok(reader) => reader,
-        Err(error) => return Err((Vec::new(), error)),
-    };
+    let reader = bench.lab.reader(booted).map_err(|error| (Vec::new(), error))?;
     let (over, line) = (AtomicBool::new(false), storm(seed, wounds, keep));
+    // The guest is told by one thread, and read by others.
     let Booted { machine, link, hello, .. } = booted;
     let (machine, hello) = (&*machine, &*hello);
     let (observation, (mut ends, survived)) = watched(reader, || {
