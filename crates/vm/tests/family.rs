@@ -1,0 +1,31 @@
+//! What a user sets stays while `reprieve migrate` moves tasks, on a kernel of a distribution, with two vCPUs and with four, where
+//! calls of sched_setaffinity(2) are told by probes that nobody else pays for. The tests are those of the linux crate.
+
+#[path = "support/inside.rs"]
+mod inside;
+#[path = "../../linux/tests/migrate_family.rs"]
+mod linux_family;
+mod support;
+
+/// How many tasks bind themselves, of each form: `make wishes` asks for more.
+fn pins() -> String {
+    std::env::var("REPRIEVE_TEST_PINS").unwrap_or("20".into())
+}
+
+fn on(vcpus: usize) {
+    let environment = format!("REPRIEVE_TEST_PINS={}", pins());
+    let Some(output) = inside::run(vcpus, "linux_", &environment) else { return };
+    assert!(output.contains("test result: ok. 4 passed"), "{output}");
+    assert!(!output.contains("skipped:"), "{output}");
+    assert!(output.contains("calls are told by a probe that slows all system calls: false"), "{output}");
+}
+
+#[test]
+fn nothing_that_a_user_sets_is_lost_on_two_vcpus() {
+    on(2);
+}
+
+#[test]
+fn nothing_that_a_user_sets_is_lost_on_four_vcpus() {
+    on(4);
+}
