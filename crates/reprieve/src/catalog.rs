@@ -2,13 +2,11 @@
 
 use std::path::Path;
 
+use reprieve_study::scenario::limits;
 use reprieve_study::{Ground, Scenario, overrides};
 
 use crate::failure::Failure;
 use crate::input;
-
-/// Largest scenario file.
-const FILE_BYTES: u64 = 1 << 20;
 
 /// Names and texts.
 pub const BUILT_IN: [(&str, &str); 32] = [
@@ -52,7 +50,7 @@ pub const BUILT_IN: [(&str, &str); 32] = [
 pub fn read(name: &str, ground: Option<Ground>, assignments: &[String]) -> Result<Scenario, Failure> {
     if name.ends_with(".toml") || name.contains('/') {
         let path = Path::new(name);
-        let text = input::read_text(path, FILE_BYTES, "scenario")?;
+        let text = input::read_text(path, limits::FILE_BYTES, "scenario")?;
         return overrides::read_with(&text, ground, assignments, &|other| beside(path, other))
             .map_err(|error| Failure::Usage(format!("{name}: {error}")));
     }
@@ -77,7 +75,7 @@ fn built_in(name: &str, or: &str) -> Result<String, String> {
 fn beside(file: &Path, name: &str) -> Result<String, String> {
     let path = file.with_file_name(format!("{name}.toml"));
     if path.exists() {
-        return input::read_text(&path, FILE_BYTES, "scenario").map_err(|failure| failure.to_string());
+        return input::read_text(&path, limits::FILE_BYTES, "scenario").map_err(|failure| failure.to_string());
     }
     built_in(name, "a file beside this one")
 }

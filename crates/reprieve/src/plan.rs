@@ -4,8 +4,6 @@ use reprieve_report::facts;
 use reprieve_study::units::{self, MILLISECOND_NS};
 use reprieve_study::{Ground, Scenario, Workload};
 
-use crate::failure::Failure;
-
 /// A real guest boots in about so many seconds under emulation.
 const BOOT_S: u64 = 5;
 /// A run on real Xen takes about so many seconds where the host is not busy: nearly all of it is booting.
@@ -14,7 +12,7 @@ const XEN_RUN_S: u64 = 60;
 const FILL_MS: u64 = 1_200;
 
 /// What would be run, and for how long.
-pub fn render(scenario: &Scenario) -> Result<String, Failure> {
+pub fn render(scenario: &Scenario) -> String {
     let run = &scenario.run;
     let mut text = format!("{}: {}\n", scenario.name, scenario.title);
     text.push_str(&format!(
@@ -36,8 +34,8 @@ pub fn render(scenario: &Scenario) -> Result<String, Failure> {
         let (key, values, under) = (&sweep.key, values.join(", "), under.join(", "));
         text.push_str(&format!("  sweep {name}: {key} = {values}; under {under}\n"));
     }
-    text.push_str(&format!("  {}\n", length(scenario)?));
-    Ok(text)
+    text.push_str(&format!("  {}\n", length(scenario)));
+    text
 }
 
 /// What the conditions have in common: the machine under test, or what its threads do.
@@ -57,10 +55,10 @@ fn machine(scenario: &Scenario) -> String {
 }
 
 /// How many runs, and how long they take.
-fn length(scenario: &Scenario) -> Result<String, Failure> {
-    let (run, runs) = (&scenario.run, scenario.plan()?.len() as u64);
+fn length(scenario: &Scenario) -> String {
+    let (run, runs) = (&scenario.run, scenario.runs());
     let each_ms = run.warmup_ms + run.window_ms;
-    Ok(match (scenario.ground, &scenario.workload) {
+    match (scenario.ground, &scenario.workload) {
         // A workload of fixed size takes its own time.
         (Ground::Xen, _) => format!("{runs} runs, about {} s", runs * XEN_RUN_S),
         (Ground::Vm, _) => format!("{runs} runs, about {} s", runs * (each_ms / 1000 + BOOT_S)),
@@ -74,5 +72,5 @@ fn length(scenario: &Scenario) -> Result<String, Failure> {
             let simulated = format!("{most}{}", units::duration((each_ms * MILLISECOND_NS) as f64));
             format!("{runs} runs of {simulated} of simulated time")
         }
-    })
+    }
 }

@@ -17,7 +17,7 @@ use crate::{catalog, plan};
 pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let scenarios = read_scenarios(arguments)?;
     if arguments.dry_run {
-        return scenarios.iter().try_for_each(|scenario| output::print(&plan::render(scenario)?));
+        return scenarios.iter().try_for_each(|scenario| output::print(&plan::render(scenario)));
     }
     let promise = |path: &Option<PathBuf>| path.as_deref().map(Promised::open).transpose();
     let (json, page, trace) =

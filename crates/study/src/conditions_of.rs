@@ -6,8 +6,8 @@
 
 use toml::{Table, Value};
 
-use crate::overrides::{choose_ground, merge};
-use crate::scenario::{BadScenario, Ground};
+use crate::overrides::{choose_ground, merge, parse_file};
+use crate::scenario::{BadScenario, Ground, limits};
 
 /// The text of the scenario file of that name, or why there is none.
 pub type Others<'a> = &'a dyn Fn(&str) -> Result<String, String>;
@@ -38,8 +38,11 @@ fn take(
     if is_circle {
         return Err(bad(format!("a circle: {}", chain.join(", which takes them from "))));
     }
+    if chain.len() > limits::CHAIN_FILES {
+        return Err(bad(format!("more than {} files take them from each other", limits::CHAIN_FILES)));
+    }
     let text = others(&name).map_err(bad)?;
-    let mut other: Table = text.parse().map_err(|e: toml::de::Error| bad(format!("{name}: {e}")))?;
+    let mut other = parse_file(&text).map_err(|e| bad(format!("{name}: {}", e.problem)))?;
     choose_ground(&mut other, Some(ground)).map_err(|e| bad(format!("{name}: {e}")))?;
     take(&mut other, ground, others, chain)?;
     let Some(Value::Table(mut conditions)) = other.remove("conditions") else {
@@ -57,7 +60,7 @@ fn take(
 #[cfg(test)]
 mod tests {
     use crate::overrides;
-    use crate::scenario::{Ground, Scenario};
+    use crate::scenario::{Ground, Scenario, limits};
 
     const HEAD: &str = "title = 't'\n[workload]\nkind = 'memory'\n";
 
@@ -93,6 +96,23 @@ mod tests {
         let files = [("first", first.as_str()), ("fourth", &fourth)];
         let overcommit = |ground| read("fourth", ground, &files).unwrap().conditions["crowded"].overcommit;
         assert_eq!((overcommit(Ground::Sim), overcommit(Ground::Vm)), (2.0, 0.0));
+    }
+
+    #[test]
+    fn a_chain_of_files_has_an_end() {
+        let text = |number: usize| match number {
+            0 => format!("{HEAD}[conditions.a]"),
+            _ => format!("conditions_of = '{}'\n{HEAD}", number - 1),
+        };
+        let texts: Vec<(String, String)> =
+            (0..=limits::CHAIN_FILES).map(|n| (n.to_string(), text(n))).collect();
+        let files: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (&**name, &**text)).collect();
+        let of = |files_in_chain: usize| read(&(files_in_chain - 1).to_string(), Ground::Sim, &files);
+        assert_eq!(of(limits::CHAIN_FILES).unwrap().conditions.len(), 1);
+        assert_eq!(
+            of(limits::CHAIN_FILES + 1).unwrap_err(),
+            "conditions_of: more than 16 files take them from each other"
+        );
     }
 
     #[test]

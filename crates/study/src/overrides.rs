@@ -4,7 +4,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::conditions_of::{self, Others};
-use crate::scenario::{BadScenario, Ground, Scenario, Setting};
+use crate::scenario::{BadScenario, Ground, Scenario, Setting, limits};
 
 /// A slip must be closer than this to a known name to be worth a suggestion (Jaro-Winkler, 0 to 1).
 const NEAR: f64 = 0.75;
@@ -35,15 +35,36 @@ pub fn read_with(
     assignments: &[String],
     others: Others,
 ) -> Result<Scenario, BadScenario> {
-    let mut table: Table =
-        text.parse().map_err(|e: toml::de::Error| BadScenario::new(UNPLACED, e.to_string()))?;
+    let mut table = parse_file(text)?;
     let ground = choose_ground(&mut table, ground)?;
     conditions_of::resolve(&mut table, ground, others)?;
-    let scenario: Scenario =
-        table.clone().try_into().map_err(|e: toml::de::Error| explain(&table, e.message()))?;
-    let full = to_table(&scenario)?;
-    // The assignment since which the table is no scenario: serde does not say where a wrong type stands.
-    let mut culprit = None;
+    let mut scenario = to_scenario(&table)?;
+    if !assignments.is_empty() {
+        scenario = assigned(&table, &scenario, assignments)?;
+    }
+    // First of all what bounds the work of everything after it.
+    scenario.check_counts()?;
+    scenario.add_counterparts()?;
+    scenario.check()?;
+    Ok(scenario)
+}
+
+/// The table of a scenario file of bounded size.
+pub(crate) fn parse_file(text: &str) -> Result<Table, BadScenario> {
+    if text.len() as u64 > limits::FILE_BYTES {
+        let problem = format!("{} bytes are more than {} for a file", text.len(), limits::FILE_BYTES);
+        return Err(BadScenario::new(UNPLACED, problem));
+    }
+    text.parse().map_err(|e: toml::de::Error| BadScenario::new(UNPLACED, e.to_string()))
+}
+
+/// The scenario of the table, with assignments `key=value` on top.
+fn assigned(table: &Table, scenario: &Scenario, assignments: &[String]) -> Result<Scenario, BadScenario> {
+    if assignments.len() > limits::ASSIGNMENTS {
+        let problem = format!("{} assignments are more than {}", assignments.len(), limits::ASSIGNMENTS);
+        return Err(BadScenario::new(UNPLACED, problem));
+    }
+    let mut settings = Vec::new();
     for assignment in assignments {
         let Some((key, value)) = assignment.split_once('=') else {
             return Err(BadScenario::new(assignment, "write it as key=value"));
@@ -52,16 +73,13 @@ pub fn read_with(
         if key == "ground" {
             return Err(BadScenario::new(key, "choose it with --on"));
         }
-        assign(&mut table, &full, key, parse(value.trim()))?;
-        match Scenario::deserialize(table.clone()) {
-            Ok(_) => culprit = None,
-            Err(_) => culprit = culprit.or(Some(key)),
-        }
+        settings.push((key, parse(value.trim())));
     }
-    let mut scenario = to_scenario(table, culprit)?;
-    scenario.add_counterparts()?;
-    scenario.check()?;
-    Ok(scenario)
+    let paths = paths(&to_table(scenario)?);
+    to_scenario(&set(table, &paths, &settings)?).map_err(|error| match since(table, &paths, &settings) {
+        Some(key) if error.key == UNPLACED => BadScenario { key: key.into(), ..error },
+        _ => error,
+    })
 }
 
 /// The scenario with other values for some keys. The result is not checked.
@@ -70,27 +88,47 @@ pub fn apply<'a>(
     settings: impl IntoIterator<Item = (&'a str, &'a Setting)>,
 ) -> Result<Scenario, BadScenario> {
     let full = to_table(scenario)?;
-    let (mut table, mut last) = (full.clone(), None);
-    for (key, value) in settings {
-        assign(&mut table, &full, key, value.to_toml())?;
-        last = Some(key);
-        Scenario::deserialize(table.clone()).map_err(|e| BadScenario::new(key, e.message().trim()))?;
-    }
-    to_scenario(table, last)
+    let paths = paths(&full);
+    let settings: Vec<_> = settings.into_iter().map(|(key, value)| (key, value.to_toml())).collect();
+    deserialize(set(&full, &paths, &settings)?).map_err(|error| {
+        let key = since(&full, &paths, &settings).unwrap_or(UNPLACED);
+        BadScenario::new(key, error.message().trim())
+    })
+}
+
+/// The table with other values for some keys, which must be among `paths`.
+fn set(table: &Table, paths: &[String], settings: &[(&str, Value)]) -> Result<Table, BadScenario> {
+    let mut table = table.clone();
+    settings.iter().try_for_each(|(key, value)| assign(&mut table, paths, key, value.clone()))?;
+    Ok(table)
+}
+
+/// Of settings that do not make a scenario, the one since which they do not: serde does not say where a wrong type stands.
+fn since<'a>(table: &Table, paths: &[String], settings: &[(&'a str, Value)]) -> Option<&'a str> {
+    let is_scenario =
+        |count: &usize| set(table, paths, &settings[..*count]).is_ok_and(|table| deserialize(table).is_ok());
+    let right = (0..settings.len()).rev().find(is_scenario)?;
+    Some(settings[right].0)
 }
 
 fn to_table(scenario: &Scenario) -> Result<Table, BadScenario> {
     Table::try_from(scenario).map_err(|e| BadScenario::new(UNPLACED, e.to_string()))
 }
 
-fn to_scenario(table: Table, culprit: Option<&str>) -> Result<Scenario, BadScenario> {
-    table.clone().try_into().map_err(|e: toml::de::Error| {
-        let explained = explain(&table, e.message());
-        match culprit {
-            Some(key) if explained.key == UNPLACED => BadScenario { key: key.into(), ..explained },
-            _ => explained,
-        }
-    })
+fn to_scenario(table: &Table) -> Result<Scenario, BadScenario> {
+    deserialize(table.clone()).map_err(|error| explain(table, error.message()))
+}
+
+fn deserialize(table: Table) -> Result<Scenario, toml::de::Error> {
+    #[cfg(test)]
+    DESERIALIZED.set(DESERIALIZED.get() + 1);
+    Scenario::deserialize(table)
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Tables that this thread has made scenarios of.
+    pub(crate) static DESERIALIZED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// Takes `[on]` out of the table, and lays the chosen ground's part over the rest. The ground.
@@ -132,9 +170,8 @@ pub(crate) fn merge(table: &mut Table, over: Table) {
     }
 }
 
-/// Sets one key. It must exist in `full`, the scenario with all its defaults.
-fn assign(table: &mut Table, full: &Table, key: &str, value: Value) -> Result<(), BadScenario> {
-    let paths = paths(full);
+/// Sets one key. It must be among `paths`, those of the scenario with all its defaults.
+fn assign(table: &mut Table, paths: &[String], key: &str, value: Value) -> Result<(), BadScenario> {
     if !paths.iter().any(|path| path == key) {
         let near = nearest(key, paths.iter().map(String::as_str));
         let hint = near.map_or_else(
@@ -143,27 +180,28 @@ fn assign(table: &mut Table, full: &Table, key: &str, value: Value) -> Result<()
         );
         return Err(BadScenario::new(key, format!("there is no such key; {hint}")));
     }
-    match key.rsplit_once('.') {
-        None => table.insert(key.into(), value),
-        Some((parents, last)) => parent(table, parents).insert(last.into(), value),
+    let (parent, last) = match key.rsplit_once('.') {
+        None => (Some(table), key),
+        Some((parents, last)) => (parent(table, parents), last),
     };
+    let gone = || BadScenario::new(key, "is no more there: an earlier value took its place");
+    parent.ok_or_else(gone)?.insert(last.into(), value);
     Ok(())
 }
 
-/// The table at that path, made where the file has none. The path exists in the full table, so that everything
-/// on the way is a table, or an item of an array of tables that the file has.
-fn parent<'a>(table: &'a mut Table, path: &str) -> &'a mut Table {
+/// The table at that path, made where the file has none. The path exists in the full table, so that everything on the way is
+/// a table, or an item of an array of tables that the file has; `None` if an earlier setting put something else there.
+fn parent<'a>(table: &'a mut Table, path: &str) -> Option<&'a mut Table> {
     let mut here = table;
     let mut steps = path.split('.');
     while let Some(step) = steps.next() {
         let mut entry = here.entry(step).or_insert_with(|| Value::Table(Table::new()));
         if let Value::Array(items) = entry {
-            let index = steps.next().and_then(|step| step.parse::<usize>().ok()).expect("the path exists");
-            entry = &mut items[index];
+            entry = items.get_mut(steps.next()?.parse::<usize>().ok()?)?;
         }
-        here = entry.as_table_mut().expect("the path exists");
+        here = entry.as_table_mut()?;
     }
-    here
+    Some(here)
 }
 
 /// A value as TOML, or as text if it is none.
@@ -273,6 +311,8 @@ mod tests {
             [("guest.memory_mib".into(), Setting::Integer(1024))]
         );
         assert!(with("conditions.overcommitted.spikes.1.for_ms=9").unwrap_err().contains("did you mean"));
+        let gone = ["conditions.overcommitted.spikes=[]", "conditions.overcommitted.spikes.0.for_ms=9"];
+        assert!(on(&text, None, &gone).unwrap_err().ends_with("an earlier value took its place"));
     }
 
     #[test]

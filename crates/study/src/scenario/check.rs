@@ -1,21 +1,16 @@
 //! The limits of a scenario: what no ground could run is refused here, with the key at fault.
 
+mod counts;
 mod delete_free;
 mod fio;
 mod ground;
 mod io;
 mod workload;
 
-use super::{BadScenario, Case, Condition, Ground, Scenario, SchedulerKind, Sweep, Workload, Xen};
+use super::{BadScenario, Case, Condition, Ground, Scenario, SchedulerKind, Sweep, Workload, Xen, limits};
 use crate::metric;
 pub(super) use ground::ONLY_SIM;
 
-/// Longest addition to the kernel's command line, which ends at 2048 bytes (COMMAND_LINE_SIZE on x86).
-const APPEND_BYTES: usize = 1024;
-/// Most values of one sweep.
-const SWEEP_VALUES: usize = 64;
-/// Most runs of one scenario.
-const RUNS: u64 = 100_000;
 /// What a condition or a sweep may change: keys of one run, not of the plan.
 const OF_ONE_RUN: [&str; 7] =
     ["guest.", "host.", "workload.", "observe.", "limits.", "run.warmup_ms", "run.window_ms"];
@@ -42,6 +37,7 @@ impl Scenario {
     /// Refuses what no ground could run. Limits of the machine at hand (its memory, its pCPUs) are the
     /// ground's to check.
     pub fn check(&self) -> Result<(), BadScenario> {
+        self.check_counts()?;
         self.check_run()?;
         if self.conditions.is_empty() {
             return bad("conditions", "a scenario needs at least one condition, the baseline");
@@ -52,16 +48,14 @@ impl Scenario {
                 let problem = format!("{key} cannot be set; keys of {} can", OF_ONE_RUN.join(", "));
                 return bad(format!("conditions.{name}.set"), problem);
             }
-            self.under(name)?.check_condition(name)?;
         }
-        self.sweeps.iter().try_for_each(|(name, sweep)| self.check_sweep(name, sweep))?;
+        self.check_products()?;
+        let common = self.common();
+        for name in self.conditions.keys() {
+            self.at(&common, name, None)?.check_condition(name)?;
+        }
+        self.sweeps.iter().try_for_each(|(name, sweep)| self.check_sweep(&common, name, sweep))?;
         self.cases.iter().try_for_each(|(name, case)| self.check_case(name, case))?;
-        let swept = self.sweeps.values().map(|sweep| sweep.values.len() * self.swept(sweep).count());
-        let plain = self.chosen().count() * self.cases.len().max(1);
-        let runs = (swept.sum::<usize>() + plain) as u64 * u64::from(self.run.repeat);
-        if runs > RUNS {
-            return bad("run.repeat", format!("{runs} runs are more than {RUNS}"));
-        }
         self.check_published()
     }
 
@@ -95,10 +89,10 @@ impl Scenario {
         within("guest.hz", guest.hz, 100, 1_000)?;
         within_f64("guest.speed", guest.speed, 0.01, 1_000.0)?;
         let append = &guest.append;
-        if append.len() > APPEND_BYTES || append.contains(char::is_control) {
+        if append.len() > limits::APPEND_BYTES || append.contains(char::is_control) {
             return bad(
                 "guest.append",
-                format!("is not at most {APPEND_BYTES} bytes without control characters"),
+                format!("is not at most {} bytes without control characters", limits::APPEND_BYTES),
             );
         }
         for (name, value) in guest.rcu.parameters() {
@@ -267,26 +261,28 @@ impl Scenario {
             let problem = format!("{other} cannot be set; keys of {} can", OF_ONE_RUN.join(", "));
             return bad(key, problem);
         }
-        let scenario = self.in_case(name)?;
-        scenario.check_run().map_err(|error| BadScenario::new(key, error.to_string()))?;
-        self.chosen().try_for_each(|(condition, _)| scenario.under(condition)?.check_condition(condition))
+        let common = self.in_case(name)?;
+        common.check_run().map_err(|error| BadScenario::new(key, error.to_string()))?;
+        self.chosen()
+            .try_for_each(|(condition, _)| self.at(&common, condition, None)?.check_condition(condition))
     }
 
-    fn check_sweep(&self, name: &str, sweep: &Sweep) -> Result<(), BadScenario> {
+    fn check_sweep(&self, common: &Scenario, name: &str, sweep: &Sweep) -> Result<(), BadScenario> {
         let key = |key: &str| format!("sweeps.{name}.{key}");
         if !of_one_run(&sweep.key) && !sweep.key.starts_with("conditions.") {
             let problem =
                 format!("{} cannot be swept; keys of conditions., {} can", sweep.key, OF_ONE_RUN.join(", "));
             return bad(key("key"), problem);
         }
-        within(&key("values"), sweep.values.len() as u64, 1, SWEEP_VALUES as u64)?;
+        within(&key("values"), sweep.values.len() as u64, 1, limits::SWEEP_VALUES as u64)?;
         self.check_names(&key("conditions"), &sweep.conditions)?;
+        let conditions: Vec<&str> = self.swept(sweep).collect();
         for value in &sweep.values {
             if !value.number().is_some_and(f64::is_finite) {
                 return bad(key("values"), format!("{value:?} is not a number"));
             }
-            for condition in self.swept(sweep) {
-                self.at(condition, Some((name, sweep, value)))?;
+            for condition in &conditions {
+                self.at(common, condition, Some((name, sweep, value)))?;
             }
         }
         Ok(())

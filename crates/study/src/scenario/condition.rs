@@ -51,6 +51,11 @@ impl Condition {
             && self.spikes.is_empty()
     }
 
+    /// The condition once what it sets is set.
+    pub(super) fn without_settings(&self) -> Condition {
+        Condition { set: IndexMap::new(), ..self.clone() }
+    }
+
     /// Whether this condition is the other one but for causes that it leaves out (and its label). The other one leaves
     /// out none.
     pub fn is_counterpart_of(&self, whole: &Condition) -> bool {

@@ -14,7 +14,8 @@
 //! | [`setting`] | values that a condition or a sweep sets |
 //! | [`published`] | `[published]` |
 //!
-//! Limits of every number stand in `check`, so that bad input is refused before anything starts;
+//! Limits of every number stand in `check`, those of counts and lengths in [`limits`], so that bad input is refused before
+//! anything starts;
 //! `counterparts` adds the conditions that attribute a loss; `plan` gives the runs that a scenario asks for.
 
 use std::fmt;
@@ -30,6 +31,7 @@ pub mod fio;
 pub mod guest;
 pub mod host;
 pub mod io;
+pub mod limits;
 mod plan;
 pub mod published;
 pub mod setting;
@@ -144,6 +146,13 @@ pub struct RunPlan {
     /// Names of conditions whose lost throughput is attributed to causes: each is run once more for each cause, with
     /// that cause left out, and so is the baseline. Only on the simulator.
     pub attribute: Vec<String>,
+}
+
+impl RunPlan {
+    /// Without the names of conditions, which are for the plan alone.
+    fn of_one_run(&self) -> RunPlan {
+        RunPlan { conditions: Vec::new(), attribute: Vec::new(), ..*self }
+    }
 }
 
 impl Default for RunPlan {

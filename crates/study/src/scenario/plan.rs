@@ -1,8 +1,14 @@
 //! The runs that a scenario asks for.
+//!
+//! A run's scenario holds what that run needs and nothing else: of the conditions its own alone, no cases, no sweeps. All
+//! repetitions share it. So a plan takes memory in proportion to what is run, and not to its square.
 
+use std::sync::Arc;
+
+use indexmap::IndexMap;
 use rand::seq::SliceRandom;
 
-use super::{BadScenario, Scenario, Setting, Sweep};
+use super::{BadScenario, Condition, Published, Scenario, Setting, Sweep};
 use crate::observation::{self, SweepPoint};
 use crate::{overrides, statistics};
 
@@ -17,8 +23,8 @@ pub struct PlannedRun {
     pub case: Option<String>,
     /// With which value of a sweep, if it is part of one.
     pub sweep: Option<SweepPoint>,
-    /// The scenario for this run: with the value of the sweep and with what the condition sets.
-    pub scenario: Scenario,
+    /// The scenario for this run: with what its case and its condition set and with the value of the sweep.
+    pub scenario: Arc<Scenario>,
 }
 
 impl PlannedRun {
@@ -28,29 +34,47 @@ impl PlannedRun {
     }
 }
 
+/// A value of a sweep: its name, itself, the value.
+pub(super) type Point<'a> = (&'a str, &'a Sweep, &'a Setting);
+
 impl Scenario {
-    /// The scenario with what this condition sets.
+    /// The scenario for a run under this condition: with what that sets, and without the other conditions.
     ///
     /// # Errors
     /// A condition that there is not, or that sets what cannot be run.
     pub fn under(&self, condition: &str) -> Result<Scenario, BadScenario> {
-        self.at(condition, None)
+        self.at(&self.common(), condition, None)
     }
 
-    /// The scenario with what this case sets.
-    ///
-    /// # Errors
-    /// A case that there is not, or that sets what cannot be run.
-    pub fn in_case(&self, name: &str) -> Result<Scenario, BadScenario> {
+    /// What the scenarios of all runs have in common: everything but conditions, cases and sweeps, and what was published
+    /// about them.
+    pub(super) fn common(&self) -> Scenario {
+        // Field by field: a clone of the whole would copy, for each run, what is left out here.
+        Scenario {
+            name: self.name.clone(),
+            title: self.title.clone(),
+            ground: self.ground,
+            run: self.run.of_one_run(),
+            guest: self.guest.clone(),
+            host: self.host.clone(),
+            workload: self.workload.clone(),
+            observe: self.observe.clone(),
+            conditions: IndexMap::new(),
+            cases: IndexMap::new(),
+            sweeps: IndexMap::new(),
+            limits: self.limits.clone(),
+            published: Published::default(),
+        }
+    }
+
+    /// [`Scenario::common`] with what this case sets.
+    pub(super) fn in_case(&self, name: &str) -> Result<Scenario, BadScenario> {
         let Some(case) = self.cases.get(name) else {
             return Err(BadScenario::new("cases", format!("there is no case {name:?}")));
         };
-        let mut scenario = self.clone();
-        scenario.cases.clear();
-        let key = format!("cases.{name}.set");
-        let within = |error: BadScenario| BadScenario::new(key.as_str(), error.to_string());
+        let within = |error: BadScenario| BadScenario::new(format!("cases.{name}.set"), error.to_string());
         let settings = case.set.iter().map(|(key, value)| (key.as_str(), value));
-        overrides::apply(&scenario, settings).map_err(within)
+        overrides::apply(&self.common(), settings).map_err(within)
     }
 
     /// The runs in their order: within each repetition all conditions and all values of the sweeps, shuffled.
@@ -58,41 +82,61 @@ impl Scenario {
     /// # Errors
     /// A condition or a sweep that sets what cannot be run.
     pub fn plan(&self) -> Result<Vec<PlannedRun>, BadScenario> {
-        let mut block = Vec::new();
-        for (condition, _) in self.chosen().filter(|_| self.cases.is_empty()) {
-            block.push((condition.as_str(), None, None, self.under(condition)?));
-        }
-        for name in self.cases.keys() {
-            let case = self.in_case(name)?;
-            for (condition, _) in self.chosen() {
-                block.push((condition.as_str(), Some(name.clone()), None, case.under(condition)?));
-            }
-        }
-        for (name, sweep) in &self.sweeps {
-            for (condition, value) in sweep.values.iter().flat_map(|v| self.swept(sweep).map(move |c| (c, v)))
-            {
-                let scenario = self.at(condition, Some((name, sweep, value)))?;
-                let point = SweepPoint { sweep: name.clone(), value: value.number().unwrap_or(f64::NAN) };
-                block.push((condition, None, Some(point), scenario));
-            }
-        }
+        let block = self.block()?;
         let mut rng = statistics::stream(self.run.seed, "order of runs");
         let repetition = |repetition: u32| {
-            let mut runs: Vec<PlannedRun> = block
-                .iter()
-                .cloned()
-                .map(|(condition, case, sweep, scenario)| PlannedRun {
-                    condition: condition.into(),
-                    repetition,
-                    case,
-                    sweep,
-                    scenario,
-                })
-                .collect();
+            let mut runs: Vec<PlannedRun> =
+                block.iter().map(|run| PlannedRun { repetition, ..run.clone() }).collect();
             runs.shuffle(&mut rng);
             runs
         };
         Ok((0..self.run.repeat).flat_map(repetition).collect())
+    }
+
+    /// The first repetition, in the file's order.
+    fn block(&self) -> Result<Vec<PlannedRun>, BadScenario> {
+        let mut block = Vec::new();
+        let mut add = |condition: &str, case: Option<&String>, sweep, scenario| {
+            let (condition, case) = (condition.to_string(), case.cloned());
+            block.push(PlannedRun { condition, repetition: 0, case, sweep, scenario: Arc::new(scenario) });
+        };
+        let common = self.common();
+        for (condition, _) in self.chosen().filter(|_| self.cases.is_empty()) {
+            add(condition, None, None, self.at(&common, condition, None)?);
+        }
+        for name in self.cases.keys() {
+            let case = self.in_case(name)?;
+            for (condition, _) in self.chosen() {
+                add(condition, Some(name), None, self.at(&case, condition, None)?);
+            }
+        }
+        for (name, sweep) in &self.sweeps {
+            let conditions: Vec<&str> = self.swept(sweep).collect();
+            for value in &sweep.values {
+                let point = SweepPoint { sweep: name.clone(), value: value.number().unwrap_or(f64::NAN) };
+                for condition in &conditions {
+                    let scenario = self.at(&common, condition, Some((name, sweep, value)))?;
+                    add(condition, None, Some(point.clone()), scenario);
+                }
+            }
+        }
+        Ok(block)
+    }
+
+    /// How many different scenarios there are to run. Nothing is expanded to know it.
+    pub fn points(&self) -> u64 {
+        let chosen = self.chosen().count() as u64;
+        let swept = |sweep: &Sweep| {
+            let conditions = if sweep.conditions.is_empty() { chosen } else { sweep.conditions.len() as u64 };
+            conditions.saturating_mul(sweep.values.len() as u64)
+        };
+        let plain = chosen.saturating_mul(self.cases.len().max(1) as u64);
+        self.sweeps.values().map(swept).fold(plain, u64::saturating_add)
+    }
+
+    /// How many runs the plan has.
+    pub fn runs(&self) -> u64 {
+        self.points().saturating_mul(self.run.repeat.into())
     }
 
     /// The conditions of a sweep.
@@ -101,17 +145,18 @@ impl Scenario {
         sweep.conditions.iter().map(String::as_str).chain(chosen)
     }
 
-    /// The scenario under a condition, with the value of a sweep (its name, itself, the value) if there is one.
+    /// `common`, of all runs or of those of a case, under a condition and with the value of a sweep if there is one.
     pub(super) fn at(
         &self,
+        common: &Scenario,
         condition: &str,
-        point: Option<(&str, &Sweep, &Setting)>,
+        point: Option<Point<'_>>,
     ) -> Result<Scenario, BadScenario> {
         let Some(treatment) = self.conditions.get(condition) else {
             return Err(BadScenario::new("conditions", format!("there is no condition {condition:?}")));
         };
-        let mut scenario = self.clone();
-        scenario.conditions[condition].set.clear();
+        let mut scenario = common.clone();
+        scenario.conditions.insert(condition.into(), treatment.without_settings());
         let within = |key: &str, error: BadScenario| BadScenario::new(key, error.to_string());
         if !treatment.set.is_empty() {
             let key = format!("conditions.{condition}.set");
@@ -123,12 +168,25 @@ impl Scenario {
         if let Some((name, sweep, value)) = point {
             // `*` stands for the condition of the run.
             let key = sweep.key.replace('*', condition);
+            let other = self.condition_in(&key).filter(|(name, _)| *name != condition);
+            if let Some((other, treatment)) = other {
+                // It changes nothing for this run, but is there to be set.
+                scenario.conditions.insert(other.into(), treatment.without_settings());
+            }
             let done = overrides::apply(&scenario, [(key.as_str(), value)]);
             let key = format!("sweeps.{name}");
             scenario =
                 done.and_then(|done| done.check_for(condition)).map_err(|error| within(&key, error))?;
         }
         Ok(scenario)
+    }
+
+    /// The condition that a dotted key names.
+    fn condition_in(&self, key: &str) -> Option<(&str, &Condition)> {
+        let (name, _) = key.strip_prefix("conditions.")?.rsplit_once('.')?;
+        // `NAME.key` or `NAME.list.0.key`.
+        let mut names = std::iter::successors(Some(name), |name| Some(name.rsplit_once('.')?.0));
+        names.find_map(|name| self.conditions.get_key_value(name)).map(|(name, found)| (name.as_str(), found))
     }
 }
 
@@ -166,7 +224,8 @@ mod tests {
         assert_eq!((under.guest.vcpus, under.guest.memory_mib), (4, 1024));
         assert_eq!(under.under("b").unwrap(), under, "what is set is set once");
         assert!(under.conditions["b"].set.is_empty() && !scenario.conditions["b"].set.is_empty());
-        assert_eq!(scenario.under("a").unwrap(), scenario);
+        let plain = scenario.under("a").unwrap();
+        assert_eq!((&plain.guest, &plain.workload), (&scenario.guest, &scenario.workload));
         assert!(scenario.under("d").unwrap_err().to_string().contains("no condition \"d\""));
         let refused = |set: &str| read(&[&format!("conditions.b.set={set}")]).unwrap_err();
         assert!(refused("{ guest.vcpu = 4 }").contains("did you mean guest.vcpus?"));

@@ -36,8 +36,11 @@ impl Scenario {
         within("workload.clients", threads, 1, THREADS)?;
         let page_kib = io.block.page_kib;
         // A file to read and one to write.
-        let pages = |task: &IoTask| 2 * u64::from(io.threads(task)) * (task.file_mib << 10) / page_kib;
-        let all: u64 = running.tasks.iter().map(pages).sum::<u64>() * u64::from(io.rivals + 1);
+        let pages = |task: &IoTask| {
+            (2 * u64::from(io.threads(task))).saturating_mul(task.file_mib).saturating_mul(1_024) / page_kib
+        };
+        let all = running.tasks.iter().map(pages).fold(0, u64::saturating_add);
+        let all = all.saturating_mul(u64::from(io.rivals) + 1);
         if all > PAGES {
             let problem =
                 format!("the files have {all} pages of {page_kib} KiB, more than {PAGES}; enlarge it");

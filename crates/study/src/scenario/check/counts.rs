@@ -1,0 +1,180 @@
+//! The limits of how much a scenario asks for. They bound the work of everything that comes after them, so they come first,
+//! and look at numbers and lengths alone.
+
+use super::bad;
+use crate::scenario::{BadScenario, Condition, Published, Scenario, Setting, Workload, limits};
+
+/// What is said of a product that is too large.
+const SPLIT: &str = "make several scenarios of it";
+
+impl Scenario {
+    /// What can be counted as the file has it.
+    pub(crate) fn check_counts(&self) -> Result<(), BadScenario> {
+        self.check_texts()?;
+        at_most("conditions", self.conditions.len(), limits::CONDITIONS, "conditions")?;
+        at_most("cases", self.cases.len(), limits::CASES, "cases")?;
+        at_most("sweeps", self.sweeps.len(), limits::SWEEPS, "sweeps")?;
+        at_most("run.conditions", self.run.conditions.len(), limits::CONDITIONS, "names")?;
+        at_most("run.attribute", self.run.attribute.len(), limits::ATTRIBUTED, "names")?;
+        for (name, condition) in &self.conditions {
+            check_condition(name, condition)?;
+        }
+        for (name, case) in &self.cases {
+            check_set("cases", name, &case.label, case.set.iter())?;
+        }
+        for (name, sweep) in &self.sweeps {
+            let key = |key: &str| format!("sweeps.{name}.{key}");
+            names("sweeps", [name])?;
+            texts(&format!("sweeps.{name}"), [&sweep.label, &sweep.key, &sweep.unit])?;
+            at_most(&key("values"), sweep.values.len(), limits::SWEEP_VALUES, "values")?;
+            at_most(&key("conditions"), sweep.conditions.len(), limits::CONDITIONS, "names")?;
+        }
+        check_published(&self.published)
+    }
+
+    /// What is counted when all of it is known: what is to be run, before any of it is expanded.
+    pub(super) fn check_products(&self) -> Result<(), BadScenario> {
+        let points = self.points();
+        if points > limits::POINTS {
+            let problem = format!(
+                "conditions by cases and by values of sweeps are {points} scenarios, more than {}; {SPLIT}",
+                limits::POINTS
+            );
+            return bad(if self.sweeps.is_empty() { "conditions" } else { "sweeps" }, problem);
+        }
+        let runs = self.runs();
+        if runs > limits::RUNS {
+            return bad("run.repeat", format!("{runs} runs are more than {}", limits::RUNS));
+        }
+        let bytes = self.common().toml_bytes().saturating_add(self.largest_condition_bytes());
+        let expanded = bytes.saturating_mul(points);
+        if expanded > limits::EXPANDED_BYTES {
+            let problem = format!(
+                "{points} scenarios of {bytes} bytes are {expanded} bytes to run, more than {}; {SPLIT}",
+                limits::EXPANDED_BYTES
+            );
+            return bad("conditions", problem);
+        }
+        Ok(())
+    }
+
+    /// Its length as TOML.
+    fn toml_bytes(&self) -> u64 {
+        toml::to_string(self).map_or(0, |text| text.len() as u64)
+    }
+
+    fn largest_condition_bytes(&self) -> u64 {
+        let bytes = |condition| toml::to_string(condition).map_or(0, |text| text.len() as u64);
+        self.conditions.values().map(bytes).max().unwrap_or(0)
+    }
+
+    fn check_texts(&self) -> Result<(), BadScenario> {
+        names("name", [&self.name])?;
+        texts("title", [&self.title])?;
+        texts("guest.kernel", [&self.guest.kernel])?;
+        match &self.workload {
+            Workload::Io(io) => {
+                let applications = &io.applications;
+                at_most("workload.applications", applications.len(), limits::APPLICATIONS, "applications")?;
+                names("workload.applications", applications.keys())?;
+                texts("workload.applications", applications.values().map(|one| &one.label))
+            }
+            Workload::Clone { namespaces, .. } => {
+                let kinds = crate::scenario::workload::all_namespaces().len();
+                at_most("workload.namespaces", namespaces.len(), kinds, "kinds")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_condition(name: &String, condition: &Condition) -> Result<(), BadScenario> {
+    check_set("conditions", name, &condition.label, condition.set.iter())?;
+    let sub = |sub: &str| format!("conditions.{name}.{sub}");
+    at_most(&sub("quota"), condition.quota.len(), limits::PCPUS, "quotas")?;
+    at_most(&sub("pcpus"), condition.pcpus.len(), limits::PCPUS, "pCPUs")?;
+    at_most(&sub("pauses"), condition.pauses.len(), limits::PAUSES, "pauses")?;
+    at_most(&sub("spikes"), condition.spikes.len(), limits::SPIKES, "spikes")?;
+    at_most(&sub("without"), condition.without.len(), crate::scenario::Cause::ALL.len(), "causes")
+}
+
+/// A name, a label, and what is set.
+fn check_set<'a>(
+    of: &str,
+    name: &String,
+    label: &String,
+    set: impl ExactSizeIterator<Item = (&'a String, &'a Setting)>,
+) -> Result<(), BadScenario> {
+    names(of, [name])?;
+    texts(&format!("{of}.{name}.label"), [label])?;
+    let key = format!("{of}.{name}.set");
+    at_most(&key, set.len(), limits::SET_KEYS, "keys")?;
+    for (name, value) in set {
+        texts(&key, [name])?;
+        match value {
+            Setting::Text(text) => texts(&key, [text])?,
+            Setting::List(list) => {
+                at_most(&key, list.len(), limits::SET_KEYS, "texts")?;
+                texts(&key, list)?;
+            }
+            Setting::Bool(_) | Setting::Integer(_) | Setting::Number(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_published(published: &Published) -> Result<(), BadScenario> {
+    let counts = [
+        ("ratios", published.ratios.len()),
+        ("pairs", published.pairs.len()),
+        ("orders", published.orders.len()),
+        ("statements", published.statements.len()),
+    ];
+    for (key, count) in counts {
+        at_most(&format!("published.{key}"), count, limits::PUBLISHED, key)?;
+    }
+    texts("published", [&published.source, &published.condition])?;
+    texts("published.statements", &published.statements)?;
+    texts(
+        "published.ratios",
+        published.ratios.iter().flat_map(|one| [&one.condition, &one.metric, &one.printed]),
+    )?;
+    let pairs = published.pairs.iter();
+    texts("published.pairs", pairs.flat_map(|one| [&one.case, &one.metric, &one.condition, &one.printed]))?;
+    for order in &published.orders {
+        texts("published.orders", [&order.case, &order.metric])?;
+        at_most("published.orders", order.rising.len(), limits::CONDITIONS, "conditions")?;
+    }
+    Ok(())
+}
+
+fn at_most(key: &str, count: usize, limit: usize, what: &str) -> Result<(), BadScenario> {
+    if count > limit {
+        return bad(key, format!("{count} {what} are more than {limit}"));
+    }
+    Ok(())
+}
+
+fn names<'a>(key: &str, names: impl IntoIterator<Item = &'a String>) -> Result<(), BadScenario> {
+    lengths(key, "name", names, limits::NAME_BYTES)
+}
+
+fn texts<'a>(key: &str, texts: impl IntoIterator<Item = &'a String>) -> Result<(), BadScenario> {
+    lengths(key, "text", texts, limits::TEXT_BYTES)
+}
+
+fn lengths<'a>(
+    key: &str,
+    what: &str,
+    texts: impl IntoIterator<Item = &'a String>,
+    limit: usize,
+) -> Result<(), BadScenario> {
+    match texts.into_iter().find(|text| text.len() > limit) {
+        Some(text) => bad(key, format!("a {what} of {} bytes is longer than {limit}", text.len())),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "counts_tests.rs"]
+mod tests;
