@@ -75,7 +75,8 @@ fn built_in(name: &str, or: &str) -> Result<String, String> {
 fn beside(file: &Path, name: &str) -> Result<String, String> {
     let path = file.with_file_name(format!("{name}.toml"));
     if path.exists() {
-        return input::read_text(&path, limits::FILE_BYTES, "scenario").map_err(|failure| failure.to_string());
+        return input::read_text(&path, limits::FILE_BYTES, "scenario")
+            .map_err(|failure| failure.to_string());
     }
     built_in(name, "a file beside this one")
 }

@@ -95,10 +95,13 @@ fn check_memory(scenario: &Scenario) -> Result<(), BadScenario> {
             format!("{} is more than the {MOST_MEMORY_MIB} that can be simulated", scenario.guest.memory_mib);
         return Err(BadScenario::new("guest.memory_mib", problem));
     }
-    let need_mib = scenario.guest.memory_mib * BYTES_PER_FRAME / 4096;
+    let guests = 1 + u64::from(scenario.workload.io().map_or(0, |io| io.rivals));
+    let need_mib = guests * scenario.guest.memory_mib * BYTES_PER_FRAME / 4096;
     if need_mib > scenario.limits.memory_mib {
+        let (guests, take) =
+            if guests == 1 { ("a guest".into(), "takes") } else { (format!("{guests} guests"), "take") };
         let problem = format!(
-            "a guest of {} MiB takes {need_mib} MiB to simulate, and limits.memory_mib is {}; raise that or lower this",
+            "{guests} of {} MiB {take} {need_mib} MiB to simulate, and limits.memory_mib is {}; raise that or lower this",
             scenario.guest.memory_mib, scenario.limits.memory_mib
         );
         return Err(BadScenario::new("guest.memory_mib", problem));

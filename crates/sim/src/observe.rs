@@ -110,6 +110,15 @@ impl Observer {
         }
     }
 
+    /// Memory of what was recorded so far.
+    pub fn held_bytes(&self) -> u64 {
+        let points: usize = self.series.iter().map(|series| series.t_ns.len()).sum();
+        let of_each =
+            self.grace_periods.first().map_or(0, |gp| gp.cleared_ns.len() * size_of::<Option<u64>>());
+        let grace_periods = self.grace_periods.len() * (size_of::<GracePeriod>() + of_each);
+        (points * 2 * size_of::<u64>() + grace_periods) as u64
+    }
+
     /// Checks the grace periods that were seen: they follow each other, and each ended when all CPUs that it waited for
     /// had reported.
     ///

@@ -16,7 +16,11 @@ const MS_NS: u64 = 1_000_000;
 
 /// Looks between two questions whether the user wants to stop, and events: a second at most of either.
 const LOOKS_PER_QUESTION: u64 = 256;
-const EVENTS_PER_QUESTION: u64 = 1 << 20;
+const EVENTS_PER_QUESTION: u64 = 1 << 18;
+
+/// What is recorded becomes series, a trace and distributions at the end: each takes as much again.
+const TIMES_HELD: u64 = 4;
+const BYTES_PER_MIB: u64 = 1 << 20;
 
 /// What happens to the guest at a time within the window.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +60,7 @@ fn simulate_with(
         scenario,
         look_ns: SECOND_NS / u64::from(scenario.observe.sample_hz),
         interrupted,
+        observed_bytes: 0,
         ended_by: None,
     };
     observe::prepare(&mut simulation.built.world, scenario);
@@ -83,6 +88,8 @@ struct Simulation<'a> {
     scenario: &'a Scenario,
     look_ns: u64,
     interrupted: &'a dyn Fn() -> bool,
+    /// Memory of what the observer holds.
+    observed_bytes: u64,
     /// The limit that ended the run.
     ended_by: Option<String>,
 }
@@ -94,16 +101,23 @@ impl Simulation<'_> {
         let end_ns = if limits.simulated_ms == 0 { u64::MAX } else { limits.simulated_ms * MS_NS };
         loop {
             let world = &mut self.built.world;
-            let question = world.events + EVENTS_PER_QUESTION;
-            if world.run_until(until_ns.min(end_ns), limits.events.min(question)) {
-                if until_ns > end_ns {
-                    self.ended_by = Some(format!("limits.simulated_ms = {}", limits.simulated_ms));
+            let question = world.spent() + EVENTS_PER_QUESTION;
+            let reached = world.run_until(until_ns.min(end_ns), limits.events.min(question));
+            let (spent, held_bytes) = (world.spent(), self.observed_bytes + world.held_bytes());
+            let ended_by = match reached {
+                _ if held_bytes * TIMES_HELD > limits.memory_mib * BYTES_PER_MIB => {
+                    Some(format!("limits.memory_mib = {}", limits.memory_mib))
                 }
-                return Ok(until_ns <= end_ns);
-            }
-            if world.events >= limits.events {
-                self.ended_by = Some(format!("limits.events = {}", limits.events));
+                true if until_ns > end_ns => Some(format!("limits.simulated_ms = {}", limits.simulated_ms)),
+                false if spent >= limits.events => Some(format!("limits.events = {}", limits.events)),
+                _ => None,
+            };
+            if ended_by.is_some() {
+                self.ended_by = ended_by;
                 return Ok(false);
+            }
+            if reached {
+                return Ok(true);
             }
             self.ask()?;
         }
@@ -157,6 +171,7 @@ impl Simulation<'_> {
             }
             on = on && self.advance(next_ns)?;
             observer.look(&mut self.built.world);
+            self.observed_bytes = observer.held_bytes();
         }
         Ok(())
     }

@@ -135,6 +135,11 @@ pub struct Waits {
 }
 
 impl Waits {
+    /// Memory of what was kept.
+    pub fn held_bytes(&self) -> usize {
+        self.waits.len() * size_of::<Wait>()
+    }
+
     /// Follows that vCPU under a scheduler with slices of that length.
     pub fn of(entity: Entity, slice_ns: u64) -> Waits {
         Waits {

@@ -17,6 +17,10 @@ use crate::stall::Waits;
 use client::Client;
 use reprieve_study::grace_period::Span;
 
+/// Steps of a loop over something that a scenario makes large, such as the pages of a read, that take as long as an event
+/// of usual size. An estimate: 3 ns and 100 ns.
+const WORK_PER_EVENT: u64 = 32;
+
 /// Whose timer it is.
 #[derive(Clone, Copy, Debug)]
 enum Source {
@@ -47,6 +51,8 @@ pub struct World {
     pub events: u64,
     /// A digest of all events so far: their times and whose they were.
     pub digest: u64,
+    /// Work beyond that of events of usual size, in steps of a loop.
+    work: u64,
     queue: Queue,
     sources: Vec<Source>,
     hosts: Vec<Host>,
@@ -127,7 +133,7 @@ impl World {
     /// Boots all guests and starts all other threads.
     pub fn start(&mut self) {
         for guest in 0..self.guests.len() {
-            let mut clock = Clock { now_ns: self.now_ns, queue: &mut self.queue };
+            let mut clock = Clock { now_ns: self.now_ns, queue: &mut self.queue, work: &mut self.work };
             self.guests[guest].boot(&mut clock);
             self.talking.push(guest);
         }
@@ -199,10 +205,16 @@ impl World {
         self.settle();
     }
 
-    /// Lets time pass up to and including `until_ns`, or until `events_limit` events have happened. Returns whether
-    /// the time was reached.
-    pub fn run_until(&mut self, until_ns: u64, events_limit: u64) -> bool {
-        while self.events < events_limit {
+    /// What the run has taken: its events, and as many more as the work of large ones comes to.
+    #[inline]
+    pub fn spent(&self) -> u64 {
+        self.events + self.work / WORK_PER_EVENT
+    }
+
+    /// Lets time pass up to and including `until_ns`, or until as much as `limit` events was spent. Returns whether the
+    /// time was reached.
+    pub fn run_until(&mut self, until_ns: u64, limit: u64) -> bool {
+        while self.spent() < limit {
             let Some((at_ns, timer)) = self.queue.pop_until(until_ns) else {
                 self.now_ns = until_ns;
                 return true;
@@ -219,7 +231,7 @@ impl World {
     }
 
     fn happen(&mut self, source: Source) {
-        let mut clock = Clock { now_ns: self.now_ns, queue: &mut self.queue };
+        let mut clock = Clock { now_ns: self.now_ns, queue: &mut self.queue, work: &mut self.work };
         match source {
             Source::VcpuWork { guest, vcpu } => {
                 let number = guest as usize;
@@ -345,6 +357,15 @@ impl World {
             }
         }
         recorded
+    }
+
+    /// What grows while the run goes on, as it is held now: what is recorded, and what waits for grace periods.
+    pub fn held_bytes(&self) -> u64 {
+        let spans = self.descheduled.iter().flatten().map(Vec::len).sum::<usize>();
+        let recorded = spans * size_of::<Span>()
+            + self.waits.as_ref().map_or(0, Waits::held_bytes)
+            + self.shown.as_ref().map_or(0, |shown| shown.len() * size_of::<Event>());
+        self.guests.iter().map(Guest::held_bytes).sum::<u64>() + recorded as u64
     }
 
     /// How many guests there are.

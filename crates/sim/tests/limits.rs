@@ -20,6 +20,29 @@ const POSTMARK: &str = "
     [conditions.c]
 ";
 
+const MOST_VCPUS: &str = "{ at_ms = 0, for_ms = 1, vcpus = 1_024 }";
+
+/// Threads that read at random places of large files.
+fn reader(block: &str, threads: u32, step: &str) -> String {
+    format!(
+        "
+        run = {{ repeat = 1, warmup_ms = 0, window_ms = 500 }}
+        [workload]
+        kind = 'io'
+        application = 'reader'
+        block = {{ {block} }}
+        [workload.applications.reader]
+        tasks = [{{ threads = {threads}, file_mib = 2_048, steps = [{{ do = 'read', access = 'random', {step} }}] }}]
+        [conditions.c]
+        "
+    )
+}
+
+fn rivals(rivals: u32) -> String {
+    reader("page_kib = 1_024, request_kib = 1_024", 1, "kib = 1_024")
+        .replace("kind = 'io'", &format!("kind = 'io'\nrivals = {rivals}"))
+}
+
 /// The error of a scenario that is refused, when it is read or when it is run.
 fn refused(text: &str) -> BadScenario {
     let scenario = match read(text) {
@@ -65,6 +88,15 @@ fn what_cannot_be_run_is_refused_with_its_key() {
         ("conditions.c.pauses", condition("pauses = [{ vcpu = 2, at_ms = 0, for_ms = 1 }]")),
         ("conditions.c.pauses", condition("pauses = [{ vcpu = 0, at_ms = 499, for_ms = 2 }]")),
         ("conditions.c.spikes", condition("spikes = [{ at_ms = 0, for_ms = 1, vcpus = 0 }]")),
+        // 33 times 1,024 threads.
+        ("conditions.c", condition(&format!("spikes = [{}]", [MOST_VCPUS; 33].join(",")))),
+        ("conditions.c", format!("host.pcpus = 1024\n{}", condition("hogs = 64"))),
+        // More than the page cache holds.
+        ("workload.applications.reader.tasks", reader("cache_mib = 64", 1, "kib = 65_540")),
+        // More pages than an event may look at.
+        ("workload.applications.reader.tasks", reader("cache_mib = 8_192", 1, "kib = 1_048_580")),
+        // Each of 17 guests takes memory of this process.
+        ("guest.memory_mib", format!("guest.memory_mib = 8192\nlimits.memory_mib = 64\n{}", rivals(16))),
     ];
     for (key, text) in cases {
         let bad = refused(&text);
@@ -120,6 +152,45 @@ fn a_run_of_too_much_simulated_time_ends_then() {
 
 fn metric_or_0(run: &Observation, id: &str) -> f64 {
     run.metrics.get(id).copied().unwrap_or(0.0)
+}
+
+/// Few events, each of which looks at many pages: they count as many.
+#[test]
+fn the_work_of_large_events_counts_as_that_of_many() {
+    let limited = |threads: u32| {
+        let text = reader("cache_mib = 64, read_ahead_kib = 0", threads, "kib = 65_536");
+        run_one(&format!("limits.events = 100_000\nobserve.sample_hz = 100\n{text}"))
+    };
+    // Together they want sixteen times what the cache holds.
+    let run = limited(16);
+    ended_by("limits.events", &run);
+    assert!(run.provenance.events < 20_000, "{} events", run.provenance.events);
+}
+
+/// At this speed, made up for a share of a sixteenth, a guest's work rounds to no time at all.
+#[test]
+fn a_guest_of_any_speed_lets_time_pass() {
+    let fast = "guest.speed = 1000\nlimits.events = 50_000";
+    for workload in [
+        "kind = 'memory'",
+        "kind = 'clone'",
+        "kind = 'wakeup', work_us = 1",
+        "kind = 'requests', service_us = 1",
+    ] {
+        let text = SMALL.replace("kind = 'memory'", workload);
+        let run = run_one(&format!("{fast}\n{text}\novercommit = 16\nwithout = ['cpu-share']"));
+        assert!(run.provenance.window_ns > 0 || run.provenance.notes.len() == 1, "{workload}");
+    }
+}
+
+/// What is recorded is memory, too.
+#[test]
+fn a_run_that_records_too_much_ends_with_what_it_has() {
+    let text = SMALL.replace("window_ms = 500", "window_ms = 3_600_000");
+    let run = run_one(&format!("observe.sample_hz = 20_000\nlimits.memory_mib = 64\n{text}"));
+    ended_by("limits.memory_mib", &run);
+    // 64 bytes for each look, and four times that in all.
+    assert!((100_000..=(64 << 20) / 256).contains(&run.provenance.samples), "{}", run.provenance.samples);
 }
 
 /// Work that would take days ends by the limit that holds when none is given.

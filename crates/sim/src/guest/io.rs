@@ -174,13 +174,14 @@ impl Guest {
         self.io.as_mut().expect("it has one").masks = masks;
     }
 
-    /// Looks anew at who is inactive. Called after every event.
-    pub fn book_inactivity(&mut self, now_ns: u64) {
+    /// Looks anew at who is inactive. Called after every event. Returns the work that the event made the block layer do.
+    pub fn book_inactivity(&mut self, now_ns: u64) -> u64 {
         let now = Inactive { tasks: self.inactive_tasks(), whole: self.is_inactive() };
-        let Some(io) = &mut self.io else { return };
+        let Some(io) = &mut self.io else { return 0 };
         if now != io.inactivity.now {
             io.inactivity = Inactivity { now, ..io.inactivity.at(now_ns) };
         }
+        io.block.take_work()
     }
 
     fn is_on(&self, v: usize) -> bool {

@@ -46,6 +46,8 @@ pub struct Clock<'a> {
     pub now_ns: u64,
     /// The run's timers.
     pub queue: &'a mut Queue,
+    /// Work that was done beyond that of an event of usual size ([`crate::world::World::spent`]).
+    pub work: &'a mut u64,
 }
 
 /// What a guest wants of its host.
@@ -213,6 +215,15 @@ impl Guest {
     /// Callbacks, and objects of `kfree_rcu()`, that wait for a grace period.
     pub fn backlog(&self) -> u64 {
         self.rcu.backlog_total() + self.batched.backlog()
+    }
+
+    /// Memory of this process for what waits for grace periods, for requests of the block layer, and for latencies kept.
+    pub fn held_bytes(&self) -> u64 {
+        let latencies = self.counters.sync_ns.len() * size_of::<u64>()
+            + self.counters.latencies.stalls.len() * size_of::<reprieve_study::Span>();
+        let block = self.io.as_ref().map_or(0, |io| io.block.held_bytes());
+        // A callback, or an object twice: a queue that grows takes up to twice its length.
+        self.backlog() * 16 + (latencies + block) as u64
     }
 
     /// A vCPU gets a pCPU. `overhead_ns` of CPU time pass before it goes on.

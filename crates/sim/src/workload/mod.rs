@@ -29,14 +29,15 @@ struct Pace {
 }
 
 impl Pace {
-    /// Time that takes `us` microseconds in the guests of the calibration.
+    /// Time that takes `us` microseconds in the guests of the calibration; never none, however fast the guest is.
     fn us(self, us: u64) -> u64 {
-        us * 1_000_000 / self.speed_permille
+        (us * 1_000_000 / self.speed_permille).max(1)
     }
 
     /// Time that takes what the scenario states to be `us` microseconds of CPU time in this guest.
     fn stated_us(self, us: u64) -> u64 {
-        us * 1000 * self.given_permille / self.speed_permille
+        let ns = u128::from(us) * 1000 * u128::from(self.given_permille) / u128::from(self.speed_permille);
+        u64::try_from(ns).unwrap_or(u64::MAX)
     }
 }
 

@@ -50,7 +50,7 @@ impl World {
         let placement = &self.placements[guest];
         let (number, entity) = (placement.host, placement.threads[v]);
         let presence = self.guests[guest].vcpus()[v].presence;
-        let mut clock = Clock { now_ns: self.now_ns, queue: &mut self.queue };
+        let mut clock = Clock { now_ns: self.now_ns, queue: &mut self.queue, work: &mut self.work };
         let host = &mut self.hosts[number];
         let thread = &host.threads[entity.0 as usize];
         if self.deciding.last() != Some(&number) {
@@ -185,7 +185,7 @@ impl World {
                 if let Some(slice) = thread.micro_slice {
                     self.queue.arm(slice.timer, now_ns + (slice.every_ns - slice.run_ns).max(1));
                 }
-                let mut clock = Clock { now_ns, queue: &mut self.queue };
+                let mut clock = Clock { now_ns, queue: &mut self.queue, work: &mut self.work };
                 self.guests[guest].leave(&mut clock, vcpu);
                 self.talking.push(guest);
                 if self.io.pause_keeps_ns().is_some() && host.scheduler.lag_ns(now_ns, entity) < 0 {
@@ -238,7 +238,7 @@ impl World {
                 {
                     add_span(&mut descheduled[vcpu], Span::new(since_ns, now_ns));
                 }
-                let mut clock = Clock { now_ns, queue: &mut self.queue };
+                let mut clock = Clock { now_ns, queue: &mut self.queue, work: &mut self.work };
                 self.guests[guest].enter(&mut clock, vcpu, overhead_ns);
                 self.talking.push(guest);
             }

@@ -143,7 +143,8 @@ impl World {
     pub(super) fn unpause(&mut self, guest: usize, v: usize) {
         let placement = &self.placements[guest];
         let (number, entity) = (placement.host, placement.threads[v]);
-        let mut clock = crate::guest::Clock { now_ns: self.now_ns, queue: &mut self.queue };
+        let mut clock =
+            crate::guest::Clock { now_ns: self.now_ns, queue: &mut self.queue, work: &mut self.work };
         self.guests[guest].unhalt(&mut clock, v);
         self.talking.push(guest);
         let host = &mut self.hosts[number];
@@ -157,7 +158,7 @@ impl World {
     /// Looks at whether guests are inactive.
     pub(super) fn book_inactivity(&mut self) {
         for guest in &self.io.guests {
-            self.guests[*guest].book_inactivity(self.now_ns);
+            self.work += self.guests[*guest].book_inactivity(self.now_ns);
         }
     }
 }

@@ -184,6 +184,7 @@ impl Scenario {
         if self.ground != Ground::Sim {
             return Ok(());
         }
+        self.check_threads(name, condition)?;
         let pcpus = self.host.pcpus_for(self.guest.vcpus);
         match condition.pcpus.iter().find(|pcpu| **pcpu >= pcpus) {
             Some(other) => {
@@ -191,6 +192,27 @@ impl Scenario {
             }
             None => Ok(()),
         }
+    }
+
+    /// What the simulated host's scheduler has to choose from.
+    fn check_threads(&self, name: &str, condition: &Condition) -> Result<(), BadScenario> {
+        let vcpus = self.guest.vcpus as u64;
+        let pcpus = self.host.pcpus_for(self.guest.vcpus) as u64;
+        let vms =
+            1 + u64::from(self.workload.io().map_or(0, |io| io.rivals)) + u64::from(condition.neighbours);
+        let overcommitted = (condition.overcommit * pcpus as f64).ceil() as u64;
+        let spikes: u64 = condition.spikes.iter().map(|spike| u64::from(spike.vcpus)).sum();
+        let each_pcpu = 1 + u64::from(condition.hogs);
+        let threads =
+            vms * vcpus + overcommitted + each_pcpu * pcpus + u64::from(condition.spinners) + spikes;
+        if threads > limits::HOST_THREADS {
+            let problem = format!(
+                "its VMs, hogs and spikes have {threads} threads on the simulated host, more than {}",
+                limits::HOST_THREADS
+            );
+            return bad(format!("conditions.{name}"), problem);
+        }
+        Ok(())
     }
 
     fn check_quotas(&self, key: &str, condition: &Condition) -> Result<(), BadScenario> {

@@ -37,13 +37,17 @@ pub struct Cache {
     files: Vec<File>,
     /// Pages in the cache, pending ones included; next to go first.
     resident: VecDeque<(u32, u32)>,
+    /// Those of them that are pending.
+    pending: usize,
     capacity: usize,
+    /// Pages that were moved or changed since the work was taken; of the simulator, not of the guest.
+    work: u64,
 }
 
 impl Cache {
     /// An empty one that holds so many pages.
     pub fn new(capacity: usize) -> Cache {
-        Cache { files: Vec::new(), resident: VecDeque::new(), capacity: capacity.max(1) }
+        Cache { files: Vec::new(), resident: VecDeque::new(), pending: 0, capacity: capacity.max(1), work: 0 }
     }
 
     /// A file with none of its pages there.
@@ -73,19 +77,28 @@ impl Cache {
 
     /// A request for the page is made. Pages go to make room for it, unless all are pending.
     pub fn begin(&mut self, file: FileId, page: u32) {
+        self.work += 1;
         if *self.state_mut(file, page) == State::Absent {
             self.make_room();
             self.resident.push_back((file.0, page));
         }
-        *self.state_mut(file, page) = State::Pending;
+        if std::mem::replace(self.state_mut(file, page), State::Pending) != State::Pending {
+            self.pending += 1;
+        }
     }
 
     fn make_room(&mut self) {
         // In two rounds each page has had its second chance.
-        for _ in 0..2 * self.resident.len() {
+        let most = 2 * self.resident.len();
+        for done in 0..most {
             if self.resident.len() < self.capacity {
                 return;
             }
+            if self.pending == self.resident.len() {
+                // None can go: what is left of the rounds only turns the queue.
+                return self.turn(most - done);
+            }
+            self.work += 1;
             let Some((file, page)) = self.resident.pop_front() else { return };
             let state = self.state_mut(FileId(file), page);
             match state {
@@ -99,9 +112,27 @@ impl Cache {
         }
     }
 
+    /// Puts so many pages from the front to the back.
+    fn turn(&mut self, by: usize) {
+        let by = by % self.resident.len().max(1);
+        self.work += by as u64;
+        self.resident.rotate_left(by);
+    }
+
+    /// Memory of the order of its pages.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.resident.len() * size_of::<(u32, u32)>()
+    }
+
+    /// Takes the number of pages that were moved or changed since the last time.
+    pub(super) fn take_work(&mut self) -> u64 {
+        std::mem::take(&mut self.work)
+    }
+
     /// The request for the page is done.
     pub fn end(&mut self, file: FileId, page: u32) {
         debug_assert_eq!(self.state(file, page), State::Pending);
+        self.pending -= 1;
         *self.state_mut(file, page) = State::Present;
     }
 
@@ -122,6 +153,11 @@ impl Cache {
     pub fn check(&self) -> Result<(), String> {
         let there = |file: &File| file.pages.iter().filter(|state| **state != State::Absent).count();
         let counted: usize = self.files.iter().map(there).sum();
+        let is_pending = |file: &File| file.pages.iter().filter(|state| **state == State::Pending).count();
+        let pending: usize = self.files.iter().map(is_pending).sum();
+        if pending != self.pending {
+            return Err(format!("{pending} pages are on their way, and {} are counted", self.pending));
+        }
         if counted != self.resident.len() {
             return Err(format!(
                 "{counted} pages are in the cache, and {} in its order",
@@ -159,6 +195,19 @@ mod tests {
         cache.begin(file, 4);
         assert_eq!((cache.state(file, 2), cache.state(file, 0)), (State::Absent, State::Used));
         cache.check().unwrap();
+    }
+
+    /// More pages on their way than the cache holds: each takes no more work for that.
+    #[test]
+    fn a_full_cache_of_pending_pages_is_not_searched_for_each_further_one() {
+        let work = |pages: u32| {
+            let mut cache = Cache::new(64);
+            let file = cache.add_file(0, pages);
+            (0..pages).for_each(|page| cache.begin(file, page));
+            cache.check().unwrap();
+            cache.take_work()
+        };
+        assert_eq!((work(1_000), work(10_000)), (1_000, 10_000));
     }
 
     #[test]

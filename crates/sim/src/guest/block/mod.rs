@@ -130,7 +130,13 @@ pub struct Block {
     events: Vec<BlockEvent>,
     /// CPU time that recording has taken.
     traced_ns: u64,
+    /// Pages and tasks that were looked at since the work was taken; of the simulator, not of the guest.
+    work: u64,
 }
+
+/// How often a read looks for pages that went to make room for its others. Then it waits for those that are on their way, and
+/// looks again when it is woken.
+const PASSES: u32 = 64;
 
 impl Block {
     /// An empty one.
@@ -149,6 +155,7 @@ impl Block {
             leaving: VecDeque::new(),
             events: Vec::new(),
             traced_ns: 0,
+            work: 0,
         }
     }
 
@@ -178,7 +185,8 @@ impl Block {
             ns += self.submit(by, range, false);
         }
         // What came may have taken the place of pages that are asked for; those under way stay.
-        while let Some(first) = self.absent(pages) {
+        for _ in 0..PASSES {
+            let Some(first) = self.absent(pages) else { break };
             ns += self.submit(by, Pages { first, count: pages.end() - first, ..pages }, false);
         }
         let is_there = self.wait_for(by.task, pages);
@@ -205,18 +213,27 @@ impl Block {
         pending.is_none()
     }
 
-    fn absent(&self, pages: Pages) -> Option<u32> {
+    /// Takes the number of pages and tasks that were looked at since the last time.
+    pub(super) fn take_work(&mut self) -> u64 {
+        let waiting = self.waiters.len() * self.completions.iter().map(Vec::len).sum::<usize>();
+        std::mem::take(&mut self.work) + self.cache.take_work() + waiting as u64
+    }
+
+    fn absent(&mut self, pages: Pages) -> Option<u32> {
         self.find(pages, State::Absent)
     }
 
-    fn find(&self, pages: Pages, state: State) -> Option<u32> {
-        (pages.first..pages.end()).find(|page| self.cache.state(pages.file, *page) == state)
+    fn find(&mut self, pages: Pages, state: State) -> Option<u32> {
+        let found = (pages.first..pages.end()).find(|page| self.cache.state(pages.file, *page) == state);
+        self.work += u64::from(found.map_or(pages.count, |page| page - pages.first));
+        found
     }
 
     /// Makes requests of the pages of a range that need one. Returns the CPU time.
     fn submit(&mut self, by: By, range: Pages, writes: bool) -> u64 {
         let mut ns = 0;
         let mut page = range.first;
+        self.work += u64::from(range.count);
         while page < range.end() {
             let first = page;
             while page < range.end()
@@ -340,6 +357,7 @@ impl Block {
             let io = self.requests[id as usize].take().expect("a request that exists");
             self.free.push(id);
             self.in_ring -= 1;
+            self.work += u64::from(io.pages.count);
             (io.pages.first..io.pages.end()).for_each(|page| self.cache.end(io.pages.file, page));
             self.waiters.retain(|waiter| {
                 let stays = !io.pages.has(waiter.file, waiter.page);
@@ -369,11 +387,12 @@ impl Block {
     /// queued, the device is idle, and none that is on would make room in the ring.
     pub fn kept_waiting(&self, is_on: impl Fn(usize) -> bool) -> usize {
         let undelivered = || self.completions.iter().enumerate().filter(|(_, done)| !done.is_empty());
+        if self.at_device == 0 && undelivered().all(|(v, _)| !is_on(v)) {
+            // Every task waits for a page of one request, and all requests are done or queued.
+            return self.waiters.len();
+        }
         let off = undelivered().filter(|(v, _)| !is_on(*v)).flat_map(|(_, done)| done);
-        let told: usize = off.map(|id| self.waiters_of(*id)).sum();
-        let stuck = self.at_device == 0 && undelivered().all(|(v, _)| !is_on(v));
-        let queued: usize = self.queued.iter().filter(|_| stuck).map(|id| self.waiters_of(*id)).sum();
-        told + queued
+        off.map(|id| self.waiters_of(*id)).sum()
     }
 
     fn waiters_of(&self, id: u32) -> usize {
@@ -389,6 +408,11 @@ impl Block {
     /// Whether that task waits for a page.
     pub fn is_waiting(&self, task: TaskId) -> bool {
         self.waiters.iter().any(|waiter| waiter.task == task)
+    }
+
+    /// Memory of its requests, and of the order of its pages.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.requests.len() * size_of::<Option<Io>>() + self.cache.held_bytes()
     }
 
     /// Takes the starts and ends since the last time, oldest first.

@@ -8,6 +8,8 @@ use crate::scenario::{BadScenario, Io, IoSystem, Scenario, SchedulerKind};
 const THREADS: u64 = 256;
 /// Pages of all files that a run may simulate: each takes a byte, and a place in the cache.
 const PAGES: u64 = 1 << 26;
+/// Pages of one step: what one read looks at each time that it goes on.
+const STEP_PAGES: u64 = 1 << 18;
 /// A page of the guest's memory.
 const LEAST_PAGE_KIB: u64 = 4;
 
@@ -51,7 +53,10 @@ impl Scenario {
             within(&key, application.tasks.len() as u64, 1, 16)?;
             // Pages may be of a size for the one that runs.
             let page_kib = if *name == io.application { page_kib } else { LEAST_PAGE_KIB };
-            application.tasks.iter().try_for_each(|task| check_task(&key, task, page_kib))
+            application.tasks.iter().try_for_each(|task| {
+                check_task(&key, task, page_kib)?;
+                check_steps(&key, task, &BlockLayer { page_kib, ..io.block.clone() })
+            })
         })
     }
 
@@ -107,6 +112,32 @@ fn check_disk(disk: &Disk) -> Result<(), BadScenario> {
     within(&key("slice_ms"), disk.slice_ms, 0, 10_000)?;
     within(&key("idle_us"), disk.idle_us, 0, 1_000_000)?;
     disk.weights.iter().try_for_each(|weight| within(&key("weights"), *weight, 1, 10_000))
+}
+
+/// All pages of a step are in the page cache at once: one that has more never ends.
+fn check_steps(key: &str, task: &IoTask, block: &BlockLayer) -> Result<(), BadScenario> {
+    let cache_kib = block.cache_mib << 10;
+    let sizes = task.steps.iter().filter_map(|step| match step {
+        Step::Read { kib, .. } | Step::Write { kib, .. } => Some(*kib),
+        Step::Compute { .. } => None,
+    });
+    let Some(kib) = sizes.max() else { return Ok(()) };
+    if kib > cache_kib {
+        let problem = format!(
+            "a step of {kib} KiB is larger than the page cache of {cache_kib} KiB; make it smaller, or raise \
+             workload.block.cache_mib"
+        );
+        return bad(key, problem);
+    }
+    let (pages, page_kib) = (kib / block.page_kib, block.page_kib);
+    if pages > STEP_PAGES {
+        let problem = format!(
+            "a step of {kib} KiB has {pages} pages of {page_kib} KiB, more than {STEP_PAGES}; make it smaller, or \
+             raise workload.block.page_kib"
+        );
+        return bad(key, problem);
+    }
+    Ok(())
 }
 
 fn check_task(key: &str, task: &IoTask, page_kib: u64) -> Result<(), BadScenario> {
