@@ -81,9 +81,8 @@ fn beside(file: &Path, name: &str) -> Result<String, String> {
     built_in(name, "a file beside this one")
 }
 
-/// The grounds that can run a scenario which is built in; its own first.
-pub fn grounds(name: &str) -> Vec<Ground> {
-    let Ok(scenario) = read(name, None, &[]) else { return Vec::new() };
+/// The grounds that can run a scenario which is built in, and that was read for its own; its own first.
+pub fn grounds(name: &str, scenario: &Scenario) -> Vec<Ground> {
     let others = Ground::ALL.into_iter().filter(|ground| *ground != scenario.ground);
     let able = others.filter(|ground| read(name, Some(*ground), &[]).is_ok());
     [scenario.ground].into_iter().chain(able).collect()
@@ -92,6 +91,10 @@ pub fn grounds(name: &str) -> Vec<Ground> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn grounds(name: &str) -> Vec<Ground> {
+        super::grounds(name, &read(name, None, &[]).unwrap())
+    }
 
     #[test]
     fn every_built_in_scenario_is_right_and_has_its_file_s_name() {

@@ -12,7 +12,7 @@ pub fn render() -> String {
     let mut text = String::new();
     for (name, _) in catalog::BUILT_IN {
         let scenario = catalog::read(name, None, &[]).expect("built-in scenarios are tested");
-        let grounds: Vec<String> = catalog::grounds(name).iter().map(Ground::to_string).collect();
+        let grounds: Vec<String> = catalog::grounds(name, &scenario).iter().map(Ground::to_string).collect();
         text.push_str(&format!("{name:<NAME$} {} [{}]\n", scenario.title, grounds.join(", ")));
         for (case, settings) in &scenario.cases {
             text.push_str(&format!("{:NAME$}   case {case}: {}\n", "", settings.label));

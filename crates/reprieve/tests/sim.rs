@@ -69,3 +69,17 @@ fn an_interrupted_simulation_ends_soon_and_keeps_what_had_finished() {
     assert_eq!(study.ended_early.as_deref(), Some("interrupted"));
     assert!((1..2000).contains(&study.observations.len()));
 }
+
+#[test]
+fn a_scenario_beyond_a_limit_is_refused_before_it_is_expanded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("large.toml");
+    let conditions: String = (0..4_000).map(|number| format!("[conditions.c{number}]\n")).collect();
+    let text = format!("name = 'large'\ntitle = 't'\nworkload = {{ kind = 'memory' }}\n{conditions}");
+    std::fs::write(&file, text).unwrap();
+    let dry = ["run", file.to_str().unwrap(), "--dry-run"];
+    let output = Command::new(env!("CARGO_BIN_EXE_reprieve")).args(dry).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.ends_with("large.toml: conditions: 4000 conditions are more than 1024\n"), "{said}");
+}

@@ -63,6 +63,9 @@ impl Draw {
         if self.random.one_in(4) {
             assignments.push(("limits.simulated_ms".into(), self.integer(600_000)));
         }
+        if self.random.one_in(16) {
+            assignments.push(("limits.events".into(), "400_000".into()));
+        }
         let scenario = self.repaired(&text, &mut assignments);
         (scenario, format!("{text}\n{assignments:#?}"))
     }

@@ -99,15 +99,15 @@ impl SchedulerKind {
 }
 
 /// What one simulated run may take. A run that would take more time or events ends early, with what it has and a note
-/// that names the key; a guest that would take more memory is refused.
+/// that names the key; guests that would take more memory from the start are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Simulated time, warm-up included; 0 for no limit.
     pub simulated_ms: u64,
-    /// Events.
+    /// Events; one that takes as long as several counts as so many.
     pub events: u64,
-    /// Memory of this process for one run, in MiB.
+    /// Memory of this process for one run, in MiB: of its guests, and of what it records.
     pub memory_mib: u64,
 }
 
