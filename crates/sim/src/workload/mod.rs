@@ -145,3 +145,16 @@ pub fn workers(workload: &Workload) -> Option<u32> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_takes_time_however_fast_the_guest_is() {
+        let pace = |speed_permille| Pace { speed_permille, given_permille: 1_000_000 };
+        assert_eq!((pace(1_000).us(4), pace(16_000_000).us(4)), (4_000, 1));
+        // More than a u64 holds on the way.
+        assert_eq!(pace(1_000_000).stated_us(u64::MAX / 1_000), u64::MAX / 1_000 * 1_000);
+    }
+}

@@ -66,8 +66,27 @@ impl Draw {
         if self.random.one_in(16) {
             assignments.push(("limits.events".into(), "400_000".into()));
         }
+        if text.contains("'io'") && self.random.one_in(6) {
+            assignments.extend(self.hungry_readers());
+        }
         let scenario = self.repaired(&text, &mut assignments);
         (scenario, format!("{text}\n{assignments:#?}"))
+    }
+
+    /// Reads that are as large as the page cache, of many small pages, by many threads: values that are drawn one by one hardly
+    /// ever come together so.
+    fn hungry_readers(&mut self) -> Vec<Assignment> {
+        let cache_mib = self.random.within(32, 64);
+        let (threads, kib) = (self.random.within(1, 24), (cache_mib << 10) - 4 * self.random.within(0, 2));
+        let step = format!("{{ do = 'read', access = {}, kib = {kib} }}", self.text("access"));
+        let task = format!("{{ threads = {threads}, file_mib = 256, steps = [{step}] }}");
+        let block =
+            [("page_kib", 4), ("cache_mib", cache_mib), ("request_kib", 4 * self.random.within(1, 64))];
+        let block = block.map(|(key, value)| (format!("workload.block.{key}"), value.to_string()));
+        let applications = ["mixed", "reader"];
+        let tasks =
+            applications.map(|name| (format!("workload.applications.{name}.tasks"), format!("[{task}]")));
+        block.into_iter().chain(tasks).chain([("workload.clients".into(), "0".into())]).collect()
     }
 
     /// Changes what is refused until the rest is accepted.
@@ -207,12 +226,9 @@ fn flatten(prefix: &str, value: &Value, into: &mut Vec<(String, Value)>) {
     let Value::Object(object) = value else { return };
     for (name, value) in object {
         let key = format!("{prefix}{name}");
-        if LEFT_ALONE.contains(&key.as_str())
-            || ["label", "kind", "do"].contains(&name.as_str()) && name != "kind"
-        {
-            continue;
-        }
-        if key == "workload.kind" {
+        // What a workload or a step is decides which keys it has, and labels say nothing to the simulator.
+        let is_tag = ["label", "do"].contains(&name.as_str()) || key == "workload.kind";
+        if is_tag || LEFT_ALONE.contains(&key.as_str()) {
             continue;
         }
         match value {
