@@ -1,5 +1,5 @@
 //! Tables for a terminal. Readable from 100 columns on, with or without colour: colour repeats what the text
-//! says. Text from a record is stripped of control characters, so that no scenario file or guest can send an
+//! says. Text from a record is shown as [`reprieve_study::shown`] has it, so that no scenario file or guest can send an
 //! escape sequence to the reader's terminal.
 
 mod conformance;
@@ -14,7 +14,7 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, LineStyle, Table,
     TableStyle, Width,
 };
-use reprieve_study::{Comparison, Record, Study, Verdict};
+use reprieve_study::{Comparison, Record, Study, Verdict, shown};
 
 use crate::quantity::Spread;
 use crate::table::{self, Line};
@@ -254,22 +254,12 @@ fn wrapped(text: &mut String, first: &str, line: &str, indent: usize, options: &
     let _ = writeln!(text, "{}", textwrap::fill(&clean(line), options));
 }
 
-/// Without control characters; those that separate words become spaces.
+/// Fit for a cell or for text that is wrapped: what separates words there is a space.
 fn clean(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_unsafe) {
-        return Cow::Borrowed(text);
+    match text.contains(['\n', '\t', '\r']) {
+        true => shown::line(&text.replace(['\n', '\t', '\r'], " ")).into_owned().into(),
+        false => shown::line(text),
     }
-    let visible = |letter: char| match letter {
-        '\n' | '\t' | '\r' => Some(' '),
-        other => (!is_unsafe(other)).then_some(other),
-    };
-    Cow::Owned(text.chars().filter_map(visible).collect())
-}
-
-/// Control characters, and those that change the direction of text and so the order of a table's columns.
-fn is_unsafe(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -278,8 +268,8 @@ mod tests {
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(clean("a\x1b[2Jb\nc\u{9b}d"), "a[2Jb cd");
-        assert_eq!(clean("a\u{202e}b"), "ab");
+        assert_eq!(clean("a\x1b[2Jb\nc\u{9b}d"), r"a\x1b[2Jb c\x9bd");
+        assert_eq!(clean("a\u{202e}b"), r"a\u{202e}b");
         assert_eq!(clean("plain – text"), "plain – text");
     }
 }

@@ -156,7 +156,9 @@ fn untrusted_text_cannot_send_escape_sequences() {
     study.comparisons[0].rows[0].published.as_mut().unwrap().printed = "e\x1b[5m".into();
     study.comparisons[0].condition = "f\x1b[5m".into();
     let text = render(&record, &plain(110));
-    assert!(text.contains("a[2J") && !text.contains(|letter: char| letter.is_control() && letter != '\n'));
+    assert!(
+        text.contains(r"a\x1b[2J") && !text.contains(|letter: char| letter.is_control() && letter != '\n')
+    );
 }
 
 #[test]

@@ -12,5 +12,5 @@ pub fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let (a, b) = (record_file::read(&arguments.a)?, record_file::read(&arguments.b)?);
     let names = (arguments.a.display().to_string(), arguments.b.display().to_string());
     let text = terminal::render_compare(&a, &b, (&names.0, &names.1), &output::options());
-    output::print(&text)
+    output::print_made(&text)
 }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use reprieve_linux::proc::{self, ProcRoot};
 use reprieve_linux::switches::SwitchRecorder;
 use reprieve_linux::threads::{self, FifoGuard};
-use reprieve_study::units;
+use reprieve_study::{shown, units};
 use reprieve_threads::peer::Peers;
 use reprieve_vm::image::{self, Cache};
 use reprieve_vm::{ground, qemu, xen};
@@ -39,7 +39,7 @@ pub fn doctor() -> Result<(), Failure> {
             State::Less => "less",
             State::Missing => "MISSING",
         };
-        text.push_str(&format!("{mark:<8} {:<22} {}\n", finding.what, finding.says));
+        text.push_str(&format!("{mark:<8} {:<22} {}\n", finding.what, shown::line(&finding.says)));
     }
     output::print(&text)?;
     let missing = findings.iter().filter(|finding| matches!(finding.state, State::Missing)).count();

@@ -28,8 +28,16 @@ use failure::Failure;
 use reprieve_linux::{hogs, proc::ProcRoot, warden};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match dispatch(cli.verb) {
+    let done = match Cli::try_parse() {
+        Ok(cli) => dispatch(cli.verb),
+        Err(told) if told.use_stderr() => {
+            output::say_lines(told.to_string().trim_end());
+            return ExitCode::from(2);
+        }
+        // Help and the version are output like any other.
+        Err(told) => output::print_help(&told.render()),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::say(&format!("reprieve: {failure}"));
@@ -49,12 +57,12 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "reprieve", &mut text);
-            output::print(&String::from_utf8_lossy(&text))
+            output::print_made(&String::from_utf8_lossy(&text))
         }
         Verb::Man => {
             let mut text = Vec::new();
             clap_mangen::Man::new(Cli::command()).render(&mut text).map_err(Failure::output)?;
-            output::print(&String::from_utf8_lossy(&text))
+            output::print_made(&String::from_utf8_lossy(&text))
         }
         Verb::Warden => {
             warden::run(std::io::stdin(), &ProcRoot::default());

@@ -6,6 +6,7 @@ use std::path::Path;
 use reprieve_linux::migrate::{Decision, Replayed, Restored, Source, Summary, Told};
 use reprieve_policy::guard::Advice;
 use reprieve_policy::place::Policy;
+use reprieve_study::shown;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -26,7 +27,7 @@ impl Words {
     /// Says the object, or the sentence to stderr.
     fn say(&self, object: Value, sentence: String) -> Result<(), Failure> {
         match self.json {
-            true => line(&object.to_string()),
+            true => json_line(&object),
             false => {
                 output::say(&sentence);
                 Ok(())
@@ -51,8 +52,8 @@ impl Words {
                 self.say(json!({"event": "warning", "text": text}), format!("warning: {text}"))
             }
             Told::TakenIn { pid, tid, comm, mask, at_ns } => {
-                let sentence =
-                    format!("looking after task {tid} ({comm}) of process {pid}, allowed on {mask}");
+                let task = task(*tid, comm);
+                let sentence = format!("looking after {task} of process {pid}, allowed on {mask}");
                 let mask = mask.to_string();
                 self.say(
                     json!({"event": "task", "pid": pid, "tid": tid, "comm": comm, "mask": mask, "at_ns": at_ns}),
@@ -87,18 +88,19 @@ impl Words {
             object["tid"] = tid.into();
             object["comm"] = comm.into();
             object["applied"] = self.apply.into();
-            return line(&object.to_string());
+            return json_line(&object);
         }
+        let task = task(tid, comm);
         let verb = if self.apply { "moves" } else { "would move" };
         let s = decision.at_ns as f64 / 1e9;
         let (target, reason) = (decision.target(), decision.reason());
-        line(&format!("{s:.4} task {tid} ({comm}) {verb} to {target}: {reason}"))
+        line(&format!("{s:.4} {task} {verb} to {target}: {reason}"))
     }
 
     /// Says a decision of a replay.
     pub fn replayed_decision(&self, decision: &Decision) -> Result<(), Failure> {
         match self.json {
-            true => line(&object(decision).to_string()),
+            true => json_line(&object(decision)),
             false => {
                 let made = &decision.made;
                 let (s, why) = (decision.at_ns as f64 / 1e9, made.why.name());
@@ -166,7 +168,7 @@ impl Words {
                 "event": "plan", "vcpus": vcpus, "policy": policy, "source": source, "may_move_all": permitted,
                 "state": state.display().to_string(),
             });
-            return line(&object.to_string());
+            return json_line(&object);
         }
         let may = if permitted { "permitted" } else { "not permitted (run as root or with CAP_SYS_NICE)" };
         line(&format!(
@@ -175,9 +177,19 @@ impl Words {
             policy.name(),
             source.name(),
             source.hint(),
-            state.display()
+            shown::line(&state.display().to_string())
         ))
     }
+}
+
+/// A task in a sentence. Its name is whatever the task has set.
+fn task(tid: i32, comm: &str) -> String {
+    format!("task {tid} ({})", shown::line(comm))
+}
+
+/// An object on a line: exact JSON, and fit for a terminal.
+fn json_line(object: &Value) -> Result<(), Failure> {
+    line(&shown::json(&object.to_string()))
 }
 
 fn object(decision: &Decision) -> Value {
@@ -195,4 +207,14 @@ fn object(decision: &Decision) -> Value {
         "left_here_ns": decision.left_here_ns,
         "left_there_ns": decision.left_there_ns,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_s_name_stays_within_its_sentence() {
+        assert_eq!(task(7, "x\nwarning: \x1b[2J"), r"task 7 (x\nwarning: \x1b[2J)");
+    }
 }

@@ -1,16 +1,23 @@
 //! Writing results: to stdout, and to files that appear whole or not at all.
+//!
+//! Invariant: what reaches a terminal through here obeys nobody but this program. Foreign text is escaped (see
+//! [`reprieve_study::shown`]), and what follows its line breaks on stderr is indented, so that it begins no line of its own.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use clap::builder::StyledStr;
 use console::Term;
 use reprieve_report::terminal;
+use reprieve_study::shown;
 
 use crate::failure::Failure;
 
 /// Columns where stdout is no terminal.
 const COLUMNS: usize = 120;
+/// What the second and later lines of a message begin with.
+const INDENT: &str = "    ";
 
 /// How stdout wants tables.
 pub fn options() -> terminal::Options {
@@ -19,8 +26,13 @@ pub fn options() -> terminal::Options {
     terminal::Options { colour: term.is_term() && std::env::var_os("NO_COLOR").is_none(), width }
 }
 
-/// Prints to stdout. A reader that has seen enough (`| head`) is no failure.
+/// Prints lines to stdout. A reader that has seen enough (`| head`) is no failure.
 pub fn print(text: &str) -> Result<(), Failure> {
+    print_made(&shown::lines(text))
+}
+
+/// Prints what is all of this program's making, or escaped where it is not: tables in colour, scripts.
+pub fn print_made(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::output(error)),
@@ -28,9 +40,30 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Prints help, or the version, in colour where that is wanted.
+pub fn print_help(help: &StyledStr) -> Result<(), Failure> {
+    let text = if options().colour { help.ansi().to_string() } else { help.to_string() };
+    print_made(&text)
+}
+
 /// Says something on stderr, if that can be: nothing depends on it.
 pub fn say(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    say_lines(&message(text));
+}
+
+/// Says lines of this program's making on stderr.
+pub fn say_lines(text: &str) {
+    // In one piece: others write to the same terminal.
+    let _ = std::io::stderr().lock().write_all(format!("{}\n", shown::lines(text)).as_bytes());
+}
+
+/// A message with its further lines indented: whoever wrote them, they are part of it.
+fn message(text: &str) -> String {
+    let mut lines = text.trim_end_matches('\n').split('\n');
+    let first = lines.next().unwrap_or_default();
+    let rest: Vec<&str> = lines.collect();
+    let indent = if rest.iter().all(|line| line.starts_with(INDENT)) { "" } else { INDENT };
+    rest.iter().fold(first.to_string(), |message, line| format!("{message}\n{indent}{line}"))
 }
 
 /// The failure that counts of what was tried, all of it: the first. The others are said.
@@ -99,4 +132,17 @@ fn replace(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 /// What a file that is simply created would have, before the user's umask.
 fn permissions() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o644)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_of_a_message_but_the_first_begins_at_the_margin() {
+        assert_eq!(message("one"), "one");
+        assert_eq!(message("a/b\nwarning: root: gone\n\n"), "a/b\n    warning: root: gone");
+        assert_eq!(message("x:\n  |\n1 | y\n"), "x:\n      |\n    1 | y");
+        assert_eq!(message("console:\n    one\n      two"), "console:\n    one\n      two");
+    }
 }

@@ -2,7 +2,7 @@
 
 use reprieve_report::facts;
 use reprieve_study::units::{self, MILLISECOND_NS};
-use reprieve_study::{Ground, Scenario, Workload};
+use reprieve_study::{Ground, Scenario, Workload, shown};
 
 /// A real guest boots in about so many seconds under emulation.
 const BOOT_S: u64 = 5;
@@ -14,27 +14,33 @@ const FILL_MS: u64 = 1_200;
 /// What would be run, and for how long.
 pub fn render(scenario: &Scenario) -> String {
     let run = &scenario.run;
-    let mut text = format!("{}: {}\n", scenario.name, scenario.title);
-    text.push_str(&format!(
-        "  ground {}, {}, {} repetitions of each condition, seed {}\n",
+    let mut text = String::new();
+    // Names and titles are the file's: a line each, whatever is in them.
+    let mut add = |line: String| {
+        text.push_str(&shown::line(&line));
+        text.push('\n');
+    };
+    add(format!("{}: {}", scenario.name, scenario.title));
+    add(format!(
+        "  ground {}, {}, {} repetitions of each condition, seed {}",
         scenario.ground,
         machine(scenario),
         run.repeat,
         run.seed
     ));
     for (name, case) in &scenario.cases {
-        text.push_str(&format!("  case {name}: {}\n", case.label));
+        add(format!("  case {name}: {}", case.label));
     }
     for (name, condition) in scenario.chosen() {
-        text.push_str(&format!("  {name}: {}\n", condition.label));
+        add(format!("  {name}: {}", condition.label));
     }
     for (name, sweep) in &scenario.sweeps {
         let values: Vec<String> = sweep.values.iter().map(ToString::to_string).collect();
         let under: Vec<&str> = scenario.swept(sweep).collect();
         let (key, values, under) = (&sweep.key, values.join(", "), under.join(", "));
-        text.push_str(&format!("  sweep {name}: {key} = {values}; under {under}\n"));
+        add(format!("  sweep {name}: {key} = {values}; under {under}"));
     }
-    text.push_str(&format!("  {}\n", length(scenario)));
+    add(format!("  {}", length(scenario)));
     text
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use reprieve_study::ground::{Progress, time_left};
 use reprieve_study::observation::{Observation, Standing};
-use reprieve_study::{metric, units};
+use reprieve_study::{metric, shown, units};
 
 use crate::output;
 
@@ -22,12 +22,12 @@ impl Shown {
     pub fn new(scenario: &str) -> Shown {
         let bar = std::io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {elapsed}{msg}");
-            let bar = ProgressBar::new(0).with_prefix(scenario.to_string());
+            let bar = ProgressBar::new(0).with_prefix(shown::line(scenario).into_owned());
             bar.set_style(style.expect("a constant template"));
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
-        Shown { bar, scenario: scenario.into(), started: Instant::now() }
+        Shown { bar, scenario: shown::line(scenario).into_owned(), started: Instant::now() }
     }
 
     /// So many runs have ended; what goes on now.
@@ -37,7 +37,7 @@ impl Shown {
             bar.set_position(done as u64);
             let left = time_left(self.started, done, total).filter(|left| !left.is_zero());
             let left = left.map_or(String::new(), |left| format!(", about {} s left", left.as_secs()));
-            bar.set_message(format!("{left}{now}"));
+            bar.set_message(shown::line(&format!("{left}{now}")).into_owned());
         }
     }
 
@@ -52,7 +52,7 @@ impl Shown {
 impl Progress for Shown {
     fn preparing(&mut self, what: &str) {
         match &self.bar {
-            Some(bar) => bar.set_message(format!(": {what}")),
+            Some(bar) => bar.set_message(shown::line(&format!(": {what}")).into_owned()),
             None => output::say(&format!("{}: {what}", self.scenario)),
         }
     }
@@ -74,6 +74,7 @@ impl Progress for Shown {
         let result = result.map_or(String::new(), |(name, ns)| format!(", {name} {}", units::duration(*ns)));
         if self.bar.is_none() || observation.standing != Standing::Accepted {
             let title = observation.title();
+            let title = shown::line(&title);
             self.say(&format!("{}: run {number} of {total}, {title}{result}{standing}", self.scenario));
         }
         self.place(number, total, "");

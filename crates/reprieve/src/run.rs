@@ -37,7 +37,7 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
         json.map_or(Ok(()), |json| json.write(compact.to_json().as_bytes())),
         page.map_or(Ok(()), |page| page.write(html::render(&compact).as_bytes())),
         trace.map_or(Ok(()), |trace| trace.write(&encode_trace(&record))),
-        output::print(&terminal::render(&record, &output::options())),
+        output::print_made(&terminal::render(&record, &output::options())),
     ];
     output::first_failure(tried)
 }

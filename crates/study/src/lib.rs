@@ -22,6 +22,7 @@ pub mod overrides;
 pub mod paired;
 pub mod record;
 pub mod scenario;
+pub mod shown;
 pub mod stalls;
 pub mod statistics;
 pub mod swept;

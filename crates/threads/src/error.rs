@@ -3,6 +3,7 @@
 use std::io;
 
 use reprieve_study::scenario::BadScenario;
+use reprieve_study::shown;
 
 /// Longest sentence of a program's that is shown.
 const PLAIN_CHARACTERS: usize = 400;
@@ -55,10 +56,11 @@ impl ThreadsError {
     }
 }
 
-/// The last line of a program's words, fit for the user's terminal: without control characters, and cut.
+/// The last line of a program's words, fit for the user's terminal, and cut.
 pub fn last_line(words: &str) -> String {
     let line = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    line.trim().chars().filter(|character| !character.is_control()).take(PLAIN_CHARACTERS).collect()
+    let cut: String = line.trim().chars().take(PLAIN_CHARACTERS).collect();
+    shown::line(&cut).into_owned()
 }
 
 #[cfg(test)]
@@ -67,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_program_s_last_line_is_plain_and_cut() {
-        assert_eq!(last_line("one\n  two\x1b[2J \n\n"), "two[2J");
+        assert_eq!(last_line("one\n  two\x1b[2J \n\n"), r"two\x1b[2J");
         assert_eq!(last_line(""), "");
         assert_eq!(last_line(&"ä".repeat(1_000)).chars().count(), PLAIN_CHARACTERS);
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use reprieve_study::scenario::BadScenario;
+use reprieve_study::shown;
 
 /// An error of this ground.
 #[derive(Debug, thiserror::Error)]
@@ -91,9 +92,10 @@ impl VmError {
     }
 }
 
-/// A guest's words, fit for the user's terminal: without control characters, and cut.
+/// A guest's words, fit for the user's terminal, and cut.
 pub fn plain(words: &str) -> String {
-    words.chars().filter(|character| !character.is_control()).take(PLAIN_CHARACTERS).collect()
+    let cut: String = words.chars().take(PLAIN_CHARACTERS).collect();
+    shown::line(&cut).into_owned()
 }
 
 /// Longest sentence of a guest's that is shown.

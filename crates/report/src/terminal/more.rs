@@ -31,7 +31,8 @@ fn causes_table(text: &mut String, causes: &Causes, options: &Options) {
     out.set_header(causes::HEADER.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
     for line in &causes.lines {
         let share = format!("{} {}", line.share, line.interval);
-        out.add_row([&line.cause, &line.baseline, &line.condition, &line.lost, share.trim()]);
+        let cells = [&line.cause, &line.baseline, &line.condition, &line.lost, share.trim()];
+        out.add_row(cells.map(|cell| Cell::new(clean(cell))));
     }
     finish(text, out, 1);
 }

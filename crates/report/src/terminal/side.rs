@@ -42,7 +42,7 @@ pub fn render(text: &mut String, side: &SideBySide, options: &Options) {
 fn table(text: &mut String, rows: &[String], columns: &[&Column], with_ranges: bool, options: &Options) {
     let mut out = empty_table(options);
     let header = [ROWS].into_iter().chain(columns.iter().map(|column| column.name));
-    out.set_header(header.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
+    out.set_header(header.map(|name| Cell::new(clean(name)).add_attribute(Attribute::Bold)));
     for (index, row) in rows.iter().enumerate() {
         let values = columns.iter().map(|column| Cell::new(lines(&column.cells[index], with_ranges)));
         out.add_row([Cell::new(clean(row))].into_iter().chain(values));

@@ -7,6 +7,7 @@ use crate::derive::put;
 use crate::metric;
 use crate::observation::{Observation, Provenance};
 use crate::scenario::PlannedRun;
+use crate::shown;
 use crate::units::{MILLISECOND_NS, SECOND_NS};
 
 /// Most notes that are taken from a program, and the longest in characters.
@@ -196,9 +197,10 @@ impl Answer {
     }
 }
 
-/// A program's words, fit for a terminal: without control characters, and cut.
+/// A program's words, fit for a terminal, and cut.
 fn plain(words: &str) -> String {
-    words.chars().filter(|character| !character.is_control()).take(NOTE_CHARACTERS).collect()
+    let cut: String = words.chars().take(NOTE_CHARACTERS).collect();
+    shown::line(&cut).into_owned()
 }
 
 #[cfg(test)]

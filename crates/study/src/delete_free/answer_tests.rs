@@ -75,7 +75,8 @@ fn what_a_program_says_is_made_plain_and_cut() {
     let notes: Vec<String> = (0..40).map(|_| format!("\"\\u001b[2J{}\"", "x".repeat(1_000))).collect();
     let observed = observe(&format!(",\"notes\":[{}]", notes.join(",")), 0);
     assert_eq!(observed.provenance.notes.len(), 1 + NOTES);
-    let is_plain = |note: &String| note.chars().count() <= NOTE_CHARACTERS && !note.contains('\x1b');
+    let is_plain =
+        |note: &String| note.chars().count() <= NOTE_CHARACTERS + r"\x1b".len() && !note.contains('\x1b');
     assert!(observed.provenance.notes.iter().all(is_plain));
 }
 

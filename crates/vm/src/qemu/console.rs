@@ -7,6 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
+use reprieve_study::shown;
+
 use crate::error::{ConsoleTail, VmError};
 
 /// Bytes kept.
@@ -64,11 +66,14 @@ impl Console {
     }
 }
 
-/// The last lines of what a guest printed, without control characters: it is not trusted with the user's terminal.
+/// The last lines of what a guest printed, fit for the user's terminal, with which it is not trusted.
 pub fn console_tail(bytes: &[u8]) -> ConsoleTail {
     let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(KEPT_BYTES)..]);
-    let clean =
-        |line: &str| -> String { line.chars().filter(|c| !c.is_control()).take(SHOWN_CHARACTERS).collect() };
+    let clean = |line: &str| {
+        // A serial line ends with as many of these as its drivers like.
+        let cut: String = line.trim_end_matches('\r').chars().take(SHOWN_CHARACTERS).collect();
+        shown::line(&cut).into_owned()
+    };
     let lines: Vec<String> = text.lines().map(clean).filter(|line| !line.trim().is_empty()).collect();
     ConsoleTail(lines[lines.len().saturating_sub(SHOWN_LINES)..].to_vec())
 }
@@ -81,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_the_end_and_no_control_characters() {
+    fn keeps_the_end_and_shows_control_characters() {
         let (mut guest, host) = UnixStream::pair().unwrap();
         let console = Console::read(host).unwrap();
         for number in 0..20_000 {
@@ -91,6 +96,6 @@ mod tests {
         console.wait_closed(Instant::now() + Duration::from_secs(10));
         let tail = console.tail();
         assert_eq!(tail.0.len(), SHOWN_LINES);
-        assert_eq!(tail.0.last().unwrap(), "line 19999[31m");
+        assert_eq!(tail.0.last().unwrap(), r"line 19999\x1b[31m");
     }
 }

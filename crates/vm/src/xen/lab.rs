@@ -269,7 +269,8 @@ mod tests {
     fn a_machine_that_fails_or_ends_early_is_an_error_that_says_where() {
         let error = |frames: &[(&str, &str)]| collected(frames).0.unwrap_err().to_string();
         assert!(
-            error(&[("failed", "xl create\x1b[1m"), ("failed", "")]).starts_with("dom0 failed: xl create[1m")
+            error(&[("failed", "xl create\x1b[1m"), ("failed", "")])
+                .starts_with(r"dom0 failed: xl create\x1b[1m")
         );
         let ended = error(&[("phase", "measures"), ("phase", ""), ("console", "a")]);
         assert!(ended.contains("ended before it could get past the phase \"measures\""), "{ended}");
