@@ -1,20 +1,46 @@
-//! A polite end: SIGINT, SIGTERM and SIGHUP raise a token that loops look at or poll on.
+//! A polite end: every signal that would end the process without a word raises a token that loops look at or poll on.
 //!
 //! Invariants: the token never falls once raised; its file descriptor is readable from then on, and nobody
-//! reads from it, so that any number of poll(2) loops wake up. A second SIGINT or SIGTERM ends the process
+//! reads from it, so that any number of poll(2) loops wake up. A second SIGINT, SIGTERM or SIGQUIT ends the process
 //! at once (default action): the user means it, and the [warden](crate::warden) cleans up; a patient token's does
-//! not. Nor does a second SIGHUP: a closing terminal may send several. Source: signal(7), the signal-hook crate.
+//! not. Nor does a second SIGHUP: a closing terminal may send several. Left alone are the signals of a crash (SIGSEGV,
+//! SIGABRT and their like), after which nothing of the process is to be trusted, and SIGPIPE, which Rust's start-up code
+//! ignores: a write to a reader that is gone fails instead. Source: signal(7), the signal-hook crate.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::pipe::PipeFlags;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 
 use crate::error::{Error, Result};
 
 const WAY_OUT: &str = "raise the limit of open files (ulimit -n)";
+
+/// Signals that mean the user is out of patience when they come a second time.
+const HARD: [i32; 3] = [SIGINT, SIGTERM, SIGQUIT];
+
+/// What ends a process by default, can be caught, and is no crash.
+pub(crate) fn polite() -> impl Iterator<Item = i32> {
+    let named = [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGALRM,
+        libc::SIGTERM,
+        libc::SIGSTKFLT,
+        libc::SIGXCPU,
+        libc::SIGXFSZ,
+        libc::SIGVTALRM,
+        libc::SIGPROF,
+        libc::SIGIO,
+        libc::SIGPWR,
+    ];
+    named.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+}
 
 /// Says whether the user wants the process to end. Clones share one state.
 #[derive(Clone, Debug)]
@@ -38,7 +64,7 @@ impl Interrupt {
     /// # Errors
     /// [`Error::Io`] if no pipe can be made or no handler installed.
     pub fn install() -> Result<Interrupt> {
-        Interrupt::installed(&[SIGINT, SIGTERM])
+        Interrupt::installed(&HARD)
     }
 
     /// As [`install`](Interrupt::install), but no further signal ends the process either: for one that has to put things back
@@ -53,7 +79,7 @@ impl Interrupt {
     /// With handlers; a second one of the `hard` signals ends the process.
     fn installed(hard: &[i32]) -> Result<Interrupt> {
         let interrupt = Interrupt::manual()?;
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in polite() {
             interrupt
                 .watch(signal, hard.contains(&signal))
                 .map_err(|e| Error::io("handle signals through", "sigaction", e, WAY_OUT))?;
@@ -75,14 +101,18 @@ impl Interrupt {
     /// Actions of one signal run in the order of registration, so the first one still sees the token as
     /// the signals before have left it.
     fn watch(&self, signal: i32, hard: bool) -> std::io::Result<()> {
-        let state = &self.state;
         if hard {
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(&state.raised))?;
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&self.state.raised))?;
         }
-        signal_hook::flag::register_usize(signal, Arc::clone(&state.signal), signal as usize)?;
-        signal_hook::flag::register(signal, Arc::clone(&state.raised))?;
-        signal_hook::low_level::pipe::register(signal, state.wake.try_clone()?)?;
-        Ok(())
+        let token = self.clone();
+        let action = move || {
+            token.state.signal.store(signal as usize, Ordering::SeqCst);
+            token.raise();
+        };
+        // One action, and no descriptor of its own for each of so many signals.
+        // SAFETY: the action is async-signal-safe: two atomic stores and a write(2) that does not block. signal-hook keeps
+        // errno, and never drops the action, so nothing is freed within a handler.
+        unsafe { signal_hook::low_level::register(signal, action) }.map(drop)
     }
 
     /// Whether the process should end.
@@ -142,10 +172,37 @@ mod tests {
     }
 
     #[test]
-    fn a_hangup_raises_the_installed_token() {
-        let interrupt = Interrupt::install().unwrap();
-        signal_hook::low_level::raise(SIGHUP).unwrap();
-        assert!(interrupt.is_raised() && is_readable(&interrupt));
-        assert_eq!(interrupt.signal(), Some(SIGHUP));
+    fn whatever_ends_a_process_politely_raises_the_installed_token() {
+        let interrupt = Interrupt::install_patient().unwrap();
+        for signal in polite() {
+            signal_hook::low_level::raise(signal).unwrap();
+            assert!(interrupt.is_raised() && is_readable(&interrupt));
+            assert_eq!(interrupt.signal(), Some(signal));
+        }
+    }
+
+    /// By the kernel's own list (signal(7)): nothing that ends a process is forgotten.
+    #[test]
+    fn what_is_left_ends_no_process_is_a_crash_or_cannot_be_caught() {
+        let crashes = [
+            libc::SIGILL,
+            libc::SIGTRAP,
+            libc::SIGABRT,
+            libc::SIGBUS,
+            libc::SIGFPE,
+            libc::SIGSEGV,
+            libc::SIGSYS,
+        ];
+        let harmless = [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH];
+        let stops = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+        let known: Vec<i32> = [libc::SIGKILL, libc::SIGPIPE]
+            .into_iter()
+            .chain(crashes)
+            .chain(harmless)
+            .chain(stops)
+            .chain(polite())
+            .collect();
+        let unknown: Vec<i32> = (1..32).filter(|signal| !known.contains(signal)).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
     }
 }

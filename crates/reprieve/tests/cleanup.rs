@@ -162,7 +162,7 @@ fn under_the_condition() {
     let Some(guests) = support::guests() else { return };
     let mut delays = Delays::new("condition");
     let force = Moment { name: "the quota is in force", within_ms: 1500, seen: quota_is_in_force };
-    for signal in ALL {
+    for signal in ALL.into_iter().chain([Signal::QUIT, Signal::USR1]) {
         end_by(&guests, &QUOTA, signal, &force, &mut delays);
     }
 }

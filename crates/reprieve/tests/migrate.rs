@@ -27,7 +27,7 @@ fn ended_politely_it_gives_masks_back_and_leaves_no_state() {
     }
     let (folder, writer) = (tempfile::tempdir().unwrap(), Writer::start("role_writes_until_killed"));
     let mask = threads::affinity_set(writer.tid()).unwrap();
-    for signal in [Signal::TERM, Signal::INT] {
+    for signal in [Signal::TERM, Signal::INT, Signal::QUIT, Signal::USR1, Signal::ALARM] {
         let mut daemon = Daemon::start(folder.path(), &writer);
         daemon.wait_for_moves(&writer);
         let (code, last) = daemon.end(signal);

@@ -35,7 +35,7 @@ struct Inner {
 impl Warden {
     /// Starts `exe` with `args`, which must call [`run`](super::run), as the warden of this process.
     ///
-    /// It gets a session of its own and ignores SIGINT, SIGTERM and SIGHUP from before its first
+    /// It gets a session of its own and ignores what ends the main process politely from before its first
     /// instruction, so that what ends the main process from a terminal does not end the warden.
     ///
     /// # Errors

@@ -9,10 +9,11 @@ use std::io::{BufRead, BufReader, Read};
 use super::line::{Guarded, Line, MAX_LINE_BYTES};
 use super::{MAX_GUARDED, clean};
 use crate::proc::ProcRoot;
+use crate::signals;
 
 /// The body of the warden's process: reads `input` to its end, then removes what is still registered.
 ///
-/// Ignores SIGINT, SIGTERM and SIGHUP, and leaves the working directory, which may be one to remove. Says
+/// Ignores what ends the main process politely, and leaves the working directory, which may be one to remove. Says
 /// nothing: its output goes nowhere.
 pub fn run(input: impl Read, root: &ProcRoot) {
     ignore_signals();
@@ -21,9 +22,10 @@ pub fn run(input: impl Read, root: &ProcRoot) {
     clean::remove_all(&listen(input), root);
 }
 
-/// Ignores what ends a process from a terminal. Async-signal-safe.
+/// Ignores what ends the main process politely: whoever sends that to all processes of this name means the main one,
+/// which then still needs its warden. Async-signal-safe.
 pub(super) fn ignore_signals() {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    for signal in signals::polite() {
         // SAFETY: SIG_IGN installs no handler, so no code runs in signal context.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
