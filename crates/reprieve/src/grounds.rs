@@ -85,6 +85,8 @@ fn guests<'a>(
     mut on_xen: impl Iterator<Item = &'a Scenario>,
 ) -> Result<Guests, Failure> {
     let host = host()?;
+    // Whether this run makes any cgroup or not: the next one that does may never come.
+    reprieve_vm::ground::sweep(&host);
     on_vm.try_for_each(|scenario| reprieve_vm::ground::check_machine(scenario, &host))?;
     on_xen.try_for_each(|scenario| reprieve_vm::xen::ground::check_machine(scenario, &host))?;
     let cache = Cache::new(Cache::default_dir(|name| std::env::var_os(name))?)?;

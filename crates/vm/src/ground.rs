@@ -162,6 +162,13 @@ fn permit_quotas(
     Ok(())
 }
 
+/// Removes what dead runs left: those that were killed together with their wardens. What cannot be removed, because it is
+/// somebody else's, harms nobody; a run that needs quotas is told of it by [`try_quota`].
+pub fn sweep(host: &Host) {
+    let cgroups = Cgroups::detect(&host.proc_root);
+    let _ = cgroups.and_then(|cgroups| cgroup::sweep_stale(&cgroups, &host.proc_root));
+}
+
 /// Makes a quota and removes it again; also removes what dead runs left. Gives where quotas are made.
 ///
 /// # Errors

@@ -60,7 +60,8 @@ fn parse_owner(name: &str) -> Option<(i32, u64)> {
 /// In doubt it lives.
 fn owner_may_live(proc_root: &ProcRoot, pid: i32, start_ticks: u64) -> bool {
     match proc_root.start_time_ticks(pid) {
-        Ok(ticks) => ticks == start_ticks,
+        // Killed, and its parent does not care: it removes nothing any more.
+        Ok(ticks) => ticks == start_ticks && !proc_root.is_zombie(pid).unwrap_or(false),
         Err(e) => !e.is_gone(),
     }
 }
@@ -76,11 +77,13 @@ mod tests {
         let host = FakeHost::with(Version::V1);
         let stat = format!("10 (alive) S {}500 0 0\n", "0 ".repeat(18));
         host.proc.put("10/stat", &stat).put("11/stat", "unreadable");
+        host.proc.put("12/stat", &stat.replace(" S ", " Z ")).put("12/task/12/comm", "");
         let cgroups = host.detect().unwrap();
         for name in [
             "reprieve-10-500-0", // alive
             "reprieve-10-499-0", // its PID is in use again
             "reprieve-99-1-0",   // dead
+            "reprieve-12-500-0", // dead, but its parent has not waited for it
             "reprieve-99-1",     // dead, without a count
             "reprieve-11-1-0",   // cannot be told
             "reprieve-lab",      // not made by unique_name
@@ -93,7 +96,7 @@ mod tests {
         let mut removed = sweep_stale(&cgroups, &host.proc.root).unwrap();
         removed.sort();
         let names: Vec<_> = removed.iter().map(|p| p.file_name().unwrap().to_str().unwrap()).collect();
-        assert_eq!(names, ["reprieve-10-499-0", "reprieve-99-1", "reprieve-99-1-0"]);
+        assert_eq!(names, ["reprieve-10-499-0", "reprieve-12-500-0", "reprieve-99-1", "reprieve-99-1-0"]);
         assert_eq!(cgroups.fs.children(&cgroups.base).unwrap().len(), 5);
         assert_eq!(cgroups.fs.read(&host.path("m/own/tasks")).unwrap(), "77\n");
     }

@@ -24,6 +24,17 @@ impl ProcRoot {
         self.stat_fields(pid, START_TIME_AFTER_NAME, "a start time in field 22", |[ticks]| ticks)
     }
 
+    /// Whether process `pid` has ended, and is there only until its parent takes notice: some never do.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if there is no such process.
+    pub fn is_zombie(&self, pid: i32) -> Result<bool> {
+        let text = self.read_task(&format!("{pid}/stat"))?;
+        let has_ended = matches!(after_name(&text).trim_start().chars().next(), Some('Z' | 'X' | 'x'));
+        // A first thread that has ended does not end the others.
+        Ok(has_ended && self.thread_ids(pid).is_ok_and(|threads| threads.len() <= 1))
+    }
+
     /// CPU time of process `pid` since its start, threads that have ended included, ns, to a clock tick. A process that
     /// has ended and was not waited for still has it.
     ///
@@ -45,9 +56,7 @@ impl ProcRoot {
     ) -> Result<u64> {
         let relative = format!("{pid}/stat");
         let text = self.read_task(&relative)?;
-        // The name may hold spaces and parentheses; nothing after its closing parenthesis does.
-        let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let fields = after_name.split_ascii_whitespace().skip(first).take(N);
+        let fields = after_name(&text).split_ascii_whitespace().skip(first).take(N);
         let numbers: Option<Vec<u64>> = fields.map(|field| field.parse().ok()).collect();
         numbers
             .and_then(|numbers| Some(value(numbers.try_into().ok()?)))
@@ -89,6 +98,11 @@ impl ProcRoot {
     }
 }
 
+/// What `/proc/PID/stat` has after the name, which may hold spaces and parentheses; nothing behind it does.
+fn after_name(stat: &str) -> &str {
+    stat.rsplit_once(')').map_or("", |(_, rest)| rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::fake::FakeProc;
@@ -113,6 +127,19 @@ mod tests {
         proc.put("42/stat", "42 (x) S 1 2\n");
         assert!(matches!(proc.root.start_time_ticks(42), Err(Error::Malformed { .. })));
         assert!(proc.root.start_time_ticks(43).unwrap_err().is_gone());
+    }
+
+    #[test]
+    fn a_zombie_is_one_when_all_its_threads_have_ended() {
+        let proc = FakeProc::new();
+        let is_zombie = |state: &str| {
+            proc.put("42/stat", &format!("42 (a) R b) {state} 1 2\n"));
+            proc.root.is_zombie(42).unwrap()
+        };
+        proc.put("42/task/42/comm", "");
+        assert!(is_zombie("Z") && is_zombie("X") && !is_zombie("S") && !is_zombie("D"));
+        proc.put("42/task/43/comm", "");
+        assert!(!is_zombie("Z"));
     }
 
     #[test]
