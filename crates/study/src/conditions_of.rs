@@ -3,10 +3,13 @@
 //! The other's conditions come first, in its order; what the file has under the same names is laid over them, and what
 //! else it has follows. The other file may itself take them from a third. Nothing but conditions is taken, as they
 //! are on the ground of the scenario that takes them.
+//!
+//! A scenario may come from anybody, and names here what its reader opens. So it can name a scenario, but no path, and
+//! nothing of a file that is no scenario is quoted.
 
 use toml::{Table, Value};
 
-use crate::overrides::{choose_ground, merge, parse_file};
+use crate::overrides::{choose_ground, merge, check_size};
 use crate::scenario::{BadScenario, Ground, limits};
 
 /// The text of the scenario file of that name, or why there is none.
@@ -33,6 +36,11 @@ fn take(
         Some(Value::String(name)) => name,
         Some(_) => return Err(bad("write the name of another scenario, as a string".into())),
     };
+    if !is_name(&name) {
+        let problem =
+            "write the name of another scenario: a file beside this one without its .toml, or a built-in one";
+        return Err(bad(format!("{name:?} is no name; {problem}")));
+    }
     let is_circle = chain.contains(&name);
     chain.push(name.clone());
     if is_circle {
@@ -42,7 +50,8 @@ fn take(
         return Err(bad(format!("more than {} files take them from each other", limits::CHAIN_FILES)));
     }
     let text = others(&name).map_err(bad)?;
-    let mut other = parse_file(&text).map_err(|e| bad(format!("{name}: {}", e.problem)))?;
+    check_size(&text).map_err(|e| bad(format!("{name}: {}", e.problem)))?;
+    let mut other: Table = text.parse().map_err(|e| bad(format!("{name}: {}", no_toml(&text, &e))))?;
     choose_ground(&mut other, Some(ground)).map_err(|e| bad(format!("{name}: {e}")))?;
     take(&mut other, ground, others, chain)?;
     let Some(Value::Table(mut conditions)) = other.remove("conditions") else {
@@ -55,6 +64,18 @@ fn take(
     }
     table.insert("conditions".into(), Value::Table(conditions));
     Ok(())
+}
+
+/// Whether it stays in one folder, and is no hidden file.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])
+}
+
+/// Where the text is no TOML, without a word of it.
+fn no_toml(text: &str, error: &toml::de::Error) -> String {
+    let at = error.span().map_or(0, |span| span.start);
+    let line = 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+    format!("no scenario: line {line} is no TOML")
 }
 
 #[cfg(test)]
@@ -130,7 +151,17 @@ mod tests {
             "conditions_of: a circle: own, which takes them from a, which takes them from b, which takes them from a"
         );
         assert_eq!(refused("'a'", &[("a", "title = 'a'")]), "conditions_of: a has no conditions");
-        assert!(refused("'a'", &[("a", "no TOML")]).starts_with("conditions_of: a: TOML parse error"));
+        assert_eq!(
+            refused("'a'", &[("a", "x = 1\nsecret of mine")]),
+            "conditions_of: a: no scenario: line 2 is no TOML"
+        );
+        for path in ["../private", "/etc/x", "a/b", ".a", "..", ""] {
+            let said = refused(&format!("'{path}'"), &[(path, "[conditions.x]")]);
+            assert!(
+                said.starts_with(&format!("conditions_of: {path:?} is no name; write the name")),
+                "{said}"
+            );
+        }
         assert_eq!(
             refused("'a'", &[("a", "[conditions.x]\novercomit = 1.0")]),
             "conditions.x.overcomit: unknown; did you mean overcommit?"

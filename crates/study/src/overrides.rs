@@ -49,12 +49,18 @@ pub fn read_with(
     Ok(scenario)
 }
 
-/// The table of a scenario file of bounded size.
-pub(crate) fn parse_file(text: &str) -> Result<Table, BadScenario> {
+/// Refuses a scenario file that is too large.
+pub(crate) fn check_size(text: &str) -> Result<(), BadScenario> {
     if text.len() as u64 > limits::FILE_BYTES {
         let problem = format!("{} bytes are more than {} for a file", text.len(), limits::FILE_BYTES);
         return Err(BadScenario::new(UNPLACED, problem));
     }
+    Ok(())
+}
+
+/// The table of a scenario file of bounded size.
+pub(crate) fn parse_file(text: &str) -> Result<Table, BadScenario> {
+    check_size(text)?;
     text.parse().map_err(|e: toml::de::Error| BadScenario::new(UNPLACED, e.to_string()))
 }
 

@@ -7,14 +7,18 @@ mod inside;
 mod linux_family;
 mod support;
 
-/// How many tasks bind themselves, of each form: `make wishes` asks for more.
-fn pins() -> String {
-    std::env::var("REPRIEVE_TEST_PINS").unwrap_or("20".into())
+use std::time::Duration;
+
+/// How many tasks there are of each form: `make wishes` asks for more.
+fn pins() -> u64 {
+    std::env::var("REPRIEVE_TEST_PINS").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
 }
 
 fn on(vcpus: usize) {
     let environment = format!("REPRIEVE_TEST_PINS={}", pins());
-    let Some(output) = inside::run(vcpus, "linux_", &environment) else { return };
+    let Some(output) = inside::run(vcpus, "linux_", &environment, Duration::from_secs(pins())) else {
+        return;
+    };
     assert!(output.contains("test result: ok. 4 passed"), "{output}");
     assert!(!output.contains("skipped:"), "{output}");
     assert!(output.contains("calls are told by a probe that slows all system calls: false"), "{output}");

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::support::{BOOT_LIMIT, Bench, skip, text};
 
@@ -26,9 +27,9 @@ exec /init
 /// A program of the host's needs the host's loader and libraries.
 const SELF: &str = "#!/bin/busybox sh\nexec /inside/ld.so --library-path /inside /inside/tests \"$@\"\n";
 
-/// Runs the tests whose names contain `filter` in a guest of so many vCPUs, with more in the environment, and says what they
-/// printed; none if this machine has no guests.
-pub fn run(vcpus: usize, filter: &str, environment: &str) -> Option<String> {
+/// Runs the tests whose names contain `filter` in a guest of so many vCPUs, with more in the environment, for as long as
+/// `limit`, and says what they printed; none if this machine has no guests.
+pub fn run(vcpus: usize, filter: &str, environment: &str, limit: Duration) -> Option<String> {
     let bench = Bench::open()?;
     let exe = std::env::current_exe().unwrap();
     let Some((loader, libraries)) = libraries(&exe) else {
@@ -43,7 +44,7 @@ pub fn run(vcpus: usize, filter: &str, environment: &str) -> Option<String> {
 
     let mut spec = bench.spec(vcpus, 512, "rdinit=/inside/init");
     spec.initramfs = initramfs;
-    let booted = bench.lab.boot(&spec, &bench.lab.pcpus, BOOT_LIMIT);
+    let booted = bench.lab.boot(&spec, &bench.lab.pcpus, BOOT_LIMIT + limit);
     let mut booted = booted.unwrap_or_else(|error| panic!("{error}"));
     let output = text(&mut booted, "/inside/output");
     eprintln!("{output}");
