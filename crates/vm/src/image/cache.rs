@@ -2,7 +2,8 @@
 //!
 //! Invariants: an entry exists complete or not at all (it is built beside and renamed into place); its key
 //! says all that went into it, so an entry is never out of date; one process builds at a time (a lock on the
-//! file `lock`), so what lies in a `reprieve-tmp-` directory while the lock is held was left by a crash.
+//! file `lock`), so what lies in a `reprieve-tmp-` directory while the lock is held was left by a crash. Where all
+//! that is needed is there nothing is written, not even the lock: a cache that is read-only does.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -112,7 +113,14 @@ impl Cache {
     /// # Errors
     /// An entry cannot be removed.
     pub(crate) fn keep_latest(&self, kind: &str, count: usize) -> Result<(), ImageError> {
-        let _lock = self.lock()?;
+        if self.entries(kind, "").len() <= count {
+            return Ok(());
+        }
+        let _lock = match self.lock() {
+            // What cannot be written does not grow either.
+            Err(ImageError::Io { source, .. }) if is_read_only(&source) => return Ok(()),
+            lock => lock?,
+        };
         self.entries(kind, "")
             .iter()
             .skip(count)
@@ -143,6 +151,10 @@ impl Cache {
             }
         }
     }
+}
+
+fn is_read_only(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 /// A key that says all of `parts`, in their order: SHA-256, the first 128 bits, in hexadecimal.
@@ -208,6 +220,27 @@ mod tests {
         cache.keep_latest("kind", 2).unwrap();
         let left = [("kind", "a"), ("kind", "b"), ("kind", "c"), ("other", "a")];
         assert_eq!(left.map(|(kind, key)| cache.entry(kind, key).is_some()), [false, true, true, true]);
+    }
+
+    #[test]
+    fn nothing_is_locked_where_nothing_has_to_be_made() {
+        let (_dir, cache) = cache();
+        let made = cache.make("kind", "a", |_| Ok(())).unwrap();
+        // A lock that cannot be opened, whoever we are.
+        let lock = cache.root().join("lock");
+        fs::remove_file(&lock).unwrap();
+        fs::create_dir(&lock).unwrap();
+        assert_eq!(Cache::new(cache.root()).unwrap().make("kind", "a", |_| unreachable!()).unwrap(), made);
+        cache.keep_latest("kind", 1).unwrap();
+        assert!(cache.make("kind", "b", |_| Ok(())).is_err());
+    }
+
+    #[test]
+    fn a_cache_that_cannot_be_written_is_not_tidied() {
+        for refusal in [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem] {
+            assert!(is_read_only(&refusal.into()));
+        }
+        assert!(!is_read_only(&io::ErrorKind::IsADirectory.into()));
     }
 
     #[test]
