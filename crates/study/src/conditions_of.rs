@@ -9,7 +9,7 @@
 
 use toml::{Table, Value};
 
-use crate::overrides::{choose_ground, merge, check_size};
+use crate::overrides::{check_size, choose_ground, merge};
 use crate::scenario::{BadScenario, Ground, limits};
 
 /// The text of the scenario file of that name, or why there is none.

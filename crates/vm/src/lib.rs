@@ -27,6 +27,7 @@ pub mod host_books;
 pub mod image;
 pub mod introspect;
 pub mod lab;
+mod lesser_user;
 pub mod link;
 pub mod pauses;
 pub mod program;

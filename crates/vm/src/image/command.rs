@@ -2,6 +2,7 @@
 //! captured and bounded. A program that is missing gives the package that has it.
 
 use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -44,7 +45,27 @@ const HINTS: [(&str, &str); 6] = [
 /// # Errors
 /// The program is missing, or ends with anything but success.
 pub(crate) fn run(program: &str, arguments: &[&str], dir: &Path) -> Result<String, ImageError> {
-    let output = Command::new(program)
+    run_as(None, program, arguments, dir)
+}
+
+/// User and group.
+pub(crate) type User = (u32, u32);
+
+/// The same as another user, which only root can. It has none of our groups.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_as(
+    user: Option<User>,
+    program: &str,
+    arguments: &[&str],
+    dir: &Path,
+) -> Result<String, ImageError> {
+    let mut command = Command::new(program);
+    if let Some((uid, gid)) = user {
+        command.uid(uid).gid(gid);
+    }
+    let output = command
         .args(arguments)
         .current_dir(dir)
         .env("LC_ALL", "C")

@@ -8,6 +8,8 @@ use super::cache::{Cache, key_of};
 use super::command;
 use super::error::{self, ImageError};
 use super::kernel::Kernel;
+use super::{module_build, packages};
+use crate::lesser_user::lesser_user;
 
 /// A source file's name and content.
 type Source = (&'static str, &'static str);
@@ -153,17 +155,10 @@ pub(crate) fn module(
     let dir = cache.make("module", &key, |dir| {
         progress(&format!("building the guest's kernel module for {}", kernel.release));
         write_sources(dir, module.sources)?;
-        build_module(headers, &dir.join(module.directory))
+        let folder = dir.join(module.directory);
+        module_build::build(headers, &packages::root(cache), &folder, module.file, lesser_user())
     })?;
     Ok(Some(dir.join(module.directory).join(module.file)))
-}
-
-fn build_module(headers: &Path, dir: &Path) -> Result<(), ImageError> {
-    let headers = headers.to_string_lossy();
-    let sources = format!("M={}", dir.to_string_lossy());
-    // The kernel's own compiler may not be installed; the host's does for a module of this size. Debug
-    // information would only make the image larger.
-    command::run("make", &["-C", &headers, &sources, "CC=cc", "KCFLAGS=-g0", "modules"], dir).map(drop)
 }
 
 fn parts(sources: &[Source]) -> impl Iterator<Item = &[u8]> {

@@ -16,6 +16,7 @@ mod host_programs;
 pub(crate) mod initramfs;
 mod kernel;
 pub(crate) mod libraries;
+mod module_build;
 mod modules;
 mod packaged_fio;
 pub(crate) mod packages;

@@ -128,6 +128,11 @@ pub(crate) fn known(cache: &Cache, name: &str) -> Result<String, ImageError> {
     Ok(format!("{} {}, to be downloaded", stanza.package, stanza.version))
 }
 
+/// Where all packages lie, each with what belongs to it below a root of its own.
+pub(crate) fn root(cache: &Cache) -> PathBuf {
+    cache.root().join(KIND)
+}
+
 /// The entry of this package made last.
 fn latest(cache: &Cache, name: &str) -> Option<Unpacked> {
     let root = cache.entries(KIND, &format!("{name}_")).into_iter().next()?;

@@ -14,6 +14,7 @@ use command_fds::{CommandFdExt, FdMapping};
 use reprieve_linux::child;
 
 use crate::error::VmError;
+use crate::lesser_user::lesser_user;
 
 /// The emulator's program name.
 pub const PROGRAM: &str = "qemu-system-x86_64";
@@ -30,9 +31,6 @@ const HYPERVISOR_FD: i32 = 16;
 
 /// Address space of the emulator itself: its code cache alone may take 1 GiB.
 const EMULATOR_BYTES: u64 = 6 << 30;
-
-/// "nobody" where the system does not say who asked for root.
-const NOBODY: u32 = 65_534;
 
 /// What QEMU executes guest code with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +206,7 @@ pub fn spawn(spec: &MachineSpec, ends: [OwnedFd; 4]) -> Result<Child, VmError> {
         .map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd })
         .collect();
     command.fd_mappings(mappings).expect("the numbers differ");
-    if let Some((uid, gid)) = lesser_user(spec.accel) {
+    if let Some((uid, gid)) = user(spec.accel) {
         command.uid(uid).gid(gid);
     }
     child::confine(&mut command, spec.memory_bytes.saturating_add(EMULATOR_BYTES));
@@ -229,14 +227,10 @@ fn missing() -> VmError {
     VmError::Missing { what: PROGRAM.into(), way_out }
 }
 
-/// Whom QEMU runs as when we are root: whoever called sudo, else nobody. With KVM the group is that of the
-/// device; where the device is root's alone, QEMU has to stay root.
-fn lesser_user(accel: Accel) -> Option<(u32, u32)> {
-    if !rustix::process::geteuid().is_root() {
-        return None;
-    }
-    let number = |name: &str| std::env::var(name).ok()?.parse().ok().filter(|id| *id != 0);
-    let (uid, gid) = (number("SUDO_UID").unwrap_or(NOBODY), number("SUDO_GID").unwrap_or(NOBODY));
+/// Whom QEMU runs as when we are root. With KVM the group is that of the device; where the device is root's alone, QEMU
+/// has to stay root.
+fn user(accel: Accel) -> Option<(u32, u32)> {
+    let (uid, gid) = lesser_user()?;
     match accel {
         Accel::Tcg | Accel::Counted { .. } => Some((uid, gid)),
         Accel::Kvm => {
