@@ -5,12 +5,14 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::builder::StyledStr;
 use console::Term;
 use reprieve_report::terminal;
 use reprieve_study::shown;
+use rustix::fs::OFlags;
 
 use crate::failure::Failure;
 
@@ -95,8 +97,10 @@ impl Promised {
             |error: std::io::Error| Failure::Usage(format!("cannot write {}: {error}", path.display()));
         let there = std::fs::metadata(path).ok();
         if there.as_ref().is_some_and(|there| !there.is_dir() && !there.is_file()) {
-            let stream = File::options().write(true).open(path).map_err(refused)?;
-            return Ok(Promised { path: path.into(), target: Target::Stream(stream) });
+            return Ok(Promised {
+                path: path.into(),
+                target: Target::Stream(stream(path).map_err(refused)?),
+            });
         }
         if there.is_some_and(|there| there.is_dir()) {
             return Err(refused(ErrorKind::IsADirectory.into()));
@@ -120,6 +124,22 @@ impl Promised {
         };
         done.map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
     }
+}
+
+/// Opens a pipe or a device, without waiting for a FIFO's reader, who may never come.
+fn stream(path: &Path) -> std::io::Result<File> {
+    let nonblocking = OFlags::NONBLOCK.bits() as i32;
+    let opened = File::options().write(true).custom_flags(nonblocking).open(path);
+    let stream = opened.map_err(|error| match rustix::io::Errno::from_io_error(&error) {
+        Some(rustix::io::Errno::NXIO) => {
+            std::io::Error::other("nobody reads from it; start its reader first")
+        }
+        _ => error,
+    })?;
+    // A slow reader is waited for.
+    let flags = rustix::fs::fcntl_getfl(&stream)?;
+    rustix::fs::fcntl_setfl(&stream, flags - OFlags::NONBLOCK)?;
+    Ok(stream)
 }
 
 fn replace(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {

@@ -200,19 +200,21 @@ fn the_recorded_runs_can_be_shown() {
 fn endless_input_is_refused() {
     let quiet = Quiet::with(&CALLED);
     let folder = tempfile::tempdir().unwrap();
-    let endless = folder.path().join("endless.toml");
-    std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
-    let endless = endless.to_str().unwrap();
-    let (code, said) = quiet.refusal(&["run", endless]);
-    assert_eq!(
-        (code, said),
-        (Some(2), format!("reprieve: {endless}: more than 1 MiB are too many for a scenario\n"))
-    );
-    let (code, said) = quiet.refusal(&["compare", endless, endless]);
-    assert_eq!(
-        (code, said),
-        (Some(2), format!("reprieve: {endless}: more than 256 MiB are too many for a record\n"))
-    );
+    let device = folder.path().join("endless.toml");
+    std::os::unix::fs::symlink("/dev/zero", &device).unwrap();
+    let device = device.to_str().unwrap();
+    for arguments in [&["run", device][..], &["compare", device, device]] {
+        let expected = format!("reprieve: {device}: neither a file nor a pipe\n");
+        assert_eq!(quiet.refusal(arguments), (Some(2), expected));
+    }
+    // Large, though not on the disk.
+    let large = folder.path().join("large.toml");
+    fs::File::create(&large).unwrap().set_len(1 << 30).unwrap();
+    let large = large.to_str().unwrap();
+    let expected = format!("reprieve: {large}: more than 1 MiB are too many for a scenario\n");
+    assert_eq!(quiet.refusal(&["run", large]), (Some(2), expected));
+    let expected = format!("reprieve: {large}: more than 256 MiB are too many for a record\n");
+    assert_eq!(quiet.refusal(&["compare", large, large]), (Some(2), expected));
 }
 
 #[test]
