@@ -3,9 +3,12 @@
 
 mod support;
 
+use std::process::Command;
 use std::time::Duration;
 
 use rand::RngExt;
+use reprieve_linux::cgroup::Cgroups;
+use reprieve_linux::proc::ProcRoot;
 use reprieve_study::statistics;
 use rustix::process::Signal;
 use support::{Ended, Guests, Run, quotas_are_permitted};
@@ -232,4 +235,37 @@ fn a_second_interrupt_ends_it_at_once() {
     run.assert_nothing_is_left("two interrupts");
     // Both may come before the first is looked at: the kernel then delivers one.
     assert!(ended.signal() == Some(2) || ended.code() == 1, "{}", ended.status);
+}
+
+/// A run that was killed together with its warden leaves a cgroup; the next one removes it, though it makes none itself and
+/// does not even begin.
+#[test]
+fn the_next_run_removes_what_a_killed_run_and_warden_have_left() {
+    if !quotas_are_permitted() {
+        eprintln!("skipped: no CPU quotas");
+        return;
+    }
+    let root = ProcRoot::default();
+    // Killed, and not waited for: its parent, this test, does not care.
+    let mut owner = Command::new("sleep").arg("1000").spawn().unwrap();
+    let start_ticks = root.start_time_ticks(owner.id() as i32).unwrap();
+    let cgroups = Cgroups::detect(&root).unwrap();
+    let left = cgroups.path_of(&format!("{}-{start_ticks}-0", owner.id()));
+    std::fs::create_dir(&left).unwrap();
+    let run = || {
+        let arguments = ["run", "rcu-control", "--on", "vm", "--set", "conditions.baseline.pcpus=[9999]"];
+        Command::new(support::PROGRAM).args(arguments).output().unwrap()
+    };
+    let output = run();
+    let stays = left.exists();
+    owner.kill().unwrap();
+    while !root.is_zombie(owner.id() as i32).unwrap() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    run();
+    let goes = !left.exists();
+    owner.wait().unwrap();
+    let _ = std::fs::remove_dir(&left);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(stays && goes, "while its owner lives it stays: {stays}; afterwards it goes: {goes}");
 }

@@ -152,7 +152,8 @@ fn kvm_that_was_asked_for_and_does_not_work_is_an_error_in_time() {
     run.assert_nothing_is_left("kvm");
 }
 
-/// A user without any rights: no quotas, so vCPUs share a pCPU, and the run says so and what would help.
+/// A user without any rights: no quotas, so vCPUs share a pCPU, and the run says so and what would help. Nor can this user
+/// write into the cache, in which all is that the run needs.
 #[test]
 fn without_root_a_run_works_and_says_what_it_lacks() {
     let Some(guests) = support::guests() else { return };
@@ -184,7 +185,7 @@ fn without_root_a_run_works_and_says_what_it_lacks() {
     run.assert_nothing_is_left("without root");
 }
 
-/// The command as user nobody, with a copy of the program and of the cache that this user can get at.
+/// The command as user nobody, with a copy of the program and of the cache that this user can read, but not change.
 fn as_nobody(guests: &Guests, home: &Path) -> Command {
     fs::set_permissions(home, Permissions::from_mode(0o755)).unwrap();
     let program = home.join("reprieve-copy");
@@ -195,7 +196,10 @@ fn as_nobody(guests: &Guests, home: &Path) -> Command {
         assert!(Command::new(words[0]).args(&words[1..]).args(paths).status().unwrap().success());
     };
     sh(&["cp", "-a", "--no-target-directory"], &[&guests.cache, &cache.join("reprieve")]);
-    sh(&["chown", "-R", &format!("{NOBODY}:{NOBODY}")], &[home]);
+    // Whoever has made it: it is root's.
+    sh(&["chown", "-R", "0:0"], &[&cache]);
+    sh(&["chmod", "-R", "a+rX,go-w"], &[&cache]);
+    sh(&["chown", &format!("{NOBODY}:{NOBODY}")], &[home, &program]);
     let id = NOBODY.to_string();
     let mut command = Command::new("setpriv");
     command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(program);
