@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use reprieve_vm::image::{Cache, ImageOptions, prepare};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use support::{Guests, PROGRAM, Run};
 
@@ -196,6 +197,9 @@ fn as_nobody(guests: &Guests, home: &Path) -> Command {
         assert!(Command::new(words[0]).args(&words[1..]).args(paths).status().unwrap().success());
     };
     sh(&["cp", "-a", "--no-target-directory"], &[&guests.cache, &cache.join("reprieve")]);
+    // What is in it knows its place: at a new one, the file system is another.
+    let copy = Cache::new(cache.join("reprieve")).unwrap();
+    prepare(&copy, &ImageOptions::default(), &mut |_| ()).unwrap();
     // Whoever has made it: it is root's.
     sh(&["chown", "-R", "0:0"], &[&cache]);
     sh(&["chmod", "-R", "a+rX,go-w"], &[&cache]);
