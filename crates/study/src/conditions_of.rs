@@ -151,9 +151,10 @@ mod tests {
             "conditions_of: a circle: own, which takes them from a, which takes them from b, which takes them from a"
         );
         assert_eq!(refused("'a'", &[("a", "title = 'a'")]), "conditions_of: a has no conditions");
+        // The third line: the first is the name.
         assert_eq!(
             refused("'a'", &[("a", "x = 1\nsecret of mine")]),
-            "conditions_of: a: no scenario: line 2 is no TOML"
+            "conditions_of: a: no scenario: line 3 is no TOML"
         );
         for path in ["../private", "/etc/x", "a/b", ".a", "..", ""] {
             let said = refused(&format!("'{path}'"), &[(path, "[conditions.x]")]);
