@@ -126,10 +126,9 @@ record: setup build
 figures: build
 	scripts/figures
 
-# Licences and sources of all dependencies; builds cargo-deny first.
+# Licences, sources and, where their list can be had, known vulnerabilities of all dependencies; builds cargo-deny first.
 audit:
-	cargo deny --version >/dev/null 2>&1 || cargo install --locked cargo-deny
-	cargo deny check licenses bans sources
+	scripts/audit
 
 clean:
 	cargo clean
