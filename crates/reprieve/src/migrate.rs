@@ -68,15 +68,17 @@ pub fn migrate(arguments: &MigrateArguments) -> Result<(), Failure> {
 /// What an oracle is told.
 fn foretold(path: &Path) -> Result<Foretold, Failure> {
     let bad = |text: String| Failure::Usage(format!("{}: {text}", path.display()));
-    let file = File::open(path).map_err(|error| bad(error.to_string()))?;
+    let file = crate::input::open(path).map_err(|error| bad(error.to_string()))?;
     let vcpus = allowed_cpus()?.last().map_or(0, |last| last + 1);
     Foretold::read(BufReader::new(file), vcpus).map_err(|error| bad(error.to_string()))
 }
 
-/// The file that the record goes into.
+/// The file that the record goes into, or a pipe or device.
 fn create(path: &Path) -> Result<Box<dyn Write>, Failure> {
     let refused = |error| Failure::Usage(format!("cannot write {}: {error}", path.display()));
-    Ok(Box::new(BufWriter::new(File::create(path).map_err(refused)?)))
+    let is_other = path.metadata().is_ok_and(|metadata| !metadata.is_file());
+    let opened = if is_other { output::stream(path) } else { File::create(path) };
+    Ok(Box::new(BufWriter::new(opened.map_err(refused)?)))
 }
 
 /// Runs the daemon. What it tells is written as it comes; a reader that goes away ends the telling, not the run.
@@ -154,7 +156,7 @@ fn restore(state: &Path, doubtful: Doubtful, words: &Words) -> Result<(), Failur
 
 fn replay(record: &Path, words: &Words) -> Result<(), Failure> {
     let bad = |text: String| Failure::Usage(format!("{}: {text}", record.display()));
-    let file = File::open(record).map_err(|error| bad(error.to_string()))?;
+    let file = crate::input::open(record).map_err(|error| bad(error.to_string()))?;
     let mut unwritten = Ok(());
     let replayed = migrate::replay(BufReader::new(file), |decision| {
         if unwritten.is_ok() {

@@ -127,7 +127,7 @@ impl Promised {
 }
 
 /// Opens a pipe or a device, without waiting for a FIFO's reader, who may never come.
-fn stream(path: &Path) -> std::io::Result<File> {
+pub fn stream(path: &Path) -> std::io::Result<File> {
     let nonblocking = OFlags::NONBLOCK.bits() as i32;
     let opened = File::options().write(true).custom_flags(nonblocking).open(path);
     let stream = opened.map_err(|error| match rustix::io::Errno::from_io_error(&error) {

@@ -389,3 +389,7 @@ impl Heirs {
         self.forks.iter().flat_map(Forks::readable).chain(self.witness.readable())
     }
 }
+
+#[cfg(test)]
+#[path = "heirs_tests.rs"]
+mod tests;
