@@ -8,7 +8,7 @@ DELETE_FREE = delete-free-delay delete-free-shared delete-free-spread delete-fre
 VALUES = value-arc-swap value-arc-swap-full value-arc-swap-cache value-left-right value-std-rwlock \
     value-crossbeam-epoch value-haphazard value-reprieve value-reprieve-load
 
-.PHONY: run test test-fallback check-targets aarch64 asan package-test mutants torture hostile bench peers bench-rcu \
+.PHONY: run test test-fallback check-targets aarch64 asan package-test mutants wishes torture hostile bench peers bench-rcu \
     bench-values bench-lookups lint build setup record figures audit clean
 
 # All three workloads on the simulator, in less than a minute. On real guests: reprieve run rcu-memory --on vm
@@ -51,6 +51,14 @@ asan:
 # Packs reprieve-rcu as it would be published, and lets a stranger's program use it.
 package-test:
 	scripts/package-test
+
+# What users set while `reprieve migrate` moves tasks stays: 1,000 tasks of each form that bind themselves, here, and in guests
+# of two vCPUs and of four. Half an hour or so; nothing else should run.
+wishes: setup
+	REPRIEVE_TEST_PINS=1334 cargo test -p reprieve-linux --release --locked --test migrate_family -- --nocapture --test-threads 1
+	REPRIEVE_TEST_PINS=1334 cargo test -p reprieve --release --locked --test wishes -- --nocapture --test-threads 1
+	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_PINS=1334 cargo test -p reprieve-vm --release --locked --test family -- \
+	    --nocapture --test-threads 1 nothing
 
 # Weakens reprieve-rcu in one place at a time; each time a test must fail. Ten minutes or so.
 mutants:
