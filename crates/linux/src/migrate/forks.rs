@@ -41,7 +41,8 @@ impl Forks {
     /// On these CPUs.
     ///
     /// # Errors
-    /// As [`PerCpu::open`].
+    /// [`NotPermitted`](crate::Error::NotPermitted), [`Io`](crate::Error::Io), and [`Missing`](crate::Error::Missing) if
+    /// the kernel has no perf.
     pub fn open(online: &CpuSet) -> Result<Forks> {
         let asked = Asked { attributes: fork_attributes(), ring_pages: RING_PAGES, what: "forks" };
         Ok(Forks { watched: PerCpu::open(asked, online)?, forks: Vec::new() })

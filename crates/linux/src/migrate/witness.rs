@@ -21,7 +21,8 @@ impl Witness {
     /// That sees everything from now on.
     ///
     /// # Errors
-    /// As [`Calls::open`].
+    /// [`NotPermitted`](crate::Error::NotPermitted), [`Io`](crate::Error::Io), and [`Missing`](crate::Error::Missing) if
+    /// the kernel has no such probes, or they see nothing.
     pub fn open(sys: &Path, online: &CpuSet, now_ns: u64) -> Result<Witness> {
         let calls = Some(Calls::open(sys, online)?);
         Ok(Witness { calls, wishes: Wishes::new(std::process::id() as i32, now_ns) })
