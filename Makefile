@@ -8,7 +8,7 @@ DELETE_FREE = delete-free-delay delete-free-shared delete-free-spread delete-fre
 VALUES = value-arc-swap value-arc-swap-full value-arc-swap-cache value-left-right value-std-rwlock \
     value-crossbeam-epoch value-haphazard value-reprieve value-reprieve-load
 
-.PHONY: run test test-fallback check-targets aarch64 asan package-test mutants wishes torture hostile bench peers bench-rcu \
+.PHONY: run test test-fallback check-targets aarch64 asan package-test mutants wishes signals torture hostile bench peers bench-rcu \
     bench-values bench-lookups lint build setup record figures audit clean
 
 # All three workloads on the simulator, in less than a minute. On real guests: reprieve run rcu-memory --on vm
@@ -59,6 +59,11 @@ wishes: setup
 	REPRIEVE_TEST_PINS=1334 cargo test -p reprieve --release --locked --test wishes -- --nocapture --test-threads 1
 	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_PINS=1334 cargo test -p reprieve-vm --release --locked --test family -- \
 	    --nocapture --test-threads 1 nothing
+
+# Signals at 200 moments by chance, for `migrate --apply` and for a run on real guests: nothing is left. Half an hour or so.
+signals: setup
+	cargo test -p reprieve --release --locked --test migrate -- --ignored --nocapture at_moments
+	REPRIEVE_TEST_REQUIRE_IMAGE=1 cargo test -p reprieve --release --locked --test cleanup -- --ignored --nocapture at_moments
 
 # Weakens reprieve-rcu in one place at a time; each time a test must fail. Ten minutes or so.
 mutants:

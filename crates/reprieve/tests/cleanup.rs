@@ -223,6 +223,37 @@ fn the_finished_runs_of_an_interrupted_plan_are_kept() {
     }
 }
 
+/// Any signal that may end a run, at any moment of it; `REPRIEVE_TEST_MOMENTS` says at how many.
+#[test]
+#[ignore = "a quarter of an hour: make signals"]
+fn at_moments_by_chance() {
+    let Some(guests) = support::guests() else { return };
+    let mut delays = Delays::new("chance");
+    let moments = std::env::var("REPRIEVE_TEST_MOMENTS").map_or(200, |text| text.parse().unwrap());
+    let signals = [
+        Signal::INT,
+        Signal::TERM,
+        Signal::HUP,
+        Signal::KILL,
+        Signal::QUIT,
+        Signal::USR1,
+        Signal::USR2,
+        Signal::ALARM,
+        Signal::VTALARM,
+        Signal::PROF,
+        Signal::IO,
+        Signal::POWER,
+        Signal::XCPU,
+        Signal::XFSZ,
+        Signal::STKFLT,
+    ];
+    let any = Moment { name: "the warden's start", within_ms: 4000, seen: warden_is_there };
+    for _ in 0..moments {
+        let signal = signals[delays.1(signals.len() as u64) as usize];
+        end_by(&guests, &QUOTA, signal, &any, &mut delays);
+    }
+}
+
 /// The user who does not wait for the polite end is obeyed, and leaves nothing either.
 #[test]
 fn a_second_interrupt_ends_it_at_once() {

@@ -40,6 +40,57 @@ fn ended_politely_it_gives_masks_back_and_leaves_no_state() {
     assert!(metrics.contains("reprieve_migrate_tasks 1"), "{metrics}");
 }
 
+/// Any signal that may end it, at any moment; `REPRIEVE_TEST_MOMENTS` says at how many. The last moments' state is found by the
+/// next daemon, or by --restore.
+#[test]
+#[ignore = "ten minutes: make signals"]
+fn at_moments_by_chance_masks_are_given_back() {
+    if !is_able() {
+        return;
+    }
+    let moments = std::env::var("REPRIEVE_TEST_MOMENTS").map_or(200, |text| text.parse().unwrap());
+    let (folder, writer) = (tempfile::tempdir().unwrap(), Writer::start("role_writes_until_killed"));
+    let mask = threads::affinity_set(writer.tid()).unwrap();
+    let ends_at_once = ["KILL", "SEGV", "ABRT", "BUS", "ILL", "FPE", "TRAP", "SYS"];
+    let ends_politely = [
+        "INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "ALRM", "VTALRM", "PROF", "IO", "PWR", "XCPU", "XFSZ",
+        "STKFLT", "RTMIN", "RTMAX",
+    ];
+    let (mut bound, mut random) = (0, 0x9E37_79B9_7F4A_7C15_u64);
+    let mut below = |limit: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % limit
+    };
+    for moment in 0..moments {
+        let mut daemon = Daemon::start(folder.path(), &writer);
+        std::thread::sleep(std::time::Duration::from_millis(below(3000)));
+        let at_once = below(3) == 0;
+        let names: &[&str] = if at_once { &ends_at_once } else { &ends_politely };
+        let name = names[below(names.len() as u64) as usize];
+        let kill = Command::new("kill").args([format!("-{name}"), daemon.child.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+        daemon.end_pulses(Signal::CONT);
+        let (code, _) = daemon.wait();
+        let is_bound = threads::affinity_set(writer.tid()).unwrap() != mask;
+        bound += usize::from(is_bound);
+        // Until it listens to signals it has moved nothing.
+        let politely = code.is_none_or(|code| code == 0) && !is_bound && !daemon.state.exists();
+        assert!(at_once || politely, "{moment}: {name}, {code:?}");
+        if at_once && daemon.state.exists() {
+            assert_eq!(code, None, "{moment}: {name}");
+            let mut restore = Command::new(PROGRAM);
+            let restored =
+                restore.args(["migrate", "--restore", "--state"]).arg(&daemon.state).output().unwrap();
+            assert!(restored.status.success(), "{moment}: {name}, {restored:?}");
+        }
+        assert_eq!(threads::affinity_set(writer.tid()).unwrap(), mask, "{moment}: {name}");
+        assert!(!daemon.state.exists(), "{moment}: {name}");
+    }
+    eprintln!("{moments} moments; the writer was left bound, and given back, in {bound}");
+}
+
 #[test]
 fn a_second_signal_does_not_keep_it_from_giving_masks_back() {
     if !is_able() {
