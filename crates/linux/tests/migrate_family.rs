@@ -1,7 +1,8 @@
-//! A family of tasks whose members bind themselves or not while their parent is moved about: whatever a user sets is as he has
-//! set it, and whoever has only inherited a binding gets the mask back.
+//! A parent is moved about while its children bind themselves, or inherit its binding. No mask that a user set may be lost.
+//! Children that only inherited get the user's mask back, or are in doubt.
 //!
-//! `REPRIEVE_TEST_PINS` says how many there are of each form: 60, or 1,000 for `make wishes`.
+//! `REPRIEVE_TEST_PINS` sets the members of each family, 60 if it is not set. `make wishes` sets 1,334, of which 1,000 bind
+//! themselves.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -379,9 +380,9 @@ fn follow_calls(table: &Table, heirs: &mut Heirs, followed_ns: &mut u64) {
     }
 }
 
-/// Histories by chance: the parent is moved about and is given its mask, its user binds it, children begin, bind themselves or
-/// are bound, or inherit, and heirs are seen to now and then. The model knows who has set what: the last wish of its user is
-/// the mask of each task in the end, be it its own or what its parent had from its user when it was forked.
+/// Random histories: we move the parent; its user binds it anew; children start, bind themselves, are bound, or inherit. In the
+/// end each task must have the mask that its user set last, or else its parent's user mask at the fork. An heir in doubt may
+/// stay bound.
 #[test]
 fn in_histories_by_chance_the_last_wish_of_each_task_s_user_holds() {
     let Some((one, other)) = two_cpus() else { return };

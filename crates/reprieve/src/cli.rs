@@ -34,8 +34,8 @@ pub enum Verb {
     ///
     /// A vCPU that the host deschedules issues no I/O. This finds tasks that do I/O, tells from timer beats when
     /// each vCPU is on and for how long yet, and moves those tasks ahead, by their affinity. By default it only
-    /// says what it would do and why; --apply does it. Masks are only ever narrowed, are saved before, and are given
-    /// back at the end (SIGINT, SIGTERM), or by the next start or --restore if it was killed.
+    /// says what it would do and why; --apply does it. It only narrows masks, saves each one first, and restores it
+    /// when it ends (SIGINT, SIGTERM). If it was killed, the next --apply or --restore restores them.
     Migrate(MigrateArguments),
     /// Say what this machine has, what is missing and how to get it
     Doctor,
@@ -102,7 +102,7 @@ pub struct MigrateArguments {
     /// Give back the masks that a daemon which was killed has left behind, and end
     #[arg(long)]
     pub restore: bool,
-    /// With --restore, also of tasks that descend from moved ones and are bound to one CPU, though their user may have done that
+    /// With --restore, also restore descendants of moved tasks that are bound to one CPU, even if their user bound them
     #[arg(long, requires = "restore")]
     pub in_doubt: bool,
     /// Look only after tasks in a cgroup (cgroup=/PATH), of a user (user=NAME) or with a name (comm=NAME); repeatable

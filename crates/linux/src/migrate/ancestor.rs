@@ -5,7 +5,8 @@ use super::masks::Saved;
 use super::sets::Window;
 use super::table::Held;
 
-/// A fork's record is written at its end. A child can be named in a call, and has its parent's mask, so long before, ns.
+/// The kernel records a fork when it ends. The child may have copied its parent's mask, and calls may name it, up to this long
+/// before, ns.
 pub const FORK_TAKES_NS: u64 = 100_000_000;
 /// Most numbers of a task and its ancestors.
 const MOST_NUMBERS: usize = 64;
@@ -38,7 +39,7 @@ impl Ancestor {
         Saved { pid: fork.pid, tid: fork.tid, start_ticks, ..self.saved.clone() }
     }
 
-    /// The child of a fork as an ancestor of its own children, which it may hand down the binding to until it is freed of it.
+    /// The child of a fork as an ancestor in its own right: it may have inherited a binding, and hand it down.
     pub fn heir(&self, fork: &Fork, mut numbers: Vec<i32>) -> Ancestor {
         numbers.extend_from_slice(&self.numbers);
         numbers.truncate(MOST_NUMBERS);

@@ -5,11 +5,11 @@
 //!
 //! | probe | where | what it costs |
 //! |---|---|---|
-//! | kernel function `sched_setaffinity` and its return (perf's kprobe events) | CONFIG_KPROBES, CAP_PERFMON | nothing but in these calls |
+//! | kernel function `sched_setaffinity` and its return (perf's kprobe events) | CONFIG_KPROBE_EVENTS, CAP_PERFMON | nothing but in these calls |
 //! | tracepoints of the system call | CONFIG_FTRACE_SYSCALLS, root | some 30 ns in every system call of every task, while they are open |
 //!
-//! The first is taken where it is there. The second does not see calls of 32-bit programs. Invariant: a probe is believed only
-//! if it has seen a call of our own. Source: perf_event_open(2); the kernel's Documentation/trace/kprobetrace.rst, and
+//! We use the first if the kernel has it and it works, else the second. The second does not see calls of 32-bit programs.
+//! Invariant: a probe is believed only if it has seen a call of our own. Source: perf_event_open(2); the kernel's Documentation/trace/kprobetrace.rst, and
 //! Documentation/trace/events.rst; fsopen(2).
 
 use std::ffi::CStr;
@@ -38,7 +38,7 @@ const REGISTERS: (u32, u32) = (perf::PERF_REG_X86_DI, perf::PERF_REG_X86_AX);
 const REGISTERS: (u32, u32) = (perf::PERF_REG_ARM64_X0, perf::PERF_REG_ARM64_X0);
 /// A number that no task has: the kernel gives out none above 2^22.
 const NO_TASK: i32 = i32::MAX;
-const WAY_OUT: &str = "use a kernel with CONFIG_KPROBES or CONFIG_FTRACE_SYSCALLS";
+const WAY_OUT: &str = "use a kernel with CONFIG_KPROBE_EVENTS or CONFIG_FTRACE_SYSCALLS";
 
 /// The begin or the end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Calls {
     pub fn drain(&mut self) -> (&[Call], bool) {
         self.told.clear();
         let (probe, told) = (self.probe, &mut self.told);
-        // Ends before begins: each of these ends is of a call whose begin is in its ring by now.
+        // Ends first: when an end is in a ring, the begin of its call is in one already, and the second pass finds it.
         let mut missed = false;
         let mut bad = false;
         for (of, is_end) in [(&mut self.ends, true), (&mut self.begins, false)] {
@@ -140,7 +140,7 @@ impl Calls {
                 }
             });
         }
-        // Stable: an end of the same time as its begin would come first, and is put after it.
+        // At equal times begins go before ends: `told` has all ends first.
         told.sort_by_key(|call| (call.at_ns, matches!(call.phase, Phase::End { .. })));
         (&self.told, missed || bad)
     }
@@ -208,7 +208,7 @@ fn of_tracepoints(sys: &Path) -> Result<(Asked, Asked)> {
     if let (Ok(enter), Ok(exit)) = (number_in(&mounted.join(enter)), number_in(&mounted.join(exit))) {
         return Ok((of(enter), of(exit)));
     }
-    // Not mounted there: mounted where nobody else sees it, and only for as long as it is read.
+    // It is not mounted there, or not readable. A detached mount is seen by nobody else, and goes with its descriptor.
     let refused = |e: rustix::io::Errno| Error::io("mount", "tracefs", e, WAY_OUT);
     let tracefs = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|e| match e {
         rustix::io::Errno::NODEV | rustix::io::Errno::NOSYS => {

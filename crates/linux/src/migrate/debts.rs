@@ -11,7 +11,7 @@ use super::witness::Witness;
 use crate::error::Result;
 use crate::proc::{ProcRoot, SysCpus};
 
-/// Something owed, and since when nobody has looked whether its user has decided otherwise, ns.
+/// A mask owed, and when we last checked whether the user has set another, ns.
 #[derive(Debug)]
 pub struct Debt {
     /// What is owed to whom.
@@ -39,7 +39,7 @@ impl Debts {
     /// If it cannot be read or written.
     pub fn take_over(&mut self, state: &StateFile) -> Result<()> {
         let since_ns = clock::now_ns();
-        // Those that need not move first, so that nobody's place is taken.
+        // First those that keep their slots, so that the others do not get an occupied one.
         let (stay, move_up): (Vec<Owed>, Vec<Owed>) =
             state.owed()?.into_iter().partition(|owed| owed.slot >= self.first_slot);
         self.debts.extend(stay.into_iter().map(|owed| Debt { owed, since_ns }));
@@ -65,7 +65,8 @@ impl Debts {
         Ok(())
     }
 
-    /// Tries again to give back what is owed, unless its user has decided otherwise meanwhile.
+    /// Tries again to give back masks that could not be given back, and drops debts that are settled. Masks in doubt are checked,
+    /// and not given back.
     ///
     /// # Errors
     /// If the state file cannot be written.

@@ -4,14 +4,15 @@
 //! |---|---|---|---|
 //! | a CPU that is there | that CPU | we | nothing |
 //! | a CPU that is not there | that CPU, or everything | the kernel does, or will | the user's mask is given back |
-//! | nothing | the same, or everything and so it was | nobody, or its cpuset | nothing |
-//! | nothing | what the kernel made of it when it was given back | we | given back again, once more of it is there |
+//! | nothing | its user's mask, or everything if that was its user's mask | nobody, or its cpuset | nothing |
+//! | nothing | the part of its user's mask that we could restore | we | restored again when more of its CPUs are there |
 //! | any | anything else | its user | that is the user's mask from now on |
 //! | any | the same, after a call by somebody else ([`follow_call`]) | its user | what was asked for is the user's mask from now on |
 //!
 //! *There* is what is online and in the task's cpuset; *everything* is all of that, or all the machine may have. A user's mask
-//! is thus never widened: where a CPU goes offline the kernel widens the mask of a task bound to it, which is taken back. Nor
-//! is it narrowed for good: of a mask that is asked for the kernel keeps only what is there (sched_setaffinity(2)).
+//! is never widened: if a CPU goes offline, the kernel widens the mask of a task bound to it, and we then restore the user's
+//! mask. Nor is it narrowed for good: the kernel drops CPUs that are not there from a requested mask (sched_setaffinity(2)), and
+//! we restore the rest once they are back.
 
 use reprieve_policy::cpus::CpuSet;
 
@@ -64,9 +65,9 @@ pub fn follow(roots: &Roots, table: &Table, slot: usize) -> Result<Followed> {
     Ok(if changed { Followed::Changed(new_usable) } else { Followed::Busy })
 }
 
-/// Follows a call by somebody else that has set the mask of the task in a slot, and began then. Of a task that we have bound to
-/// CPU 1 its user may have asked for CPU 1: then the mask shows nothing, and our next change overwrites it. But that change
-/// saw CPU 1, or it would not have been made; so this is what was asked for.
+/// Follows a call by somebody else that has set the mask of the task in a slot, and began then. If we bound the task to CPU 1 and
+/// its user then asks for CPU 1, the mask does not change, and our next change overwrites the request. But before each change we
+/// check that the mask is the one that we set. It still was CPU 1, so the user asked for CPU 1.
 ///
 /// # Errors
 /// If the state file cannot be written.
@@ -78,7 +79,7 @@ pub fn follow_call(roots: &Roots, table: &Table, slot: usize, began_ns: u64) -> 
     let Some((saved, bound, shown, asked)) = known else { return Ok(Followed::Busy) };
     let Ok(now) = roots.proc.allowed_mask(saved.pid, saved.tid) else { return Ok(Followed::Busy) };
     let Some(asked) = asked.filter(|_| now == shown) else {
-        // It shows, or it was the mask that the task has from its user in any case.
+        // The mask shows the change, or we had not bound the task: `follow` handles both.
         return follow(roots, table, slot);
     };
     let asked = CpuSet::of(asked);
@@ -90,7 +91,7 @@ pub fn follow_call(roots: &Roots, table: &Table, slot: usize, began_ns: u64) -> 
     Ok(if changed { Followed::Changed(asked) } else { Followed::Busy })
 }
 
-/// The same, but for a mask that is the whole of a cpuset, which may have got more.
+/// The same task; if its mask was its whole cpuset and that has gained CPUs, with the cpuset as it is now.
 fn grown(saved: &Saved, there: &CpuSet) -> Saved {
     let mask = if saved.whole && !there.is_subset(&saved.mask) { *there } else { saved.mask };
     Saved { mask, ..saved.clone() }

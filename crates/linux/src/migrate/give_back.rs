@@ -8,13 +8,13 @@
 //! | the whole of its cpuset, or every CPU, while that CPU is not there for it | the kernel | given back |
 //! | anything else | its user | left alone |
 //!
-//! In the second case nothing may change at once, but the kernel keeps what was last asked for the task, and would bind it
-//! again when the cpuset changes (sched_setaffinity(2), cpuset(7); kernel 6.2 and later).
+//! In the second case the mask may look the same afterwards. But the kernel remembers the mask last requested: without this, it
+//! would bind the task again when its cpuset changes (sched_setaffinity(2), cpuset(7); kernel 6.2 and later).
 //!
 //! Affinity is inherited by what a bound task forks, and survives exec(2). An heir cannot be told by its mask: its user may
 //! have bound it to the same CPU. While the daemon runs, the kernel's records of forks and of calls of sched_setaffinity(2)
-//! tell (`heirs`). Where they are missing, a task is in doubt that descends from one looked after, began after that one was
-//! taken in, and after the last time that heirs were looked for, and is bound to one CPU of its ancestor's mask.
+//! tell (`heirs`). Without them, a task is in doubt if all of this holds: it descends from a task looked after; it began after
+//! that one was taken in, and after the last search for heirs; it is bound to one CPU of its ancestor's mask.
 
 use std::collections::BTreeSet;
 
@@ -30,8 +30,8 @@ use crate::threads;
 /// Tasks looked at for heirs of one, at most.
 const MAX_HEIRS: usize = 65_536;
 
-/// Gives a task its mask back if it is bound as we bind: when its mask was looked at and had been set, if it was. What
-/// somebody else sets in between is overwritten.
+/// Gives a task its mask back if we, or the kernel for our sake, left it bound. Returns the window from the last look to the
+/// end of the change, or `None` if nothing was changed. A mask that somebody else sets within the window is overwritten.
 ///
 /// # Errors
 /// [`Error::Gone`] if it has ended, [`Error::NotPermitted`], [`Error::Io`].
@@ -57,11 +57,11 @@ pub fn give_back(
     let set = threads::set_affinity_set(saved.tid, &saved.request());
     let until_ns = clock::now_ns();
     if matches!(&set, Err(Error::Io { .. })) && !is_bound_by_us(&now, saved, *binding) {
-        // None of the user's CPUs is there for it: what the kernel has chosen holds.
+        // None of the user's CPUs is usable now, so the kernel refused. Keep the mask that the kernel chose.
         return Ok(None);
     }
     if reader.read().is_err() {
-        // It ended meanwhile, and its number may be another's by now, who is left as found.
+        // The task ended meanwhile, and another task may have its number by now: undo the change, as well as can be known.
         let _ = threads::set_affinity_set(saved.tid, &now);
         return Err(gone());
     }
@@ -99,8 +99,8 @@ pub fn is_everything(sys: &SysCpus, there: &CpuSet, mask: &CpuSet) -> bool {
     there.is_subset(mask) || sys.possible().is_subset(mask)
 }
 
-/// The tasks that may have inherited a binding from these and began at `since_ticks` or later, with what they are owed if
-/// they have; their slots mean nothing.
+/// Tasks that began at `since_ticks` or later and may have inherited a binding from these, each with the mask that it would
+/// be owed. Their slots are placeholders.
 pub fn heirs(root: &ProcRoot, of: &[Saved], since_ticks: u64) -> Vec<Owed> {
     let mut known: BTreeSet<i32> = of.iter().map(|saved| saved.tid).collect();
     let mut heirs = Vec::new();

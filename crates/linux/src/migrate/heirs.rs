@@ -7,16 +7,18 @@
 //! 2. no record of a call by anybody else that has set its mask since, or its parent's just before;
 //! 3. it is bound to one CPU of its parent's mask.
 //!
-//! All three hold: it gets the mask of its parent's user. The second does not: it is its user's, and left alone. Nobody knows
-//! (no permission for such records, or some were lost): it is left alone, too, and is in doubt, which is told and kept in the
-//! state file, so that its user can have it given back. Where there are no such records at all, a task whose children are in
-//! doubt is not looked after any more. Where there are none of forks, processes are searched once a second instead.
+//! If all three hold, the child gets the mask of its parent's user. If somebody set the child's own mask, that is its user's, and
+//! stays. If somebody set its parent's just before, or records are not permitted or were lost, the child is in doubt: it is left
+//! alone, told, and kept in the state file, and its user can have its mask given back (`--restore --in-doubt`). Without any
+//! records of calls, a task whose children are in doubt is not looked after any more. Without records of forks, the processes of
+//! bound tasks and their descendants are searched once a second.
 //!
-//! A child is given a moment before it is given its mask back, and is waited for until it sleeps. Programs that bind
-//! themselves do so when they start, and between our last look at the mask and our change of it there is a microsecond in
-//! which a call by somebody else would be overwritten. If that happens all the same it is counted (`overtaken`).
+//! After a recorded fork, a child gets its mask back once 50 ms have passed and it sleeps, or after 2 s; the search does not
+//! wait. Programs that bind themselves do so when they start, and between our last look at the mask and our change of it there
+//! is a microsecond in which a call by somebody else would be overwritten. If that happens all the same, it is counted
+//! (`overtaken`).
 //!
-//! Invariant: the time that is written into the state file is one up to which every heir has its mask, or is in that file.
+//! Invariant: every heir that began before the time in the state file has its user's mask, or is in that file.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
@@ -38,16 +40,16 @@ use crate::proc::{ProcRoot, SysCpus, TaskStatReader};
 
 /// Between a child's fork and giving its mask back, ns: a program has started by then, and has bound itself if it does.
 const MOMENT_NS: u64 = 50_000_000;
-/// As long as it is seen to run, or to wait for a disk, it may be starting still, on a machine without a CPU to spare; up to
-/// this long after its fork, ns.
+/// A child that does not sleep may still be starting, for instance on a busy machine. It is waited for at most this long after
+/// its fork, ns.
 const STARTS_NS: u64 = 2_000_000_000;
 /// Searches, where there is nothing better, and tries to pay what is owed, ns.
 const SEARCH_NS: u64 = 1_000_000_000;
 /// How long a child, and a task that has left, is remembered for the sake of its own children, ns.
 const REMEMBERED_NS: u64 = 1_000_000_000;
-/// Most that are remembered, or waited for; with more, the search finds them.
+/// Most ancestors remembered, and most forks pending. Further ancestors are forgotten; further forks are left to the search.
 const MOST_REMEMBERED: usize = 65_536;
-/// A call that has set the mask of a task looked after is followed within such a time, ns, and its mask is known then.
+/// After somebody sets the mask of a task in the table, the roster takes over the new mask within this time, ns.
 const FOLLOWED_NS: u64 = 2_000_000_000;
 /// Most tasks remembered that are not to be looked after any more.
 const MOST_BARRED: usize = 4096;
@@ -150,7 +152,7 @@ impl Heirs {
         Ok(())
     }
 
-    /// The last round: all masks that the tasks looked after had were given back, and nobody is given a moment.
+    /// The last round. Call it after all tasks in the table have their masks again. It does not wait for new children to start.
     ///
     /// # Errors
     /// If the state file cannot be written.
@@ -246,8 +248,8 @@ impl Heirs {
         (!stat.has_ended()).then(|| (parent.child(fork, stat.start_ticks), stat.state))
     }
 
-    /// Gives a child of a task that was bound its mask back, if it has inherited the one that it has; `on` is a CPU that the
-    /// parent was on. What is known of its mask since `since_ns`.
+    /// Gives a child its mask back if it has inherited a binding. `on` is a CPU that the parent ran on. Returns whether somebody
+    /// else has set the child's mask since `since_ns`.
     fn see_to(
         &mut self,
         state: &StateFile,
@@ -267,7 +269,7 @@ impl Heirs {
             (Set::Unknown, _) | (_, Set::By { .. } | Set::UnderWay) => {
                 self.doubt(state, parent, child, on)?
             }
-            // What is not known of the parents is long ago.
+            // Records are complete since the fork. A call on an ancestor that is not known began before that, and was followed.
             (Set::Never, Set::Never | Set::Unknown) => {
                 if let Some(owed) = self.inherited(child, on) {
                     self.repay(state, owed)?;
@@ -277,7 +279,7 @@ impl Heirs {
         Ok(set)
     }
 
-    /// What a child is owed if it has inherited the mask that it has; nothing if it is not bound to one CPU.
+    /// What a child is owed if it has inherited its mask; `None` if it has its user's mask. Whether it is bound, `give_back` checks.
     fn inherited(&self, child: Saved, on: Option<usize>) -> Option<Owed> {
         let now = self.root.allowed_mask(child.pid, child.tid).ok()?;
         let one = now.iter().next().filter(|cpu| now.len() == 1 && child.mask.contains(*cpu));

@@ -1,7 +1,7 @@
 //! A perf event on each CPU, for all tasks, with a ring of its records each.
 //!
-//! Invariant: loss is never silent. Source: perf_event_open(2); a system-wide event needs CAP_PERFMON or
-//! `perf_event_paranoid` <= 0.
+//! Invariant: loss is never silent. Source: perf_event_open(2). A system-wide event needs CAP_PERFMON or
+//! `perf_event_paranoid` <= 0; a kprobe needs CAP_PERFMON always.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 use crate::switches::record::Record;
 use crate::switches::ring::Ring;
 
-const WAY_OUT: &str = "run as root or with CAP_PERFMON, or set /proc/sys/kernel/perf_event_paranoid to 0";
+const WAY_OUT: &str =
+    "run as root or with CAP_PERFMON; to see forks alone, perf_event_paranoid <= 0 is enough";
 
 /// What is recorded, for the kernel and for people.
 #[derive(Clone)]
@@ -37,6 +38,8 @@ pub struct PerCpu {
     asked: Asked,
     watched: Vec<Watched>,
     missed: bool,
+    /// A CPU that is online is not watched.
+    blind: bool,
 }
 
 /// Attributes that all events here share: each record says who, when by CLOCK_MONOTONIC, and on which CPU.
@@ -56,7 +59,7 @@ impl PerCpu {
     /// [`Error::NotPermitted`], [`Error::Io`], [`Error::Missing`] if the kernel has no such event.
     pub fn open(asked: Asked, online: &CpuSet) -> Result<PerCpu> {
         let watched: Result<Vec<Watched>> = online.iter().map(|cpu| watch(&asked, cpu)).collect();
-        Ok(PerCpu { watched: watched?, asked, missed: false })
+        Ok(PerCpu { watched: watched?, asked, missed: false, blind: false })
     }
 
     /// Follows CPUs that come and go: an event does not outlive its CPU's being offline.
@@ -64,15 +67,16 @@ impl PerCpu {
         let before = self.watched.len();
         self.watched.retain(|watched| online.contains(watched.cpu));
         let new = online.iter().filter(|cpu| self.watched.iter().all(|watched| watched.cpu != *cpu));
-        // A CPU that goes offline just now is not watched, and runs nothing.
-        let new: Vec<Watched> = new.filter_map(|cpu| watch(&self.asked, cpu).ok()).collect();
+        let new: Vec<Result<Watched>> = new.map(|cpu| watch(&self.asked, cpu)).collect();
         self.missed |= !new.is_empty() || self.watched.len() < before;
-        self.watched.extend(new);
+        // A CPU that has just gone offline again cannot be watched: then this is called once more.
+        self.blind = new.iter().any(Result::is_err);
+        self.watched.extend(new.into_iter().flatten());
     }
 
     /// Takes all records since the last call, those of each CPU in the order of time; `true` if some are missing.
     pub fn drain(&mut self, sink: &mut impl FnMut(Record)) -> bool {
-        let mut missed = std::mem::take(&mut self.missed);
+        let mut missed = std::mem::take(&mut self.missed) || self.blind;
         for watched in &mut self.watched {
             missed |= watched.ring.may_have_lost();
             let bad_bytes = watched.ring.drain(&mut |record| match record {

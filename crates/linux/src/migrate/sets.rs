@@ -1,7 +1,7 @@
 //! The last changes that we have made of one task's mask, and when: what it may have handed down to its children, and what
 //! its user may have asked for in between.
 //!
-//! Of fixed size, since it is written by the threads that allocate nothing.
+//! It has a fixed size, since the threads that write it must not allocate.
 
 /// Changes remembered of a task: at the shortest beat, those of some ten rounds of the house thread.
 const LAST: usize = 16;
@@ -63,8 +63,9 @@ impl Sets {
         self.bound
     }
 
-    /// What the task was bound to when somebody else's change of its mask, which began then and was not seen as one, was
-    /// overwritten: that is what was asked for. The outer `None` if nothing was overwritten.
+    /// Somebody else began to set the mask at `began_ns`, and we have overwritten that without noticing. Returns what we had
+    /// bound the task to just before: the call must have asked for the same. The inner `None` is the user's mask; the outer one
+    /// says that we have changed nothing since.
     pub fn overwritten_since(&self, began_ns: u64) -> Option<Option<usize>> {
         let remembered = self.count.saturating_sub(LAST)..self.count;
         let mut since = remembered.map(|index| self.last[index % LAST]).filter(|set| set.ended_ns > began_ns);

@@ -1,20 +1,20 @@
 //! Whose mask was set by somebody else, and when: what is left to know of the calls of sched_setaffinity(2).
 //!
-//! Pure: calls come in, in the order of time, and questions are answered. A call that failed has set nothing, so that nobody
-//! who may not change a task can make it look as if he had. A call of a task that ended within it counts as a success in the
-//! end, to be on the safe side.
+//! Pure: it takes calls in the order of time, and answers questions. It ignores calls that failed, so that a caller without
+//! permission cannot fake a user's wish. If a caller dies within a call, the end of that call is never recorded; after 10 s the
+//! call counts as successful, to be on the safe side.
 //!
-//! A task is meant by any of its numbers: a call from within a PID namespace names the number in there, and the kernel
-//! does not say which namespace that is. Two tasks with the same number in different namespaces are taken for each other
-//! then, and a mask that could have been given back is left alone.
+//! A call matches a task by any of the task's numbers: the caller names the number in its own PID namespace, and the record
+//! does not say which namespace that is. Two tasks with the same number in different namespaces are thus taken for each other,
+//! and a mask that could have been given back is left alone.
 //!
-//! Invariant: what is not known is never answered with [`Set::Never`].
+//! Invariant: the answer is [`Set::Never`] only if no record since then is missing.
 
 use std::collections::HashMap;
 
 use super::calls::{Call, Phase};
 
-/// Calls are remembered for so long, ns: longer than anything waits for an answer.
+/// How long calls are remembered, ns. Questions that reach further back get [`Set::Unknown`].
 const REMEMBERED_NS: u64 = 10_000_000_000;
 /// Most tasks remembered; with more, all are forgotten.
 const MOST: usize = 65_536;
@@ -50,7 +50,7 @@ pub struct Wishes {
     own_pid: i32,
     /// By the calling thread.
     under_way: HashMap<i32, UnderWay>,
-    /// The last call for each number: when it began and ended.
+    /// The last call for each number that succeeded, or may have: when it began and ended.
     last: HashMap<i32, (u64, u64)>,
     /// Nothing since then is missing.
     complete_since_ns: u64,
@@ -80,12 +80,16 @@ impl Wishes {
             }
             Phase::End { succeeded } => {
                 let begun = self.under_way.remove(&call.caller_tid);
-                if let Some(UnderWay { target, began_ns }) = begun.filter(|_| succeeded) {
-                    self.set(target, began_ns, call.at_ns);
+                match begun.filter(|_| succeeded) {
+                    Some(UnderWay { target, began_ns }) => self.set(target, began_ns, call.at_ns),
+                    // It began before there were records, or that record is missing.
+                    None if succeeded => self.lost(call.at_ns),
+                    None => {}
                 }
             }
         }
         if self.last.len().max(self.under_way.len()) > MOST {
+            self.under_way.clear();
             self.lost(call.at_ns);
         }
     }
@@ -96,7 +100,7 @@ impl Wishes {
 
     /// Calls up to now may be missing.
     pub fn lost(&mut self, now_ns: u64) {
-        self.under_way.clear();
+        // Calls that are under way may set a mask yet. If their end is among those that are missing, they are given up in time.
         self.last.clear();
         self.complete_since_ns = now_ns;
     }
@@ -172,8 +176,16 @@ mod tests {
         let mut wishes = Wishes::new(1, 5 * S);
         assert_eq!((wishes.since(&[7], 5 * S - 1), wishes.since(&[7], 5 * S)), (Set::Unknown, Set::Never));
         wishes.told(&begin(7, 0, 6 * S));
+        wishes.told(&begin(9, 0, 6 * S));
         wishes.lost(7 * S);
-        assert_eq!((wishes.since(&[7], 6 * S), wishes.since(&[7], 7 * S)), (Set::Unknown, Set::Never));
+        assert_eq!((wishes.since(&[8], 6 * S), wishes.since(&[8], 7 * S)), (Set::Unknown, Set::Never));
+        assert_eq!(wishes.since(&[7], 7 * S), Set::UnderWay, "its end is still to come");
+        wishes.told(&end(7, 7 * S + 1, true));
+        assert_eq!(wishes.since(&[7], 7 * S), Set::By { began_ns: 6 * S, ended_ns: 7 * S + 1 });
+        wishes.told(&end(6, 7 * S + 2, false));
+        assert_eq!(wishes.since(&[8], 7 * S + 2), Set::Never);
+        wishes.told(&end(6, 7 * S + 3, true));
+        assert_eq!(wishes.since(&[8], 7 * S + 2), Set::Unknown, "nobody knows whose mask that was");
         wishes.told(&begin(7, 0, 8 * S));
         wishes.tidy(18 * S + 1);
         let by = Set::By { began_ns: 8 * S, ended_ns: 18 * S + 1 };
