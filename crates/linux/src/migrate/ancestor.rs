@@ -17,7 +17,7 @@ pub struct Ancestor {
     /// The task, and what its user wants.
     pub saved: Saved,
     /// When it was, or may have been, bound by us.
-    bound: Window,
+    pub bound: Window,
     /// Its numbers, and those of its ancestors back to one looked after.
     pub numbers: Vec<i32>,
 }

@@ -45,9 +45,10 @@ const MOMENT_NS: u64 = 50_000_000;
 const STARTS_NS: u64 = 2_000_000_000;
 /// Searches, where there is nothing better, and tries to pay what is owed, ns.
 const SEARCH_NS: u64 = 1_000_000_000;
-/// How long a child, and a task that has left, is remembered for the sake of its own children, ns.
-const REMEMBERED_NS: u64 = 1_000_000_000;
-/// Most ancestors remembered, and most forks pending. Further ancestors are forgotten; further forks are left to the search.
+/// How long a child, and a task that has left, is remembered for the sake of its own children, ns: longer than a child may have
+/// to wait for its mask, for which a call that has not ended is given 10 s.
+const REMEMBERED_NS: u64 = 12_000_000_000;
+/// Most ancestors remembered, and most forks pending. The others are left to the search.
 const MOST_REMEMBERED: usize = 65_536;
 /// After somebody sets the mask of a task in the table, the roster takes over the new mask within this time, ns.
 const FOLLOWED_NS: u64 = 2_000_000_000;
@@ -191,6 +192,8 @@ impl Heirs {
     pub fn remember(&mut self, ancestor: Ancestor, now_ns: u64) {
         if self.remembered.len() < MOST_REMEMBERED {
             self.remembered.insert(ancestor.saved.tid, (ancestor, now_ns));
+        } else {
+            self.searches = true;
         }
     }
 
@@ -327,6 +330,10 @@ impl Heirs {
         match give_back(&self.root, &self.sys, &heir) {
             Ok(Some(window)) => {
                 self.given_back += 1;
+                // What it forks from now on inherits its user's mask.
+                if let Some((freed, _)) = self.remembered.get_mut(&heir.saved.tid) {
+                    freed.bound.until_ns = window.until_ns;
+                }
                 self.overtaken += u64::from(self.was_overtaken(&heir.saved, window));
             }
             Ok(None) => {}
