@@ -374,7 +374,8 @@ fn follow_calls(table: &Table, heirs: &mut Heirs, followed_ns: &mut u64) {
     let roots = Roots { proc: ProcRoot::default(), sys: SysCpus::default() };
     heirs.round(table, now_ns()).unwrap();
     let numbers = table.look(0, |held| held.numbers.clone()).unwrap();
-    if let Set::By { began_ns, ended_ns } = heirs.witness().since(&numbers, *followed_ns) {
+    let set = heirs.witness().since(&numbers, *followed_ns);
+    if let Set::By { began_ns, ended_ns } | Set::Unclear { began_ns, noticed_ns: ended_ns } = set {
         follow_call(&roots, table, 0, began_ns).unwrap();
         *followed_ns = ended_ns + 1;
     }

@@ -82,6 +82,11 @@ impl Debts {
             let keeps = match witness.since_of(root, owed.saved.pid, owed.saved.tid, since_ns) {
                 Ok(Set::By { .. }) => false,
                 Ok(Set::UnderWay) => true,
+                Ok(Set::Unknown | Set::Unclear { .. }) if !owed.in_doubt && witness.sees() => {
+                    state.put_owed(&Owed { in_doubt: true, ..owed.clone() })?;
+                    self.debts.push(Debt { since_ns: now_ns, owed: Owed { in_doubt: true, ..owed } });
+                    continue;
+                }
                 Err(e) => !e.is_gone(),
                 Ok(_) if owed.in_doubt => is_still_in_doubt(root, &owed),
                 Ok(_) => give_back(root, sys, &owed).is_err_and(|e| !e.is_gone()),

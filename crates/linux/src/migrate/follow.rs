@@ -32,6 +32,8 @@ pub enum Followed {
     Same,
     /// The CPUs that the task may be put on from now on.
     Changed(CpuSet),
+    /// The same, where no mask shows that: it is concluded from a call.
+    Concluded(CpuSet),
 }
 
 /// Looks at the mask of the task in a slot, and follows what has changed it.
@@ -88,7 +90,7 @@ pub fn follow_call(roots: &Roots, table: &Table, slot: usize, began_ns: u64) -> 
     }
     let new = Saved { mask: asked, whole: false, ..saved };
     let changed = table.remask(slot, bound, &new, asked, Some(asked))?;
-    Ok(if changed { Followed::Changed(asked) } else { Followed::Busy })
+    Ok(if changed { Followed::Concluded(asked) } else { Followed::Busy })
 }
 
 /// The same task; if its mask was its whole cpuset and that has gained CPUs, with the cpuset as it is now.

@@ -212,7 +212,7 @@ fn a_wish_that_our_binding_hides_is_followed() {
         if moves_on {
             case.bind(1);
         }
-        assert_eq!(follow_call(&case, asked_ns), Followed::Changed(CpuSet::of(0)));
+        assert_eq!(follow_call(&case, asked_ns), Followed::Concluded(CpuSet::of(0)));
         assert_eq!((case.shell.mask(), wish(&case)), (CpuSet::of(0), (CpuSet::of(0), None)));
     }
     // He asked for the mask that the task had from him, and for one that shows.

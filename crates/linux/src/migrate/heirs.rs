@@ -36,7 +36,7 @@ use super::table::Table;
 use super::wishes::Set;
 use super::witness::Witness;
 use crate::error::Result;
-use crate::proc::{ProcRoot, SysCpus, TaskStatReader};
+use crate::proc::{ProcRoot, SysCpus, TaskStat, TaskStatReader};
 
 /// Between a child's fork and giving its mask back, ns: a program has started by then, and has bound itself if it does.
 const MOMENT_NS: u64 = 50_000_000;
@@ -130,14 +130,18 @@ impl Heirs {
     pub fn round(&mut self, table: &Table, now_ns: u64) -> Result<()> {
         let Some(state) = table.state() else { return Ok(()) };
         let up_to_ticks = clock::boot_ticks();
-        self.witness.look(now_ns);
+        self.witness.look(&self.root);
         let mut forks = std::mem::take(&mut self.again);
         if let Some(watched) = &mut self.forks {
             let (new, missed) = watched.drain();
             forks.extend_from_slice(new);
             self.searches |= missed;
         }
-        forks.into_iter().for_each(|fork| self.note(table, fork, now_ns));
+        // In their order: a fork by a child whose own fork is put off is put off, too.
+        for fork in forks {
+            let is_child = self.again.iter().any(|before| before.tid == fork.parent_tid);
+            if is_child { self.again.push(fork) } else { self.note(table, fork, now_ns) }
+        }
         self.settle(state, now_ns, MOMENT_NS)?;
         if now_ns.saturating_sub(self.searched_ns) >= SEARCH_NS {
             self.searched_ns = now_ns;
@@ -174,7 +178,9 @@ impl Heirs {
     }
 
     fn slow_round(&mut self, table: &Table, state: &StateFile, now_ns: u64) -> Result<()> {
-        self.remembered.retain(|_, (_, since_ns)| now_ns.saturating_sub(*since_ns) < REMEMBERED_NS);
+        let debts = &self.debts;
+        self.remembered
+            .retain(|tid, (_, since_ns)| now_ns.saturating_sub(*since_ns) < REMEMBERED_NS || debts.has(*tid));
         let online = self.sys.online();
         if online != self.online {
             self.forks.iter_mut().for_each(|forks| forks.follow(&online));
@@ -229,8 +235,13 @@ impl Heirs {
                 self.pending.push(pending);
                 continue;
             }
-            let Some((child, state_of)) = self.living_child(parent, fork) else { continue };
-            let starts = state_of != 'S' && moment_ns > 0 && age_ns < STARTS_NS;
+            let Some((child, stat)) = self.living_child(parent, fork) else { continue };
+            // Its user binds it by io_uring(7), which is told by no record.
+            if stat.is_io_worker {
+                self.doubt(state, parent, child, Some(fork.cpu))?;
+                continue;
+            }
+            let starts = stat.state != 'S' && moment_ns > 0 && age_ns < STARTS_NS;
             let since_ns = fork.at_ns.saturating_sub(FORK_TAKES_NS);
             if starts || self.see_to(state, parent, child, Some(fork.cpu), since_ns)? == Set::UnderWay {
                 self.pending.push(pending);
@@ -245,10 +256,10 @@ impl Heirs {
     }
 
     /// The child of a fork, and its state, unless it has ended: then it has no mask.
-    fn living_child(&self, parent: &Ancestor, fork: &Fork) -> Option<(Saved, char)> {
+    fn living_child(&self, parent: &Ancestor, fork: &Fork) -> Option<(Saved, TaskStat)> {
         let stat =
             TaskStatReader::open(&self.root, fork.pid, fork.tid).and_then(|reader| reader.read()).ok()?;
-        (!stat.has_ended()).then(|| (parent.child(fork, stat.start_ticks), stat.state))
+        (!stat.has_ended()).then(|| (parent.child(fork, stat.start_ticks), stat))
     }
 
     /// Gives a child its mask back if it has inherited a binding. `on` is a CPU that the parent ran on. Returns whether somebody
@@ -261,7 +272,7 @@ impl Heirs {
         on: Option<usize>,
         since_ns: u64,
     ) -> Result<Set> {
-        self.witness.look(clock::now_ns());
+        self.witness.look(&self.root);
         // One that has ended has no mask.
         let Ok(set) = self.witness.since_of(&self.root, child.pid, child.tid, since_ns) else {
             return Ok(Set::Never);
@@ -269,7 +280,8 @@ impl Heirs {
         let of_parents = self.witness.since(&parent.numbers, since_ns.saturating_sub(FOLLOWED_NS));
         match (set, of_parents) {
             (Set::By { .. } | Set::UnderWay, _) => {}
-            (Set::Unknown, _) | (_, Set::By { .. } | Set::UnderWay) => {
+            (Set::Unknown | Set::Unclear { .. }, _)
+            | (_, Set::By { .. } | Set::UnderWay | Set::Unclear { .. }) => {
                 self.doubt(state, parent, child, on)?
             }
             // Records are complete since the fork. A call on an ancestor that is not known began before that, and was followed.
@@ -345,10 +357,11 @@ impl Heirs {
 
     /// Whether somebody else may have set a mask in the moment in which it was given back, and was overwritten.
     fn was_overtaken(&mut self, saved: &Saved, window: Window) -> bool {
-        self.witness.look(clock::now_ns());
+        self.witness.look(&self.root);
         let set = self.witness.since_of(&self.root, saved.pid, saved.tid, window.from_ns);
         let meanwhile = match set {
             Ok(Set::By { began_ns, .. }) => began_ns <= window.until_ns,
+            Ok(Set::Unclear { began_ns, .. }) => began_ns <= window.until_ns,
             Ok(Set::UnderWay) => true,
             _ => false,
         };
@@ -361,6 +374,23 @@ impl Heirs {
     /// If the state file cannot be written.
     pub fn owe(&mut self, state: &StateFile, owed: Owed) -> Result<()> {
         self.debts.owe(state, owed)
+    }
+
+    /// A thread that was bound has ended. If it has executed a program, its process lives on as it was bound, under the number of
+    /// its first thread: whether that is so nobody has seen, so that is in doubt.
+    ///
+    /// # Errors
+    /// If the state file cannot be written.
+    pub fn thread_ended(&mut self, state: &StateFile, ancestor: &Ancestor) -> Result<()> {
+        let pid = ancestor.saved.pid;
+        let stat = TaskStatReader::open(&self.root, pid, pid).and_then(|reader| reader.read());
+        match stat {
+            Ok(stat) if ancestor.saved.tid != pid && !stat.has_ended() => {
+                let leader = Saved { tid: pid, start_ticks: stat.start_ticks, ..ancestor.saved.clone() };
+                self.doubt(state, ancestor, leader, None)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether a task is not to be looked after, since its children could not be told from those that their user has bound.

@@ -281,16 +281,38 @@ impl StateFile {
     /// [`Error::Io`] if the file cannot be read or written. Tasks that could not be changed are counted, and stay in it.
     pub fn restore(&self, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
         let owed = self.owed()?;
-        // Before anybody is given back: an heir is told by what its parent was bound to.
-        let bound = owed.iter().filter(|owed| owed.binding != Binding::default() && !owed.in_doubt);
+        let bound = owed.iter().filter(|owed| owed.binding != Binding::default());
         let bound: Vec<Saved> = bound.map(|owed| owed.saved.clone()).collect();
-        let mut heirs = give_back::heirs(root, &bound, self.seen_ticks());
-        heirs.retain(|heir| owed.iter().all(|owed| owed.saved.tid != heir.saved.tid));
+        self.put_heirs(root, &bound)?;
+        let first = self.give_back(root, sys, doubtful)?;
+        // What was forked while those were given back.
+        if self.put_heirs(root, &bound)? == 0 {
+            return Ok(first);
+        }
+        let second = self.give_back(root, sys, doubtful)?;
+        Ok(Restored {
+            restored: first.restored + second.restored,
+            gone: first.gone + second.gone,
+            untouched: first.untouched + second.untouched,
+            ..second
+        })
+    }
+
+    /// Puts tasks into the file that may have inherited a binding from these and are not in it; how many.
+    fn put_heirs(&self, root: &ProcRoot, of: &[Saved]) -> Result<usize> {
+        let owed = self.owed()?;
+        let is_known = |heir: &Owed| {
+            let same = |of: &Saved| (of.tid, of.start_ticks) == (heir.saved.tid, heir.saved.start_ticks);
+            owed.iter().any(|owed| same(&owed.saved)) || of.iter().any(same)
+        };
+        let mut heirs = give_back::heirs(root, of, self.seen_ticks());
+        heirs.retain(|heir| !is_known(heir));
         let next_slot = owed.iter().map(|owed| owed.slot + 1).max().unwrap_or(0);
+        let count = heirs.len();
         for (slot, heir) in (next_slot..).zip(heirs) {
             self.put_owed(&Owed { slot, in_doubt: true, ..heir })?;
         }
-        self.give_back(root, sys, doubtful)
+        Ok(count)
     }
 
     /// Gives the masks of the tasks in the file back, and forgets all that have been dealt with.

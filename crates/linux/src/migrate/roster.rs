@@ -276,14 +276,28 @@ impl Roster {
     /// Follows a call by somebody else that has set the mask of a task, also if the mask looks as we have made it.
     fn follow_calls(&mut self, slot: usize, now_ns: u64, signals: &mut Vec<Signal>) -> Result<()> {
         let Some(member) = &mut self.members[slot] else { return Ok(()) };
-        let set = self.heirs.witness().since(&member.numbers, member.followed_ns);
-        let Set::By { began_ns, ended_ns } = set else { return Ok(()) };
-        match follow_call(&self.roots, &self.table, slot, began_ns)? {
-            Followed::Busy => return Ok(()),
-            Followed::Changed(mask) => signals.push(Signal::Mask { task: slot, mask, at_ns: now_ns }),
-            Followed::Same => {}
+        let (began_ns, ended_ns, for_sure) =
+            match self.heirs.witness().since(&member.numbers, member.followed_ns) {
+                Set::By { began_ns, ended_ns } => (began_ns, ended_ns, true),
+                Set::Unclear { began_ns, noticed_ns } => (began_ns, noticed_ns, false),
+                _ => return Ok(()),
+            };
+        let before = self.table.look(slot, |held| held.saved.clone());
+        let followed = follow_call(&self.roots, &self.table, slot, began_ns)?;
+        if followed == Followed::Busy {
+            return Ok(());
         }
         member.followed_ns = ended_ns + 1;
+        if let Followed::Changed(mask) | Followed::Concluded(mask) = followed {
+            signals.push(Signal::Mask { task: slot, mask, at_ns: now_ns });
+        }
+        // Perhaps that call was about another task, and it is we who have bound this one.
+        if let (Followed::Concluded(mask), false, Some(state), Some(saved)) =
+            (followed, for_sure, self.table.state(), before)
+        {
+            let binding = Binding { from: None, to: mask.iter().next() };
+            self.heirs.owe(state, Owed { slot, saved, binding, in_doubt: true })?;
+        }
         Ok(())
     }
 
@@ -326,7 +340,7 @@ impl Roster {
         }
         match follow(&self.roots, &self.table, slot)? {
             Followed::Busy => {}
-            Followed::Changed(mask) => {
+            Followed::Changed(mask) | Followed::Concluded(mask) => {
                 // What was odd until then is explained.
                 self.table.take_odd(slot);
                 signals.push(Signal::Mask { task: slot, mask, at_ns: now_ns });
@@ -380,6 +394,9 @@ impl Roster {
             return Ok(());
         };
         if let Some(ancestor) = ancestor {
+            if leaving.ended {
+                self.heirs.thread_ended(state, &ancestor)?;
+            }
             self.heirs.remember(ancestor, now_ns);
         }
         if !leaving.ended && owed.binding.to.is_some() {

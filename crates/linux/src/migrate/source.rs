@@ -117,7 +117,15 @@ mod tests {
     use crate::proc::fake::FakeProc;
 
     fn stat(state: char, io_wait_ns: u64) -> TaskStat {
-        TaskStat { state, is_kernel: false, is_bound: false, start_ticks: 1, cpu: 0, io_wait_ns }
+        TaskStat {
+            state,
+            is_kernel: false,
+            is_io_worker: false,
+            is_bound: false,
+            start_ticks: 1,
+            cpu: 0,
+            io_wait_ns,
+        }
     }
 
     #[test]

@@ -372,6 +372,11 @@ impl Table {
             return Bound::Refused;
         }
         let began_ns = clock::now_ns();
+        // Once more, with nothing in between: the state file is written meanwhile.
+        if threads::affinity_set(tid).is_ok_and(|at_last| at_last != now) {
+            let _ = state.bind(slot, Binding { from: None, to: to_cpu(held.applied) });
+            return Bound::Foreign;
+        }
         // Known before it is done: what the task forks from now on may inherit it.
         held.sets.begin(began_ns, to_cpu(held.applied), to_cpu(wanted));
         let set = threads::set_affinity_set(tid, &request);

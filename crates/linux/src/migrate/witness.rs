@@ -5,9 +5,10 @@ use std::path::Path;
 
 use reprieve_policy::cpus::CpuSet;
 
-use super::calls::Calls;
-use super::wishes::{Set, Wishes};
-use crate::error::Result;
+use super::calls::{Call, Calls, Phase};
+use super::clock;
+use super::wishes::{Set, Whom, Wishes};
+use crate::error::{Error, Result};
 use crate::proc::ProcRoot;
 
 /// The calls, and what is left to know of them.
@@ -24,6 +25,10 @@ impl Witness {
     /// [`NotPermitted`](crate::Error::NotPermitted), [`Io`](crate::Error::Io), and [`Missing`](crate::Error::Missing) if
     /// the kernel has no such probes, or they see nothing.
     pub fn open(sys: &Path, online: &CpuSet, now_ns: u64) -> Result<Witness> {
+        if !sees_all_numbers() {
+            let (path, way_out) = ("/proc/self/ns/pid".into(), "run it outside of containers");
+            return Err(Error::Missing { what: "view of all tasks' numbers", path, way_out });
+        }
         let calls = Some(Calls::open(sys, online)?);
         Ok(Witness { calls, wishes: Wishes::new(std::process::id() as i32, now_ns) })
     }
@@ -54,10 +59,13 @@ impl Witness {
     }
 
     /// Takes in all calls up to now.
-    pub fn look(&mut self, now_ns: u64) {
+    pub fn look(&mut self, root: &ProcRoot) {
         let Some(calls) = &mut self.calls else { return };
         let (told, missed) = calls.drain();
-        told.iter().for_each(|call| self.wishes.told(call));
+        for call in told {
+            self.wishes.told(call, whom(root, call));
+        }
+        let now_ns = clock::now_ns();
         if missed {
             self.wishes.lost(now_ns);
         }
@@ -77,3 +85,33 @@ impl Witness {
         Ok(self.since(&root.numbers(pid, tid)?, since_ns))
     }
 }
+
+/// Whose mask a call sets, if it begins. It names a number in the PID namespace of its caller.
+fn whom(root: &ProcRoot, call: &Call) -> Option<Whom> {
+    let Phase::Begin { target } = call.phase else { return None };
+    if target == 0 {
+        return Some(Whom::Task(call.caller_tid));
+    }
+    let number_of = |tid: i32| root.numbers(call.caller_pid, tid).ok();
+    Some(match number_of(call.caller_tid) {
+        Some(numbers) if numbers.len() == 1 => Whom::Task(target),
+        // A thread of its own process, as a rule.
+        Some(_) => {
+            let threads = root.thread_ids(call.caller_pid).unwrap_or_default();
+            let is_meant = |tid: &i32| number_of(*tid).is_some_and(|numbers| numbers.last() == Some(&target));
+            threads.into_iter().find(is_meant).map_or(Whom::Anybody(target), Whom::Task)
+        }
+        // It has ended, and cannot be asked.
+        None => Whom::Anybody(target),
+    })
+}
+
+/// Whether this process has the numbers that the kernel itself uses: then callers in other namespaces name theirs, and else
+/// callers outside name numbers that we do not know.
+fn sees_all_numbers() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == INITIAL_PID_NAMESPACE)
+}
+
+/// `PROC_PID_INIT_INO` of the kernel's include/linux/proc_ns.h.
+const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;

@@ -16,6 +16,9 @@ const STAT_BYTES: usize = 1200;
 const WAY_OUT: &str = "run as the user who owns the process, or as root (is /proc hidepid?)";
 
 const PF_KTHREAD: u64 = 0x0020_0000;
+const PF_IO_WORKER: u64 = 0x10;
+/// Since Linux 6.4.
+const PF_USER_WORKER: u64 = 0x4000;
 const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
 /// Fields of `stat`, counted from the state, which is field 3 and follows the name.
 const FLAGS: usize = 9 - 3;
@@ -34,6 +37,8 @@ pub struct TaskStat {
     pub state: char,
     /// A kernel thread.
     pub is_kernel: bool,
+    /// It is a thread that the kernel runs for its process, as io_uring(7) has some.
+    pub is_io_worker: bool,
     /// The kernel lets nobody change its affinity, or its policy forbids it.
     pub is_bound: bool,
     /// When it started, in clock ticks since boot: with its number it names a task within one boot.
@@ -203,6 +208,7 @@ fn parse(line: &[u8], ns_per_tick: u64) -> Option<TaskStat> {
     Some(TaskStat {
         state: fields[0].chars().next()?,
         is_kernel: flags & PF_KTHREAD != 0,
+        is_io_worker: flags & (PF_IO_WORKER | PF_USER_WORKER) != 0,
         is_bound: flags & PF_NO_SETAFFINITY != 0 || number(POLICY)? == DEADLINE,
         start_ticks: number(START_TIME)?,
         cpu: number(PROCESSOR)? as usize,
@@ -236,6 +242,7 @@ mod tests {
             let expected = TaskStat {
                 state: 'D',
                 is_kernel: false,
+                is_io_worker: false,
                 is_bound: false,
                 start_ticks: 777,
                 cpu: 3,
@@ -248,6 +255,9 @@ mod tests {
     #[test]
     fn kernel_threads_and_bound_ones_are_told() {
         let read = |flags| parse(line("x", 'S', flags, 0, 0).as_bytes(), 1).unwrap();
+        assert!(
+            read(PF_IO_WORKER).is_io_worker && read(PF_USER_WORKER).is_io_worker && !read(0).is_io_worker
+        );
         assert!(read(PF_KTHREAD).is_kernel && !read(PF_KTHREAD).is_bound);
         assert!(read(PF_NO_SETAFFINITY).is_bound && !read(PF_NO_SETAFFINITY).is_kernel);
         let deadline = line("x", 'S', 0, 0, 0).replace(" 17 0 0 0 ", " 17 0 0 6 ");
