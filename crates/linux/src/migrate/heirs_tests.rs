@@ -1,7 +1,8 @@
 use super::super::table::Held;
-use super::super::testing::{Shell, two_cpus};
+use super::super::testing::{Shell, Turn, two_cpus};
 use super::*;
 use crate::threads;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -12,12 +13,30 @@ fn table(folder: &Path) -> Table {
     Table::new(4, Some(state))
 }
 
-fn heirs(table: &Table, watches: bool) -> Option<Heirs> {
+/// What looks after heirs, while nobody floods its records.
+struct Watched(Heirs, #[expect(dead_code, reason = "held")] Turn);
+
+impl Deref for Watched {
+    type Target = Heirs;
+
+    fn deref(&self) -> &Heirs {
+        &self.0
+    }
+}
+
+impl DerefMut for Watched {
+    fn deref_mut(&mut self) -> &mut Heirs {
+        &mut self.0
+    }
+}
+
+fn heirs(table: &Table, watches: bool) -> Option<Watched> {
     with(table, watches, watches)
 }
 
 /// With the kernel's records of forks, and of calls, if they can be had.
-fn with(table: &Table, forks: bool, calls: bool) -> Option<Heirs> {
+fn with(table: &Table, forks: bool, calls: bool) -> Option<Watched> {
+    let turn = Turn::of_a_witness();
     let sys = SysCpus::default();
     let forks = forks.then(|| Forks::open(&sys.online())).transpose();
     let witness = match calls {
@@ -30,7 +49,8 @@ fn with(table: &Table, forks: bool, calls: bool) -> Option<Heirs> {
     }
     match (forks, witness) {
         (Ok(forks), Ok(witness)) => {
-            Some(Heirs::new(&ProcRoot::default(), &sys, forks, witness, 4, table.state()).unwrap())
+            let heirs = Heirs::new(&ProcRoot::default(), &sys, forks, witness, 4, table.state()).unwrap();
+            Some(Watched(heirs, turn))
         }
         (Err(e), _) | (_, Err(e)) => {
             eprintln!("skipped: {e}");

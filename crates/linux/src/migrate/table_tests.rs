@@ -1,4 +1,4 @@
-use super::super::testing::{Shell, saved, two_cpus};
+use super::super::testing::{Shell, Turn, saved, two_cpus};
 use super::*;
 use crate::proc::ProcRoot;
 use std::path::Path;
@@ -82,6 +82,7 @@ fn who_is_not_saved_is_not_bound() {
 
 #[test]
 fn the_last_wish_holds() {
+    let _turn = Turn::of_a_flood();
     let Some((one, other)) = two_cpus() else { return };
     let (folder, shell) = (tempfile::tempdir().unwrap(), Shell::start());
     let table = Arc::new(table(1, folder.path()));

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use reprieve_policy::cpus::CpuSet;
 
@@ -131,4 +132,37 @@ pub fn two_cpus() -> Option<(usize, usize)> {
         eprintln!("skipped: one CPU");
     }
     two
+}
+
+/// Tests that make more calls of sched_setaffinity(2) than records hold, and tests that need those records, take turns: any number
+/// of the one kind at a time, as these guards live. They can be sent to other threads.
+pub struct Turn(i32);
+
+static TURNS: Mutex<i32> = Mutex::new(0);
+static OVER: Condvar = Condvar::new();
+
+impl Turn {
+    /// Needs the records.
+    pub fn of_a_witness() -> Turn {
+        Turn::take(1)
+    }
+
+    /// Floods them.
+    pub fn of_a_flood() -> Turn {
+        Turn::take(-1)
+    }
+
+    fn take(step: i32) -> Turn {
+        let turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = |turns: &mut i32| *turns * step < 0;
+        *OVER.wait_while(turns, others).unwrap_or_else(PoisonError::into_inner) += step;
+        Turn(step)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *TURNS.lock().unwrap_or_else(PoisonError::into_inner) -= self.0;
+        OVER.notify_all();
+    }
 }

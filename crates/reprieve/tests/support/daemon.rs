@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_reprieve");
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 const WRITER_FOLDER: &str = "REPRIEVE_TEST_WRITER_FOLDER";
 const WRITER_COMM: &str = "REPRIEVE_TEST_WRITER_COMM";
 const WRITTEN_BYTES: usize = 256 << 10;

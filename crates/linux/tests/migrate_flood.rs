@@ -1,0 +1,39 @@
+//! More calls of sched_setaffinity(2) than the kernel's records have room for. On its own: it fills the rings of all tests that
+//! watch for such calls.
+
+use reprieve_linux::migrate::{Set, Witness};
+use reprieve_linux::proc::{ProcRoot, SysCpus};
+use reprieve_linux::threads;
+use reprieve_policy::cpus::CpuSet;
+
+/// More than the rings of all CPUs hold together, on whatever CPU they are made.
+const CALLS: usize = 20_000;
+/// No task has this number.
+const NO_TASK: i32 = i32::MAX;
+
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[test]
+fn what_a_flood_of_calls_has_hidden_is_not_known() {
+    let (root, sys) = (ProcRoot::default(), SysCpus::default());
+    let mut witness = match Witness::open(sys.path(), &sys.online(), now_ns()) {
+        Ok(witness) => witness,
+        Err(e) => return eprintln!("skipped: {e}"),
+    };
+    let began_ns = now_ns();
+    witness.look(&root);
+    assert_eq!(witness.since(&[NO_TASK], began_ns), Set::Never);
+    for _ in 0..CALLS {
+        threads::set_affinity_set(NO_TASK, &CpuSet::of(0)).unwrap_err();
+    }
+    witness.look(&root);
+    assert_eq!(witness.since(&[NO_TASK], began_ns), Set::Unknown);
+    // The kernel tells of the loss once more, with the next record that finds room.
+    witness.look(&root);
+    threads::set_affinity_set(NO_TASK, &CpuSet::of(0)).unwrap_err();
+    witness.look(&root);
+    assert_eq!(witness.since(&[NO_TASK], now_ns()), Set::Never);
+}
