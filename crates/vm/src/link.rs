@@ -411,7 +411,7 @@ mod tests {
         let (mut guest, mut link) = self::link();
         guest.write_all(b"hello 1 vcpus=x release=6.1\x1b]0;owned\x07\nready\n").unwrap();
         let hello = link.wait_ready(ANSWER_LIMIT).unwrap();
-        assert_eq!((hello.release.as_str(), hello.vcpus), ("6.1]0;owned", 0));
+        assert_eq!((hello.release.as_str(), hello.vcpus), (r"6.1\x1b]0;owned\x07", 0));
         guest.write_all(b"error \x1b]0;owned\x07\n").unwrap();
         assert!(!link.mark().unwrap_err().to_string().contains('\x1b'));
         guest.write_all(&[&[0xff; 1000][..], b"\n"].concat()).unwrap();
