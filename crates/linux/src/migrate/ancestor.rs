@@ -29,7 +29,7 @@ impl Ancestor {
         Some(Ancestor { saved, bound: held.sets().bound()?, numbers })
     }
 
-    /// Whether a child of a fork that was recorded then may have inherited a binding.
+    /// Whether a child may have inherited a binding, if its fork was recorded at that time.
     pub fn may_bequeath(&self, at_ns: u64) -> bool {
         self.bound.from_ns <= at_ns && at_ns.saturating_sub(FORK_TAKES_NS) <= self.bound.until_ns
     }

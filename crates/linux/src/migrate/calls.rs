@@ -1,4 +1,4 @@
-//! Who calls sched_setaffinity(2), for which task, and whether it succeeds: perf probes at the begin and the end of the call.
+//! Who calls sched_setaffinity(2), for which task, and whether it succeeds: perf probes where the call begins and where it ends.
 //!
 //! A mask alone does not say who set it: a child that has inherited our binding to CPU 1, and one that was pinned to CPU 1 by
 //! its user, look the same. These records tell them apart.
@@ -6,7 +6,7 @@
 //! | probe | where | what it costs |
 //! |---|---|---|
 //! | kernel function `sched_setaffinity` and its return (perf's kprobe events) | CONFIG_KPROBE_EVENTS, CAP_PERFMON | nothing but in these calls |
-//! | tracepoints of the system call | CONFIG_FTRACE_SYSCALLS, root | some 30 ns in every system call of every task, while they are open |
+//! | tracepoints of the system call | CONFIG_FTRACE_SYSCALLS, root | a little in every system call of every task, while they are open |
 //!
 //! We use the first if the kernel has it and it works, else the second. The second does not see calls of 32-bit programs.
 //! Invariant: a probe is believed only if it has seen a call of our own. Source: perf_event_open(2); the kernel's Documentation/trace/kprobetrace.rst, and
@@ -150,7 +150,7 @@ impl Calls {
         self.begins.readable().chain(self.ends.readable())
     }
 
-    /// Whether every system call of every task pays for this.
+    /// Whether watching slows every system call of every task.
     pub fn slows_all(&self) -> bool {
         self.probe == Probe::Tracepoint
     }

@@ -14,7 +14,7 @@ use crate::proc::{ProcRoot, SysCpus};
 /// A mask owed, and when we last checked whether the user has set another, ns.
 #[derive(Debug)]
 pub struct Debt {
-    /// What is owed to whom.
+    /// The task, and the mask owed to it.
     pub owed: Owed,
     since_ns: u64,
 }
@@ -99,7 +99,7 @@ impl Debts {
         Ok(())
     }
 
-    /// Whether something is owed to a task.
+    /// Whether a mask is owed to this task.
     pub fn has(&self, tid: i32) -> bool {
         self.debts.iter().any(|debt| debt.owed.saved.tid == tid)
     }

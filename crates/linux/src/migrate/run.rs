@@ -187,8 +187,8 @@ fn open_witness(roots: &Roots, tell: &mut dyn FnMut(Told)) -> Witness {
         Ok(witness) if !witness.slows_all() => return witness,
         Ok(witness) => (
             witness,
-            "this kernel has no kprobes: calls of sched_setaffinity(2) are told by a tracepoint, which costs some 30 ns in \
-             every system call of every task until this ends"
+            "this kernel has no kprobes: calls of sched_setaffinity(2) are told by a tracepoint, which slows every \
+             system call of every task a little until this ends"
                 .into(),
         ),
         Err(e) => (
