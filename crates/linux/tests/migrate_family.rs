@@ -265,8 +265,8 @@ fn held(family: &Family) -> Held {
     let mask = threads::affinity_set(tid).unwrap();
     let stat = TaskStatReader::open(&ProcRoot::default(), pid, tid).unwrap().read().unwrap();
     let whole = SysCpus::default().cpuset_of(&ProcRoot::default(), pid, tid).is_subset(&mask);
-    let (start_ticks, taken_ticks) = (stat.start_ticks, stat.start_ticks);
-    Held::new(Saved { pid, tid, start_ticks, taken_ticks, mask, whole }, mask, None)
+    let (start_ticks, bound_ticks) = (stat.start_ticks, stat.start_ticks);
+    Held::new(Saved { pid, tid, start_ticks, bound_ticks, mask, whole }, mask, None)
 }
 
 /// Four forms: children or threads, quiet or in a storm of forks by others.

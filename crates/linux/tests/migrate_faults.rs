@@ -139,7 +139,7 @@ impl Played {
         let shared = Arc::new(Shared::new(2, 1_000_000));
         let table = Arc::new(Table::new(4, None));
         let mask = CpuSet::first(2);
-        let saved = Saved { pid: 4242, tid: 4242, start_ticks: 1, taken_ticks: 1, mask, whole: false };
+        let saved = Saved { pid: 4242, tid: 4242, start_ticks: 1, bound_ticks: 1, mask, whole: false };
         assert!(table.fill(0, Held::new(saved, mask, None)).unwrap());
         let lines = Lines { beats: from_beats, house: from_house, events: None, log: to_log, movers };
         let settings = Settings::new(2, 4).with(policy);

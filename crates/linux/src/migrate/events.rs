@@ -161,7 +161,7 @@ mod tests {
     fn table(tid: i32) -> Table {
         let table = Table::new(2, None);
         let mask = CpuSet::first(2);
-        let saved = Saved { pid: tid, tid, start_ticks: 1, taken_ticks: 1, mask, whole: false };
+        let saved = Saved { pid: tid, tid, start_ticks: 1, bound_ticks: 1, mask, whole: false };
         assert!(table.fill(1, Held::new(saved, mask, None)).unwrap());
         table
     }

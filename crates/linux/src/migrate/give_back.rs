@@ -14,7 +14,7 @@
 //! Affinity is inherited by what a bound task forks, and survives exec(2). An heir cannot be told by its mask: its user may
 //! have bound it to the same CPU. While the daemon runs, the kernel's records of forks and of calls of sched_setaffinity(2)
 //! tell (`heirs`). Without them, a task is in doubt if all of this holds: it descends from a task looked after; it began after
-//! that one was taken in, and after the last search for heirs; it is bound to one CPU of its ancestor's mask.
+//! that one was first bound, and after the last search for heirs; it is bound to one CPU of its ancestor's mask.
 
 use std::collections::BTreeSet;
 
@@ -122,7 +122,7 @@ pub fn heirs(root: &ProcRoot, of: &[Saved], since_ticks: u64) -> Vec<Owed> {
 fn heir(root: &ProcRoot, ancestor: &Saved, pid: i32, tid: i32, since_ticks: u64) -> Option<Owed> {
     let stat = TaskStatReader::open(root, pid, tid).ok()?.read().ok().filter(|stat| !stat.has_ended())?;
     let start_ticks = stat.start_ticks;
-    if start_ticks < ancestor.taken_ticks.max(since_ticks) {
+    if start_ticks < ancestor.bound_ticks.max(since_ticks) {
         return None;
     }
     let mask = root.allowed_mask(pid, tid).ok()?;

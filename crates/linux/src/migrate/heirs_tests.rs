@@ -184,8 +184,8 @@ fn threads_of_a_bound_thread_are_freed() {
         let mask = mask_of(tid);
         let pid = std::process::id() as i32;
         let reader = TaskStatReader::open(&ProcRoot::default(), pid, tid).unwrap();
-        let (start_ticks, taken_ticks) = (reader.read().unwrap().start_ticks, clock::boot_ticks());
-        let saved = Saved { pid, tid, start_ticks, taken_ticks, mask, whole: false };
+        let (start_ticks, bound_ticks) = (reader.read().unwrap().start_ticks, clock::boot_ticks());
+        let saved = Saved { pid, tid, start_ticks, bound_ticks, mask, whole: false };
         table.fill(0, Held::new(saved, mask, None)).unwrap();
         bind(&table, 0, Some(one));
         let (freed, wait) = std::sync::mpsc::channel::<()>();

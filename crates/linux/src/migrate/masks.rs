@@ -2,17 +2,17 @@
 //! whoever comes next if the daemon is killed.
 //!
 //! ```text
-//! reprieve-migrate-masks 2 BOOT-ID
-//!     -     1 4711 4712 88302 88911 whole 0-3
-//!  FROM    TO PID  TID  START TAKEN  ...  MASK
+//! reprieve-migrate-masks 3 BOOT-ID
+//!     -     1                88911 4711 4712 88302 whole 0-3
+//!  FROM    TO                BOUND PID  TID  START ...   MASK
 //! ```
 //! Further on in the first line's page is the time up to which forks have been seen to: what is younger may have inherited a
 //! binding that nobody has looked at.
 //!
 //! A record for each slot, of one page each: a record is never half written, since a write within a page of a file is not
-//! cut short, not even by SIGKILL. The first two words, rewritten just before each change of affinity, say what the task was
-//! bound to and what it is being bound to (`-`: its user's mask); START is its start time, TAKEN when it was taken in, both
-//! in clock ticks since boot. A slot without a task is blank. `whole` says that the mask was the whole of the task's cpuset;
+//! cut short, not even by SIGKILL. The first three words are rewritten just before each change of affinity: what the task was
+//! bound to, what it is being bound to (`-`: its user's mask), and when it was bound first (`-`: never). BOUND and START, the
+//! task's start time, are in clock ticks since boot. A slot without a task is blank. `whole` says that the mask was the whole of the task's cpuset;
 //! `doubt` after the mask, that the task may have inherited our binding, or may have been bound so by its user. FROM is blanked
 //! out (`-`) as soon as a change has succeeded. A reboot makes the file void, since masks do not outlive one.
 //!
@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::proc::{ProcRoot, SysCpus};
 
 /// First line of a state file.
-const HEADER: &str = "reprieve-migrate-masks 2";
+const HEADER: &str = "reprieve-migrate-masks 3";
 /// The size of the header and of each record, bytes: a page, and more than any mask takes in text.
 const RECORD_BYTES: usize = 4096;
 /// The most tasks in a file.
@@ -40,8 +40,10 @@ const WAY_OUT: &str = "name another file with --state, in a directory that you m
 /// Where in the file the time is up to which forks have been seen to, and its places.
 const SEEN_AT: u64 = 256;
 const SEEN_BYTES: usize = 20;
-/// A binding: two numbers of five places and their spaces.
-const BINDING_BYTES: usize = 12;
+/// A binding: two numbers of five places, one of twenty, and their spaces.
+const BINDING_BYTES: usize = 33;
+/// Of a task that we have never bound.
+pub const NEVER_TICKS: u64 = u64::MAX;
 
 /// A task and its user's mask.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,8 +54,9 @@ pub struct Saved {
     pub tid: i32,
     /// When it started, clock ticks since boot.
     pub start_ticks: u64,
-    /// When it was taken in, clock ticks since boot: what it has forked before is not bound by us.
-    pub taken_ticks: u64,
+    /// When we bound it first, clock ticks since boot: what it has forked before is not bound by us. [`NEVER_TICKS`] if we never
+    /// have.
+    pub bound_ticks: u64,
     /// Where its user lets it run.
     pub mask: CpuSet,
     /// The mask is the whole of its cpuset, and so nobody's wish: it grows and shrinks with that.
@@ -211,7 +214,7 @@ impl StateFile {
             }
             let record = parse(slot, text);
             owed.push(record.ok_or_else(|| {
-                Error::malformed(&self.path, "FROM TO PID TID START TAKEN whole|exact MASK [doubt]", text)
+                Error::malformed(&self.path, "FROM TO BOUND PID TID START whole|exact MASK [doubt]", text)
             })?);
         }
         Ok(owed)
@@ -233,21 +236,21 @@ impl StateFile {
         if *slot >= MAX_RECORDS {
             return Err(Error::invalid("task to save", slot.to_string(), "at most 65536 tasks"));
         }
-        let Saved { pid, tid, start_ticks, taken_ticks, mask, whole } = saved;
+        let Saved { pid, tid, start_ticks, bound_ticks, mask, whole } = saved;
         let whole = if *whole { "whole" } else { "exact" };
-        let binding = binding_text(*binding);
+        let binding = binding_text(*binding, *bound_ticks);
         let binding = String::from_utf8_lossy(&binding);
         let doubt = if *in_doubt { " doubt" } else { "" };
-        let text = format!("{binding}{pid} {tid} {start_ticks} {taken_ticks} {whole} {mask}{doubt}\n");
+        let text = format!("{binding}{pid} {tid} {start_ticks} {whole} {mask}{doubt}\n");
         self.write_at(&padded(&text), offset(*slot))
     }
 
-    /// Says what the task in a slot is bound to and is about to be bound to. Allocates nothing.
+    /// Says what the task in a slot is bound to and is about to be bound to, and when it was bound first. Allocates nothing.
     ///
     /// # Errors
     /// [`Error::Io`]; the task must not be bound then.
-    pub fn bind(&self, slot: usize, binding: Binding) -> Result<()> {
-        self.write_at(&binding_text(binding), offset(slot))
+    pub fn bind(&self, slot: usize, binding: Binding, bound_ticks: u64) -> Result<()> {
+        self.write_at(&binding_text(binding, bound_ticks), offset(slot))
     }
 
     /// Forgets the task in a slot: it has its mask again, or has ended.
@@ -281,7 +284,7 @@ impl StateFile {
     /// [`Error::Io`] if the file cannot be read or written. Tasks that could not be changed are counted, and stay in it.
     pub fn restore(&self, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
         let owed = self.owed()?;
-        let bound = owed.iter().filter(|owed| owed.binding != Binding::default());
+        let bound = owed.iter().filter(|owed| owed.saved.bound_ticks != NEVER_TICKS);
         let bound: Vec<Saved> = bound.map(|owed| owed.saved.clone()).collect();
         self.put_heirs(root, &bound)?;
         let first = self.give_back(root, sys, doubtful)?;
@@ -370,10 +373,10 @@ fn padded(text: &str) -> Vec<u8> {
     bytes
 }
 
-fn binding_text(Binding { from, to }: Binding) -> [u8; BINDING_BYTES] {
+fn binding_text(Binding { from, to }: Binding, bound_ticks: u64) -> [u8; BINDING_BYTES] {
     let mut text = [b' '; BINDING_BYTES];
-    let mut put = |cpu: Option<usize>, end: usize| {
-        let mut rest = cpu;
+    let mut put = |number: Option<u64>, end: usize| {
+        let mut rest = number;
         let mut at = end;
         text[end] = b'-';
         while let Some(number) = rest {
@@ -382,21 +385,25 @@ fn binding_text(Binding { from, to }: Binding) -> [u8; BINDING_BYTES] {
             rest = Some(number / 10).filter(|number| *number > 0);
         }
     };
-    // CPUs are below 1024, so neither runs into the other.
-    put(from.map(|cpu| cpu.min(reprieve_policy::cpus::MAX_CPUS)), 4);
-    put(to.map(|cpu| cpu.min(reprieve_policy::cpus::MAX_CPUS)), 10);
+    // CPUs are below 1024, and no u64 takes more than twenty places, so none runs into another.
+    let cpu = |cpu: usize| cpu.min(reprieve_policy::cpus::MAX_CPUS) as u64;
+    put(from.map(cpu), 4);
+    put(to.map(cpu), 10);
+    put((bound_ticks != NEVER_TICKS).then_some(bound_ticks), 31);
     text
 }
 
 fn parse(slot: usize, text: &str) -> Option<Owed> {
     let mut words = text.split_ascii_whitespace();
-    let mut cpu = || match words.next()? {
+    let mut some = || match words.next()? {
         "-" => Some(None),
-        cpu => cpu.parse().ok().map(Some),
+        number => number.parse::<u64>().ok().map(Some),
     };
-    let binding = Binding { from: cpu()?, to: cpu()? };
+    let (from, to, bound_ticks) = (some()?, some()?, some()?.unwrap_or(NEVER_TICKS));
+    let cpu = |cpu: Option<u64>| cpu.map(usize::try_from).transpose().ok();
+    let binding = Binding { from: cpu(from)?, to: cpu(to)? };
     let mut number = || words.next()?.parse::<u64>().ok();
-    let (pid, tid, start_ticks, taken_ticks) = (number()?, number()?, number()?, number()?);
+    let (pid, tid, start_ticks) = (number()?, number()?, number()?);
     let whole = match words.next()? {
         "whole" => true,
         "exact" => false,
@@ -404,7 +411,7 @@ fn parse(slot: usize, text: &str) -> Option<Owed> {
     };
     let mask = words.next()?.parse().ok()?;
     let (pid, tid) = (pid.try_into().ok()?, tid.try_into().ok()?);
-    let saved = Saved { pid, tid, start_ticks, taken_ticks, mask, whole };
+    let saved = Saved { pid, tid, start_ticks, bound_ticks, mask, whole };
     let in_doubt = match words.next() {
         None => false,
         Some("doubt") => true,

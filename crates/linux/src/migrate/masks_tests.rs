@@ -1,3 +1,4 @@
+use super::super::clock;
 use super::super::testing::{Shell, two_cpus};
 use super::*;
 use crate::threads;
@@ -31,7 +32,8 @@ fn what_is_put_is_read_again_by_the_next_one() {
     let path = folder.path().join("deeper/state");
     let every_other: CpuSet = (0..reprieve_policy::cpus::MAX_CPUS).step_by(2).collect();
     let mask = |text: &str| text.parse().unwrap();
-    let saved = |tid, mask, whole| Saved { pid: 4, tid, start_ticks: 77, taken_ticks: u64::MAX, mask, whole };
+    let saved =
+        |tid, mask, whole| Saved { pid: 4, tid, start_ticks: 77, bound_ticks: NEVER_TICKS, mask, whole };
     let first = open(&path).unwrap();
     assert!(first.owed().unwrap().is_empty());
     first.put(0, &saved(i32::MAX, every_other, false)).unwrap();
@@ -39,7 +41,7 @@ fn what_is_put_is_read_again_by_the_next_one() {
     let doubtful =
         Owed { slot: 2, saved: saved(5, mask("0-3"), true), binding: binding(None, None), in_doubt: true };
     first.put_owed(&doubtful).unwrap();
-    first.bind(2, binding(Some(1023), Some(0))).unwrap();
+    first.bind(2, binding(Some(1023), Some(0)), NEVER_TICKS - 1).unwrap();
     first.clear(3).unwrap();
     first.saw_forks(123).unwrap();
     drop(first);
@@ -53,7 +55,7 @@ fn what_is_put_is_read_again_by_the_next_one() {
         },
         Owed {
             slot: 2,
-            saved: saved(5, mask("0-3"), true),
+            saved: Saved { bound_ticks: NEVER_TICKS - 1, ..saved(5, mask("0-3"), true) },
             binding: binding(Some(1023), Some(0)),
             in_doubt: true,
         },
@@ -63,13 +65,13 @@ fn what_is_put_is_read_again_by_the_next_one() {
 
 #[test]
 fn bindings_of_any_number_of_places_fit() {
-    for (from, to, text) in [
-        (None, None, "    -     - "),
-        (Some(0), Some(10), "    0    10 "),
-        (Some(1023), None, " 1023     - "),
-        (Some(usize::MAX), Some(999), " 1024   999 "),
+    for (from, to, bound_ticks, text) in [
+        (None, None, NEVER_TICKS, "    -     -                    - "),
+        (Some(0), Some(10), 0, "    0    10                    0 "),
+        (Some(1023), None, 4711, " 1023     -                 4711 "),
+        (Some(usize::MAX), Some(999), NEVER_TICKS - 1, " 1024   999 18446744073709551614 "),
     ] {
-        assert_eq!(std::str::from_utf8(&binding_text(binding(from, to))).unwrap(), text);
+        assert_eq!(std::str::from_utf8(&binding_text(binding(from, to), bound_ticks)).unwrap(), text);
     }
 }
 
@@ -82,7 +84,7 @@ fn a_daemon_that_died_leaves_masks_that_the_next_one_gives_back() {
     for bound in [one, other] {
         let first = open(&path).unwrap();
         first.put(7, &shell.saved()).unwrap();
-        first.bind(7, binding(Some(one), Some(other))).unwrap();
+        first.bind(7, binding(Some(one), Some(other)), 1).unwrap();
         shell.bind(&CpuSet::of(bound));
         drop(first);
         let next = open(&path).unwrap();
@@ -109,13 +111,13 @@ fn what_its_user_has_changed_stays_and_nobody_else_s_task_is_touched() {
     // Bound to a CPU that we have not bound it to.
     shell.bind(&CpuSet::of(other));
     state.put(0, &saved).unwrap();
-    state.bind(0, binding(None, Some(one))).unwrap();
+    state.bind(0, binding(None, Some(one)), 1).unwrap();
     // The number is in use, but by another task.
     let reused = Saved { start_ticks: 1, ..saved.clone() };
     let ended = Saved { pid: i32::MAX, tid: i32::MAX, ..saved };
     for (slot, saved) in [reused, ended].iter().enumerate() {
         state.put(slot + 1, saved).unwrap();
-        state.bind(slot + 1, binding(None, Some(other))).unwrap();
+        state.bind(slot + 1, binding(None, Some(other)), 1).unwrap();
     }
     let restored = state.restore(&root, &sys, Doubtful::Leave).unwrap();
     assert_eq!(restored, Restored { untouched: 1, gone: 2, ..Restored::default() });
@@ -146,7 +148,7 @@ fn what_cannot_be_given_back_stays_in_the_file() {
     let nowhere = CpuSet::of(reprieve_policy::cpus::MAX_CPUS - 1);
     let saved = Saved { mask: nowhere, whole: false, ..shell.saved() };
     state.put(3, &saved).unwrap();
-    state.bind(3, binding(Some(other), Some(one))).unwrap();
+    state.bind(3, binding(Some(other), Some(one)), 1).unwrap();
     shell.bind(&CpuSet::of(one));
     assert_eq!(
         state.finish(&root, &sys, Doubtful::Leave).unwrap(),
@@ -156,7 +158,7 @@ fn what_cannot_be_given_back_stays_in_the_file() {
     let next = open(&path).unwrap();
     assert_eq!(next.owed().unwrap().len(), 1);
     shell.bind(&CpuSet::of(other));
-    next.bind(3, binding(None, Some(one))).unwrap();
+    next.bind(3, binding(None, Some(one)), 1).unwrap();
     assert_eq!(
         next.finish(&root, &sys, Doubtful::Leave).unwrap().untouched,
         1,
@@ -178,7 +180,7 @@ fn what_a_bound_task_has_forked_is_in_doubt_and_given_back_only_if_its_user_says
     std::thread::sleep(std::time::Duration::from_millis(20));
     let state = open(&path).unwrap();
     state.put(0, &shell.saved()).unwrap();
-    state.bind(0, binding(None, Some(one))).unwrap();
+    state.bind(0, binding(None, Some(one)), clock::boot_ticks()).unwrap();
     shell.bind(&CpuSet::of(one));
     let (child, pinned, ends) = (shell.fork(), shell.fork_pinned(one), shell.fork());
     assert_eq!(mask_of(child), CpuSet::of(one), "inherited, through exec(2)");
@@ -200,6 +202,26 @@ fn what_a_bound_task_has_forked_is_in_doubt_and_given_back_only_if_its_user_says
     assert_eq!(mask_of(before), CpuSet::of(one), "what was bound before is its user's wish");
 }
 
+/// The daemon was killed between giving a task its mask back and seeing to its child.
+#[test]
+fn a_child_of_a_task_that_is_bound_no_more_is_in_doubt_and_one_of_a_task_never_bound_is_not() {
+    let Some((one, _)) = two_cpus() else { return };
+    let ((root, sys), folder) = (roots(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("state");
+    for (bound_ticks, in_doubt) in [(clock::boot_ticks(), 1), (NEVER_TICKS, 0)] {
+        let mut shell = Shell::start();
+        let mask = shell.mask();
+        let state = open(&path).unwrap();
+        state.put(0, &Saved { bound_ticks, ..shell.saved() }).unwrap();
+        shell.bind(&CpuSet::of(one));
+        shell.fork();
+        shell.bind(&mask);
+        let restored = state.finish(&root, &sys, Doubtful::Leave).unwrap();
+        assert_eq!(restored, Restored { untouched: 1, in_doubt, ..Restored::default() });
+        assert_eq!(state.finish(&root, &sys, Doubtful::GiveBack).unwrap().restored, in_doubt);
+    }
+}
+
 #[test]
 fn a_second_daemon_is_refused_and_another_boot_s_file_is_void() {
     let folder = tempfile::tempdir().unwrap();
@@ -208,7 +230,7 @@ fn a_second_daemon_is_refused_and_another_boot_s_file_is_void() {
     let refused = try_open(&path).unwrap_err();
     assert!(matches!(refused, Error::Invalid { .. }), "{refused}");
     let mask = CpuSet::of(0);
-    first.put(0, &Saved { pid: 5, tid: 5, start_ticks: 1, taken_ticks: 1, mask, whole: false }).unwrap();
+    first.put(0, &Saved { pid: 5, tid: 5, start_ticks: 1, bound_ticks: 1, mask, whole: false }).unwrap();
     drop(first);
     assert_eq!(open(&path).unwrap().owed().unwrap().len(), 1);
     let text = fs::read_to_string(&path).unwrap();

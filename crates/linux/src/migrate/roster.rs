@@ -12,11 +12,10 @@ use reprieve_policy::place::Admission;
 use reprieve_policy::signal::Signal;
 
 use super::ancestor::Ancestor;
-use super::clock;
 use super::follow::{Followed, follow, follow_call};
 use super::give_back::is_everything;
 use super::heirs::Heirs;
-use super::masks::{Binding, Owed, Saved};
+use super::masks::{Binding, NEVER_TICKS, Owed, Saved};
 use super::mover::Outcomes;
 use super::only::Filter;
 use super::scan::Found;
@@ -195,11 +194,11 @@ impl Roster {
         if stat.start_ticks != found.stat.start_ticks || stat.is_kernel || stat.is_bound {
             return None;
         }
-        let (start_ticks, taken_ticks, mask) = (stat.start_ticks, clock::boot_ticks(), identity.mask);
+        let (start_ticks, mask) = (stat.start_ticks, identity.mask);
         if self.heirs.is_barred((tid, start_ticks)) {
             return None;
         }
-        let saved = Saved { pid, tid, start_ticks, taken_ticks, mask, whole };
+        let saved = Saved { pid, tid, start_ticks, bound_ticks: NEVER_TICKS, mask, whole };
         let numbers = root.numbers(pid, tid).ok()?;
         let member = Member {
             identity,

@@ -259,7 +259,9 @@ impl Table {
                 let wanted_by = &self.slots[slot].wanted;
                 let _ = wanted_by.compare_exchange(wanted, HOME, Ordering::SeqCst, Ordering::SeqCst);
             }
-            if *saved != held.saved || applied != held.applied {
+            // It may have been bound, and unbound again, since the caller looked at it.
+            let saved = Saved { bound_ticks: held.saved.bound_ticks, ..saved.clone() };
+            if saved != held.saved || applied != held.applied {
                 let binding = Binding { from: held.bound_to(), to: to_cpu(applied) };
                 let owed = super::masks::Owed { slot, saved: saved.clone(), binding, in_doubt: false };
                 self.state.as_ref().map_or(Ok(()), |state| state.put_owed(&owed))?;
@@ -267,7 +269,7 @@ impl Table {
             if saved.mask != held.saved.mask {
                 held.former = Some((held.saved.clone(), clock::now_ns()));
             }
-            (held.saved, held.usable, held.applied) = (saved.clone(), usable, applied);
+            (held.saved, held.usable, held.applied) = (saved, usable, applied);
             held.given = given.unwrap_or(held.given);
         }
         drop(guard);
@@ -368,13 +370,15 @@ impl Table {
         if held.has_ended() {
             return Bound::Gone;
         }
-        if state.bind(slot, binding).is_err() {
+        let bound_ticks = held.saved.bound_ticks.min(clock::boot_ticks());
+        if state.bind(slot, binding, bound_ticks).is_err() {
             return Bound::Refused;
         }
+        held.saved.bound_ticks = bound_ticks;
         let began_ns = clock::now_ns();
         // Once more, with nothing in between: the state file is written meanwhile.
         if threads::affinity_set(tid).is_ok_and(|at_last| at_last != now) {
-            let _ = state.bind(slot, Binding { from: None, to: to_cpu(held.applied) });
+            let _ = state.bind(slot, Binding { from: None, to: to_cpu(held.applied) }, bound_ticks);
             return Bound::Foreign;
         }
         // Known before it is done: what the task forks from now on may inherit it.
@@ -398,7 +402,7 @@ impl Table {
         }
         // What it was bound to before is nothing that is given back: its user may bind it there now. If this cannot be
         // written, the file still says where the task is bound.
-        let _ = state.bind(slot, Binding { from: None, to: to_cpu(wanted) });
+        let _ = state.bind(slot, Binding { from: None, to: to_cpu(wanted) }, bound_ticks);
         Bound::Done
     }
 }

@@ -119,8 +119,8 @@ impl Drop for Shell {
 pub fn saved(pid: i32, mask: CpuSet) -> Saved {
     let stat = TaskStatReader::open(&ProcRoot::default(), pid, pid).unwrap().read().unwrap();
     let whole = SysCpus::default().cpuset_of(&ProcRoot::default(), pid, pid).is_subset(&mask);
-    let taken_ticks = super::clock::boot_ticks();
-    Saved { pid, tid: pid, start_ticks: stat.start_ticks, taken_ticks, mask, whole }
+    let bound_ticks = super::clock::boot_ticks();
+    Saved { pid, tid: pid, start_ticks: stat.start_ticks, bound_ticks, mask, whole }
 }
 
 /// Two CPUs to move between; a test without says so.

@@ -37,7 +37,7 @@ impl Drop for Sleeping {
 
 pub fn saved(tid: i32, mask: CpuSet) -> Saved {
     let stat = TaskStatReader::open(&ProcRoot::default(), tid, tid).unwrap().read().unwrap();
-    Saved { pid: tid, tid, start_ticks: stat.start_ticks, taken_ticks: stat.start_ticks, mask, whole: false }
+    Saved { pid: tid, tid, start_ticks: stat.start_ticks, bound_ticks: stat.start_ticks, mask, whole: false }
 }
 
 /// The state file. A child that another test has forked and that has not come to its exec yet still holds a lock that was
