@@ -1,11 +1,14 @@
 //! Masks that are owed: they could not be given back yet, or it is in doubt whether they are to be.
 //!
 //! Invariant: each is in the state file, in a slot of its own, until the task has its mask, has ended, or its user has decided
-//! otherwise.
+//! otherwise. A child that is given a moment is in the file meanwhile, as in doubt: if the daemon is killed then, and the child's
+//! parent has ended, nothing else tells of it.
+
+use std::collections::BTreeSet;
 
 use super::clock;
 use super::give_back::{give_back, is_still_in_doubt};
-use super::masks::{Owed, StateFile};
+use super::masks::{MAX_RECORDS, Owed, StateFile};
 use super::wishes::Set;
 use super::witness::Witness;
 use crate::error::Result;
@@ -23,14 +26,34 @@ pub struct Debt {
 #[derive(Debug)]
 pub struct Debts {
     pub(super) debts: Vec<Debt>,
-    /// Slots of the state file from here on are for what is owed.
-    first_slot: usize,
+    slots: Slots,
+}
+
+/// Slots of the state file.
+#[derive(Debug)]
+struct Slots {
+    /// Those below are for the tasks looked after.
+    first: usize,
+    /// From here on all are free.
+    top: usize,
+    /// Of those below, these are.
+    free: BTreeSet<usize>,
+}
+
+impl Slots {
+    fn take(&mut self) -> usize {
+        self.free.pop_first().unwrap_or_else(|| {
+            self.top += 1;
+            self.top - 1
+        })
+    }
 }
 
 impl Debts {
     /// Nothing, with the slots of the state file from `first_slot` on.
     pub fn new(first_slot: usize) -> Debts {
-        Debts { debts: Vec::new(), first_slot }
+        let slots = Slots { first: first_slot, top: first_slot, free: BTreeSet::new() };
+        Debts { debts: Vec::new(), slots }
     }
 
     /// Takes over what a former daemon has left in the state file.
@@ -41,7 +64,10 @@ impl Debts {
         let since_ns = clock::now_ns();
         // First those that keep their slots, so that the others do not get an occupied one.
         let (stay, move_up): (Vec<Owed>, Vec<Owed>) =
-            state.owed()?.into_iter().partition(|owed| owed.slot >= self.first_slot);
+            state.owed()?.into_iter().partition(|owed| owed.slot >= self.slots.first);
+        let taken: BTreeSet<usize> = stay.iter().map(|owed| owed.slot).collect();
+        self.slots.top = taken.last().map_or(self.slots.first, |last| last + 1);
+        self.slots.free = (self.slots.first..self.slots.top).filter(|slot| !taken.contains(slot)).collect();
         self.debts.extend(stay.into_iter().map(|owed| Debt { owed, since_ns }));
         for owed in move_up {
             let from = owed.slot;
@@ -56,13 +82,33 @@ impl Debts {
     /// # Errors
     /// If the state file cannot be written.
     pub fn owe(&mut self, state: &StateFile, owed: Owed) -> Result<()> {
-        let last = self.debts.iter().map(|debt| debt.owed.slot + 1).max().unwrap_or(0);
-        let free = (self.first_slot..last).find(|slot| self.debts.iter().all(|debt| debt.owed.slot != *slot));
-        let slot = free.unwrap_or(last.max(self.first_slot));
-        let owed = Owed { slot, ..owed };
+        let owed = Owed { slot: self.slots.take(), ..owed };
         state.put_owed(&owed)?;
         self.debts.push(Debt { owed, since_ns: clock::now_ns() });
         Ok(())
+    }
+
+    /// Puts a child that is given a moment into the file, as in doubt; the slot that it is in until it is
+    /// [forgotten](Debts::forget). `None` if the file is full.
+    ///
+    /// # Errors
+    /// If the state file cannot be written.
+    pub fn note(&mut self, state: &StateFile, child: Owed) -> Result<Option<usize>> {
+        if self.slots.free.is_empty() && self.slots.top >= MAX_RECORDS {
+            return Ok(None);
+        }
+        let slot = self.slots.take();
+        state.put_owed(&Owed { slot, in_doubt: true, ..child })?;
+        Ok(Some(slot))
+    }
+
+    /// Forgets what is in a slot.
+    ///
+    /// # Errors
+    /// If the state file cannot be written.
+    pub fn forget(&mut self, state: &StateFile, slot: usize) -> Result<()> {
+        self.slots.free.insert(slot);
+        state.clear(slot)
     }
 
     /// Tries again to give back masks that could not be given back, and drops debts that are settled. Masks in doubt are checked,
@@ -93,7 +139,7 @@ impl Debts {
             };
             match keeps {
                 true => self.debts.push(Debt { since_ns: now_ns, owed }),
-                false => state.clear(owed.slot)?,
+                false => self.forget(state, owed.slot)?,
             }
         }
         Ok(())

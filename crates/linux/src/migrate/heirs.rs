@@ -62,6 +62,8 @@ struct Pending {
     parent: Ancestor,
     /// All heirs that began before then have been seen to, clock ticks since boot.
     seen_ticks: u64,
+    /// Where it is in the state file meanwhile.
+    slot: Option<usize>,
 }
 
 /// Looks after heirs.
@@ -140,7 +142,7 @@ impl Heirs {
         // In their order: a fork by a child whose own fork is put off is put off, too.
         for fork in forks {
             let is_child = self.again.iter().any(|before| before.tid == fork.parent_tid);
-            if is_child { self.again.push(fork) } else { self.note(table, fork, now_ns) }
+            if is_child { self.again.push(fork) } else { self.note(table, state, fork, now_ns)? }
         }
         self.settle(state, now_ns, MOMENT_NS)?;
         if now_ns.saturating_sub(self.searched_ns) >= SEARCH_NS {
@@ -166,10 +168,11 @@ impl Heirs {
         let Some(state) = table.state() else { return Ok(()) };
         self.settle(state, now_ns, 0)?;
         // Calls that were under way.
-        for Pending { fork, parent, .. } in std::mem::take(&mut self.pending) {
+        for Pending { fork, parent, slot, .. } in std::mem::take(&mut self.pending) {
             if let Some((child, _)) = self.living_child(&parent, &fork) {
                 self.doubt(state, &parent, child, Some(fork.cpu))?;
             }
+            slot.map_or(Ok(()), |slot| self.debts.forget(state, slot))?;
         }
         if self.searches || self.forks.is_none() {
             self.search(table, state)?;
@@ -204,50 +207,67 @@ impl Heirs {
     }
 
     /// Takes note of a fork by a task that may have been bound by us.
-    fn note(&mut self, table: &Table, fork: Fork, now_ns: u64) {
+    fn note(&mut self, table: &Table, state: &StateFile, fork: Fork, now_ns: u64) -> Result<()> {
         let parent = match table.slot_of(fork.parent_tid) {
             Some(slot) => match table.look(slot, |held| (held.saved.tid, Ancestor::of(held, fork.at_ns))) {
                 Some((tid, ancestor)) if tid == fork.parent_tid => ancestor,
                 // Another thread is at it, or it has just left.
-                _ => return self.again.push(fork),
+                _ => {
+                    self.again.push(fork);
+                    return Ok(());
+                }
             },
             None => self.remembered.get(&fork.parent_tid).map(|(ancestor, _)| ancestor.clone()),
         };
-        let Some(parent) = parent.filter(|parent| parent.may_bequeath(fork.at_ns)) else { return };
         // On one CPU alone there is nothing that we could have narrowed.
-        if parent.saved.mask.len() < 2 {
-            return;
-        }
+        let bequeaths = |of: &Ancestor| of.may_bequeath(fork.at_ns) && of.saved.mask.len() > 1;
+        let Some(parent) = parent.filter(bequeaths) else { return Ok(()) };
         let numbers = self.root.numbers(fork.pid, fork.tid).unwrap_or(vec![fork.tid]);
         self.remember(parent.heir(&fork, numbers), now_ns);
-        match self.pending.len() < MOST_REMEMBERED {
-            true => self.pending.push(Pending { fork, parent, seen_ticks: self.seen_ticks }),
-            false => self.searches = true,
+        if self.pending.len() >= MOST_REMEMBERED {
+            self.searches = true;
+            return Ok(());
         }
+        let child = self.living_child(&parent, &fork);
+        let owed = child.and_then(|(child, _)| self.inherited(child, Some(fork.cpu)));
+        let slot = owed.map(|owed| self.debts.note(state, owed)).transpose()?.flatten();
+        self.pending.push(Pending { fork, parent, seen_ticks: self.seen_ticks, slot });
+        Ok(())
     }
 
     /// Sees to the children that have had their moment.
     fn settle(&mut self, state: &StateFile, now_ns: u64, moment_ns: u64) -> Result<()> {
         for pending in std::mem::take(&mut self.pending) {
-            let Pending { fork, parent, .. } = &pending;
-            let age_ns = now_ns.saturating_sub(fork.at_ns);
-            if age_ns < moment_ns {
-                self.pending.push(pending);
-                continue;
-            }
-            let Some((child, stat)) = self.living_child(parent, fork) else { continue };
-            // Its user binds it by io_uring(7), which is told by no record.
-            if stat.is_io_worker {
-                self.doubt(state, parent, child, Some(fork.cpu))?;
-                continue;
-            }
-            let starts = stat.state != 'S' && moment_ns > 0 && age_ns < STARTS_NS;
-            let since_ns = fork.at_ns.saturating_sub(FORK_TAKES_NS);
-            if starts || self.see_to(state, parent, child, Some(fork.cpu), since_ns)? == Set::UnderWay {
-                self.pending.push(pending);
+            match (self.is_settled(state, &pending, now_ns, moment_ns)?, pending.slot) {
+                (false, _) => self.pending.push(pending),
+                (true, Some(slot)) => self.debts.forget(state, slot)?,
+                (true, None) => {}
             }
         }
         Ok(())
+    }
+
+    /// Sees to a child, if it has had its moment; whether that is done.
+    fn is_settled(
+        &mut self,
+        state: &StateFile,
+        Pending { fork, parent, .. }: &Pending,
+        now_ns: u64,
+        moment_ns: u64,
+    ) -> Result<bool> {
+        let age_ns = now_ns.saturating_sub(fork.at_ns);
+        if age_ns < moment_ns {
+            return Ok(false);
+        }
+        let Some((child, stat)) = self.living_child(parent, fork) else { return Ok(true) };
+        // Its user binds it by io_uring(7), which is told by no record.
+        if stat.is_io_worker {
+            self.doubt(state, parent, child, Some(fork.cpu))?;
+            return Ok(true);
+        }
+        let starts = stat.state != 'S' && moment_ns > 0 && age_ns < STARTS_NS;
+        let since_ns = fork.at_ns.saturating_sub(FORK_TAKES_NS);
+        Ok(!starts && self.see_to(state, parent, child, Some(fork.cpu), since_ns)? != Set::UnderWay)
     }
 
     /// All heirs that began before then have been seen to, clock ticks since boot; none if all have.

@@ -1,3 +1,4 @@
+use super::super::masks::Doubtful;
 use super::super::table::Held;
 use super::super::testing::{Shell, Turn, two_cpus};
 use super::*;
@@ -118,6 +119,26 @@ fn a_grandchild_whose_parent_has_ended_and_was_waited_for_is_freed() {
     assert_eq!(shell.tell("echo 2"), 2);
     settle(&mut heirs, &table);
     assert_eq!(mask_of(grandchild), mask);
+    assert!(table.state().unwrap().owed().unwrap().iter().all(|owed| !owed.in_doubt), "it waits no more");
+}
+
+/// Nothing but the file leads to it then.
+#[test]
+fn a_child_that_is_given_a_moment_is_in_the_file_if_the_daemon_is_killed() {
+    let Some((one, _)) = two_cpus() else { return };
+    let (folder, mut shell) = (tempfile::tempdir().unwrap(), Shell::start());
+    let (table, mask) = (table(folder.path()), shell.mask());
+    let Some(mut heirs) = heirs(&table, true) else { return };
+    table.fill(0, shell.held()).unwrap();
+    bind(&table, 0, Some(one));
+    let grandchild = shell.fork_twice();
+    assert_eq!(shell.tell("echo 2"), 2);
+    heirs.round(&table, clock::now_ns()).unwrap();
+    shell.end();
+    let state = table.state().unwrap();
+    let restore = |doubtful| state.restore(&heirs.root, &heirs.sys, doubtful).unwrap();
+    assert_eq!((restore(Doubtful::Leave).in_doubt, mask_of(grandchild)), (1, CpuSet::of(one)));
+    assert_eq!((restore(Doubtful::GiveBack).restored, mask_of(grandchild)), (1, mask));
 }
 
 /// Also where that is the CPU that it was bound to in any case: nothing but the call tells.

@@ -35,7 +35,7 @@ const HEADER: &str = "reprieve-migrate-masks 3";
 /// The size of the header and of each record, bytes: a page, and more than any mask takes in text.
 const RECORD_BYTES: usize = 4096;
 /// The most tasks in a file.
-const MAX_RECORDS: usize = 65_536;
+pub(super) const MAX_RECORDS: usize = 65_536;
 const WAY_OUT: &str = "name another file with --state, in a directory that you may write to";
 /// Where in the file the time is up to which forks have been seen to, and its places.
 const SEEN_AT: u64 = 256;
