@@ -35,7 +35,8 @@ pub enum Verb {
     /// A vCPU that the host deschedules issues no I/O. This finds tasks that do I/O, tells from timer beats when
     /// each vCPU is on and for how long yet, and moves those tasks ahead, by their affinity. By default it only
     /// says what it would do and why; --apply does it. It only narrows masks, saves each one first, and restores it
-    /// when it ends (SIGINT, SIGTERM). If it was killed, the next --apply or --restore restores them.
+    /// when it ends. If it is killed, a second process, its warden, restores them at once; if both are, the next
+    /// --apply or --restore does.
     Migrate(MigrateArguments),
     /// Say what this machine has, what is missing and how to get it
     Doctor,

@@ -111,12 +111,17 @@ fn exe() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure::Failed(format!("finding this program: {error}")))
 }
 
+/// What sees to it that nothing outlives this process.
+pub fn warden() -> Result<Warden, Failure> {
+    Ok(Warden::spawn(&exe()?, &["warden"])?)
+}
+
 /// What this process hands to the ground of real guests.
 pub fn host() -> Result<Host, Failure> {
     let (exe, programs) = (exe()?, peers()?);
     // First: from here on a polite end takes the polite way.
     let interrupt = Interrupt::install()?;
-    let warden = Arc::new(Warden::spawn(&exe, &["warden"])?);
+    let warden = Arc::new(warden()?);
     let (daemon, hog) = (exe.clone(), HogCommand { exe, args: vec!["hog".into()] });
     Ok(Host { proc_root: ProcRoot::default(), warden, interrupt, programs, daemon, hog })
 }

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reprieve_linux::migrate::{
-    self, Doubtful, Filter, Foretold, Only, Options, Restored, Source, StateFile, Summary, may_move_all,
+    self, Doubtful, Filter, Foretold, Only, Options, Source, StateFile, Summary, may_move_all,
 };
 use reprieve_linux::proc::{ProcRoot, SysCpus, allowed_cpus};
 use reprieve_linux::signals::Interrupt;
+use reprieve_linux::warden::Guarded;
 use reprieve_policy::place::Policy;
 
 use crate::cli::MigrateArguments;
 use crate::failure::Failure;
+use crate::grounds;
 use crate::migrate_words::Words;
 use crate::output;
 
@@ -39,6 +41,9 @@ pub fn migrate(arguments: &MigrateArguments) -> Result<(), Failure> {
     if arguments.apply {
         check_permission(&filter)?;
     }
+    let masks = std::path::absolute(&state)
+        .map(Guarded::Masks)
+        .map_err(|error| Failure::Usage(format!("{}: {error}", state.display())))?;
     let options = Options {
         apply: arguments.apply,
         filter,
@@ -55,7 +60,12 @@ pub fn migrate(arguments: &MigrateArguments) -> Result<(), Failure> {
     };
     // Its end is bounded, and it has masks to give back: a second ^C does not hurry it.
     let interrupt = Interrupt::install_patient()?;
-    let summary = run(options, &interrupt, &words)?;
+    let warden = arguments.apply.then(grounds::warden).transpose()?;
+    warden.as_ref().map_or(Ok(()), |warden| warden.guard(masks.clone()))?;
+    let ran = run(options, &interrupt, &words);
+    // They have been given back, as far as they can be; without a warden there is nothing to tell.
+    warden.map(|warden| warden.release(&masks));
+    let summary = ran?;
     words.summary(&summary)?;
     match summary.restored.failed {
         0 => Ok(()),
@@ -138,15 +148,8 @@ fn check_permission(filter: &Filter) -> Result<(), Failure> {
 }
 
 fn restore(state: &Path, doubtful: Doubtful, words: &Words) -> Result<(), Failure> {
-    let root = ProcRoot::default();
-    // A file that is not there needs no lock, and leaves none behind.
-    let restored = match state.exists() {
-        true => {
-            let file = StateFile::open(state, &root).map_err(failure)?;
-            file.finish(&root, &SysCpus::default(), doubtful).map_err(failure)?
-        }
-        false => Restored::default(),
-    };
+    let given_back = StateFile::restore_at(state, &ProcRoot::default(), &SysCpus::default(), doubtful);
+    let restored = given_back.map_err(failure)?;
     words.restored(&restored)?;
     match restored.failed {
         0 => Ok(()),

@@ -5,8 +5,9 @@
 mod daemon;
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use daemon::{AS_NOBODY, Daemon, PROGRAM, Role, Writer, command, is_able};
+use daemon::{AS_NOBODY, Daemon, PATIENCE, PROGRAM, Role, Writer, command, is_able};
 use reprieve_linux::threads;
 use rustix::process::Signal;
 
@@ -40,8 +41,7 @@ fn ended_politely_it_gives_masks_back_and_leaves_no_state() {
     assert!(metrics.contains("reprieve_migrate_tasks 1"), "{metrics}");
 }
 
-/// Any signal that may end it, at any moment; `REPRIEVE_TEST_MOMENTS` says at how many. The last moments' state is found by the
-/// next daemon, or by --restore.
+/// Any signal that may end it, at any moment; `REPRIEVE_TEST_MOMENTS` says at how many.
 #[test]
 #[ignore = "ten minutes: make signals"]
 fn at_moments_by_chance_masks_are_given_back() {
@@ -65,7 +65,7 @@ fn at_moments_by_chance_masks_are_given_back() {
     };
     for moment in 0..moments {
         let mut daemon = Daemon::start(folder.path(), &writer);
-        std::thread::sleep(std::time::Duration::from_millis(below(3000)));
+        std::thread::sleep(Duration::from_millis(below(3000)));
         let at_once = below(3) == 0;
         let names: &[&str] = if at_once { &ends_at_once } else { &ends_politely };
         let name = names[below(names.len() as u64) as usize];
@@ -78,13 +78,7 @@ fn at_moments_by_chance_masks_are_given_back() {
         // Until it listens to signals it has moved nothing.
         let politely = code.is_none_or(|code| code == 0) && !is_bound && !daemon.state.exists();
         assert!(at_once || politely, "{moment}: {name}, {code:?}");
-        if at_once && daemon.state.exists() {
-            assert_eq!(code, None, "{moment}: {name}");
-            let mut restore = Command::new(PROGRAM);
-            let restored =
-                restore.args(["migrate", "--restore", "--state"]).arg(&daemon.state).output().unwrap();
-            assert!(restored.status.success(), "{moment}: {name}, {restored:?}");
-        }
+        wait_until_nothing_is_left(&daemon, &format!("{moment}: {name}"));
         assert_eq!(threads::affinity_set(writer.tid()).unwrap(), mask, "{moment}: {name}");
         assert!(!daemon.state.exists(), "{moment}: {name}");
     }
@@ -108,7 +102,32 @@ fn a_second_signal_does_not_keep_it_from_giving_masks_back() {
 }
 
 #[test]
-fn killed_while_a_task_is_bound_it_leaves_a_state_from_which_masks_are_given_back() {
+fn killed_while_a_task_is_bound_its_warden_gives_the_mask_back() {
+    if !is_able() {
+        return;
+    }
+    let (folder, writer) = (tempfile::tempdir().unwrap(), Writer::start("role_writes_until_killed"));
+    let mask = threads::affinity_set(writer.tid()).unwrap();
+    let mut daemon = Daemon::start(folder.path(), &writer);
+    daemon.wait_for_moves(&writer);
+    daemon.stop_while_bound(writer.tid());
+    daemon.signal(Signal::KILL);
+    assert_eq!(daemon.wait().0, None);
+    wait_until_nothing_is_left(&daemon, "after SIGKILL");
+    assert_eq!(threads::affinity_set(writer.tid()).unwrap(), mask);
+}
+
+/// The state file goes when all masks in it have been given back.
+fn wait_until_nothing_is_left(daemon: &Daemon, what: &str) {
+    let since = Instant::now();
+    while daemon.state.exists() {
+        assert!(since.elapsed() < PATIENCE, "{what}: the state file stays");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn killed_with_its_warden_it_leaves_a_state_from_which_masks_are_given_back() {
     if !is_able() {
         return;
     }
@@ -125,8 +144,7 @@ fn killed_while_a_task_is_bound_it_leaves_a_state_from_which_masks_are_given_bac
         };
         assert_eq!(restore().unwrap().status.code(), Some(2), "not while a daemon is at it");
         daemon.stop_while_bound(writer.tid());
-        daemon.signal(Signal::KILL);
-        assert_eq!(daemon.wait().0, None);
+        daemon.kill_with_warden();
         assert_eq!(threads::affinity_set(writer.tid()).unwrap().len(), 1, "it is left bound");
         if by_command {
             let restored = restore().unwrap();

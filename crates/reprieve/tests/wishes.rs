@@ -242,7 +242,7 @@ fn no_pin_of_a_thread_is_lost_in_a_storm_of_forks() {
     nothing_is_lost("threads", true);
 }
 
-/// The daemon is killed while the writer is bound, which forks on: nobody sees who binds whom.
+/// The daemon is killed with its warden while the writer is bound, which forks on: nobody sees who binds whom.
 #[test]
 fn no_pin_is_lost_by_giving_back_what_a_killed_daemon_has_left() {
     let _alone = alone();
@@ -255,8 +255,7 @@ fn no_pin_is_lost_by_giving_back_what_a_killed_daemon_has_left() {
         let mut daemon = Daemon::start(folder.path(), &writer);
         daemon.wait_for_moves(&writer);
         daemon.stop_while_bound(writer.tid());
-        daemon.signal(Signal::KILL);
-        daemon.wait();
+        daemon.kill_with_warden();
         writer.tell("begin");
         let kins = Kins::of(&mut writer, form);
         let inherited = kins.wrong(&mask).1;

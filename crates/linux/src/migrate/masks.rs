@@ -23,6 +23,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use reprieve_policy::cpus::CpuSet;
 
@@ -37,6 +38,9 @@ const RECORD_BYTES: usize = 4096;
 /// The most tasks in a file.
 pub(super) const MAX_RECORDS: usize = 65_536;
 const WAY_OUT: &str = "name another file with --state, in a directory that you may write to";
+/// The warden of a daemon that was killed locks the file for a moment, while it gives masks back.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// Where in the file the time is up to which forks have been seen to, and its places.
 const SEEN_AT: u64 = 256;
 const SEEN_BYTES: usize = 20;
@@ -129,14 +133,19 @@ impl StateFile {
     /// [`owed`](StateFile::owed); if it is of another boot it is void.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if another process holds it, [`Error::NotPermitted`], [`Error::Io`], [`Error::Malformed`].
+    /// [`Error::Invalid`] if another process holds it for two seconds, [`Error::NotPermitted`], [`Error::Io`], [`Error::Malformed`].
     pub fn open(path: &Path, root: &ProcRoot) -> Result<StateFile> {
         let refused = |e: std::io::Error| Error::io("open", path, e, WAY_OUT);
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(refused)?;
         }
         let lock = own_file::open(&beside(path, ".lock")).map_err(refused)?;
-        if lock.try_lock().is_err() {
+        let since = Instant::now();
+        while lock.try_lock().is_err() {
+            if since.elapsed() < LOCK_WAIT {
+                std::thread::sleep(LOCK_PAUSE);
+                continue;
+            }
             let expected =
                 "no other `reprieve migrate` may use it; end that one, or name another file with --state";
             return Err(Error::invalid("state file", path.display().to_string(), expected));
@@ -158,6 +167,18 @@ impl StateFile {
         }
         state.owed()?;
         Ok(state)
+    }
+
+    /// Gives back what is in the file at `path`, and removes it if nothing is left in it. A file that is not there needs no lock,
+    /// and leaves none behind.
+    ///
+    /// # Errors
+    /// As [`open`](StateFile::open) and [`restore`](StateFile::restore).
+    pub fn restore_at(path: &Path, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
+        if !path.exists() {
+            return Ok(Restored::default());
+        }
+        StateFile::open(path, root)?.finish(root, sys, doubtful)
     }
 
     /// Says that all tasks that began before then, in clock ticks since boot, and had inherited a binding, have their masks.

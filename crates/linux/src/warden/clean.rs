@@ -1,4 +1,4 @@
-//! Removing what is left: processes first, then the cgroups they were in, then directories.
+//! Removing what is left: bindings of tasks first, then processes, then the cgroups they were in, then directories.
 //!
 //! Invariants: everything is tried, whatever fails; every wait is bounded. Identity of a process: the pidfd
 //! is opened *before* the start time is read; if the time is the registered one, the process with that PID
@@ -15,7 +15,8 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::line::Guarded;
 use crate::cgroup::{RealFs, remove_tree};
-use crate::proc::ProcRoot;
+use crate::migrate::{Doubtful, StateFile};
+use crate::proc::{ProcRoot, SysCpus};
 
 /// How long killed processes may take to go, all together. Freeing a guest's memory takes a while.
 const KILL_WAIT: Duration = Duration::from_secs(10);
@@ -26,6 +27,12 @@ const DIR_PAUSE: Duration = Duration::from_millis(50);
 
 /// Removes everything in `guarded`.
 pub(super) fn remove_all(guarded: &BTreeSet<Guarded>, root: &ProcRoot) {
+    for object in guarded {
+        // What cannot be given back stays in the file, for the next start or `--restore`.
+        if let Guarded::Masks(path) = object {
+            let _ = StateFile::restore_at(path, root, &SysCpus::default(), Doubtful::Leave);
+        }
+    }
     let killed: Vec<OwnedFd> = guarded.iter().filter_map(|object| kill(object, root)).collect();
     wait_for_exit(&killed, KILL_WAIT);
     for object in guarded {

@@ -31,6 +31,8 @@ pub enum Guarded {
     Cgroup(PathBuf),
     /// A directory, its path absolute, named `reprieve-*`: it is removed with all it holds.
     Dir(PathBuf),
+    /// A state file of `reprieve migrate`, its path absolute: the masks in it are given back.
+    Masks(PathBuf),
 }
 
 impl Guarded {
@@ -52,6 +54,8 @@ impl Guarded {
         match self {
             Guarded::Process { pid, .. } if *pid < 2 => invalid("a PID from 2 on"),
             Guarded::Process { .. } => Ok(()),
+            Guarded::Masks(path) if is_text(path) => Ok(()),
+            Guarded::Masks(_) => invalid("an absolute path of at most 4096 bytes without newline and NUL"),
             Guarded::Cgroup(path) | Guarded::Dir(path) if !is_plain(path) => {
                 invalid("an absolute path of at most 4096 bytes without newline, NUL, . and ..")
             }
@@ -69,6 +73,7 @@ impl Guarded {
             Guarded::Process { pid, start_ticks } => format!("process {pid} {start_ticks}").into_bytes(),
             Guarded::Cgroup(path) => with_path("cgroup ", path),
             Guarded::Dir(path) => with_path("dir ", path),
+            Guarded::Masks(path) => with_path("masks ", path),
         }
     }
 
@@ -83,6 +88,7 @@ impl Guarded {
             }
             b"cgroup" => Guarded::Cgroup(path()),
             b"dir" => Guarded::Dir(path()),
+            b"masks" => Guarded::Masks(path()),
             _ => return None,
         };
         guarded.check().is_ok().then_some(guarded)
@@ -120,12 +126,17 @@ impl Line {
     }
 }
 
-fn is_plain(path: &Path) -> bool {
+/// An absolute path that a line can hold.
+fn is_text(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
-    let is_short = bytes.len() <= MAX_PATH_BYTES && !bytes.iter().any(|byte| matches!(byte, b'\n' | 0));
-    // `components` hides inner dots, so the text is looked at too.
-    let has_dot = bytes.split(|&byte| byte == b'/').any(|name| matches!(name, b"." | b".."));
-    is_short && !has_dot && path.is_absolute()
+    let is_line = !bytes.iter().any(|byte| matches!(byte, b'\n' | 0));
+    is_line && bytes.len() <= MAX_PATH_BYTES && path.is_absolute()
+}
+
+fn is_plain(path: &Path) -> bool {
+    // `components` hides inner dots, so the text is looked at.
+    let mut names = path.as_os_str().as_bytes().split(|&byte| byte == b'/');
+    is_text(path) && !names.any(|name| matches!(name, b"." | b".."))
 }
 
 fn is_ours(path: &Path) -> bool {
@@ -147,6 +158,7 @@ mod tests {
             Guarded::Cgroup("/cg/reprieve-1-2/quota".into()),
             Guarded::Dir("/tmp/with space/reprieve-x y".into()),
             Guarded::Dir(OsStr::from_bytes(b"/tmp/reprieve-\xff").into()),
+            Guarded::Masks("/tmp/of a user/../state".into()),
         ] {
             guarded.check().unwrap();
             for line in [Line::Guard(guarded.clone()), Line::Release(guarded)] {
@@ -178,6 +190,8 @@ mod tests {
             "+dir ",
             "+cgroup /sys/fs/cgroup",
             "+cgroup /cg/reprieve-x/a/b",
+            "+masks state",
+            "+masks ",
             "+process 1 5",
             "+process -4 5",
             "+process 0 5",

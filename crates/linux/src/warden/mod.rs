@@ -1,7 +1,7 @@
 //! Nothing is left behind, whatever way the main process ends, SIGKILL included.
 //!
 //! The program starts itself a second time as a warden, in a session of its own, and writes to the
-//! warden's standard input, a line each, what must not outlive it: processes, cgroups, directories. The
+//! warden's standard input, a line each, what must not outlive it: processes, cgroups, directories, and bindings of tasks. The
 //! kernel closes that pipe when the main process is gone for whatever reason; the warden then removes what
 //! is still registered, and ends.
 //!
@@ -9,6 +9,7 @@
 //! +process PID STARTTICKS     -process PID STARTTICKS
 //! +cgroup PATH                -cgroup PATH
 //! +dir PATH                   -dir PATH
+//! +masks PATH                 -masks PATH
 //! ```
 //!
 //! Invariants: a process is killed only if its start time is the registered one; a cgroup is removed only

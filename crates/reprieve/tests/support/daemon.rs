@@ -261,6 +261,16 @@ impl Daemon {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Kills its warden, and then itself: nobody is left who gives masks back.
+    pub fn kill_with_warden(&mut self) {
+        let (root, pid) = (reprieve_linux::proc::ProcRoot::default(), self.child.id() as i32);
+        let wardens = root.children(pid, pid);
+        assert_eq!(wardens.len(), 1, "its warden is its only child");
+        kill_process(Pid::from_raw(wardens[0]).unwrap(), Signal::KILL).unwrap();
+        self.signal(Signal::KILL);
+        assert_eq!(self.wait().0, None);
+    }
+
     /// No more pulses; the last signal is this.
     pub fn end_pulses(&mut self, last: Signal) {
         if let Some((stop, pulses)) = self.pulses.take() {
