@@ -78,12 +78,11 @@ impl PerCpu {
     pub fn drain(&mut self, sink: &mut impl FnMut(Record)) -> bool {
         let mut missed = std::mem::take(&mut self.missed) || self.blind;
         for watched in &mut self.watched {
-            missed |= watched.ring.may_have_lost();
-            let bad_bytes = watched.ring.drain(&mut |record| match record {
+            let drained = watched.ring.drain(&mut |record| match record {
                 Record::Lost { .. } => missed = true,
                 record => sink(record),
             });
-            missed |= bad_bytes > 0;
+            missed |= drained.may_have_lost || drained.bad_bytes > 0;
         }
         missed
     }

@@ -63,7 +63,7 @@ impl SwitchRecorder {
         let lost = &mut self.lost;
         for (thread_index, thread) in self.threads.iter_mut().enumerate() {
             let mut last_ns = 0;
-            let bad_bytes = thread.ring.drain(&mut |record| {
+            let drained = thread.ring.drain(&mut |record| {
                 let (kind, time_ns, cpu) = match record {
                     Record::Switch { kind, time_ns, cpu } => (kind, time_ns, cpu),
                     Record::Lost { count, time_ns, cpu } => {
@@ -75,7 +75,7 @@ impl SwitchRecorder {
                 last_ns = time_ns;
                 sink(SwitchEvent { thread_index, time_ns, cpu: Some(cpu), kind });
             });
-            if bad_bytes > 0 {
+            if drained.bad_bytes > 0 {
                 *lost = lost.saturating_add(1);
                 sink(SwitchEvent { thread_index, time_ns: last_ns, cpu: None, kind: SwitchKind::Lost });
             }

@@ -13,7 +13,7 @@
 
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -22,6 +22,16 @@ use super::record::{HEADER_BYTES, MAX_RECORD_BYTES, Record, decode, size_bytes};
 
 /// No record that is asked for here is larger: that of a tracepoint has about 80 bytes, one of losses goes before it.
 const LARGEST_RECORD_BYTES: usize = 256;
+
+/// What came of draining a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drained {
+    /// Bytes that made no sense.
+    pub(crate) bad_bytes: u64,
+    /// A record may have found no room since the last drain. The kernel tells of records that it has lost only with the next
+    /// one that finds room, which may be long after.
+    pub(crate) may_have_lost: bool,
+}
 
 /// A mapped ring.
 #[derive(Debug)]
@@ -51,23 +61,19 @@ impl Ring {
         Ok(Ring { base, mapped_bytes, data_offset: page_bytes, data_bytes })
     }
 
-    /// Takes all records that are there now, oldest first. Returns how many bytes made no sense; the
-    /// ring then continues at the newest record.
-    pub(crate) fn drain(&mut self, sink: &mut impl FnMut(Record)) -> u64 {
+    /// Takes all records that are there now, oldest first. If bytes make no sense the ring continues at the newest record.
+    pub(crate) fn drain(&mut self, sink: &mut impl FnMut(Record)) -> Drained {
         let head = self.head().load(Ordering::Acquire);
         // Relaxed: only this process writes the tail.
         let tail = self.tail().load(Ordering::Relaxed);
         let bad_bytes = walk(head, tail, self.data_bytes, |at, buffer| self.copy(at, buffer), sink);
         self.tail().store(head, Ordering::Release);
-        bad_bytes
-    }
-
-    /// Whether a record may have found no room since the ring was last drained. The kernel tells of records that it has lost
-    /// only with the next one that finds room, which may be long after.
-    pub(crate) fn may_have_lost(&self) -> bool {
-        // Acquire and relaxed as in `drain`; a record that is lost leaves the head where it is.
-        let filled = self.head().load(Ordering::Acquire).wrapping_sub(self.tail().load(Ordering::Relaxed));
-        filled as usize + LARGEST_RECORD_BYTES > self.data_bytes
+        // Only after the room has been given back, hence the fence: a record that found no room before that found the ring full,
+        // and the head only grows. Relaxed, since no record is read by this.
+        fence(Ordering::SeqCst);
+        let filled = self.head().load(Ordering::Relaxed).wrapping_sub(tail);
+        let may_have_lost = filled as usize + LARGEST_RECORD_BYTES > self.data_bytes;
+        Drained { bad_bytes, may_have_lost }
     }
 
     fn head(&self) -> &AtomicU64 {
