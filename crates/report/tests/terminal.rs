@@ -111,7 +111,7 @@ fn a_simulated_record_and_a_real_one_at_110_columns() {
     let mut alone = as_if_real();
     alone.studies[0].observations.retain(|run| run.condition == "baseline");
     let text = render_compare(&alone, &simulated, ("real", "simulated"), &plain(110));
-    assert!(text.contains("Only the baseline was compared"), "{text}");
+    assert!(text.contains("only the baseline has runs of both"), "{text}");
     alone.studies[0].observations.retain(|run| run.sweep.is_some());
     let text = render_compare(&alone, &simulated, ("real", "simulated"), &plain(110));
     assert!(text.contains("no condition has runs of both"), "{text}");

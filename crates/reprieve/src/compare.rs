@@ -1,6 +1,6 @@
 //! `reprieve compare`: two records against each other.
 
-use reprieve_report::terminal;
+use reprieve_report::{table::across, terminal};
 
 use crate::cli::CompareArguments;
 use crate::failure::Failure;
@@ -12,5 +12,14 @@ pub fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let (a, b) = (record_file::read(&arguments.a)?, record_file::read(&arguments.b)?);
     let names = (arguments.a.display().to_string(), arguments.b.display().to_string());
     let text = terminal::render_compare(&a, &b, (&names.0, &names.1), &output::options());
-    output::print_made(&text)
+    output::print_made(&text)?;
+    let found = across(&a, &b);
+    let wrong: usize =
+        found.iter().flat_map(|across| &across.conformance).map(|found| found.wrong().count()).sum();
+    match wrong {
+        0 => Ok(()),
+        wrong => Err(Failure::Failed(format!(
+            "the simulator has the direction of {wrong} effect(s) wrong that are clear on both sides"
+        ))),
+    }
 }

@@ -1,30 +1,51 @@
-//! How far the simulator is from real guests: the same scenario run on both, condition by condition.
+//! Whether the simulator gets effects right: the same scenario run on it and on real guests.
 //!
-//! The simulator is calibrated on baselines. So the baseline's errors are shown, but they do not enter the median:
-//! that is over what the simulator predicts.
+//! What matters is the effect of a condition: its ratio to the baseline. The simulator is calibrated on baselines alone, so the
+//! baseline's own errors say how good the calibration is, and the errors of effects, how good the predictions are.
 
+use crate::comparison::SIGNIFICANT_BELOW;
 use crate::metric;
+use crate::observation::Observation;
 use crate::record::Study;
-use crate::statistics;
+use crate::statistics::{self, Estimate};
 
-/// What is compared.
-pub const METRICS: [&str; 3] = [metric::GP_MEAN, metric::GP_P99, metric::BACKLOG_PEAK];
+/// What is compared: all that both grounds measure of grace periods, memory and throughput.
+pub const METRICS: [&str; 18] = [
+    metric::GP_MEAN,
+    metric::GP_P50,
+    metric::GP_P99,
+    metric::GP_MAX,
+    metric::READER_PREEMPTIONS,
+    metric::READER_PREEMPTIONS_LAST,
+    metric::READER_HELD,
+    metric::GP_COMPUTE,
+    metric::KERNEL_CPU,
+    metric::FOOTPRINT_PEAK,
+    metric::FOOTPRINT_MEAN,
+    metric::UNUSABLE_PEAK,
+    metric::UNUSABLE_MEAN,
+    metric::BACKLOG_PEAK,
+    metric::BACKLOG_MEAN,
+    metric::THROUGHPUT,
+    metric::SYNC_MEAN,
+    metric::SYNC_MAX,
+];
 
 /// The simulator against real guests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conformance {
-    /// Name of the condition that does not enter the median.
+    /// Name of the condition that the others are compared with.
     pub baseline: String,
-    /// One for each condition that has runs on both sides and each of [`METRICS`] that both measured, in the order
-    /// of the real study's conditions.
-    pub rows: Vec<Row>,
+    /// The baseline itself: one for each of [`METRICS`] that both sides have, in their order.
+    pub levels: Vec<Level>,
+    /// One for each further condition that has runs on both sides, and each of [`METRICS`] of which both sides have a ratio to the
+    /// baseline; in the order of the real study's conditions.
+    pub effects: Vec<Effect>,
 }
 
-/// One metric under one condition.
+/// One metric under the baseline.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// Name of the condition.
-    pub condition: String,
+pub struct Level {
     /// Which metric.
     pub metric: &'static str,
     /// Median over the runs with real guests, in the metric's unit.
@@ -33,11 +54,100 @@ pub struct Row {
     pub simulated: f64,
 }
 
-impl Row {
-    /// Simulated less real over real: -0.1 when the simulator says 10 % less. `None` when the real value is zero.
+impl Level {
+    /// Natural logarithm of simulated over real; `None` unless both are positive.
     pub fn error(&self) -> Option<f64> {
-        (self.real != 0.0).then(|| (self.simulated - self.real) / self.real)
+        log_ratio(self.simulated, self.real)
     }
+}
+
+/// One condition's effect on one metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effect {
+    /// Name of the condition.
+    pub condition: String,
+    /// Which metric.
+    pub metric: &'static str,
+    /// Condition over baseline of the real guests, medians.
+    pub real: Ratio,
+    /// The same of the simulated runs.
+    pub simulated: Ratio,
+}
+
+/// A ratio to the baseline.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// With its 95 % bootstrap interval.
+    pub estimate: Estimate,
+    /// Whether there are enough runs for chance alone to give such an interval rarely: so many that a permutation test could
+    /// give a p-value below 0.05.
+    pub has_enough_runs: bool,
+}
+
+impl Ratio {
+    /// Whether the condition has an effect beyond doubt: the interval does not contain 1, and there are enough runs.
+    pub fn is_clear(&self) -> bool {
+        self.has_enough_runs && self.leaves_one_out()
+    }
+
+    fn leaves_one_out(&self) -> bool {
+        !(self.estimate.low <= 1.0 && self.estimate.high >= 1.0)
+    }
+}
+
+/// Whether the simulator has an effect's direction right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// Both effects are clear, and point the same way.
+    Same,
+    /// Both are clear, and point different ways.
+    Wrong,
+    /// The real effect is clear, the simulated one is not.
+    RealAlone,
+    /// The simulated effect is clear, the real one is not.
+    SimulatedAlone,
+    /// Neither is clear. With more runs they might turn out to point different ways: both intervals leave 1 out, on different
+    /// sides.
+    FewRunsApart,
+    /// Neither is clear.
+    Neither,
+}
+
+impl Effect {
+    /// Simulated log-ratio less real log-ratio; `None` unless both ratios are positive.
+    pub fn error(&self) -> Option<f64> {
+        log_ratio(self.simulated.estimate.value, self.real.estimate.value)
+    }
+
+    /// Whether the directions agree.
+    pub fn sign(&self) -> Sign {
+        let is_up = |ratio: Ratio| ratio.estimate.value > 1.0;
+        match (self.real.is_clear(), self.simulated.is_clear()) {
+            (true, true) if is_up(self.real) == is_up(self.simulated) => Sign::Same,
+            (true, true) => Sign::Wrong,
+            (true, false) => Sign::RealAlone,
+            (false, true) => Sign::SimulatedAlone,
+            (false, false) if self.real.leaves_one_out() && self.simulated.leaves_one_out() => {
+                if is_up(self.real) == is_up(self.simulated) { Sign::Neither } else { Sign::FewRunsApart }
+            }
+            (false, false) => Sign::Neither,
+        }
+    }
+}
+
+/// How one metric, or all of them, came out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Effects compared.
+    pub effects: usize,
+    /// Of which both sides are clear.
+    pub clear: usize,
+    /// Of these, those that point different ways.
+    pub wrong: usize,
+    /// Effects that seem to point different ways, with too few runs to tell.
+    pub few_runs_apart: usize,
+    /// Median magnitude of the errors, as a share: 0.15 if half of the simulated effects are within a factor of 1.15.
+    pub median_error: Option<f64>,
 }
 
 /// The real one and the simulated one of two studies; `None` unless there is one of each.
@@ -58,38 +168,81 @@ impl Conformance {
     }
 
     fn of(real: &Study, simulated: &Study) -> Conformance {
-        let median = |study: &Study, condition: &str, metric: &str| {
-            let runs = study.runs_of(condition);
-            let values: Vec<f64> = runs.filter_map(|run| run.metrics.get(metric).copied()).collect();
-            statistics::median(&values)
+        let baseline = real.scenario.baseline();
+        let level = |metric: &'static str| {
+            let median = |study| statistics::median(&values(study, baseline, metric));
+            Some(Level { metric, real: median(real)?, simulated: median(simulated)? })
         };
-        let row = |condition: &str, metric: &'static str| {
-            Some(Row {
-                condition: condition.into(),
+        let effect = |condition: &String, metric: &'static str| {
+            Some(Effect {
+                condition: condition.clone(),
                 metric,
-                real: median(real, condition, metric)?,
-                simulated: median(simulated, condition, metric)?,
+                real: ratio(real, condition, metric)?,
+                simulated: ratio(simulated, condition, metric)?,
             })
         };
-        let conditions = real.scenario.conditions.keys();
-        let rows = conditions
-            .flat_map(|condition| METRICS.into_iter().filter_map(move |metric| row(condition, metric)));
-        Conformance { baseline: real.scenario.baseline().into(), rows: rows.collect() }
+        let others = real.scenario.conditions.keys().filter(|condition| *condition != baseline);
+        let effects = others
+            .flat_map(|condition| METRICS.into_iter().filter_map(move |metric| effect(condition, metric)));
+        Conformance {
+            baseline: baseline.into(),
+            levels: METRICS.into_iter().filter_map(level).collect(),
+            effects: effects.collect(),
+        }
     }
 
-    /// Median of the errors' magnitudes, of one metric or of all, without the baseline's; `None` when there is none.
-    pub fn median_error(&self, metric: Option<&str>) -> Option<f64> {
-        let counts =
-            |row: &&Row| row.condition != self.baseline && metric.is_none_or(|metric| metric == row.metric);
-        let errors = self.rows.iter().filter(counts).filter_map(|row| Some(row.error()?.abs()));
-        statistics::median(&errors.collect::<Vec<f64>>())
+    /// Effects whose direction the simulator has wrong.
+    pub fn wrong(&self) -> impl Iterator<Item = &Effect> {
+        self.effects.iter().filter(|effect| effect.sign() == Sign::Wrong)
     }
+
+    /// How effects on one metric, or on all, came out.
+    pub fn tally(&self, metric: Option<&str>) -> Tally {
+        let of = |effect: &&Effect| metric.is_none_or(|metric| metric == effect.metric);
+        let effects = || self.effects.iter().filter(of);
+        let with = |signs: &[Sign]| effects().filter(|effect| signs.contains(&effect.sign())).count();
+        Tally {
+            effects: effects().count(),
+            clear: with(&[Sign::Same, Sign::Wrong]),
+            wrong: with(&[Sign::Wrong]),
+            few_runs_apart: with(&[Sign::FewRunsApart]),
+            median_error: median_share(effects().filter_map(Effect::error)),
+        }
+    }
+
+    /// Median magnitude of the baseline's errors, as a share.
+    pub fn baseline_error(&self) -> Option<f64> {
+        median_share(self.levels.iter().filter_map(Level::error))
+    }
+}
+
+/// Of logarithms of factors.
+fn median_share(errors: impl Iterator<Item = f64>) -> Option<f64> {
+    statistics::median(&errors.map(f64::abs).collect::<Vec<f64>>()).map(|median| median.exp_m1())
+}
+
+fn log_ratio(above: f64, below: f64) -> Option<f64> {
+    (above > 0.0 && below > 0.0).then(|| (above / below).ln())
+}
+
+fn values(study: &Study, condition: &str, metric: &str) -> Vec<f64> {
+    let of = |run: &Observation| run.metrics.get(metric).copied();
+    study.runs_of(condition).filter_map(of).collect()
+}
+
+fn ratio(study: &Study, condition: &str, metric: &str) -> Option<Ratio> {
+    let (base, treated) =
+        (values(study, study.scenario.baseline(), metric), values(study, condition, metric));
+    let mut stream = statistics::stream(study.scenario.run.seed, &format!("bootstrap {metric}"));
+    let estimate = statistics::ratio_of_medians(&treated, &base, &mut stream)?;
+    let has_enough_runs = statistics::least_p(treated.len(), base.len()) < SIGNIFICANT_BELOW;
+    Some(Ratio { estimate, has_enough_runs })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::{Observation, Provenance, Standing};
+    use crate::observation::{Provenance, Standing};
     use crate::scenario::Ground;
     use crate::{overrides, units};
 
@@ -107,10 +260,10 @@ mod tests {
         pcpus = [0]
     ";
 
-    /// A study with one run for each condition and average GP duration in ms; the backlog's peak is 100 times that.
+    /// A study with four runs for each condition of about that average GP duration in ms; the backlog's peak is its reciprocal.
     fn study(ground: Ground, runs: &[(&str, f64)]) -> Study {
         let scenario = overrides::read(TEXT, Some(ground), &[]).unwrap();
-        let run = |(condition, gp_ms): &(&str, f64)| Observation {
+        let run = |condition: &str, gp_ms: f64| Observation {
             condition: condition.to_string(),
             repetition: 0,
             standing: Standing::Accepted,
@@ -119,7 +272,7 @@ mod tests {
             provenance: Provenance { ground: format!("{ground}, 0.0.0"), ..Provenance::default() },
             metrics: [
                 (metric::GP_MEAN.to_string(), gp_ms * units::MILLISECOND_NS as f64),
-                (metric::BACKLOG_PEAK.to_string(), gp_ms * 100.0),
+                (metric::BACKLOG_PEAK.to_string(), if gp_ms == 0.0 { 0.0 } else { 1e6 / gp_ms }),
             ]
             .into(),
             distributions: Default::default(),
@@ -128,41 +281,79 @@ mod tests {
             stalls: Vec::new(),
             trace: None,
         };
-        Study::new(scenario, runs.iter().map(run).collect(), None)
+        let spread = [0.99, 1.0, 1.0, 1.01];
+        let runs = runs.iter().flat_map(|(name, ms)| spread.map(|factor| run(name, ms * factor)));
+        Study::new(scenario, runs.collect(), None)
+    }
+
+    fn of<'a>(found: &'a Conformance, condition: &str, metric: &str) -> &'a Effect {
+        found.effects.iter().find(|effect| effect.condition == condition && effect.metric == metric).unwrap()
     }
 
     #[test]
-    fn errors_are_relative_to_real_guests_and_signed() {
-        let real = study(Ground::Vm, &[("baseline", 4.0), ("quota", 20.0), ("quota", 30.0), ("quota", 10.0)]);
-        let simulated = study(Ground::Sim, &[("baseline", 6.0), ("quota", 15.0), ("hogs", 5.0)]);
+    fn effects_are_ratios_to_the_baseline_on_either_side() {
+        // Half as fast under the baseline, and under the quota: the effect is the same.
+        let real = study(Ground::Vm, &[("baseline", 4.0), ("quota", 20.0), ("hogs", 8.0)]);
+        let simulated = study(Ground::Sim, &[("baseline", 8.0), ("quota", 40.0), ("pinned", 5.0)]);
         let found = Conformance::between(&real, &simulated).unwrap();
-        let seen: Vec<(&str, &str, Option<f64>)> =
-            found.rows.iter().map(|row| (row.condition.as_str(), row.metric, row.error())).collect();
-        let expected = [
-            ("baseline", metric::GP_MEAN, Some(0.5)),
-            ("baseline", metric::BACKLOG_PEAK, Some(0.5)),
-            ("quota", metric::GP_MEAN, Some(-0.25)),
-            ("quota", metric::BACKLOG_PEAK, Some(-0.25)),
-        ];
-        assert_eq!(seen, expected, "no row without runs on both sides, none for what was not measured");
+        let effect = of(&found, "quota", metric::GP_MEAN);
+        assert_eq!((effect.real.estimate.value, effect.simulated.estimate.value), (5.0, 5.0));
+        assert_eq!((effect.error(), effect.sign()), (Some(0.0), Sign::Same));
+        assert_eq!(found.effects.len(), 2, "none without runs on both sides, or of what was not measured");
+        let level = &found.levels[0];
+        assert_eq!((level.metric, level.error()), (metric::GP_MEAN, Some(2.0_f64.ln())));
+        assert!((found.baseline_error().unwrap() - 1.0).abs() < 1e-9, "twice, or half");
         assert_eq!(Conformance::between(&simulated, &real), Some(found), "the order does not matter");
     }
 
     #[test]
-    fn the_median_is_of_magnitudes_and_leaves_the_baseline_out() {
-        let real = study(Ground::Vm, &[("baseline", 4.0), ("quota", 10.0), ("hogs", 10.0), ("pinned", 0.0)]);
+    fn a_wrong_sign_is_told_from_an_effect_that_is_not_clear() {
+        let real = study(Ground::Vm, &[("baseline", 4.0), ("quota", 8.0), ("hogs", 8.0), ("pinned", 4.0)]);
         let simulated =
-            study(Ground::Sim, &[("baseline", 40.0), ("quota", 7.0), ("hogs", 12.0), ("pinned", 1.0)]);
-        let mut found = Conformance::between(&real, &simulated).unwrap();
-        assert!(
-            (found.median_error(None).unwrap() - 0.25).abs() < 1e-9,
-            "a real value of zero has no relative error"
+            study(Ground::Sim, &[("baseline", 4.0), ("quota", 2.0), ("hogs", 4.0), ("pinned", 2.0)]);
+        let found = Conformance::between(&real, &simulated).unwrap();
+        let sign = |condition| of(&found, condition, metric::GP_MEAN).sign();
+        assert_eq!(
+            [sign("quota"), sign("hogs"), sign("pinned")],
+            [Sign::Wrong, Sign::RealAlone, Sign::SimulatedAlone]
         );
-        found.rows[2].simulated = 10.0 * units::MILLISECOND_NS as f64;
-        assert!((found.median_error(Some(metric::GP_MEAN)).unwrap() - 0.1).abs() < 1e-9);
-        assert!((found.median_error(Some(metric::BACKLOG_PEAK)).unwrap() - 0.25).abs() < 1e-9);
-        found.rows.truncate(2);
-        assert_eq!(found.median_error(None), None);
+        assert_eq!(found.wrong().count(), 2, "the backlog's, too");
+        let Tally { effects, clear, wrong, .. } = found.tally(Some(metric::GP_MEAN));
+        assert_eq!((effects, clear, wrong), (3, 1, 1));
+        let error = of(&found, "quota", metric::GP_MEAN).error().unwrap();
+        assert!((error - 0.25_f64.ln()).abs() < 1e-9, "x0.5 for x2");
+    }
+
+    #[test]
+    fn few_runs_are_never_clear() {
+        let few = |ground, runs: &[(&str, f64)]| {
+            let mut few = study(ground, runs);
+            let mut count = 0;
+            few.observations.retain(|_| {
+                count += 1;
+                count % 4 != 0
+            });
+            few
+        };
+        let real = few(Ground::Vm, &[("baseline", 4.0), ("quota", 20.0)]);
+        let simulated = few(Ground::Sim, &[("baseline", 4.0), ("quota", 1.0)]);
+        let found = Conformance::between(&real, &simulated).unwrap();
+        let sign = of(&found, "quota", metric::GP_MEAN).sign();
+        assert_eq!((sign, found.wrong().count()), (Sign::FewRunsApart, 0));
+        assert_eq!(found.tally(None).few_runs_apart, 2);
+    }
+
+    #[test]
+    fn what_was_zero_has_no_ratio_or_no_error() {
+        let real = study(Ground::Vm, &[("baseline", 4.0), ("quota", 0.0), ("hogs", 6.0)]);
+        let simulated = study(Ground::Sim, &[("baseline", 4.0), ("quota", 4.0), ("hogs", 4.0)]);
+        let found = Conformance::between(&real, &simulated).unwrap();
+        assert_eq!(of(&found, "quota", metric::GP_MEAN).error(), None);
+        let error = found.tally(Some(metric::GP_MEAN)).median_error.unwrap();
+        assert!((error - 0.5).abs() < 1e-9, "of the other alone");
+        let found =
+            Conformance::between(&study(Ground::Vm, &[("baseline", 0.0), ("quota", 1.0)]), &simulated);
+        assert_eq!(found.unwrap().effects, []);
     }
 
     #[test]

@@ -115,10 +115,15 @@ fn width_with_ranges(swept: &Swept) -> usize {
 }
 
 /// Ends a table: labels to the left, numbers to the right.
-pub(super) fn finish(text: &mut String, mut out: Table, labels: usize) {
+pub(super) fn finish(text: &mut String, out: Table, labels: usize) {
+    finish_with(text, out, labels, ColumnConstraint::ContentWidth);
+}
+
+/// The same; labels are as wide as that says.
+pub(super) fn finish_with(text: &mut String, mut out: Table, labels: usize, width: ColumnConstraint) {
     for (index, column) in out.column_iter_mut().enumerate() {
         column.set_padding((if index == 0 { 0 } else { 1 }, 0));
-        column.set_constraint(ColumnConstraint::ContentWidth);
+        column.set_constraint(if index < labels { width } else { ColumnConstraint::ContentWidth });
         if index >= labels {
             column.set_cell_alignment(CellAlignment::Right);
         }
