@@ -41,9 +41,12 @@ pub fn migrate(arguments: &MigrateArguments) -> Result<(), Failure> {
     if arguments.apply {
         check_permission(&filter)?;
     }
-    let masks = std::path::absolute(&state)
-        .map(Guarded::Masks)
-        .map_err(|error| Failure::Usage(format!("{}: {error}", state.display())))?;
+    let unfit = |why: &str| Failure::Usage(format!("--state {:?}: {why}", state.display().to_string()));
+    if state.as_os_str().as_encoded_bytes().contains(&b'\n') {
+        return Err(unfit("a name with a newline in it cannot be used"));
+    }
+    let masks = std::path::absolute(&state).map_err(|error| unfit(&error.to_string()))?;
+    let masks = Guarded::Masks(masks);
     let options = Options {
         apply: arguments.apply,
         filter,

@@ -1,7 +1,7 @@
 //! A task that may hand down a binding of ours to what it forks.
 
 use super::forks::Fork;
-use super::masks::Saved;
+use super::owed::Saved;
 use super::sets::Window;
 use super::table::Held;
 

@@ -11,8 +11,12 @@ pub fn now_ns() -> u64 {
 
 /// Now in clock ticks since boot, as start times of tasks are counted; time while the machine was suspended included.
 pub fn boot_ticks() -> u64 {
-    let ns_per_tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-    to_ns(clock_gettime(TimeClock::Boottime)) / ns_per_tick
+    ticks(to_ns(clock_gettime(TimeClock::Boottime)))
+}
+
+/// That many whole clock ticks.
+pub fn ticks(ns: u64) -> u64 {
+    ns / (1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
 }
 
 /// A time on this clock before which a task with this start time, in clock ticks since boot, has not begun, ns: up to a tick

@@ -8,11 +8,15 @@ use std::collections::BTreeSet;
 
 use super::clock;
 use super::give_back::{give_back, is_still_in_doubt};
-use super::masks::{MAX_RECORDS, Owed, StateFile};
+use super::masks::StateFile;
+use super::owed::{Owed, Saved};
 use super::wishes::Set;
 use super::witness::Witness;
 use crate::error::Result;
 use crate::proc::{ProcRoot, SysCpus};
+
+/// Children are noted in the file while fewer than this, debts included, are in it: 4 MiB.
+const MOST_NOTED: usize = 1024;
 
 /// A mask owed, and when we last checked whether the user has set another, ns.
 #[derive(Debug)]
@@ -89,17 +93,17 @@ impl Debts {
     }
 
     /// Puts a child that is given a moment into the file, as in doubt; the slot that it is in until it is
-    /// [forgotten](Debts::forget). `None` if the file is full.
-    ///
-    /// # Errors
-    /// If the state file cannot be written.
-    pub fn note(&mut self, state: &StateFile, child: Owed) -> Result<Option<usize>> {
-        if self.slots.free.is_empty() && self.slots.top >= MAX_RECORDS {
-            return Ok(None);
+    /// [forgotten](Debts::forget). `None` if there are many already, or the file cannot be written.
+    pub fn note(&mut self, state: &StateFile, child: Owed) -> Option<usize> {
+        if self.slots.free.is_empty() && self.slots.top >= self.slots.first + MOST_NOTED {
+            return None;
         }
         let slot = self.slots.take();
-        state.put_owed(&Owed { slot, in_doubt: true, ..child })?;
-        Ok(Some(slot))
+        let written = state.put_owed(&Owed { slot, in_doubt: true, ..child });
+        if written.is_err() {
+            self.slots.free.insert(slot);
+        }
+        written.ok().map(|()| slot)
     }
 
     /// Forgets what is in a slot.
@@ -107,8 +111,9 @@ impl Debts {
     /// # Errors
     /// If the state file cannot be written.
     pub fn forget(&mut self, state: &StateFile, slot: usize) -> Result<()> {
+        state.clear(slot)?;
         self.slots.free.insert(slot);
-        state.clear(slot)
+        Ok(())
     }
 
     /// Tries again to give back masks that could not be given back, and drops debts that are settled. Masks in doubt are checked,
@@ -145,9 +150,15 @@ impl Debts {
         Ok(())
     }
 
-    /// Whether a mask is owed to this task.
+    /// Whether a mask is owed to a task of that number.
     pub fn has(&self, tid: i32) -> bool {
         self.debts.iter().any(|debt| debt.owed.saved.tid == tid)
+    }
+
+    /// Whether a mask is owed to this very task.
+    pub fn has_task(&self, task: &Saved) -> bool {
+        let same = |saved: &Saved| (saved.tid, saved.start_ticks) == (task.tid, task.start_ticks);
+        self.debts.iter().any(|debt| same(&debt.owed.saved))
     }
 
     /// Tasks that could not be given their masks yet.

@@ -143,7 +143,7 @@ impl Sorter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::masks::Saved;
+    use super::super::owed::Saved;
     use super::super::table::Held;
     use super::*;
     use reprieve_policy::cpus::CpuSet;

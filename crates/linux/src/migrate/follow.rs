@@ -17,7 +17,7 @@
 use reprieve_policy::cpus::CpuSet;
 
 use super::give_back::is_everything;
-use super::masks::Saved;
+use super::owed::Saved;
 use super::roster::Roots;
 use super::table::Table;
 use crate::error::Result;

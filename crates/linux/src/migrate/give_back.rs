@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use reprieve_policy::cpus::CpuSet;
 
 use super::clock;
-use super::masks::{Binding, Owed, Saved};
+use super::owed::{Binding, Owed, Saved};
 use super::sets::Window;
 use crate::error::{Error, Result, thread_path};
 use crate::proc::{ProcRoot, SysCpus, TaskStatReader};
@@ -118,6 +118,29 @@ pub fn heirs(root: &ProcRoot, of: &[Saved], since_ticks: u64) -> Vec<Owed> {
     heirs
 }
 
+/// A thread that executes a program ends all others of its process and goes on under the number of the first, with the start
+/// time of the first and with its own mask (execve(2)). What that process is owed, if it may be such a thread that we had bound.
+pub fn successor(root: &ProcRoot, saved: &Saved) -> Option<Owed> {
+    let start_ticks = |tid| {
+        let stat = TaskStatReader::open(root, saved.pid, tid).ok()?.read().ok()?;
+        (!stat.has_ended()).then_some(stat.start_ticks)
+    };
+    if saved.tid == saved.pid || start_ticks(saved.tid) == Some(saved.start_ticks) {
+        return None;
+    }
+    let first = Saved { tid: saved.pid, start_ticks: start_ticks(saved.pid)?, ..saved.clone() };
+    one_cpu_of(root, saved, first)
+}
+
+/// What a task is owed if it is bound to one CPU of an ancestor's mask.
+fn one_cpu_of(root: &ProcRoot, ancestor: &Saved, saved: Saved) -> Option<Owed> {
+    let mask = root.allowed_mask(saved.pid, saved.tid).ok()?;
+    // Bindings change all the time, so it may have inherited an earlier one than the last.
+    let cpu = mask.iter().next().filter(|cpu| mask.len() == 1 && ancestor.mask.contains(*cpu))?;
+    let binding = Binding { from: None, to: Some(cpu) };
+    (mask != ancestor.mask).then_some(Owed { slot: 0, saved, binding, in_doubt: true })
+}
+
 /// What the task is owed, if it may have inherited a binding from `ancestor`.
 fn heir(root: &ProcRoot, ancestor: &Saved, pid: i32, tid: i32, since_ticks: u64) -> Option<Owed> {
     let stat = TaskStatReader::open(root, pid, tid).ok()?.read().ok().filter(|stat| !stat.has_ended())?;
@@ -125,10 +148,5 @@ fn heir(root: &ProcRoot, ancestor: &Saved, pid: i32, tid: i32, since_ticks: u64)
     if start_ticks < ancestor.bound_ticks.max(since_ticks) {
         return None;
     }
-    let mask = root.allowed_mask(pid, tid).ok()?;
-    // Bindings change all the time, so it may have inherited an earlier one than the last.
-    let cpu = mask.iter().next().filter(|cpu| mask.len() == 1 && ancestor.mask.contains(*cpu))?;
-    let saved = Saved { pid, tid, start_ticks, ..ancestor.clone() };
-    let binding = Binding { from: None, to: Some(cpu) };
-    (mask != ancestor.mask).then_some(Owed { slot: 0, saved, binding, in_doubt: true })
+    one_cpu_of(root, ancestor, Saved { pid, tid, start_ticks, ..ancestor.clone() })
 }

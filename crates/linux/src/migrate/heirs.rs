@@ -29,8 +29,9 @@ use super::ancestor::{Ancestor, FORK_TAKES_NS};
 use super::clock;
 use super::debts::Debts;
 use super::forks::{Fork, Forks};
-use super::give_back::{give_back, heirs};
-use super::masks::{Binding, Owed, Saved, StateFile};
+use super::give_back::{give_back, heirs, successor};
+use super::masks::StateFile;
+use super::owed::{Binding, Owed, Saved};
 use super::sets::Window;
 use super::table::Table;
 use super::wishes::Set;
@@ -131,7 +132,8 @@ impl Heirs {
     /// If the state file cannot be written.
     pub fn round(&mut self, table: &Table, now_ns: u64) -> Result<()> {
         let Some(state) = table.state() else { return Ok(()) };
-        let up_to_ticks = clock::boot_ticks();
+        // A task begins before its fork is recorded.
+        let up_to_ticks = clock::boot_ticks().saturating_sub(clock::ticks(FORK_TAKES_NS));
         self.witness.look(&self.root);
         let mut forks = std::mem::take(&mut self.again);
         if let Some(watched) = &mut self.forks {
@@ -142,9 +144,9 @@ impl Heirs {
         // In their order: a fork by a child whose own fork is put off is put off, too.
         for fork in forks {
             let is_child = self.again.iter().any(|before| before.tid == fork.parent_tid);
-            if is_child { self.again.push(fork) } else { self.note(table, state, fork, now_ns)? }
+            if is_child { self.again.push(fork) } else { self.note(table, state, fork, now_ns) }
         }
-        self.settle(state, now_ns, MOMENT_NS)?;
+        self.settle(table, state, now_ns, MOMENT_NS)?;
         if now_ns.saturating_sub(self.searched_ns) >= SEARCH_NS {
             self.searched_ns = now_ns;
             self.slow_round(table, state, now_ns)?;
@@ -166,7 +168,7 @@ impl Heirs {
     pub fn finish(&mut self, table: &Table, now_ns: u64) -> Result<()> {
         self.round(table, now_ns)?;
         let Some(state) = table.state() else { return Ok(()) };
-        self.settle(state, now_ns, 0)?;
+        self.settle(table, state, now_ns, 0)?;
         // Calls that were under way.
         for Pending { fork, parent, slot, .. } in std::mem::take(&mut self.pending) {
             if let Some((child, _)) = self.living_child(&parent, &fork) {
@@ -207,38 +209,34 @@ impl Heirs {
     }
 
     /// Takes note of a fork by a task that may have been bound by us.
-    fn note(&mut self, table: &Table, state: &StateFile, fork: Fork, now_ns: u64) -> Result<()> {
+    fn note(&mut self, table: &Table, state: &StateFile, fork: Fork, now_ns: u64) {
         let parent = match table.slot_of(fork.parent_tid) {
             Some(slot) => match table.look(slot, |held| (held.saved.tid, Ancestor::of(held, fork.at_ns))) {
                 Some((tid, ancestor)) if tid == fork.parent_tid => ancestor,
                 // Another thread is at it, or it has just left.
-                _ => {
-                    self.again.push(fork);
-                    return Ok(());
-                }
+                _ => return self.again.push(fork),
             },
             None => self.remembered.get(&fork.parent_tid).map(|(ancestor, _)| ancestor.clone()),
         };
         // On one CPU alone there is nothing that we could have narrowed.
         let bequeaths = |of: &Ancestor| of.may_bequeath(fork.at_ns) && of.saved.mask.len() > 1;
-        let Some(parent) = parent.filter(bequeaths) else { return Ok(()) };
+        let Some(parent) = parent.filter(bequeaths) else { return };
         let numbers = self.root.numbers(fork.pid, fork.tid).unwrap_or(vec![fork.tid]);
         self.remember(parent.heir(&fork, numbers), now_ns);
         if self.pending.len() >= MOST_REMEMBERED {
             self.searches = true;
-            return Ok(());
+            return;
         }
         let child = self.living_child(&parent, &fork);
         let owed = child.and_then(|(child, _)| self.inherited(child, Some(fork.cpu)));
-        let slot = owed.map(|owed| self.debts.note(state, owed)).transpose()?.flatten();
+        let slot = owed.and_then(|owed| self.debts.note(state, owed));
         self.pending.push(Pending { fork, parent, seen_ticks: self.seen_ticks, slot });
-        Ok(())
     }
 
     /// Sees to the children that have had their moment.
-    fn settle(&mut self, state: &StateFile, now_ns: u64, moment_ns: u64) -> Result<()> {
+    fn settle(&mut self, table: &Table, state: &StateFile, now_ns: u64, moment_ns: u64) -> Result<()> {
         for pending in std::mem::take(&mut self.pending) {
-            match (self.is_settled(state, &pending, now_ns, moment_ns)?, pending.slot) {
+            match (self.is_settled(table, state, &pending, now_ns, moment_ns)?, pending.slot) {
                 (false, _) => self.pending.push(pending),
                 (true, Some(slot)) => self.debts.forget(state, slot)?,
                 (true, None) => {}
@@ -250,6 +248,7 @@ impl Heirs {
     /// Sees to a child, if it has had its moment; whether that is done.
     fn is_settled(
         &mut self,
+        table: &Table,
         state: &StateFile,
         Pending { fork, parent, .. }: &Pending,
         now_ns: u64,
@@ -259,7 +258,10 @@ impl Heirs {
         if age_ns < moment_ns {
             return Ok(false);
         }
-        let Some((child, stat)) = self.living_child(parent, fork) else { return Ok(true) };
+        let Some((child, stat)) = self.living_child(parent, fork) else {
+            let ended = Saved { pid: fork.pid, tid: fork.tid, ..parent.saved.clone() };
+            return self.thread_ended(table, state, parent, &ended).map(|()| true);
+        };
         // Its user binds it by io_uring(7), which is told by no record.
         if stat.is_io_worker {
             self.doubt(state, parent, child, Some(fork.cpu))?;
@@ -333,7 +335,7 @@ impl Heirs {
         if !self.witness.sees() && self.barred.len() < MOST_BARRED {
             self.barred.insert((parent.saved.tid, parent.saved.start_ticks));
         }
-        match self.debts.has(owed.saved.tid) {
+        match self.debts.has_task(&owed.saved) {
             true => Ok(()),
             false => self.debts.owe(state, Owed { in_doubt: true, ..owed }),
         }
@@ -396,21 +398,28 @@ impl Heirs {
         self.debts.owe(state, owed)
     }
 
-    /// A thread that was bound has ended. If it has executed a program, its process lives on as it was bound, under the number of
-    /// its first thread: whether that is so nobody has seen, so that is in doubt.
+    /// A thread that may have been bound has ended. If it has executed a program, its process lives on as it was bound, under the
+    /// number of its first thread: whether that is so nobody has seen, so that is in doubt.
     ///
     /// # Errors
     /// If the state file cannot be written.
-    pub fn thread_ended(&mut self, state: &StateFile, ancestor: &Ancestor) -> Result<()> {
-        let pid = ancestor.saved.pid;
-        let stat = TaskStatReader::open(&self.root, pid, pid).and_then(|reader| reader.read());
-        match stat {
-            Ok(stat) if ancestor.saved.tid != pid && !stat.has_ended() => {
-                let leader = Saved { tid: pid, start_ticks: stat.start_ticks, ..ancestor.saved.clone() };
-                self.doubt(state, ancestor, leader, None)
-            }
-            _ => Ok(()),
+    pub fn thread_ended(
+        &mut self,
+        table: &Table,
+        state: &StateFile,
+        of: &Ancestor,
+        ended: &Saved,
+    ) -> Result<()> {
+        let Some(Owed { saved, .. }) = successor(&self.root, ended) else { return Ok(()) };
+        // We have bound the first thread, too, and it is as we left it.
+        let slot = table.slot_of(saved.tid);
+        let shown = slot.and_then(|slot| table.look(slot, |held| held.shown()));
+        if shown
+            .is_some_and(|shown| self.root.allowed_mask(saved.pid, saved.tid).is_ok_and(|now| now == shown))
+        {
+            return Ok(());
         }
+        self.doubt(state, of, saved, None)
     }
 
     /// Whether a task is not to be looked after, since its children could not be told from those that their user has bound.

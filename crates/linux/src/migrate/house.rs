@@ -46,6 +46,8 @@ const SCAN_MOST_NS: u64 = 2_000_000_000;
 const READING_NS: u64 = 250_000_000;
 /// Between two looks at forks that do not wait for a round, ns.
 const FORKS_NS: u64 = 2_000_000;
+/// Between two looks whether a task is bound by now, ns.
+const ASKS_NS: u64 = 10_000_000;
 /// Between two writings of metrics, ns.
 const METRICS_NS: u64 = 1_000_000_000;
 
@@ -194,10 +196,14 @@ impl<'a> House<'a> {
         self.roster.heirs().readable().filter(move |_| waits)
     }
 
-    /// When it is listened to forks again, ns, if not now and at all.
+    /// When to ask again for what becomes readable, ns, if that may change before the next round.
     pub fn listens_from_ns(&self, now_ns: u64) -> Option<u64> {
         let from_ns = self.forks_ns + FORKS_NS;
-        (self.joints.status.is_busy() && from_ns > now_ns).then_some(from_ns)
+        match self.joints.status.is_busy() {
+            true => (from_ns > now_ns).then_some(from_ns),
+            // One of them may be bound in a moment.
+            false => (self.roster.count() > 0).then_some(now_ns + ASKS_NS),
+        }
     }
 
     /// Tells the decider, what it must hear of later if need be; samples that find no room are lost.

@@ -19,24 +19,26 @@
 //! Invariants: a task is in the file before it is bound, and leaves it only when it has its mask again or has ended; what
 //! could not be given back stays. A mask in doubt is left alone, unless the user says that it may be given back.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use reprieve_policy::cpus::CpuSet;
-
+use super::owed::{Binding, NEVER_TICKS, Owed, Saved, binding_text};
 use super::{give_back, own_file};
 use crate::error::{Error, Result};
 use crate::proc::{ProcRoot, SysCpus};
 
+/// How the first line of a state file of any version begins.
+const FAMILY: &str = "reprieve-migrate-masks ";
 /// First line of a state file.
 const HEADER: &str = "reprieve-migrate-masks 3";
 /// The size of the header and of each record, bytes: a page, and more than any mask takes in text.
 const RECORD_BYTES: usize = 4096;
 /// The most tasks in a file.
-pub(super) const MAX_RECORDS: usize = 65_536;
+const MAX_RECORDS: usize = 65_536;
 const WAY_OUT: &str = "name another file with --state, in a directory that you may write to";
 /// The warden of a daemon that was killed locks the file for a moment, while it gives masks back.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
@@ -44,57 +46,6 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// Where in the file the time is up to which forks have been seen to, and its places.
 const SEEN_AT: u64 = 256;
 const SEEN_BYTES: usize = 20;
-/// A binding: two numbers of five places, one of twenty, and their spaces.
-const BINDING_BYTES: usize = 33;
-/// Of a task that we have never bound.
-pub const NEVER_TICKS: u64 = u64::MAX;
-
-/// A task and its user's mask.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Saved {
-    /// Its process.
-    pub pid: i32,
-    /// Its number.
-    pub tid: i32,
-    /// When it started, clock ticks since boot.
-    pub start_ticks: u64,
-    /// When we bound it first, clock ticks since boot: what it has forked before is not bound by us. [`NEVER_TICKS`] if we never
-    /// have.
-    pub bound_ticks: u64,
-    /// Where its user lets it run.
-    pub mask: CpuSet,
-    /// The mask is the whole of its cpuset, and so nobody's wish: it grows and shrinks with that.
-    pub whole: bool,
-}
-
-impl Saved {
-    /// The mask to ask the kernel for, so that the task is as it was: every CPU if its cpuset alone bounds it.
-    pub fn request(&self) -> CpuSet {
-        if self.whole { CpuSet::first(reprieve_policy::cpus::MAX_CPUS) } else { self.mask }
-    }
-}
-
-/// What a task was bound to and is, or is just being, bound to; `None` is its user's mask.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Binding {
-    /// Before the last change.
-    pub from: Option<usize>,
-    /// By the last change, if that was carried out.
-    pub to: Option<usize>,
-}
-
-/// What the file says of one task.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owed {
-    /// Where it is in the file.
-    pub slot: usize,
-    /// The task.
-    pub saved: Saved,
-    /// What is bound.
-    pub binding: Binding,
-    /// It may have inherited the binding, or may have been bound so by its user.
-    pub in_doubt: bool,
-}
 
 /// What to do with tasks that may have inherited a binding, or may have been bound so by their user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,8 +106,13 @@ impl StateFile {
         let state = StateFile { path: path.into(), file, _lock: lock };
         let found = state.what_and_when()?;
         if found != header.trim_end() {
-            if !found.is_empty() && !found.starts_with(HEADER) {
+            if !found.is_empty() && !found.starts_with(FAMILY) {
                 return Err(Error::malformed(path, "a state file of reprieve migrate", &found));
+            }
+            if found.starts_with(FAMILY) && found.ends_with(&root.boot_id()?) {
+                let expected =
+                    "of this version of reprieve; have the version that wrote it give masks back (--restore)";
+                return Err(Error::invalid("state file", path.display().to_string(), expected));
             }
             // A new file, or one of another boot.
             state
@@ -233,7 +189,7 @@ impl StateFile {
             if text.is_empty() {
                 continue;
             }
-            let record = parse(slot, text);
+            let record = Owed::parse(slot, text);
             owed.push(record.ok_or_else(|| {
                 Error::malformed(&self.path, "FROM TO BOUND PID TID START whole|exact MASK [doubt]", text)
             })?);
@@ -253,17 +209,11 @@ impl StateFile {
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::NotPermitted`], [`Error::Invalid`] with too many tasks.
-    pub fn put_owed(&self, Owed { slot, saved, binding, in_doubt }: &Owed) -> Result<()> {
-        if *slot >= MAX_RECORDS {
-            return Err(Error::invalid("task to save", slot.to_string(), "at most 65536 tasks"));
+    pub fn put_owed(&self, owed: &Owed) -> Result<()> {
+        if owed.slot >= MAX_RECORDS {
+            return Err(Error::invalid("task to save", owed.slot.to_string(), "at most 65536 tasks"));
         }
-        let Saved { pid, tid, start_ticks, bound_ticks, mask, whole } = saved;
-        let whole = if *whole { "whole" } else { "exact" };
-        let binding = binding_text(*binding, *bound_ticks);
-        let binding = String::from_utf8_lossy(&binding);
-        let doubt = if *in_doubt { " doubt" } else { "" };
-        let text = format!("{binding}{pid} {tid} {start_ticks} {whole} {mask}{doubt}\n");
-        self.write_at(&padded(&text), offset(*slot))
+        self.write_at(&padded(&owed.text()), offset(owed.slot))
     }
 
     /// Says what the task in a slot is bound to and is about to be bound to, and when it was bound first. Allocates nothing.
@@ -307,14 +257,18 @@ impl StateFile {
         let owed = self.owed()?;
         let bound = owed.iter().filter(|owed| owed.saved.bound_ticks != NEVER_TICKS);
         let bound: Vec<Saved> = bound.map(|owed| owed.saved.clone()).collect();
-        self.put_heirs(root, &bound)?;
+        let mut heirs = self.new_heirs(root, &bound, &[])?;
+        // On a full file system there is room once the others' records are blank.
+        let _ = self.put_heirs(&mut heirs);
         let first = self.give_back(root, sys, doubtful)?;
-        // What was forked while those were given back.
-        if self.put_heirs(root, &bound)? == 0 {
+        // And what was forked while those were given back.
+        heirs.extend(self.new_heirs(root, &bound, &heirs)?);
+        if heirs.is_empty() {
             return Ok(first);
         }
+        let unwritten = self.put_heirs(&mut heirs);
         let second = self.give_back(root, sys, doubtful)?;
-        Ok(Restored {
+        unwritten.map(|()| Restored {
             restored: first.restored + second.restored,
             gone: first.gone + second.gone,
             untouched: first.untouched + second.untouched,
@@ -322,21 +276,27 @@ impl StateFile {
         })
     }
 
-    /// Puts tasks into the file that may have inherited a binding from these and are not in it; how many.
-    fn put_heirs(&self, root: &ProcRoot, of: &[Saved]) -> Result<usize> {
+    /// Tasks that may have inherited a binding from these, and are neither in the file nor among `others`.
+    fn new_heirs(&self, root: &ProcRoot, of: &[Saved], others: &[Owed]) -> Result<Vec<Owed>> {
         let owed = self.owed()?;
-        let is_known = |heir: &Owed| {
-            let same = |of: &Saved| (of.tid, of.start_ticks) == (heir.saved.tid, heir.saved.start_ticks);
-            owed.iter().any(|owed| same(&owed.saved)) || of.iter().any(same)
-        };
+        let known = || owed.iter().chain(others).map(|owed| &owed.saved).chain(of);
         let mut heirs = give_back::heirs(root, of, self.seen_ticks());
-        heirs.retain(|heir| !is_known(heir));
-        let next_slot = owed.iter().map(|owed| owed.slot + 1).max().unwrap_or(0);
-        let count = heirs.len();
-        for (slot, heir) in (next_slot..).zip(heirs) {
-            self.put_owed(&Owed { slot, in_doubt: true, ..heir })?;
+        heirs.extend(of.iter().filter_map(|saved| give_back::successor(root, saved)));
+        heirs.retain(|heir| {
+            known().all(|of| (of.tid, of.start_ticks) != (heir.saved.tid, heir.saved.start_ticks))
+        });
+        Ok(heirs)
+    }
+
+    /// Puts tasks into free slots, as in doubt, and takes them from the list.
+    fn put_heirs(&self, heirs: &mut Vec<Owed>) -> Result<()> {
+        let taken: BTreeSet<usize> = self.owed()?.iter().map(|owed| owed.slot).collect();
+        let mut free = (0..).filter(|slot| !taken.contains(slot));
+        while let (Some(heir), Some(slot)) = (heirs.last(), free.next()) {
+            self.put_owed(&Owed { slot, in_doubt: true, ..heir.clone() })?;
+            heirs.pop();
         }
-        Ok(count)
+        Ok(())
     }
 
     /// Gives the masks of the tasks in the file back, and forgets all that have been dealt with.
@@ -392,53 +352,6 @@ fn padded(text: &str) -> Vec<u8> {
     bytes.resize(RECORD_BYTES - 1, b' ');
     bytes.push(b'\n');
     bytes
-}
-
-fn binding_text(Binding { from, to }: Binding, bound_ticks: u64) -> [u8; BINDING_BYTES] {
-    let mut text = [b' '; BINDING_BYTES];
-    let mut put = |number: Option<u64>, end: usize| {
-        let mut rest = number;
-        let mut at = end;
-        text[end] = b'-';
-        while let Some(number) = rest {
-            text[at] = b'0' + (number % 10) as u8;
-            at -= 1;
-            rest = Some(number / 10).filter(|number| *number > 0);
-        }
-    };
-    // CPUs are below 1024, and no u64 takes more than twenty places, so none runs into another.
-    let cpu = |cpu: usize| cpu.min(reprieve_policy::cpus::MAX_CPUS) as u64;
-    put(from.map(cpu), 4);
-    put(to.map(cpu), 10);
-    put((bound_ticks != NEVER_TICKS).then_some(bound_ticks), 31);
-    text
-}
-
-fn parse(slot: usize, text: &str) -> Option<Owed> {
-    let mut words = text.split_ascii_whitespace();
-    let mut some = || match words.next()? {
-        "-" => Some(None),
-        number => number.parse::<u64>().ok().map(Some),
-    };
-    let (from, to, bound_ticks) = (some()?, some()?, some()?.unwrap_or(NEVER_TICKS));
-    let cpu = |cpu: Option<u64>| cpu.map(usize::try_from).transpose().ok();
-    let binding = Binding { from: cpu(from)?, to: cpu(to)? };
-    let mut number = || words.next()?.parse::<u64>().ok();
-    let (pid, tid, start_ticks) = (number()?, number()?, number()?);
-    let whole = match words.next()? {
-        "whole" => true,
-        "exact" => false,
-        _ => return None,
-    };
-    let mask = words.next()?.parse().ok()?;
-    let (pid, tid) = (pid.try_into().ok()?, tid.try_into().ok()?);
-    let saved = Saved { pid, tid, start_ticks, bound_ticks, mask, whole };
-    let in_doubt = match words.next() {
-        None => false,
-        Some("doubt") => true,
-        Some(_) => return None,
-    };
-    words.next().is_none().then_some(Owed { slot, saved, binding, in_doubt })
 }
 
 /// The file of the same name with something appended.

@@ -2,6 +2,7 @@ use super::super::clock;
 use super::super::testing::{Shell, two_cpus};
 use super::*;
 use crate::threads;
+use reprieve_policy::cpus::CpuSet;
 
 fn roots() -> (ProcRoot, SysCpus) {
     (ProcRoot::default(), SysCpus::default())
@@ -220,6 +221,37 @@ fn a_child_of_a_task_that_is_bound_no_more_is_in_doubt_and_one_of_a_task_never_b
         assert_eq!(restored, Restored { untouched: 1, in_doubt, ..Restored::default() });
         assert_eq!(state.finish(&root, &sys, Doubtful::GiveBack).unwrap().restored, in_doubt);
     }
+}
+
+/// A thread that was bound has executed a program since: the process goes on under the number of its first thread.
+#[test]
+fn what_a_bound_thread_has_become_by_executing_a_program_is_in_doubt() {
+    let Some((one, _)) = two_cpus() else { return };
+    let ((root, sys), folder, shell) = (roots(), tempfile::tempdir().unwrap(), Shell::start());
+    let (path, mask) = (folder.path().join("state"), shell.mask());
+    let state = open(&path).unwrap();
+    let thread = Saved { tid: i32::MAX, ..shell.saved() };
+    state.put(0, &thread).unwrap();
+    state.bind(0, binding(None, Some(one)), clock::boot_ticks() + 1).unwrap();
+    assert!(give_back::successor(&root, &thread).is_none(), "it is not bound");
+    shell.bind(&CpuSet::of(one));
+    assert!(give_back::successor(&root, &shell.saved()).is_none(), "it is the first thread itself");
+    let restored = state.finish(&root, &sys, Doubtful::Leave).unwrap();
+    assert_eq!(restored, Restored { gone: 1, in_doubt: 1, ..Restored::default() });
+    assert_eq!(state.finish(&root, &sys, Doubtful::GiveBack).unwrap().restored, 1);
+    assert_eq!(shell.mask(), mask);
+}
+
+#[test]
+fn another_version_s_file_is_refused_unless_it_is_of_another_boot() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let boot_id = ProcRoot::default().boot_id().unwrap();
+    fs::write(&path, format!("reprieve-migrate-masks 1 {boot_id}\n")).unwrap();
+    let refused = try_open(&path).unwrap_err();
+    assert!(refused.to_string().contains("this version of reprieve"), "{refused}");
+    fs::write(&path, "reprieve-migrate-masks 1 another-boot\n").unwrap();
+    assert!(open(&path).unwrap().owed().unwrap().is_empty());
 }
 
 #[test]

@@ -15,9 +15,9 @@ use super::ancestor::Ancestor;
 use super::follow::{Followed, follow, follow_call};
 use super::give_back::is_everything;
 use super::heirs::Heirs;
-use super::masks::{Binding, NEVER_TICKS, Owed, Saved};
 use super::mover::Outcomes;
 use super::only::Filter;
+use super::owed::{Binding, NEVER_TICKS, Owed, Saved};
 use super::scan::Found;
 use super::source::{Sampler, Source};
 use super::table::{Held, Table};
@@ -394,7 +394,7 @@ impl Roster {
         };
         if let Some(ancestor) = ancestor {
             if leaving.ended {
-                self.heirs.thread_ended(state, &ancestor)?;
+                self.heirs.thread_ended(&self.table, state, &ancestor, &ancestor.saved)?;
             }
             self.heirs.remember(ancestor, now_ns);
         }

@@ -22,7 +22,8 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use reprieve_policy::cpus::CpuSet;
 
 use super::clock;
-use super::masks::{Binding, Saved, StateFile};
+use super::masks::StateFile;
+use super::owed::{Binding, Saved};
 use super::sets::Sets;
 use crate::error::Result;
 use crate::threads;
@@ -263,7 +264,7 @@ impl Table {
             let saved = Saved { bound_ticks: held.saved.bound_ticks, ..saved.clone() };
             if saved != held.saved || applied != held.applied {
                 let binding = Binding { from: held.bound_to(), to: to_cpu(applied) };
-                let owed = super::masks::Owed { slot, saved: saved.clone(), binding, in_doubt: false };
+                let owed = super::owed::Owed { slot, saved: saved.clone(), binding, in_doubt: false };
                 self.state.as_ref().map_or(Ok(()), |state| state.put_owed(&owed))?;
             }
             if saved.mask != held.saved.mask {

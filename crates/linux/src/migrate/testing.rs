@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use reprieve_policy::cpus::CpuSet;
 
-use super::masks::Saved;
+use super::owed::Saved;
 use super::table::Held;
 use crate::proc::{ProcRoot, SysCpus, TaskStatReader};
 use crate::threads;
