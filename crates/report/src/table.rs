@@ -2,6 +2,7 @@
 //! the others, each group in the order of [`metric::ALL`]; metrics without any value left out.
 
 use reprieve_study::comparison::SIGNIFICANT_BELOW;
+use reprieve_study::off_times::{self, OffRow};
 use reprieve_study::statistics::{self, Estimate};
 use reprieve_study::units::significant;
 use reprieve_study::{
@@ -77,7 +78,11 @@ pub fn tally(comparison: &Comparison) -> Option<String> {
     let count = |wanted: fn(&Verdict) -> bool| verdicts().filter(wanted).count();
     let all = count(|verdict| *verdict != Verdict::NoReference);
     let parts = [
-        (count(|v| matches!(v, Verdict::SameDirection { .. })), "in the same direction"),
+        (count(Verdict::agrees), "agree in direction and size"),
+        (
+            count(|v| matches!(v, Verdict::SameDirection { .. }) && !v.agrees()),
+            "in the same direction, of another size",
+        ),
         (count(|v| matches!(v, Verdict::TooFewRuns { .. })), "undecided for want of runs"),
         (count(|v| *v == Verdict::NoClearEffect), "without a clear effect"),
         (count(|v| *v == Verdict::OppositeDirection), "in the opposite direction"),
@@ -143,6 +148,8 @@ pub struct Across {
     pub differences: Vec<String>,
     /// How far the simulator is from real guests, if one of the two was simulated and the other was not.
     pub conformance: Option<Conformance>,
+    /// The layer below: how long, and how often, vCPUs are off.
+    pub off_times: Vec<OffRow>,
     /// The same of latencies.
     pub latencies: Option<LatencyConformance>,
     /// Otherwise, for each condition that both have: its rows as a comparison, with `a` as the baseline. (A simulator's
@@ -170,6 +177,7 @@ fn one_across(first: &Study, second: &Study) -> Across {
         scenario: first.scenario.name.clone(),
         differences: differences(first, second),
         conditions: common.map(|name| between(first, second, name)).collect(),
+        off_times: off_times::between(first, second),
         conformance,
         latencies,
     }

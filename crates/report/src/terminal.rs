@@ -29,7 +29,7 @@ const LABEL_WIDTH: usize = 26;
 /// Least widths, padding included, at which text that is wrapped can still be read.
 const LEAST_LABEL: Width = Width::Fixed(17);
 const LEAST_PUBLISHED: Width = Width::Fixed(10);
-/// "same direction," and "off by 1.5" under each other.
+/// "same direction," and "2.5 times the" under each other.
 const LEAST_VERDICT: Width = Width::Fixed(16);
 /// Names of conditions and records are cut to this in a table's header.
 const LONGEST_HEADER: usize = 20;
@@ -105,6 +105,10 @@ fn render_published(text: &mut String, study: &Study, options: &Options) {
     for statement in &published.statements {
         wrapped(text, "  - ", statement, 4, options);
     }
+    if !published.fitted.is_empty() {
+        let chosen = published.fitted.join("; ");
+        wrapped(text, "Fitted: ", &format!("chosen with these figures in view: {chosen}."), 2, options);
+    }
     let _ = writeln!(text);
 }
 
@@ -118,6 +122,7 @@ pub fn render_compare(a: &Record, b: &Record, names: (&str, &str), options: &Opt
         }
         if let Some(conformance) = &across.conformance {
             conformance::render(&mut text, conformance, options);
+            conformance::off_times(&mut text, &across.off_times, options);
         }
         if let Some(latencies) = &across.latencies {
             latencies::render(&mut text, latencies, options);
@@ -235,10 +240,10 @@ fn cells(line: &Line, gap: &str, with_published: bool) -> Vec<Cell> {
 fn verdict(verdict: Verdict) -> Cell {
     let cell = Cell::new(verdict.to_string());
     match verdict {
-        Verdict::SameDirection { .. } => cell.fg(Color::Green),
+        agreeing if agreeing.agrees() => cell.fg(Color::Green),
         Verdict::OppositeDirection => cell.fg(Color::Red),
-        Verdict::NoClearEffect | Verdict::NotMeasured | Verdict::TooFewRuns { .. } => cell.fg(Color::Yellow),
         Verdict::NoReference => cell,
+        _ => cell.fg(Color::Yellow),
     }
 }
 

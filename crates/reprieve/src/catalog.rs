@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::input;
 
 /// Names and texts.
-pub const BUILT_IN: [(&str, &str); 32] = [
+pub const BUILT_IN: [(&str, &str); 34] = [
     ("rcu-memory", include_str!("../../../scenarios/rcu-memory.toml")),
     ("rcu-clone", include_str!("../../../scenarios/rcu-clone.toml")),
     ("rcu-postmark", include_str!("../../../scenarios/rcu-postmark.toml")),
@@ -19,6 +19,8 @@ pub const BUILT_IN: [(&str, &str); 32] = [
     ("rcu-sweeps", include_str!("../../../scenarios/rcu-sweeps.toml")),
     ("rcu-kernel-share", include_str!("../../../scenarios/rcu-kernel-share.toml")),
     ("rcu-conformance", include_str!("../../../scenarios/rcu-conformance.toml")),
+    ("rcu-conformance-clone", include_str!("../../../scenarios/rcu-conformance-clone.toml")),
+    ("rcu-conformance-postmark", include_str!("../../../scenarios/rcu-conformance-postmark.toml")),
     ("xen-tail-latency", include_str!("../../../scenarios/xen-tail-latency.toml")),
     ("xen-wakeup", include_str!("../../../scenarios/xen-wakeup.toml")),
     ("xen-stalls", include_str!("../../../scenarios/xen-stalls.toml")),

@@ -254,17 +254,18 @@ fn vcpu_spec(condition: &Condition, v: usize, phase_permillion: u64) -> Spec {
 /// The host's own threads.
 fn add_noise(world: &mut World, host: usize, scenario: &Scenario, pcpus: usize, seed: u64) {
     let model = &scenario.host;
-    if model.noise_per_s == 0 || model.noise_ns == 0 {
-        return;
-    }
-    for pcpu in 0..pcpus {
-        let body = Body::Noise {
-            sleep_ns: 1_000_000_000 / model.noise_per_s,
-            burst_ns: model.noise_ns,
-            stream: Stream::new(seed, "noise", pcpu as u64),
-        };
-        let spec = Spec { allowed: vec![Cpu(pcpu as u32)], domain: Some(xen::DOM0), ..Spec::default() };
-        world.add_thread(host, body, &xen::thread(model, spec));
+    let usual = (model.noise_per_s > 0 && model.noise_ns > 0)
+        .then(|| ("noise".to_string(), SECOND_NS / model.noise_per_s, model.noise_ns));
+    let tails = model.noise_tail.iter().enumerate();
+    let tails = tails
+        .map(|(number, tail)| (format!("noise tail {number}"), tail.every_us * 1000, tail.for_us * 1000));
+    for (stream, sleep_ns, burst_ns) in usual.into_iter().chain(tails) {
+        for pcpu in 0..pcpus {
+            let stream = Stream::new(seed, &stream, pcpu as u64);
+            let body = Body::Noise { sleep_ns, burst_ns, stream };
+            let spec = Spec { allowed: vec![Cpu(pcpu as u32)], domain: Some(xen::DOM0), ..Spec::default() };
+            world.add_thread(host, body, &xen::thread(model, spec));
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! FxHash): fast, the same everywhere, and no protection against anybody.
 
 use reprieve_study::Observation;
+use reprieve_study::observation::{VCPU_OFF, VCPU_UNDISTURBED};
 use reprieve_study::timeline::Events;
 
 /// The digest with a further word.
@@ -44,7 +45,9 @@ pub fn result_hash(events: u64, of: &Observation) -> String {
             digest.add(value.to_bits());
         }
     }
-    for (name, distribution) in &of.distributions {
+    // Times off are events', which are in already; without them, runs recorded before there were any keep their hash.
+    let is_new = |name: &str| [VCPU_OFF, VCPU_UNDISTURBED].contains(&name);
+    for (name, distribution) in of.distributions.iter().filter(|(name, _)| !is_new(name)) {
         digest.text(name);
         for (ns, share) in distribution.cumulative() {
             digest.add(ns);

@@ -169,7 +169,9 @@ impl Observer {
 
     fn grace_periods(&self, out: &mut Observation, world: &mut World, run: &PlannedRun, end: &Sums) {
         let look_ns = SECOND_NS / u64::from(run.scenario.observe.sample_hz);
-        let descheduled = derive::long_enough(&world.descheduled(), look_ns);
+        let descheduled = world.descheduled();
+        derive::descheduling(out, &descheduled);
+        let descheduled = derive::long_enough(&descheduled, look_ns);
         let inside = self.grace_periods.partition_point(|gp| gp.span.start_ns < self.start.now_ns);
         let ended = &self.grace_periods[inside..];
         let open_ns = world.guest(GUEST).rcu.open_since_ns().map(|since_ns| world.now_ns - since_ns);

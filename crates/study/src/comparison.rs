@@ -60,16 +60,32 @@ pub enum Verdict {
         /// Whether ours and the published one are on the same side of 1.
         same_direction: bool,
     },
-    /// Both on the same side of 1. `factor` is the larger of ours over theirs and theirs over ours.
+    /// Both on the same side of 1.
     SameDirection {
-        /// 1 when equal.
-        factor: f64,
+        /// Our effect over theirs, effects as logarithms of ratios: 1 when equal, 2 for x4 where x2 was published.
+        times: f64,
     },
     /// On different sides of 1.
     OppositeDirection,
 }
 
+/// Ours agrees with a published effect if it is at most this many times as large, or as small, both as logarithms of ratios:
+/// x1.19 to x1.48 agree with x1.3.
+pub const AGREES_WITHIN: f64 = 1.5;
+
 impl Verdict {
+    /// Of two effects that are beyond doubt.
+    pub fn between(ours: f64, published: f64) -> Verdict {
+        let times = ours.ln() / published.ln();
+        if times > 0.0 { Verdict::SameDirection { times } } else { Verdict::OppositeDirection }
+    }
+
+    /// Whether ours is in the published direction and about as large.
+    pub fn agrees(&self) -> bool {
+        let near = 1.0 / AGREES_WITHIN..=AGREES_WITHIN;
+        matches!(self, Verdict::SameDirection { times } if near.contains(times))
+    }
+
     fn of(ratio: Option<Estimate>, published: Option<&PublishedRatio>, least_p: f64) -> Verdict {
         let Some(published) = published else {
             return Verdict::NoReference;
@@ -84,11 +100,7 @@ impl Verdict {
         if least_p >= SIGNIFICANT_BELOW {
             return Verdict::TooFewRuns { same_direction };
         }
-        if !same_direction {
-            return Verdict::OppositeDirection;
-        }
-        let factor = ours.value / published.ratio;
-        Verdict::SameDirection { factor: factor.max(factor.recip()) }
+        Verdict::between(ours.value, published.ratio)
     }
 }
 
@@ -104,8 +116,13 @@ impl fmt::Display for Verdict {
             Verdict::TooFewRuns { same_direction: false } => {
                 out.write_str("points the other way; too few runs")
             }
-            Verdict::SameDirection { factor } if *factor < 1.5 => write!(out, "agrees, within {factor:.2}"),
-            Verdict::SameDirection { factor } => write!(out, "same direction, off by {factor:.1}"),
+            Verdict::SameDirection { times } if self.agrees() => {
+                write!(out, "agrees, {times:.2} of the effect")
+            }
+            Verdict::SameDirection { times } if *times < 1.0 => {
+                write!(out, "same direction, only {times:.2} of the effect")
+            }
+            Verdict::SameDirection { times } => write!(out, "same direction, {times:.1} times the effect"),
             Verdict::OppositeDirection => out.write_str("opposite direction"),
         }
     }
@@ -224,16 +241,23 @@ mod tests {
         let of = |ours: Option<Estimate>, theirs: Option<f64>| {
             Verdict::of(ours, theirs.map(published).as_ref(), 0.01)
         };
-        let factor = |verdict| match verdict {
-            Verdict::SameDirection { factor } => factor,
+        let times = |verdict| match verdict {
+            Verdict::SameDirection { times } => (times * 1e6).round() / 1e6,
             other => panic!("{other:?}"),
         };
         assert_eq!(of(around(2.0), None), Verdict::NoReference);
         assert_eq!(of(None, Some(2.0)), Verdict::NotMeasured);
         assert_eq!(of(around(1.05), Some(2.0)), Verdict::NoClearEffect);
         assert_eq!(of(around(0.5), Some(2.0)), Verdict::OppositeDirection);
-        assert_eq!(factor(of(around(4.0), Some(2.0))), 2.0);
-        assert_eq!(factor(of(around(0.2), Some(0.4))), 2.0);
+        assert_eq!(times(of(around(4.0), Some(2.0))), 2.0);
+        assert_eq!(times(of(around(0.25), Some(0.5))), 2.0);
+        // +30 %, as the average grace period of the memory microbenchmark: half as large, and three times as large, do not agree.
+        let agrees = |ours| of(around(ours), Some(1.3)).agrees();
+        assert_eq!([1.13, 1.20, 1.48, 1.5, 1.91].map(agrees), [false, true, true, false, false]);
+        let said = |ours, theirs| of(around(ours), Some(theirs)).to_string();
+        assert_eq!(said(1.31, 1.3), "agrees, 1.03 of the effect");
+        assert_eq!(said(1.91, 1.3), "same direction, 2.5 times the effect");
+        assert_eq!(said(1.2, 2.0), "same direction, only 0.26 of the effect");
         let few = Verdict::of(around(4.0), Some(published(2.0)).as_ref(), 0.1);
         assert_eq!(few, Verdict::TooFewRuns { same_direction: true });
     }

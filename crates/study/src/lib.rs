@@ -18,6 +18,7 @@ pub mod ground;
 pub mod latency_conformance;
 pub mod metric;
 pub mod observation;
+pub mod off_times;
 pub mod overrides;
 pub mod paired;
 pub mod record;

@@ -107,6 +107,10 @@ pub const GP_DURATIONS: &str = "gp_duration_ns";
 pub const SYNC_LATENCIES: &str = "sync_latency_ns";
 /// Key of the distribution of latencies: wake-ups or round trips.
 pub const LATENCIES: &str = "latency_ns";
+/// Key of the distribution of how long a vCPU was kept from running at a time: preempted or throttled; of all vCPUs.
+pub const VCPU_OFF: &str = "vcpu_off_ns";
+/// Key of the distribution of the time between the end of one such time and the begin of the vCPU's next one.
+pub const VCPU_UNDISTURBED: &str = "vcpu_undisturbed_ns";
 /// Key of the distribution of the time between two samples.
 pub const SAMPLE_GAPS: &str = "sample_gap_ns";
 /// Key of the timeline of the memory footprint.

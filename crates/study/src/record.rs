@@ -35,7 +35,8 @@ pub struct Study {
     pub scenario: Scenario,
     /// All runs in the order in which they were done, those that were done again included.
     pub observations: Vec<Observation>,
-    /// Each condition against the baseline.
+    /// Each condition against the baseline: written for others, and made again from the observations when a record is read.
+    #[serde(skip_deserializing)]
     pub comparisons: Vec<Comparison>,
     /// Why the study ended early, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,6 +141,10 @@ impl Record {
         if schema_version != SCHEMA_VERSION {
             return Err(BadRecord::Version(schema_version));
         }
-        serde_json::from_str(text).map_err(shape)
+        let mut record: Record = serde_json::from_str(text).map_err(shape)?;
+        for study in &mut record.studies {
+            study.comparisons = Comparison::all(&study.scenario, &study.observations);
+        }
+        Ok(record)
     }
 }

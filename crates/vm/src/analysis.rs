@@ -41,6 +41,10 @@ pub fn observe(left: RunLeft) -> Observation {
     derive::cpu_given(&mut out);
     sync_latency(&mut out, &left.outcome);
     if let Some(recording) = left.recording {
+        // Where only sums are booked nobody knows how long each time was.
+        if !recording.scheduling.running.is_empty() {
+            derive::descheduling(&mut out, &recording.scheduling.descheduled);
+        }
         let descheduled = derive::long_enough(&recording.scheduling.descheduled, left.look_ns);
         grace_periods(&mut out, &recording, &descheduled);
         memory(&mut out, &recording);

@@ -1,7 +1,7 @@
 //! Where and how a study was simulated.
 
-use reprieve_study::Study;
-use reprieve_study::units;
+use reprieve_study::scenario::NoiseTail;
+use reprieve_study::{Study, units};
 
 use super::{Fact, distinct, outcome, setting};
 
@@ -27,6 +27,11 @@ pub fn machine(study: &Study) -> Vec<Fact> {
         words if words.is_empty() => words,
         words => format!(", {words}"),
     };
+    let tail = |tail: &NoiseTail| {
+        let (every, for_) = (time(tail.every_us * 1000), time(tail.for_us * 1000));
+        format!(", and every {every} for {for_}")
+    };
+    let tails: String = host.noise_tail.iter().map(tail).collect();
     vec![
         setting("Ground", distinct(study, |run| run.provenance.ground.clone())),
         setting(
@@ -44,7 +49,7 @@ pub fn machine(study: &Study) -> Vec<Fact> {
             "Host",
             format!(
                 "{} pCPUs, {scheduler}, HZ {}; a context switch takes {}, cold caches cost {}; its own threads run \
-                 {} times a second and pCPU, for {}",
+                 {} times a second and pCPU, for {}{tails}",
                 host.pcpus_for(guest.vcpus),
                 host.hz,
                 time(host.switch_ns),

@@ -141,7 +141,7 @@ fn spread(spread: &Option<Spread>) -> Markup {
 
 fn cells(line: &Line, with_published: bool) -> Markup {
     let class = match line.verdict {
-        Verdict::SameDirection { .. } => "verdict agrees",
+        agreeing if agreeing.agrees() => "verdict agrees",
         Verdict::OppositeDirection => "verdict differs",
         _ => "verdict",
     };
@@ -166,6 +166,9 @@ fn published(study: &Study) -> Markup {
         @if !published.statements.is_empty() {
             p { "Also stated there:" }
             ul { @for statement in &published.statements { li { (statement) } } }
+        }
+        @if !published.fitted.is_empty() {
+            p { "Fitted: chosen with these figures in view: " (published.fitted.join("; ")) "." }
         }
     }
 }

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use comfy_table::{Attribute, Cell, Color, ColumnConstraint};
 use reprieve_study::conformance::{Conformance, Effect, METRICS, Ratio, Sign};
 use reprieve_study::metric;
-use reprieve_study::units::significant;
+use reprieve_study::off_times::OffRow;
+use reprieve_study::units::{duration, significant};
 
 use super::more::finish_with;
 use super::{LEAST_LABEL, Options, clean, empty_table, heading, wrapped};
@@ -141,6 +142,34 @@ fn effects(text: &mut String, conformance: &Conformance, options: &Options) {
     let text_below =
         "Ratios to the baseline with 95 % bootstrap intervals; of other metrics only wrong directions.";
     wrapped(text, "", text_below, 0, options);
+}
+
+/// A line for each condition: how often vCPUs are off, and for how long.
+pub fn off_times(text: &mut String, rows: &[OffRow], options: &Options) {
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(text);
+    heading(text, "The layer below: times during which vCPUs are off", options);
+    let mut out = empty_table(options);
+    let header = ["condition", "", "per second", "of the time", "median", "p99", "longest"];
+    out.set_header(header.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
+    for row in rows {
+        for (name, side, of) in [(&*row.condition, "real", row.real), ("", "simulated", row.simulated)] {
+            let time = |ns: u64| duration(ns as f64);
+            out.add_row([
+                clean(name).into(),
+                side.into(),
+                significant(of.per_s),
+                format!("{} %", significant(of.share * 100.0)),
+                time(of.p50_ns),
+                time(of.p99_ns),
+                time(of.longest_ns),
+            ]);
+        }
+    }
+    finish_with(text, out, 2, ColumnConstraint::LowerBoundary(LEAST_LABEL));
+    wrapped(text, "", "Preempted or throttled, of each vCPU; all runs of a condition together.", 0, options);
 }
 
 fn direction(sign: Sign) -> &'static str {

@@ -42,6 +42,7 @@ ratios = [
     { metric = "reader_preemptions_count", ratio = 6.33, printed = "x6.33" },
 ]
 statements = ["Footprint spikes of several hundred MB for a 100 ms grace-period delay."]
+fitted = ["the quota", "the length of the window"]
 "#;
 
 /// Numbers that look random and are the same everywhere (Knuth's MMIX generator).

@@ -11,6 +11,9 @@ use super::{BadScenario, Case, Condition, Ground, Scenario, SchedulerKind, Sweep
 use crate::metric;
 pub(super) use ground::ONLY_SIM;
 
+/// Most kinds of further own threads of the host.
+const MOST_NOISE_TAILS: usize = 8;
+
 /// What a condition or a sweep may change: keys of one run, not of the plan.
 const OF_ONE_RUN: [&str; 7] =
     ["guest.", "host.", "workload.", "observe.", "limits.", "run.warmup_ms", "run.window_ms"];
@@ -116,7 +119,16 @@ impl Scenario {
         within("host.cold_cache_ns", host.cold_cache_ns, 0, 10_000_000)?;
         within("host.noise_per_s", host.noise_per_s, 0, 100_000)?;
         within("host.noise_ns", host.noise_ns, 0, 100_000_000)?;
-        if host.noise_per_s.saturating_mul(host.noise_ns) > 900_000_000 {
+        if host.noise_tail.len() > MOST_NOISE_TAILS {
+            return bad("host.noise_tail", format!("there are more than {MOST_NOISE_TAILS}"));
+        }
+        let mut noise_permille = host.noise_per_s.saturating_mul(host.noise_ns) / 1_000_000;
+        for tail in &host.noise_tail {
+            within("host.noise_tail.every_us", tail.every_us, 100, 3_600_000_000)?;
+            within("host.noise_tail.for_us", tail.for_us, 1, 1_000_000)?;
+            noise_permille += tail.for_us * 1000 / (tail.every_us + tail.for_us);
+        }
+        if noise_permille > 900 {
             return bad("host.noise_ns", "the host's own threads would take more than 90 % of each pCPU");
         }
         within("host.slice_us", host.slice_us, 0, 1_000_000)?;

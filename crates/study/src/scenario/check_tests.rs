@@ -148,6 +148,13 @@ fn refuses_times_and_numbers_that_there_are_not() {
     assert!(with("spikes = [{ vcpus = 0, at_ms = 0, for_ms = 2 }]").contains("0 is not within 1 to 1024"));
     assert!(with("[host];pcpus = 1025").starts_with("host.pcpus: 1025 is not"));
     assert!(with("[host];noise_per_s = 1000;noise_ns = 1000000").starts_with("host.noise_ns"));
+    let tail = |text: &str| with(&format!("[host];noise_tail = [{text}]"));
+    assert!(tail("{ every_us = 1, for_us = 1 }").starts_with("host.noise_tail.every_us: 1 is not"));
+    assert!(
+        tail("{ every_us = 100, for_us = 900 }").starts_with("host.noise_ns"),
+        "with what it has already"
+    );
+    assert!(tail(&"{ every_us = 1000, for_us = 1 },".repeat(9)).ends_with("there are more than 8"));
     assert!(with("[guest];rcu.blimit = 0").starts_with("guest.rcu.blimit: 0 is not"));
     assert!(with("[guest];speed = 0").starts_with("guest.speed: 0 is not"));
 }

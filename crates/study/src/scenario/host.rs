@@ -24,6 +24,10 @@ pub struct HostModel {
     pub noise_per_s: u64,
     /// How long each of them runs, mean.
     pub noise_ns: u64,
+    /// Further own threads of the host, rarer and longer: with the first ones they make a mixture of exponential
+    /// distributions, which has the long tail that real hosts have and a single one has not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub noise_tail: Vec<NoiseTail>,
     /// Length of a slice; 0 for the scheduler's own. Linux's schedulers only.
     pub slice_us: u64,
     /// What Xen's schedulers depend on.
@@ -40,6 +44,7 @@ impl Default for HostModel {
             cold_cache_ns: 20_000,
             noise_per_s: 220,
             noise_ns: 90_000,
+            noise_tail: Vec::new(),
             slice_us: 0,
             xen: Xen::default(),
         }
@@ -61,6 +66,16 @@ impl HostModel {
             slice_us => format!("{name} with slices of {slice_us} us"),
         }
     }
+}
+
+/// Own threads of the host, one on each pCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoiseTail {
+    /// Each sleeps so long, mean.
+    pub every_us: u64,
+    /// And then runs so long, mean.
+    pub for_us: u64,
 }
 
 /// CPU scheduler of a simulated host.

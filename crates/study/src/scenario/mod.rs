@@ -43,7 +43,7 @@ pub use case::Case;
 pub use condition::{Bursts, Cause, Condition, Pause, Spike, VcpuQuota};
 pub use fio::{Fio, Placement};
 pub use guest::{Accelerator, Guest, Rcu, Spinlocks};
-pub use host::{HostModel, Limits, SchedulerKind};
+pub use host::{HostModel, Limits, NoiseTail, SchedulerKind};
 pub use io::{Io, IoSystem};
 pub use plan::PlannedRun;
 pub use published::{Published, PublishedOrder, PublishedPair, PublishedRatio};

@@ -20,6 +20,9 @@ pub struct Published {
     pub orders: Vec<PublishedOrder>,
     /// Other statements, as text.
     pub statements: Vec<String>,
+    /// What of this scenario was chosen with these figures in view, as text: agreement there proves less.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fitted: Vec<String>,
 }
 
 /// One published ratio of a scenario with cases.

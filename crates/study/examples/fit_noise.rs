@@ -1,0 +1,143 @@
+//! Fits the noise of the simulated host to a record of real guests: how long vCPUs that have a pCPU each were kept from running,
+//! and how often. Prints the keys of `[host]`.
+//!
+//! ```text
+//! cargo run --release -p reprieve-study --example fit_noise -- RECORD.json [SCENARIO [COMPONENTS]]
+//! ```
+//! The model: own threads of the host of a few kinds on each pCPU, each of which sleeps, and runs, for times from an exponential
+//! distribution. So the times that vCPUs are off are a mixture of exponential distributions. It is fitted by maximum likelihood,
+//! with the expectation-maximisation algorithm (Dempster, Laird, Rubin 1977), to all times of the scenario's baseline. Nothing else
+//! of the record is looked at, and nothing is random.
+
+use std::process::ExitCode;
+
+use reprieve_study::{Record, Study, observation};
+
+/// More iterations change nothing that is printed.
+const ITERATIONS: usize = 5_000;
+const QUANTILES: [f64; 6] = [0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
+
+/// One kind of thread: its share of all times off, and their mean, ns.
+#[derive(Clone, Copy, Debug)]
+struct Component {
+    share: f64,
+    mean_ns: f64,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match fit(&words) {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("fit_noise: {problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn fit(words: &[String]) -> Result<String, String> {
+    let path = words.first().ok_or("name a record of real guests")?;
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let record = Record::from_json(&text).map_err(|error| format!("{path}: {error}"))?;
+    let named = |study: &&Study| words.get(1).is_none_or(|name| study.scenario.name == *name);
+    let study = record.studies.iter().find(named).ok_or("the record has no such scenario")?;
+    let components = words.get(2).map_or(Ok(2), |text| text.parse()).map_err(|_| "how many components?")?;
+    let Off { times, vcpu_seconds } = off(study)?;
+    let mixture = mixture(&times, components);
+    Ok(describe(&times, vcpu_seconds, &mixture))
+}
+
+/// Times off of the baseline: each length in ns with how often it was seen; and the time during which they were.
+struct Off {
+    times: Vec<(f64, f64)>,
+    vcpu_seconds: f64,
+}
+
+fn off(study: &Study) -> Result<Off, String> {
+    let mut all = reprieve_study::Distribution::default();
+    let mut vcpu_seconds = 0.0;
+    for run in study.runs_of(study.scenario.baseline()) {
+        let Some(times) = run.distributions.get(observation::VCPU_OFF) else { continue };
+        all.merge(times);
+        vcpu_seconds += run.provenance.vcpus.len() as f64 * run.provenance.window_ns as f64 / 1e9;
+    }
+    if all.count() < 100 {
+        return Err("the baseline has fewer than 100 times during which a vCPU was kept from running".into());
+    }
+    let (total, mut below) = (all.count() as f64, 0.0);
+    let step = |(ns, share): (u64, f64)| (ns as f64, (share - std::mem::replace(&mut below, share)) * total);
+    Ok(Off { times: all.cumulative().into_iter().map(step).collect(), vcpu_seconds })
+}
+
+/// The mixture of so many exponential distributions under which these times are likeliest, that with the shortest mean first.
+fn mixture(times: &[(f64, f64)], components: usize) -> Vec<Component> {
+    let total: f64 = times.iter().map(|(_, count)| count).sum();
+    let mean_ns = times.iter().map(|(ns, count)| ns * count).sum::<f64>() / total;
+    // Means a factor of eight apart, around the mean of all.
+    let begin = |index: usize| Component {
+        share: 1.0 / components as f64,
+        mean_ns: mean_ns * 8_f64.powf(index as f64 - (components as f64 - 1.0) / 2.0),
+    };
+    let mut mixture: Vec<Component> = (0..components).map(begin).collect();
+    for _ in 0..ITERATIONS {
+        let (mut counts, mut sums_ns) = (vec![0.0; components], vec![0.0; components]);
+        for (ns, count) in times {
+            let likelihoods: Vec<f64> =
+                mixture.iter().map(|of| of.share / of.mean_ns * (-ns / of.mean_ns).exp()).collect();
+            let sum: f64 = likelihoods.iter().sum();
+            for (index, likelihood) in likelihoods.iter().enumerate().filter(|_| sum > 0.0) {
+                counts[index] += count * likelihood / sum;
+                sums_ns[index] += count * likelihood / sum * ns;
+            }
+        }
+        for (of, (count, sum_ns)) in mixture.iter_mut().zip(counts.iter().zip(&sums_ns)) {
+            *of = Component { share: count / total, mean_ns: (sum_ns / count.max(1e-9)).max(1.0) };
+        }
+    }
+    mixture.sort_by(|a, b| a.mean_ns.total_cmp(&b.mean_ns));
+    mixture
+}
+
+fn describe(times: &[(f64, f64)], vcpu_seconds: f64, mixture: &[Component]) -> String {
+    let total: f64 = times.iter().map(|(_, count)| count).sum();
+    let per_s = total / vcpu_seconds;
+    let mut text =
+        format!("# {total:.0} times off in {vcpu_seconds:.1} s of vCPUs\n# quantile  recorded  fitted, us\n");
+    for quantile in QUANTILES {
+        let recorded = quantile_of(times, quantile) / 1e3;
+        let fitted = fitted_quantile(mixture, quantile.min(1.0 - 0.5 / total)) / 1e3;
+        text += &format!("# {quantile:<8} {recorded:>9.1} {fitted:>9.1}\n");
+    }
+    for (index, of) in mixture.iter().enumerate() {
+        let (every_us, for_us) = (1e6 / (per_s * of.share) - of.mean_ns / 1e3, of.mean_ns / 1e3);
+        text += &match index {
+            0 => format!("noise_per_s = {:.0}\nnoise_ns = {:.0}\nnoise_tail = [", 1e6 / every_us, of.mean_ns),
+            _ => format!("{{ every_us = {every_us:.0}, for_us = {for_us:.0} }}, "),
+        };
+    }
+    text.trim_end_matches(", ").to_string() + "]\n"
+}
+
+fn quantile_of(times: &[(f64, f64)], quantile: f64) -> f64 {
+    let total: f64 = times.iter().map(|(_, count)| count).sum();
+    let mut below = 0.0;
+    let reached = times.iter().find(|(_, count)| {
+        below += count;
+        below >= quantile * total - 1e-6
+    });
+    reached.or(times.last()).map_or(0.0, |(ns, _)| *ns)
+}
+
+/// By bisection.
+fn fitted_quantile(mixture: &[Component], quantile: f64) -> f64 {
+    let above = |ns: f64| mixture.iter().map(|of| of.share * (-ns / of.mean_ns).exp()).sum::<f64>();
+    let (mut low, mut high) = (0.0, 1e12);
+    for _ in 0..200 {
+        let middle = (low + high) / 2.0;
+        if above(middle) > 1.0 - quantile { low = middle } else { high = middle }
+    }
+    high
+}
