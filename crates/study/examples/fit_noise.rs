@@ -4,7 +4,7 @@
 //! ```text
 //! cargo run --release -p reprieve-study --example fit_noise -- RECORD.json [SCENARIO [COMPONENTS]]
 //! ```
-//! The model: own threads of the host of a few kinds on each pCPU, each of which sleeps, and runs, for times from an exponential
+//! The model: each pCPU runs a few kinds of threads of the host's own, each of which sleeps, and runs, for times from an exponential
 //! distribution. So the times that vCPUs are off are a mixture of exponential distributions. It is fitted by maximum likelihood,
 //! with the expectation-maximisation algorithm (Dempster, Laird, Rubin 1977), to all times of the scenario's baseline. Nothing else
 //! of the record is looked at, and nothing is random.
@@ -44,15 +44,18 @@ fn fit(words: &[String]) -> Result<String, String> {
     let record = Record::from_json(&text).map_err(|error| format!("{path}: {error}"))?;
     let named = |study: &&Study| words.get(1).is_none_or(|name| study.scenario.name == *name);
     let study = record.studies.iter().find(named).ok_or("the record has no such scenario")?;
-    let components = words.get(2).map_or(Ok(2), |text| text.parse()).map_err(|_| "how many components?")?;
+    let components: Result<usize, _> = words.get(2).map_or(Ok(2), |text| text.parse());
+    let components =
+        components.ok().filter(|count| (1..=4).contains(count)).ok_or("one to four components")?;
     let Off { times, vcpu_seconds } = off(study)?;
     let mixture = mixture(&times, components);
     Ok(describe(&times, vcpu_seconds, &mixture))
 }
 
-/// Times off of the baseline: each length in ns with how often it was seen; and the time during which they were.
 struct Off {
+    /// Lengths in ns, and how often each was seen.
     times: Vec<(f64, f64)>,
+    /// Time that vCPUs were watched, all together, s.
     vcpu_seconds: f64,
 }
 
@@ -85,10 +88,13 @@ fn mixture(times: &[(f64, f64)], components: usize) -> Vec<Component> {
     for _ in 0..ITERATIONS {
         let (mut counts, mut sums_ns) = (vec![0.0; components], vec![0.0; components]);
         for (ns, count) in times {
-            let likelihoods: Vec<f64> =
-                mixture.iter().map(|of| of.share / of.mean_ns * (-ns / of.mean_ns).exp()).collect();
+            // Relative to the largest, which alone may be too small for a float.
+            let logs = mixture.iter().map(|of| (of.share / of.mean_ns).ln() - ns / of.mean_ns);
+            let logs: Vec<f64> = logs.collect();
+            let largest = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let likelihoods: Vec<f64> = logs.iter().map(|log| (log - largest).exp()).collect();
             let sum: f64 = likelihoods.iter().sum();
-            for (index, likelihood) in likelihoods.iter().enumerate().filter(|_| sum > 0.0) {
+            for (index, likelihood) in likelihoods.iter().enumerate() {
                 counts[index] += count * likelihood / sum;
                 sums_ns[index] += count * likelihood / sum * ns;
             }

@@ -79,8 +79,7 @@ pub struct Effect {
 pub struct Ratio {
     /// With its 95 % bootstrap interval.
     pub estimate: Estimate,
-    /// Whether there are enough runs for chance alone to give such an interval rarely: so many that a permutation test could
-    /// give a p-value below 0.05.
+    /// Whether there are so many runs that a permutation test could give a p-value below 0.05.
     pub has_enough_runs: bool,
 }
 
@@ -106,8 +105,7 @@ pub enum Sign {
     RealAlone,
     /// The simulated effect is clear, the real one is not.
     SimulatedAlone,
-    /// Neither is clear. With more runs they might turn out to point different ways: both intervals leave 1 out, on different
-    /// sides.
+    /// Neither is clear, for want of runs; their intervals lie on opposite sides of 1.
     FewRunsApart,
     /// Neither is clear.
     Neither,
@@ -146,6 +144,12 @@ pub struct Tally {
     pub wrong: usize,
     /// Effects that seem to point different ways, with too few runs to tell.
     pub few_runs_apart: usize,
+    /// Effects that are clear with real guests alone.
+    pub real_alone: usize,
+    /// Effects that are clear in the simulator alone.
+    pub simulated_alone: usize,
+    /// Effects that have an error: none has one whose ratio is 0 on either side.
+    pub errors: usize,
     /// Median magnitude of the errors, as a share: 0.15 if half of the simulated effects are within a factor of 1.15.
     pub median_error: Option<f64>,
 }
@@ -177,8 +181,8 @@ impl Conformance {
             Some(Effect {
                 condition: condition.clone(),
                 metric,
-                real: ratio(real, condition, metric)?,
-                simulated: ratio(simulated, condition, metric)?,
+                real: ratio(real, baseline, condition, metric)?,
+                simulated: ratio(simulated, baseline, condition, metric)?,
             })
         };
         let others = real.scenario.conditions.keys().filter(|condition| *condition != baseline);
@@ -196,6 +200,11 @@ impl Conformance {
         self.effects.iter().filter(|effect| effect.sign() == Sign::Wrong)
     }
 
+    /// Whether any effect has enough runs on both sides to be clear.
+    pub fn has_enough_runs(&self) -> bool {
+        self.effects.iter().any(|effect| effect.real.has_enough_runs && effect.simulated.has_enough_runs)
+    }
+
     /// How effects on one metric, or on all, came out.
     pub fn tally(&self, metric: Option<&str>) -> Tally {
         let of = |effect: &&Effect| metric.is_none_or(|metric| metric == effect.metric);
@@ -206,6 +215,9 @@ impl Conformance {
             clear: with(&[Sign::Same, Sign::Wrong]),
             wrong: with(&[Sign::Wrong]),
             few_runs_apart: with(&[Sign::FewRunsApart]),
+            real_alone: with(&[Sign::RealAlone]),
+            simulated_alone: with(&[Sign::SimulatedAlone]),
+            errors: effects().filter_map(Effect::error).count(),
             median_error: median_share(effects().filter_map(Effect::error)),
         }
     }
@@ -230,9 +242,8 @@ fn values(study: &Study, condition: &str, metric: &str) -> Vec<f64> {
     study.runs_of(condition).filter_map(of).collect()
 }
 
-fn ratio(study: &Study, condition: &str, metric: &str) -> Option<Ratio> {
-    let (base, treated) =
-        (values(study, study.scenario.baseline(), metric), values(study, condition, metric));
+fn ratio(study: &Study, baseline: &str, condition: &str, metric: &str) -> Option<Ratio> {
+    let (base, treated) = (values(study, baseline, metric), values(study, condition, metric));
     let mut stream = statistics::stream(study.scenario.run.seed, &format!("bootstrap {metric}"));
     let estimate = statistics::ratio_of_medians(&treated, &base, &mut stream)?;
     let has_enough_runs = statistics::least_p(treated.len(), base.len()) < SIGNIFICANT_BELOW;

@@ -1,5 +1,5 @@
 //! The layer below grace periods: how long vCPUs are kept from running at a time, and how often, in real guests and in the
-//! simulator. Where this differs, what stands on it must.
+//! simulator. Where these differ, grace periods differ, too.
 
 use crate::conformance::real_and_simulated;
 use crate::distribution::Distribution;
@@ -7,7 +7,7 @@ use crate::observation::VCPU_OFF;
 use crate::record::Study;
 use crate::units::SECOND_NS;
 
-/// Of all runs of a condition together.
+/// Times off, of all runs of a condition together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OffTimes {
     /// Times a vCPU was preempted or throttled, per second of each vCPU.
@@ -56,9 +56,9 @@ fn of(study: &Study, condition: &str) -> Option<OffTimes> {
     }
     Some(OffTimes {
         per_s: all.count() as f64 / vcpus_ns * SECOND_NS as f64,
-        share: all.mean_ns()? * all.count() as f64 / vcpus_ns,
-        p50_ns: all.quantile_ns(0.5)?,
-        p99_ns: all.quantile_ns(0.99)?,
+        share: all.mean_ns().unwrap_or(0.0) * all.count() as f64 / vcpus_ns,
+        p50_ns: all.quantile_ns(0.5).unwrap_or(0),
+        p99_ns: all.quantile_ns(0.99).unwrap_or(0),
         longest_ns: all.max_ns(),
     })
 }

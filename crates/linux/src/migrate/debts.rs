@@ -1,8 +1,8 @@
 //! Masks that are owed: they could not be given back yet, or it is in doubt whether they are to be.
 //!
 //! Invariant: each is in the state file, in a slot of its own, until the task has its mask, has ended, or its user has decided
-//! otherwise. A child that is given a moment is in the file meanwhile, as in doubt: if the daemon is killed then, and the child's
-//! parent has ended, nothing else tells of it.
+//! otherwise. A child that waits for its mask is in the file meanwhile, as in doubt: if the daemon is killed then, and the child's
+//! parent has ended, it could not be found otherwise.
 
 use std::collections::BTreeSet;
 

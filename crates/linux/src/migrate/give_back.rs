@@ -8,7 +8,7 @@
 //! | the whole of its cpuset, or every CPU, while that CPU is not there for it | the kernel | given back |
 //! | anything else | its user | left alone |
 //!
-//! In the second case the mask may look the same afterwards. But the kernel remembers the mask last requested: without this, it
+//! In the second row we set the mask even if it looks right already. The kernel remembers the mask last requested: without this, it
 //! would bind the task again when its cpuset changes (sched_setaffinity(2), cpuset(7); kernel 6.2 and later).
 //!
 //! Affinity is inherited by what a bound task forks, and survives exec(2). An heir cannot be told by its mask: its user may
@@ -105,12 +105,16 @@ pub fn heirs(root: &ProcRoot, of: &[Saved], since_ticks: u64) -> Vec<Owed> {
     let mut known: BTreeSet<i32> = of.iter().map(|saved| saved.tid).collect();
     let mut heirs = Vec::new();
     for saved in of {
-        let mut processes = vec![saved.pid];
-        while let Some(pid) = processes.pop().filter(|_| known.len() < MAX_HEIRS) {
+        let (mut processes, mut looked_at) = (vec![saved.pid], 0);
+        while let Some(pid) = processes.pop().filter(|_| looked_at < MAX_HEIRS) {
             for tid in root.thread_ids(pid).unwrap_or_default() {
+                looked_at += 1;
                 processes.extend(root.children(pid, tid));
-                if known.insert(tid) {
-                    heirs.extend(heir(root, saved, pid, tid, since_ticks));
+                // What is no heir of this one may be one of another, which was bound earlier.
+                if let Some(heir) = heir(root, saved, pid, tid, since_ticks).filter(|_| !known.contains(&tid))
+                {
+                    known.insert(tid);
+                    heirs.push(heir);
                 }
             }
         }

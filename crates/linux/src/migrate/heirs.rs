@@ -74,7 +74,7 @@ pub struct Heirs {
     forks: Option<Forks>,
     witness: Witness,
     remembered: HashMap<i32, (Ancestor, u64)>,
-    /// Forks whose parent's slot another thread was at.
+    /// Forks whose parent's slot was locked by another thread.
     again: Vec<Fork>,
     /// Children that are given a moment.
     pending: Vec<Pending>,
@@ -346,7 +346,9 @@ impl Heirs {
         let up_to_ticks = clock::boot_ticks();
         let bound = (0..table.slots())
             .filter_map(|slot| table.look(slot, |held| Ancestor::of(held, clock::now_ns())).flatten());
-        let bound: Vec<Ancestor> = bound.collect();
+        // And those that have left since, whose children may not have been seen to.
+        let left = self.remembered.values().map(|(ancestor, _)| ancestor.clone());
+        let bound: Vec<Ancestor> = bound.chain(left).collect();
         for ancestor in bound {
             for heir in heirs(&self.root, std::slice::from_ref(&ancestor.saved), self.seen_ticks) {
                 let since_ns = clock::began_ns(heir.saved.start_ticks);

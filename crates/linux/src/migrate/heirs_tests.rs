@@ -240,6 +240,23 @@ fn without_records_of_forks_children_are_found_by_a_search() {
 }
 
 #[test]
+fn without_records_of_forks_children_of_one_that_has_left_are_found_too() {
+    let Some((one, _)) = two_cpus() else { return };
+    let (folder, mut shell) = (tempfile::tempdir().unwrap(), Shell::start());
+    let (table, mask) = (table(folder.path()), shell.mask());
+    let Some(mut heirs) = with(&table, false, true) else { return };
+    table.fill(0, shell.held()).unwrap();
+    bind(&table, 0, Some(one));
+    let child = shell.fork();
+    bind(&table, 0, None);
+    let now_ns = clock::now_ns();
+    heirs.remember(table.look(0, |held| Ancestor::of(held, now_ns)).flatten().unwrap(), now_ns);
+    assert!(table.clear(0, false).unwrap());
+    settle(&mut heirs, &table);
+    assert_eq!(mask_of(child), mask);
+}
+
+#[test]
 fn without_records_of_calls_children_are_left_alone_and_their_parent_is_let_go() {
     let Some((one, other)) = two_cpus() else { return };
     for forks in [true, false] {

@@ -1,19 +1,19 @@
-//! The state file: the masks of tasks that may be bound, and what they are bound to, so that they can be given back by
-//! whoever comes next if the daemon is killed.
+//! The state file: the masks of tasks that may be bound, and what they are bound to, so that the warden, the next daemon, or
+//! `--restore` can give them back if the daemon is killed.
 //!
 //! ```text
 //! reprieve-migrate-masks 3 BOOT-ID
 //!     -     1                88911 4711 4712 88302 whole 0-3
 //!  FROM    TO                BOUND PID  TID  START ...   MASK
 //! ```
-//! Further on in the first line's page is the time up to which forks have been seen to: what is younger may have inherited a
+//! Further on in the first line's page is a time: all forks before it have been handled. A task that is younger may have inherited a
 //! binding that nobody has looked at.
 //!
 //! A record for each slot, of one page each: a record is never half written, since a write within a page of a file is not
 //! cut short, not even by SIGKILL. The first three words are rewritten just before each change of affinity: what the task was
 //! bound to, what it is being bound to (`-`: its user's mask), and when it was bound first (`-`: never). BOUND and START, the
-//! task's start time, are in clock ticks since boot. A slot without a task is blank. `whole` says that the mask was the whole of the task's cpuset;
-//! `doubt` after the mask, that the task may have inherited our binding, or may have been bound so by its user. FROM is blanked
+//! task's start time, are in clock ticks since boot. A slot without a task is blank. `whole` says that the mask was the whole of
+//! the task's cpuset; `doubt` after the mask, that the task may have inherited our binding, or may have been bound so by its user. FROM is blanked
 //! out (`-`) as soon as a change has succeeded. A reboot makes the file void, since masks do not outlive one.
 //!
 //! Invariants: a task is in the file before it is bound, and leaves it only when it has its mask again or has ended; what
@@ -145,7 +145,7 @@ impl StateFile {
         self.write_at(format!("{ticks:>SEEN_BYTES$}").as_bytes(), SEEN_AT)
     }
 
-    /// What was last said so; 0 if nothing.
+    /// The time last saved by [`saw_forks`](StateFile::saw_forks); 0 if none was.
     fn seen_ticks(&self) -> u64 {
         let mut text = [b' '; SEEN_BYTES];
         let read = self.file.read_exact_at(&mut text, SEEN_AT);

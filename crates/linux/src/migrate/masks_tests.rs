@@ -223,6 +223,21 @@ fn a_child_of_a_task_that_is_bound_no_more_is_in_doubt_and_one_of_a_task_never_b
     }
 }
 
+/// Two threads of one process: what the one has forked before it was bound may be an heir of the other.
+#[test]
+fn an_heir_is_looked_for_among_the_children_of_each() {
+    let Some((one, _)) = two_cpus() else { return };
+    let (root, mut shell) = (ProcRoot::default(), Shell::start());
+    let saved = shell.saved();
+    shell.bind(&CpuSet::of(one));
+    let child = shell.fork();
+    let later = Saved { tid: i32::MAX, bound_ticks: clock::boot_ticks() + 1000, ..saved.clone() };
+    let found =
+        |of: &[Saved]| give_back::heirs(&root, of, 0).iter().map(|heir| heir.saved.tid).collect::<Vec<_>>();
+    assert_eq!(found(&[later.clone(), saved.clone()]), [child]);
+    assert_eq!(found(&[saved.clone(), later, saved]), [child], "once");
+}
+
 /// A thread that was bound has executed a program since: the process goes on under the number of its first thread.
 #[test]
 fn what_a_bound_thread_has_become_by_executing_a_program_is_in_doubt() {

@@ -16,7 +16,7 @@ pub struct Saved {
     pub tid: i32,
     /// When it started, clock ticks since boot.
     pub start_ticks: u64,
-    /// When we bound it first, clock ticks since boot: what it has forked before is not bound by us. [`u64::MAX`] if we never
+    /// When we bound it first, clock ticks since boot: children that it forked earlier are not bound by us. [`u64::MAX`] if we never
     /// have.
     pub bound_ticks: u64,
     /// Where its user lets it run.

@@ -14,7 +14,8 @@
 //!
 //! Invariants: a process is killed only if its start time is the registered one; a cgroup is removed only
 //! if it, or its parent, is named `reprieve-*`, and its tasks are moved, never killed; a directory only if
-//! it is named `reprieve-*`. A line that is cut short is ignored: a path cut short could be another one.
+//! it is named `reprieve-*`; of a state file of masks any absolute path is taken, since it is opened as `--restore` opens it, and
+//! what is no state file is left alone. A line that is cut short is ignored: a path cut short could be another one.
 //! The pipe's end must not leak into other children; the standard library opens it close-on-exec. What is
 //! started and not yet registered when the main process is killed stays: use PR_SET_PDEATHSIG too.
 

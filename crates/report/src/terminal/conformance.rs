@@ -41,6 +41,7 @@ pub fn headline(conformance: &Conformance) -> Vec<String> {
     let wrong: Vec<&Effect> = conformance.wrong().collect();
     match (all.effects, all.clear, wrong.len()) {
         (0, ..) => sentences.push("No effect to compare: only the baseline has runs of both.".into()),
+        (_, 0, _) if conformance.has_enough_runs() => sentences.push("No effect is clear on both sides.".into()),
         (count, 0, _) => sentences.push(format!(
             "With so few runs no effect is clear on both sides; by their intervals alone, {} of {count} point the WRONG way. \
              Run both with more repetitions: --repeat 10.",
@@ -57,10 +58,19 @@ pub fn headline(conformance: &Conformance) -> Vec<String> {
             ));
         }
     }
-    if let Some(error) = all.median_error {
+    if all.real_alone + all.simulated_alone > 0 {
         sentences.push(format!(
-            "Half of its {} effects are within a factor of {} of the real ones.",
-            all.effects,
+            "{} further effects are clear with real guests alone, {} in the simulator alone.",
+            all.real_alone, all.simulated_alone
+        ));
+    }
+    if let Some(error) = all.median_error {
+        let without = all.effects - all.errors;
+        let left_out =
+            if without > 0 { format!(" ({without} without a ratio are left out)") } else { String::new() };
+        sentences.push(format!(
+            "Half of {} effects are within a factor of {} of the real ones{left_out}.",
+            all.errors,
             significant(1.0 + error)
         ));
     }
@@ -109,8 +119,8 @@ fn tallies(text: &mut String, conformance: &Conformance, options: &Options) {
         text,
         "",
         "Medians over repetitions. An effect is a condition's ratio to the baseline; it is clear if its 95 % interval leaves \
-         1 out and a permutation test of so many runs could give p < 0.05. Errors are simulated over real; the median's is of \
-         the larger of that and its reciprocal.",
+         1 out and a permutation test of so many runs could give p < 0.05. Errors are simulated over real; the median \
+         error is the factor by which the two differ, whichever is larger.",
         0,
         options,
     );
