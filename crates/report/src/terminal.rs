@@ -5,6 +5,7 @@
 mod conformance;
 mod latencies;
 mod more;
+mod replays;
 mod side;
 
 use std::borrow::Cow;
@@ -72,6 +73,7 @@ fn render_study(text: &mut String, study: &Study, options: &Options) {
         None => render_comparisons(text, study, options),
     }
     more::sweeps(text, study, options);
+    replays::render(text, study, options);
     render_published(text, study, options);
 }
 

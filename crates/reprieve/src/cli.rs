@@ -30,6 +30,11 @@ pub enum Verb {
     Compare(CompareArguments),
     /// Show a recorded run again
     Report(ReportArguments),
+    /// Record when the host keeps the vCPUs of a virtual machine from running
+    ///
+    /// On the host. The file is replayed in the simulator by `replay = "FILE"` in a condition of a scenario: what would that
+    /// hour have been with another RCU setting, or another workload?
+    Record(RecordArguments),
     /// Keep I/O tasks of this virtual machine on vCPUs that are on
     ///
     /// A vCPU that the host deschedules issues no I/O. This finds tasks that do I/O, tells from timer beats when
@@ -86,9 +91,29 @@ pub struct RunArguments {
     /// Write the first run of each condition, event by event, for the Perfetto trace viewer
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Write when the host kept vCPUs from running, one file a run, to be replayed in the simulator
+    #[arg(long, value_name = "FOLDER")]
+    pub recordings: Option<PathBuf>,
     /// Show what would be run, and run nothing
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// Arguments of `record`.
+#[derive(Debug, Args)]
+pub struct RecordArguments {
+    /// The virtual machine: the process of its QEMU, whose threads are named "CPU 0/KVM" and so on
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: i32,
+    /// Threads of the process, in the order of the vCPUs that they are; repeatable [those that QEMU names so]
+    #[arg(long = "tid", value_name = "TID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub tids: Vec<i32>,
+    /// For how long, in seconds; a signal ends it sooner
+    #[arg(long = "for", value_name = "SECONDS", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub for_s: u64,
+    /// The file to write
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
 }
 
 /// Arguments of `migrate`.

@@ -29,6 +29,9 @@ enum State {
     Missing,
 }
 
+/// The series of the second kernel that results are recorded with.
+const NEWER: &str = "6.12";
+
 /// Runs the verb.
 pub fn doctor() -> Result<(), Failure> {
     let findings = look();
@@ -56,6 +59,9 @@ fn look() -> Vec<Finding> {
     let mut findings = vec![simulator(), peers(), machine(&root), emulator(), kvm()];
     findings.extend(image::requirements().iter().map(program));
     findings.push(cache());
+    findings.push(kernel());
+    let newer = format!("without: no guest with guest.kernel = \"{NEWER}\"");
+    findings.push(optional("newer guest kernel", guest_kernel(Some(NEWER)), &newer));
     findings.push(optional("Xen", xen(), "without: nothing runs on real Xen (--on xen)"));
     findings.push(optional("CPU quotas", quota(), "without: overcommitted pins vCPUs to one pCPU"));
     let switches = SwitchRecorder::open(&[threads::own_tid()], 1).map(|_| "perf switch records".to_string());
@@ -127,6 +133,19 @@ fn cache() -> Finding {
         Err(error) => (State::Missing, error.to_string()),
     };
     Finding { what: "cache", state, says }
+}
+
+fn kernel() -> Finding {
+    let (state, says) = match guest_kernel(None) {
+        Ok(says) => (State::Good, says),
+        Err(error) => (State::Missing, format!("{error}; or name one with guest.kernel")),
+    };
+    Finding { what: "guest kernel", state, says }
+}
+
+fn guest_kernel(series: Option<&str>) -> Result<String, Failure> {
+    let cache = Cache::new(Cache::default_dir(|name| std::env::var_os(name))?)?;
+    Ok(image::kernel_available(&cache, series)?)
 }
 
 /// Its packages: in the cache, or known to apt.

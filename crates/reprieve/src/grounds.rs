@@ -8,6 +8,7 @@ use std::thread::available_parallelism;
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
 use reprieve_linux::warden::Warden;
+use reprieve_sim::ground::Tapes;
 use reprieve_study::ground::{Finished, Progress};
 use reprieve_study::{Ground, Scenario};
 use reprieve_threads::peer;
@@ -15,11 +16,14 @@ use reprieve_vm::image::Cache;
 use reprieve_vm::{HogCommand, Host, XenGround};
 
 use crate::failure::Failure;
+use crate::tapes;
 
 /// The grounds that some scenarios need, ready to run them.
 pub struct Grounds {
     /// Simulated runs at a time.
     jobs: usize,
+    /// What simulated runs replay.
+    tapes: Tapes,
     interrupt: Interrupt,
     guests: Option<Guests>,
     threads: Option<reprieve_threads::Host>,
@@ -38,6 +42,7 @@ impl Grounds {
             Some(jobs) => jobs.into(),
             None => available_parallelism().map_or(1, usize::from),
         };
+        let tapes = tapes::read(scenarios)?;
         let on = |ground: Ground| scenarios.iter().filter(move |one| one.ground == ground);
         let wants_guests = on(Ground::Vm).chain(on(Ground::Xen)).next().is_some();
         let guests = wants_guests.then(|| guests(on(Ground::Vm), on(Ground::Xen))).transpose()?;
@@ -47,7 +52,7 @@ impl Grounds {
         };
         let threads =
             on(Ground::Threads).next().map(|_| threads(on(Ground::Threads), &interrupt)).transpose()?;
-        Ok(Grounds { jobs, interrupt, guests, threads })
+        Ok(Grounds { jobs, tapes, interrupt, guests, threads })
     }
 
     /// Runs one of the scenarios. The error is of a ground that could not be prepared for it.
@@ -68,7 +73,13 @@ impl Grounds {
             }
             _ => {
                 let interrupted = || self.interrupt.is_raised();
-                Ok(failing(reprieve_sim::ground::run(scenario, self.jobs, &interrupted, progress)))
+                Ok(failing(reprieve_sim::ground::run(
+                    scenario,
+                    &self.tapes,
+                    self.jobs,
+                    &interrupted,
+                    progress,
+                )))
             }
         }
     }

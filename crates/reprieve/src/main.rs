@@ -16,9 +16,11 @@ mod migrate_words;
 mod output;
 mod plan;
 mod progress;
+mod record;
 mod record_file;
 mod report;
 mod run;
+mod tapes;
 
 use std::process::ExitCode;
 
@@ -52,6 +54,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Compare(arguments) => compare::compare(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
+        Verb::Record(arguments) => record::record(&arguments),
         Verb::Migrate(arguments) => migrate::migrate(&arguments),
         Verb::Doctor => doctor::doctor(),
         Verb::Completions { shell } => {

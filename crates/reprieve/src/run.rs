@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::grounds::Grounds;
 use crate::output::{self, Promised};
 use crate::progress::Shown;
-use crate::{catalog, plan};
+use crate::{catalog, plan, tapes};
 
 /// Runs the verb.
 pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
@@ -22,6 +22,7 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let promise = |path: &Option<PathBuf>| path.as_deref().map(Promised::open).transpose();
     let (json, page, trace) =
         (promise(&arguments.json)?, promise(&arguments.html)?, promise(&arguments.trace)?);
+    arguments.recordings.as_deref().map_or(Ok(()), tapes::promise)?;
     let grounds = Grounds::prepare(&scenarios, arguments.jobs)?;
     let (studies, failure) = run_all(scenarios, &grounds)?;
     let record = Record {
@@ -37,6 +38,7 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
         json.map_or(Ok(()), |json| json.write(compact.to_json().as_bytes())),
         page.map_or(Ok(()), |page| page.write(html::render(&compact).as_bytes())),
         trace.map_or(Ok(()), |trace| trace.write(&encode_trace(&record))),
+        arguments.recordings.as_deref().map_or(Ok(()), |folder| tapes::write(folder, &record)),
         output::print_made(&terminal::render(&record, &output::options())),
     ];
     output::first_failure(tried)
@@ -48,7 +50,12 @@ fn read_scenarios(arguments: &RunArguments) -> Result<Vec<Scenario>, Failure> {
     let mut assignments = arguments.assignments.clone();
     assignments.extend(arguments.repeat.map(|repeat| format!("run.repeat={repeat}")));
     assignments.extend(arguments.seed.map(|seed| format!("run.seed={seed}")));
-    arguments.scenarios.iter().map(|name| catalog::read(name, ground, &assignments)).collect()
+    let read = |name: &String| {
+        let mut scenario = catalog::read(name, ground, &assignments)?;
+        tapes::resolve(&mut scenario, name);
+        Ok(scenario)
+    };
+    arguments.scenarios.iter().map(read).collect()
 }
 
 /// The ground of that name.

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
 
-use reprieve_study::Record;
+use reprieve_study::{Record, Tape};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A few short runs.
@@ -82,4 +82,47 @@ fn a_scenario_beyond_a_limit_is_refused_before_it_is_expanded() {
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.ends_with("large.toml: conditions: 4000 conditions are more than 1024\n"), "{said}");
+}
+
+#[test]
+fn what_a_run_has_recorded_is_replayed_beside_what_it_showed() {
+    let folder = tempfile::tempdir().unwrap();
+    let recordings = folder.path().join("recordings");
+    let _ = reprieve(&["--recordings", recordings.to_str().unwrap()]);
+    let names = ["baseline-0", "baseline-1", "quota-20-100-0", "quota-20-100-1"];
+    let files = names.map(|name| recordings.join(format!("rcu-conformance-{name}.json")));
+    assert!(files.iter().all(|file| file.is_file()), "{:?}", std::fs::read_dir(&recordings).unwrap().count());
+    let tape = Tape::from_json(&std::fs::read_to_string(&files[2]).unwrap()).unwrap();
+    assert!(tape.off(1).any(|off| off.length_ns() > 70_000_000), "vCPU 1 may run 20 ms of every 100 ms");
+    let scenario = folder.path().join("replay.toml");
+    let text = "name = 'replay'\ntitle = 't'\nworkload = { kind = 'memory' }\n[run]\nwarmup_ms = 100\nwindow_ms = 500\n\
+                [guest]\nmemory_mib = 256\n[conditions.baseline]\n[conditions.quota]\n\
+                replay = 'recordings/rcu-conformance-quota-20-100-0.json'";
+    std::fs::write(&scenario, text).unwrap();
+    let record = folder.path().join("record.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reprieve"));
+    let output = command.arg("run").arg(&scenario).arg("--json").arg(&record).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("quota: rcu-conformance, quota-20-100, repetition 0; sim, reprieve"), "{said}");
+    let record = Record::from_json(&std::fs::read_to_string(record).unwrap()).unwrap();
+    let replayed = record.studies[0].runs_of("quota").next().unwrap().replayed.as_ref().unwrap();
+    assert_eq!(replayed.metrics, tape.metrics);
+    assert!(record.studies[0].runs_of("baseline").all(|run| run.replayed.is_none()));
+}
+
+/// This very process, whose test sleeps: where perf is not permitted, from coarser books.
+#[test]
+fn a_process_s_thread_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("recording.json");
+    let me = std::process::id().to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reprieve"));
+    command.args(["record", "--pid", &me, "--tid", &me, "--for", "1", "--output"]).arg(&file);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let tape = Tape::from_json(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!((tape.vcpus(), tape.length_ns), (1, 1_000_000_000));
+    assert!(tape.source.starts_with(&format!("process {me}, ")), "{}", tape.source);
+    assert!(String::from_utf8(output.stdout).unwrap().contains(": kept from running "));
 }

@@ -57,7 +57,7 @@ pub fn build(
     check_memory(scenario)?;
     check_speed(scenario)?;
     let mut world = World::new();
-    let pcpus = scenario.host.pcpus_for(scenario.guest.vcpus);
+    let pcpus = scenario.pcpus_under(condition);
     let host = add_host(&mut world, scenario, pcpus, condition, seed);
     let guest = make_guest(&mut world, scenario, condition, seed, made_up, 0)?;
     let mut phases = Stream::new(seed, "quota phase", 0);
@@ -74,7 +74,10 @@ pub fn build(
         }
         io::add(&mut world, scenario, condition, io, &guests);
     }
-    add_noise(&mut world, host, scenario, pcpus, seed);
+    // A recording has the noise of its host in it.
+    if condition.replay.is_empty() {
+        add_noise(&mut world, host, scenario, pcpus, seed);
+    }
     let neighbours = add_busy(&mut world, host, scenario, condition, pcpus);
     if let Some(io) = scenario.workload.io() {
         io::stagger(&mut world, host, &neighbours, io, seed);

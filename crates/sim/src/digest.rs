@@ -91,6 +91,8 @@ mod tests {
             timelines: [("t".to_string(), Timeline { t_ns: vec![1, 2], values: vec![3.0, 4.0] })].into(),
             holdouts: vec![8, 9],
             stalls: Vec::new(),
+            tape: None,
+            replayed: None,
             trace: Some(Trace { tracks: vec![Track { name: "vCPU 0".into(), events }] }),
         }
     }

@@ -1,19 +1,25 @@
 //! The ground `sim`: works through a scenario's plan, several runs at a time. Runs share nothing, so the result does
 //! not depend on how many.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use reprieve_study::ground::{Finished, Progress};
 use reprieve_study::scenario::PlannedRun;
-use reprieve_study::{Observation, Scenario, observation};
+use reprieve_study::{Observation, Scenario, Tape, observation};
 
 use crate::error::SimError;
 use crate::run::simulate;
 
+/// The recordings that conditions replay, by what their scenario calls them (`replay`). Whoever runs a scenario reads them
+/// before.
+pub type Tapes = BTreeMap<String, Arc<Tape>>;
+
 /// Simulates all runs of a scenario on `jobs` threads. Observations come in the order of the plan.
 pub fn run(
     scenario: Scenario,
+    tapes: &Tapes,
     jobs: usize,
     interrupted: &(dyn Fn() -> bool + Sync),
     progress: &mut dyn Progress,
@@ -23,7 +29,7 @@ pub fn run(
         Err(bad) => return Finished { scenario, observations: Vec::new(), error: Some(bad.into()) },
     };
     let mut results: Vec<Option<Observation>> = plan.iter().map(|_| None).collect();
-    let error = work_through(&plan, jobs.max(1), interrupted, progress, &mut results);
+    let error = work_through(&plan, tapes, jobs.max(1), interrupted, progress, &mut results);
     let mut observations: Vec<Observation> = results.into_iter().flatten().collect();
     keep_first_traces(&mut observations);
     Finished { scenario, observations, error }
@@ -31,6 +37,7 @@ pub fn run(
 
 fn work_through(
     plan: &[PlannedRun],
+    tapes: &Tapes,
     jobs: usize,
     interrupted: &(dyn Fn() -> bool + Sync),
     progress: &mut dyn Progress,
@@ -50,7 +57,7 @@ fn work_through(
                     let result = if asked_to_stop() {
                         Err(SimError::Interrupted)
                     } else {
-                        simulate(run, asked_to_stop)
+                        simulate(run, tapes, asked_to_stop)
                     };
                     if sender.send((number, result)).is_err() {
                         break;
@@ -83,6 +90,7 @@ fn collect(
                     observation.timelines.clear();
                     observation.distributions.remove(observation::LATENCIES);
                     observation.trace = None;
+                    observation.tape = None;
                 }
                 results[number] = Some(observation);
             }

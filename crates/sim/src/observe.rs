@@ -7,7 +7,6 @@ mod told;
 pub use io::is_worked;
 pub use latency::prepare;
 
-use reprieve_study::Scenario;
 use reprieve_study::derive::{self, put};
 use reprieve_study::grace_period::{GracePeriod, Span};
 use reprieve_study::metric;
@@ -15,6 +14,7 @@ use reprieve_study::observation::{Observation, Provenance, VcpuTime};
 use reprieve_study::scenario::PlannedRun;
 use reprieve_study::timeline::Timeline;
 use reprieve_study::units::SECOND_NS;
+use reprieve_study::{Scenario, Tape};
 
 use crate::guest::env::Counters;
 use crate::guest::vcpu::Times;
@@ -171,6 +171,7 @@ impl Observer {
         let look_ns = SECOND_NS / u64::from(run.scenario.observe.sample_hz);
         let descheduled = world.descheduled();
         derive::descheduling(out, &descheduled);
+        out.tape = Some(Tape::new("", Span::new(self.start.now_ns, world.now_ns), &descheduled));
         let descheduled = derive::long_enough(&descheduled, look_ns);
         let inside = self.grace_periods.partition_point(|gp| gp.span.start_ns < self.start.now_ns);
         let ended = &self.grace_periods[inside..];

@@ -1,14 +1,15 @@
 //! One run: a world is built, warmed up, watched for a window, and checked.
 
-use reprieve_study::Observation;
-use reprieve_study::observation::Provenance;
-use reprieve_study::scenario::{Condition, HostModel, IoSystem, PlannedRun, Scenario, Workload};
+use reprieve_study::observation::{Provenance, Replayed};
+use reprieve_study::scenario::{BadScenario, Condition, HostModel, IoSystem, PlannedRun, Scenario, Workload};
 use reprieve_study::units::SECOND_NS;
+use reprieve_study::{Observation, Tape};
 
 use crate::build::{Built, build};
 use crate::cpu_share::{self, CpuShare};
 use crate::digest;
 use crate::error::SimError;
+use crate::ground::Tapes;
 use crate::observe::{self, Observer};
 use crate::workload;
 
@@ -36,19 +37,36 @@ enum Stimulus {
 ///
 /// # Errors
 /// A scenario that cannot be built, a user who stops it, or an invariant that does not hold.
-pub fn simulate(run: &PlannedRun, interrupted: &dyn Fn() -> bool) -> Result<Observation, SimError> {
+pub fn simulate(
+    run: &PlannedRun,
+    tapes: &Tapes,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Observation, SimError> {
     let (condition, is_made_up) = cpu_share::as_given(&run.scenario.conditions[&run.condition]);
-    let observation = simulate_with(run, &condition, CpuShare::ALL, interrupted)?;
-    if !is_made_up {
-        return Ok(observation);
+    let tape = match condition.replay.as_str() {
+        "" => None,
+        path => Some(&**tapes.get(path).ok_or_else(|| missing(run, path))?),
+    };
+    tape.map_or(Ok(()), |tape| run.scenario.check_tape(&run.condition, tape))?;
+    let simulate = |made_up| simulate_with(run, &condition, tape, made_up, interrupted);
+    let mut observation = simulate(CpuShare::ALL)?;
+    if is_made_up {
+        observation = simulate(CpuShare::of(&observation))?;
     }
-    simulate_with(run, &condition, CpuShare::of(&observation), interrupted)
+    observation.replayed =
+        tape.map(|tape| Replayed { source: tape.source.clone(), metrics: tape.metrics.clone() });
+    Ok(observation)
+}
+
+fn missing(run: &PlannedRun, path: &str) -> BadScenario {
+    BadScenario::new(format!("conditions.{}.replay", run.condition), format!("{path} was not read"))
 }
 
 /// Simulates one run of a guest that is so much faster as makes up for its share.
 fn simulate_with(
     run: &PlannedRun,
     condition: &Condition,
+    tape: Option<&Tape>,
     made_up: CpuShare,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Observation, SimError> {
@@ -67,10 +85,11 @@ fn simulate_with(
     simulation.built.world.start();
     simulation.warm_up()?;
     let mut observer = Observer::begin(&mut simulation.built.world, scenario, &simulation.built.others);
-    simulation.window(condition, &mut observer)?;
+    simulation.window(stimuli(condition, tape), &mut observer)?;
     let broken = |broken| SimError::Broken { run: run.title(), broken };
     observer.check().map_err(broken)?;
-    let mut observation = observer.end(&mut simulation.built.world, run, provenance(scenario, seed));
+    let mut observation =
+        observer.end(&mut simulation.built.world, run, provenance(scenario, condition, seed));
     simulation.run_out()?;
     let Simulation { built: Built { world, .. }, ended_by, .. } = simulation;
     world.check().map_err(broken)?;
@@ -142,14 +161,13 @@ impl Simulation<'_> {
     }
 
     /// Looks at the guest until the window is over.
-    fn window(&mut self, condition: &Condition, observer: &mut Observer) -> Result<(), SimError> {
+    fn window(&mut self, mut stimuli: Vec<(u64, Stimulus)>, observer: &mut Observer) -> Result<(), SimError> {
         let start_ns = self.built.world.now_ns;
         let end_ns = match workload::workers(&self.scenario.workload) {
             Some(_) => u64::MAX,
             None => start_ns + self.scenario.run.window_ms * MS_NS,
         };
         let start_bytes = self.built.world.guest(0).counters().read_bytes;
-        let mut stimuli = stimuli(condition);
         let mut looks = 0;
         let mut on = self.ended_by.is_none();
         while on && self.built.world.now_ns < end_ns && !self.one_finished() && !self.all_measured() {
@@ -222,20 +240,26 @@ impl Simulation<'_> {
 }
 
 /// What happens in the window, last first.
-fn stimuli(condition: &Condition) -> Vec<(u64, Stimulus)> {
+fn stimuli(condition: &Condition, tape: Option<&Tape>) -> Vec<(u64, Stimulus)> {
     let pauses = condition.pauses.iter().map(|pause| {
         (pause.at_ms * MS_NS, Stimulus::Pause { vcpu: pause.vcpu, for_ns: pause.for_ms * MS_NS })
     });
     let spikes = condition.spikes.iter().enumerate().map(|(number, spike)| {
         (spike.at_ms * MS_NS, Stimulus::Spike { number, for_ns: spike.for_ms * MS_NS })
     });
-    let mut all: Vec<(u64, Stimulus)> = pauses.chain(spikes).collect();
+    let replayed = tape.into_iter().flat_map(|tape| {
+        let of = |vcpu: usize| {
+            tape.off(vcpu).map(move |off| (off.start_ns, Stimulus::Pause { vcpu, for_ns: off.length_ns() }))
+        };
+        (0..tape.vcpus()).flat_map(of)
+    });
+    let mut all: Vec<(u64, Stimulus)> = pauses.chain(spikes).chain(replayed).collect();
     all.sort_by_key(|(at_ns, _)| std::cmp::Reverse(*at_ns));
     all
 }
 
-fn provenance(scenario: &Scenario, seed: u64) -> Provenance {
-    let pcpus = scenario.host.pcpus_for(scenario.guest.vcpus);
+fn provenance(scenario: &Scenario, condition: &Condition, seed: u64) -> Provenance {
+    let pcpus = scenario.pcpus_under(condition);
     Provenance {
         ground: format!("sim, reprieve {}", env!("CARGO_PKG_VERSION")),
         kernel: format!("model of Linux 6.1, HZ {}", scenario.guest.hz),

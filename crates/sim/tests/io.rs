@@ -5,7 +5,7 @@ mod support;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use reprieve_sim::ground;
+use reprieve_sim::ground::{self, Tapes};
 use reprieve_sim::guest::block::{Block, BlockSpec};
 use reprieve_sim::guest::env::Env;
 use reprieve_sim::guest::io::IoSide;
@@ -64,7 +64,7 @@ fn scenario(assignments: &[&str]) -> Scenario {
 }
 
 fn run(assignments: &[&str]) -> Vec<Observation> {
-    let finished = ground::run(scenario(assignments), 2, &|| false, &mut Silent);
+    let finished = ground::run(scenario(assignments), &Tapes::new(), 2, &|| false, &mut Silent);
     assert!(finished.error.is_none(), "{:?}", finished.error.map(|error| error.to_string()));
     finished.observations
 }

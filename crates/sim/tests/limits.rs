@@ -4,10 +4,11 @@ mod support;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use reprieve_sim::SimError;
+use reprieve_sim::ground::{self, Tapes};
 use reprieve_sim::guest::env::Env;
 use reprieve_sim::guest::ids::Mode;
 use reprieve_sim::guest::task::{Op, Program};
-use reprieve_sim::{SimError, ground};
 use reprieve_study::scenario::BadScenario;
 use reprieve_study::{Observation, metric};
 use support::{Silence, read, run_on, run_one};
@@ -52,7 +53,7 @@ fn refused(text: &str) -> BadScenario {
         Ok(scenario) => scenario,
         Err(bad) => return bad,
     };
-    let finished = ground::run(scenario, 1, &|| false, &mut Silence);
+    let finished = ground::run(scenario, &Tapes::new(), 1, &|| false, &mut Silence);
     assert!(finished.observations.is_empty());
     match finished.error {
         Some(SimError::Bad(bad)) => bad,
@@ -238,7 +239,7 @@ fn an_interrupt_ends_it_soon() {
         for questions in [0, 5] {
             let asked = AtomicU64::new(0);
             let interrupted = || asked.fetch_add(1, Ordering::Relaxed) >= questions;
-            let finished = ground::run(read(long).unwrap(), jobs, &interrupted, &mut Silence);
+            let finished = ground::run(read(long).unwrap(), &Tapes::new(), jobs, &interrupted, &mut Silence);
             assert!(matches!(finished.error, Some(SimError::Interrupted)), "{:?}", finished.error);
             assert!(finished.observations.is_empty());
         }

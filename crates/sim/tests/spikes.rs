@@ -4,7 +4,7 @@
 
 mod support;
 
-use reprieve_sim::ground;
+use reprieve_sim::ground::{self, Tapes};
 use reprieve_study::{metric, overrides};
 
 #[test]
@@ -12,7 +12,7 @@ fn a_clone_spike_is_the_delayed_grace_period_s() {
     let text = include_str!("../../../scenarios/rcu-clone.toml");
     let once = ["run.repeat=1".to_string()];
     let scenario = overrides::read(text, None, &once).unwrap();
-    let finished = ground::run(scenario, 2, &|| false, &mut support::Silence);
+    let finished = ground::run(scenario, &Tapes::new(), 2, &|| false, &mut support::Silence);
     assert!(finished.error.is_none());
     let peak_mib = |condition: &str| {
         let run = finished.observations.iter().find(|run| run.condition == condition).unwrap();

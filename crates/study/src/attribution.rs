@@ -224,6 +224,8 @@ mod tests {
             holdouts: Vec::new(),
             stalls: Vec::new(),
             trace: None,
+            tape: None,
+            replayed: None,
         };
         of.iter().flat_map(|(name, values)| values.iter().map(move |value| run(name, *value))).collect()
     }

@@ -291,6 +291,8 @@ mod tests {
             holdouts: Vec::new(),
             stalls: Vec::new(),
             trace: None,
+            tape: None,
+            replayed: None,
         };
         let spread = [0.99, 1.0, 1.0, 1.01];
         let runs = runs.iter().flat_map(|(name, ms)| spread.map(|factor| run(name, ms * factor)));

@@ -131,6 +131,8 @@ mod tests {
             holdouts: Vec::new(),
             stalls: Vec::new(),
             trace: None,
+            tape: None,
+            replayed: None,
         }
     }
 

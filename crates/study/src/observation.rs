@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::distribution::Distribution;
 use crate::stalls::Stall;
+use crate::tape::Tape;
 use crate::timeline::{Timeline, Trace};
 
 /// What one run of one condition showed.
@@ -42,6 +43,21 @@ pub struct Observation {
     /// Event by event, for a trace viewer; not part of a record.
     #[serde(skip)]
     pub trace: Option<Trace>,
+    /// When vCPUs were kept from running, to be replayed; not part of a record.
+    #[serde(skip)]
+    pub tape: Option<Tape>,
+    /// The recording that a simulated run replayed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replayed: Option<Replayed>,
+}
+
+/// What was replayed in a simulated run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Replayed {
+    /// What had been recorded, where, and how.
+    pub source: String,
+    /// What the recorded run itself showed.
+    pub metrics: BTreeMap<String, f64>,
 }
 
 /// Where in a sweep a run stands.
@@ -69,6 +85,8 @@ impl Observation {
             holdouts: Vec::new(),
             stalls: Vec::new(),
             trace: None,
+            tape: None,
+            replayed: None,
         }
     }
 

@@ -45,6 +45,8 @@ mod tests {
             holdouts: Vec::new(),
             stalls: Vec::new(),
             trace: None,
+            tape: None,
+            replayed: None,
         }
     }
 

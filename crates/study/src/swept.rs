@@ -62,6 +62,8 @@ mod tests {
             holdouts: Vec::new(),
             stalls: Vec::new(),
             trace: None,
+            tape: None,
+            replayed: None,
         }
     }
 

@@ -6,7 +6,7 @@ use reprieve_study::grace_period::Span;
 use reprieve_study::observation::{self, Observation, Provenance};
 use reprieve_study::timeline::Timeline;
 use reprieve_study::units::SECOND_NS;
-use reprieve_study::{Workload, metric, units};
+use reprieve_study::{Tape, Workload, metric, units};
 
 use crate::link::{Fields, Outcome};
 use crate::watch::{MemorySample, Recording};
@@ -44,6 +44,7 @@ pub fn observe(left: RunLeft) -> Observation {
         // Where only sums are booked nobody knows how long each time was.
         if !recording.scheduling.running.is_empty() {
             derive::descheduling(&mut out, &recording.scheduling.descheduled);
+            out.tape = Some(Tape::new("", recording.window, &recording.scheduling.descheduled));
         }
         let descheduled = derive::long_enough(&recording.scheduling.descheduled, left.look_ns);
         grace_periods(&mut out, &recording, &descheduled);

@@ -1,7 +1,5 @@
 //! The ground `vm`: prepares what runs have in common, and works through a scenario's plan.
 
-use std::path::PathBuf;
-
 use reprieve_linux::cgroup::{self, Cgroups, Quota};
 use reprieve_linux::warden::Guarded;
 use reprieve_study::given_back;
@@ -12,7 +10,7 @@ use reprieve_study::units::MIB;
 use crate::error::VmError;
 use crate::fio;
 use crate::host::Host;
-use crate::image::{self, Cache, ImageOptions};
+use crate::image::{self, Cache, ImageOptions, KernelChoice};
 use crate::lab::Lab;
 use crate::program;
 use crate::qemu::{self, Accel, Chosen, MachineSpec};
@@ -37,7 +35,7 @@ impl Ground {
         fio::permit(&scenario)?;
         admit_sharing(&mut scenario, &pcpus, progress)?;
         let qemu_version = qemu::version()?;
-        let kernel = Some(&scenario.guest.kernel).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let kernel = KernelChoice::of(&scenario.guest.kernel);
         let mut programs = program::needed(&scenario, &host.programs)?;
         programs.extend(fio::needed(&scenario, &host)?);
         let fio = scenario.workload.fio().is_some();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use reprieve_vm::image::{Cache, GuestImage, ImageError, ImageOptions, prepare, vmlinux};
+use reprieve_vm::image::{Cache, GuestImage, ImageError, ImageOptions, KernelChoice, prepare, vmlinux};
 
 fn cache() -> Cache {
     let named = std::env::var_os("REPRIEVE_TEST_CACHE").map(PathBuf::from);
@@ -85,7 +85,7 @@ fn second_preparation_makes_nothing_and_is_the_same() {
 fn a_kernel_of_the_users_own() {
     let Some(GuestImage { kernel, .. }) = image() else { return };
     let options = ImageOptions {
-        kernel: Some(kernel.vmlinuz.clone()),
+        kernel: KernelChoice::File(kernel.vmlinuz.clone()),
         modules_dir: kernel.modules_dir.clone(),
         headers_dir: kernel.headers_dir.clone(),
         ..ImageOptions::default()
@@ -98,7 +98,7 @@ fn a_kernel_of_the_users_own() {
     let broken = dir.path().join("vmlinuz");
     let data = std::fs::read(&kernel.vmlinuz).unwrap();
     std::fs::write(&broken, &data[..data.len() / 2]).unwrap();
-    let options = ImageOptions { kernel: Some(broken), ..ImageOptions::default() };
+    let options = ImageOptions { kernel: KernelChoice::File(broken), ..ImageOptions::default() };
     let error = prepare(&cache(), &options, &mut |_| ()).unwrap_err();
     assert!(matches!(error, ImageError::NotAKernel { .. }), "{error}");
 }

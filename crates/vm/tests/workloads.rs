@@ -80,6 +80,16 @@ fn memory() {
     assert!(observation.provenance.window_ns >= 1_500_000_000);
 }
 
+/// The other kernel that results are recorded with: another scheduler, another allocator, another layout.
+#[test]
+fn memory_on_a_newer_kernel() {
+    let Some(bench) = Bench::open_series("6.12") else { return };
+    let observation = run(&bench, "kind = 'memory'", "");
+    check(&observation);
+    assert!(observation.provenance.kernel.starts_with("6.12."), "{}", observation.provenance.kernel);
+    assert!(observation.metrics[metric::BACKLOG_PEAK] > 0.0);
+}
+
 /// With a hog on each pCPU, so that conditions are in force: whatever else runs, vCPUs then wait for a pCPU.
 #[test]
 fn clone_beside_hogs() {

@@ -156,6 +156,8 @@ fn observation(name: &str, repetition: u32, severity: f64, factor: f64, noise: &
         holdouts: Vec::new(),
         stalls: Vec::new(),
         trace: None,
+        tape: None,
+        replayed: None,
     }
 }
 

@@ -101,5 +101,7 @@ fn observed(number: u64, run: &PlannedRun) -> Observation {
         holdouts: Vec::new(),
         stalls: Vec::new(),
         trace: None,
+        tape: None,
+        replayed: None,
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use reprieve_sim::ground;
+use reprieve_sim::ground::{self, Tapes};
 use reprieve_study::ground::Progress;
 use reprieve_study::scenario::{Ground, Workload};
 use reprieve_study::{Observation, Scenario, overrides};
@@ -98,7 +98,7 @@ fn read(name: &str, ground: Ground, assignments: &[&str]) -> Scenario {
 }
 
 fn observe(scenario: Scenario) -> Vec<Observation> {
-    let finished = ground::run(scenario, 1, &|| false, &mut Silent);
+    let finished = ground::run(scenario, &Tapes::new(), 1, &|| false, &mut Silent);
     assert!(finished.error.is_none(), "{:?}", finished.error);
     finished.observations
 }

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use draw::Draw;
-use reprieve_sim::{SimError, ground};
+use reprieve_sim::SimError;
+use reprieve_sim::ground::{self, Tapes};
 use reprieve_study::Scenario;
 use support::Silence;
 
@@ -100,7 +101,7 @@ fn one(scenario: Scenario, counts: &mut Counts) -> Result<(), String> {
     let limits = scenario.limits.clone();
     let began = Instant::now();
     let late = || began.elapsed() > PATIENCE;
-    let finished = ground::run(scenario, 1, &late, &mut Silence);
+    let finished = ground::run(scenario, &Tapes::new(), 1, &late, &mut Silence);
     match finished.error {
         None => {}
         Some(SimError::Bad(_)) => {

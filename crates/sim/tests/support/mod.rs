@@ -3,13 +3,14 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+use reprieve_sim::ground::{self, Tapes};
 use reprieve_sim::guest::costs::Costs;
 use reprieve_sim::guest::lock::Discipline;
 use reprieve_sim::guest::{Guest, Spec};
 use reprieve_sim::host::{Host, HostSpec};
 use reprieve_sim::memory::{self, Memory};
 use reprieve_sim::world::World;
-use reprieve_sim::{SimError, ground, rcu, sched};
+use reprieve_sim::{SimError, rcu, sched};
 use reprieve_study::ground::{Finished, Progress};
 use reprieve_study::scenario::BadScenario;
 use reprieve_study::timeline::Events;
@@ -33,7 +34,7 @@ pub fn read(text: &str) -> Result<Scenario, BadScenario> {
 /// Runs a scenario on that many threads.
 pub fn run_on(jobs: usize, text: &str) -> Finished<SimError> {
     let scenario = read(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    ground::run(scenario, jobs, &|| false, &mut Silence)
+    ground::run(scenario, &Tapes::new(), jobs, &|| false, &mut Silence)
 }
 
 /// Runs a scenario whose runs all succeed.

@@ -8,7 +8,8 @@ mod io;
 mod workload;
 
 use super::{BadScenario, Case, Condition, Ground, Scenario, SchedulerKind, Sweep, Workload, Xen, limits};
-use crate::metric;
+use crate::tape::Tape;
+use crate::{metric, units};
 pub(super) use ground::ONLY_SIM;
 
 /// Most kinds of further own threads of the host.
@@ -191,13 +192,14 @@ impl Scenario {
             within_f64(&key("overcommit"), condition.overcommit, 1.0, 16.0)?;
         }
         self.check_times(&key, condition)?;
+        check_replay(&key("replay"), condition)?;
         check_bursts(&key, condition, self.guest.vcpus)?;
         self.check_condition_s_ground(&prefix, condition)?;
         if self.ground != Ground::Sim {
             return Ok(());
         }
         self.check_threads(name, condition)?;
-        let pcpus = self.host.pcpus_for(self.guest.vcpus);
+        let pcpus = self.pcpus_under(condition);
         match condition.pcpus.iter().find(|pcpu| **pcpu >= pcpus) {
             Some(other) => {
                 bad(key("pcpus"), format!("there is no pCPU {other}; the simulated host has {pcpus}"))
@@ -206,10 +208,32 @@ impl Scenario {
         }
     }
 
+    /// The recording that this condition replays, if it does, is as it must be for that.
+    ///
+    /// # Errors
+    /// It is of another number of vCPUs, or shorter than what is to be measured.
+    pub fn check_tape(&self, condition: &str, tape: &Tape) -> Result<(), BadScenario> {
+        let key = format!("conditions.{condition}.replay");
+        if tape.vcpus() != self.guest.vcpus {
+            let (has, wants) = (tape.vcpus(), self.guest.vcpus);
+            return bad(key, format!("the recording is of {has} vCPUs, and guest.vcpus is {wants}"));
+        }
+        let window_ms = tape.length_ns / units::MILLISECOND_NS;
+        let is_fixed_work = matches!(self.workload, Workload::Postmark { .. });
+        if !is_fixed_work && self.run.window_ms > window_ms {
+            let wants_ms = self.run.window_ms;
+            return bad(
+                key,
+                format!("the recording has {window_ms} ms, and run.window_ms is {wants_ms}; lower that"),
+            );
+        }
+        Ok(())
+    }
+
     /// What the simulated host's scheduler has to choose from.
     fn check_threads(&self, name: &str, condition: &Condition) -> Result<(), BadScenario> {
         let vcpus = self.guest.vcpus as u64;
-        let pcpus = self.host.pcpus_for(self.guest.vcpus) as u64;
+        let pcpus = self.pcpus_under(condition) as u64;
         let vms =
             1 + u64::from(self.workload.io().map_or(0, |io| io.rivals)) + u64::from(condition.neighbours);
         let overcommitted = (condition.overcommit * pcpus as f64).ceil() as u64;
@@ -377,6 +401,18 @@ impl Scenario {
 
 /// Bursts of one pCPU must not meet, and the kernel lets real-time threads have 95 % of a second
 /// (`sched_rt_runtime_us`).
+/// Who replays a recording has all of what the host did in it.
+fn check_replay(key: &str, condition: &Condition) -> Result<(), BadScenario> {
+    let alone = Condition { replay: String::new(), ..condition.clone() };
+    match condition.replay.is_empty() || alone.is_undisturbed() {
+        true => Ok(()),
+        false => bad(
+            key,
+            "a recording has all that the host does to the guest; remove it, or the condition's other keys",
+        ),
+    }
+}
+
 fn check_bursts(
     key: &dyn Fn(&str) -> String,
     condition: &Condition,

@@ -31,6 +31,10 @@ pub struct Condition {
     pub overcommit: f64,
     /// Times at which one vCPU is kept from running. On the simulator and in real guests, except for fio.
     pub pauses: Vec<Pause>,
+    /// The file of a recording: vCPUs, which have a pCPU each, are kept from running when those of the recording were. Only on the
+    /// simulator.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub replay: String,
     /// Times at which a neighbour VM is busy. Only on the simulator.
     pub spikes: Vec<Spike>,
     /// What the simulation leaves out, to learn how much of the effect it causes. Only on the simulator.
@@ -48,6 +52,7 @@ impl Condition {
             && self.spinners == 0
             && self.overcommit <= 1.0
             && self.pauses.is_empty()
+            && self.replay.is_empty()
             && self.spikes.is_empty()
     }
 

@@ -10,7 +10,8 @@ pub struct Guest {
     pub vcpus: usize,
     /// Memory, in MiB.
     pub memory_mib: u64,
-    /// A kernel image with BTF; empty for the distribution's current one.
+    /// A series of the distribution's kernels, such as "6.12", or the file of a kernel with BTF; empty for the distribution's
+    /// current one.
     pub kernel: String,
     /// Words appended to the kernel's command line.
     pub append: String,

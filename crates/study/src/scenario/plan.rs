@@ -46,6 +46,13 @@ impl Scenario {
         self.at(&self.common(), condition, None)
     }
 
+    /// Physical CPUs of the simulated host under this condition. Where a recording is replayed each vCPU has its own: all that it
+    /// lost to others is in the recording.
+    pub fn pcpus_under(&self, condition: &Condition) -> usize {
+        let vcpus = self.guest.vcpus;
+        if condition.replay.is_empty() { self.host.pcpus_for(vcpus) } else { vcpus }
+    }
+
     /// What the scenarios of all runs have in common: everything but conditions, cases and sweeps, and what was published
     /// about them.
     pub(super) fn common(&self) -> Scenario {

@@ -13,6 +13,31 @@ use super::decompress::{UNPACKED_BYTES_MAX, decompress};
 use super::error::{self, ImageError};
 use super::packages::Unpacked;
 
+/// Which kernel a guest boots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KernelChoice {
+    /// The distribution's current one for virtual machines.
+    #[default]
+    Current,
+    /// The distribution's one of this series: two numbers, such as "6.12".
+    Series(String),
+    /// The user's own: a bzImage or an ELF vmlinux.
+    File(PathBuf),
+}
+
+impl KernelChoice {
+    /// As a scenario says it: nothing, a series, or a file. (A file in the current directory whose name is a series can be had by
+    /// `./NAME`.)
+    pub fn of(text: &str) -> KernelChoice {
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        match text.split_once('.') {
+            _ if text.is_empty() => KernelChoice::Current,
+            Some((major, minor)) if is_number(major) && is_number(minor) => KernelChoice::Series(text.into()),
+            _ => KernelChoice::File(text.into()),
+        }
+    }
+}
+
 /// A kernel that a guest can be made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
@@ -219,6 +244,16 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), content).unwrap();
         file
+    }
+
+    #[test]
+    fn a_series_is_told_from_a_file() {
+        let file = |text: &str| KernelChoice::File(text.into());
+        assert_eq!(KernelChoice::of(""), KernelChoice::Current);
+        assert_eq!(KernelChoice::of("6.12"), KernelChoice::Series("6.12".into()));
+        for text in ["/boot/vmlinuz-6.12", "./6.12", "6.12.3", "6", "6.", ".12", "6.12-rc1"] {
+            assert_eq!(KernelChoice::of(text), file(text), "{text}");
+        }
     }
 
     #[test]

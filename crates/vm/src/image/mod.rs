@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 pub use cache::Cache;
 pub use command::{REQUIREMENTS, Requirement};
 pub use error::ImageError;
-pub use kernel::{Kernel, vmlinux};
+pub use kernel::{Kernel, KernelChoice, vmlinux};
 
 use compile::Programs;
 use host_programs::HostPrograms;
@@ -40,12 +40,12 @@ use packages::Unpacked;
 /// What a guest is made of.
 #[derive(Clone, Debug, Default)]
 pub struct ImageOptions {
-    /// A kernel of the user's: a bzImage or an ELF vmlinux. `None`: the distribution's for virtual machines.
-    pub kernel: Option<PathBuf>,
-    /// Its modules, only with `kernel`. `None`: `/lib/modules/RELEASE` if it exists, else all drivers are
+    /// Which kernel it boots.
+    pub kernel: KernelChoice,
+    /// The modules of a kernel of the user's. `None`: `/lib/modules/RELEASE` if it exists, else all drivers are
     /// taken to be built in.
     pub modules_dir: Option<PathBuf>,
-    /// Its headers, only with `kernel`. `None`: `/lib/modules/RELEASE/build` if it exists, else there is no
+    /// The headers of a kernel of the user's. `None`: `/lib/modules/RELEASE/build` if it exists, else there is no
     /// memory workload.
     pub headers_dir: Option<PathBuf>,
     /// Programs of the host's that the guest runs, called by their file names. Their shared libraries are taken along.
@@ -94,6 +94,18 @@ pub fn requirements() -> &'static [Requirement] {
     &REQUIREMENTS
 }
 
+/// Whether guests can boot this series of the distribution's kernels, or, without one, its current kernel: which package, in the
+/// cache or to be downloaded. For a check beforehand.
+///
+/// # Errors
+/// The distribution does not have it.
+pub fn kernel_available(cache: &Cache, series: Option<&str>) -> Result<String, ImageError> {
+    match series {
+        Some(series) => packages::known(cache, &packages::series_packages(series)[0]),
+        None => packages::any_known(cache, &packages::KERNELS.map(|names| names[0])),
+    }
+}
+
 /// Everything a guest needs, from the cache where it is there. `progress` is told of each step that takes
 /// time: downloading (about 45 MB), compiling, unpacking.
 ///
@@ -105,9 +117,14 @@ pub fn prepare(
     progress: &mut dyn FnMut(&str),
 ) -> Result<GuestImage, ImageError> {
     let kernel = match &options.kernel {
-        Some(path) => Kernel::of_file(path, options.modules_dir.as_deref(), options.headers_dir.as_deref())?,
-        None => {
+        KernelChoice::Current => {
             Kernel::of_packages(&packages::kernel(cache, &packages::KERNELS, options.refresh, progress)?)?
+        }
+        KernelChoice::Series(series) => {
+            Kernel::of_packages(&packages::kernel_series(cache, series, options.refresh, progress)?)?
+        }
+        KernelChoice::File(path) => {
+            Kernel::of_file(path, options.modules_dir.as_deref(), options.headers_dir.as_deref())?
         }
     };
     let btf = btf::Btf::parse(&kernel.btf_bytes(cache, progress)?)?;

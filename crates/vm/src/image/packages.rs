@@ -77,6 +77,23 @@ pub(crate) fn kernel(
     fetch(cache, &packages, patch_headers, progress)
 }
 
+/// The distribution's kernel for virtual machines of this series, such as "6.12": Debian has older and newer ones beside its
+/// current one.
+pub(crate) fn kernel_series(
+    cache: &Cache,
+    series: &str,
+    refresh: bool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Unpacked, ImageError> {
+    let [image, headers] = series_packages(series);
+    kernel(cache, &[&[&image, &headers]], refresh, progress)
+}
+
+/// Debian's names for a kernel of a series, and for its headers.
+pub(crate) fn series_packages(series: &str) -> [String; 2] {
+    ["image", "headers"].map(|what| format!("linux-{what}-{series}-cloud-amd64"))
+}
+
 /// These packages, each an entry of its own, without their dependencies.
 pub(crate) fn singles<const N: usize>(
     cache: &Cache,
@@ -126,6 +143,24 @@ pub(crate) fn known(cache: &Cache, name: &str) -> Result<String, ImageError> {
     let first = packages.and_then(|packages| packages.into_iter().next());
     let stanza = first.ok_or_else(|| ImageError::UnknownPackage { package: name.to_owned() })?;
     Ok(format!("{} {}, to be downloaded", stanza.package, stanza.version))
+}
+
+/// The first of these packages that [`known`] finds.
+///
+/// # Errors
+/// apt knows none, or there is no apt.
+pub(crate) fn any_known(cache: &Cache, names: &[&str]) -> Result<String, ImageError> {
+    let mut found = Err(ImageError::UnknownPackage { package: names.join(" or ") });
+    for name in names {
+        match known(cache, name) {
+            Err(ImageError::UnknownPackage { .. }) => {}
+            other => {
+                found = other;
+                break;
+            }
+        }
+    }
+    found
 }
 
 /// Where all packages lie, each with what belongs to it below a root of its own.

@@ -16,7 +16,7 @@ use reprieve_linux::hogs;
 use reprieve_linux::proc::{ProcRoot, allowed_cpus};
 use reprieve_linux::signals::Interrupt;
 use reprieve_linux::warden::{self, Warden};
-use reprieve_vm::image::{Cache, GuestImage, ImageError, ImageOptions, prepare};
+use reprieve_vm::image::{Cache, GuestImage, ImageError, ImageOptions, KernelChoice, prepare};
 use reprieve_vm::introspect::{Layout, Ram, Reader};
 use reprieve_vm::lab::{Booted, Lab};
 use reprieve_vm::link::Fields;
@@ -134,6 +134,14 @@ impl Bench {
     /// Whose guests can harm themselves.
     pub fn open_hostile() -> Option<Bench> {
         Bench::open_for(ImageOptions { hostile: true, ..ImageOptions::default() })
+    }
+
+    /// Whose guests boot this series of the distribution's kernels.
+    pub fn open_series(series: &str) -> Option<Bench> {
+        Bench::open_for(ImageOptions {
+            kernel: KernelChoice::Series(series.into()),
+            ..ImageOptions::default()
+        })
     }
 
     fn open_for(options: ImageOptions) -> Option<Bench> {

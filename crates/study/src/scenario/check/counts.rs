@@ -94,6 +94,7 @@ fn check_condition(name: &String, condition: &Condition) -> Result<(), BadScenar
     at_most(&sub("quota"), condition.quota.len(), limits::PCPUS, "quotas")?;
     at_most(&sub("pcpus"), condition.pcpus.len(), limits::PCPUS, "pCPUs")?;
     at_most(&sub("pauses"), condition.pauses.len(), limits::PAUSES, "pauses")?;
+    texts(&sub("replay"), [&condition.replay])?;
     at_most(&sub("spikes"), condition.spikes.len(), limits::SPIKES, "spikes")?;
     at_most(&sub("without"), condition.without.len(), crate::scenario::Cause::ALL.len(), "causes")
 }

@@ -105,6 +105,7 @@ impl Scenario {
         let only_sim = [
             ("overcommit", condition.overcommit != 0.0),
             ("spikes", !condition.spikes.is_empty()),
+            ("replay", !condition.replay.is_empty()),
             ("without", !condition.without.is_empty()),
         ];
         match self.ground {
