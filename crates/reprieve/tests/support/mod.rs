@@ -262,9 +262,9 @@ impl Run {
             assert!(since.elapsed() < PATIENCE, "the run does not end:\n{}", self.said());
             std::thread::sleep(LOOK);
         };
-        let mut texts = self.readers.drain(..).map(|reader| reader.join().unwrap());
-        let stdout = texts.next().unwrap_or_default();
-        drop(texts);
+        // Both to their ends, before anybody asks what was said.
+        let texts: Vec<String> = self.readers.drain(..).map(|reader| reader.join().unwrap()).collect();
+        let stdout = texts.into_iter().next().unwrap_or_default();
         Ended { status, stdout, stderr: self.said() }
     }
 

@@ -13,6 +13,7 @@
 //! | [`fair`] | what Linux's two fair schedulers share: runqueues, placement, balancing, bandwidth |
 //! | [`eevdf`] | Linux 6.6 and later |
 //! | [`cfs`] | Linux before 6.6 |
+//! | [`machine`] | a fair scheduler alone, without guests |
 //! | [`tunables`] | their constants |
 //! | [`credit`] | Xen's credit scheduler, with its bugs and their fixes |
 //! | [`credit2`] | Xen's default since 4.12 |
@@ -24,6 +25,7 @@ pub mod credit;
 pub mod credit2;
 pub mod eevdf;
 pub mod fair;
+pub mod machine;
 pub mod rtds;
 pub mod tunables;
 pub mod xen;

@@ -42,9 +42,10 @@ pub(super) fn build(
 fn make(headers: &Path, dir: &Path, user: Option<User>) -> Result<(), ImageError> {
     let headers = headers.to_string_lossy();
     let sources = format!("M={}", dir.to_string_lossy());
-    // The kernel's own compiler may not be installed; the host's does for a module of this size. Debug
-    // information would only make the image larger.
-    let arguments = ["-C", &headers, &sources, "CC=cc", "KCFLAGS=-g0", "modules"];
+    // The kernel's own compiler may not be installed; the host's does for a module of this size. Debug information, and
+    // type information (which needs pahole), would only make the image larger.
+    let without_btf = "CONFIG_DEBUG_INFO_BTF_MODULES=";
+    let arguments = ["-C", &headers, &sources, "CC=cc", "KCFLAGS=-g0", without_btf, "modules"];
     command::run_as(user, "make", &arguments, dir).map(drop)
 }
 

@@ -1,9 +1,9 @@
 //! Placement, balancing, and which CPUs tick.
 
-use super::machine::{Machine, Work};
 use crate::sched::cfs::Cfs;
 use crate::sched::eevdf::Eevdf;
 use crate::sched::fair::{Fair, Policy};
+use crate::sched::machine::{Machine, Work};
 use crate::sched::{Cpu, Entity, Orders, Scheduler, Spec, Tunables};
 
 const MS: u64 = 1_000_000;

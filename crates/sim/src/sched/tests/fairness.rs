@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::machine::{Machine, Run, Work};
 use crate::sched::cfs::Cfs;
 use crate::sched::eevdf::Eevdf;
 use crate::sched::fair::{Fair, Policy};
+use crate::sched::machine::{Machine, Run, Work};
 use crate::sched::{Cpu, Entity, Spec, Tunables};
 
 const MS: u64 = 1_000_000;

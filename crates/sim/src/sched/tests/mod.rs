@@ -5,6 +5,5 @@ mod balance;
 mod bench;
 mod fairness;
 mod fuzz;
-mod machine;
 mod policies;
 mod quota;

@@ -1,0 +1,222 @@
+//! The simulator's fair schedulers against the real ones, alone: CFS in Debian's kernel 6.1, EEVDF in its kernel 6.12. The same mixes
+//! of threads run in an emulated guest of one CPU whose time is the number of its instructions, so that nothing of the host disturbs
+//! it and each run gives the same again; and on the simulator's schedulers.
+//!
+//! ```text
+//! cargo run --release -p reprieve-vm --example schedulers -- RECORD.json
+//! ```
+//! Some ten minutes. Compared are shares of the CPU; how long threads are kept from running at a time; and how late those that
+//! sleep run. What the real kernel takes for switches and interrupts is in its figures alone.
+
+mod inside;
+mod mixes;
+mod simulated;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mixes::{MIXES, Mix, Seen};
+use reprieve_linux::proc::{ProcRoot, allowed_cpus};
+use reprieve_linux::signals::Interrupt;
+use reprieve_linux::warden::{self, Warden};
+use reprieve_vm::image::{self, Cache, ImageOptions, KernelChoice};
+use reprieve_vm::lab::{Booted, Lab};
+use reprieve_vm::qemu::{self, Accel, Chosen, MachineSpec};
+use reprieve_vm::{HogCommand, Host};
+use serde::Serialize;
+
+const SEED: u32 = 1;
+const BOOT: Duration = Duration::from_secs(300);
+/// For a mix: an emulated second may take several.
+const PATIENCE: Duration = Duration::from_secs(600);
+const OUTPUT: &str = "/tmp/program.out";
+const NAME: &str = "schedulers";
+
+/// Kernels, and whether their scheduler is EEVDF.
+const KERNELS: [(&str, bool); 2] = [("", false), ("6.12", true)];
+
+#[derive(Serialize)]
+struct Record {
+    command: &'static str,
+    kernels: Vec<OfKernel>,
+}
+
+#[derive(Serialize)]
+struct OfKernel {
+    kernel: String,
+    scheduler: &'static str,
+    mixes: Vec<Compared>,
+}
+
+#[derive(Serialize)]
+struct Compared {
+    mix: &'static str,
+    kinds: Vec<OfKind>,
+}
+
+/// Threads that are alike, together.
+#[derive(Serialize)]
+struct OfKind {
+    threads: usize,
+    nice: i32,
+    real: Figures,
+    simulated: Figures,
+}
+
+/// Shares of the CPU time that all threads got, each of them; and times in ns.
+#[derive(Clone, Serialize)]
+struct Figures {
+    share_percent: f64,
+    offs: usize,
+    off_p50_ns: Option<u64>,
+    off_p99_ns: Option<u64>,
+    lates: usize,
+    late_p50_ns: Option<u64>,
+    late_p99_ns: Option<u64>,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let done = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["warden"] => {
+            warden::run(std::io::stdin(), &ProcRoot::default());
+            Ok(())
+        }
+        ["inside", number] => number.parse().map_err(|_| "no number".to_string()).and_then(inside::run),
+        [path] => compare(path).map_err(|error| error.to_string()),
+        _ => Err("name the record to write".into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("schedulers: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn compare(path: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let mut kernels = Vec::new();
+    for (series, is_eevdf) in KERNELS {
+        let (lab, spec) = lab(series)?;
+        let mut booted = lab.boot(&spec, &lab.pcpus, BOOT)?;
+        let scheduler = if is_eevdf { "EEVDF" } else { "CFS" };
+        println!("{} ({scheduler})", booted.hello.release);
+        let mut of_kernel = OfKernel { kernel: booted.hello.release.clone(), scheduler, mixes: Vec::new() };
+        for (number, mix) in MIXES.iter().enumerate() {
+            let real = real(&mut booted, number)?;
+            let compared = compared(mix, &real, &simulated::run(mix, is_eevdf));
+            print(&compared);
+            of_kernel.mixes.push(compared);
+        }
+        booted.link.power_off()?;
+        kernels.push(of_kernel);
+    }
+    let command = "cargo run --release -p reprieve-vm --example schedulers -- RECORD.json";
+    let record = Record { command, kernels };
+    std::fs::write(path, serde_json::to_string_pretty(&record)? + "\n")?;
+    Ok(())
+}
+
+fn lab(series: &str) -> Result<(Lab, MachineSpec), Box<dyn std::error::Error>> {
+    let exe = std::env::current_exe()?;
+    let cache = Cache::new(Cache::default_dir(|name| std::env::var_os(name))?)?;
+    let options = ImageOptions {
+        kernel: KernelChoice::of(series),
+        programs: vec![exe.clone()],
+        ..ImageOptions::default()
+    };
+    let image = image::prepare(&cache, &options, &mut |step| eprintln!("{step}"))?;
+    let host = Host {
+        proc_root: ProcRoot::default(),
+        warden: Arc::new(Warden::spawn(&exe, &["warden"])?),
+        interrupt: Interrupt::install()?,
+        programs: exe.clone(),
+        daemon: exe.clone(),
+        hog: HogCommand { exe, args: Vec::new() },
+    };
+    let chosen = Chosen { accel: Accel::Counted { seed: SEED }, reason: "time is counted".into() };
+    let spec = MachineSpec {
+        vcpus: 1,
+        memory_bytes: 256 << 20,
+        kernel: image.kernel.vmlinuz.clone(),
+        initramfs: image.initramfs.clone(),
+        append: String::new(),
+        accel: chosen.accel,
+        disk: None,
+        hypervisor: None,
+    };
+    Ok((Lab { host, image, chosen, qemu_version: qemu::version()?, pcpus: allowed_cpus()? }, spec))
+}
+
+/// What the threads of a mix see in the guest.
+fn real(booted: &mut Booted, number: usize) -> Result<Vec<Seen>, Box<dyn std::error::Error>> {
+    booted.link.start(&format!("program name={NAME} argument=inside argument={number}"))?;
+    booted.link.wait_finished(PATIENCE).map_err(|error| booted.machine.explain(error))?;
+    booted.link.stop(PATIENCE)?;
+    Ok(serde_json::from_slice(&booted.link.read_file(OUTPUT)?)?)
+}
+
+fn compared(mix: &Mix, real: &[Seen], simulated: &[Seen]) -> Compared {
+    let mut first = 0;
+    let kinds = mix.kinds.iter().map(|kind| {
+        let threads = first..first + kind.count;
+        first += kind.count;
+        OfKind {
+            threads: kind.count,
+            nice: kind.nice,
+            real: figures(real, threads.clone()),
+            simulated: figures(simulated, threads),
+        }
+    });
+    Compared { mix: mix.name, kinds: kinds.collect() }
+}
+
+fn figures(all: &[Seen], of: std::ops::Range<usize>) -> Figures {
+    let total_ns: u64 = all.iter().map(|seen| seen.run_ns).sum();
+    let these = &all[of];
+    let run_ns: u64 = these.iter().map(|seen| seen.run_ns).sum();
+    let pooled = |times: fn(&Seen) -> &Vec<u64>| {
+        let mut pooled: Vec<u64> = these.iter().flat_map(|seen| times(seen).iter().copied()).collect();
+        pooled.sort_unstable();
+        pooled
+    };
+    let (off, late) = (pooled(|seen| &seen.off_ns), pooled(|seen| &seen.late_ns));
+    Figures {
+        share_percent: 100.0 * run_ns as f64 / total_ns as f64 / these.len() as f64,
+        offs: off.len(),
+        off_p50_ns: quantile(&off, 0.5),
+        off_p99_ns: quantile(&off, 0.99),
+        lates: late.len(),
+        late_p50_ns: quantile(&late, 0.5),
+        late_p99_ns: quantile(&late, 0.99),
+    }
+}
+
+/// The least that so large a share of the sorted values does not exceed.
+fn quantile(sorted: &[u64], share: f64) -> Option<u64> {
+    let at = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(at.saturating_sub(1)).copied()
+}
+
+fn print(compared: &Compared) {
+    println!("  {}", compared.mix);
+    let ms = |ns: Option<u64>| ns.map_or("-".into(), |ns| format!("{:.2}", ns as f64 / 1e6));
+    for kind in &compared.kinds {
+        for (side, of) in [("real", &kind.real), ("simulated", &kind.simulated)] {
+            println!(
+                "    {} at nice {:>3}  {side:<9}  {:6.2} %  off {:>5} x, p50 {:>6} p99 {:>7} ms  late {:>5} x, p50 {:>6} p99 {:>7} ms",
+                kind.threads,
+                kind.nice,
+                of.share_percent,
+                of.offs,
+                ms(of.off_p50_ns),
+                ms(of.off_p99_ns),
+                of.lates,
+                ms(of.late_p50_ns),
+                ms(of.late_p99_ns)
+            );
+        }
+    }
+}
