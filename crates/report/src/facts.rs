@@ -280,6 +280,9 @@ fn disturbance(condition: &Condition) -> String {
         };
         parts.push(format!("{whose} taken for {for_ms} of every {every_ms} ms{in_turn}{jitter}"));
     }
+    if !condition.replay.is_empty() {
+        parts.push(format!("vCPUs off as in the recording {}", condition.replay));
+    }
     if condition.spinners > 0 {
         parts.push(format!("VMs that compute for ever: {}", condition.spinners));
     }

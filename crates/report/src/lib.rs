@@ -12,6 +12,7 @@ pub mod holdouts;
 pub mod html;
 pub mod perfetto;
 pub mod quantity;
+mod replays;
 pub mod side_by_side;
 pub mod sweeps;
 pub mod table;

@@ -32,8 +32,8 @@ pub enum Verb {
     Report(ReportArguments),
     /// Record when the host keeps the vCPUs of a virtual machine from running
     ///
-    /// On the host. The file is replayed in the simulator by `replay = "FILE"` in a condition of a scenario: what would that
-    /// hour have been with another RCU setting, or another workload?
+    /// On the host. The file is replayed in the simulator by `replay = "FILE"` in a condition of a scenario: what would that time
+    /// have been with another RCU setting, or another workload?
     Record(RecordArguments),
     /// Keep I/O tasks of this virtual machine on vCPUs that are on
     ///
@@ -91,7 +91,8 @@ pub struct RunArguments {
     /// Write the first run of each condition, event by event, for the Perfetto trace viewer
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Write when the host kept vCPUs from running, one file a run, to be replayed in the simulator
+    /// Write for each run a file of the times at which the host kept vCPUs from running, to be replayed in the simulator (of
+    /// simulated runs, for the first of each condition)
     #[arg(long, value_name = "FOLDER")]
     pub recordings: Option<PathBuf>,
     /// Show what would be run, and run nothing
@@ -105,7 +106,7 @@ pub struct RecordArguments {
     /// The virtual machine: the process of its QEMU, whose threads are named "CPU 0/KVM" and so on
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub pid: i32,
-    /// Threads of the process, in the order of the vCPUs that they are; repeatable [those that QEMU names so]
+    /// Threads of the process, in the order of the vCPUs that they are; repeatable [those that QEMU names "CPU N/..."]
     #[arg(long = "tid", value_name = "TID", value_parser = clap::value_parser!(i32).range(1..))]
     pub tids: Vec<i32>,
     /// For how long, in seconds; a signal ends it sooner

@@ -59,7 +59,8 @@ fn look() -> Vec<Finding> {
     let mut findings = vec![simulator(), peers(), machine(&root), emulator(), kvm()];
     findings.extend(image::requirements().iter().map(program));
     findings.push(cache());
-    findings.push(kernel());
+    let without = "without: name one with guest.kernel";
+    findings.push(optional("guest kernel", guest_kernel(None), without));
     let newer = format!("without: no guest with guest.kernel = \"{NEWER}\"");
     findings.push(optional("newer guest kernel", guest_kernel(Some(NEWER)), &newer));
     findings.push(optional("Xen", xen(), "without: nothing runs on real Xen (--on xen)"));
@@ -133,14 +134,6 @@ fn cache() -> Finding {
         Err(error) => (State::Missing, error.to_string()),
     };
     Finding { what: "cache", state, says }
-}
-
-fn kernel() -> Finding {
-    let (state, says) = match guest_kernel(None) {
-        Ok(says) => (State::Good, says),
-        Err(error) => (State::Missing, format!("{error}; or name one with guest.kernel")),
-    };
-    Finding { what: "guest kernel", state, says }
 }
 
 fn guest_kernel(series: Option<&str>) -> Result<String, Failure> {

@@ -1,79 +1,136 @@
 //! `reprieve record`: when the host keeps the vCPUs of a virtual machine from running, or any other threads, into a file that
 //! the simulator can replay.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::IsTerminal;
 use std::time::Duration;
 
+use indicatif::{ProgressBar, ProgressStyle};
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
-use reprieve_study::{Span, Tape, units};
+use reprieve_study::{Span, Tape, shown, tape, units};
 use reprieve_vm::watch::{Watcher, now_ns};
 
 use crate::cli::RecordArguments;
 use crate::failure::Failure;
 use crate::output::{self, Promised};
+use crate::tapes;
 
-/// Between two looks: the kernel's buffers hold far more than comes meanwhile.
+/// Between two looks. A thread's buffer holds 8,192 switches (64 pages of 128), which no thread has in that time.
 const LOOK: Duration = Duration::from_millis(20);
-/// Most threads.
-const THREADS: usize = 1_024;
+/// Whether threads are still there is asked so often.
+const THERE_EVERY: u64 = 50;
 
 /// Runs the verb.
 pub fn record(arguments: &RecordArguments) -> Result<(), Failure> {
     let root = ProcRoot::default();
     let threads = threads(&root, arguments)?;
+    tapes::permit()?;
     let file = Promised::open(&arguments.output)?;
     let interrupt = Interrupt::install()?;
     let tids: Vec<i32> = threads.iter().map(|thread| thread.tid).collect();
-    let (mut watcher, coarse) = Watcher::open(&root, arguments.pid, &tids).map_err(Failure::from)?;
-    if let Some(note) = coarse {
-        output::say(&format!("reprieve: {note}"));
+    let (mut watcher, coarse) = Watcher::open(&root, arguments.pid, &tids)?;
+    if let Some(problem) = coarse {
+        return Err(Failure::Missing(problem));
     }
-    let names: Vec<&str> = threads.iter().map(|thread| thread.name.as_str()).collect();
-    output::say(&format!(
-        "records {} for {} s: {}",
-        if tids.len() == 1 { "1 thread".into() } else { format!("{} threads", tids.len()) },
-        arguments.for_s,
-        names.join(", ")
-    ));
-    let start_ns = now_ns();
-    let end_ns = start_ns + arguments.for_s * units::SECOND_NS;
-    let mut t_ns = start_ns;
-    while t_ns < end_ns && !interrupt.is_raised() {
-        std::thread::sleep(LOOK.min(Duration::from_nanos(end_ns - t_ns)));
-        t_ns = now_ns();
-        // Collected at every look.
-        watcher.look(t_ns, 0);
-    }
-    let window = Span::new(start_ns, t_ns.min(end_ns));
+    let names = threads.iter().map(|thread| thread.name.as_str()).collect::<Vec<_>>().join(", ");
+    let count = if tids.len() == 1 { "1 thread".into() } else { format!("{} threads", tids.len()) };
+    output::say(&format!("records {count} for {} s: {}", arguments.for_s, shown::line(&names)));
+    let (window, ended_early) = watch(&root, arguments, &tids, &mut watcher, &interrupt);
     let scheduling = watcher.finish(window);
+    let tape = Tape::new(window, &scheduling.descheduled);
+    let mut notes = Vec::from_iter(ended_early.map(|why| format!("{why} after {}", time(tape.length_ns()))));
+    if tape.length_ns() == 0 {
+        return Err(Failure::Failed(format!("nothing was recorded: {}", notes.join(", "))));
+    }
     if scheduling.lost > 0 {
-        output::say(&format!(
-            "reprieve: {} records were lost; times around them are missing",
+        notes.push(format!(
+            "{} records of the kernel were lost: times around them are missing",
             scheduling.lost
         ));
     }
+    notes.iter().for_each(|note| output::say(&format!("reprieve: {note}")));
     let host = rustix::system::uname().release().to_string_lossy().into_owned();
-    let source =
-        format!("process {}, {}; {}; host kernel {host}", arguments.pid, names.join(", "), scheduling.source);
-    let tape = Tape::new(&source, window, &scheduling.descheduled);
+    let about = [
+        format!("process {}, {names}", arguments.pid),
+        scheduling.source.into(),
+        format!("host kernel {host}"),
+    ];
+    let source = about.into_iter().chain(notes).collect::<Vec<String>>().join("; ");
+    let tape = tape.described(&source, &BTreeMap::new());
     file.write(tape.to_json().as_bytes())?;
-    output::print(&told(&tape, &names))
+    output::print(&told(&tape, &threads))
+}
+
+/// Watches until the time is over; says for how long, and why it ended early if it did.
+fn watch(
+    root: &ProcRoot,
+    arguments: &RecordArguments,
+    tids: &[i32],
+    watcher: &mut Watcher,
+    interrupt: &Interrupt,
+) -> (Span, Option<&'static str>) {
+    let bar = bar(arguments.for_s);
+    let start_ns = now_ns();
+    let end_ns = start_ns + arguments.for_s * units::SECOND_NS;
+    let mut t_ns = start_ns;
+    let mut why = None;
+    for looks in 0.. {
+        let is_due = u64::is_multiple_of(looks, THERE_EVERY);
+        let there = !is_due || are_there(root, arguments.pid, tids);
+        why = match () {
+            () if t_ns >= end_ns => None,
+            () if interrupt.is_raised() => Some("a signal ended it"),
+            () if !there => Some("a thread has ended"),
+            () if watcher.is_full() => Some("no more switches can be kept"),
+            () => {
+                std::thread::sleep(LOOK.min(Duration::from_nanos(end_ns - t_ns)));
+                t_ns = now_ns();
+                // At look 0 it collects what has come.
+                watcher.look(t_ns, 0);
+                bar.set_position((t_ns - start_ns) / units::SECOND_NS);
+                continue;
+            }
+        };
+        break;
+    }
+    bar.finish_and_clear();
+    (Span::new(start_ns, t_ns.min(end_ns)), why)
+}
+
+/// Whether all of these threads are. One that is a process's first, and that nobody has waited for, is a zombie.
+fn are_there(root: &ProcRoot, pid: i32, tids: &[i32]) -> bool {
+    tids.iter().all(|tid| root.schedstat(pid, *tid).is_ok()) && !root.is_zombie(pid).unwrap_or(true)
+}
+
+/// On a terminal.
+fn bar(seconds: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:30} {pos} of {len} s").expect("a constant template");
+    ProgressBar::new(seconds).with_style(style)
 }
 
 /// A line for each thread.
-fn told(tape: &Tape, names: &[&str]) -> String {
+fn told(tape: &Tape, threads: &[Thread]) -> String {
     let mut text = String::new();
-    for (vcpu, name) in names.iter().enumerate() {
+    for (vcpu, thread) in threads.iter().enumerate() {
         let times: Vec<u64> = tape.off(vcpu).map(Span::length_ns).collect();
         let (all_ns, longest_ns) = (times.iter().sum::<u64>(), times.iter().max().copied().unwrap_or(0));
-        let percent = 100.0 * all_ns as f64 / tape.length_ns as f64;
+        let percent = 100.0 * all_ns as f64 / tape.length_ns() as f64;
         text.push_str(&format!(
-            "{name}: kept from running {} times, {percent:.1} % of the time, at most {}\n",
+            "{}: kept from running {} times, {percent:.1} % of the time, at most {}\n",
+            shown::line(&thread.name),
             times.len(),
-            units::duration(longest_ns as f64)
+            time(longest_ns)
         ));
     }
     text
+}
+
+fn time(ns: u64) -> String {
+    units::duration(ns as f64)
 }
 
 struct Thread {
@@ -89,8 +146,14 @@ fn threads(root: &ProcRoot, arguments: &RecordArguments) -> Result<Vec<Thread>, 
         tid,
         name: root.task_identity(pid, tid).map_or_else(|_| tid.to_string(), |task| task.comm),
     };
-    if let Some(other) = arguments.tids.iter().find(|tid| !there.contains(tid)) {
-        return Err(Failure::Usage(format!("process {pid} has no thread {other}")));
+    let mut seen = BTreeSet::new();
+    for tid in &arguments.tids {
+        if !there.contains(tid) {
+            return Err(Failure::Usage(format!("process {pid} has no thread {tid}")));
+        }
+        if !seen.insert(tid) {
+            return Err(Failure::Usage(format!("--tid {tid} is given twice")));
+        }
     }
     let chosen: Vec<Thread> = match arguments.tids.is_empty() {
         false => arguments.tids.iter().copied().map(named).collect(),
@@ -107,7 +170,9 @@ fn threads(root: &ProcRoot, arguments: &RecordArguments) -> Result<Vec<Thread>, 
             "process {pid} has no thread named \"CPU 0/KVM\", as QEMU names those of its vCPUs (with \
              -name debug-threads=on); name threads with --tid"
         ))),
-        count if count > THREADS => Err(Failure::Usage(format!("{count} threads are more than {THREADS}"))),
+        count if count > tape::VCPUS => {
+            Err(Failure::Usage(format!("{count} threads are more than {}", tape::VCPUS)))
+        }
         _ => Ok(chosen),
     }
 }

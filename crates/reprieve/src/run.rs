@@ -17,12 +17,13 @@ use crate::{catalog, plan, tapes};
 pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let scenarios = read_scenarios(arguments)?;
     if arguments.dry_run {
+        tapes::read(&scenarios)?;
         return scenarios.iter().try_for_each(|scenario| output::print(&plan::render(scenario)));
     }
     let promise = |path: &Option<PathBuf>| path.as_deref().map(Promised::open).transpose();
     let (json, page, trace) =
         (promise(&arguments.json)?, promise(&arguments.html)?, promise(&arguments.trace)?);
-    arguments.recordings.as_deref().map_or(Ok(()), tapes::promise)?;
+    arguments.recordings.as_deref().map_or(Ok(()), |folder| tapes::promise(folder, &scenarios))?;
     let grounds = Grounds::prepare(&scenarios, arguments.jobs)?;
     let (studies, failure) = run_all(scenarios, &grounds)?;
     let record = Record {

@@ -243,6 +243,8 @@ fn busy_vcpus(scenario: &Scenario, condition: &Condition, pcpus: u64) -> u64 {
 
 fn vcpu_spec(condition: &Condition, v: usize, phase_permillion: u64) -> Spec {
     let allowed = match condition.pcpus.len() {
+        // Each has a pCPU of its own.
+        _ if !condition.replay.is_empty() => vec![Cpu(v as u32)],
         0 => Vec::new(),
         pcpus => vec![Cpu(condition.pcpus[v % pcpus] as u32)],
     };

@@ -12,8 +12,8 @@ use reprieve_study::{Observation, Scenario, Tape, observation};
 use crate::error::SimError;
 use crate::run::simulate;
 
-/// The recordings that conditions replay, by what their scenario calls them (`replay`). Whoever runs a scenario reads them
-/// before.
+/// The recordings that conditions replay, by what their scenario calls them (`replay`). The caller reads them
+/// first.
 pub type Tapes = BTreeMap<String, Arc<Tape>>;
 
 /// Simulates all runs of a scenario on `jobs` threads. Observations come in the order of the plan.
@@ -103,12 +103,13 @@ fn collect(
     error
 }
 
-/// Traces and timelines are large; the first ones of each condition are what is looked at.
+/// Traces, recordings and timelines are large; the first ones of each condition are what is looked at.
 fn keep_first_traces(observations: &mut [Observation]) {
     let mut seen: Vec<String> = Vec::new();
     for observation in observations {
         if seen.contains(&observation.condition) {
             observation.trace = None;
+            observation.tape = None;
             observation.timelines.clear();
         } else if observation.trace.is_some() {
             seen.push(observation.condition.clone());

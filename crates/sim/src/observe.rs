@@ -171,7 +171,7 @@ impl Observer {
         let look_ns = SECOND_NS / u64::from(run.scenario.observe.sample_hz);
         let descheduled = world.descheduled();
         derive::descheduling(out, &descheduled);
-        out.tape = Some(Tape::new("", Span::new(self.start.now_ns, world.now_ns), &descheduled));
+        out.tape = Some(Tape::new(Span::new(self.start.now_ns, world.now_ns), &descheduled));
         let descheduled = derive::long_enough(&descheduled, look_ns);
         let inside = self.grace_periods.partition_point(|gp| gp.span.start_ns < self.start.now_ns);
         let ended = &self.grace_periods[inside..];

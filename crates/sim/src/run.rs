@@ -1,8 +1,9 @@
 //! One run: a world is built, warmed up, watched for a window, and checked.
 
 use reprieve_study::observation::{Provenance, Replayed};
+use reprieve_study::scenario::TAPE_END_NS;
 use reprieve_study::scenario::{BadScenario, Condition, HostModel, IoSystem, PlannedRun, Scenario, Workload};
-use reprieve_study::units::SECOND_NS;
+use reprieve_study::units::{self, SECOND_NS};
 use reprieve_study::{Observation, Tape};
 
 use crate::build::{Built, build};
@@ -53,8 +54,17 @@ pub fn simulate(
     if is_made_up {
         observation = simulate(CpuShare::of(&observation))?;
     }
-    observation.replayed =
-        tape.map(|tape| Replayed { source: tape.source.clone(), metrics: tape.metrics.clone() });
+    if let Some(tape) = tape {
+        let (source, metrics) = (tape.source().to_string(), tape.metrics().clone());
+        observation.replayed = Some(Replayed { source, metrics });
+        let provenance = &mut observation.provenance;
+        if provenance.window_ns > tape.length_ns() + TAPE_END_NS {
+            let length = units::duration(tape.length_ns() as f64);
+            provenance.notes.push(format!(
+                "the recording ended after {length}: from then on nothing disturbed the guest"
+            ));
+        }
+    }
     Ok(observation)
 }
 

@@ -46,7 +46,7 @@ fn a_replay_takes_the_same_times_away() {
     let tapes = Tapes::from([("recorded".to_string(), Arc::new(tape.clone()))]);
     let replayed = run(REPLAY, &tapes).unwrap();
     assert_eq!(off(replayed.tape.as_ref().unwrap()), off(&tape));
-    assert_eq!(replayed.replayed.unwrap().source, tape.source);
+    assert_eq!(replayed.replayed.unwrap().source, tape.source());
     let gp = |run: &Observation| run.metrics[metric::GP_MEAN];
     let undisturbed = run("[conditions.c]", &Tapes::new()).unwrap();
     assert!(gp(&recorded) > 2.0 * gp(&undisturbed));
@@ -56,17 +56,23 @@ fn a_replay_takes_the_same_times_away() {
 fn what_does_not_fit_the_recording_is_refused() {
     let window = Span::new(0, 1_000_000_000);
     let tapes = |vcpus: usize, window| {
-        Tapes::from([("recorded".to_string(), Arc::new(Tape::new("", window, &vec![Vec::new(); vcpus])))])
+        Tapes::from([("recorded".to_string(), Arc::new(Tape::new(window, &vec![Vec::new(); vcpus])))])
     };
-    assert!(run(REPLAY, &tapes(2, window)).is_ok());
+    // Who watches a guest looks for the last time a little before the end.
+    for length_ns in [1_000_000_000, 990_000_000] {
+        assert!(run(REPLAY, &tapes(2, Span::new(0, length_ns))).is_ok());
+    }
     let refused = |tapes: Tapes| run(REPLAY, &tapes).unwrap_err();
     assert_eq!(
         refused(tapes(3, window)),
         "conditions.c.replay: the recording is of 3 vCPUs, and guest.vcpus is 2"
     );
-    let short = refused(tapes(2, Span::new(0, 999_999_999)));
-    assert_eq!(short, "conditions.c.replay: the recording has 999 ms, and run.window_ms is 1000; lower that");
+    let short = refused(tapes(2, Span::new(0, 989_999_999)));
+    assert_eq!(
+        short,
+        "conditions.c.replay: the recording has 990 ms, and run.window_ms is 1000; set that to at most 999"
+    );
     assert_eq!(refused(Tapes::new()), "conditions.c.replay: recorded was not read");
     let both = read(&format!("{TEXT}[conditions.c]\nreplay = 'recorded'\nhogs = 1")).unwrap_err().to_string();
-    assert!(both.starts_with("conditions.c.replay: a recording has all that the host does"), "{both}");
+    assert!(both.starts_with("conditions.c.replay: a recording holds all that the host did"), "{both}");
 }

@@ -31,6 +31,10 @@ pub const METRICS: [&str; 18] = [
     metric::SYNC_MAX,
 ];
 
+/// A ratio within this factor of 1 is no effect that anybody would act on: of some 200 effects some are significant though
+/// they are under 2 %, in either direction, and are not counted. Fixed before the records with 10 repetitions were looked at.
+pub const NO_EFFECT: f64 = 1.02;
+
 /// The simulator against real guests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conformance {
@@ -84,13 +88,14 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Whether the condition has an effect beyond doubt: the interval does not contain 1, and there are enough runs.
+    /// Whether the condition has an effect beyond doubt: the whole interval is further than [`NO_EFFECT`] from 1, on one side of
+    /// it, and there are enough runs.
     pub fn is_clear(&self) -> bool {
         self.has_enough_runs && self.leaves_one_out()
     }
 
     fn leaves_one_out(&self) -> bool {
-        !(self.estimate.low <= 1.0 && self.estimate.high >= 1.0)
+        self.estimate.low > NO_EFFECT || self.estimate.high < 1.0 / NO_EFFECT
     }
 }
 
@@ -354,6 +359,22 @@ mod tests {
         let sign = of(&found, "quota", metric::GP_MEAN).sign();
         assert_eq!((sign, found.wrong().count()), (Sign::FewRunsApart, 0));
         assert_eq!(found.tally(None).few_runs_apart, 2);
+    }
+
+    #[test]
+    fn an_effect_of_two_per_cent_is_none() {
+        let real = study(Ground::Vm, &[("baseline", 4.0), ("quota", 4.1), ("hogs", 4.2)]);
+        let simulated = study(Ground::Sim, &[("baseline", 4.0), ("quota", 3.9), ("hogs", 3.8)]);
+        let clear = |low: f64, high: f64| {
+            let estimate = Estimate { value: (low + high) / 2.0, low, high };
+            Ratio { estimate, has_enough_runs: true }.is_clear()
+        };
+        assert_eq!(
+            [clear(1.02, 1.5), clear(1.021, 1.5), clear(0.9, 0.979), clear(0.5, 0.99)],
+            [false, true, true, false]
+        );
+        let found = Conformance::between(&real, &simulated).unwrap();
+        assert_eq!(of(&found, "hogs", metric::GP_MEAN).sign(), Sign::Wrong);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Simulated runs that replay a recording, held against what the recorded run itself showed: the layers above scheduling alone,
-//! since vCPUs were off at the same times.
+//! Simulated runs that replay a recording, held against what the recorded run itself showed. vCPUs are off at the same times, so
+//! what differs is not the host's scheduling.
 
 use crate::metric;
 use crate::observation::{Observation, Replayed};
@@ -21,8 +21,8 @@ const METRICS: [&str; 8] = [
 /// One replayed recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
-    /// Name of the condition that replays it.
-    pub condition: String,
+    /// The condition that replays it, with the case if there are some.
+    pub title: String,
     /// What had been recorded, where, and how.
     pub source: String,
     /// Of each metric that both have.
@@ -47,10 +47,18 @@ impl Figure {
     }
 }
 
-/// The replays of a study, in the order of its conditions. Those of a recording that nobody looked at have no figures.
+/// The replays of a study, in the order in which they were first run. Those of a recording that nobody looked at have no figures.
 pub fn of(study: &Study) -> Vec<Replay> {
-    let replay = |condition: &String| {
-        let runs: Vec<&Observation> = study.runs_of(condition).collect();
+    let mut titles: Vec<String> = Vec::new();
+    let counts = |run: &&Observation| run.replayed.is_some() && run.standing.counts();
+    for run in study.observations.iter().filter(counts) {
+        if !titles.contains(&run.title()) {
+            titles.push(run.title());
+        }
+    }
+    let replay = |title: &String| {
+        let same = |run: &&Observation| counts(run) && run.title() == *title;
+        let runs: Vec<&Observation> = study.observations.iter().filter(same).collect();
         let Replayed { source, metrics } = runs.first()?.replayed.as_ref()?;
         let figure = |metric: &'static str| {
             let values: Vec<f64> = runs.iter().filter_map(|run| run.metrics.get(metric).copied()).collect();
@@ -58,9 +66,9 @@ pub fn of(study: &Study) -> Vec<Replay> {
             Some(Figure { metric, recorded, replayed })
         };
         let figures = METRICS.into_iter().filter_map(figure).collect();
-        Some(Replay { condition: condition.clone(), source: source.clone(), figures })
+        Some(Replay { title: title.clone(), source: source.clone(), figures })
     };
-    study.scenario.conditions.keys().filter_map(replay).collect()
+    titles.iter().filter_map(replay).collect()
 }
 
 /// The largest error of a metric over all replays, as a factor of at least 1; `None` if none has one.
@@ -89,7 +97,7 @@ mod tests {
         };
         let study = Study::new(scenario, vec![run(0, 2e6), run(1, 2e6), run(2, 9e6)], None);
         let found = of(&study);
-        assert_eq!((found.len(), found[0].condition.as_str(), found[0].source.as_str()), (1, "r", "s"));
+        assert_eq!((found.len(), found[0].title.as_str(), found[0].source.as_str()), (1, "r", "s"));
         let figure = Figure { metric: metric::GP_MEAN, recorded: 4e6, replayed: 2e6 };
         assert_eq!(found[0].figures, [figure], "of what both have");
         assert!((worst(&found, metric::GP_MEAN).unwrap() - 2.0).abs() < 1e-9);

@@ -44,7 +44,7 @@ pub fn observe(left: RunLeft) -> Observation {
         // Where only sums are booked nobody knows how long each time was.
         if !recording.scheduling.running.is_empty() {
             derive::descheduling(&mut out, &recording.scheduling.descheduled);
-            out.tape = Some(Tape::new("", recording.window, &recording.scheduling.descheduled));
+            out.tape = Some(Tape::new(recording.window, &recording.scheduling.descheduled));
         }
         let descheduled = derive::long_enough(&recording.scheduling.descheduled, left.look_ns);
         grace_periods(&mut out, &recording, &descheduled);

@@ -76,6 +76,7 @@ fn section(study: &Study) -> Markup {
                 }
             }
             (more::sweeps(study))
+            (more::replays(study))
             (more::holdouts(study))
             h3 { (if study.is_simulated() { "What was simulated" } else { "Where and how it was measured" }) }
             div class="scroll" {

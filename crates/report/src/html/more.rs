@@ -7,7 +7,7 @@ use reprieve_study::units::significant;
 use super::{comparison_table, spread};
 use crate::quantity::Spread;
 use crate::side_by_side::SideBySide;
-use crate::{causes, grids, holdouts, sweeps};
+use crate::{causes, grids, holdouts, replays, sweeps};
 
 /// Throughput lost under each condition, by cause, and the conditions behind it in full.
 pub fn causes(study: &Study) -> Markup {
@@ -108,6 +108,24 @@ fn above(spread: &Option<Spread>) -> Markup {
     match spread {
         None => html! { "–" },
         Some(spread) => html! { (spread.median) br; small { (spread.range) } },
+    }
+}
+
+/// Replayed recordings against what the recorded runs showed.
+pub fn replays(study: &Study) -> Markup {
+    html! {
+        @if let Some(found) = replays::of(study) {
+            h3 { (replays::TITLE) }
+            p { (found.finding) }
+            @for (condition, source) in &found.sources { p { small { b { (condition) } ": " (source) } } }
+            div class="scroll" {
+                table {
+                    tr { @for name in replays::HEADER { th { (name) } } }
+                    @for row in &found.rows { tr { @for cell in row { td { (cell) } } } }
+                }
+            }
+            p { small { (replays::REMARK) } }
+        }
     }
 }
 

@@ -118,8 +118,8 @@ fn tallies(text: &mut String, conformance: &Conformance, options: &Options) {
     wrapped(
         text,
         "",
-        "Medians over repetitions. An effect is a condition's ratio to the baseline; it is clear if its 95 % interval leaves \
-         1 out and a permutation test of so many runs could give p < 0.05. Errors are simulated over real; the median \
+        "Medians over repetitions. An effect is a condition's ratio to the baseline; it is clear if its 95 % interval is \
+         more than 2 % from 1 and a permutation test of so many runs could give p < 0.05. Errors are simulated over real; the median \
          error is the factor by which the two differ, whichever is larger.",
         0,
         options,

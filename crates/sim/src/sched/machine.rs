@@ -1,5 +1,5 @@
 //! A fair scheduler alone: a small dispatcher that runs entities on CPUs as the scheduler orders, and writes down what ran when.
-//! Nothing costs time. For tests, and to hold schedulers against the real ones (`crates/vm/examples/schedulers`).
+//! Nothing costs time. For tests, and to compare schedulers with the real ones (`crates/vm/examples/schedulers`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -116,7 +116,7 @@ impl<P: Policy> Machine<P> {
         }
     }
 
-    /// The same with ticks that are late by up to so much, each by another time: as interrupts are.
+    /// The same with ticks that are late as interrupts are, each by a random time up to `most_ns`.
     pub fn with_late_ticks(self, most_ns: u64) -> Machine<P> {
         Machine { late_ticks: (most_ns, 0), ..self }
     }

@@ -22,12 +22,23 @@ struct Worker {
     batched: bool,
     pair_ns: u64,
     burst_ns: u64,
-    /// Pairs that are left of the burst in progress.
-    left: u32,
-    after_burst: bool,
+    stage: Stage,
 }
 
-/// Pairs that take effect at once: a long burst spreads over its time.
+/// Where a worker is.
+#[derive(Clone, Copy)]
+enum Stage {
+    /// Before a burst.
+    Idle,
+    /// `due` pairs have had their CPU time, and take effect next; `left` of the burst remain, these included.
+    Pairs { due: u32, left: u32 },
+    /// The burst is done; a pause comes, or has come.
+    Pause,
+}
+
+/// Most pairs that take effect together, at the end of their CPU time. What is queued between a tick and the next voluntary
+/// preemption point then comes after the tick's RCU work, as in a real guest, where the GP kthread finds it when it starts a grace
+/// period, and asks for the next one on its behalf.
 const PIECE: u32 = 64;
 
 /// Adds a worker for each vCPU.
@@ -50,8 +61,7 @@ pub fn add(
             batched,
             pair_ns: pace.us(PAIR_US),
             burst_ns: pace.us(BURST_US),
-            left: 0,
-            after_burst: false,
+            stage: Stage::Idle,
         };
         guest.add_program(Box::new(worker), Some(v));
     }
@@ -60,40 +70,49 @@ pub fn add(
 impl Worker {
     fn stall(&mut self, env: &mut Env<'_>) -> Op {
         env.counters().stalls += 1;
+        self.stage = Stage::Idle;
         Op::SleepJiffies(1)
+    }
+
+    /// The time of the next pairs passes.
+    fn begin(&mut self, left: u32, more_ns: u64) -> Op {
+        let due = left.min(PIECE);
+        self.stage = Stage::Pairs { due, left };
+        Op::RunOn { ns: self.pair_ns * u64::from(due) + more_ns }
+    }
+
+    /// One pair takes effect; false if memory ran short.
+    fn pair(&self, env: &mut Env<'_>) -> bool {
+        let Ok(object) = env.alloc(self.cache) else { return false };
+        if self.batched {
+            env.free_batched(object);
+        } else {
+            env.free_deferred(object);
+        }
+        env.counters().operations += 1;
+        true
     }
 }
 
 impl Program for Worker {
     fn next(&mut self, env: &mut Env<'_>) -> Op {
-        if std::mem::take(&mut self.after_burst) {
-            return if self.pause_ns > 0 { Op::Sleep { ns: self.pause_ns } } else { Op::Schedule };
-        }
-        if self.left == 0 {
-            if env.backlog() >= self.limit_objects {
-                return self.stall(env);
+        match self.stage {
+            Stage::Pairs { due, left } => {
+                if !(0..due).all(|_| self.pair(env)) {
+                    return self.stall(env);
+                }
+                if left > due {
+                    return self.begin(left - due, 0);
+                }
+                self.stage = Stage::Pause;
+                if self.pause_ns > 0 { Op::Run { ns: 0, mode: Mode::Kernel } } else { Op::Schedule }
             }
-            self.left = self.burst;
-        }
-        let piece = self.left.min(PIECE);
-        for _ in 0..piece {
-            let Ok(object) = env.alloc(self.cache) else {
-                self.left = 0;
-                return self.stall(env);
-            };
-            if self.batched {
-                env.free_batched(object);
-            } else {
-                env.free_deferred(object);
+            Stage::Pause if self.pause_ns > 0 => {
+                self.stage = Stage::Idle;
+                Op::Sleep { ns: self.pause_ns }
             }
-            env.counters().operations += 1;
+            Stage::Idle | Stage::Pause if env.backlog() >= self.limit_objects => self.stall(env),
+            Stage::Idle | Stage::Pause => self.begin(self.burst, self.burst_ns),
         }
-        self.left -= piece;
-        let ns = self.pair_ns * u64::from(piece);
-        if self.left > 0 {
-            return Op::RunOn { ns };
-        }
-        self.after_burst = true;
-        Op::Run { ns: ns + self.burst_ns, mode: Mode::Kernel }
     }
 }

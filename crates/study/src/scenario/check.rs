@@ -12,6 +12,8 @@ use crate::tape::Tape;
 use crate::{metric, units};
 pub(super) use ground::ONLY_SIM;
 
+/// What a recording may lack at its end: who watches a guest looks for the last time a little before the window ends.
+pub const TAPE_END_NS: u64 = 10 * units::MILLISECOND_NS;
 /// Most kinds of further own threads of the host.
 const MOST_NOISE_TAILS: usize = 8;
 
@@ -218,14 +220,20 @@ impl Scenario {
             let (has, wants) = (tape.vcpus(), self.guest.vcpus);
             return bad(key, format!("the recording is of {has} vCPUs, and guest.vcpus is {wants}"));
         }
-        let window_ms = tape.length_ns / units::MILLISECOND_NS;
-        let is_fixed_work = matches!(self.workload, Workload::Postmark { .. });
-        if !is_fixed_work && self.run.window_ms > window_ms {
-            let wants_ms = self.run.window_ms;
+        if self.workload.io().is_some_and(|io| io.rivals > 0) {
             return bad(
                 key,
-                format!("the recording has {window_ms} ms, and run.window_ms is {wants_ms}; lower that"),
+                "with workload.rivals a recording is not all that disturbs the guest; remove one of them",
             );
+        }
+        let has_ms = (tape.length_ns() + TAPE_END_NS) / units::MILLISECOND_NS;
+        let is_fixed_work = matches!(self.workload, Workload::Postmark { .. });
+        if !is_fixed_work && self.run.window_ms > has_ms {
+            let (length, wants_ms) = (units::duration(tape.length_ns() as f64), self.run.window_ms);
+            let problem = format!(
+                "the recording has {length}, and run.window_ms is {wants_ms}; set that to at most {has_ms}"
+            );
+            return bad(key, problem);
         }
         Ok(())
     }
@@ -399,20 +407,20 @@ impl Scenario {
     }
 }
 
-/// Bursts of one pCPU must not meet, and the kernel lets real-time threads have 95 % of a second
-/// (`sched_rt_runtime_us`).
-/// Who replays a recording has all of what the host did in it.
+/// A recording holds all that the host did, so nothing else may be set beside it.
 fn check_replay(key: &str, condition: &Condition) -> Result<(), BadScenario> {
     let alone = Condition { replay: String::new(), ..condition.clone() };
     match condition.replay.is_empty() || alone.is_undisturbed() {
         true => Ok(()),
         false => bad(
             key,
-            "a recording has all that the host does to the guest; remove it, or the condition's other keys",
+            "a recording holds all that the host did to the guest; remove it, or what else disturbs the guest",
         ),
     }
 }
 
+/// Bursts of one pCPU must not meet, and the kernel lets real-time threads have 95 % of a second
+/// (`sched_rt_runtime_us`).
 fn check_bursts(
     key: &dyn Fn(&str) -> String,
     condition: &Condition,

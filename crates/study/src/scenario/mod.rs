@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub mod case;
 mod check;
+pub use check::TAPE_END_NS;
 pub mod condition;
 mod counterparts;
 pub mod fio;

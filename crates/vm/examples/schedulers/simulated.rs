@@ -11,8 +11,8 @@ use crate::mixes::{Kind, LEAST_OFF_NS, Mix, Seen, WARM_UP_NS, WINDOW_NS, Work};
 /// Debian's tick.
 const HZ: u64 = 250;
 /// Ticks are late by up to so much, as interrupts are: without, threads of equal weight are equal to the nanosecond at each tick,
-/// which no real ones are. The real guest's sleepers, which no thread keeps from running, run 20 us after their time. Added
-/// after a first comparison without.
+/// which no real ones are. In the real guest a sleeper that no thread keeps from running runs 20 us after its time (in the simulation, at
+/// its time). Added after a first comparison without.
 const LATE_TICK_NS: u64 = 20_000;
 /// Between the starts of threads: nobody starts at the same instant.
 const STAGGER_NS: u64 = 130_000;

@@ -95,6 +95,11 @@ impl Watcher {
         }
     }
 
+    /// Whether what comes from now on cannot be kept.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Watcher::Switches { dropped: 1.., .. })
+    }
+
     fn drain(&mut self) {
         if let Watcher::Switches { recorder, events, dropped, .. } = self {
             recorder.drain(&mut |event| {
