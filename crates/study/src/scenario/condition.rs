@@ -33,7 +33,6 @@ pub struct Condition {
     pub pauses: Vec<Pause>,
     /// The file of a recording: vCPUs, which have a pCPU each, are kept from running when those of the recording were. Only on the
     /// simulator.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub replay: String,
     /// Times at which a neighbour VM is busy. Only on the simulator.
     pub spikes: Vec<Spike>,

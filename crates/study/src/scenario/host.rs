@@ -26,7 +26,6 @@ pub struct HostModel {
     pub noise_ns: u64,
     /// Further own threads of the host, rarer and longer: with the first ones they make a mixture of exponential
     /// distributions, which has the long tail that real hosts have and a single one has not.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub noise_tail: Vec<NoiseTail>,
     /// Length of a slice; 0 for the scheduler's own. Linux's schedulers only.
     pub slice_us: u64,
