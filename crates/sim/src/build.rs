@@ -256,9 +256,7 @@ fn vcpu_spec(condition: &Condition, v: usize, phase_permillion: u64) -> Spec {
     Spec { allowed, quota, domain: Some(xen::GUEST), ..Spec::default() }
 }
 
-/// The host's own threads, as many of each kind as there are pCPUs. Under Linux they run where there is room: where a guest leaves a
-/// pCPU idle they hardly disturb it, as real ones do (a guest with one vCPU on two pCPUs is off 5 times a second, beside 1,300
-/// times where both are busy).
+/// The host's own threads, as many of each kind as there are pCPUs.
 fn add_noise(world: &mut World, host: usize, scenario: &Scenario, pcpus: usize, seed: u64) {
     let model = &scenario.host;
     let usual = (model.noise_per_s > 0 && model.noise_ns > 0)
@@ -270,7 +268,8 @@ fn add_noise(world: &mut World, host: usize, scenario: &Scenario, pcpus: usize, 
         for pcpu in 0..pcpus {
             let stream = Stream::new(seed, &stream, pcpu as u64);
             let body = Body::Noise { sleep_ns, burst_ns, stream };
-            let allowed = if model.scheduler.is_xen() { vec![Cpu(pcpu as u32)] } else { Vec::new() };
+            let is_bound = model.noise_bound || model.scheduler.is_xen();
+            let allowed = if is_bound { vec![Cpu(pcpu as u32)] } else { Vec::new() };
             let spec = Spec { allowed, domain: Some(xen::DOM0), ..Spec::default() };
             world.add_thread(host, body, &xen::thread(model, spec));
         }

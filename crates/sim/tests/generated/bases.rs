@@ -69,7 +69,8 @@ pub const MORE: &str = "
 ";
 
 /// Texts that keys can have; of each key that ends so.
-pub const TEXTS: [(&str, &[&str]); 12] = [
+pub const TEXTS: [(&str, &[&str]); 13] = [
+    ("replay", &["", "tape", "none"]),
     ("scheduler", &["eevdf", "cfs", "credit", "credit2", "rtds"]),
     ("spinlocks", &["queued", "paravirtual"]),
     ("xen.version", &["4.5", "4.7", "4.17"]),

@@ -193,6 +193,9 @@ impl Draw {
     fn item(&mut self, key: &str, last: &str) -> String {
         let (a, b) = (self.random.within(0, 40), self.random.within(1, 400));
         match last {
+            "noise_tail" => {
+                format!("{{ every_us = {}, for_us = {} }}", self.integer(100_000), self.integer(700))
+            }
             "quota" => format!("{{ vcpu = {}, percent = {}, period_ms = {b} }}", a % 4, self.float(30.0)),
             "pauses" => format!("{{ vcpu = {}, at_ms = {a}, for_ms = {b} }}", a % 2),
             "spikes" => format!("{{ at_ms = {a}, for_ms = {b}, vcpus = {} }}", self.integer(8)),

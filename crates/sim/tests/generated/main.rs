@@ -9,13 +9,14 @@ mod draw;
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use draw::Draw;
 use reprieve_sim::SimError;
 use reprieve_sim::ground::{self, Tapes};
-use reprieve_study::Scenario;
+use reprieve_study::{Scenario, Span, Tape};
 use support::Silence;
 
 /// Cases of the test that always runs.
@@ -96,12 +97,20 @@ fn simulate(cases: std::ops::Range<u64>) -> Counts {
     counts
 }
 
+/// What `replay = 'tape'` replays: two vCPUs, off in turn.
+fn tapes() -> Tapes {
+    let off = |phase: u64| (0..200).map(move |at| Span::new(at * 10 + phase, at * 10 + phase + 3));
+    let ms = |span: Span| Span::new(span.start_ns * 1_000_000, span.end_ns * 1_000_000);
+    let both = [0, 5].map(|phase| off(phase).map(ms).collect::<Vec<Span>>());
+    Tapes::from([("tape".to_string(), Arc::new(Tape::new(Span::new(0, 2_000_000_000), &both)))])
+}
+
 /// Runs one scenario.
 fn one(scenario: Scenario, counts: &mut Counts) -> Result<(), String> {
     let limits = scenario.limits.clone();
     let began = Instant::now();
     let late = || began.elapsed() > PATIENCE;
-    let finished = ground::run(scenario, &Tapes::new(), 1, &late, &mut Silence);
+    let finished = ground::run(scenario, &tapes(), 1, &late, &mut Silence);
     match finished.error {
         None => {}
         Some(SimError::Bad(_)) => {

@@ -27,6 +27,9 @@ pub struct HostModel {
     /// Further own threads of the host, rarer and longer: with the first ones they make a mixture of exponential
     /// distributions, which has the long tail that real hosts have and a single one has not.
     pub noise_tail: Vec<NoiseTail>,
+    /// Whether each of these threads is bound to its pCPU. Else they run where there is room, as most of a real host's do: one
+    /// vCPU on two pCPUs is off 5 times a second there, beside 1,300 times where both are busy.
+    pub noise_bound: bool,
     /// Length of a slice; 0 for the scheduler's own. Linux's schedulers only.
     pub slice_us: u64,
     /// What Xen's schedulers depend on.
@@ -44,6 +47,7 @@ impl Default for HostModel {
             noise_per_s: 220,
             noise_ns: 90_000,
             noise_tail: Vec::new(),
+            noise_bound: true,
             slice_us: 0,
             xen: Xen::default(),
         }
