@@ -32,7 +32,7 @@ pub const METRICS: [&str; 18] = [
 ];
 
 /// A ratio within this factor of 1 is no effect that anybody would act on: of some 200 effects some are significant though
-/// they are under 2 %, in either direction, and are not counted. Fixed before the records with 10 repetitions were looked at.
+/// they are under 2 %, in either direction, and are not counted.
 pub const NO_EFFECT: f64 = 1.02;
 
 /// The simulator against real guests.
@@ -122,16 +122,21 @@ impl Effect {
         log_ratio(self.simulated.estimate.value, self.real.estimate.value)
     }
 
+    /// Whether both ratios are on the same side of 1, clear or not.
+    fn points_alike(&self) -> bool {
+        let is_up = |ratio: Ratio| ratio.estimate.value > 1.0;
+        is_up(self.real) == is_up(self.simulated)
+    }
+
     /// Whether the directions agree.
     pub fn sign(&self) -> Sign {
-        let is_up = |ratio: Ratio| ratio.estimate.value > 1.0;
         match (self.real.is_clear(), self.simulated.is_clear()) {
-            (true, true) if is_up(self.real) == is_up(self.simulated) => Sign::Same,
+            (true, true) if self.points_alike() => Sign::Same,
             (true, true) => Sign::Wrong,
             (true, false) => Sign::RealAlone,
             (false, true) => Sign::SimulatedAlone,
             (false, false) if self.real.leaves_one_out() && self.simulated.leaves_one_out() => {
-                if is_up(self.real) == is_up(self.simulated) { Sign::Neither } else { Sign::FewRunsApart }
+                if self.points_alike() { Sign::Neither } else { Sign::FewRunsApart }
             }
             (false, false) => Sign::Neither,
         }
@@ -151,6 +156,8 @@ pub struct Tally {
     pub few_runs_apart: usize,
     /// Effects that are clear with real guests alone.
     pub real_alone: usize,
+    /// Of these, those that point the other way in the simulator, though not clearly.
+    pub real_alone_apart: usize,
     /// Effects that are clear in the simulator alone.
     pub simulated_alone: usize,
     /// Effects that have an error: none has one whose ratio is 0 on either side.
@@ -221,6 +228,9 @@ impl Conformance {
             wrong: with(&[Sign::Wrong]),
             few_runs_apart: with(&[Sign::FewRunsApart]),
             real_alone: with(&[Sign::RealAlone]),
+            real_alone_apart: effects()
+                .filter(|effect| effect.sign() == Sign::RealAlone && !effect.points_alike())
+                .count(),
             simulated_alone: with(&[Sign::SimulatedAlone]),
             errors: effects().filter_map(Effect::error).count(),
             median_error: median_share(effects().filter_map(Effect::error)),
@@ -336,8 +346,9 @@ mod tests {
             [Sign::Wrong, Sign::RealAlone, Sign::SimulatedAlone]
         );
         assert_eq!(found.wrong().count(), 2, "the backlog's, too");
-        let Tally { effects, clear, wrong, .. } = found.tally(Some(metric::GP_MEAN));
-        assert_eq!((effects, clear, wrong), (3, 1, 1));
+        let Tally { effects, clear, wrong, real_alone, real_alone_apart, .. } =
+            found.tally(Some(metric::GP_MEAN));
+        assert_eq!((effects, clear, wrong, real_alone, real_alone_apart), (3, 1, 1, 1, 1), "x1 is not up");
         let error = of(&found, "quota", metric::GP_MEAN).error().unwrap();
         assert!((error - 0.25_f64.ln()).abs() < 1e-9, "x0.5 for x2");
     }

@@ -60,8 +60,9 @@ pub fn headline(conformance: &Conformance) -> Vec<String> {
     }
     if all.real_alone + all.simulated_alone > 0 {
         sentences.push(format!(
-            "{} further effects are clear with real guests alone, {} in the simulator alone.",
-            all.real_alone, all.simulated_alone
+            "{} further effects are clear with real guests alone, {} of which point the other way in the simulator; {} are clear in \
+             the simulator alone.",
+            all.real_alone, all.real_alone_apart, all.simulated_alone
         ));
     }
     if let Some(error) = all.median_error {
@@ -76,7 +77,7 @@ pub fn headline(conformance: &Conformance) -> Vec<String> {
     }
     if let Some(error) = conformance.baseline_error() {
         sentences.push(format!(
-            "Its baseline, on which alone it is calibrated, is within a factor of {} for half of the metrics.",
+            "Its baseline is within a factor of {} for half of the metrics.",
             significant(1.0 + error)
         ));
     }

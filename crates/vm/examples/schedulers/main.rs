@@ -200,8 +200,8 @@ fn print_verdict(of_kernel: &OfKernel) {
     );
 }
 
-/// Most that a thread's share of the CPU may differ, in percentage points; and a quantile of times off, as a factor. Both were
-/// fixed before anything was run. Shares are of what all threads got: in the real kernel switches and interrupts take up to 1.6 per
+/// Most that a thread's share of the CPU may differ, in percentage points; and a quantile of times off, as a factor. Both
+/// stood in the plan. Shares are of what all threads got: in the real kernel switches and interrupts take up to 1.6 per
 /// cent, of which the simulated schedulers know nothing.
 const SHARE_PERCENT: f64 = 1.0;
 const FACTOR: f64 = 1.2;
