@@ -122,9 +122,24 @@ fn exe() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure::Failed(format!("finding this program: {error}")))
 }
 
+/// What stands on the command line before this program's own arguments, its path included, if it was started by way of the dynamic
+/// loader, as programs of the host's are in a guest: the loader is then the executable, and has to be told again what to run.
+fn loader_words(command_line: &[u8], own: usize) -> Vec<String> {
+    let words: Vec<String> = command_line
+        .split(|byte| *byte == 0)
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
+    // A zero ends each word, the last one too.
+    let before = (words.len() - 1).saturating_sub(own);
+    if before == 0 { Vec::new() } else { words[1..=before].to_vec() }
+}
+
 /// What sees to it that nothing outlives this process.
 pub fn warden() -> Result<Warden, Failure> {
-    Ok(Warden::spawn(&exe()?, &["warden"])?)
+    let before =
+        loader_words(&std::fs::read("/proc/self/cmdline").unwrap_or_default(), std::env::args_os().count());
+    let words: Vec<&str> = before.iter().map(String::as_str).chain(["warden"]).collect();
+    Ok(Warden::spawn(&exe()?, &words)?)
 }
 
 /// What this process hands to the ground of real guests.
@@ -135,4 +150,18 @@ pub fn host() -> Result<Host, Failure> {
     let warden = Arc::new(warden()?);
     let (daemon, hog) = (exe.clone(), HogCommand { exe, args: vec!["hog".into()] });
     Ok(Host { proc_root: ProcRoot::default(), warden, interrupt, programs, daemon, hog })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loader_is_told_again_what_to_run() {
+        let by_loader = b"/lib/ld.so\0--library-path\0/lib\0/bin/reprieve\0migrate\0--apply\0";
+        assert_eq!(loader_words(by_loader, 3), ["--library-path", "/lib", "/bin/reprieve"]);
+        let plain = b"/bin/reprieve\0migrate\0--apply\0";
+        assert_eq!(loader_words(plain, 3), [""; 0]);
+        assert_eq!(loader_words(b"", 3), [""; 0]);
+    }
 }
