@@ -16,7 +16,7 @@ use crate::cpu_share::CpuShare;
 use crate::guest::costs::Costs;
 use crate::guest::lock::Discipline;
 use crate::guest::{self, Guest};
-use crate::host::{Body, Host, HostSpec};
+use crate::host::{Body, Emulator, Host, HostSpec};
 use crate::memory::{self, Memory};
 use crate::observe::Others;
 use crate::random::Stream;
@@ -64,6 +64,7 @@ pub fn build(
     let phases: Vec<u64> = (0..scenario.guest.vcpus).map(|_| phases.within(0, 999_999)).collect();
     let model = &scenario.host;
     let guest = world.add_guest(host, guest, |v| xen::guest(model, vcpu_spec(condition, v, phases[v])));
+    add_emulator(&mut world, guest, scenario, seed, 0);
     add_client(&mut world, guest, scenario, seed);
     if let Some(io) = scenario.workload.io() {
         let mut guests = vec![guest];
@@ -71,6 +72,7 @@ pub fn build(
             let made = make_guest(&mut world, scenario, condition, seed, made_up, rival)?;
             let spec = |v| Spec { weight: io.rival_weight, ..vcpu_spec(condition, v, phases[v]) };
             guests.push(world.add_guest(host, made, spec));
+            add_emulator(&mut world, guests[rival as usize], scenario, seed, rival);
         }
         io::add(&mut world, scenario, condition, io, &guests);
     }
@@ -254,6 +256,16 @@ fn vcpu_spec(condition: &Condition, v: usize, phase_permillion: u64) -> Spec {
         Quota { quota_ns, period_ns, phase_ns: period_ns * phase_permillion / 1_000_000 }
     });
     Spec { allowed, quota, domain: Some(xen::GUEST), ..Spec::default() }
+}
+
+/// The thread that serves the timers of that guest's vCPUs, if they need one. It runs where there is room.
+fn add_emulator(world: &mut World, guest: usize, scenario: &Scenario, seed: u64, number: u64) {
+    let serve_ns = scenario.guest.timer_thread_ns;
+    if serve_ns > 0 {
+        let spec = xen::thread(&scenario.host, Spec { domain: Some(xen::DOM0), ..Spec::default() });
+        let stream = Stream::new(seed, "timers", number);
+        world.add_emulator(guest, Body::Emulator(Emulator::new(guest, serve_ns, stream)), &spec);
+    }
 }
 
 /// The host's own threads, as many of each kind as there are pCPUs.

@@ -21,6 +21,10 @@ use reprieve_study::grace_period::Span;
 /// of usual size. An estimate: 3 ns and 100 ns.
 const WORK_PER_EVENT: u64 = 32;
 
+/// How long it takes QEMU's lock to go from one vCPU to the next, mean of an exponential distribution. In eight traces of emulated
+/// guests of Linux 6.1, ticks of two vCPUs that were due at once came 17 to 19 us apart, median, and 78 us at p95.
+const LOCK_HANDOVER_NS: u64 = 27_000;
+
 /// Whose timer it is.
 #[derive(Clone, Copy, Debug)]
 enum Source {
@@ -40,6 +44,8 @@ enum Source {
 struct Placement {
     host: usize,
     threads: Vec<Entity>,
+    /// The thread that serves the timers of its vCPUs, if they need one.
+    emulator: Option<Entity>,
 }
 
 /// A run's state.
@@ -111,7 +117,7 @@ impl World {
         spec: impl Fn(usize) -> crate::sched::Spec,
     ) -> usize {
         let number = self.guests.len();
-        let mut placement = Placement { host, threads: Vec::new() };
+        let mut placement = Placement { host, threads: Vec::new(), emulator: None };
         for (v, vcpu) in guest.vcpus().iter().enumerate() {
             let (guest, vcpu_number) = (number as u32, v as u32);
             register(&mut self.sources, vcpu.work, Source::VcpuWork { guest, vcpu: vcpu_number });
@@ -121,6 +127,12 @@ impl World {
         self.guests.push(guest);
         self.placements.push(placement);
         number
+    }
+
+    /// The timers of that guest's vCPUs are served by a thread of its host from now on, a [`Body::Emulator`].
+    pub fn add_emulator(&mut self, guest: usize, body: Body, spec: &crate::sched::Spec) {
+        let entity = self.add_thread(self.placements[guest].host, body, spec);
+        self.placements[guest].emulator = Some(entity);
     }
 
     /// Adds a client made with this world's queue. A guest has one at most.
@@ -163,7 +175,7 @@ impl World {
                 let at_ns = now_ns + stream.exponential(*sleep_ns);
                 self.queue.arm(thread.timer, at_ns);
             }
-            Body::Spike { .. } => {}
+            Body::Emulator(_) | Body::Spike { .. } => {}
         }
     }
 
@@ -242,10 +254,7 @@ impl World {
                     self.talking.push(number);
                 }
             }
-            Source::VcpuClock { guest, vcpu } => {
-                self.guests[guest as usize].clock_event(&mut clock, vcpu as usize);
-                self.talking.push(guest as usize);
-            }
+            Source::VcpuClock { guest, vcpu } => self.timer_expired(guest as usize, vcpu as usize),
             Source::Tick { host, pcpu } => {
                 self.deciding.push(host as usize);
                 let host = &mut self.hosts[host as usize];
@@ -277,6 +286,30 @@ impl World {
         }
     }
 
+    /// A vCPU's timer expires: its interrupt comes at once, or when the emulator's thread gets a pCPU.
+    fn timer_expired(&mut self, guest: usize, v: usize) {
+        let Placement { host: number, emulator, .. } = self.placements[guest];
+        let Some(entity) = emulator else { return self.timer_interrupt(guest, v) };
+        let host = &mut self.hosts[number];
+        let thread = &mut host.threads[entity.0 as usize];
+        let Body::Emulator(emulator) = &mut thread.body else { return };
+        if !emulator.due.contains(&v) {
+            emulator.due.push(v);
+        }
+        if thread.state == State::Blocked {
+            thread.left_ns = emulator.serve_ns;
+            let pcpu = Cpu(thread.pcpu as u32);
+            host.wake(self.now_ns, entity, Some(pcpu));
+            self.deciding.push(number);
+        }
+    }
+
+    fn timer_interrupt(&mut self, guest: usize, v: usize) {
+        let mut clock = Clock { now_ns: self.now_ns, queue: &mut self.queue, work: &mut self.work };
+        self.guests[guest].clock_event(&mut clock, v);
+        self.talking.push(guest);
+    }
+
     /// A thread's own timer: a burst, a sleep or a pause ends.
     fn thread_timer(&mut self, host: usize, entity: Entity) {
         let now_ns = self.now_ns;
@@ -305,6 +338,25 @@ impl World {
                     host.block_running(now_ns, pcpu);
                 }
             },
+            Body::Emulator(emulator) => {
+                if state == State::Running {
+                    emulator.served.extend(emulator.due.pop());
+                    if !emulator.due.is_empty() {
+                        thread.left_ns = emulator.serve_ns;
+                        return queue.arm(thread.timer, now_ns + thread.left_ns);
+                    }
+                }
+                let (guest, next) = (emulator.guest, emulator.next());
+                if !emulator.served.is_empty() {
+                    queue.arm(thread.timer, now_ns + emulator.stream.exponential(LOCK_HANDOVER_NS));
+                }
+                if state == State::Running {
+                    host.block_running(now_ns, pcpu);
+                }
+                if let Some(v) = next {
+                    self.timer_interrupt(guest, v);
+                }
+            }
             // If it waits for a pCPU when its time is over, it blocks as soon as it runs.
             Body::Spike { .. } => {
                 if state == State::Running {

@@ -168,3 +168,52 @@ fn waiting_out_of_idleness_is_idle_time() {
     assert!(delay_ns > 100_000_000, "it waits: {delay_ns} ns");
     assert!(accounted_ns > 980_000_000, "{times:?}");
 }
+
+/// Ticks of a guest with two busy vCPUs, each as the time that its timer was set for and the time that it came.
+fn ticks(assignments: &[&str]) -> Vec<(u64, u64)> {
+    const BUSY: &str = "
+        name = 't'
+        title = 't'
+        guest = { memory_mib = 256, vcpus = 2 }
+        host = { pcpus = 3, noise_per_s = 0 }
+        workload = { kind = 'memory' }
+        [conditions.c]
+    ";
+    let assignments: Vec<String> = assignments.iter().map(|text| text.to_string()).collect();
+    let scenario: Scenario = overrides::read(BUSY, None, &assignments).unwrap();
+    let mut world = build(&scenario, &scenario.conditions["c"], 7, CpuShare::ALL).unwrap().world;
+    world.start();
+    let mut ticks = Vec::new();
+    let due = |world: &World| [0, 1].map(|v| world.guests[0].vcpus()[v].next_tick_ns);
+    let mut before = due(&world);
+    for now_us in 1..200_000 {
+        assert!(world.run_until(now_us * 1_000, u64::MAX));
+        let after = due(&world);
+        for v in [0, 1] {
+            // The first ones fall while the guest boots.
+            if after[v] != before[v] && now_us > 20_000 {
+                ticks.push((before[v], world.now_ns));
+            }
+        }
+        before = after;
+    }
+    ticks
+}
+
+#[test]
+fn timers_that_a_thread_of_the_emulator_serves_come_late_and_one_after_the_other() {
+    let late_ns = |ticks: &[(u64, u64)]| -> Vec<u64> { ticks.iter().map(|(due, came)| came - due).collect() };
+    let at_once = late_ns(&ticks(&[]));
+    assert!(at_once.len() > 80 && at_once.iter().all(|ns| *ns <= 1_000), "{at_once:?}");
+
+    // Both are served before either comes, and the lock goes from one to the other.
+    let served = ticks(&["guest.timer_thread_ns=40000"]);
+    assert!(late_ns(&served).iter().all(|ns| (80_000..600_000).contains(ns)), "{served:?}");
+    let apart: Vec<u64> = served.chunks_exact(2).map(|pair| pair[1].1 - pair[0].1).collect();
+    let mean_ns = apart.iter().sum::<u64>() / apart.len() as u64;
+    assert!((15_000..40_000).contains(&mean_ns), "{apart:?}");
+
+    // On a pCPU that others keep busy the thread waits, and so do the vCPUs that have one of their own.
+    let waits = ticks(&["guest.timer_thread_ns=40000", "host.pcpus=2", "conditions.c.hogs=3"]);
+    assert!(late_ns(&waits).iter().any(|ns| *ns > 1_000_000), "{waits:?}");
+}

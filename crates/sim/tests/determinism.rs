@@ -67,15 +67,15 @@ const RECORDED: [(&str, &[&str]); 3] = [
     (
         MEMORY,
         &[
-            "cb653b93a0949513",
-            "a69f915f0613e8ba",
-            "f8920f6023af1867",
-            "22452265157e9027",
-            "65b65e2729a94282",
-            "b49e79e5f6a6c531",
+            "a0660b8f26d20bf9",
+            "39cce9f819b094ef",
+            "919c83323096b349",
+            "78fa2c1fd7f5abb9",
+            "b92a4bd90bfb2468",
+            "e5e5c2e4e16bb111",
         ],
     ),
-    (POSTMARK, &["14346d788d673c4c"]),
+    (POSTMARK, &["81c80dcd97fcac8c"]),
     (
         XEN,
         &["6c928820f6c8e811", "60736e07c59deff6", "0295b0166ce33a6f", "3f1d0d96f9d8c140", "06305b5f25f6845b"],

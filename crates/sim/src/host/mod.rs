@@ -25,11 +25,42 @@ pub enum Body {
         /// Draws both.
         stream: Stream,
     },
+    /// Serves the timers of a guest's vCPUs, as the main thread of QEMU does where the kernel does not.
+    Emulator(Emulator),
     /// Computes for a while when told to: a neighbour that becomes busy ([`crate::world::World::spike`]).
     Spike {
         /// Until when.
         until_ns: u64,
     },
+}
+
+/// The main thread of QEMU: it serves all timers that are due under one lock, which the vCPUs need to take their interrupts. So
+/// none of them does before it is done, and then they do one after the other.
+#[derive(Debug)]
+pub struct Emulator {
+    /// Whose timers.
+    pub guest: usize,
+    /// CPU time that it takes for each.
+    pub serve_ns: u64,
+    /// vCPUs whose timer has expired.
+    pub due: Vec<usize>,
+    /// vCPUs whose timer is served, and which have not taken the interrupt yet.
+    pub served: Vec<usize>,
+    /// Draws which of them has the lock first.
+    pub stream: Stream,
+}
+
+impl Emulator {
+    /// One that has nothing to do.
+    pub fn new(guest: usize, serve_ns: u64, stream: Stream) -> Emulator {
+        Emulator { guest, serve_ns, due: Vec::new(), served: Vec::new(), stream }
+    }
+
+    /// Which vCPU takes its interrupt next.
+    pub fn next(&mut self) -> Option<usize> {
+        let last = self.served.len().checked_sub(1)?;
+        Some(self.served.swap_remove(self.stream.within(0, last as u64) as usize))
+    }
 }
 
 /// A thread of the host.

@@ -192,7 +192,7 @@ impl World {
                     self.guests[guest].arm_pausing(vcpu, false);
                 }
             }
-            Body::Noise { .. } => {
+            Body::Noise { .. } | Body::Emulator(_) => {
                 thread.left_ns -= (now_ns - since_ns).min(thread.left_ns);
                 self.queue.disarm(thread.timer);
             }
@@ -242,7 +242,9 @@ impl World {
                 self.guests[guest].enter(&mut clock, vcpu, overhead_ns);
                 self.talking.push(guest);
             }
-            Body::Noise { .. } => self.queue.arm(thread.timer, now_ns + thread.left_ns.max(1)),
+            Body::Noise { .. } | Body::Emulator(_) => {
+                self.queue.arm(thread.timer, now_ns + thread.left_ns.max(1))
+            }
             Body::Spike { until_ns } if now_ns >= *until_ns => self.queue.arm(thread.timer, now_ns),
             Body::Busy | Body::Spike { .. } => {}
         }

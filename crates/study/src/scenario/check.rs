@@ -94,6 +94,7 @@ impl Scenario {
         within("guest.boot_limit_ms", guest.boot_limit_ms, 1_000, 3_600_000)?;
         within("guest.hz", guest.hz, 100, 1_000)?;
         within_f64("guest.speed", guest.speed, 0.01, 1_000.0)?;
+        within("guest.timer_thread_ns", guest.timer_thread_ns, 0, 1_000_000)?;
         let append = &guest.append;
         if append.len() > limits::APPEND_BYTES || append.contains(char::is_control) {
             return bad(

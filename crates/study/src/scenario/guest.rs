@@ -24,6 +24,9 @@ pub struct Guest {
     /// How much faster than the guests that the simulator's costs were calibrated on, which were emulated. Only on
     /// the simulator.
     pub speed: f64,
+    /// CPU time that a thread of the emulator takes to deliver the timer interrupts of its vCPUs, which come late while it
+    /// waits for a pCPU; 0 where the host's kernel delivers them, as with KVM. Only on the simulator.
+    pub timer_thread_ns: u64,
     /// How the guest's spinlocks are handed over. Only on the simulator.
     pub spinlocks: Spinlocks,
     /// Parameters of the guest's RCU.
@@ -41,6 +44,7 @@ impl Default for Guest {
             boot_limit_ms: 60_000,
             hz: 250,
             speed: 1.0,
+            timer_thread_ns: 0,
             spinlocks: Spinlocks::default(),
             rcu: Rcu::default(),
         }

@@ -50,7 +50,11 @@ impl Scenario {
     /// lost to others is in the recording.
     pub fn pcpus_under(&self, condition: &Condition) -> usize {
         let vcpus = self.guest.vcpus;
-        if condition.replay.is_empty() { self.host.pcpus_for(vcpus) } else { vcpus }
+        if condition.replay.is_empty() {
+            return self.host.pcpus_for(vcpus);
+        }
+        // The emulator's own thread has one, too: how it kept vCPUs off is in the recording.
+        vcpus + usize::from(self.guest.timer_thread_ns > 0)
     }
 
     /// What the scenarios of all runs have in common: everything but conditions, cases and sweeps, and what was published

@@ -1,7 +1,7 @@
 //! On which CPU an entity that becomes runnable is queued.
 //!
 //! As Linux's `select_task_rq_fair` in outline: where it was if that is idle, else an idle CPU near it or near its waker,
-//! else where it was or where its waker is, whichever has less load. A new entity goes to the idlest domain.
+//! else where it was or where its waker is, whichever has less load, with a bias for the waker's. A new entity goes to the idlest domain.
 
 use super::domains::{Affinity, next_bit};
 use super::{Fair, Policy};
@@ -32,7 +32,8 @@ impl<P: Policy> Fair<P> {
             return cpu;
         }
         let allowed = self.domains.allowed(&member.affinity, domain) >> bit & 1 == 1;
-        if allowed && self.load(from) < self.load(was) { from } else { was }
+        // Linux's bias for the waker's CPU, half of a domain's imbalance_pct beyond 100: of equal ones it is the waker's.
+        if allowed && self.load(from) * 100 < self.load(was) * 108 { from } else { was }
     }
 
     /// An idle CPU of that domain: the first after that bit, going round.

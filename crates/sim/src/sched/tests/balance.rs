@@ -219,6 +219,24 @@ fn a_woken_entity_goes_where_it_was_or_to_an_idle_cpu_or_to_its_waker() {
 }
 
 #[test]
+fn of_equally_loaded_cpus_the_waker_s_is_chosen_and_a_busier_one_is_not() {
+    for (weight, expected) in [(1024, 1), (1100, 1), (1120, 0)] {
+        let (mut sched, mut orders) = (cfs(2), Orders::default());
+        let mover = sched.add(&Spec::default());
+        sched.wake(0, mover, None, &mut orders);
+        sched.pick(0, Cpu(0), &mut orders);
+        sched.block(10, Cpu(0), &mut orders);
+        for (cpu, weight) in [(0, 1024), (1, weight)] {
+            let taker = sched.add(&Spec { weight, ..pinned(&[cpu]) });
+            sched.wake(20, taker, None, &mut orders);
+            sched.pick(20, Cpu(cpu), &mut orders);
+        }
+        sched.wake(30, mover, Some(Cpu(1)), &mut orders);
+        assert_eq!(sched.place(mover), Some(Cpu(expected)), "of weight {weight} at the waker's");
+    }
+}
+
+#[test]
 fn pinned_entities_are_left_alone() {
     let specs = [&[0][..], &[0], &[0], &[1]].map(pinned);
     let ran_ns = ran_ns(4, cfs(4), &specs, 3 * S);
