@@ -1,5 +1,6 @@
 //! The throughput that a condition costs, by cause, as cells of text for terminal and page alike.
 
+use reprieve_study::scenario::{Cause, Workload};
 use reprieve_study::statistics::Estimate;
 use reprieve_study::units::significant;
 use reprieve_study::{Attribution, Study, Unit};
@@ -13,7 +14,7 @@ pub struct Causes {
     pub loss: String,
     /// A row for each condition that leaves causes out, and the rest.
     pub lines: Vec<Line>,
-    /// How to read the rest, in a sentence; empty when there is none.
+    /// What is not attributed, and how to read the rest, in sentences; empty when there is none.
     pub remark: String,
 }
 
@@ -40,10 +41,10 @@ pub const HEADER: [&str; 5] =
 
 /// The tables of a study.
 pub fn of(study: &Study) -> Vec<Causes> {
-    study.attributions().iter().map(table).collect()
+    study.attributions().iter().map(|attribution| table(attribution, &study.scenario.workload)).collect()
 }
 
-fn table(attribution: &Attribution) -> Causes {
+fn table(attribution: &Attribution, workload: &Workload) -> Causes {
     let (base, loss) = (attribution.baseline_per_s, attribution.loss_per_s());
     let rate = |per_s: f64| Unit::PerSecond.show(per_s);
     let (from, to) = (rate(base), rate(attribution.condition_per_s));
@@ -65,8 +66,19 @@ fn table(attribution: &Attribution) -> Causes {
             attribution.baseline, attribution.condition
         ),
         lines,
-        remark: remainder.map_or("", remark).into(),
+        remark: not_attributed(workload)
+            .chain(remainder.and_then(remark).map(String::from))
+            .collect::<Vec<_>>()
+            .join(" "),
     }
+}
+
+fn not_attributed(workload: &Workload) -> impl Iterator<Item = String> {
+    let said = |cause: Cause| {
+        let reason = workload.cannot_lose_to(cause)?;
+        Some(format!("No share of {} is claimed. {reason}.", cause.label()))
+    };
+    Cause::ALL.into_iter().filter_map(said)
 }
 
 fn line(part: &reprieve_study::attribution::Part) -> Line {
@@ -92,13 +104,15 @@ fn interval(share: Estimate) -> String {
 }
 
 /// What the rest means, unless it may be nothing.
-fn remark(rest: Estimate) -> &'static str {
+fn remark(rest: Estimate) -> Option<&'static str> {
     if rest.low > 0.0 {
-        "The rest is gone only when several causes are left out together."
+        Some("The rest is gone only when several causes are left out together.")
     } else if rest.high < 0.0 {
-        "The shares are more than the whole: each cause left out alone takes along what others take too, or more \
-         comes back than it took."
+        Some(
+            "The shares are more than the whole: each cause left out alone takes along what others take too, or more \
+             comes back than it took.",
+        )
     } else {
-        ""
+        None
     }
 }

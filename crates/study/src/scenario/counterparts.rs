@@ -28,7 +28,8 @@ impl Scenario {
         let mut wholes = vec![self.baseline().to_string()];
         wholes.extend(self.run.attribute.iter().cloned());
         for whole in wholes {
-            for cause in Cause::ALL {
+            let workload = self.workload.clone();
+            for cause in Cause::ALL.into_iter().filter(|&cause| workload.cannot_lose_to(cause).is_none()) {
                 self.add_counterpart(&whole, cause)?;
             }
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fio, Io};
+use super::{Cause, Fio, Io};
 
 /// What runs in the guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -217,6 +217,15 @@ impl Workload {
     /// Whether its latency is what counts, and not the guest's RCU or memory.
     pub fn is_latency(&self) -> bool {
         matches!(self, Workload::Wakeup { .. } | Workload::Requests { .. })
+    }
+
+    /// Why none of its throughput can be lost to that cause in the simulator, whatever happens: then nothing is attributed to it.
+    pub fn cannot_lose_to(&self, cause: Cause) -> Option<&'static str> {
+        let cannot = matches!((self, cause), (Workload::Postmark { .. }, Cause::ReaderPreemption));
+        cannot.then_some(
+            "The simulated Postmark never waits for a grace period and frees little after one, and memory that is cold is as \
+             quick as memory that is warm",
+        )
     }
 
     /// What it does, if it is an application that does I/O.
