@@ -22,6 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::write(directory.join(format!("{}.svg", figure.slug)), figure.standalone())?;
     }
     let options = terminal::Options {
+        full: true,
         colour: false,
         width: env::args().nth(2).map_or(Ok(110), |width| width.parse())?,
     };

@@ -19,6 +19,9 @@ const PUBLISHED_POSTMARK_FILES: u64 = 128_000;
 /// The CPU time of so many vCPUs is told for each of them.
 const VCPUS_ALONE: usize = 4;
 
+/// More notes than this are shown with all facts alone.
+const FEW_NOTES: usize = 3;
+
 /// One named line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
@@ -58,6 +61,14 @@ pub fn of(study: &Study) -> Vec<Fact> {
     facts.extend(study.ended_early.iter().map(|why| outcome("Ended early", why.clone())));
     facts.retain(|fact| !fact.value.trim().is_empty());
     facts
+}
+
+/// What went otherwise than planned, if it fits in a few lines.
+pub fn warnings(study: &Study) -> Vec<String> {
+    let ended = study.ended_early.iter().map(|why| format!("ended early: {why}"));
+    let notes = notes(study);
+    let few = notes.len() <= FEW_NOTES;
+    ended.chain(notes.into_iter().filter(|_| few)).collect()
 }
 
 /// The short form for captions: how the figures came about, and where.

@@ -8,6 +8,7 @@ pub mod causes;
 pub mod facts;
 pub mod figure;
 pub mod grids;
+pub mod headline;
 pub mod holdouts;
 pub mod html;
 pub mod perfetto;

@@ -2,6 +2,7 @@
 //! says. Text from a record is shown as [`reprieve_study::shown`] has it, so that no scenario file or guest can send an
 //! escape sequence to the reader's terminal.
 
+mod brief;
 mod conformance;
 mod latencies;
 mod more;
@@ -19,7 +20,7 @@ use reprieve_study::{Comparison, Record, Study, Verdict, shown};
 
 use crate::quantity::Spread;
 use crate::table::{self, Line};
-use crate::{facts, side_by_side};
+use crate::{facts, headline, side_by_side};
 
 /// Rules above and below the header and under the table; rows of two lines are told apart by their labels.
 const STYLE: TableStyle = TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
@@ -48,19 +49,39 @@ pub struct Options {
     pub colour: bool,
     /// Columns of the terminal.
     pub width: usize,
+    /// All metrics, with their ranges and p-values, and how they were measured.
+    pub full: bool,
 }
 
-/// Everything about a record.
+/// What a record has found; all of it if that is wanted.
 pub fn render(record: &Record, options: &Options) -> String {
     let mut text = String::new();
     for study in &record.studies {
-        render_study(&mut text, study, options);
+        match options.full {
+            true => render_study(&mut text, study, options),
+            false => brief::render(&mut text, study, options),
+        }
+    }
+    text
+}
+
+/// A sentence for each study; nothing for one study, whose sentences have just been read.
+pub fn render_short(record: &Record, options: &Options) -> String {
+    let short: Vec<String> = record.studies.iter().filter_map(headline::short).collect();
+    let mut text = String::new();
+    if short.len() > 1 {
+        heading(&mut text, "In short", options);
+        short.iter().for_each(|sentence| wrapped(&mut text, "", sentence, 2, options));
+        let _ = writeln!(text);
     }
     text
 }
 
 fn render_study(text: &mut String, study: &Study, options: &Options) {
     heading(text, &format!("{}: {}", study.scenario.name, study.scenario.title), options);
+    for sentence in headline::of(study) {
+        wrapped(text, "", &sentence, 2, options);
+    }
     let facts = facts::of(study);
     let pad = facts.iter().map(|fact| letters(&clean(&fact.name))).max().unwrap_or(0).min(LONGEST_NAME);
     for fact in &facts {
@@ -119,12 +140,14 @@ pub fn render_compare(a: &Record, b: &Record, names: (&str, &str), options: &Opt
     let mut text = String::new();
     for across in table::across(a, b) {
         heading(&mut text, &format!("{}: {} against {}", across.scenario, names.1, names.0), options);
-        for difference in &across.differences {
+        for difference in across.differences.iter().filter(|_| options.full) {
             wrapped(&mut text, "Not alike. ", difference, 4, options);
         }
         if let Some(conformance) = &across.conformance {
             conformance::render(&mut text, conformance, options);
-            conformance::off_times(&mut text, &across.off_times, options);
+            if options.full {
+                conformance::off_times(&mut text, &across.off_times, options);
+            }
         }
         if let Some(latencies) = &across.latencies {
             latencies::render(&mut text, latencies, options);

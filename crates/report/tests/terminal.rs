@@ -6,7 +6,7 @@ mod support;
 use reprieve_report::terminal::{Options, render, render_compare};
 
 fn plain(width: usize) -> Options {
-    Options { colour: false, width }
+    Options { colour: false, width, full: true }
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn ranges_stand_beside_their_median_where_there_is_room() {
 
 #[test]
 fn colour_only_when_asked_for() {
-    let coloured = Options { colour: true, width: 110 };
+    let coloured = Options { colour: true, width: 110, full: true };
     assert!(render(&support::record(), &coloured).contains('\x1b'));
     assert!(!render(&support::record(), &plain(110)).contains('\x1b'));
 }

@@ -52,13 +52,13 @@ fn any_figures_are_shown() {
         // All of them, and some among others.
         for nth in [1, 3, 7] {
             let record = wild(value, nth);
-            let text = terminal::render(&record, &Options { colour: false, width: 110 });
+            let text = terminal::render(&record, &Options { colour: false, width: 110, full: true });
             let page = html::render(&record);
             let compared = terminal::render_compare(
                 &record,
                 &support::record(),
                 ("a", "b"),
-                &Options { colour: false, width: 110 },
+                &Options { colour: false, width: 110, full: true },
             );
             assert!(text.contains(&format!("{} grace periods began", u64::MAX)), "{text}");
             for output in [&text, &page, &compared] {

@@ -98,6 +98,9 @@ pub struct RunArguments {
     /// Show what would be run, and run nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Show all metrics with ranges and p-values, and how they were measured
+    #[arg(long)]
+    pub full: bool,
 }
 
 /// Arguments of `record`.
@@ -171,6 +174,9 @@ pub struct CompareArguments {
     pub a: PathBuf,
     /// Another record
     pub b: PathBuf,
+    /// Show all effects, and what differs between the two besides
+    #[arg(long)]
+    pub full: bool,
 }
 
 /// Arguments of `report`.
@@ -184,4 +190,7 @@ pub struct ReportArguments {
     /// Write each figure as an SVG file into this folder
     #[arg(long, value_name = "FOLDER")]
     pub figures: Option<PathBuf>,
+    /// Show all metrics with ranges and p-values, and how they were measured
+    #[arg(long)]
+    pub full: bool,
 }

@@ -11,7 +11,7 @@ use crate::record_file;
 pub fn compare(arguments: &CompareArguments) -> Result<(), Failure> {
     let (a, b) = (record_file::read(&arguments.a)?, record_file::read(&arguments.b)?);
     let names = (arguments.a.display().to_string(), arguments.b.display().to_string());
-    let text = terminal::render_compare(&a, &b, (&names.0, &names.1), &output::options());
+    let text = terminal::render_compare(&a, &b, (&names.0, &names.1), &output::options(arguments.full));
     output::print_made(&text)?;
     let found = across(&a, &b);
     let wrong: usize =

@@ -22,10 +22,10 @@ const COLUMNS: usize = 120;
 const INDENT: &str = "    ";
 
 /// How stdout wants tables.
-pub fn options() -> terminal::Options {
+pub fn options(full: bool) -> terminal::Options {
     let term = Term::stdout();
     let width = term.size_checked().map_or(COLUMNS, |(_, columns)| columns.into());
-    terminal::Options { colour: term.is_term() && std::env::var_os("NO_COLOR").is_none(), width }
+    terminal::Options { colour: term.is_term() && std::env::var_os("NO_COLOR").is_none(), width, full }
 }
 
 /// Prints lines to stdout. A reader that has seen enough (`| head`) is no failure.
@@ -44,7 +44,7 @@ pub fn print_made(text: &str) -> Result<(), Failure> {
 
 /// Prints help, or the version, in colour where that is wanted.
 pub fn print_help(help: &StyledStr) -> Result<(), Failure> {
-    let text = if options().colour { help.ansi().to_string() } else { help.to_string() };
+    let text = if options(false).colour { help.ansi().to_string() } else { help.to_string() };
     print_made(&text)
 }
 

@@ -18,7 +18,7 @@ pub fn report(arguments: &ReportArguments) -> Result<(), Failure> {
     output::first_failure([
         arguments.html.as_ref().map_or(Ok(()), page),
         arguments.figures.as_ref().map_or(Ok(()), figures),
-        output::print_made(&terminal::render(&record, &output::options())),
+        output::print_made(&terminal::render(&record, &output::options(arguments.full))),
     ])
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use reprieve_report::{html, perfetto, terminal};
 use reprieve_study::record::SCHEMA_VERSION;
-use reprieve_study::{Ground, Record, Scenario, Study, overrides};
+use reprieve_study::{Ground, Record, Scenario, Study, overrides, shown};
 
 use crate::cli::RunArguments;
 use crate::failure::Failure;
@@ -40,7 +40,8 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
         page.map_or(Ok(()), |page| page.write(html::render(&compact).as_bytes())),
         trace.map_or(Ok(()), |trace| trace.write(&encode_trace(&record))),
         arguments.recordings.as_deref().map_or(Ok(()), |folder| tapes::write(folder, &record)),
-        output::print_made(&terminal::render(&record, &output::options())),
+        output::print_made(&terminal::render(&record, &output::options(arguments.full))),
+        if arguments.full { Ok(()) } else { output::print(&next(arguments, &record)) },
     ];
     output::first_failure(tried)
 }
@@ -106,6 +107,22 @@ fn command(arguments: &RunArguments) -> String {
     words.extend(arguments.repeat.map(|repeat| format!("--repeat {repeat}")));
     words.extend(arguments.seed.map(|seed| format!("--seed {seed}")));
     words.join(" ")
+}
+
+/// Where the rest is, and what to do next.
+fn next(arguments: &RunArguments, record: &Record) -> String {
+    let full = match &arguments.json {
+        Some(path) => format!("reprieve report {} --full", path.display()),
+        None => "the same command with --full".into(),
+    };
+    let mut text = terminal::render_short(record, &output::options(false));
+    text += &format!("All metrics, with ranges and p-values: {full}\n");
+    let has_guests = |study: &&Study| study.scenario.workload.runs_in_guests() && study.is_simulated();
+    if let Some(study) = record.studies.iter().find(has_guests) {
+        let name = shown::line(&study.scenario.name);
+        text += &format!("The same on real guests: reprieve run {name} --on vm\n");
+    }
+    text
 }
 
 /// The first run of each condition.

@@ -192,7 +192,9 @@ fn the_recorded_runs_can_be_shown() {
     records.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     assert!(records.len() > 20, "{records:?}");
     for record in records {
-        let output = quiet.reprieve(&["report", record.to_str().unwrap()]);
+        let short = quiet.reprieve(&["report", record.to_str().unwrap()]);
+        assert!(short.status.success(), "{}: {short:?}", record.display());
+        let output = quiet.reprieve(&["report", "--full", record.to_str().unwrap()]);
         assert!(output.status.success(), "{}: {output:?}", record.display());
         let text = String::from_utf8(output.stdout).unwrap();
         let compares = [" against ", "\nSide by side", "\ncase "].iter().any(|table| text.contains(table));

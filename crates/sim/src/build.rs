@@ -192,6 +192,7 @@ fn make_guest(
     let costs = guest_costs(scenario, condition, speed_permille);
     let tick_ns = 1_000_000_000 / scenario.guest.hz;
     let spec = guest::Spec {
+        kernel: guest::Kernel::named(&scenario.guest.kernel),
         vcpus: scenario.guest.vcpus,
         hz: scenario.guest.hz,
         costs: costs.clone(),

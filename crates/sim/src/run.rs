@@ -11,6 +11,7 @@ use crate::cpu_share::{self, CpuShare};
 use crate::digest;
 use crate::error::SimError;
 use crate::ground::Tapes;
+use crate::guest::Kernel;
 use crate::observe::{self, Observer};
 use crate::workload;
 
@@ -272,7 +273,11 @@ fn provenance(scenario: &Scenario, condition: &Condition, seed: u64) -> Provenan
     let pcpus = scenario.pcpus_under(condition);
     Provenance {
         ground: format!("sim, reprieve {}", env!("CARGO_PKG_VERSION")),
-        kernel: format!("model of Linux 6.1, HZ {}", scenario.guest.hz),
+        kernel: format!(
+            "model of Linux {}, HZ {}",
+            Kernel::named(&scenario.guest.kernel).version(),
+            scenario.guest.hz
+        ),
         host_kernel: host_kernel(&scenario.host),
         host_pcpus: pcpus,
         seed,

@@ -70,6 +70,7 @@ fn assigned(table: &Table, scenario: &Scenario, assignments: &[String]) -> Resul
         let problem = format!("{} assignments are more than {}", assignments.len(), limits::ASSIGNMENTS);
         return Err(BadScenario::new(UNPLACED, problem));
     }
+    let full = to_table(scenario)?;
     let mut settings = Vec::new();
     for assignment in assignments {
         let Some((key, value)) = assignment.split_once('=') else {
@@ -79,12 +80,31 @@ fn assigned(table: &Table, scenario: &Scenario, assignments: &[String]) -> Resul
         if key == "ground" {
             return Err(BadScenario::new(key, "choose it with --on"));
         }
-        settings.push((key, parse(value.trim())));
+        // A text may look like a number: the kernel 6.12.
+        let value = match lookup(&full, key) {
+            Some(Value::String(_)) => match parse(value.trim()) {
+                text @ Value::String(_) => text,
+                _ => Value::String(value.trim().into()),
+            },
+            _ => parse(value.trim()),
+        };
+        settings.push((key, value));
     }
-    let paths = paths(&to_table(scenario)?);
+    let paths = paths(&full);
     to_scenario(&set(table, &paths, &settings)?).map_err(|error| match since(table, &paths, &settings) {
         Some(key) if error.key == UNPLACED => BadScenario { key: key.into(), ..error },
         _ => error,
+    })
+}
+
+/// What stands at that path.
+fn lookup<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
+    let mut steps = path.split('.');
+    let first = table.get(steps.next()?)?;
+    steps.try_fold(first, |at, step| match at {
+        Value::Table(table) => table.get(step),
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        _ => None,
     })
 }
 

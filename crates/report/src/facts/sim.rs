@@ -31,13 +31,18 @@ pub fn machine(study: &Study) -> Vec<Fact> {
         let (every, for_) = (time(tail.every_us * 1000), time(tail.for_us * 1000));
         format!(", and every {every} for {for_}")
     };
+    let timers = match guest.timer_thread_ns {
+        0 => String::new(),
+        ns => format!(", its timers served by a thread of the emulator, in {} each", time(ns)),
+    };
+    let kernel = if guest.kernel.is_empty() { String::new() } else { format!("Linux {}, ", guest.kernel) };
     let tails: String = host.noise_tail.iter().map(tail).collect();
     vec![
         setting("Ground", distinct(study, |run| run.provenance.ground.clone())),
         setting(
             "Guest",
             format!(
-                "{} vCPUs, {} MiB, HZ {}, {}, {} spinlocks{rcu}",
+                "{kernel}{} vCPUs, {} MiB, HZ {}, {}, {} spinlocks{rcu}{timers}",
                 guest.vcpus,
                 guest.memory_mib,
                 guest.hz,

@@ -9,7 +9,7 @@ use reprieve_study::{Comparison, Ground, Record, Study, Verdict, metric};
 
 use crate::quantity::Spread;
 use crate::table::{self, Line};
-use crate::{facts, figure, side_by_side};
+use crate::{facts, figure, headline, side_by_side};
 
 const TITLE: &str = "What descheduled vCPUs do to grace periods and memory";
 const PROBLEM: &str = "While a hypervisor keeps a vCPU descheduled that an RCU grace period still waits for, that grace \
@@ -40,7 +40,16 @@ pub fn render(record: &Record) -> String {
             body {
                 main {
                     h1 { (title) }
-                    p class="lead" { (problem) }
+                    p { (problem) }
+                    @if record.studies.len() > 1 {
+                        nav {
+                            ul {
+                                @for study in &record.studies {
+                                    li { a href={ "#" (study.scenario.name) } { (study.scenario.title) } }
+                                }
+                            }
+                        }
+                    }
                     @for study in &record.studies { (section(study)) }
                     (definitions())
                     h2 { "Run it again" }
@@ -53,19 +62,18 @@ pub fn render(record: &Record) -> String {
     page.into_string()
 }
 
+/// A study: what was found, the figures, and folded what they are made from.
 fn section(study: &Study) -> Markup {
     html! {
-        section {
+        section id=(study.scenario.name) {
             h2 { (study.scenario.title) }
+            @if let Some(why) = &study.ended_early { p class="differs" { "Ended early: " (why) } }
+            @for sentence in headline::of(study) { p class="lead" { (sentence) } }
             p class="muted" {
                 "Scenario " code { (study.scenario.name) } ". "
                 @if study.is_simulated() { "Simulated: " }
                 (facts::short(study)) "."
             }
-            @if let Some(why) = &study.ended_early { p class="differs" { "Ended early: " (why) } }
-            @if let Some(side) = side_by_side::of(study) { (more::side_by_side(&side)) } @else if !study.scenario.cases.is_empty() { (more::grids(study)) } @else { (comparisons(study)) }
-            (published(study))
-            h3 { "Figures" }
             div class="figures" {
                 @for figure in figure::all(study) {
                     figure {
@@ -75,16 +83,28 @@ fn section(study: &Study) -> Markup {
                     }
                 }
             }
+            (folded("All metrics", html! {
+                @if let Some(side) = side_by_side::of(study) { (more::side_by_side(&side)) } @else if !study.scenario.cases.is_empty() { (more::grids(study)) } @else { (comparisons(study)) }
+                (published(study))
+            }))
             (more::sweeps(study))
             (more::replays(study))
             (more::holdouts(study))
-            h3 { (if study.is_simulated() { "What was simulated" } else { "Where and how it was measured" }) }
-            div class="scroll" {
-                table class="facts" {
-                    @for fact in facts::of(study) { tr { td { (fact.name) } td { (fact.value) } } }
+            (folded(if study.is_simulated() { "What was simulated" } else { "Where and how it was measured" }, html! {
+                div class="scroll" {
+                    table class="facts" {
+                        @for fact in facts::of(study) { tr { td { (fact.name) } td { (fact.value) } } }
+                    }
                 }
-            }
+            }))
         }
+    }
+}
+
+/// What is shown when it is asked for; nothing if it is empty.
+fn folded(summary: &str, content: Markup) -> Markup {
+    html! {
+        @if !content.0.is_empty() { details { summary { (summary) } (content) } }
     }
 }
 

@@ -155,6 +155,7 @@ fn add_host(world: &mut World, pcpus: usize) -> usize {
 
 fn make_guest(world: &mut World, seed: u64) -> Guest {
     let spec = guest::Spec {
+        kernel: guest::Kernel::default(),
         vcpus: VCPUS,
         hz: HZ,
         costs: Costs::at_speed(SPEED_PERMILLE),

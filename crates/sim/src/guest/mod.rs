@@ -65,8 +65,45 @@ pub enum Request {
     Disk,
 }
 
+/// Which kernel it runs, as far as the model tells them apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kernel {
+    /// Its tasks run under CFS, and while ksoftirqd is runnable interrupts leave softirqs to it.
+    #[default]
+    V6_1,
+    /// Its tasks run under EEVDF. Interrupts run softirqs whether ksoftirqd is runnable or not (as since 6.5).
+    V6_12,
+}
+
+impl Kernel {
+    /// As a scenario names it (`guest.kernel`); the first for anything else.
+    pub fn named(series: &str) -> Kernel {
+        if series == "6.12" { Kernel::V6_12 } else { Kernel::V6_1 }
+    }
+
+    /// Its version, for people.
+    pub fn version(self) -> &'static str {
+        match self {
+            Kernel::V6_1 => "6.1",
+            Kernel::V6_12 => "6.12",
+        }
+    }
+
+    fn scheduler(self, vcpus: usize, hz: u64) -> Box<dyn Scheduler> {
+        match self {
+            Kernel::V6_1 => sched::cfs::cfs(vcpus, hz),
+            Kernel::V6_12 => {
+                let tunables = sched::Tunables { run_to_parity: true, ..sched::Tunables::linux(vcpus, hz) };
+                sched::eevdf::eevdf_with(vcpus, &tunables)
+            }
+        }
+    }
+}
+
 /// What a guest is made of.
 pub struct Spec {
+    /// Its kernel.
+    pub kernel: Kernel,
     /// Virtual CPUs.
     pub vcpus: usize,
     /// Timer ticks a second.
@@ -104,6 +141,7 @@ impl Idle {
 
 /// A guest.
 pub struct Guest {
+    kernel: Kernel,
     tick_ns: u64,
     tick_phase_ns: u64,
     idle: Idle,
@@ -144,6 +182,7 @@ impl Guest {
             .map(|_| Vcpu::new(queue.add(Class::Work), queue.add(Class::GuestClock)))
             .collect();
         let mut guest = Guest {
+            kernel: spec.kernel,
             tick_ns: 1_000_000_000 / spec.hz,
             tick_phase_ns: spec.tick_phase_ns,
             idle: spec.idle,
@@ -151,7 +190,7 @@ impl Guest {
             vcpus,
             tasks: Vec::new(),
             streams: Vec::new(),
-            scheduler: sched::cfs::cfs(spec.vcpus, spec.hz),
+            scheduler: spec.kernel.scheduler(spec.vcpus, spec.hz),
             orders: Orders::default(),
             rcu: Rcu::new(&spec.rcu, spec.vcpus),
             effects: Effects::default(),

@@ -1,10 +1,10 @@
-//! Softirqs: after an interrupt, or by ksoftirqd when there are too many (Linux 6.1: while ksoftirqd is runnable,
-//! interrupts leave them to it).
+//! Softirqs: after an interrupt, or by ksoftirqd when there are too many. (In Linux 6.1 interrupts leave them to ksoftirqd while it
+//! is runnable; since 6.5 they do not.)
 
 use crate::guest::callback::{Action, action};
 use crate::guest::ids::TaskId;
 use crate::guest::vcpu::{Level, SoftPass, softirq};
-use crate::guest::{Clock, Guest};
+use crate::guest::{Clock, Guest, Kernel};
 
 /// Softirqs of one pass end after so long (MAX_SOFTIRQ_TIME).
 const PASS_NS: u64 = 2_000_000;
@@ -14,8 +14,8 @@ const PASS_RESTARTS: u32 = 10;
 impl Guest {
     /// At the end of an interrupt: begins a pass, unless one is in progress or ksoftirqd has taken over.
     pub(super) fn begin_softirqs_after_interrupt(&mut self, clock: &mut Clock<'_>, v: usize) {
-        let ksoftirqd = self.ksoftirqd[v];
-        if self.vcpus[v].softirqs != 0 && self.vcpus[v].pass.is_none() && self.is_blocked(ksoftirqd) {
+        let taken_over = self.kernel == Kernel::V6_1 && !self.is_blocked(self.ksoftirqd[v]);
+        if self.vcpus[v].softirqs != 0 && self.vcpus[v].pass.is_none() && !taken_over {
             self.begin_softirqs(clock, v);
         }
     }

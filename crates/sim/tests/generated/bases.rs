@@ -69,7 +69,7 @@ pub const MORE: &str = "
 ";
 
 /// Texts that keys can have; of each key that ends so.
-pub const TEXTS: [(&str, &[&str]); 13] = [
+pub const TEXTS: [(&str, &[&str]); 14] = [
     ("replay", &["", "tape", "none"]),
     ("scheduler", &["eevdf", "cfs", "credit", "credit2", "rtds"]),
     ("spinlocks", &["queued", "paravirtual"]),
@@ -84,6 +84,7 @@ pub const TEXTS: [(&str, &[&str]); 13] = [
         &["reader-preemption", "lock-holder-preemption", "context-switches", "cpu-share", "memory-pressure"],
     ),
     ("namespaces", &["net", "ipc", "uts", "pid", "mnt"]),
-    ("kernel", &[""]),
+    ("kernel", &["", "6.1", "6.12"]),
+    ("observe.rows", &["gp_mean_ns", "footprint_peak_bytes", "no_such_metric"]),
     ("append", &[""]),
 ];

@@ -84,6 +84,7 @@ pub fn world_of(vcpus: usize, hz: u64, add: impl FnOnce(&mut Guest)) -> World {
     let host = world.add_host(host);
     let memory = Memory::new(&memory::Spec { bytes: 64 << 20, cpus: vcpus, costs: costs.memory.clone() });
     let spec = Spec {
+        kernel: Default::default(),
         vcpus,
         hz,
         costs,

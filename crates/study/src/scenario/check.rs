@@ -81,10 +81,28 @@ impl Scenario {
         within_f64("run.foreign_cpu_limit_percent", self.run.foreign_cpu_limit_percent, 0.0, 100.0)?;
         within("observe.sample_hz", self.observe.sample_hz.into(), 10, 20_000)?;
         within("observe.sync_every_ms", self.observe.sync_every_ms, 0, 60_000)?;
+        self.check_rows()?;
         self.check_guest()?;
         self.check_host()?;
         self.check_workload()?;
         self.check_ground()
+    }
+
+    fn check_rows(&self) -> Result<(), BadScenario> {
+        let rows = &self.observe.rows;
+        if rows.len() > limits::ROWS {
+            return bad(
+                "observe.rows",
+                format!("{} metrics are more than the {} of a short table", rows.len(), limits::ROWS),
+            );
+        }
+        match rows.iter().find(|id| metric::find(id).is_none()) {
+            Some(id) => bad(
+                "observe.rows",
+                format!("there is no metric {id:?}; their identifiers are in every record (--json)"),
+            ),
+            None => Ok(()),
+        }
     }
 
     fn check_guest(&self) -> Result<(), BadScenario> {

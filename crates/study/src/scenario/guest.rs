@@ -11,7 +11,7 @@ pub struct Guest {
     /// Memory, in MiB.
     pub memory_mib: u64,
     /// A series of the distribution's kernels, such as "6.12", or the file of a kernel with BTF; empty for the distribution's
-    /// current one.
+    /// current one. The simulator knows "6.1", which is its default, and "6.12".
     pub kernel: String,
     /// Words appended to the kernel's command line.
     pub append: String,

@@ -39,6 +39,8 @@ pub const SPIKES: usize = 1_024;
 pub const PCPUS: usize = 1_024;
 /// Threads of the simulated host: vCPUs of all VMs, hogs, spinners, spikes, and one of the host's own for each pCPU.
 pub const HOST_THREADS: u64 = 1 << 15;
+/// Metrics of a short table.
+pub const ROWS: usize = 12;
 /// Applications of the workload `io`.
 pub const APPLICATIONS: usize = 64;
 /// Published ratios, pairs, orders or statements, of each.

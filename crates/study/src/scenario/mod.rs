@@ -179,11 +179,13 @@ pub struct Observe {
     pub sample_hz: u32,
     /// One `synchronize_rcu()` is timed in the guest so often; 0 for never. It is itself a load.
     pub sync_every_ms: u64,
+    /// Metrics of the short tables, by identifier; empty for those that matter for the workload. Published ones are always there.
+    pub rows: Vec<String>,
 }
 
 impl Default for Observe {
     fn default() -> Self {
-        Observe { sample_hz: 2_000, sync_every_ms: 100 }
+        Observe { sample_hz: 2_000, sync_every_ms: 100, rows: Vec::new() }
     }
 }
 

@@ -214,6 +214,29 @@ impl Workload {
         }
     }
 
+    /// Whether real guests can run it as well as simulated ones.
+    pub fn runs_in_guests(&self) -> bool {
+        matches!(self, Workload::Memory { .. } | Workload::Clone { .. } | Workload::Postmark { .. })
+    }
+
+    /// The metrics that matter most for it, in the order in which they are told.
+    pub fn rows(&self) -> &'static [&'static str] {
+        use crate::metric::*;
+        match self {
+            Workload::Memory { .. } | Workload::Clone { .. } | Workload::Postmark { .. } => {
+                &[GP_MEAN, GP_P99, GP_MAX, FOOTPRINT_PEAK, BACKLOG_PEAK, SYNC_MEAN, THROUGHPUT, CPU_SHARE]
+            }
+            Workload::Wakeup { .. } | Workload::Requests { .. } => {
+                &[LATENCY_MEAN, LATENCY_P50, LATENCY_P99, LATENCY_MAX, LATE, CPU_SHARE]
+            }
+            Workload::DeleteFree { .. } => {
+                &[DELAY_P50, DELAY_P99, DELAY_MAX, WRITER_COST, LOOKUP_COST, GARBAGE_PEAK]
+            }
+            Workload::Io(_) => &[IO_RATE, IO_INACTIVE_SHARE, DISK_BUSY, COMPUTING_CPU, NEIGHBOUR_CPU],
+            Workload::Fio(_) => &[THROUGHPUT, GIVEN_BACK, BEATS_CPU],
+        }
+    }
+
     /// Whether its latency is what counts, and not the guest's RCU or memory.
     pub fn is_latency(&self) -> bool {
         matches!(self, Workload::Wakeup { .. } | Workload::Requests { .. })

@@ -9,6 +9,8 @@ pub(in crate::scenario) const ONLY_SIM: &str =
     "only the simulator can do that; run it with --on sim, or remove it";
 const ONLY_SET: &str = "on real threads a condition is what it sets, and nothing else; remove it";
 const ONLY_VM: &str = "only real guests can do that; run it with --on vm, or remove it";
+/// Series of kernels that the simulator tells apart.
+const MODELLED_KERNELS: [&str; 2] = ["6.1", "6.12"];
 const NOT_VM: &str = "only the simulator and real Xen can do that; run it with --on sim, or remove it";
 const NOT_XEN: &str = "real Xen cannot do that; run it with --on sim, or remove it";
 
@@ -16,8 +18,9 @@ impl Scenario {
     /// Refuses what only another ground can do.
     pub(super) fn check_ground(&self) -> Result<(), BadScenario> {
         let guest = &self.guest;
+        let is_modelled = self.ground == Ground::Sim && MODELLED_KERNELS.contains(&guest.kernel.as_str());
         let only_vm = [
-            ("guest.kernel", !guest.kernel.is_empty()),
+            ("guest.kernel", !guest.kernel.is_empty() && !is_modelled),
             ("guest.append", !guest.append.is_empty()),
             ("guest.accelerator", guest.accelerator != Accelerator::Auto),
         ];

@@ -1,0 +1,156 @@
+//! The short form of a study: what was found, and the rows that matter.
+
+use std::fmt::Write;
+
+use comfy_table::{Attribute, Cell, CellAlignment, Color};
+use reprieve_study::{Comparison, Study, Verdict, metric};
+
+use super::{LONGEST_HEADER, Options, clean, empty_table, heading, more, replays, side, wrapped};
+use crate::table::{self, Line};
+use crate::{facts, headline, side_by_side};
+
+/// From so many conditions on they are rows of one table.
+const MANY: usize = 4;
+/// Metrics that such a table has room for.
+const COLUMNS: usize = 5;
+/// What the marks beside published figures mean.
+const MARKS: &str =
+    "(=) about the published effect, (+) larger, (-) smaller, (!) the other way, (?) not clear here.";
+
+/// A study in at most 25 lines a comparison.
+pub fn render(text: &mut String, study: &Study, options: &Options) {
+    heading(text, &format!("{}: {}", study.scenario.name, study.scenario.title), options);
+    let how = if study.is_simulated() { "Simulated" } else { "Measured" };
+    wrapped(text, "", &format!("{how}: {}.", facts::short(study)), 2, options);
+    for sentence in headline::of(study) {
+        wrapped(text, "", &sentence, 2, options);
+    }
+    for warning in facts::warnings(study) {
+        wrapped(text, "Note: ", &warning, 2, options);
+    }
+    match side_by_side::of(study) {
+        Some(side) => side::render(text, &side, options),
+        None if !study.scenario.cases.is_empty() => more::grids(text, study, options),
+        None => comparisons(text, study, options),
+    }
+    more::sweeps(text, study, options);
+    replays::render(text, study, options);
+    let source = &study.scenario.published.source;
+    if !source.is_empty() {
+        wrapped(text, "Published: ", source, 2, options);
+    }
+    let _ = writeln!(text);
+}
+
+fn comparisons(text: &mut String, study: &Study, options: &Options) {
+    let is_part = |comparison: &&Comparison| study.is_part(&comparison.condition);
+    let wholes: Vec<&Comparison> =
+        study.comparisons.iter().filter(|comparison| !is_part(comparison)).collect();
+    if wholes.len() < MANY {
+        for comparison in &wholes {
+            table_of(text, study, comparison, options);
+        }
+    } else {
+        table_of_many(text, study, &wholes, options);
+    }
+    if study.comparisons.is_empty() {
+        wrapped(text, "", "Nothing to compare: fewer than two conditions have runs.", 0, options);
+    }
+    more::causes(text, study, study.comparisons.iter().any(|comparison| is_part(&comparison)), options);
+}
+
+/// Identifiers of the metrics that matter, in the order in which they are shown.
+fn rows(study: &Study) -> Vec<&str> {
+    match &study.scenario.observe.rows {
+        chosen if !chosen.is_empty() => chosen.iter().map(String::as_str).collect(),
+        _ => study.scenario.workload.rows().to_vec(),
+    }
+}
+
+/// A line for each metric that matters or was published.
+fn table_of(text: &mut String, study: &Study, comparison: &Comparison, options: &Options) {
+    let wanted = rows(study);
+    let place = |line: &Line| wanted.iter().position(|id| *id == line.metric.id).unwrap_or(wanted.len());
+    let mut lines = table::lines(comparison);
+    lines.retain(|line| wanted.contains(&line.metric.id) || line.verdict != Verdict::NoReference);
+    lines.sort_by_key(place);
+    let with_published = lines.iter().any(|line| line.verdict != Verdict::NoReference);
+    let mut out = empty_table(options);
+    let name = |name: &str| clean(name).chars().take(LONGEST_HEADER).collect::<String>();
+    let mut header = vec![
+        String::new(),
+        name(&comparison.baseline),
+        name(&comparison.condition),
+        "ratio [95 %]".to_string(),
+    ];
+    header.extend(with_published.then(|| "published".to_string()));
+    out.set_header(header.iter().map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
+    for line in &lines {
+        let median = |spread: &Option<crate::quantity::Spread>| {
+            Cell::new(spread.as_ref().map_or("-", |spread| spread.median.as_str()))
+        };
+        let ratio = match line.ratio.as_str() {
+            "" => "-".to_string(),
+            ratio => format!("x{ratio} {}", line.interval),
+        };
+        let mut cells = vec![
+            Cell::new(line.metric.label),
+            median(&line.baseline),
+            median(&line.treated),
+            Cell::new(ratio),
+        ];
+        if with_published {
+            cells.push(published(line, options));
+        }
+        out.add_row(cells);
+    }
+    for (index, column) in out.column_iter_mut().enumerate() {
+        column.set_padding((if index == 0 { 0 } else { 1 }, 0));
+        if (1..=2).contains(&index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let _ = writeln!(text, "\n{}", out.trim_fmt());
+    if with_published {
+        wrapped(text, "", MARKS, 0, options);
+    }
+}
+
+fn published(line: &Line, options: &Options) -> Cell {
+    let (mark, colour) = match line.verdict {
+        Verdict::NoReference => return Cell::new(""),
+        agreeing if agreeing.agrees() => ('=', Some(Color::Green)),
+        Verdict::SameDirection { times } => (if times > 1.0 { '+' } else { '-' }, Some(Color::Yellow)),
+        Verdict::OppositeDirection => ('!', Some(Color::Red)),
+        Verdict::NoClearEffect | Verdict::TooFewRuns { .. } | Verdict::NotMeasured => ('?', None),
+    };
+    let cell = Cell::new(format!("{} ({mark})", clean(&line.published)));
+    match colour.filter(|_| options.colour) {
+        Some(colour) => cell.fg(colour),
+        None => cell,
+    }
+}
+
+/// A line for each condition: its ratios to the baseline.
+fn table_of_many(text: &mut String, study: &Study, comparisons: &[&Comparison], options: &Options) {
+    let measured = |id: &&str| {
+        comparisons.iter().any(|comparison| comparison.row(id).is_some_and(|row| row.ratio.is_some()))
+    };
+    let columns: Vec<&str> = rows(study).into_iter().filter(measured).take(COLUMNS).collect();
+    let mut out = empty_table(options);
+    let label = |id: &str| metric::find(id).map_or(id.to_string(), |metric| metric.label.to_string());
+    let header = std::iter::once(format!("over {}", clean(study.scenario.baseline())))
+        .chain(columns.iter().map(|id| label(id)));
+    out.set_header(header.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
+    for comparison in comparisons {
+        let lines = table::lines(comparison);
+        let ratio = |id: &&str| {
+            let line = lines.iter().find(|line| line.metric.id == *id && !line.ratio.is_empty());
+            Cell::new(line.map_or("-".into(), |line| format!("x{} {}", line.ratio, line.interval)))
+        };
+        let first = Cell::new(clean(&comparison.condition));
+        out.add_row(std::iter::once(first).chain(columns.iter().map(ratio)));
+    }
+    let _ = writeln!(text, "\n{}", out.trim_fmt());
+    wrapped(text, "", "Ratios of medians, with their 95 % bootstrap intervals.", 0, options);
+}
