@@ -37,7 +37,7 @@ pub struct Line {
 
 /// Headings of the columns.
 pub const HEADER: [&str; 5] =
-    ["cause left out", "baseline", "condition", "still lost", "share of the loss [95 %]"];
+    ["cause left out", "baseline", "condition", "still lost", "share of loss [95 %]"];
 
 /// The tables of a study.
 pub fn of(study: &Study) -> Vec<Causes> {

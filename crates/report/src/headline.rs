@@ -3,63 +3,74 @@
 //! A change is claimed only if its interval excludes "no change" and there are enough runs for a test to tell.
 
 use reprieve_study::comparison::SIGNIFICANT_BELOW;
+use reprieve_study::conformance::NO_EFFECT;
 use reprieve_study::observation::Standing;
 use reprieve_study::statistics::{self, Estimate};
 use reprieve_study::units::significant;
-use reprieve_study::{Comparison, Row, Study, metric};
+use reprieve_study::{Comparison, Condition, Row, Study, metric};
 
 use crate::table;
 
-/// Conditions that get a sentence of their own: those that change most.
+/// Conditions that get a sentence of their own.
 const TOLD: usize = 2;
-/// Changes that a sentence has at most.
+/// Changes that a sentence has at most: the largest.
 const CHANGES: usize = 3;
-/// A baseline whose vCPUs wanted so many times the CPU time that they got was not undisturbed.
+/// Above this ratio of wanted to received CPU time an undisturbed baseline counts as disturbed.
 const STARVED: f64 = 1.2;
+/// A study of which more than this share of runs was disturbed should not be quoted.
+const DISTURBED: f64 = 0.2;
 
-/// What a metric's change is called: before the factor, and after it.
+/// How a change of a metric is put: before the factor, and after it.
 const WORDS: [(&str, &str, &str); 9] = [
     (metric::GP_MEAN, "grace periods lasted", "as long on average"),
-    (metric::GP_P99, "the longest hundredth of them", "as long"),
+    (metric::GP_P99, "the 99th percentile of grace periods was", "as long"),
     (metric::FOOTPRINT_PEAK, "memory in use peaked", "as high"),
-    (metric::BACKLOG_PEAK, "callbacks that wait peaked", "as high"),
+    (metric::BACKLOG_PEAK, "the backlog of callbacks peaked", "as high"),
     (metric::SYNC_MEAN, "synchronize_rcu() took", "as long"),
-    (metric::THROUGHPUT, "throughput was", "the baseline's"),
-    (metric::LATENCY_P99, "latency at p99 was", "as long"),
-    (metric::DELAY_P50, "half of the deleted memory waited", "as long"),
+    (metric::LATENCY_P99, "the 99th percentile of latency was", "as long"),
+    (metric::DELAY_P50, "the median delay from delete to free was", "as long"),
     (metric::IO_RATE, "the application read and wrote", "as fast"),
+    (metric::THROUGHPUT, "throughput was", "the baseline's"),
 ];
 
 /// The sentences; none for a study whose tables are not comparisons.
 pub fn of(study: &Study) -> Vec<String> {
-    let compared: Vec<&Comparison> =
-        study.comparisons.iter().filter(|comparison| !study.is_part(&comparison.condition)).collect();
+    let compared: Vec<&Comparison> = wholes(study).collect();
     let mut sentences: Vec<String> = disturbed(study).into_iter().collect();
-    let told = most_changed(&compared);
+    let told = most_changed(study, &compared);
     for comparison in &told {
-        sentences.push(found(study, comparison));
+        sentences.extend(found(study, comparison));
         sentences.extend(table::tally(comparison));
     }
     if compared.len() > told.len() && !told.is_empty() {
-        sentences.push(format!("Of {} conditions these change most; all are below.", compared.len()));
+        sentences.push(format!("The tables show all {} conditions.", compared.len()));
     }
     sentences
 }
 
-/// The study in a sentence: what the condition whose effects were published does, or else the first one.
+/// The study in a sentence: what the condition whose effects were published does, or else the one that changes most.
 pub fn short(study: &Study) -> Option<String> {
-    let published = &study.scenario.published.condition;
-    let wholes = || study.comparisons.iter().filter(|comparison| !study.is_part(&comparison.condition));
-    let comparison =
-        wholes().find(|comparison| comparison.condition == *published).or_else(|| wholes().next())?;
-    Some(format!("{}, {}", study.scenario.name, found(study, comparison)))
+    let compared: Vec<&Comparison> = wholes(study).collect();
+    let published = compared.iter().find(|comparison| is_published(study, comparison)).copied();
+    let comparison = published.or_else(|| most_changed(study, &compared).first().copied())?;
+    Some(format!("{}, {}", study.scenario.name, found(study, comparison)?))
 }
 
-/// The conditions that change most, in their order.
-fn most_changed<'a>(compared: &[&'a Comparison]) -> Vec<&'a Comparison> {
+fn wholes(study: &Study) -> impl Iterator<Item = &Comparison> {
+    study.comparisons.iter().filter(|comparison| !study.is_part(&comparison.condition))
+}
+
+fn is_published(study: &Study, comparison: &Comparison) -> bool {
+    study.scenario.published.condition == comparison.condition
+}
+
+/// The condition whose effects were published and those that change most, in their order.
+fn most_changed<'a>(study: &Study, compared: &[&'a Comparison]) -> Vec<&'a Comparison> {
     let change = |comparison: &Comparison| {
-        let first = WORDS.iter().find_map(|(id, ..)| comparison.row(id)?.ratio);
-        first.map_or(0.0, |ratio| ratio.value.ln().abs())
+        if is_published(study, comparison) {
+            return f64::INFINITY;
+        }
+        changes(comparison).into_iter().map(|change| change.size).fold(0.0, f64::max)
     };
     let mut order: Vec<usize> = (0..compared.len()).collect();
     order.sort_by(|a, b| change(compared[*b]).total_cmp(&change(compared[*a])));
@@ -68,33 +79,56 @@ fn most_changed<'a>(compared: &[&'a Comparison]) -> Vec<&'a Comparison> {
     order.into_iter().map(|index| compared[index]).collect()
 }
 
-/// One condition.
-fn found(study: &Study, comparison: &Comparison) -> String {
+/// One condition; nothing if it was measured by none of these metrics.
+fn found(study: &Study, comparison: &Comparison) -> Option<String> {
     let label = study.scenario.conditions.get(&comparison.condition).map_or("", |condition| &condition.label);
     let name = match label {
         "" => comparison.condition.clone(),
         label => format!("{} ({label})", comparison.condition),
     };
-    let rows = || WORDS.iter().filter_map(|word| Some((word, comparison.row(word.0)?)));
-    let clear: Vec<String> =
-        rows().filter_map(|((_, before, after), row)| change(row, before, after)).take(CHANGES).collect();
-    if clear.is_empty() && rows().all(|(_, row)| !has_enough_runs(row)) {
-        return format!("{name}: too few runs to tell; --repeat 10.");
+    let rows: Vec<&Row> = WORDS.iter().filter_map(|(id, ..)| comparison.row(id)).collect();
+    if rows.is_empty() {
+        return None;
     }
-    if clear.is_empty() {
-        return format!("{name}: no clear change.");
-    }
-    format!("{name}: {}.", clear.join("; "))
+    let enough = rows.iter().any(|row| has_enough_runs(row));
+    let mut seen = changes(comparison);
+    seen.sort_by(|a, b| b.size.total_cmp(&a.size));
+    seen.truncate(CHANGES);
+    seen.sort_by_key(|change| change.place);
+    let said: Vec<String> = seen.into_iter().map(|change| change.words).collect();
+    let said = if said.is_empty() { "no clear change".to_string() } else { said.join("; ") };
+    Some(match enough {
+        true => format!("{name}: {said}."),
+        false => format!("{name}: too few runs for a test (--repeat 10); in these, {said}."),
+    })
 }
 
-/// A clear change, in words.
-fn change(row: &Row, before: &str, after: &str) -> Option<String> {
-    let Estimate { value, low, high, .. } = row.ratio?;
-    let is_clear = (low > 1.0 || high < 1.0) && has_enough_runs(row);
-    is_clear.then(|| {
+/// A change that its interval carries.
+struct Change {
+    /// Its place among [`WORDS`].
+    place: usize,
+    /// Magnitude of the logarithm of its ratio.
+    size: f64,
+    words: String,
+}
+
+/// Those of a condition. Where some metrics have enough runs for a test, only those count.
+fn changes(comparison: &Comparison) -> Vec<Change> {
+    let rows =
+        || WORDS.iter().enumerate().filter_map(|(place, word)| Some((place, word, comparison.row(word.0)?)));
+    let enough = rows().any(|(.., row)| has_enough_runs(row));
+    let change = |(place, (_, before, after), row): (usize, &(&str, &str, &str), &Row)| {
+        let Estimate { value, low, high } = row.ratio?;
+        let is_clear = low > NO_EFFECT || high < 1.0 / NO_EFFECT;
+        let size = value.ln().abs();
+        if !is_clear || !size.is_finite() || enough && !has_enough_runs(row) {
+            return None;
+        }
         let (low, high) = (significant(low), significant(high));
-        format!("{before} {} times {after} (95 %: {low} to {high})", significant(value))
-    })
+        let words = format!("{before} {} times {after} (95 %: {low} to {high})", significant(value));
+        Some(Change { place, size, words })
+    };
+    rows().filter_map(change).collect()
 }
 
 fn has_enough_runs(row: &Row) -> bool {
@@ -103,19 +137,23 @@ fn has_enough_runs(row: &Row) -> bool {
 
 /// A warning about what else used the machine.
 fn disturbed(study: &Study) -> Option<String> {
-    let counted = || study.observations.iter().filter(|run| run.standing.counts());
-    let kept = counted().filter(|run| run.standing == Standing::Kept).count();
+    let counted = study.observations.iter().filter(|run| run.standing.counts()).count();
+    let kept = study.observations.iter().filter(|run| run.standing == Standing::Kept).count();
     let baseline = study.scenario.baseline();
+    let undisturbed = study.scenario.conditions.get(baseline).is_some_and(Condition::is_undisturbed);
     let wanted: Vec<f64> =
         study.runs_of(baseline).filter_map(|run| run.metrics.get(metric::OVERCOMMIT).copied()).collect();
-    let starved = statistics::median(&wanted).filter(|ratio| *ratio > STARVED && !study.is_simulated());
-    let got = starved.map(|ratio| {
-        format!(
-            "the vCPUs of {baseline} got {} % of the CPU time that they wanted",
-            significant(100.0 / ratio)
-        )
-    });
-    let busy = (kept > 0).then(|| format!("other programs disturbed {kept} of {} runs", counted().count()));
-    let said: Vec<String> = [busy, got].into_iter().flatten().collect();
-    (!said.is_empty()).then(|| format!("Do not quote this: {}.", said.join(", and ")))
+    let starved = statistics::median(&wanted)
+        .filter(|ratio| *ratio > STARVED && undisturbed && !study.is_simulated())
+        .map(|ratio| {
+            format!(
+                "a vCPU of {baseline} got {} % of the CPU time that it wanted",
+                significant(100.0 / ratio)
+            )
+        });
+    let busy = (kept > 0).then(|| format!("other programs disturbed {kept} of {counted} runs"));
+    let grave = starved.is_some() || kept as f64 > DISTURBED * counted as f64;
+    let said: Vec<String> = [busy, starved].into_iter().flatten().collect();
+    let verdict = if grave { "Do not quote this" } else { "Disturbed in part" };
+    (!said.is_empty()).then(|| format!("{verdict}: {}.", said.join(", and ")))
 }

@@ -14,6 +14,49 @@ fn the_whole_output_at_110_columns() {
     insta::assert_snapshot!(render(&support::record(), &plain(110)));
 }
 
+/// What is shown unless everything is asked for: it fits a narrow terminal (tables of many schemes do not), and no comparison takes
+/// more than 25 lines.
+#[test]
+fn the_short_form_at_80_columns() {
+    for (name, record) in [
+        ("real", support::record()),
+        ("simulated", support::simulated::record()),
+        ("threads", support::threads::record()),
+    ] {
+        let text = render(&record, &Options { colour: false, width: 80, full: false });
+        let wide = text.lines().filter(|line| line.chars().count() > 80).count();
+        assert!(wide == 0 || name == "threads", "{text}");
+        let compared: usize = record.studies.iter().map(|study| study.comparisons.len().max(1)).sum();
+        insta::assert_snapshot!(format!("the_short_form_{name}"), text);
+        // What the study was, and what was published, comes on top.
+        let lines = text.lines().count();
+        assert!(lines <= 25 * compared + 8 * record.studies.len(), "{lines} lines for {compared}");
+    }
+}
+
+/// A change is claimed only if its interval excludes none, and the runs are enough for a test to tell.
+#[test]
+fn the_headline_claims_what_the_intervals_carry() {
+    let mut record = support::simulated::record();
+    let study = &mut record.studies[0];
+    let name = study.comparisons[0].condition.clone();
+    let row = |study: &mut reprieve_study::Study, values: [&[f64]; 2]| {
+        let [base, treated] = values.map(<[f64]>::to_vec);
+        study.comparisons.truncate(1);
+        study.comparisons[0].rows = vec![reprieve_study::Row::new("gp_mean_ns", base, treated, None, 1)];
+        reprieve_report::headline::of(study).into_iter().find(|sentence| sentence.starts_with(&name)).unwrap()
+    };
+    let clear = row(study, [&[1.0, 1.1, 0.9, 1.0, 1.05], &[2.0, 2.1, 1.9, 2.0, 2.05]]);
+    assert!(clear.contains("grace periods lasted 2.00 times as long on average (95 %: "), "{clear}");
+    let few = row(study, [&[1.0, 1.1], &[2.0, 2.1]]);
+    assert!(
+        few.contains("too few runs for a test (--repeat 10); in these, grace periods lasted 1.95 times"),
+        "{few}"
+    );
+    let none = row(study, [&[1.0, 1.1, 0.9, 1.0, 1.05], &[1.0, 1.1, 0.9, 1.05, 0.95]]);
+    assert!(none.ends_with("no clear change."), "{none}");
+}
+
 #[test]
 fn a_simulated_study_at_110_columns() {
     insta::assert_snapshot!(render(&support::simulated::record(), &plain(110)));

@@ -201,6 +201,7 @@ fn make_guest(
         discipline: match scenario.guest.spinlocks {
             Spinlocks::Queued => Discipline::Queued,
             Spinlocks::Paravirtual => Discipline::Paravirtual,
+            Spinlocks::TestAndSet => Discipline::TestAndSet,
         },
         tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, tick_ns - 1),
         idle: match scenario.workload {

@@ -129,7 +129,7 @@ impl World {
         number
     }
 
-    /// The timers of that guest's vCPUs are served by a thread of its host from now on, a [`Body::Emulator`].
+    /// Adds the thread of the host that serves that guest's vCPU timers, a [`Body::Emulator`].
     pub fn add_emulator(&mut self, guest: usize, body: Body, spec: &crate::sched::Spec) {
         let entity = self.add_thread(self.placements[guest].host, body, spec);
         self.placements[guest].emulator = Some(entity);
@@ -293,7 +293,8 @@ impl World {
         let host = &mut self.hosts[number];
         let thread = &mut host.threads[entity.0 as usize];
         let Body::Emulator(emulator) = &mut thread.body else { return };
-        if !emulator.due.contains(&v) {
+        // A vCPU that has not taken its interrupt yet takes both at once.
+        if !emulator.due.contains(&v) && !emulator.served.contains(&v) {
             emulator.due.push(v);
         }
         if thread.state == State::Blocked {
@@ -346,7 +347,7 @@ impl World {
                         return queue.arm(thread.timer, now_ns + thread.left_ns);
                     }
                 }
-                let (guest, next) = (emulator.guest, emulator.next());
+                let (guest, next) = (emulator.guest, emulator.take_served());
                 if !emulator.served.is_empty() {
                     queue.arm(thread.timer, now_ns + emulator.stream.exponential(LOCK_HANDOVER_NS));
                 }

@@ -24,8 +24,8 @@ const QUANTILES: [f64; 6] = [0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
 /// Stages of the Erlang distribution of the main thread's times: their standard deviation is a quarter of their mean.
 const STAGES: u32 = 16;
 
-/// One kind of thread: its share of all times off, and their mean, ns; an Erlang distribution of so many stages, which with one stage
-/// is the exponential one.
+/// One kind of thread: its share of all times off, and their mean, ns. Their distribution is an Erlang distribution with `stages` stages;
+/// with one stage it is exponential.
 #[derive(Clone, Copy, Debug)]
 struct Component {
     share: f64,
@@ -34,14 +34,14 @@ struct Component {
 }
 
 impl Component {
-    /// Logarithm of its part of the density, but for a term that all of so many stages have in common.
+    /// Logarithm of its part of the density at that time.
     fn log_density(&self, ns: f64) -> f64 {
         let (stages, rate) = (f64::from(self.stages), f64::from(self.stages) / self.mean_ns);
         let factorial: f64 = (1..self.stages).map(|stage| f64::from(stage).ln()).sum();
         self.share.ln() + stages * rate.ln() + (stages - 1.0) * ns.max(1.0).ln() - rate * ns - factorial
     }
 
-    /// Its part of the times beyond that length.
+    /// Share of times longer than `ns` that come from it.
     fn above(&self, ns: f64) -> f64 {
         let x = f64::from(self.stages) * ns / self.mean_ns;
         let mut term = (-x).exp();

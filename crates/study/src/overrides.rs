@@ -324,6 +324,14 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_looks_like_a_number_is_a_text_where_one_is_wanted() {
+        let kernel = |assignment| on(TEXT, Some(Ground::Vm), &[assignment]).unwrap().guest.kernel;
+        assert_eq!(kernel("guest.kernel=6.12"), "6.12");
+        assert_eq!(kernel("guest.kernel=6.10"), "6.10", "digits are kept");
+        assert_eq!(kernel("guest.kernel='6.12'"), "6.12");
+    }
+
+    #[test]
     fn assignments_reach_into_arrays_of_tables_and_into_what_a_condition_sets() {
         let text =
             format!("{TEXT}spikes = [{{ at_ms = 0, for_ms = 5, vcpus = 1 }}]\nset = {{ guest.vcpus = 4 }}");

@@ -67,7 +67,7 @@ impl Lab {
     }
 
     /// Boots a guest and pins its vCPUs. One that has not printed a word when its time is up, or whose kernel panics, is started
-    /// once more, and that is noted: emulated guests have stood still so (`qemu::command` tells why), one in some hundreds of Linux
+    /// once more, and that is noted: emulated guests sometimes hang like this (`qemu::command` tells why), one in some hundreds of Linux
     /// 6.12 panicked while it patched its own code, and a long plan should not end by that.
     pub fn boot(&self, spec: &MachineSpec, pcpus: &[usize], limit: Duration) -> Result<Booted, VmError> {
         let (booted, note) = twice_if_lost(|| self.boot_once(spec, pcpus, limit))?;
@@ -161,7 +161,7 @@ fn twice_if_lost<T>(mut start: impl FnMut() -> Result<T, VmError>) -> Result<(T,
             Ok((start()?, Some(format!("started a second time, for at first {silent}"))))
         }
         Err(VmError::Guest { console, .. }) if console.0.iter().any(|line| line.contains(PANIC)) => {
-            Ok((start()?, Some("started a second time, for at first its kernel panicked".into())))
+            Ok((start()?, Some("started again: its kernel panicked during the first boot".into())))
         }
         first => Ok((first?, None)),
     }

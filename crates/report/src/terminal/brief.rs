@@ -9,10 +9,10 @@ use super::{LONGEST_HEADER, Options, clean, empty_table, heading, more, replays,
 use crate::table::{self, Line};
 use crate::{facts, headline, side_by_side};
 
-/// From so many conditions on they are rows of one table.
+/// With this many conditions or more, and nothing published about them, one table has a row for each.
 const MANY: usize = 4;
 /// Metrics that such a table has room for.
-const COLUMNS: usize = 5;
+const COLUMNS: usize = 4;
 /// What the marks beside published figures mean.
 const MARKS: &str =
     "(=) about the published effect, (+) larger, (-) smaller, (!) the other way, (?) not clear here.";
@@ -39,6 +39,13 @@ pub fn render(text: &mut String, study: &Study, options: &Options) {
     if !source.is_empty() {
         wrapped(text, "Published: ", source, 2, options);
     }
+    if let Some(remark) = table::unmeasured(study) {
+        wrapped(text, "", &remark, 0, options);
+    }
+    if !study.scenario.published.fitted.is_empty() {
+        let fitted = study.scenario.published.fitted.join("; ");
+        wrapped(text, "Fitted: ", &format!("chosen with these figures in view: {fitted}."), 2, options);
+    }
     let _ = writeln!(text);
 }
 
@@ -46,7 +53,8 @@ fn comparisons(text: &mut String, study: &Study, options: &Options) {
     let is_part = |comparison: &&Comparison| study.is_part(&comparison.condition);
     let wholes: Vec<&Comparison> =
         study.comparisons.iter().filter(|comparison| !is_part(comparison)).collect();
-    if wholes.len() < MANY {
+    let published = wholes.iter().any(|comparison| table::tally(comparison).is_some());
+    if wholes.len() < MANY || published {
         for comparison in &wholes {
             table_of(text, study, comparison, options);
         }
@@ -54,6 +62,9 @@ fn comparisons(text: &mut String, study: &Study, options: &Options) {
         table_of_many(text, study, &wholes, options);
     }
     if study.comparisons.is_empty() {
+        for (name, condition) in study.scenario.chosen() {
+            wrapped(text, "", &format!("{name}: {}", condition.label), 2, options);
+        }
         wrapped(text, "", "Nothing to compare: fewer than two conditions have runs.", 0, options);
     }
     more::causes(text, study, study.comparisons.iter().any(|comparison| is_part(&comparison)), options);

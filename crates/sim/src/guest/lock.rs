@@ -1,4 +1,4 @@
-//! Spinlocks of a guest, in two disciplines.
+//! Spinlocks of a guest, in three disciplines.
 //!
 //! *Queued*, as on bare metal: handed over in the order of arrival, also to a waiter whose vCPU is descheduled. So a
 //! descheduled holder and a descheduled next waiter both stop all others.
@@ -6,6 +6,9 @@
 //! *Paravirtual*, as KVM guests have them (Linux 3.12, queued since 4.2): who arrives may steal a free lock, a waiter
 //! that has spun for long halts its vCPU, and a release kicks the first waiter if that is halted. So only a
 //! descheduled holder stops the others.
+
+//! *Test and set*, as Linux falls back to where it sees a hypervisor without paravirtual locks (`virt_spin_lock`), as under QEMU without
+//! KVM: there is no order, and whoever runs takes a free lock. Only a descheduled holder stops the others, and no waiter halts.
 
 use std::collections::VecDeque;
 
@@ -23,6 +26,8 @@ pub enum Discipline {
     Queued,
     /// Those whose vCPU runs.
     Paravirtual,
+    /// Any whose vCPU runs.
+    TestAndSet,
 }
 
 /// What a release leads to.
@@ -63,6 +68,26 @@ impl SpinLock {
         false
     }
 
+    /// A waiter looks at the lock: takes it if it is free, whoever came before.
+    pub fn retry_out_of_turn(&mut self, task: TaskId) -> bool {
+        let place = self.waiters.iter().position(|waiter| *waiter == task);
+        match place.filter(|_| self.holder.is_none()) {
+            Some(place) => {
+                self.holder = self.waiters.remove(place);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Releases it to a waiter of which `runs` says that its vCPU runs.
+    pub fn release_to_any_running(&mut self, runs: impl Fn(TaskId) -> bool) -> Release {
+        self.holder = None;
+        let place = self.waiters.iter().position(|waiter| runs(*waiter));
+        self.holder = place.and_then(|place| self.waiters.remove(place));
+        self.holder.map_or(Release::Free, Release::HandedTo)
+    }
+
     /// Releases it in the order of arrival.
     pub fn release(&mut self) -> Release {
         self.holder = self.waiters.pop_front();
@@ -98,6 +123,20 @@ mod tests {
         assert_eq!(lock.release(), Release::HandedTo(TaskId(2)));
         assert_eq!(lock.release(), Release::Free);
         assert!(lock.take(TaskId(3)));
+    }
+
+    #[test]
+    fn a_test_and_set_lock_goes_to_whoever_runs() {
+        let mut lock = contended();
+        assert_eq!(lock.release_to_any_running(|task| task == TaskId(2)), Release::HandedTo(TaskId(2)));
+        assert!(!lock.retry_out_of_turn(TaskId(1)), "it is held");
+        assert_eq!(lock.release_to_any_running(|_| false), Release::Free);
+        assert!(lock.take(TaskId(3)), "who arrives need not queue");
+        assert!(!lock.take(TaskId(4)));
+        assert_eq!(lock.release_to_any_running(|_| false), Release::Free);
+        assert!(!lock.retry_out_of_turn(TaskId(5)), "one that does not wait");
+        assert!(lock.retry_out_of_turn(TaskId(4)), "before the first");
+        assert_eq!(lock.release_to_any_running(|_| true), Release::HandedTo(TaskId(1)));
     }
 
     #[test]

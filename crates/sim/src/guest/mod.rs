@@ -76,7 +76,7 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// As a scenario names it (`guest.kernel`); the first for anything else.
+    /// As a scenario names it (`guest.kernel`); 6.1 for any other name.
     pub fn named(series: &str) -> Kernel {
         if series == "6.12" { Kernel::V6_12 } else { Kernel::V6_1 }
     }

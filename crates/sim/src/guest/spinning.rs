@@ -21,12 +21,14 @@ impl Guest {
     /// it has spun for long enough. Returns whether it now waits for time to pass.
     pub(super) fn spin(&mut self, clock: &mut Clock<'_>, v: usize, task: TaskId) -> bool {
         let lock = self.vcpus[v].spins_for.expect("who spins, spins for a lock");
-        if self.lock_mut(lock).retry(task) {
+        let in_turn = self.discipline != Discipline::TestAndSet;
+        let state = self.lock_mut(lock);
+        if if in_turn { state.retry(task) } else { state.retry_out_of_turn(task) } {
             self.acquired(v);
             return false;
         }
         let vcpu = &mut self.vcpus[v];
-        if self.discipline == Discipline::Queued {
+        if self.discipline != Discipline::Paravirtual {
             clock.queue.disarm(vcpu.work);
             return true;
         }
@@ -61,6 +63,7 @@ impl Guest {
         let release = match self.discipline {
             Discipline::Queued => lock.release(),
             Discipline::Paravirtual => lock.release_to_running(runs),
+            Discipline::TestAndSet => lock.release_to_any_running(runs),
         };
         match release {
             Release::Free => {}

@@ -34,8 +34,8 @@ pub enum Body {
     },
 }
 
-/// The main thread of QEMU: it serves all timers that are due under one lock, which the vCPUs need to take their interrupts. So
-/// none of them does before it is done, and then they do one after the other.
+/// The main thread of QEMU. It serves all timers that are due under one lock, which a vCPU needs to take its interrupt. So no vCPU
+/// takes its interrupt before the thread is done; then they take them one by one.
 #[derive(Debug)]
 pub struct Emulator {
     /// Whose timers.
@@ -46,7 +46,7 @@ pub struct Emulator {
     pub due: Vec<usize>,
     /// vCPUs whose timer is served, and which have not taken the interrupt yet.
     pub served: Vec<usize>,
-    /// Draws which of them has the lock first.
+    /// Draws which vCPU gets the lock next.
     pub stream: Stream,
 }
 
@@ -57,7 +57,7 @@ impl Emulator {
     }
 
     /// Which vCPU takes its interrupt next.
-    pub fn next(&mut self) -> Option<usize> {
+    pub fn take_served(&mut self) -> Option<usize> {
         let last = self.served.len().checked_sub(1)?;
         Some(self.served.swap_remove(self.stream.within(0, last as u64) as usize))
     }

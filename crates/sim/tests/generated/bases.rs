@@ -72,7 +72,7 @@ pub const MORE: &str = "
 pub const TEXTS: [(&str, &[&str]); 14] = [
     ("replay", &["", "tape", "none"]),
     ("scheduler", &["eevdf", "cfs", "credit", "credit2", "rtds"]),
-    ("spinlocks", &["queued", "paravirtual"]),
+    ("spinlocks", &["queued", "paravirtual", "test-and-set"]),
     ("xen.version", &["4.5", "4.7", "4.17"]),
     ("application", &["mixed", "reader"]),
     ("system", &["plain", "vslicer", "xballoon", "vmigrater"]),

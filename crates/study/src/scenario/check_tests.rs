@@ -157,6 +157,12 @@ fn refuses_times_and_numbers_that_there_are_not() {
     assert!(tail(&"{ every_us = 1000, for_us = 1 },".repeat(9)).ends_with("there are more than 8"));
     assert!(with("[guest];rcu.blimit = 0").starts_with("guest.rcu.blimit: 0 is not"));
     assert!(with("[guest];speed = 0").starts_with("guest.speed: 0 is not"));
+    assert!(with("[guest];timer_thread_ns = 1000001").starts_with("guest.timer_thread_ns: 1000001 is not"));
+    assert!(
+        with("[observe];rows = ['gp_men_ns']").starts_with("observe.rows: there is no metric \"gp_men_ns\"")
+    );
+    let many = format!("[observe];rows = [{}]", "'gp_mean_ns',".repeat(13));
+    assert!(with(&many).starts_with("observe.rows: 13 metrics are more than the 12"));
 }
 
 const SWEEP: &str = "[sweeps.factor]\nkey = 'conditions.overcommitted.overcommit'\nvalues = [1, 1.5, 2]\n\

@@ -55,11 +55,15 @@ impl Default for Guest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spinlocks {
-    /// In the order of arrival, as on bare metal and under emulation.
+    /// In the order of arrival, as on bare metal.
     #[default]
     Queued,
     /// To vCPUs that run; waiters halt. As guests have them under KVM.
     Paravirtual,
+    /// To any vCPU that runs; nobody halts. As guests have them that see a hypervisor and no paravirtual locks, under QEMU without
+    /// KVM.
+    #[serde(rename = "test-and-set")]
+    TestAndSet,
 }
 
 impl Spinlocks {
@@ -68,6 +72,7 @@ impl Spinlocks {
         match self {
             Spinlocks::Queued => "queued",
             Spinlocks::Paravirtual => "paravirtual",
+            Spinlocks::TestAndSet => "test-and-set",
         }
     }
 }
