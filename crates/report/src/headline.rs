@@ -13,7 +13,7 @@ use crate::table;
 
 /// Conditions that get a sentence of their own.
 const TOLD: usize = 2;
-/// Changes that a sentence has at most: the largest.
+/// Changes that a sentence has at most: the average grace period's, and the largest.
 const CHANGES: usize = 3;
 /// Above this ratio of wanted to received CPU time an undisturbed baseline counts as disturbed.
 const STARVED: f64 = 1.2;
@@ -92,7 +92,9 @@ fn found(study: &Study, comparison: &Comparison) -> Option<String> {
     }
     let enough = rows.iter().any(|row| has_enough_runs(row));
     let mut seen = changes(comparison);
-    seen.sort_by(|a, b| b.size.total_cmp(&a.size));
+    // The average grace period first, if it changed: it is what people ask for.
+    let others = |change: &Change| WORDS[change.place].0 != metric::GP_MEAN;
+    seen.sort_by(|a, b| others(a).cmp(&others(b)).then(b.size.total_cmp(&a.size)));
     seen.truncate(CHANGES);
     seen.sort_by_key(|change| change.place);
     let said: Vec<String> = seen.into_iter().map(|change| change.words).collect();
