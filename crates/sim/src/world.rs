@@ -5,6 +5,7 @@
 
 pub mod client;
 mod dispatch;
+mod emulator;
 mod io;
 
 use crate::digest::mixed;
@@ -20,10 +21,6 @@ use reprieve_study::grace_period::Span;
 /// Steps of a loop over something that a scenario makes large, such as the pages of a read, that take as long as an event
 /// of usual size. An estimate: 3 ns and 100 ns.
 const WORK_PER_EVENT: u64 = 32;
-
-/// How long it takes QEMU's lock to go from one vCPU to the next, mean of an exponential distribution. In eight traces of emulated
-/// guests of Linux 6.1, ticks of two vCPUs that were due at once came 17 to 19 us apart, median, and 78 us at p95.
-const LOCK_HANDOVER_NS: u64 = 27_000;
 
 /// Whose timer it is.
 #[derive(Clone, Copy, Debug)]
@@ -127,12 +124,6 @@ impl World {
         self.guests.push(guest);
         self.placements.push(placement);
         number
-    }
-
-    /// Adds the thread of the host that serves that guest's vCPU timers, a [`Body::Emulator`].
-    pub fn add_emulator(&mut self, guest: usize, body: Body, spec: &crate::sched::Spec) {
-        let entity = self.add_thread(self.placements[guest].host, body, spec);
-        self.placements[guest].emulator = Some(entity);
     }
 
     /// Adds a client made with this world's queue. A guest has one at most.
@@ -286,36 +277,11 @@ impl World {
         }
     }
 
-    /// A vCPU's timer expires: its interrupt comes at once, or when the emulator's thread gets a pCPU.
-    fn timer_expired(&mut self, guest: usize, v: usize) {
-        let Placement { host: number, emulator, .. } = self.placements[guest];
-        let Some(entity) = emulator else { return self.timer_interrupt(guest, v) };
-        let host = &mut self.hosts[number];
-        let thread = &mut host.threads[entity.0 as usize];
-        let Body::Emulator(emulator) = &mut thread.body else { return };
-        // A vCPU that has not taken its interrupt yet takes both at once.
-        if !emulator.due.contains(&v) && !emulator.served.contains(&v) {
-            emulator.due.push(v);
-        }
-        if thread.state == State::Blocked {
-            thread.left_ns = emulator.serve_ns;
-            let pcpu = Cpu(thread.pcpu as u32);
-            host.wake(self.now_ns, entity, Some(pcpu));
-            self.deciding.push(number);
-        }
-    }
-
-    fn timer_interrupt(&mut self, guest: usize, v: usize) {
-        let mut clock = Clock { now_ns: self.now_ns, queue: &mut self.queue, work: &mut self.work };
-        self.guests[guest].clock_event(&mut clock, v);
-        self.talking.push(guest);
-    }
-
     /// A thread's own timer: a burst, a sleep or a pause ends.
-    fn thread_timer(&mut self, host: usize, entity: Entity) {
+    fn thread_timer(&mut self, number: usize, entity: Entity) {
         let now_ns = self.now_ns;
         let queue = &mut self.queue;
-        let host = &mut self.hosts[host];
+        let host = &mut self.hosts[number];
         let thread = &mut host.threads[entity.0 as usize];
         let (state, pcpu) = (thread.state, thread.pcpu);
         match &mut thread.body {
@@ -339,25 +305,7 @@ impl World {
                     host.block_running(now_ns, pcpu);
                 }
             },
-            Body::Emulator(emulator) => {
-                if state == State::Running {
-                    emulator.served.extend(emulator.due.pop());
-                    if !emulator.due.is_empty() {
-                        thread.left_ns = emulator.serve_ns;
-                        return queue.arm(thread.timer, now_ns + thread.left_ns);
-                    }
-                }
-                let (guest, next) = (emulator.guest, emulator.take_served());
-                if !emulator.served.is_empty() {
-                    queue.arm(thread.timer, now_ns + emulator.stream.exponential(LOCK_HANDOVER_NS));
-                }
-                if state == State::Running {
-                    host.block_running(now_ns, pcpu);
-                }
-                if let Some(v) = next {
-                    self.timer_interrupt(guest, v);
-                }
-            }
+            Body::Emulator(_) => self.emulator_timer(number, entity),
             // If it waits for a pCPU when its time is over, it blocks as soon as it runs.
             Body::Spike { .. } => {
                 if state == State::Running {
