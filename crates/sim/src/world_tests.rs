@@ -217,3 +217,18 @@ fn timers_that_a_thread_of_the_emulator_serves_come_late_and_one_after_the_other
     let waits = ticks(&["guest.timer_thread_ns=40000", "host.pcpus=2", "conditions.c.hogs=3"]);
     assert!(late_ns(&waits).iter().any(|ns| *ns > 1_000_000), "{waits:?}");
 }
+
+/// The guest's kernel is part of the result: nothing that a scenario says is without effect in silence.
+#[test]
+fn a_guest_of_another_kernel_runs_otherwise() {
+    let digest = |kernel: &str| {
+        let scenario: Scenario =
+            overrides::read(SCENARIO, None, &[format!("guest.kernel={kernel}")]).unwrap();
+        let mut world = build(&scenario, &scenario.conditions["over"], 7, CpuShare::ALL).unwrap().world;
+        world.start();
+        assert!(world.run_until(100_000_000, u64::MAX));
+        world.digest
+    };
+    assert_eq!(digest("6.1"), digest(""));
+    assert_ne!(digest("6.1"), digest("6.12"));
+}

@@ -23,7 +23,8 @@ impl Guest {
         let lock = self.vcpus[v].spins_for.expect("who spins, spins for a lock");
         let in_turn = self.discipline != Discipline::TestAndSet;
         let state = self.lock_mut(lock);
-        if if in_turn { state.retry(task) } else { state.retry_out_of_turn(task) } {
+        let taken = if in_turn { state.retry(task) } else { state.retry_out_of_turn(task) };
+        if taken {
             self.acquired(v);
             return false;
         }
