@@ -51,14 +51,28 @@ pub const BUILT_IN: [(&str, &str); 35] = [
 /// ground or for the one that it names itself. What it takes from other scenarios is looked for beside the file, and
 /// then among those that are built in.
 pub fn read(name: &str, ground: Option<Ground>, assignments: &[String]) -> Result<Scenario, Failure> {
-    if name.ends_with(".toml") || name.contains('/') {
+    if is_path(name) {
         let path = Path::new(name);
-        let text = input::read_text(path, limits::FILE_BYTES, "scenario")?;
+        let text = text(name)?;
         return overrides::read_with(&text, ground, assignments, &|other| beside(path, other))
             .map_err(|error| Failure::Usage(format!("{name}: {error}")));
     }
-    let text = built_in(name, "a .toml file").map_err(Failure::Usage)?;
-    Ok(overrides::read_with(&text, ground, assignments, &|other| built_in(other, "none"))?)
+    let text = text(name)?;
+    Ok(overrides::read_with(&text, ground, assignments, &|other| {
+        built_in(other, "a file of your own, which can take from files beside it")
+    })?)
+}
+
+/// The file of a scenario, as it was written.
+pub fn text(name: &str) -> Result<String, Failure> {
+    match is_path(name) {
+        true => input::read_text(Path::new(name), limits::FILE_BYTES, "scenario"),
+        false => built_in(name, "a .toml file").map_err(Failure::Usage),
+    }
+}
+
+fn is_path(name: &str) -> bool {
+    name.ends_with(".toml") || name.contains('/')
 }
 
 /// The text of a scenario that is built in; the message says what else could be named.
@@ -66,10 +80,9 @@ fn built_in(name: &str, or: &str) -> Result<String, String> {
     if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
         return Ok((*text).into());
     }
-    let known: Vec<&str> = BUILT_IN.iter().map(|(known, _)| *known).collect();
-    let hint = match overrides::nearest(name, known.iter().copied()) {
+    let hint = match overrides::nearest(name, BUILT_IN.iter().map(|(known, _)| *known)) {
         Some(near) => format!("did you mean {near}?"),
-        None => format!("there are {}, or name {or}", known.join(", ")),
+        None => format!("`reprieve list` shows those that are built in; or name {or}"),
     };
     Err(format!("there is no scenario {name:?}; {hint}"))
 }

@@ -22,8 +22,18 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// List the scenarios that are built in
-    List,
+    /// List the scenarios that are built in, a line each; with names, what those do
+    List {
+        /// Names of scenarios or paths of scenario files: their conditions, cases and sweeps
+        #[arg(value_name = "SCENARIO")]
+        scenarios: Vec<String>,
+    },
+    /// Print a scenario's file, as a start for your own: reprieve show rcu-memory > mine.toml
+    Show {
+        /// The name of a scenario (see `reprieve list`)
+        #[arg(value_name = "SCENARIO")]
+        scenario: String,
+    },
     /// Run scenarios and show the comparison
     Run(RunArguments),
     /// Compare two recorded runs

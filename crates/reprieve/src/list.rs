@@ -1,28 +1,33 @@
-//! `reprieve list`.
+//! `reprieve list`: which scenarios there are, and what they do.
 
-use reprieve_study::Ground;
+use reprieve_study::{Ground, Scenario, shown};
 
 use crate::catalog;
+use crate::failure::Failure;
 
-/// Room for a name.
-const NAME: usize = 19;
+/// Room for the longest name of a scenario that is built in.
+const NAME: usize = 25;
 
-/// The scenarios with their titles, the grounds that can run them, and what they do on their own ground.
-pub fn render() -> String {
-    let mut text = String::new();
-    for (name, _) in catalog::BUILT_IN {
-        let scenario = catalog::read(name, None, &[]).expect("built-in scenarios are tested");
-        let grounds: Vec<String> = catalog::grounds(name, &scenario).iter().map(Ground::to_string).collect();
-        text.push_str(&format!("{name:<NAME$} {} [{}]\n", scenario.title, grounds.join(", ")));
-        for (case, settings) in &scenario.cases {
-            text.push_str(&format!("{:NAME$}   case {case}: {}\n", "", settings.label));
-        }
-        for (condition, settings) in &scenario.conditions {
-            text.push_str(&format!("{:NAME$}   {condition}: {}\n", "", settings.label));
-        }
-        for (sweep, settings) in &scenario.sweeps {
-            text.push_str(&format!("{:NAME$}   sweep {sweep}: {}\n", "", settings.label));
-        }
+/// One line for each built-in scenario, or all about those that are named.
+pub fn list(scenarios: &[String]) -> Result<String, Failure> {
+    if !scenarios.is_empty() {
+        return scenarios.iter().map(|name| Ok(all_about(name, &catalog::read(name, None, &[])?))).collect();
     }
-    text
+    let lines = catalog::BUILT_IN.iter().map(|(name, _)| {
+        let scenario = catalog::read(name, None, &[]).expect("built-in scenarios are tested");
+        format!("{name:<NAME$} {}\n", scenario.title)
+    });
+    Ok(lines.collect::<String>()
+        + "\nConditions and grounds of one: reprieve list NAME; its file: reprieve show NAME\n")
+}
+
+/// Title, grounds that can run it, and what it does on its own ground.
+fn all_about(name: &str, scenario: &Scenario) -> String {
+    let grounds: Vec<String> = catalog::grounds(name, scenario).iter().map(Ground::to_string).collect();
+    let mut lines = vec![format!("{name}: {}", scenario.title), format!("  runs on {}", grounds.join(", "))];
+    lines.extend(scenario.cases.iter().map(|(name, case)| format!("  case {name}: {}", case.label)));
+    lines
+        .extend(scenario.conditions.iter().map(|(name, condition)| format!("  {name}: {}", condition.label)));
+    lines.extend(scenario.sweeps.iter().map(|(name, sweep)| format!("  sweep {name}: {}", sweep.label)));
+    lines.iter().map(|line| format!("{}\n", shown::line(line))).collect()
 }

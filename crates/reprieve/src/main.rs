@@ -50,7 +50,8 @@ fn main() -> ExitCode {
 
 fn dispatch(verb: Verb) -> Result<(), Failure> {
     match verb {
-        Verb::List => output::print(&list::render()),
+        Verb::List { scenarios } => output::print(&list::list(&scenarios)?),
+        Verb::Show { scenario } => output::print(&catalog::text(&scenario)?),
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Compare(arguments) => compare::compare(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
