@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::observation::{Observation, Standing};
+use crate::observe::observation::{Observation, Standing};
 use crate::scenario::{BadScenario, PlannedRun, Scenario};
 
 /// Who is told how things go.
@@ -89,8 +89,8 @@ pub fn time_left(started: Instant, done: usize, total: usize) -> Option<Duration
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::Provenance;
-    use crate::overrides;
+    use crate::observe::observation::Provenance;
+    use crate::scenario::overrides;
 
     /// Keeps what it is told of runs that have ended: number, total, standing.
     #[derive(Default)]

@@ -3,34 +3,26 @@
 //!
 //! This crate does no I/O. Every ground (real guests, the simulator, ...) produces the same
 //! [`Observation`], so that results are comparable, and every output reads the same [`metric`] table.
+//!
+//! The modules lie in rooms. Each room uses only those before it: `observe`, `scenario`, `compare`, `recorded`,
+//! `conform`. Users name a module without its room.
 
-pub mod attribution;
-pub mod comparison;
-pub mod conditions_of;
-pub mod conformance;
+mod compare;
+mod conform;
 pub mod delete_free;
-pub mod derive;
-pub mod distribution;
-pub mod given_back;
-pub mod grace_period;
-pub mod grid;
 pub mod ground;
-pub mod latency_conformance;
-pub mod metric;
-pub mod observation;
-pub mod off_times;
-pub mod overrides;
-pub mod paired;
-pub mod record;
-pub mod replays;
+mod observe;
+mod recorded;
 pub mod scenario;
 pub mod shown;
-pub mod stalls;
 pub mod statistics;
-pub mod swept;
-pub mod tape;
-pub mod timeline;
 pub mod units;
+
+pub use compare::{attribution, comparison};
+pub use conform::{conformance, latency_conformance, off_times};
+pub use observe::{derive, distribution, grace_period, metric, observation, stalls, tape, timeline};
+pub use recorded::{given_back, grid, paired, record, replays, swept};
+pub use scenario::overrides;
 
 pub use attribution::Attribution;
 pub use comparison::{Comparison, Row, Verdict};

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 
 use super::options::Options;
-use crate::derive::put;
-use crate::metric;
-use crate::observation::{Observation, Provenance};
+use crate::observe::derive::put;
+use crate::observe::metric;
+use crate::observe::observation::{Observation, Provenance};
 use crate::scenario::PlannedRun;
 use crate::shown;
 use crate::units::{MILLISECOND_NS, SECOND_NS};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::overrides;
+use crate::scenario::overrides;
 
 fn planned() -> PlannedRun {
     let text = "name = 't'\ntitle = 't'\nground = 'vm'\nrun.window_ms = 2000\n\

@@ -8,8 +8,9 @@ mod io;
 mod workload;
 
 use super::{BadScenario, Case, Condition, Ground, Scenario, SchedulerKind, Sweep, Workload, Xen, limits};
-use crate::tape::Tape;
-use crate::{metric, units};
+use crate::observe::metric;
+use crate::observe::tape::Tape;
+use crate::units;
 pub(super) use ground::ONLY_SIM;
 
 /// What a recording may lack at its end: who watches a guest looks for the last time a little before the window ends.

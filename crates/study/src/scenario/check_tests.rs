@@ -189,7 +189,7 @@ fn real_threads_run_one_workload_and_a_condition_is_what_it_sets() {
                 [conditions.a]\n[conditions.b]\n";
     let with = |assignment: &str| {
         let assignments = if assignment.is_empty() { vec![] } else { vec![assignment.to_string()] };
-        crate::overrides::read(text, None, &assignments).map_err(|error| error.key)
+        crate::scenario::overrides::read(text, None, &assignments).map_err(|error| error.key)
     };
     let key = |assignment: &str| with(assignment).unwrap_err();
     let scenario = with("").unwrap();
@@ -217,13 +217,13 @@ fn real_threads_run_one_workload_and_a_condition_is_what_it_sets() {
     ] {
         assert_eq!(key(assignment), at, "{assignment}");
     }
-    let refused = crate::overrides::read(text, Some(Ground::Sim), &[]).unwrap_err();
+    let refused = crate::scenario::overrides::read(text, Some(Ground::Sim), &[]).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "workload.kind: the simulator does not run delete-free; choose --on threads or --on vm"
     );
     let other = text.replace("delete-free'\nscheme='liburcu-memb'", "memory'");
-    assert_eq!(crate::overrides::read(&other, None, &[]).unwrap_err().key, "workload.kind");
+    assert_eq!(crate::scenario::overrides::read(&other, None, &[]).unwrap_err().key, "workload.kind");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_guest_that_runs_delete_free_has_its_cpus_and_room_for_its_table() {
                 [conditions.a]\n[conditions.b]\nquota = [{ vcpu = 0, percent = 20 }]\n";
     let with = |assignment: &str| {
         let assignments = if assignment.is_empty() { vec![] } else { vec![assignment.to_string()] };
-        crate::overrides::read(text, None, &assignments).map_err(|error| error.to_string())
+        crate::scenario::overrides::read(text, None, &assignments).map_err(|error| error.to_string())
     };
     assert!(with("").is_ok() && with("workload.entries=2097152").is_ok());
     let refused = |assignment: &str| with(assignment).unwrap_err();

@@ -105,7 +105,7 @@ fn counterpart_name(whole: &str, cause: Cause) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::overrides;
+    use crate::scenario::overrides;
 
     const TEXT: &str = "
         name = 't'

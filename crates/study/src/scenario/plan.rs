@@ -9,8 +9,9 @@ use indexmap::IndexMap;
 use rand::seq::SliceRandom;
 
 use super::{BadScenario, Condition, Published, Scenario, Setting, Sweep};
-use crate::observation::{self, SweepPoint};
-use crate::{overrides, statistics};
+use crate::observe::observation::{self, SweepPoint};
+use crate::scenario::overrides;
+use crate::statistics;
 
 /// One run.
 #[derive(Clone, Debug, PartialEq)]
@@ -204,7 +205,9 @@ impl Scenario {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Record, Study, Workload};
+    use crate::recorded::record::Record;
+    use crate::recorded::record::Study;
+    use crate::scenario::Workload;
 
     const TEXT: &str = "
         name = 't'

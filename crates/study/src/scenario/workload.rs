@@ -221,7 +221,7 @@ impl Workload {
 
     /// The metrics that matter most for it, in the order in which they are told.
     pub fn rows(&self) -> &'static [&'static str] {
-        use crate::metric::*;
+        use crate::observe::metric::*;
         match self {
             Workload::Memory { .. } | Workload::Clone { .. } | Workload::Postmark { .. } => {
                 &[GP_MEAN, GP_P99, GP_MAX, FOOTPRINT_PEAK, BACKLOG_PEAK, SYNC_MEAN, THROUGHPUT, CPU_SHARE]

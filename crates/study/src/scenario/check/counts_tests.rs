@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::overrides::{self, DESERIALIZED};
+use crate::scenario::overrides::{self, DESERIALIZED};
 
 const HEAD: &str = "name = 't'\ntitle = 't'\nrun.repeat = 2\nworkload = { kind = 'memory' }\n";
 

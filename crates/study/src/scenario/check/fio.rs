@@ -39,8 +39,8 @@ impl Scenario {
 
 #[cfg(test)]
 mod tests {
-    use crate::overrides;
     use crate::scenario::Ground;
+    use crate::scenario::overrides;
 
     const TEXT: &str = "
         name = 't'

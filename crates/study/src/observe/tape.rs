@@ -12,8 +12,9 @@ use std::fmt;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::grace_period::Span;
-use crate::{metric, units};
+use crate::observe::grace_period::Span;
+use crate::observe::metric;
+use crate::units;
 
 /// Version of a file's shape.
 const VERSION: u32 = 1;
@@ -40,7 +41,7 @@ pub struct Tape {
     /// For each vCPU: when it was off, and for how long, ns.
     #[serde(deserialize_with = "few_vcpus")]
     off: Vec<Vec<(u64, u64)>>,
-    /// What the recorded run itself showed, by [`crate::metric`] identifier; a replay is held against it. Empty in what
+    /// What the recorded run itself showed, by [`crate::observe::metric`] identifier; a replay is held against it. Empty in what
     /// `reprieve record` writes, which sees nothing inside the guest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     metrics: BTreeMap<String, f64>,
@@ -121,7 +122,7 @@ impl Tape {
         self.length_ns
     }
 
-    /// What the recorded run itself showed, by [`crate::metric`] identifier.
+    /// What the recorded run itself showed, by [`crate::observe::metric`] identifier.
     pub fn metrics(&self) -> &BTreeMap<String, f64> {
         &self.metrics
     }

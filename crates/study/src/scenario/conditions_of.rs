@@ -9,7 +9,7 @@
 
 use toml::{Table, Value};
 
-use crate::overrides::{check_size, choose_ground, merge};
+use crate::scenario::overrides::{check_size, choose_ground, merge};
 use crate::scenario::{BadScenario, Ground, limits};
 
 /// The text of the scenario file of that name, or why there is none.
@@ -80,7 +80,7 @@ fn no_toml(text: &str, error: &toml::de::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::overrides;
+    use crate::scenario::overrides;
     use crate::scenario::{Ground, Scenario, limits};
 
     const HEAD: &str = "title = 't'\n[workload]\nkind = 'memory'\n";

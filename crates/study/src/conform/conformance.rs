@@ -3,10 +3,10 @@
 //! What matters is the effect of a condition: its ratio to the baseline. The simulator is calibrated on baselines alone, so the
 //! baseline's own errors say how good the calibration is, and the errors of effects, how good the predictions are.
 
-use crate::comparison::SIGNIFICANT_BELOW;
-use crate::metric;
-use crate::observation::Observation;
-use crate::record::Study;
+use crate::compare::comparison::SIGNIFICANT_BELOW;
+use crate::observe::metric;
+use crate::observe::observation::Observation;
+use crate::recorded::record::Study;
 use crate::statistics::{self, Estimate};
 
 /// What is compared: all that both grounds measure of grace periods, memory and throughput.
@@ -177,7 +177,7 @@ pub(crate) fn real_and_simulated<'a>(first: &'a Study, second: &'a Study) -> Opt
 
 impl Conformance {
     /// Compares two studies, in either order; `None` unless exactly one of them was simulated. (Of latencies, see
-    /// [`crate::latency_conformance`].)
+    /// [`crate::conform::latency_conformance`].)
     pub fn between(first: &Study, second: &Study) -> Option<Conformance> {
         let (real, simulated) = real_and_simulated(first, second)?;
         (!real.scenario.workload.is_latency()).then(|| Conformance::of(real, simulated))
@@ -268,9 +268,10 @@ fn ratio(study: &Study, baseline: &str, condition: &str, metric: &str) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::{Provenance, Standing};
+    use crate::observe::observation::{Provenance, Standing};
     use crate::scenario::Ground;
-    use crate::{overrides, units};
+    use crate::scenario::overrides;
+    use crate::units;
 
     const TEXT: &str = "
         name = 't'

@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::attribution::{self, Attribution};
-use crate::comparison::Comparison;
-use crate::observation::{Observation, Standing};
+use crate::compare::attribution::{self, Attribution};
+use crate::compare::comparison::Comparison;
+use crate::observe::observation::{Observation, Standing};
 use crate::scenario::{Ground, Scenario};
 use crate::statistics;
 

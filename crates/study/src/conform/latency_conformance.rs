@@ -6,12 +6,13 @@
 //! count of them, and a percentile or a maximum that they make, may be off by more and mean nothing: then a permutation test
 //! over the repetitions says how often such a difference comes by chance.
 
-use crate::Distribution;
-use crate::conformance::real_and_simulated;
-use crate::observation::{LATENCIES, Observation};
-use crate::record::Study;
-use crate::stalls::{self, Stall};
-use crate::{metric, statistics};
+use crate::conform::conformance::real_and_simulated;
+use crate::observe::distribution::Distribution;
+use crate::observe::metric;
+use crate::observe::observation::{LATENCIES, Observation};
+use crate::observe::stalls::{self, Stall};
+use crate::recorded::record::Study;
+use crate::statistics;
 
 /// Above this a stall is a long one, of slices; below, one of the rate limit.
 pub const LONG_NS: u64 = 5_000_000;
@@ -232,9 +233,10 @@ fn pairs(condition: &str, real: &Study, simulated: &Study) -> Vec<StallPair> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::Provenance;
+    use crate::observe::derive;
+    use crate::observe::observation::Provenance;
     use crate::scenario::Ground;
-    use crate::{derive, overrides};
+    use crate::scenario::overrides;
 
     const TEXT: &str = "
         name = 't'

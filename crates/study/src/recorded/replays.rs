@@ -1,9 +1,9 @@
 //! Simulated runs that replay a recording, held against what the recorded run itself showed. vCPUs are off at the same times, so
 //! what differs is not the host's scheduling.
 
-use crate::metric;
-use crate::observation::{Observation, Replayed};
-use crate::record::Study;
+use crate::observe::metric;
+use crate::observe::observation::{Observation, Replayed};
+use crate::recorded::record::Study;
 use crate::statistics;
 
 /// What is compared.
@@ -80,8 +80,8 @@ pub fn worst(replays: &[Replay], metric: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::Provenance;
-    use crate::overrides;
+    use crate::observe::observation::Provenance;
+    use crate::scenario::overrides;
 
     #[test]
     fn a_replay_is_held_against_its_recording() {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::grace_period::Span;
+use crate::observe::grace_period::Span;
 
 /// A series of values: `t_ns[i]`, counted from the start of the window, goes with `values[i]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,13 +1,13 @@
 //! Two conditions, pair by pair: both ran in each repetition, shortly after each other, so that what drifts on the machine
 //! drifts for both. A ratio or a difference is taken within a repetition, and only then summarised.
 
-use crate::record::Study;
+use crate::recorded::record::Study;
 use crate::statistics::{self, Estimate};
 
 impl Study {
     /// A metric under a condition and under another one, of each repetition in which both have a run that counts.
     pub fn pairs(&self, metric: &str, condition: &str, reference: &str) -> Vec<(f64, f64)> {
-        let value = |run: &crate::Observation| run.metrics.get(metric).copied();
+        let value = |run: &crate::observe::observation::Observation| run.metrics.get(metric).copied();
         let partner = |repetition: u32| {
             self.runs_of(reference).find(|run| run.repetition == repetition).and_then(value)
         };
@@ -28,8 +28,9 @@ impl Study {
 
 #[cfg(test)]
 mod tests {
-    use crate::observation::{Observation, Provenance, Standing};
-    use crate::{Study, overrides};
+    use crate::observe::observation::{Observation, Provenance, Standing};
+    use crate::recorded::record::Study;
+    use crate::scenario::overrides;
 
     fn run(condition: &str, repetition: u32, value: f64, standing: Standing) -> Observation {
         Observation {

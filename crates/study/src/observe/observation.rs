@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::distribution::Distribution;
-use crate::stalls::Stall;
-use crate::tape::Tape;
-use crate::timeline::{Timeline, Trace};
+use crate::observe::distribution::Distribution;
+use crate::observe::stalls::Stall;
+use crate::observe::tape::Tape;
+use crate::observe::timeline::{Timeline, Trace};
 
 /// What one run of one condition showed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct Observation {
     pub case: Option<String>,
     /// Where and how it was measured.
     pub provenance: Provenance,
-    /// Scalars by [`crate::metric`] identifier. What could not be measured is absent.
+    /// Scalars by [`crate::observe::metric`] identifier. What could not be measured is absent.
     pub metrics: BTreeMap<String, f64>,
     /// Distributions of durations: [`GP_DURATIONS`], [`SYNC_LATENCIES`], [`LATENCIES`], [`SAMPLE_GAPS`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -1,10 +1,10 @@
 //! The layer below grace periods: how long vCPUs are kept from running at a time, and how often, in real guests and in the
 //! simulator. Where these differ, grace periods differ, too.
 
-use crate::conformance::real_and_simulated;
-use crate::distribution::Distribution;
-use crate::observation::VCPU_OFF;
-use crate::record::Study;
+use crate::conform::conformance::real_and_simulated;
+use crate::observe::distribution::Distribution;
+use crate::observe::observation::VCPU_OFF;
+use crate::recorded::record::Study;
 use crate::units::SECOND_NS;
 
 /// Times off, of all runs of a condition together.
@@ -66,9 +66,9 @@ fn of(study: &Study, condition: &str) -> Option<OffTimes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::{Observation, Provenance, VcpuTime};
-    use crate::overrides;
+    use crate::observe::observation::{Observation, Provenance, VcpuTime};
     use crate::scenario::Ground;
+    use crate::scenario::overrides;
 
     fn study(ground: Ground, off_us: &[u64]) -> Study {
         let text = "name = 't'\ntitle = 't'\n[workload]\nkind = 'memory'\n[conditions.baseline]\n[conditions.hogs]\nhogs = 1";

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::metric;
-use crate::observation::Observation;
+use crate::observe::metric;
+use crate::observe::observation::Observation;
 use crate::scenario::{PublishedRatio, Scenario};
 use crate::statistics::{self, Estimate};
 
@@ -206,8 +206,8 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::{Provenance, Standing};
-    use crate::overrides;
+    use crate::observe::observation::{Provenance, Standing};
+    use crate::scenario::overrides;
 
     fn published(ratio: f64) -> PublishedRatio {
         PublishedRatio {

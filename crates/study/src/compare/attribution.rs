@@ -15,8 +15,8 @@
 //! Shares need not add up: two causes that each suffice overlap (their sum is above 1), and two that are only harmful
 //! together are both needed (each one's removal gives everything back). The one total is [`Attribution::remainder`].
 
-use crate::metric;
-use crate::observation::Observation;
+use crate::observe::metric;
+use crate::observe::observation::Observation;
 use crate::scenario::{Cause, Condition, Scenario};
 use crate::statistics::{self, Estimate};
 
@@ -178,8 +178,8 @@ fn share([base, treated]: [f64; 2], [base_without, treated_without]: [f64; 2]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::{Provenance, Standing};
-    use crate::overrides;
+    use crate::observe::observation::{Provenance, Standing};
+    use crate::scenario::overrides;
 
     const TEXT: &str = "
         name = 't'

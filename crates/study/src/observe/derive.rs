@@ -1,10 +1,10 @@
 //! From what any ground saw to an observation's metrics: one definition for all of them.
 
-use crate::distribution::Distribution;
-use crate::grace_period::{GracePeriod, ReaderPreemptions, Span};
-use crate::metric;
-use crate::observation::{self, Observation};
-use crate::timeline::{Events, Timeline, Trace, Track};
+use crate::observe::distribution::Distribution;
+use crate::observe::grace_period::{GracePeriod, ReaderPreemptions, Span};
+use crate::observe::metric;
+use crate::observe::observation::{self, Observation};
+use crate::observe::timeline::{Events, Timeline, Trace, Track};
 
 /// Sets a metric. Its identifier must be one of [`metric::ALL`].
 pub fn put(out: &mut Observation, metric: &str, value: f64) {
@@ -199,7 +199,7 @@ impl TraceOf<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::Provenance;
+    use crate::observe::observation::Provenance;
 
     #[test]
     fn times_off_are_those_of_all_vcpus_and_times_undisturbed_lie_between_two() {

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::grace_period::Span;
+use crate::observe::grace_period::Span;
 
 /// Most stalls that are kept of a run.
 const STALLS_MAX: usize = 6;

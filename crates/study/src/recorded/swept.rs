@@ -1,6 +1,6 @@
 //! What a sweep showed: for each condition a curve of one metric over the values of the swept key.
 
-use crate::record::Study;
+use crate::recorded::record::Study;
 
 /// One condition's curve.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,8 +45,9 @@ impl Study {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::{Observation, Provenance, Standing, SweepPoint};
-    use crate::{comparison::Comparison, overrides};
+    use crate::compare::comparison::Comparison;
+    use crate::observe::observation::{Observation, Provenance, Standing, SweepPoint};
+    use crate::scenario::overrides;
 
     fn run(condition: &str, sweep: Option<f64>, value: f64, standing: Standing) -> Observation {
         Observation {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::conditions_of::{self, Others};
+use crate::scenario::conditions_of::{self, Others};
 use crate::scenario::{BadScenario, Ground, Scenario, Setting, limits};
 
 /// A slip must be closer than this to a known name to be worth a suggestion (Jaro-Winkler, 0 to 1).

@@ -1,10 +1,11 @@
 //! Cases by conditions: for one metric, what each condition gave in each case; and published ratios of one condition to
 //! another, in one case or on average over all, beside ours; and whether published orders of conditions come out.
 
-use crate::comparison::Verdict;
+use crate::compare::comparison::Verdict;
+use crate::observe::observation::Observation;
+use crate::recorded::record::Study;
 use crate::scenario::{PublishedOrder, PublishedPair};
 use crate::statistics;
-use crate::{Observation, Study};
 
 /// One metric, cases by conditions.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,8 +124,9 @@ impl Study {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::Provenance;
-    use crate::{metric, overrides};
+    use crate::observe::metric;
+    use crate::observe::observation::Provenance;
+    use crate::scenario::overrides;
 
     const TEXT: &str = "
         name = 't'
@@ -167,7 +169,7 @@ mod tests {
             (2 * scenario.run.repeat, 2 * scenario.run.repeat, 12)
         );
         let large = plan.iter().find(|run| run.title() == "large, b").unwrap();
-        assert!(matches!(large.scenario.workload, crate::Workload::Memory { burst: 100, .. }));
+        assert!(matches!(large.scenario.workload, crate::scenario::Workload::Memory { burst: 100, .. }));
         let runs = vec![
             observed("small", "a", 10.0),
             observed("small", "b", 30.0),

@@ -4,9 +4,9 @@
 //! 1 is all of it, 0 is what jobs have that never move, and below 0 is worse than that. The undisturbed condition is the
 //! baseline; the pinned one is the first that is run with jobs pinned while the host disturbs.
 
-use crate::metric;
-use crate::observation::Observation;
-use crate::record::Study;
+use crate::observe::metric;
+use crate::observe::observation::Observation;
+use crate::recorded::record::Study;
 use crate::scenario::{Placement, Scenario};
 use crate::statistics::{self, Estimate};
 
@@ -69,9 +69,9 @@ impl Study {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::{Provenance, Standing};
-    use crate::overrides;
+    use crate::observe::observation::{Provenance, Standing};
     use crate::scenario::Ground;
+    use crate::scenario::overrides;
 
     const TEXT: &str = "
         name = 't'
