@@ -15,12 +15,12 @@ use reprieve_study::units::SECOND_NS;
 use crate::cpu_share::CpuShare;
 use crate::guest::costs::Costs;
 use crate::guest::lock::Discipline;
+use crate::guest::memory::{self, Memory};
+use crate::guest::rcu;
 use crate::guest::{self, Guest};
 use crate::host::{Body, Emulator, Host, HostSpec};
-use crate::memory::{self, Memory};
 use crate::observe::Others;
 use crate::random::Stream;
-use crate::rcu;
 use crate::sched::{self, Cpu, Entity, Quota, Scheduler, Spec};
 use crate::workload::{self, Spread};
 use crate::world::World;
@@ -345,5 +345,4 @@ fn add_busy(
 }
 
 #[cfg(test)]
-#[path = "build_tests.rs"]
 mod tests;

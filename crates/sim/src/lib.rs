@@ -10,9 +10,9 @@
 //! | [`queue`] | what happens next |
 //! | [`random`] | one stream of random numbers an entity |
 //! | [`sched`] | CPU schedulers, used by hosts for vCPUs and by guests for tasks |
-//! | [`memory`] | page frames, buddy allocator, slab caches |
-//! | [`rcu`] | classic Tree RCU |
 //! | [`guest`] | vCPUs, interrupts, softirqs, tasks, spinlocks |
+//! | [`guest::rcu`] | classic Tree RCU |
+//! | [`guest::memory`] | page frames, buddy allocator, slab caches |
 //! | [`workload`] | what the guest's tasks do |
 //! | [`host`] | pCPUs and threads |
 //! | [`device`] | disks, and the host's I/O scheduler |
@@ -30,11 +30,9 @@ pub mod ground;
 pub mod guest;
 pub mod host;
 pub mod latency;
-pub mod memory;
 mod observe;
 pub mod queue;
 pub mod random;
-pub mod rcu;
 mod run;
 pub mod sched;
 pub mod stall;

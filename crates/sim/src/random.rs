@@ -118,5 +118,4 @@ const fn log2_bits(number: u64) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "random_tests.rs"]
 mod tests;

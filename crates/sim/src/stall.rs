@@ -235,5 +235,4 @@ impl Waits {
 }
 
 #[cfg(test)]
-#[path = "stall_tests.rs"]
 mod tests;

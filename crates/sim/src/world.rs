@@ -424,5 +424,4 @@ fn register(sources: &mut Vec<Source>, timer: Timer, source: Source) {
 }
 
 #[cfg(test)]
-#[path = "world_tests.rs"]
 mod tests;

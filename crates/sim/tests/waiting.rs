@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use reprieve_sim::guest::env::Env;
 use reprieve_sim::guest::ids::{Mode, TaskId};
+use reprieve_sim::guest::memory::{Cache, Mobility};
 use reprieve_sim::guest::task::{Op, Program};
-use reprieve_sim::memory::{Cache, Mobility};
 use support::world_of;
 
 /// A stretch in the kernel without a preemption point, so that no grace period is shorter.

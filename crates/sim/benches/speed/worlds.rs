@@ -5,12 +5,12 @@ use reprieve_sim::guest::costs::Costs;
 use reprieve_sim::guest::env::Env;
 use reprieve_sim::guest::ids::Mode;
 use reprieve_sim::guest::lock::Discipline;
+use reprieve_sim::guest::memory::{self, Cache, Memory, Mobility};
+use reprieve_sim::guest::rcu;
 use reprieve_sim::guest::task::{Op, Program};
 use reprieve_sim::guest::{self, Guest};
 use reprieve_sim::host::{Host, HostSpec};
-use reprieve_sim::memory::{self, Cache, Memory, Mobility};
 use reprieve_sim::random::Stream;
-use reprieve_sim::rcu;
 use reprieve_sim::sched::{self, Spec};
 use reprieve_sim::world::World;
 

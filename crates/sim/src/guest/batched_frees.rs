@@ -3,10 +3,10 @@
 
 use crate::guest::callback;
 use crate::guest::ids::{Mode, TaskId};
+use crate::guest::memory::{Frame, Mobility, Object};
+use crate::guest::rcu::kfree::{Kfree, Pushed, Settings};
 use crate::guest::vcpu::Level;
 use crate::guest::{Clock, Guest};
-use crate::memory::{Frame, Mobility, Object};
-use crate::rcu::kfree::{Kfree, Pushed, Settings};
 
 /// Objects that the worker frees between two preemption points: those of one page of pointers.
 const CHUNK: usize = 510;

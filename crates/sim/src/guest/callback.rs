@@ -1,8 +1,8 @@
 //! What an RCU callback does, in the 8 bytes that RCU carries for it.
 
 use crate::guest::ids::TaskId;
-use crate::memory::Object;
-use crate::rcu::Callback;
+use crate::guest::memory::Object;
+use crate::guest::rcu::Callback;
 
 /// The two highest bits say what it is.
 const KIND_SHIFT: u32 = 62;

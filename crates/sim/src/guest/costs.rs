@@ -2,7 +2,7 @@
 //! calibrated on (Debian 6.1 under emulation, 2 vCPUs, `records/rcu-memory.json`, baseline alone); a guest of another
 //! speed scales them all.
 
-use crate::memory;
+use crate::guest::memory;
 
 /// CPU time of kernel paths, in ns.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use crate::guest::callback;
 use crate::guest::costs::Costs;
 use crate::guest::ids::TaskId;
 use crate::guest::io::IoSide;
+use crate::guest::memory::Cache;
+use crate::guest::memory::{Frame, Memory, Mobility, Object, OutOfMemory};
 use crate::guest::network::{Network, Packet};
+use crate::guest::rcu::{Effects, Rcu};
 use crate::latency::Latencies;
-use crate::memory::Cache;
-use crate::memory::{Frame, Memory, Mobility, Object, OutOfMemory};
 use crate::random::Stream;
-use crate::rcu::{Effects, Rcu};
 
 /// A program's surroundings.
 pub struct Env<'a> {

@@ -1,9 +1,9 @@
 //! Interrupts: the clock with its tick, and the requests of other vCPUs. And what idleness does to the tick.
 
+use crate::guest::rcu::Context;
 use crate::guest::timers::Sleeper;
 use crate::guest::vcpu::{Level, interrupt, softirq};
 use crate::guest::{Clock, Guest};
-use crate::rcu::Context;
 use crate::sched::Cpu;
 
 /// After so many ticks without anyone counting jiffies, whoever ticks makes up for them (MAX_STALLED_JIFFIES).

@@ -3,11 +3,11 @@
 use crate::guest::callback;
 use crate::guest::env::Env;
 use crate::guest::ids::{Mode, TaskId};
+use crate::guest::rcu::{Kthread, Wakeup};
 use crate::guest::task::{Kind, Op};
 use crate::guest::timers::Sleeper;
 use crate::guest::vcpu::{Level, interrupt};
 use crate::guest::{Clock, Guest, Request};
-use crate::rcu::{Kthread, Wakeup};
 use crate::sched::{Cpu, Entity};
 
 /// The one `rcu_barrier()` that can be in progress; others wait their turn.

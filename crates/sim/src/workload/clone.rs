@@ -9,8 +9,8 @@ use std::rc::Rc;
 use crate::guest::Guest;
 use crate::guest::env::Env;
 use crate::guest::ids::{Mode, TaskId};
+use crate::guest::memory::{Cache, Mobility, Object};
 use crate::guest::task::{Op, Program};
-use crate::memory::{Cache, Mobility, Object};
 use crate::workload::Pace;
 
 /// CPU time to clone into a network namespace: device, sysctl tables, /proc entries. Fitted with the others to the

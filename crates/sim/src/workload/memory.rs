@@ -4,8 +4,8 @@
 use crate::guest::Guest;
 use crate::guest::env::Env;
 use crate::guest::ids::Mode;
+use crate::guest::memory::{Cache, Mobility};
 use crate::guest::task::{Op, Program};
-use crate::memory::{Cache, Mobility};
 use crate::workload::Pace;
 
 /// CPU time of a pair of allocation and `call_rcu()` in the worker, besides the allocator's and RCU's own. Fitted to

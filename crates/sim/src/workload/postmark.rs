@@ -10,8 +10,8 @@ use crate::guest::Guest;
 use crate::guest::env::Env;
 use crate::guest::ids::Mode;
 use crate::guest::lock::Lock;
+use crate::guest::memory::{Cache, Frame, Mobility, Object};
 use crate::guest::task::{Op, Program};
-use crate::memory::{Cache, Frame, Mobility, Object};
 use crate::workload::Pace;
 
 /// CPU time in user space for a transaction. Fitted to the share of user time of `rcu-postmark`'s baseline, 14 %.

@@ -164,5 +164,4 @@ impl World {
 }
 
 #[cfg(test)]
-#[path = "io_tests.rs"]
 mod tests;

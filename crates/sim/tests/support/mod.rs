@@ -6,11 +6,12 @@
 use reprieve_sim::ground::{self, Tapes};
 use reprieve_sim::guest::costs::Costs;
 use reprieve_sim::guest::lock::Discipline;
+use reprieve_sim::guest::memory::{self, Memory};
+use reprieve_sim::guest::rcu;
 use reprieve_sim::guest::{Guest, Spec};
 use reprieve_sim::host::{Host, HostSpec};
-use reprieve_sim::memory::{self, Memory};
 use reprieve_sim::world::World;
-use reprieve_sim::{SimError, rcu, sched};
+use reprieve_sim::{SimError, sched};
 use reprieve_study::ground::{Finished, Progress};
 use reprieve_study::scenario::BadScenario;
 use reprieve_study::timeline::Events;

@@ -1,5 +1,5 @@
-use crate::rcu::sequence::{ended_between, has_started, snapshot, started_between};
-use crate::rcu::{Callback, Effects, Kthread, Params, Rcu, Wakeup};
+use crate::guest::rcu::sequence::{ended_between, has_started, snapshot, started_between};
+use crate::guest::rcu::{Callback, Effects, Kthread, Params, Rcu, Wakeup};
 
 fn rcu(cpus: usize) -> Rcu {
     Rcu::new(&Params { leaf: 2, fanout: 2, ..Params::default() }, cpus)

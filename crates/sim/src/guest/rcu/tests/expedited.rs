@@ -1,4 +1,4 @@
-use crate::rcu::{Context, Effects, Params, Rcu};
+use crate::guest::rcu::{Context, Effects, Params, Rcu};
 
 fn rcu(cpus: usize) -> (Rcu, Effects) {
     (Rcu::new(&Params { leaf: 2, fanout: 2, ..Params::default() }, cpus), Effects::default())

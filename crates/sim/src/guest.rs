@@ -12,8 +12,10 @@ pub mod ids;
 mod interrupts;
 pub mod io;
 pub mod lock;
+pub mod memory;
 pub mod network;
 pub mod pausing;
+pub mod rcu;
 mod run;
 mod softirqs;
 mod spinning;
@@ -30,14 +32,14 @@ use crate::guest::env::Counters;
 use crate::guest::ids::TaskId;
 use crate::guest::io::IoSide;
 use crate::guest::lock::{Discipline, Lock, SpinLock};
+use crate::guest::memory::Memory;
 use crate::guest::network::{Network, Packet};
+use crate::guest::rcu::{Effects, Rcu};
 use crate::guest::task::{Kind, Program, Task};
 use crate::guest::vcpu::{Level, Presence, Vcpu};
 use crate::latency::Latencies;
-use crate::memory::Memory;
 use crate::queue::{Class, Queue};
 use crate::random::Stream;
-use crate::rcu::{self, Effects, Rcu};
 use crate::sched::{self, Cpu, Orders, Scheduler};
 
 /// The time, and where to say what happens later.

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::guest::Guest;
 use super::style::Style;
-use crate::rcu::Params;
-use crate::rcu::state::Rcu;
+use crate::guest::rcu::Params;
+use crate::guest::rcu::state::Rcu;
 
 fn rate() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), 2..10_u64, 10..100_u64]

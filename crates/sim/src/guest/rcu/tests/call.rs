@@ -1,4 +1,4 @@
-use crate::rcu::{Callback, Effects, Kthread, Params, Rcu, Wakeup};
+use crate::guest::rcu::{Callback, Effects, Kthread, Params, Rcu, Wakeup};
 
 fn rcu(qhimark: u64) -> Rcu {
     Rcu::new(&Params { qhimark, ..Params::default() }, 2)

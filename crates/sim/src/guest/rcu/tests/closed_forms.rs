@@ -4,7 +4,7 @@ use reprieve_study::grace_period::GracePeriod;
 
 use super::guest::Guest;
 use super::style::Style;
-use crate::rcu::{Context, Params};
+use crate::guest::rcu::{Context, Params};
 
 const MS: u64 = 1_000_000;
 

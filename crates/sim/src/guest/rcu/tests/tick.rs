@@ -1,4 +1,4 @@
-use crate::rcu::{Callback, Context, Effects, Params, Rcu, Wakeup};
+use crate::guest::rcu::{Callback, Context, Effects, Params, Rcu, Wakeup};
 
 /// Two CPUs, a grace period for a callback of CPU 0 in progress, of which CPU 1 does not know.
 fn started() -> Rcu {

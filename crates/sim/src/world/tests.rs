@@ -6,8 +6,8 @@ use reprieve_study::{Scenario, overrides};
 use super::*;
 use crate::build::build;
 use crate::cpu_share::CpuShare;
+use crate::guest::rcu::Effects;
 use crate::guest::vcpu::Presence;
-use crate::rcu::Effects;
 
 const SCENARIO: &str = "
     name = 't'

@@ -1,4 +1,4 @@
-use crate::rcu::{Callback, Effects, Params, Rcu};
+use crate::guest::rcu::{Callback, Effects, Params, Rcu};
 
 fn ready(params: Params, count: u64) -> Rcu {
     let mut rcu = Rcu::new(&params, 1);

@@ -1,4 +1,4 @@
-//! Speed and size, measured: `cargo test --release -p reprieve-sim memory::tests::speed -- --ignored --nocapture`.
+//! Speed and size, measured: `cargo test --release -p reprieve-sim guest::memory::tests::speed -- --ignored --nocapture`.
 
 use std::hint::black_box;
 use std::time::Instant;

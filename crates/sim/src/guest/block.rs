@@ -443,5 +443,4 @@ impl Block {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

@@ -2,7 +2,7 @@
 //! CPU passed a quiescent state since it was queued, once, and in order on its CPU.
 
 use super::style::{Random, Style};
-use crate::rcu::{Callback, Context, Effects, Kthread, Params, Rcu, Wakeup};
+use crate::guest::rcu::{Callback, Context, Effects, Kthread, Params, Rcu, Wakeup};
 
 pub struct Vcpu {
     pub mode: Context,

@@ -1,5 +1,5 @@
-use crate::rcu::params::Delays;
-use crate::rcu::{Effects, Kthread, Params, Rcu, Wakeup};
+use crate::guest::rcu::params::Delays;
+use crate::guest::rcu::{Effects, Kthread, Params, Rcu, Wakeup};
 
 fn started(params: &Params, cpus: usize) -> Rcu {
     let mut rcu = Rcu::new(params, cpus);

@@ -1,11 +1,11 @@
-use crate::rcu::{Effects, Params, Rcu};
+use crate::guest::rcu::{Effects, Params, Rcu};
 
 /// A grace period that started at jiffy 0 and waits for all CPUs.
 fn waiting(cpus: usize) -> (Rcu, Effects) {
     let mut rcu = Rcu::new(&Params { leaf: 2, fanout: 2, ..Params::default() }, cpus);
     let mut effects = Effects::default();
     rcu.start_wanted = true;
-    rcu.kthread(0, 0, 0, crate::rcu::Wakeup::Woken, &mut effects);
+    rcu.kthread(0, 0, 0, crate::guest::rcu::Wakeup::Woken, &mut effects);
     (rcu, effects)
 }
 
