@@ -75,10 +75,14 @@ impl VmError {
         move |source| VmError::Io { doing, source }
     }
 
+    /// A failure of the guest. What it says itself is made fit for a terminal, and cut.
+    pub fn guest(problem: impl AsRef<str>) -> VmError {
+        VmError::Guest { problem: plain(problem.as_ref()), console: ConsoleTail::default() }
+    }
+
     /// A guest that did not answer in time.
     pub fn late(what: &str, limit: Duration) -> VmError {
-        let problem = format!("the guest did not {what} within {:.0} s", limit.as_secs_f64());
-        VmError::Guest { problem, console: ConsoleTail::default() }
+        VmError::guest(format!("the guest did not {what} within {:.0} s", limit.as_secs_f64()))
     }
 
     /// The same error with the guest's last words, if it is one of the guest's.

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`command`] | command lines of what runs in the guest |
 //! | [`clocks`] | the guest's clock and the host's |
-//! | [`record`] | what the daemon's record tells, and its replay |
+//! | [`daemon_record`] | what the daemon's record tells, and its replay |
 //! | `session` | one boot, and one run in it |
 //!
 //! A boot takes as long as half of a run. So one serves all conditions of a repetition, one after the other, each with a fio,
@@ -16,7 +16,7 @@
 
 pub mod clocks;
 pub mod command;
-pub mod record;
+pub mod daemon_record;
 mod session;
 
 use std::path::PathBuf;

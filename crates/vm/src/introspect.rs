@@ -2,12 +2,12 @@
 //!
 //! [`Ram`] maps and checks, [`Layout`] finds, [`Reader`] reads.
 
-mod doubt;
+mod impossible;
 mod layout;
 mod ram;
 mod sample;
 
-pub use doubt::Impossible;
+pub use impossible::Impossible;
 pub use layout::{Layout, Symbols};
 pub use ram::Ram;
 pub use sample::{

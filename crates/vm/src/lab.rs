@@ -9,10 +9,10 @@ use reprieve_study::units::{MIB, SECOND_NS};
 
 use crate::analysis::{self, RunLeft};
 use crate::bursts::Timing;
-use crate::error::{ConsoleTail, VmError};
+use crate::cpu_account::CpuAccount;
+use crate::error::VmError;
 use crate::fio;
 use crate::host::Host;
-use crate::host_books::HostBooks;
 use crate::image::GuestImage;
 use crate::introspect::{Layout, Ram, Reader};
 use crate::link::{self, Fields, Hello, Link};
@@ -146,9 +146,8 @@ fn believe(hello: &Hello, vcpus: usize) -> Result<(), VmError> {
     if (1..=vcpus).contains(&hello.vcpus) {
         return Ok(());
     }
-    let problem =
-        format!("the guest says that it has {} vCPUs online, of the machine's {vcpus}", hello.vcpus);
-    Err(VmError::Guest { problem, console: ConsoleTail::default() })
+    let said = hello.vcpus;
+    Err(VmError::guest(format!("the guest says that it has {said} vCPUs online, of the machine's {vcpus}")))
 }
 
 /// What Linux prints when it gives up.
@@ -218,7 +217,7 @@ impl Work<'_> {
             Some(reader) => Some(self.watch(&booted.machine, reader, &mut notes)?),
             None => None,
         };
-        let books = self.books(booted, neighbours, &stimulus)?;
+        let account = self.cpu_account(booted, neighbours, &stimulus)?;
         let started = Instant::now();
         stimulus.pause(self.condition, &booted.machine, started)?;
         match fixed_size {
@@ -226,7 +225,7 @@ impl Work<'_> {
             false => booted.link.let_work(Duration::from_millis(plan.window_ms))?,
         }
         let window_ns = started.elapsed().as_nanos() as u64;
-        let (vcpus, foreign_share) = books.close(&lab.host.proc_root)?;
+        let (vcpus, foreign_share) = account.close(&lab.host.proc_root)?;
         let recording = sampler.map(Sampler::finish);
         let last = booted.link.mark()?;
         link::between(&first, &last)?;
@@ -246,17 +245,17 @@ impl Work<'_> {
     }
 
     /// Opens the host's books of this run.
-    pub fn books(
+    pub fn cpu_account(
         &self,
         booted: &Booted,
         neighbours: &[Booted],
         stimulus: &Stimulus,
-    ) -> Result<HostBooks, VmError> {
+    ) -> Result<CpuAccount, VmError> {
         let machine = &booted.machine;
         let neighbours = neighbours.iter().map(|neighbour| neighbour.machine.pid());
         let ours: Vec<i32> = stimulus.hog_pids().into_iter().chain(neighbours).collect();
         let used = Stimulus::used(machine.vcpu_tids.len(), self.pcpus);
-        HostBooks::open(&self.lab.host.proc_root, machine.pid(), &machine.vcpu_tids, used, &ours)
+        CpuAccount::open(&self.lab.host.proc_root, machine.pid(), &machine.vcpu_tids, used, &ours)
     }
 
     /// An error if a neighbour has ended before the window did.

@@ -19,20 +19,20 @@
 
 pub mod analysis;
 pub mod bursts;
+pub mod cpu_account;
 pub mod error;
 pub mod fio;
 pub mod ground;
 pub mod host;
-pub mod host_books;
 pub mod image;
 pub mod introspect;
 pub mod lab;
-mod lesser_user;
 pub mod link;
 pub mod pauses;
 pub mod program;
 pub mod qemu;
 pub mod stimulus;
+mod unprivileged_user;
 pub mod watch;
 pub mod xen;
 

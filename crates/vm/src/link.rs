@@ -3,24 +3,20 @@
 //! Nothing that comes from a guest is trusted: lines, files and the number of symbols are bounded, numbers
 //! are parsed, and every wait has a deadline and ends at once when the user interrupts or QEMU dies.
 
+mod lines;
+
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use reprieve_linux::signals::Interrupt;
 use reprieve_study::Span;
-use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::error::{ConsoleTail, VmError, plain};
+use crate::error::{VmError, plain};
+use lines::{FILE_BYTES, Lines};
 
-/// Longest line of the protocol.
-const LINE_BYTES: usize = 4096;
-/// As much of a line that is no frame's head is shown.
+/// Characters that an error shows of a line that should have been a frame's head.
 const HEAD_CHARACTERS: usize = 40;
-/// Largest file that a guest may send.
-const FILE_BYTES: usize = 1 << 20;
 /// Most latencies that are taken from a guest, and most Postmark processes.
 const SYNCS: usize = 1 << 18;
 const PROCESSES: usize = 64;
@@ -60,23 +56,18 @@ pub struct Outcome {
 
 /// The host's end of the conversation.
 pub struct Link {
-    stream: UnixStream,
-    interrupt: Interrupt,
-    buffer: Vec<u8>,
-    /// Whether the last wait ended because its time was up.
-    deadline_passed: bool,
+    lines: Lines,
 }
 
 impl Link {
     /// Talks over `stream`.
     pub fn new(stream: UnixStream, interrupt: Interrupt) -> Result<Link, VmError> {
-        stream.set_nonblocking(true).map_err(VmError::io("preparing the guest's port"))?;
-        Ok(Link { stream, interrupt, buffer: Vec::new(), deadline_passed: false })
+        Ok(Link { lines: Lines::new(stream, interrupt)? })
     }
 
     /// Whether the last wait ended because its time was up.
     pub fn is_late(&self) -> bool {
-        self.deadline_passed
+        self.lines.deadline_passed
     }
 
     /// Waits until the guest has booted and told its symbols.
@@ -84,7 +75,7 @@ impl Link {
         let deadline = Instant::now() + limit;
         let mut hello = Hello::default();
         loop {
-            let line = self.line("boot", deadline, limit)?;
+            let line = self.lines.line("boot", deadline, limit)?;
             let mut words = line.split_ascii_whitespace();
             match words.next() {
                 Some("hello") => {
@@ -103,7 +94,7 @@ impl Link {
                     }
                 }
                 Some("ready") => return Ok(hello),
-                Some("error") => return Err(guest(line)),
+                Some("error") => return Err(VmError::guest(line)),
                 _ => {}
             }
         }
@@ -111,13 +102,13 @@ impl Link {
 
     /// Starts the workload.
     pub fn start(&mut self, command: &str) -> Result<(), VmError> {
-        self.send(&format!("start {command}"))?;
+        self.lines.send(&format!("start {command}"))?;
         self.expect("started", "start the workload", ANSWER_LIMIT).map(drop)
     }
 
     /// Asks for the workload's counters: `t_ns` is the guest's monotonic clock, `ops` its operations so far.
     pub fn mark(&mut self) -> Result<Fields, VmError> {
-        self.send("mark")?;
+        self.lines.send("mark")?;
         self.expect("mark", "answer a mark", ANSWER_LIMIT).map(|line| fields(&line))
     }
 
@@ -129,29 +120,29 @@ impl Link {
     /// Lets the guest work for a while; returns early only with an error: the user's interrupt, the guest's end,
     /// or one that the guest reports.
     pub fn let_work(&mut self, duration: Duration) -> Result<(), VmError> {
-        self.deadline_passed = false;
+        self.lines.deadline_passed = false;
         match self.expect("finished", "work", duration) {
-            Ok(_) => Err(guest("the workload ended by itself")),
-            Err(_) if self.deadline_passed => Ok(()),
+            Ok(_) => Err(VmError::guest("the workload ended by itself")),
+            Err(_) if self.lines.deadline_passed => Ok(()),
             Err(error) => Err(error),
         }
     }
 
     /// Starts one of the host's programs beside the workload: its name and its arguments.
     pub fn start_beside(&mut self, words: &str) -> Result<(), VmError> {
-        self.send(&format!("beside {words}"))?;
+        self.lines.send(&format!("beside {words}"))?;
         self.expect("beside", "start a program beside its workload", ANSWER_LIMIT).map(drop)
     }
 
     /// Adds a line to a file of the guest.
     pub fn append(&mut self, path: &str, line: &str) -> Result<(), VmError> {
-        self.send(&format!("append {path} {line}"))?;
+        self.lines.send(&format!("append {path} {line}"))?;
         self.expect("appended", "write a file", ANSWER_LIMIT).map(drop)
     }
 
     /// Removes a file of the guest, if it is there.
     pub fn delete(&mut self, path: &str) -> Result<(), VmError> {
-        self.send(&format!("delete {path}"))?;
+        self.lines.send(&format!("delete {path}"))?;
         self.expect("deleted", "remove a file", ANSWER_LIMIT).map(drop)
     }
 
@@ -175,7 +166,7 @@ impl Link {
             let is_last = piece.len() < FILE_BYTES;
             whole.extend(piece);
             if whole.len() > most_bytes {
-                return Err(guest(format!("{path} has more than {most_bytes} bytes")));
+                return Err(VmError::guest(format!("{path} has more than {most_bytes} bytes")));
             }
             if is_last {
                 return Ok(whole);
@@ -189,48 +180,32 @@ impl Link {
     }
 
     fn read_from(&mut self, what: &str) -> Result<Vec<u8>, VmError> {
-        self.send(&format!("read {what}"))?;
+        self.lines.send(&format!("read {what}"))?;
         let line = self.expect("file", "send a file", ANSWER_LIMIT)?;
         let size: usize =
             line.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-        self.bytes(size, "send a file", Instant::now() + ANSWER_LIMIT, ANSWER_LIMIT)
+        self.lines.bytes(size, "send a file", Instant::now() + ANSWER_LIMIT, ANSWER_LIMIT)
     }
 
     /// The next frame, `NAME LENGTH`, a newline and that many bytes; `limit` is how long the guest may be silent.
     pub fn frame(&mut self, what: &str, limit: Duration) -> Result<(String, Vec<u8>), VmError> {
         let deadline = Instant::now() + limit;
-        let line = self.line(what, deadline, limit)?;
+        let line = self.lines.line(what, deadline, limit)?;
         let parsed = line.split_once(' ').and_then(|(name, size)| Some((name, size.parse().ok()?)));
         // The whole line would leave no room for what is wrong with it.
         let head = || line.chars().take(HEAD_CHARACTERS).collect::<String>();
-        let (name, size) = parsed.ok_or_else(|| guest(format!("{:?} is no frame's head", head())))?;
-        Ok((name.to_string(), self.bytes(size, what, deadline, limit)?))
-    }
-
-    /// Takes so many raw bytes.
-    fn bytes(
-        &mut self,
-        size: usize,
-        what: &str,
-        deadline: Instant,
-        limit: Duration,
-    ) -> Result<Vec<u8>, VmError> {
-        if size > FILE_BYTES {
-            return Err(guest(format!("the guest announced a file of {size} bytes")));
-        }
-        while self.buffer.len() < size {
-            self.fill(what, deadline, limit)?;
-        }
-        Ok(self.buffer.drain(..size).collect())
+        let (name, size) =
+            parsed.ok_or_else(|| VmError::guest(format!("{:?} is no frame's head", head())))?;
+        Ok((name.to_string(), self.lines.bytes(size, what, deadline, limit)?))
     }
 
     /// Stops the workload and collects its results.
     pub fn stop(&mut self, limit: Duration) -> Result<Outcome, VmError> {
-        self.send("stop")?;
+        self.lines.send("stop")?;
         let deadline = Instant::now() + limit;
         let mut outcome = Outcome::default();
         loop {
-            let line = self.line("stop its workload", deadline, limit)?;
+            let line = self.lines.line("stop its workload", deadline, limit)?;
             let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
             match word {
                 "sync" if rest.starts_with("unsupported") => outcome.sync_note = Some(plain(rest)),
@@ -243,7 +218,7 @@ impl Link {
                 "postmark" if outcome.postmark.len() < PROCESSES => outcome.postmark.push(fields(rest)),
                 "result" => outcome.result = fields(rest),
                 "bye" => return Ok(outcome),
-                "error" => return Err(guest(line)),
+                "error" => return Err(VmError::guest(line)),
                 _ => {}
             }
         }
@@ -251,81 +226,21 @@ impl Link {
 
     /// Tells the guest to switch itself off.
     pub fn power_off(&mut self) -> Result<(), VmError> {
-        self.send("poweroff")
-    }
-
-    fn send(&mut self, line: &str) -> Result<(), VmError> {
-        debug_assert!(line.len() < LINE_BYTES && !line.contains('\n'));
-        // A line is far smaller than the socket's buffer, which is full only if the guest does not read.
-        let gone = |error: std::io::Error| match error.kind() {
-            ErrorKind::WouldBlock => guest("the guest does not read what the host says"),
-            _ => guest("the guest is gone"),
-        };
-        self.stream.write_all(format!("{line}\n").as_bytes()).map_err(gone)
+        self.lines.send("poweroff")
     }
 
     /// The next line that begins with `word`; an `error` line is an error, others are passed over.
     fn expect(&mut self, word: &str, what: &str, limit: Duration) -> Result<String, VmError> {
         let deadline = Instant::now() + limit;
         loop {
-            let line = self.line(what, deadline, limit)?;
+            let line = self.lines.line(what, deadline, limit)?;
             match line.split(' ').next() {
                 Some(first) if first == word => return Ok(line),
-                Some("error") => return Err(guest(line)),
+                Some("error") => return Err(VmError::guest(line)),
                 _ => {}
             }
         }
     }
-
-    fn line(&mut self, what: &str, deadline: Instant, limit: Duration) -> Result<String, VmError> {
-        loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.buffer.drain(..=end).collect();
-                return Ok(String::from_utf8_lossy(&line[..end]).trim_end_matches('\r').to_string());
-            }
-            if self.buffer.len() > LINE_BYTES {
-                return Err(guest("the guest sent a line without an end"));
-            }
-            self.fill(what, deadline, limit)?;
-        }
-    }
-
-    /// Reads once more, waiting for the guest, the user's interrupt or the deadline.
-    fn fill(&mut self, what: &str, deadline: Instant, limit: Duration) -> Result<(), VmError> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        self.deadline_passed = left.is_zero();
-        if self.deadline_passed {
-            return Err(VmError::late(what, limit));
-        }
-        let timeout = Timespec::try_from(left).ok();
-        let mut wanted = [
-            PollFd::new(&self.stream, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.interrupt.as_fd(), PollFlags::IN),
-        ];
-        match rustix::event::poll(&mut wanted, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => {
-                return Err(VmError::Io { doing: "waiting for the guest".into(), source: errno.into() });
-            }
-        }
-        if self.interrupt.is_raised() {
-            return Err(VmError::Interrupted);
-        }
-        let mut chunk = [0; LINE_BYTES];
-        match self.stream.read(&mut chunk) {
-            Ok(0) => Err(guest(format!("the guest ended before it could {what}"))),
-            Ok(count) => {
-                self.buffer.extend_from_slice(&chunk[..count]);
-                Ok(())
-            }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
-            Err(_) => Err(guest(format!("the guest ended before it could {what}"))),
-        }
-    }
-}
-
-fn guest(problem: impl Into<String>) -> VmError {
-    VmError::Guest { problem: plain(&problem.into()), console: ConsoleTail::default() }
 }
 
 /// The guest's time between two marks.
@@ -336,9 +251,9 @@ pub fn between(first: &Fields, last: &Fields) -> Result<Span, VmError> {
     match (first.get("t_ns"), last.get("t_ns")) {
         (Some(first), Some(last)) if first <= last => Ok(Span::new(*first, *last)),
         (Some(first), Some(last)) => {
-            Err(guest(format!("the guest's clock went back, from {first} ns to {last} ns")))
+            Err(VmError::guest(format!("the guest's clock went back, from {first} ns to {last} ns")))
         }
-        _ => Err(guest("the guest answered a mark without its time")),
+        _ => Err(VmError::guest("the guest answered a mark without its time")),
     }
 }
 
@@ -350,6 +265,9 @@ fn fields(line: &str) -> Fields {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use super::lines::LINE_BYTES;
     use super::*;
 
     fn link() -> (UnixStream, Link) {
@@ -443,11 +361,13 @@ mod tests {
         assert!(late.to_string().contains("did not finish"));
         drop(guest);
         assert!(link.wait_finished(ANSWER_LIMIT).unwrap_err().to_string().contains("ended before"));
-        let (mut guest, mut link) = self::link();
+        let (mut guest, host) = UnixStream::pair().unwrap();
+        let interrupt = Interrupt::manual().unwrap();
+        let mut link = Link::new(host, interrupt.clone()).unwrap();
         assert!(link.let_work(Duration::from_millis(5)).is_ok());
         guest.write_all(b"error out of memory\n").unwrap();
         assert!(link.let_work(ANSWER_LIMIT).is_err(), "after a wait that ended in time");
-        link.interrupt.raise();
+        interrupt.raise();
         assert!(matches!(link.let_work(ANSWER_LIMIT), Err(VmError::Interrupted)));
         assert!(matches!(link.wait_finished(ANSWER_LIMIT), Err(VmError::Interrupted)));
     }

@@ -14,7 +14,7 @@ use reprieve_study::observation::Observation;
 use reprieve_study::scenario::{BadScenario, PlannedRun, Scenario};
 
 use crate::bursts::Timing;
-use crate::error::{VmError, plain};
+use crate::error::VmError;
 use crate::lab::{Booted, STOP_LIMIT, Work};
 use crate::stimulus::Stimulus;
 
@@ -64,26 +64,23 @@ impl Work<'_> {
         let window = Instant::now() + Duration::from_millis(self.scenario.run.warmup_ms);
         stimulus.pause(self.condition, &booted.machine, window)?;
         step("is measured");
-        let books = self.books(booted, neighbours, &stimulus)?;
+        let account = self.cpu_account(booted, neighbours, &stimulus)?;
         let started = Instant::now();
         booted.link.wait_finished(Duration::from_millis(options.length_ms()) + SLACK)?;
         let window_ns = started.elapsed().as_nanos() as u64;
-        let (vcpus, foreign_share) = books.close(&self.lab.host.proc_root)?;
+        let (vcpus, foreign_share) = account.close(&self.lab.host.proc_root)?;
         drop(stimulus);
         self.still_there(neighbours, started.elapsed())?;
         step("stops");
         booted.link.stop(STOP_LIMIT)?;
         let text = String::from_utf8_lossy(&booted.link.read_file(OUTPUT)?).into_owned();
-        let answer = Answer::read(&text, scheme, &options).map_err(|problem| said(scheme, &problem))?;
+        let answer = Answer::read(&text, scheme, &options)
+            .map_err(|problem| VmError::guest(format!("{scheme}: {problem}")))?;
         let provenance = self.provenance(booted, vcpus, window_ns, foreign_share, Vec::new());
         let mut out = answer.observe(planned, provenance);
         derive::cpu_given(&mut out);
         Ok(out)
     }
-}
-
-fn said(scheme: &str, problem: &str) -> VmError {
-    VmError::Guest { problem: plain(&format!("{scheme}: {problem}")), console: Default::default() }
 }
 
 /// The line that starts a program.

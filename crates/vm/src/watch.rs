@@ -1,8 +1,8 @@
 //! Watching one run from outside: a thread that looks into the guest's memory and collects what the host's
 //! scheduler did to its vCPUs, and the recording that comes of it.
 
-mod doubts;
 mod grace_periods;
+mod impossible_looks;
 mod sampler;
 mod scheduling;
 

@@ -9,7 +9,7 @@ use reprieve_study::grace_period::{Span, union_ns};
 use reprieve_study::scenario::VcpuQuota;
 use reprieve_vm::VmError;
 use reprieve_vm::bursts::Timing;
-use reprieve_vm::host_books::HostBooks;
+use reprieve_vm::cpu_account::CpuAccount;
 use reprieve_vm::stimulus::Stimulus;
 use reprieve_vm::watch::{Recording, Sampler, Watcher};
 use support::{Bench, STOP_LIMIT};
@@ -41,14 +41,14 @@ fn two_sources_agree_on_a_vcpu_under_quota() {
     let (pid, tids) = (booted.machine.pid(), booted.machine.vcpu_tids.clone());
     let (switches, refused) = Watcher::open(&host.proc_root, pid, &tids).unwrap();
     let delays = Watcher::delays(&host.proc_root, pid, &tids).unwrap();
-    let books = HostBooks::open(&host.proc_root, pid, &tids, &bench.lab.pcpus, &[]).unwrap();
+    let account = CpuAccount::open(&host.proc_root, pid, &tids, &bench.lab.pcpus, &[]).unwrap();
     let started = Instant::now();
     let samplers =
         [switches, delays].map(|watcher| Sampler::start(bench.reader(&booted), watcher, 1000, 1).unwrap());
     booted.link.let_work(Duration::from_millis(3000)).unwrap();
     let [switches, delays] = samplers.map(Sampler::finish);
     let window_ns = started.elapsed().as_nanos() as u64;
-    let (vcpus, _) = books.close(&host.proc_root).unwrap();
+    let (vcpus, _) = account.close(&host.proc_root).unwrap();
     drop(stimulus);
     booted.link.stop(STOP_LIMIT).unwrap();
 

@@ -18,11 +18,11 @@ pub const RECORD: &str = "/tmp/record";
 /// Where the guest keeps what the daemon said (`guest/fio.c`).
 pub const SAID: &str = "/tmp/beside.out";
 /// What an oracle is told.
-pub const TOLD: &str = "/tmp/told";
+pub const FORECAST: &str = "/tmp/told";
 /// Where it saves masks: the guest has no /run.
 const STATE: &str = "/tmp/migrate.state";
 /// Most of a line that goes to the guest, whose limit is 4096 bytes.
-const TOLD_BYTES: usize = 3_500;
+const LINE_BYTES: usize = 3_500;
 
 /// The disk of a guest that runs it.
 pub fn disk(fio: &Fio) -> Disk {
@@ -79,7 +79,7 @@ pub fn daemon(fio: &Fio, name: &str) -> Option<String> {
         arguments.extend(["--no-guard", "--policy", policy].map(String::from));
     }
     if fio.placement == Placement::Oracle {
-        arguments.extend(["--told".into(), TOLD.into()]);
+        arguments.extend(["--told".into(), FORECAST.into()]);
     }
     Some(words(&format!("name={name}"), &arguments))
 }
@@ -90,16 +90,16 @@ fn words(first: &str, arguments: &[String]) -> String {
 
 /// What an oracle is told, in lines that a guest takes: when each vCPU goes off and is back, by the guest's clock. `;` ends
 /// a line of the file.
-pub fn told(off: &[(usize, Span)]) -> Vec<String> {
+pub fn forecast(off: &[(usize, Span)]) -> Vec<String> {
     let mut lines = vec![String::new()];
     for (vcpu, span) in off {
-        let told = format!("told {} {vcpu} {}", span.start_ns, span.end_ns);
+        let entry = format!("told {} {vcpu} {}", span.start_ns, span.end_ns);
         let last = lines.last_mut().expect("there is one");
-        if last.len() + told.len() >= TOLD_BYTES {
-            lines.push(told);
+        if last.len() + entry.len() >= LINE_BYTES {
+            lines.push(entry);
         } else {
             let end = if last.is_empty() { "" } else { ";" };
-            last.push_str(&format!("{end}{told}"));
+            last.push_str(&format!("{end}{entry}"));
         }
     }
     lines
@@ -146,8 +146,8 @@ mod tests {
     fn all_that_an_oracle_is_told_fits_into_lines() {
         let off: Vec<(usize, Span)> =
             (0..1000u64).map(|n| (n as usize % 2, Span::new(n << 32, (n << 32) + 25))).collect();
-        let lines = told(&off);
-        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() < TOLD_BYTES));
+        let lines = forecast(&off);
+        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() < LINE_BYTES));
         let file = lines.join("\n").replace(';', "\n");
         let read = reprieve_linux::migrate::Foretold::read(file.as_bytes(), 2);
         assert!(read.is_ok() && file.lines().count() == 1000);

@@ -11,7 +11,7 @@ use reprieve_study::{Condition, Span, metric};
 
 use super::clocks::{Clocks, Fix};
 use super::command;
-use super::record;
+use super::daemon_record;
 use crate::bursts::{self, Spans, Timing, now_ns};
 use crate::error::{VmError, plain};
 use crate::lab::{Booted, Lab, STOP_LIMIT, Work};
@@ -96,9 +96,9 @@ impl Session {
         let pcpus = Stimulus::pcpus(name, condition, &lab.pcpus)?;
         Stimulus::pin(&self.booted.machine, &pcpus)?;
         let run = &scenario.run;
-        let told_ns = (run.warmup_ms + run.window_ms) * MILLISECOND_NS + HEAD_START_NS;
+        let forecast_ns = (run.warmup_ms + run.window_ms) * MILLISECOND_NS + HEAD_START_NS;
         if fio.placement == Placement::Oracle {
-            self.learn_clocks(told_ns, step)?;
+            self.learn_clocks(forecast_ns, step)?;
         }
         step("starts fio");
         self.booted.link.start(&command::start(fio, scenario.guest.vcpus))?;
@@ -113,11 +113,11 @@ impl Session {
         step("is measured");
         let work = Work { lab, scenario, condition, pcpus: &pcpus };
         let first = self.booted.link.mark()?;
-        let books = work.books(&self.booted, &[], &stimulus)?;
+        let account = work.cpu_account(&self.booted, &[], &stimulus)?;
         let started = Instant::now();
         self.booted.link.let_work(Duration::from_millis(run.window_ms))?;
         let window_ns = started.elapsed().as_nanos() as u64;
-        let (vcpus, foreign_share) = books.close(&lab.host.proc_root)?;
+        let (vcpus, foreign_share) = account.close(&lab.host.proc_root)?;
         let window = Window { first, last: self.booted.link.mark()? };
         let span = link::between(&window.first, &window.last)?;
         drop(stimulus);
@@ -129,7 +129,7 @@ impl Session {
         window.observe(&mut observation);
         if fio.placement.policy().is_some() {
             let said = self.booted.link.read_whole(command::SAID, RECORD_BYTES)?;
-            observation.provenance.notes.extend(record::notes(&said).iter().map(|note| plain(note)));
+            observation.provenance.notes.extend(daemon_record::notes(&said).iter().map(|note| plain(note)));
         }
         let differs = match fio.placement.policy() {
             Some(_) if fio.record => self.replay(span, &mut observation)?,
@@ -182,13 +182,13 @@ impl Session {
                     spans.map(|span| (vcpu, Span::new(guest_ns(span.start_ns), guest_ns(span.end_ns)))),
                 );
             }
-            link.delete(command::TOLD)?;
+            link.delete(command::FORECAST)?;
             let began = Instant::now();
-            for line in command::told(&off) {
+            for line in command::forecast(&off) {
                 if began.elapsed() > ANSWERS_LIMIT {
                     return Err(VmError::late("write what an oracle is told", ANSWERS_LIMIT));
                 }
-                link.append(command::TOLD, &line)?;
+                link.append(command::FORECAST, &line)?;
             }
         }
         let name = lab.host.daemon.file_name().unwrap_or_default().to_string_lossy();
@@ -202,18 +202,16 @@ impl Session {
     /// What the daemon's record tells, and where its replay differs.
     fn replay(&mut self, span: Span, out: &mut Observation) -> Result<Option<String>, VmError> {
         let bytes = self.booted.link.read_whole(command::RECORD, RECORD_BYTES)?;
-        let told = record::read(&bytes, span).map_err(|problem| VmError::Guest {
-            problem: plain(&format!("the daemon's record: {problem}")),
-            console: Default::default(),
-        })?;
-        put(out, metric::MOVES, told.moves as f64 * SECOND_NS as f64 / span.length_ns().max(1) as f64);
-        put(out, metric::LATE_BEATS, told.late_beats as f64);
-        put(out, metric::REPLAYED, told.replayed.decisions as f64);
-        if let Some(line) = told.replayed.lost_at_line {
+        let recorded = daemon_record::read(&bytes, span)
+            .map_err(|problem| VmError::guest(format!("the daemon's record: {problem}")))?;
+        put(out, metric::MOVES, recorded.moves as f64 * SECOND_NS as f64 / span.length_ns().max(1) as f64);
+        put(out, metric::LATE_BEATS, recorded.late_beats as f64);
+        put(out, metric::REPLAYED, recorded.replayed.decisions as f64);
+        if let Some(line) = recorded.replayed.lost_at_line {
             let note = format!("the daemon's record lost signals at line {line}: replayed up to there");
             out.provenance.notes.push(note);
         }
-        let differs = told.replayed.differs.map(|differs| plain(&differs));
+        let differs = recorded.replayed.differs.map(|differs| plain(&differs));
         out.provenance.notes.extend(differs.iter().map(|differs| format!("replay: {differs}")));
         Ok(differs)
     }

@@ -9,7 +9,7 @@ use super::command;
 use super::error::{self, ImageError};
 use super::kernel::Kernel;
 use super::{module_build, packages};
-use crate::lesser_user::lesser_user;
+use crate::unprivileged_user::unprivileged_user;
 
 /// A source file's name and content.
 type Source = (&'static str, &'static str);
@@ -156,7 +156,7 @@ pub(crate) fn module(
         progress(&format!("building the guest's kernel module for {}", kernel.release));
         write_sources(dir, module.sources)?;
         let folder = dir.join(module.directory);
-        module_build::build(headers, &packages::root(cache), &folder, module.file, lesser_user())
+        module_build::build(headers, &packages::root(cache), &folder, module.file, unprivileged_user())
     })?;
     Ok(Some(dir.join(module.directory).join(module.file)))
 }

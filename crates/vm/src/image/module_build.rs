@@ -113,7 +113,7 @@ fn fetch(path: &Path) -> Result<Vec<u8>, ImageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lesser_user::lesser_user;
+    use crate::unprivileged_user::unprivileged_user;
 
     const MODULE: &str = "reprieve_lab.ko";
     /// Says whom it runs as, and whether that user can change the headers.
@@ -140,7 +140,7 @@ mod tests {
         write(usr.join("lib/linux-kbuild-9/tool"), TOOL);
         let dir = cache.path().join("module");
         write(dir.join("main.c"), "");
-        let user = lesser_user();
+        let user = unprivileged_user();
         build(&headers, &packages, &dir, MODULE, user).unwrap();
         let said = fs::read_to_string(dir.join(MODULE)).unwrap();
         match user {

@@ -14,7 +14,7 @@ use command_fds::{CommandFdExt, FdMapping};
 use reprieve_linux::child;
 
 use crate::error::VmError;
-use crate::lesser_user::lesser_user;
+use crate::unprivileged_user::unprivileged_user;
 
 /// The emulator's program name.
 pub const PROGRAM: &str = "qemu-system-x86_64";
@@ -230,7 +230,7 @@ fn missing() -> VmError {
 /// Whom QEMU runs as when we are root. With KVM the group is that of the device; where the device is root's alone, QEMU
 /// has to stay root.
 fn user(accel: Accel) -> Option<(u32, u32)> {
-    let (uid, gid) = lesser_user()?;
+    let (uid, gid) = unprivileged_user()?;
     match accel {
         Accel::Tcg | Accel::Counted { .. } => Some((uid, gid)),
         Accel::Kvm => {

@@ -17,8 +17,8 @@ use reprieve_study::units::SECOND_NS;
 use rustix::thread::ClockId;
 use rustix::time::Timespec;
 
-use super::doubts::Doubts;
 use super::grace_periods::{GRACE_PERIODS, GpTracker};
+use super::impossible_looks::ImpossibleLooks;
 use super::scheduling::{Scheduling, Watcher};
 use crate::error::VmError;
 use crate::introspect::{CpuState, Impossible, MemoryState, Reader};
@@ -146,7 +146,7 @@ fn record(reader: &Reader, mut watcher: Watcher, mut pace: Pace, stop: &AtomicBo
     let _priority = FifoGuard::raise(1)
         .map_err(|error| notes.push(format!("the sampler runs without real-time priority: {error}")));
     let _ = set_timer_slack_ns(1);
-    let (mut tracker, mut doubts) = (GpTracker::new(reader.cpus()), Doubts::default());
+    let (mut tracker, mut impossible) = (GpTracker::new(reader.cpus()), ImpossibleLooks::default());
     let (mut memory, mut work, mut gaps) = (Vec::new(), Vec::new(), Distribution::default());
     let cpu = reader.cpu();
     let start_ns = now_ns();
@@ -155,14 +155,14 @@ fn record(reader: &Reader, mut watcher: Watcher, mut pace: Pace, stop: &AtomicBo
         let t_ns = now_ns();
         gaps.record(t_ns - last_ns);
         last_ns = t_ns;
-        doubts.see(tracker.see(t_ns, reader.gp()));
+        impossible.see(tracker.see(t_ns, reader.gp()));
         let busy = reader.rcu_work();
         if (busy.gp_kthread_on.is_some() || busy.in_softirq != 0) && work.len() < WORK_SAMPLES {
             work.push(WorkSample { t_ns, gp_kthread_on: busy.gp_kthread_on, in_softirq: busy.in_softirq });
         }
         if looks % MEMORY_EVERY == 0 && memory.len() < MEMORY_SAMPLES {
             memory.push(MemorySample { t_ns, memory: reader.memory(), backlog: reader.backlog() });
-            doubts.see(reader.impossible());
+            impossible.see(reader.impossible());
         }
         watcher.look(t_ns, looks);
         looks += 1;
@@ -174,8 +174,8 @@ fn record(reader: &Reader, mut watcher: Watcher, mut pace: Pace, stop: &AtomicBo
     let open_gp_ns = tracker.open_ns(last_ns);
     let (grace_periods, missed_gps) = tracker.finish();
     let cpu = (cpu, reader.cpu());
-    doubts.see(Impossible::cpu_time(cpu.0, cpu.1));
-    notes.extend(doubts.note());
+    impossible.see(Impossible::cpu_time(cpu.0, cpu.1));
+    notes.extend(impossible.note());
     if grace_periods.len() == GRACE_PERIODS {
         notes.push(format!("only the first {GRACE_PERIODS} grace periods were kept; the others are counted"));
     }

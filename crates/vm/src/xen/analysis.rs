@@ -11,7 +11,7 @@ use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
 use reprieve_study::{Distribution, metric, units};
 
 use super::report::{Report, Sample};
-use super::trace::{Records, VcpuId, VcpuSpans, decisions, intervals, told};
+use super::trace::{Records, VcpuId, VcpuSpans, causes, decisions, intervals};
 
 /// A wake-up later than this is a stall, as the metric's definition says.
 const STALL_NS: u64 = MILLISECOND_NS;
@@ -49,8 +49,10 @@ pub fn observe(left: RunLeft) -> Observation {
         }
         tracks = seen.tracks(left.spinners);
         let ns = |tsc: u64| left.report.is_within(tsc).then(|| left.report.ns(tsc));
-        out.stalls =
-            stalls::tell(&unexplained(&stalls), &told::decisions(&records.events, ns, guest(left.spinners)));
+        out.stalls = stalls::tell(
+            &unexplained(&stalls),
+            &causes::decisions(&records.events, ns, guest(left.spinners)),
+        );
     }
     let stalls = Track { name: "stalls".into(), events: Events::Slices(stalls) };
     tracks.insert(tracks.len().min(1), stalls);

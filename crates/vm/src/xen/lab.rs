@@ -12,7 +12,7 @@ use super::image::XenImage;
 use super::report::Report;
 use super::settings::Settings;
 use super::trace::Records;
-use crate::error::{ConsoleTail, VmError, plain};
+use crate::error::{VmError, plain};
 use crate::host::Host;
 use crate::link::Link;
 use crate::qemu::{Accel, Hypervisor, Machine, MachineSpec};
@@ -67,8 +67,8 @@ impl XenLab {
         let log = carried.get(CONSOLE).map_or(&[][..], Vec::as_slice);
         let reports = Report::parse(log, settings.repetitions.len())?;
         let records = match carried.get(TRACE) {
-            Some(packed) => Some(Records::unpack(packed).map_err(guest)?),
-            None if settings.trace => return Err(guest("dom0 sent no trace")),
+            Some(packed) => Some(Records::unpack(packed).map_err(VmError::guest)?),
+            None if settings.trace => return Err(VmError::guest("dom0 sent no trace")),
             None => None,
         };
         let observe = |(repetition, report): (u32, Report)| {
@@ -163,13 +163,15 @@ fn collect(link: &mut Link, limits: Limits, step: &mut dyn FnMut(&str)) -> Resul
         }
         let (name, bytes) = link.frame(&doing, limit)?;
         if ![PHASE, FAILED, INFO, CONSOLE, TRACE, END].contains(&name.as_str()) {
-            return Err(guest(format!("dom0 sent {name:?}, which it never does")));
+            return Err(VmError::guest(format!("dom0 sent {name:?}, which it never does")));
         }
         let item = open.entry(name.clone()).or_default();
         if !bytes.is_empty() {
             item.extend(bytes);
             if item.len() > CARRIED_BYTES_MAX {
-                return Err(guest(format!("dom0 sent more than {CARRIED_BYTES_MAX} bytes of {name}")));
+                return Err(VmError::guest(format!(
+                    "dom0 sent more than {CARRIED_BYTES_MAX} bytes of {name}"
+                )));
             }
             continue;
         }
@@ -182,7 +184,7 @@ fn collect(link: &mut Link, limits: Limits, step: &mut dyn FnMut(&str)) -> Resul
                 limit = if doing == "measures" { limits.measuring } else { SILENCE_LIMIT };
                 doing = format!("get past the phase {doing:?}");
             }
-            FAILED => return Err(guest(format!("dom0 failed: {}", String::from_utf8_lossy(&item)))),
+            FAILED => return Err(VmError::guest(format!("dom0 failed: {}", String::from_utf8_lossy(&item)))),
             END => return Ok(whole),
             _ => {
                 whole.insert(name, item);
@@ -197,7 +199,7 @@ fn check_scheduler(planned: &PlannedRun, carried: Carried) -> Result<Carried, Vm
     let (wanted, runs) = (planned.scenario.host.scheduler.name(), info(&text, "xen_scheduler"));
     match runs {
         Some(runs) if runs.eq_ignore_ascii_case(wanted) => Ok(carried),
-        other => Err(guest(format!(
+        other => Err(VmError::guest(format!(
             "Xen runs the scheduler {:?} instead of {wanted}",
             other.as_deref().unwrap_or("of no name")
         ))),
@@ -208,10 +210,6 @@ fn check_scheduler(planned: &PlannedRun, carried: Carried) -> Result<Carried, Vm
 fn info(text: &str, key: &str) -> Option<String> {
     let values = text.lines().filter_map(|line| line.split_once(':'));
     values.into_iter().find(|(name, _)| name.trim() == key).map(|(_, value)| plain(value.trim()))
-}
-
-fn guest(problem: impl Into<String>) -> VmError {
-    VmError::Guest { problem: plain(&problem.into()), console: ConsoleTail::default() }
 }
 
 #[cfg(test)]

@@ -6,14 +6,14 @@ use reprieve_study::observation::VcpuTime;
 use crate::error::VmError;
 
 /// Readings at the start of a window.
-pub struct HostBooks {
+pub struct CpuAccount {
     vcpus: Vec<(SchedStatReader, SchedStat)>,
     ours: Vec<i32>,
     ours_ns: u64,
     pcpus: CpuBooks,
 }
 
-impl HostBooks {
+impl CpuAccount {
     /// Opens the books. `pcpus` are those that the vCPUs are pinned to; `ours` are processes, besides the
     /// machine and this one, whose CPU time is part of the experiment.
     pub fn open(
@@ -22,7 +22,7 @@ impl HostBooks {
         tids: &[i32],
         pcpus: &[usize],
         ours: &[i32],
-    ) -> Result<HostBooks, VmError> {
+    ) -> Result<CpuAccount, VmError> {
         let open = |tid: &i32| -> Result<_, VmError> {
             let reader = SchedStatReader::open(proc_root, machine, *tid)?;
             let first = reader.read()?;
@@ -32,7 +32,7 @@ impl HostBooks {
         let mut ours = ours.to_vec();
         ours.extend([machine, std::process::id() as i32]);
         let (ours_ns, pcpus) = (spent_by(proc_root, &ours)?, CpuBooks::open(proc_root, pcpus)?);
-        Ok(HostBooks { vcpus, ours, ours_ns, pcpus })
+        Ok(CpuAccount { vcpus, ours, ours_ns, pcpus })
     }
 
     /// What each vCPU got since, and the share of the pCPUs' time that went to others.

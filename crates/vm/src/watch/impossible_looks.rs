@@ -4,12 +4,12 @@ use crate::introspect::Impossible;
 
 /// Counts it, and keeps the first.
 #[derive(Debug, Default)]
-pub struct Doubts {
+pub struct ImpossibleLooks {
     looks: u64,
     first: Option<Impossible>,
 }
 
-impl Doubts {
+impl ImpossibleLooks {
     /// Takes what a look found.
     pub fn see(&mut self, impossible: Option<Impossible>) {
         self.looks += u64::from(impossible.is_some());
@@ -33,12 +33,12 @@ mod tests {
 
     #[test]
     fn the_first_is_named_and_all_are_counted() {
-        let mut doubts = Doubts::default();
-        doubts.see(None);
-        assert_eq!(doubts.note(), None);
-        doubts.see(Impossible::unless("a", 7, 0, 1));
-        doubts.see(Impossible::unless("b", 8, 0, 1));
-        let note = doubts.note().unwrap();
+        let mut looks = ImpossibleLooks::default();
+        looks.see(None);
+        assert_eq!(looks.note(), None);
+        looks.see(Impossible::unless("a", 7, 0, 1));
+        looks.see(Impossible::unless("b", 8, 0, 1));
+        let note = looks.note().unwrap();
         assert!(note.contains("2 looks") && note.contains("a is 7, and can be 1 at most"), "{note}");
     }
 }

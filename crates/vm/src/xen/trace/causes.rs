@@ -20,7 +20,7 @@ enum Who {
     Third,
 }
 
-const TOLD: [(u32, What, Who); 16] = [
+const EVENTS: [(u32, What, Who); 16] = [
     (0x22002, What::BecomesActive, Who::First),
     (0x22003, What::BecomesInactive, Who::First),
     (0x22005, What::TickFinds, Who::First),
@@ -46,7 +46,7 @@ pub fn decisions(records: &[Record], ns: impl Fn(u64) -> Option<u64>, guest: u32
 }
 
 fn decision(record: &Record, t_ns: u64, guest: u32) -> Option<Decision> {
-    let (_, what, place) = TOLD.iter().find(|(event, ..)| *event == record.event)?;
+    let (_, what, place) = EVENTS.iter().find(|(event, ..)| *event == record.event)?;
     let domain = match (place, record.words()) {
         (Who::First, [domain, ..]) | (Who::Third, [_, _, domain, ..]) => *domain,
         (Who::Packed, [packed, ..]) => packed >> 16,
@@ -84,9 +84,9 @@ mod tests {
             Record::of(50, 0, 0x2800a, &[2, 0, 0x7fff, 0]),
             Record::of(60, 0, 0x28004, &[0, 0]),
         ];
-        let told = decisions(&records, |tsc| (tsc < 60).then_some(tsc * 2), 2);
+        let decisions = decisions(&records, |tsc| (tsc < 60).then_some(tsc * 2), 2);
         let texts: Vec<(u64, String, &str)> =
-            told.iter().map(|one| (one.t_ns, one.what.of(&one.who), one.note.as_str())).collect();
+            decisions.iter().map(|one| (one.t_ns, one.what.of(&one.who), one.note.as_str())).collect();
         let expected = [
             (20, "guest wakes", ""),
             (60, "rate limit holds: spinner goes on", "ran for 96 us"),

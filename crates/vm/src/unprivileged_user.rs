@@ -4,7 +4,7 @@
 const NOBODY: u32 = 65_534;
 
 /// User and group for them when we are root: whoever called sudo, else nobody. `None` if we are not.
-pub(crate) fn lesser_user() -> Option<(u32, u32)> {
+pub(crate) fn unprivileged_user() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }

@@ -12,7 +12,7 @@ const DECISION: &str = "> ";
 
 /// What a record tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Recorded {
     /// Decisions of the window.
     pub moves: u64,
     /// Beats of the window that were late.
@@ -25,9 +25,9 @@ pub struct Told {
 ///
 /// # Errors
 /// A line that is none of a record.
-pub fn read(record: &[u8], window: Span) -> Result<Told, String> {
+pub fn read(record: &[u8], window: Span) -> Result<Recorded, String> {
     let replayed = migrate::replay(record, |_| ()).map_err(|error| error.to_string())?;
-    let mut told = Told { replayed, ..Told::default() };
+    let mut recorded = Recorded { replayed, ..Recorded::default() };
     let (mut at_ns, text) = (0, String::from_utf8_lossy(record));
     // Header and settings are no signals.
     for line in text.lines().skip(2) {
@@ -35,15 +35,15 @@ pub fn read(record: &[u8], window: Span) -> Result<Told, String> {
         match line.parse() {
             Ok(Signal::Beat(beat)) => {
                 at_ns = beat.at_ns;
-                told.late_beats += u64::from(is_within(at_ns) && beat.lateness_ns() > LATE_NS);
+                recorded.late_beats += u64::from(is_within(at_ns) && beat.lateness_ns() > LATE_NS);
             }
             // What is told to an oracle is yet to come.
             Ok(Signal::Told { .. }) => {}
             Ok(signal) => at_ns = signal.at_ns(),
-            Err(_) => told.moves += u64::from(line.starts_with(DECISION) && is_within(at_ns)),
+            Err(_) => recorded.moves += u64::from(line.starts_with(DECISION) && is_within(at_ns)),
         }
     }
-    Ok(told)
+    Ok(recorded)
 }
 
 /// Most notes of one run.
