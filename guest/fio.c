@@ -140,7 +140,7 @@ static uint64_t cpu_ns(pid_t pid)
 
 	if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &time))
 		return 0;
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+	return (uint64_t)time.tv_sec * SECOND_NS + (uint64_t)time.tv_nsec;
 }
 
 static void fio_mark(struct text *out)
@@ -193,8 +193,8 @@ static bool ended_by(pid_t pid, int *status, uint64_t deadline_ns)
 		now = now_ns();
 		if (now >= deadline_ns)
 			return false;
-		left.tv_sec = (time_t)((deadline_ns - now) / 1000000000u);
-		left.tv_nsec = (long)((deadline_ns - now) % 1000000000u);
+		left.tv_sec = (time_t)((deadline_ns - now) / SECOND_NS);
+		left.tv_nsec = (long)((deadline_ns - now) % SECOND_NS);
 		sigtimedwait(&child, NULL, &left);
 	}
 	return true;

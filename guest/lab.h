@@ -25,6 +25,7 @@
 #define FILE_BYTES_MAX (1024 * 1024)
 #define CHILDREN_MAX 64
 #define ARGUMENTS_MAX 32
+#define SECOND_NS UINT64_C(1000000000)
 #define LAB_DEBUGFS "/sys/kernel/debug/reprieve_lab/"
 
 /* ------------------------------------------------------------------- text */

@@ -1,5 +1,7 @@
 #include "options.h"
 
+#include "clock.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <stddef.h>
@@ -21,8 +23,8 @@ static const struct number_option numbers[] = {
 	NUMBER("deletes-per-s", deletes_per_s, 0, 10000000, 5000),
 	NUMBER("warmup-ms", warmup_ms, 0, 60000, 300),
 	NUMBER("duration-ms", duration_ms, 1, 600000, 1500),
-	NUMBER("think-ns", think_ns, 0, 1000000000, 0),
-	NUMBER("section-ns", section_ns, 0, 1000000000, 0),
+	NUMBER("think-ns", think_ns, 0, SECOND_NS, 0),
+	NUMBER("section-ns", section_ns, 0, SECOND_NS, 0),
 	NUMBER("stall-ms", stall_ms, 0, 60000, 0),
 	NUMBER("quiescent-every", quiescent_every, 1, 1000000000, 1),
 	NUMBER("seed", seed, 0, UINT64_MAX, 1),

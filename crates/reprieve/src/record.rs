@@ -9,7 +9,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
 use reprieve_study::{Span, Tape, shown, tape, units};
-use reprieve_vm::watch::{Watcher, now_ns};
+use reprieve_vm::clock::now_ns;
+use reprieve_vm::watch::Watcher;
 
 use crate::cli::RecordArguments;
 use crate::failure::Failure;

@@ -5,14 +5,14 @@ use reprieve_study::derive::{self, put};
 use reprieve_study::grace_period::Span;
 use reprieve_study::observation::{self, Observation, Provenance};
 use reprieve_study::timeline::Timeline;
-use reprieve_study::units::SECOND_NS;
+use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
 use reprieve_study::{Tape, Workload, metric, units};
 
 use crate::link::{Fields, Outcome};
 use crate::watch::{MemorySample, Recording};
 
 /// Looks should come at 1 kHz or better: a run in which they do not gets a note.
-const COARSE_NS: u64 = 1_000_000;
+const COARSE_NS: u64 = MILLISECOND_NS;
 
 /// What one run left.
 pub struct RunLeft<'a> {

@@ -19,8 +19,8 @@ use reprieve_study::Span;
 use reprieve_study::scenario::Bursts;
 use reprieve_study::statistics;
 use reprieve_study::units::MILLISECOND_NS;
-use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute};
 
+use crate::clock::{now_ns, sleep_until};
 use crate::error::VmError;
 
 /// Above everything that is not real-time.
@@ -42,12 +42,6 @@ impl Timing {
     pub fn from_now(seed: u64) -> Timing {
         Timing { seed, epoch_ns: now_ns() }
     }
-}
-
-/// The host's CLOCK_MONOTONIC, ns.
-pub fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// The bursts of one pCPU, without end, or none if it is spared: when each begins and ends, ns from the epoch.
@@ -162,12 +156,6 @@ fn burn(spans: Spans, epoch_ns: u64, stop: &AtomicBool) {
             return;
         }
     }
-}
-
-/// A signal may end it early; then the burst begins early, by a moment of this process's end.
-fn sleep_until(at_ns: u64) {
-    let at = Timespec { tv_sec: (at_ns / 1_000_000_000) as i64, tv_nsec: (at_ns % 1_000_000_000) as _ };
-    let _ = clock_nanosleep_absolute(ClockId::Monotonic, &at);
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@
 
 pub mod analysis;
 pub mod bursts;
+pub mod clock;
 pub mod cpu_account;
 pub mod error;
 pub mod fio;

@@ -6,5 +6,5 @@ mod impossible_looks;
 mod sampler;
 mod scheduling;
 
-pub use sampler::{MemorySample, Recording, Sampler, WorkSample, now_ns};
+pub use sampler::{MemorySample, Recording, Sampler, WorkSample};
 pub use scheduling::{Scheduling, Watcher};

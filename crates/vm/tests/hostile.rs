@@ -14,6 +14,7 @@ use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::threads;
 use reprieve_study::observation::{Observation, Provenance};
 use reprieve_study::scenario::Workload;
+use reprieve_study::units::SECOND_NS;
 use reprieve_vm::VmError;
 use reprieve_vm::analysis::{self, RunLeft};
 use reprieve_vm::introspect::{Layout, Ram, Reader, unusable_index_printed};
@@ -80,7 +81,7 @@ fn watched<T>(reader: Reader, meanwhile: impl FnOnce() -> T) -> (Observation, T)
         recording: Some(sampler.finish()),
         marks: Default::default(),
         outcome: Outcome::default(),
-        look_ns: 1_000_000_000 / u64::from(HZ),
+        look_ns: SECOND_NS / u64::from(HZ),
         provenance: Provenance::default(),
     });
     check(&observation);

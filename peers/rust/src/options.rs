@@ -1,6 +1,7 @@
 //! The command line, the same for every binary of both languages. Every value has bounds; a value outside them ends the
 //! program with exit code 2.
 
+use crate::clock::SECOND_NS;
 use crate::cpus::Cpus;
 use clap::{Parser, ValueEnum};
 use serde::Serialize;
@@ -31,10 +32,10 @@ pub struct Options {
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub duration_ms: u64,
     /// Computing after each section, in nanoseconds
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=SECOND_NS))]
     pub think_ns: u64,
     /// Computing inside each section, in nanoseconds
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=SECOND_NS))]
     pub section_ns: u64,
     /// How long reader 0 sleeps inside one section in the middle of the window, in milliseconds
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=60_000))]

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Barrier};
 
 use reprieve_sim::sched::machine::spread;
+use reprieve_study::units::SECOND_NS;
+use reprieve_vm::clock::now_ns;
 use rustix::thread::{ClockId, Timespec};
 
 use crate::mixes::{Kind, LEAST_OFF_NS, MIXES, Seen, WARM_UP_NS, WINDOW_NS, Work};
@@ -71,11 +73,6 @@ fn become_one(number: usize, kind: Kind) -> io::Result<()> {
     fs::write(group.join("cgroup.threads"), thread.as_raw_nonzero().to_string())
 }
 
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
 struct Watch {
     seen: Seen,
     /// When it last was seen to run.
@@ -119,10 +116,8 @@ fn watch(work: Work, mut random: u64) -> Seen {
         Work::Sleeps { sleep_us, work_us } => {
             while watch.run(work_us * 1000) {
                 let due_ns = now_ns() + spread(sleep_us * 1000, &mut random);
-                let due = Timespec {
-                    tv_sec: (due_ns / 1_000_000_000) as i64,
-                    tv_nsec: (due_ns % 1_000_000_000) as i64,
-                };
+                let due =
+                    Timespec { tv_sec: (due_ns / SECOND_NS) as i64, tv_nsec: (due_ns % SECOND_NS) as i64 };
                 let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &due);
                 let now_ns = now_ns();
                 if due_ns >= from_ns && now_ns < watch.to_ns {

@@ -1,5 +1,6 @@
 //! The mixes of threads, and what is said of each thread afterwards.
 
+use reprieve_study::units::SECOND_NS;
 use serde::{Deserialize, Serialize};
 
 /// A thread, or several that are alike.
@@ -71,6 +72,6 @@ pub struct Seen {
 /// Shorter ones are interrupts.
 pub const LEAST_OFF_NS: u64 = 150_000;
 /// Nothing is noted before.
-pub const WARM_UP_NS: u64 = 1_000_000_000;
+pub const WARM_UP_NS: u64 = SECOND_NS;
 /// Ten seconds at first: then a p99 that stands between two ticks hung on a handful of times.
-pub const WINDOW_NS: u64 = 60_000_000_000;
+pub const WINDOW_NS: u64 = 60 * SECOND_NS;

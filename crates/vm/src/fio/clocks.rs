@@ -5,6 +5,8 @@
 //! fixes that lie seconds apart. A fix is the fastest of some exchanges: the guest's time lies between the host's before and
 //! after.
 
+use reprieve_study::units::SECOND_NS;
+
 /// A moment on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fix {
@@ -27,7 +29,7 @@ impl Fix {
 }
 
 /// Fixes closer than this tell less of the frequencies than that these are equal, ns.
-const APART_NS: u64 = 1_000_000_000;
+const APART_NS: u64 = SECOND_NS;
 
 /// The line.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +91,7 @@ mod tests {
 
     #[test]
     fn any_time_of_a_guest_s_is_borne_and_times_stay_in_order() {
-        let second = 1_000_000_000;
+        let second = SECOND_NS;
         for (first_ns, last_ns) in [(u64::MAX, u64::MAX - 5), (0, u64::MAX), (u64::MAX, 0)] {
             let mut clocks = Clocks::new(Fix { host_ns: second, guest_ns: first_ns, within_ns: 1_000 });
             clocks.fix(Fix { host_ns: 3 * second, guest_ns: last_ns, within_ns: 1_000 });
@@ -107,7 +109,7 @@ mod tests {
 
     #[test]
     fn clocks_of_different_speed_are_followed() {
-        let second = 1_000_000_000;
+        let second = SECOND_NS;
         let at = |host_ns: u64, guest_ns: u64| Fix { host_ns, guest_ns, within_ns: 1_000 };
         let mut clocks = Clocks::new(at(10 * second, 0));
         assert_eq!(clocks.guest_ns(12 * second), 2 * second);

@@ -3,10 +3,11 @@
 use reprieve_linux::migrate::{self, Replayed};
 use reprieve_policy::signal::Signal;
 use reprieve_study::Span;
+use reprieve_study::units::MILLISECOND_NS;
 use serde_json::Value;
 
 /// A beat later than this is late, ns: below lies what emulation does to an undisturbed guest.
-const LATE_NS: u64 = 5_000_000;
+const LATE_NS: u64 = 5 * MILLISECOND_NS;
 /// How a record marks a decision.
 const DECISION: &str = "> ";
 
@@ -71,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    const MS: u64 = 1_000_000;
+    const MS: u64 = MILLISECOND_NS;
 
     /// Two vCPUs that are off in turns, 25 of 60 ms, and a task that always waits for I/O, pulled.
     fn record() -> Vec<u8> {

@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use reprieve_study::units::SECOND_NS;
+
 use super::ram::PAGE_BYTES;
 use super::sample::{CpuState, Reader};
 
@@ -14,7 +16,7 @@ const CALLBACKS_A_PAGE: i128 = PAGE_BYTES as i128 / 16;
 /// A counter that is kept for each CPU may be so far below zero for a moment, as may the sum of its parts.
 const BELOW_ZERO: i128 = 1 << 20;
 /// No guest has run for ten years.
-const CPU_TIME_NS: i128 = 10 * 365 * 86_400 * 1_000_000_000;
+const CPU_TIME_NS: i128 = 10 * 365 * 86_400 * SECOND_NS as i128;
 
 /// A figure that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

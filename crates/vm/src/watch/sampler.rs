@@ -14,12 +14,11 @@ use reprieve_study::Distribution;
 use reprieve_study::grace_period::{GracePeriod, Span};
 use reprieve_study::statistics;
 use reprieve_study::units::SECOND_NS;
-use rustix::thread::ClockId;
-use rustix::time::Timespec;
 
 use super::grace_periods::{GRACE_PERIODS, GpTracker};
 use super::impossible_looks::ImpossibleLooks;
 use super::scheduling::{Scheduling, Watcher};
+use crate::clock::{now_ns, sleep_until, thread_cpu_ns};
 use crate::error::VmError;
 use crate::introspect::{CpuState, Impossible, MemoryState, Reader};
 
@@ -29,15 +28,6 @@ const MEMORY_EVERY: u64 = 4;
 const MEMORY_SAMPLES: usize = 2_000_000;
 /// Looks that found RCU being computed that are kept, at most.
 const WORK_SAMPLES: usize = 20_000_000;
-
-/// The monotonic clock, in ns; the same clock that scheduling events carry.
-pub fn now_ns() -> u64 {
-    nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
-}
-
-fn nanoseconds(time: Timespec) -> u64 {
-    time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64
-}
 
 /// Memory and backlog at one time.
 #[derive(Clone, Copy, Debug)]
@@ -179,7 +169,7 @@ fn record(reader: &Reader, mut watcher: Watcher, mut pace: Pace, stop: &AtomicBo
     if grace_periods.len() == GRACE_PERIODS {
         notes.push(format!("only the first {GRACE_PERIODS} grace periods were kept; the others are counted"));
     }
-    let observer_cpu_ns = nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime));
+    let observer_cpu_ns = thread_cpu_ns();
     Recording {
         window,
         grace_periods,
@@ -194,10 +184,4 @@ fn record(reader: &Reader, mut watcher: Watcher, mut pace: Pace, stop: &AtomicBo
         observer_cpu_ns,
         notes,
     }
-}
-
-fn sleep_until(t_ns: u64) {
-    let time = Timespec { tv_sec: (t_ns / SECOND_NS) as i64, tv_nsec: (t_ns % SECOND_NS) as i64 };
-    // Woken early by a signal it looks early, which does no harm.
-    let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &time);
 }

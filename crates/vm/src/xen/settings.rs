@@ -9,7 +9,7 @@ use rand::{Rng, RngExt};
 use reprieve_study::Scenario;
 use reprieve_study::scenario::{BadScenario, PlannedRun, Workload};
 use reprieve_study::statistics;
-use reprieve_study::units::MIB;
+use reprieve_study::units::{MIB, MILLISECOND_NS, SECOND_NS};
 
 /// dom0's memory: its file system twice (the archive, and unpacked), and the toolstack.
 const DOM0_MIB: u64 = 640;
@@ -18,9 +18,9 @@ const DOMU_MIB_MIN: u64 = 128;
 /// Xen itself, its tables and buffers of traces.
 const XEN_MIB: u64 = 320;
 /// dom0 comes to rest within this time after a domU began.
-const REST_NS: u64 = 1_000_000_000;
+const REST_NS: u64 = SECOND_NS;
 /// Phases are drawn from so much: ten of the credit scheduler's longest periods, its accounting.
-const PHASES_NS: u64 = 300_000_000;
+const PHASES_NS: u64 = 300 * MILLISECOND_NS;
 /// Most samples of one boot: each takes about 13 bytes of a console.
 pub const SAMPLES_MAX: u64 = 1_000_000;
 /// Repetitions of a condition that one boot serves, each a segment of its own phase: a boot takes as long as 20 s of
@@ -30,8 +30,7 @@ pub const SEGMENTS_MAX: u32 = 20;
 const SPINNERS_MAX: u32 = 16;
 /// A turn of the loop takes at least so long: two calls into the kernel, at 4 ns an instruction.
 const LOOP_NS_MIN: u64 = 10_000;
-const NS_PER_US: u64 = 1_000;
-const NS_PER_MS: u64 = 1_000_000;
+const MICROSECOND_NS: u64 = 1_000;
 
 /// Everything that one boot is started with.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,7 +109,7 @@ fn host_words(scenario: &Scenario, spinners: u32, pcpus: usize, random: &mut imp
         ("pcpu", pcpus as u64 - 1),
         ("spinner_weight", xen.spinner_weight.into()),
         ("spinner_cap", xen.spinner_cap_percent.into()),
-        ("spinner_start_us", random.random_range(0..PHASES_NS / NS_PER_US)),
+        ("spinner_start_us", random.random_range(0..PHASES_NS / MICROSECOND_NS)),
         ("guest_weight", xen.guest_weight.into()),
         ("guest_cap", xen.guest_cap_percent.into()),
         ("trace", xen.trace.into()),
@@ -127,15 +126,15 @@ fn repetitions(scenario: &Scenario, repetition: u32) -> Range<u32> {
 fn loop_words(scenario: &Scenario, samples: u64, segments: u64, random: &mut impl Rng) -> [Number; 10] {
     let (sleep_us, sleep_spread, work_us, _) = wakeup(scenario);
     [
-        ("sleep_ns", sleep_us * NS_PER_US),
+        ("sleep_ns", sleep_us * MICROSECOND_NS),
         ("spread_permille", (sleep_spread * 1_000.0).round() as u64),
-        ("work_ns", work_us * NS_PER_US),
+        ("work_ns", work_us * MICROSECOND_NS),
         ("samples", samples),
         ("segments", segments),
         ("settle_ns", REST_NS),
         ("phases_ns", PHASES_NS),
-        ("warmup_ns", scenario.run.warmup_ms * NS_PER_MS),
-        ("window_ns", scenario.run.window_ms * NS_PER_MS),
+        ("warmup_ns", scenario.run.warmup_ms * MILLISECOND_NS),
+        ("window_ns", scenario.run.window_ms * MILLISECOND_NS),
         ("seed", random.random()),
     ]
 }
@@ -162,8 +161,9 @@ fn pcpus(scenario: &Scenario) -> Result<usize, BadScenario> {
 /// As many as are asked for, or as the window can hold: each takes its sleep and its work at least.
 fn samples(scenario: &Scenario, segments: u64) -> Result<u64, BadScenario> {
     let (sleep_us, sleep_spread, work_us, samples) = wakeup(scenario);
-    let shortest_ns = ((sleep_us * NS_PER_US) as f64 * (1.0 - sleep_spread)) as u64 + work_us * NS_PER_US;
-    let held = scenario.run.window_ms * NS_PER_MS / shortest_ns.max(LOOP_NS_MIN) + 1;
+    let shortest_ns =
+        ((sleep_us * MICROSECOND_NS) as f64 * (1.0 - sleep_spread)) as u64 + work_us * MICROSECOND_NS;
+    let held = scenario.run.window_ms * MILLISECOND_NS / shortest_ns.max(LOOP_NS_MIN) + 1;
     let samples = if samples == 0 { held } else { samples };
     if samples > SAMPLES_MAX / segments {
         let problem = format!(
