@@ -39,6 +39,7 @@ mod plan;
 pub mod published;
 pub mod setting;
 pub mod sweep;
+mod unread;
 pub mod workload;
 pub mod xen;
 

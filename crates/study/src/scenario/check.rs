@@ -40,6 +40,21 @@ fn within_f64(key: &str, value: f64, low: f64, high: f64) -> Result<(), BadScena
     bad(key, format!("{value} is not within {low} to {high}"))
 }
 
+/// Refuses a key that none of these reads.
+fn check_effect_in_any<'a>(
+    scenarios: impl IntoIterator<Item = &'a Scenario>,
+    key: &str,
+) -> Result<(), BadScenario> {
+    let mut refusal = Ok(());
+    for scenario in scenarios {
+        refusal = scenario.check_effect(key);
+        if refusal.is_ok() {
+            break;
+        }
+    }
+    refusal
+}
+
 impl Scenario {
     /// Refuses what no ground could run. Limits of the machine at hand (its memory, its pCPUs) are the
     /// ground's to check.
@@ -58,8 +73,12 @@ impl Scenario {
         }
         self.check_products()?;
         let common = self.common();
-        for name in self.conditions.keys() {
-            self.at(&common, name, None)?.check_condition(name)?;
+        for (name, condition) in &self.conditions {
+            let scenario = self.at(&common, name, None)?;
+            scenario.check_condition(name)?;
+            let within =
+                |error: BadScenario| BadScenario::new(format!("conditions.{name}.set"), error.to_string());
+            condition.set.keys().try_for_each(|key| scenario.check_effect(key).map_err(within))?;
         }
         self.sweeps.iter().try_for_each(|(name, sweep)| self.check_sweep(&common, name, sweep))?;
         self.cases.iter().try_for_each(|(name, case)| self.check_case(name, case))?;
@@ -348,9 +367,15 @@ impl Scenario {
             return bad(key, problem);
         }
         let common = self.in_case(name)?;
-        common.check_run().map_err(|error| BadScenario::new(key, error.to_string()))?;
-        self.chosen()
-            .try_for_each(|(condition, _)| self.at(&common, condition, None)?.check_condition(condition))
+        let within = |error: BadScenario| BadScenario::new(&key, error.to_string());
+        common.check_run().map_err(within)?;
+        let mut points = Vec::new();
+        for (condition, _) in self.chosen() {
+            let scenario = self.at(&common, condition, None)?;
+            scenario.check_condition(condition)?;
+            points.push(scenario);
+        }
+        case.set.keys().try_for_each(|key| check_effect_in_any(&points, key).map_err(within))
     }
 
     fn check_sweep(&self, common: &Scenario, name: &str, sweep: &Sweep) -> Result<(), BadScenario> {
@@ -368,8 +393,23 @@ impl Scenario {
                 return bad(key("values"), format!("{value:?} is not a number"));
             }
             for condition in &conditions {
-                self.at(common, condition, Some((name, sweep, value)))?;
+                let scenario = self.at(common, condition, Some((name, sweep, value)))?;
+                scenario
+                    .check_effect(&sweep.key)
+                    .map_err(|error| BadScenario::new(key("key"), format!("{error} (under {condition})")))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Refuses assigned keys that no run reads.
+    pub(super) fn check_assigned<'a>(&self, keys: impl Iterator<Item = &'a str>) -> Result<(), BadScenario> {
+        let mut points = Vec::new();
+        for key in keys {
+            if points.is_empty() {
+                points = self.block()?.into_iter().map(|run| run.scenario).collect();
+            }
+            check_effect_in_any(points.iter().map(|point| &**point), key)?;
         }
         Ok(())
     }

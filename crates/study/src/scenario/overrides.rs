@@ -46,6 +46,9 @@ pub fn read_with(
     scenario.check_counts()?;
     scenario.add_counterparts()?;
     scenario.check()?;
+    scenario.check_assigned(
+        assignments.iter().filter_map(|assignment| Some(assignment.split_once('=')?.0.trim())),
+    )?;
     Ok(scenario)
 }
 

@@ -106,7 +106,7 @@ impl Scenario {
     }
 
     /// The first repetition, in the file's order.
-    fn block(&self) -> Result<Vec<PlannedRun>, BadScenario> {
+    pub(super) fn block(&self) -> Result<Vec<PlannedRun>, BadScenario> {
         let mut block = Vec::new();
         let mut add = |condition: &str, case: Option<&String>, sweep, scenario| {
             let (condition, case) = (condition.to_string(), case.cloned());
