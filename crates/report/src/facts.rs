@@ -234,8 +234,11 @@ fn condition(study: &Study, name: &str) -> Vec<Fact> {
     if runs.is_empty() || study.is_part(name) {
         return Vec::new();
     }
-    let said = setting(name, disturbance(&study.scenario.conditions[name]));
-    vec![said, outcome(&format!("{name} got"), got(&runs))]
+    let condition = &study.scenario.conditions[name];
+    vec![
+        setting(name, described(condition)),
+        outcome(&format!("{name} got"), got(&runs, condition.overcommit)),
+    ]
 }
 
 /// The cases of a study that has some, and the conditions of each.
@@ -245,7 +248,7 @@ fn cases(study: &Study) -> Vec<Fact> {
         return Vec::new();
     }
     let cases = scenario.cases.iter().map(|(name, case)| setting(name, case.label.clone()));
-    let conditions = scenario.chosen().map(|(name, condition)| setting(name, disturbance(condition)));
+    let conditions = scenario.chosen().map(|(name, condition)| setting(name, described(condition)));
     cases.chain(conditions).collect()
 }
 
@@ -261,8 +264,16 @@ fn left_out(study: &Study) -> String {
     study.attributions().into_iter().map(said).collect::<Vec<_>>().join("; ")
 }
 
-/// What the host does to the guest, in the words of the scenario and in its numbers.
-fn disturbance(condition: &Condition) -> String {
+/// What the host does to the guest, in the words of the scenario and in numbers.
+fn described(condition: &Condition) -> String {
+    match condition.label.as_str() {
+        "" => disturbance(condition),
+        label => format!("{label} ({})", disturbance(condition)),
+    }
+}
+
+/// What the host does to the guest, in numbers.
+pub fn disturbance(condition: &Condition) -> String {
     let list = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     let mut parts: Vec<String> = condition
         .quota
@@ -317,43 +328,65 @@ fn disturbance(condition: &Condition) -> String {
     if condition.unobserved {
         parts.push("not observed".into());
     }
-    let parts = if parts.is_empty() { "undisturbed".into() } else { parts.join("; ") };
-    if condition.label.is_empty() { parts } else { format!("{} ({parts})", condition.label) }
+    if parts.is_empty() { "undisturbed".into() } else { parts.join("; ") }
 }
 
-/// CPU time of each vCPU, or of all of them together where they are many.
-fn got(runs: &[&Observation]) -> String {
+/// CPU time of each vCPU, or of the average and the worst one where they are many.
+fn got(runs: &[&Observation], asked: f64) -> String {
     let vcpus = runs.iter().map(|run| run.provenance.vcpus.len()).max().unwrap_or(0);
-    let times: Vec<(f64, f64)> = (0..vcpus).filter_map(|vcpu| vcpu_time(runs, vcpu)).collect();
-    let said = |who: &str, share: &str, overcommit: &str| {
-        format!("{who} ran {share} % of the time, overcommit {overcommit}")
-    };
-    if times.len() > VCPUS_ALONE {
-        let range = |values: Vec<f64>| {
-            let (low, high) = extremes(values.into_iter());
-            let ends = [low, high].map(significant);
-            if ends[0] == ends[1] { ends[0].clone() } else { ends.join(" to ") }
-        };
-        let share = range(times.iter().map(|(share, _)| share * 100.0).collect());
-        return said("each vCPU", &share, &range(times.iter().map(|(_, overcommit)| *overcommit).collect()));
+    if vcpus > VCPUS_ALONE {
+        return got_together(runs, asked);
     }
-    let each = times.iter().enumerate().map(|(vcpu, (share, overcommit))| {
-        said(&format!("vCPU {vcpu}"), &significant(share * 100.0), &significant(*overcommit))
+    let times = (0..vcpus).filter_map(|vcpu| Some((vcpu, vcpu_time(runs, vcpu)?)));
+    let each = times.map(|(vcpu, (share, overcommit))| {
+        let (percent, overcommit) = (significant(share * 100.0), significant(overcommit));
+        format!("vCPU {vcpu} ran {percent} % of the time, overcommit {overcommit}")
     });
     each.collect::<Vec<_>>().join("; ")
 }
 
+/// Medians over the runs, as everywhere: of the average vCPU, and of the one that was hit hardest in each run.
+fn got_together(runs: &[&Observation], asked: f64) -> String {
+    let median = |of: &dyn Fn(&[(f64, f64)]) -> (f64, f64)| {
+        let of_runs: Vec<(f64, f64)> = runs
+            .iter()
+            .map(|run| {
+                run.provenance.vcpus.iter().map(|time| share_and_overcommit(run, *time)).collect::<Vec<_>>()
+            })
+            .filter(|times| !times.is_empty())
+            .map(|times| of(&times))
+            .collect();
+        let (shares, overcommits): (Vec<f64>, Vec<f64>) = of_runs.into_iter().unzip();
+        let share = significant(100.0 * statistics::median(&shares).unwrap_or(f64::NAN));
+        (share, significant(statistics::median(&overcommits).unwrap_or(f64::NAN)))
+    };
+    let mean = median(&|times| {
+        let sum = times.iter().fold((0.0, 0.0), |sum, time| (sum.0 + time.0, sum.1 + time.1));
+        (sum.0 / times.len() as f64, sum.1 / times.len() as f64)
+    });
+    let worst = median(&|times| {
+        times.iter().copied().reduce(|a, b| if b.1 > a.1 { b } else { a }).unwrap_or_default()
+    });
+    let asked = if asked > 0.0 { format!("; asked {asked}") } else { String::new() };
+    format!(
+        "the average vCPU ran {} % of the time, overcommit {}; the worst in a run {} %, {}{asked}",
+        mean.0, mean.1, worst.0, worst.1
+    )
+}
+
 /// Share of the time that a vCPU ran, and its overcommit; medians over the runs.
 fn vcpu_time(runs: &[&Observation], vcpu: usize) -> Option<(f64, f64)> {
-    let of_runs = |value: &dyn Fn(&Observation, VcpuTime) -> f64| {
-        let values = runs.iter().filter_map(|run| Some(value(run, *run.provenance.vcpus.get(vcpu)?)));
-        statistics::median(&values.collect::<Vec<f64>>())
-    };
-    let share = of_runs(&|run, time| time.run_ns as f64 / run.provenance.window_ns.max(1) as f64)?;
+    let times =
+        runs.iter().filter_map(|run| Some(share_and_overcommit(run, *run.provenance.vcpus.get(vcpu)?)));
+    let (shares, overcommits): (Vec<f64>, Vec<f64>) = times.unzip();
+    Some((statistics::median(&shares)?, statistics::median(&overcommits)?))
+}
+
+fn share_and_overcommit(run: &Observation, time: VcpuTime) -> (f64, f64) {
+    let share = time.run_ns as f64 / run.provenance.window_ns.max(1) as f64;
     // One that never ran and never waited had nothing to do.
-    let unrun = |time: VcpuTime| if time.delay_ns == 0 { 1.0 } else { f64::INFINITY };
-    let overcommit = of_runs(&|_, time| time.overcommit().unwrap_or_else(|| unrun(time)))?;
-    Some((share, overcommit))
+    let unrun = || if time.delay_ns == 0 { 1.0 } else { f64::INFINITY };
+    (share, time.overcommit().unwrap_or_else(unrun))
 }
 
 fn quality(study: &Study) -> Vec<Fact> {

@@ -9,7 +9,7 @@ use reprieve_study::statistics::{self, Estimate};
 use reprieve_study::units::significant;
 use reprieve_study::{Comparison, Condition, Row, Study, metric};
 
-use crate::table;
+use crate::{facts, table};
 
 /// Conditions that get a sentence of their own.
 const TOLD: usize = 2;
@@ -35,6 +35,9 @@ const WORDS: [(&str, &str, &str); 9] = [
 
 /// The sentences; none for a study whose tables are not comparisons.
 pub fn of(study: &Study) -> Vec<String> {
+    if table::compares_cases(study) {
+        return of_cases(study);
+    }
     let compared: Vec<&Comparison> = wholes(study).collect();
     let mut sentences: Vec<String> = disturbed(study).into_iter().collect();
     let told = most_changed(study, &compared);
@@ -46,6 +49,26 @@ pub fn of(study: &Study) -> Vec<String> {
         sentences.push(format!("The tables show all {} conditions.", compared.len()));
     }
     sentences
+}
+
+/// The cases whose conditions change most, against the baselines of these cases.
+fn of_cases(study: &Study) -> Vec<String> {
+    let cases = table::of_cases(study);
+    let mut found: Vec<(f64, usize, String)> = Vec::new();
+    for (case, study) in &cases {
+        let compared: Vec<&Comparison> = wholes(study).collect();
+        for comparison in most_changed(study, &compared) {
+            let size = changes(comparison).into_iter().map(|change| change.size).fold(0.0, f64::max);
+            found.extend(
+                self::found(study, comparison).map(|said| (size, found.len(), format!("{case}, {said}"))),
+            );
+        }
+    }
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    found.truncate(TOLD);
+    found.sort_by_key(|(_, place, _)| *place);
+    let told = found.into_iter().map(|(.., said)| said);
+    disturbed(study).into_iter().chain(told).chain(table::cases_without_effect(study)).collect()
 }
 
 /// The study in a sentence: what the condition whose effects were published does, or else the one that changes most.
@@ -81,10 +104,9 @@ fn most_changed<'a>(study: &Study, compared: &[&'a Comparison]) -> Vec<&'a Compa
 
 /// One condition; nothing if it was measured by none of these metrics.
 fn found(study: &Study, comparison: &Comparison) -> Option<String> {
-    let label = study.scenario.conditions.get(&comparison.condition).map_or("", |condition| &condition.label);
-    let name = match label {
-        "" => comparison.condition.clone(),
-        label => format!("{} ({label})", comparison.condition),
+    let name = match study.scenario.conditions.get(&comparison.condition) {
+        None => comparison.condition.clone(),
+        Some(condition) => format!("{} ({})", comparison.condition, facts::disturbance(condition)),
     };
     let rows: Vec<&Row> = WORDS.iter().filter_map(|(id, ..)| comparison.row(id)).collect();
     if rows.is_empty() {

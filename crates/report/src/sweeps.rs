@@ -1,8 +1,8 @@
 //! Sweeps as cells of text, for terminal and page alike: a row for each value and condition.
 
-use reprieve_study::scenario::Sweep;
+use reprieve_study::scenario::{Setting, Sweep};
 use reprieve_study::swept::Curve;
-use reprieve_study::{Metric, Study, metric};
+use reprieve_study::{Metric, Observation, Study, SweepPoint, metric};
 
 use crate::quantity::Spread;
 
@@ -43,6 +43,8 @@ pub struct Swept {
     pub names: Vec<&'static str>,
     /// In the order of the values.
     pub lines: Vec<Line>,
+    /// What is to be said beneath; empty for nothing.
+    pub remark: String,
 }
 
 /// One value under one condition.
@@ -100,7 +102,21 @@ fn one(study: &Study, name: &str, sweep: &Sweep) -> Option<Swept> {
         has_conditions: conditions.len() > 1,
         names: measured.iter().map(|(_, short, _)| *short).collect(),
         lines,
+        remark: remark(study, name, sweep),
     })
+}
+
+/// Warns of a key that changed nothing.
+fn remark(study: &Study, name: &str, sweep: &Sweep) -> String {
+    let of = |value: &Setting| -> Vec<&Observation> {
+        let point = value.number().map(|value| SweepPoint { sweep: name.into(), value });
+        study.observations.iter().filter(|run| run.sweep.is_some() && run.sweep == point).collect()
+    };
+    let groups: Vec<Vec<&Observation>> = sweep.values.iter().map(of).collect();
+    match Study::are_one_result(&groups) {
+        true => format!("All {} values gave one result: {} has no effect here.", groups.len(), sweep.key),
+        false => String::new(),
+    }
 }
 
 fn under(conditions: &[&str]) -> String {

@@ -6,9 +6,10 @@ use reprieve_study::off_times::{self, OffRow};
 use reprieve_study::statistics::{self, Estimate};
 use reprieve_study::units::significant;
 use reprieve_study::{
-    Comparison, Conformance, LatencyConformance, Metric, Record, Row, Study, Verdict, metric,
+    Comparison, Conformance, LatencyConformance, Metric, Observation, Record, Row, Study, Verdict, metric,
 };
 
+use crate::facts;
 use crate::quantity::Spread;
 
 /// One line of a table.
@@ -126,6 +127,29 @@ pub fn unmeasured(study: &Study) -> Option<String> {
     (!said.is_empty()).then(|| format!("Published but not measured here: {}.", said.join("; ")))
 }
 
+/// Whether the cases of a study are told by what their conditions do to the guest's RCU and memory, each case against its
+/// own baseline; applications that do I/O have tables of their own.
+pub fn compares_cases(study: &Study) -> bool {
+    !study.scenario.cases.is_empty() && study.scenario.workload.runs_in_guests()
+}
+
+/// Each case with its runs as a study of their own.
+pub fn of_cases(study: &Study) -> Vec<(String, Study)> {
+    study.scenario.cases.keys().map(|case| (case.clone(), study.in_case(case))).collect()
+}
+
+/// Says so if the cases differ in nothing that has an effect.
+pub fn cases_without_effect(study: &Study) -> Option<String> {
+    let groups: Vec<Vec<&Observation>> = study
+        .scenario
+        .cases
+        .keys()
+        .map(|case| study.observations.iter().filter(|run| run.case.as_ref() == Some(case)).collect())
+        .collect();
+    Study::are_one_result(&groups)
+        .then(|| format!("All {} cases gave one result: what they set has no effect here.", groups.len()))
+}
+
 /// A remark for tables so small that no p-value in them can be low; `None` when p can be below 0.05.
 pub fn smallest_p(comparison: &Comparison) -> Option<String> {
     let sizes = comparison.rows.iter().map(|row| (row.baseline.len(), row.treated.len()));
@@ -144,6 +168,8 @@ pub fn smallest_p(comparison: &Comparison) -> Option<String> {
 pub struct Across {
     /// The scenario that both have.
     pub scenario: String,
+    /// Conditions that have one name and are two experiments, a line each: comparing them says nothing.
+    pub unlike: Vec<String>,
     /// What differs between the two besides the results, a line each.
     pub differences: Vec<String>,
     /// How far the simulator is from real guests, if one of the two was simulated and the other was not.
@@ -175,6 +201,7 @@ fn one_across(first: &Study, second: &Study) -> Across {
     let common = names.filter(|name| ran(first, name) && ran(second, name));
     Across {
         scenario: first.scenario.name.clone(),
+        unlike: unlike(first, second),
         differences: differences(first, second),
         conditions: common.map(|name| between(first, second, name)).collect(),
         off_times: off_times::between(first, second),
@@ -201,8 +228,22 @@ fn between(first: &Study, second: &Study, condition: &str) -> Comparison {
     Comparison { condition: condition.into(), baseline: condition.into(), rows }
 }
 
+fn unlike(first: &Study, second: &Study) -> Vec<String> {
+    let kind = |study: &Study| facts::workload(&study.scenario.workload);
+    let kinds = [first, second].map(|study| std::mem::discriminant(&study.scenario.workload));
+    let workload = (kinds[0] != kinds[1]).then(|| format!("workload: {} | {}", kind(first), kind(second)));
+    let ran = |study: &Study, name: &str| study.runs_of(name).next().is_some();
+    let conditions = first.scenario.conditions.iter().filter_map(|(name, condition)| {
+        let other = second.scenario.conditions.get(name)?;
+        let what = [condition, other].map(facts::disturbance);
+        let is_unlike = what[0] != what[1] && ran(first, name) && ran(second, name);
+        is_unlike.then(|| format!("{name}: {} | {}", what[0], what[1]))
+    });
+    workload.into_iter().chain(conditions).collect()
+}
+
 fn differences(first: &Study, second: &Study) -> Vec<String> {
-    let (old, new) = (crate::facts::of(first), crate::facts::of(second));
+    let (old, new) = (facts::of(first), facts::of(second));
     let mut lines = Vec::new();
     for fact in old.iter().filter(|fact| fact.is_setting) {
         let other = new.iter().find(|other| other.is_setting && other.name == fact.name);

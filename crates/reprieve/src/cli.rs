@@ -83,6 +83,9 @@ pub struct RunArguments {
     /// Change a key of the scenario, for instance guest.vcpus=4 or run.window_ms=20000; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
+    /// Run it with each of several values of a key, beside each other: conditions.overcommitted.overcommit=1.5,2,3
+    #[arg(long, value_name = "KEY=VALUE,VALUE...")]
+    pub vary: Option<String>,
     /// Repetitions of each condition [the scenario's run.repeat]
     #[arg(long, value_name = "N")]
     pub repeat: Option<u32>,
@@ -108,6 +111,9 @@ pub struct RunArguments {
     /// Show what would be run, and run nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Say nothing while it runs; warnings and errors are still said
+    #[arg(long, short)]
+    pub quiet: bool,
     /// Show all metrics with ranges and p-values, and how they were measured
     #[arg(long)]
     pub full: bool,
@@ -187,6 +193,9 @@ pub struct CompareArguments {
     /// Show all effects, and what differs between the two besides
     #[arg(long)]
     pub full: bool,
+    /// Compare conditions of one name though they are two experiments
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Arguments of `report`.

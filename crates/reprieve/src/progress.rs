@@ -13,21 +13,23 @@ use crate::output;
 /// Progress on stderr.
 pub struct Shown {
     bar: Option<ProgressBar>,
+    /// Whether only warnings are said.
+    quiet: bool,
     scenario: String,
     started: Instant,
 }
 
 impl Shown {
     /// For one scenario.
-    pub fn new(scenario: &str) -> Shown {
-        let bar = std::io::stderr().is_terminal().then(|| {
+    pub fn new(scenario: &str, quiet: bool) -> Shown {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let style = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {elapsed}{msg}");
             let bar = ProgressBar::new(0).with_prefix(shown::line(scenario).into_owned());
             bar.set_style(style.expect("a constant template"));
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
-        Shown { bar, scenario: shown::line(scenario).into_owned(), started: Instant::now() }
+        Shown { bar, quiet, scenario: shown::line(scenario).into_owned(), started: Instant::now() }
     }
 
     /// So many runs have ended; what goes on now.
@@ -53,6 +55,7 @@ impl Progress for Shown {
     fn preparing(&mut self, what: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(shown::line(&format!(": {what}")).into_owned()),
+            None if self.quiet => {}
             None => output::say(&format!("{}: {what}", self.scenario)),
         }
     }
@@ -72,7 +75,8 @@ impl Progress for Shown {
             .into_iter()
             .find_map(|(id, name)| Some((name, observation.metrics.get(id)?)));
         let result = result.map_or(String::new(), |(name, ns)| format!(", {name} {}", units::duration(*ns)));
-        if self.bar.is_none() || observation.standing != Standing::Accepted {
+        let is_news = self.bar.is_none() && !self.quiet || observation.standing != Standing::Accepted;
+        if is_news {
             let title = observation.title();
             let title = shown::line(&title);
             self.say(&format!("{}: run {number} of {total}, {title}{result}{standing}", self.scenario));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use reprieve_report::{html, perfetto, terminal};
+use reprieve_report::{headline, html, perfetto, terminal};
 use reprieve_study::record::SCHEMA_VERSION;
 use reprieve_study::{Ground, Record, Scenario, Study, overrides, shown};
 
@@ -25,7 +25,7 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
         (promise(&arguments.json)?, promise(&arguments.html)?, promise(&arguments.trace)?);
     arguments.recordings.as_deref().map_or(Ok(()), |folder| tapes::promise(folder, &scenarios))?;
     let grounds = Grounds::prepare(&scenarios, arguments.jobs)?;
-    let (studies, failure) = run_all(scenarios, &grounds)?;
+    let (studies, failure) = run_all(scenarios, &grounds, arguments.quiet)?;
     let record = Record {
         schema_version: SCHEMA_VERSION,
         program: format!("reprieve {}", env!("CARGO_PKG_VERSION")),
@@ -54,6 +54,9 @@ fn read_scenarios(arguments: &RunArguments) -> Result<Vec<Scenario>, Failure> {
     assignments.extend(arguments.seed.map(|seed| format!("run.seed={seed}")));
     let read = |name: &String| {
         let mut scenario = catalog::read(name, ground, &assignments)?;
+        if let Some(varied) = &arguments.vary {
+            scenario = scenario.varied(varied)?;
+        }
         tapes::resolve(&mut scenario, name);
         Ok(scenario)
     };
@@ -76,10 +79,14 @@ fn ground(name: &str) -> Result<Ground, Failure> {
 
 /// Runs scenario after scenario. What has finished is kept when a later one fails; only a failure before the
 /// first result leaves nothing to show.
-fn run_all(scenarios: Vec<Scenario>, grounds: &Grounds) -> Result<(Vec<Study>, Option<Failure>), Failure> {
+fn run_all(
+    scenarios: Vec<Scenario>,
+    grounds: &Grounds,
+    quiet: bool,
+) -> Result<(Vec<Study>, Option<Failure>), Failure> {
     let mut studies = Vec::new();
     for scenario in scenarios {
-        let mut shown = Shown::new(&scenario.name);
+        let mut shown = Shown::new(&scenario.name, quiet);
         let finished = match grounds.run(scenario, &mut shown) {
             Ok(finished) => finished,
             Err(failure) if studies.is_empty() => return Err(failure),
@@ -87,7 +94,9 @@ fn run_all(scenarios: Vec<Scenario>, grounds: &Grounds) -> Result<(Vec<Study>, O
         };
         drop(shown);
         let ended_early = finished.error.as_ref().map(ToString::to_string);
-        studies.push(Study::new(finished.scenario, finished.observations, ended_early));
+        let mut study = Study::new(finished.scenario, finished.observations, ended_early);
+        study.headline = headline::of(&study);
+        studies.push(study);
         if let Some(failure) = finished.error {
             return if studies.iter().all(|study| study.observations.is_empty()) {
                 Err(failure)
@@ -104,6 +113,7 @@ fn command(arguments: &RunArguments) -> String {
     let mut words = vec!["reprieve run".to_string(), arguments.scenarios.join(" ")];
     words.extend(arguments.on.iter().map(|ground| format!("--on {ground}")));
     words.extend(arguments.assignments.iter().map(|assignment| format!("--set '{assignment}'")));
+    words.extend(arguments.vary.iter().map(|varied| format!("--vary '{varied}'")));
     words.extend(arguments.repeat.map(|repeat| format!("--repeat {repeat}")));
     words.extend(arguments.seed.map(|seed| format!("--seed {seed}")));
     words.join(" ")

@@ -71,7 +71,8 @@ fn what_is_refused_as_without_effect_has_none_and_the_rest_has_one() {
         for (key, value) in KEYS {
             let why = refusal(&plain, key, value);
             let is_unread = why.as_ref().is_some_and(|why| why.contains("has no effect here"));
-            if why.is_some() && !is_unread || key.starts_with("host.xen") && !scheduler.starts_with("credit") {
+            if why.is_some() && !is_unread || key.starts_with("host.xen") && !scheduler.starts_with("credit")
+            {
                 // Refused in a file, too.
                 continue;
             }

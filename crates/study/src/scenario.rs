@@ -40,6 +40,7 @@ pub mod published;
 pub mod setting;
 pub mod sweep;
 mod unread;
+mod vary;
 pub mod workload;
 pub mod xen;
 

@@ -139,6 +139,7 @@ pub fn sweeps(study: &Study) -> Markup {
                 @for swept in sweeps {
                     h3 { (swept.title) }
                     div class="scroll" { (table(&swept)) }
+                    @if !swept.remark.is_empty() { p { (swept.remark) } }
                 }
             }
         }

@@ -30,6 +30,7 @@ pub fn render(text: &mut String, study: &Study, options: &Options) {
     }
     match side_by_side::of(study) {
         Some(side) => side::render(text, &side, options),
+        None if table::compares_cases(study) => cases(text, study, options),
         None if !study.scenario.cases.is_empty() => more::grids(text, study, options),
         None => comparisons(text, study, options),
     }
@@ -59,7 +60,9 @@ fn comparisons(text: &mut String, study: &Study, options: &Options) {
             table_of(text, study, comparison, options);
         }
     } else {
-        table_of_many(text, study, &wholes, options);
+        let lines: Vec<(&str, &Comparison)> =
+            wholes.iter().map(|comparison| (comparison.condition.as_str(), *comparison)).collect();
+        table_of_many(text, study, &lines, options);
     }
     if study.comparisons.is_empty() {
         for (name, condition) in study.scenario.chosen() {
@@ -68,6 +71,23 @@ fn comparisons(text: &mut String, study: &Study, options: &Options) {
         wrapped(text, "", "Nothing to compare: fewer than two conditions have runs.", 0, options);
     }
     more::causes(text, study, study.comparisons.iter().any(|comparison| is_part(&comparison)), options);
+}
+
+/// A line for each condition of each case, compared with that case's own baseline.
+fn cases(text: &mut String, study: &Study, options: &Options) {
+    let found: Vec<(String, Comparison)> = table::of_cases(study)
+        .into_iter()
+        .flat_map(|(case, study)| {
+            let titled =
+                move |comparison: Comparison| (format!("{case}, {}", comparison.condition), comparison);
+            study.comparisons.into_iter().map(titled)
+        })
+        .collect();
+    let lines: Vec<(&str, &Comparison)> = found.iter().map(|(title, one)| (title.as_str(), one)).collect();
+    table_of_many(text, study, &lines, options);
+    if let Some(remark) = table::cases_without_effect(study) {
+        wrapped(text, "", &remark, 0, options);
+    }
 }
 
 /// Identifiers of the metrics that matter, in the order in which they are shown.
@@ -142,10 +162,10 @@ fn published(line: &Line, options: &Options) -> Cell {
     }
 }
 
-/// A line for each condition: its ratios to the baseline.
-fn table_of_many(text: &mut String, study: &Study, comparisons: &[&Comparison], options: &Options) {
+/// A line for each comparison, by its title: ratios to the baseline.
+fn table_of_many(text: &mut String, study: &Study, comparisons: &[(&str, &Comparison)], options: &Options) {
     let measured = |id: &&str| {
-        comparisons.iter().any(|comparison| comparison.row(id).is_some_and(|row| row.ratio.is_some()))
+        comparisons.iter().any(|(_, comparison)| comparison.row(id).is_some_and(|row| row.ratio.is_some()))
     };
     let columns: Vec<&str> = rows(study).into_iter().filter(measured).take(COLUMNS).collect();
     let mut out = empty_table(options);
@@ -153,13 +173,13 @@ fn table_of_many(text: &mut String, study: &Study, comparisons: &[&Comparison], 
     let header = std::iter::once(format!("over {}", clean(study.scenario.baseline())))
         .chain(columns.iter().map(|id| label(id)));
     out.set_header(header.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
-    for comparison in comparisons {
+    for (title, comparison) in comparisons {
         let lines = table::lines(comparison);
         let ratio = |id: &&str| {
             let line = lines.iter().find(|line| line.metric.id == *id && !line.ratio.is_empty());
             Cell::new(line.map_or("-".into(), |line| format!("x{} {}", line.ratio, line.interval)))
         };
-        let first = Cell::new(clean(&comparison.condition));
+        let first = Cell::new(clean(title));
         out.add_row(std::iter::once(first).chain(columns.iter().map(ratio)));
     }
     let _ = writeln!(text, "\n{}", out.trim_fmt());

@@ -90,7 +90,7 @@ fn sweep_table(text: &mut String, swept: &Swept, options: &Options) {
     }
     finish(text, out, labels);
     let ranges = if with_ranges { " (smallest–largest)" } else { "" };
-    wrapped(text, "", &format!("Medians over repetitions{ranges}."), 0, options);
+    wrapped(text, "", &format!("Medians over repetitions{ranges}. {}", swept.remark), 0, options);
 }
 
 fn spread(spread: &Option<Spread>, with_range: bool) -> String {

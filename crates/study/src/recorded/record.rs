@@ -38,6 +38,9 @@ pub struct Study {
     /// Each condition against the baseline: written for others, and made again from the observations when a record is read.
     #[serde(skip_deserializing)]
     pub comparisons: Vec<Comparison>,
+    /// What it found, in sentences: written for others, and made again from the observations when a record is shown.
+    #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
+    pub headline: Vec<String>,
     /// Why the study ended early, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_early: Option<String>,
@@ -47,7 +50,31 @@ impl Study {
     /// Compares what was observed.
     pub fn new(scenario: Scenario, observations: Vec<Observation>, ended_early: Option<String>) -> Study {
         let comparisons = Comparison::all(&scenario, &observations);
-        Study { scenario, observations, comparisons, ended_early }
+        Study { scenario, observations, comparisons, headline: Vec::new(), ended_early }
+    }
+
+    /// The runs of one case, as a study of their own that can be compared.
+    pub fn in_case(&self, case: &str) -> Study {
+        let of_case = self.observations.iter().filter(|run| run.case.as_deref() == Some(case));
+        let runs = of_case.map(|run| Observation { case: None, ..run.clone() }).collect();
+        let scenario = Scenario { cases: Default::default(), ..self.scenario.clone() };
+        Study::new(scenario, runs, None)
+    }
+
+    /// Whether runs that ask for different values all gave the same result, run by run: then the key has no effect.
+    /// Only simulated runs can tell. Each group has the runs of one value, in the order of their repetitions.
+    pub fn are_one_result(groups: &[Vec<&Observation>]) -> bool {
+        let hashes = |group: &Vec<&Observation>| -> Vec<String> {
+            let mut keyed: Vec<_> = group
+                .iter()
+                .map(|run| (&run.condition, run.repetition, &run.provenance.result_hash))
+                .collect();
+            keyed.sort_unstable();
+            keyed.into_iter().map(|(.., hash)| hash.clone()).collect()
+        };
+        let all: Vec<Vec<String>> = groups.iter().map(hashes).collect();
+        let known = all.iter().all(|hashes| !hashes.is_empty() && hashes.iter().all(|hash| !hash.is_empty()));
+        known && all.len() > 1 && all.windows(2).all(|pair| pair[0] == pair[1])
     }
 
     /// Whether it ran on the simulator.

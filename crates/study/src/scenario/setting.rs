@@ -31,6 +31,16 @@ impl Setting {
         }
     }
 
+    /// From a command line: a TOML value, or a text if it is none.
+    pub fn parse(text: &str) -> Setting {
+        #[derive(Deserialize)]
+        struct Line {
+            value: Setting,
+        }
+        let parsed: Result<Line, _> = toml::from_str(&format!("value = {text}"));
+        parsed.map_or_else(|_| Setting::Text(text.into()), |line| line.value)
+    }
+
     /// For the key of a scenario.
     pub(crate) fn to_toml(&self) -> toml::Value {
         match self {

@@ -1,0 +1,138 @@
+//! A scenario with several values of one key beside each other: `reprieve run NAME --vary KEY=V1,V2,...`.
+//!
+//! A key of a condition gives one condition for each value, all compared with the one baseline. Any other key gives one
+//! case for each value, in which all conditions are run, because the baseline changes with it, too.
+
+use indexmap::IndexMap;
+
+use super::{BadScenario, Case, Condition, Published, Scenario, Setting, limits, overrides};
+
+impl Scenario {
+    /// The scenario once for each value of `KEY=V1,V2,...`. Its sweeps, and what was published about it, are left out.
+    ///
+    /// # Errors
+    /// A key that there is not, or that cannot be varied; a value that the key cannot have.
+    pub fn varied(&self, assignment: &str) -> Result<Scenario, BadScenario> {
+        let Some((key, values)) = assignment.split_once('=') else {
+            return Err(BadScenario::new(assignment, "write it as key=value,value,..."));
+        };
+        let key = key.trim();
+        let values: Vec<Setting> = values.split(',').map(|value| Setting::parse(value.trim())).collect();
+        if values.len() < 2 || values.len() > limits::SWEEP_VALUES {
+            let problem = format!("give it 2 to {} values, with commas between them", limits::SWEEP_VALUES);
+            return Err(BadScenario::new(key, problem));
+        }
+        let mut varied = self.clone();
+        varied.sweeps.clear();
+        varied.published = Published::default();
+        match key.strip_prefix("conditions.") {
+            Some(rest) => varied.vary_condition(key, rest, &values)?,
+            None => varied.vary_all(key, &values)?,
+        }
+        varied.check_counts()?;
+        varied.check()?;
+        Ok(varied)
+    }
+
+    fn vary_condition(&mut self, key: &str, rest: &str, values: &[Setting]) -> Result<(), BadScenario> {
+        let name = self
+            .conditions
+            .keys()
+            .find(|name| rest.strip_prefix(*name).is_some_and(|rest| rest.starts_with('.')));
+        let Some(name) = name.cloned() else {
+            let known: Vec<&str> = self.conditions.keys().map(String::as_str).collect();
+            return Err(BadScenario::new(key, format!("names no condition; there are {}", known.join(", "))));
+        };
+        let baseline = self.baseline().to_string();
+        if name == baseline {
+            return Err(BadScenario::new(key, "the baseline has one value: the others are compared with it"));
+        }
+        let variant = |value: &Setting| {
+            let mut scenario = overrides::apply(self, [(key, value)])?;
+            let condition = scenario.conditions.swap_remove(&name).unwrap_or_default();
+            Ok((title(key, value), Condition { label: String::new(), ..condition }))
+        };
+        let variants: Vec<(String, Condition)> =
+            values.iter().map(variant).collect::<Result<_, BadScenario>>()?;
+        self.conditions.retain(|other, _| *other == baseline);
+        self.conditions.extend(variants);
+        self.run.conditions.clear();
+        Ok(())
+    }
+
+    fn vary_all(&mut self, key: &str, values: &[Setting]) -> Result<(), BadScenario> {
+        if !self.cases.is_empty() {
+            return Err(BadScenario::new(key, "this scenario has cases already; vary a key of a condition"));
+        }
+        let case = |value: &Setting| {
+            let case =
+                Case { label: title(key, value), set: IndexMap::from([(key.to_string(), value.clone())]) };
+            (title(key, value), case)
+        };
+        self.cases = values.iter().map(case).collect();
+        Ok(())
+    }
+}
+
+/// The key's last word and the value.
+fn title(key: &str, value: &Setting) -> String {
+    format!("{}={value}", key.rsplit('.').next().unwrap_or(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "
+        name = 't'
+        title = 't'
+        workload = { kind = 'memory' }
+        [conditions.alone]
+        [conditions.crowded]
+        label = 'crowded'
+        overcommit = 2.0
+        [conditions.other]
+        hogs = 1
+        [published]
+        source = 's'
+        condition = 'crowded'
+        ratios = [{ metric = 'gp_mean_ns', ratio = 2.0, printed = 'x' }]
+    ";
+
+    fn varied(assignment: &str) -> Result<Scenario, String> {
+        let scenario = overrides::read(TEXT, None, &[]).unwrap();
+        scenario.varied(assignment).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_condition_s_key_gives_conditions_beside_the_one_baseline() {
+        let scenario = varied("conditions.crowded.overcommit=1.5, 2,3").unwrap();
+        let names: Vec<&str> = scenario.conditions.keys().map(String::as_str).collect();
+        assert_eq!(names, ["alone", "overcommit=1.5", "overcommit=2", "overcommit=3"]);
+        assert_eq!(scenario.conditions["overcommit=3"].overcommit, 3.0);
+        assert_eq!(scenario.conditions["overcommit=3"].label, "");
+        assert_eq!(scenario.published, Published::default());
+    }
+
+    #[test]
+    fn another_key_gives_cases_with_all_conditions() {
+        let scenario = varied("host.scheduler=cfs,eevdf").unwrap();
+        assert_eq!(scenario.cases.keys().collect::<Vec<_>>(), ["scheduler=cfs", "scheduler=eevdf"]);
+        assert_eq!((scenario.conditions.len(), scenario.runs()), (3, 2 * 3 * 3));
+    }
+
+    #[test]
+    fn a_slip_is_refused_with_its_key() {
+        assert!(varied("conditions.crowded.overcommit=2").unwrap_err().contains("give it 2 to"));
+        assert!(
+            varied("conditions.crowd.overcommit=1,2")
+                .unwrap_err()
+                .contains("there are alone, crowded, other")
+        );
+        assert!(varied("conditions.alone.hogs=1,2").unwrap_err().contains("the baseline has one value"));
+        assert!(varied("host.slice=1,2").unwrap_err().contains("did you mean"));
+        assert!(varied("guest.boot_limit_ms=2000,3000").unwrap_err().contains("has no effect here"));
+        assert!(varied("host.scheduler=cfs,bfs").unwrap_err().contains("bfs"));
+        assert!(varied("host.scheduler").unwrap_err().contains("write it as"));
+    }
+}
