@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use reprieve_policy::beat::{Beat, grain_ns};
+use reprieve_policy::beat::{Beat, READ_EVERY, grain_ns};
 use reprieve_policy::signal::Signal;
 
 use super::clock;
@@ -22,8 +22,6 @@ const PRIORITY: u8 = 2;
 const LONGEST_NS: u64 = 100_000_000;
 /// A CPU that went offline is looked for again after so long, ns.
 const OFFLINE_NS: u64 = 1_000_000_000;
-/// The run delay is read at late beats, and once in so many others: what those add up to is no gap.
-const DELAY_EVERY: u64 = 16;
 
 /// Runs the beat thread of `vcpu` until the daemon ends. Whether it may run before all others is said through `raised`.
 pub fn run(
@@ -37,7 +35,7 @@ pub fn run(
     let guard = FifoGuard::raise(PRIORITY);
     let _ = threads::set_timer_slack_ns(1);
     let delay = SchedStatReader::open(root, std::process::id() as i32, threads::own_tid()).ok();
-    let (mut count, mut meter) = (0u64, clock::Meter::start());
+    let (mut count, mut meter) = (0u32, clock::Meter::start());
     let mut pinned = threads::set_affinity(threads::own_tid(), &[vcpu]).is_ok();
     raised(guard.is_ok());
     let mut due_ns = clock::now_ns() + shared.period_ns.load(Ordering::Relaxed);
@@ -51,8 +49,8 @@ pub fn run(
             due_ns = at_ns + if pinned { period_ns } else { OFFLINE_NS };
             continue;
         }
-        let reads = at_ns.saturating_sub(due_ns) > grain_ns(period_ns) || count.is_multiple_of(DELAY_EVERY);
-        count += 1;
+        let reads = at_ns.saturating_sub(due_ns) > grain_ns(period_ns) || count.is_multiple_of(READ_EVERY);
+        count = count.wrapping_add(1);
         let run_delay_ns =
             delay.as_ref().filter(|_| reads).and_then(|delay| Some(delay.read().ok()?.delay_ns));
         let beat = Beat { vcpu, due_ns, at_ns, period_ns, steal_ns: None, run_delay_ns };

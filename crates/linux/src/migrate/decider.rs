@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use reprieve_policy::beat::{Beat, grain_ns};
+use reprieve_policy::beat::{Beat, StealReads, grain_ns};
 use reprieve_policy::place::{Move, Placer, Settings, Target};
 use reprieve_policy::signal::Signal;
 
@@ -20,13 +20,6 @@ use super::shared::Shared;
 use super::table::Table;
 use crate::proc::StealReader;
 
-/// Steal of a gap is booked at the next tick at the latest, 10 ms, and read again after this time, ns.
-const STEAL_AGAIN_NS: u64 = 12_000_000;
-/// Steal is read at one ordinary beat in so many, too, so that a late one has a recent reading to compare with.
-const STEAL_EVERY: u32 = 16;
-/// A host that has booked no steal so far, as emulation never does, is asked for it this often, ns: `/proc/stat` costs more to
-/// read than everything else that a beat takes.
-const ASK_NS: u64 = 500_000_000;
 /// What a beat that is older told is not so any more, ns: much happens in two periods of the fastest beats.
 const OLD_NS: u64 = 2_000_000;
 
@@ -52,13 +45,6 @@ enum Head {
     Beat(usize),
 }
 
-/// When the steal of one vCPU is read.
-#[derive(Clone, Copy, Debug, Default)]
-struct StealDue {
-    again_ns: Option<u64>,
-    beats: u32,
-}
-
 /// What it goes by.
 pub struct Decider {
     placer: Placer,
@@ -66,9 +52,7 @@ pub struct Decider {
     table: Arc<Table>,
     shared: Arc<Shared>,
     steal: Option<StealReader>,
-    steal_due: Vec<StealDue>,
-    /// A host that has booked no steal so far is not asked before this time, ns.
-    ask_ns: Option<u64>,
+    steal_reads: StealReads,
     foretold: Foretold,
     /// Whether signals are told to the house thread, too.
     records: bool,
@@ -91,8 +75,7 @@ impl Decider {
     ) -> Decider {
         Decider {
             placer: Placer::new(settings),
-            steal_due: vec![StealDue::default(); settings.vcpus],
-            ask_ns: Some(0),
+            steal_reads: StealReads::new(settings.vcpus),
             made: Vec::with_capacity(settings.tasks),
             touched: Vec::with_capacity(settings.tasks),
             lines,
@@ -188,24 +171,13 @@ impl Decider {
         }
     }
 
-    /// The beat with the steal of its vCPU as it is now, where that tells something: at a late beat, once after that was
-    /// booked, and now and then.
     fn with_steal(&mut self, beat: Beat, now_ns: u64) -> Signal {
-        let late = beat.lateness_ns() > grain_ns(beat.period_ns);
-        let Some(due) = self.steal_due.get_mut(beat.vcpu) else { return Signal::Beat(beat) };
-        let booked = due.again_ns.is_some_and(|again_ns| beat.at_ns >= again_ns);
-        due.beats += 1;
-        let asks = self.ask_ns.is_none_or(|ask_ns| now_ns >= ask_ns);
-        if !asks || (!late && !booked && due.beats < STEAL_EVERY) {
-            return Signal::Beat(beat);
-        }
-        *due = StealDue { again_ns: late.then_some(beat.at_ns + STEAL_AGAIN_NS), beats: 0 };
-        let vcpu = beat.vcpu;
-        let steal_ns =
-            self.steal.as_mut().and_then(|steal| steal.read(now_ns).ok().and(steal.steal_ns(vcpu)));
-        let never = self.ask_ns.is_some() && steal_ns.is_none_or(|steal_ns| steal_ns == 0);
-        self.ask_ns = never.then_some(now_ns + ASK_NS);
-        Signal::Beat(Beat { steal_ns, ..beat })
+        let read = || {
+            let steal = self.steal.as_mut()?;
+            steal.read(now_ns).ok()?;
+            steal.steal_ns(beat.vcpu)
+        };
+        Signal::Beat(self.steal_reads.fill(beat, now_ns, read))
     }
 
     fn take(&mut self, signal: Signal) {

@@ -19,8 +19,7 @@ const MARGIN: u64 = 8;
 /// An ordinary beat is no later than so many medians.
 const ORDINARY: u64 = 2;
 
-/// The lateness from which on a beat with this period tells anything, ns. One that is later is worth a reading of steal and
-/// of the beat thread's run delay; whoever reads these only now and then should ask this function when.
+/// A beat that is later than this, ns, may mean a gap, and is worth a reading of steal and of the beat thread's run delay.
 pub fn grain_ns(period_ns: u64) -> u64 {
     period_ns.min(FINEST_NS)
 }

@@ -10,9 +10,11 @@
 //! judged again for some beats; and it is booked in grains, so it clears the host only of gaps of two grains or more. All
 //! other unknown ones count as descheduled: on a host that books no steal (emulation), and those too short to show in it.
 //!
-//! What the caller must do: hand in the beats of all vCPUs merged by their times, for a vCPU whose beats wait unread looks
-//! off; read steal and run delay at each beat later than [`grain_ns`] and at one ordinary beat in sixteen, with the time of
-//! that beat, since growth counts only from a reading of the last second.
+//! What the caller must do:
+//! - hand in the beats of all vCPUs merged by their times, for a vCPU whose beats wait unread looks off;
+//! - pass each beat through [`StealReads`], which says when to read steal. Growth counts only from a reading of the last second;
+//! - read the beat thread's run delay, where the system tells it, at each beat later than [`grain_ns`] and at one ordinary beat
+//!   in [`READ_EVERY`].
 //!
 //! Source: the vCPU monitor of Jia et al., "Effectively Mitigating I/O Inactivity in vCPU Scheduling", USENIX ATC 2018
 //! (slice = last beat before the gap less first beat after the previous one); its constants are estimated here instead.
@@ -23,12 +25,14 @@ mod pace;
 mod recent;
 mod slice;
 mod steal;
+mod steal_reads;
 mod vcpu;
 mod work;
 
 pub use lateness::{Lateness, grain_ns};
 pub use pace::Pace;
 pub use slice::{Odds, Remaining, Slices};
+pub use steal_reads::{READ_EVERY, StealReads};
 pub(crate) use vcpu::LEAP_NS;
 pub use vcpu::Vcpu;
 pub use work::Work;
@@ -44,7 +48,7 @@ pub struct Beat {
     pub at_ns: u64,
     /// Time between two beats now, ns.
     pub period_ns: u64,
-    /// Steal of this vCPU since boot, ns, if it was read at this beat; when to read it is said above.
+    /// Steal of this vCPU since boot, ns, if it was read at this beat; [`StealReads`] says when.
     pub steal_ns: Option<u64>,
     /// Time the beat thread was runnable and not running since it began, ns, if it was read at this beat.
     pub run_delay_ns: Option<u64>,

@@ -9,7 +9,7 @@
 // Each test program uses a part.
 #![allow(dead_code)]
 
-use reprieve_policy::beat::{Beat, grain_ns};
+use reprieve_policy::beat::{Beat, StealReads};
 use reprieve_policy::cpus::CpuSet;
 use reprieve_policy::place::{Admission, Move, Placer, Target};
 use reprieve_policy::signal::Signal;
@@ -23,8 +23,6 @@ const IO_NS: u64 = 500 * US;
 const COMPUTE_NS: u64 = 50 * US;
 /// Between two samples where there are no I/O events.
 const SAMPLE_NS: u64 = 20 * MS;
-/// Steal is read at one ordinary beat in so many.
-const STEAL_EVERY: u64 = 16;
 
 /// Knuth's MMIX generator: the same numbers every time.
 pub struct Random(pub u64);
@@ -137,6 +135,7 @@ impl<'a> World<'a> {
             running: vec![None; vcpus],
             off: vec![false; vcpus],
             busy_ns: vec![0; vcpus],
+            steal_reads: StealReads::new(vcpus),
             now_ns: 0,
             completed: (0, 0),
         };
@@ -160,6 +159,7 @@ struct State<'a, 'p> {
     off: Vec<bool>,
     /// Until when each vCPU is busy with a beat.
     busy_ns: Vec<u64>,
+    steal_reads: StealReads,
     now_ns: u64,
     /// I/Os since the last sample, and what they took, ns.
     completed: (u64, u64),
@@ -169,7 +169,6 @@ struct State<'a, 'p> {
 struct Beats {
     random: Random,
     due_ns: u64,
-    count: u64,
     noise_ns: u64,
     stolen_ns: u64,
     position: usize,
@@ -182,7 +181,7 @@ impl State<'_, '_> {
             .map(|vcpu| {
                 let random = Random(vcpu + 1);
                 let due_ns = self.world.period_ns;
-                Beats { random, due_ns, count: 0, noise_ns: 0, stolen_ns: 0, position: 0 }
+                Beats { random, due_ns, noise_ns: 0, stolen_ns: 0, position: 0 }
             })
             .collect();
         for task in 0..self.world.tasks {
@@ -233,11 +232,11 @@ impl State<'_, '_> {
         }
         let (due_ns, period_ns) = (beats.due_ns, self.world.period_ns);
         let at_ns = self.now_ns + beats.random.within(0, STEP_NS);
-        let reads = at_ns - due_ns > grain_ns(period_ns) || beats.count.is_multiple_of(STEAL_EVERY);
-        let stolen_ns = |grain: u64| beats.stolen_ns / grain * grain;
-        let steal_ns = self.world.steal_grain_ns.filter(|_| reads).map(stolen_ns);
-        self.tell(Signal::Beat(Beat { vcpu, due_ns, at_ns, period_ns, steal_ns, run_delay_ns: None }));
-        beats.count += 1;
+        let beat = Beat { vcpu, due_ns, at_ns, period_ns, steal_ns: None, run_delay_ns: None };
+        let stolen_ns = |grain_ns| beats.stolen_ns / grain_ns * grain_ns;
+        let read = || self.world.steal_grain_ns.map(stolen_ns);
+        let beat = self.steal_reads.fill(beat, at_ns, read);
+        self.tell(Signal::Beat(beat));
         beats.due_ns = self.placer.next_beat_ns(vcpu).unwrap_or(at_ns + period_ns);
         self.outcome.beats += 1;
         self.busy_ns[vcpu] = self.now_ns + self.world.beat_cost_ns;
