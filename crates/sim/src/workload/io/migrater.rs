@@ -1,17 +1,18 @@
 //! vMigrater: a beat thread pinned to each vCPU, and the placer of `policy` that all of them feed. The same code decides in a
 //! live guest; here its signals are simulated beats and block events, and its moves are changes of affinity.
 //!
-//! It knows and may what the daemon does: settings and costs are those of [`Settings`] and [`Pace`], working sets are not known,
-//! steal has the grain of `/proc/stat`, is read at late beats alone and once more after it must have been booked.
+//! It has the same information and the same rights as the daemon: settings and costs are those of [`Settings`] and [`Pace`],
+//! working sets are not known, and steal has the grain of `/proc/stat` and is read when [`StealReads`] says so. Run delays are
+//! not read, since hardly anything in the guest keeps a beat thread waiting.
 //!
-//! What it costs is CPU time: of the beat threads for each beat (with its interrupt, wake-up and switches) and each move; and
-//! of whoever submits or completes a request, for the tracepoint. Beat threads are of the real-time class in a live guest;
-//! here they have the greatest weight that the guest's scheduler knows, which preempts whatever has had its share.
+//! It costs CPU time: each beat (with its interrupt, wake-up and switches) and each move costs the beat threads, and the
+//! tracepoint costs the task that submits or completes a request. In a live guest beat threads are of the real-time class;
+//! here they have the greatest weight that the guest's scheduler knows, so they preempt any task that has had its share.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use reprieve_policy::beat::{Beat, Pace, grain_ns};
+use reprieve_policy::beat::{Beat, Pace, StealReads, grain_ns};
 use reprieve_policy::cpus::CpuSet;
 use reprieve_policy::place::{Admission, Move, Placer, Settings, Target};
 use reprieve_policy::signal::Signal;
@@ -25,27 +26,24 @@ use crate::guest::task::{Op, Program};
 
 /// Weight of nice -20, the greatest of Linux's (`sched_prio_to_weight`).
 const WEIGHT: u32 = 88_761;
-/// The daemon looks at what it has spent so often.
+/// Time between two looks at the CPU time spent.
 const READING_NS: u64 = 250_000_000;
-/// Steal is booked at the next tick at the latest, 10 ms, and read again after this time.
-const STEAL_AGAIN_NS: u64 = 12_000_000;
 
 /// What the beat threads share.
 struct Daemon {
     placer: Placer,
     pace: Pace,
-    /// When the pace was looked at last, and what had been spent by then.
+    /// When the pace was last chosen, and the CPU time spent by then.
     looked_ns: u64,
     looked_spent_ns: u64,
     spent_ns: u64,
     tasks: Vec<TaskId>,
-    /// All vCPUs, a bit for each: where tasks may run for their users.
+    /// The mask that the tasks' users have set: all vCPUs, a bit for each.
     home: u64,
     events: Vec<BlockEvent>,
     moves: Vec<Move>,
     steal_grain_ns: u64,
-    /// When the steal of each vCPU is read again.
-    steal_again_ns: Vec<Option<u64>>,
+    steal_reads: StealReads,
 }
 
 impl Daemon {
@@ -53,7 +51,7 @@ impl Daemon {
         self.moves.extend_from_slice(self.placer.take(signal));
     }
 
-    /// What the block layer has told since the last beat.
+    /// Takes in the block layer's events since the last beat.
     fn hear(&mut self, env: &mut Env<'_>) {
         let mut events = std::mem::take(&mut self.events);
         env.take_block_events(&mut events);
@@ -70,15 +68,10 @@ impl Daemon {
         self.events = events;
     }
 
-    /// Steal as the guest can read it, if it is read at this beat.
-    fn steal_ns(&mut self, env: &Env<'_>, late: bool) -> Option<u64> {
-        let again_ns = &mut self.steal_again_ns[env.vcpu];
-        let booked = again_ns.is_some_and(|again_ns| env.now_ns >= again_ns);
-        if !late && !booked {
-            return None;
-        }
-        *again_ns = late.then_some(env.now_ns + STEAL_AGAIN_NS);
-        Some(env.steal_ns / self.steal_grain_ns * self.steal_grain_ns)
+    /// The beat with its vCPU's steal as the guest can read it, if a reading is due.
+    fn with_steal(&mut self, beat: Beat, env: &Env<'_>) -> Beat {
+        let grain_ns = self.steal_grain_ns;
+        self.steal_reads.fill(beat, env.now_ns, || Some(env.steal_ns / grain_ns * grain_ns))
     }
 
     fn act(&mut self, env: &mut Env<'_>) {
@@ -94,7 +87,7 @@ impl Daemon {
         }
     }
 
-    /// Time between two beats from now on.
+    /// The period of beats from now on.
     fn period_ns(&mut self, now_ns: u64) -> u64 {
         let elapsed_ns = now_ns - self.looked_ns;
         if elapsed_ns >= READING_NS {
@@ -113,7 +106,7 @@ struct BeatThread {
     beat_ns: u64,
     /// CPU time of a beat outside of the thread: interrupt, wake-up, and switches to it and back.
     around_ns: u64,
-    /// When the next beat is due, and the period by which it was set; none before the first.
+    /// When the next beat is due, and the period in force when that was set; none before the first.
     due: Option<(u64, u64)>,
 }
 
@@ -136,7 +129,7 @@ pub(super) fn add(guest: &mut Guest, vcpus: usize, threads: usize, systems: &IoS
         events: Vec::new(),
         moves: Vec::new(),
         steal_grain_ns: systems.steal_grain_us * 1_000,
-        steal_again_ns: vec![None; vcpus],
+        steal_reads: StealReads::new(vcpus),
     }));
     for v in 0..vcpus {
         let thread = BeatThread {
@@ -161,19 +154,18 @@ impl Program for BeatThread {
             env.count_beat();
             daemon.spent_ns += self.beat_ns + self.around_ns;
             daemon.hear(env);
-            let late = now_ns.saturating_sub(due_ns) > grain_ns(period_ns);
-            if late {
+            let beat =
+                Beat { vcpu: env.vcpu, due_ns, at_ns: now_ns, period_ns, steal_ns: None, run_delay_ns: None };
+            if beat.lateness_ns() > grain_ns(period_ns) {
                 daemon.pace.hurry();
             }
-            let steal_ns = daemon.steal_ns(env, late);
-            let beat =
-                Beat { vcpu: env.vcpu, due_ns, at_ns: now_ns, period_ns, steal_ns, run_delay_ns: None };
+            let beat = daemon.with_steal(beat, env);
             daemon.take(&Signal::Beat(beat));
             daemon.act(env);
         }
         let period_ns = daemon.period_ns(now_ns);
         let next_ns = daemon.placer.next_beat_ns(env.vcpu).unwrap_or(0);
-        // The threads of a live guest start when they start: their beats have phases of their own.
+        // Threads of a live guest do not start in step, so each one's beats have a phase of their own.
         let sleep_ns = match self.due {
             None => env.random().within(1, period_ns),
             Some(_) => next_ns.saturating_sub(now_ns).max(period_ns),
