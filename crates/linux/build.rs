@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-const SOURCE: &str = "src/migrate/io_events.bpf.c";
+const SOURCE: &str = "src/migrate/find/io_events.bpf.c";
 
 fn main() {
     println!("cargo::rerun-if-changed={SOURCE}");

@@ -11,7 +11,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use reprieve_linux::migrate::{
-    Doubtful, Forks, Heirs, Held, Restored, Roots, Saved, Set, StateFile, Table, Witness, follow_call,
+    CallWatch, Children, Doubtful, Forks, Held, Restored, Roots, Saved, SetByOther, StateFile, Table,
+    follow_call,
 };
 use reprieve_linux::proc::{ProcRoot, SysCpus, TaskStatReader};
 use reprieve_linux::threads;
@@ -46,27 +47,27 @@ fn table(folder: &Path) -> Table {
 }
 
 /// What looks after heirs, without any records of the kernel's.
-fn blind(table: &Table) -> Heirs {
+fn blind(table: &Table) -> Children {
     let (root, sys) = (ProcRoot::default(), SysCpus::default());
-    Heirs::new(&root, &sys, None, Witness::blind(), 4, table.state()).unwrap()
+    Children::new(&root, &sys, None, CallWatch::blind(), 4, table.state()).unwrap()
 }
 
 /// With records of forks and of calls, if they can be had.
-fn heirs(table: &Table) -> Option<Heirs> {
+fn children(table: &Table) -> Option<Children> {
     let (root, sys) = (ProcRoot::default(), SysCpus::default());
     let forks = Forks::open(&sys.online());
-    let witness = Witness::open(sys.path(), &sys.online(), now_ns());
-    let (forks, witness) = match (forks, witness) {
-        (Ok(forks), Ok(witness)) => (forks, witness),
+    let call_watch = CallWatch::open(sys.path(), &sys.online(), now_ns());
+    let (forks, call_watch) = match (forks, call_watch) {
+        (Ok(forks), Ok(call_watch)) => (forks, call_watch),
         (Err(e), _) | (_, Err(e)) => {
             eprintln!("skipped: {e}");
             return None;
         }
     };
-    eprintln!("calls are told by a probe that slows all system calls: {}", witness.slows_all());
+    eprintln!("calls are told by a probe that slows all system calls: {}", call_watch.slows_all());
     // What is known begins with the records, and what a fork may refer to, a while before it.
     std::thread::sleep(Duration::from_millis(100));
-    Some(Heirs::new(&root, &sys, Some(forks), witness, 4, table.state()).unwrap())
+    Some(Children::new(&root, &sys, Some(forks), call_watch, 4, table.state()).unwrap())
 }
 
 fn pins() -> usize {
@@ -242,15 +243,15 @@ impl Drop for Storm {
 }
 
 /// Adds children. With somebody who looks after heirs, their parent is bound now to one CPU and now to the other, or to none.
-fn grow(family: &mut Family, table: &Table, mut heirs: Option<&mut Heirs>, cpus: [usize; 2]) {
+fn grow(family: &mut Family, table: &Table, mut children: Option<&mut Children>, cpus: [usize; 2]) {
     for index in 0..pins() {
         let number = index / HEIRS_ONE_IN;
-        if heirs.is_some() {
+        if children.is_some() {
             bind(table, 0, [Some(cpus[0]), Some(cpus[1]), None][(index / 3) % 3]);
         }
         family.add((index % HEIRS_ONE_IN != 0).then(|| cpus[number % 2]));
-        if let Some(heirs) = &mut heirs {
-            heirs.round(table, now_ns()).unwrap();
+        if let Some(children) = &mut children {
+            children.round(table, now_ns()).unwrap();
         }
     }
 }
@@ -276,24 +277,24 @@ fn no_wish_is_lost_and_every_heir_has_its_mask_back() {
     for (form, in_a_storm) in [("process", false), ("thread", false), ("process", true), ("thread", true)] {
         let folder = tempfile::tempdir().unwrap();
         let table = table(folder.path());
-        let Some(mut heirs) = heirs(&table) else { return };
+        let Some(mut children) = children(&table) else { return };
         let mut family = Family::start(form);
         let _storm = in_a_storm.then(Storm::start);
         let parent = held(&family);
         let mask = parent.saved.mask;
         table.fill(0, parent).unwrap();
-        grow(&mut family, &table, Some(&mut heirs), [one, other]);
+        grow(&mut family, &table, Some(&mut children), [one, other]);
         family.wait_until_bound();
         let since = Instant::now();
-        while family.wrong(&mask).1 > heirs.debts().in_doubt() && since.elapsed() < PATIENCE {
-            heirs.round(&table, now_ns()).unwrap();
+        while family.wrong(&mask).1 > children.unrestored().in_doubt() && since.elapsed() < PATIENCE {
+            children.round(&table, now_ns()).unwrap();
         }
-        let ((lost, bound), doubtful) = (family.wrong(&mask), heirs.debts().in_doubt());
-        let (all, given_back) = (family.kin.len(), heirs.given_back());
+        let ((lost, bound), doubtful) = (family.wrong(&mask), children.unrestored().in_doubt());
+        let (all, given_back) = (family.kin.len(), children.restored());
         eprintln!(
             "{form}, in a storm: {in_a_storm}: of {all}, {lost} wishes lost, {bound} heirs bound, {doubtful} in doubt, {given_back} given back"
         );
-        assert_eq!((lost, heirs.debts().owed()), (0, 0));
+        assert_eq!((lost, children.unrestored().count()), (0, 0));
         // Where more calls come than rings hold, heirs are left alone, and are told.
         assert!(bound <= doubtful, "{bound} heirs are left bound, {doubtful} of them are told");
         assert!(given_back > 0, "nothing was inherited");
@@ -306,19 +307,19 @@ fn no_wish_is_lost_where_there_are_no_records() {
     for form in ["process", "thread"] {
         let folder = tempfile::tempdir().unwrap();
         let table = table(folder.path());
-        let mut heirs = blind(&table);
+        let mut children = blind(&table);
         let mut family = Family::start(form);
         let parent = held(&family);
         let (mask, of_parent) = (parent.saved.mask, (parent.saved.tid, parent.saved.start_ticks));
         table.fill(0, parent).unwrap();
         bind(&table, 0, Some(one));
-        grow(&mut family, &table, Some(&mut heirs), [one, other]);
+        grow(&mut family, &table, Some(&mut children), [one, other]);
         family.wait_until_bound();
-        heirs.round(&table, now_ns() + 3 * S).unwrap();
+        children.round(&table, now_ns() + 3 * S).unwrap();
         let (lost, bound) = family.wrong(&mask);
-        assert_eq!((lost, heirs.given_back()), (0, 0), "{form}");
+        assert_eq!((lost, children.restored()), (0, 0), "{form}");
         assert!(
-            bound > 0 && heirs.debts().in_doubt() >= bound && heirs.is_barred(of_parent),
+            bound > 0 && children.unrestored().in_doubt() >= bound && children.is_barred(of_parent),
             "they are told"
         );
     }
@@ -370,12 +371,14 @@ fn pin(tid: i32, mask: &CpuSet) {
 }
 
 /// Follows what others have set of the parent's mask, as the roster does.
-fn follow_calls(table: &Table, heirs: &mut Heirs, followed_ns: &mut u64) {
+fn follow_calls(table: &Table, children: &mut Children, followed_ns: &mut u64) {
     let roots = Roots { proc: ProcRoot::default(), sys: SysCpus::default() };
-    heirs.round(table, now_ns()).unwrap();
+    children.round(table, now_ns()).unwrap();
     let numbers = table.look(0, |held| held.numbers.clone()).unwrap();
-    let set = heirs.witness().since(&numbers, *followed_ns);
-    if let Set::By { began_ns, ended_ns } | Set::Unclear { began_ns, noticed_ns: ended_ns } = set {
+    let set = children.call_watch().since(&numbers, *followed_ns);
+    if let SetByOther::By { began_ns, ended_ns } | SetByOther::Unclear { began_ns, noticed_ns: ended_ns } =
+        set
+    {
         follow_call(&roots, table, 0, began_ns).unwrap();
         *followed_ns = ended_ns + 1;
     }
@@ -393,7 +396,7 @@ fn in_histories_by_chance_the_last_wish_of_each_task_s_user_holds() {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let folder = tempfile::tempdir().unwrap();
         let table = table(folder.path());
-        let Some(mut heirs) = heirs(&table) else { return };
+        let Some(mut children) = children(&table) else { return };
         let mut family = Family::start(["process", "thread"][random.below(2)]);
         let mut parent = held(&family);
         // Not the whole machine, which may have more CPUs than these.
@@ -429,20 +432,20 @@ fn in_histories_by_chance_the_last_wish_of_each_task_s_user_holds() {
                     wished = masks[random.below(3)];
                     history.push(format!("parent set to {wished}"));
                     pin(tid, &wished);
-                    follow_calls(&table, &mut heirs, &mut followed_ns);
+                    follow_calls(&table, &mut children, &mut followed_ns);
                 }
                 _ => {
                     history.push("round".into());
-                    heirs.round(&table, now_ns() + 50_000_000 * random.below(2) as u64).unwrap();
+                    children.round(&table, now_ns() + 50_000_000 * random.below(2) as u64).unwrap();
                 }
             }
         }
         bind(&table, 0, None);
-        heirs.finish(&table, now_ns()).unwrap();
+        children.finish(&table, now_ns()).unwrap();
         assert_eq!(threads::affinity_set(tid).unwrap(), wished, "the parent; seed {seed}: {history:#?}");
         for (index, (kin, wish)) in family.kin.iter().zip(&of_kin).enumerate() {
             let now = threads::affinity_set(kin.tid).unwrap();
-            let left = heirs.debts().has(kin.tid) && now.is_subset(wish);
+            let left = children.unrestored().has(kin.tid) && now.is_subset(wish);
             assert!(now == *wish || left, "child {index} has {now}, not {wish}; seed {seed}: {history:#?}");
         }
     }

@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reprieve_linux::migrate::{
-    Bound, Consumer, Decider, Decision, Entry, Held, Lines, Mover, Producer, Saved, Shared, Sleeper, Table,
-    ring,
+    Bound, Decider, Decision, Entry, Held, Lines, Mover, Saved, Shared, Sleeper, Table,
 };
 use reprieve_linux::threads;
 use reprieve_policy::beat::Beat;
 use reprieve_policy::cpus::CpuSet;
-use reprieve_policy::place::{Admission, Policy, Settings, Target};
-use reprieve_policy::signal::Signal;
+use reprieve_policy::place::{Policy, Settings, Target};
+use reprieve_policy::signal::{Admission, Signal};
+use rtrb::{Consumer, Producer, RingBuffer};
 use tasks::{PATIENCE, Sleeping, bind, open, restore, saved, table, two_cpus};
 
 const TASKS: usize = 8;
@@ -120,7 +120,7 @@ fn tasks_that_end_or_change_their_mask_while_they_are_moved_are_left_alone() {
 struct Played {
     decider: Decider,
     beats: Vec<Producer<Signal>>,
-    house: Producer<Signal>,
+    main_loop: Producer<Signal>,
     log: Consumer<Entry>,
     orders: Vec<Consumer<usize>>,
     table: Arc<Table>,
@@ -129,11 +129,11 @@ struct Played {
 
 impl Played {
     fn new(policy: Policy) -> Played {
-        let (house, from_house) = ring(64);
-        let (to_log, log) = ring(1 << 16);
-        let (beats, from_beats) = (0..2).map(|_| ring(64)).unzip();
+        let (main_loop, from_house) = RingBuffer::new(64);
+        let (to_log, log) = RingBuffer::new(1 << 16);
+        let (beats, from_beats) = (0..2).map(|_| RingBuffer::new(64)).unzip();
         let (movers, orders) = (0..2)
-            .map(|_| ring(64))
+            .map(|_| RingBuffer::new(64))
             .map(|(to, from)| (Mover::new(to, Arc::new(Sleeper::default())), from))
             .unzip();
         let shared = Arc::new(Shared::new(2, 1_000_000));
@@ -141,10 +141,10 @@ impl Played {
         let mask = CpuSet::first(2);
         let saved = Saved { pid: 4242, tid: 4242, start_ticks: 1, bound_ticks: 1, mask, whole: false };
         assert!(table.fill(0, Held::new(saved, mask, None)).unwrap());
-        let lines = Lines { beats: from_beats, house: from_house, events: None, log: to_log, movers };
+        let lines = Lines { beats: from_beats, main_loop: from_house, events: None, log: to_log, movers };
         let settings = Settings::new(2, 4).with(policy);
         let decider = Decider::new(settings, lines, Arc::clone(&table), Arc::clone(&shared), None, true);
-        Played { decider, beats, house, log, orders, table, shared }
+        Played { decider, beats, main_loop, log, orders, table, shared }
     }
 
     /// `ms` milliseconds from `begin` on of two vCPUs that are off in turns, for 25 of 60 ms.
@@ -163,7 +163,7 @@ impl Played {
                     run_delay_ns: None,
                 };
                 if phase >= 25 {
-                    assert!(self.beats[vcpu as usize].push(Signal::Beat(beat)));
+                    assert!(self.beats[vcpu as usize].push(Signal::Beat(beat)).is_ok());
                 }
             }
             self.decider.step(shift_ns + ms * 1_000_000);
@@ -172,20 +172,20 @@ impl Played {
 
     fn admit_io(&mut self) {
         let admission = Admission::new(CpuSet::first(2), Some(0));
-        assert!(self.house.push(Signal::Admit { task: 0, admission, at_ns: 0 }));
-        assert!(self.house.push(Signal::IoBegin { task: 0, at_ns: 0 }));
+        assert!(self.main_loop.push(Signal::Admit { task: 0, admission, at_ns: 0 }).is_ok());
+        assert!(self.main_loop.push(Signal::IoBegin { task: 0, at_ns: 0 }).is_ok());
     }
 
     fn decisions(&mut self) -> Vec<Decision> {
         let log = &mut self.log;
-        let entries = std::iter::from_fn(|| log.pop());
+        let entries = std::iter::from_fn(|| log.pop().ok());
         entries
             .filter_map(|entry| if let Entry::Decision(decision) = entry { Some(decision) } else { None })
             .collect()
     }
 
     fn orders(&mut self) -> Vec<usize> {
-        self.orders.iter_mut().flat_map(|orders| std::iter::from_fn(|| orders.pop())).collect()
+        self.orders.iter_mut().flat_map(|orders| std::iter::from_fn(|| orders.pop().ok())).collect()
     }
 }
 
@@ -216,7 +216,7 @@ fn a_task_that_is_dismissed_is_wanted_home_before_that_is_said() {
         assert!(played.table.is_behind(0) && !played.table.is_dismissed(0), "it was moved");
         let at_ns = 360_000_000;
         let last = if halt { Signal::Halt { at_ns } } else { Signal::Dismiss { task: 0, at_ns } };
-        assert!(played.house.push(last));
+        assert!(played.main_loop.push(last).is_ok());
         played.orders();
         played.decider.step(at_ns);
         assert!(!played.table.is_behind(0), "its user's mask is wanted");
@@ -237,14 +237,14 @@ fn beats_that_are_read_late_are_taken_in_the_order_of_time() {
                 let at_ns = ms * 1_000_000;
                 let (period_ns, steal_ns, run_delay_ns) = (1_000_000, None, None);
                 let beat = Beat { vcpu, due_ns: at_ns, at_ns, period_ns, steal_ns, run_delay_ns };
-                assert!(played.beats[vcpu].push(Signal::Beat(beat)));
+                assert!(played.beats[vcpu].push(Signal::Beat(beat)).is_ok());
             }
             if !late {
                 played.decider.step(ms * 1_000_000);
             }
         }
         played.decider.step(380_000_000);
-        let signals = std::iter::from_fn(|| played.log.pop());
+        let signals = std::iter::from_fn(|| played.log.pop().ok());
         let beats = signals.filter_map(|entry| match entry {
             Entry::Signal(Signal::Beat(beat)) => Some((beat.at_ns, beat.vcpu)),
             _ => None,
@@ -283,7 +283,7 @@ fn orders_that_do_not_fit_are_not_lost() {
         played.decisions();
     }
     assert_eq!(played.orders().len(), 128, "the rings are full, as nobody takes orders");
-    assert!(played.house.push(Signal::Halt { at_ns: 60_060_000_000 }));
+    assert!(played.main_loop.push(Signal::Halt { at_ns: 60_060_000_000 }).is_ok());
     played.decider.step(60_060_000_000);
     assert!(!played.table.is_behind(0), "what is wanted is in the slot");
 }
@@ -299,7 +299,7 @@ fn what_is_lost_on_the_way_to_the_record_is_told_in_its_place() {
     let mut record = Vec::new();
     reprieve_linux::migrate::write_header(&mut record, &Settings::new(2, 4)).unwrap();
     let mut write = |played: &mut Played| {
-        while let Some(entry) = played.log.pop() {
+        while let Ok(entry) = played.log.pop() {
             reprieve_linux::migrate::write_entry(&mut record, &entry).unwrap();
         }
     };
@@ -322,7 +322,7 @@ fn the_decider_s_decisions_are_those_of_a_replay() {
     played.admit_io();
     for part in 0..4 {
         played.play(60 + part * 600, 600, 0);
-        while let Some(entry) = played.log.pop() {
+        while let Ok(entry) = played.log.pop() {
             reprieve_linux::migrate::write_entry(&mut record, &entry).unwrap();
         }
     }

@@ -1,7 +1,7 @@
 //! More calls of sched_setaffinity(2) than the kernel's records have room for. On its own: it fills the rings of all tests that
 //! watch for such calls.
 
-use reprieve_linux::migrate::{Set, Witness};
+use reprieve_linux::migrate::{CallWatch, SetByOther};
 use reprieve_linux::proc::{ProcRoot, SysCpus};
 use reprieve_linux::threads;
 use reprieve_policy::cpus::CpuSet;
@@ -19,21 +19,21 @@ fn now_ns() -> u64 {
 #[test]
 fn what_a_flood_of_calls_has_hidden_is_not_known() {
     let (root, sys) = (ProcRoot::default(), SysCpus::default());
-    let mut witness = match Witness::open(sys.path(), &sys.online(), now_ns()) {
-        Ok(witness) => witness,
+    let mut call_watch = match CallWatch::open(sys.path(), &sys.online(), now_ns()) {
+        Ok(call_watch) => call_watch,
         Err(e) => return eprintln!("skipped: {e}"),
     };
     let began_ns = now_ns();
-    witness.look(&root);
-    assert_eq!(witness.since(&[NO_TASK], began_ns), Set::Never);
+    call_watch.look(&root);
+    assert_eq!(call_watch.since(&[NO_TASK], began_ns), SetByOther::Never);
     for _ in 0..CALLS {
         threads::set_affinity_set(NO_TASK, &CpuSet::of(0)).unwrap_err();
     }
-    witness.look(&root);
-    assert_eq!(witness.since(&[NO_TASK], began_ns), Set::Unknown);
+    call_watch.look(&root);
+    assert_eq!(call_watch.since(&[NO_TASK], began_ns), SetByOther::Unknown);
     // The kernel tells of the loss once more, with the next record that finds room.
-    witness.look(&root);
+    call_watch.look(&root);
     threads::set_affinity_set(NO_TASK, &CpuSet::of(0)).unwrap_err();
-    witness.look(&root);
-    assert_eq!(witness.since(&[NO_TASK], now_ns()), Set::Never);
+    call_watch.look(&root);
+    assert_eq!(call_watch.since(&[NO_TASK], now_ns()), SetByOther::Never);
 }

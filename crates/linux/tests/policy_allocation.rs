@@ -68,7 +68,7 @@ fn nothing_is_allocated_after_construction() {
 #[test]
 fn nor_does_the_daemon_s_main_loop_allocate_while_it_decides() {
     use reprieve_linux::migrate::{
-        Decider, Events, IoEvent, IoKind, Lines, Mover, Shared, Sleeper, Sorter, Table, ring,
+        Decider, Events, IoEvent, IoKind, Lines, Mover, Shared, Sleeper, Sorter, Table,
     };
     use reprieve_linux::proc::{ProcRoot, StealReader};
     use reprieve_policy::signal::Signal;
@@ -77,14 +77,14 @@ fn nor_does_the_daemon_s_main_loop_allocate_while_it_decides() {
     let end_ns = 1_500 * MS;
     let settings = Settings::new(2, 4);
     let recorded = run(&mut Placer::new(settings), &antiphase(end_ns, 0), 4, end_ns);
-    let (mut beats, from_beats): (Vec<_>, Vec<_>) = (0..2).map(|_| ring(8)).unzip();
-    let (mut house, from_house) = ring(8);
-    let (log, mut told) = ring(1 << 10);
-    let (orders, mut taken) = ring(1 << 10);
+    let (mut beats, from_beats): (Vec<_>, Vec<_>) = (0..2).map(|_| rtrb::RingBuffer::new(8)).unzip();
+    let (mut main_loop, from_house) = rtrb::RingBuffer::new(8);
+    let (log, mut told) = rtrb::RingBuffer::new(1 << 10);
+    let (orders, mut taken) = rtrb::RingBuffer::new(1 << 10);
     let movers = vec![Mover::new(orders, Arc::new(Sleeper::default()))];
     /// A stranger's I/O at each look.
-    struct Strangers(u64);
-    impl Events for Strangers {
+    struct Unmanaged(u64);
+    impl Events for Unmanaged {
         fn next(&mut self) -> Option<IoEvent> {
             self.0 += 1;
             let event = IoEvent { pid: 4, tid: self.0 as i32 / 2, at_ns: 0, kind: IoKind::Begin };
@@ -93,26 +93,26 @@ fn nor_does_the_daemon_s_main_loop_allocate_while_it_decides() {
 
         fn watch(&mut self, _: bool) {}
     }
-    let events = Some(Sorter::new(Box::new(Strangers(0)), 4));
-    let lines = Lines { beats: from_beats, house: from_house, events, log, movers };
+    let events = Some(Sorter::new(Box::new(Unmanaged(0)), 4));
+    let lines = Lines { beats: from_beats, main_loop: from_house, events, log, movers };
     let steal = StealReader::open(&ProcRoot::default(), 2).ok();
     let shared = Arc::new(Shared::new(2, MS));
     let mut decider = Decider::new(settings, lines, Arc::new(Table::new(4, None)), shared, steal, false);
     let mut decided = 0;
     let count = allocations(|| {
         // What an oracle would be told is of the future, and no time to look at.
-        let known = |signal: &&Signal| !matches!(signal, Signal::Told { .. });
+        let known = |signal: &&Signal| !matches!(signal, Signal::NextOff { .. });
         for signal in recorded.signals.iter().filter(known) {
             let pushed = match signal {
-                Signal::Beat(beat) => beats[beat.vcpu].push(*signal),
-                other => house.push(*other),
+                Signal::Beat(beat) => beats[beat.vcpu].push(*signal).is_ok(),
+                other => main_loop.push(*other).is_ok(),
             };
             assert!(pushed);
             decider.step(signal.at_ns().min(end_ns));
-            while told.pop().is_some() {
+            while told.pop().is_ok() {
                 decided += 1;
             }
-            while taken.pop().is_some() {}
+            while taken.pop().is_ok() {}
         }
     });
     assert!(decided > 20, "{decided}");

@@ -15,7 +15,7 @@
 //! run can be replayed, and the simulator and the live daemon share this code.
 //!
 //! ```
-//! use reprieve_policy::{beat::Beat, cpus::CpuSet, place::{Admission, Placer, Settings}, signal::Signal};
+//! use reprieve_policy::{beat::Beat, cpus::CpuSet, place::{Placer, Settings}, signal::{Admission, Signal}};
 //!
 //! let mut placer = Placer::new(Settings::new(2, 8));
 //! let task = 0; // the caller numbers its tasks, from 0 to 7 here
@@ -31,3 +31,6 @@ pub mod io;
 pub mod place;
 pub mod signal;
 pub mod window;
+
+/// A second, ns.
+pub const SECOND_NS: u64 = 1_000_000_000;

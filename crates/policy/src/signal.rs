@@ -8,7 +8,6 @@ use std::str::FromStr;
 
 use crate::beat::Beat;
 use crate::cpus::CpuSet;
-use crate::place::{Admission, Move, Target};
 
 /// One thing that a placer is told. Times are ns on one monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +88,7 @@ pub enum Signal {
     },
     /// The oracle's: when a vCPU goes off next, and when it comes back. Only [`Policy::Oracle`](crate::place::Policy::Oracle)
     /// listens.
-    Told {
+    NextOff {
         /// The vCPU.
         vcpu: usize,
         /// When it goes off.
@@ -115,12 +114,30 @@ pub enum Signal {
     },
 }
 
+/// What is known of a task as it is handed to the placer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Where its user lets it run. Never left.
+    pub mask: CpuSet,
+    /// The vCPU it was last seen on, if known.
+    pub on: Option<usize>,
+    /// What it touches again and again, bytes; 0 if not known.
+    pub working_set_bytes: u64,
+}
+
+impl Admission {
+    /// A task without a known working set.
+    pub fn new(mask: CpuSet, on: Option<usize>) -> Admission {
+        Admission { mask, on, working_set_bytes: 0 }
+    }
+}
+
 impl Signal {
-    /// When it was, ns; for [`Signal::Told`] and [`Signal::CatchUp`] the first time they speak of.
+    /// When it was, ns; for [`Signal::NextOff`] and [`Signal::CatchUp`] the first time they speak of.
     pub fn at_ns(&self) -> u64 {
         match *self {
             Signal::Beat(beat) => beat.at_ns,
-            Signal::Told { off_ns, .. } => off_ns,
+            Signal::NextOff { off_ns, .. } => off_ns,
             Signal::CatchUp { until_ns } => until_ns,
             Signal::Tick { at_ns }
             | Signal::Admit { at_ns, .. }
@@ -137,7 +154,8 @@ impl Signal {
     }
 }
 
-struct Known<T>(Option<T>);
+/// A number of the text form; `-` if it is not known.
+pub(crate) struct Known<T>(pub(crate) Option<T>);
 
 impl<T: fmt::Display> fmt::Display for Known<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -168,23 +186,11 @@ impl fmt::Display for Signal {
                 write!(out, "io-sampled {at_ns} {task} {outstanding_ns}")
             }
             Signal::Completion { at_ns, took_ns } => write!(out, "completion {at_ns} {took_ns}"),
-            Signal::Told { vcpu, off_ns, back_ns } => write!(out, "told {off_ns} {vcpu} {back_ns}"),
+            Signal::NextOff { vcpu, off_ns, back_ns } => write!(out, "told {off_ns} {vcpu} {back_ns}"),
             Signal::CatchUp { until_ns } => write!(out, "catch-up {until_ns}"),
             Signal::Halt { at_ns } => write!(out, "halt {at_ns}"),
             Signal::Resume { at_ns } => write!(out, "resume {at_ns}"),
         }
-    }
-}
-
-/// The text form of a decision: `move TASK FROM TO WHY`, where `home` is the mask of the task's user.
-impl fmt::Display for Move {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "move {} {} ", self.task, Known(self.from))?;
-        match self.to {
-            Target::Vcpu(vcpu) => write!(out, "{vcpu}")?,
-            Target::Home => out.write_str("home")?,
-        }
-        write!(out, " {}", self.why.name())
     }
 }
 
@@ -259,7 +265,7 @@ fn read(kind: &str, at_ns: u64, words: &mut Words<'_>) -> Result<Signal, BadSign
         "io-end" => Signal::IoEnd { task: words.value()?, at_ns, took_ns: words.known()? },
         "io-sampled" => Signal::IoSampled { task: words.value()?, at_ns, outstanding_ns: words.value()? },
         "completion" => Signal::Completion { at_ns, took_ns: words.value()? },
-        "told" => Signal::Told { off_ns: at_ns, vcpu: words.value()?, back_ns: words.value()? },
+        "told" => Signal::NextOff { off_ns: at_ns, vcpu: words.value()?, back_ns: words.value()? },
         "catch-up" => Signal::CatchUp { until_ns: at_ns },
         "halt" => Signal::Halt { at_ns },
         "resume" => Signal::Resume { at_ns },

@@ -5,8 +5,8 @@ mod support;
 use proptest::prelude::*;
 use reprieve_policy::beat::{Beat, Lateness, grain_ns};
 use reprieve_policy::cpus::CpuSet;
-use reprieve_policy::place::{Admission, Move, Placer, Policy, Settings, Target, Why};
-use reprieve_policy::signal::Signal;
+use reprieve_policy::place::{Move, Placer, Policy, Settings, Target, Why};
+use reprieve_policy::signal::{Admission, Signal};
 use support::{MS, Random, Schedule, run};
 
 const VCPUS: usize = 4;
@@ -44,7 +44,7 @@ fn signal() -> impl Strategy<Value = (u64, Signal)> {
         6 => task.clone().prop_map(|task| Signal::IoBegin { task, at_ns: 0 }),
         2 => task.clone().prop_map(|task| Signal::IoEnd { task, at_ns: 0, took_ns: Some(500_000) }),
         1 => Just(Signal::CatchUp { until_ns: 0 }),
-        1 => (vcpu, 0..100 * MS, 1..40 * MS).prop_map(|(vcpu, in_ns, off_ns)| Signal::Told { vcpu, off_ns: in_ns, back_ns: off_ns }),
+        1 => (vcpu, 0..100 * MS, 1..40 * MS).prop_map(|(vcpu, in_ns, off_ns)| Signal::NextOff { vcpu, off_ns: in_ns, back_ns: off_ns }),
     ];
     (prop_oneof![9 => 0..400_000u64, 1 => 0..30 * MS], kind)
 }
@@ -75,8 +75,8 @@ fn at(signal: Signal, now_ns: u64, due_ns: &mut [u64]) -> Signal {
             due_ns[beat.vcpu] = at_ns;
             Signal::Beat(Beat { due_ns: due, at_ns, ..beat })
         }
-        Signal::Told { vcpu, off_ns, back_ns } => {
-            Signal::Told { vcpu, off_ns: now_ns + off_ns, back_ns: now_ns + off_ns + back_ns }
+        Signal::NextOff { vcpu, off_ns, back_ns } => {
+            Signal::NextOff { vcpu, off_ns: now_ns + off_ns, back_ns: now_ns + off_ns + back_ns }
         }
         other => shifted(other, now_ns),
     }
@@ -87,7 +87,7 @@ fn shifted(signal: Signal, by_ns: u64) -> Signal {
     let mut signal = signal;
     match &mut signal {
         Signal::Beat(beat) => (beat.at_ns, beat.due_ns) = (beat.at_ns + by_ns, beat.due_ns + by_ns),
-        Signal::Told { off_ns, back_ns, .. } => (*off_ns, *back_ns) = (*off_ns + by_ns, *back_ns + by_ns),
+        Signal::NextOff { off_ns, back_ns, .. } => (*off_ns, *back_ns) = (*off_ns + by_ns, *back_ns + by_ns),
         Signal::Tick { at_ns }
         | Signal::Admit { at_ns, .. }
         | Signal::Dismiss { at_ns, .. }

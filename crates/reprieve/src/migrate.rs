@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reprieve_linux::migrate::{
-    self, Doubtful, Filter, Foretold, Only, Options, Source, StateFile, Summary, may_move_all,
+    self, Condition, Doubtful, Filter, OffTimes, Options, Source, StateFile, Summary, may_move_all,
 };
 use reprieve_linux::proc::{ProcRoot, SysCpus, allowed_cpus};
 use reprieve_linux::signals::Interrupt;
@@ -51,7 +51,7 @@ pub fn migrate(arguments: &MigrateArguments) -> Result<(), Failure> {
         apply: arguments.apply,
         filter,
         policy,
-        foretold: arguments.told.as_deref().map(foretold).transpose()?.unwrap_or_default(),
+        off_times: arguments.told.as_deref().map(off_times).transpose()?.unwrap_or_default(),
         guard: !arguments.no_guard,
         state,
         record: arguments.record.as_deref().map(create).transpose()?,
@@ -79,11 +79,11 @@ pub fn migrate(arguments: &MigrateArguments) -> Result<(), Failure> {
 }
 
 /// What an oracle is told.
-fn foretold(path: &Path) -> Result<Foretold, Failure> {
+fn off_times(path: &Path) -> Result<OffTimes, Failure> {
     let bad = |text: String| Failure::Usage(format!("{}: {text}", path.display()));
     let file = crate::input::open(path).map_err(|error| bad(error.to_string()))?;
     let vcpus = allowed_cpus()?.last().map_or(0, |last| last + 1);
-    Foretold::read(BufReader::new(file), vcpus).map_err(|error| bad(error.to_string()))
+    OffTimes::read(BufReader::new(file), vcpus).map_err(|error| bad(error.to_string()))
 }
 
 /// The file that the record goes into, or a pipe or device.
@@ -97,7 +97,7 @@ fn create(path: &Path) -> Result<Box<dyn Write>, Failure> {
 /// Runs the daemon. What it tells is written as it comes; a reader that goes away ends the telling, not the run.
 fn run(options: Options, interrupt: &Interrupt, words: &Words) -> Result<Summary, Failure> {
     let mut unwritten = None;
-    let mut tell = |told: migrate::Told| {
+    let mut tell = |told: migrate::Notice| {
         if unwritten.is_none() {
             unwritten = words.told(&told).err();
         }
@@ -108,14 +108,14 @@ fn run(options: Options, interrupt: &Interrupt, words: &Words) -> Result<Summary
 
 /// An oracle knows what it is told, and only in experiments is there somebody to tell it.
 fn policy(name: &str, is_told: bool) -> Result<Policy, Failure> {
-    let known = Policy::named(name).filter(|policy| policy.is_told() == is_told);
+    let known = Policy::named(name).filter(|policy| policy.is_oracle() == is_told);
     let names = "combined, none, react, pull, predict";
     known.ok_or_else(|| Failure::Usage(format!("there is no policy {name:?} here; there are {names}")))
 }
 
 fn filter(conditions: &[String]) -> Result<Filter, Failure> {
     let usage = |error: reprieve_linux::Error| Failure::Usage(error.to_string());
-    let conditions: Result<Vec<Only>, _> = conditions.iter().map(|text| text.parse()).collect();
+    let conditions: Result<Vec<Condition>, _> = conditions.iter().map(|text| text.parse()).collect();
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     Filter::new(&conditions.map_err(usage)?, &passwd).map_err(usage)
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use reprieve_linux::migrate::{Decision, Replayed, Restored, Source, Summary, Told};
+use reprieve_linux::migrate::{Decision, Notice, Replayed, Restored, Source, Summary};
 use reprieve_policy::guard::Advice;
 use reprieve_policy::place::Policy;
 use reprieve_study::shown;
@@ -36,9 +36,9 @@ impl Words {
     }
 
     /// Says what a run tells.
-    pub fn told(&self, told: &Told) -> Result<(), Failure> {
+    pub fn told(&self, told: &Notice) -> Result<(), Failure> {
         match told {
-            Told::Began { vcpus, source } => {
+            Notice::Began { vcpus, source } => {
                 let mode =
                     if self.apply { "moving tasks" } else { "advisory: nothing is changed, --apply does it" };
                 let (name, hint) = (source.name(), source.hint());
@@ -48,10 +48,10 @@ impl Words {
                     sentence,
                 )
             }
-            Told::Warning(text) => {
+            Notice::Warning(text) => {
                 self.say(json!({"event": "warning", "text": text}), format!("warning: {text}"))
             }
-            Told::TakenIn { pid, tid, comm, mask, at_ns } => {
+            Notice::TakenIn { pid, tid, comm, mask, at_ns } => {
                 let task = task(*tid, comm);
                 let sentence = format!("looking after {task} of process {pid}, allowed on {mask}");
                 let mask = mask.to_string();
@@ -60,8 +60,8 @@ impl Words {
                     sentence,
                 )
             }
-            Told::Decision { pid, tid, comm, decision } => self.decision(*pid, *tid, comm, decision),
-            Told::Advice { advice, at_ns } => {
+            Notice::Decision { pid, tid, comm, decision } => self.decision(*pid, *tid, comm, decision),
+            Notice::Advice { advice, at_ns } => {
                 let (name, text) = match advice {
                     Advice::Watch => ("watch", "watching what throughput is without moving tasks"),
                     Advice::Act => ("act", "moving tasks"),
@@ -71,7 +71,7 @@ impl Words {
                 };
                 self.say(json!({"event": "advice", "advice": name, "at_ns": at_ns}), text.into())
             }
-            Told::Lost { values, at_ns } => {
+            Notice::Lost { values, at_ns } => {
                 let sentence = format!("warning: {values} signals were lost, this process came too late");
                 self.say(json!({"event": "lost", "values": values, "at_ns": at_ns}), sentence)
             }

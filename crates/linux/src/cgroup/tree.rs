@@ -304,5 +304,4 @@ fn check_name(what: &'static str, name: &str) -> Result<()> {
 }
 
 #[cfg(test)]
-#[path = "tree_tests.rs"]
 mod tests;

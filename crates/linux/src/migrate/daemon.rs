@@ -8,18 +8,20 @@ use std::time::Duration;
 use reprieve_policy::place::Settings;
 use reprieve_policy::signal::Signal;
 
-use super::decider::{Decider, Lines};
-use super::desk::Desk;
-use super::events::{Events, Sorter};
-use super::house::Joints;
-use super::mover::{self, Mover, Outcomes};
-use super::ring::{Producer, ring};
-use super::run::Options;
-use super::shared::{Shared, Sleeper};
-use super::status::Status;
-use super::table::Table;
-use super::{Told, beats};
 use crate::error::{Error, Result};
+use crate::migrate::act::mover::{self, Mover, Outcomes};
+use crate::migrate::beat::thread as beats;
+use crate::migrate::decide::decider::{Decider, Lines};
+use crate::migrate::decide::shared_decider::SharedDecider;
+use crate::migrate::find::io_events::{Events, Sorter};
+use crate::migrate::notice::Notice;
+use rtrb::{Producer, RingBuffer};
+
+use crate::migrate::link::shared::{Shared, Sleeper};
+use crate::migrate::link::status::Status;
+use crate::migrate::main_loop::Links;
+use crate::migrate::masks::table::Table;
+use crate::migrate::options::Options;
 use crate::proc::StealReader;
 
 /// Beats that a ring holds: a quarter of a second of them at 1 ms, while nobody comes to the desk.
@@ -42,7 +44,7 @@ pub struct Daemon {
     sleepers: Vec<Arc<Sleeper>>,
     threads: Vec<std::thread::JoinHandle<()>>,
     /// What joins the house thread to the others.
-    pub joints: Option<Joints>,
+    pub links: Option<Links>,
 }
 
 impl Daemon {
@@ -56,11 +58,11 @@ impl Daemon {
         vcpus: &[usize],
         table: &Arc<Table>,
         events: Option<Box<dyn Events>>,
-        tell: &mut dyn FnMut(Told),
+        tell: &mut dyn FnMut(Notice),
     ) -> Result<Daemon> {
         let records = options.record.is_some();
-        let (signals, house) = ring::<Signal>(SIGNALS);
-        let (log, entries) = ring(if records { RECORDED_ENTRIES } else { ENTRIES });
+        let (signals, main_loop) = RingBuffer::<Signal>::new(SIGNALS);
+        let (log, entries) = RingBuffer::new(if records { RECORDED_ENTRIES } else { ENTRIES });
         let shared = Arc::new(Shared::new(settings.vcpus, options.period_ns.1));
         let (status, outcomes) = (Arc::new(Status::new(settings.vcpus)), Arc::new(Outcomes::default()));
         let mut daemon = Daemon {
@@ -69,13 +71,13 @@ impl Daemon {
             outcomes: Arc::clone(&outcomes),
             sleepers: Vec::new(),
             threads: Vec::new(),
-            joints: Some(Joints { signals, log: entries, shared, status: Arc::clone(&status), outcomes }),
+            links: Some(Links { signals, log: entries, shared, status: Arc::clone(&status), outcomes }),
         };
         let movers = if options.apply { daemon.start_movers(settings.vcpus)? } else { Vec::new() };
-        let (outs, beats): (Vec<_>, Vec<_>) = vcpus.iter().map(|_| ring(BEATS)).unzip();
+        let (outs, beats): (Vec<_>, Vec<_>) = vcpus.iter().map(|_| RingBuffer::new(BEATS)).unzip();
         let lines = Lines {
             beats,
-            house,
+            main_loop,
             events: events.map(|events| Sorter::new(events, table.slots())),
             log,
             movers,
@@ -83,16 +85,16 @@ impl Daemon {
         let steal = StealReader::open(&options.proc, settings.vcpus).ok();
         let (table, shared) = (Arc::clone(table), Arc::clone(&daemon.shared));
         let decider =
-            Decider::new(settings, lines, table, shared, steal, records).told(options.foretold.clone());
-        let desk = Arc::new(Desk::new(decider, status));
+            Decider::new(settings, lines, table, shared, steal, records).told(options.off_times.clone());
+        let decider = Arc::new(SharedDecider::new(decider, status));
         let (raised, are_raised) = channel();
         for (vcpu, out) in vcpus.iter().copied().zip(outs) {
-            daemon.start_beat(vcpu, options, &desk, out, raised.clone())?;
+            daemon.start_beat(vcpu, options, &decider, out, raised.clone())?;
         }
         drop(raised);
         if !all_raised(&are_raised) {
             let text = "beats come late under load: no real-time priority (run as root, or raise ulimit -r)";
-            tell(Told::Warning(text.into()));
+            tell(Notice::Warning(text.into()));
         }
         Ok(daemon)
     }
@@ -100,7 +102,7 @@ impl Daemon {
     fn start_movers(&mut self, count: usize) -> Result<Vec<Mover>> {
         let mut movers = Vec::new();
         for vcpu in 0..count {
-            let (orders, taken) = ring(2 * self.table.slots());
+            let (orders, taken) = RingBuffer::new(2 * self.table.slots());
             let sleeper = Arc::new(Sleeper::default());
             let (own, table) = (Arc::clone(&sleeper), Arc::clone(&self.table));
             let (outcomes, shared) = (Arc::clone(&self.outcomes), Arc::clone(&self.shared));
@@ -117,13 +119,13 @@ impl Daemon {
         &mut self,
         vcpu: usize,
         options: &Options,
-        desk: &Arc<Desk>,
+        decider: &Arc<SharedDecider>,
         out: Producer<Signal>,
         raised: Sender<bool>,
     ) -> Result<()> {
-        let (shared, desk, proc) = (Arc::clone(&self.shared), Arc::clone(desk), options.proc.clone());
+        let (shared, decider, proc) = (Arc::clone(&self.shared), Arc::clone(decider), options.proc.clone());
         self.spawn(&format!("beat {vcpu}"), move || {
-            beats::run(vcpu, &proc, &shared, &desk, out, move |ok| say(&raised, ok))
+            beats::run(vcpu, &proc, &shared, &decider, out, move |ok| say(&raised, ok))
         })
     }
 

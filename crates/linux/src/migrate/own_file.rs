@@ -4,9 +4,7 @@
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Error, ErrorKind, Result, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
-
-use super::masks::beside;
+use std::path::{Path, PathBuf};
 
 /// Opens or makes a file that nobody else can open: whoever can, can lock it for ever.
 ///
@@ -48,6 +46,13 @@ pub fn replace(path: &Path, text: &str) -> Result<()> {
     // Whatever the daemon's umask is.
     file.set_permissions(Permissions::from_mode(0o644))?;
     std::fs::rename(&new, path)
+}
+
+/// The path with something appended to its name.
+pub fn beside(path: &Path, appended: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(appended);
+    name.into()
 }
 
 #[cfg(test)]

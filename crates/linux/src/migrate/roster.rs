@@ -8,22 +8,22 @@ use std::fs::File;
 use std::sync::Arc;
 
 use reprieve_policy::cpus::CpuSet;
-use reprieve_policy::place::Admission;
-use reprieve_policy::signal::Signal;
+use reprieve_policy::signal::{Admission, Signal};
 
-use super::ancestor::Ancestor;
-use super::follow::{Followed, follow, follow_call};
-use super::give_back::is_everything;
-use super::heirs::Heirs;
-use super::mover::Outcomes;
-use super::only::Filter;
-use super::owed::{Binding, NEVER_TICKS, Owed, Saved};
-use super::scan::Found;
-use super::source::{Sampler, Source};
-use super::table::{Held, Table};
-use super::wishes::Set;
 use crate::error::Result;
-use crate::proc::{ProcRoot, SysCpus, TaskIdentity, TaskStatReader};
+use crate::migrate::act::mover::Outcomes;
+use crate::migrate::find::filter::Filter;
+use crate::migrate::find::scan::Found;
+use crate::migrate::find::source::{Sampler, Source};
+use crate::migrate::inherit::ancestor::Ancestor;
+use crate::migrate::inherit::children::Children;
+use crate::migrate::masks::follow::{Followed, follow, follow_call};
+use crate::migrate::masks::restore::is_everything;
+use crate::migrate::masks::state_record::{Binding, NEVER_TICKS, Saved, StateRecord};
+use crate::migrate::masks::table::{Held, Table};
+use crate::migrate::roots::Roots;
+use crate::migrate::watch::call_history::SetByOther;
+use crate::proc::{TaskIdentity, TaskStatReader};
 
 /// A task without I/O for so long is let go, ns.
 const IDLE_NS: u64 = 10_000_000_000;
@@ -35,15 +35,6 @@ const ODD_NS: u64 = 100_000_000;
 const PATIENCE_NS: u64 = 5_000_000_000;
 /// Looks that must find a leaving task unbound: a fork that had begun before is told by then.
 const SETTLED_LOOKS: u32 = 2;
-
-/// What the roster reads and writes.
-#[derive(Clone, Debug)]
-pub struct Roots {
-    /// `/proc`.
-    pub proc: ProcRoot,
-    /// `/sys`.
-    pub sys: SysCpus,
-}
 
 /// A task on its way out.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +77,7 @@ pub struct Roster {
     vcpus: usize,
     members: Vec<Option<Member>>,
     table: Arc<Table>,
-    heirs: Heirs,
+    children: Children,
     outcomes: Arc<Outcomes>,
     /// The CPUs online, and when that was read, ns.
     online: (CpuSet, u64),
@@ -102,12 +93,12 @@ impl Roster {
         filter: Filter,
         vcpus: usize,
         table: Arc<Table>,
-        heirs: Heirs,
+        children: Children,
         outcomes: Arc<Outcomes>,
     ) -> Roster {
         let members = Vec::with_capacity(table.slots());
         let online = (roots.sys.online(), 0);
-        Roster { roots, source, filter, vcpus, members, table, heirs, outcomes, online, turned_away: 0 }
+        Roster { roots, source, filter, vcpus, members, table, children, outcomes, online, turned_away: 0 }
     }
 
     /// Tasks looked after.
@@ -122,23 +113,23 @@ impl Roster {
     }
 
     /// Those that have inherited a binding, and what is owed.
-    pub fn heirs(&self) -> &Heirs {
-        &self.heirs
+    pub fn children(&self) -> &Children {
+        &self.children
     }
 
     /// Sees to what has forked.
     ///
     /// # Errors
     /// If the state file cannot be written.
-    pub fn see_to_forks(&mut self, now_ns: u64) -> Result<()> {
-        self.heirs.round(&self.table, now_ns)
+    pub fn handle_forks(&mut self, now_ns: u64) -> Result<()> {
+        self.children.round(&self.table, now_ns)
     }
 
     /// Takes in those of the found that pass the filter and could be moved; what the decider is to be told.
     ///
     /// # Errors
     /// If the mask of one cannot be saved; that one is not taken in.
-    pub fn take_in(&mut self, found: &[Found], now_ns: u64) -> Result<Vec<Signal>> {
+    pub fn admit(&mut self, found: &[Found], now_ns: u64) -> Result<Vec<Signal>> {
         let mut signals = Vec::new();
         for found in found {
             if self.members.iter().flatten().any(|member| member.tid == found.tid) {
@@ -195,7 +186,7 @@ impl Roster {
             return None;
         }
         let (start_ticks, mask) = (stat.start_ticks, identity.mask);
-        if self.heirs.is_barred((tid, start_ticks)) {
+        if self.children.is_barred((tid, start_ticks)) {
             return None;
         }
         let saved = Saved { pid, tid, start_ticks, bound_ticks: NEVER_TICKS, mask, whole };
@@ -260,7 +251,7 @@ impl Roster {
             return Ok(());
         }
         signals.extend(sample);
-        if self.heirs.is_barred((member.tid, member.start_ticks)) {
+        if self.children.is_barred((member.tid, member.start_ticks)) {
             member.leave(slot, false, now_ns, signals);
             return Ok(());
         }
@@ -276,9 +267,9 @@ impl Roster {
     fn follow_calls(&mut self, slot: usize, now_ns: u64, signals: &mut Vec<Signal>) -> Result<()> {
         let Some(member) = &mut self.members[slot] else { return Ok(()) };
         let (began_ns, ended_ns, for_sure) =
-            match self.heirs.witness().since(&member.numbers, member.followed_ns) {
-                Set::By { began_ns, ended_ns } => (began_ns, ended_ns, true),
-                Set::Unclear { began_ns, noticed_ns } => (began_ns, noticed_ns, false),
+            match self.children.call_watch().since(&member.numbers, member.followed_ns) {
+                SetByOther::By { began_ns, ended_ns } => (began_ns, ended_ns, true),
+                SetByOther::Unclear { began_ns, noticed_ns } => (began_ns, noticed_ns, false),
                 _ => return Ok(()),
             };
         let before = self.table.look(slot, |held| held.saved.clone());
@@ -295,7 +286,7 @@ impl Roster {
             (followed, for_sure, self.table.state(), before)
         {
             let binding = Binding { from: None, to: mask.iter().next() };
-            self.heirs.owe(state, Owed { slot, saved, binding, in_doubt: true })?;
+            self.children.add_unrestored(state, StateRecord { slot, saved, binding, in_doubt: true })?;
         }
         Ok(())
     }
@@ -305,7 +296,7 @@ impl Roster {
     /// # Errors
     /// If the state file cannot be written.
     pub fn finish(&mut self, now_ns: u64) -> Result<()> {
-        self.heirs.round(&self.table, now_ns)?;
+        self.children.round(&self.table, now_ns)?;
         let mut unheard = Vec::new();
         (0..self.members.len()).try_for_each(|slot| self.follow_calls(slot, now_ns, &mut unheard))
     }
@@ -314,8 +305,8 @@ impl Roster {
     ///
     /// # Errors
     /// If the state file cannot be written.
-    pub fn finish_heirs(&mut self, now_ns: u64) -> Result<()> {
-        self.heirs.finish(&self.table, now_ns)
+    pub fn finish_children(&mut self, now_ns: u64) -> Result<()> {
+        self.children.finish(&self.table, now_ns)
     }
 
     fn look_at_mask(&mut self, slot: usize, now_ns: u64, signals: &mut Vec<Signal>) -> Result<()> {
@@ -381,11 +372,14 @@ impl Roster {
     }
 
     fn free(&mut self, slot: usize, leaving: Leaving, now_ns: u64) -> Result<()> {
-        let owed = self.table.look(slot, |held| {
+        let record = self.table.look(slot, |held| {
             let binding = Binding { from: None, to: held.bound_to() };
-            (Owed { slot, saved: held.saved.clone(), binding, in_doubt: false }, Ancestor::of(held, now_ns))
+            (
+                StateRecord { slot, saved: held.saved.clone(), binding, in_doubt: false },
+                Ancestor::of(held, now_ns),
+            )
         });
-        let (Some((owed, ancestor)), Some(state)) = (owed, self.table.state()) else {
+        let (Some((record, ancestor)), Some(state)) = (record, self.table.state()) else {
             // Nothing is carried out, or another thread is at it.
             if self.table.state().is_none() && self.table.clear(slot, true)? {
                 self.members[slot] = None;
@@ -394,12 +388,12 @@ impl Roster {
         };
         if let Some(ancestor) = ancestor {
             if leaving.ended {
-                self.heirs.thread_ended(&self.table, state, &ancestor, &ancestor.saved)?;
+                self.children.thread_ended(&self.table, state, &ancestor, &ancestor.saved)?;
             }
-            self.heirs.remember(ancestor, now_ns);
+            self.children.remember(ancestor, now_ns);
         }
-        if !leaving.ended && owed.binding.to.is_some() {
-            self.heirs.owe(state, owed)?;
+        if !leaving.ended && record.binding.to.is_some() {
+            self.children.add_unrestored(state, record)?;
         }
         if self.table.clear(slot, true)? {
             self.members[slot] = None;
@@ -415,5 +409,4 @@ impl Roster {
 }
 
 #[cfg(test)]
-#[path = "roster_tests.rs"]
 mod tests;

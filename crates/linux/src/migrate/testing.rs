@@ -6,8 +6,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use reprieve_policy::cpus::CpuSet;
 
-use super::owed::Saved;
-use super::table::Held;
+use crate::migrate::masks::state_record::Saved;
+use crate::migrate::masks::table::Held;
 use crate::proc::{ProcRoot, SysCpus, TaskStatReader};
 use crate::threads;
 
@@ -119,7 +119,7 @@ impl Drop for Shell {
 pub fn saved(pid: i32, mask: CpuSet) -> Saved {
     let stat = TaskStatReader::open(&ProcRoot::default(), pid, pid).unwrap().read().unwrap();
     let whole = SysCpus::default().cpuset_of(&ProcRoot::default(), pid, pid).is_subset(&mask);
-    let bound_ticks = super::clock::boot_ticks();
+    let bound_ticks = crate::migrate::clock::boot_ticks();
     Saved { pid, tid: pid, start_ticks: stat.start_ticks, bound_ticks, mask, whole }
 }
 
@@ -143,7 +143,7 @@ static OVER: Condvar = Condvar::new();
 
 impl Turn {
     /// Needs the records.
-    pub fn of_a_witness() -> Turn {
+    pub fn of_a_call_watch() -> Turn {
         Turn::take(1)
     }
 

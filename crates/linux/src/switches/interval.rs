@@ -107,5 +107,4 @@ impl IntervalBuilder {
 }
 
 #[cfg(test)]
-#[path = "interval_tests.rs"]
 mod tests;

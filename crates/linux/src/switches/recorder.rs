@@ -137,5 +137,4 @@ fn switch_attributes() -> perf::perf_event_attr {
 }
 
 #[cfg(test)]
-#[path = "recorder_tests.rs"]
 mod tests;

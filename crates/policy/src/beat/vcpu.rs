@@ -282,5 +282,4 @@ fn half_a_grain(gap: &Gap) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "vcpu_tests.rs"]
 mod tests;

@@ -47,7 +47,7 @@ impl Placer {
     pub(super) fn remaining_ns(&self, vcpu: usize) -> Option<u64> {
         match self.settings.policy {
             Policy::Oracle | Policy::OracleParks => {
-                let (off_ns, back_ns) = self.told[vcpu]?;
+                let (off_ns, back_ns) = self.next_off[vcpu]?;
                 (self.now_ns < back_ns).then(|| off_ns.saturating_sub(self.now_ns))
             }
             Policy::Predict | Policy::Combined if self.calm[vcpu] => None,
@@ -67,8 +67,8 @@ impl Placer {
 
     /// What it costs to be caught on this vCPU as it goes off, ns: its time off.
     pub(super) fn caught_ns(&self, vcpu: usize) -> u64 {
-        match self.settings.policy.is_told() {
-            true => self.told[vcpu].map_or(0, |(off_ns, back_ns)| back_ns.saturating_sub(off_ns)),
+        match self.settings.policy.is_oracle() {
+            true => self.next_off[vcpu].map_or(0, |(off_ns, back_ns)| back_ns.saturating_sub(off_ns)),
             false => self.vcpus[vcpu].slices().off_median_ns().unwrap_or(0),
         }
     }
@@ -104,8 +104,8 @@ impl Placer {
 
     /// Whether the vCPU is on.
     pub(super) fn is_on(&self, vcpu: usize) -> bool {
-        let told_off = self.settings.policy.is_told()
-            && self.told[vcpu].is_some_and(|(off_ns, back_ns)| (off_ns..back_ns).contains(&self.now_ns));
+        let told_off = self.settings.policy.is_oracle()
+            && self.next_off[vcpu].is_some_and(|(off_ns, back_ns)| (off_ns..back_ns).contains(&self.now_ns));
         self.vcpus[vcpu].is_on(self.now_ns) && !told_off
     }
 
@@ -188,8 +188,8 @@ impl Placer {
 
     /// When this vCPU, which is off, is expected back, ns from now. `None` if it is on, or off for longer than is known.
     fn expected_back_ns(&self, vcpu: usize) -> Option<u64> {
-        if self.settings.policy.is_told() {
-            let (off_ns, back_ns) = self.told[vcpu]?;
+        if self.settings.policy.is_oracle() {
+            let (off_ns, back_ns) = self.next_off[vcpu]?;
             return (off_ns..back_ns).contains(&self.now_ns).then(|| back_ns - self.now_ns);
         }
         self.vcpus[vcpu].back_at(BACK_PERCENT, self.now_ns)

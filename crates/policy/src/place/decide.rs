@@ -44,7 +44,7 @@ impl Placer {
             let least = if *calm { enough } else { enough.div_ceil(2) };
             *calm = vcpu.off_permille(self.now_ns) < least;
         }
-        let told = self.settings.policy.is_told() && self.told.iter().any(Option::is_some);
+        let told = self.settings.policy.is_oracle() && self.next_off.iter().any(Option::is_some);
         told || self.calm.iter().any(|calm| !calm)
     }
 

@@ -1,7 +1,9 @@
 //! What the placer is told before it starts.
 
-use crate::cpus::CpuSet;
+use std::fmt;
+
 use crate::io::IoSettings;
+use crate::signal::Known;
 
 /// How I/O tasks are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,7 +20,7 @@ pub enum Policy {
     /// Ahead of the end, as early as ends are uncertain, and pulled by the vCPU that comes back; spread, by weight and
     /// remaining slice; and where no vCPU has time, to the one that is back first ([`Why::Park`]).
     Combined,
-    /// As [`Policy::Combined`], but told when vCPUs go off and come back ([`Signal::Told`](crate::signal::Signal::Told)), and
+    /// As [`Policy::Combined`], but told when vCPUs go off and come back ([`Signal::NextOff`](crate::signal::Signal::NextOff)), and
     /// only to where a vCPU is on, as the oracle that was measured on real guests.
     Oracle,
     /// As [`Policy::Oracle`], and where none has time its tasks wait on a vCPU that is off and comes back earlier
@@ -51,8 +53,8 @@ impl Policy {
         }
     }
 
-    /// Whether it listens to [`Signal::Told`](crate::signal::Signal::Told).
-    pub fn is_told(self) -> bool {
+    /// Whether it listens to [`Signal::NextOff`](crate::signal::Signal::NextOff).
+    pub fn is_oracle(self) -> bool {
         matches!(self, Policy::Oracle | Policy::OracleParks)
     }
 
@@ -117,24 +119,6 @@ impl Settings {
     }
 }
 
-/// What is known of a task as it is handed to the placer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admission {
-    /// Where its user lets it run. Never left.
-    pub mask: CpuSet,
-    /// The vCPU it was last seen on, if known.
-    pub on: Option<usize>,
-    /// What it touches again and again, bytes; 0 if not known.
-    pub working_set_bytes: u64,
-}
-
-impl Admission {
-    /// A task without a known working set.
-    pub fn new(mask: CpuSet, on: Option<usize>) -> Admission {
-        Admission { mask, on, working_set_bytes: 0 }
-    }
-}
-
 /// Where a task goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -193,4 +177,16 @@ pub struct Move {
     pub to: Target,
     /// Why.
     pub why: Why,
+}
+
+/// The text form of a decision: `move TASK FROM TO WHY`, where `home` is the mask of the task's user.
+impl fmt::Display for Move {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "move {} {} ", self.task, Known(self.from))?;
+        match self.to {
+            Target::Vcpu(vcpu) => write!(out, "{vcpu}")?,
+            Target::Home => out.write_str("home")?,
+        }
+        write!(out, " {}", self.why.name())
+    }
 }

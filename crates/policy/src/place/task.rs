@@ -1,9 +1,10 @@
 //! One task as the placer knows it.
 
+use super::Settings;
 use super::limit::Limit;
-use super::{Admission, Settings};
 use crate::cpus::CpuSet;
 use crate::io::IoMeter;
+use crate::signal::Admission;
 
 /// A task.
 #[derive(Clone, Copy, Debug)]

@@ -160,7 +160,7 @@ fn numbers_beyond_the_settings_are_ignored() {
     admit_io(&mut placer, 0, CpuSet::first(64), 63, begin);
     let far = Beat { vcpu: 99, due_ns: 0, at_ns: 1, period_ns: 1, steal_ns: None, run_delay_ns: None };
     placer.take(&Signal::Beat(far));
-    placer.take(&Signal::Told { vcpu: 99, off_ns: 0, back_ns: 1 });
+    placer.take(&Signal::NextOff { vcpu: 99, off_ns: 0, back_ns: 1 });
     let moves: Vec<Move> = (begin..begin + 100)
         .flat_map(|ms| [beat(&mut placer, 0, ms), beat(&mut placer, 1, ms)].concat())
         .collect();

@@ -11,8 +11,8 @@
 
 use reprieve_policy::beat::{Beat, StealReads};
 use reprieve_policy::cpus::CpuSet;
-use reprieve_policy::place::{Admission, Move, Placer, Target};
-use reprieve_policy::signal::Signal;
+use reprieve_policy::place::{Move, Placer, Target};
+use reprieve_policy::signal::{Admission, Signal};
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
@@ -216,7 +216,7 @@ impl State<'_, '_> {
         }
         let next = schedule.get(beats.position).copied();
         if let Some((off_ns, back_ns)) = next.filter(|_| before != beats.position || self.now_ns == 0) {
-            self.tell(Signal::Told { vcpu, off_ns, back_ns });
+            self.tell(Signal::NextOff { vcpu, off_ns, back_ns });
         }
         let was_off =
             std::mem::replace(&mut self.off[vcpu], next.is_some_and(|(from, _)| from <= self.now_ns));

@@ -149,7 +149,7 @@ mod tests {
         let lines = forecast(&off);
         assert!(lines.len() > 1 && lines.iter().all(|line| line.len() < LINE_BYTES));
         let file = lines.join("\n").replace(';', "\n");
-        let read = reprieve_linux::migrate::Foretold::read(file.as_bytes(), 2);
+        let read = reprieve_linux::migrate::OffTimes::read(file.as_bytes(), 2);
         assert!(read.is_ok() && file.lines().count() == 1000);
         assert_eq!(file.lines().nth(3), Some("told 12884901888 1 12884901913"));
     }

@@ -39,7 +39,7 @@ pub fn read(record: &[u8], window: Span) -> Result<Recorded, String> {
                 recorded.late_beats += u64::from(is_within(at_ns) && beat.lateness_ns() > LATE_NS);
             }
             // What is told to an oracle is yet to come.
-            Ok(Signal::Told { .. }) => {}
+            Ok(Signal::NextOff { .. }) => {}
             Ok(signal) => at_ns = signal.at_ns(),
             Err(_) => recorded.moves += u64::from(line.starts_with(DECISION) && is_within(at_ns)),
         }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn another_decision_than_the_recorded_one_is_told() {
+    fn another_decision_than_the_recorded_one_is_oracle() {
         let text = String::from_utf8(record()).unwrap();
         let decision = text.lines().find(|line| line.starts_with(DECISION)).unwrap();
         let other = text.replacen(decision, "> move 0 0 home release", 1);

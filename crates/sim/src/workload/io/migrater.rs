@@ -14,8 +14,8 @@ use std::rc::Rc;
 
 use reprieve_policy::beat::{Beat, Pace, StealReads, grain_ns};
 use reprieve_policy::cpus::CpuSet;
-use reprieve_policy::place::{Admission, Move, Placer, Settings, Target};
-use reprieve_policy::signal::Signal;
+use reprieve_policy::place::{Move, Placer, Settings, Target};
+use reprieve_policy::signal::{Admission, Signal};
 use reprieve_study::scenario::io::IoSystems;
 
 use crate::guest::Guest;

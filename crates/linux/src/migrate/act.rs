@@ -1,0 +1,3 @@
+//! Carries out decisions: threads that change affinities.
+
+pub mod mover;

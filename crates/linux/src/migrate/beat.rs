@@ -1,0 +1,3 @@
+//! The beat threads, one for each vCPU.
+
+pub mod thread;

@@ -1,0 +1,70 @@
+//! The beat threads: one for each vCPU, pinned to it.
+//!
+//! A beat is a wake-up by an absolute timer, a look at the clock and a push into a ring. After a late beat, and after an
+//! ordinary one if there are tasks here that may have to leave, or if nobody has looked for a while, the thread goes to the
+//! desk and decides: its vCPU is evidently on. The policy says when the next beat is due.
+
+use std::sync::atomic::Ordering;
+
+use reprieve_policy::beat::{Beat, READ_EVERY, grain_ns};
+use reprieve_policy::signal::Signal;
+
+use crate::migrate::clock;
+use crate::migrate::decide::shared_decider::SharedDecider;
+use rtrb::Producer;
+
+use crate::migrate::link::shared::Shared;
+use crate::proc::{ProcRoot, SchedStatReader};
+use crate::threads::{self, FifoGuard};
+
+/// Beat threads run before movers, and those before everything that is not real-time.
+const PRIORITY: u8 = 2;
+/// Whatever the policy makes of a clock that jumps, beats rest no longer, ns.
+const LONGEST_NS: u64 = 100_000_000;
+/// A CPU that went offline is looked for again after so long, ns.
+const OFFLINE_NS: u64 = 1_000_000_000;
+
+/// Runs the beat thread of `vcpu` until the daemon ends. Whether it may run before all others is said through `raised`.
+pub fn run(
+    vcpu: usize,
+    root: &ProcRoot,
+    shared: &Shared,
+    decider: &SharedDecider,
+    mut out: Producer<Signal>,
+    raised: impl FnOnce(bool),
+) {
+    let guard = FifoGuard::raise(PRIORITY);
+    let _ = threads::set_timer_slack_ns(1);
+    let delay = SchedStatReader::open(root, std::process::id() as i32, threads::own_tid()).ok();
+    let (mut count, mut meter) = (0u32, clock::Meter::start());
+    let mut pinned = threads::set_affinity(threads::own_tid(), &[vcpu]).is_ok();
+    raised(guard.is_ok());
+    let mut due_ns = clock::now_ns() + shared.period_ns.load(Ordering::Relaxed);
+    while !shared.is_stopped() {
+        let period_ns = shared.period_ns.load(Ordering::Relaxed);
+        clock::sleep_until(due_ns);
+        let at_ns = clock::now_ns();
+        // The kernel moves a pinned thread away when its CPU goes offline: its beats would be another vCPU's.
+        if !pinned || rustix::thread::sched_getcpu() != vcpu {
+            pinned = threads::set_affinity(threads::own_tid(), &[vcpu]).is_ok();
+            due_ns = at_ns + if pinned { period_ns } else { OFFLINE_NS };
+            continue;
+        }
+        let reads = at_ns.saturating_sub(due_ns) > grain_ns(period_ns) || count.is_multiple_of(READ_EVERY);
+        count = count.wrapping_add(1);
+        let run_delay_ns =
+            delay.as_ref().filter(|_| reads).and_then(|delay| Some(delay.read().ok()?.delay_ns));
+        let beat = Beat { vcpu, due_ns, at_ns, period_ns, steal_ns: None, run_delay_ns };
+        shared.count_lost(out.push(Signal::Beat(beat)).is_ok());
+        let looked_ns = shared.looked_ns.load(Ordering::Relaxed);
+        let look_ns = shared.look_ns.load(Ordering::Relaxed);
+        let late = beat.lateness_ns() > grain_ns(period_ns);
+        if late {
+            shared.hurry();
+        }
+        let looks = late || shared.is_endangered(vcpu) || at_ns.saturating_sub(looked_ns) >= look_ns;
+        let next_ns = if looks { decider.decide(vcpu) } else { None };
+        shared.count_work(meter.step());
+        due_ns = next_ns.unwrap_or(0).min(at_ns + LONGEST_NS).max(at_ns + period_ns);
+    }
+}

@@ -1,0 +1,323 @@
+//! The main thread's loop. Each round looks at managed tasks, feeds the decider, finds new tasks, and writes record and
+//! metrics. This is an ordinary thread: it may allocate, wait, and be late.
+//!
+//! Its parts: [`search`] finds tasks within a CPU budget, [`pacing`] chooses the period of beats, [`throughput`] judges whether
+//! acting pays.
+
+mod pacing;
+mod search;
+mod throughput;
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use reprieve_policy::SECOND_NS;
+use reprieve_policy::beat::Pace;
+use reprieve_policy::guard::{Advice, Guard};
+use reprieve_policy::place::Why;
+use reprieve_policy::signal::Signal;
+use rtrb::{Consumer, Producer};
+
+use super::act::mover::Outcomes;
+use super::clock;
+use super::find::scan::Scan;
+use super::find::source::Source;
+use super::link::entry::{Decision, Entry};
+use super::link::shared::Shared;
+use super::link::status::Status;
+use super::notice::Notice;
+use super::report::metrics::{Counted, MetricsFile};
+use super::report::run_record;
+use super::roots::Roots;
+use super::roster::Roster;
+use crate::error::{Error, Result};
+use pacing::Pacing;
+use search::Search;
+use throughput::Throughput;
+
+/// Shortest time between two rounds, ns.
+const ROUND_NS: u64 = 20_000_000;
+/// Longest, ns.
+const LONGEST_ROUND_NS: u64 = SECOND_NS;
+/// CPU time of this thread, thousandths of one CPU: while nothing is wrong, and while there is something to win.
+const CALM_PERMILLE: u64 = 1;
+const BUSY_PERMILLE: u64 = 5;
+/// Between two readings of throughput and work, ns.
+const READING_NS: u64 = 250_000_000;
+/// Between two looks at forks outside of rounds, ns.
+const FORKS_NS: u64 = 2_000_000;
+/// Between two checks whether any task is bound by now, ns.
+const BOUND_CHECK_NS: u64 = 10_000_000;
+/// Between two writings of metrics, ns.
+const METRICS_NS: u64 = SECOND_NS;
+
+/// The error of a record that cannot be written.
+pub fn unwritten(e: std::io::Error) -> Error {
+    Error::io("write", "the record", e, "is there room on the device?")
+}
+
+/// The rings and counters that link this thread to the others.
+pub struct Links {
+    /// To the decider.
+    pub signals: Producer<Signal>,
+    /// From the decider.
+    pub log: Consumer<Entry>,
+    /// What all threads share.
+    pub shared: Arc<Shared>,
+    /// The policy's state.
+    pub status: Arc<Status>,
+    /// How orders were carried out.
+    pub outcomes: Arc<Outcomes>,
+}
+
+/// What the loop is made of, besides its links.
+pub struct Plan<'a> {
+    /// `/proc` and `/sys`.
+    pub roots: Roots,
+    /// Where knowledge of I/O comes from.
+    pub source: Source,
+    /// The managed tasks.
+    pub roster: Roster,
+    /// How tasks are found.
+    pub scan: Scan,
+    /// How often to beat.
+    pub pace: Pace,
+    /// Judges whether acting pays; without it the daemon acts in any case.
+    pub guard: Option<Guard>,
+    /// Whether decisions are carried out.
+    pub applies: bool,
+    /// Where signals and decisions are written.
+    pub record: Option<Box<dyn Write + 'a>>,
+    /// Where metrics are written.
+    pub metrics: Option<MetricsFile>,
+    /// Receives notices.
+    pub tell: &'a mut dyn FnMut(Notice),
+}
+
+/// The loop's state.
+pub struct MainLoop<'a> {
+    roots: Roots,
+    roster: Roster,
+    links: Links,
+    search: Search,
+    pacing: Pacing,
+    throughput: Throughput,
+    /// Signals for the decider that found no room in the ring yet.
+    unsent: VecDeque<Signal>,
+    applies: bool,
+    record: Option<Box<dyn Write + 'a>>,
+    metrics: Option<MetricsFile>,
+    tell: &'a mut dyn FnMut(Notice),
+    decisions: [u64; Why::ALL.len()],
+    read_ns: u64,
+    forks_ns: u64,
+    metrics_ns: u64,
+    meter: clock::Meter,
+    lost: u64,
+}
+
+impl<'a> MainLoop<'a> {
+    /// Ready for the first round.
+    pub fn new(plan: Plan<'a>, links: Links, now_ns: u64) -> MainLoop<'a> {
+        MainLoop {
+            throughput: Throughput::new(&plan.roots, plan.guard),
+            roots: plan.roots,
+            roster: plan.roster,
+            links,
+            search: Search::new(plan.scan, plan.source),
+            pacing: Pacing::new(plan.pace),
+            unsent: VecDeque::new(),
+            applies: plan.applies,
+            record: plan.record,
+            metrics: plan.metrics,
+            tell: plan.tell,
+            decisions: [0; Why::ALL.len()],
+            read_ns: now_ns,
+            forks_ns: 0,
+            metrics_ns: 0,
+            meter: clock::Meter::start(),
+            lost: 0,
+        }
+    }
+
+    /// One round; returns when the next is due, ns.
+    ///
+    /// # Errors
+    /// If masks cannot be saved, or the record or the metrics cannot be written.
+    pub fn round(&mut self, now_ns: u64) -> Result<u64> {
+        let busy = self.links.status.is_busy();
+        self.handle_forks(now_ns)?;
+        let signals = self.roster.look(now_ns)?;
+        self.send(signals);
+        self.drain(now_ns)?;
+        self.admit(now_ns)?;
+        if now_ns.saturating_sub(self.read_ns) >= READING_NS {
+            self.read(now_ns, busy);
+        }
+        if now_ns.saturating_sub(self.metrics_ns) >= METRICS_NS {
+            self.metrics_ns = now_ns;
+            self.write_metrics()?;
+        }
+        let pause_ns = self.meter.step() * 1000 / budget_permille(busy);
+        let next_ns = now_ns + pause_ns.clamp(ROUND_NS, LONGEST_ROUND_NS);
+        let due_ns = self.roster.children().due_ns().unwrap_or(next_ns);
+        Ok(due_ns.clamp((now_ns + ROUND_NS).min(next_ns), next_ns))
+    }
+
+    /// Looks at what has forked.
+    ///
+    /// # Errors
+    /// If the state file cannot be written.
+    pub fn handle_forks(&mut self, now_ns: u64) -> Result<()> {
+        self.forks_ns = now_ns;
+        self.roster.handle_forks(now_ns)
+    }
+
+    /// Descriptors that become readable when something has forked. There are none while no task is bound, since then nothing is
+    /// inherited, and none right after a look, so that a machine that forks all the time does not keep this thread busy.
+    pub fn readable(&self, now_ns: u64) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let waits = self.links.status.is_busy() && now_ns.saturating_sub(self.forks_ns) >= FORKS_NS;
+        self.roster.children().readable().filter(move |_| waits)
+    }
+
+    /// When [`readable`](MainLoop::readable) has to be asked again, ns, if its answer may change before the next round.
+    pub fn listens_from_ns(&self, now_ns: u64) -> Option<u64> {
+        let from_ns = self.forks_ns + FORKS_NS;
+        match self.links.status.is_busy() {
+            true => (from_ns > now_ns).then_some(from_ns),
+            // A managed task may be bound in a moment.
+            false => (self.roster.count() > 0).then_some(now_ns + BOUND_CHECK_NS),
+        }
+    }
+
+    /// Sends signals to the decider. What finds no room is sent in a later round, except samples, which are lost: newer ones
+    /// replace them.
+    fn send(&mut self, signals: Vec<Signal>) {
+        self.unsent.extend(signals);
+        while let Some(signal) = self.unsent.front() {
+            if self.links.signals.push(*signal).is_err() {
+                break;
+            }
+            self.unsent.pop_front();
+        }
+        let before = self.unsent.len();
+        self.unsent.retain(|signal| {
+            !matches!(signal, Signal::IoSampled { .. } | Signal::Seen { .. } | Signal::Completion { .. })
+        });
+        let lost = (before - self.unsent.len()) as u64;
+        self.links.shared.lost.fetch_add(lost, Ordering::Relaxed);
+    }
+
+    /// Admits tasks that do I/O.
+    fn admit(&mut self, now_ns: u64) -> Result<()> {
+        let found = self.search.found(&self.roots, &self.links.status, now_ns);
+        let signals = self.roster.admit(&found, now_ns)?;
+        for signal in &signals {
+            if let Signal::Admit { task, admission, .. } = signal
+                && let Some((pid, tid, comm)) = self.roster.who(*task)
+            {
+                (self.tell)(Notice::TakenIn { pid, tid, comm, mask: admission.mask, at_ns: now_ns });
+            }
+        }
+        self.send(signals);
+        Ok(())
+    }
+
+    /// Takes in the decider's entries.
+    fn drain(&mut self, now_ns: u64) -> Result<()> {
+        while let Ok(entry) = self.links.log.pop() {
+            if let Some(record) = &mut self.record {
+                run_record::write_entry(record, &entry).map_err(unwritten)?;
+            }
+            match entry {
+                Entry::Decision(decision) => self.report_decision(&decision),
+                Entry::Unmanaged { pid, tid } => self.search.heard_of(pid, tid),
+                Entry::Signal(_) | Entry::Lost(_) => {}
+            }
+        }
+        let lost = self.links.shared.lost.load(Ordering::Relaxed);
+        if lost > self.lost {
+            (self.tell)(Notice::Lost { values: lost - self.lost, at_ns: now_ns });
+        }
+        self.lost = lost;
+        Ok(())
+    }
+
+    fn report_decision(&mut self, decision: &Decision) {
+        if let Some(index) = Why::ALL.iter().position(|why| *why == decision.made.why) {
+            self.decisions[index] += 1;
+        }
+        if let Some((pid, tid, comm)) = self.roster.who(decision.made.task) {
+            (self.tell)(Notice::Decision { pid, tid, comm, decision });
+        }
+    }
+
+    /// Reads work and throughput since the last reading, and acts on both.
+    fn read(&mut self, now_ns: u64, busy: bool) {
+        // This thread may be late, so rates are taken over the time that has passed.
+        let span_ns = now_ns.saturating_sub(self.read_ns).max(1);
+        self.read_ns = now_ns;
+        self.pacing.choose(&self.links.shared, span_ns, busy);
+        let (took_ns, advice) = self.throughput.read(&self.roots, span_ns, busy);
+        if let Some(took_ns) = took_ns {
+            self.send(vec![Signal::Completion { at_ns: now_ns, took_ns }]);
+        }
+        if let Some(advice) = advice {
+            (self.tell)(Notice::Advice { advice, at_ns: now_ns });
+            self.send(vec![match advice {
+                Advice::Act => Signal::Resume { at_ns: now_ns },
+                Advice::Watch | Advice::Rest => Signal::Halt { at_ns: now_ns },
+            }]);
+        }
+    }
+
+    fn write_metrics(&self) -> Result<()> {
+        let Some(file) = &self.metrics else { return Ok(()) };
+        let children = self.roster.children();
+        file.write(&Counted {
+            status: &self.links.status,
+            outcomes: &self.links.outcomes,
+            decisions: &self.decisions,
+            tasks: self.roster.count(),
+            turned_away: self.roster.turned_away,
+            freed_children: children.restored(),
+            unrestored: children.unrestored().count(),
+            in_doubt: children.unrestored().in_doubt(),
+            overtaken: children.overtaken(),
+            cpu_ns: clock::own_cpu_ns(),
+            period_ns: self.pacing.period_ns(),
+            lost: self.lost,
+            given_up: self.throughput.failures(),
+            acting: self.applies && self.throughput.advises_to_act(),
+        })
+    }
+
+    /// Takes in the last entries after all other threads have ended, and follows masks that others have set until now. Then the
+    /// managed tasks are to be given their masks, and [`finish_children`](MainLoop::finish_children) is due.
+    ///
+    /// # Errors
+    /// If the record or the state file cannot be written.
+    pub fn finish(&mut self, now_ns: u64) -> Result<()> {
+        let followed = self.roster.finish(now_ns);
+        let drained = self.drain(now_ns);
+        let flushed = self.record.as_mut().map_or(Ok(()), |record| record.flush());
+        drained.and(flushed.map_err(unwritten)).and(followed)
+    }
+
+    /// Restores the masks of the last children; returns how many tasks are in doubt.
+    ///
+    /// # Errors
+    /// If the metrics or the state file cannot be written.
+    pub fn finish_children(mut self, now_ns: u64) -> Result<usize> {
+        let finished = self.roster.finish_children(now_ns);
+        self.write_metrics().and(finished)?;
+        Ok(self.roster.children().unrestored().in_doubt())
+    }
+}
+
+fn budget_permille(busy: bool) -> u64 {
+    if busy { BUSY_PERMILLE } else { CALM_PERMILLE }
+}

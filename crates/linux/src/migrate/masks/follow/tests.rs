@@ -1,0 +1,226 @@
+//! A live task, and a `/proc` and `/sys` that tell of it what the kernel would in each case.
+
+use super::*;
+use crate::migrate::masks::state_file::StateFile;
+use crate::migrate::masks::table::Held;
+use crate::migrate::testing::{Shell, two_cpus};
+use crate::proc::fake::FakeProc;
+use crate::proc::{ProcRoot, SysCpus};
+
+struct Case {
+    tree: FakeProc,
+    roots: Roots,
+    table: Table,
+    shell: Shell,
+    _folder: tempfile::TempDir,
+}
+
+fn cpus(text: &str) -> CpuSet {
+    text.parse().unwrap()
+}
+
+impl Case {
+    /// A task with this mask, on a machine that may have CPUs 0 to 3, and has 0 and 1.
+    fn new(mask: &str, whole: bool) -> Case {
+        let (tree, shell, folder) = (FakeProc::new(), Shell::start(), tempfile::tempdir().unwrap());
+        let roots = Roots { proc: tree.root.clone(), sys: SysCpus::new(tree.root.path().join("sys")) };
+        tree.put("sys/devices/system/cpu/possible", "0-3\n");
+        let state = StateFile::open(&folder.path().join("state"), &ProcRoot::default()).unwrap();
+        let table = Table::new(1, Some(state));
+        let case = Case { tree, roots, table, shell, _folder: folder };
+        case.online("0-1").shows(mask);
+        let saved = Saved { mask: cpus(mask), whole, ..case.shell.saved() };
+        let held = Held::new(saved, cpus(mask).and(&cpus("0-1")), None);
+        assert!(case.table.fill(0, held).unwrap());
+        case
+    }
+
+    fn online(&self, list: &str) -> &Case {
+        self.tree.put("sys/devices/system/cpu/online", list);
+        self
+    }
+
+    /// The kernel shows this mask for the task.
+    fn shows(&self, mask: &str) -> &Case {
+        let pid = self.shell.pid();
+        self.tree.put(&format!("{pid}/task/{pid}/status"), &format!("Cpus_allowed_list:\t{mask}\n"));
+        self
+    }
+
+    fn bind(&self, cpu: usize) -> &Case {
+        self.table.want(0, Some(cpu));
+        self.table.carry_out(0, |_| ());
+        assert_eq!(self.shell.mask(), CpuSet::of(cpu));
+        self.shows(&cpu.to_string())
+    }
+
+    fn follow(&self) -> Followed {
+        follow(&self.roots, &self.table, 0).unwrap()
+    }
+
+    fn held<T>(&self, look: impl FnOnce(&Held) -> T) -> T {
+        self.table.look(0, look).unwrap()
+    }
+
+    fn saved(&self) -> (CpuSet, bool, Option<usize>) {
+        self.held(|held| (held.saved.mask, held.saved.whole, held.bound_to()))
+    }
+}
+
+/// CPUs 0 and 1 are to be the two that this test may use.
+fn can_run() -> bool {
+    two_cpus() == Some((0, 1))
+}
+
+#[test]
+fn as_long_as_nobody_has_changed_anything_nothing_is_done() {
+    if !can_run() {
+        return;
+    }
+    for (mask, whole) in [("0-1", false), ("0-3", true)] {
+        let case = Case::new(mask, whole);
+        assert_eq!(case.follow(), Followed::Same);
+        assert_eq!(case.bind(1).follow(), Followed::Same);
+        assert_eq!(case.saved(), (cpus(mask), whole, Some(1)));
+    }
+}
+
+#[test]
+fn a_task_whose_cpu_goes_offline_gets_its_mask_back_and_no_wider_one() {
+    if !can_run() {
+        return;
+    }
+    // As it sleeps it still has that CPU alone; as it wakes up the kernel gives it all that there may be.
+    for shown in ["1", "0-3"] {
+        let case = Case::new("0-1", false);
+        case.bind(1).online("0").shows(shown);
+        if shown != "1" {
+            case.shell.bind(&cpus("0-1"));
+        }
+        assert_eq!(case.follow(), Followed::Changed(cpus("0")), "{shown}");
+        assert_eq!(case.saved(), (cpus("0-1"), false, None));
+        assert_eq!(case.shell.mask(), cpus("0-1"));
+        // The kernel shows the user's mask, the CPU that is offline included; and it comes back.
+        case.shows("0-1");
+        assert_eq!(case.follow(), Followed::Same);
+        assert_eq!(case.online("0-1").follow(), Followed::Changed(cpus("0-1")));
+    }
+}
+
+#[test]
+fn what_the_kernel_cut_off_a_mask_that_was_given_back_is_given_back_later() {
+    if !can_run() {
+        return;
+    }
+    for whole in [false, true] {
+        let case = Case::new("0-1", whole);
+        let saved = case.held(|held| held.saved.clone());
+        // It was given back while CPU 1 was offline.
+        assert!(case.table.remask(0, None, &saved, cpus("0"), Some(cpus("0"))).unwrap());
+        case.shell.bind(&cpus("0"));
+        case.online("0").shows("0");
+        assert_eq!(case.follow(), Followed::Same, "not its user's wish");
+        assert_eq!(case.online("0-1").follow(), Followed::Changed(cpus("0-1")));
+        assert_eq!((case.saved(), case.shell.mask()), ((cpus("0-1"), whole, None), cpus("0-1")));
+    }
+}
+
+#[test]
+fn a_task_bound_elsewhere_stays_bound_and_does_not_go_where_nothing_is() {
+    if !can_run() {
+        return;
+    }
+    let case = Case::new("0-1", false);
+    case.bind(0).online("0");
+    assert_eq!(case.follow(), Followed::Changed(cpus("0")));
+    assert_eq!(case.saved(), (cpus("0-1"), false, Some(0)));
+}
+
+#[test]
+fn a_mask_that_is_the_whole_cpuset_grows_with_it_and_another_does_not() {
+    if !can_run() {
+        return;
+    }
+    let case = Case::new("0-1", true);
+    assert_eq!(case.online("0-2").shows("0-2").follow(), Followed::Changed(cpus("0-2")));
+    assert_eq!(case.saved(), (cpus("0-2"), true, None));
+    let case = Case::new("0-1", false);
+    assert_eq!(case.online("0-2").follow(), Followed::Same);
+    assert_eq!(case.saved(), (cpus("0-1"), false, None));
+}
+
+#[test]
+fn a_cpuset_that_narrows_is_not_taken_for_its_user_s_wish() {
+    if !can_run() {
+        return;
+    }
+    let case = Case::new("0-1", true);
+    let pid = case.shell.pid();
+    case.bind(1);
+    case.tree.put(&format!("{pid}/task/{pid}/cpuset"), "/a\n");
+    case.tree.put("sys/fs/cgroup/a/cpuset.cpus.effective", "0\n");
+    // The kernel has moved it to what the cpuset has.
+    case.shows("0");
+    assert_eq!(case.follow(), Followed::Changed(cpus("0")));
+    assert_eq!(case.saved(), (cpus("0-1"), true, None));
+    assert_eq!(case.shell.mask(), cpus("0-1"), "what was asked for is all again, so that it can grow");
+}
+
+#[test]
+fn its_user_s_wish_holds_whatever_it_was_bound_to() {
+    if !can_run() {
+        return;
+    }
+    for (wish, whole) in [("0", false), ("0-1", true), ("0-3", true)] {
+        let case = Case::new("0-2", false);
+        case.bind(1).shows(wish);
+        case.shell.bind(&cpus(wish).and(&cpus("0-1")));
+        assert_eq!(case.follow(), Followed::Changed(cpus(wish).and(&cpus("0-1"))), "{wish}");
+        assert_eq!(case.saved(), (cpus(wish), whole, None));
+        assert_eq!(case.shell.mask(), cpus(wish).and(&cpus("0-1")), "nothing is set");
+    }
+}
+
+#[test]
+fn where_none_of_its_cpus_is_there_it_is_tried_again() {
+    if !can_run() {
+        return;
+    }
+    let case = Case::new("1-2", false);
+    // The live kernel is asked for CPU 2 alone, which this machine need not have.
+    let nowhere = Saved { mask: CpuSet::of(1000), ..case.shell.saved() };
+    let saved = Saved { whole: false, ..nowhere };
+    assert!(case.table.remask(0, None, &saved, cpus("1"), None).unwrap());
+    case.shell.bind(&cpus("1"));
+    case.table.want(0, Some(1));
+    case.table.carry_out(0, |_| ());
+    case.online("0").shows("1");
+    assert_eq!(case.follow(), Followed::Changed(CpuSet::EMPTY));
+    assert_eq!(case.held(Held::bound_to), Some(1), "it is still owed");
+}
+
+/// Its user asks for the CPU that it is bound to in any case, so that the mask shows nothing.
+#[test]
+fn a_wish_that_our_binding_hides_is_followed() {
+    let Some((0, 1)) = two_cpus() else { return };
+    let follow_call = |case: &Case, at_ns| follow_call(&case.roots, &case.table, 0, at_ns).unwrap();
+    let wish = |case: &Case| case.table.look(0, |held| (held.saved.mask, held.bound_to())).unwrap();
+    for moves_on in [false, true] {
+        let case = Case::new("0-1", true);
+        case.bind(0);
+        let asked_ns = crate::migrate::clock::now_ns();
+        if moves_on {
+            case.bind(1);
+        }
+        assert_eq!(follow_call(&case, asked_ns), Followed::Concluded(CpuSet::of(0)));
+        assert_eq!((case.shell.mask(), wish(&case)), (CpuSet::of(0), (CpuSet::of(0), None)));
+    }
+    // He asked for the mask that the task had from him, and for one that shows.
+    let case = Case::new("0-1", true);
+    let asked_ns = crate::migrate::clock::now_ns();
+    case.bind(1);
+    assert_eq!(follow_call(&case, asked_ns), Followed::Same);
+    assert_eq!((case.shell.mask(), wish(&case)), (CpuSet::of(1), (cpus("0-1"), Some(1))));
+    case.shows("0");
+    assert_eq!(follow_call(&case, asked_ns), Followed::Changed(CpuSet::of(0)));
+}

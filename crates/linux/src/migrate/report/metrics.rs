@@ -1,0 +1,186 @@
+//! The daemon's metrics in the text form that Prometheus reads, in a file that is replaced as a whole.
+//!
+//! Source: the Prometheus text exposition format, version 0.0.4; the node exporter's textfile collector.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use reprieve_policy::place::Why;
+
+use crate::error::{Error, Result};
+use crate::migrate::act::mover::Outcomes;
+use crate::migrate::link::status::Status;
+use crate::migrate::own_file;
+
+/// What is counted.
+#[derive(Debug)]
+pub struct Counted<'a> {
+    /// What the policy knows.
+    pub status: &'a Status,
+    /// How orders were carried out.
+    pub outcomes: &'a Outcomes,
+    /// Decisions by reason, in the order of [`Why::ALL`].
+    pub decisions: &'a [u64; Why::ALL.len()],
+    /// Tasks looked after.
+    pub tasks: usize,
+    /// Tasks there was no slot for.
+    pub turned_away: u64,
+    /// Tasks that had inherited a binding and have their mask again.
+    pub freed_children: u64,
+    /// Tasks that could not be given their mask back yet.
+    pub unrestored: usize,
+    /// Tasks that are left alone since nobody knows who has bound them.
+    pub in_doubt: usize,
+    /// How often somebody else set a mask while it was given back.
+    pub overtaken: u64,
+    /// CPU time of the daemon, ns.
+    pub cpu_ns: u64,
+    /// Time between beats, ns.
+    pub period_ns: u64,
+    /// Values that did not fit into a ring.
+    pub lost: u64,
+    /// How often acting was given up.
+    pub given_up: u64,
+    /// Whether decisions are carried out now.
+    pub acting: bool,
+}
+
+/// The text.
+fn render(counted: &Counted) -> String {
+    let mut text = Text(String::new());
+    let load = |value: &AtomicU64| value.load(Ordering::Relaxed) as f64;
+    text.one("tasks", "gauge", "Tasks looked after.", counted.tasks as f64);
+    text.one("io_tasks", "gauge", "Of these, I/O tasks at present.", load(&counted.status.io_tasks));
+    text.one("turned_away_total", "counter", "Tasks there was no room for.", counted.turned_away as f64);
+    text.one("heirs_total", "counter", "Tasks freed of an inherited binding.", counted.freed_children as f64);
+    text.one(
+        "owed_tasks",
+        "gauge",
+        "Tasks that could not be given their mask back yet.",
+        counted.unrestored as f64,
+    );
+    text.one(
+        "doubtful_tasks",
+        "gauge",
+        "Tasks left alone that may have inherited a binding, or were bound so by their user.",
+        counted.in_doubt as f64,
+    );
+    text.one(
+        "overtaken_total",
+        "counter",
+        "Masks set by others in the moment in which they were given back, and perhaps overwritten.",
+        counted.overtaken as f64,
+    );
+    text.one("acting", "gauge", "1 if decisions are carried out.", f64::from(u8::from(counted.acting)));
+    text.one("cpu_seconds_total", "counter", "CPU time of the daemon.", counted.cpu_ns as f64 / 1e9);
+    text.one("beat_period_seconds", "gauge", "Time between two beats.", counted.period_ns as f64 / 1e9);
+    text.one("lost_total", "counter", "Signals that were lost between threads.", counted.lost as f64);
+    text.one("given_up_total", "counter", "How often throughput fell by acting.", counted.given_up as f64);
+    let decisions = Why::ALL
+        .iter()
+        .zip(counted.decisions)
+        .map(|(why, count)| (format!("why=\"{}\"", why.name()), *count as f64));
+    text.many("decisions_total", "counter", "Decisions by reason.", decisions);
+    let Outcomes { done, overtaken, foreign, refused } = counted.outcomes;
+    let orders = [("done", done), ("overtaken", overtaken), ("foreign", foreign), ("refused", refused)];
+    let orders = orders.map(|(name, count)| (format!("outcome=\"{name}\""), load(count)));
+    text.many("moves_total", "counter", "Changes of affinity by outcome.", orders);
+    let vcpus = || counted.status.vcpus.iter().enumerate();
+    let label = |vcpu: usize| format!("vcpu=\"{vcpu}\"");
+    let off = vcpus().map(|(i, vcpu)| (label(i), load(&vcpu.off_permille) / 1e3));
+    text.many("vcpu_off_ratio", "gauge", "Share of the last second a vCPU was off.", off);
+    let slices = vcpus().map(|(i, vcpu)| (label(i), load(&vcpu.slice_ns) / 1e9));
+    text.many("vcpu_slice_seconds", "gauge", "Median slice of a vCPU.", slices);
+    let trust = vcpus().map(|(i, vcpu)| (label(i), load(&vcpu.trust_permille) / 1e3));
+    text.many("vcpu_trust_ratio", "gauge", "Share of the last slices that were about the median.", trust);
+    let gaps = vcpus().flat_map(|(i, vcpu)| {
+        let verdicts = ["host", "guest", "unknown"].into_iter().zip(&vcpu.gaps);
+        verdicts.map(move |(name, count)| (format!("vcpu=\"{i}\",verdict=\"{name}\""), load(count)))
+    });
+    text.many("vcpu_gaps_total", "counter", "Late beats by verdict.", gaps);
+    text.0
+}
+
+struct Text(String);
+
+impl Text {
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: f64) {
+        self.many(name, kind, help, [(String::new(), value)]);
+    }
+
+    fn many(&mut self, name: &str, kind: &str, help: &str, values: impl IntoIterator<Item = (String, f64)>) {
+        let name = format!("reprieve_migrate_{name}");
+        // Writing to a string does not fail.
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        for (labels, value) in values {
+            let _ = match labels.is_empty() {
+                true => writeln!(self.0, "{name} {value}"),
+                false => writeln!(self.0, "{name}{{{labels}}} {value}"),
+            };
+        }
+    }
+}
+
+/// The file that metrics are written to.
+#[derive(Debug)]
+pub struct MetricsFile(PathBuf);
+
+impl MetricsFile {
+    /// At this path.
+    pub fn new(path: PathBuf) -> MetricsFile {
+        MetricsFile(path)
+    }
+
+    /// Replaces the file.
+    ///
+    /// # Errors
+    /// [`Error::Io`] or [`Error::NotPermitted`].
+    pub fn write(&self, counted: &Counted) -> Result<()> {
+        let refused = |e| Error::io("write", &self.0, e, "name another file with --metrics");
+        own_file::replace(&self.0, &render(counted)).map_err(refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_a_comment_or_a_number_with_a_name_of_ours() {
+        let (status, outcomes) = (Status::new(2), Outcomes::default());
+        status.vcpus[1].gaps[0].store(7, Ordering::Relaxed);
+        let decisions = [1, 2, 3, 4, 5, 6, 7];
+        let counted = Counted {
+            status: &status,
+            outcomes: &outcomes,
+            decisions: &decisions,
+            tasks: 3,
+            turned_away: 0,
+            in_doubt: 2,
+            overtaken: 1,
+            freed_children: 0,
+            unrestored: 0,
+            cpu_ns: 1_500_000_000,
+            period_ns: 4_000_000,
+            lost: 0,
+            given_up: 0,
+            acting: true,
+        };
+        let text = render(&counted);
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(name.starts_with("reprieve_migrate_") && value.parse::<f64>().is_ok(), "{line}");
+        }
+        for expected in [
+            "reprieve_migrate_cpu_seconds_total 1.5",
+            "reprieve_migrate_decisions_total{why=\"ahead\"} 2",
+            "reprieve_migrate_vcpu_gaps_total{vcpu=\"1\",verdict=\"host\"} 7",
+        ] {
+            assert!(text.lines().any(|line| line == expected), "{expected}\n{text}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        MetricsFile::new(folder.path().join("m.prom")).write(&counted).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,284 @@
+//! Who calls sched_setaffinity(2), for which task, and whether it succeeds: perf probes where the call begins and where it ends.
+//!
+//! A mask alone does not say who set it: a child that has inherited our binding to CPU 1, and one that was pinned to CPU 1 by
+//! its user, look the same. These records tell them apart.
+//!
+//! | probe | where | what it costs |
+//! |---|---|---|
+//! | kernel function `sched_setaffinity` and its return (perf's kprobe events) | CONFIG_KPROBE_EVENTS, CAP_PERFMON | nothing but in these calls |
+//! | tracepoints of the system call | CONFIG_FTRACE_SYSCALLS, root | a little in every system call of every task, while they are open |
+//!
+//! We use the first if the kernel has it and it works, else the second. The second does not see calls of 32-bit programs.
+//! Invariant: a probe is believed only if it has seen a call of our own. Source: perf_event_open(2); the kernel's Documentation/trace/kprobetrace.rst, and
+//! Documentation/trace/events.rst; fsopen(2).
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::Path;
+
+use perf_event_open_sys::bindings as perf;
+use reprieve_policy::cpus::CpuSet;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+
+use super::per_cpu::{Asked, PerCpu, attributes};
+use crate::error::{Error, Result};
+use crate::switches::record::{Record, SAMPLE_REST_BYTES};
+use crate::threads;
+
+/// Pages of a ring: some 800 calls on one CPU between two looks.
+const RING_PAGES: usize = 16;
+/// Readable from so much on, bytes: a quarter of a ring.
+const WATERMARK_BYTES: u32 = 16 << 10;
+/// The function of the kernel that sets a task's mask on a user's behalf: `long sched_setaffinity(pid_t, const struct cpumask *)`.
+const FUNCTION: &CStr = c"sched_setaffinity";
+/// The registers of its first argument and of its result, as perf numbers them (asm/perf_regs.h).
+#[cfg(target_arch = "x86_64")]
+const REGISTERS: (u32, u32) = (perf::PERF_REG_X86_DI, perf::PERF_REG_X86_AX);
+#[cfg(target_arch = "aarch64")]
+const REGISTERS: (u32, u32) = (perf::PERF_REG_ARM64_X0, perf::PERF_REG_ARM64_X0);
+/// A number that no task has: the kernel gives out none above 2^22.
+const NO_TASK: i32 = i32::MAX;
+const WAY_OUT: &str = "use a kernel with CONFIG_KPROBE_EVENTS or CONFIG_FTRACE_SYSCALLS";
+
+/// The begin or the end of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The process that calls.
+    pub caller_pid: i32,
+    /// Its thread.
+    pub caller_tid: i32,
+    /// When, ns of CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// Begin or end.
+    pub phase: Phase,
+}
+
+/// The begin or the end of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It begins, for the task of this number in the caller's PID namespace; 0 is the caller itself.
+    Begin { target: i32 },
+    /// It ends.
+    End { succeeded: bool },
+}
+
+/// How a probe samples the value that is of interest: an argument, or the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Probe {
+    /// As a register: its ABI, u64, and then the register.
+    Function,
+    /// In the raw record of a tracepoint: its size, u32; type, flags and pid, 8 bytes; the number of the system call, u32 and
+    /// padding; the value.
+    Tracepoint,
+}
+
+/// Watches these calls.
+pub struct Calls {
+    probe: Probe,
+    begins: PerCpu,
+    ends: PerCpu,
+    told: Vec<Call>,
+}
+
+impl Calls {
+    /// On these CPUs; `sys` is where `/sys` is.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`], [`Error::Io`], [`Error::Missing`] if the kernel has no such probes, or they see nothing.
+    pub fn open(sys: &Path, online: &CpuSet) -> Result<Calls> {
+        let function = of_function(sys).and_then(|asked| Calls::believed(Probe::Function, asked, online));
+        match function {
+            Err(Error::Missing { .. }) => Calls::believed(Probe::Tracepoint, of_tracepoints(sys)?, online),
+            opened => opened,
+        }
+    }
+
+    /// Opens the probes, and lets them see a call of our own.
+    fn believed(probe: Probe, (begins, ends): (Asked, Asked), online: &CpuSet) -> Result<Calls> {
+        let (begins, ends) = (PerCpu::open(begins, online)?, PerCpu::open(ends, online)?);
+        let mut calls = Calls { probe, begins, ends, told: Vec::new() };
+        // There is no such task, so nothing is changed.
+        let _ = threads::set_affinity_set(NO_TASK, &CpuSet::of(0));
+        let own = threads::own_tid();
+        let (told, _) = calls.drain();
+        let told: Vec<Phase> =
+            told.iter().filter(|call| call.caller_tid == own).map(|call| call.phase).collect();
+        if told == [Phase::Begin { target: NO_TASK }, Phase::End { succeeded: false }] {
+            return Ok(calls);
+        }
+        Err(Error::Missing {
+            what: "working probe of sched_setaffinity",
+            path: "perf_event_open".into(),
+            way_out: WAY_OUT,
+        })
+    }
+
+    /// Follows CPUs that come and go.
+    pub fn follow(&mut self, online: &CpuSet) {
+        self.begins.follow(online);
+        self.ends.follow(online);
+    }
+
+    /// All calls since the last time, in the order of time; `true` if some are missing. The begin of each call that has ended
+    /// is told before its end.
+    pub fn drain(&mut self) -> (&[Call], bool) {
+        self.told.clear();
+        let (probe, told) = (self.probe, &mut self.told);
+        // Ends first: when an end is in a ring, the begin of its call is in one already, and the second pass finds it.
+        let mut missed = false;
+        let mut bad = false;
+        for (of, is_end) in [(&mut self.ends, true), (&mut self.begins, false)] {
+            missed |= of.drain(&mut |record| {
+                let Record::Sample { pid, tid, time_ns, rest } = record else { return };
+                match probe.value(&rest) {
+                    Some(value) => {
+                        let end = Phase::End { succeeded: value as i64 >= 0 };
+                        let phase = if is_end { end } else { Phase::Begin { target: value as i32 } };
+                        told.push(Call { caller_pid: pid, caller_tid: tid, at_ns: time_ns, phase });
+                    }
+                    None => bad = true,
+                }
+            });
+        }
+        // At equal times begins go before ends: `told` has all ends first.
+        told.sort_by_key(|call| (call.at_ns, matches!(call.phase, Phase::End { .. })));
+        (&self.told, missed || bad)
+    }
+
+    /// The descriptors that become readable when rings fill.
+    pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.begins.readable().chain(self.ends.readable())
+    }
+
+    /// Whether watching slows every system call of every task.
+    pub fn slows_all(&self) -> bool {
+        self.probe == Probe::Tracepoint
+    }
+}
+
+impl Probe {
+    /// The argument or the result in a sample; `None` if there is none.
+    fn value(self, rest: &[u8; SAMPLE_REST_BYTES]) -> Option<u64> {
+        let word = |at: usize| u64::from_ne_bytes(rest[at..at + 8].try_into().expect("eight bytes"));
+        match self {
+            Probe::Function => (word(0) != u64::from(perf::PERF_SAMPLE_REGS_ABI_NONE)).then(|| word(8)),
+            Probe::Tracepoint => Some(word(20)),
+        }
+    }
+}
+
+fn asked(mut attributes: perf::perf_event_attr) -> Asked {
+    attributes.__bindgen_anon_1.sample_period = 1;
+    attributes.set_watermark(1);
+    attributes.__bindgen_anon_2.wakeup_watermark = WATERMARK_BYTES;
+    Asked { attributes, ring_pages: RING_PAGES, what: "calls of sched_setaffinity" }
+}
+
+/// The kernel function, and its return.
+fn of_function(sys: &Path) -> Result<(Asked, Asked)> {
+    let folder = sys.join("bus/event_source/devices/kprobe");
+    let kind = number_in(&folder.join("type"))?;
+    let format = read(&folder.join("format/retprobe"))?;
+    let bit = format.trim().strip_prefix("config:").and_then(|bit| bit.parse::<u32>().ok());
+    let bit = bit.filter(|bit| *bit < 64);
+    let bit = bit.ok_or_else(|| Error::malformed(folder.join("format/retprobe"), "config:BIT", &format))?;
+    let of = |config: u64, register: u32| {
+        let mut attributes = attributes();
+        attributes.type_ = kind as u32;
+        attributes.config = config;
+        attributes.__bindgen_anon_3.kprobe_func = FUNCTION.as_ptr() as u64;
+        attributes.sample_type |= u64::from(perf::PERF_SAMPLE_REGS_INTR);
+        attributes.sample_regs_intr = 1 << register;
+        asked(attributes)
+    };
+    Ok((of(0, REGISTERS.0), of(1 << bit, REGISTERS.1)))
+}
+
+/// The tracepoints of the system call.
+fn of_tracepoints(sys: &Path) -> Result<(Asked, Asked)> {
+    let of = |id: u64| {
+        let mut attributes = attributes();
+        attributes.type_ = perf::PERF_TYPE_TRACEPOINT;
+        attributes.config = id;
+        attributes.sample_type |= u64::from(perf::PERF_SAMPLE_RAW);
+        asked(attributes)
+    };
+    let (enter, exit) = ("sys_enter_sched_setaffinity/id", "sys_exit_sched_setaffinity/id");
+    let mounted = sys.join("kernel/tracing/events/syscalls");
+    if let (Ok(enter), Ok(exit)) = (number_in(&mounted.join(enter)), number_in(&mounted.join(exit))) {
+        return Ok((of(enter), of(exit)));
+    }
+    // It is not mounted there, or not readable. A detached mount is seen by nobody else, and goes with its descriptor.
+    let refused = |e: rustix::io::Errno| Error::io("mount", "tracefs", e, WAY_OUT);
+    let tracefs = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|e| match e {
+        rustix::io::Errno::NODEV | rustix::io::Errno::NOSYS => {
+            Error::Missing { what: "tracefs", path: mounted.clone(), way_out: WAY_OUT }
+        }
+        e => refused(e),
+    })?;
+    fsconfig_create(tracefs.as_fd()).map_err(refused)?;
+    let mount =
+        fsmount(tracefs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).map_err(refused)?;
+    let events = Path::new("/proc/self/fd").join(mount.as_raw_fd().to_string()).join("events/syscalls");
+    Ok((of(number_in(&events.join(enter))?), of(number_in(&events.join(exit))?)))
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => {
+            Error::Missing { what: "probe of sched_setaffinity", path: path.into(), way_out: WAY_OUT }
+        }
+        _ => Error::io("read", path, e, "run as root"),
+    })
+}
+
+fn number_in(path: &Path) -> Result<u64> {
+    let text = read(path)?;
+    text.trim().parse().map_err(|_| Error::malformed(path, "a number", &text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched() -> Option<Calls> {
+        let opened = Calls::open(Path::new("/sys"), &crate::proc::SysCpus::default().online());
+        opened.map_err(|e| eprintln!("skipped: {e}")).ok()
+    }
+
+    fn own_phases(calls: &mut Calls) -> Vec<Phase> {
+        let own = threads::own_tid();
+        calls.drain().0.iter().filter(|call| call.caller_tid == own).map(|call| call.phase).collect()
+    }
+
+    #[test]
+    fn a_call_is_told_with_its_target_and_its_outcome() {
+        let _turn = crate::migrate::testing::Turn::of_a_call_watch();
+        let Some(mut calls) = watched() else { return };
+        let (own, mask) = (threads::own_tid(), threads::affinity_set(threads::own_tid()).unwrap());
+        threads::set_affinity_set(own, &mask).unwrap();
+        let nowhere = CpuSet::of(reprieve_policy::cpus::MAX_CPUS - 1);
+        threads::set_affinity_set(own, &nowhere).unwrap_err();
+        let expected = [
+            Phase::Begin { target: own },
+            Phase::End { succeeded: true },
+            Phase::Begin { target: own },
+            Phase::End { succeeded: false },
+        ];
+        assert_eq!(own_phases(&mut calls), expected);
+        assert_eq!(own_phases(&mut calls), []);
+        threads::affinity_set(own).unwrap();
+        assert_eq!(own_phases(&mut calls), [], "who only reads a mask is not told of");
+    }
+
+    #[test]
+    fn values_are_where_the_kernel_writes_them() {
+        let mut rest = [0; SAMPLE_REST_BYTES];
+        rest[8..16].copy_from_slice(&7u64.to_ne_bytes());
+        assert_eq!(Probe::Function.value(&rest), None, "a sample without registers");
+        rest[0] = 2;
+        assert_eq!(Probe::Function.value(&rest), Some(7));
+        rest[20..28].copy_from_slice(&u64::MAX.to_ne_bytes());
+        assert_eq!(Probe::Tracepoint.value(&rest), Some(u64::MAX));
+    }
+}
