@@ -17,13 +17,13 @@ run: build
 	@echo "The figures are in report.html."
 
 build:
-	cargo build --release --locked
+	cargo build --release --locked || scripts/hint
 
 # Boots real guests, and builds the peers; where that is impossible the tests fail rather than pass unrun.
-test: setup
-	scripts/setup --peers
-	scripts/setup --ebpf
-	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_REQUIRE_PEERS=1 cargo test --workspace --release --locked --no-fail-fast
+test:
+	scripts/setup --guests --peers --ebpf
+	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_REQUIRE_PEERS=1 \
+	    cargo test --workspace --release --locked --no-fail-fast || scripts/hint
 	cargo test -p reprieve-rcu --release --locked --features tracing --test tracing
 	cargo test -p reprieve-linux --release --locked --features ebpf --lib ebpf
 	RUSTFLAGS='--cfg shuttle' cargo test -p reprieve-rcu --release --locked --lib shuttle
@@ -117,17 +117,16 @@ bench-lookups: peers
 	$(call ROUNDS,schemes-4M) --zero rust-none $(SCHEMES) -- --readers 1 --deletes-per-s 0
 
 lint:
-	scripts/setup --dev
-	scripts/setup --ebpf
+	scripts/setup --dev --ebpf
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --release --locked -- -D warnings
+	cargo clippy --workspace --all-targets --release --locked -- -D warnings || scripts/hint
 	cargo clippy -p reprieve-rcu --features tracing --all-targets --release --locked -- -D warnings
 	cargo clippy -p reprieve-linux --features ebpf --all-targets --release --locked -- -D warnings
 	RUSTFLAGS='--cfg reprieve_fallback -D warnings' CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/fallback \
 	    cargo check -p reprieve-rcu --release --locked
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --release --locked --quiet
 	for patch in crates/rcu/mutants/*.patch; do git apply --check --recount "$$patch" || exit 1; done
-	! command -v shellcheck >/dev/null || shellcheck scripts/* guest/init .ci/run
+	shellcheck scripts/* guest/init .ci/run
 
 setup:
 	scripts/setup
