@@ -126,7 +126,7 @@ lint:
 	    cargo check -p reprieve-rcu --release --locked
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --release --locked --quiet
 	for patch in crates/rcu/mutants/*.patch; do git apply --check --recount "$$patch" || exit 1; done
-	shellcheck scripts/* guest/init .ci/run
+	shellcheck $(filter-out scripts/figures,$(wildcard scripts/*)) guest/init .ci/run
 
 setup:
 	scripts/setup
