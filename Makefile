@@ -9,7 +9,7 @@ VALUES = value-arc-swap value-arc-swap-full value-arc-swap-cache value-left-righ
     value-crossbeam-epoch value-haphazard value-reprieve value-reprieve-load
 
 .PHONY: run test test-fallback check-targets aarch64 asan package-test mutants wishes signals torture hostile bench peers bench-rcu \
-    bench-values bench-lookups lint build setup record figures audit clean
+    bench-values bench-lookups lint build setup record figures book audit clean
 
 # All three workloads on the simulator, in less than a minute. On real guests: reprieve run rcu-memory --on vm
 run: build
@@ -137,6 +137,10 @@ record: setup build
 	scripts/record
 figures: build
 	scripts/figures
+
+# The documents as a book, target/book/docs/index.html; builds mdbook first if it is missing.
+book:
+	scripts/book
 
 # Licences, sources and, where their list can be had, known vulnerabilities of all dependencies; builds cargo-deny first.
 audit:
