@@ -21,6 +21,7 @@ use crate::guest::{self, Guest};
 use crate::host::{Body, Emulator, Host, HostSpec};
 use crate::observe::Others;
 use crate::random::Stream;
+use crate::sched::xen::DomainSpec;
 use crate::sched::{self, Cpu, Entity, Quota, Scheduler, Spec};
 use crate::workload::{self, Spread};
 use crate::world::World;
@@ -85,7 +86,7 @@ pub fn build(
         io::stagger(&mut world, host, &neighbours, io, seed);
     }
     let spikes = condition.spikes.iter().enumerate().map(|(number, spike)| {
-        let spec = xen::thread(model, Spec { domain: Some(xen::spike(number)), ..Spec::default() });
+        let spec = xen::thread(model, xen::spike(number), Spec::default());
         let thread = |_| world.add_thread(host, Body::Spike { until_ns: 0 }, &spec);
         (0..spike.vcpus).map(thread).collect()
     });
@@ -148,8 +149,8 @@ fn add_host(world: &mut World, scenario: &Scenario, pcpus: usize, condition: &Co
         tunables.min_granularity_ns = model.slice_us * 1000;
     }
     let scheduler: Box<dyn Scheduler> = match model.scheduler {
-        SchedulerKind::Eevdf => sched::eevdf::eevdf_with(pcpus, &tunables),
-        SchedulerKind::Cfs => sched::cfs::cfs_with(pcpus, &tunables),
+        SchedulerKind::Eevdf => Box::new(sched::eevdf::eevdf_with(pcpus, &tunables)),
+        SchedulerKind::Cfs => Box::new(sched::cfs::cfs_with(pcpus, &tunables)),
         SchedulerKind::Credit | SchedulerKind::Credit2 | SchedulerKind::Rtds => {
             xen::scheduler(model, pcpus, seed)
         }
@@ -257,14 +258,14 @@ fn vcpu_spec(condition: &Condition, v: usize, phase_permillion: u64) -> Spec {
         let quota_ns = (period_ns as f64 * quota.percent / 100.0).round() as u64;
         Quota { quota_ns, period_ns, phase_ns: period_ns * phase_permillion / 1_000_000 }
     });
-    Spec { allowed, quota, domain: Some(xen::GUEST), ..Spec::default() }
+    Spec { allowed, quota, domain: DomainSpec::numbered(xen::GUEST), ..Spec::default() }
 }
 
 /// The thread that serves the timers of that guest's vCPUs, if they need one. It runs where there is room.
 fn add_emulator(world: &mut World, guest: usize, scenario: &Scenario, seed: u64, number: u64) {
     let serve_ns = scenario.guest.timer_thread_ns;
     if serve_ns > 0 {
-        let spec = xen::thread(&scenario.host, Spec { domain: Some(xen::DOM0), ..Spec::default() });
+        let spec = xen::thread(&scenario.host, xen::DOM0, Spec::default());
         let stream = Stream::new(seed, "timers", number);
         world.add_emulator(guest, Body::Emulator(Emulator::new(guest, serve_ns, stream)), &spec);
     }
@@ -284,8 +285,8 @@ fn add_noise(world: &mut World, host: usize, scenario: &Scenario, pcpus: usize, 
             let body = Body::Noise { sleep_ns, burst_ns, stream };
             let is_bound = model.noise_bound || model.scheduler.is_xen();
             let allowed = if is_bound { vec![Cpu(pcpu as u32)] } else { Vec::new() };
-            let spec = Spec { allowed, domain: Some(xen::DOM0), ..Spec::default() };
-            world.add_thread(host, body, &xen::thread(model, spec));
+            let spec = xen::thread(model, xen::DOM0, Spec { allowed, ..Spec::default() });
+            world.add_thread(host, body, &spec);
         }
     }
 }
@@ -328,17 +329,17 @@ fn add_busy(
     let shared = shared_pcpus(condition);
     let pcpus = if shared.is_empty() { pcpus } else { shared.len() };
     let neighbour = |number| {
-        let domain = Some(xen::neighbour(number, scenario.guest.vcpus));
-        let spec = Spec { allowed: shared.clone(), domain, ..Spec::default() };
-        world.add_thread(host, Body::Busy, &xen::thread(&scenario.host, spec))
+        let domain = xen::neighbour(number, scenario.guest.vcpus);
+        let spec = Spec { allowed: shared.clone(), ..Spec::default() };
+        world.add_thread(host, Body::Busy, &xen::thread(&scenario.host, domain, spec))
     };
     let neighbours = (0..busy_vcpus(scenario, condition, pcpus as u64)).map(neighbour).collect();
     let own: Vec<Cpu> = (0..pcpus as u32).map(Cpu).collect();
     let hogged = if shared.is_empty() { own } else { shared };
     for cpu in hogged {
         for _ in 0..condition.hogs {
-            let spec = Spec { allowed: vec![cpu], domain: Some(xen::DOM0), ..Spec::default() };
-            world.add_thread(host, Body::Busy, &xen::thread(&scenario.host, spec));
+            let spec = Spec { allowed: vec![cpu], ..Spec::default() };
+            world.add_thread(host, Body::Busy, &xen::thread(&scenario.host, xen::DOM0, spec));
         }
     }
     neighbours

@@ -40,7 +40,7 @@ use crate::guest::vcpu::{Level, Presence, Vcpu};
 use crate::latency::Latencies;
 use crate::queue::{Class, Queue};
 use crate::random::Stream;
-use crate::sched::{self, Cpu, Orders, Scheduler};
+use crate::sched::{self, Cpu, Orders, Placement};
 
 /// The time, and where to say what happens later.
 pub struct Clock<'a> {
@@ -91,12 +91,12 @@ impl Kernel {
         }
     }
 
-    fn scheduler(self, vcpus: usize, hz: u64) -> Box<dyn Scheduler> {
+    fn scheduler(self, vcpus: usize, hz: u64) -> Box<dyn Placement> {
         match self {
-            Kernel::V6_1 => sched::cfs::cfs(vcpus, hz),
+            Kernel::V6_1 => Box::new(sched::cfs::cfs(vcpus, hz)),
             Kernel::V6_12 => {
                 let tunables = sched::Tunables { run_to_parity: true, ..sched::Tunables::linux(vcpus, hz) };
-                sched::eevdf::eevdf_with(vcpus, &tunables)
+                Box::new(sched::eevdf::eevdf_with(vcpus, &tunables))
             }
         }
     }
@@ -151,7 +151,7 @@ pub struct Guest {
     vcpus: Vec<Vcpu>,
     tasks: Vec<Task>,
     streams: Vec<Stream>,
-    scheduler: Box<dyn Scheduler>,
+    scheduler: Box<dyn Placement>,
     orders: Orders,
     /// RCU.
     pub rcu: Rcu,

@@ -247,8 +247,25 @@ impl Host {
     /// The same, but it pauses: it keeps up to so much of what it has a right to.
     pub fn pause_running(&mut self, now_ns: u64, pcpu: usize, keeps_ns: u64) {
         self.end_running(now_ns, pcpu);
-        self.scheduler.pause(now_ns, Cpu(pcpu as u32), keeps_ns, &mut self.orders);
+        match self.scheduler.pausing() {
+            Some(scheduler) => scheduler.pause(now_ns, Cpu(pcpu as u32), keeps_ns, &mut self.orders),
+            None => self.scheduler.block(now_ns, Cpu(pcpu as u32), &mut self.orders),
+        }
         self.orders.resched.push(Cpu(pcpu as u32));
+    }
+
+    /// Whether the thread is owed CPU time. Where the scheduler does not say, it always is.
+    pub fn is_owed(&mut self, now_ns: u64, entity: Entity) -> bool {
+        self.scheduler.pausing().is_none_or(|scheduler| scheduler.lag_ns(now_ns, entity) >= 0)
+    }
+
+    /// A waiting thread that is owed CPU time runs next, if the scheduler can arrange that.
+    pub fn favour_if_owed(&mut self, now_ns: u64, entity: Entity) {
+        if let Some(scheduler) = self.scheduler.pausing()
+            && scheduler.lag_ns(now_ns, entity) >= 0
+        {
+            scheduler.favour(now_ns, entity, &mut self.orders);
+        }
     }
 
     fn end_running(&mut self, now_ns: u64, pcpu: usize) {

@@ -63,15 +63,13 @@ pub struct Spec {
     pub allowed: Vec<Cpu>,
     /// Its bandwidth, if limited.
     pub quota: Option<Quota>,
-    /// Xen: the VM that it belongs to; none for one of its own.
-    pub domain: Option<u32>,
-    /// Xen's credit scheduler: CPU time that its domain may have, in per cent of a pCPU; 0 for no limit.
-    pub cap_percent: u32,
+    /// The VM that it belongs to. Only Xen's schedulers read it.
+    pub domain: xen::DomainSpec,
 }
 
 impl Default for Spec {
     fn default() -> Self {
-        Spec { weight: 1024, allowed: Vec::new(), quota: None, domain: None, cap_percent: 0 }
+        Spec { weight: 1024, allowed: Vec::new(), quota: None, domain: xen::DomainSpec::default() }
     }
 }
 
@@ -95,7 +93,7 @@ impl Orders {
     }
 }
 
-/// A CPU scheduler.
+/// A CPU scheduler. What only some can do besides is in [`Placement`], [`Pausing`] and [`Scheduler::log`].
 pub trait Scheduler: std::fmt::Debug {
     /// A new entity, blocked.
     fn add(&mut self, spec: &Spec) -> Entity;
@@ -118,33 +116,32 @@ pub trait Scheduler: std::fmt::Debug {
     fn needs_tick(&self, cpu: Cpu) -> bool;
     /// What runs on that CPU.
     fn running(&self, cpu: Cpu) -> Option<Entity>;
-    /// Entities that are runnable but do not run on that CPU (throttled ones not counted).
-    fn waiting(&self, cpu: Cpu) -> usize;
-    /// Whether the entity is kept from running by its quota.
-    fn is_throttled(&self, entity: Entity) -> bool;
-    /// The CPU on which the entity runs or waits; none if it is blocked or throttled. Linux's schedulers alone say it.
-    fn place(&self, _entity: Entity) -> Option<Cpu> {
+    /// How vCPUs pause under it, if it counts pauses apart from sleeps.
+    fn pausing(&mut self) -> Option<&mut dyn Pausing> {
         None
     }
-    /// From now on the entity may run on these CPUs alone; empty for all. One that waits elsewhere moves at once; one that
-    /// runs elsewhere moves when that CPU schedules, for which it is told. Linux's schedulers alone do it.
-    fn set_allowed(&mut self, _now_ns: u64, _entity: Entity, _allowed: &[Cpu], _orders: &mut Orders) {}
-    /// What runs on this CPU pauses by its own wish, as in [`Scheduler::block`], and will be back. Linux's schedulers alone go
-    /// on counting it as load of its CPU; and CFS alone lets it keep up to so much of what it has a right to by then.
-    fn pause(&mut self, now_ns: u64, cpu: Cpu, _keeps_ns: u64, orders: &mut Orders) {
-        self.block(now_ns, cpu, orders);
+    /// Where it records why it decides as it does, if it can.
+    fn log(&mut self) -> Option<&mut xen::Log> {
+        None
     }
-    /// By how much virtual time (ns) an entity is behind the average of its CPU: it has a right to CPU time if that is above
-    /// 0. Linux's schedulers alone say it.
-    fn lag_ns(&mut self, _now_ns: u64, _entity: Entity) -> i64 {
-        0
-    }
-    /// An entity that waits should run next on its CPU, as far as the scheduler's fairness allows. CFS alone does it.
-    fn favour(&mut self, _now_ns: u64, _entity: Entity, _orders: &mut Orders) {}
-    /// Records from now on why it decides as it does. Linux's schedulers do not.
-    fn record(&mut self) {}
-    /// What was recorded since the last call.
-    fn recorded(&mut self) -> Vec<xen::Event> {
-        Vec::new()
-    }
+}
+
+/// A scheduler that says where an entity is, and lets its affinity change: what a guest needs of the scheduler of its tasks.
+pub trait Placement: Scheduler {
+    /// The CPU on which the entity runs or waits; none if it is blocked or throttled.
+    fn place(&self, entity: Entity) -> Option<Cpu>;
+    /// From now on the entity may run on these CPUs alone; empty for all. One that waits elsewhere moves at once. One that
+    /// runs elsewhere moves at the next `pick` for its CPU, which is ordered.
+    fn set_allowed(&mut self, now_ns: u64, entity: Entity, allowed: &[Cpu], orders: &mut Orders);
+}
+
+/// A scheduler under which a vCPU can pause of its own accord and save its share of CPU time meanwhile.
+pub trait Pausing {
+    /// Like [`Scheduler::block`], but the entity still counts as load of its CPU. When it wakes it may be behind the others
+    /// by up to `keeps_ns` (CFS; EEVDF ignores that limit).
+    fn pause(&mut self, now_ns: u64, cpu: Cpu, keeps_ns: u64, orders: &mut Orders);
+    /// By how much virtual time (ns) the entity is behind the average of its CPU; above 0 it is owed CPU time.
+    fn lag_ns(&mut self, now_ns: u64, entity: Entity) -> i64;
+    /// The entity, if it waits, runs next on its CPU as far as fairness allows (CFS; EEVDF ignores it).
+    fn favour(&mut self, now_ns: u64, entity: Entity, orders: &mut Orders);
 }

@@ -324,7 +324,9 @@ impl World {
     pub fn record_waits(&mut self, slice_ns: u64) {
         let placement = &self.placements[0];
         self.waits = Some(Waits::of(placement.threads[0], slice_ns));
-        self.hosts[placement.host].scheduler.record();
+        if let Some(log) = self.hosts[placement.host].scheduler.log() {
+            log.start();
+        }
     }
 
     /// Keeps, from now on, what the scheduler records, to be shown.

@@ -7,8 +7,11 @@ use reprieve_study::scenario::xen::WEIGHT;
 use reprieve_study::scenario::{HostModel, SchedulerKind, Xen, XenFix, XenVersion};
 
 use crate::random::Stream;
-use crate::sched::credit::{self, Fixes, Version};
-use crate::sched::{Scheduler, Spec, credit2, rtds};
+use crate::sched::credit::{self, Credit, Fixes, Version};
+use crate::sched::credit2::{self, Credit2};
+use crate::sched::rtds::{self, Rtds};
+use crate::sched::xen::DomainSpec;
+use crate::sched::{Scheduler, Spec};
 
 /// The host's own threads.
 pub const DOM0: u32 = 0;
@@ -30,9 +33,9 @@ pub fn spike(number: usize) -> u32 {
     SPIKES + number as u32
 }
 
-/// The same thread on a host of that kind: with Xen's default weight if its scheduler is Xen's.
-pub fn thread(host: &HostModel, spec: Spec) -> Spec {
-    weighed(host, WEIGHT, 0, spec)
+/// A thread of that domain. Under Xen's schedulers it has Xen's default weight.
+pub fn thread(host: &HostModel, domain: u32, spec: Spec) -> Spec {
+    weighed(host, WEIGHT, 0, Spec { domain: DomainSpec::numbered(domain), ..spec })
 }
 
 /// A vCPU of the guest under test.
@@ -42,12 +45,15 @@ pub fn guest(host: &HostModel, spec: Spec) -> Spec {
 
 /// The vCPU of a spinner.
 pub fn spinner(host: &HostModel, number: u32, spec: Spec) -> Spec {
-    let spec = Spec { domain: Some(SPINNERS + number), ..spec };
+    let spec = Spec { domain: DomainSpec::numbered(SPINNERS + number), ..spec };
     weighed(host, host.xen.spinner_weight, host.xen.spinner_cap_percent, spec)
 }
 
 fn weighed(host: &HostModel, weight: u32, cap_percent: u32, spec: Spec) -> Spec {
-    if host.scheduler.is_xen() { Spec { weight, cap_percent, ..spec } } else { spec }
+    if !host.scheduler.is_xen() {
+        return spec;
+    }
+    Spec { weight, domain: DomainSpec { cap_percent, ..spec.domain }, ..spec }
 }
 
 /// The scheduler of a host whose `scheduler` is one of Xen's.
@@ -57,10 +63,11 @@ pub fn scheduler(host: &HostModel, pcpus: usize, seed: u64) -> Box<dyn Scheduler
     match host.scheduler {
         SchedulerKind::Credit2 => {
             let retry_refused = host.xen.fixes.contains(&XenFix::LateWake);
-            credit2::credit2(credit2::Params { ratelimit_ns, retry_refused, ..credit2::Params::xen(cpus) })
+            let params = credit2::Params { ratelimit_ns, retry_refused, ..credit2::Params::xen(cpus) };
+            Box::new(Credit2::new(params))
         }
-        SchedulerKind::Rtds => rtds::rtds(rtds::Params::xen(cpus)),
-        _ => credit::credit(credit_params(&host.xen, cpus, seed)),
+        SchedulerKind::Rtds => Box::new(Rtds::new(rtds::Params::xen(cpus))),
+        _ => Box::new(Credit::new(credit_params(&host.xen, cpus, seed))),
     }
 }
 

@@ -7,17 +7,17 @@
 //!
 //! Source: behaviour of Linux 6.1.
 
+use super::Tunables;
 use super::fair::{Arrival, Departure, Fair, Policy, Runqueue, Share, Waiter, scaled};
-use super::{Scheduler, Tunables};
 
 /// A CFS scheduler for that many CPUs, with Linux's constants.
-pub fn cfs(cpus: usize, hz: u64) -> Box<dyn Scheduler> {
+pub fn cfs(cpus: usize, hz: u64) -> Fair<Cfs> {
     cfs_with(cpus, &Tunables::linux(cpus, hz))
 }
 
 /// A CFS scheduler with those constants.
-pub fn cfs_with(cpus: usize, tunables: &Tunables) -> Box<dyn Scheduler> {
-    Box::new(Fair::new(cpus, tunables, Cfs::new(tunables)))
+pub fn cfs_with(cpus: usize, tunables: &Tunables) -> Fair<Cfs> {
+    Fair::new(cpus, tunables, Cfs::new(tunables))
 }
 
 /// The policy.

@@ -36,7 +36,7 @@ mod wake;
 
 pub use params::{Fixes, Params, Version};
 
-use super::xen::{Event, Kind, Log, Mask, Seats};
+use super::xen::{Kind, Log, Mask, Seats};
 use super::{Cpu, Entity, Orders, Scheduler, Spec};
 use accounting::Domain;
 use interrupt::{ACCOUNTING_WORK_NS, Interrupt, TICK_WORK_NS};
@@ -108,11 +108,6 @@ pub struct Credit {
     log: Log,
 }
 
-/// A credit scheduler with those parameters.
-pub fn credit(params: Params) -> Box<dyn Scheduler> {
-    Box::new(Credit::new(params))
-}
-
 impl Credit {
     /// A scheduler without vCPUs.
     pub fn new(params: Params) -> Credit {
@@ -140,12 +135,12 @@ impl Credit {
 
     /// The domain of that number, made if it is new. Weight and cap are those of its first vCPU.
     fn domain(&mut self, spec: &Spec) -> usize {
-        let same = |domain: &Domain| spec.domain.is_some() && domain.number == spec.domain;
+        let same = |domain: &Domain| spec.domain.number.is_some() && domain.number == spec.domain.number;
         self.domains.iter().position(same).unwrap_or_else(|| {
             self.domains.push(Domain {
-                number: spec.domain,
+                number: spec.domain.number,
                 weight: spec.weight.max(1).into(),
-                cap_percent: spec.cap_percent.into(),
+                cap_percent: spec.domain.cap_percent.into(),
                 active: Vec::new(),
             });
             self.domains.len() - 1
@@ -269,19 +264,7 @@ impl Scheduler for Credit {
         self.seats[cpu.0].current.map(Entity)
     }
 
-    fn waiting(&self, cpu: Cpu) -> usize {
-        self.queues[cpu.0 as usize].waiting.len()
-    }
-
-    fn is_throttled(&self, entity: Entity) -> bool {
-        self.vcpus[entity.0 as usize].state == State::Parked
-    }
-
-    fn record(&mut self) {
-        self.log.start();
-    }
-
-    fn recorded(&mut self) -> Vec<Event> {
-        self.log.take()
+    fn log(&mut self) -> Option<&mut Log> {
+        Some(&mut self.log)
     }
 }

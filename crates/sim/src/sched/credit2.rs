@@ -25,7 +25,7 @@ mod tickle;
 
 pub use params::Params;
 
-use super::xen::{Event, Kind, Log, Mask, Seats};
+use super::xen::{Kind, Log, Mask, Seats};
 use super::{Cpu, Entity, Orders, Scheduler, Spec};
 use runqueue::{Runqueue, State, Vcpu};
 
@@ -41,11 +41,6 @@ pub struct Credit2 {
     crowds: Vec<u32>,
     seats: Seats,
     log: Log,
-}
-
-/// A credit2 scheduler with those parameters.
-pub fn credit2(params: Params) -> Box<dyn Scheduler> {
-    Box::new(Credit2::new(params))
 }
 
 impl Credit2 {
@@ -157,21 +152,7 @@ impl Scheduler for Credit2 {
         self.seats[cpu.0].current.map(Entity)
     }
 
-    fn waiting(&self, cpu: Cpu) -> usize {
-        let here = |entity: &&u32| self.vcpus[**entity as usize].cpu == cpu.0;
-        let waiting = |queue: usize| self.queues[queue].waiting.iter().filter(here).count();
-        self.queue_of[cpu.0 as usize].map_or(0, waiting)
-    }
-
-    fn is_throttled(&self, _entity: Entity) -> bool {
-        false
-    }
-
-    fn record(&mut self) {
-        self.log.start();
-    }
-
-    fn recorded(&mut self) -> Vec<Event> {
-        self.log.take()
+    fn log(&mut self) -> Option<&mut Log> {
+        Some(&mut self.log)
     }
 }

@@ -12,18 +12,17 @@
 //!
 //! Source: Stoica and Abdel-Wahab, "Earliest Eligible Virtual Deadline First", 1995; behaviour of Linux 6.18.
 
-use super::Scheduler;
 use super::fair::{Arrival, Departure, Fair, Policy, Runqueue, Share};
 use super::tunables::{BASE_SLICE_NS, Tunables};
 
 /// An EEVDF scheduler for that many CPUs, with Linux's constants.
-pub fn eevdf(cpus: usize, hz: u64) -> Box<dyn Scheduler> {
+pub fn eevdf(cpus: usize, hz: u64) -> Fair<Eevdf> {
     eevdf_with(cpus, &Tunables::linux(cpus, hz))
 }
 
 /// An EEVDF scheduler with those constants.
-pub fn eevdf_with(cpus: usize, tunables: &Tunables) -> Box<dyn Scheduler> {
-    Box::new(Fair::new(cpus, tunables, Eevdf::new(tunables)))
+pub fn eevdf_with(cpus: usize, tunables: &Tunables) -> Fair<Eevdf> {
+    Fair::new(cpus, tunables, Eevdf::new(tunables))
 }
 
 /// The policy.

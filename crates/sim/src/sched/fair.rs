@@ -22,7 +22,7 @@ pub use policy::{Arrival, Departure, NICE_0, Policy, Share, scaled};
 pub use runqueue::{Runqueue, Waiter};
 
 use super::tunables::MAX_DOMAIN_CPUS;
-use super::{Cpu, Entity, Orders, Scheduler, Spec, Tunables};
+use super::{Cpu, Entity, Orders, Pausing, Placement, Scheduler, Spec, Tunables};
 use bandwidth::Bandwidth;
 use domains::{Affinity, Domains};
 
@@ -246,24 +246,6 @@ impl<P: Policy> Scheduler for Fair<P> {
         self.settle(cpu.0, orders);
     }
 
-    fn pause(&mut self, now_ns: u64, cpu: Cpu, keeps_ns: u64, orders: &mut Orders) {
-        self.account(now_ns, cpu.0);
-        if let Some(entity) = self.put_aside(cpu.0, State::Blocked) {
-            let member = &mut self.members[entity as usize];
-            member.pauses = Some(keeps_ns);
-            let (count, load) = self.queues[cpu.0 as usize].paused;
-            self.queues[cpu.0 as usize].paused = (count + 1, load + u64::from(member.share.weight));
-        }
-        self.settle(cpu.0, orders);
-    }
-
-    fn lag_ns(&mut self, now_ns: u64, entity: Entity) -> i64 {
-        let Some(cpu) = self.members[entity.0 as usize].cpu else { return 0 };
-        self.account(now_ns, cpu);
-        let average = self.queues[cpu as usize].average(self.current(cpu));
-        average - self.members[entity.0 as usize].share.vruntime
-    }
-
     fn pick(&mut self, now_ns: u64, cpu: Cpu, orders: &mut Orders) -> Option<Entity> {
         let Cpu(cpu) = cpu;
         self.account(now_ns, cpu);
@@ -329,14 +311,12 @@ impl<P: Policy> Scheduler for Fair<P> {
         self.queues[cpu.0 as usize].current.map(Entity)
     }
 
-    fn waiting(&self, cpu: Cpu) -> usize {
-        self.queues[cpu.0 as usize].waiting().len()
+    fn pausing(&mut self) -> Option<&mut dyn Pausing> {
+        Some(self)
     }
+}
 
-    fn is_throttled(&self, entity: Entity) -> bool {
-        self.members[entity.0 as usize].state == State::Throttled
-    }
-
+impl<P: Policy> Placement for Fair<P> {
     fn place(&self, entity: Entity) -> Option<Cpu> {
         let member = &self.members[entity.0 as usize];
         let is_there = matches!(member.state, State::Queued | State::Running);
@@ -346,6 +326,26 @@ impl<P: Policy> Scheduler for Fair<P> {
     fn set_allowed(&mut self, now_ns: u64, entity: Entity, allowed: &[Cpu], orders: &mut Orders) {
         let affinity = self.domains.affinity(allowed);
         self.change_affinity(now_ns, entity.0, affinity, orders);
+    }
+}
+
+impl<P: Policy> Pausing for Fair<P> {
+    fn pause(&mut self, now_ns: u64, cpu: Cpu, keeps_ns: u64, orders: &mut Orders) {
+        self.account(now_ns, cpu.0);
+        if let Some(entity) = self.put_aside(cpu.0, State::Blocked) {
+            let member = &mut self.members[entity as usize];
+            member.pauses = Some(keeps_ns);
+            let (count, load) = self.queues[cpu.0 as usize].paused;
+            self.queues[cpu.0 as usize].paused = (count + 1, load + u64::from(member.share.weight));
+        }
+        self.settle(cpu.0, orders);
+    }
+
+    fn lag_ns(&mut self, now_ns: u64, entity: Entity) -> i64 {
+        let Some(cpu) = self.members[entity.0 as usize].cpu else { return 0 };
+        self.account(now_ns, cpu);
+        let average = self.queues[cpu as usize].average(self.current(cpu));
+        average - self.members[entity.0 as usize].share.vruntime
     }
 
     fn favour(&mut self, now_ns: u64, entity: Entity, orders: &mut Orders) {

@@ -17,7 +17,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-use super::xen::{Event, Kind, Log, Mask, Refusal, Seats};
+use super::xen::{Kind, Log, Mask, Refusal, Seats};
 use super::{Cpu, Entity, Orders, Scheduler, Spec};
 use server::{Server, State};
 
@@ -60,11 +60,6 @@ pub struct Rtds {
     /// When the replenishments' timer expires, if it is armed.
     replenish_ns: Option<u64>,
     log: Log,
-}
-
-/// A real-time scheduler with those parameters.
-pub fn rtds(params: Params) -> Box<dyn Scheduler> {
-    Box::new(Rtds::new(params))
 }
 
 impl Rtds {
@@ -263,19 +258,7 @@ impl Scheduler for Rtds {
         self.seats[cpu.0].current.map(Entity)
     }
 
-    fn waiting(&self, cpu: Cpu) -> usize {
-        self.waiting.iter().filter(|&&entity| self.servers[entity as usize].cpu == cpu.0).count()
-    }
-
-    fn is_throttled(&self, entity: Entity) -> bool {
-        self.servers[entity.0 as usize].state == State::Depleted
-    }
-
-    fn record(&mut self) {
-        self.log.start();
-    }
-
-    fn recorded(&mut self) -> Vec<Event> {
-        self.log.take()
+    fn log(&mut self) -> Option<&mut Log> {
+        Some(&mut self.log)
     }
 }

@@ -6,6 +6,7 @@ use crate::guest::vcpu::Presence;
 use crate::guest::{Clock, Request};
 use crate::host::{Body, State};
 use crate::queue::Class;
+use crate::sched::xen::Log;
 use crate::sched::{Cpu, Entity};
 use reprieve_study::grace_period::Span;
 
@@ -188,7 +189,7 @@ impl World {
                 let mut clock = Clock { now_ns, queue: &mut self.queue, work: &mut self.work };
                 self.guests[guest].leave(&mut clock, vcpu);
                 self.talking.push(guest);
-                if self.io.pause_keeps_ns().is_some() && host.scheduler.lag_ns(now_ns, entity) < 0 {
+                if self.io.pause_keeps_ns().is_some() && !host.is_owed(now_ns, entity) {
                     self.guests[guest].arm_pausing(vcpu, false);
                 }
             }
@@ -203,7 +204,7 @@ impl World {
     /// vCPU 0 of the first guest gets a pCPU.
     fn end_wait(&mut self, host: usize, wait: Span, preempted: bool, cpu: Cpu) {
         let Some(waits) = &mut self.waits else { return };
-        let events = self.hosts[host].scheduler.recorded();
+        let events = self.hosts[host].scheduler.log().map_or_else(Vec::new, Log::take);
         waits.end(&events, wait, preempted, cpu);
         if let Some(shown) = &mut self.shown {
             shown.extend(events.into_iter().take(MOST_SHOWN.saturating_sub(shown.len())));

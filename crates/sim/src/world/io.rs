@@ -104,9 +104,7 @@ impl World {
                 self.queue.arm(slice.timer, now_ns + slice.run_ns);
             }
             State::Runnable => {
-                if host.scheduler.lag_ns(now_ns, entity) >= 0 {
-                    host.scheduler.favour(now_ns, entity, &mut host.orders);
-                }
+                host.favour_if_owed(now_ns, entity);
                 self.queue.arm(slice.timer, now_ns + slice.run_ns);
             }
             // It is armed again when it runs.
@@ -132,10 +130,9 @@ impl World {
     /// vCPUs with a right to CPU time may be paused from now on, others may not.
     fn arm_pausing(&mut self, guest: usize) {
         let placement = &self.placements[guest];
-        let scheduler = &mut self.hosts[placement.host].scheduler;
+        let host = &mut self.hosts[placement.host];
         for (v, entity) in placement.threads.iter().enumerate() {
-            let is_under = scheduler.lag_ns(self.now_ns, *entity) >= 0;
-            self.guests[guest].arm_pausing(v, is_under);
+            self.guests[guest].arm_pausing(v, host.is_owed(self.now_ns, *entity));
         }
     }
 
@@ -149,9 +146,7 @@ impl World {
         self.talking.push(guest);
         let host = &mut self.hosts[number];
         host.wake(self.now_ns, entity, None);
-        if host.scheduler.lag_ns(self.now_ns, entity) >= 0 {
-            host.scheduler.favour(self.now_ns, entity, &mut host.orders);
-        }
+        host.favour_if_owed(self.now_ns, entity);
         self.deciding.push(number);
     }
 

@@ -2,8 +2,14 @@
 
 use super::Credit;
 use super::vcpu::State;
+use crate::sched::Entity;
 
 impl Credit {
+    /// Whether its cap keeps a woken vCPU from running.
+    pub fn is_parked(&self, entity: Entity) -> bool {
+        self.vcpus[entity.0 as usize].state == State::Parked
+    }
+
     /// Panics unless every invariant holds.
     pub fn check(&self) {
         let mut places = vec![0; self.vcpus.len()];

@@ -9,7 +9,7 @@ mod wakes;
 
 use super::vcpu::Vcpu;
 use super::{Credit, Fixes, Params, Version};
-use crate::sched::xen::{Event, Kind, Priority};
+use crate::sched::xen::{DomainSpec, Event, Kind, Priority};
 use crate::sched::{Cpu, Entity, Orders, Scheduler, Spec};
 
 const US: u64 = 1_000;
@@ -34,7 +34,7 @@ struct Bench {
 impl Bench {
     fn new(params: Params) -> Bench {
         let mut sched = Credit::new(params);
-        sched.record();
+        sched.log.start();
         Bench { sched, orders: Orders::default(), now_ns: 0 }
     }
 
@@ -133,12 +133,12 @@ impl Bench {
             matches!(kind, Kind::Woken | Kind::Blocked | Kind::Runs | Kind::GoesOn | Kind::Sampled)
         };
         let of = |event: Event| (event.entity == entity && !is_move(event.kind)).then_some(event.kind);
-        self.sched.recorded().into_iter().filter_map(of).collect()
+        self.sched.log.take().into_iter().filter_map(of).collect()
     }
 
     /// The moves of all vCPUs since the last look.
     fn moves(&mut self) -> Vec<(Entity, Kind)> {
-        let recorded = self.sched.recorded().into_iter();
+        let recorded = self.sched.log.take().into_iter();
         let moves = [Kind::Woken, Kind::Blocked, Kind::Runs, Kind::GoesOn, Kind::Sampled];
         recorded.filter(|event| moves.contains(&event.kind)).map(|event| (event.entity, event.kind)).collect()
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::sched::xen::machine::{Machine, Summary, Work};
-use crate::sched::xen::{Kind, Refusal};
+use crate::sched::xen::{Event, Kind, Refusal};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
@@ -35,12 +35,12 @@ fn check(sched: &Credit2) {
 fn pair(ratelimit_us: u64, retry_refused: bool, gap_us: u64) -> (Summary, Vec<Event>) {
     let params = Params { ratelimit_ns: ratelimit_us * US, retry_refused, ..Params::xen(2) };
     let mut machine = Machine::new(2, Credit2::new(params));
-    machine.sched.record();
+    machine.sched.log.start();
     machine.spawn(0, Work::Spin, &on(&[0]));
     let work = Work::Requests { service_ns: 200 * US, gap_ns: gap_us * US, spread_ns: 0 };
     machine.spawn(MS, work, &on(&[0]));
     machine.run_until(10 * S, |machine| check(&machine.sched));
-    (machine.vcpus[1].summary(), machine.sched.recorded())
+    (machine.vcpus[1].summary(), machine.sched.log.take())
 }
 
 #[test]

@@ -80,6 +80,16 @@ impl<P: Policy> Fair<P> {
             .collect()
     }
 
+    /// How many entities are runnable but do not run on that CPU.
+    pub fn waiting(&self, cpu: Cpu) -> usize {
+        self.queues[cpu.0 as usize].waiting().len()
+    }
+
+    /// Whether its quota keeps the entity from running.
+    pub fn is_throttled(&self, entity: Entity) -> bool {
+        self.members[entity.0 as usize].state == State::Throttled
+    }
+
     /// Run time that the entity was charged.
     pub fn charged_ns(&self, entity: Entity) -> u64 {
         self.members[entity.0 as usize].share.ran_ns

@@ -40,7 +40,7 @@ fn a_vcpu_gets_its_budget_in_every_period_and_no_more() {
     for period in 1..=100 {
         machine.run_until(period * 10 * MS - 1, |machine| check(&machine.sched));
         assert_eq!(machine.vcpus[0].ran_ns, period * 4 * MS, "the pCPU idles for the rest");
-        assert!(machine.sched.is_throttled(Entity(0)));
+        assert!(machine.sched.servers[0].state == State::Depleted);
     }
 }
 
@@ -72,7 +72,7 @@ fn an_earlier_deadline_preempts_and_an_equal_one_does_not() {
 #[test]
 fn nobody_is_disturbed_for_an_equal_deadline_neither_by_a_wake_nor_by_a_decision() {
     let mut sched = Rtds::new(Params::xen(1));
-    sched.record();
+    sched.log.start();
     let mut orders = Orders::default();
     let [runs, other] = [(); 2].map(|()| sched.add(&server(10, 20, &[])));
     sched.wake(0, runs, None, &mut orders);
@@ -80,7 +80,7 @@ fn nobody_is_disturbed_for_an_equal_deadline_neither_by_a_wake_nor_by_a_decision
     orders.resched.clear();
     sched.wake(MS, other, None, &mut orders);
     assert_eq!(orders.resched, []);
-    assert_eq!(sched.recorded().last().unwrap().kind, Kind::TickleRefused(Refusal::LaterDeadline));
+    assert_eq!(sched.log.take().last().unwrap().kind, Kind::TickleRefused(Refusal::LaterDeadline));
     // One that is taken for another reason leaves the pCPU to who has it.
     sched.seats.make_due(0);
     assert_eq!(sched.pick(2 * MS, Cpu(0), &mut orders), Some(runs));
@@ -127,7 +127,7 @@ fn to_yield_is_to_give_up_the_budget() {
     let mut orders = Orders::default();
     machine.sched.yield_now(MS, Cpu(0), &mut orders);
     assert_eq!(machine.sched.pick(MS, Cpu(0), &mut orders), None);
-    assert!(machine.sched.is_throttled(entity));
+    assert!(machine.sched.servers[entity.0 as usize].state == State::Depleted);
 }
 
 proptest! {

@@ -1,12 +1,13 @@
 //! Changes of affinity, and favour.
 
-use crate::sched::cfs::cfs;
-use crate::sched::{Cpu, Entity, Orders, Scheduler, Spec};
+use crate::sched::cfs::{Cfs, cfs};
+use crate::sched::fair::Fair;
+use crate::sched::{Cpu, Entity, Orders, Pausing, Placement, Scheduler, Spec};
 
 const MS: u64 = 1_000_000;
 
 /// Two CPUs with one entity each that runs, and one that waits on CPU 0.
-fn crowded() -> (Box<dyn Scheduler>, [Entity; 3], Orders) {
+fn crowded() -> (Fair<Cfs>, [Entity; 3], Orders) {
     let mut scheduler = cfs(2, 250);
     let mut orders = Orders::default();
     let one = |cpu| Spec { allowed: vec![Cpu(cpu)], ..Spec::default() };

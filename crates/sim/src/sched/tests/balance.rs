@@ -4,7 +4,7 @@ use crate::sched::cfs::Cfs;
 use crate::sched::eevdf::Eevdf;
 use crate::sched::fair::{Fair, Policy};
 use crate::sched::machine::{Machine, Work};
-use crate::sched::{Cpu, Entity, Orders, Scheduler, Spec, Tunables};
+use crate::sched::{Cpu, Entity, Orders, Pausing, Placement, Scheduler, Spec, Tunables};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;

@@ -69,9 +69,12 @@ fn tick(sched: &mut dyn Scheduler, cpus: u32, entities: u32) -> f64 {
 fn cost() {
     for (cpus, entities, is_pinned) in [(2, 4, true), (2, 4, false), (1000, 2000, true), (1000, 2000, false)]
     {
-        for (name, new) in [("eevdf", eevdf as fn(usize, u64) -> _), ("cfs", cfs as fn(usize, u64) -> _)] {
+        type New = fn(usize) -> Box<dyn Scheduler>;
+        let kinds: [(&str, New); 2] =
+            [("eevdf", |cpus| Box::new(eevdf(cpus, 1000))), ("cfs", |cpus| Box::new(cfs(cpus, 1000)))];
+        for (name, new) in kinds {
             let made = || {
-                let mut sched: Box<dyn Scheduler> = new(cpus as usize, 1000);
+                let mut sched = new(cpus as usize);
                 for entity in 0..entities {
                     let allowed = if is_pinned { vec![Cpu(entity % cpus)] } else { Vec::new() };
                     sched.add(&Spec { allowed, ..Spec::default() });

@@ -139,7 +139,7 @@ fn only_active_vcpus_are_accounted() {
 #[test]
 fn a_capped_domain_earns_its_cap_and_is_parked_when_it_owes_as_much() {
     let mut bench = Bench::xen(2);
-    let spec = Spec { domain: Some(7), cap_percent: 20, ..on(&[0]) };
+    let spec = Spec { domain: DomainSpec { number: Some(7), cap_percent: 20 }, ..on(&[0]) };
     let entities = [bench.sched.add(&spec), bench.sched.add(&Spec { allowed: vec![Cpu(1)], ..spec })];
     for entity in entities {
         bench.wake(entity);
@@ -151,10 +151,10 @@ fn a_capped_domain_earns_its_cap_and_is_parked_when_it_owes_as_much() {
     bench.account();
     assert_eq!((bench.credit(entities[0]), bench.credit(entities[1])), (-30, -31));
     assert_eq!((bench.running(0), bench.running(1)), (Some(entities[0]), None));
-    assert!(bench.sched.is_throttled(entities[1]) && !bench.sched.is_throttled(entities[0]));
+    assert!(bench.sched.is_parked(entities[1]) && !bench.sched.is_parked(entities[0]));
     // It runs again when it is out of debt; to be unparked gives no BOOST. It is in debt by 1, then it is not.
     bench.account();
-    assert!(bench.sched.is_throttled(entities[1]));
+    assert!(bench.sched.is_parked(entities[1]));
     bench.account();
     assert_eq!((bench.credit(entities[1]), bench.priority(entities[1])), (29, Priority::Under));
     assert_eq!(bench.running(1), Some(entities[1]));
@@ -165,7 +165,8 @@ fn a_vcpu_is_parked_whatever_it_does() {
     for state in [State::Queued, State::Blocked] {
         let mut bench = Bench::xen(1);
         let other = bench.woken(&[0]);
-        let entity = bench.sched.add(&Spec { cap_percent: 10, ..on(&[0]) });
+        let entity =
+            bench.sched.add(&Spec { domain: DomainSpec { number: None, cap_percent: 10 }, ..on(&[0]) });
         if state == State::Queued {
             bench.wake(entity);
         }
@@ -174,7 +175,7 @@ fn a_vcpu_is_parked_whatever_it_does() {
         bench.account();
         assert_eq!(bench.waiting(0), []);
         bench.wake(entity);
-        assert!(bench.sched.is_throttled(entity), "a wake while it is parked waits for the cap");
+        assert!(bench.sched.is_parked(entity), "a wake while it is parked waits for the cap");
         bench.vcpu(entity).credit = 0;
         bench.account();
         assert_eq!(bench.vcpu(entity).state, State::Queued);
@@ -245,7 +246,7 @@ proptest! {
         let mut earned = 0;
         for (credit, weight, domain, cap) in &of {
             let cap_percent = cap * 40;
-            let spec = Spec { weight: *weight, domain: Some(*domain), cap_percent, ..Spec::default() };
+            let spec = Spec { weight: *weight, domain: DomainSpec { number: Some(*domain), cap_percent }, ..Spec::default() };
             let entity = bench.sched.add(&spec);
             bench.vcpu(entity).credit = *credit;
             bench.activate(entity);

@@ -13,7 +13,7 @@ fn bug_1(version: Version, fixes: Fixes) -> (Bench, Entity, Entity) {
     let hog = bench.woken(&[0]);
     bench.pass(5 * MS);
     bench.tick(0);
-    bench.sched.recorded();
+    bench.sched.log.take();
     let other = bench.woken(&[0]);
     assert_eq!((bench.running(0), bench.waiting(0)), (Some(other), vec![hog]));
     (bench, hog, other)
@@ -98,7 +98,7 @@ fn bug_2(fixes: Fixes) -> (Bench, Entity, Entity) {
     // A pool in debt by 120: each of the two earns (300 + 120) / 2.
     bench.sched.balance = -120;
     bench.account();
-    bench.sched.recorded();
+    bench.sched.log.take();
     (bench, hog, other)
 }
 
@@ -127,7 +127,7 @@ fn bug_2_lets_a_vcpu_with_credit_run_into_debt_unseen() {
     bench.pass(2 * MS);
     bench.wake(other);
     bench.pass(100 * US);
-    bench.sched.recorded();
+    bench.sched.log.take();
     bench.tick(0);
     assert_eq!(bench.kinds(other), [Kind::BoostEnded, Kind::JoinedActive { credit: -339 }]);
     bench.sched.balance = 0;
@@ -137,7 +137,7 @@ fn bug_2_lets_a_vcpu_with_credit_run_into_debt_unseen() {
     bench.block(0);
     assert_eq!(bench.credit(other), -226);
     // No BOOST; and the hog, whose own debt is not noticed, takes slice after slice.
-    bench.sched.recorded();
+    bench.sched.log.take();
     bench.pass(2 * MS);
     bench.wake(other);
     assert_eq!(bench.kinds(other), [refused(Priority::Over, Priority::Under)]);
@@ -174,7 +174,7 @@ fn bug_3(fixes: Fixes, race_window_ns: u64, before_ns: u64, from: Option<u32>) -
     let other = bench.add(&[0]);
     bench.activate(other);
     bench.now_ns = 30 * MS - before_ns;
-    bench.sched.recorded();
+    bench.sched.log.take();
     bench.sched.wake(bench.now_ns, other, from.map(Cpu), &mut bench.orders);
     bench.obey();
     bench.now_ns = 30 * MS;

@@ -28,8 +28,7 @@ fn spec() -> impl Strategy<Value = Spec> {
     (1u32..4000, cpus, prop::option::of(0u32..3), 0u32..3).prop_map(|(weight, allowed, domain, cap)| Spec {
         weight,
         allowed,
-        domain,
-        cap_percent: cap * 30,
+        domain: DomainSpec { number: domain, cap_percent: cap * 30 },
         ..Spec::default()
     })
 }

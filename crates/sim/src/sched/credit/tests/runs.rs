@@ -34,7 +34,11 @@ fn weights_are_honoured_within_1_percent_where_nobody_s_debt_is_forgiven() {
         for (cpus, phase_ns) in [(1, 7 * MS), (1, 29 * MS + 12_345), (2, 3 * MS), (4, 11 * MS)] {
             let params = Params { accounting_phase_ns: phase_ns, ..Params::xen(Version::V4_17, cpus) };
             let of_domain = |(domain, weight): (usize, &u32)| {
-                let spec = Spec { weight: weight * 256, domain: Some(domain as u32), ..Spec::default() };
+                let spec = Spec {
+                    weight: weight * 256,
+                    domain: DomainSpec::numbered(domain as u32),
+                    ..Spec::default()
+                };
                 std::iter::repeat_n(spec, cpus as usize)
             };
             let specs: Vec<Spec> = weights.iter().enumerate().flat_map(of_domain).collect();
@@ -58,7 +62,7 @@ proptest! {
     fn a_cap_is_kept_within_1_percent(cap_percent in 10u32..=90, alone: bool, after_ms in 1u64..=5, tick in 0u64..3) {
         let phase_ms = 10 * tick + after_ms;
         let params = Params { accounting_phase_ns: phase_ms * MS, ..Params::xen(Version::V4_17, 1) };
-        let mut specs = vec![Spec { cap_percent, weight: 8192, ..Spec::default() }];
+        let mut specs = vec![Spec { domain: DomainSpec { number: None, cap_percent }, weight: 8192, ..Spec::default() }];
         specs.extend((!alone).then(Spec::default));
         let ran = spinners(params, &specs);
         let capped_ns = u64::from(cap_percent) * S;
@@ -101,13 +105,13 @@ proptest! {
 fn pair(params: Params, work: Work, for_ns: u64, record: bool) -> (Got, Vec<Event>) {
     let mut machine = machine(params);
     if record {
-        machine.sched.record();
+        machine.sched.log.start();
     }
     machine.spawn(0, Work::Spin, &on(&[0]));
     // The spinner's BOOST from its start has ended.
     machine.spawn(100 * MS, work, &on(&[0]));
     machine.run_until(for_ns, |_| {});
-    (machine.vcpus.remove(1), machine.sched.recorded())
+    (machine.vcpus.remove(1), machine.sched.log.take())
 }
 
 const BUG_1: Fixes = Fixes { boost_on_migration: true, inactive_debt: false, boost_erased: false };

@@ -9,7 +9,7 @@ fn beside_a_hog(mut bench: Bench) -> (Bench, Entity, Entity) {
     bench.pass(5 * MS);
     bench.tick(0);
     let other = bench.add(&[0]);
-    bench.sched.recorded();
+    bench.sched.log.take();
     (bench, hog, other)
 }
 
