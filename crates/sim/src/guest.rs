@@ -11,36 +11,39 @@ pub mod env;
 pub mod ids;
 mod interrupts;
 pub mod io;
+mod jiffies;
 pub mod lock;
 pub mod memory;
 pub mod network;
 pub mod pausing;
 pub mod rcu;
+pub mod rcu_side;
 mod run;
 mod softirqs;
 mod spinning;
 pub mod task;
+mod task_table;
 mod tasks;
 #[cfg(test)]
 mod tests;
 pub mod timers;
 pub mod vcpu;
 
-use crate::guest::batched_frees::BatchedFrees;
 use crate::guest::costs::Costs;
 use crate::guest::env::Counters;
 use crate::guest::ids::TaskId;
 use crate::guest::io::IoSide;
-use crate::guest::lock::{Discipline, Lock, SpinLock};
+use crate::guest::jiffies::Jiffies;
+use crate::guest::lock::{Discipline, Locks};
 use crate::guest::memory::Memory;
-use crate::guest::network::{Network, Packet};
-use crate::guest::rcu::{Effects, Rcu};
-use crate::guest::task::{Kind, Program, Task};
+use crate::guest::network::Packet;
+use crate::guest::rcu_side::RcuSide;
+use crate::guest::task::{Kind, Program};
+use crate::guest::task_table::TaskTable;
 use crate::guest::vcpu::{Level, Presence, Vcpu};
 use crate::latency::Latencies;
 use crate::queue::{Class, Queue};
-use crate::random::Stream;
-use crate::sched::{self, Cpu, Orders, Placement};
+use crate::sched::{self, Cpu, Placement};
 
 /// The time, and where to say what happens later.
 pub struct Clock<'a> {
@@ -144,127 +147,84 @@ impl Idle {
 /// A guest.
 pub struct Guest {
     kernel: Kernel,
-    tick_ns: u64,
-    tick_phase_ns: u64,
     idle: Idle,
     costs: Costs,
     vcpus: Vec<Vcpu>,
-    tasks: Vec<Task>,
-    streams: Vec<Stream>,
-    scheduler: Box<dyn Placement>,
-    orders: Orders,
+    jiffies: Jiffies,
+    tasks: TaskTable,
+    locks: Locks,
     /// RCU.
-    pub rcu: Rcu,
-    effects: Effects,
+    pub rcu: RcuSide,
     /// Page frames and slabs.
     pub memory: Memory,
-    locks: Vec<SpinLock>,
-    discipline: Discipline,
-    jiffies: u64,
-    /// The vCPU that counts jiffies; none while all are idle.
-    timekeeper: Option<usize>,
-    gp_kthread: TaskId,
-    ksoftirqd: Vec<TaskId>,
-    barrier: tasks::Barrier,
-    batched: BatchedFrees,
-    network: Network,
-    io: Option<Box<IoSide>>,
-    wakes: Vec<TaskId>,
+    io: IoSide,
     /// Whether an interrupt handler runs right now: what it raises is served when it ends.
     in_interrupt: bool,
     counters: Counters,
     requests: Vec<Request>,
-    seed: u64,
 }
 
 impl Guest {
-    /// A guest with RCU's kthread and its ksoftirqds, and no other tasks. Nothing runs before [`Guest::boot`].
+    /// A guest with RCU's kthread, and a ksoftirqd and a kernel worker on each vCPU; no other tasks. Nothing runs before
+    /// [`Guest::boot`].
     pub fn new(spec: &Spec, memory: Memory, seed: u64, queue: &mut Queue) -> Guest {
         let vcpus = (0..spec.vcpus)
             .map(|_| Vcpu::new(queue.add(Class::Work), queue.add(Class::GuestClock)))
             .collect();
         let mut guest = Guest {
             kernel: spec.kernel,
-            tick_ns: 1_000_000_000 / spec.hz,
-            tick_phase_ns: spec.tick_phase_ns,
             idle: spec.idle,
             costs: spec.costs.clone(),
             vcpus,
-            tasks: Vec::new(),
-            streams: Vec::new(),
-            scheduler: spec.kernel.scheduler(spec.vcpus, spec.hz),
-            orders: Orders::default(),
-            rcu: Rcu::new(&spec.rcu, spec.vcpus),
-            effects: Effects::default(),
+            jiffies: Jiffies::new(spec.hz, spec.tick_phase_ns),
+            tasks: TaskTable::new(spec.kernel.scheduler(spec.vcpus, spec.hz), seed),
+            locks: Locks::new(spec.locks, spec.discipline),
+            rcu: RcuSide::new(&spec.rcu, spec.vcpus),
             memory,
-            locks: vec![SpinLock::default(); spec.locks as usize],
-            discipline: spec.discipline,
-            jiffies: 0,
-            timekeeper: None,
-            gp_kthread: TaskId(0),
-            ksoftirqd: Vec::new(),
-            barrier: tasks::Barrier::default(),
-            batched: BatchedFrees::new(spec.hz, spec.vcpus),
-            network: Network::default(),
-            io: None,
-            wakes: Vec::new(),
+            io: IoSide::default(),
             in_interrupt: false,
             counters: Counters::default(),
             requests: Vec::new(),
-            seed,
         };
-        (0..spec.vcpus).for_each(|v| guest.rcu.idle_enter(v));
-        guest.gp_kthread = guest.add_task(Kind::GpKthread, &sched::Spec::default());
-        for vcpu in 0..spec.vcpus {
-            let spec = sched::Spec { allowed: vec![Cpu(vcpu as u32)], ..sched::Spec::default() };
-            let task = guest.add_task(Kind::Ksoftirqd, &spec);
-            guest.ksoftirqd.push(task);
-            let worker = guest.add_task(Kind::Kworker, &spec);
-            guest.batched.set_worker(vcpu, worker);
+        guest.rcu.gp_kthread = guest.tasks.add(Kind::GpKthread, &sched::Spec::default());
+        for v in 0..spec.vcpus {
+            let spec = sched::Spec { allowed: vec![Cpu(v as u32)], ..sched::Spec::default() };
+            let ksoftirqd = guest.tasks.add(Kind::Ksoftirqd, &spec);
+            guest.tasks.ksoftirqd.push(ksoftirqd);
+            let worker = guest.tasks.add(Kind::Kworker, &spec);
+            guest.rcu.batched.set_worker(v, worker);
         }
         guest
-    }
-
-    fn add_task(&mut self, kind: Kind, spec: &sched::Spec) -> TaskId {
-        let entity = self.scheduler.add(spec);
-        self.streams.push(Stream::new(self.seed, "task", self.tasks.len() as u64));
-        self.tasks.push(Task::new(kind));
-        TaskId(entity.0)
     }
 
     /// Adds a task, bound to a vCPU or not. It starts when the guest boots.
     pub fn add_program(&mut self, program: Box<dyn Program>, vcpu: Option<usize>) -> TaskId {
         let allowed = vcpu.map(|vcpu| Cpu(vcpu as u32)).into_iter().collect();
-        self.add_task(Kind::Program(program), &sched::Spec { allowed, ..sched::Spec::default() })
+        self.tasks.add(Kind::Program(program), &sched::Spec { allowed, ..sched::Spec::default() })
     }
 
     /// Adds a task of that weight (1024 is nice 0), bound to a vCPU.
     pub fn add_weighted(&mut self, program: Box<dyn Program>, vcpu: usize, weight: u32) -> TaskId {
         let spec = sched::Spec { weight, allowed: vec![Cpu(vcpu as u32)], ..sched::Spec::default() };
-        self.add_task(Kind::Program(program), &spec)
+        self.tasks.add(Kind::Program(program), &spec)
     }
 
     /// Makes all tasks but the ksoftirqds runnable.
     pub fn boot(&mut self, clock: &mut Clock<'_>) {
-        for index in 0..self.tasks.len() {
-            if !self.ksoftirqd.contains(&TaskId(index as u32)) {
-                self.wake_task(clock, TaskId(index as u32), None);
+        for task in self.tasks.ids() {
+            if !self.tasks.ksoftirqd.contains(&task) {
+                self.wake_task(clock, task, None);
             }
         }
-    }
-
-    /// Callbacks, and objects of `kfree_rcu()`, that wait for a grace period.
-    pub fn backlog(&self) -> u64 {
-        self.rcu.backlog_total() + self.batched.backlog()
     }
 
     /// Memory of this process for what waits for grace periods, for requests of the block layer, and for latencies kept.
     pub fn held_bytes(&self) -> u64 {
         let latencies = self.counters.sync_ns.len() * size_of::<u64>()
             + self.counters.latencies.stalls.len() * size_of::<reprieve_study::Span>();
-        let block = self.io.as_ref().map_or(0, |io| io.block.held_bytes());
+        let block = self.io.disk.as_ref().map_or(0, |io| io.block.held_bytes());
         // A callback, or an object twice: a queue that grows takes up to twice its length.
-        self.backlog() * 16 + (latencies + block) as u64
+        self.rcu.backlog() * 16 + (latencies + block) as u64
     }
 
     /// A vCPU gets a pCPU. `overhead_ns` of CPU time pass before it goes on.
@@ -272,7 +232,7 @@ impl Guest {
         let vcpu = &mut self.vcpus[v];
         debug_assert_eq!(vcpu.presence, Presence::Descheduled);
         vcpu.presence = Presence::Running;
-        vcpu.was_away(clock.now_ns, vcpu.current == Some(self.gp_kthread));
+        vcpu.was_away(clock.now_ns, vcpu.current == Some(self.rcu.gp_kthread));
         vcpu.start_clock(clock.now_ns);
         if overhead_ns > 0 {
             vcpu.begin(Level::Overhead, overhead_ns);
@@ -293,7 +253,7 @@ impl Guest {
 
     /// Matters in the counterfactual alone in which descheduled vCPUs are quiescent.
     fn told_rcu_descheduled(&mut self, clock: &mut Clock<'_>, v: usize, descheduled: bool) {
-        self.rcu.set_descheduled(clock.now_ns, v, descheduled, &mut self.effects);
+        self.rcu.state.set_descheduled(clock.now_ns, v, descheduled, &mut self.rcu.effects);
         self.in_interrupt = true;
         self.apply_effects(clock, None);
         self.in_interrupt = false;
@@ -332,7 +292,7 @@ impl Guest {
         let vcpu = &mut self.vcpus[v];
         let task_ns = vcpu.book(now_ns);
         if let Some(task) = vcpu.current {
-            self.tasks[task.0 as usize].exec_ns += task_ns;
+            self.tasks[task].exec_ns += task_ns;
         }
     }
 
@@ -351,7 +311,7 @@ impl Guest {
     pub fn holds_lock(&self, v: usize) -> bool {
         let vcpu = &self.vcpus[v];
         let waited_for = u32::from(vcpu.spins_for.is_some());
-        vcpu.current.is_some_and(|task| self.tasks[task.0 as usize].locks > waited_for)
+        vcpu.current.is_some_and(|task| self.tasks[task].locks > waited_for)
     }
 
     /// The vCPUs.
@@ -376,7 +336,7 @@ impl Guest {
 
     /// CPU time of RCU's kthread.
     pub fn gp_kthread_ns(&self) -> u64 {
-        self.tasks[self.gp_kthread.0 as usize].exec_ns
+        self.tasks[self.rcu.gp_kthread].exec_ns
     }
 
     /// Checks what must hold at any time between events.
@@ -384,19 +344,8 @@ impl Guest {
     /// # Errors
     /// What does not hold.
     pub fn check(&self) -> Result<(), String> {
-        let counters = &self.counters;
-        let waiting = self.rcu.backlog_total();
-        if counters.queued != counters.invoked + waiting {
-            return Err(format!(
-                "{} callbacks were queued and {} invoked, but {waiting} wait",
-                counters.queued, counters.invoked
-            ));
-        }
-        self.io.as_ref().map_or(Ok(()), |io| io.block.check())?;
+        self.rcu.check()?;
+        self.io.disk.as_ref().map_or(Ok(()), |io| io.block.check())?;
         self.memory.check()
-    }
-
-    fn lock_mut(&mut self, lock: Lock) -> &mut SpinLock {
-        &mut self.locks[lock.0 as usize]
     }
 }

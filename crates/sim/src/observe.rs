@@ -102,7 +102,7 @@ impl Observer {
         let values = [
             guest.memory.footprint_bytes() as f64,
             guest.memory.unusable_index(HUGE_PAGE_ORDER),
-            guest.backlog() as f64,
+            guest.rcu.backlog() as f64,
             guest.memory.slab_bytes() as f64,
         ];
         for (series, value) in self.series.iter_mut().zip(values) {

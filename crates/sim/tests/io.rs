@@ -8,7 +8,7 @@ use std::rc::Rc;
 use reprieve_sim::ground::{self, Tapes};
 use reprieve_sim::guest::block::{Block, BlockSpec};
 use reprieve_sim::guest::env::Env;
-use reprieve_sim::guest::io::IoSide;
+use reprieve_sim::guest::io::BlockIo;
 use reprieve_sim::guest::task::{Op, Program};
 use reprieve_study::ground::Progress;
 use reprieve_study::{Observation, Scenario, metric, overrides};
@@ -219,7 +219,7 @@ fn of_two_moves_at_once_the_later_holds() {
             traced: false,
             trace_ns: 0,
         };
-        guest.set_io(IoSide::new(Block::new(spec, 3)));
+        guest.set_io(BlockIo::new(Block::new(spec, 3)));
         guest.add_program(Box::new(Moved(seen.clone(), false)), None);
     });
     assert!(world.run_until(20_000_000, u64::MAX));

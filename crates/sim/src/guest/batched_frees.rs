@@ -65,7 +65,7 @@ impl Guest {
     /// The next piece of work of a vCPU's kernel worker.
     pub(super) fn run_kworker(&mut self, clock: &mut Clock<'_>, v: usize, task: TaskId) {
         self.vcpus[v].mode = Mode::Kernel;
-        let worker = &mut self.batched.workers[v];
+        let worker = &mut self.rcu.batched.workers[v];
         if std::mem::take(&mut worker.refill) {
             return self.refill_pages(v);
         }
@@ -76,14 +76,14 @@ impl Guest {
             return self.take_batch(v, batch);
         }
         match worker.monitor_at {
-            Some(at) if at <= self.jiffies => self.hand_over_collected(clock, v),
-            Some(at) => self.sleep_jiffies(v, task, at - self.jiffies),
+            Some(at) if at <= self.jiffies.now => self.hand_over_collected(clock, v),
+            Some(at) => self.sleep_jiffies(v, task, at - self.jiffies.now),
             None => self.block(v, task),
         }
     }
 
     fn refill_pages(&mut self, v: usize) {
-        let wanted = self.batched.kfree.refill(v as u32);
+        let wanted = self.rcu.batched.kfree.refill(v as u32);
         let mut ns = 0;
         let mut got = 0;
         for _ in 0..wanted {
@@ -92,7 +92,7 @@ impl Guest {
             };
             ns += cost_ns;
             got += 1;
-            self.batched.workers[v].pages.push(frame);
+            self.rcu.batched.workers[v].pages.push(frame);
         }
         ns += self.return_pages(v, got);
         self.vcpus[v].begin(Level::Task, ns);
@@ -100,10 +100,10 @@ impl Guest {
 
     /// Keeps empty pages at hand, and gives those beyond that back. Returns the CPU time.
     fn return_pages(&mut self, v: usize, pages: u32) -> u64 {
-        let surplus = self.batched.kfree.keep(v as u32, pages);
+        let surplus = self.rcu.batched.kfree.keep(v as u32, pages);
         let mut ns = 0;
         for _ in 0..surplus {
-            if let Some(frame) = self.batched.workers[v].pages.pop() {
+            if let Some(frame) = self.rcu.batched.workers[v].pages.pop() {
                 ns += self.memory.free_pages(v, frame, 0);
             }
         }
@@ -111,8 +111,8 @@ impl Guest {
     }
 
     fn take_batch(&mut self, v: usize, batch: usize) {
-        let objects = self.batched.kfree.take(v as u32, batch);
-        let freeing = &mut self.batched.workers[v].freeing;
+        let objects = self.rcu.batched.kfree.take(v as u32, batch);
+        let freeing = &mut self.rcu.batched.workers[v].freeing;
         freeing.extend(objects.paged);
         freeing.extend(objects.chained);
         let ns = self.return_pages(v, objects.pages);
@@ -120,7 +120,7 @@ impl Guest {
     }
 
     fn free_chunk(&mut self, v: usize) {
-        let freeing = &mut self.batched.workers[v].freeing;
+        let freeing = &mut self.rcu.batched.workers[v].freeing;
         let rest = freeing.len().saturating_sub(CHUNK);
         let ns: u64 = freeing.drain(rest..).map(|object| self.memory.free(v, object)).sum();
         self.vcpus[v].begin(Level::Task, ns);
@@ -128,19 +128,18 @@ impl Guest {
 
     /// Hands what was collected to a batch, with one callback for all of it.
     fn hand_over_collected(&mut self, clock: &mut Clock<'_>, v: usize) {
-        let drained = self.batched.kfree.monitor(v as u32, self.jiffies);
-        self.batched.workers[v].monitor_at = drained.monitor.map(|delay| self.jiffies + delay);
+        let drained = self.rcu.batched.kfree.monitor(v as u32, self.jiffies.now);
+        self.rcu.batched.workers[v].monitor_at = drained.monitor.map(|delay| self.jiffies.now + delay);
         self.vcpus[v].begin(Level::Task, self.costs.call_rcu_ns);
         if let Some(batch) = drained.batch {
-            self.counters.queued += 1;
-            self.rcu.call(v, callback::batch(v, batch), &mut self.effects);
+            self.rcu.call(v, callback::batch(v, batch));
             self.apply_effects(clock, Some(v));
         }
     }
 
     /// A batch's grace period is over: its worker frees the objects.
     pub(super) fn batch_ready(&mut self, clock: &mut Clock<'_>, here: usize, v: usize, batch: usize) {
-        let worker = &mut self.batched.workers[v];
+        let worker = &mut self.rcu.batched.workers[v];
         worker.ready.push(batch);
         if let Some(task) = worker.task {
             self.wake_task(clock, task, Some(here));

@@ -1,15 +1,14 @@
 //! What a program sees of its guest while it decides its next operation: the allocator, RCU, and little else. What it
 //! does here takes effect at once; the CPU time for it is charged before its operation begins.
 
-use crate::guest::batched_frees::BatchedFrees;
 use crate::guest::callback;
 use crate::guest::costs::Costs;
 use crate::guest::ids::TaskId;
 use crate::guest::io::IoSide;
 use crate::guest::memory::Cache;
 use crate::guest::memory::{Frame, Memory, Mobility, Object, OutOfMemory};
-use crate::guest::network::{Network, Packet};
-use crate::guest::rcu::{Effects, Rcu};
+use crate::guest::network::Packet;
+use crate::guest::rcu_side::RcuSide;
 use crate::latency::Latencies;
 use crate::random::Stream;
 
@@ -26,13 +25,10 @@ pub struct Env<'a> {
     /// The guest's costs.
     pub costs: &'a Costs,
     pub(super) memory: &'a mut Memory,
-    pub(super) rcu: &'a mut Rcu,
-    pub(super) effects: &'a mut Effects,
+    pub(super) rcu: &'a mut RcuSide,
+    pub(super) io: &'a mut IoSide,
     pub(super) random: &'a mut Stream,
-    pub(super) wakes: &'a mut Vec<TaskId>,
-    pub(super) batched: &'a mut BatchedFrees,
-    pub(super) network: &'a mut Network,
-    pub(super) io: &'a mut Option<Box<IoSide>>,
+    pub(super) to_wake: &'a mut Vec<TaskId>,
     pub(super) jiffies: u64,
     pub(super) counters: &'a mut Counters,
     pub(super) spent_ns: u64,
@@ -63,10 +59,6 @@ pub struct Counters {
     pub finished: u32,
     /// When the last of them was.
     pub finished_ns: u64,
-    /// Callbacks queued, and invoked: equal when all is quiet.
-    pub queued: u64,
-    /// See `queued`.
-    pub invoked: u64,
 }
 
 impl Env<'_> {
@@ -126,19 +118,18 @@ impl Env<'_> {
     /// Frees an object after a grace period: `call_rcu()`.
     pub fn free_deferred(&mut self, object: Object) {
         self.spent_ns += self.costs.call_rcu_ns;
-        self.counters.queued += 1;
-        self.rcu.call(self.vcpu, callback::free(object), self.effects);
+        self.rcu.call(self.vcpu, callback::free(object));
     }
 
     /// Frees an object after a grace period, in a batch with others: `kfree_rcu()`.
     pub fn free_batched(&mut self, object: Object) {
         self.spent_ns += self.costs.call_rcu_ns;
-        self.wakes.extend(self.batched.push(self.vcpu, object, self.jiffies));
+        self.to_wake.extend(self.rcu.batched.push(self.vcpu, object, self.jiffies));
     }
 
     /// Objects that wait for a grace period, all vCPUs.
     pub fn backlog(&self) -> u64 {
-        self.rcu.backlog_total() + self.batched.backlog()
+        self.rcu.backlog()
     }
 
     /// Memory that could be had.
@@ -148,18 +139,18 @@ impl Env<'_> {
 
     /// Takes the next packet from the server's socket.
     pub fn receive(&mut self) -> Option<Packet> {
-        self.network.receive()
+        self.io.network.receive()
     }
 
     /// Answers a request. The answer leaves now.
     pub fn answer(&mut self, request: Packet) {
         self.counters.operations += 1;
-        self.network.answer(request);
+        self.io.network.answer(request);
     }
 
     /// Wakes a task that waits.
     pub fn wake(&mut self, task: TaskId) {
         self.spent_ns += self.costs.wake_ns;
-        self.wakes.push(task);
+        self.to_wake.push(task);
     }
 }

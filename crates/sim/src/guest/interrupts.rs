@@ -34,7 +34,7 @@ impl Guest {
             ns += self.costs.interrupt_ns;
         }
         if pending & interrupt::EXPEDITED != 0 {
-            self.rcu.expedited_ipi(v, context, &mut self.effects);
+            self.rcu.state.expedited_ipi(v, context, &mut self.rcu.effects);
             self.apply_effects(clock, Some(v));
             ns += self.costs.interrupt_ns;
         }
@@ -62,11 +62,11 @@ impl Guest {
             ns += self.end_sleep(clock, v, sleeper);
         }
         if !self.vcpus[v].tick_stopped && self.vcpus[v].next_tick_ns <= now_ns {
-            self.vcpus[v].next_tick_ns = self.tick_after(now_ns);
+            self.vcpus[v].next_tick_ns = self.jiffies.next_tick_ns(now_ns);
             ns += self.tick(clock, v, context);
         } else if self.vcpus[v].tick_stopped && self.vcpus[v].softirqs & softirq::TIMER != 0 {
             // A stopped tick that wakes for a timer of the wheel is a tick for RCU all the same.
-            self.rcu.tick(v, context, &mut self.effects);
+            self.rcu.state.tick(v, context, &mut self.rcu.effects);
             self.apply_effects(clock, Some(v));
             ns += self.costs.tick_ns;
         }
@@ -76,16 +76,16 @@ impl Guest {
 
     /// The tick.
     fn tick(&mut self, clock: &mut Clock<'_>, v: usize, context: Context) -> u64 {
-        let jiffies = self.jiffies_at(clock.now_ns);
-        if *self.timekeeper.get_or_insert(v) == v || jiffies >= self.jiffies + STALLED_JIFFIES {
-            self.jiffies = jiffies;
+        let jiffies = self.jiffies.at(clock.now_ns);
+        if *self.jiffies.timekeeper.get_or_insert(v) == v || jiffies >= self.jiffies.now + STALLED_JIFFIES {
+            self.jiffies.now = jiffies;
         }
         self.raise_due_timers(v);
-        self.rcu.tick(v, context, &mut self.effects);
+        self.rcu.state.tick(v, context, &mut self.rcu.effects);
         self.apply_effects(clock, Some(v));
         let cpu = Cpu(v as u32);
-        if self.scheduler.needs_tick(cpu) {
-            self.scheduler.tick(clock.now_ns, cpu, &mut self.orders);
+        if self.tasks.scheduler.needs_tick(cpu) {
+            self.tasks.scheduler.tick(clock.now_ns, cpu, &mut self.tasks.orders);
             self.apply_orders(clock, Some(v));
         }
         self.costs.tick_ns
@@ -93,23 +93,13 @@ impl Guest {
 
     /// Wakes who sleeps by a timer, unless that sleep is over. Returns the CPU time.
     pub(super) fn end_sleep(&mut self, clock: &mut Clock<'_>, v: usize, sleeper: Sleeper) -> u64 {
-        let task = &mut self.tasks[sleeper.task.0 as usize];
+        let task = &mut self.tasks[sleeper.task];
         if !task.blocked || task.sleep != sleeper.sleep {
             return 0;
         }
         task.timed_out = true;
         self.wake_task(clock, sleeper.task, Some(v));
         self.costs.wake_ns
-    }
-
-    /// Number of ticks since time 0.
-    fn jiffies_at(&self, now_ns: u64) -> u64 {
-        (now_ns + self.tick_ns - self.tick_phase_ns) / self.tick_ns
-    }
-
-    /// When the next tick falls.
-    fn tick_after(&self, now_ns: u64) -> u64 {
-        self.jiffies_at(now_ns) * self.tick_ns + self.tick_phase_ns
     }
 
     /// Arms the clock-event device for what comes first.
@@ -119,8 +109,7 @@ impl Guest {
         // Timers that a softirq is about to serve need no further interrupt.
         let waits = vcpu.tick_stopped && vcpu.softirqs & softirq::TIMER == 0;
         let wheel = vcpu.wheel.next().filter(|_| waits);
-        let wheel =
-            wheel.map(|jiffy| (jiffy * self.tick_ns + self.tick_phase_ns).saturating_sub(self.tick_ns));
+        let wheel = wheel.map(|jiffy| self.jiffies.start_ns(jiffy));
         let next = [tick, wheel, vcpu.precise.next()].into_iter().flatten().min();
         let set = std::mem::replace(&mut self.vcpus[v].clock_set_for_ns, next);
         let device = self.vcpus[v].clock;
@@ -138,16 +127,16 @@ impl Guest {
         let vcpu = &mut self.vcpus[v];
         let was_idle = std::mem::replace(&mut vcpu.in_idle, true);
         if !was_idle || std::mem::take(&mut vcpu.idle_interrupted) {
-            self.rcu.idle_enter(v);
+            self.rcu.state.idle_enter(v);
         }
         // A CPU with callbacks keeps its tick, and so does one with a timer at the next tick; or before it, if the platform
         // is so.
-        let soon = self.vcpus[v].wheel.next().is_some_and(|deadline| deadline <= self.jiffies + 1);
-        let until_ns = clock.now_ns + self.tick_ns;
+        let soon = self.vcpus[v].wheel.next().is_some_and(|deadline| deadline <= self.jiffies.now + 1);
+        let until_ns = clock.now_ns + self.jiffies.tick_ns;
         let short = self.vcpus[v].precise.next().is_some_and(|at_ns| at_ns <= until_ns);
-        let stops = self.rcu.backlog(v) == 0 && !soon && !(short && self.idle.keeps_tick);
-        if stops && !self.vcpus[v].tick_stopped && self.timekeeper == Some(v) {
-            self.timekeeper = None;
+        let stops = self.rcu.state.backlog(v) == 0 && !soon && !(short && self.idle.keeps_tick);
+        if stops && !self.vcpus[v].tick_stopped && self.jiffies.timekeeper == Some(v) {
+            self.jiffies.timekeeper = None;
         } else if !stops {
             self.start_tick(clock.now_ns, v);
         }
@@ -158,10 +147,10 @@ impl Guest {
     /// An interrupt comes while the vCPU is idle: RCU watches, and if the tick is stopped, jiffies catch up.
     fn interrupt_idle(&mut self, clock: &mut Clock<'_>, v: usize) {
         if !std::mem::replace(&mut self.vcpus[v].idle_interrupted, true) {
-            self.rcu.idle_exit(v);
+            self.rcu.state.idle_exit(v);
         }
         if self.vcpus[v].tick_stopped {
-            self.jiffies = self.jiffies_at(clock.now_ns);
+            self.jiffies.now = self.jiffies.at(clock.now_ns);
             self.raise_due_timers(v);
         }
     }
@@ -170,7 +159,7 @@ impl Guest {
     pub(super) fn leave_idle(&mut self, clock: &mut Clock<'_>, v: usize) {
         if std::mem::take(&mut self.vcpus[v].in_idle) {
             if !std::mem::take(&mut self.vcpus[v].idle_interrupted) {
-                self.rcu.idle_exit(v);
+                self.rcu.state.idle_exit(v);
             }
             self.start_tick(clock.now_ns, v);
             self.program_clock(clock, v);
@@ -179,16 +168,16 @@ impl Guest {
 
     fn start_tick(&mut self, now_ns: u64, v: usize) {
         if std::mem::take(&mut self.vcpus[v].tick_stopped) {
-            self.jiffies = self.jiffies_at(now_ns);
-            self.timekeeper.get_or_insert(v);
-            self.vcpus[v].next_tick_ns = self.tick_after(now_ns);
+            self.jiffies.now = self.jiffies.at(now_ns);
+            self.jiffies.timekeeper.get_or_insert(v);
+            self.vcpus[v].next_tick_ns = self.jiffies.next_tick_ns(now_ns);
             self.raise_due_timers(v);
         }
     }
 
     fn raise_due_timers(&mut self, v: usize) {
         let vcpu = &mut self.vcpus[v];
-        if vcpu.wheel.next().is_some_and(|deadline| deadline <= self.jiffies) {
+        if vcpu.wheel.next().is_some_and(|deadline| deadline <= self.jiffies.now) {
             vcpu.softirqs |= softirq::TIMER;
         }
     }

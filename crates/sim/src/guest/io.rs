@@ -9,14 +9,23 @@
 use crate::guest::block::{Block, BlockEvent, By, Pages};
 use crate::guest::env::Env;
 use crate::guest::ids::TaskId;
+use crate::guest::network::Network;
 use crate::guest::pausing::Pausing;
 use crate::guest::vcpu::{Presence, interrupt};
 use crate::guest::{Clock, Guest, Request};
 use crate::sched::{Cpu, Entity};
 
-/// What a guest has that does I/O.
+/// A guest's devices.
+#[derive(Debug, Default)]
+pub(super) struct IoSide {
+    pub network: Network,
+    /// Only guests that do block I/O have it.
+    pub disk: Option<Box<BlockIo>>,
+}
+
+/// What a guest has that does block I/O.
 #[derive(Debug)]
-pub struct IoSide {
+pub struct BlockIo {
     /// Its block layer.
     pub block: Block,
     /// Its I/O tasks.
@@ -66,10 +75,10 @@ impl Inactivity {
     }
 }
 
-impl IoSide {
+impl BlockIo {
     /// One with that block layer and no tasks.
-    pub fn new(block: Block) -> IoSide {
-        IoSide {
+    pub fn new(block: Block) -> BlockIo {
+        BlockIo {
             block,
             tasks: Vec::new(),
             beats: Vec::new(),
@@ -101,18 +110,18 @@ impl IoSide {
 
 impl Guest {
     /// Gives it a block layer.
-    pub fn set_io(&mut self, io: IoSide) {
-        self.io = Some(Box::new(io));
+    pub fn set_io(&mut self, io: BlockIo) {
+        self.io.disk = Some(Box::new(io));
     }
 
     /// Its I/O side.
-    pub fn io(&self) -> Option<&IoSide> {
-        self.io.as_deref()
+    pub fn io(&self) -> Option<&BlockIo> {
+        self.io.disk.as_deref()
     }
 
     /// Its I/O side, to add tasks and files.
-    pub fn io_mut(&mut self) -> Option<&mut IoSide> {
-        self.io.as_deref_mut()
+    pub fn io_mut(&mut self) -> Option<&mut BlockIo> {
+        self.io.disk.as_deref_mut()
     }
 
     /// CPU time of a beat outside of its thread: the timer's interrupt, the wake-up, and switches to the thread and back.
@@ -122,19 +131,19 @@ impl Guest {
 
     /// CPU time of vMigrater: its beat threads with what is around their beats, and the tracepoints.
     pub fn daemon_ns(&self) -> u64 {
-        let Some(io) = &self.io else { return 0 };
+        let Some(io) = &self.io.disk else { return 0 };
         let threads_ns: u64 = io.beats.iter().map(|task| self.task_ns(*task)).sum();
         threads_ns + io.beats_done * self.around_a_beat_ns() + io.block.traced_ns()
     }
 
     /// CPU time of a task, interrupts not counted, up to when its vCPU was booked last.
     pub fn task_ns(&self, task: TaskId) -> u64 {
-        self.tasks[task.0 as usize].exec_ns
+        self.tasks[task].exec_ns
     }
 
     /// The device is done with a request.
     pub fn disk_done(&mut self, id: u32) {
-        let Some(io) = &mut self.io else { return };
+        let Some(io) = &mut self.io.disk else { return };
         let v = io.block.came_back(id);
         self.vcpus[v].pending |= interrupt::BLOCK;
         self.requests.push(Request::Kick(v));
@@ -142,42 +151,42 @@ impl Guest {
 
     /// A vCPU takes the disk's interrupt. Returns the CPU time.
     pub(super) fn disk_interrupt(&mut self, clock: &mut Clock<'_>, v: usize) -> u64 {
-        let Some(io) = &mut self.io else { return 0 };
+        let Some(io) = &mut self.io.disk else { return 0 };
         let mut wakes = std::mem::take(&mut io.wakes);
         let mut ns = self.costs.interrupt_ns + io.block.complete(clock.now_ns, v, &mut wakes);
         for task in wakes.drain(..) {
             ns += self.costs.wake_ns;
             self.notify(clock, task, v);
         }
-        self.io.as_mut().expect("it has one").wakes = wakes;
+        self.io.disk.as_mut().expect("it has one").wakes = wakes;
         self.send_to_disk();
         ns
     }
 
     /// Tells the host that requests leave for the disk.
     pub(super) fn send_to_disk(&mut self) {
-        if self.io.as_ref().is_some_and(|io| io.block.has_leaving()) {
+        if self.io.disk.as_ref().is_some_and(|io| io.block.has_leaving()) {
             self.requests.push(Request::Disk);
         }
     }
 
     /// Carries out changes of affinity.
     pub(super) fn apply_masks(&mut self, clock: &mut Clock<'_>, here: usize) {
-        let Some(io) = self.io.as_mut().filter(|io| !io.masks.is_empty()) else { return };
+        let Some(io) = self.io.disk.as_mut().filter(|io| !io.masks.is_empty()) else { return };
         let mut masks = std::mem::take(&mut io.masks);
         for (task, mask) in masks.drain(..) {
             let vcpus = (0..self.vcpus.len() as u32).filter(|v| mask >> v & 1 == 1);
             let allowed: Vec<Cpu> = vcpus.map(Cpu).collect();
-            self.scheduler.set_allowed(clock.now_ns, Entity(task.0), &allowed, &mut self.orders);
+            self.tasks.scheduler.set_allowed(clock.now_ns, Entity(task.0), &allowed, &mut self.tasks.orders);
             self.apply_orders(clock, Some(here));
         }
-        self.io.as_mut().expect("it has one").masks = masks;
+        self.io.disk.as_mut().expect("it has one").masks = masks;
     }
 
     /// Looks anew at who is inactive. Called after every event. Returns the work that the event made the block layer do.
     pub fn book_inactivity(&mut self, now_ns: u64) -> u64 {
         let now = Inactive { tasks: self.inactive_tasks(), whole: self.is_inactive() };
-        let Some(io) = &mut self.io else { return 0 };
+        let Some(io) = &mut self.io.disk else { return 0 };
         if now != io.inactivity.now {
             io.inactivity = Inactivity { now, ..io.inactivity.at(now_ns) };
         }
@@ -190,31 +199,31 @@ impl Guest {
 
     /// I/O tasks that are inactive.
     fn inactive_tasks(&self) -> u64 {
-        let Some(io) = &self.io else { return 0 };
-        let place = |task: &TaskId| self.scheduler.place(Entity(task.0));
-        let runnable = io.tasks.iter().filter_map(place).filter(|Cpu(v)| !self.is_on(*v as usize)).count();
+        let Some(io) = &self.io.disk else { return 0 };
+        let place = |task: &TaskId| self.tasks.place(*task);
+        let runnable = io.tasks.iter().filter_map(place).filter(|v| !self.is_on(*v)).count();
         (runnable + io.block.kept_waiting(|v| self.is_on(v))) as u64
     }
 
     /// Whether the VM has I/O to do and none of it is at the device, because every vCPU that would issue it, or take a
     /// completion, is off.
     fn is_inactive(&self) -> bool {
-        let Some(io) = &self.io else { return false };
+        let Some(io) = &self.io.disk else { return false };
         if !io.block.is_idle_at_device() {
             return false;
         }
         let mut has_work = false;
-        for (v, vcpu) in self.vcpus.iter().enumerate() {
+        for v in 0..self.vcpus.len() {
             if io.block.waits_for_interrupt(v) {
-                if vcpu.presence == Presence::Running {
+                if self.is_on(v) {
                     return false;
                 }
                 has_work = true;
             }
         }
         for task in &io.tasks {
-            let Some(Cpu(v)) = self.scheduler.place(Entity(task.0)) else { continue };
-            if self.vcpus[v as usize].presence == Presence::Running {
+            let Some(v) = self.tasks.place(*task) else { continue };
+            if self.is_on(v) {
                 return false;
             }
             has_work = true;
@@ -224,8 +233,8 @@ impl Guest {
 }
 
 impl Env<'_> {
-    fn io(&mut self) -> &mut IoSide {
-        self.io.as_deref_mut().expect("a guest whose programs do I/O has a block layer")
+    fn io(&mut self) -> &mut BlockIo {
+        self.io.disk.as_deref_mut().expect("a guest whose programs do I/O has a block layer")
     }
 
     fn by(&self) -> By {

@@ -48,6 +48,44 @@ pub struct SpinLock {
     waiters: VecDeque<TaskId>,
 }
 
+/// The spinlocks of a guest.
+#[derive(Debug)]
+pub(super) struct Locks {
+    pub discipline: Discipline,
+    all: Vec<SpinLock>,
+}
+
+impl Locks {
+    /// That many free locks.
+    pub fn new(count: u32, discipline: Discipline) -> Locks {
+        Locks { discipline, all: vec![SpinLock::default(); count as usize] }
+    }
+
+    /// Takes a lock if it is free, or queues for it; returns whether it was taken.
+    pub fn take(&mut self, lock: Lock, task: TaskId) -> bool {
+        self.all[lock.0 as usize].take(task)
+    }
+
+    /// A waiter looks at the lock; returns whether it was taken.
+    pub fn retry(&mut self, lock: Lock, task: TaskId) -> bool {
+        let lock = &mut self.all[lock.0 as usize];
+        match self.discipline {
+            Discipline::TestAndSet => lock.retry_out_of_turn(task),
+            Discipline::Queued | Discipline::Paravirtual => lock.retry(task),
+        }
+    }
+
+    /// Releases a lock. `runs` says whether a waiter's vCPU runs.
+    pub fn release(&mut self, lock: Lock, runs: impl Fn(TaskId) -> bool) -> Release {
+        let lock = &mut self.all[lock.0 as usize];
+        match self.discipline {
+            Discipline::Queued => lock.release(),
+            Discipline::Paravirtual => lock.release_to_running(runs),
+            Discipline::TestAndSet => lock.release_to_any_running(runs),
+        }
+    }
+}
+
 impl SpinLock {
     /// Takes it if it is free, or queues for it; returns whether it was taken.
     pub fn take(&mut self, task: TaskId) -> bool {

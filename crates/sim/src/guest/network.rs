@@ -49,12 +49,12 @@ impl Network {
 impl Guest {
     /// The task that requests wake.
     pub fn set_server(&mut self, task: TaskId) {
-        self.network.server = Some(task);
+        self.io.network.server = Some(task);
     }
 
     /// A request comes to the device.
     pub fn deliver(&mut self, packet: Packet) {
-        let network = &mut self.network;
+        let network = &mut self.io.network;
         if network.ring.len() + network.socket.len() >= MOST_PACKETS {
             network.lost += 1;
             return;
@@ -66,12 +66,12 @@ impl Guest {
 
     /// Requests that were lost because too many waited.
     pub fn lost_requests(&self) -> u64 {
-        self.network.lost
+        self.io.network.lost
     }
 
     /// The softirq: packets go from the ring to the socket, and the server is woken. Returns the CPU time.
     pub(super) fn receive_packets(&mut self, clock: &mut Clock<'_>, v: usize) -> u64 {
-        let network = &mut self.network;
+        let network = &mut self.io.network;
         let packets = network.ring.len() as u64;
         network.socket.extend(network.ring.drain(..));
         let Some(server) = network.server.filter(|_| packets > 0) else { return 0 };
@@ -81,6 +81,6 @@ impl Guest {
 
     /// Hands the answers that a program made to the network.
     pub(super) fn send_answers(&mut self) {
-        self.requests.extend(self.network.answers.drain(..).map(Request::Answer));
+        self.requests.extend(self.io.network.answers.drain(..).map(Request::Answer));
     }
 }

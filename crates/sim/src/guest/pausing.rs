@@ -11,10 +11,9 @@
 //!
 //! Source: Suo et al., "Preserving I/O Prioritization in Virtualized OSes", SoCC 2017, as described in its abstract and tree.
 
-use crate::guest::ids::Mode;
+use crate::guest::ids::{Mode, TaskId};
 use crate::guest::vcpu::interrupt;
 use crate::guest::{Clock, Guest, Request};
-use crate::sched::{Cpu, Entity};
 
 /// State of the process, by vCPU.
 #[derive(Clone, Debug)]
@@ -43,13 +42,13 @@ impl Pausing {
 impl Guest {
     /// Gives it xBalloon's process.
     pub fn set_pausing(&mut self, pausing: Pausing) {
-        if let Some(io) = &mut self.io {
+        if let Some(io) = &mut self.io.disk {
             io.pausing = Some(pausing);
         }
     }
 
     fn pausing(&mut self) -> Option<&mut Pausing> {
-        self.io.as_mut()?.pausing.as_mut()
+        self.io.disk.as_mut()?.pausing.as_mut()
     }
 
     /// A vCPU is about to run its task in user space. Whether it is paused instead.
@@ -68,25 +67,25 @@ impl Guest {
     }
 
     fn should_pause(&self, v: usize) -> bool {
-        let Some(io) = &self.io else { return false };
+        let Some(io) = &self.io.disk else { return false };
         let Some(pausing) = &io.pausing else { return false };
         let vcpu = &self.vcpus[v];
         pausing.armed[v]
             && vcpu.mode == Mode::User
             && vcpu.pending == 0
-            && vcpu.current.is_some_and(|task| self.is_cpu_bound(task.0, pausing.cpu_bound_ns))
+            && vcpu.current.is_some_and(|task| self.is_cpu_bound(task, pausing.cpu_bound_ns))
             && self.all_cpu_bound_on(v, pausing.cpu_bound_ns)
     }
 
     fn all_cpu_bound_on(&self, v: usize, cpu_bound_ns: u64) -> bool {
-        let here = Some(Cpu(v as u32));
-        (0..self.tasks.len() as u32)
-            .filter(|task| self.scheduler.place(Entity(*task)) == here)
+        self.tasks
+            .ids()
+            .filter(|task| self.tasks.place(*task) == Some(v))
             .all(|task| self.is_cpu_bound(task, cpu_bound_ns))
     }
 
-    fn is_cpu_bound(&self, task: u32, cpu_bound_ns: u64) -> bool {
-        let task = &self.tasks[task as usize];
+    fn is_cpu_bound(&self, task: TaskId, cpu_bound_ns: u64) -> bool {
+        let task = &self.tasks[task];
         task.exec_ns - task.woke_exec_ns >= cpu_bound_ns
     }
 

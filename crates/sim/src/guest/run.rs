@@ -80,21 +80,21 @@ impl Guest {
             if left_ns == UNTIL_HANDED_OVER {
                 return self.spin(clock, v, task);
             }
-            if self.io.is_some() && self.pauses(clock, v) {
+            if self.io.disk.is_some() && self.pauses(clock, v) {
                 return true;
             }
             clock.queue.arm(self.vcpus[v].work, clock.now_ns + left_ns);
             return true;
         }
         // Between two operations stand the kernel's voluntary preemption points; none within a section.
-        let state = &self.tasks[task.0 as usize];
+        let state = &self.tasks[task];
         let in_section = state.locks > 0 || state.runs_on;
         if vcpu.need_resched && !in_section {
             self.switch_task(clock, v);
             return false;
         }
         if !in_section {
-            self.rcu.voluntary(v, &mut self.effects);
+            self.rcu.state.voluntary(v, &mut self.rcu.effects);
         }
         self.next_operation(clock, v, task);
         false

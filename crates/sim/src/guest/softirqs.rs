@@ -14,7 +14,7 @@ const PASS_RESTARTS: u32 = 10;
 impl Guest {
     /// At the end of an interrupt: begins a pass, unless one is in progress or ksoftirqd has taken over.
     pub(super) fn begin_softirqs_after_interrupt(&mut self, clock: &mut Clock<'_>, v: usize) {
-        let taken_over = self.kernel == Kernel::V6_1 && !self.is_blocked(self.ksoftirqd[v]);
+        let taken_over = self.kernel == Kernel::V6_1 && !self.is_blocked(self.tasks.ksoftirqd[v]);
         if self.vcpus[v].softirqs != 0 && self.vcpus[v].pass.is_none() && !taken_over {
             self.begin_softirqs(clock, v);
         }
@@ -28,9 +28,9 @@ impl Guest {
 
     /// A round of the pass is done: another one if new softirqs came, as long as the pass may last.
     pub(super) fn continue_softirqs(&mut self, clock: &mut Clock<'_>, v: usize) {
-        if self.vcpus[v].current == Some(self.ksoftirqd[v]) {
+        if self.vcpus[v].current == Some(self.tasks.ksoftirqd[v]) {
             // ksoftirqd is in no reader between two rounds (rcu_softirq_qs).
-            self.rcu.context_switch(v, &mut self.effects);
+            self.rcu.state.context_switch(v, &mut self.rcu.effects);
             self.apply_effects(clock, Some(v));
         }
         let vcpu = &mut self.vcpus[v];
@@ -50,7 +50,7 @@ impl Guest {
     }
 
     fn wake_ksoftirqd(&mut self, clock: &mut Clock<'_>, v: usize) {
-        let ksoftirqd = self.ksoftirqd[v];
+        let ksoftirqd = self.tasks.ksoftirqd[v];
         self.wake_task(clock, ksoftirqd, Some(v));
     }
 
@@ -68,7 +68,7 @@ impl Guest {
         let waiting = std::mem::take(&mut self.vcpus[v].softirqs);
         let mut ns = self.costs.softirq_ns;
         if waiting & softirq::TIMER != 0 {
-            while let Some(sleeper) = self.vcpus[v].wheel.expire(self.jiffies) {
+            while let Some(sleeper) = self.vcpus[v].wheel.expire(self.jiffies.now) {
                 ns += self.end_sleep(clock, v, sleeper);
             }
         }
@@ -85,7 +85,7 @@ impl Guest {
     fn run_rcu(&mut self, clock: &mut Clock<'_>, v: usize) -> u64 {
         let now_ns = clock.now_ns;
         let mut ns = self.costs.rcu_core_ns;
-        let core = self.rcu.core(now_ns, v, &mut self.effects);
+        let core = self.rcu.state.core(now_ns, v, &mut self.rcu.effects);
         if core.callbacks_ready {
             ns += self.run_callbacks(clock, v, ns);
         }
@@ -95,14 +95,14 @@ impl Guest {
 
     fn run_callbacks(&mut self, clock: &mut Clock<'_>, v: usize, before_ns: u64) -> u64 {
         let began_ns = clock.now_ns + before_ns;
-        let Some(batch) = self.rcu.begin_batch(began_ns, v) else {
+        let Some(batch) = self.rcu.state.begin_batch(began_ns, v) else {
             return 0;
         };
         let vcpu = &self.vcpus[v];
         let stops_at_limit = vcpu.need_resched || vcpu.current.is_some();
         let (mut ns, mut count) = (0, 0);
         while !batch.is_over(count, began_ns + ns, stops_at_limit) {
-            let Some(callback) = self.rcu.next_callback(v) else {
+            let Some(callback) = self.rcu.state.next_callback(v) else {
                 break;
             };
             count += 1;
@@ -117,12 +117,12 @@ impl Guest {
                 Action::Batch { vcpu, batch } => self.batch_ready(clock, v, vcpu, batch),
             }
         }
-        self.counters.invoked += self.rcu.end_batch(v, &mut self.effects);
+        self.rcu.invoked += self.rcu.state.end_batch(v, &mut self.rcu.effects);
         ns
     }
 
     /// Whether a task sleeps or waits.
     pub(super) fn is_blocked(&self, task: TaskId) -> bool {
-        self.tasks[task.0 as usize].blocked
+        self.tasks[task].blocked
     }
 }

@@ -7,8 +7,8 @@ use crate::guest::{Clock, Guest, Request};
 
 impl Guest {
     pub(super) fn take_lock(&mut self, v: usize, task: TaskId, lock: Lock) {
-        self.tasks[task.0 as usize].locks += 1;
-        if self.lock_mut(lock).take(task) {
+        self.tasks[task].locks += 1;
+        if self.locks.take(lock, task) {
             self.vcpus[v].begin(Level::Task, self.costs.lock_ns);
         } else {
             self.vcpus[v].set_left(Level::Task, UNTIL_HANDED_OVER);
@@ -21,15 +21,12 @@ impl Guest {
     /// it has spun for long enough. Returns whether it now waits for time to pass.
     pub(super) fn spin(&mut self, clock: &mut Clock<'_>, v: usize, task: TaskId) -> bool {
         let lock = self.vcpus[v].spins_for.expect("who spins, spins for a lock");
-        let in_turn = self.discipline != Discipline::TestAndSet;
-        let state = self.lock_mut(lock);
-        let taken = if in_turn { state.retry(task) } else { state.retry_out_of_turn(task) };
-        if taken {
+        if self.locks.retry(lock, task) {
             self.acquired(v);
             return false;
         }
         let vcpu = &mut self.vcpus[v];
-        if self.discipline != Discipline::Paravirtual {
+        if self.locks.discipline != Discipline::Paravirtual {
             clock.queue.disarm(vcpu.work);
             return true;
         }
@@ -51,7 +48,7 @@ impl Guest {
     }
 
     pub(super) fn release_lock(&mut self, clock: &mut Clock<'_>, v: usize, task: TaskId, lock: Lock) {
-        let state = &mut self.tasks[task.0 as usize];
+        let state = &mut self.tasks[task];
         state.locks -= 1;
         if state.locks == 0 {
             self.requests.push(Request::Unlocked(v));
@@ -60,13 +57,7 @@ impl Guest {
         let runs = |task: TaskId| {
             vcpus.iter().any(|vcpu| vcpu.current == Some(task) && vcpu.presence == Presence::Running)
         };
-        let lock = &mut self.locks[lock.0 as usize];
-        let release = match self.discipline {
-            Discipline::Queued => lock.release(),
-            Discipline::Paravirtual => lock.release_to_running(runs),
-            Discipline::TestAndSet => lock.release_to_any_running(runs),
-        };
-        match release {
+        match self.locks.release(lock, runs) {
             Release::Free => {}
             Release::HandedTo(next) => self.hand_over(clock, next),
             Release::Kick(next) => {

@@ -11,7 +11,7 @@ use reprieve_study::scenario::io::{BlockLayer, Io, IoTask, Step};
 
 use crate::guest::Guest;
 use crate::guest::block::{Block, BlockSpec};
-use crate::guest::io::IoSide;
+use crate::guest::io::BlockIo;
 use crate::guest::pausing::Pausing;
 use crate::workload::computing;
 use thread::{Cursor, Loop, Thread};
@@ -23,7 +23,7 @@ pub(super) fn add(guest: &mut Guest, scenario: &Scenario, io: &Io, number: u64) 
     let vcpus = scenario.guest.vcpus;
     let traced = io.system == IoSystem::Vmigrater;
     let spec = block_spec(&io.block, traced, io.systems.trace_ns);
-    guest.set_io(IoSide::new(Block::new(spec, vcpus)));
+    guest.set_io(BlockIo::new(Block::new(spec, vcpus)));
     if io.system == IoSystem::Xballoon {
         guest.set_pausing(Pausing::new(io.systems.cpu_bound_us * 1_000, vcpus));
     }

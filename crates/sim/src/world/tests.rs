@@ -40,14 +40,15 @@ fn broken(plant: impl FnOnce(&mut World)) -> String {
 fn a_lost_callback_is_seen() {
     let message = broken(|world| {
         // A batch is begun and ended like any other, but nobody runs what it took.
-        let ready = |world: &mut World| (0..2).find(|v| world.guests[0].rcu.begin_batch(0, *v).is_some());
+        let ready =
+            |world: &mut World| (0..2).find(|v| world.guests[0].rcu.state.begin_batch(0, *v).is_some());
         let cpu = loop {
             match ready(world) {
                 Some(cpu) => break cpu,
                 None => assert!(world.run_until(world.now_ns + 100_000, 1_000_000), "none is ever ready"),
             }
         };
-        let rcu = &mut world.guests[0].rcu;
+        let rcu = &mut world.guests[0].rcu.state;
         rcu.next_callback(cpu).expect("the batch has one");
         assert_eq!(rcu.end_batch(cpu, &mut Effects::default()), 1);
     });
@@ -57,8 +58,8 @@ fn a_lost_callback_is_seen() {
 #[test]
 fn a_callback_invoked_twice_is_seen_though_more_were_invoked_than_queued() {
     let message = broken(|world| {
-        let counters = world.guests[0].counters_mut();
-        counters.invoked = counters.queued + 1;
+        let rcu = &mut world.guests[0].rcu;
+        rcu.invoked = rcu.queued + 1;
     });
     assert!(message.contains("callbacks were queued"), "{message}");
 }
