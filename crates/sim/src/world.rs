@@ -7,16 +7,15 @@ pub mod client;
 mod dispatch;
 mod emulator;
 mod io;
+mod recording;
 
 use crate::digest::mixed;
 use crate::guest::{Clock, Guest, Request};
 use crate::host::{Body, Host, State};
 use crate::queue::{Queue, Timer};
-use crate::sched::xen::Event;
 use crate::sched::{Cpu, Entity};
-use crate::stall::Waits;
 use client::Client;
-use reprieve_study::grace_period::Span;
+use recording::Recording;
 
 /// Steps of a loop over something that a scenario makes large, such as the pages of a read, that take as long as an event
 /// of usual size. An estimate: 3 ns and 100 ns.
@@ -66,14 +65,9 @@ pub struct World {
     /// Hosts whose scheduler may have orders.
     deciding: Vec<usize>,
     requests: Vec<Request>,
-    /// Stretches during which the vCPUs of the first guest were preempted or throttled, if recorded.
-    descheduled: Option<Vec<Vec<Span>>>,
     clients: Vec<Client>,
     io: io::IoWorld,
-    /// Why vCPU 0 of the first guest waits, if recorded.
-    waits: Option<Waits>,
-    /// What its scheduler recorded, to be shown.
-    shown: Option<Vec<Event>>,
+    recording: Recording,
 }
 
 impl World {
@@ -315,60 +309,14 @@ impl World {
         }
     }
 
-    /// Records, from now on, when the vCPUs of the first guest are preempted or throttled.
-    pub fn record_descheduling(&mut self) {
-        self.descheduled = Some(vec![Vec::new(); self.guests[0].vcpus().len()]);
-    }
-
-    /// Records, from now on, why vCPU 0 of the first guest waits, for a scheduler with slices of that length.
-    pub fn record_waits(&mut self, slice_ns: u64) {
-        let placement = &self.placements[0];
-        self.waits = Some(Waits::of(placement.threads[0], slice_ns));
-        if let Some(log) = self.hosts[placement.host].scheduler.log() {
-            log.start();
-        }
-    }
-
-    /// Keeps, from now on, what the scheduler records, to be shown.
-    pub fn show_scheduling(&mut self) {
-        self.shown = Some(Vec::new());
-    }
-
-    /// Why that vCPU waited, if it was recorded.
-    pub fn waits(&self) -> Option<&Waits> {
-        self.waits.as_ref()
-    }
-
-    /// What the scheduler has recorded, if it is to be shown.
-    pub fn take_shown(&mut self) -> Option<Vec<Event>> {
-        self.shown.take()
-    }
-
     /// Run time of a thread of a host.
     pub fn thread_run_ns(&self, host: usize, entity: Entity) -> u64 {
         self.hosts[host].threads[entity.0 as usize].times_at(self.now_ns).0
     }
 
-    /// What was recorded, with stretches that still last cut at the present.
-    pub fn descheduled(&mut self) -> Vec<Vec<Span>> {
-        let mut recorded = self.descheduled.take().unwrap_or_default();
-        let placement = &self.placements[0];
-        for (v, entity) in placement.threads.iter().enumerate().take(recorded.len()) {
-            let thread = &self.hosts[placement.host].threads[entity.0 as usize];
-            if thread.preempted && thread.state != State::Running {
-                dispatch::add_span(&mut recorded[v], Span::new(thread.since_ns(), self.now_ns));
-            }
-        }
-        recorded
-    }
-
     /// What grows while the run goes on, as it is held now: what is recorded, and what waits for grace periods.
     pub fn held_bytes(&self) -> u64 {
-        let spans = self.descheduled.iter().flatten().map(Vec::len).sum::<usize>();
-        let recorded = spans * size_of::<Span>()
-            + self.waits.as_ref().map_or(0, Waits::held_bytes)
-            + self.shown.as_ref().map_or(0, |shown| shown.len() * size_of::<Event>());
-        self.guests.iter().map(Guest::held_bytes).sum::<u64>() + recorded as u64
+        self.guests.iter().map(Guest::held_bytes).sum::<u64>() + self.recording.held_bytes()
     }
 
     /// How many guests there are.

@@ -37,7 +37,7 @@ impl Watched {
     /// The window begins.
     pub(super) fn begin(world: &mut World, scenario: &Scenario, spinners: &[Entity]) -> Watched {
         if scenario.host.xen.trace {
-            world.show_scheduling();
+            world.keep_events();
         }
         let most = scenario.workload.latencies().unwrap_or(u64::MAX);
         world.guest_mut(GUEST).measure_latencies(most);
@@ -61,9 +61,9 @@ impl Watched {
         if self.serves {
             put(out, metric::LOST, lost as f64);
         }
-        let shown = world.take_shown();
-        out.stalls = self.told(world, &named, shown.as_deref().unwrap_or_default());
-        out.trace = Some(self.trace(world, named, shown));
+        let events = world.take_events();
+        out.stalls = self.told(world, &named, events.as_deref().unwrap_or_default());
+        out.trace = Some(self.trace(world, named, events));
     }
 
     /// Counts the stalls of each mechanism, and names each of them.
@@ -105,7 +105,7 @@ impl Watched {
     }
 
     /// When the vCPU was descheduled, the stalls, and the scheduler's events if they are wanted.
-    fn trace(&self, world: &mut World, stalls: Vec<(Span, String)>, shown: Option<Vec<Event>>) -> Trace {
+    fn trace(&self, world: &mut World, stalls: Vec<(Span, String)>, events: Option<Vec<Event>>) -> Trace {
         let since = |span: Span| {
             let from = |t_ns: u64| t_ns.saturating_sub(self.start_ns);
             Span::new(from(span.start_ns), from(span.end_ns))
@@ -122,7 +122,7 @@ impl Watched {
         });
         let mut tracks: Vec<Track> = descheduled.collect();
         tracks.push(track("stalls".into(), stalls));
-        if let Some(events) = shown {
+        if let Some(events) = events {
             let named = |event: &Event| {
                 let what = format!("thread {}: {:?}", event.entity.0, event.kind);
                 (Span::new(event.at_ns, event.at_ns), what)

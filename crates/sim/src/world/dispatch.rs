@@ -6,12 +6,8 @@ use crate::guest::vcpu::Presence;
 use crate::guest::{Clock, Request};
 use crate::host::{Body, State};
 use crate::queue::Class;
-use crate::sched::xen::Log;
 use crate::sched::{Cpu, Entity};
 use reprieve_study::grace_period::Span;
-
-/// Events of a scheduler that are kept at most to be shown.
-const MOST_SHOWN: usize = 1_000_000;
 
 impl World {
     /// Carries out what guests and schedulers want, if anything.
@@ -81,9 +77,7 @@ impl World {
                     Some(keeps_ns) => host.pause_running(self.now_ns, thread.pcpu, keeps_ns),
                     None => host.block_running(self.now_ns, thread.pcpu),
                 }
-                if let Some(waits) = self.waits.as_mut().filter(|waits| waits.entity() == entity) {
-                    waits.idle(self.now_ns);
-                }
+                self.recording.idle(self.now_ns, entity);
             }
             Request::Unlocked(_) => {
                 let pcpu = thread.pcpu;
@@ -201,16 +195,6 @@ impl World {
         }
     }
 
-    /// vCPU 0 of the first guest gets a pCPU.
-    fn end_wait(&mut self, host: usize, wait: Span, preempted: bool, cpu: Cpu) {
-        let Some(waits) = &mut self.waits else { return };
-        let events = self.hosts[host].scheduler.log().map_or_else(Vec::new, Log::take);
-        waits.end(&events, wait, preempted, cpu);
-        if let Some(shown) = &mut self.shown {
-            shown.extend(events.into_iter().take(MOST_SHOWN.saturating_sub(shown.len())));
-        }
-    }
-
     /// A runnable thread gets a pCPU.
     fn put_on(&mut self, number: usize, pcpu: usize, entity: Entity) {
         let now_ns = self.now_ns;
@@ -230,14 +214,12 @@ impl World {
                 if thread.paused_until_ns.is_some() {
                     host.orders.resched.push(Cpu(pcpu as u32));
                 }
+                let wait = Span::new(since_ns, now_ns);
                 if guest == 0 && vcpu == 0 {
-                    self.end_wait(number, Span::new(since_ns, now_ns), preempted, Cpu(pcpu as u32));
+                    self.recording.end_wait(&mut *host.scheduler, wait, preempted, Cpu(pcpu as u32));
                 }
-                if preempted
-                    && guest == 0
-                    && let Some(descheduled) = &mut self.descheduled
-                {
-                    add_span(&mut descheduled[vcpu], Span::new(since_ns, now_ns));
+                if guest == 0 && preempted {
+                    self.recording.was_descheduled(vcpu, wait);
                 }
                 let mut clock = Clock { now_ns, queue: &mut self.queue, work: &mut self.work };
                 self.guests[guest].enter(&mut clock, vcpu, overhead_ns);
@@ -249,27 +231,5 @@ impl World {
             Body::Spike { until_ns } if now_ns >= *until_ns => self.queue.arm(thread.timer, now_ns),
             Body::Busy | Body::Spike { .. } => {}
         }
-    }
-}
-
-/// A pause that begins while the vCPU waits for a pCPU prolongs the stretch.
-pub(super) fn add_span(spans: &mut Vec<Span>, span: Span) {
-    match spans.last_mut() {
-        Some(last) if last.end_ns == span.start_ns => last.end_ns = span.end_ns,
-        _ => spans.push(span),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn touching_stretches_are_one() {
-        let mut spans = Vec::new();
-        for (start_ns, end_ns) in [(10, 20), (20, 25), (30, 40)] {
-            add_span(&mut spans, Span::new(start_ns, end_ns));
-        }
-        assert_eq!(spans, [Span::new(10, 25), Span::new(30, 40)]);
     }
 }
