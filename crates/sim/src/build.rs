@@ -10,7 +10,7 @@ use reprieve_study::Scenario;
 use reprieve_study::scenario::{
     BadScenario, Cause, Condition, HostModel, SchedulerKind, Spinlocks, Workload,
 };
-use reprieve_study::units::SECOND_NS;
+use reprieve_study::units::{MIB, MILLISECOND_NS, SECOND_NS};
 
 use crate::cpu_share::CpuShare;
 use crate::guest::costs::Costs;
@@ -191,7 +191,7 @@ fn make_guest(
     let scenario = &*throttled_or_not(scenario, condition);
     let speed_permille = made_up.speed_that_makes_up(workload::speed_permille(scenario));
     let costs = guest_costs(scenario, condition, speed_permille);
-    let tick_ns = 1_000_000_000 / scenario.guest.hz;
+    let tick_ns = SECOND_NS / scenario.guest.hz;
     let spec = guest::Spec {
         kernel: guest::Kernel::named(&scenario.guest.kernel),
         vcpus: scenario.guest.vcpus,
@@ -211,7 +211,7 @@ fn make_guest(
             _ => guest::Idle::default(),
         },
     };
-    let bytes = scenario.guest.memory_mib << 20;
+    let bytes = scenario.guest.memory_mib * MIB;
     let mut memory = Memory::new(&memory::Spec { bytes, cpus: spec.vcpus, costs: costs.memory });
     let boot_bytes = workload::boot_bytes(bytes);
     memory.occupy(boot_bytes, &mut Stream::new(seed, "boot", 0)).map_err(|_| {
@@ -254,7 +254,7 @@ fn vcpu_spec(condition: &Condition, v: usize, phase_permillion: u64) -> Spec {
         pcpus => vec![Cpu(condition.pcpus[v % pcpus] as u32)],
     };
     let quota = condition.quota.iter().find(|quota| quota.vcpu == v).map(|quota| {
-        let period_ns = quota.period_ms * 1_000_000;
+        let period_ns = quota.period_ms * MILLISECOND_NS;
         let quota_ns = (period_ns as f64 * quota.percent / 100.0).round() as u64;
         Quota { quota_ns, period_ns, phase_ns: period_ns * phase_permillion / 1_000_000 }
     });

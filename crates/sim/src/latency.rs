@@ -1,9 +1,10 @@
 //! Latencies that a workload measures: their distribution, and the stalls among them.
 
+use reprieve_study::units::MILLISECOND_NS;
 use reprieve_study::{Distribution, Span};
 
 /// A latency longer than this is a stall.
-pub const STALL_NS: u64 = 1_000_000;
+pub const STALL_NS: u64 = MILLISECOND_NS;
 
 /// Latencies since the measurement began.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,7 +3,7 @@
 use reprieve_study::observation::{Provenance, Replayed};
 use reprieve_study::scenario::TAPE_END_NS;
 use reprieve_study::scenario::{BadScenario, Condition, HostModel, IoSystem, PlannedRun, Scenario, Workload};
-use reprieve_study::units::{self, SECOND_NS};
+use reprieve_study::units::{self, MIB, MILLISECOND_NS, SECOND_NS};
 use reprieve_study::{Observation, Tape};
 
 use crate::build::{Built, build};
@@ -15,15 +15,12 @@ use crate::guest::Kernel;
 use crate::observe::{self, Observer};
 use crate::workload;
 
-const MS_NS: u64 = 1_000_000;
-
 /// Looks between two questions whether the user wants to stop, and events: a second at most of either.
 const LOOKS_PER_QUESTION: u64 = 256;
 const EVENTS_PER_QUESTION: u64 = 1 << 18;
 
 /// What is recorded becomes series, a trace and distributions at the end: each takes as much again.
 const TIMES_HELD: u64 = 4;
-const BYTES_PER_MIB: u64 = 1 << 20;
 
 /// What happens to the guest at a time within the window.
 #[derive(Clone, Copy, Debug)]
@@ -128,14 +125,14 @@ impl Simulation<'_> {
     /// Lets time pass, up to a limit if one comes first; says whether the run goes on.
     fn advance(&mut self, until_ns: u64) -> Result<bool, SimError> {
         let limits = &self.scenario.limits;
-        let end_ns = if limits.simulated_ms == 0 { u64::MAX } else { limits.simulated_ms * MS_NS };
+        let end_ns = if limits.simulated_ms == 0 { u64::MAX } else { limits.simulated_ms * MILLISECOND_NS };
         loop {
             let world = &mut self.built.world;
             let question = world.spent() + EVENTS_PER_QUESTION;
             let reached = world.run_until(until_ns.min(end_ns), limits.events.min(question));
             let (spent, held_bytes) = (world.spent(), self.observed_bytes + world.held_bytes());
             let ended_by = match reached {
-                _ if held_bytes * TIMES_HELD > limits.memory_mib * BYTES_PER_MIB => {
+                _ if held_bytes * TIMES_HELD > limits.memory_mib * MIB => {
                     Some(format!("limits.memory_mib = {}", limits.memory_mib))
                 }
                 true if until_ns > end_ns => Some(format!("limits.simulated_ms = {}", limits.simulated_ms)),
@@ -158,7 +155,7 @@ impl Simulation<'_> {
         let workers = workload::workers(&self.scenario.workload);
         let mut at_ns = match workers {
             Some(_) => 0,
-            None => self.scenario.run.warmup_ms * MS_NS,
+            None => self.scenario.run.warmup_ms * MILLISECOND_NS,
         };
         let mut on = self.advance(at_ns)?;
         let mut looks = 0;
@@ -176,7 +173,7 @@ impl Simulation<'_> {
         let start_ns = self.built.world.now_ns;
         let end_ns = match workload::workers(&self.scenario.workload) {
             Some(_) => u64::MAX,
-            None => start_ns + self.scenario.run.window_ms * MS_NS,
+            None => start_ns + self.scenario.run.window_ms * MILLISECOND_NS,
         };
         let start_bytes = self.built.world.guest(0).counters().read_bytes;
         let mut looks = 0;
@@ -253,10 +250,13 @@ impl Simulation<'_> {
 /// What happens in the window, last first.
 fn stimuli(condition: &Condition, tape: Option<&Tape>) -> Vec<(u64, Stimulus)> {
     let pauses = condition.pauses.iter().map(|pause| {
-        (pause.at_ms * MS_NS, Stimulus::Pause { vcpu: pause.vcpu, for_ns: pause.for_ms * MS_NS })
+        (
+            pause.at_ms * MILLISECOND_NS,
+            Stimulus::Pause { vcpu: pause.vcpu, for_ns: pause.for_ms * MILLISECOND_NS },
+        )
     });
     let spikes = condition.spikes.iter().enumerate().map(|(number, spike)| {
-        (spike.at_ms * MS_NS, Stimulus::Spike { number, for_ns: spike.for_ms * MS_NS })
+        (spike.at_ms * MILLISECOND_NS, Stimulus::Spike { number, for_ns: spike.for_ms * MILLISECOND_NS })
     });
     let replayed = tape.into_iter().flat_map(|tape| {
         let of = |vcpu: usize| {

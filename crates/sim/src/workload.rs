@@ -14,6 +14,7 @@ mod wakeup;
 
 use reprieve_study::Scenario;
 use reprieve_study::scenario::Workload;
+use reprieve_study::units::MILLISECOND_NS;
 
 use crate::guest::Guest;
 use crate::random::Stream;
@@ -133,7 +134,7 @@ pub fn add(guest: &mut Guest, scenario: &Scenario, speed_permille: u64, number: 
     }
     // With one vCPU membarrier() has nobody to wait for: its latency is not synchronize_rcu's.
     if scenario.observe.sync_every_ms > 0 && scenario.guest.vcpus > 1 {
-        sync::add(guest, scenario.observe.sync_every_ms * 1_000_000);
+        sync::add(guest, scenario.observe.sync_every_ms * MILLISECOND_NS);
     }
 }
 

@@ -2,10 +2,9 @@
 
 mod support;
 
+use reprieve_study::units::MILLISECOND_NS;
 use reprieve_study::{Observation, Span};
 use support::{descheduled, grace_periods, run_one};
-
-const MS_NS: u64 = 1_000_000;
 
 /// Two vCPUs that are always busy, on one pCPU of a host with two and without threads of its own.
 fn sharing(host: &str) -> Observation {
@@ -33,7 +32,7 @@ fn takes_turns(host: &str, turn_ns: u64) {
     }
     // The first and the last one are cut by the window.
     let whole = &turns[1..turns.len() - 1];
-    assert!(whole.len() as u64 >= 1_000 * MS_NS / turn_ns - 2, "{host}: only {} turns", whole.len());
+    assert!(whole.len() as u64 >= 1_000 * MILLISECOND_NS / turn_ns - 2, "{host}: only {} turns", whole.len());
     assert!(whole.iter().all(|(span, _)| span.length_ns() == turn_ns), "{host}: {whole:?}");
     for vcpu in &run.provenance.vcpus {
         assert!(vcpu.run_ns.abs_diff(run.provenance.window_ns / 2) <= turn_ns / 2, "{host}: {vcpu:?}");
@@ -45,9 +44,10 @@ fn takes_turns(host: &str, turn_ns: u64) {
 #[test]
 fn with_eevdf_a_turn_is_a_slice_rounded_up_to_ticks() {
     for hz in [100, 250, 1_000] {
-        for (slice_us, slice_ns) in [(0, 1_400_000), (5_000, 5 * MS_NS), (9_000, 9 * MS_NS)] {
+        for (slice_us, slice_ns) in [(0, 1_400_000), (5_000, 5 * MILLISECOND_NS), (9_000, 9 * MILLISECOND_NS)]
+        {
             let host = format!("hz = {hz}, slice_us = {slice_us}");
-            takes_turns(&host, u64::next_multiple_of(slice_ns, 1_000 * MS_NS / hz));
+            takes_turns(&host, u64::next_multiple_of(slice_ns, 1_000 * MILLISECOND_NS / hz));
         }
     }
 }
@@ -57,9 +57,11 @@ fn with_eevdf_a_turn_is_a_slice_rounded_up_to_ticks() {
 #[test]
 fn with_cfs_a_turn_is_half_of_the_latency_to_the_next_tick() {
     for hz in [100, 250, 1_000] {
-        for (granularity_us, slice_ns) in [(0, 6 * MS_NS), (5_000, 6 * MS_NS), (9_000, 9 * MS_NS)] {
+        for (granularity_us, slice_ns) in
+            [(0, 6 * MILLISECOND_NS), (5_000, 6 * MILLISECOND_NS), (9_000, 9 * MILLISECOND_NS)]
+        {
             let host = format!("scheduler = 'cfs', hz = {hz}, slice_us = {granularity_us}");
-            let tick_ns = 1_000 * MS_NS / hz;
+            let tick_ns = 1_000 * MILLISECOND_NS / hz;
             takes_turns(&host, (slice_ns / tick_ns + 1) * tick_ns);
         }
     }
@@ -68,7 +70,7 @@ fn with_cfs_a_turn_is_half_of_the_latency_to_the_next_tick() {
 /// A quota is enforced at the host's ticks, and what was overdrawn is paid back in the next period.
 #[test]
 fn a_quota_is_kept_within_a_tick_a_period() {
-    const TICK_NS: u64 = 4 * MS_NS;
+    const TICK_NS: u64 = 4 * MILLISECOND_NS;
     for (percent, period_ms) in [(20, 100), (50, 100), (30, 70), (60, 40)] {
         let run = run_one(&format!(
             "
@@ -86,7 +88,7 @@ fn a_quota_is_kept_within_a_tick_a_period() {
         assert!(run_ns.abs_diff(due_ns) <= 2 * TICK_NS, "{percent}/{period_ms}: {run_ns} of {due_ns}");
         // Throttled once a period: for the rest of it, but for what a tick is late and what was overdrawn before.
         let away = descheduled(&run, 0);
-        let rest_ns = period_ms * MS_NS * (100 - percent) / 100;
+        let rest_ns = period_ms * MILLISECOND_NS * (100 - percent) / 100;
         let periods = 4_200 / period_ms;
         assert!((away.len() as u64).abs_diff(periods) <= 1, "{percent}/{period_ms}: {}", away.len());
         for span in &away[1..away.len() - 1] {
@@ -110,13 +112,13 @@ fn a_pause_is_a_long_grace_period() {
             pauses = [{{ vcpu = 1, at_ms = 100, for_ms = {for_ms} }}]
             "
         ));
-        let pause = Span::new(100 * MS_NS, (100 + for_ms) * MS_NS);
+        let pause = Span::new(100 * MILLISECOND_NS, (100 + for_ms) * MILLISECOND_NS);
         assert_eq!(descheduled(&run, 1), [pause]);
         let periods = grace_periods(&run);
         let ended =
             periods.iter().filter(|gp| pause.start_ns < gp.end_ns && gp.end_ns < pause.end_ns).count();
         assert!(ended <= 1, "{ended} grace periods ended while vCPU 1 was paused");
         let longest_ns = periods.iter().map(|gp| gp.length_ns()).max().unwrap();
-        assert!(longest_ns >= (for_ms - 20) * MS_NS, "{for_ms} ms: {longest_ns} ns");
+        assert!(longest_ns >= (for_ms - 20) * MILLISECOND_NS, "{for_ms} ms: {longest_ns} ns");
     }
 }

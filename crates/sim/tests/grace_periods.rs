@@ -9,6 +9,7 @@ use reprieve_sim::guest::ids::Mode;
 use reprieve_sim::guest::task::{Op, Program};
 use reprieve_sim::world::World;
 use reprieve_study::GracePeriod;
+use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
 use support::world_of;
 
 const HZ: [u64; 5] = [100, 250, 300, 600, 1_000];
@@ -62,7 +63,7 @@ fn ended(world: &mut World, until_ns: u64) -> Vec<GracePeriod> {
 fn durations(vcpus: usize, hz: u64, busy: Option<Mode>) -> Vec<u64> {
     // No multiple of a tick: calls come at different times of a tick.
     let mut world = world(vcpus, hz, busy, 43_456_789);
-    let durations: Vec<u64> = ended(&mut world, 1_000_000_000).iter().map(|gp| gp.span.length_ns()).collect();
+    let durations: Vec<u64> = ended(&mut world, SECOND_NS).iter().map(|gp| gp.span.length_ns()).collect();
     assert!(durations.len() > 10, "only {} grace periods", durations.len());
     durations
 }
@@ -73,7 +74,7 @@ fn durations(vcpus: usize, hz: u64, busy: Option<Mode>) -> Vec<u64> {
 fn of_one_idle_vcpu_it_is_a_tick() {
     for hz in HZ {
         let durations = durations(1, hz, None);
-        let tick_ns = 1_000_000_000 / hz;
+        let tick_ns = SECOND_NS / hz;
         assert!(durations.iter().all(|ns| ns.abs_diff(tick_ns) < 100_000), "HZ {hz}: {durations:?}");
     }
 }
@@ -86,7 +87,7 @@ fn of_idle_vcpus_it_ends_by_the_first_scan() {
         let jiffies = 2 + u64::from(hz > 250) + u64::from(hz > 500);
         let of = |vcpus: usize| {
             let (durations, costs) = (durations(vcpus, hz, None), Costs::at_speed(1_000));
-            let due_ns = jiffies * (1_000_000_000 / hz);
+            let due_ns = jiffies * (SECOND_NS / hz);
             // What the start lies after its tick, the scan does after its own, but for the cost of visiting CPUs.
             let visits_ns = costs.kthread_visit_ns * (vcpus as u64 + 5);
             let most_ns = costs.tick_ns + costs.kthread_step_ns + visits_ns;
@@ -113,7 +114,7 @@ fn of_busy_vcpus_it_ends_at_their_second_tick() {
             for mode in [Mode::Kernel, Mode::User] {
                 let durations = durations(vcpus, hz, Some(mode));
                 // The start and the end lie as long after their ticks as a stretch of 50 us in the kernel lasts.
-                let due_ns = ticks * (1_000_000_000 / hz);
+                let due_ns = ticks * (SECOND_NS / hz);
                 let near = durations.iter().all(|ns| ns.abs_diff(due_ns) < 75_000);
                 assert!(near, "{vcpus} in {mode:?} mode, HZ {hz}: {durations:?}");
             }
@@ -126,21 +127,21 @@ fn of_busy_vcpus_it_ends_at_their_second_tick() {
 /// context; and reports at its next tick, or at once if it knew.
 #[test]
 fn a_pause_holds_it_until_the_vcpu_is_back_and_a_tick_longer_at_most() {
-    const TICK_NS: u64 = 4_000_000;
+    const TICK_NS: u64 = 4 * MILLISECOND_NS;
     /// From that tick on: tick, softirq, stretch of 50 us of who runs where the kthread wakes, step of the kthread.
     const WORK_NS: u64 = 200_000;
-    let lengths_ns = [20_000_000, 33_333_333, 100_000_000, 400_000_000];
+    let lengths_ns = [20 * MILLISECOND_NS, 33_333_333, 100 * MILLISECOND_NS, 400 * MILLISECOND_NS];
     for (number, for_ns) in (0..64).zip(lengths_ns.into_iter().cycle()) {
         let mode = if number % 8 < 4 { Mode::Kernel } else { Mode::User };
         let mut world = world(3, 250, Some(mode), 1_000);
         // Anywhere within two ticks.
-        let paused_ns = 200_000_000 + 123_457 * number;
+        let paused_ns = 200 * MILLISECOND_NS + 123_457 * number;
         ended(&mut world, paused_ns);
         world.pause(0, 2, for_ns);
         let back_ns = paused_ns + for_ns;
         let while_paused = ended(&mut world, back_ns);
         assert!(while_paused.len() <= 1, "{number}: {while_paused:?}");
-        let after = ended(&mut world, back_ns + 50_000_000);
+        let after = ended(&mut world, back_ns + 50 * MILLISECOND_NS);
         let held = &after[0];
         assert!(held.span.start_ns < back_ns && held.cleared_ns[2].unwrap() >= back_ns, "{number}: {held:?}");
         let longer_ns = held.span.end_ns - back_ns;

@@ -11,6 +11,7 @@ use reprieve_sim::guest::env::Env;
 use reprieve_sim::guest::io::BlockIo;
 use reprieve_sim::guest::task::{Op, Program};
 use reprieve_study::ground::Progress;
+use reprieve_study::units::{MIB, MILLISECOND_NS};
 use reprieve_study::{Observation, Scenario, metric, overrides};
 
 const SCENARIO: &str = "
@@ -152,8 +153,8 @@ fn the_window_ends_with_the_work() {
     for run in run(&["workload.work_mib=64", "run.conditions=['alone', 'plain']", "run.window_ms=60000"]) {
         let window_s = run.provenance.window_ns as f64 / 1e9;
         let bytes = value(&run, metric::IO_RATE) * window_s;
-        let most = 64.0 + value(&run, metric::IO_RATE) / f64::from(1 << 20) / 100.0;
-        let mib = bytes / f64::from(1 << 20);
+        let most = 64.0 + value(&run, metric::IO_RATE) / MIB as f64 / 100.0;
+        let mib = bytes / MIB as f64;
         assert!((64.0..most + 1.0).contains(&mib), "{}: {mib} MiB", run.condition);
     }
 }
@@ -166,8 +167,7 @@ fn what_is_written_is_no_part_of_the_work() {
         "run.conditions=['alone']",
         "run.window_ms=60000",
     ]);
-    let mib =
-        value(&runs[0], metric::IO_RATE) * runs[0].provenance.window_ns as f64 / 1e9 / f64::from(1 << 20);
+    let mib = value(&runs[0], metric::IO_RATE) * runs[0].provenance.window_ns as f64 / 1e9 / MIB as f64;
     assert!((126.0..135.0).contains(&mib), "as much was written as was read: {mib}");
 }
 
@@ -200,7 +200,7 @@ impl Program for Moved {
             env.set_mask(env.task, 0b010);
             env.set_mask(env.task, 0b100);
         }
-        Op::Sleep { ns: 1_000_000 }
+        Op::Sleep { ns: MILLISECOND_NS }
     }
 }
 
@@ -222,6 +222,6 @@ fn of_two_moves_at_once_the_later_holds() {
         guest.set_io(BlockIo::new(Block::new(spec, 3)));
         guest.add_program(Box::new(Moved(seen.clone(), false)), None);
     });
-    assert!(world.run_until(20_000_000, u64::MAX));
+    assert!(world.run_until(20 * MILLISECOND_NS, u64::MAX));
     assert_eq!(seen.get(), 2);
 }

@@ -10,6 +10,7 @@ use reprieve_sim::guest::env::Env;
 use reprieve_sim::guest::ids::Mode;
 use reprieve_sim::guest::task::{Op, Program};
 use reprieve_study::scenario::BadScenario;
+use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
 use reprieve_study::{Observation, metric};
 use support::{Silence, read, run_on, run_one};
 
@@ -129,7 +130,7 @@ fn a_run_of_too_many_events_ends_with_what_it_has() {
         windows.push(run.provenance.window_ns);
     }
     assert_eq!(windows[0], 0, "it ended in the warm-up");
-    assert!(windows.is_sorted() && (1..500_000_000).contains(&windows[3]), "{windows:?}");
+    assert!(windows.is_sorted() && (1..SECOND_NS / 2).contains(&windows[3]), "{windows:?}");
     let whole = run_one(POSTMARK).provenance.events;
     // While it fills, and while it works.
     for events in [1_000, whole / 2, whole - 1] {
@@ -142,10 +143,10 @@ fn a_run_of_too_much_simulated_time_ends_then() {
     for (limit_ms, window_ms) in [(1, 0), (99, 0), (100, 0), (101, 1), (350, 250), (599, 499)] {
         let run = run_one(&format!("limits.simulated_ms = {limit_ms}\n{SMALL}"));
         ended_by("limits.simulated_ms", &run);
-        assert_eq!(run.provenance.window_ns, window_ms * 1_000_000, "limits.simulated_ms = {limit_ms}");
+        assert_eq!(run.provenance.window_ns, window_ms * MILLISECOND_NS, "limits.simulated_ms = {limit_ms}");
     }
     let run = run_one(&format!("limits.simulated_ms = 600\n{SMALL}"));
-    assert_eq!((run.provenance.window_ns, run.provenance.notes.len()), (500_000_000, 0), "just enough");
+    assert_eq!((run.provenance.window_ns, run.provenance.notes.len()), (SECOND_NS / 2, 0), "just enough");
     // While Postmark fills, and while it works.
     for limit_ms in [1, 200, 900] {
         let run = run_one(&format!("limits.simulated_ms = {limit_ms}\n{POSTMARK}"));
@@ -208,7 +209,7 @@ fn work_without_an_end_has_one() {
     // Hardly any CPU time: few events in all that time.
     let run = run_one(&format!("observe.sample_hz = 10\nguest.hz = 100\nguest.speed = 0.02\n{endless}"));
     ended_by("limits.simulated_ms", &run);
-    assert!(run.provenance.window_ns > 500_000_000_000);
+    assert!(run.provenance.window_ns > 500 * SECOND_NS);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod support;
 use std::sync::Arc;
 
 use reprieve_sim::ground::{self, Tapes};
+use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
 use reprieve_study::{Observation, Span, Tape, metric};
 use support::{Silence, read};
 
@@ -54,12 +55,12 @@ fn a_replay_takes_the_same_times_away() {
 
 #[test]
 fn what_does_not_fit_the_recording_is_refused() {
-    let window = Span::new(0, 1_000_000_000);
+    let window = Span::new(0, SECOND_NS);
     let tapes = |vcpus: usize, window| {
         Tapes::from([("recorded".to_string(), Arc::new(Tape::new(window, &vec![Vec::new(); vcpus])))])
     };
     // Who watches a guest looks for the last time a little before the end.
-    for length_ns in [1_000_000_000, 990_000_000] {
+    for length_ns in [SECOND_NS, 990 * MILLISECOND_NS] {
         assert!(run(REPLAY, &tapes(2, Span::new(0, length_ns))).is_ok());
     }
     let refused = |tapes: Tapes| run(REPLAY, &tapes).unwrap_err();

@@ -3,6 +3,8 @@
 mod support;
 
 use std::cell::RefCell;
+
+use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
 use std::rc::Rc;
 
 use reprieve_sim::guest::env::Env;
@@ -12,7 +14,7 @@ use reprieve_sim::guest::task::{Op, Program};
 use support::world_of;
 
 /// A stretch in the kernel without a preemption point, so that no grace period is shorter.
-const SECTION_NS: u64 = 5_000_000;
+const SECTION_NS: u64 = 5 * MILLISECOND_NS;
 
 type Times = Rc<RefCell<Vec<u64>>>;
 
@@ -82,7 +84,7 @@ fn waits_beside(op: Op, third: Box<dyn Program>) -> Vec<u64> {
         guest.add_program(Box::new(Waker { whom, sleeps: true }), Some(1));
         guest.add_program(third, Some(2));
     });
-    assert!(world.run_until(1_000_000_000, u64::MAX));
+    assert!(world.run_until(SECOND_NS, u64::MAX));
     world.check().unwrap();
     waited_ns.take()
 }
@@ -113,7 +115,7 @@ struct InPieces {
 impl Program for InPieces {
     fn next(&mut self, _: &mut Env<'_>) -> Op {
         self.done = (self.done + 1) % 301;
-        if self.done == 0 { Op::Schedule } else { Op::RunOn { ns: 1_000_000 } }
+        if self.done == 0 { Op::Schedule } else { Op::RunOn { ns: MILLISECOND_NS } }
     }
 }
 
@@ -122,5 +124,5 @@ impl Program for InPieces {
 fn a_section_in_pieces_is_one_section() {
     let waits = waits_beside(Op::Synchronize, Box::new(InPieces::default()));
     let longest_ns = waits.iter().copied().max().unwrap();
-    assert!(longest_ns > 200_000_000, "{waits:?}");
+    assert!(longest_ns > 200 * MILLISECOND_NS, "{waits:?}");
 }

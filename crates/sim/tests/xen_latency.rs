@@ -3,6 +3,7 @@
 mod support;
 
 use proptest::prelude::*;
+use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
 use reprieve_study::{Observation, metric};
 use support::{metric, run_one};
 
@@ -119,8 +120,8 @@ fn the_window_ends_with_the_last_sample() {
     assert_eq!(metric(&some, metric::LATENCY_COUNT), 100.0);
     // A look is every 10 ms.
     let spent_ns = some.provenance.window_ns;
-    assert!((120_000_000..140_000_000).contains(&spent_ns), "{spent_ns}");
-    assert_eq!(of(0).provenance.window_ns, 20_000_000_000, "or with the window");
+    assert!((120 * MILLISECOND_NS..140 * MILLISECOND_NS).contains(&spent_ns), "{spent_ns}");
+    assert_eq!(of(0).provenance.window_ns, 20 * SECOND_NS, "or with the window");
 }
 
 #[test]

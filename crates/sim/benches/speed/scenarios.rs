@@ -7,6 +7,7 @@ use std::time::Instant;
 use reprieve_sim::ground::{self, Tapes};
 use reprieve_study::ground::Progress;
 use reprieve_study::scenario::{Ground, Workload};
+use reprieve_study::units::MILLISECOND_NS;
 use reprieve_study::{Observation, Scenario, overrides};
 
 use crate::figure::{Bar, Figure, ROUNDS};
@@ -59,7 +60,7 @@ fn simulated_seconds_of(name: &str) -> Figure {
 fn simulated_in_a_second(scenario: Scenario) -> f64 {
     let warmup_ns = match &scenario.workload {
         Workload::Postmark { .. } => 0,
-        _ => scenario.run.warmup_ms * 1_000_000,
+        _ => scenario.run.warmup_ms * MILLISECOND_NS,
     };
     let start = Instant::now();
     let observations = observe(scenario);

@@ -1,6 +1,8 @@
 //! Worlds of small guests that do nothing but switch, tick and free through `call_rcu()`, on overcommitted hosts: how
 //! many events a second, and what an event costs when there are many guests.
 
+use reprieve_study::units::SECOND_NS;
+
 use reprieve_sim::guest::costs::Costs;
 use reprieve_sim::guest::env::Env;
 use reprieve_sim::guest::ids::Mode;
@@ -33,9 +35,9 @@ const SPEED_PERMILLE: u64 = 6000;
 const HZ: u64 = 250;
 
 /// CPU time of all pCPUs that a round simulates: about 3.5 million events.
-const ROUND_NS: u64 = 10_000_000_000;
+const ROUND_NS: u64 = 10 * SECOND_NS;
 /// What is simulated before the first round, so that queues and slabs have grown.
-const WARM_UP_NS: u64 = 200_000_000;
+const WARM_UP_NS: u64 = SECOND_NS / 5;
 
 /// Hosts that are alike, each with as many guests as pCPUs: 2 vCPUs on a pCPU.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +164,7 @@ fn make_guest(world: &mut World, seed: u64) -> Guest {
         rcu: rcu::Params { hz: HZ, ..rcu::Params::default() },
         locks: 0,
         discipline: Discipline::Queued,
-        tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, 1_000_000_000 / HZ - 1),
+        tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, SECOND_NS / HZ - 1),
         idle: Default::default(),
     };
     let costs = spec.costs.memory.clone();

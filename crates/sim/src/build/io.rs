@@ -3,6 +3,7 @@
 use reprieve_study::Scenario;
 use reprieve_study::scenario::io::{DiskKind, Io};
 use reprieve_study::scenario::{Condition, IoSystem};
+use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
 
 use crate::device::drive::{Drive, Hdd, HddSpec, Ssd};
 use crate::device::{Disk, DiskSpec, fair};
@@ -26,7 +27,7 @@ pub(super) fn add(world: &mut World, scenario: &Scenario, condition: &Condition,
             let (run_ns, every_ns) = micro_slice(slice_ns, sharing, u64::from(io.systems.micro_slices));
             guests.iter().for_each(|guest| world.cut_slices(*guest, run_ns, every_ns));
         }
-        IoSystem::Xballoon => world.account_pauses_every(io.systems.accounting_ms * 1_000_000),
+        IoSystem::Xballoon => world.account_pauses_every(io.systems.accounting_ms * MILLISECOND_NS),
     }
 }
 
@@ -34,7 +35,7 @@ pub(super) fn add(world: &mut World, scenario: &Scenario, condition: &Condition,
 pub(super) fn stagger(world: &mut World, host: usize, neighbours: &[Entity], io: &Io, seed: u64) {
     let mut stream = Stream::new(seed, "neighbour", 0);
     for entity in neighbours {
-        world.begin_at(host, *entity, stream.within(0, io.stagger_ms * 1_000_000));
+        world.begin_at(host, *entity, stream.within(0, io.stagger_ms * MILLISECOND_NS));
     }
 }
 
@@ -57,7 +58,7 @@ fn micro_slice(slice_ns: u64, sharing: u64, cuts: u64) -> (u64, u64) {
 
 fn disk_spec(io: &Io) -> DiskSpec {
     let disk = &io.disk;
-    let rotation_ns = 60_000_000_000 / disk.rpm;
+    let rotation_ns = 60 * SECOND_NS / disk.rpm;
     let drive = match disk.kind {
         DiskKind::Ssd => Drive::Ssd(Ssd::new(disk.access_us * 1_000, disk.mb_per_s * MB)),
         DiskKind::Hdd => Drive::Hdd(Hdd::new(HddSpec {
@@ -79,7 +80,7 @@ fn disk_spec(io: &Io) -> DiskSpec {
         drive,
         depth,
         fair: fair::Params {
-            slice_ns: disk.slice_ms * 1_000_000,
+            slice_ns: disk.slice_ms * MILLISECOND_NS,
             idle_ns: disk.idle_us * 1_000,
             weights: disk.weights.clone(),
         },

@@ -5,6 +5,7 @@
 
 use reprieve_study::scenario::xen::WEIGHT;
 use reprieve_study::scenario::{HostModel, SchedulerKind, Xen, XenFix, XenVersion};
+use reprieve_study::units::MILLISECOND_NS;
 
 use crate::random::Stream;
 use crate::sched::credit::{self, Credit, Fixes, Version};
@@ -84,7 +85,7 @@ fn credit_params(xen: &Xen, cpus: u32, seed: u64) -> credit::Params {
         boost_erased: xen.fixes.contains(&XenFix::BoostErased),
     };
     let mut params = credit::Params {
-        slice_ns: xen.slice_ms * 1_000_000,
+        slice_ns: xen.slice_ms * MILLISECOND_NS,
         ratelimit_ns: xen.ratelimit_us * 1_000,
         fixes: version.fixes() | asked,
         race_window_ns: xen.race_window_ns,

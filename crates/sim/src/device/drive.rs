@@ -9,9 +9,9 @@
 //! and has at once what was read by then. A drive that has stopped goes on when the platter has turned to where it was. The
 //! angle of the platter is that of the simulated time: nothing is drawn at random.
 
-use super::DiskRequest;
+use reprieve_study::units::SECOND_NS;
 
-const SECOND_NS: u128 = 1_000_000_000;
+use super::DiskRequest;
 
 /// What a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Drive {
 
 /// Time in which so many bytes pass.
 fn passing_ns(bytes: u64, bytes_per_s: u64) -> u64 {
-    (u128::from(bytes) * SECOND_NS / u128::from(bytes_per_s.max(1))) as u64
+    (u128::from(bytes) * u128::from(SECOND_NS) / u128::from(bytes_per_s.max(1))) as u64
 }
 
 /// Flash.

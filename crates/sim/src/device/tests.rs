@@ -2,14 +2,14 @@
 
 use proptest::prelude::*;
 
+use reprieve_study::units::{MILLISECOND_NS as MS, SECOND_NS as SECOND};
+
 use super::drive::{Drive, Hdd, HddSpec, Ssd};
 use super::fair::{Fair, Params, WEIGHT};
 use super::{Disk, DiskRequest, DiskSpec};
 use crate::queue::Queue;
 
 const US: u64 = 1_000;
-const MS: u64 = 1_000_000;
-const SECOND: u64 = 1_000_000_000;
 
 fn request(guest: usize, id: u32, start: u64, bytes: u64) -> DiskRequest {
     DiskRequest { guest, id, vcpu: 0, start, bytes, writes: false }

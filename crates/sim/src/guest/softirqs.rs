@@ -1,13 +1,15 @@
 //! Softirqs: after an interrupt, or by ksoftirqd when there are too many. (In Linux 6.1 interrupts leave them to ksoftirqd while it
 //! is runnable; since 6.5 they do not.)
 
+use reprieve_study::units::MILLISECOND_NS;
+
 use crate::guest::callback::{Action, action};
 use crate::guest::ids::TaskId;
 use crate::guest::vcpu::{Level, SoftPass, softirq};
 use crate::guest::{Clock, Guest, Kernel};
 
 /// Softirqs of one pass end after so long (MAX_SOFTIRQ_TIME).
-const PASS_NS: u64 = 2_000_000;
+const PASS_NS: u64 = 2 * MILLISECOND_NS;
 /// And after so many new beginnings (MAX_SOFTIRQ_RESTART).
 const PASS_RESTARTS: u32 = 10;
 

@@ -5,7 +5,7 @@ use reprieve_study::derive::put;
 use reprieve_study::metric;
 use reprieve_study::observation::Observation;
 use reprieve_study::timeline::Timeline;
-use reprieve_study::units::SECOND_NS;
+use reprieve_study::units::{MIB, SECOND_NS};
 
 use super::GUEST;
 use crate::guest::Guest;
@@ -118,7 +118,7 @@ impl Watched {
         let disk_ns = world.disk().map_or(0, |disk| disk.busy_ns(world.now_ns)) - self.disk_busy_ns;
         put(out, metric::DISK_BUSY, disk_ns as f64 / window);
         if own.bytes > 0 {
-            let mib = own.bytes as f64 / f64::from(1 << 20);
+            let mib = own.bytes as f64 / MIB as f64;
             put(out, metric::IO_CPU, own.busy_ns.saturating_sub(own.computing_ns) as f64 / mib);
         }
         if self.computing > 0 {
@@ -156,7 +156,7 @@ fn jain(rates: &[f64]) -> f64 {
 /// Whether the work of the window, which began when so much had been read, is done.
 pub fn is_worked(guest: &Guest, scenario: &Scenario, start_bytes: u64) -> bool {
     let Some(io) = scenario.workload.io().filter(|io| io.work_mib > 0) else { return false };
-    guest.counters().read_bytes - start_bytes >= io.work_mib << 20
+    guest.counters().read_bytes - start_bytes >= io.work_mib * MIB
 }
 
 #[cfg(test)]

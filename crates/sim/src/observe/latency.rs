@@ -4,6 +4,7 @@ use reprieve_study::derive::{self, put};
 use reprieve_study::observation::Observation;
 use reprieve_study::stalls::{self, Stall};
 use reprieve_study::timeline::{Events, Trace, Track};
+use reprieve_study::units::MILLISECOND_NS;
 use reprieve_study::{Scenario, Span, Workload, metric};
 
 use super::{GUEST, told};
@@ -29,7 +30,7 @@ pub(super) struct Watched {
 /// Before anything runs: a wait may begin before the window does.
 pub fn prepare(world: &mut World, scenario: &Scenario) {
     if scenario.workload.is_latency() && scenario.host.scheduler.is_xen() {
-        world.record_waits(scenario.host.xen.slice_ms * 1_000_000);
+        world.record_waits(scenario.host.xen.slice_ms * MILLISECOND_NS);
     }
 }
 

@@ -17,6 +17,8 @@ mod server;
 #[cfg(test)]
 mod tests;
 
+use reprieve_study::units::MILLISECOND_NS;
+
 use super::xen::{Kind, Log, Mask, Refusal, Seats};
 use super::{Cpu, Entity, Orders, Scheduler, Spec};
 use server::{Server, State};
@@ -24,9 +26,9 @@ use server::{Server, State};
 /// Number of the replenishments' timer; then follow those of the pCPUs.
 const REPLENISH: u32 = 0;
 /// Xen's default period.
-pub const PERIOD_NS: u64 = 10_000_000;
+pub const PERIOD_NS: u64 = 10 * MILLISECOND_NS;
 /// Xen's default budget.
-pub const BUDGET_NS: u64 = 4_000_000;
+pub const BUDGET_NS: u64 = 4 * MILLISECOND_NS;
 
 /// What a real-time scheduler is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]

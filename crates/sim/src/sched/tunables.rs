@@ -2,6 +2,8 @@
 //!
 //! Values are those of `kernel/sched/fair.c`, `features.h` and `topology.c`; each field names its kernel.
 
+use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
+
 /// What can be tuned. Times are wall time of the level at which the scheduler works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunables {
@@ -43,17 +45,17 @@ impl Tunables {
             hz: hz.max(1),
             base_slice_ns: BASE_SLICE_NS * scale,
             run_to_parity: true,
-            latency_ns: 6_000_000 * scale,
+            latency_ns: 6 * MILLISECOND_NS * scale,
             min_granularity_ns: 750_000 * scale,
-            wakeup_granularity_ns: 1_000_000 * scale,
+            wakeup_granularity_ns: MILLISECOND_NS * scale,
             gentle_sleepers: true,
             domain_cpus: domain_cpus as u32,
-            balance_interval_ns: domain_cpus * 1_000_000 * 16,
+            balance_interval_ns: domain_cpus * MILLISECOND_NS * 16,
         }
     }
 
     /// Time between ticks.
     pub fn tick_ns(&self) -> u64 {
-        1_000_000_000 / self.hz.clamp(1, 1_000_000_000)
+        SECOND_NS / self.hz.clamp(1, SECOND_NS)
     }
 }

@@ -1,9 +1,9 @@
 //! Each rule of the attribution, on events made by hand.
 
+use reprieve_study::units::MILLISECOND_NS as MS;
+
 use super::*;
 
-const US: u64 = 1_000;
-const MS: u64 = 1_000 * US;
 const GUEST: Entity = Entity(0);
 const HOG: Entity = Entity(1);
 const SLICE_NS: u64 = 30 * MS;

@@ -6,6 +6,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use reprieve_study::units::MILLISECOND_NS;
+
 use crate::guest::Guest;
 use crate::guest::env::Env;
 use crate::guest::ids::{Mode, TaskId};
@@ -32,7 +34,7 @@ const OTHER_OBJECT_BYTES: u32 = 512;
 /// Objects of the process that go to `call_rcu()` at its exit: task, credentials, signal handlers, pids, files.
 const PROCESS_OBJECTS: usize = 10;
 /// The pause of a worker when memory is short, as the real one's.
-const STALL_NS: u64 = 10_000_000;
+const STALL_NS: u64 = 10 * MILLISECOND_NS;
 
 /// Network namespaces that wait for their end.
 #[derive(Default)]

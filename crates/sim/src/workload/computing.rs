@@ -3,13 +3,15 @@
 
 use std::ops::Range;
 
+use reprieve_study::units::SECOND_NS;
+
 use crate::guest::Guest;
 use crate::guest::env::Env;
 use crate::guest::ids::Mode;
 use crate::guest::task::{Op, Program};
 
 /// A stretch of computing: long, because between two of them a preemption point of the kernel would stand.
-const STRETCH_NS: u64 = 1_000_000_000;
+const STRETCH_NS: u64 = SECOND_NS;
 
 struct Computing;
 

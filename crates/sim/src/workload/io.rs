@@ -8,6 +8,7 @@ use std::rc::Rc;
 use reprieve_study::Scenario;
 use reprieve_study::scenario::IoSystem;
 use reprieve_study::scenario::io::{BlockLayer, Io, IoTask, Step};
+use reprieve_study::units::MILLISECOND_NS;
 
 use crate::guest::Guest;
 use crate::guest::block::{Block, BlockSpec};
@@ -15,8 +16,6 @@ use crate::guest::io::BlockIo;
 use crate::guest::pausing::Pausing;
 use crate::workload::computing;
 use thread::{Cursor, Loop, Thread};
-
-const MS_NS: u64 = 1_000_000;
 
 /// Adds the block layer and all tasks to a guest, the `number`th of those that run the application.
 pub(super) fn add(guest: &mut Guest, scenario: &Scenario, io: &Io, number: u64) {
@@ -34,7 +33,7 @@ pub(super) fn add(guest: &mut Guest, scenario: &Scenario, io: &Io, number: u64) 
         for client in 0..io.threads(task) {
             // Those beyond what the task names join later.
             let late = u64::from(client.saturating_sub(task.threads.saturating_sub(1)));
-            let begins_ns = if client < task.threads { 0 } else { late * io.join_every_ms * MS_NS };
+            let begins_ns = if client < task.threads { 0 } else { late * io.join_every_ms * MILLISECOND_NS };
             let reads = disk.cursor(guest, task, io.block.page_kib);
             let writes = task.writes().then(|| disk.cursor(guest, task, io.block.page_kib));
             let thread = Thread::new(thread_loop(io, task, steps.clone()), reads, writes, begins_ns);

@@ -1,6 +1,7 @@
 //! That the checks after a run can fail: faults are planted in a world that ran. And that the order of what happens at
 //! the same time is part of the result.
 
+use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
 use reprieve_study::{Scenario, overrides};
 
 use super::*;
@@ -25,7 +26,7 @@ fn world(reversed: bool) -> World {
     let mut world = build(&scenario, &scenario.conditions["over"], 7, CpuShare::ALL).unwrap().world;
     world.queue.ties_reversed = reversed;
     world.start();
-    assert!(world.run_until(100_000_000, u64::MAX));
+    assert!(world.run_until(100 * MILLISECOND_NS, u64::MAX));
     world
 }
 
@@ -162,12 +163,12 @@ fn waiting_out_of_idleness_is_idle_time() {
     let scenario: Scenario = overrides::read(SLEEPER, None, &[]).unwrap();
     let mut world = build(&scenario, &scenario.conditions["c"], 7, CpuShare::ALL).unwrap().world;
     world.start();
-    assert!(world.run_until(1_000_000_000, u64::MAX));
+    assert!(world.run_until(SECOND_NS, u64::MAX));
     let times = world.guests[0].vcpus()[0].times_at(world.now_ns);
     let accounted_ns = times.user_ns + times.system_ns + times.irq_ns + times.softirq_ns + times.idle_ns;
     let delay_ns = world.vcpu_times(0)[0].1;
-    assert!(delay_ns > 100_000_000, "it waits: {delay_ns} ns");
-    assert!(accounted_ns > 980_000_000, "{times:?}");
+    assert!(delay_ns > 100 * MILLISECOND_NS, "it waits: {delay_ns} ns");
+    assert!(accounted_ns > 980 * MILLISECOND_NS, "{times:?}");
 }
 
 /// Ticks of a guest with two busy vCPUs, each as the time that its timer was set for and the time that it came.
@@ -216,7 +217,7 @@ fn timers_that_a_thread_of_the_emulator_serves_come_late_and_one_after_the_other
 
     // On a pCPU that others keep busy the thread waits, and so do the vCPUs that have one of their own.
     let waits = ticks(&["guest.timer_thread_ns=40000", "host.pcpus=2", "conditions.c.hogs=3"]);
-    assert!(late_ns(&waits).iter().any(|ns| *ns > 1_000_000), "{waits:?}");
+    assert!(late_ns(&waits).iter().any(|ns| *ns > MILLISECOND_NS), "{waits:?}");
 }
 
 /// The guest's kernel is part of the result: nothing that a scenario says is without effect in silence.
@@ -227,7 +228,7 @@ fn a_guest_of_another_kernel_runs_otherwise() {
             overrides::read(SCENARIO, None, &[format!("guest.kernel={kernel}")]).unwrap();
         let mut world = build(&scenario, &scenario.conditions["over"], 7, CpuShare::ALL).unwrap().world;
         world.start();
-        assert!(world.run_until(100_000_000, u64::MAX));
+        assert!(world.run_until(100 * MILLISECOND_NS, u64::MAX));
         world.digest
     };
     assert_eq!(digest("6.1"), digest(""));

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use draw::Draw;
 use reprieve_sim::SimError;
 use reprieve_sim::ground::{self, Tapes};
+use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
 use reprieve_study::{Scenario, Span, Tape};
 use support::Silence;
 
@@ -100,9 +101,9 @@ fn simulate(cases: std::ops::Range<u64>) -> Counts {
 /// What `replay = 'tape'` replays: two vCPUs, off in turn.
 fn tapes() -> Tapes {
     let off = |phase: u64| (0..200).map(move |at| Span::new(at * 10 + phase, at * 10 + phase + 3));
-    let ms = |span: Span| Span::new(span.start_ns * 1_000_000, span.end_ns * 1_000_000);
+    let ms = |span: Span| Span::new(span.start_ns * MILLISECOND_NS, span.end_ns * MILLISECOND_NS);
     let both = [0, 5].map(|phase| off(phase).map(ms).collect::<Vec<Span>>());
-    Tapes::from([("tape".to_string(), Arc::new(Tape::new(Span::new(0, 2_000_000_000), &both)))])
+    Tapes::from([("tape".to_string(), Arc::new(Tape::new(Span::new(0, 2 * SECOND_NS), &both)))])
 }
 
 /// Runs one scenario.
@@ -129,7 +130,7 @@ fn one(scenario: Scenario, counts: &mut Counts) -> Result<(), String> {
         if run.provenance.events > limits.events {
             return Err(format!("{} events", run.provenance.events));
         }
-        if limits.simulated_ms > 0 && run.provenance.window_ns > limits.simulated_ms * 1_000_000 {
+        if limits.simulated_ms > 0 && run.provenance.window_ns > limits.simulated_ms * MILLISECOND_NS {
             return Err(format!("a window of {} ns", run.provenance.window_ns));
         }
         if let Some((id, value)) = run.metrics.iter().find(|(_, value)| !value.is_finite()) {

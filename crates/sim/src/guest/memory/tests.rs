@@ -8,9 +8,9 @@ mod slabs;
 mod speed;
 mod whole;
 
-use super::*;
+use reprieve_study::units::MIB;
 
-const MIB: u64 = 1 << 20;
+use super::*;
 
 /// A memory of that size.
 fn memory(bytes: u64, cpus: usize) -> Memory {

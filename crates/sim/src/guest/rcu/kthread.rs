@@ -3,6 +3,8 @@
 //! One call is one step: what the kernel does between two points at which it may sleep. A step's effects are there at
 //! once; the guest then charges its cost, and calls again.
 
+use reprieve_study::units::SECOND_NS;
+
 use super::effects::Effects;
 use super::sequence::{end, is_before, start};
 use super::state::Rcu;
@@ -175,7 +177,7 @@ impl Rcu {
             visited += self.settle_overload(at);
         }
         self.gp_seq = new;
-        let stall_ns = self.delays.stall * 1_000_000_000 / self.params.hz;
+        let stall_ns = self.delays.stall * SECOND_NS / self.params.hz;
         self.stalls += u64::from(self.record.end(now_ns) > stall_ns);
         is_needed |= is_before(new, self.tree.nodes[0].gp_seq_needed);
         self.look_wanted = false;

@@ -1,5 +1,7 @@
 //! Tunables, with the defaults of Linux 6.1. Those that are `None` are computed from HZ and the number of CPUs.
 
+use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
+
 /// Tunables of one guest's RCU. Times are in jiffies unless the name says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
@@ -45,7 +47,7 @@ impl Default for Params {
             qlowmark: 100,
             qovld: None,
             divisor: 7,
-            resched_ns: 3_000_000,
+            resched_ns: 3 * MILLISECOND_NS,
             fanout: 64,
             leaf: 16,
             jiffies_till_first_fqs: None,
@@ -94,6 +96,6 @@ impl Params {
 
     /// `resched_ns` within the kernel's bounds of a millisecond and a second.
     pub(super) fn batch_ns(&self) -> u64 {
-        self.resched_ns.clamp(1_000_000, 1_000_000_000)
+        self.resched_ns.clamp(MILLISECOND_NS, SECOND_NS)
     }
 }

@@ -42,9 +42,9 @@ pub enum Rearm {
 /// milliseconds. In a trace of 4.17.7 with slices of 1 ms a pCPU ticks once a slice.)
 pub const TICKS_PER_SLICE: u64 = 3;
 /// Xen's default slice.
-pub const SLICE_NS: u64 = 30_000_000;
+pub const SLICE_NS: u64 = 30 * MILLISECOND_NS;
 /// Xen's default rate limit.
-pub const RATELIMIT_NS: u64 = 1_000_000;
+pub const RATELIMIT_NS: u64 = MILLISECOND_NS;
 
 impl Version {
     /// The fixes that it has.
@@ -125,7 +125,7 @@ mod tests {
     fn short_slices_have_one_tick() {
         let tick_ns = |slice_ns| Params { slice_ns, ..Params::xen(Version::V4_17, 1) }.tick_ns();
         assert_eq!(
-            [30, 5, 3, 2, 1].map(|ms| tick_ns(ms * 1_000_000)),
+            [30, 5, 3, 2, 1].map(|ms| tick_ns(ms * MILLISECOND_NS)),
             [10_000_000, 1_666_666, 1_000_000, 2_000_000, 1_000_000]
         );
     }

@@ -7,14 +7,14 @@ mod fuzz;
 mod runs;
 mod wakes;
 
+use reprieve_study::units::{MILLISECOND_NS as MS, SECOND_NS as S};
+
 use super::vcpu::Vcpu;
 use super::{Credit, Fixes, Params, Version};
 use crate::sched::xen::{DomainSpec, Event, Kind, Priority};
 use crate::sched::{Cpu, Entity, Orders, Scheduler, Spec};
 
-const US: u64 = 1_000;
-const MS: u64 = 1_000 * US;
-const S: u64 = 1_000 * MS;
+const US: u64 = MS / 1_000;
 
 /// At one time; two vCPUs that preempt each other for ever would make more.
 const MOST_DECISIONS: u32 = 1_000;

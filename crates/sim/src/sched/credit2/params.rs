@@ -1,9 +1,11 @@
 //! Constants of credit2. Times are ns; so are credits, at the weight of the heaviest vCPU of a runqueue.
 
+use reprieve_study::units::MILLISECOND_NS;
+
 use crate::sched::Cpu;
 
 /// What a vCPU starts with, and gets at a reset (`CSCHED2_CREDIT_INIT`); also the longest timer.
-pub const CREDIT_NS: i64 = 10_000_000;
+pub const CREDIT_NS: i64 = 10 * MILLISECOND_NS as i64;
 /// The shortest timer (`CSCHED2_MIN_TIMER`), and what a vCPU may keep over a reset (`CSCHED2_CARRYOVER_MAX`).
 pub const LEAST_NS: i64 = 500_000;
 /// By how much more credit a vCPU must have to be taken from another pCPU (`CSCHED2_MIGRATE_RESIST`).

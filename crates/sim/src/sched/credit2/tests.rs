@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 
+use reprieve_study::units::{MILLISECOND_NS as MS, SECOND_NS as S};
+
 use super::*;
 use crate::sched::xen::machine::{Machine, Summary, Work};
 use crate::sched::xen::{Event, Kind, Refusal};
 
-const US: u64 = 1_000;
-const MS: u64 = 1_000 * US;
-const S: u64 = 1_000 * MS;
+const US: u64 = MS / 1_000;
 
 fn on(cpus: &[u32]) -> Spec {
     Spec { allowed: cpus.iter().copied().map(Cpu).collect(), ..Spec::default() }

@@ -5,10 +5,12 @@
 //! run time is charged, so a timer is needed only while somebody is throttled; entities with the same grid of periods
 //! share one, and are refilled in their order. Left out: Linux hands run time out to CPUs in slices of 5 ms.
 
+use reprieve_study::units::MILLISECOND_NS;
+
 use crate::sched::{Orders, Quota};
 
 /// The least quota and period of Linux.
-pub const MIN_NS: u64 = 1_000_000;
+pub const MIN_NS: u64 = MILLISECOND_NS;
 
 /// An entity's bandwidth.
 #[derive(Debug)]

@@ -2,12 +2,11 @@
 
 use proptest::prelude::*;
 
+use reprieve_study::units::{MILLISECOND_NS as MS, SECOND_NS as S};
+
 use super::*;
 use crate::sched::Quota;
 use crate::sched::xen::machine::{Machine, Work};
-
-const MS: u64 = 1_000_000;
-const S: u64 = 1_000 * MS;
 
 fn server(budget_ms: u64, period_ms: u64, cpus: &[u32]) -> Spec {
     let quota = Quota { quota_ns: budget_ms * MS, period_ns: period_ms * MS, phase_ns: 0 };

@@ -1,10 +1,10 @@
 //! Changes of affinity, and favour.
 
+use reprieve_study::units::MILLISECOND_NS as MS;
+
 use crate::sched::cfs::{Cfs, cfs};
 use crate::sched::fair::Fair;
 use crate::sched::{Cpu, Entity, Orders, Pausing, Placement, Scheduler, Spec};
-
-const MS: u64 = 1_000_000;
 
 /// Two CPUs with one entity each that runs, and one that waits on CPU 0.
 fn crowded() -> (Fair<Cfs>, [Entity; 3], Orders) {

@@ -1,13 +1,12 @@
 //! Placement, balancing, and which CPUs tick.
 
+use reprieve_study::units::{MILLISECOND_NS as MS, SECOND_NS as S};
+
 use crate::sched::cfs::Cfs;
 use crate::sched::eevdf::Eevdf;
 use crate::sched::fair::{Fair, Policy};
 use crate::sched::machine::{Machine, Work};
 use crate::sched::{Cpu, Entity, Orders, Pausing, Placement, Scheduler, Spec, Tunables};
-
-const MS: u64 = 1_000_000;
-const S: u64 = 1000 * MS;
 
 fn eevdf(cpus: usize) -> Fair<Eevdf> {
     let tunables = Tunables::linux(cpus, 1000);

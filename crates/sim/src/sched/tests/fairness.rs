@@ -2,14 +2,13 @@
 
 use proptest::prelude::*;
 
+use reprieve_study::units::{MILLISECOND_NS as MS, SECOND_NS as S};
+
 use crate::sched::cfs::Cfs;
 use crate::sched::eevdf::Eevdf;
 use crate::sched::fair::{Fair, Policy};
 use crate::sched::machine::{Machine, Run, Work};
 use crate::sched::{Cpu, Entity, Spec, Tunables};
-
-const MS: u64 = 1_000_000;
-const S: u64 = 1000 * MS;
 
 fn eevdf_machine(cpus: usize, tunables: &Tunables) -> Machine<Eevdf> {
     Machine::new(cpus, Fair::new(cpus, tunables, Eevdf::new(tunables)))

@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
+
 use crate::sched::cfs::Cfs;
 use crate::sched::eevdf::Eevdf;
 use crate::sched::fair::{Fair, Policy};
@@ -32,9 +34,9 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn spec(cpus: u32) -> impl Strategy<Value = Spec> {
     let quota = (1u64..20, 1u64..30, 0u64..40).prop_map(|(quota, period, phase)| Quota {
-        quota_ns: quota * 1_000_000,
-        period_ns: period * 1_000_000,
-        phase_ns: phase * 1_000_000,
+        quota_ns: quota * MILLISECOND_NS,
+        period_ns: period * MILLISECOND_NS,
+        phase_ns: phase * MILLISECOND_NS,
     });
     (1u32..300_000, prop::collection::vec((0..cpus).prop_map(Cpu), 0..4), prop::option::weighted(0.3, quota))
         .prop_map(|(weight, allowed, quota)| Spec { weight, allowed, quota, ..Spec::default() })
@@ -50,7 +52,7 @@ struct Case {
 
 fn case() -> impl Strategy<Value = Case> {
     (1u32..9, 1u32..9).prop_flat_map(|(cpus, domain_cpus)| {
-        let delta_ns = prop_oneof![100 => 0u64..3_000_000, 1 => 0u64..1_000_000_000];
+        let delta_ns = prop_oneof![100 => 0..3 * MILLISECOND_NS, 1 => 0..SECOND_NS];
         let ops = prop::collection::vec((delta_ns, op()), 1..300);
         let specs = prop::collection::vec(spec(cpus), 1..16);
         (Just(cpus), Just(domain_cpus), specs, ops).prop_map(|(cpus, domain_cpus, specs, ops)| Case {
@@ -232,7 +234,7 @@ fn a_long_stall_is_survived() {
         }
         // Three hours without a tick, while the one of least weight runs, then others.
         for _ in 0..20 {
-            now_ns += 10_000_000_000_000;
+            now_ns += 10_000 * SECOND_NS;
             sched.tick(now_ns, Cpu(0), &mut orders);
             sched.pick(now_ns, Cpu(0), &mut orders);
             sched.check();

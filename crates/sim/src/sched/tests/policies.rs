@@ -1,11 +1,13 @@
 //! Single decisions of the policies.
 
+use reprieve_study::units::MILLISECOND_NS;
+
 use crate::sched::cfs::Cfs;
 use crate::sched::eevdf::Eevdf;
 use crate::sched::fair::{Arrival, Policy, Runqueue, Share};
 use crate::sched::{Entity, Tunables};
 
-const MS: i64 = 1_000_000;
+const MS: i64 = MILLISECOND_NS as i64;
 
 fn share(entity: u32, weight: u32, vruntime: i64) -> Share {
     Share { vruntime, ..Share::new(entity, weight) }

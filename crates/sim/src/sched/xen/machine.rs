@@ -4,6 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use reprieve_study::units::MILLISECOND_NS;
+
 use crate::random::Stream;
 use crate::sched::{Cpu, Entity, Orders, Scheduler, Spec};
 
@@ -221,7 +223,7 @@ impl Got {
             p999: at(9990),
             p9999: at(9999),
             max: *sorted.last().unwrap(),
-            stalls: sorted.iter().filter(|ns| **ns > 1_000_000).count(),
+            stalls: sorted.iter().filter(|ns| **ns > MILLISECOND_NS).count(),
             count: sorted.len(),
         }
     }

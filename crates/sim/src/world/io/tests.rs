@@ -1,12 +1,11 @@
 //! What the host does for guests that do I/O, and what is counted as inactive, in worlds of one or two pCPUs.
 
+use reprieve_study::units::MILLISECOND_NS as MS;
 use reprieve_study::{Scenario, overrides};
 
 use super::*;
 use crate::build::build;
 use crate::cpu_share::CpuShare;
-
-const MS: u64 = 1_000_000;
 
 const SCENARIO: &str = "
     name = 't'

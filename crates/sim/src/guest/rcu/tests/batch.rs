@@ -1,3 +1,5 @@
+use reprieve_study::units::MILLISECOND_NS;
+
 use crate::guest::rcu::{Callback, Effects, Params, Rcu};
 
 fn ready(params: Params, count: u64) -> Rcu {
@@ -52,7 +54,7 @@ fn a_large_batch_is_limited_in_time_which_it_looks_at_now_and_then() {
     // The time limits an idle CPU's batch, too.
     assert_eq!(run(&mut rcu, 50_000, false).0, 64);
     let mut small = ready(Params::default(), 100);
-    assert_eq!(run(&mut small, 50_000_000, false).0, 100, "a small batch is not");
+    assert_eq!(run(&mut small, 50 * MILLISECOND_NS, false).0, 100, "a small batch is not");
 }
 
 #[test]

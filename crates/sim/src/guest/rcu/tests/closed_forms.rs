@@ -1,12 +1,11 @@
 //! Grace periods whose length can be told in advance. Ticks of all CPUs fall together, at multiples of 4 ms.
 
 use reprieve_study::grace_period::GracePeriod;
+use reprieve_study::units::MILLISECOND_NS as MS;
 
 use super::guest::Guest;
 use super::style::Style;
 use crate::guest::rcu::{Context, Params};
-
-const MS: u64 = 1_000_000;
 
 fn guest(cpus: usize, style: Style) -> Guest {
     Guest::new(&Params::default(), cpus, Style { kthread_on: Some(0), ..style }, 7)

@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
+
 use super::guest::Guest;
 use super::style::Style;
 use crate::guest::rcu::Params;
@@ -56,8 +58,8 @@ proptest! {
         if wraps {
             start_near_the_end(&mut guest.rcu);
         }
-        guest.run_until(300_000_000);
-        guest.settle(20_000_000_000);
+        guest.run_until(300 * MILLISECOND_NS);
+        guest.settle(20 * SECOND_NS);
         let periods: Vec<_> = guest.rcu.finished().collect();
         prop_assert!(periods.windows(2).all(|pair| pair[0].span.end_ns <= pair[1].span.start_ns));
         prop_assert!(periods.windows(2).all(|pair| (pair[0].sequence + 1) << 2 == pair[1].sequence << 2));
@@ -75,7 +77,7 @@ proptest! {
     ) {
         let params = Params { descheduled_is_quiescent: true, ..params };
         let mut guest = Guest::new(&params, cpus, style, seed);
-        guest.run_until(300_000_000);
-        guest.settle(20_000_000_000);
+        guest.run_until(300 * MILLISECOND_NS);
+        guest.settle(20 * SECOND_NS);
     }
 }

@@ -1,6 +1,8 @@
 //! A small guest in steps of fixed length, which watches over RCU's promises: a callback is invoked only after every
 //! CPU passed a quiescent state since it was queued, once, and in order on its CPU.
 
+use reprieve_study::units::SECOND_NS;
+
 use super::style::{Random, Style};
 use crate::guest::rcu::{Callback, Context, Effects, Kthread, Params, Rcu, Wakeup};
 
@@ -54,7 +56,7 @@ pub struct Guest {
 impl Guest {
     /// All CPUs run kernel code that can switch.
     pub fn new(params: &Params, cpus: usize, style: Style, seed: u64) -> Guest {
-        let tick_ns = 1_000_000_000 / params.hz;
+        let tick_ns = SECOND_NS / params.hz;
         let vcpu = |cpu: usize| Vcpu {
             mode: Context::Kernel,
             is_reading: false,
