@@ -1,20 +1,17 @@
 //! The ground `sim`: works through a scenario's plan, several runs at a time. Runs share nothing, so the result does
 //! not depend on how many.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 
 use reprieve_study::ground::{Finished, Progress};
 use reprieve_study::scenario::PlannedRun;
-use reprieve_study::{Observation, Scenario, Tape, observation};
+use reprieve_study::{Observation, Scenario, observation};
 
 use crate::error::SimError;
 use crate::run::simulate;
 
-/// The recordings that conditions replay, by what their scenario calls them (`replay`). The caller reads them
-/// first.
-pub type Tapes = BTreeMap<String, Arc<Tape>>;
+pub use crate::run::Tapes;
 
 /// Simulates all runs of a scenario on `jobs` threads. Observations come in the order of the plan.
 pub fn run(

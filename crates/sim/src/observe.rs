@@ -1,8 +1,8 @@
 //! From a simulated run to its observation: the same metrics as a real guest's, and what only a simulator sees.
 
+mod decisions;
 mod io;
 mod latency;
-mod told;
 
 pub use io::is_worked;
 pub use latency::prepare;
@@ -30,7 +30,7 @@ const GUEST: usize = 0;
 struct Sums {
     now_ns: u64,
     operations: u64,
-    stalls: u64,
+    memory_shortages: u64,
     times: Times,
     gp_kthread_ns: u64,
     vcpus: Vec<(u64, u64)>,
@@ -46,7 +46,7 @@ impl Sums {
         Sums {
             now_ns: world.now_ns,
             operations: guest.counters().operations,
-            stalls: guest.counters().stalls,
+            memory_shortages: guest.counters().memory_shortages,
             times,
             gp_kthread_ns: guest.gp_kthread_ns(),
             vcpus: world.vcpu_times(GUEST),
@@ -151,7 +151,7 @@ impl Observer {
         }
         derive::sync_latencies(&mut out, &world.guest(GUEST).counters().sync_ns);
         self.throughput(&mut out, &end);
-        put(&mut out, metric::STALLS, (end.stalls - self.start.stalls) as f64);
+        put(&mut out, metric::STALLS, (end.memory_shortages - self.start.memory_shortages) as f64);
         guest_cpu(&mut out, &self.start, &end);
         self.grace_periods(&mut out, world, run, &end);
         derive::memory(&mut out, std::mem::take(&mut self.series));

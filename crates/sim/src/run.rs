@@ -1,5 +1,8 @@
 //! One run: a world is built, warmed up, watched for a window, and checked.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use reprieve_study::observation::{Provenance, Replayed};
 use reprieve_study::scenario::TAPE_END_NS;
 use reprieve_study::scenario::{BadScenario, Condition, HostModel, IoSystem, PlannedRun, Scenario, Workload};
@@ -10,7 +13,6 @@ use crate::build::{Built, build};
 use crate::cpu_share::{self, CpuShare};
 use crate::digest;
 use crate::error::SimError;
-use crate::ground::Tapes;
 use crate::guest::Kernel;
 use crate::observe::{self, Observer};
 use crate::workload;
@@ -21,6 +23,9 @@ const EVENTS_PER_QUESTION: u64 = 1 << 18;
 
 /// What is recorded becomes series, a trace and distributions at the end: each takes as much again.
 const TIMES_HELD: u64 = 4;
+
+/// The recordings that conditions replay, by the path that `replay` gives in the scenario. The caller reads them.
+pub type Tapes = BTreeMap<String, Arc<Tape>>;
 
 /// What happens to the guest at a time within the window.
 #[derive(Clone, Copy, Debug)]

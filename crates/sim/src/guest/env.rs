@@ -1,12 +1,12 @@
 //! What a program sees of its guest while it decides its next operation: the allocator, RCU, and little else. What it
 //! does here takes effect at once; the CPU time for it is charged before its operation begins.
 
+use crate::guest::block::{BlockEvent, By, Pages};
 use crate::guest::callback;
 use crate::guest::costs::Costs;
 use crate::guest::ids::TaskId;
-use crate::guest::io::IoSide;
-use crate::guest::memory::Cache;
-use crate::guest::memory::{Frame, Memory, Mobility, Object, OutOfMemory};
+use crate::guest::io::{BlockIo, IoSide};
+use crate::guest::memory::{Cache, Frame, Memory, Mobility, Object, OutOfMemory};
 use crate::guest::network::Packet;
 use crate::guest::rcu_side::RcuSide;
 use crate::latency::Latencies;
@@ -43,8 +43,8 @@ pub struct Counters {
     pub io_bytes: u64,
     /// Of them those that were read.
     pub read_bytes: u64,
-    /// Pauses because memory was short.
-    pub stalls: u64,
+    /// How often a worker could not go on because memory was short.
+    pub memory_shortages: u64,
     /// Allocations that failed.
     pub failures: u64,
     /// Latencies of `synchronize_rcu()`, in ns.
@@ -152,5 +152,53 @@ impl Env<'_> {
     pub fn wake(&mut self, task: TaskId) {
         self.spent_ns += self.costs.wake_ns;
         self.to_wake.push(task);
+    }
+}
+
+impl Env<'_> {
+    fn io(&mut self) -> &mut BlockIo {
+        self.io.disk.as_deref_mut().expect("a guest whose programs do I/O has a block layer")
+    }
+
+    fn by(&self) -> By {
+        By { task: self.task, vcpu: self.vcpu, now_ns: self.now_ns }
+    }
+
+    /// Reads pages of a file. Returns whether they are all there; else the program should wait, and ask again.
+    pub fn read(&mut self, pages: Pages) -> bool {
+        let by = self.by();
+        let (is_there, ns) = self.io().block.read(by, pages);
+        self.spend(ns);
+        is_there
+    }
+
+    /// Begins to write pages of a file: [`Env::is_written`] says when they are on the disk. Returns whether it was begun;
+    /// else the program should wait, and ask again.
+    pub fn write(&mut self, pages: Pages) -> bool {
+        let by = self.by();
+        let ns = self.io().block.write(by, pages);
+        ns.into_iter().for_each(|ns| self.spend(ns));
+        ns.is_some()
+    }
+
+    /// Whether no page of the range is on its way; else the program should wait, and ask again.
+    pub fn is_written(&mut self, pages: Pages) -> bool {
+        let task = self.task;
+        self.io().block.wait_for(task, pages)
+    }
+
+    /// A task may run on these vCPUs alone from now on, a bit for each.
+    pub fn set_mask(&mut self, task: TaskId, mask: u64) {
+        self.io().change_mask(task, mask);
+    }
+
+    /// A beat was done.
+    pub fn count_beat(&mut self) {
+        self.io().beats_done += 1;
+    }
+
+    /// Starts and ends of requests since the last time.
+    pub fn take_block_events(&mut self, into: &mut Vec<BlockEvent>) {
+        self.io().block.take_events(into);
     }
 }

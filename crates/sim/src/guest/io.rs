@@ -6,8 +6,7 @@
 //! guest, is not inactive; nor is time in which the device works on what the task waits for. That of a VM is the sum over its
 //! I/O tasks. Beside it stands the time during which nothing of the VM is at the device for that reason alone.
 
-use crate::guest::block::{Block, BlockEvent, By, Pages};
-use crate::guest::env::Env;
+use crate::guest::block::Block;
 use crate::guest::ids::TaskId;
 use crate::guest::network::Network;
 use crate::guest::pausing::Pausing;
@@ -90,6 +89,12 @@ impl BlockIo {
             beats_done: 0,
             inactivity: Inactivity::default(),
         }
+    }
+
+    /// A program asks that a task may only run on these vCPUs, a bit for each.
+    pub(super) fn change_mask(&mut self, task: TaskId, mask: u64) {
+        self.moves += 1;
+        self.masks.push((task, mask));
     }
 
     /// Changes of affinity so far.
@@ -229,55 +234,5 @@ impl Guest {
             has_work = true;
         }
         has_work
-    }
-}
-
-impl Env<'_> {
-    fn io(&mut self) -> &mut BlockIo {
-        self.io.disk.as_deref_mut().expect("a guest whose programs do I/O has a block layer")
-    }
-
-    fn by(&self) -> By {
-        By { task: self.task, vcpu: self.vcpu, now_ns: self.now_ns }
-    }
-
-    /// Reads pages of a file. Returns whether they are all there; else the program should wait, and ask again.
-    pub fn read(&mut self, pages: Pages) -> bool {
-        let by = self.by();
-        let (is_there, ns) = self.io().block.read(by, pages);
-        self.spend(ns);
-        is_there
-    }
-
-    /// Begins to write pages of a file: [`Env::is_written`] says when they are on the disk. Returns whether it was begun;
-    /// else the program should wait, and ask again.
-    pub fn write(&mut self, pages: Pages) -> bool {
-        let by = self.by();
-        let ns = self.io().block.write(by, pages);
-        ns.into_iter().for_each(|ns| self.spend(ns));
-        ns.is_some()
-    }
-
-    /// Whether no page of the range is on its way; else the program should wait, and ask again.
-    pub fn is_written(&mut self, pages: Pages) -> bool {
-        let task = self.task;
-        self.io().block.wait_for(task, pages)
-    }
-
-    /// A task may run on these vCPUs alone from now on, a bit for each.
-    pub fn set_mask(&mut self, task: TaskId, mask: u64) {
-        let io = self.io();
-        io.moves += 1;
-        io.masks.push((task, mask));
-    }
-
-    /// A beat was done.
-    pub fn count_beat(&mut self) {
-        self.io().beats_done += 1;
-    }
-
-    /// Starts and ends of requests since the last time.
-    pub fn take_block_events(&mut self, into: &mut Vec<BlockEvent>) {
-        self.io().block.take_events(into);
     }
 }

@@ -18,7 +18,7 @@
 //! state since it was queued; each callback is invoked once, in order on its CPU; a grace period that waits for a CPU
 //! does not end before that CPU, or the scan that found it idle, reported a quiescent state.
 //!
-//! Left out: CPU hotplug, callback offloading, nohz_full, priority boosting, stall warnings (stalls are counted), and
+//! Left out: CPU hotplug, callback offloading, nohz_full, priority boosting, the text of stall warnings (they are counted), and
 //! lock contention: a walk over the tree happens at one instant, its cost is the guest's to charge.
 //!
 //! Source: the algorithm of kernel/rcu/tree.c, tree_plugin.h, tree_exp.h, tree_stall.h and rcu_segcblist.c of Linux 6.1,
@@ -31,11 +31,11 @@ mod core_work;
 mod cpu;
 mod effects;
 mod expedited;
+mod grace_periods;
 mod idle;
 pub mod kfree;
 mod kthread;
 mod params;
-mod record;
 mod requests;
 mod scan;
 mod sequence;

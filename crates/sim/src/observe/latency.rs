@@ -7,7 +7,8 @@ use reprieve_study::timeline::{Events, Trace, Track};
 use reprieve_study::units::MILLISECOND_NS;
 use reprieve_study::{Scenario, Span, Workload, metric};
 
-use super::{GUEST, told};
+use super::GUEST;
+use super::decisions::decision;
 use crate::latency::Latencies;
 use crate::sched::Entity;
 use crate::sched::xen::Event;
@@ -63,7 +64,7 @@ impl Watched {
             put(out, metric::LOST, lost as f64);
         }
         let events = world.take_events();
-        out.stalls = self.told(world, &named, events.as_deref().unwrap_or_default());
+        out.stalls = self.explained(world, &named, events.as_deref().unwrap_or_default());
         out.trace = Some(self.trace(world, named, events));
     }
 
@@ -96,12 +97,12 @@ impl Watched {
     }
 
     /// A few stalls, event by event, if the events were recorded.
-    fn told(&self, world: &World, stalls: &[(Span, String)], events: &[Event]) -> Vec<Stall> {
+    fn explained(&self, world: &World, stalls: &[(Span, String)], events: &[Event]) -> Vec<Stall> {
         let Some(guest) = world.waits().map(Waits::entity).filter(|_| !events.is_empty()) else {
             return Vec::new();
         };
         let spinners: Vec<Entity> = self.spinners.iter().map(|(entity, _)| *entity).collect();
-        let decisions: Vec<_> = events.iter().map(|event| told::decision(event, guest, &spinners)).collect();
+        let decisions: Vec<_> = events.iter().map(|event| decision(event, guest, &spinners)).collect();
         stalls::tell(stalls, &decisions)
     }
 

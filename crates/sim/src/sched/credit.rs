@@ -36,7 +36,7 @@ mod wake;
 
 pub use params::{Fixes, Params, Version};
 
-use super::xen::{Kind, Log, Mask, Seats};
+use super::xen::{Kind, Log, Mask, Pcpus};
 use super::{Cpu, Entity, Orders, Scheduler, Spec};
 use accounting::Domain;
 use interrupt::{ACCOUNTING_WORK_NS, Interrupt, TICK_WORK_NS};
@@ -88,9 +88,9 @@ pub struct Credit {
     /// Domains with active vCPUs; who came last stands first.
     active: Vec<usize>,
     queues: Vec<Queue>,
-    seats: Seats,
+    pcpus: Pcpus,
     /// How many vCPUs started on each pCPU.
-    crowds: Vec<u32>,
+    started_on: Vec<u32>,
     idlers: Mask,
     /// The pCPU that a wake interrupted last; the search for an idle one goes on behind it.
     last_tickled: u32,
@@ -119,8 +119,8 @@ impl Credit {
             domains: Vec::new(),
             active: Vec::new(),
             queues: (0..params.cpus).map(|_| Queue::default()).collect(),
-            seats: Seats::new(params.cpus, ACCOUNTING + 1 + params.cpus),
-            crowds: vec![0; params.cpus as usize],
+            pcpus: Pcpus::new(params.cpus, ACCOUNTING + 1 + params.cpus),
+            started_on: vec![0; params.cpus as usize],
             last_tickled: params.cpus - 1,
             epoch: 0,
             balance: 0,
@@ -169,8 +169,8 @@ impl Scheduler for Credit {
             allowed = self.pool.clone();
         }
         // It starts where the fewest are.
-        let cpu = allowed.iter().min_by_key(|&cpu| self.crowds[cpu as usize]).expect("a pool has pCPUs");
-        self.crowds[cpu as usize] += 1;
+        let cpu = allowed.iter().min_by_key(|&cpu| self.started_on[cpu as usize]).expect("a pool has pCPUs");
+        self.started_on[cpu as usize] += 1;
         self.vcpus.push(Vcpu::new(domain, allowed, cpu));
         Entity(entity)
     }
@@ -192,7 +192,7 @@ impl Scheduler for Credit {
     }
 
     fn block(&mut self, now_ns: u64, cpu: Cpu, orders: &mut Orders) {
-        let Some(entity) = self.seats[cpu.0].current.take() else { return };
+        let Some(entity) = self.pcpus[cpu.0].current.take() else { return };
         let vcpu = &mut self.vcpus[entity as usize];
         vcpu.leave(now_ns, State::Blocked);
         self.log.push(now_ns, cpu.0, entity, Kind::Blocked);
@@ -202,7 +202,7 @@ impl Scheduler for Credit {
     }
 
     fn pick(&mut self, now_ns: u64, cpu: Cpu, orders: &mut Orders) -> Option<Entity> {
-        if self.pool.has(cpu.0) && self.seats.due(cpu.0) {
+        if self.pool.has(cpu.0) && self.pcpus.due(cpu.0) {
             self.decide(now_ns, cpu.0, orders);
         }
         self.running(cpu)
@@ -212,18 +212,18 @@ impl Scheduler for Credit {
     fn tick(&mut self, _now_ns: u64, _cpu: Cpu, _orders: &mut Orders) {}
 
     fn yield_now(&mut self, _now_ns: u64, cpu: Cpu, _orders: &mut Orders) {
-        if let Some(current) = self.seats[cpu.0].current {
+        if let Some(current) = self.pcpus[cpu.0].current {
             self.vcpus[current as usize].yields = true;
-            self.seats.make_due(cpu.0);
+            self.pcpus.make_due(cpu.0);
         }
     }
 
     fn timer(&mut self, now_ns: u64, number: u32, orders: &mut Orders) {
-        let first_seat = ACCOUNTING + 1 + self.params.cpus;
+        let first_pcpu = ACCOUNTING + 1 + self.params.cpus;
         let cpu = match number {
             ACCOUNTING => self.pool.first(),
-            tick if tick < first_seat => Some(tick - ACCOUNTING - 1),
-            seat => self.seats.expired(now_ns, seat),
+            tick if tick < first_pcpu => Some(tick - ACCOUNTING - 1),
+            pcpu => self.pcpus.expired(now_ns, pcpu),
         };
         let Some(cpu) = cpu else { return };
         let interrupt = &mut self.interrupts[cpu as usize];
@@ -231,10 +231,10 @@ impl Scheduler for Credit {
             if number == ACCOUNTING {
                 self.accounting_ns = at_ns;
             }
-            if number < first_seat {
+            if number < first_pcpu {
                 orders.arm.push((number, at_ns));
             } else {
-                self.seats.set_timer(at_ns, cpu, orders);
+                self.pcpus.set_timer(at_ns, cpu, orders);
             }
             return;
         }
@@ -244,7 +244,7 @@ impl Scheduler for Credit {
                 orders.arm.push((ACCOUNTING, self.accounting_ns));
                 self.account(now_ns, orders);
             }
-            tick if tick < first_seat => {
+            tick if tick < first_pcpu => {
                 orders.arm.push((number, interrupt.after(TICK_WORK_NS) + self.params.tick_ns()));
                 self.sample(now_ns, cpu, orders);
             }
@@ -261,7 +261,7 @@ impl Scheduler for Credit {
     }
 
     fn running(&self, cpu: Cpu) -> Option<Entity> {
-        self.seats[cpu.0].current.map(Entity)
+        self.pcpus[cpu.0].current.map(Entity)
     }
 
     fn log(&mut self) -> Option<&mut Log> {

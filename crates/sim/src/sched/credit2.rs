@@ -25,7 +25,7 @@ mod tickle;
 
 pub use params::Params;
 
-use super::xen::{Kind, Log, Mask, Seats};
+use super::xen::{Kind, Log, Mask, Pcpus};
 use super::{Cpu, Entity, Orders, Scheduler, Spec};
 use runqueue::{Runqueue, State, Vcpu};
 
@@ -38,8 +38,8 @@ pub struct Credit2 {
     /// The runqueue of each pCPU; none if it is not in the pool.
     queue_of: Vec<Option<usize>>,
     /// How many vCPUs started on each pCPU.
-    crowds: Vec<u32>,
-    seats: Seats,
+    started_on: Vec<u32>,
+    pcpus: Pcpus,
     log: Log,
 }
 
@@ -58,14 +58,14 @@ impl Credit2 {
                 queues.push(Runqueue::new(cpus, Mask::none(params.cpus)));
             }
         }
-        let seats = Seats::new(params.cpus, 0);
-        let crowds = vec![0; params.cpus as usize];
-        Credit2 { params, vcpus: Vec::new(), queues, queue_of, crowds, seats, log: Log::default() }
+        let pcpus = Pcpus::new(params.cpus, 0);
+        let started_on = vec![0; params.cpus as usize];
+        Credit2 { params, vcpus: Vec::new(), queues, queue_of, started_on, pcpus, log: Log::default() }
     }
 
     /// Charges what runs on that pCPU.
     fn burn(&mut self, now_ns: u64, cpu: u32) {
-        if let Some(current) = self.seats[cpu].current {
+        if let Some(current) = self.pcpus[cpu].current {
             let vcpu = &mut self.vcpus[current as usize];
             vcpu.burn(now_ns, self.queues[vcpu.queue].most_weight);
         }
@@ -90,8 +90,9 @@ impl Scheduler for Credit2 {
         let number = (0..self.queues.len()).filter(usable).min_by_key(fewest).unwrap_or(0);
         let queue = &mut self.queues[number];
         let allowed = if queue.cpus.meets(&wanted) { queue.cpus.and(&wanted) } else { queue.cpus.clone() };
-        let cpu = allowed.iter().min_by_key(|&cpu| self.crowds[cpu as usize]).expect("a runqueue has pCPUs");
-        self.crowds[cpu as usize] += 1;
+        let cpu =
+            allowed.iter().min_by_key(|&cpu| self.started_on[cpu as usize]).expect("a runqueue has pCPUs");
+        self.started_on[cpu as usize] += 1;
         let weight = spec.weight.max(1).into();
         queue.members.push(entity);
         queue.most_weight = queue.most_weight.max(weight);
@@ -109,14 +110,14 @@ impl Scheduler for Credit2 {
 
     fn block(&mut self, now_ns: u64, cpu: Cpu, _orders: &mut Orders) {
         self.burn(now_ns, cpu.0);
-        if let Some(entity) = self.seats[cpu.0].current.take() {
+        if let Some(entity) = self.pcpus[cpu.0].current.take() {
             self.vcpus[entity as usize].state = State::Blocked;
             self.log.push(now_ns, cpu.0, entity, Kind::Blocked);
         }
     }
 
     fn pick(&mut self, now_ns: u64, cpu: Cpu, orders: &mut Orders) -> Option<Entity> {
-        if self.seats.due(cpu.0)
+        if self.pcpus.due(cpu.0)
             && let Some(queue) = self.queue_of[cpu.0 as usize]
         {
             self.decide(now_ns, queue, cpu.0, orders);
@@ -128,14 +129,14 @@ impl Scheduler for Credit2 {
     fn tick(&mut self, _now_ns: u64, _cpu: Cpu, _orders: &mut Orders) {}
 
     fn yield_now(&mut self, _now_ns: u64, cpu: Cpu, _orders: &mut Orders) {
-        if let Some(current) = self.seats[cpu.0].current {
+        if let Some(current) = self.pcpus[cpu.0].current {
             self.vcpus[current as usize].yields = true;
-            self.seats.make_due(cpu.0);
+            self.pcpus.make_due(cpu.0);
         }
     }
 
     fn timer(&mut self, now_ns: u64, number: u32, orders: &mut Orders) {
-        if let Some(cpu) = self.seats.expired(now_ns, number) {
+        if let Some(cpu) = self.pcpus.expired(now_ns, number) {
             self.end_slice(now_ns, cpu, orders);
         }
     }
@@ -149,7 +150,7 @@ impl Scheduler for Credit2 {
     }
 
     fn running(&self, cpu: Cpu) -> Option<Entity> {
-        self.seats[cpu.0].current.map(Entity)
+        self.pcpus[cpu.0].current.map(Entity)
     }
 
     fn log(&mut self) -> Option<&mut Log> {

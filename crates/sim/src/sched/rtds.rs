@@ -19,7 +19,7 @@ mod tests;
 
 use reprieve_study::units::MILLISECOND_NS;
 
-use super::xen::{Kind, Log, Mask, Refusal, Seats};
+use super::xen::{Kind, Log, Mask, Pcpus, Refusal};
 use super::{Cpu, Entity, Orders, Scheduler, Spec};
 use server::{Server, State};
 
@@ -58,7 +58,7 @@ pub struct Rtds {
     servers: Vec<Server>,
     /// Who waits, by deadline.
     waiting: Vec<u32>,
-    seats: Seats,
+    pcpus: Pcpus,
     /// When the replenishments' timer expires, if it is armed.
     replenish_ns: Option<u64>,
     log: Log,
@@ -68,9 +68,9 @@ impl Rtds {
     /// A scheduler without vCPUs.
     pub fn new(params: Params) -> Rtds {
         let pool = Mask::of(params.cpus, &params.pool);
-        let seats = Seats::new(params.cpus, REPLENISH + 1);
+        let pcpus = Pcpus::new(params.cpus, REPLENISH + 1);
         let (servers, waiting) = (Vec::new(), Vec::new());
-        Rtds { params, pool, servers, waiting, seats, replenish_ns: None, log: Log::default() }
+        Rtds { params, pool, servers, waiting, pcpus, replenish_ns: None, log: Log::default() }
     }
 
     /// A vCPU that can run waits: in the queue if it has budget, else for its next period. It interrupts whom it should.
@@ -92,9 +92,9 @@ impl Rtds {
     fn tickle(&mut self, now_ns: u64, entity: u32, orders: &mut Orders) {
         let server = &self.servers[entity as usize];
         let others = server.allowed.iter().filter(|&cpu| cpu != server.cpu);
-        let free = std::iter::once(server.cpu).chain(others).filter(|&cpu| !self.seats.is_ordered(cpu));
+        let free = std::iter::once(server.cpu).chain(others).filter(|&cpu| !self.pcpus.is_ordered(cpu));
         let deadline_ns = |cpu: u32| {
-            let current = self.seats[cpu].current;
+            let current = self.pcpus[cpu].current;
             current.map_or(u64::MAX, |current| self.servers[current as usize].deadline_ns)
         };
         let later = |best, other| if deadline_ns(other) > deadline_ns(best) { other } else { best };
@@ -104,13 +104,13 @@ impl Rtds {
         };
         self.log.push(now_ns, cpu, entity, kind);
         if kind == Kind::Tickled {
-            self.seats.order(cpu, orders);
+            self.pcpus.order(cpu, orders);
         }
     }
 
     /// Decides what a pCPU runs.
     fn decide(&mut self, now_ns: u64, cpu: u32, orders: &mut Orders) {
-        let current = self.seats[cpu].current;
+        let current = self.pcpus[cpu].current;
         let may_stay = current.filter(|&current| {
             let server = &mut self.servers[current as usize];
             server.burn(now_ns);
@@ -126,7 +126,7 @@ impl Rtds {
             (server.state, server.charged_to_ns, server.cpu) = (State::Running, now_ns, cpu);
         }
         let for_ns = next.map(|next| self.servers[next as usize].left_ns);
-        self.seats.give(now_ns, cpu, next, for_ns, orders);
+        self.pcpus.give(now_ns, cpu, next, for_ns, orders);
         if let Some(current) = current.filter(|_| next != current) {
             self.enqueue(now_ns, current, orders);
         }
@@ -160,7 +160,7 @@ impl Rtds {
                 self.log.push(now_ns, cpu, entity, Kind::Unparked);
             }
             match state {
-                State::Running => self.seats.order(cpu, orders), // others may have earlier deadlines now
+                State::Running => self.pcpus.order(cpu, orders), // others may have earlier deadlines now
                 _ => {
                     self.waiting.retain(|&other| other != entity);
                     self.enqueue(now_ns, entity, orders);
@@ -207,7 +207,7 @@ impl Scheduler for Rtds {
     }
 
     fn block(&mut self, now_ns: u64, cpu: Cpu, _orders: &mut Orders) {
-        if let Some(entity) = self.seats[cpu.0].current.take() {
+        if let Some(entity) = self.pcpus[cpu.0].current.take() {
             let server = &mut self.servers[entity as usize];
             server.burn(now_ns);
             server.state = State::Blocked;
@@ -215,7 +215,7 @@ impl Scheduler for Rtds {
     }
 
     fn pick(&mut self, now_ns: u64, cpu: Cpu, orders: &mut Orders) -> Option<Entity> {
-        if self.pool.has(cpu.0) && self.seats.due(cpu.0) {
+        if self.pool.has(cpu.0) && self.pcpus.due(cpu.0) {
             self.decide(now_ns, cpu.0, orders);
         }
         self.running(cpu)
@@ -226,11 +226,11 @@ impl Scheduler for Rtds {
 
     /// To yield is to give up the rest of the budget.
     fn yield_now(&mut self, now_ns: u64, cpu: Cpu, _orders: &mut Orders) {
-        if let Some(current) = self.seats[cpu.0].current {
+        if let Some(current) = self.pcpus[cpu.0].current {
             let server = &mut self.servers[current as usize];
             server.burn(now_ns);
             server.left_ns = 0;
-            self.seats.make_due(cpu.0);
+            self.pcpus.make_due(cpu.0);
         }
     }
 
@@ -240,11 +240,11 @@ impl Scheduler for Rtds {
                 self.replenish_ns = None;
                 self.replenish(now_ns, orders);
             }
-        } else if let Some(cpu) = self.seats.expired(now_ns, number) {
-            if let Some(current) = self.seats[cpu].current {
+        } else if let Some(cpu) = self.pcpus.expired(now_ns, number) {
+            if let Some(current) = self.pcpus[cpu].current {
                 self.log.push(now_ns, cpu, current, Kind::SliceEnd);
             }
-            self.seats.order(cpu, orders);
+            self.pcpus.order(cpu, orders);
         }
     }
 
@@ -257,7 +257,7 @@ impl Scheduler for Rtds {
     }
 
     fn running(&self, cpu: Cpu) -> Option<Entity> {
-        self.seats[cpu.0].current.map(Entity)
+        self.pcpus[cpu.0].current.map(Entity)
     }
 
     fn log(&mut self) -> Option<&mut Log> {

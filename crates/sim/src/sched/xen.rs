@@ -4,14 +4,14 @@
 
 pub mod log;
 pub mod mask;
-mod seats;
+mod pcpus;
 
 #[cfg(test)]
 pub(super) mod machine;
 
 pub use log::{Event, Kind, Log, Priority, Refusal};
 pub use mask::Mask;
-pub use seats::{Seat, Seats};
+pub use pcpus::{Pcpu, Pcpus};
 
 /// The domain of a vCPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

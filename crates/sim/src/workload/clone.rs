@@ -34,7 +34,7 @@ const OTHER_OBJECT_BYTES: u32 = 512;
 /// Objects of the process that go to `call_rcu()` at its exit: task, credentials, signal handlers, pids, files.
 const PROCESS_OBJECTS: usize = 10;
 /// The pause of a worker when memory is short, as the real one's.
-const STALL_NS: u64 = 10 * MILLISECOND_NS;
+const SHORTAGE_PAUSE_NS: u64 = 10 * MILLISECOND_NS;
 
 /// Network namespaces that wait for their end.
 #[derive(Default)]
@@ -118,8 +118,8 @@ impl Program for Worker {
                 let net = if env.available_bytes() < self.stop_below_bytes { None } else { self.clone(env) };
                 let Some(net) = net else {
                     self.step = 0;
-                    env.counters().stalls += 1;
-                    return Op::Sleep { ns: STALL_NS };
+                    env.counters().memory_shortages += 1;
+                    return Op::Sleep { ns: SHORTAGE_PAUSE_NS };
                 };
                 self.dying.borrow_mut().objects.push(net);
                 Op::Run { ns: self.ns, mode: Mode::Kernel }

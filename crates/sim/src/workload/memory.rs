@@ -68,8 +68,9 @@ pub fn add(
 }
 
 impl Worker {
-    fn stall(&mut self, env: &mut Env<'_>) -> Op {
-        env.counters().stalls += 1;
+    /// Waits a tick, because too much memory waits for a grace period or none is left.
+    fn wait_for_memory(&mut self, env: &mut Env<'_>) -> Op {
+        env.counters().memory_shortages += 1;
         self.stage = Stage::Idle;
         Op::SleepJiffies(1)
     }
@@ -99,7 +100,7 @@ impl Program for Worker {
         match self.stage {
             Stage::Pairs { due, left } => {
                 if !(0..due).all(|_| self.pair(env)) {
-                    return self.stall(env);
+                    return self.wait_for_memory(env);
                 }
                 if left > due {
                     return self.begin(left - due, 0);
@@ -111,7 +112,7 @@ impl Program for Worker {
                 self.stage = Stage::Idle;
                 Op::Sleep { ns: self.pause_ns }
             }
-            Stage::Idle | Stage::Pause if env.backlog() >= self.limit_objects => self.stall(env),
+            Stage::Idle | Stage::Pause if env.backlog() >= self.limit_objects => self.wait_for_memory(env),
             Stage::Idle | Stage::Pause => self.begin(self.burst, self.burst_ns),
         }
     }

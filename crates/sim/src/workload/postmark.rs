@@ -190,6 +190,15 @@ impl Process {
         counters.ready_ns = now_ns;
     }
 
+    fn finish(&mut self, env: &mut Env<'_>) -> Op {
+        self.step = Step::Done;
+        let now_ns = env.now_ns;
+        let counters = env.counters();
+        counters.finished += 1;
+        counters.finished_ns = now_ns;
+        Op::Schedule
+    }
+
     fn kernel(&self, us: u64) -> Op {
         Op::Run { ns: self.pace.us(us), mode: Mode::Kernel }
     }
@@ -213,15 +222,8 @@ impl Program for Process {
                 self.step = Step::User;
                 Op::Schedule
             }
+            Step::User if self.transactions == 0 => self.finish(env),
             Step::User => {
-                if self.transactions == 0 {
-                    self.step = Step::Done;
-                    let now_ns = env.now_ns;
-                    let counters = env.counters();
-                    counters.finished += 1;
-                    counters.finished_ns = now_ns;
-                    return Op::Schedule;
-                }
                 self.transactions -= 1;
                 self.step = Step::Access;
                 Op::Run { ns: self.user_ns, mode: Mode::User }
@@ -236,7 +238,7 @@ impl Program for Process {
                 if self.deletes {
                     self.delete(env);
                 } else if self.create(env).is_none() {
-                    env.counters().stalls += 1;
+                    env.counters().memory_shortages += 1;
                 }
                 self.step = Step::Take;
                 self.kernel(NAME_US)

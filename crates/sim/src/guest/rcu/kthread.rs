@@ -143,7 +143,7 @@ impl Rcu {
         self.start_wanted = false;
         self.look_wanted = false;
         self.gp_start = jiffies;
-        self.record.start(now_ns, self.sequence());
+        self.grace_periods.start(now_ns, self.sequence());
         self.gp_seq = start(self.gp_seq);
         self.tree.set(Kind::Normal);
         for node in &mut self.tree.nodes {
@@ -154,7 +154,8 @@ impl Rcu {
             // The counterfactual's: the grace period never waits for them.
             let descheduled = self.tree.nodes[leaf].descheduled;
             self.clear_waiting(now_ns, leaf as u32, descheduled, effects);
-            self.record.forget(bits(descheduled).map(|bit| self.tree.nodes[leaf].first_cpu + bit as usize));
+            self.grace_periods
+                .forget(bits(descheduled).map(|bit| self.tree.nodes[leaf].first_cpu + bit as usize));
         }
         let wait = Wait { is_first: true, at_once: self.overloaded };
         self.stage = Stage::Pause { jiffies: self.delays.first, keeps_time: false, wait };
@@ -178,7 +179,7 @@ impl Rcu {
         }
         self.gp_seq = new;
         let stall_ns = self.delays.stall * SECOND_NS / self.params.hz;
-        self.stalls += u64::from(self.record.end(now_ns) > stall_ns);
+        self.stall_warnings += u64::from(self.grace_periods.end(now_ns) > stall_ns);
         is_needed |= is_before(new, self.tree.nodes[0].gp_seq_needed);
         self.look_wanted = false;
         let is_asked_for = self.accelerate(cpu, 0);

@@ -5,9 +5,9 @@ use reprieve_study::GracePeriod;
 use super::cpu::Cpu;
 use super::effects::Effects;
 use super::expedited::Expedited;
+use super::grace_periods::GracePeriods;
 use super::kthread::Stage;
 use super::params::{Delays, Params};
-use super::record::Record;
 use super::sequence::{STATE_BITS, in_progress};
 use super::tree::{Kind, Tree, bits};
 
@@ -34,9 +34,9 @@ pub struct Rcu {
     pub(super) overloaded: bool,
     pub(super) overloaded_next: bool,
     pub(super) expedited: Expedited,
-    pub(super) record: Record,
+    pub(super) grace_periods: GracePeriods,
     pub(super) backlog: u64,
-    pub(super) stalls: u64,
+    pub(super) stall_warnings: u64,
 }
 
 impl Rcu {
@@ -70,9 +70,9 @@ impl Rcu {
             overloaded: false,
             overloaded_next: false,
             expedited: Expedited::default(),
-            record: Record::new(cpus),
+            grace_periods: GracePeriods::new(cpus),
             backlog: 0,
-            stalls: 0,
+            stall_warnings: 0,
         }
     }
 
@@ -112,12 +112,12 @@ impl Rcu {
     /// Takes the grace periods that ended since the last call, in order. A CPU's time in `cleared_ns` is when its bit
     /// was cleared, by itself or by a scan; it is `None` if the grace period never waited for it.
     pub fn finished(&mut self) -> std::vec::Drain<'_, GracePeriod> {
-        self.record.ended.drain(..)
+        self.grace_periods.ended.drain(..)
     }
 
     /// Start of the grace period in progress.
     pub fn open_since_ns(&self) -> Option<u64> {
-        self.gp_in_progress().then_some(self.record.start_ns)
+        self.gp_in_progress().then_some(self.grace_periods.start_ns)
     }
 
     /// Scans for idle CPUs so far (`n_force_qs`).
@@ -125,9 +125,9 @@ impl Rcu {
         self.scans
     }
 
-    /// Grace periods that took longer than the stall time.
-    pub fn stalls(&self) -> u64 {
-        self.stalls
+    /// Grace periods so long that a kernel would have warned of an RCU CPU stall.
+    pub fn stall_warnings(&self) -> u64 {
+        self.stall_warnings
     }
 
     /// Wakes the kthread, if there is something for it to do (`rcu_gp_kthread_wake`).
@@ -140,7 +140,7 @@ impl Rcu {
     pub(super) fn clear_waiting(&mut self, now_ns: u64, leaf: u32, mask: u64, effects: &mut Effects) {
         let node = &self.tree.nodes[leaf as usize];
         for bit in bits(mask & node.waiting) {
-            self.record.clear(now_ns, node.first_cpu + bit as usize);
+            self.grace_periods.clear(now_ns, node.first_cpu + bit as usize);
         }
         if self.tree.clear(Kind::Normal, leaf, mask) {
             self.look_wanted = true;

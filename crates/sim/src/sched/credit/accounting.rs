@@ -103,7 +103,7 @@ impl Credit {
                 vcpus[entity as usize].priority() == crate::sched::xen::Priority::Over
             });
         }
-        let Some(entity) = self.seats[cpu].current else { return };
+        let Some(entity) = self.pcpus[cpu].current else { return };
         let vcpu = &mut self.vcpus[entity as usize];
         if std::mem::take(&mut vcpu.boosted) {
             self.log.push(now_ns, cpu, entity, Kind::BoostEnded);
@@ -118,7 +118,7 @@ impl Credit {
         if self.better_cpu(entity) != cpu {
             self.vcpus[entity as usize].migrating = true;
             self.log.push(now_ns, cpu, entity, Kind::MigratedMark);
-            self.seats.order(cpu, orders);
+            self.pcpus.order(cpu, orders);
         }
     }
 
@@ -218,7 +218,7 @@ impl Credit {
         vcpu.parked = true;
         let cpu = vcpu.cpu;
         match vcpu.state {
-            State::Running => self.seats.order(cpu, orders),
+            State::Running => self.pcpus.order(cpu, orders),
             State::Queued => {
                 vcpu.state = State::Parked;
                 self.queues[cpu as usize].remove(entity);

@@ -37,7 +37,7 @@ impl Credit {
         let mut peer = cpu;
         loop {
             peer = self.pool.next_with(&self.pool, peer).filter(|&peer| peer != cpu)?;
-            if self.seats[peer].current.is_none() {
+            if self.pcpus[peer].current.is_none() {
                 continue; // It is about to look into its own queue.
             }
             let vcpus = &mut self.vcpus;

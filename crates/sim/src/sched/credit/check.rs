@@ -21,13 +21,13 @@ impl Credit {
                 assert!(vcpu.allowed.has(cpu) && !vcpu.parked);
                 places[entity as usize] += 1;
             }
-            if let Some(entity) = self.seats[cpu].current {
+            if let Some(entity) = self.pcpus[cpu].current {
                 let vcpu = &self.vcpus[entity as usize];
                 assert_eq!((vcpu.state, vcpu.cpu), (State::Running, cpu), "vCPU {entity}");
                 assert!(vcpu.allowed.has(cpu) && !self.idlers.has(cpu));
                 places[entity as usize] += 1;
             }
-            assert!(self.pool.has(cpu) || queue.waiting.is_empty() && self.seats[cpu].current.is_none());
+            assert!(self.pool.has(cpu) || queue.waiting.is_empty() && self.pcpus[cpu].current.is_none());
         }
         for (entity, vcpu) in self.vcpus.iter().enumerate() {
             let expected = matches!(vcpu.state, State::Queued | State::Running) as u32;

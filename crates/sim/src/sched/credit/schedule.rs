@@ -10,20 +10,20 @@ use crate::sched::xen::{Kind, Priority};
 impl Credit {
     /// The timer of a pCPU's current vCPU expired.
     pub(super) fn end_slice(&mut self, now_ns: u64, cpu: u32, orders: &mut Orders) {
-        if let Some(current) = self.seats[cpu].current {
+        if let Some(current) = self.pcpus[cpu].current {
             self.log.push(now_ns, cpu, current, Kind::SliceEnd);
         }
-        self.seats.order(cpu, orders);
+        self.pcpus.order(cpu, orders);
     }
 
     /// Decides what the pCPU runs.
     pub(super) fn decide(&mut self, now_ns: u64, cpu: u32, orders: &mut Orders) {
-        let current = self.seats[cpu].current;
+        let current = self.pcpus[cpu].current;
         if let Some(current) = current {
             if let Some(for_ns) = self.rate_limited(now_ns, cpu, current) {
                 self.vcpus[current as usize].burn(now_ns);
                 self.log.push(now_ns, cpu, current, Kind::GoesOn);
-                return self.seats.give(now_ns, cpu, Some(current), Some(for_ns), orders);
+                return self.pcpus.give(now_ns, cpu, Some(current), Some(for_ns), orders);
             }
             self.put_back(now_ns, current);
         }
@@ -38,7 +38,7 @@ impl Credit {
             None => self.idlers.insert(cpu),
         }
         let slice_ns = next.map(|_| self.params.slice_ns);
-        self.seats.give(now_ns, cpu, next, slice_ns, orders);
+        self.pcpus.give(now_ns, cpu, next, slice_ns, orders);
         if let Some(current) = current {
             let vcpu = &mut self.vcpus[current as usize];
             vcpu.yields = false;
@@ -51,7 +51,7 @@ impl Credit {
     /// How long the current vCPU goes on because it has run for less than the rate limit; none if it does not.
     fn rate_limited(&mut self, now_ns: u64, cpu: u32, current: u32) -> Option<u64> {
         let vcpu = &self.vcpus[current as usize];
-        let (ran_ns, limit_ns) = (self.seats.ran_ns(now_ns, cpu), self.params.ratelimit_ns);
+        let (ran_ns, limit_ns) = (self.pcpus.ran_ns(now_ns, cpu), self.params.ratelimit_ns);
         if !vcpu.may_go_on() || vcpu.yields || ran_ns >= limit_ns {
             return None;
         }

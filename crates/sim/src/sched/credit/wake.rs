@@ -63,7 +63,7 @@ impl Credit {
     fn tickle(&mut self, now_ns: u64, entity: u32, orders: &mut Orders) {
         let vcpu = &self.vcpus[entity as usize];
         let (cpu, woken) = (vcpu.cpu, vcpu.priority());
-        let current = self.seats[cpu].current;
+        let current = self.pcpus[cpu].current;
         let priority = current.map_or(Priority::Idle, |current| self.vcpus[current as usize].priority());
         let suitable = match priority {
             Priority::Idle => Some(cpu),
@@ -72,7 +72,7 @@ impl Credit {
         if let Some(suitable) = suitable {
             self.last_tickled = suitable;
             self.log.push(now_ns, suitable, entity, Kind::Tickled);
-            return self.seats.order(suitable, orders);
+            return self.pcpus.order(suitable, orders);
         }
         if woken <= priority {
             let why = Refusal::NotHigher { woken, current: priority };
@@ -84,7 +84,7 @@ impl Credit {
             self.mark(now_ns, current);
         }
         self.log.push(now_ns, cpu, entity, Kind::Tickled);
-        self.seats.order(cpu, orders);
+        self.pcpus.order(cpu, orders);
     }
 
     /// Marks a current vCPU, about to be preempted, to be moved to an idle pCPU.

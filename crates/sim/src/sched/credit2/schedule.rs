@@ -9,17 +9,17 @@ use crate::sched::xen::Kind;
 impl Credit2 {
     /// The timer of a pCPU's current vCPU expired.
     pub(super) fn end_slice(&mut self, now_ns: u64, cpu: u32, orders: &mut Orders) {
-        if let Some(current) = self.seats[cpu].current {
+        if let Some(current) = self.pcpus[cpu].current {
             self.log.push(now_ns, cpu, current, Kind::SliceEnd);
         }
-        self.seats.order(cpu, orders);
+        self.pcpus.order(cpu, orders);
     }
 
     /// Decides what a pCPU of that runqueue runs.
     pub(super) fn decide(&mut self, now_ns: u64, queue: usize, cpu: u32, orders: &mut Orders) {
         self.queues[queue].tickled.remove(cpu);
         self.burn(now_ns, cpu);
-        let current = self.seats[cpu].current;
+        let current = self.pcpus[cpu].current;
         let (next, skipped) = self.candidate(now_ns, queue, cpu);
         if let Some(current) = current {
             self.vcpus[current as usize].yields = false;
@@ -39,7 +39,7 @@ impl Credit2 {
             None => self.queues[queue].idle.insert(cpu),
         }
         let for_ns = next.map(|next| self.runtime_ns(now_ns, queue, cpu, next));
-        self.seats.give(now_ns, cpu, next, for_ns, orders);
+        self.pcpus.give(now_ns, cpu, next, for_ns, orders);
         // Only now is the old one in the queue: the timer above was set without it.
         if let Some(current) = current.filter(|_| current != next) {
             self.enqueue(now_ns, current, orders);
@@ -49,12 +49,12 @@ impl Credit2 {
     /// What should run there: the current one if its rate limit or its credit says so, else the first in the queue that may
     /// run there. And whether others were passed over.
     fn candidate(&mut self, now_ns: u64, queue: usize, cpu: u32) -> (Option<u32>, bool) {
-        let current = self.seats[cpu].current;
+        let current = self.pcpus[cpu].current;
         let yields = current.is_some_and(|current| self.vcpus[current as usize].yields);
         let waiting = &self.queues[queue].waiting;
         if let Some(current) = current
             && !yields
-            && self.seats.ran_ns(now_ns, cpu) < self.params.ratelimit_ns
+            && self.pcpus.ran_ns(now_ns, cpu) < self.params.ratelimit_ns
         {
             if !waiting.is_empty() {
                 self.log.push(now_ns, cpu, current, Kind::RateLimited);
@@ -91,7 +91,7 @@ impl Credit2 {
     fn reset_credit(&mut self, now_ns: u64, queue: usize, cpu: u32, next: u32) {
         let times = reset_times(self.vcpus[next as usize].credit);
         for running in self.queues[queue].cpus.iter().filter(|&other| other != cpu) {
-            if let Some(current) = self.seats[running].current {
+            if let Some(current) = self.pcpus[running].current {
                 let most_weight = self.queues[queue].most_weight;
                 self.vcpus[current as usize].burn(now_ns, most_weight);
             }
@@ -110,8 +110,8 @@ impl Credit2 {
         let first = queue.waiting.first().map_or(0, |&first| self.vcpus[first as usize].credit);
         let time_ns = vcpu.time_ns(vcpu.credit - first.max(0), queue.most_weight);
         let mut limit_ns = self.params.ratelimit_ns as i64;
-        if self.seats[cpu].current == Some(next) {
-            limit_ns -= self.seats.ran_ns(now_ns, cpu) as i64;
+        if self.pcpus[cpu].current == Some(next) {
+            limit_ns -= self.pcpus.ran_ns(now_ns, cpu) as i64;
         }
         time_ns.min(CREDIT_NS).max(limit_ns.max(LEAST_NS)) as u64
     }

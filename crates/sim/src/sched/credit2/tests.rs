@@ -24,7 +24,7 @@ fn check(sched: &Credit2) {
         let entity = entity as u32;
         let waits =
             sched.queues.iter().map(|queue| queue.waiting.iter().filter(|&&other| other == entity).count());
-        let runs = (0..sched.params.cpus).filter(|&cpu| sched.seats[cpu].current == Some(entity)).count();
+        let runs = (0..sched.params.cpus).filter(|&cpu| sched.pcpus[cpu].current == Some(entity)).count();
         let expected = ((vcpu.state == State::Queued) as usize, (vcpu.state == State::Running) as usize);
         assert_eq!((waits.sum::<usize>(), runs), expected, "vCPU {entity} is {:?}", vcpu.state);
         assert!(vcpu.allowed.has(vcpu.cpu));

@@ -23,7 +23,7 @@ impl Credit2 {
         let (mut best, mut limited) = ((0, None), (0, None));
         for cpu in busy {
             let score = self.score(now_ns, entity, cpu);
-            let protected = self.seats.ran_ns(now_ns, cpu) + TOLERANCE_NS < self.params.ratelimit_ns;
+            let protected = self.pcpus.ran_ns(now_ns, cpu) + TOLERANCE_NS < self.params.ratelimit_ns;
             let least = if protected { &mut limited } else { &mut best };
             if score > least.0 {
                 *least = (score, Some(cpu));
@@ -41,14 +41,14 @@ impl Credit2 {
     fn interrupt(&mut self, now_ns: u64, queue: usize, cpu: u32, entity: u32, orders: &mut Orders) {
         self.queues[queue].tickled.insert(cpu);
         self.log.push(now_ns, cpu, entity, Kind::Tickled);
-        self.seats.order(cpu, orders);
+        self.pcpus.order(cpu, orders);
     }
 
     /// The rate limit of what runs there is in the way.
     fn refuse(&mut self, now_ns: u64, cpu: u32, entity: u32, orders: &mut Orders) {
         self.log.push(now_ns, cpu, entity, Kind::TickleRefused(Refusal::RateLimit));
         if self.params.retry_refused {
-            self.seats.shorten(self.seats[cpu].since_ns + self.params.ratelimit_ns, cpu, orders);
+            self.pcpus.shorten(self.pcpus[cpu].since_ns + self.params.ratelimit_ns, cpu, orders);
         }
     }
 
@@ -56,7 +56,7 @@ impl Credit2 {
     fn score(&mut self, now_ns: u64, entity: u32, cpu: u32) -> i64 {
         self.burn(now_ns, cpu);
         // Without a current one it is about to decide, and looks at the queue itself.
-        let Some(current) = self.seats[cpu].current else { return 0 };
+        let Some(current) = self.pcpus[cpu].current else { return 0 };
         let vcpu = &self.vcpus[entity as usize];
         let resist = if vcpu.cpu == cpu { 0 } else { RESIST_NS };
         vcpu.credit - self.vcpus[current as usize].credit - resist

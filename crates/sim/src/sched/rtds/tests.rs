@@ -20,7 +20,7 @@ fn check(sched: &Rtds) {
     for (entity, server) in sched.servers.iter().enumerate() {
         let entity = entity as u32;
         let waits = sched.waiting.iter().filter(|&&other| other == entity).count();
-        let runs = (0..sched.params.cpus).filter(|&cpu| sched.seats[cpu].current == Some(entity)).count();
+        let runs = (0..sched.params.cpus).filter(|&cpu| sched.pcpus[cpu].current == Some(entity)).count();
         let expected = ((server.state == State::Queued) as usize, (server.state == State::Running) as usize);
         assert_eq!((waits, runs), expected, "vCPU {entity} is {:?}", server.state);
         assert!(server.allowed.has(server.cpu) && server.left_ns <= server.budget_ns);
@@ -81,7 +81,7 @@ fn nobody_is_disturbed_for_an_equal_deadline_neither_by_a_wake_nor_by_a_decision
     assert_eq!(orders.resched, []);
     assert_eq!(sched.log.take().last().unwrap().kind, Kind::TickleRefused(Refusal::LaterDeadline));
     // One that is taken for another reason leaves the pCPU to who has it.
-    sched.seats.make_due(0);
+    sched.pcpus.make_due(0);
     assert_eq!(sched.pick(2 * MS, Cpu(0), &mut orders), Some(runs));
 }
 

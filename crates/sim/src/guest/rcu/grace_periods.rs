@@ -1,20 +1,19 @@
-//! Grace periods as they happened: from the step of `gp_seq` at the start to that at the end, and when each CPU's bit
-//! was cleared.
+//! The record of grace periods: when each began and ended, and when each CPU's bit was cleared in it.
 
 use reprieve_study::grace_period::{GracePeriod, Span};
 
 /// The open grace period, and those that ended and were not drained yet.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct GracePeriods {
     sequence: u64,
     pub start_ns: u64,
     cleared_ns: Vec<Option<u64>>,
     pub ended: Vec<GracePeriod>,
 }
 
-impl Record {
-    pub fn new(cpus: usize) -> Record {
-        Record { sequence: 0, start_ns: 0, cleared_ns: vec![None; cpus], ended: Vec::new() }
+impl GracePeriods {
+    pub fn new(cpus: usize) -> GracePeriods {
+        GracePeriods { sequence: 0, start_ns: 0, cleared_ns: vec![None; cpus], ended: Vec::new() }
     }
 
     pub fn start(&mut self, now_ns: u64, sequence: u64) {

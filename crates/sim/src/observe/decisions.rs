@@ -1,4 +1,4 @@
-//! The scheduler's events in the words in which stalls are told.
+//! The events of Xen's schedulers as decisions that a report of a stall lists.
 
 use reprieve_study::stalls::{Decision, GUEST, SPINNER, What};
 
@@ -58,8 +58,8 @@ mod tests {
     fn who_and_what_are_said_in_common_words_and_what_only_we_know_in_brackets() {
         let of = |entity: u32, kind: Kind| {
             let event = Event { at_ns: 7, cpu: Cpu(0), entity: Entity(entity), kind };
-            let told = decision(&event, Entity(1), &[Entity(2)]);
-            (told.what.of(&told.who), told.note)
+            let decision = decision(&event, Entity(1), &[Entity(2)]);
+            (decision.what.of(&decision.who), decision.note)
         };
         assert_eq!(of(1, Kind::Woken), ("guest wakes".into(), String::new()));
         assert_eq!(of(2, Kind::GoesOn), ("spinner goes on".into(), String::new()));

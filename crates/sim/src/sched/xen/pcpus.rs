@@ -8,7 +8,7 @@ use crate::sched::{Cpu, Orders};
 
 /// One pCPU.
 #[derive(Clone, Debug, Default)]
-pub struct Seat {
+pub struct Pcpu {
     /// Its current vCPU.
     pub current: Option<u32>,
     /// Since when its current vCPU has had it without another between.
@@ -19,29 +19,29 @@ pub struct Seat {
 
 /// The pCPUs, and the timers of a scheduler: of pCPU `n`, the number is `first + n`.
 #[derive(Clone, Debug)]
-pub struct Seats {
-    seats: Vec<Seat>,
+pub struct Pcpus {
+    pcpus: Vec<Pcpu>,
     first: u32,
 }
 
-impl std::ops::Index<u32> for Seats {
-    type Output = Seat;
+impl std::ops::Index<u32> for Pcpus {
+    type Output = Pcpu;
 
-    fn index(&self, cpu: u32) -> &Seat {
-        &self.seats[cpu as usize]
+    fn index(&self, cpu: u32) -> &Pcpu {
+        &self.pcpus[cpu as usize]
     }
 }
 
-impl std::ops::IndexMut<u32> for Seats {
-    fn index_mut(&mut self, cpu: u32) -> &mut Seat {
-        &mut self.seats[cpu as usize]
+impl std::ops::IndexMut<u32> for Pcpus {
+    fn index_mut(&mut self, cpu: u32) -> &mut Pcpu {
+        &mut self.pcpus[cpu as usize]
     }
 }
 
-impl Seats {
+impl Pcpus {
     /// That many pCPUs, idle, with timers numbered from `first`.
-    pub fn new(cpus: u32, first: u32) -> Seats {
-        Seats { seats: vec![Seat::default(); cpus as usize], first }
+    pub fn new(cpus: u32, first: u32) -> Pcpus {
+        Pcpus { pcpus: vec![Pcpu::default(); cpus as usize], first }
     }
 
     /// Orders a decision for that pCPU, once.
@@ -58,8 +58,8 @@ impl Seats {
 
     /// Whether a decision is due, as `pick` is called; from now on it is not.
     pub fn due(&mut self, cpu: u32) -> bool {
-        let seat = &mut self[cpu];
-        std::mem::take(&mut seat.ordered) || seat.current.is_none()
+        let pcpu = &mut self[cpu];
+        std::mem::take(&mut pcpu.ordered) || pcpu.current.is_none()
     }
 
     /// A decision is due at the next `pick`, which the dispatcher calls anyway.
@@ -76,13 +76,13 @@ impl Seats {
         for_ns: Option<u64>,
         orders: &mut Orders,
     ) {
-        let seat = &mut self[cpu];
-        if seat.current != next {
-            (seat.current, seat.since_ns) = (next, now_ns);
+        let pcpu = &mut self[cpu];
+        if pcpu.current != next {
+            (pcpu.current, pcpu.since_ns) = (next, now_ns);
         }
         match for_ns {
             Some(for_ns) => self.set_timer(now_ns.saturating_add(for_ns.max(1)), cpu, orders),
-            None => seat.timer_ns = None,
+            None => pcpu.timer_ns = None,
         }
     }
 
@@ -101,10 +101,10 @@ impl Seats {
 
     /// The pCPU whose timer has that number, if it is armed for now: what it runs is over.
     pub fn expired(&mut self, now_ns: u64, number: u32) -> Option<u32> {
-        let cpu = number.checked_sub(self.first).filter(|&cpu| (cpu as usize) < self.seats.len())?;
-        let seat = &mut self[cpu];
-        (seat.timer_ns == Some(now_ns)).then(|| {
-            seat.timer_ns = None;
+        let cpu = number.checked_sub(self.first).filter(|&cpu| (cpu as usize) < self.pcpus.len())?;
+        let pcpu = &mut self[cpu];
+        (pcpu.timer_ns == Some(now_ns)).then(|| {
+            pcpu.timer_ns = None;
             cpu
         })
     }
