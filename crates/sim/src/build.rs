@@ -1,4 +1,4 @@
-//! From a scenario's condition to a world: host, guest, neighbours and stimuli.
+//! Builds the world of a run from a condition of its scenario: host, guests, neighbours and stimuli.
 
 mod io;
 mod xen;
@@ -27,28 +27,28 @@ use crate::workload::{self, Spread};
 use crate::world::World;
 use crate::world::client::{Client, Loop};
 
-/// Memory that the simulator needs for a frame of a guest: state of the buddy allocator.
+/// Memory that the simulator needs for each page frame of a guest: the buddy allocator's state.
 const BYTES_PER_FRAME: u64 = 16;
-/// What [`Memory`] can be at most.
+/// The largest guest that [`Memory`] can hold.
 const MOST_MEMORY_MIB: u64 = 256 << 10;
 
-/// A world ready to start, and the threads that become busy on command.
+/// A world ready to start, and the threads that the run controls.
 pub struct Built {
-    /// The world; its guest 0 is the one under test.
+    /// Guest 0 of this world is the one under test.
     pub world: World,
     /// Its host.
     pub host: usize,
-    /// For each spike of the condition, its threads.
+    /// The threads of each spike of the condition.
     pub spikes: Vec<Vec<Entity>>,
     /// Threads of other VMs.
     pub others: Others,
 }
 
-/// Builds the world for one run. The guest is as much faster than the scenario says as makes up for the share of CPU time
-/// that it is known to get; all of it for a guest as it is.
+/// Builds the world for one run. `made_up` is the share of CPU time for which the guest's speed compensates;
+/// [`CpuShare::ALL`] leaves the speed as the scenario has it.
 ///
 /// # Errors
-/// A scenario that does not fit its limits; the key is named.
+/// A scenario that exceeds its limits, with the key at fault.
 pub fn build(
     scenario: &Scenario,
     condition: &Condition,
@@ -77,7 +77,7 @@ pub fn build(
         }
         io::add(&mut world, scenario, condition, io, &guests);
     }
-    // A recording has the noise of its host in it.
+    // A recording already contains the noise of its host.
     if condition.replay.is_empty() {
         add_noise(&mut world, host, scenario, pcpus, seed);
     }
@@ -115,7 +115,7 @@ fn check_memory(scenario: &Scenario) -> Result<(), BadScenario> {
     Ok(())
 }
 
-/// A guest that its own ticks keep busy gets nothing done: what a run of it shows is that alone.
+/// Refuses a guest so slow that its own ticks keep it busy: a run would show nothing else.
 fn check_speed(scenario: &Scenario) -> Result<(), BadScenario> {
     let costs = Costs::at_speed(workload::speed_permille(scenario));
     let ticks_ns = (costs.tick_ns + costs.interrupt_ns) * scenario.guest.hz;
@@ -159,10 +159,9 @@ fn add_host(world: &mut World, scenario: &Scenario, pcpus: usize, condition: &Co
     world.add_host(host)
 }
 
-/// The costs of the guest's kernel at that speed.
 fn guest_costs(scenario: &Scenario, condition: &Condition, speed_permille: u64) -> Costs {
     let mut costs = Costs::at_speed(speed_permille);
-    // How long a waiter spins does not depend on the guest's speed, but is CPU time to be made up for like any other.
+    // The spin limit is a time, whatever the guest's speed; but it is CPU time, so a compensated guest spins for less.
     costs.spin_ns = costs.spin_ns * workload::speed_permille(scenario) / speed_permille;
     if condition.without.contains(&Cause::MemoryPressure) {
         costs.memory = costs.memory.without_pressure();
@@ -170,7 +169,7 @@ fn guest_costs(scenario: &Scenario, condition: &Condition, speed_permille: u64) 
     costs
 }
 
-/// The scenario, or the one whose workload does not pause when memory is short.
+/// The scenario; for the counterfactual without memory pressure, with a workload that never pauses for memory.
 fn throttled_or_not<'a>(scenario: &'a Scenario, condition: &Condition) -> Cow<'a, Scenario> {
     if !condition.without.contains(&Cause::MemoryPressure) {
         return Cow::Borrowed(scenario);
@@ -186,7 +185,7 @@ fn make_guest(
     made_up: CpuShare,
     number: u64,
 ) -> Result<Guest, BadScenario> {
-    // Another VM draws other numbers.
+    // Each VM draws its own random numbers.
     let seed = seed ^ number << 48;
     let scenario = &*throttled_or_not(scenario, condition);
     let speed_permille = made_up.speed_that_makes_up(workload::speed_permille(scenario));
@@ -206,7 +205,7 @@ fn make_guest(
         },
         tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, tick_ns - 1),
         idle: match scenario.workload {
-            // The one that runs in real Xen, too.
+            // The workload that we also run on real Xen.
             Workload::Wakeup { .. } if scenario.host.scheduler.is_xen() => guest::Idle::XEN_PV,
             _ => guest::Idle::default(),
         },
@@ -223,7 +222,7 @@ fn make_guest(
     Ok(guest)
 }
 
-/// RCU's parameters; those below 0 follow the kernel's own rule.
+/// RCU's parameters. A value below 0 means the kernel's default rule.
 fn rcu_params(scenario: &Scenario, descheduled_is_quiescent: bool) -> rcu::Params {
     let given = &scenario.guest.rcu;
     let own_rule = |value: i64| u64::try_from(value).ok();
@@ -239,7 +238,7 @@ fn rcu_params(scenario: &Scenario, descheduled_is_quiescent: bool) -> rcu::Param
     }
 }
 
-/// Busy vCPUs of neighbour VMs.
+/// The number of busy vCPUs of neighbour VMs.
 fn busy_vcpus(scenario: &Scenario, condition: &Condition, pcpus: u64) -> u64 {
     let vcpus = scenario.guest.vcpus as u64;
     let wanted = (condition.overcommit * pcpus as f64).round() as u64;
@@ -248,7 +247,7 @@ fn busy_vcpus(scenario: &Scenario, condition: &Condition, pcpus: u64) -> u64 {
 
 fn vcpu_spec(condition: &Condition, v: usize, phase_permillion: u64) -> Spec {
     let allowed = match condition.pcpus.len() {
-        // Each has a pCPU of its own.
+        // In a replay each vCPU has a pCPU of its own.
         _ if !condition.replay.is_empty() => vec![Cpu(v as u32)],
         0 => Vec::new(),
         pcpus => vec![Cpu(condition.pcpus[v % pcpus] as u32)],
@@ -261,7 +260,7 @@ fn vcpu_spec(condition: &Condition, v: usize, phase_permillion: u64) -> Spec {
     Spec { allowed, quota, domain: DomainSpec::numbered(xen::GUEST), ..Spec::default() }
 }
 
-/// The thread that serves the timers of that guest's vCPUs, if they need one. It runs where there is room.
+/// Adds the thread that serves the timers of the guest's vCPUs, if the scenario has one. It is not pinned.
 fn add_emulator(world: &mut World, guest: usize, scenario: &Scenario, seed: u64, number: u64) {
     let serve_ns = scenario.guest.timer_thread_ns;
     if serve_ns > 0 {
@@ -271,7 +270,7 @@ fn add_emulator(world: &mut World, guest: usize, scenario: &Scenario, seed: u64,
     }
 }
 
-/// The host's own threads, as many of each kind as there are pCPUs.
+/// Adds the host's own threads, one of each kind per pCPU.
 fn add_noise(world: &mut World, host: usize, scenario: &Scenario, pcpus: usize, seed: u64) {
     let model = &scenario.host;
     let usual = (model.noise_per_s > 0 && model.noise_ns > 0)
@@ -291,20 +290,19 @@ fn add_noise(world: &mut World, host: usize, scenario: &Scenario, pcpus: usize, 
     }
 }
 
-/// The pCPUs that the guest is pinned to.
 fn shared_pcpus(condition: &Condition) -> Vec<Cpu> {
     let shared: BTreeSet<usize> = condition.pcpus.iter().copied().collect();
     shared.into_iter().map(|pcpu| Cpu(pcpu as u32)).collect()
 }
 
-/// VMs that compute for ever, on the guest's pCPUs.
+/// Adds the VMs that compute forever, on the guest's pCPUs.
 fn add_spinners(world: &mut World, host: usize, model: &HostModel, condition: &Condition) -> Vec<Entity> {
     let spec = Spec { allowed: shared_pcpus(condition), ..Spec::default() };
     let spinner = |number| world.add_thread(host, Body::Busy, &xen::spinner(model, number, spec.clone()));
     (0..condition.spinners).map(spinner).collect()
 }
 
-/// The client of a guest that serves requests.
+/// Adds the client of a guest that serves requests.
 fn add_client(world: &mut World, guest: usize, scenario: &Scenario, seed: u64) {
     let Workload::Requests { gap_us, rate_per_s, gap_spread, network_us, .. } = scenario.workload else {
         return;
@@ -318,7 +316,7 @@ fn add_client(world: &mut World, guest: usize, scenario: &Scenario, seed: u64) {
     world.add_client(client);
 }
 
-/// Neighbours and hogs, on the guest's pCPUs.
+/// Adds neighbours and hogs, on the guest's pCPUs.
 fn add_busy(
     world: &mut World,
     host: usize,

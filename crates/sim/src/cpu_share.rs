@@ -1,8 +1,8 @@
-//! The share of the CPU time that a guest wants which its host gives it, as measured: what a run without less CPU time
-//! (the counterfactual `cpu-share`) makes up for.
+//! How much of the CPU time that a guest wanted it got. The counterfactual `cpu-share` makes the guest faster by the
+//! inverse.
 //!
-//! The share is taken from a run of the same condition and seed in which nothing is made up for, so that quotas, pauses,
-//! spikes, neighbours and the guest's own idleness are in it as they happened.
+//! The share is measured in a run of the same condition and seed at the normal speed, so it includes quotas, pauses,
+//! spikes, neighbours and the guest's own idle time as they happened.
 
 use std::borrow::Cow;
 
@@ -17,10 +17,10 @@ pub struct CpuShare {
 }
 
 impl CpuShare {
-    /// All that it wants.
+    /// The guest got all that it wanted.
     pub const ALL: CpuShare = CpuShare { run_ns: 1, wanted_ns: 1 };
 
-    /// The guest's share in the window of a run. All if it never ran: there is nothing to make up for by speed.
+    /// The guest's share in the window of a run; [`CpuShare::ALL`] if it never ran, because no speed makes up for that.
     pub fn of(run: &Observation) -> CpuShare {
         let vcpus = &run.provenance.vcpus;
         let run_ns: u64 = vcpus.iter().map(|vcpu| vcpu.run_ns).sum();
@@ -31,15 +31,15 @@ impl CpuShare {
         CpuShare { run_ns, wanted_ns: run_ns + delay_ns }
     }
 
-    /// The speed with which a guest computes as much in its share of the time as one of this speed in all of it. Both in
-    /// thousandths; rounded down.
+    /// The speed at which a guest with this share does as much as one of `speed_permille` with all the time. In
+    /// thousandths, rounded down.
     pub fn speed_that_makes_up(self, speed_permille: u64) -> u64 {
         let product = u128::from(speed_permille) * u128::from(self.wanted_ns);
         u64::try_from(product / u128::from(self.run_ns)).unwrap_or(u64::MAX)
     }
 }
 
-/// The condition with the guest's CPU time left as it is, and whether that is to be made up for.
+/// The condition without the counterfactual `cpu-share`, and whether it had it.
 pub fn as_given(condition: &Condition) -> (Cow<'_, Condition>, bool) {
     if !condition.without.contains(&Cause::CpuShare) {
         return (Cow::Borrowed(condition), false);
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(CpuShare::ALL.speed_that_makes_up(8000), 8000);
         assert_eq!(share(500, 1000).speed_that_makes_up(8000), 16_000);
         assert_eq!(share(3, 10).speed_that_makes_up(1000), 3333);
-        // More than a u64 holds on the way.
+        // The product exceeds 64 bits.
         assert_eq!(share(1 << 61, 1 << 62).speed_that_makes_up(1_000_000), 2_000_000);
     }
 

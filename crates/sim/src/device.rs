@@ -1,14 +1,13 @@
-//! Block devices of a host: requests of virtual machines wait in the host's I/O scheduler, are served by a drive, and come
-//! back as interrupts.
+//! A host's disk: requests of VMs wait in the host's I/O scheduler, are served by a drive, and return as interrupts.
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`drive`] | how long the drive takes: flash with a link, or a disk with seeks |
-//! | [`fair`] | whose request is next: slices of service, by weight |
-//! | [`delay`] | requests that are on the way for a fixed time |
+//! | [`drive`] | how long a request takes: flash with a link, or a disk with seeks |
+//! | [`fair`] | which request comes next: slices of service, by weight |
+//! | [`delay`] | a fixed delay on the way |
 //!
-//! Invariants: a request that was submitted is in exactly one place until it is done; the drive never holds more than its
-//! queue depth; of each VM as many requests are done as were submitted, less those that are under way.
+//! Invariants: a submitted request is in exactly one place until it is done; the drive never holds more requests than
+//! its queue depth; each VM's completed and pending requests add up to those it submitted.
 
 pub mod delay;
 pub mod drive;
@@ -21,29 +20,29 @@ use delay::Delay;
 use drive::Drive;
 use fair::Fair;
 
-/// A request of a VM's virtual disk.
+/// A request to a VM's virtual disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskRequest {
     /// The guest that made it.
     pub guest: usize,
-    /// What the guest calls it.
+    /// The guest's number for it.
     pub id: u32,
-    /// The vCPU that submitted it: it gets the interrupt.
+    /// The vCPU that submitted it and gets the interrupt.
     pub vcpu: usize,
     /// First byte on the disk.
     pub start: u64,
-    /// Bytes.
+    /// Length.
     pub bytes: u64,
     /// Whether it writes.
     pub writes: bool,
 }
 
-/// What a disk is made of.
+/// The parameters of a disk.
 #[derive(Clone, Debug)]
 pub struct DiskSpec {
     /// The drive.
     pub drive: Drive,
-    /// Requests that it works on at a time.
+    /// Requests that the drive works on at the same time.
     pub depth: usize,
     /// The host's I/O scheduler.
     pub fair: fair::Params,
@@ -63,7 +62,7 @@ struct Served {
 /// A disk.
 #[derive(Debug)]
 pub struct Disk {
-    /// Expires when the disk has something to do.
+    /// Expires when the disk should act next.
     pub timer: Timer,
     drive: Drive,
     depth: usize,
@@ -72,7 +71,7 @@ pub struct Disk {
     /// Earliest completion last.
     served: Vec<Served>,
     leaving: Delay<DiskRequest>,
-    /// Time that the drive worked on something, up to `booked_ns`.
+    /// Time that the drive was busy, up to `booked_ns`.
     busy_ns: u64,
     booked_ns: u64,
 }
@@ -99,7 +98,7 @@ impl Disk {
         self.arm(now_ns, queue);
     }
 
-    /// The timer has expired. Requests whose interrupt is due are put into `done`.
+    /// The timer has expired. Adds the requests whose interrupt is due to `done`.
     pub fn work(&mut self, now_ns: u64, done: &mut Vec<DiskRequest>, queue: &mut Queue) {
         self.book(now_ns);
         while let Some(request) = self.entering.pop(now_ns) {
@@ -141,7 +140,7 @@ impl Disk {
         self.booked_ns = now_ns;
     }
 
-    /// Time that the drive worked on something.
+    /// Time that the drive was busy.
     pub fn busy_ns(&self, now_ns: u64) -> u64 {
         self.busy_ns + if self.served.is_empty() { 0 } else { now_ns - self.booked_ns }
     }

@@ -1,19 +1,18 @@
-//! One number for all that a run gave, to see at a glance whether another run, machine or compiler gave the same.
+//! A hash of everything that a run produced. Equal hashes show that another machine or compiler computed the same.
 //!
-//! Words are mixed by a rotation, an exclusive or and a multiplication (the hash of Firefox and of rustc's tables,
-//! FxHash): fast, the same everywhere, and no protection against anybody.
+//! Words are mixed by a rotation, an exclusive or and a multiplication (FxHash, of Firefox and rustc). It is fast and
+//! portable, and no protection against tampering.
 
 use reprieve_study::Observation;
 use reprieve_study::observation::{VCPU_OFF, VCPU_UNDISTURBED};
 use reprieve_study::timeline::Events;
 
-/// The digest with a further word.
+/// The digest extended by a word.
 #[inline]
 pub fn mixed(digest: u64, word: u64) -> u64 {
     (digest.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95)
 }
 
-/// A digest that grows.
 struct Digest(u64);
 
 impl Digest {
@@ -21,14 +20,14 @@ impl Digest {
         self.0 = mixed(self.0, word);
     }
 
-    /// Adds a text, so that it does not run into the next one.
+    /// Adds a text and a mark of its end.
     fn text(&mut self, text: &str) {
         text.bytes().for_each(|byte| self.add(byte.into()));
         self.add(u64::MAX);
     }
 }
 
-/// The hash of a run: of all its events, whose digest that is, and of all numbers made from them.
+/// The hash of a run: of the digest of its events, and of all numbers derived from them.
 pub fn result_hash(events: u64, of: &Observation) -> String {
     let mut digest = Digest(events);
     let numbers = [of.provenance.events, of.provenance.window_ns, of.provenance.samples];
@@ -45,7 +44,8 @@ pub fn result_hash(events: u64, of: &Observation) -> String {
             digest.add(value.to_bits());
         }
     }
-    // Times off are events', which are in already; without them, runs recorded before there were any keep their hash.
+    // These two derive from events that the digest already covers. Left out, they keep the hashes of older recordings
+    // valid.
     let is_new = |name: &str| [VCPU_OFF, VCPU_UNDISTURBED].contains(&name);
     for (name, distribution) in of.distributions.iter().filter(|(name, _)| !is_new(name)) {
         digest.text(name);
@@ -56,7 +56,7 @@ pub fn result_hash(events: u64, of: &Observation) -> String {
     }
     for track in of.trace.iter().flat_map(|trace| &trace.tracks) {
         digest.text(&track.name);
-        // Counters are timelines, which are in already.
+        // Counters are timelines, added above.
         if let Events::Slices(slices) = &track.events {
             for (span, _) in slices {
                 digest.add(span.start_ns);

@@ -1,4 +1,4 @@
-//! Why a simulation did not give all its results.
+//! The ways in which a simulation fails.
 
 use reprieve_study::scenario::BadScenario;
 
@@ -11,12 +11,12 @@ pub enum SimError {
     /// The user stopped it.
     #[error("interrupted")]
     Interrupted,
-    /// The simulator contradicts itself.
+    /// An invariant of the simulator does not hold.
     #[error("{run}: the simulator is wrong, please report it with the command: {broken}")]
     Broken {
-        /// Which run.
+        /// The run.
         run: String,
-        /// What does not hold.
+        /// The invariant.
         broken: String,
     },
 }

@@ -1,5 +1,5 @@
-//! The ground `sim`: works through a scenario's plan, several runs at a time. Runs share nothing, so the result does
-//! not depend on how many.
+//! The ground `sim`: runs the plan of a scenario, several runs at a time. Runs share nothing, so the number of threads
+//! does not change the results.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -48,7 +48,7 @@ fn work_through(
             let (sender, next, asked_to_stop) = (sender.clone(), &next, &asked_to_stop);
             scope.spawn(move || {
                 loop {
-                    // Relaxed: the number alone matters, and each is handed out once.
+                    // Relaxed suffices: only the number matters, and each is handed out once.
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(run) = plan.get(number) else { break };
                     let result = if asked_to_stop() {
@@ -83,7 +83,7 @@ fn collect(
                 done += 1;
                 progress.ended(done, plan.len(), &observation);
                 if observation.sweep.is_some() {
-                    // Many runs, of which only the numbers are shown.
+                    // A sweep has many runs and shows only their numbers.
                     observation.timelines.clear();
                     observation.distributions.remove(observation::LATENCIES);
                     observation.trace = None;
@@ -100,7 +100,7 @@ fn collect(
     error
 }
 
-/// Traces, recordings and timelines are large; the first ones of each condition are what is looked at.
+/// Traces, recordings and timelines are large: keep them for the first run of each condition only.
 fn keep_first_traces(observations: &mut [Observation]) {
     let mut seen: Vec<String> = Vec::new();
     for observation in observations {

@@ -1,7 +1,7 @@
 //! A guest: vCPUs that execute interrupts, softirqs and tasks, under the guest's own scheduler, RCU and allocator.
 //!
-//! The host tells it when a vCPU gets and loses a pCPU ([`Guest::enter`], [`Guest::leave`]) and when timers expire; it
-//! answers with [`Request`]s. It never calls the host, so data flows one way.
+//! The host calls the guest when a vCPU gets or loses a pCPU ([`Guest::enter`], [`Guest::leave`]) and when timers
+//! expire. The guest answers with [`Request`]s and never calls the host.
 
 mod batched_frees;
 pub mod block;
@@ -45,48 +45,48 @@ use crate::latency::Latencies;
 use crate::queue::{Class, Queue};
 use crate::sched::{self, Cpu, Placement};
 
-/// The time, and where to say what happens later.
+/// The current time, and where to arm timers.
 pub struct Clock<'a> {
     /// Now.
     pub now_ns: u64,
     /// The run's timers.
     pub queue: &'a mut Queue,
-    /// Work that was done beyond that of an event of usual size ([`crate::world::World::spent`]).
+    /// Steps of long loops, beyond the cost of a usual event ([`crate::world::World::spent`]).
     pub work: &'a mut u64,
 }
 
-/// What a guest wants of its host.
+/// What a guest asks of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// An interrupt waits for this vCPU.
     Kick(usize),
     /// This vCPU is idle.
     Halt(usize),
-    /// This vCPU holds no spinlock any more.
+    /// This vCPU has released its last spinlock.
     Unlocked(usize),
     /// An answer to this request leaves for the network.
     Answer(Packet),
-    /// Requests leave for the disk.
+    /// Disk requests are ready.
     Disk,
 }
 
-/// Which kernel it runs, as far as the model tells them apart.
+/// The kernel's version, where versions differ in the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kernel {
-    /// Its tasks run under CFS, and while ksoftirqd is runnable interrupts leave softirqs to it.
+    /// Tasks run under CFS. While ksoftirqd is runnable, interrupts leave softirqs to it.
     #[default]
     V6_1,
-    /// Its tasks run under EEVDF. Interrupts run softirqs whether ksoftirqd is runnable or not (as since 6.5).
+    /// Tasks run under EEVDF. Interrupts run softirqs whether ksoftirqd is runnable or not (since 6.5).
     V6_12,
 }
 
 impl Kernel {
-    /// As a scenario names it (`guest.kernel`); 6.1 for any other name.
+    /// The kernel that a scenario names in `guest.kernel`; 6.1 for any unknown name.
     pub fn named(series: &str) -> Kernel {
         if series == "6.12" { Kernel::V6_12 } else { Kernel::V6_1 }
     }
 
-    /// Its version, for people.
+    /// The version, for reports.
     pub fn version(self) -> &'static str {
         match self {
             Kernel::V6_1 => "6.1",
@@ -105,7 +105,7 @@ impl Kernel {
     }
 }
 
-/// What a guest is made of.
+/// The parameters of a guest.
 pub struct Spec {
     /// Its kernel.
     pub kernel: Kernel,
@@ -117,30 +117,30 @@ pub struct Spec {
     pub costs: Costs,
     /// RCU's parameters.
     pub rcu: rcu::Params,
-    /// Spinlocks.
+    /// The number of spinlocks.
     pub locks: u32,
-    /// How their waiters get them.
+    /// How waiters get a spinlock.
     pub discipline: Discipline,
-    /// When its ticks fall, from 0 to a tick.
+    /// When its first tick falls: from 0 to the length of a tick.
     pub tick_phase_ns: u64,
     /// Its clock and its idleness.
     pub idle: Idle,
 }
 
-/// What a guest's platform makes of timers and idleness. The default is a device that can be set for any time, and a tick
-/// that stops whenever a vCPU idles.
+/// How a guest's platform handles timers and idle vCPUs. By default the clock-event device can be set for any time, and
+/// the tick stops whenever a vCPU is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Idle {
-    /// The clock-event device is never set for sooner than so long from now (`min_delta_ns` in `/proc/timer_list`).
+    /// The least time for which the clock-event device can be set (`min_delta_ns` in `/proc/timer_list`).
     pub least_delta_ns: u64,
-    /// The tick goes on in an idleness that a high-resolution timer will end within a tick: stopping it costs more than it
-    /// saves.
+    /// The tick stays on if a high-resolution timer will end the idle time within a tick, because stopping it would
+    /// cost more.
     pub keeps_tick: bool,
 }
 
 impl Idle {
-    /// A PV guest of Xen, Linux 6.1: its device takes 100 us, as `/proc/timer_list` says; and in 3 s of a loop that sleeps
-    /// 1 ms (2,000 times) its tick was stopped 277 times, and all ticks that fell into a sleep, 63 % of them, woke the vCPU.
+    /// A PV guest of Xen with Linux 6.1. Its device takes 100 us (`/proc/timer_list`). In 3 s of a loop that sleeps 1
+    /// ms (2,000 times) its tick stopped 277 times, and every tick that fell into a sleep (63 % of them) woke the vCPU.
     pub const XEN_PV: Idle = Idle { least_delta_ns: 100_000, keeps_tick: true };
 }
 
@@ -158,15 +158,15 @@ pub struct Guest {
     /// Page frames and slabs.
     pub memory: Memory,
     io: IoSide,
-    /// Whether an interrupt handler runs right now: what it raises is served when it ends.
+    /// An interrupt handler is running. The softirqs that it raises run when it ends.
     in_interrupt: bool,
     counters: Counters,
     requests: Vec<Request>,
 }
 
 impl Guest {
-    /// A guest with RCU's kthread, and a ksoftirqd and a kernel worker on each vCPU; no other tasks. Nothing runs before
-    /// [`Guest::boot`].
+    /// A guest whose only tasks are RCU's kthread, and a ksoftirqd and a kernel worker on each vCPU. Nothing runs
+    /// before [`Guest::boot`].
     pub fn new(spec: &Spec, memory: Memory, seed: u64, queue: &mut Queue) -> Guest {
         let vcpus = (0..spec.vcpus)
             .map(|_| Vcpu::new(queue.add(Class::Work), queue.add(Class::GuestClock)))
@@ -218,16 +218,16 @@ impl Guest {
         }
     }
 
-    /// Memory of this process for what waits for grace periods, for requests of the block layer, and for latencies kept.
+    /// Memory of the simulator for callbacks, block requests and latencies.
     pub fn held_bytes(&self) -> u64 {
         let latencies = self.counters.sync_ns.len() * size_of::<u64>()
             + self.counters.latencies.stalls.len() * size_of::<reprieve_study::Span>();
         let block = self.io.disk.as_ref().map_or(0, |io| io.block.held_bytes());
-        // A callback, or an object twice: a queue that grows takes up to twice its length.
+        // 8 bytes for a callback or object, twice: a growing queue takes up to twice its length.
         self.rcu.backlog() * 16 + (latencies + block) as u64
     }
 
-    /// A vCPU gets a pCPU. `overhead_ns` of CPU time pass before it goes on.
+    /// A vCPU gets a pCPU. It first spends `overhead_ns` of CPU time.
     pub fn enter(&mut self, clock: &mut Clock<'_>, v: usize, overhead_ns: u64) {
         let vcpu = &mut self.vcpus[v];
         debug_assert_eq!(vcpu.presence, Presence::Descheduled);
@@ -241,7 +241,7 @@ impl Guest {
         self.run(clock, v);
     }
 
-    /// A vCPU with work loses its pCPU.
+    /// A vCPU that still has work loses its pCPU.
     pub fn leave(&mut self, clock: &mut Clock<'_>, v: usize) {
         self.book(clock.now_ns, v);
         let vcpu = &mut self.vcpus[v];
@@ -251,7 +251,7 @@ impl Guest {
         self.told_rcu_descheduled(clock, v, true);
     }
 
-    /// Matters in the counterfactual alone in which descheduled vCPUs are quiescent.
+    /// Only for the counterfactual in which a descheduled vCPU is quiescent.
     fn told_rcu_descheduled(&mut self, clock: &mut Clock<'_>, v: usize, descheduled: bool) {
         self.rcu.state.set_descheduled(clock.now_ns, v, descheduled, &mut self.rcu.effects);
         self.in_interrupt = true;
@@ -259,17 +259,17 @@ impl Guest {
         self.in_interrupt = false;
     }
 
-    /// A halted vCPU that was kicked competes for a pCPU from now on.
+    /// A halted vCPU that was kicked competes for a pCPU again.
     pub fn unhalt(&mut self, clock: &mut Clock<'_>, v: usize) {
         self.vcpus[v].unhalt(clock.now_ns);
         self.end_pause(v);
         if self.vcpus[v].current.is_some() {
-            // It waits for a spinlock, no longer of its own will.
+            // It spins for a lock, and no longer waits of its own accord.
             self.told_rcu_descheduled(clock, v, true);
         }
     }
 
-    /// A running vCPU takes the interrupts that wait for it.
+    /// A running vCPU takes its pending interrupts.
     pub fn interrupt(&mut self, clock: &mut Clock<'_>, v: usize) {
         self.book(clock.now_ns, v);
         self.run(clock, v);
@@ -287,7 +287,7 @@ impl Guest {
         self.requests.push(Request::Kick(v));
     }
 
-    /// Books a running vCPU's time, and its task's.
+    /// Accounts the time of a running vCPU and of its task.
     fn book(&mut self, now_ns: u64, v: usize) {
         let vcpu = &mut self.vcpus[v];
         let task_ns = vcpu.book(now_ns);
@@ -296,7 +296,7 @@ impl Guest {
         }
     }
 
-    /// Whether it wants anything of its host.
+    /// Whether it has requests for its host.
     #[inline]
     pub fn has_requests(&self) -> bool {
         !self.requests.is_empty()
@@ -307,7 +307,7 @@ impl Guest {
         into.append(&mut self.requests);
     }
 
-    /// Whether the vCPU's current task holds a spinlock. One that it only waits for does not count.
+    /// Whether the vCPU's current task holds a spinlock. A lock that it only waits for does not count.
     pub fn holds_lock(&self, v: usize) -> bool {
         let vcpu = &self.vcpus[v];
         let waited_for = u32::from(vcpu.spins_for.is_some());
@@ -324,12 +324,12 @@ impl Guest {
         &self.counters
     }
 
-    /// Latencies from now on: at most so many.
+    /// Measures latencies from now on, `most` of them.
     pub fn measure_latencies(&mut self, most: u64) {
         self.counters.latencies = Latencies::measured(most);
     }
 
-    /// What the workload counts, for those who count for it outside of the guest.
+    /// The latencies, for a client outside of the guest.
     pub fn latencies_mut(&mut self) -> &mut Latencies {
         &mut self.counters.latencies
     }
@@ -339,10 +339,10 @@ impl Guest {
         self.tasks[self.rcu.gp_kthread].exec_ns
     }
 
-    /// Checks what must hold at any time between events.
+    /// Checks the invariants between events.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The invariant that does not hold.
     pub fn check(&self) -> Result<(), String> {
         self.rcu.check()?;
         self.io.disk.as_ref().map_or(Ok(()), |io| io.block.check())?;

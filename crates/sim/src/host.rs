@@ -1,4 +1,4 @@
-//! A host: pCPUs, and the threads that its scheduler runs on them. vCPUs are threads like any other.
+//! A host: pCPUs, and the threads that its scheduler runs on them. A vCPU is a thread like any other.
 
 use crate::queue::{Class, Queue, Timer};
 use crate::random::Stream;
@@ -9,54 +9,54 @@ use crate::sched::{Cpu, Entity, Orders, Scheduler, Spec};
 pub enum Body {
     /// A vCPU of a guest.
     Vcpu {
-        /// Which guest.
+        /// The guest.
         guest: usize,
-        /// Which of its vCPUs.
+        /// The vCPU of that guest.
         vcpu: usize,
     },
-    /// Computes whenever it may.
+    /// Always has work.
     Busy,
-    /// Sleeps and computes in turn: the host's own threads.
+    /// A thread of the host itself, which sleeps and computes in turn.
     Noise {
         /// Mean time between two bursts.
         sleep_ns: u64,
         /// Mean length of a burst.
         burst_ns: u64,
-        /// Draws both.
+        /// Draws both lengths.
         stream: Stream,
     },
-    /// Serves the timers of a guest's vCPUs, as the main thread of QEMU does where the kernel does not.
+    /// Serves the timers of a guest's vCPUs, as QEMU's main thread does where the kernel does not.
     Emulator(Emulator),
-    /// Computes for a while when told to: a neighbour that becomes busy ([`crate::world::World::spike`]).
+    /// A neighbour that is busy for a while on command ([`crate::world::World::spike`]).
     Spike {
-        /// Until when.
+        /// The end of the present spike.
         until_ns: u64,
     },
 }
 
-/// The main thread of QEMU. It serves all timers that are due under one lock, which a vCPU needs to take its interrupt. So no vCPU
-/// takes its interrupt before the thread is done; then they take them one by one.
+/// QEMU's main thread. It serves all expired timers under one lock, which a vCPU needs to take its interrupt. So the
+/// vCPUs wait until the thread is done, and then take their interrupts one by one.
 #[derive(Debug)]
 pub struct Emulator {
-    /// Whose timers.
+    /// The guest whose timers it serves.
     pub guest: usize,
-    /// CPU time that it takes for each.
+    /// CPU time for each timer.
     pub serve_ns: u64,
     /// vCPUs whose timer has expired.
     pub due: Vec<usize>,
-    /// vCPUs whose timer is served, and which have not taken the interrupt yet.
+    /// vCPUs whose timer is served and which have not taken the interrupt yet.
     pub served: Vec<usize>,
     /// Draws which vCPU gets the lock next.
     pub stream: Stream,
 }
 
 impl Emulator {
-    /// One that has nothing to do.
+    /// An emulator with nothing to do.
     pub fn new(guest: usize, serve_ns: u64, stream: Stream) -> Emulator {
         Emulator { guest, serve_ns, due: Vec::new(), served: Vec::new(), stream }
     }
 
-    /// Which vCPU takes its interrupt next.
+    /// Draws the vCPU that takes its interrupt next.
     pub fn take_served(&mut self) -> Option<usize> {
         let last = self.served.len().checked_sub(1)?;
         Some(self.served.swap_remove(self.stream.within(0, last as u64) as usize))
@@ -68,55 +68,54 @@ impl Emulator {
 pub struct Thread {
     /// What it runs.
     pub body: Body,
-    /// Its timer: the end of a sleep, of a burst, of a spike, or of a pause.
+    /// Expires at the end of a sleep, burst, spike or pause.
     pub timer: Timer,
     /// CPU time left of a burst.
     pub left_ns: u64,
-    /// Since when it runs, waits, or sleeps.
+    /// When it entered its present state.
     since_ns: u64,
-    /// What it does.
     pub state: State,
-    /// The pCPU that it runs or ran on.
+    /// The pCPU that it runs on, or ran on last.
     pub pcpu: usize,
     /// Time on a pCPU.
     pub run_ns: u64,
     /// Time runnable without a pCPU.
     pub delay_ns: u64,
-    /// Whether it lost its pCPU against its will the last time.
+    /// Whether it lost its pCPU while it still had work.
     pub preempted: bool,
-    /// It is kept from running until then, by a stimulus.
+    /// A stimulus keeps it from running until then.
     pub paused_until_ns: Option<u64>,
-    /// It does nothing before.
+    /// It stays blocked until then.
     pub begins_ns: u64,
-    /// How its slices are cut; none for the scheduler's own.
+    /// Set if the host cuts its slices.
     pub micro_slice: Option<MicroSlice>,
 }
 
-/// Slices that are cut: so long a stretch, begun so often. The scheduler decides anew at the end of each, and again when the
-/// next is due.
+/// Slices of `run_ns`, one begun every `every_ns`. The scheduler decides again at the end of each, and when the next
+/// one is due.
 #[derive(Clone, Copy, Debug)]
 pub struct MicroSlice {
-    /// Expires at the end of a stretch, and when the next one is due.
+    /// Expires at the end of a micro-slice, and when the next one is due.
     pub timer: Timer,
-    /// Length of a stretch.
+    /// Length of a micro-slice.
     pub run_ns: u64,
-    /// From the beginning of one to that of the next.
+    /// Time from the start of one to the start of the next.
     pub every_ns: u64,
 }
 
-/// What a thread does.
+/// A thread's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing.
+    /// It has nothing to do.
     Blocked,
     /// Waits for a pCPU.
     Runnable,
-    /// Has one.
+    /// It has a pCPU.
     Running,
 }
 
 impl Thread {
-    /// Changes state and books the time of the old one. Returns since when it had it.
+    /// Changes state and accounts the time in the old one. Returns when the old state began.
     pub fn become_state(&mut self, now_ns: u64, state: State) -> u64 {
         let elapsed_ns = now_ns - self.since_ns;
         match self.state {
@@ -128,7 +127,7 @@ impl Thread {
         std::mem::replace(&mut self.since_ns, now_ns)
     }
 
-    /// Since when it has its state.
+    /// When its present state began.
     pub fn since_ns(&self) -> u64 {
         self.since_ns
     }
@@ -155,31 +154,30 @@ pub struct Pcpu {
     pub running: Option<Entity>,
     /// What ran on it last.
     pub last: Option<Entity>,
-    /// A switch was put off until the vCPU that runs here releases its spinlock (a counterfactual).
+    /// Counterfactual: a switch waits until the vCPU that runs here releases its spinlock.
     pub switch_after_unlock: bool,
-    /// Time that something ran.
+    /// Time that a thread ran here.
     pub busy_ns: u64,
 }
 
-/// What a host is made of.
+/// The parameters of a host.
 #[derive(Clone, Debug)]
 pub struct HostSpec {
     /// Physical CPUs.
     pub pcpus: usize,
     /// CPU time of a switch between threads.
     pub switch_ns: u64,
-    /// CPU time that a vCPU loses to cold caches when others ran on its pCPU since it did.
+    /// CPU time that a vCPU loses to cold caches, if others have run on its pCPU since it did.
     pub cold_cache_ns: u64,
-    /// No switch while a vCPU holds a spinlock of its guest (a counterfactual).
+    /// Counterfactual: no switch while a vCPU holds a spinlock of its guest.
     pub spare_lock_holders: bool,
 }
 
 /// A host.
 #[derive(Debug)]
 pub struct Host {
-    /// What it is made of.
     pub spec: HostSpec,
-    /// Who decides.
+    /// The scheduler of its threads.
     pub scheduler: Box<dyn Scheduler>,
     /// What the scheduler wants done.
     pub orders: Orders,
@@ -237,14 +235,14 @@ impl Host {
         self.scheduler.wake(now_ns, entity, from, &mut self.orders);
     }
 
-    /// The thread that runs on this pCPU blocks by itself.
+    /// The thread that runs on this pCPU blocks.
     pub fn block_running(&mut self, now_ns: u64, pcpu: usize) {
         self.end_running(now_ns, pcpu);
         self.scheduler.block(now_ns, Cpu(pcpu as u32), &mut self.orders);
         self.orders.resched.push(Cpu(pcpu as u32));
     }
 
-    /// The same, but it pauses: it keeps up to so much of what it has a right to.
+    /// The vCPU that runs on this pCPU pauses ([`Pausing::pause`]).
     pub fn pause_running(&mut self, now_ns: u64, pcpu: usize, keeps_ns: u64) {
         self.end_running(now_ns, pcpu);
         match self.scheduler.pausing() {
@@ -254,7 +252,7 @@ impl Host {
         self.orders.resched.push(Cpu(pcpu as u32));
     }
 
-    /// Whether the thread is owed CPU time. Where the scheduler does not say, it always is.
+    /// Whether the thread is owed CPU time; always, under a scheduler that does not say.
     pub fn is_owed(&mut self, now_ns: u64, entity: Entity) -> bool {
         self.scheduler.pausing().is_none_or(|scheduler| scheduler.lag_ns(now_ns, entity) >= 0)
     }
@@ -276,10 +274,10 @@ impl Host {
         self.pcpus[pcpu].last = Some(entity);
     }
 
-    /// Checks that the threads got what the pCPUs gave.
+    /// Checks that the run time of all threads equals the busy time of all pCPUs.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The sums that differ.
     pub fn check(&self, now_ns: u64) -> Result<(), String> {
         let running_ns =
             |pcpu: &Pcpu| pcpu.running.map_or(0, |entity| now_ns - self.threads[entity.0 as usize].since_ns);
@@ -292,7 +290,7 @@ impl Host {
         Ok(())
     }
 
-    /// Starts or stops the tick of a pCPU as its scheduler needs it, on a grid common to all.
+    /// Starts or stops the tick of a pCPU as the scheduler needs it. The ticks of all pCPUs share one grid.
     pub fn keep_tick(&mut self, now_ns: u64, pcpu: usize, queue: &mut Queue) {
         let wanted = self.scheduler.needs_tick(Cpu(pcpu as u32));
         let state = &mut self.pcpus[pcpu];

@@ -1,4 +1,4 @@
-//! Latencies that a workload measures: their distribution, and the stalls among them.
+//! The latencies that a workload measures: their distribution, and the stalls among them.
 
 use reprieve_study::units::MILLISECOND_NS;
 use reprieve_study::{Distribution, Span};
@@ -9,20 +9,20 @@ pub const STALL_NS: u64 = MILLISECOND_NS;
 /// Latencies since the measurement began.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies {
-    /// All of them.
+    /// All latencies.
     pub all: Distribution,
-    /// When each stall was: from when the task wanted to run, or the request came, until it ran or was answered.
+    /// Each stall: from when the task was due, or the request came, until it ran or was answered.
     pub stalls: Vec<Span>,
     most: u64,
 }
 
 impl Latencies {
-    /// None yet, and at most so many.
+    /// An empty measurement that ends after `most` latencies.
     pub fn measured(most: u64) -> Latencies {
         Latencies { most, ..Latencies::default() }
     }
 
-    /// Adds one. Outside of the machine it took `outside_ns`, the network's delay, which makes no stall.
+    /// Adds a latency. The network added `outside_ns`, which counts in the latency but not towards a stall.
     pub fn add(&mut self, inside: Span, outside_ns: u64) {
         if self.is_complete() {
             return;
@@ -33,7 +33,7 @@ impl Latencies {
         }
     }
 
-    /// Whether there are as many as were wanted.
+    /// Whether the measurement has as many latencies as it should.
     pub fn is_complete(&self) -> bool {
         self.all.count() >= self.most
     }

@@ -1,24 +1,24 @@
 //! The ground `sim`: a deterministic simulator of a host and its virtual machines, at the level of scheduling
 //! decisions, grace periods and pages.
 //!
-//! A run is a function of scenario and seed. Time is u64 nanoseconds of simulated time; events are ordered by
-//! (time, class, sequence); each entity draws from a random stream of its own; nothing iterates over a hash map,
-//! no time is a float, and nothing in a run is a thread. So a run gives the same result on every machine.
+//! A run is a function of scenario and seed, and gives the same result on every machine. Time is u64 nanoseconds.
+//! Events are ordered by (time, class, sequence). Each entity draws from its own random stream. Nothing iterates over a
+//! hash map, no time is a float, and a run uses no threads.
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`queue`] | what happens next |
-//! | [`random`] | one stream of random numbers an entity |
+//! | [`queue`] | timers, and which one expires next |
+//! | [`random`] | random streams, one per entity |
 //! | [`sched`] | CPU schedulers, used by hosts for vCPUs and by guests for tasks |
 //! | [`guest`] | vCPUs, interrupts, softirqs, tasks, spinlocks |
 //! | [`guest::rcu`] | classic Tree RCU |
 //! | [`guest::memory`] | page frames, buddy allocator, slab caches |
 //! | [`workload`] | what the guest's tasks do |
-//! | [`host`] | pCPUs and threads |
-//! | [`device`] | disks, and the host's I/O scheduler |
-//! | [`world`] | all of it, and the loop that lets time pass |
-//! | [`latency`] | latencies that a workload measures |
-//! | [`stall`] | why a vCPU waited: stalls by mechanism |
+//! | [`host`] | pCPUs, and the threads on them |
+//! | [`device`] | disks and the host's I/O scheduler |
+//! | [`world`] | everything in a run, and the event loop |
+//! | [`latency`] | the latencies that a workload measures |
+//! | [`stall`] | what made a vCPU wait |
 //! | [`ground`] | scenario in, observations out |
 
 mod build;

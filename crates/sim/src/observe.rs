@@ -1,4 +1,5 @@
-//! From a simulated run to its observation: the same metrics as a real guest's, and what only a simulator sees.
+//! Turns a simulated run into its observation: the metrics that a real guest also gives, and those only a simulator
+//! sees.
 
 mod decisions;
 mod io;
@@ -22,10 +23,10 @@ use crate::sched::Entity;
 use crate::world::World;
 use latency::Watched;
 
-/// The guest under test: the first one of a world.
+/// The guest under test is the first one of the world.
 const GUEST: usize = 0;
 
-/// Sums at one moment; two of them bound a window.
+/// Totals at one moment. The difference of two describes the time between them.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     now_ns: u64,
@@ -57,7 +58,7 @@ impl Sums {
 /// Threads of other VMs.
 #[derive(Clone, Debug, Default)]
 pub struct Others {
-    /// VMs that compute for ever.
+    /// VMs that compute forever.
     pub spinners: Vec<Entity>,
     /// Busy vCPUs of neighbour VMs.
     pub neighbours: Vec<Entity>,
@@ -69,14 +70,14 @@ pub struct Observer {
     grace_periods: Vec<GracePeriod>,
     series: [Timeline; 4],
     looks: u64,
-    /// What is watched in place of RCU and memory, if the workload's latency is what counts.
+    /// Replaces RCU and memory if the workload measures latency.
     latency: Option<Watched>,
-    /// The same for an application that does I/O.
+    /// Replaces RCU and memory if the workload does block I/O.
     io: Option<io::Watched>,
 }
 
 impl Observer {
-    /// The window begins.
+    /// Starts the window.
     pub fn begin(world: &mut World, scenario: &Scenario, built: &Others) -> Observer {
         world.record_descheduling();
         world.guest_mut(GUEST).rcu.finished();
@@ -87,7 +88,7 @@ impl Observer {
         Observer { start, grace_periods: Vec::new(), series: Default::default(), looks: 0, latency, io }
     }
 
-    /// Looks at the guest's memory and takes the grace periods that have ended.
+    /// Samples the guest's memory, and collects the grace periods that have ended.
     pub fn look(&mut self, world: &mut World) {
         self.looks += 1;
         let t_ns = world.now_ns - self.start.now_ns;
@@ -110,7 +111,7 @@ impl Observer {
         }
     }
 
-    /// Memory of what was recorded so far.
+    /// Memory of the observer's records.
     pub fn held_bytes(&self) -> u64 {
         let points: usize = self.series.iter().map(|series| series.t_ns.len()).sum();
         let of_each =
@@ -119,16 +120,16 @@ impl Observer {
         (points * 2 * size_of::<u64>() + grace_periods) as u64
     }
 
-    /// Checks the grace periods that were seen: they follow each other, and each ended when all CPUs that it waited for
-    /// had reported.
+    /// Checks the grace periods: each follows the one before it, and ended when all CPUs that it waited for had
+    /// reported.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The grace period that is impossible.
     pub fn check(&self) -> Result<(), String> {
         check_grace_periods(&self.grace_periods)
     }
 
-    /// The window ends.
+    /// Ends the window.
     pub fn end(mut self, world: &mut World, run: &PlannedRun, mut provenance: Provenance) -> Observation {
         let end = Sums::of(world);
         let window_ns = end.now_ns - self.start.now_ns;
@@ -161,7 +162,7 @@ impl Observer {
     fn throughput(&self, out: &mut Observation, end: &Sums) {
         let operations = (end.operations - self.start.operations) as f64;
         let window_ns = end.now_ns - self.start.now_ns;
-        // A run that ended in its warm-up has no rate.
+        // A run that a limit ended in its warm-up has no rate.
         if window_ns > 0 {
             put(out, metric::THROUGHPUT, operations * SECOND_NS as f64 / window_ns as f64);
         }
@@ -193,9 +194,9 @@ impl Observer {
     }
 }
 
-/// A workload of fixed size counts as a whole, as on real guests: all its operations, from when all its workers were
-/// ready until the last one is done. The window, for all else, ends with the first one: from then on the load is
-/// another. A run that a limit ended keeps the window's throughput.
+/// Sets the throughput of a workload of fixed size as real guests measure it: all operations, from when the last worker
+/// was ready until the last one finished. The other metrics cover the window, which ends when the first worker
+/// finishes, because the load changes then. A run that a limit ended keeps the window's throughput.
 pub fn fixed_work(out: &mut Observation, counters: &Counters, workers: u32) {
     if let Some(per_s) = rate_of_fixed_work(counters, workers) {
         put(out, metric::THROUGHPUT, per_s);
@@ -245,7 +246,7 @@ fn guest_cpu(out: &mut Observation, start: &Sums, end: &Sums) {
     }
 }
 
-/// For each vCPU, how many grace periods it ended as the last holdout. Those that ended one together all count.
+/// How many grace periods each vCPU ended as the last holdout. If several reported together, each counts.
 fn last_holdouts(ended: &[GracePeriod], vcpus: usize) -> Vec<u64> {
     let mut counts = vec![0; vcpus];
     for gp in ended {

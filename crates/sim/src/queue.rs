@@ -1,21 +1,20 @@
-//! What happens next: timers ordered by (time, class, sequence).
+//! The event queue: timers ordered by (time, class, sequence).
 //!
-//! An entity owns a few timers for the length of a run, each armed for at most one time. So nothing is ever
-//! cancelled in vain, and the queue never holds more than what exists. Of two timers armed for the same time the
-//! one of the lower class comes first; of the same class the one that was armed first.
+//! An entity owns a few timers for the whole run, each armed for one time at most. So the queue never holds more than
+//! the existing timers. Of two timers armed for the same time, the one of the lower class comes first; within a class,
+//! the one armed first.
 //!
-//! Because the timers of a run are fixed, the queue is a selection tree (Knuth, The Art of Computer Programming,
-//! volume 3, section 5.4.1) and not a heap: each timer has a leaf of its own, four neighbours form a group, and
-//! the least key of a group stands in its parent. Nothing moves, so no positions are kept. To arm a timer is to
-//! replace one leaf and to decide the groups above it anew, one cache line for each level, with conditional moves
-//! in place of the mispredicted branches of a heap; it ends where a group's least key stays the same.
+//! The set of timers is fixed, so the queue is a selection tree (Knuth, The Art of Computer Programming, volume 3,
+//! section 5.4.1) rather than a heap. Each timer has its own leaf; four neighbours form a group, and the least key of a
+//! group is copied to its parent. Keys do not move, so no positions are kept. Arming a timer replaces one leaf and
+//! recomputes the groups above it: one cache line a level, with conditional moves instead of a heap's mispredicted
+//! branches. It stops at the first group whose least key stays the same.
 //!
-//! A timer that was popped is most often armed again at once by what handles it. So [`Queue::pop`] leaves its key
-//! in the tree, and only the next one takes it out, if it was not armed until then: the usual event
-//! costs one way up and not two.
+//! The handler of a timer usually arms it again at once. So [`Queue::pop`] leaves the key in the tree, and the next pop
+//! removes it unless the timer was armed again. The usual event then costs one walk up the tree instead of two.
 //!
-//! Invariants: the slot of a group in its parent holds the least key of the group; `least` is the least key of
-//! the root; a timer that is not armed has the greatest key there is, except `popped`, which still has its last.
+//! Invariants: a group's slot in its parent holds the group's least key; `least` is the least key of the root; an
+//! unarmed timer has the greatest possible key, except `popped`, which still has its old one.
 
 use std::hint::select_unpredictable;
 
@@ -30,32 +29,32 @@ impl Timer {
     }
 }
 
-/// The order of what happens at the same time: lower first.
+/// The order of timers that expire at the same time: lower first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Class {
-    /// The end of a stretch of work: what was computed by then is done.
+    /// The end of a stretch of work. It comes first, so that others see the work done.
     Work = 0,
     /// A guest's clock event.
     GuestClock = 1,
     /// A tick or timer of the host's scheduler.
     HostClock = 2,
-    /// Something from outside: a neighbour's spike, a stimulus.
+    /// An outside event: a spike or another stimulus.
     Stimulus = 3,
-    /// A look at the state; it sees all that happened at its time.
+    /// A sample of the state. It sees everything that happened at its time.
     Probe = 4,
 }
 
-/// How many timers a queue can have: what their keys leave room for.
+/// Most timers of a queue; keys have no room for more.
 pub const MAX_TIMERS: usize = 1 << TIMER_BITS;
 
 const TIMER_BITS: u32 = 24;
 const SEQUENCE_BITS: u32 = 32;
-/// Slots of a group: 4 keys of 16 bytes are one cache line.
+/// Keys in a group: 4 keys of 16 bytes fill a cache line.
 const SLOTS: usize = 4;
 
-/// When a timer expires. `rank` is, from the highest bit: class (8 bits), sequence (32 bits), timer (24 bits). No
-/// two keys have the same class and sequence, so the timer never decides an order: it only says whose key it is.
+/// When a timer expires. `rank` holds, from the highest bit: class (8 bits), sequence (32 bits), timer (24 bits). The
+/// timer never decides the order, because no two keys have the same class and sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
     time_ns: u64,
@@ -63,7 +62,7 @@ struct Key {
 }
 
 impl Key {
-    /// Of a timer that is not armed. No armed timer has it: its class does not exist.
+    /// The key of an unarmed timer. No armed timer has it, because its class does not exist.
     const NEVER: Key = Key { time_ns: u64::MAX, rank: u64::MAX };
 
     fn new(time_ns: u64, class: Class, sequence: u32, timer: Timer) -> Key {
@@ -80,7 +79,7 @@ impl Key {
         u128::from(self.time_ns) << 64 | u128::from(self.rank)
     }
 
-    /// The lesser of two. Which it is cannot be predicted, so it must not become a branch.
+    /// The lesser of two keys. It is unpredictable, so it must not compile to a branch.
     fn min(self, other: Key) -> Key {
         let less = self.order() < other.order();
         Key {
@@ -90,7 +89,6 @@ impl Key {
     }
 }
 
-/// Four neighbours.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Group([Key; SLOTS]);
@@ -103,13 +101,12 @@ impl Group {
         a.min(b).min(c.min(d))
     }
 
-    /// The least key of the three other slots.
+    /// The least key of the other three slots.
     fn least_beside(&self, slot: usize) -> Key {
         self.0[slot ^ 1].min(self.0[slot ^ 2].min(self.0[slot ^ 3]))
     }
 }
 
-/// A slot of the tree.
 #[derive(Clone, Copy)]
 struct Place {
     group: usize,
@@ -117,7 +114,7 @@ struct Place {
 }
 
 impl Place {
-    /// Where the least key of this group stands; `None` for the root.
+    /// The slot that holds the least key of this group; `None` for the root.
     fn parent(self) -> Option<Place> {
         let above = self.group.checked_sub(1)?;
         Some(Place { group: above / SLOTS, slot: above % SLOTS })
@@ -127,18 +124,18 @@ impl Place {
 /// The timers of a run.
 #[derive(Debug)]
 pub struct Queue {
-    /// The root, then level by level: the children of group `g` are the groups `4g + 1` to `4g + 4`. The leaves are
-    /// the last level, of which only the part in use exists.
+    /// The root, then level by level: the children of group `g` are groups `4g + 1` to `4g + 4`. The leaves are the
+    /// last level; its unused end is not allocated.
     groups: Vec<Group>,
     /// The first group of the leaves.
     leaves: usize,
     least: Key,
-    /// The timer that was popped last, if its key is still in the tree.
+    /// The timer popped last, while its key is still in the tree.
     popped: Option<Timer>,
     classes: Vec<Class>,
-    /// Of the next timer to be armed.
+    /// The sequence number of the next timer that is armed.
     sequence: u32,
-    /// A mutant: of the same time and class, who was armed last comes first.
+    /// A deliberate fault for tests: of timers with the same time and class, the one armed last comes first.
     #[cfg(test)]
     pub(crate) ties_reversed: bool,
 }
@@ -164,7 +161,7 @@ impl Queue {
         }
     }
 
-    /// A new timer, not armed. Panics if there are [`MAX_TIMERS`] already.
+    /// Adds an unarmed timer. Panics if there are [`MAX_TIMERS`] already.
     pub fn add(&mut self, class: Class) -> Timer {
         assert!(self.classes.len() < MAX_TIMERS, "a queue has at most {MAX_TIMERS} timers");
         let timer = Timer(self.classes.len() as u32);
@@ -178,7 +175,7 @@ impl Queue {
         timer
     }
 
-    /// Arms a timer, or moves it; it then counts as armed last of its time and class.
+    /// Arms a timer or moves it. Within its time and class it now comes last.
     pub fn arm(&mut self, timer: Timer, at_ns: u64) {
         if self.sequence == u32::MAX {
             self.renumber();
@@ -200,14 +197,14 @@ impl Queue {
         next
     }
 
-    /// Disarms a timer; nothing happens if it is not armed.
+    /// Disarms a timer, if it is armed.
     pub fn disarm(&mut self, timer: Timer) {
         if self.popped != Some(timer) {
             self.replace(timer, Key::NEVER);
         }
     }
 
-    /// When it is armed for, if it is.
+    /// When the timer expires, if it is armed.
     pub fn armed_for(&self, timer: Timer) -> Option<u64> {
         let Place { group, slot } = self.leaf(timer);
         let key = self.groups[group].0[slot];
@@ -220,12 +217,12 @@ impl Queue {
         (next != Key::NEVER).then_some(next.time_ns)
     }
 
-    /// Takes the next timer, which is then not armed any more.
+    /// Removes the next timer and disarms it.
     pub fn pop(&mut self) -> Option<(u64, Timer)> {
         self.pop_until(u64::MAX)
     }
 
-    /// Takes the next timer if it expires at that time or before. Cheaper than to ask [`Queue::next_ns`] first.
+    /// Like [`Queue::pop`], if the timer expires by that time. Cheaper than a call of [`Queue::next_ns`] before it.
     pub fn pop_until(&mut self, until_ns: u64) -> Option<(u64, Timer)> {
         self.settle();
         let next = self.least;
@@ -240,7 +237,7 @@ impl Queue {
         Place { group: self.leaves + timer.index() / SLOTS, slot: timer.index() % SLOTS }
     }
 
-    /// Gives a timer that key, and decides the groups above it anew.
+    /// Replaces the key of a timer, and recomputes the groups above it.
     fn replace(&mut self, timer: Timer, key: Key) {
         let mut key = key;
         let mut place = Some(self.leaf(timer));
@@ -257,7 +254,7 @@ impl Queue {
         self.least = key;
     }
 
-    /// The least key of all timers but that one.
+    /// The least key of all timers except that one.
     fn least_without(&self, timer: Timer) -> Key {
         let mut key = Key::NEVER;
         let mut place = Some(self.leaf(timer));
@@ -268,14 +265,14 @@ impl Queue {
         key
     }
 
-    /// Takes the key of a timer out that was popped and not armed since.
+    /// Removes the key of the timer popped last, unless it was armed again.
     fn settle(&mut self) {
         if let Some(popped) = self.popped.take() {
             self.replace(popped, Key::NEVER);
         }
     }
 
-    /// One level more: four times as many leaves.
+    /// Adds a level: four times as many leaves.
     fn deepen(&mut self) {
         let leaves = self.groups.split_off(self.leaves);
         self.leaves = self.leaves * SLOTS + 1;
@@ -294,8 +291,8 @@ impl Queue {
         }
     }
 
-    /// Makes room for more sequence numbers: numbers the keys anew, in their order; also that of `popped`, which does
-    /// no harm.
+    /// Renumbers all keys in their order, so that sequence numbers start from 0 again. `popped` is renumbered too; that
+    /// is harmless.
     #[cold]
     fn renumber(&mut self) {
         let leaves = self.groups[self.leaves..].iter_mut().flat_map(|group| &mut group.0);

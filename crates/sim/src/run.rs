@@ -1,4 +1,4 @@
-//! One run: a world is built, warmed up, watched for a window, and checked.
+//! One run: builds a world, warms it up, observes it for a window, and checks it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,17 +17,18 @@ use crate::guest::Kernel;
 use crate::observe::{self, Observer};
 use crate::workload;
 
-/// Looks between two questions whether the user wants to stop, and events: a second at most of either.
+/// How often to ask whether the user wants to stop: after so many samples, or so many events. Both take a second at
+/// most.
 const LOOKS_PER_QUESTION: u64 = 256;
 const EVENTS_PER_QUESTION: u64 = 1 << 18;
 
-/// What is recorded becomes series, a trace and distributions at the end: each takes as much again.
+/// At the end, records are converted into series, a trace and distributions, each about as large as the records.
 const TIMES_HELD: u64 = 4;
 
-/// The recordings that conditions replay, by the path that `replay` gives in the scenario. The caller reads them.
+/// The recordings to replay, by the path in the scenario's `replay`. The caller loads them.
 pub type Tapes = BTreeMap<String, Arc<Tape>>;
 
-/// What happens to the guest at a time within the window.
+/// Something that happens to the guest at a set time of the window.
 #[derive(Clone, Copy, Debug)]
 enum Stimulus {
     /// A vCPU is paused.
@@ -36,11 +37,11 @@ enum Stimulus {
     Spike { number: usize, for_ns: u64 },
 }
 
-/// Simulates one run. If the guest is to be made up for the CPU time that it does not get, the same run comes first
-/// without that, to know its share.
+/// Simulates one run. For the counterfactual `cpu-share` it first simulates the same run without it, to measure the
+/// share.
 ///
 /// # Errors
-/// A scenario that cannot be built, a user who stops it, or an invariant that does not hold.
+/// A scenario that cannot be built, an interruption by the user, or an invariant that does not hold.
 pub fn simulate(
     run: &PlannedRun,
     tapes: &Tapes,
@@ -75,7 +76,7 @@ fn missing(run: &PlannedRun, path: &str) -> BadScenario {
     BadScenario::new(format!("conditions.{}.replay", run.condition), format!("{path} was not read"))
 }
 
-/// Simulates one run of a guest that is so much faster as makes up for its share.
+/// Simulates one run of a guest whose speed makes up for that share.
 fn simulate_with(
     run: &PlannedRun,
     condition: &Condition,
@@ -84,7 +85,7 @@ fn simulate_with(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Observation, SimError> {
     let scenario = &run.scenario;
-    // All conditions of a repetition see the same random numbers: what differs is the condition.
+    // All conditions of a repetition have the same random numbers, so that only the condition differs.
     let seed = scenario.run.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(run.repetition));
     let mut simulation = Simulation {
         built: build(scenario, condition, seed, made_up)?,
@@ -120,14 +121,14 @@ struct Simulation<'a> {
     scenario: &'a Scenario,
     look_ns: u64,
     interrupted: &'a dyn Fn() -> bool,
-    /// Memory of what the observer holds.
+    /// Memory of the observer's records.
     observed_bytes: u64,
     /// The limit that ended the run.
     ended_by: Option<String>,
 }
 
 impl Simulation<'_> {
-    /// Lets time pass, up to a limit if one comes first; says whether the run goes on.
+    /// Advances to that time, or to a limit. Returns whether the run goes on.
     fn advance(&mut self, until_ns: u64) -> Result<bool, SimError> {
         let limits = &self.scenario.limits;
         let end_ns = if limits.simulated_ms == 0 { u64::MAX } else { limits.simulated_ms * MILLISECOND_NS };
@@ -155,7 +156,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// A fixed time; then, for a workload of fixed size, until all its workers are ready.
+    /// Waits for a fixed time; with a workload of fixed size, until all its workers are ready.
     fn warm_up(&mut self) -> Result<(), SimError> {
         let workers = workload::workers(&self.scenario.workload);
         let mut at_ns = match workers {
@@ -173,7 +174,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// Looks at the guest until the window is over.
+    /// Samples the guest until the window is over.
     fn window(&mut self, mut stimuli: Vec<(u64, Stimulus)>, observer: &mut Observer) -> Result<(), SimError> {
         let start_ns = self.built.world.now_ns;
         let end_ns = match workload::workers(&self.scenario.workload) {
@@ -207,7 +208,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// Lets a workload of fixed size end: its throughput is that of the whole work.
+    /// Lets a workload of fixed size finish: its throughput covers all of the work.
     fn run_out(&mut self) -> Result<(), SimError> {
         let workers = workload::workers(&self.scenario.workload).unwrap_or(0);
         let mut on = self.ended_by.is_none();
@@ -220,12 +221,11 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// Whether a worker of a workload of fixed size is done: from then on the load would be another.
+    /// Whether a worker of a workload of fixed size has finished. The load changes then, so the window ends.
     fn one_finished(&self) -> bool {
         self.built.world.guest(0).counters().finished > 0
     }
 
-    /// Whether as many latencies were measured as were wanted.
     fn all_measured(&self) -> bool {
         let latencies = &self.built.world.guest(0).counters().latencies;
         self.scenario.workload.latencies().is_some() && latencies.is_complete()
@@ -252,7 +252,7 @@ impl Simulation<'_> {
     }
 }
 
-/// What happens in the window, last first.
+/// The stimuli of the window, latest first.
 fn stimuli(condition: &Condition, tape: Option<&Tape>) -> Vec<(u64, Stimulus)> {
     let pauses = condition.pauses.iter().map(|pause| {
         (
@@ -292,7 +292,7 @@ fn provenance(scenario: &Scenario, condition: &Condition, seed: u64) -> Provenan
     }
 }
 
-/// Which policy decides, if one does.
+/// The hash of the policy's source, if the policy takes part.
 fn policy(workload: &Workload) -> &'static str {
     match workload.io() {
         Some(io) if io.system == IoSystem::Vmigrater => env!("REPRIEVE_POLICY"),

@@ -1,20 +1,19 @@
-//! Why a vCPU waited: every stall is attributed to the mechanism that made it, from the events of Xen's schedulers.
+//! Attributes each stall to the mechanism that caused it, from the events of Xen's schedulers.
 //!
-//! A *wait* is a stretch in which the vCPU could run and had no pCPU. A stall belongs to the longest wait within it; one
-//! without any is a request that stood in line behind others, and belongs to the last wait before it, if the vCPU has been
-//! busy since. A wait belongs to the first of these that holds:
+//! A *wait* is a stretch during which the vCPU is runnable without a pCPU. A stall is attributed to the longest wait
+//! within it. A stall without a wait is a request that queued behind others; it is attributed to the last wait before
+//! it, if the vCPU has been busy since. A wait has the mechanism of the first rule that matches:
 //!
 //! | mechanism | rule |
 //! |---|---|
-//! | inactive, then OVER | the vCPU was OVER in the wait, for debt made unseen: it joined the active list with negative credit, and the next accounting, within a slice, found it in debt; until an accounting finds it UNDER |
-//! | boosted hog | its wake was refused by a BOOST that the other one has from its own migration |
-//! | BOOST erased | accounting took its BOOST in the wait, and then its wake was refused |
-//! | rate limit | a wake was refused, or a decision put off on the pCPU that it got, because the current vCPU had not run for its rate limit, and nothing else stood in the way |
-//! | slice end | its wake was refused, or it lost its pCPU, or a decision took another one, for any other reason: others had the same claim or a better one; it waited until a slice, a budget or a cap let it run |
-//! | other | nothing of this: no event of the scheduler explains it |
+//! | inactive, then OVER | during the wait the vCPU was OVER for an unseen debt: it joined the active list with negative credit, and the next accounting, within a slice, found the debt. This lasts until an accounting finds it UNDER |
+//! | boosted hog | its wake was refused because the current vCPU has BOOST from its own migration |
+//! | BOOST erased | accounting took its BOOST during the wait, and afterwards its wake was refused |
+//! | rate limit | a wake was refused, or a decision on the pCPU that it got was put off, only because the current vCPU had not run for the rate limit |
+//! | slice end | for any other reason its wake was refused, it lost its pCPU, or a decision chose another vCPU. Others had an equal or better claim, so it waited for the end of a slice, a budget or a cap |
+//! | other | no event of the scheduler explains the wait |
 //!
-//! So a vCPU that was OVER for what it used while it was accounted for, as a busy one is, waits for *slice end*: that is
-//! what the scheduler is for.
+//! A busy vCPU that is OVER because it used its share therefore waits for *slice end*: that is the scheduler's job.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +22,7 @@ use reprieve_study::{Span, metric};
 use crate::sched::xen::{Event, Kind, Priority, Refusal};
 use crate::sched::{Cpu, Entity};
 
-/// What made a stall.
+/// What caused a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mechanism {
     /// credit, bug 2.
@@ -34,9 +33,9 @@ pub enum Mechanism {
     BoostErased,
     /// credit and credit2.
     RateLimit,
-    /// No claim to preempt.
+    /// Others had an equal or better claim.
     SliceEnd,
-    /// Not known.
+    /// No event explains it.
     Other,
 }
 
@@ -51,7 +50,7 @@ impl Mechanism {
         Mechanism::Other,
     ];
 
-    /// The metric that counts its stalls.
+    /// The metric that counts these stalls.
     pub fn metric(self) -> &'static str {
         match self {
             Mechanism::HogBoosted => metric::LATE_HOG_BOOSTED,
@@ -63,7 +62,7 @@ impl Mechanism {
         }
     }
 
-    /// As people read it.
+    /// The name in reports.
     pub fn label(self) -> &'static str {
         match self {
             Mechanism::HogBoosted => "boosted hog",
@@ -76,10 +75,10 @@ impl Mechanism {
     }
 }
 
-/// A wait that is shorter makes no stall, and is forgotten.
+/// Shorter waits are ignored: they make no stall.
 const LEAST_WAIT_NS: u64 = 50_000;
 
-/// What the events within a wait say about it.
+/// What the events of a wait say about its cause.
 #[derive(Clone, Copy, Debug, Default)]
 struct Signs {
     over_unseen: bool,
@@ -104,43 +103,43 @@ impl Signs {
     }
 }
 
-/// A wait that is over.
+/// A wait that has ended.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     span: Span,
     mechanism: Mechanism,
-    /// When the vCPU had nothing more to do after it, if it has been so.
+    /// When the vCPU first went idle after the wait.
     busy_until_ns: Option<u64>,
 }
 
 impl Wait {
-    /// Whether the vCPU, after this wait, has been busy up to then.
+    /// Whether the vCPU has been busy from the end of this wait until then.
     fn is_busy_at(&self, at_ns: u64) -> bool {
         self.busy_until_ns.is_none_or(|until_ns| at_ns <= until_ns)
     }
 }
 
-/// Follows one vCPU and those that it competes with.
+/// Follows the waits of one vCPU through the events of its scheduler.
 #[derive(Debug)]
 pub struct Waits {
     entity: Entity,
     slice_ns: u64,
-    /// Entities that have BOOST by their own migration, and where.
+    /// Entities that have BOOST from their own migration, and their pCPU.
     boosted_by_migration: BTreeMap<Entity, Cpu>,
     /// When the vCPU joined the active list with negative credit.
     joined_in_debt_ns: Option<u64>,
     over_unseen: bool,
-    /// The waits that were long enough, in order.
+    /// The waits of at least [`LEAST_WAIT_NS`], in order.
     waits: Vec<Wait>,
 }
 
 impl Waits {
-    /// Memory of what was kept.
+    /// Memory of the waits.
     pub fn held_bytes(&self) -> usize {
         self.waits.len() * size_of::<Wait>()
     }
 
-    /// Follows that vCPU under a scheduler with slices of that length.
+    /// Follows that vCPU, under a scheduler with slices of that length.
     pub fn of(entity: Entity, slice_ns: u64) -> Waits {
         Waits {
             entity,
@@ -157,8 +156,8 @@ impl Waits {
         self.entity
     }
 
-    /// The vCPU gets that pCPU, for which it has waited. `events`: all since the last call, in order. `preempted`: it had
-    /// lost its pCPU against its will.
+    /// The vCPU's wait ends: it gets `cpu`. `events` are all events since the last call, in order. `preempted` says
+    /// that the vCPU lost its last pCPU while it still had work.
     pub fn end(&mut self, events: &[Event], wait: Span, preempted: bool, cpu: Cpu) {
         let before = events.partition_point(|event| event.at_ns < wait.start_ns);
         events[..before].iter().for_each(|event| self.follow(event));
@@ -174,14 +173,14 @@ impl Waits {
         }
     }
 
-    /// The vCPU has nothing more to do.
+    /// The vCPU goes idle.
     pub fn idle(&mut self, now_ns: u64) {
         if let Some(last) = self.waits.last_mut() {
             last.busy_until_ns.get_or_insert(now_ns);
         }
     }
 
-    /// Keeps up with what lasts.
+    /// Tracks state that outlasts a wait.
     fn follow(&mut self, event: &Event) {
         let own = event.entity == self.entity;
         match event.kind {
@@ -199,7 +198,7 @@ impl Waits {
         }
     }
 
-    /// What an event within a wait, which ended on that pCPU, says about it.
+    /// Reads the evidence in an event of a wait that ended on `cpu`.
     fn read(&self, event: &Event, cpu: Cpu, signs: &mut Signs) {
         let own = event.entity == self.entity;
         match event.kind {
@@ -219,7 +218,7 @@ impl Waits {
         }
     }
 
-    /// What made a stall.
+    /// The mechanism of a stall.
     pub fn why(&self, stall: Span) -> Mechanism {
         let first = self.waits.partition_point(|wait| wait.span.end_ns <= stall.start_ns);
         let within = self.waits[first..].iter().map_while(|wait| {

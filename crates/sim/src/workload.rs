@@ -1,7 +1,7 @@
 //! Workloads: what the guest's tasks do, as streams of operations.
 //!
-//! The costs are those of the guests of `records/*.json` (Debian 6.1 under emulation, 2 vCPUs), fitted to their
-//! baselines alone, and scaled by the guest's speed. What each is fitted to stands at the constant.
+//! CPU costs are fitted to the guests of `records/*.json` (Debian 6.1 under emulation, 2 vCPUs), to their baselines
+//! only, and scaled by the guest's speed. Each constant says what it is fitted to.
 
 mod clone;
 mod computing;
@@ -24,25 +24,24 @@ use crate::sched::fair::NICE_0;
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     speed_permille: u64,
-    /// The speed that the scenario gives the guest; the other one is above it when the guest is made up for CPU time that
-    /// it does not get (a counterfactual).
+    /// The guest's speed in the scenario. `speed_permille` is higher in the counterfactual `cpu-share`.
     given_permille: u64,
 }
 
 impl Pace {
-    /// Time that takes `us` microseconds in the guests of the calibration; never none, however fast the guest is.
+    /// The time for what takes `us` microseconds in the calibrated guests; at least 1 ns.
     fn us(self, us: u64) -> u64 {
         (us * 1_000_000 / self.speed_permille).max(1)
     }
 
-    /// Time that takes what the scenario states to be `us` microseconds of CPU time in this guest.
+    /// The time for what the scenario says takes `us` microseconds of CPU time in this guest.
     fn stated_us(self, us: u64) -> u64 {
         let ns = u128::from(us) * 1000 * u128::from(self.given_permille) / u128::from(self.speed_permille);
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 }
 
-/// A time that is fixed, or uniform around its mean.
+/// A duration: fixed, or uniform around its mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
     low_ns: u64,
@@ -50,25 +49,25 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// So many microseconds; from 1 - `spread` to 1 + `spread` times them (in steps of a thousandth).
+    /// `us` microseconds, uniform within `spread` of it: from 1 - `spread` to 1 + `spread` times (in thousandths).
     pub fn of_us(us: u64, spread: f64) -> Spread {
         Spread::of_ns(us * 1000, spread)
     }
 
-    /// The same of nanoseconds.
+    /// The same in nanoseconds.
     pub fn of_ns(ns: u64, spread: f64) -> Spread {
         let permille = (spread * 1000.0).round() as u64;
         let by_ns = ns * permille.min(1000) / 1000;
         Spread { low_ns: (ns - by_ns).max(1), high_ns: (ns + by_ns).max(1) }
     }
 
-    /// Draws one; a fixed time takes nothing from the stream.
+    /// Draws a duration. A fixed one does not advance the stream.
     pub fn draw(self, stream: &mut Stream) -> u64 {
         if self.low_ns == self.high_ns { self.low_ns } else { stream.within(self.low_ns, self.high_ns) }
     }
 }
 
-/// The guest's speed in thousandths of that of the calibration's guests.
+/// The guest's speed in thousandths of that of the calibrated guests.
 pub fn speed_permille(scenario: &Scenario) -> u64 {
     ((scenario.guest.speed * 1000.0) as u64).max(1)
 }
@@ -81,18 +80,17 @@ pub fn locks(workload: &Workload) -> u32 {
     }
 }
 
-/// Part of the memory that is occupied after boot, in thousandths, so that the footprint of the baseline is met:
-/// the guests of the records used 28 MiB of 256 and of 512 MiB before the workload began; larger guests use more
-/// because `struct page` takes 64 bytes a page.
+/// Memory in use after boot. Fitted to the baseline's footprint: the recorded guests used 28 MiB of 256 and of 512 MiB
+/// before the workload began. Larger guests use more, because `struct page` takes 64 bytes a page.
 pub fn boot_bytes(memory_bytes: u64) -> u64 {
     (24 << 20) + memory_bytes / 64
 }
 
-/// The workload that does not pause when memory is short (a counterfactual): only an allocation that fails stops it.
+/// The workload for the counterfactual without memory pressure: only a failed allocation stops it.
 pub fn unthrottled(scenario: &Scenario) -> Workload {
     let mut workload = scenario.workload.clone();
     match &mut workload {
-        // More than all memory cannot wait for a grace period.
+        // No more than all memory can wait for a grace period.
         Workload::Memory { backlog_limit_mib, .. } => *backlog_limit_mib = scenario.guest.memory_mib,
         Workload::Clone { stop_below_mib, .. } => *stop_below_mib = 0,
         Workload::Postmark { .. }
@@ -105,7 +103,7 @@ pub fn unthrottled(scenario: &Scenario) -> Workload {
     workload
 }
 
-/// Adds the workload's tasks to a guest of that speed, the `number`th that runs it.
+/// Adds the workload's tasks to a guest of that speed. `number` tells guests with the same workload apart.
 pub fn add(guest: &mut Guest, scenario: &Scenario, speed_permille: u64, number: u64) {
     let pace = Pace { speed_permille, given_permille: self::speed_permille(scenario) };
     match &scenario.workload {
@@ -132,14 +130,14 @@ pub fn add(guest: &mut Guest, scenario: &Scenario, speed_permille: u64, number: 
             unreachable!("a scenario's check refuses it on this ground")
         }
     }
-    // With one vCPU membarrier() has nobody to wait for: its latency is not synchronize_rcu's.
+    // With one vCPU membarrier() returns at once, so its latency would not be that of synchronize_rcu().
     if scenario.observe.sync_every_ms > 0 && scenario.guest.vcpus > 1 {
         sync::add(guest, scenario.observe.sync_every_ms * MILLISECOND_NS);
     }
 }
 
-/// Workers that must be ready before the measured part begins, and done before it is over: none for workloads that
-/// go on for ever.
+/// The number of workers of a workload of fixed size. All must be ready before the measured part begins, and finish
+/// before it ends.
 pub fn workers(workload: &Workload) -> Option<u32> {
     match workload {
         Workload::Postmark { processes, .. } => Some(*processes),
@@ -155,7 +153,7 @@ mod tests {
     fn work_takes_time_however_fast_the_guest_is() {
         let pace = |speed_permille| Pace { speed_permille, given_permille: 1_000_000 };
         assert_eq!((pace(1_000).us(4), pace(16_000_000).us(4)), (4_000, 1));
-        // More than a u64 holds on the way.
+        // The product exceeds 64 bits.
         assert_eq!(pace(1_000_000).stated_us(u64::MAX / 1_000), u64::MAX / 1_000 * 1_000);
     }
 }

@@ -1,7 +1,7 @@
-//! Everything in a run: hosts, guests and the queue; and the loop that lets time pass.
+//! Everything in a run (hosts, guests, the queue), and the event loop.
 //!
-//! An event changes one entity, which may leave requests and orders; they are carried out (`dispatch`) until none is
-//! left, and only then does time go on.
+//! An event changes one entity, which may leave requests and orders. `dispatch` carries them all out before time goes
+//! on.
 
 pub mod client;
 mod dispatch;
@@ -17,11 +17,11 @@ use crate::sched::{Cpu, Entity};
 use client::Client;
 use recording::Recording;
 
-/// Steps of a loop over something that a scenario makes large, such as the pages of a read, that take as long as an event
-/// of usual size. An estimate: 3 ns and 100 ns.
+/// Steps of a loop that cost as much as a usual event (estimated at 3 ns and 100 ns). Scenarios can make some loops
+/// long, such as the one over the pages of a read.
 const WORK_PER_EVENT: u64 = 32;
 
-/// Whose timer it is.
+/// What a timer belongs to.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     VcpuWork { guest: u32, vcpu: u32 },
@@ -40,29 +40,29 @@ enum Source {
 struct Placement {
     host: usize,
     threads: Vec<Entity>,
-    /// The thread that serves the timers of its vCPUs, if they need one.
+    /// The thread that serves its vCPUs' timers, if the scenario has one.
     emulator: Option<Entity>,
 }
 
 /// A run's state.
 #[derive(Default)]
 pub struct World {
-    /// Now.
+    /// The current time.
     pub now_ns: u64,
-    /// Events so far.
+    /// The number of events.
     pub events: u64,
-    /// A digest of all events so far: their times and whose they were.
+    /// A digest of all events: their times and timers.
     pub digest: u64,
-    /// Work beyond that of events of usual size, in steps of a loop.
+    /// Steps of long loops ([`WORK_PER_EVENT`]).
     work: u64,
     queue: Queue,
     sources: Vec<Source>,
     hosts: Vec<Host>,
     guests: Vec<Guest>,
     placements: Vec<Placement>,
-    /// Guests that may have requests.
+    /// Guests that may have left requests.
     talking: Vec<usize>,
-    /// Hosts whose scheduler may have orders.
+    /// Hosts whose scheduler may have left orders.
     deciding: Vec<usize>,
     requests: Vec<Request>,
     clients: Vec<Client>,
@@ -76,12 +76,12 @@ impl World {
         World::default()
     }
 
-    /// For those who make hosts and guests: the queue that their timers live in.
+    /// The queue for the timers of hosts and guests to be added.
     pub fn queue(&mut self) -> &mut Queue {
         &mut self.queue
     }
 
-    /// Adds a host made with this world's queue.
+    /// Adds a host whose timers are in this world's queue.
     pub fn add_host(&mut self, host: Host) -> usize {
         let number = self.hosts.len();
         for (pcpu, state) in host.pcpus.iter().enumerate() {
@@ -100,7 +100,7 @@ impl World {
         entity
     }
 
-    /// Adds a guest made with this world's queue; each vCPU becomes a thread of the host, specified by `spec`.
+    /// Adds a guest whose timers are in this world's queue. Each vCPU becomes a thread of the host, with that spec.
     pub fn add_guest(
         &mut self,
         host: usize,
@@ -120,7 +120,7 @@ impl World {
         number
     }
 
-    /// Adds a client made with this world's queue. A guest has one at most.
+    /// Adds a client whose timer is in this world's queue. A guest has one at most.
     pub fn add_client(&mut self, client: Client) {
         let source = Source::Client { client: self.clients.len() as u32 };
         register(&mut self.sources, client.timer, source);
@@ -164,17 +164,17 @@ impl World {
         }
     }
 
-    /// A busy thread begins to compute at that time, and not at the start.
+    /// Lets a busy thread begin at that time instead of at the start.
     pub fn begin_at(&mut self, host: usize, entity: Entity, at_ns: u64) {
         self.hosts[host].threads[entity.0 as usize].begins_ns = at_ns;
     }
 
-    /// Keeps a vCPU from running for a while, from the next time that it runs.
+    /// Keeps a vCPU off its pCPU for a while.
     pub fn pause(&mut self, guest: usize, v: usize, for_ns: u64) {
         let placement = &self.placements[guest];
         let (host, entity) = (placement.host, placement.threads[v]);
         let thread = &mut self.hosts[host].threads[entity.0 as usize];
-        // Of two pauses at once the later end counts.
+        // Of overlapping pauses the later end counts.
         let until_ns = thread.paused_until_ns.unwrap_or(0).max(self.now_ns + for_ns);
         thread.paused_until_ns = Some(until_ns);
         let pcpu = thread.pcpu;
@@ -186,7 +186,7 @@ impl World {
         self.settle();
     }
 
-    /// Makes a thread of the kind [`Body::Spike`] busy for a while.
+    /// Makes a [`Body::Spike`] busy for a while.
     pub fn spike(&mut self, host: usize, entity: Entity, for_ns: u64) {
         let end_ns = self.now_ns + for_ns;
         let thread = &mut self.hosts[host].threads[entity.0 as usize];
@@ -202,14 +202,14 @@ impl World {
         self.settle();
     }
 
-    /// What the run has taken: its events, and as many more as the work of large ones comes to.
+    /// The cost of the run so far, in events of usual size.
     #[inline]
     pub fn spent(&self) -> u64 {
         self.events + self.work / WORK_PER_EVENT
     }
 
-    /// Lets time pass up to and including `until_ns`, or until as much as `limit` events was spent. Returns whether the
-    /// time was reached.
+    /// Advances to `until_ns`, inclusive, or until the run has cost `limit` events. Returns whether it reached the
+    /// time.
     pub fn run_until(&mut self, until_ns: u64, limit: u64) -> bool {
         while self.spent() < limit {
             let Some((at_ns, timer)) = self.queue.pop_until(until_ns) else {
@@ -234,7 +234,7 @@ impl World {
                 let number = guest as usize;
                 let guest = &mut self.guests[number];
                 guest.work_done(&mut clock, vcpu as usize);
-                // Most stretches of work end without one.
+                // Most stretches of work end without a request.
                 if guest.has_requests() {
                     self.talking.push(number);
                 }
@@ -271,7 +271,7 @@ impl World {
         }
     }
 
-    /// A thread's own timer: a burst, a sleep or a pause ends.
+    /// A thread's own timer expires.
     fn thread_timer(&mut self, number: usize, entity: Entity) {
         let now_ns = self.now_ns;
         let queue = &mut self.queue;
@@ -281,12 +281,11 @@ impl World {
         match &mut thread.body {
             Body::Vcpu { .. } => {
                 thread.paused_until_ns = None;
-                // If it has work; for the scheduler it was blocked meanwhile.
+                // The scheduler saw it as blocked during the pause. If it has work, it is now runnable.
                 if state == State::Runnable {
                     host.scheduler.wake(now_ns, entity, None, &mut host.orders);
                 }
             }
-            // It begins.
             Body::Busy => host.wake(now_ns, entity, None),
             Body::Noise { sleep_ns, burst_ns, stream } => match state {
                 State::Blocked => {
@@ -300,7 +299,7 @@ impl World {
                 }
             },
             Body::Emulator(_) => self.emulator_timer(number, entity),
-            // If it waits for a pCPU when its time is over, it blocks as soon as it runs.
+            // If it is waiting for a pCPU, it blocks as soon as it runs.
             Body::Spike { .. } => {
                 if state == State::Running {
                     host.block_running(now_ns, pcpu);
@@ -314,12 +313,12 @@ impl World {
         self.hosts[host].threads[entity.0 as usize].times_at(self.now_ns).0
     }
 
-    /// What grows while the run goes on, as it is held now: what is recorded, and what waits for grace periods.
+    /// Memory that grows during a run: records, and what waits for grace periods.
     pub fn held_bytes(&self) -> u64 {
         self.guests.iter().map(Guest::held_bytes).sum::<u64>() + self.recording.held_bytes()
     }
 
-    /// How many guests there are.
+    /// The number of guests.
     pub fn guests(&self) -> usize {
         self.guests.len()
     }
@@ -329,7 +328,7 @@ impl World {
         &self.guests[guest]
     }
 
-    /// A guest, to drain what it has recorded.
+    /// A guest, to collect its records.
     pub fn guest_mut(&mut self, guest: usize) -> &mut Guest {
         &mut self.guests[guest]
     }
@@ -341,10 +340,10 @@ impl World {
         placement.threads.iter().map(|entity| threads[entity.0 as usize].times_at(self.now_ns)).collect()
     }
 
-    /// Checks what must hold between events: conservation of pages, callbacks and CPU time.
+    /// Checks the invariants between events: no page, callback or CPU time is lost.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The invariant that does not hold.
     pub fn check(&self) -> Result<(), String> {
         for host in &self.hosts {
             host.check(self.now_ns)?;
@@ -353,7 +352,7 @@ impl World {
         (0..self.guests.len()).try_for_each(|guest| self.check_times(guest))
     }
 
-    /// What a guest did with its vCPUs' time is what its host gave them.
+    /// Checks that a guest accounted for exactly the CPU time that its host gave.
     fn check_times(&self, guest: usize) -> Result<(), String> {
         let used = self.guests[guest].vcpus().iter().map(|vcpu| vcpu.on_pcpu_ns(self.now_ns));
         let given = self.vcpu_times(guest).into_iter().map(|(run_ns, _)| run_ns);

@@ -1,4 +1,4 @@
-//! Guests that do I/O: their disk, the further VMs like them, and what the host does for them.
+//! Builds what guests with block I/O need: their disk, and what the host does for them.
 
 use reprieve_study::Scenario;
 use reprieve_study::scenario::io::{DiskKind, Io};
@@ -15,7 +15,7 @@ use crate::world::World;
 /// Bytes of a megabyte, as disks are sold.
 const MB: u64 = 1_000_000;
 
-/// Adds the disk, and lets the host do what the system asks for. `guests` are those that run the application.
+/// Adds the disk, and sets up the host's part of the I/O system under test. `guests` run the application.
 pub(super) fn add(world: &mut World, scenario: &Scenario, condition: &Condition, io: &Io, guests: &[usize]) {
     let disk = Disk::new(disk_spec(io), guests.len(), world.queue());
     world.set_disk(disk);
@@ -31,7 +31,7 @@ pub(super) fn add(world: &mut World, scenario: &Scenario, condition: &Condition,
     }
 }
 
-/// Neighbours begin at times of their own.
+/// Lets each neighbour begin at a random time.
 pub(super) fn stagger(world: &mut World, host: usize, neighbours: &[Entity], io: &Io, seed: u64) {
     let mut stream = Stream::new(seed, "neighbour", 0);
     for entity in neighbours {
@@ -39,7 +39,7 @@ pub(super) fn stagger(world: &mut World, host: usize, neighbours: &[Entity], io:
     }
 }
 
-/// The slice that CFS gives one of as many vCPUs as share a pCPU: what it says, up to the next tick; and how many share.
+/// The length of a CFS slice, rounded up to a tick, and the number of vCPUs that share a pCPU.
 fn slice(scenario: &Scenario, condition: &Condition, io: &Io) -> (u64, u64) {
     let vcpus = scenario.guest.vcpus as u64;
     let pcpus = scenario.host.pcpus_for(scenario.guest.vcpus) as u64;
@@ -50,8 +50,8 @@ fn slice(scenario: &Scenario, condition: &Condition, io: &Io) -> (u64, u64) {
     (slice_ns.next_multiple_of(tunables.tick_ns()), sharing)
 }
 
-/// The length of a stretch, and the time from one's beginning to the next's: in a round of `sharing` slices there are `cuts` of
-/// them.
+/// The length of a micro-slice, and the time from the start of one to the start of the next. A round of `sharing`
+/// slices has `cuts` of them.
 fn micro_slice(slice_ns: u64, sharing: u64, cuts: u64) -> (u64, u64) {
     ((slice_ns / cuts).max(1), (slice_ns * sharing / cuts).max(1))
 }

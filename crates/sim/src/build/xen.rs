@@ -1,7 +1,7 @@
-//! Xen's schedulers, as a scenario has them; and which domain a thread of the host belongs to.
+//! Xen's schedulers as a scenario configures them, and the domain of each thread.
 //!
-//! The guest under test is one domain, each neighbour VM (of as many vCPUs as the guest), spinner and spike another; the
-//! host's own threads, its noise and busy processes, are dom0's.
+//! The guest under test is a domain. So is each neighbour VM (with as many vCPUs as the guest), each spinner and each
+//! spike. The host's own threads belong to dom0.
 
 use reprieve_study::scenario::xen::WEIGHT;
 use reprieve_study::scenario::{HostModel, SchedulerKind, Xen, XenFix, XenVersion};
@@ -18,13 +18,13 @@ use crate::sched::{Scheduler, Spec};
 pub const DOM0: u32 = 0;
 /// The guest under test.
 pub const GUEST: u32 = 1;
-/// Domains of spikes are numbered from here: above all neighbours.
+/// The first domain of a spike, above all spinners.
 const SPIKES: u32 = 1 << 31;
 
-/// Domains of spinners are numbered from here: below all spikes, above all neighbours.
+/// The first domain of a spinner, above all neighbours.
 const SPINNERS: u32 = 1 << 30;
 
-/// The domain of a neighbour's busy vCPU, by its number among all of them.
+/// The domain of a neighbour's busy vCPU. `number` counts them over all neighbours.
 pub fn neighbour(number: u64, vcpus: usize) -> u32 {
     GUEST + 1 + (number / vcpus.max(1) as u64) as u32
 }
@@ -72,7 +72,7 @@ pub fn scheduler(host: &HostModel, pcpus: usize, seed: u64) -> Box<dyn Scheduler
     }
 }
 
-/// Ticks and accounting are at phases that the seed draws.
+/// The phases of ticks and accounting are drawn from the seed.
 fn credit_params(xen: &Xen, cpus: u32, seed: u64) -> credit::Params {
     let version = match xen.version {
         XenVersion::V4_5 => Version::V4_5,

@@ -1,8 +1,7 @@
-//! Things that are on the way for a fixed time, and come out in the order in which they went in.
+//! A fixed delay: items come out in the order in which they went in.
 
 use std::collections::VecDeque;
 
-/// A way that takes a fixed time.
 #[derive(Clone, Debug)]
 pub struct Delay<T> {
     delay_ns: u64,
@@ -10,32 +9,32 @@ pub struct Delay<T> {
 }
 
 impl<T> Delay<T> {
-    /// One that takes so long.
+    /// A delay of that length.
     pub fn new(delay_ns: u64) -> Delay<T> {
         Delay { delay_ns, under_way: VecDeque::new() }
     }
 
-    /// Something goes in.
+    /// Puts an item in.
     pub fn push(&mut self, now_ns: u64, item: T) {
         self.under_way.push_back((now_ns + self.delay_ns, item));
     }
 
-    /// What has come out by now, one at a time.
+    /// Takes the next item that has come out by now.
     pub fn pop(&mut self, now_ns: u64) -> Option<T> {
         (self.next()? <= now_ns).then(|| self.under_way.pop_front().expect("there is a next one").1)
     }
 
-    /// When the next one comes out.
+    /// When the next item comes out.
     pub fn next(&self) -> Option<u64> {
         self.under_way.front().map(|(at_ns, _)| *at_ns)
     }
 
-    /// How many are on the way.
+    /// The number of items inside.
     pub fn len(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Whether none is.
+    /// Whether no item is inside.
     pub fn is_empty(&self) -> bool {
         self.under_way.is_empty()
     }

@@ -1,24 +1,24 @@
 //! How long a drive takes for a request.
 //!
-//! *SSD*: each request has an access time, during which others may have theirs; the data of all share one link. So small
-//! requests at a depth of 1 are bound by the access, and large or many ones by the link.
+//! *SSD*: each request has an access time, and these overlap; the data of all requests share one link. So small
+//! requests at a queue depth of 1 are bound by the access time, and large or many requests by the link.
 //!
-//! *HDD*: one request at a time. The arm seeks (its time grows with the square root of the distance: Ruemmler and Wilkes,
-//! "An Introduction to Disk Drive Modeling", 1994), the platter turns until the first byte is under the head, and the medium
-//! passes. When a request ends the drive reads on into its buffer until that is full; a read that begins there needs no seek,
-//! and has at once what was read by then. A drive that has stopped goes on when the platter has turned to where it was. The
-//! angle of the platter is that of the simulated time: nothing is drawn at random.
+//! *HDD*: one request at a time. The arm seeks, for a time that grows with the square root of the distance (Ruemmler
+//! and Wilkes, "An Introduction to Disk Drive Modeling", 1994). The platter turns until the first byte is under the
+//! head, and then the data pass. After a request the drive reads ahead until its buffer is full. A read that continues
+//! there needs no seek, and gets the buffered data at once. If the drive had stopped, it goes on when the platter has
+//! turned to that place. The angle of the platter follows simulated time, so nothing is random.
 
 use reprieve_study::units::SECOND_NS;
 
 use super::DiskRequest;
 
-/// What a request takes.
+/// What serving a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
     /// When it is done.
     pub done_ns: u64,
-    /// Time of the drive that nobody else could use.
+    /// Time during which the drive could not serve others.
     pub cost_ns: u64,
 }
 
@@ -41,23 +41,23 @@ impl Drive {
     }
 }
 
-/// Time in which so many bytes pass.
+/// The time to transfer so many bytes.
 fn passing_ns(bytes: u64, bytes_per_s: u64) -> u64 {
     (u128::from(bytes) * u128::from(SECOND_NS) / u128::from(bytes_per_s.max(1))) as u64
 }
 
-/// Flash.
+/// An SSD.
 #[derive(Clone, Debug)]
 pub struct Ssd {
-    /// Time until a request's data flows.
+    /// Time until the data of a request flow.
     access_ns: u64,
     bytes_per_s: u64,
-    /// Until when its link is taken.
+    /// When its link is free again.
     link_ns: u64,
 }
 
 impl Ssd {
-    /// One of that access time and link.
+    /// An SSD with that access time and link.
     pub fn new(access_ns: u64, bytes_per_s: u64) -> Ssd {
         Ssd { access_ns, bytes_per_s, link_ns: 0 }
     }
@@ -77,25 +77,25 @@ pub struct HddSpec {
     pub seek_min_ns: u64,
     /// Seek over the whole disk.
     pub seek_max_ns: u64,
-    /// A rotation.
+    /// Time of a rotation.
     pub rotation_ns: u64,
-    /// Bytes that pass in a rotation: a track.
+    /// Bytes of a track, which pass in one rotation.
     pub track_bytes: u64,
-    /// What it reads ahead at most.
+    /// Most bytes that it reads ahead.
     pub buffer_bytes: u64,
-    /// What its interface carries, bytes a second.
+    /// Bytes a second of its interface.
     pub interface_per_s: u64,
     /// Its size.
     pub bytes: u64,
 }
 
-/// A disk.
+/// An HDD.
 #[derive(Clone, Debug)]
 pub struct Hdd {
     spec: HddSpec,
-    /// The byte behind the last request.
+    /// The byte after the last request.
     end: u64,
-    /// What was read ahead of it by `ahead_ns`, when the drive reads on from there.
+    /// Bytes read ahead of `end` by `ahead_ns`, when the drive continues from there.
     ahead: u64,
     ahead_ns: u64,
     /// Whether the last request was a read.
@@ -103,7 +103,7 @@ pub struct Hdd {
 }
 
 impl Hdd {
-    /// One whose head is at the first byte.
+    /// An HDD whose head is at the first byte.
     pub fn new(spec: HddSpec) -> Hdd {
         Hdd { spec, end: 0, ahead: 0, ahead_ns: 0, reads_ahead: false }
     }
@@ -120,7 +120,7 @@ impl Hdd {
         Service { done_ns, cost_ns: done_ns - now_ns }
     }
 
-    /// A read that begins where the last one ended.
+    /// The time of a read that begins where the last one ended.
     fn buffered_ns(&mut self, now_ns: u64, request: &DiskRequest) -> u64 {
         let passed = self.passed(now_ns.saturating_sub(self.ahead_ns));
         let was_full = self.ahead + passed >= self.spec.buffer_bytes;
@@ -143,13 +143,13 @@ impl Hdd {
         there_ns + self.turn_ns(there_ns, request.start) + self.medium_ns(request.bytes)
     }
 
-    /// Time of a seek over that many bytes: 0 on the track, then `min + (max - min) sqrt(distance / size)`.
+    /// Time of a seek over that many bytes: 0 within the track, else `min + (max - min) sqrt(distance / size)`.
     pub fn seek_ns(&self, distance: u64) -> u64 {
         let HddSpec { seek_min_ns, seek_max_ns, track_bytes, bytes, .. } = self.spec;
         if distance < track_bytes {
             return 0;
         }
-        // In units of 2^-16 of the root.
+        // The root in units of 2^-16.
         let part = (u128::from(distance) << 32) / u128::from(bytes.max(1));
         let root = part.min(1 << 32).isqrt() as u64;
         seek_min_ns + ((seek_max_ns.saturating_sub(seek_min_ns) * root) >> 16)
@@ -163,7 +163,7 @@ impl Hdd {
         (wanted_ns + rotation_ns - now_ns % rotation_ns) % rotation_ns
     }
 
-    /// Time in which so many bytes pass the head.
+    /// Time for so many bytes to pass the head.
     fn medium_ns(&self, bytes: u64) -> u64 {
         (u128::from(bytes) * u128::from(self.spec.rotation_ns) / u128::from(self.spec.track_bytes)) as u64
     }

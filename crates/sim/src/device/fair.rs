@@ -1,49 +1,48 @@
-//! The host's I/O scheduler: whose request is next.
+//! The host's I/O scheduler: decides which VM's request comes next.
 //!
-//! Every VM has a queue, served in order. The VM that has had least service, by its weight, is next, and is served until its
-//! slice is over; if its queue is empty before, the drive is kept idle for a while in the hope of its next request (a disk
-//! would else seek back and forth between VMs that read sequentially). A slice is wall time: who keeps the drive idle pays
-//! for it. Without slices each request is a choice of its own, and service is the drive's time.
-//! A VM that comes back after it wanted nothing does not catch up on what it missed: its service is set to that of the VM
-//! that is served.
+//! Each VM has a queue, served in order. The VM with the least service by weight comes next, and is served until its
+//! slice ends. If its queue empties earlier, the drive idles for a while in case another request follows; otherwise a
+//! disk would seek back and forth between VMs that read sequentially. A slice is wall time, so a VM pays for the
+//! idling. Without slices the scheduler chooses again for each request, and service is the drive's time. A VM that
+//! returns after a break does not catch up: its service is set to that of the VM being served.
 //!
-//! Source: behaviour of Linux's CFQ (slices, idling, `vdisktime`) and BFQ (budgets and virtual time of service).
+//! Source: behaviour of Linux's CFQ (slices, idling, `vdisktime`) and BFQ (budgets, virtual time of service).
 
 use std::collections::VecDeque;
 
 use super::DiskRequest;
 
-/// Weight of a VM of usual priority.
+/// The default weight of a VM.
 pub const WEIGHT: u64 = 100;
 
-/// What can be tuned.
+/// The parameters of the scheduler.
 #[derive(Clone, Debug, Default)]
 pub struct Params {
-    /// Time for which one VM is served before the next is looked at; 0 to choose for each request.
+    /// Length of a slice; 0 to choose again for each request.
     pub slice_ns: u64,
-    /// Time that the drive is kept idle for the VM of the slice.
+    /// How long the drive idles for the VM of the slice.
     pub idle_ns: u64,
-    /// Weights of the VMs; those that are not named have [`WEIGHT`].
+    /// Weights of the VMs; missing ones are [`WEIGHT`].
     pub weights: Vec<u64>,
 }
 
-/// One VM's queue.
+/// A VM's queue.
 #[derive(Clone, Debug)]
 struct Client {
     waiting: VecDeque<DiskRequest>,
     weight: u64,
-    /// Service that it has had, by its weight: ns x [`WEIGHT`] / weight.
+    /// Service so far, by weight: ns x [`WEIGHT`] / weight.
     service_ns: u64,
     bytes: u64,
     in_service: usize,
 }
 
-/// The VM that is served.
+/// The slice of the VM being served.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     client: usize,
     began_ns: u64,
-    /// Since when its queue is empty and the drive idle.
+    /// When its queue emptied and the drive began to idle.
     idle_since_ns: Option<u64>,
 }
 
@@ -54,12 +53,12 @@ pub struct Fair {
     clients: Vec<Client>,
     slice: Option<Slice>,
     waiting: usize,
-    /// Service of the VM that was chosen last: nobody who comes back has less.
+    /// Service of the VM chosen last; a VM that returns starts from here at least.
     floor_ns: u64,
 }
 
 impl Fair {
-    /// One for so many VMs.
+    /// A scheduler for that many VMs.
     pub fn new(params: Params, guests: usize) -> Fair {
         let client = |guest| Client {
             waiting: VecDeque::new(),
@@ -82,7 +81,7 @@ impl Fair {
         self.waiting += 1;
     }
 
-    /// The request that the drive should begin with now, if any.
+    /// The request that the drive should begin now, if any.
     pub fn next(&mut self, now_ns: u64) -> Option<DiskRequest> {
         let chosen = match self.slice {
             Some(slice) if self.keeps(now_ns, slice) => slice.client,
@@ -106,7 +105,7 @@ impl Fair {
         Some(request)
     }
 
-    /// Whether the VM of the slice stays.
+    /// Whether the slice goes on.
     fn keeps(&self, now_ns: u64, slice: Slice) -> bool {
         let client = &self.clients[slice.client];
         let hopes = slice.idle_since_ns.is_some_and(|since_ns| now_ns < since_ns + self.params.idle_ns);
@@ -114,7 +113,7 @@ impl Fair {
         wants && now_ns < slice.began_ns + self.params.slice_ns
     }
 
-    /// The VM of the slice pays for it, up to when the drive gave up hope.
+    /// Ends the slice; the VM pays for it, up to the end of the idling.
     fn end_slice(&mut self, now_ns: u64) {
         let Some(slice) = self.slice.take() else { return };
         let hoped_ns = slice.idle_since_ns.map_or(now_ns, |since_ns| since_ns + self.params.idle_ns);
@@ -132,7 +131,7 @@ impl Fair {
         wanting.min_by_key(|client| self.clients[*client].service_ns)
     }
 
-    /// A request of that VM was begun, and takes so much of the drive.
+    /// The drive has begun a request of that VM, at that cost.
     pub fn charge(&mut self, guest: usize, cost_ns: u64) {
         if self.params.slice_ns == 0 {
             self.serve(guest, cost_ns);
@@ -149,19 +148,19 @@ impl Fair {
         }
     }
 
-    /// When it gives up hope, or the slice ends before, if others wait meanwhile.
+    /// When the idling or the slice ends, if other VMs wait.
     pub fn decides_ns(&self) -> Option<u64> {
         let slice = self.slice?;
         let hoped_ns = slice.idle_since_ns? + self.params.idle_ns;
         (self.waiting > 0).then_some(hoped_ns.min(slice.began_ns + self.params.slice_ns))
     }
 
-    /// Requests that wait.
+    /// The number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Bytes that a VM was served, or is being served.
+    /// Bytes that the VM has received, or is receiving.
     pub fn bytes_of(&self, guest: usize) -> u64 {
         self.clients[guest].bytes
     }

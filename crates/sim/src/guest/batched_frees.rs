@@ -1,5 +1,5 @@
-//! `kfree_rcu()`: objects that wait for a grace period in batches, with one callback for each batch. A kernel worker
-//! on each vCPU hands what was collected to a batch, and frees a batch's objects after its grace period.
+//! `kfree_rcu()`: objects wait for a grace period in batches, with one callback for each batch. A kernel worker on each
+//! vCPU hands the collected objects over to a batch, and frees a batch after its grace period.
 
 use crate::guest::callback;
 use crate::guest::ids::{Mode, TaskId};
@@ -8,10 +8,9 @@ use crate::guest::rcu::kfree::{Kfree, Pushed, Settings};
 use crate::guest::vcpu::Level;
 use crate::guest::{Clock, Guest};
 
-/// Objects that the worker frees between two preemption points: those of one page of pointers.
+/// Objects that the worker frees between two preemption points: as many as a page has pointers.
 const CHUNK: usize = 510;
 
-/// The batches of a guest, and their workers.
 #[derive(Debug)]
 pub(super) struct BatchedFrees {
     kfree: Kfree<Object>,
@@ -22,15 +21,15 @@ pub(super) struct BatchedFrees {
 #[derive(Debug, Default)]
 struct Worker {
     task: Option<TaskId>,
-    /// Jiffy at which it hands over what was collected.
+    /// The jiffy at which it hands over the collected objects.
     monitor_at: Option<u64>,
-    /// Pages of pointers are wanted.
+    /// It should allocate pages of pointers.
     refill: bool,
-    /// Batches whose grace period is over.
+    /// Batches whose grace period has ended.
     ready: Vec<usize>,
-    /// Objects that are being freed.
+    /// Objects to free now.
     freeing: Vec<Object>,
-    /// The pages of pointers.
+    /// Empty pages of pointers.
     pages: Vec<Frame>,
 }
 
@@ -44,7 +43,7 @@ impl BatchedFrees {
         self.workers[v].task = Some(task);
     }
 
-    /// Collects an object; names the worker to wake, if it has something to do or an earlier time to do it.
+    /// Collects an object. Returns the worker if it must wake now, or earlier than planned.
     pub(super) fn push(&mut self, v: usize, object: Object, jiffies: u64) -> Option<TaskId> {
         let Pushed { monitor, refill } = self.kfree.push(v as u32, object, jiffies);
         let worker = &mut self.workers[v];
@@ -55,14 +54,14 @@ impl BatchedFrees {
         worker.task.filter(|_| refill || monitor.is_some())
     }
 
-    /// Objects that wait.
+    /// The number of waiting objects.
     pub(super) fn backlog(&self) -> u64 {
         (0..self.workers.len()).map(|v| self.kfree.backlog(v as u32)).sum()
     }
 }
 
 impl Guest {
-    /// The next piece of work of a vCPU's kernel worker.
+    /// Runs the next piece of work of a vCPU's kernel worker.
     pub(super) fn run_kworker(&mut self, clock: &mut Clock<'_>, v: usize, task: TaskId) {
         self.vcpus[v].mode = Mode::Kernel;
         let worker = &mut self.rcu.batched.workers[v];
@@ -98,7 +97,7 @@ impl Guest {
         self.vcpus[v].begin(Level::Task, ns);
     }
 
-    /// Keeps empty pages at hand, and gives those beyond that back. Returns the CPU time.
+    /// Keeps some empty pages and frees the others. Returns the CPU time.
     fn return_pages(&mut self, v: usize, pages: u32) -> u64 {
         let surplus = self.rcu.batched.kfree.keep(v as u32, pages);
         let mut ns = 0;
@@ -126,7 +125,7 @@ impl Guest {
         self.vcpus[v].begin(Level::Task, ns);
     }
 
-    /// Hands what was collected to a batch, with one callback for all of it.
+    /// Hands the collected objects over to a batch and queues its callback.
     fn hand_over_collected(&mut self, clock: &mut Clock<'_>, v: usize) {
         let drained = self.rcu.batched.kfree.monitor(v as u32, self.jiffies.now);
         self.rcu.batched.workers[v].monitor_at = drained.monitor.map(|delay| self.jiffies.now + delay);
@@ -137,7 +136,7 @@ impl Guest {
         }
     }
 
-    /// A batch's grace period is over: its worker frees the objects.
+    /// A batch's grace period has ended: its worker frees the objects.
     pub(super) fn batch_ready(&mut self, clock: &mut Clock<'_>, here: usize, v: usize, batch: usize) {
         let worker = &mut self.rcu.batched.workers[v];
         worker.ready.push(batch);

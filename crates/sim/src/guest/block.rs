@@ -1,15 +1,15 @@
-//! A guest's block layer: page cache with read-ahead, requests that are merged, a virtual disk with a ring, and interrupts
-//! for the vCPU that submitted.
+//! A guest's block layer: page cache with read-ahead, merged requests, a virtual disk with a ring, and interrupts for
+//! the vCPU that submitted.
 //!
-//! The path of a read: a task asks for pages; those that are neither in the cache nor on their way become requests, as few
-//! as their size allows (the plug), together with what is read ahead. The ring takes so many; others wait in the queue, where
-//! a request that continues another one is merged into it. The device raises the interrupt of the vCPU that submitted, which
-//! takes it when it runs; then pages are there, and who waits for one is woken.
+//! The path of a read: a task asks for pages. Pages that are neither cached nor pending become requests, as few as
+//! their size allows (the plug), together with the pages read ahead. The ring takes a limited number; further requests
+//! wait in the queue, where a request that continues another one is merged into it. The device interrupts the vCPU that
+//! submitted. When that vCPU runs and takes the interrupt, the pages are present and waiting tasks wake.
 //!
-//! Invariants: a page is pending while exactly one request covers it; the ring never holds more than it has room for; a
-//! request is in one place: queue, ring, or among the completions of a vCPU.
+//! Invariants: a page is pending while exactly one request covers it; the ring never exceeds its size; a request is in
+//! exactly one place: queue, ring, or the completions of a vCPU.
 //!
-//! Left out: write-back (a write waits for the disk), metadata, and several queues for one vCPU.
+//! Left out: write-back (a write waits for the disk), metadata, and several queues per vCPU.
 
 pub mod cache;
 pub mod read_ahead;
@@ -21,30 +21,30 @@ use crate::guest::ids::TaskId;
 use cache::{Cache, FileId, State};
 use read_ahead::ReadAhead;
 
-/// What a block layer is made of. Sizes in pages of the cache.
+/// The parameters of a block layer. Sizes are in pages of the cache.
 #[derive(Clone, Debug)]
 pub struct BlockSpec {
     /// Size of a page of the cache.
     pub page_bytes: u64,
-    /// Pages that the cache holds.
+    /// Size of the cache.
     pub cache_pages: usize,
-    /// Pages that are read ahead at most.
+    /// Most pages that are read ahead.
     pub read_ahead_pages: u32,
-    /// Pages of a request at most.
+    /// Most pages of a request.
     pub request_pages: u32,
-    /// Requests that the ring takes.
+    /// Size of the ring.
     pub ring: usize,
     /// CPU time to submit a request.
     pub submit_ns: u64,
-    /// CPU time of an interrupt for each request that is done.
+    /// CPU time of an interrupt per completed request.
     pub complete_ns: u64,
-    /// Whether starts and ends of requests are recorded.
+    /// Whether starts and ends of requests are traced.
     pub traced: bool,
-    /// CPU time to record one.
+    /// CPU time to trace one of them.
     pub trace_ns: u64,
 }
 
-/// A range of a file's pages, not empty.
+/// A range of pages of a file; never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pages {
     /// The file.
@@ -65,7 +65,7 @@ impl Pages {
     }
 }
 
-/// What a task does to a range.
+/// Who makes a request, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct By {
     /// The task.
@@ -80,7 +80,7 @@ pub struct By {
 #[derive(Clone, Copy, Debug)]
 struct Io {
     pages: Pages,
-    /// Who submitted it; once it is in the ring, also when that was.
+    /// Who submitted it, and when; updated when it enters the ring.
     by: By,
     writes: bool,
 }
@@ -93,18 +93,18 @@ struct Waiter {
     page: u32,
 }
 
-/// A request began or ended, as the block layer's tracepoints tell it.
+/// The start or end of a request, as the block layer's tracepoints report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEvent {
     /// When.
     pub at_ns: u64,
-    /// Who submitted it.
+    /// The task that submitted it.
     pub task: TaskId,
-    /// Where that was.
+    /// The vCPU that submitted it.
     pub vcpu: usize,
-    /// Whether it began.
+    /// Whether it is the start.
     pub begins: bool,
-    /// If it ended: how long it took, up to its interrupt.
+    /// For an end: the time from the start to the interrupt.
     pub took_ns: Option<u64>,
 }
 
@@ -116,30 +116,30 @@ pub struct Block {
     read_ahead: Vec<ReadAhead>,
     requests: Vec<Option<Io>>,
     free: Vec<u32>,
-    /// Requests that the ring has no room for.
+    /// Requests waiting for room in the ring.
     queued: VecDeque<u32>,
     in_ring: usize,
-    /// Requests of the ring that are not back from the device.
+    /// Requests of the ring that the device has not completed.
     at_device: usize,
-    /// Requests that the device is done with, for each vCPU that has not taken its interrupt.
+    /// Completed requests, by the vCPU whose interrupt is pending.
     completions: Vec<Vec<u32>>,
     waiters: Vec<Waiter>,
-    /// What leaves for the device.
+    /// Requests to hand over to the device.
     leaving: VecDeque<u32>,
-    /// Starts and ends, if they are recorded.
+    /// Traced starts and ends.
     events: Vec<BlockEvent>,
-    /// CPU time that recording has taken.
+    /// CPU time spent on tracing.
     traced_ns: u64,
-    /// Pages and tasks that were looked at since the work was taken; of the simulator, not of the guest.
+    /// Steps of long loops (the simulator's cost, not the guest's).
     work: u64,
 }
 
-/// How often a read looks for pages that went to make room for its others. Then it waits for those that are on their way, and
-/// looks again when it is woken.
+/// How often a read retries when pages of its own range evict each other. After that it waits for the pending ones, and
+/// retries when woken.
 const PASSES: u32 = 64;
 
 impl Block {
-    /// An empty one.
+    /// An empty block layer.
     pub fn new(spec: BlockSpec, vcpus: usize) -> Block {
         Block {
             cache: Cache::new(spec.cache_pages),
@@ -159,7 +159,7 @@ impl Block {
         }
     }
 
-    /// A file of so many pages that begins at that byte of the disk.
+    /// Adds a file of that many pages, which begins at that byte of the disk.
     pub fn add_file(&mut self, start_byte: u64, pages: u32) -> FileId {
         self.read_ahead.push(ReadAhead::default());
         self.cache.add_file(start_byte, pages)
@@ -170,8 +170,8 @@ impl Block {
         self.spec.page_bytes
     }
 
-    /// A task reads. Returns whether all is there, and the CPU time; if not all is, the task waits for the first page that
-    /// is missing, and asks again.
+    /// A task reads. Returns whether all pages are present, and the CPU time. If not, the task waits for the first
+    /// missing page and should then ask again.
     pub fn read(&mut self, by: By, pages: Pages) -> (bool, u64) {
         let absent = self.absent(pages);
         let wanted = self.read_ahead[pages.file.0 as usize].read(
@@ -184,7 +184,7 @@ impl Block {
         for range in wanted.into_iter().flatten() {
             ns += self.submit(by, range, false);
         }
-        // What came may have taken the place of pages that are asked for; those under way stay.
+        // New pages may have evicted others of the range; pending pages stay.
         for _ in 0..PASSES {
             let Some(first) = self.absent(pages) else { break };
             ns += self.submit(by, Pages { first, count: pages.end() - first, ..pages }, false);
@@ -196,24 +196,24 @@ impl Block {
         (is_there, ns)
     }
 
-    /// A task writes: the pages are in the cache, and on their way to the disk; returns the CPU time. While one of them is
-    /// on its way already (Linux keeps a page locked, or stable, meanwhile) nothing is written: the task waits, and asks again.
+    /// A task writes: the pages are cached and go to the disk. Returns the CPU time. While one of the pages is pending,
+    /// nothing is written (Linux locks such a page); the task waits and should ask again.
     pub fn write(&mut self, by: By, pages: Pages) -> Option<u64> {
         self.wait_for(by.task, pages).then(|| self.submit(by, pages, true))
     }
 
-    /// Whether no page of the range is on its way; else the task waits for the first that is.
+    /// Whether no page of the range is pending. If one is, the task waits for the first of them.
     pub fn wait_for(&mut self, task: TaskId, pages: Pages) -> bool {
         let pending = self.find(pages, State::Pending);
         if let Some(page) = pending {
-            // It may have been woken by something else, and wait still.
+            // Something else may have woken it, so it may still be on the list.
             self.waiters.retain(|waiter| waiter.task != task);
             self.waiters.push(Waiter { task, file: pages.file, page });
         }
         pending.is_none()
     }
 
-    /// Takes the number of pages and tasks that were looked at since the last time.
+    /// Takes the steps of long loops since the last call.
     pub(super) fn take_work(&mut self) -> u64 {
         let waiting = self.waiters.len() * self.completions.iter().map(Vec::len).sum::<usize>();
         std::mem::take(&mut self.work) + self.cache.take_work() + waiting as u64
@@ -229,7 +229,7 @@ impl Block {
         found
     }
 
-    /// Makes requests of the pages of a range that need one. Returns the CPU time.
+    /// Makes requests for those pages of a range that need one. Returns the CPU time.
     fn submit(&mut self, by: By, range: Pages, writes: bool) -> u64 {
         let mut ns = 0;
         let mut page = range.first;
@@ -261,7 +261,7 @@ impl Block {
         }
     }
 
-    /// A new request: to the device if the ring has room, else merged or queued. Returns the CPU time.
+    /// Adds a request: to the ring if it has room, else merged or queued. Returns the CPU time.
     fn add(&mut self, io: Io) -> u64 {
         if self.in_ring < self.spec.ring {
             let id = self.name(io);
@@ -283,7 +283,7 @@ impl Block {
         id
     }
 
-    /// Adds it to the last request of the queue, if it continues that and fits.
+    /// Merges a request into the last one of the queue, if it continues that and fits.
     fn merge(&mut self, io: Io) -> bool {
         let Some(last) = self.queued.back().and_then(|id| self.requests[*id as usize].as_mut()) else {
             return false;
@@ -305,7 +305,7 @@ impl Block {
         self.spec.submit_ns + self.record(now_ns, id, true)
     }
 
-    /// Records a start or an end, if they are; returns the CPU time.
+    /// Traces a start or an end, if tracing is on. Returns the CPU time.
     fn record(&mut self, at_ns: u64, id: u32, begins: bool) -> u64 {
         if !self.spec.traced {
             return 0;
@@ -317,7 +317,7 @@ impl Block {
         self.spec.trace_ns
     }
 
-    /// CPU time that recording starts and ends has taken.
+    /// CPU time spent on tracing.
     pub fn traced_ns(&self) -> u64 {
         self.traced_ns
     }
@@ -326,7 +326,7 @@ impl Block {
         self.requests[id as usize].as_ref().expect("a request that exists")
     }
 
-    /// The next request that leaves for the device.
+    /// Takes the next request for the device.
     pub fn leave(&mut self, guest: usize) -> Option<DiskRequest> {
         let id = self.leaving.pop_front()?;
         let Io { pages, by, writes } = *self.io(id);
@@ -335,12 +335,12 @@ impl Block {
         Some(DiskRequest { guest, id, vcpu: by.vcpu, start, bytes, writes })
     }
 
-    /// Whether any leaves.
+    /// Whether there is one.
     pub(super) fn has_leaving(&self) -> bool {
         !self.leaving.is_empty()
     }
 
-    /// The device is done with a request: its interrupt waits for the vCPU that submitted it, which is returned.
+    /// The device has completed a request. Returns the vCPU to interrupt.
     pub(super) fn came_back(&mut self, id: u32) -> usize {
         self.at_device -= 1;
         let v = self.io(id).by.vcpu;
@@ -348,7 +348,7 @@ impl Block {
         v
     }
 
-    /// A vCPU takes its interrupt. Tasks to wake are put into `wakes`. Returns the CPU time.
+    /// A vCPU takes its interrupt. Adds the tasks to wake to `wakes`. Returns the CPU time.
     pub(super) fn complete(&mut self, now_ns: u64, v: usize, wakes: &mut Vec<TaskId>) -> u64 {
         let mut done = std::mem::take(&mut self.completions[v]);
         let mut ns = 0;
@@ -371,24 +371,24 @@ impl Block {
         while self.in_ring < self.spec.ring
             && let Some(id) = self.queued.pop_front()
         {
-            // Who takes the interrupt submits what waited.
+            // The vCPU that takes the interrupt submits a queued request.
             self.requests[id as usize].as_mut().expect("a request that exists").by.vcpu = v;
             ns += self.dispatch(now_ns, id);
         }
         ns
     }
 
-    /// Whether no request is at the device. What is queued then waits for a place in the ring: for an interrupt.
+    /// Whether no request is at the device. Queued requests then wait for an interrupt, which makes room in the ring.
     pub fn is_idle_at_device(&self) -> bool {
         self.at_device == 0
     }
 
-    /// How many tasks wait for a vCPU that is not on: their requests are done and its interrupt would tell; or they are
-    /// queued, the device is idle, and none that is on would make room in the ring.
+    /// How many tasks wait only because a vCPU is off: their requests are completed but the interrupt is not taken; or
+    /// they are queued, the device is idle, and no running vCPU would make room in the ring.
     pub fn kept_waiting(&self, is_on: impl Fn(usize) -> bool) -> usize {
         let undelivered = || self.completions.iter().enumerate().filter(|(_, done)| !done.is_empty());
         if self.at_device == 0 && undelivered().all(|(v, _)| !is_on(v)) {
-            // Every task waits for a page of one request, and all requests are done or queued.
+            // Every task waits for a page of one request, and all requests are completed or queued.
             return self.waiters.len();
         }
         let off = undelivered().filter(|(v, _)| !is_on(*v)).flat_map(|(_, done)| done);
@@ -400,7 +400,7 @@ impl Block {
         self.waiters.iter().filter(|waiter| pages.has(waiter.file, waiter.page)).count()
     }
 
-    /// Whether requests are done whose interrupt that vCPU has not taken.
+    /// Whether a completion interrupt is pending for that vCPU.
     pub fn waits_for_interrupt(&self, v: usize) -> bool {
         !self.completions[v].is_empty()
     }
@@ -410,20 +410,20 @@ impl Block {
         self.waiters.iter().any(|waiter| waiter.task == task)
     }
 
-    /// Memory of its requests, and of the order of its pages.
+    /// Memory of its requests and of the cache's order.
     pub(super) fn held_bytes(&self) -> usize {
         self.requests.len() * size_of::<Option<Io>>() + self.cache.held_bytes()
     }
 
-    /// Takes the starts and ends since the last time, oldest first.
+    /// Takes the starts and ends since the last call, oldest first.
     pub fn take_events(&mut self, into: &mut Vec<BlockEvent>) {
         into.append(&mut self.events);
     }
 
-    /// Checks that every request is in one place.
+    /// Checks that every request is in exactly one place.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The invariant that does not hold.
     pub fn check(&self) -> Result<(), String> {
         let named = self.requests.iter().flatten().count();
         let undelivered: usize = self.completions.iter().map(Vec::len).sum();

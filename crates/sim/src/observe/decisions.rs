@@ -1,11 +1,11 @@
-//! The events of Xen's schedulers as decisions that a report of a stall lists.
+//! Translates events of Xen's schedulers into the decisions that a report of a stall lists.
 
 use reprieve_study::stalls::{Decision, GUEST, SPINNER, What};
 
 use crate::sched::Entity;
 use crate::sched::xen::{Event, Kind};
 
-/// One event. Times are the world's; whoever is neither the guest nor a spinner is dom0's.
+/// Translates one event. A thread that is neither the guest nor a spinner belongs to dom0.
 pub fn decision(event: &Event, guest: Entity, spinners: &[Entity]) -> Decision {
     let who = match event.entity {
         entity if entity == guest => GUEST,

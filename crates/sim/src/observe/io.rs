@@ -1,4 +1,4 @@
-//! A run of an application that does I/O: throughput, inactivity, what it costs, and whom.
+//! Observes a run with block I/O: throughput, inactivity, CPU cost, and what neighbours lose.
 
 use reprieve_study::Scenario;
 use reprieve_study::derive::put;
@@ -13,7 +13,7 @@ use crate::guest::ids::TaskId;
 use crate::sched::Entity;
 use crate::world::World;
 
-/// Sums of one guest up to a moment, or between two.
+/// Totals of one guest up to a moment, or over a window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     bytes: u64,
@@ -41,7 +41,7 @@ impl Sums {
         }
     }
 
-    /// What came since then.
+    /// The difference to an earlier moment.
     fn since(&self, start: &Sums) -> Sums {
         Sums {
             bytes: self.bytes - start.bytes,
@@ -55,7 +55,7 @@ impl Sums {
     }
 }
 
-/// What is watched from the window's start.
+/// The state at the window's start, and the rate since.
 pub(super) struct Watched {
     start: Vec<Sums>,
     start_ns: u64,
@@ -66,13 +66,13 @@ pub(super) struct Watched {
     last: (u64, u64),
 }
 
-/// Guests that do I/O: they come first.
+/// The number of guests that do block I/O; they come first.
 fn guests(world: &World) -> usize {
     (0..world.guests()).take_while(|guest| world.guest(*guest).io().is_some()).count()
 }
 
 impl Watched {
-    /// The window begins.
+    /// Starts the window.
     pub(super) fn begin(world: &World, scenario: &Scenario, neighbours: &[Entity]) -> Watched {
         let start: Vec<Sums> = (0..guests(world)).map(|guest| Sums::of(world, guest)).collect();
         let ran = |entity: &Entity| (*entity, world.thread_run_ns(0, *entity));
@@ -87,7 +87,7 @@ impl Watched {
         }
     }
 
-    /// Looks at the rate of I/O, ten times a second.
+    /// Samples the rate of I/O ten times a second.
     pub(super) fn look(&mut self, world: &World) {
         let bytes = world.guest(GUEST).counters().io_bytes;
         let (last_ns, last_bytes) = self.last;
@@ -99,7 +99,7 @@ impl Watched {
         }
     }
 
-    /// The window ends.
+    /// Ends the window.
     pub(super) fn observe(self, out: &mut Observation, world: &World) {
         let window_ns = out.provenance.window_ns;
         if window_ns == 0 {
@@ -146,14 +146,14 @@ impl Watched {
     }
 }
 
-/// Jain's index of fairness: 1 when all have the same, 1/n when one has all (Jain, Chiu, Hawe, 1984).
+/// Jain's index of fairness: 1 if all rates are equal, 1/n if one guest has all (Jain, Chiu, Hawe, 1984).
 fn jain(rates: &[f64]) -> f64 {
     let sum: f64 = rates.iter().sum();
     let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
     if squares > 0.0 { sum * sum / (rates.len() as f64 * squares) } else { 1.0 }
 }
 
-/// Whether the work of the window, which began when so much had been read, is done.
+/// Whether the work of the window is done. It began when `start_bytes` had been read.
 pub fn is_worked(guest: &Guest, scenario: &Scenario, start_bytes: u64) -> bool {
     let Some(io) = scenario.workload.io().filter(|io| io.work_mib > 0) else { return false };
     guest.counters().read_bytes - start_bytes >= io.work_mib * MIB

@@ -1,4 +1,4 @@
-//! A run whose latencies count: their distribution, its stalls by mechanism, and what each spinner got.
+//! Observes a run that measures latency: the distribution, the stalls by mechanism, and the spinners' CPU time.
 
 use reprieve_study::derive::{self, put};
 use reprieve_study::observation::Observation;
@@ -15,10 +15,10 @@ use crate::sched::xen::Event;
 use crate::stall::{Mechanism, Waits};
 use crate::world::World;
 
-/// Slices that a trace shows at most on one track; it is for looking at.
+/// Most slices on a track of a trace. More would not help a person who looks at it.
 const MOST_SLICES: usize = 100_000;
 
-/// What is watched from the window's start.
+/// The state at the window's start.
 pub(super) struct Watched {
     spinners: Vec<(Entity, u64)>,
     host: usize,
@@ -28,7 +28,7 @@ pub(super) struct Watched {
     serves: bool,
 }
 
-/// Before anything runs: a wait may begin before the window does.
+/// Call it before the world starts: a wait may begin before the window does.
 pub fn prepare(world: &mut World, scenario: &Scenario) {
     if scenario.workload.is_latency() && scenario.host.scheduler.is_xen() {
         world.record_waits(scenario.host.xen.slice_ms * MILLISECOND_NS);
@@ -36,14 +36,14 @@ pub fn prepare(world: &mut World, scenario: &Scenario) {
 }
 
 impl Watched {
-    /// The window begins.
+    /// Starts the window.
     pub(super) fn begin(world: &mut World, scenario: &Scenario, spinners: &[Entity]) -> Watched {
         if scenario.host.xen.trace {
             world.keep_events();
         }
         let most = scenario.workload.latencies().unwrap_or(u64::MAX);
         world.guest_mut(GUEST).measure_latencies(most);
-        // The worlds of scenarios have one host.
+        // A scenario's world has one host.
         let host = 0;
         let ran = |entity: &Entity| (*entity, world.thread_run_ns(host, *entity));
         let lost = world.guest(GUEST).lost_requests();
@@ -51,7 +51,7 @@ impl Watched {
         Watched { spinners: spinners.iter().map(ran).collect(), host, start_ns: world.now_ns, lost, serves }
     }
 
-    /// The window ends.
+    /// Ends the window.
     pub(super) fn observe(self, out: &mut Observation, world: &mut World) {
         let latencies = std::mem::take(world.guest_mut(GUEST).latencies_mut());
         let Latencies { all, stalls, .. } = latencies;
@@ -68,7 +68,7 @@ impl Watched {
         out.trace = Some(self.trace(world, named, events));
     }
 
-    /// Counts the stalls of each mechanism, and names each of them.
+    /// Counts the stalls of each mechanism, and labels every stall.
     fn stalls_by_mechanism(
         &self,
         out: &mut Observation,
@@ -96,7 +96,7 @@ impl Watched {
         }
     }
 
-    /// A few stalls, event by event, if the events were recorded.
+    /// A few stalls with the scheduler's decisions around them, if its events were recorded.
     fn explained(&self, world: &World, stalls: &[(Span, String)], events: &[Event]) -> Vec<Stall> {
         let Some(guest) = world.waits().map(Waits::entity).filter(|_| !events.is_empty()) else {
             return Vec::new();
@@ -106,7 +106,7 @@ impl Watched {
         stalls::tell(stalls, &decisions)
     }
 
-    /// When the vCPU was descheduled, the stalls, and the scheduler's events if they are wanted.
+    /// A trace of descheduling and stalls, and of the scheduler's events if they were kept.
     fn trace(&self, world: &mut World, stalls: Vec<(Span, String)>, events: Option<Vec<Event>>) -> Trace {
         let since = |span: Span| {
             let from = |t_ns: u64| t_ns.saturating_sub(self.start_ns);

@@ -1,7 +1,7 @@
-//! The clone microbenchmark: processes, one a vCPU, that `clone()` into new namespaces in a loop. The child exits at
-//! once; its namespaces are torn down by a kernel worker that takes all that have gathered, and waits for grace
-//! periods between its steps (`cleanup_net` in Linux: `synchronize_rcu()`, then two expedited grace periods, then
-//! `rcu_barrier()`). It gives way between two of them (`cond_resched()`).
+//! The clone microbenchmark: one process per vCPU calls `clone()` into new namespaces in a loop. The child exits at
+//! once. A kernel worker tears down all namespaces that have gathered, after grace periods (`cleanup_net` in Linux:
+//! `synchronize_rcu()`, two expedited grace periods, `rcu_barrier()`). It calls `cond_resched()` between two
+//! namespaces.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,28 +15,28 @@ use crate::guest::memory::{Cache, Mobility, Object};
 use crate::guest::task::{Op, Program};
 use crate::workload::Pace;
 
-/// CPU time to clone into a network namespace: device, sysctl tables, /proc entries. Fitted with the others to the
-/// throughput of `rcu-clone`'s baseline, 199 clones a second on 2 vCPUs that are 14 % idle: 198, and 19 % idle.
+/// CPU time to clone into a network namespace: device, sysctl tables, /proc entries. Fitted, with the constants below,
+/// to `rcu-clone`'s baseline: 199 clones a second on 2 vCPUs that are 14 % idle. The fit gives 198 and 19 %.
 const NET_US: u64 = 3_100;
-/// The same for any other namespace.
+/// CPU time for any other namespace.
 const OTHER_US: u64 = 300;
 /// CPU time for the process itself: fork, exit, wait.
 const PROCESS_US: u64 = 900;
 /// CPU time to tear down one network namespace.
 const TEAR_DOWN_US: u64 = 4_100;
-/// Slab objects of a network namespace, of [`NET_OBJECT_BYTES`] each: 320 KiB in all, from the slab's growth
-/// per clone in `rcu-clone`'s baseline.
+/// Slab objects of a network namespace, of [`NET_OBJECT_BYTES`] each: 320 KiB in all, from the slab's growth per clone
+/// in `rcu-clone`'s baseline.
 const NET_OBJECTS: usize = 160;
 const NET_OBJECT_BYTES: u32 = 2048;
 /// Slab objects of any other namespace, of [`OTHER_OBJECT_BYTES`] each.
 const OTHER_OBJECTS: usize = 6;
 const OTHER_OBJECT_BYTES: u32 = 512;
-/// Objects of the process that go to `call_rcu()` at its exit: task, credentials, signal handlers, pids, files.
+/// Objects that a process frees through `call_rcu()` at its exit: task, credentials, signal handlers, pids, files.
 const PROCESS_OBJECTS: usize = 10;
-/// The pause of a worker when memory is short, as the real one's.
+/// How long a worker pauses when memory is short, as in the real benchmark.
 const SHORTAGE_PAUSE_NS: u64 = 10 * MILLISECOND_NS;
 
-/// Network namespaces that wait for their end.
+/// Network namespaces to tear down.
 #[derive(Default)]
 struct Dying {
     objects: Vec<Vec<Object>>,
@@ -44,7 +44,7 @@ struct Dying {
 
 type Shared = Rc<RefCell<Dying>>;
 
-/// Adds the workers, from vCPU 0 on, and the one that tears down.
+/// Adds the workers, from vCPU 0 on, and the worker that tears down.
 pub fn add(guest: &mut Guest, pace: Pace, workers: usize, namespaces: &[String], stop_below_bytes: u64) {
     let net = namespaces.iter().any(|name| name == "net");
     let mount = namespaces.iter().any(|name| name == "mnt");
@@ -86,7 +86,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Allocates what a child and its namespaces are made of; gives all back if memory runs out on the way.
+    /// Allocates the objects of a child and its namespaces; frees them again if memory runs out.
     fn clone(&mut self, env: &mut Env<'_>) -> Option<Vec<Object>> {
         let mut net = Vec::new();
         let mut whole = true;
@@ -163,7 +163,7 @@ impl Program for Cleaner {
             }
             2 | 3 => Op::SynchronizeExpedited,
             4 => Op::Barrier,
-            // Between two of them stands a preemption point.
+            // Each namespace is its own operation: a preemption point stands between two.
             _ => match self.batch.pop() {
                 Some(objects) => {
                     objects.into_iter().for_each(|object| env.free(object));

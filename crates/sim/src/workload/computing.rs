@@ -1,5 +1,5 @@
-//! Processes that compute in user space and do nothing else: an application beside the workload. Where one runs, RCU
-//! learns of quiescent states by ticks alone.
+//! Processes that only compute in user space, beside the workload. On their vCPUs RCU learns of quiescent states only
+//! by ticks.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use crate::guest::env::Env;
 use crate::guest::ids::Mode;
 use crate::guest::task::{Op, Program};
 
-/// A stretch of computing: long, because between two of them a preemption point of the kernel would stand.
+/// A stretch of computing. It is long because a preemption point of the kernel stands between two.
 const STRETCH_NS: u64 = SECOND_NS;
 
 struct Computing;
 
-/// Adds one of that weight (1024 is nice 0), pinned to each of these vCPUs.
+/// Adds a process of that weight (1024 is nice 0) to each of these vCPUs.
 pub fn add(guest: &mut Guest, vcpus: Range<usize>, weight: u32) {
     for v in vcpus {
         let task = guest.add_weighted(Box::new(Computing), v, weight);

@@ -1,4 +1,5 @@
-//! Applications that do I/O, beside tasks that compute: the block layer, the threads, and what is done about inactivity.
+//! Applications that do block I/O, beside tasks that compute: the block layer, the threads, and remedies for
+//! inactivity.
 
 mod migrater;
 mod thread;
@@ -17,7 +18,7 @@ use crate::guest::pausing::Pausing;
 use crate::workload::computing;
 use thread::{Cursor, Loop, Thread};
 
-/// Adds the block layer and all tasks to a guest, the `number`th of those that run the application.
+/// Adds the block layer and all tasks to a guest. `number` tells guests with the same application apart.
 pub(super) fn add(guest: &mut Guest, scenario: &Scenario, io: &Io, number: u64) {
     let vcpus = scenario.guest.vcpus;
     let traced = io.system == IoSystem::Vmigrater;
@@ -31,7 +32,7 @@ pub(super) fn add(guest: &mut Guest, scenario: &Scenario, io: &Io, number: u64) 
     for task in &io.running().tasks {
         let steps: Rc<[Step]> = task.steps.clone().into();
         for client in 0..io.threads(task) {
-            // Those beyond what the task names join later.
+            // Clients beyond the task's own threads join later.
             let late = u64::from(client.saturating_sub(task.threads.saturating_sub(1)));
             let begins_ns = if client < task.threads { 0 } else { late * io.join_every_ms * MILLISECOND_NS };
             let reads = disk.cursor(guest, task, io.block.page_kib);
@@ -73,7 +74,7 @@ fn block_spec(block: &BlockLayer, traced: bool, trace_ns: u64) -> BlockSpec {
     }
 }
 
-/// Where files lie on the disk: one behind the other, those of each guest in its own part.
+/// Where files lie on the disk: one after the other, each guest in a part of its own.
 struct Layout {
     next: u64,
 }
@@ -84,7 +85,7 @@ impl Layout {
         Layout { next: part * number }
     }
 
-    /// A new file of the task, and a place in it.
+    /// A new file of the task, and a position in it.
     fn cursor(&mut self, guest: &mut Guest, task: &IoTask, page_kib: u64) -> Cursor {
         let (start, pages) = (self.next, ((task.file_mib << 10) / page_kib) as u32);
         self.next += task.file_mib << 20;

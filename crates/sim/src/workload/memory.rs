@@ -1,5 +1,5 @@
-//! The memory microbenchmark: kernel threads, one a vCPU, allocate objects and free them through `call_rcu()`, with a
-//! call of `schedule()` after every burst.
+//! The memory microbenchmark: a kernel thread per vCPU allocates objects, frees them through `call_rcu()`, and calls
+//! `schedule()` after every burst.
 
 use crate::guest::Guest;
 use crate::guest::env::Env;
@@ -8,10 +8,10 @@ use crate::guest::memory::{Cache, Mobility};
 use crate::guest::task::{Op, Program};
 use crate::workload::Pace;
 
-/// CPU time of a pair of allocation and `call_rcu()` in the worker, besides the allocator's and RCU's own. Fitted to
+/// CPU time of the worker for a pair of allocation and `call_rcu()`, without the allocator's and RCU's own. Fitted to
 /// the throughput of `rcu-memory`'s baseline, 2.8e5 pairs a second on 2 vCPUs.
 const PAIR_US: u64 = 4;
-/// CPU time of the worker's own bookkeeping after a burst: it sums up the counters of all CPUs. Part of the same fit.
+/// CPU time of the worker after a burst, to sum up the counters of all CPUs. Part of the same fit.
 const BURST_US: u64 = 6;
 
 struct Worker {
@@ -25,20 +25,19 @@ struct Worker {
     stage: Stage,
 }
 
-/// Where a worker is.
 #[derive(Clone, Copy)]
 enum Stage {
     /// Before a burst.
     Idle,
-    /// `due` pairs have had their CPU time, and take effect next; `left` of the burst remain, these included.
+    /// `due` pairs have used their CPU time and take effect next. `left` pairs remain of the burst, with these.
     Pairs { due: u32, left: u32 },
-    /// The burst is done; a pause comes, or has come.
+    /// The burst is done; the pause is next, or over.
     Pause,
 }
 
-/// Most pairs that take effect together, at the end of their CPU time. What is queued between a tick and the next voluntary
-/// preemption point then comes after the tick's RCU work, as in a real guest, where the GP kthread finds it when it starts a grace
-/// period, and asks for the next one on its behalf.
+/// Most pairs that take effect together, at the end of their CPU time. Callbacks queued after a tick and before the
+/// next voluntary preemption point thus come after the tick's RCU work. In a real guest it is the same: the GP kthread
+/// finds them when it starts a grace period, and requests the next one.
 const PIECE: u32 = 64;
 
 /// Adds a worker for each vCPU.
@@ -75,14 +74,14 @@ impl Worker {
         Op::SleepJiffies(1)
     }
 
-    /// The time of the next pairs passes.
+    /// Spends the CPU time of the next pairs.
     fn begin(&mut self, left: u32, more_ns: u64) -> Op {
         let due = left.min(PIECE);
         self.stage = Stage::Pairs { due, left };
         Op::RunOn { ns: self.pair_ns * u64::from(due) + more_ns }
     }
 
-    /// One pair takes effect; false if memory ran short.
+    /// Lets one pair take effect; false if memory ran out.
     fn pair(&self, env: &mut Env<'_>) -> bool {
         let Ok(object) = env.alloc(self.cache) else { return false };
         if self.batched {

@@ -1,5 +1,5 @@
-//! Postmark on tmpfs: processes that read or append, and create or delete, small files. Inodes, dentries and opened
-//! files are freed through `call_rcu()`; data pages at once.
+//! Postmark on tmpfs: processes read or append to small files, and create or delete them. Inodes, dentries and opened
+//! files are freed through `call_rcu()`, data pages at once.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,22 +16,20 @@ use crate::workload::Pace;
 
 /// CPU time in user space for a transaction. Fitted to the share of user time of `rcu-postmark`'s baseline, 14 %.
 const USER_US: u64 = 48;
-/// CPU time in the kernel to open a file, read it or append to it, and close it. This and the next two fitted to the
-/// baseline's throughput, 6.0e3 transactions a second on 2 vCPUs.
+/// CPU time in the kernel to open a file, read it or append to it, and close it. This constant and the next two are
+/// fitted to the baseline's throughput, 6.0e3 transactions a second on 2 vCPUs.
 const ACCESS_US: u64 = 128;
-/// CPU time in the kernel to create or delete a file, besides what is done under the lock.
+/// CPU time in the kernel to create or delete a file, without the time under the lock.
 const NAME_US: u64 = 132;
-/// CPU time under the lock of the file system's list of inodes and of its counters, once to create and once to
-/// delete. An estimate: the two critical sections (list of inodes, block counters) are a few dozen instructions of
-/// the path's several thousand.
+/// CPU time under the file system's lock (list of inodes, block counters), once to create and once to delete. An
+/// estimate: the two critical sections are a few dozen of the path's several thousand instructions.
 const LOCKED_US: u64 = 3;
-/// Sizes of what a file is made of in Linux 6.1, from /proc/slabinfo: shmem_inode_cache, dentry, filp, and the node
-/// that a file's second page needs (radix_tree_node).
+/// Sizes of a file's structures in Linux 6.1, from /proc/slabinfo: shmem_inode_cache, dentry, filp, and
+/// radix_tree_node, which a file's second page needs.
 const INODE_BYTES: u32 = 760;
 const DENTRY_BYTES: u32 = 192;
 const OPENED_BYTES: u32 = 256;
 const NODE_BYTES: u32 = 576;
-/// Size of a page.
 const PAGE_BYTES: u64 = 4096;
 /// The file system's lock.
 pub const LOCKS: u32 = 1;
@@ -91,11 +89,11 @@ pub fn add(guest: &mut Guest, pace: Pace, workload: &Workload) {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Creates the files of the start.
+    /// Creates its initial files.
     Fill,
-    /// Waits until all processes have.
+    /// Waits until all processes have created theirs.
     Gather,
-    /// A transaction begins: user space.
+    /// Begins a transaction, in user space.
     User,
     /// Reads or appends.
     Access,
@@ -123,7 +121,7 @@ struct Process {
 }
 
 impl Process {
-    /// A new file with its data; `None` if memory ran out.
+    /// Creates a file with its data; `None` if memory ran out.
     fn create(&mut self, env: &mut Env<'_>) -> Option<()> {
         let inode = env.alloc(self.caches.inode).ok()?;
         let Ok(dentry) = env.alloc(self.caches.dentry) else {
@@ -152,7 +150,7 @@ impl Process {
         }
     }
 
-    /// Every access opens the file; the opened file's structure waits for a grace period after its close.
+    /// Every access opens the file; the structure of the opened file waits for a grace period after the close.
     fn open_and_close(&self, env: &mut Env<'_>) {
         if let Ok(opened) = env.alloc(self.caches.opened) {
             env.free_deferred(opened);

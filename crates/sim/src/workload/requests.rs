@@ -1,5 +1,5 @@
-//! The server of a UDP ping, as Sockperf's: takes a request, computes, answers, and waits for the next one. Its client is
-//! on another machine (`world::client`).
+//! The server of a UDP ping, as Sockperf's: takes a request, computes, answers, and waits for the next one. Its client
+//! is on another machine ([`crate::world::client`]).
 
 use crate::guest::Guest;
 use crate::guest::env::Env;
@@ -15,13 +15,13 @@ struct Server {
 #[derive(Clone, Copy)]
 enum Step {
     Receive,
-    /// The request's service is done: its answer is sent.
+    /// The service is done, and the answer is sent next.
     Send(Packet),
-    /// The answer is on its way.
+    /// The answer was sent.
     Sent(Packet),
 }
 
-/// Adds it, on vCPU 0.
+/// Adds the server, on vCPU 0.
 pub fn add(guest: &mut Guest, service_ns: u64) {
     let server = guest.add_program(Box::new(Server { service_ns, step: Step::Receive }), Some(0));
     guest.set_server(server);

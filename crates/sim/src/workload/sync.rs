@@ -1,4 +1,4 @@
-//! A process that times `synchronize_rcu()` now and then, as the one in the real guests does by membarrier().
+//! A process that measures `synchronize_rcu()` at intervals. In real guests one does the same by membarrier().
 
 use crate::guest::Guest;
 use crate::guest::env::Env;
@@ -9,7 +9,7 @@ struct Sync {
     called_ns: Option<u64>,
 }
 
-/// Adds it.
+/// Adds the process.
 pub fn add(guest: &mut Guest, every_ns: u64) {
     guest.add_program(Box::new(Sync { every_ns, called_ns: None }), None);
 }

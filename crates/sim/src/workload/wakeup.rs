@@ -1,4 +1,5 @@
-//! A task that sleeps until a time and works, in a loop: how late it runs is its latency, as cyclictest measures it.
+//! A task that sleeps until a set time and works, in a loop. Its latency is how late it runs, as cyclictest measures
+//! it.
 
 use reprieve_study::Span;
 
@@ -8,20 +9,20 @@ use crate::guest::ids::Mode;
 use crate::guest::task::{Op, Program};
 use crate::workload::{Pace, Spread};
 
-/// CPU time in the kernel to go to sleep: the call, the timer, and the way into idleness. Fitted to real Xen 4.17 in emulation,
-/// to the median wake-up beside a spinner (240 us; `xen-wakeup`, condition credit): the spinner has the pCPU, and its rate
-/// limit begins, so long after the task has asked for its wake-up.
+/// CPU time in the kernel to go to sleep: the call, the timer, and entering idle. Fitted to real Xen 4.17 in emulation,
+/// to the median wake-up beside a spinner (240 us; `xen-wakeup`, condition credit). The spinner gets the pCPU, and its
+/// rate limit begins, this long after the task has set its timer.
 const SLEEP_US: u64 = 48;
 
 struct Wakeup {
     sleep: Spread,
     work_ns: u64,
     going_to_sleep_ns: u64,
-    /// When it wants to run.
+    /// When it should run.
     due_ns: Option<u64>,
 }
 
-/// Adds it, on vCPU 0.
+/// Adds the task, on vCPU 0.
 pub(super) fn add(guest: &mut Guest, pace: Pace, sleep: Spread, work_us: u64) {
     let (work_ns, going_to_sleep_ns) = (pace.stated_us(work_us), pace.us(SLEEP_US));
     guest.add_program(Box::new(Wakeup { sleep, work_ns, going_to_sleep_ns, due_ns: None }), Some(0));

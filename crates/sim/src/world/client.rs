@@ -1,4 +1,4 @@
-//! The client of a guest's server, on a machine of its own behind a network. It sends requests, and times the answers.
+//! The client of a guest's server, on another machine. It sends requests and measures when the answers come.
 
 use reprieve_study::Span;
 
@@ -7,12 +7,12 @@ use crate::queue::{Class, Queue, Timer};
 use crate::random::Stream;
 use crate::workload::Spread;
 
-/// When a client sends.
+/// When a client sends its next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loop {
-    /// So long after an answer came.
+    /// This long after an answer.
     Closed(Spread),
-    /// So long after it sent the last one, whatever is answered.
+    /// This long after the last request, answered or not.
     Open(Spread),
 }
 
@@ -21,23 +21,23 @@ pub enum Loop {
 pub struct Client {
     /// The guest whose server it asks.
     pub(super) guest: usize,
-    /// When its next request comes to the guest.
+    /// Expires when the next request reaches the guest.
     pub(super) timer: Timer,
     sends: Loop,
     network_ns: u64,
     stream: Stream,
-    /// When it sent, or sends, the request that comes next.
+    /// When it sends the next request.
     sent_ns: u64,
 }
 
 impl Client {
-    /// One that has not sent anything yet. `network_ns` is the network's delay in one direction.
+    /// A client that has sent nothing yet. `network_ns` is the delay of the network in one direction.
     pub fn new(guest: usize, sends: Loop, network_ns: u64, stream: Stream, queue: &mut Queue) -> Client {
         let timer = queue.add(Class::Stimulus);
         Client { guest, timer, sends, network_ns, stream, sent_ns: 0 }
     }
 
-    /// It sends its first request after a first gap.
+    /// Sends the first request after a gap.
     pub(super) fn start(&mut self, now_ns: u64, queue: &mut Queue) {
         let (Loop::Closed(gap) | Loop::Open(gap)) = self.sends;
         let first_ns = now_ns + gap.draw(&mut self.stream);
@@ -49,7 +49,7 @@ impl Client {
         queue.arm(self.timer, at_ns + self.network_ns);
     }
 
-    /// A request has come to the guest.
+    /// A request has reached the guest.
     pub(super) fn arrived(&mut self, now_ns: u64, queue: &mut Queue) -> Packet {
         let packet = Packet { sent_ns: self.sent_ns, arrived_ns: now_ns };
         if let Loop::Open(gap) = self.sends {
@@ -59,7 +59,7 @@ impl Client {
         packet
     }
 
-    /// An answer leaves the guest. Returns when the guest was busy with it, and the delay outside of it.
+    /// An answer leaves the guest. Returns the time that the guest took, and the delay of the network.
     pub(super) fn answered(&mut self, now_ns: u64, request: Packet, queue: &mut Queue) -> (Span, u64) {
         if let Loop::Closed(gap) = self.sends {
             let next_ns = now_ns + self.network_ns + gap.draw(&mut self.stream);

@@ -1,4 +1,5 @@
-//! Carrying out what guests and schedulers want: interrupts for vCPUs, and switches of pCPUs from a thread to another.
+//! Carries out the requests of guests and the orders of schedulers: interrupts for vCPUs, and switches of threads on
+//! pCPUs.
 
 use super::{Source, World, register};
 use crate::guest::network::Packet;
@@ -10,7 +11,7 @@ use crate::sched::{Cpu, Entity};
 use reprieve_study::grace_period::Span;
 
 impl World {
-    /// Carries out what guests and schedulers want, if anything.
+    /// Carries out all requests and orders, if there are any.
     #[inline]
     pub(super) fn settle(&mut self) {
         if !(self.talking.is_empty() && self.deciding.is_empty()) {
@@ -18,7 +19,7 @@ impl World {
         }
     }
 
-    /// Goes on until nobody wants anything. A guest's requests come first: what a scheduler decides on must be true.
+    /// Requests come before orders, because a scheduler must decide on the present state.
     fn carry_out_all(&mut self) {
         loop {
             if let Some(guest) = self.talking.pop() {
@@ -90,14 +91,14 @@ impl World {
         }
     }
 
-    /// An answer leaves a guest for its client.
+    /// Passes an answer to the guest's client.
     fn answer(&mut self, guest: usize, packet: Packet) {
         let Some(client) = self.clients.iter_mut().find(|client| client.guest == guest) else { return };
         let (inside, outside_ns) = client.answered(self.now_ns, packet, &mut self.queue);
         self.guests[guest].latencies_mut().add(inside, outside_ns);
     }
 
-    /// Carries out one order of a host's scheduler; returns whether there was one.
+    /// Carries out one order of a host's scheduler. Returns whether there was one.
     fn carry_out_order(&mut self, number: usize) -> bool {
         let orders = &mut self.hosts[number].orders;
         if let Some((timer, at_ns)) = orders.arm.pop() {
@@ -123,7 +124,7 @@ impl World {
         self.queue.arm(host.timers[timer as usize], at_ns);
     }
 
-    /// Lets the scheduler decide for a pCPU, and switches if it decides otherwise than before.
+    /// Asks the scheduler for the next thread of a pCPU, and switches to it.
     fn switch(&mut self, number: usize, pcpu: usize) {
         let now_ns = self.now_ns;
         let host = &self.hosts[number];

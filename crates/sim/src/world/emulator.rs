@@ -1,29 +1,31 @@
-//! Timers of vCPUs: served at once, or by a thread of their emulator ([`crate::host::Emulator`]).
+//! Timers of vCPUs: they interrupt at once, or after a thread of the emulator has served them
+//! ([`crate::host::Emulator`]).
 
 use super::{Placement, World};
 use crate::guest::Clock;
 use crate::host::{Body, State};
 use crate::sched::{Cpu, Entity, Spec};
 
-/// How long it takes QEMU's lock to go from one vCPU to the next, mean of an exponential distribution. In eight traces of emulated
-/// guests of Linux 6.1, ticks of two vCPUs that were due at once came 17 to 19 us apart, median, and 78 us at p95.
+/// Time for QEMU's lock to pass from one vCPU to the next: mean of an exponential distribution. In eight traces of
+/// emulated guests of Linux 6.1, ticks of two vCPUs due at the same time came 17 to 19 us apart at the median, and 78
+/// us at p95.
 const LOCK_HANDOVER_NS: u64 = 27_000;
 
 impl World {
-    /// Adds the thread of the host that serves that guest's vCPU timers, a [`Body::Emulator`].
+    /// Adds the thread that serves the timers of a guest's vCPUs, a [`Body::Emulator`].
     pub fn add_emulator(&mut self, guest: usize, body: Body, spec: &Spec) {
         let entity = self.add_thread(self.placements[guest].host, body, spec);
         self.placements[guest].emulator = Some(entity);
     }
 
-    /// A vCPU's timer expires: its interrupt comes at once, or when the emulator's thread has served it.
+    /// A vCPU's timer expires. Without an emulator its interrupt comes at once.
     pub(super) fn timer_expired(&mut self, guest: usize, v: usize) {
         let Placement { host: number, emulator, .. } = self.placements[guest];
         let Some(entity) = emulator else { return self.timer_interrupt(guest, v) };
         let host = &mut self.hosts[number];
         let thread = &mut host.threads[entity.0 as usize];
         let Body::Emulator(emulator) = &mut thread.body else { return };
-        // A vCPU that has not taken its interrupt yet takes both at once.
+        // A vCPU that has not taken its last interrupt will take both together.
         if !emulator.due.contains(&v) && !emulator.served.contains(&v) {
             emulator.due.push(v);
         }
@@ -35,7 +37,7 @@ impl World {
         }
     }
 
-    /// The thread has served a timer, or the lock has gone to the next vCPU.
+    /// The thread has served a timer, or the lock has passed to the next vCPU.
     pub(super) fn emulator_timer(&mut self, number: usize, entity: Entity) {
         let now_ns = self.now_ns;
         let host = &mut self.hosts[number];

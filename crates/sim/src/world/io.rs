@@ -1,4 +1,4 @@
-//! The disk of a world, and what its host does for guests that do I/O: micro-slices (vSlicer) and the accounting of paused
+//! A world's disk, and what the host does for guests with block I/O: micro-slices (vSlicer) and accounting of paused
 //! vCPUs (xBalloon).
 
 use super::{Source, World, register};
@@ -7,17 +7,17 @@ use crate::host::{MicroSlice, State};
 use crate::queue::{Class, Timer};
 use crate::sched::{Cpu, Entity};
 
-/// What a world has for guests that do I/O.
+/// The world's part of block I/O.
 #[derive(Debug, Default)]
 pub(super) struct IoWorld {
     disk: Option<Disk>,
-    /// Guests that do I/O.
+    /// Guests that do block I/O.
     guests: Vec<usize>,
     done: Vec<DiskRequest>,
     accounting: Option<Accounting>,
 }
 
-/// When paused vCPUs are accounted for.
+/// The period of accounting for paused vCPUs.
 #[derive(Clone, Copy, Debug)]
 struct Accounting {
     timer: Timer,
@@ -25,14 +25,15 @@ struct Accounting {
 }
 
 impl IoWorld {
-    /// If guests pause vCPUs: how much of what it has a right to such a vCPU keeps at most, an accounting period's worth.
+    /// How far a pausing vCPU may fall behind the others and still keep its claim: one accounting period. `None` if no
+    /// guest pauses vCPUs.
     pub fn pause_keeps_ns(&self) -> Option<u64> {
         self.accounting.map(|accounting| accounting.period_ns)
     }
 }
 
 impl World {
-    /// Adds the disk that all guests share; made with this world's queue.
+    /// Adds the disk that all guests share. Its timer is in this world's queue.
     pub fn set_disk(&mut self, disk: Disk) {
         register(&mut self.sources, disk.timer, Source::Disk);
         self.io.disk = Some(disk);
@@ -43,12 +44,12 @@ impl World {
         self.io.disk.as_ref()
     }
 
-    /// A guest does I/O: its inactivity is accounted for.
+    /// Tracks the inactivity of a guest that does block I/O.
     pub fn add_io_guest(&mut self, guest: usize) {
         self.io.guests.push(guest);
     }
 
-    /// From now on paused vCPUs are accounted for so often.
+    /// Accounts for paused vCPUs in this period.
     pub fn account_pauses_every(&mut self, period_ns: u64) {
         let timer = self.queue.add(Class::HostClock);
         register(&mut self.sources, timer, Source::Accounting);
@@ -56,9 +57,8 @@ impl World {
         self.io.accounting = Some(Accounting { timer, period_ns });
     }
 
-    /// The vCPUs of a guest run in stretches of that length, begun so often, as far as their share allows: after each the
-    /// scheduler decides anew, and when the next is due it is asked to let the vCPU preempt whatever runs. Their share stays
-    /// what it is.
+    /// Cuts the slices of a guest's vCPUs to `run_ns`, one begun every `every_ns`. After each the scheduler decides
+    /// again. When the next one is due, the vCPU preempts others if its share allows. The share itself does not change.
     pub fn cut_slices(&mut self, guest: usize, run_ns: u64, every_ns: u64) {
         let placement = &self.placements[guest];
         for entity in &placement.threads {
@@ -70,7 +70,7 @@ impl World {
         }
     }
 
-    /// Requests leave a guest for the disk.
+    /// Passes a guest's requests to the disk.
     pub(super) fn take_disk_requests(&mut self, guest: usize) {
         let Some(disk) = &mut self.io.disk else { return };
         let Some(io) = self.guests[guest].io_mut() else { return };
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// The disk has something to do.
+    /// The disk's timer expires.
     pub(super) fn disk_event(&mut self) {
         let Some(disk) = &mut self.io.disk else { return };
         disk.work(self.now_ns, &mut self.io.done, &mut self.queue);
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// A micro-slice is over, or the next one is due.
+    /// A micro-slice ends, or the next one is due.
     pub(super) fn slice_end(&mut self, host: usize, entity: Entity) {
         let now_ns = self.now_ns;
         let host = &mut self.hosts[host];
@@ -100,19 +100,19 @@ impl World {
                 let cpu = Cpu(thread.pcpu as u32);
                 host.scheduler.yield_now(now_ns, cpu, &mut host.orders);
                 host.orders.resched.push(cpu);
-                // In case nobody else wants the pCPU.
+                // It may continue if no other thread wants the pCPU.
                 self.queue.arm(slice.timer, now_ns + slice.run_ns);
             }
             State::Runnable => {
                 host.favour_if_owed(now_ns, entity);
                 self.queue.arm(slice.timer, now_ns + slice.run_ns);
             }
-            // It is armed again when it runs.
+            // The timer is armed again when it runs.
             State::Blocked => {}
         }
     }
 
-    /// The host's accounting: pauses that have lasted too long end.
+    /// The host's accounting: ends pauses that have lasted since the last one.
     pub(super) fn account_pauses(&mut self) {
         let Some(Accounting { timer, period_ns }) = self.io.accounting else { return };
         self.queue.arm(timer, self.now_ns + period_ns);
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// vCPUs with a right to CPU time may be paused from now on, others may not.
+    /// Allows a pause to vCPUs that are owed CPU time, and to no others.
     fn arm_pausing(&mut self, guest: usize) {
         let placement = &self.placements[guest];
         let host = &mut self.hosts[placement.host];
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    /// A paused vCPU competes for a pCPU again, and comes first if it has a right to CPU time.
+    /// A paused vCPU competes for a pCPU again, and runs next if it is owed CPU time.
     pub(super) fn unpause(&mut self, guest: usize, v: usize) {
         let placement = &self.placements[guest];
         let (number, entity) = (placement.host, placement.threads[v]);
@@ -150,7 +150,7 @@ impl World {
         self.deciding.push(number);
     }
 
-    /// Looks at whether guests are inactive.
+    /// Updates the inactivity of all guests with block I/O.
     pub(super) fn book_inactivity(&mut self) {
         for guest in &self.io.guests {
             self.work += self.guests[*guest].book_inactivity(self.now_ns);

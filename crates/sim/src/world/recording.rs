@@ -1,5 +1,5 @@
-//! What a run records of how the first guest's vCPUs were scheduled, if the observer asks for it: when they were off their
-//! pCPUs against their will, why vCPU 0 waited, and the decisions of Xen's schedulers.
+//! Records how the first guest's vCPUs were scheduled, if the observer asks: when they were descheduled, why vCPU 0
+//! waited, and the decisions of Xen's schedulers.
 
 use reprieve_study::grace_period::Span;
 
@@ -9,10 +9,10 @@ use crate::sched::xen::{Event, Log};
 use crate::sched::{Cpu, Entity, Scheduler};
 use crate::stall::Waits;
 
-/// A scheduler's events that are kept at most.
+/// Most events of a scheduler to keep.
 const MOST_EVENTS: usize = 1_000_000;
 
-/// The records; each is `None` unless it was asked for.
+/// The records. Each is `None` unless the observer asked for it.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     /// By vCPU: the stretches during which it was preempted or throttled.
@@ -30,7 +30,7 @@ impl Recording {
         }
     }
 
-    /// vCPU 0 gets that pCPU.
+    /// vCPU 0 gets a pCPU.
     pub fn end_wait(&mut self, scheduler: &mut dyn Scheduler, wait: Span, preempted: bool, cpu: Cpu) {
         let Some(waits) = &mut self.waits else { return };
         let events = scheduler.log().map_or_else(Vec::new, Log::take);
@@ -40,7 +40,7 @@ impl Recording {
         }
     }
 
-    /// A vCPU halts.
+    /// The thread of a vCPU has nothing to do.
     pub fn idle(&mut self, now_ns: u64, entity: Entity) {
         if let Some(waits) = self.waits.as_mut().filter(|waits| waits.entity() == entity) {
             waits.idle(now_ns);
@@ -100,7 +100,7 @@ impl World {
     }
 }
 
-/// A pause that begins while the vCPU waits for a pCPU prolongs the stretch.
+/// A pause that begins while the vCPU waits for a pCPU extends the stretch.
 fn add_span(spans: &mut Vec<Span>, span: Span) {
     match spans.last_mut() {
         Some(last) if last.end_ns == span.start_ns => last.end_ns = span.end_ns,

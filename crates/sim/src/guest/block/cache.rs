@@ -1,8 +1,8 @@
-//! The page cache: which pages of which files are there, and which go when it is full.
+//! The page cache: which pages of which files are present, and which are evicted when it is full.
 //!
-//! Pages go in the order in which they came, but one that was used more than once gets a second chance (the clock algorithm:
-//! Corbató, "A Paging Experiment with the Multics System", 1968). A page that is read once and no more is no reason to keep it:
-//! as in Linux, the first use of a page of a file does not move it to the active list.
+//! Pages are evicted in the order in which they came, except that a page used more than once gets a second chance (the
+//! clock algorithm: Corbató, "A Paging Experiment with the Multics System", 1968). As in Linux, the first use of a page
+//! does not count: a page read once is not worth keeping.
 
 use std::collections::VecDeque;
 
@@ -15,13 +15,13 @@ pub struct FileId(pub u32);
 pub enum State {
     /// Not in the cache.
     Absent,
-    /// A request for it is under way.
+    /// A request for it is pending.
     Pending,
-    /// There.
+    /// Present and not used.
     Present,
-    /// There, and used once.
+    /// Present and used once.
     Used,
-    /// There, and used again since its last chance.
+    /// Present, and used again since its last chance.
     Referenced,
 }
 
@@ -35,22 +35,22 @@ struct File {
 #[derive(Clone, Debug)]
 pub struct Cache {
     files: Vec<File>,
-    /// Pages in the cache, pending ones included; next to go first.
+    /// Cached and pending pages; the next to be evicted is first.
     resident: VecDeque<(u32, u32)>,
-    /// Those of them that are pending.
+    /// How many of them are pending.
     pending: usize,
     capacity: usize,
-    /// Pages that were moved or changed since the work was taken; of the simulator, not of the guest.
+    /// Steps of long loops (the simulator's cost, not the guest's).
     work: u64,
 }
 
 impl Cache {
-    /// An empty one that holds so many pages.
+    /// An empty cache of that many pages.
     pub fn new(capacity: usize) -> Cache {
         Cache { files: Vec::new(), resident: VecDeque::new(), pending: 0, capacity: capacity.max(1), work: 0 }
     }
 
-    /// A file with none of its pages there.
+    /// Adds a file with no page present.
     pub fn add_file(&mut self, start_byte: u64, pages: u32) -> FileId {
         self.files.push(File { start_byte, pages: vec![State::Absent; pages as usize] });
         FileId(self.files.len() as u32 - 1)
@@ -75,7 +75,7 @@ impl Cache {
         &mut self.files[file.0 as usize].pages[page as usize]
     }
 
-    /// A request for the page is made. Pages go to make room for it, unless all are pending.
+    /// A page becomes pending. Others are evicted to make room for it, unless all are pending.
     pub fn begin(&mut self, file: FileId, page: u32) {
         self.work += 1;
         if *self.state_mut(file, page) == State::Absent {
@@ -88,14 +88,14 @@ impl Cache {
     }
 
     fn make_room(&mut self) {
-        // In two rounds each page has had its second chance.
+        // After two rounds each page has had its second chance.
         let most = 2 * self.resident.len();
         for done in 0..most {
             if self.resident.len() < self.capacity {
                 return;
             }
             if self.pending == self.resident.len() {
-                // None can go: what is left of the rounds only turns the queue.
+                // No page can be evicted: the rest of the rounds only rotates the queue.
                 return self.turn(most - done);
             }
             self.work += 1;
@@ -112,7 +112,7 @@ impl Cache {
         }
     }
 
-    /// Puts so many pages from the front to the back.
+    /// Moves that many pages from the front to the back.
     fn turn(&mut self, by: usize) {
         let by = by % self.resident.len().max(1);
         self.work += by as u64;
@@ -124,19 +124,19 @@ impl Cache {
         self.resident.len() * size_of::<(u32, u32)>()
     }
 
-    /// Takes the number of pages that were moved or changed since the last time.
+    /// Takes the steps of long loops since the last call.
     pub(super) fn take_work(&mut self) -> u64 {
         std::mem::take(&mut self.work)
     }
 
-    /// The request for the page is done.
+    /// The request for the page is completed.
     pub fn end(&mut self, file: FileId, page: u32) {
         debug_assert_eq!(self.state(file, page), State::Pending);
         self.pending -= 1;
         *self.state_mut(file, page) = State::Present;
     }
 
-    /// The page is used.
+    /// A task uses the page.
     pub fn touch(&mut self, file: FileId, page: u32) {
         let state = self.state_mut(file, page);
         *state = match *state {
@@ -146,10 +146,10 @@ impl Cache {
         };
     }
 
-    /// Checks that what is resident is what the files say.
+    /// Checks that the queue and the files agree.
     ///
     /// # Errors
-    /// What does not hold.
+    /// What differs.
     pub fn check(&self) -> Result<(), String> {
         let there = |file: &File| file.pages.iter().filter(|state| **state != State::Absent).count();
         let counted: usize = self.files.iter().map(there).sum();
@@ -197,7 +197,7 @@ mod tests {
         cache.check().unwrap();
     }
 
-    /// More pages on their way than the cache holds: each takes no more work for that.
+    /// More pending pages than the cache holds must not make each further one slower.
     #[test]
     fn a_full_cache_of_pending_pages_is_not_searched_for_each_further_one() {
         let work = |pages: u32| {

@@ -11,10 +11,10 @@ use crate::guest::ids::Mode;
 use crate::guest::task::{Op, Program};
 use crate::random::Stream;
 
-/// Fetching a working set into the caches of another vCPU: 10 GiB/s, that of memory. An estimate.
+/// Time to load a working set into the caches of another vCPU: 10 GiB/s, the speed of memory. An estimate.
 const REFILL_NS_PER_KIB: u64 = 100;
 
-/// What a thread does.
+/// What a thread does, and what it costs.
 pub(super) struct Loop {
     pub steps: Rc<[Step]>,
     pub page_kib: u64,
@@ -23,17 +23,17 @@ pub(super) struct Loop {
     pub working_set_kib: u64,
 }
 
-/// A file, and where a thread is in it.
+/// A file, and a thread's position in it.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor {
     file: FileId,
     pages: u32,
-    /// Where it goes on, if sequentially.
+    /// The next page of a sequential access.
     next: u32,
 }
 
 impl Cursor {
-    /// The start of a file of so many pages.
+    /// The start of a file of that many pages.
     pub fn new(file: FileId, pages: u32) -> Cursor {
         Cursor { file, pages, next: 0 }
     }
@@ -50,20 +50,19 @@ impl Cursor {
     }
 }
 
-/// What a step waits for.
+/// What an unfinished step waits for.
 #[derive(Clone, Copy)]
 enum Waits {
     ForRead(Pages),
-    /// Some of the pages are on their way already.
+    /// Some of the pages are still being read or written.
     ToWrite(Pages),
     ForWrite(Pages),
 }
 
-/// A thread.
 pub(super) struct Thread {
     does: Loop,
     reads: Cursor,
-    /// If it writes.
+    /// The file that it writes, if it does.
     writes: Option<Cursor>,
     begins_ns: u64,
     at: usize,
@@ -72,12 +71,12 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    /// One that begins at that time.
+    /// A thread that begins at that time.
     pub fn new(does: Loop, reads: Cursor, writes: Option<Cursor>, begins_ns: u64) -> Thread {
         Thread { does, reads, writes, begins_ns, at: 0, waits: None, vcpu: None }
     }
 
-    /// What it loses if it came from another vCPU.
+    /// Charges the cost of cold caches if it came from another vCPU.
     fn refill(&mut self, env: &mut Env<'_>) {
         let from = self.vcpu.replace(env.vcpu);
         if from.is_some_and(|from| from != env.vcpu) {
@@ -89,7 +88,7 @@ impl Thread {
         u64::from(pages.count) * self.does.page_kib
     }
 
-    /// Goes on with a step that waits.
+    /// Continues an unfinished step.
     fn go_on(&mut self, env: &mut Env<'_>, mut waits: Waits) -> Op {
         if let Waits::ToWrite(pages) = waits
             && env.write(pages)
