@@ -7,7 +7,7 @@ mod sim;
 mod threads;
 
 use reprieve_study::observation::{Observation, VcpuTime};
-use reprieve_study::scenario::Bursts;
+use reprieve_study::scenario::{Bursts, Clones, Memory, Postmark};
 use reprieve_study::units::{self, significant};
 use reprieve_study::{Condition, Ground, Study, Workload, statistics};
 
@@ -187,15 +187,16 @@ fn measured_window(study: &Study) -> String {
 /// What the workload does, in a line.
 pub fn workload(workload: &Workload) -> String {
     match workload {
-        Workload::DeleteFree { .. } => threads::workload(workload),
-        Workload::Wakeup { .. } | Workload::Requests { .. } => latency::workload(workload),
+        Workload::DeleteFree(asked) => threads::workload(asked),
+        Workload::Wakeup(wakeup) => latency::wakeup(wakeup),
+        Workload::Requests(requests) => latency::requests(requests),
         Workload::Io(io) => self::io::workload(io),
         Workload::Fio(fio) => self::io::fio(fio),
-        Workload::Memory { object_bytes, burst, pause_us, .. } => format!(
+        Workload::Memory(Memory { object_bytes, burst, pause_us, .. }) => format!(
             "memory: objects of {object_bytes} bytes, freed through call_rcu(), a context switch every {burst}, \
              {pause_us} us pause"
         ),
-        Workload::Clone { namespaces, computing, .. } => {
+        Workload::Clone(Clones { namespaces, computing, .. }) => {
             let computing = match computing {
                 0 => String::new(),
                 1 => ", beside a process that computes".into(),
@@ -203,7 +204,7 @@ pub fn workload(workload: &Workload) -> String {
             };
             format!("clone: into new namespaces ({}){computing}", namespaces.join(", "))
         }
-        Workload::Postmark { processes, files, transactions, think_us, .. } => {
+        Workload::Postmark(Postmark { processes, files, transactions, think_us, .. }) => {
             let think = match think_us {
                 0 => String::new(),
                 us => format!(", {us} us of user time between two"),
@@ -217,7 +218,7 @@ pub fn workload(workload: &Workload) -> String {
 
 /// What a workload smaller than the published one means for its figures.
 fn reduced(study: &Study) -> Option<String> {
-    let Workload::Postmark { files, .. } = study.scenario.workload else {
+    let Workload::Postmark(Postmark { files, .. }) = study.scenario.workload else {
         return None;
     };
     (files < PUBLISHED_POSTMARK_FILES && !study.scenario.published.ratios.is_empty()).then(|| {

@@ -246,7 +246,7 @@ fn column(study: &Study, rows: &[String], name: &'static str, shows: Shows) -> O
 /// The condition with the bare look-ups that a condition's are compared with; `None` for one that is bare itself.
 fn bare_of(study: &Study, condition: &str) -> Option<String> {
     let schemes = |name: &str| match study.scenario.under(name).ok()?.workload {
-        Workload::DeleteFree { scheme, bare, .. } => Some((scheme, bare)),
+        Workload::DeleteFree(asked) => Some((asked.scheme, asked.bare)),
         _ => None,
     };
     let (scheme, bare) = schemes(condition)?;

@@ -130,7 +130,7 @@ pub fn unmeasured(study: &Study) -> Option<String> {
 /// Whether the cases of a study are told by what their conditions do to the guest's RCU and memory, each case against its
 /// own baseline; applications that do I/O have tables of their own.
 pub fn compares_cases(study: &Study) -> bool {
-    !study.scenario.cases.is_empty() && study.scenario.workload.runs_in_guests()
+    !study.scenario.cases.is_empty() && study.scenario.workload.loads_rcu()
 }
 
 /// Each case with its runs as a study of their own.

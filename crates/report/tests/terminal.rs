@@ -4,6 +4,7 @@
 mod support;
 
 use reprieve_report::terminal::{Options, render, render_compare};
+use reprieve_study::scenario::{Postmark, Workload};
 
 fn plain(width: usize) -> Options {
     Options { colour: false, width, full: true }
@@ -241,14 +242,8 @@ fn published_ratios_without_a_row_are_named() {
 fn a_smaller_postmark_says_what_that_means() {
     let mut record = support::record();
     let mut size = |files| {
-        record.studies[0].scenario.workload = reprieve_study::Workload::Postmark {
-            processes: 2,
-            files,
-            transactions: 1_000,
-            size_min_bytes: 500,
-            size_max_bytes: 4_000,
-            think_us: 0,
-        };
+        let postmark = Postmark { files, transactions: 1_000, ..Postmark::default() };
+        record.studies[0].scenario.workload = Workload::Postmark(postmark);
         render(&record, &plain(110))
     };
     assert!(size(8_000).contains("8000 files at the start, published were 128K"));

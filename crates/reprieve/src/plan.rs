@@ -69,7 +69,7 @@ fn length(scenario: &Scenario) -> String {
         (Ground::Xen, _) => format!("{runs} runs, about {} s", runs * XEN_RUN_S),
         (Ground::Vm, _) => format!("{runs} runs, about {} s", runs * (each_ms / 1000 + BOOT_S)),
         (Ground::Threads, workload) => {
-            let stall_ms = if let Workload::DeleteFree { stall_ms, .. } = workload { *stall_ms } else { 0 };
+            let stall_ms = if let Workload::DeleteFree(asked) = workload { asked.stall_ms } else { 0 };
             format!("{runs} runs, about {} s", runs * (each_ms + stall_ms + FILL_MS) / 1000)
         }
         (Ground::Sim, Workload::Postmark { .. }) => format!("{runs} runs, each until its work is done"),

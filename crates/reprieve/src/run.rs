@@ -127,7 +127,8 @@ fn next(arguments: &RunArguments, record: &Record) -> String {
     };
     let mut text = terminal::render_short(record, &output::options(false));
     text += &format!("All metrics, with ranges and p-values: {full}\n");
-    let has_guests = |study: &&Study| study.scenario.workload.runs_in_guests() && study.is_simulated();
+    let has_guests =
+        |study: &&Study| study.scenario.workload.grounds().contains(&Ground::Vm) && study.is_simulated();
     if let Some(study) = record.studies.iter().find(has_guests) {
         let name = shown::line(&study.scenario.name);
         text += &format!("The same on real guests: reprieve run {name} --on vm\n");

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use reprieve_study::Scenario;
 use reprieve_study::scenario::{
-    BadScenario, Cause, Condition, HostModel, SchedulerKind, Spinlocks, Workload,
+    BadScenario, Cause, Condition, HostModel, Requests, SchedulerKind, Spinlocks, Workload,
 };
 use reprieve_study::units::{MIB, MILLISECOND_NS, SECOND_NS};
 
@@ -218,7 +218,7 @@ fn make_guest(
         BadScenario::new("guest.memory_mib", problem)
     })?;
     let mut guest = Guest::new(&spec, memory, seed, world.queue());
-    workload::add(&mut guest, scenario, speed_permille, number);
+    workload::add(&mut guest, scenario, speed_permille, number)?;
     Ok(guest)
 }
 
@@ -304,9 +304,8 @@ fn add_spinners(world: &mut World, host: usize, model: &HostModel, condition: &C
 
 /// Adds the client of a guest that serves requests.
 fn add_client(world: &mut World, guest: usize, scenario: &Scenario, seed: u64) {
-    let Workload::Requests { gap_us, rate_per_s, gap_spread, network_us, .. } = scenario.workload else {
-        return;
-    };
+    let Workload::Requests(requests) = &scenario.workload else { return };
+    let Requests { gap_us, rate_per_s, gap_spread, network_us, .. } = *requests;
     let sends = match rate_per_s {
         0 => Loop::Closed(Spread::of_us(gap_us, gap_spread)),
         rate => Loop::Open(Spread::of_ns(SECOND_NS / rate, gap_spread)),

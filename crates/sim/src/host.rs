@@ -74,6 +74,7 @@ pub struct Thread {
     pub left_ns: u64,
     /// When it entered its present state.
     since_ns: u64,
+    /// What it does.
     pub state: State,
     /// The pCPU that it runs on, or ran on last.
     pub pcpu: usize,
@@ -176,6 +177,7 @@ pub struct HostSpec {
 /// A host.
 #[derive(Debug)]
 pub struct Host {
+    /// What it is made of.
     pub spec: HostSpec,
     /// The scheduler of its threads.
     pub scheduler: Box<dyn Scheduler>,

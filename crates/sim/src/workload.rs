@@ -12,9 +12,9 @@ mod requests;
 mod sync;
 mod wakeup;
 
-use reprieve_study::Scenario;
-use reprieve_study::scenario::Workload;
+use reprieve_study::scenario::{BadScenario, Workload};
 use reprieve_study::units::MILLISECOND_NS;
+use reprieve_study::{Ground, Scenario};
 
 use crate::guest::Guest;
 use crate::random::Stream;
@@ -91,56 +91,57 @@ pub fn unthrottled(scenario: &Scenario) -> Workload {
     let mut workload = scenario.workload.clone();
     match &mut workload {
         // No more than all memory can wait for a grace period.
-        Workload::Memory { backlog_limit_mib, .. } => *backlog_limit_mib = scenario.guest.memory_mib,
-        Workload::Clone { stop_below_mib, .. } => *stop_below_mib = 0,
-        Workload::Postmark { .. }
-        | Workload::DeleteFree { .. }
-        | Workload::Wakeup { .. }
-        | Workload::Requests { .. }
-        | Workload::Io(_)
-        | Workload::Fio(_) => {}
+        Workload::Memory(memory) => memory.backlog_limit_mib = scenario.guest.memory_mib,
+        Workload::Clone(clones) => clones.stop_below_mib = 0,
+        _ => {}
     }
     workload
 }
 
 /// Adds the workload's tasks to a guest of that speed. `number` tells guests with the same workload apart.
-pub fn add(guest: &mut Guest, scenario: &Scenario, speed_permille: u64, number: u64) {
+///
+/// # Errors
+/// A workload that the simulator does not run.
+pub fn add(
+    guest: &mut Guest,
+    scenario: &Scenario,
+    speed_permille: u64,
+    number: u64,
+) -> Result<(), BadScenario> {
     let pace = Pace { speed_permille, given_permille: self::speed_permille(scenario) };
     match &scenario.workload {
-        Workload::Memory { object_bytes, burst, pause_us, backlog_limit_mib, batched } => {
-            let limit_mib = match backlog_limit_mib {
+        Workload::Memory(memory) => {
+            let limit_mib = match memory.backlog_limit_mib {
                 0 => scenario.guest.memory_mib / 2,
-                limit => *limit,
+                limit => limit,
             };
-            let limit_objects = (limit_mib << 20) / object_bytes;
-            memory::add(guest, pace, *object_bytes, *burst, *pause_us, limit_objects, *batched);
+            memory::add(guest, pace, memory, (limit_mib << 20) / memory.object_bytes);
         }
-        Workload::Clone { workers, namespaces, stop_below_mib, computing } => {
-            let workers = if *workers == 0 { scenario.guest.vcpus } else { *workers as usize };
-            clone::add(guest, pace, workers, namespaces, stop_below_mib << 20);
-            computing::add(guest, workers..workers + *computing as usize, NICE_0);
+        Workload::Clone(clones) => {
+            let workers = if clones.workers == 0 { scenario.guest.vcpus } else { clones.workers as usize };
+            clone::add(guest, pace, workers, &clones.namespaces, clones.stop_below_mib << 20);
+            computing::add(guest, workers..workers + clones.computing as usize, NICE_0);
         }
-        Workload::Postmark { .. } => postmark::add(guest, pace, &scenario.workload),
-        Workload::Wakeup { sleep_us, sleep_spread, work_us, .. } => {
-            return wakeup::add(guest, pace, Spread::of_us(*sleep_us, *sleep_spread), *work_us);
+        Workload::Postmark(postmark) => postmark::add(guest, pace, postmark),
+        Workload::Wakeup(wakeup) => {
+            wakeup::add(guest, pace, Spread::of_us(wakeup.sleep_us, wakeup.sleep_spread), wakeup.work_us);
         }
-        Workload::Requests { service_us, .. } => return requests::add(guest, pace.stated_us(*service_us)),
-        Workload::Io(io) => return io::add(guest, scenario, io, number),
-        Workload::DeleteFree { .. } | Workload::Fio(_) => {
-            unreachable!("a scenario's check refuses it on this ground")
-        }
+        Workload::Requests(served) => requests::add(guest, pace.stated_us(served.service_us)),
+        Workload::Io(io) => io::add(guest, scenario, io, number),
+        Workload::DeleteFree(_) | Workload::Fio(_) => return Err(scenario.workload.not_on(Ground::Sim)),
     }
     // With one vCPU membarrier() returns at once, so its latency would not be that of synchronize_rcu().
-    if scenario.observe.sync_every_ms > 0 && scenario.guest.vcpus > 1 {
+    if scenario.workload.loads_rcu() && scenario.observe.sync_every_ms > 0 && scenario.guest.vcpus > 1 {
         sync::add(guest, scenario.observe.sync_every_ms * MILLISECOND_NS);
     }
+    Ok(())
 }
 
 /// The number of workers of a workload of fixed size. All must be ready before the measured part begins, and finish
 /// before it ends.
 pub fn workers(workload: &Workload) -> Option<u32> {
     match workload {
-        Workload::Postmark { processes, .. } => Some(*processes),
+        Workload::Postmark(postmark) => Some(postmark.processes),
         _ => None,
     }
 }

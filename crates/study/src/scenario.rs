@@ -29,10 +29,8 @@ pub use check::TAPE_END_NS;
 pub mod condition;
 mod conditions_of;
 mod counterparts;
-pub mod fio;
 pub mod guest;
 pub mod host;
-pub mod io;
 pub mod limits;
 pub mod overrides;
 mod plan;
@@ -41,20 +39,20 @@ pub mod setting;
 pub mod sweep;
 mod unread;
 mod vary;
-pub mod workload;
+mod workload;
 pub mod xen;
 
 pub use case::Case;
 pub use condition::{Bursts, Cause, Condition, Pause, Spike, VcpuQuota};
-pub use fio::{Fio, Placement};
 pub use guest::{Accelerator, Guest, Rcu, Spinlocks};
 pub use host::{HostModel, Limits, NoiseTail, SchedulerKind};
-pub use io::{Io, IoSystem};
 pub use plan::PlannedRun;
 pub use published::{Published, PublishedOrder, PublishedPair, PublishedRatio};
 pub use setting::Setting;
 pub use sweep::Sweep;
-pub use workload::Workload;
+pub use workload::{
+    Clones, DeleteFree, Fio, Io, IoSystem, Memory, Placement, Postmark, Requests, Wakeup, Workload, fio, io,
+};
 pub use xen::{Xen, XenFix, XenVersion};
 
 /// A scenario file.

@@ -195,6 +195,7 @@ fn gp_compute(out: &mut Observation, recording: &Recording, descheduled: &[Vec<S
 mod tests {
     use reprieve_study::Distribution;
     use reprieve_study::grace_period::GracePeriod;
+    use reprieve_study::scenario::{Memory, Postmark};
 
     use super::*;
     use crate::watch::{Scheduling, WorkSample};
@@ -248,12 +249,13 @@ mod tests {
         pairs.iter().map(|(key, value)| (key.to_string(), *value)).collect()
     }
 
-    const MEMORY: Workload =
-        Workload::Memory { object_bytes: 1024, burst: 10, pause_us: 0, backlog_limit_mib: 0, batched: false };
+    fn memory() -> Workload {
+        Workload::Memory(Memory::default())
+    }
 
     #[test]
     fn what_a_descheduled_vcpu_seems_to_compute_does_not_count() {
-        let out = observed(MEMORY, Default::default(), Outcome::default());
+        let out = observed(memory(), Default::default(), Outcome::default());
         // The kthread at 1 and 9 ms and the softirq at 9 ms, of 1 ms each, over one grace period.
         assert_eq!(out.metrics[metric::GP_COMPUTE], 3_000_000.0);
         assert_eq!(out.metrics[metric::GP_KTHREAD], 2_000_000.0);
@@ -261,13 +263,13 @@ mod tests {
 
     #[test]
     fn a_grace_period_that_does_not_end_is_not_forgotten() {
-        let out = observed(MEMORY, Default::default(), Outcome::default());
+        let out = observed(memory(), Default::default(), Outcome::default());
         assert_eq!((out.metrics[metric::GP_MEAN], out.metrics[metric::GP_MAX]), (8_000_000.0, 20_000_000.0));
     }
 
     #[test]
     fn a_preemption_shorter_than_a_look_does_not_count() {
-        let out = observed(MEMORY, Default::default(), Outcome::default());
+        let out = observed(memory(), Default::default(), Outcome::default());
         assert_eq!(out.metrics[metric::READER_PREEMPTIONS], 1.0);
         assert_eq!(out.metrics[metric::READER_PREEMPTIONS_LAST], 1.0);
         assert_eq!(out.metrics[metric::READER_HELD], 6_000_000.0);
@@ -277,21 +279,14 @@ mod tests {
     fn throughput_is_of_the_guest_s_own_clock() {
         let marks =
             (fields(&[("ops", 100), ("t_ns", 1_000)]), fields(&[("ops", 400), ("t_ns", 1_000_001_000)]));
-        let out = observed(MEMORY, marks, Outcome { sync_ns: vec![5_000, 7_000], ..Outcome::default() });
+        let out = observed(memory(), marks, Outcome { sync_ns: vec![5_000, 7_000], ..Outcome::default() });
         assert!((out.metrics[metric::THROUGHPUT] - 300.0).abs() < 1e-3);
         assert_eq!((out.metrics[metric::SYNC_MEAN], out.metrics[metric::SYNC_MAX]), (6_000.0, 7_000.0));
     }
 
     #[test]
     fn postmark_without_every_process_s_figures_has_no_throughput() {
-        let workload = || Workload::Postmark {
-            processes: 2,
-            files: 10,
-            transactions: 100,
-            size_min_bytes: 1,
-            size_max_bytes: 2,
-            think_us: 0,
-        };
+        let workload = || Workload::Postmark(Postmark::default());
         let from = |begin: u64, end: u64| {
             fields(&[
                 ("transactions", 50),
@@ -312,7 +307,7 @@ mod tests {
         let out = observe(RunLeft {
             condition: "c",
             repetition: 0,
-            workload: &MEMORY,
+            workload: &memory(),
             recording: None,
             marks: Default::default(),
             outcome: Outcome::default(),

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use reprieve_study::Condition;
 use reprieve_study::observation::{Observation, Provenance, VcpuTime};
-use reprieve_study::scenario::{Observe, PlannedRun, Scenario, Workload};
+use reprieve_study::scenario::{
+    BadScenario, Clones, Memory, Observe, PlannedRun, Postmark, Scenario, Workload,
+};
 use reprieve_study::units::{MIB, SECOND_NS};
+use reprieve_study::{Condition, Ground};
 
 use crate::analysis::{self, RunLeft};
 use crate::bursts::Timing;
@@ -206,7 +208,7 @@ impl Work<'_> {
         let mut stimulus = Stimulus::apply(self.condition, &booted.machine, self.pcpus, &lab.host, timing)?;
         let (workload, plan) = (&self.scenario.workload, &self.scenario.run);
         let fixed_size = matches!(workload, Workload::Postmark { .. });
-        booted.link.start(&start_command(workload, self.scenario, &self.scenario.observe))?;
+        booted.link.start(&start_command(workload, self.scenario, &self.scenario.observe)?)?;
         if !fixed_size {
             step("warms up");
             booted.link.let_work(Duration::from_millis(plan.warmup_ms))?;
@@ -240,7 +242,7 @@ impl Work<'_> {
     /// Starts what keeps the neighbours busy.
     pub fn start_neighbours(&self, neighbours: &mut [Booted]) -> Result<(), VmError> {
         let observe = Observe { sync_every_ms: 0, ..self.scenario.observe.clone() };
-        let command = start_command(&busy(), self.scenario, &observe);
+        let command = start_command(&busy(), self.scenario, &observe)?;
         neighbours.iter_mut().try_for_each(|neighbour| neighbour.link.start(&command))
     }
 
@@ -302,41 +304,45 @@ impl Work<'_> {
 
 /// What a neighbour does: the memory microbenchmark, which keeps all of its vCPUs busy.
 fn busy() -> Workload {
-    Workload::Memory { object_bytes: 1024, burst: 10, pause_us: 0, backlog_limit_mib: 0, batched: false }
+    Workload::Memory(Memory::default())
 }
 
 /// The line that starts a workload in a guest.
-fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) -> String {
+fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) -> Result<String, BadScenario> {
     let guest_bytes = scenario.guest.memory_mib * MIB;
     let command = match workload {
-        Workload::Memory { object_bytes, burst, pause_us, backlog_limit_mib, .. } => {
+        Workload::Memory(Memory { object_bytes, burst, pause_us, backlog_limit_mib, .. }) => {
             let limit = if *backlog_limit_mib == 0 { guest_bytes / 2 } else { backlog_limit_mib * MIB };
             format!(
                 "memory object_bytes={object_bytes} burst={burst} pause_us={pause_us} max_backlog_bytes={limit}"
             )
         }
-        Workload::Clone { workers, namespaces, stop_below_mib, .. } => {
+        Workload::Clone(Clones { workers, namespaces, stop_below_mib, .. }) => {
             let stop_below_bytes = stop_below_mib * MIB;
             let namespaces = namespaces.join(",");
             format!("clone workers={workers} stop_below_bytes={stop_below_bytes} namespaces={namespaces}")
         }
-        Workload::Postmark { processes, files, transactions, size_min_bytes, size_max_bytes, .. } => format!(
+        Workload::Postmark(Postmark {
+            processes,
+            files,
+            transactions,
+            size_min_bytes,
+            size_max_bytes,
+            ..
+        }) => format!(
             "postmark processes={processes} files={files} transactions={transactions} \
              size_min={size_min_bytes} size_max={size_max_bytes} seed={}",
             scenario.run.seed & 0x7fff_ffff
         ),
-        Workload::DeleteFree { .. } => unreachable!("a program is started as one"),
-        Workload::Wakeup { .. } | Workload::Requests { .. } | Workload::Io(_) => {
-            unreachable!("a scenario's check refuses it on this ground")
-        }
-        Workload::Fio(_) => unreachable!("fio's runs are of its own module"),
+        // `delete-free` and `fio` are started by modules of their own.
+        other => return Err(other.not_on(Ground::Vm)),
     };
-    match observe.sync_every_ms {
+    Ok(match observe.sync_every_ms {
         0 => command,
         // With one CPU membarrier has nobody to wait for: its latency is not synchronize_rcu's.
         _ if scenario.guest.vcpus == 1 => command,
         every_ms => format!("{command} sync_every_us={}", every_ms * 1000),
-    }
+    })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::threads;
 use reprieve_study::observation::{Observation, Provenance};
-use reprieve_study::scenario::Workload;
+use reprieve_study::scenario::{Memory, Workload};
 use reprieve_study::units::SECOND_NS;
 use reprieve_vm::VmError;
 use reprieve_vm::analysis::{self, RunLeft};
@@ -71,13 +71,7 @@ fn watched<T>(reader: Reader, meanwhile: impl FnOnce() -> T) -> (Observation, T)
     let observation = analysis::observe(RunLeft {
         condition: "hostile",
         repetition: 0,
-        workload: &Workload::Memory {
-            object_bytes: 1024,
-            burst: 10,
-            pause_us: 0,
-            backlog_limit_mib: 0,
-            batched: false,
-        },
+        workload: &Workload::Memory(Memory::default()),
         recording: Some(sampler.finish()),
         marks: Default::default(),
         outcome: Outcome::default(),

@@ -1,24 +1,23 @@
 //! What the workloads do whose latency counts.
 
-use reprieve_study::Workload;
+use reprieve_study::scenario::{Requests, Wakeup};
 
-/// The workload in a line.
-pub fn workload(workload: &Workload) -> String {
-    match workload {
-        Workload::Wakeup { sleep_us, sleep_spread, work_us, .. } => {
-            format!("wakeup: {} of sleep, {work_us} us of work", spread(*sleep_us, *sleep_spread))
-        }
-        Workload::Requests { gap_us, rate_per_s, gap_spread, service_us, network_us, .. } => {
-            let client = match rate_per_s {
-                0 if *gap_us == 0 => "the next one at once after an answer".into(),
-                0 => format!("the next one {} after an answer", spread(*gap_us, *gap_spread)),
-                rate if *gap_spread == 0.0 => format!("{rate} a second whatever is answered"),
-                rate => format!("{rate} a second whatever is answered, spread by {gap_spread}"),
-            };
-            format!("requests: {client}; {service_us} us of service, {network_us} us of network one way")
-        }
-        _ => String::new(),
-    }
+/// The workload `wakeup` in a line.
+pub fn wakeup(wakeup: &Wakeup) -> String {
+    let Wakeup { sleep_us, sleep_spread, work_us, .. } = *wakeup;
+    format!("wakeup: {} of sleep, {work_us} us of work", spread(sleep_us, sleep_spread))
+}
+
+/// The workload `requests` in a line.
+pub fn requests(requests: &Requests) -> String {
+    let Requests { gap_us, rate_per_s, gap_spread, service_us, network_us, .. } = *requests;
+    let client = match rate_per_s {
+        0 if gap_us == 0 => "the next one at once after an answer".into(),
+        0 => format!("the next one {} after an answer", spread(gap_us, gap_spread)),
+        rate if gap_spread == 0.0 => format!("{rate} a second whatever is answered"),
+        rate => format!("{rate} a second whatever is answered, spread by {gap_spread}"),
+    };
+    format!("requests: {client}; {service_us} us of service, {network_us} us of network one way")
 }
 
 fn spread(us: u64, spread: f64) -> String {
@@ -31,7 +30,7 @@ fn spread(us: u64, spread: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::facts::workload;
     use reprieve_study::overrides;
 
     fn said(keys: &str) -> String {

@@ -1,7 +1,7 @@
 //! Where and how a study was measured on real threads.
 
-use reprieve_study::units;
-use reprieve_study::{Study, Workload};
+use reprieve_study::scenario::DeleteFree;
+use reprieve_study::{Study, units};
 
 use super::{Fact, distinct, setting};
 
@@ -9,7 +9,7 @@ use super::{Fact, distinct, setting};
 pub fn short(study: &Study) -> String {
     let host = distinct(study, |run| run.provenance.host_kernel.clone());
     let cpus = distinct(study, |run| run.provenance.host_pcpus.to_string());
-    format!("real threads on {cpus} CPUs, Linux {host}; {}", workload(&study.scenario.workload))
+    format!("real threads on {cpus} CPUs, Linux {host}; {}", super::workload(&study.scenario.workload))
 }
 
 /// The machine.
@@ -23,40 +23,31 @@ pub fn machine(study: &Study) -> Vec<Fact> {
 }
 
 /// What the threads do, in a line; the scheme is a condition's.
-pub fn workload(workload: &Workload) -> String {
-    let Workload::DeleteFree {
-        entries,
-        readers,
-        reader_cpus,
-        writer_cpus,
-        deletes_per_s,
-        think_ns,
-        section_ns,
-        stall_ms,
-        quiescent_every,
-        ..
-    } = workload
-    else {
-        return String::new();
-    };
+pub fn workload(asked: &DeleteFree) -> String {
     let time = |ns: u64| units::duration(ns as f64);
     let mut text = format!(
-        "{readers} reader{} on {} and a writer on {}, hash table of {entries} elements, {deletes_per_s} deletes/s",
-        if *readers == 1 { "" } else { "s" },
-        cpus(reader_cpus),
-        cpus(writer_cpus)
+        "{} reader{} on {} and a writer on {}, hash table of {} elements, {} deletes/s",
+        asked.readers,
+        if asked.readers == 1 { "" } else { "s" },
+        cpus(&asked.reader_cpus),
+        cpus(&asked.writer_cpus),
+        asked.entries,
+        asked.deletes_per_s
     );
-    if *think_ns > 0 {
-        text += &format!(", {} of computing between two look-ups", time(*think_ns));
+    if asked.think_ns > 0 {
+        text += &format!(", {} of computing between two look-ups", time(asked.think_ns));
     }
-    if *section_ns > 0 {
-        text += &format!(", {} of computing within a section", time(*section_ns));
+    if asked.section_ns > 0 {
+        text += &format!(", {} of computing within a section", time(asked.section_ns));
     }
-    if *stall_ms > 0 {
-        text += &format!(", one reader stalled once for {}", time(stall_ms * units::MILLISECOND_NS));
+    if asked.stall_ms > 0 {
+        text += &format!(", one reader stalled once for {}", time(asked.stall_ms * units::MILLISECOND_NS));
     }
-    if *quiescent_every > 1 {
-        text += &format!(", a quiescent state every {quiescent_every} look-ups where readers report them");
+    if asked.quiescent_every > 1 {
+        text += &format!(
+            ", a quiescent state every {} look-ups where readers report them",
+            asked.quiescent_every
+        );
     }
     text
 }

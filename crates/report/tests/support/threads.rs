@@ -59,7 +59,7 @@ pub fn record() -> Record {
 }
 
 fn observed(number: u64, run: &PlannedRun) -> Observation {
-    let Workload::DeleteFree { readers, .. } = run.scenario.workload else { unreachable!() };
+    let Workload::DeleteFree(asked) = &run.scenario.workload else { panic!("another workload") };
     let mut noise = Noise(number * 31 + 5);
     // The machine is twice as slow in the second repetition: what is taken within a repetition does not see it.
     let slow = if run.repetition == 1 { 2.0 } else { 1.0 };
@@ -72,7 +72,7 @@ fn observed(number: u64, run: &PlannedRun) -> Observation {
         ("garbage_peak_bytes", delay.map_or(9_000.0, |ns| (ns * 5e-6).round()) * 64.0),
     ];
     if let Some(delay) = delay {
-        let delay = noise.around(delay * slow * f64::from(readers) / 8.0);
+        let delay = noise.around(delay * slow * f64::from(asked.readers) / 8.0);
         metrics.extend([("delay_p50_ns", delay), ("delay_mean_ns", delay * 1.02)]);
         metrics.extend([("delay_p99_ns", delay * 1.5), ("delay_max_ns", delay * 2.0)]);
     }

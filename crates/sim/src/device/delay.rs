@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+/// Items that wait, each for the same time.
 #[derive(Clone, Debug)]
 pub struct Delay<T> {
     delay_ns: u64,

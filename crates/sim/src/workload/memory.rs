@@ -1,6 +1,8 @@
 //! The memory microbenchmark: a kernel thread per vCPU allocates objects, frees them through `call_rcu()`, and calls
 //! `schedule()` after every burst.
 
+use reprieve_study::scenario::Memory;
+
 use crate::guest::Guest;
 use crate::guest::env::Env;
 use crate::guest::ids::Mode;
@@ -41,15 +43,8 @@ enum Stage {
 const PIECE: u32 = 64;
 
 /// Adds a worker for each vCPU.
-pub fn add(
-    guest: &mut Guest,
-    pace: Pace,
-    object_bytes: u64,
-    burst: u32,
-    pause_us: u64,
-    limit_objects: u64,
-    batched: bool,
-) {
+pub fn add(guest: &mut Guest, pace: Pace, asked: &Memory, limit_objects: u64) {
+    let Memory { object_bytes, burst, pause_us, batched, .. } = *asked;
     let cache = guest.memory.add_cache(object_bytes as u32, Mobility::Unmovable);
     for v in 0..guest.vcpus().len() {
         let worker = Worker {

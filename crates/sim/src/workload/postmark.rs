@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use reprieve_study::scenario::Workload;
+use reprieve_study::scenario::Postmark;
 
 use crate::guest::Guest;
 use crate::guest::env::Env;
@@ -51,12 +51,8 @@ struct File {
 }
 
 /// Adds the processes.
-pub fn add(guest: &mut Guest, pace: Pace, workload: &Workload) {
-    let Workload::Postmark { processes, files, transactions, size_min_bytes, size_max_bytes, think_us } =
-        workload
-    else {
-        unreachable!("called for Postmark alone");
-    };
+pub fn add(guest: &mut Guest, pace: Pace, postmark: &Postmark) {
+    let Postmark { processes, files, transactions, size_min_bytes, size_max_bytes, think_us } = *postmark;
     let mut cache = |bytes| guest.memory.add_cache(bytes, Mobility::Reclaimable);
     let caches = Rc::new(Caches {
         inode: cache(INODE_BYTES),
@@ -65,20 +61,20 @@ pub fn add(guest: &mut Guest, pace: Pace, workload: &Workload) {
         node: cache(NODE_BYTES),
     });
     let ready = Rc::new(Cell::new(0));
-    for process in 0..u64::from(*processes) {
+    for process in 0..u64::from(processes) {
         let part =
-            |whole: u64| whole / u64::from(*processes) + u64::from(process < whole % u64::from(*processes));
+            |whole: u64| whole / u64::from(processes) + u64::from(process < whole % u64::from(processes));
         guest.add_program(
             Box::new(Process {
                 caches: caches.clone(),
                 ready: ready.clone(),
-                processes: *processes,
+                processes,
                 pace,
                 files: Vec::new(),
-                files_wanted: part(*files),
-                transactions: part(*transactions),
-                size: (*size_min_bytes, *size_max_bytes),
-                user_ns: pace.us(USER_US) + pace.stated_us(*think_us),
+                files_wanted: part(files),
+                transactions: part(transactions),
+                size: (size_min_bytes, size_max_bytes),
+                user_ns: pace.us(USER_US) + pace.stated_us(think_us),
                 step: Step::Fill,
                 deletes: false,
             }),

@@ -38,37 +38,22 @@ impl Options {
     /// What the scenario of one run asks for, with the scheme's name; `None` for another workload. Each repetition has
     /// a seed of its own, which all of its runs share.
     pub fn of(scenario: &Scenario, repetition: u32) -> Option<(&str, Options)> {
-        let Workload::DeleteFree {
-            scheme,
-            bare: _,
-            entries,
-            readers,
-            reader_cpus,
-            writer_cpus,
-            deletes_per_s,
-            think_ns,
-            section_ns,
-            stall_ms,
-            quiescent_every,
-        } = &scenario.workload
-        else {
-            return None;
-        };
+        let Workload::DeleteFree(asked) = &scenario.workload else { return None };
         let options = Options {
-            entries: *entries,
-            readers: (*readers).into(),
-            reader_cpus: ascending(reader_cpus),
-            writer_cpus: ascending(writer_cpus),
-            deletes_per_s: *deletes_per_s,
+            entries: asked.entries,
+            readers: asked.readers.into(),
+            reader_cpus: ascending(&asked.reader_cpus),
+            writer_cpus: ascending(&asked.writer_cpus),
+            deletes_per_s: asked.deletes_per_s,
             warmup_ms: scenario.run.warmup_ms,
             duration_ms: scenario.run.window_ms,
-            think_ns: *think_ns,
-            section_ns: *section_ns,
-            stall_ms: *stall_ms,
-            quiescent_every: (*quiescent_every).into(),
+            think_ns: asked.think_ns,
+            section_ns: asked.section_ns,
+            stall_ms: asked.stall_ms,
+            quiescent_every: asked.quiescent_every.into(),
             seed: scenario.run.seed.wrapping_add(repetition.into()),
         };
-        Some((scheme, options))
+        Some((&asked.scheme, options))
     }
 
     /// As a program's command line.

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::observe::metric;
     use crate::observe::observation::Provenance;
-    use crate::scenario::overrides;
+    use crate::scenario::{Workload, overrides};
 
     const TEXT: &str = "
         name = 't'
@@ -169,7 +169,8 @@ mod tests {
             (2 * scenario.run.repeat, 2 * scenario.run.repeat, 12)
         );
         let large = plan.iter().find(|run| run.title() == "large, b").unwrap();
-        assert!(matches!(large.scenario.workload, crate::scenario::Workload::Memory { burst: 100, .. }));
+        let Workload::Memory(memory) = &large.scenario.workload else { panic!() };
+        assert_eq!(memory.burst, 100);
         let runs = vec![
             observed("small", "a", 10.0),
             observed("small", "b", 30.0),

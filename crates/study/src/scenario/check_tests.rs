@@ -1,7 +1,7 @@
 //! What is refused, and by which key.
 
 use super::*;
-use crate::scenario::Cause;
+use crate::scenario::{Cause, Postmark};
 
 fn read(text: &str) -> Scenario {
     let head =
@@ -38,15 +38,8 @@ fn refuses_what_cannot_run_and_names_the_key() {
     assert_eq!(key(&|s| s.conditions[1].quota[0].period_ms = 2), "conditions.overcommitted.quota");
     assert_eq!(key(&|s| s.run.conditions = vec!["x".into()]), "run.conditions");
     assert_eq!(key(&|s| s.conditions.clear()), "conditions");
-    let postmark = Workload::Postmark {
-        processes: 2,
-        files: 128_000,
-        transactions: 10,
-        size_min_bytes: 500,
-        size_max_bytes: 4000,
-        think_us: 0,
-    };
-    assert_eq!(key(&|s| s.workload = postmark.clone()), "workload.files");
+    let postmark = Postmark { files: 128_000, transactions: 10, ..Postmark::default() };
+    assert_eq!(key(&|s| s.workload = Workload::Postmark(postmark.clone())), "workload.files");
 }
 
 #[test]
@@ -220,7 +213,7 @@ fn real_threads_run_one_workload_and_a_condition_is_what_it_sets() {
     let refused = crate::scenario::overrides::read(text, Some(Ground::Sim), &[]).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "workload.kind: the simulator does not run delete-free; choose --on threads or --on vm"
+        "workload.kind: delete-free does not run on sim; choose --on threads or --on vm"
     );
     let other = text.replace("delete-free'\nscheme='liburcu-memb'", "memory'");
     assert_eq!(crate::scenario::overrides::read(&other, None, &[]).unwrap_err().key, "workload.kind");
@@ -263,8 +256,8 @@ fn latencies_are_measured_on_the_simulator_and_wake_ups_on_real_xen() {
     assert_eq!(latency(Ground::Xen, wakeup, "spinners=1"), Ok(()));
     assert_eq!(latency(Ground::Sim, requests, ""), Ok(()));
     let refused = |ground, workload, text| latency(ground, workload, text).unwrap_err();
-    assert!(refused(Ground::Xen, requests, "").starts_with("workload.kind: real Xen runs wakeup alone"));
-    assert!(refused(Ground::Vm, wakeup, "").starts_with("workload.kind: latencies are measured on"));
+    assert!(refused(Ground::Xen, requests, "").starts_with("workload.kind: requests does not run on xen"));
+    assert!(refused(Ground::Vm, wakeup, "").starts_with("workload.kind: wakeup does not run on vm"));
     assert!(refused(Ground::Xen, wakeup, "hogs=1").starts_with("conditions.a.hogs: real Xen cannot"));
     assert!(refused(Ground::Xen, wakeup, "overcommit=2").starts_with("conditions.a.overcommit: real Xen"));
     let fixed = "set={'host.xen.fixes'=['boost-erased']}";

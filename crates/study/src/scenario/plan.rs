@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use crate::recorded::record::Record;
     use crate::recorded::record::Study;
-    use crate::scenario::Workload;
+    use crate::scenario::{Memory, Workload};
 
     const TEXT: &str = "
         name = 't'
@@ -274,7 +274,7 @@ mod tests {
         }
         let plan = read(&[]).unwrap().plan().unwrap();
         let run = plan.iter().find(|run| run.title() == "b with burst 100").unwrap();
-        let Workload::Memory { burst, .. } = run.scenario.workload else { panic!() };
+        let Workload::Memory(Memory { burst, .. }) = run.scenario.workload else { panic!() };
         assert_eq!(
             (burst, run.scenario.guest.vcpus),
             (100, 4),

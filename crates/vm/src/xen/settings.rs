@@ -6,10 +6,10 @@
 use std::ops::Range;
 
 use rand::{Rng, RngExt};
-use reprieve_study::Scenario;
-use reprieve_study::scenario::{BadScenario, PlannedRun, Workload};
+use reprieve_study::scenario::{BadScenario, PlannedRun, Wakeup, Workload};
 use reprieve_study::statistics;
 use reprieve_study::units::{MIB, MILLISECOND_NS, SECOND_NS};
+use reprieve_study::{Ground, Scenario};
 
 /// dom0's memory: its file system twice (the archive, and unpacked), and the toolstack.
 const DOM0_MIB: u64 = 640;
@@ -77,7 +77,7 @@ impl Settings {
         let purpose = format!("xen, boot for repetition {}", repetitions.start);
         let mut random = statistics::stream(scenario.run.seed, &purpose);
         let of_host = host_words(scenario, spinners, pcpus, &mut random);
-        let of_loop = loop_words(scenario, samples, segments, &mut random);
+        let of_loop = loop_words(scenario, wakeup(scenario)?, samples, segments, &mut random);
         let numbers = of_host.into_iter().chain(of_loop).map(|(key, number)| format!(" {key}={number}"));
         Ok(Settings {
             xen: format!(
@@ -123,8 +123,14 @@ fn repetitions(scenario: &Scenario, repetition: u32) -> Range<u32> {
 }
 
 /// What the guest does, and when it begins.
-fn loop_words(scenario: &Scenario, samples: u64, segments: u64, random: &mut impl Rng) -> [Number; 10] {
-    let (sleep_us, sleep_spread, work_us, _) = wakeup(scenario);
+fn loop_words(
+    scenario: &Scenario,
+    wakeup: &Wakeup,
+    samples: u64,
+    segments: u64,
+    random: &mut impl Rng,
+) -> [Number; 10] {
+    let Wakeup { sleep_us, sleep_spread, work_us, .. } = *wakeup;
     [
         ("sleep_ns", sleep_us * MICROSECOND_NS),
         ("spread_permille", (sleep_spread * 1_000.0).round() as u64),
@@ -139,13 +145,11 @@ fn loop_words(scenario: &Scenario, samples: u64, segments: u64, random: &mut imp
     ]
 }
 
-/// Sleep, its spread, work, and samples.
-fn wakeup(scenario: &Scenario) -> (u64, f64, u64, u64) {
-    match scenario.workload {
-        Workload::Wakeup { sleep_us, sleep_spread, work_us, samples } => {
-            (sleep_us, sleep_spread, work_us, samples)
-        }
-        _ => unreachable!("a scenario's check refuses it"),
+/// The one workload that real Xen runs.
+fn wakeup(scenario: &Scenario) -> Result<&Wakeup, BadScenario> {
+    match &scenario.workload {
+        Workload::Wakeup(wakeup) => Ok(wakeup),
+        other => Err(other.not_on(Ground::Xen)),
     }
 }
 
@@ -160,7 +164,7 @@ fn pcpus(scenario: &Scenario) -> Result<usize, BadScenario> {
 
 /// As many as are asked for, or as the window can hold: each takes its sleep and its work at least.
 fn samples(scenario: &Scenario, segments: u64) -> Result<u64, BadScenario> {
-    let (sleep_us, sleep_spread, work_us, samples) = wakeup(scenario);
+    let Wakeup { sleep_us, sleep_spread, work_us, samples } = *wakeup(scenario)?;
     let shortest_ns =
         ((sleep_us * MICROSECOND_NS) as f64 * (1.0 - sleep_spread)) as u64 + work_us * MICROSECOND_NS;
     let held = scenario.run.window_ms * MILLISECOND_NS / shortest_ns.max(LOOP_NS_MIN) + 1;

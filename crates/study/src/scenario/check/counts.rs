@@ -2,7 +2,7 @@
 //! and look at numbers and lengths alone.
 
 use super::bad;
-use crate::scenario::{BadScenario, Condition, Published, Scenario, Setting, Workload, limits};
+use crate::scenario::{BadScenario, Clones, Condition, Published, Scenario, Setting, Workload, limits};
 
 /// What is said of a product that is too large.
 const SPLIT: &str = "make several scenarios of it";
@@ -79,9 +79,8 @@ impl Scenario {
                 names("workload.applications", applications.keys())?;
                 texts("workload.applications", applications.values().map(|one| &one.label))
             }
-            Workload::Clone { namespaces, .. } => {
-                let kinds = crate::scenario::workload::all_namespaces().len();
-                at_most("workload.namespaces", namespaces.len(), kinds, "kinds")
+            Workload::Clone(clones) => {
+                at_most("workload.namespaces", clones.namespaces.len(), Clones::NAMESPACES.len(), "kinds")
             }
             _ => Ok(()),
         }

@@ -1,47 +1,35 @@
 //! The limits of the workload `delete-free`: those of the programs that run it, and of a guest that they run in.
 
 use super::{bad, within};
-use crate::scenario::{BadScenario, Scenario, Workload};
+use crate::scenario::{BadScenario, DeleteFree, Scenario};
+use crate::units::SECOND_NS;
 
 /// Memory of an element of the hash table: a node of a cache line, and its part of the buckets, rounded up.
 const ELEMENT_BYTES: u64 = 128;
 
 impl Scenario {
     /// Whatever the ground.
-    pub(super) fn check_delete_free(&self) -> Result<(), BadScenario> {
-        let Workload::DeleteFree {
-            scheme,
-            bare,
-            entries,
-            readers,
-            reader_cpus,
-            writer_cpus,
-            deletes_per_s,
-            think_ns,
-            section_ns,
-            stall_ms,
-            quiescent_every,
-        } = &self.workload
-        else {
-            return Ok(());
-        };
+    pub(super) fn check_delete_free(&self, asked: &DeleteFree) -> Result<(), BadScenario> {
+        if asked.scheme.is_empty() {
+            return bad("workload.scheme", "name the scheme that frees, such as liburcu-memb");
+        }
         // It becomes the name of a program: no way out of the directory of the peers.
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        for (key, name) in [("scheme", scheme), ("bare", bare)] {
+        for (key, name) in [("scheme", &asked.scheme), ("bare", &asked.bare)] {
             if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
                 return bad(format!("workload.{key}"), format!("{name:?} is no name of a-z, 0-9 and -"));
             }
         }
-        within("workload.entries", *entries, 16, 1 << 26)?;
-        within("workload.readers", (*readers).into(), 1, 256)?;
-        for (key, cpus) in [("reader_cpus", reader_cpus), ("writer_cpus", writer_cpus)] {
+        within("workload.entries", asked.entries, 16, 1 << 26)?;
+        within("workload.readers", asked.readers.into(), 1, 256)?;
+        for (key, cpus) in [("reader_cpus", &asked.reader_cpus), ("writer_cpus", &asked.writer_cpus)] {
             within(&format!("workload.{key}"), cpus.len() as u64, 1, 1_024)?;
         }
-        within("workload.deletes_per_s", *deletes_per_s, 1, 1_000_000)?;
-        within("workload.think_ns", *think_ns, 0, 1_000_000_000)?;
-        within("workload.section_ns", *section_ns, 0, 1_000_000_000)?;
-        within("workload.stall_ms", *stall_ms, 0, self.run.window_ms.min(60_000))?;
-        within("workload.quiescent_every", (*quiescent_every).into(), 1, 1_000_000)
+        within("workload.deletes_per_s", asked.deletes_per_s, 1, 1_000_000)?;
+        within("workload.think_ns", asked.think_ns, 0, SECOND_NS)?;
+        within("workload.section_ns", asked.section_ns, 0, SECOND_NS)?;
+        within("workload.stall_ms", asked.stall_ms, 0, self.run.window_ms.min(60_000))?;
+        within("workload.quiescent_every", asked.quiescent_every.into(), 1, 1_000_000)
     }
 
     /// The limits of a program's own.
@@ -51,22 +39,19 @@ impl Scenario {
     }
 
     /// The same, and those of a guest that runs it: its CPUs, and its memory.
-    pub(super) fn check_guest_program(&self) -> Result<(), BadScenario> {
+    pub(super) fn check_guest_program(&self, asked: &DeleteFree) -> Result<(), BadScenario> {
         self.check_program()?;
-        let Workload::DeleteFree { entries, reader_cpus, writer_cpus, .. } = &self.workload else {
-            return Ok(());
-        };
-        for (key, cpus) in [("reader_cpus", reader_cpus), ("writer_cpus", writer_cpus)] {
+        for (key, cpus) in [("reader_cpus", &asked.reader_cpus), ("writer_cpus", &asked.writer_cpus)] {
             if let Some(cpu) = cpus.iter().find(|cpu| **cpu >= self.guest.vcpus) {
                 return bad(format!("workload.{key}"), self.no_vcpu(*cpu));
             }
         }
         let most = (self.guest.memory_mib << 20) / 2 / ELEMENT_BYTES;
-        if *entries > most {
+        if asked.entries > most {
             let problem = format!(
-                "{entries} elements take more than half of a guest with {} MiB; at most {most}, or raise \
+                "{} elements take more than half of a guest with {} MiB; at most {most}, or raise \
                  guest.memory_mib",
-                self.guest.memory_mib
+                asked.entries, self.guest.memory_mib
             );
             return bad("workload.entries", problem);
         }

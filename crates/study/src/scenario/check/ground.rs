@@ -24,31 +24,8 @@ impl Scenario {
             ("guest.append", !guest.append.is_empty()),
             ("guest.accelerator", guest.accelerator != Accelerator::Auto),
         ];
-        let batched = matches!(self.workload, Workload::Memory { batched: true, .. });
-        let thinks = matches!(self.workload, Workload::Postmark { think_us, .. } if think_us > 0);
-        let computes = matches!(self.workload, Workload::Clone { computing, .. } if computing > 0);
-        let has_threads = matches!(self.workload, Workload::DeleteFree { .. });
-        match (self.ground, has_threads) {
-            (Ground::Threads, false) => {
-                return bad(
-                    "workload.kind",
-                    "on real threads runs delete-free alone; choose --on sim or --on vm",
-                );
-            }
-            (Ground::Sim, true) => {
-                return bad(
-                    "workload.kind",
-                    "the simulator does not run delete-free; choose --on threads or --on vm",
-                );
-            }
-            (Ground::Vm, true) => self.check_guest_program()?,
-            _ => {}
-        }
-        if self.workload.fio().is_some() && self.ground != Ground::Vm {
-            return bad("workload.kind", "fio runs in real guests alone; choose --on vm");
-        }
-        if self.workload.io().is_some() && self.ground != Ground::Sim {
-            return bad("workload.kind", ONLY_SIM);
+        if !self.workload.grounds().contains(&self.ground) {
+            return Err(self.workload.not_on(self.ground));
         }
         match self.ground {
             Ground::Threads => self.check_program(),
@@ -57,27 +34,25 @@ impl Scenario {
                 refuse("", &only_vm, NOT_XEN)?;
                 self.check_real_xen()
             }
-            Ground::Vm if self.workload.is_latency() => {
-                bad("workload.kind", "latencies are measured on the simulator and on real Xen alone")
-            }
-            Ground::Vm => refuse(
-                "",
-                &[
-                    ("workload.think_us", thinks),
-                    ("workload.batched", batched),
-                    ("workload.computing", computes),
-                ],
-                ONLY_SIM,
-            ),
+            Ground::Vm => self.check_real_workload(),
         }
+    }
+
+    /// What a workload in a real guest cannot do.
+    fn check_real_workload(&self) -> Result<(), BadScenario> {
+        let used = match &self.workload {
+            Workload::Memory(memory) => ("workload.batched", memory.batched),
+            Workload::Clone(clones) => ("workload.computing", clones.computing > 0),
+            Workload::Postmark(postmark) => ("workload.think_us", postmark.think_us > 0),
+            Workload::DeleteFree(asked) => return self.check_guest_program(asked),
+            _ => return Ok(()),
+        };
+        refuse("", &[used], ONLY_SIM)
     }
 
     /// What can be asked of the packaged Xen, and of a guest without devices.
     fn check_real_xen(&self) -> Result<(), BadScenario> {
         let (host, xen) = (&self.host, &self.host.xen);
-        if !matches!(self.workload, Workload::Wakeup { .. }) {
-            return bad("workload.kind", "real Xen runs wakeup alone: its guests have no devices");
-        }
         if !matches!(host.scheduler, SchedulerKind::Credit | SchedulerKind::Credit2) {
             return bad("host.scheduler", "real Xen is run with credit or credit2");
         }

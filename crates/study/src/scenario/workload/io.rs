@@ -1,61 +1,66 @@
-//! `[workload] kind = "io"`: applications that compute, read and write, as data; the disk that they share; and what is
-//! done about descheduled vCPUs that issue no I/O.
+//! The workload `io`: applications that compute, read and write; the disk that they share; and what is done about
+//! descheduled vCPUs that issue no I/O.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-/// The workload `io`. Only on the simulator.
+/// `kind = "io"`: an application that computes, reads and writes, beside tasks that compute for ever. Only on the simulator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Io {
-    /// Which of the applications runs.
+    /// Name of the application that runs; one of `applications`. Must be given.
     pub application: String,
-    /// The applications, by name.
+    /// The applications, by name. Must be given.
     pub applications: IndexMap<String, Application>,
-    /// Threads of each task of the application; 0 for as many as each names.
-    #[serde(default)]
+    /// Threads of each task of the application; 0 for as many as each names. At most 256 over all tasks.
     pub clients: u32,
-    /// Threads beyond those that a task names join one after the other, so far apart; 0 for all at the start.
-    #[serde(default)]
+    /// Time between the starts of two threads of a task, beyond those that the task names, in ms; 0 to start all at once.
     pub join_every_ms: u64,
-    /// The window ends when so much was read; 0 for a window of its own length.
-    #[serde(default)]
+    /// The window ends when this much was read, in MiB; 0 for a window of its own length.
     pub work_mib: u64,
-    /// Tasks in the guest that compute for ever, pinned one a vCPU from the first on.
-    #[serde(default)]
+    /// Tasks in the guest that compute for ever, each pinned to a vCPU, from the first one on. At most `guest.vcpus`.
     pub computing: u32,
-    /// Their weight in the guest's scheduler: 1024 is nice 0, 3 is Linux's idle class.
-    #[serde(default = "nice_0")]
+    /// Weight of the computing tasks in the guest's scheduler: 1024 is nice 0, 3 is Linux's idle class.
     pub computing_weight: u32,
-    /// Neighbours begin within this time, each at a time of its own: if all began at once, every pCPU would run the guest's
-    /// vCPUs in the same turn, and all would be off at once, which no VM that lives beside others sees.
-    #[serde(default = "stagger_ms")]
+    /// Time over which the neighbours begin, each at a time of its own, in ms. If all began at once, every pCPU would run the
+    /// guest's vCPUs in the same turn, and all would be off at once, which no VM that lives beside others sees.
     pub stagger_ms: u64,
     /// What is done about inactivity.
-    #[serde(default)]
     pub system: IoSystem,
     /// Settings of the systems.
-    #[serde(default)]
     pub systems: IoSystems,
     /// Further VMs like the guest, with the same application and system, on the same pCPUs and disk.
-    #[serde(default)]
     pub rivals: u32,
-    /// CPU weight of the rivals' vCPUs; others have 1024.
-    #[serde(default = "nice_0")]
+    /// CPU weight of the rivals' vCPUs; other vCPUs have 1024.
     pub rival_weight: u32,
     /// The guest's block layer and page cache.
-    #[serde(default)]
     pub block: BlockLayer,
     /// The disk.
-    #[serde(default)]
     pub disk: Disk,
 }
 
-fn nice_0() -> u32 {
-    1024
-}
-fn stagger_ms() -> u64 {
-    200
+/// Weight of nice 0 in Linux's schedulers.
+const NICE_0: u32 = 1_024;
+
+impl Default for Io {
+    fn default() -> Self {
+        Io {
+            application: String::new(),
+            applications: IndexMap::new(),
+            clients: 0,
+            join_every_ms: 0,
+            work_mib: 0,
+            computing: 0,
+            computing_weight: NICE_0,
+            stagger_ms: 200,
+            system: IoSystem::default(),
+            systems: IoSystems::default(),
+            rivals: 0,
+            rival_weight: NICE_0,
+            block: BlockLayer::default(),
+            disk: Disk::default(),
+        }
+    }
 }
 
 /// What is done about I/O inactivity.
@@ -113,38 +118,33 @@ impl Default for IoSystems {
 }
 
 /// An application.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Application {
     /// What it does, in a line.
-    #[serde(default)]
     pub label: String,
-    /// Its tasks.
+    /// Its tasks, 1 to 16.
     pub tasks: Vec<IoTask>,
 }
 
 /// Threads that do the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct IoTask {
-    /// How many.
-    #[serde(default = "one")]
+    /// Threads of the task.
     pub threads: u32,
-    /// What each does in a loop; a pass is one operation.
+    /// What each thread does in a loop, in 1 to 64 steps; a pass is one operation.
     pub steps: Vec<Step>,
-    /// Size of the file that each thread reads, and of another one that it writes, if it does either.
-    #[serde(default = "sixteen_gib")]
+    /// Size of the file that each thread reads, and of another one that it writes, if it does either, in MiB.
     pub file_mib: u64,
-    /// Memory that a thread must fetch anew on another vCPU.
-    #[serde(default)]
+    /// Memory that a thread must fetch anew on another vCPU, in KiB.
     pub working_set_kib: u64,
 }
 
-fn one() -> u32 {
-    1
-}
-fn sixteen_gib() -> u64 {
-    16 << 10
+impl Default for IoTask {
+    fn default() -> Self {
+        IoTask { threads: 1, steps: Vec::new(), file_mib: 16 << 10, working_set_kib: 0 }
+    }
 }
 
 impl IoTask {

@@ -5,36 +5,35 @@ use serde::{Deserialize, Serialize};
 
 use super::io::Access;
 
-/// The workload `fio`. Only in real guests.
+/// `kind = "fio"`: fio on a real guest's disk, beside tasks that compute for ever on every vCPU. Only in real guests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Fio {
-    /// Where on the disk it reads.
+    /// Where on the disk a job reads.
     pub access: Access,
-    /// How much at a time.
+    /// Size of a read, in KiB; a power of two.
     pub block_kib: u64,
     /// Jobs, each with one read outstanding.
-    #[serde(default = "one")]
     pub jobs: u32,
-    /// How long the disk takes for a read.
-    #[serde(default = "five_hundred")]
+    /// Time that the disk takes for a read, in us.
     pub latency_us: u64,
     /// Who decides on which vCPU a job runs.
-    #[serde(default)]
     pub placement: Placement,
-    /// Whether the daemon records its signals and decisions, which are then replayed.
-    #[serde(default = "yes")]
+    /// Records the daemon's signals and decisions, and replays them afterwards.
     pub record: bool,
 }
 
-fn one() -> u32 {
-    1
-}
-fn five_hundred() -> u64 {
-    500
-}
-fn yes() -> bool {
-    true
+impl Default for Fio {
+    fn default() -> Self {
+        Fio {
+            access: Access::Random,
+            block_kib: 4,
+            jobs: 1,
+            latency_us: 500,
+            placement: Placement::default(),
+            record: true,
+        }
+    }
 }
 
 /// Who decides on which vCPU a job runs.

@@ -1,0 +1,86 @@
+//! Workloads that allocate and free kernel memory: `memory`, `clone` and `postmark`. Simulated and real guests run them.
+
+use serde::{Deserialize, Serialize};
+
+/// `kind = "memory"`: kernel threads, one for each vCPU, that allocate objects and free them through `call_rcu()`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Memory {
+    /// Size of an object, in bytes.
+    pub object_bytes: u64,
+    /// Pairs of allocation and `call_rcu()` between two voluntary context switches.
+    pub burst: u32,
+    /// Pause after each burst, in us, which sets the rate; 0 for none.
+    pub pause_us: u64,
+    /// The workers pause while more memory than this, in MiB, waits to be freed; 0 for half of the guest's memory. At most
+    /// the guest's memory.
+    pub backlog_limit_mib: u64,
+    /// Frees objects in batches, by `kfree_rcu()`, instead of one by one. Only on the simulator.
+    pub batched: bool,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory { object_bytes: 1_024, burst: 10, pause_us: 0, backlog_limit_mib: 0, batched: false }
+    }
+}
+
+/// `kind = "clone"`: processes, each pinned to a vCPU, that `clone()` into new namespaces in a loop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Clones {
+    /// Processes; 0 for one on each vCPU. At most `guest.vcpus`.
+    pub workers: u32,
+    /// The new namespaces, of `net`, `ipc`, `uts`, `pid` and `mnt`.
+    pub namespaces: Vec<String>,
+    /// The workers pause while less memory than this, in MiB, is available in the guest. At most the guest's memory.
+    pub stop_below_mib: u64,
+    /// Processes that compute in user space, pinned to the vCPUs after those of `workers`, which must leave as many free.
+    /// Only on the simulator.
+    pub computing: u32,
+}
+
+impl Clones {
+    /// Every namespace that the workload knows.
+    pub(in crate::scenario) const NAMESPACES: [&str; 5] = ["net", "ipc", "uts", "pid", "mnt"];
+}
+
+impl Default for Clones {
+    fn default() -> Self {
+        let namespaces = Clones::NAMESPACES.map(String::from).to_vec();
+        Clones { workers: 0, namespaces, stop_below_mib: 64, computing: 0 }
+    }
+}
+
+/// `kind = "postmark"`: several processes of Debian's `postmark`, on tmpfs. The window ends with the last of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Postmark {
+    /// Processes.
+    pub processes: u32,
+    /// Files at the start, over all processes. Must be given: at least one for each process, and no more than fit into three
+    /// quarters of the guest's memory.
+    pub files: u64,
+    /// Transactions, over all processes. Must be given: at least one for each process.
+    pub transactions: u64,
+    /// Size of the smallest file, in bytes. At most `size_max_bytes`.
+    pub size_min_bytes: u64,
+    /// Size of the largest file, in bytes.
+    pub size_max_bytes: u64,
+    /// CPU time in user mode between two transactions, in us, which sets the share of time in the kernel. Only on the
+    /// simulator.
+    pub think_us: u64,
+}
+
+impl Default for Postmark {
+    fn default() -> Self {
+        Postmark {
+            processes: 2,
+            files: 0,
+            transactions: 0,
+            size_min_bytes: 500,
+            size_max_bytes: 4_000,
+            think_us: 0,
+        }
+    }
+}
