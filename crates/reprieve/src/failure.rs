@@ -63,16 +63,10 @@ impl From<VmError> for Failure {
         let text = error.to_string();
         match error {
             VmError::Scenario(_) => Failure::Usage(text),
-            VmError::Missing { .. } => Failure::Missing(text),
             VmError::Image(
                 ImageError::NotAKernel { .. } | ImageError::NoBtf { .. } | ImageError::NoModule { .. },
             ) => Failure::Usage(text),
-            VmError::Image(
-                ImageError::MissingProgram { .. }
-                | ImageError::UnknownPackage { .. }
-                | ImageError::NoCacheDir,
-            ) => Failure::Missing(text),
-            VmError::Host(error) if error.is_not_permitted() => Failure::Missing(text),
+            error if error.is_missing() => Failure::Missing(text),
             _ => Failure::Failed(text),
         }
     }

@@ -1,11 +1,12 @@
-//! Bursts: a real-time thread on each of the guest's pCPUs takes it away for some time of every period, in turn. A stimulus
-//! that is reproducible to a fraction of a millisecond, and known beforehand.
+//! Bursts: on each of the guest's pCPUs a real-time thread takes the pCPU for part of every period, the pCPUs in turn. The
+//! times are known beforehand, and hold to a fraction of a millisecond; CPU quotas would have no phase that can be set.
 //!
-//! The vCPUs are ordinary threads and wait; QEMU's other threads, which serve devices and timers, are real-time of a higher
-//! priority and do not. Invariant: no burst outlives its owner: it is a thread of this process, and ends within a
-//! millisecond of being told to.
+//! The vCPUs are ordinary threads and have to wait. QEMU's other threads, which serve devices and timers, get a higher
+//! real-time priority than the bursts, and do not wait.
 //!
-//! Source: sched(7); the project's measurements, which needed exactly this (CPU quotas have no phase that can be set).
+//! Invariant: no burst outlives its owner: it is a thread of this process, and ends within a millisecond of its stop flag.
+//!
+//! Source: sched(7).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,28 +24,28 @@ use reprieve_study::units::MILLISECOND_NS;
 use crate::clock::{now_ns, sleep_until};
 use crate::error::VmError;
 
-/// Above everything that is not real-time.
+/// Priority of the bursts: above everything that is not real-time.
 const PRIORITY: u8 = 1;
-/// Above the bursts: QEMU's threads that are no vCPUs.
+/// Priority of QEMU's threads that are not vCPUs: above the bursts.
 const DEVICES: u8 = 2;
 
-/// Where in time bursts lie.
+/// When bursts happen.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// Of their jitter.
+    /// Seed of the jitter.
     pub seed: u64,
     /// When the first period begins, ns of the host's CLOCK_MONOTONIC.
     pub epoch_ns: u64,
 }
 
 impl Timing {
-    /// From now on.
+    /// The first period begins now.
     pub fn from_now(seed: u64) -> Timing {
         Timing { seed, epoch_ns: now_ns() }
     }
 }
 
-/// The bursts of one pCPU, without end, or none if it is spared: when each begins and ends, ns from the epoch.
+/// The endless bursts of one pCPU, or none if it is spared: when each begins and ends, ns from the epoch.
 #[derive(Clone, Debug)]
 pub struct Spans {
     spared: bool,
@@ -54,11 +55,11 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Of the `index`th of `pcpus` pCPUs.
+    /// The bursts of pCPU number `index` of `pcpus`.
     pub fn new(bursts: Bursts, index: usize, pcpus: usize, seed: u64) -> Spans {
         let every_ns = bursts.every_ms * MILLISECOND_NS;
         let phase_ns = every_ns * index as u64 / pcpus.max(1) as u64;
-        // The first may come early, but not before the epoch.
+        // Jitter may bring the first burst forward, but not to before the epoch.
         let next_ns = phase_ns + bursts.jitter_ms * MILLISECOND_NS;
         let spared = bursts.vcpu.is_some_and(|vcpu| vcpu % pcpus.max(1) != index);
         Spans { spared, bursts, next_ns, rng: statistics::stream(seed, &format!("bursts of pCPU {index}")) }
@@ -100,7 +101,7 @@ impl Running {
             let (stop, (ready, is_ready)) = (Arc::clone(&running.stop), mpsc::channel());
             let body = move || match prepare(pcpu) {
                 Ok(_guard) => {
-                    // Nobody listens any more if the owner has given up.
+                    // Fails only if the owner has given up and no longer listens.
                     let _ = ready.send(Ok(()));
                     burn(spans, timing.epoch_ns, &stop);
                 }
@@ -117,9 +118,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Relaxed: a single flag, and nothing is ordered by it.
+        // Relaxed: the flag orders no other memory access.
         self.stop.store(true, Ordering::Relaxed);
-        // One that panicked has ended as well.
+        // A thread that panicked has ended as well.
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
@@ -127,13 +128,13 @@ impl Drop for Running {
 /// Whether real-time threads are permitted here.
 ///
 /// # Errors
-/// What keeps them from being, and the way out.
+/// Why they are not, and the way out.
 pub fn try_permission() -> Result<(), VmError> {
     let tried = std::thread::spawn(|| FifoGuard::raise(PRIORITY).map(drop)).join();
     tried.unwrap_or(Ok(())).map_err(VmError::from)
 }
 
-/// Makes QEMU's threads that are no vCPUs real-time, so that bursts do not keep devices and timers.
+/// Gives QEMU's threads that are not vCPUs real-time priority, so that bursts do not delay devices and timers.
 pub fn raise(tids: &[i32]) -> Result<Vec<FifoGuard>, VmError> {
     Ok(tids.iter().map(|tid| FifoGuard::raise_thread(*tid, DEVICES)).collect::<Result<_, _>>()?)
 }
@@ -146,7 +147,7 @@ fn prepare(pcpu: usize) -> Result<FifoGuard, VmError> {
 fn burn(spans: Spans, epoch_ns: u64, stop: &AtomicBool) {
     for span in spans {
         sleep_until(epoch_ns + span.start_ns);
-        // Reading the clock is work enough; a pause instruction would make a hypervisor below deschedule us.
+        // No pause instruction: if this host is itself a VM, its hypervisor would deschedule a vCPU that pauses.
         while now_ns() < epoch_ns + span.end_ns {
             if stop.load(Ordering::Relaxed) {
                 return;
@@ -174,7 +175,7 @@ mod tests {
         let (first, second) = (spans(PLAIN, 0, 1), spans(PLAIN, 1, 1));
         assert_eq!(first[..2], [Span::new(0, 25 * MS), Span::new(60 * MS, 85 * MS)]);
         assert_eq!(second[..2], [Span::new(30 * MS, 55 * MS), Span::new(90 * MS, 115 * MS)]);
-        assert_eq!(first, spans(PLAIN, 0, 2), "without jitter the seed is nothing");
+        assert_eq!(first, spans(PLAIN, 0, 2), "without jitter the seed has no effect");
     }
 
     #[test]
@@ -182,12 +183,12 @@ mod tests {
         let second = Bursts { vcpu: Some(1), ..PLAIN };
         assert_eq!(spans(second, 0, 1), []);
         assert_eq!(spans(second, 1, 1), spans(PLAIN, 1, 1));
-        // The fourth vCPU of four on two pCPUs has the second one, too.
+        // The fourth of four vCPUs on two pCPUs runs on the second one, too.
         assert_eq!(spans(Bursts { vcpu: Some(3), ..PLAIN }, 1, 1), spans(PLAIN, 1, 1));
     }
 
     #[test]
-    fn jitter_is_of_the_seed_within_its_bounds_and_uses_them() {
+    fn jitter_follows_from_the_seed_and_fills_its_bounds() {
         let bursts = Bursts { jitter_ms: 10, ..PLAIN };
         let of = |index, seed| spans(bursts, index, seed);
         assert_eq!(of(1, 7), of(1, 7));

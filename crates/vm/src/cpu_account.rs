@@ -1,4 +1,5 @@
-//! The host's own account of a window: what each vCPU's thread got, and what everybody else took.
+//! The CPU time of a measured window, by the host's accounting: what each vCPU's thread got, and what processes outside the
+//! experiment took.
 
 use reprieve_linux::proc::{CpuBooks, ProcRoot, SchedStat, SchedStatReader};
 use reprieve_study::observation::VcpuTime;
@@ -14,8 +15,8 @@ pub struct CpuAccount {
 }
 
 impl CpuAccount {
-    /// Opens the books. `pcpus` are those that the vCPUs are pinned to; `ours` are processes, besides the
-    /// machine and this one, whose CPU time is part of the experiment.
+    /// Takes the first readings. `pcpus` are those that the vCPUs are pinned to. `ours` are processes that belong to the
+    /// experiment besides QEMU and this one.
     pub fn open(
         proc_root: &ProcRoot,
         machine: i32,
@@ -35,7 +36,7 @@ impl CpuAccount {
         Ok(CpuAccount { vcpus, ours, ours_ns, pcpus })
     }
 
-    /// What each vCPU got since, and the share of the pCPUs' time that went to others.
+    /// What each vCPU got since then, and the share of the pCPUs' time that went to processes outside the experiment.
     pub fn close(&self, proc_root: &ProcRoot) -> Result<(Vec<VcpuTime>, f64), VmError> {
         let ours_ns = spent_by(proc_root, &self.ours)?.saturating_sub(self.ours_ns);
         let foreign_share = self.pcpus.foreign_share(proc_root, ours_ns)?;

@@ -1,4 +1,4 @@
-//! What can go wrong on a ground of virtual machines, each with its way out.
+//! The errors of the grounds with virtual machines. Each says its cause and, where the user can help, the way out.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ pub enum VmError {
     /// The scenario cannot be run on this machine.
     #[error(transparent)]
     Scenario(#[from] BadScenario),
-    /// Something of the machine is missing.
+    /// The machine lacks something.
     #[error("{what} is missing: {way_out}")]
     Missing {
         /// A program, a device, a permission.
@@ -21,23 +21,23 @@ pub enum VmError {
         /// How to get it.
         way_out: String,
     },
-    /// The guest failed; its console's last lines say more.
+    /// The guest failed. The last lines of its console are part of the message.
     #[error("{problem}{console}")]
     Guest {
         /// What happened.
         problem: String,
-        /// The end of what it printed.
+        /// The last lines that it printed.
         console: ConsoleTail,
     },
-    /// The guest neither booted in time nor printed a word.
+    /// The guest did not boot in time, and printed nothing.
     #[error(
         "the guest did not boot within {:.0} s and printed nothing; its vCPUs are at {vcpus}: \
          guest.append=loglevel=7 makes it print what it does", limit.as_secs_f64()
     )]
     Silent {
-        /// The time that it had.
+        /// The time in which it had to boot.
         limit: Duration,
-        /// Where its vCPUs are, in words.
+        /// The instruction pointer of each vCPU, and whether it is halted.
         vcpus: String,
     },
     /// The guest's memory is not what its kernel's type information says.
@@ -60,8 +60,8 @@ pub enum VmError {
         /// The system's answer.
         source: io::Error,
     },
-    /// The daemon in a guest decided otherwise than a replay of its record does.
-    #[error("decisions are not those of a replay:\n    {0}")]
+    /// A replay of the daemon's record came to other decisions than the daemon did in the guest.
+    #[error("the daemon's decisions differ from a replay of its record:\n    {0}")]
     Replay(String),
     /// The user asked to stop.
     #[error("interrupted")]
@@ -69,13 +69,13 @@ pub enum VmError {
 }
 
 impl VmError {
-    /// For `map_err`: says what was being done.
+    /// For `map_err`: adds what was being done.
     pub fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> VmError {
         let doing = doing.into();
         move |source| VmError::Io { doing, source }
     }
 
-    /// A failure of the guest. What it says itself is made fit for a terminal, and cut.
+    /// A failure of the guest. Its own words are escaped for a terminal, and cut.
     pub fn guest(problem: impl AsRef<str>) -> VmError {
         VmError::Guest { problem: plain(problem.as_ref()), console: ConsoleTail::default() }
     }
@@ -85,7 +85,17 @@ impl VmError {
         VmError::guest(format!("the guest did not {what} within {:.0} s", limit.as_secs_f64()))
     }
 
-    /// The same error with the guest's last words, if it is one of the guest's.
+    /// Whether the machine lacks something, or does not permit something, that the user can provide.
+    pub fn is_missing(&self) -> bool {
+        match self {
+            VmError::Missing { .. } => true,
+            VmError::Image(error) => error.is_missing(),
+            VmError::Host(error) => error.is_not_permitted(),
+            _ => false,
+        }
+    }
+
+    /// Adds the end of the console to a failure of the guest that has none yet.
     pub fn with_console(self, tail: impl FnOnce() -> ConsoleTail) -> VmError {
         match self {
             VmError::Guest { problem, console } if console.0.is_empty() => {
@@ -96,13 +106,13 @@ impl VmError {
     }
 }
 
-/// A guest's words, fit for the user's terminal, and cut.
+/// Text from a guest, escaped for the user's terminal, and cut.
 pub fn plain(words: &str) -> String {
     let cut: String = words.chars().take(PLAIN_CHARACTERS).collect();
     shown::line(&cut).into_owned()
 }
 
-/// Longest sentence of a guest's that is shown.
+/// Longest text from a guest that is shown.
 const PLAIN_CHARACTERS: usize = 400;
 
 /// The last lines of a guest's console.

@@ -1,4 +1,4 @@
-//! The ground `vm`: prepares what runs have in common, and works through a scenario's plan.
+//! The ground `vm`: prepares what all runs of a scenario share, and works through its plan.
 
 use reprieve_linux::cgroup::{self, Cgroups, Quota};
 use reprieve_linux::warden::Guarded;
@@ -23,7 +23,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Gets everything ready: image, accelerator, permissions.
+    /// Prepares the image, the accelerator and the permissions.
     pub fn prepare(
         mut scenario: Scenario,
         host: Host,
@@ -63,8 +63,8 @@ impl Ground {
         &self.lab
     }
 
-    /// Works through the plan: repetitions of all conditions, interleaved, in an order from the seed. Runs
-    /// that others disturbed are done again, as far as the plan allows.
+    /// Works through the plan: repetitions of all conditions, interleaved, in an order that follows from the seed. Repeats
+    /// runs that other processes disturbed, as far as the plan allows.
     pub fn run(self, progress: &mut dyn Progress) -> Finished<VmError> {
         let Ground { lab, scenario } = self;
         let mut bench = fio::Bench::default();
@@ -79,7 +79,7 @@ impl Ground {
     }
 }
 
-/// An undisturbed guest with more vCPUs than there are pCPUs disturbs itself: says so in the label.
+/// With more vCPUs than pCPUs the vCPUs preempt each other even under an undisturbed condition. Says so in its label.
 fn admit_sharing(
     scenario: &mut Scenario,
     pcpus: &[usize],
@@ -100,8 +100,8 @@ fn admit_sharing(
 /// Refuses what this machine cannot hold.
 ///
 /// # Errors
-/// A scenario that names pCPUs which there are not, takes more memory than is available, or needs a program that is
-/// missing.
+/// The scenario names pCPUs that this process may not use, needs more memory than is available, or needs a program that
+/// is missing.
 pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), VmError> {
     let pcpus = reprieve_linux::proc::allowed_cpus()?;
     for (name, condition) in scenario.chosen() {
@@ -115,7 +115,7 @@ pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), VmError> {
         let each_mib = run.scenario.guest.memory_mib;
         if each_mib.saturating_mul(machines) > available_mib {
             let problem = format!(
-                "{machines} guest(s) of {each_mib} MiB are more than the {available_mib} MiB that the host has \
+                "{machines} guest(s) of {each_mib} MiB need more than the {available_mib} MiB that the host has \
                  available"
             );
             return Err(BadScenario::new("guest.memory_mib", problem).into());
@@ -124,18 +124,18 @@ pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), VmError> {
     Ok(())
 }
 
-/// Refuses the memory workload, and neighbours, which run it, where the kernel's headers are missing.
+/// Refuses the memory workload where the kernel's headers are missing: it is a kernel module. Neighbours run it, too.
 fn check_module(scenario: &Scenario, has_module: bool) -> Result<(), VmError> {
     let memory = matches!(scenario.workload, Workload::Memory { .. });
     if has_module || (!memory && scenario.chosen().all(|(_, condition)| condition.neighbours == 0)) {
         return Ok(());
     }
-    let what = format!("the headers of the kernel {}", scenario.guest.kernel);
-    let way_out = "the memory workload is a kernel module: install them, or run another workload".into();
+    let what = format!("the headers package of the kernel {}", scenario.guest.kernel);
+    let way_out = "the memory workload is a kernel module: install that package, or run another workload".into();
     Err(VmError::Missing { what, way_out })
 }
 
-/// Where CPU quotas are not permitted, a condition that needs them shares one pCPU instead, and says so.
+/// Where CPU quotas are not permitted, a condition with quotas pins all vCPUs to one pCPU instead, and says so.
 fn permit_quotas(
     scenario: &mut Scenario,
     host: &Host,
@@ -154,23 +154,23 @@ fn permit_quotas(
         if condition.pcpus.is_empty() {
             condition.pcpus = pcpus.first().copied().into_iter().collect();
         }
-        condition.label = format!("all vCPUs pinned to one pCPU, for want of CPU quotas ({refusal})");
+        condition.label = format!("all vCPUs pinned to one pCPU, because CPU quotas are not permitted ({refusal})");
         progress.warning(&format!("{name}: {}", condition.label));
     }
     Ok(())
 }
 
-/// Removes what dead runs left: those that were killed together with their wardens. What cannot be removed, because it is
-/// somebody else's, harms nobody; a run that needs quotas is told of it by [`try_quota`].
+/// Removes cgroups of runs that were killed together with their wardens. Failures do no harm here: cgroups of another user
+/// stay, and a run that needs quotas gets the error from [`try_quota`].
 pub fn sweep(host: &Host) {
     let cgroups = Cgroups::detect(&host.proc_root);
     let _ = cgroups.and_then(|cgroups| cgroup::sweep_stale(&cgroups, &host.proc_root));
 }
 
-/// Makes a quota and removes it again; also removes what dead runs left. Gives where quotas are made.
+/// Sets a CPU quota and removes it again, after removing cgroups that dead runs left. Returns where quotas are set.
 ///
 /// # Errors
-/// What keeps this process from making quotas, and the way out.
+/// Why this process cannot set quotas, and the way out.
 pub fn try_quota(host: &Host) -> Result<Cgroups, VmError> {
     let cgroups = Cgroups::detect(&host.proc_root)?;
     cgroup::sweep_stale(&cgroups, &host.proc_root)?;

@@ -1,4 +1,4 @@
-//! The host as runs see it: what is handed in once and needed everywhere.
+//! Handles to the host that every run needs: `/proc`, the warden, the interrupt, paths of programs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::error::VmError;
 pub struct Host {
     /// `/proc`.
     pub proc_root: ProcRoot,
-    /// Cleans up after us whatever happens.
+    /// Cleans up even if this process is killed.
     pub warden: Arc<Warden>,
-    /// The user's wish to stop.
+    /// Raised when the user interrupts.
     pub interrupt: Interrupt,
-    /// The directory of the programs that guests run, one a scheme of the workload `delete-free`.
+    /// The directory of the programs that guests run for the workload `delete-free`, one for each scheme.
     pub programs: PathBuf,
     /// This program, whose daemon runs in guests with the workload `fio`.
     pub daemon: PathBuf,
@@ -26,7 +26,7 @@ pub struct Host {
     pub hog: HogCommand,
 }
 
-/// How this program starts itself again as a busy process.
+/// How this program starts a copy of itself as a busy process.
 #[derive(Clone, Debug)]
 pub struct HogCommand {
     /// The program.
@@ -36,19 +36,19 @@ pub struct HogCommand {
 }
 
 impl Host {
-    /// Lets the warden guard something until the returned guard is dropped.
+    /// Makes the warden responsible for an object until the returned guard is dropped.
     pub fn guard(&self, object: Guarded) -> Result<Guard, VmError> {
         self.warden.guard(object.clone())?;
         Ok(Guard { warden: Arc::clone(&self.warden), object, gone: true })
     }
 
-    /// Lets the warden guard a process.
+    /// The same for a process.
     pub fn guard_process(&self, pid: i32) -> Result<Guard, VmError> {
         self.guard(Guarded::process(&self.proc_root, pid)?)
     }
 }
 
-/// Something that the warden removes should we not get to it.
+/// An object that the warden removes if this process dies first.
 pub struct Guard {
     warden: Arc<Warden>,
     object: Guarded,
@@ -56,7 +56,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Leaves the object to the warden even after this guard is dropped: we could not remove it ourselves.
+    /// Leaves the object to the warden for good, because this process could not remove it.
     pub fn leave_to_warden(&mut self) {
         self.gone = false;
     }
@@ -65,7 +65,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if self.gone {
-            // A warden that is no more has nothing to forget.
+            // Fails only if the warden is gone, and then there is nothing to release.
             let _ = self.warden.release(&self.object);
         }
     }

@@ -4,18 +4,21 @@
 //! | module | does |
 //! |---|---|
 //! | [`image`] | kernel, initial file system and guest programs, from the distribution's packages |
-//! | [`qemu`] | one QEMU process: started, talked to, surely ended |
-//! | [`link`] | the conversation with the runner inside a guest |
+//! | [`qemu`] | one QEMU process, from its start to its certain end |
+//! | [`link`] | the protocol with the runner inside a guest |
 //! | [`introspect`] | a guest's state, read from its memory |
-//! | [`watch`] | looks at a running guest thousands of times a second |
-//! | [`stimulus`] | pinning, quotas, neighbours, hogs |
-//! | [`bursts`] | real-time threads that take pCPUs away |
-//! | [`lab`] | one run |
-//! | [`ground`] | a scenario's plan |
-//! | [`program`] | a run whose workload is a program of the host's |
-//! | [`fio`] | runs of fio, beside the daemon that moves its jobs |
-//! | [`analysis`] | from what a run left to its observation |
-//! | [`xen`] | the ground `xen`, on the same images and machines |
+//! | [`watch`] | samples a running guest thousands of times a second |
+//! | [`stimulus`] | puts a condition into force: pinning, quotas, busy processes, bursts, pauses |
+//! | [`bursts`] | real-time threads that take pCPUs from the guest |
+//! | [`pauses`] | vCPU threads that are stopped for a while |
+//! | [`clock`] | the host's monotonic clock |
+//! | [`cpu_account`] | CPU time that vCPUs and others got in a window |
+//! | [`lab`] | one run: boots a guest, measures it, ends it |
+//! | [`ground`] | works through a scenario's plan |
+//! | [`program`] | a run whose workload is a program of the host |
+//! | [`fio`] | runs of fio, with the daemon that moves its jobs |
+//! | [`analysis`] | turns a run's raw results into its observation |
+//! | [`xen`] | the ground `xen`, with the same tools for images and machines |
 
 pub mod analysis;
 pub mod bursts;

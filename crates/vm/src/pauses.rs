@@ -1,7 +1,7 @@
-//! Pauses: a vCPU's thread is stopped at a time from the window's start, for some time. The guest is not told, and the other
-//! vCPUs go on, until they need an answer.
+//! Pauses: stops a vCPU's thread at a given time after the window's start, for a given time. The guest does not notice, and
+//! its other vCPUs run on until they wait for the stopped one.
 //!
-//! Invariant: no pause outlives its owner, and none its process: see [`Stopped`].
+//! Invariant: no pause outlives its owner or this process: see [`Stopped`].
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
@@ -14,20 +14,20 @@ use crate::error::VmError;
 
 /// The pauses of one run.
 pub struct Pauses {
-    /// One thread for each: only who stops a thread can let it go on.
+    /// One thread for each pause: only the thread that stopped a vCPU can let it go on.
     threads: Vec<JoinHandle<()>>,
-    /// Dropped first, which ends the threads.
+    /// Dropping these ends the threads.
     stop: Vec<Sender<()>>,
 }
 
 impl Pauses {
-    /// Stops the vCPUs with these threads at the pauses' times from `start`.
+    /// Stops the vCPUs that run as these threads, at the pauses' times counted from `start`.
     ///
     /// # Errors
-    /// Where the kernel lets nobody stop them: before any pause has begun.
+    /// The kernel does not permit it. This is tried before any pause begins.
     pub fn start(pauses: &[Pause], vcpu_tids: &[i32], start: Instant) -> Result<Self, VmError> {
         let mut running = Self { threads: Vec::new(), stop: Vec::new() };
-        // The scenario was checked: every pause is of a vCPU that there is.
+        // The check of the scenario made sure that every pause names an existing vCPU.
         let tids: Vec<i32> = pauses.iter().map(|pause| vcpu_tids[pause.vcpu]).collect();
         for &tid in &tids {
             drop(Stopped::stop(tid)?);
@@ -41,7 +41,7 @@ impl Pauses {
                 stopped.recv_timeout(left) == Err(RecvTimeoutError::Timeout)
             };
             let run = move || {
-                // A guest that has ended meanwhile is noticed by who waits for it.
+                // If the guest has ended meanwhile, the caller notices: it waits for the guest.
                 let _pause = over(begin).then(|| Stopped::stop(tid));
                 over(end);
             };
@@ -56,7 +56,6 @@ impl Drop for Pauses {
     fn drop(&mut self) {
         self.stop.clear();
         for thread in self.threads.drain(..) {
-            // It does not panic.
             let _ = thread.join();
         }
     }

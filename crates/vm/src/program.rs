@@ -1,9 +1,8 @@
-//! A run of the workload `delete-free`: a program of the host's runs to its end in the guest, and says itself what it
-//! measured.
+//! A run of the workload `delete-free`: a program of the host runs to its end in the guest, and reports what it measured.
 //!
-//! Its clock is the guest's. Time that a vCPU is descheduled passes on that clock too, so a delay has in it what the
-//! guest's other vCPU, and whoever waits for the writer, saw; CPU times have in them what the guest could not know was
-//! taken from it. The guest's memory is not looked into meanwhile: looking takes CPU time from the vCPUs.
+//! The program reads the guest's clock, which runs on while a vCPU is descheduled. So delays are what the guest's other
+//! vCPUs saw, and CPU times include time that the hypervisor took away unnoticed by the guest. The host does not sample the
+//! guest's memory during such a run, because that would take CPU time from the vCPUs.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,13 +17,13 @@ use crate::error::VmError;
 use crate::lab::{Booted, STOP_LIMIT, Work};
 use crate::stimulus::Stimulus;
 
-/// Beyond warm-up, window and stall a program fills its table and waits for the last frees, in an emulated guest whose
-/// vCPUs may be starved.
+/// Time for filling the table and for the last frees, besides warm-up, window and the sleep of reader 0. Generous, because
+/// the vCPUs of an emulated guest may be starved.
 const SLACK: Duration = Duration::from_secs(120);
 /// Where the guest keeps what the program printed (`guest/program.c`).
 const OUTPUT: &str = "/tmp/program.out";
 
-/// The programs that a scenario's runs need, from the directory of the programs; none if it has another workload.
+/// The programs in `directory` that a scenario's runs need; none if it has another workload.
 ///
 /// # Errors
 /// A scheme without a program.
@@ -54,7 +53,7 @@ impl Work<'_> {
         neighbours: &mut [Booted],
         step: &mut dyn FnMut(&str),
     ) -> Result<Observation, VmError> {
-        let other = || BadScenario::new("workload.kind", "is no program");
+        let other = || BadScenario::new("workload.kind", "is not delete-free, the only workload that is a program");
         let (scheme, options) = Options::of(&planned.scenario, planned.repetition).ok_or_else(other)?;
         self.start_neighbours(neighbours)?;
         let timing = Timing::from_now(self.scenario.run.seed);
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_s_command_is_one_line_that_the_guest_takes() {
+    fn a_program_s_command_is_one_line_within_the_guest_s_limits() {
         let scenario = scenario("seize");
         let (scheme, options) = Options::of(&scenario, 0).unwrap();
         let line = command(scheme, &options);

@@ -1,4 +1,5 @@
-//! What a condition does to a guest: pinning, quotas, neighbours, hogs, bursts, pauses. Everything is undone on drop.
+//! Puts a condition into force on a running guest: pinning, quotas, busy processes, bursts, pauses. Undoes everything on
+//! drop.
 
 use std::time::Instant;
 
@@ -17,16 +18,16 @@ use crate::qemu::Machine;
 
 /// A condition in force.
 pub struct Stimulus {
-    // Bursts end before the devices are ordinary threads again.
+    // Fields drop in order: bursts must end before QEMU's device threads lose their real-time priority.
     bursts: Option<(Running, Vec<FifoGuard>)>,
     pauses: Option<Pauses>,
-    // Each goes before the guard beside it.
+    // Each object is removed before its guard lets the warden forget it.
     hogs: Vec<(Hog, Guard)>,
     quotas: Option<(QuotaTree, Guard)>,
 }
 
 impl Stimulus {
-    /// pCPUs that a condition uses, out of those that this process may use; an error when it names others.
+    /// The pCPUs that a condition uses. An error if this process may not use one of them.
     pub fn pcpus(name: &str, condition: &Condition, allowed: &[usize]) -> Result<Vec<usize>, VmError> {
         if condition.pcpus.is_empty() {
             return Ok(allowed.to_vec());
@@ -40,13 +41,13 @@ impl Stimulus {
         Ok(condition.pcpus.clone())
     }
 
-    /// The pCPUs that so many vCPUs are pinned to.
+    /// The pCPUs that this many vCPUs are pinned to.
     pub fn used(vcpus: usize, pcpus: &[usize]) -> &[usize] {
         &pcpus[..vcpus.min(pcpus.len())]
     }
 
-    /// Pins a machine's vCPUs to pCPUs in turn. All other threads of QEMU stay free: its main thread delivers
-    /// the guest's timers and must not wait for a vCPU.
+    /// Pins a machine's vCPUs to pCPUs, round robin. QEMU's other threads stay unpinned: its main thread delivers the
+    /// guest's timers and must not wait for a vCPU.
     pub fn pin(machine: &Machine, pcpus: &[usize]) -> Result<(), VmError> {
         for (tid, pcpu) in machine.vcpu_tids.iter().zip(pcpus.iter().cycle()) {
             threads::set_affinity(*tid, &[*pcpu])?;
@@ -54,7 +55,7 @@ impl Stimulus {
         Ok(())
     }
 
-    /// Puts quotas, hogs and bursts in force on a pinned machine.
+    /// Puts quotas, busy processes and bursts into force on a pinned machine.
     pub fn apply(
         condition: &Condition,
         machine: &Machine,
@@ -82,13 +83,13 @@ impl Stimulus {
         Ok(stimulus)
     }
 
-    /// Begins the pauses, of a window that starts then.
+    /// Schedules the pauses for a window that begins at `start`.
     pub fn pause(&mut self, condition: &Condition, machine: &Machine, start: Instant) -> Result<(), VmError> {
         self.pauses = Some(Pauses::start(&condition.pauses, &machine.vcpu_tids, start)?);
         Ok(())
     }
 
-    /// Process ids of the hogs.
+    /// Process ids of the busy processes.
     pub fn hog_pids(&self) -> Vec<i32> {
         self.hogs.iter().map(|(hog, _)| hog.pid()).collect()
     }
@@ -96,7 +97,7 @@ impl Stimulus {
     fn limit(&mut self, quotas: &[VcpuQuota], machine: &Machine, host: &Host) -> Result<(), VmError> {
         let cgroups = Cgroups::detect(&host.proc_root)?;
         let name = unique_name(&host.proc_root)?;
-        // Guarded before it is there: a kill in between leaves nothing.
+        // Guard it before creating it, so that a kill in between leaves nothing behind.
         let guard = host.guard(Guarded::Cgroup(cgroups.path_of(&name)))?;
         let tree = cgroups.create(&name)?;
         let (tree, _) = self.quotas.insert((tree, guard));
@@ -107,7 +108,7 @@ impl Stimulus {
                 &format!("vcpu{}", quota.vcpu),
                 Quota::from_percent(quota.percent, period_us)?,
             )?;
-            // The scenario was checked: every quota is of a vCPU that there is.
+            // The check of the scenario made sure that every quota names an existing vCPU.
             tree.assign(machine.vcpu_tids[quota.vcpu], group)?;
         }
         Ok(())

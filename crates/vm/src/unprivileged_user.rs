@@ -1,9 +1,9 @@
-//! Whom programs run as that this one starts and does not trust: never root.
+//! The user for programs that this process starts but does not trust with root.
 
-/// "nobody" where the system does not say who asked for root.
+/// The user "nobody", for when the system does not say who called sudo.
 const NOBODY: u32 = 65_534;
 
-/// User and group for them when we are root: whoever called sudo, else nobody. `None` if we are not.
+/// User and group for such programs: whoever called sudo, else nobody. `None` if this process is not root.
 pub(crate) fn unprivileged_user() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;

@@ -30,9 +30,11 @@ impl Cache {
     /// The directory cannot be made.
     pub fn new(root: impl Into<PathBuf>) -> Result<Cache, ImageError> {
         let root = root.into();
-        fs::create_dir_all(&root).map_err(ImageError::io(&root))?;
-        // Other programs are run inside: a relative path would mean something else there.
-        let root = fs::canonicalize(&root).map_err(ImageError::io(&root))?;
+        let unusable =
+            |error: io::Error| ImageError::CacheUnusable { root: root.clone(), problem: error.to_string() };
+        fs::create_dir_all(&root).map_err(unusable)?;
+        // Other programs run inside the cache, where a relative path would mean something else.
+        let root = fs::canonicalize(&root).map_err(unusable)?;
         Ok(Cache { root })
     }
 
@@ -83,9 +85,18 @@ impl Cache {
         key: &str,
         build: impl FnOnce(&Path) -> Result<(), ImageError>,
     ) -> Result<PathBuf, ImageError> {
-        if let Some(entry) = self.entry(kind, key) {
-            return Ok(entry);
+        match self.entry(kind, key) {
+            Some(entry) => Ok(entry),
+            None => self.make_new(kind, key, build).map_err(|error| self.explain(error)),
         }
+    }
+
+    fn make_new(
+        &self,
+        kind: &str,
+        key: &str,
+        build: impl FnOnce(&Path) -> Result<(), ImageError>,
+    ) -> Result<PathBuf, ImageError> {
         let _lock = self.lock()?;
         // Another process may have made it while this one waited.
         if let Some(entry) = self.entry(kind, key) {
@@ -142,6 +153,18 @@ impl Cache {
         open().map_err(ImageError::io(&path))
     }
 
+    /// Names the cache as the cause where an error comes from a cache that is full or cannot be written.
+    fn explain(&self, error: ImageError) -> ImageError {
+        match error {
+            ImageError::Io { path, source }
+                if path.starts_with(&self.root) && (is_read_only(&source) || is_full(&source)) =>
+            {
+                ImageError::CacheUnusable { root: self.root.clone(), problem: source.to_string() }
+            }
+            other => other,
+        }
+    }
+
     /// Only with the lock held. What cannot be removed is left: it harms nobody.
     fn remove_leftovers(&self) {
         let Ok(listing) = fs::read_dir(&self.root) else { return };
@@ -155,6 +178,10 @@ impl Cache {
 
 fn is_read_only(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// A key that says all of `parts`, in their order: SHA-256, the first 128 bits, in hexadecimal.
@@ -233,6 +260,25 @@ mod tests {
         assert_eq!(Cache::new(cache.root()).unwrap().make("kind", "a", |_| unreachable!()).unwrap(), made);
         cache.keep_latest("kind", 1).unwrap();
         assert!(cache.make("kind", "b", |_| Ok(())).is_err());
+    }
+
+    #[test]
+    fn a_cache_that_cannot_be_used_is_named_with_the_way_out() {
+        let (dir, cache) = cache();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        let no_directory = Cache::new(file.join("c")).unwrap_err();
+        let full = |path: &Path| {
+            let path = path.to_owned();
+            let full = |_: &Path| Err(ImageError::io(&path)(io::ErrorKind::StorageFull.into()));
+            cache.make("kind", "a", full).unwrap_err()
+        };
+        for error in [no_directory, full(&cache.root().join("x"))] {
+            let text = error.to_string();
+            assert!(error.is_missing() && text.contains("XDG_CACHE_HOME=DIRECTORY"), "{text}");
+        }
+        // A disk that is full elsewhere is another one's matter.
+        assert!(full(Path::new("/elsewhere")).to_string().starts_with("/elsewhere: "));
     }
 
     #[test]

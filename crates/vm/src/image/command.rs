@@ -31,14 +31,14 @@ pub const REQUIREMENTS: [Requirement; 6] = [
 const OUTPUT_TAIL_BYTES: usize = 2048;
 
 /// What a failure's output shows to be missing, and the way out.
-const HINTS: [(&str, &str); 6] = [
+const HINTS: [(&str, &str); 3] = [
     ("libelf.so.1", "; install the library with: apt-get install libelf1"),
     ("cannot find -lc", "; install the static C library with: apt-get install libc6-dev"),
     ("fatal error: stdio.h", "; install the C library's headers with: apt-get install libc6-dev"),
-    ("Unable to fetch", "; the package lists may be old: run apt-get update, and check the network"),
-    ("404  Not Found", "; the package lists are old: run apt-get update"),
-    ("No space left on device", "; free some space, or choose another cache directory"),
 ];
+
+/// How programs say that a disk is full.
+const DISK_FULL: &str = "No space left on device";
 
 /// Runs `program` in `dir` and gives its standard output.
 ///
@@ -80,6 +80,9 @@ pub(crate) fn run_as(
     }
     let mut printed = String::from_utf8_lossy(&output.stdout).into_owned();
     printed.push_str(&String::from_utf8_lossy(&output.stderr));
+    if printed.contains(DISK_FULL) {
+        return Err(ImageError::io(dir)(ErrorKind::StorageFull.into()));
+    }
     let hint = HINTS.iter().find(|(sign, _)| printed.contains(sign)).map_or("", |(_, hint)| hint);
     Err(ImageError::CommandFailed {
         command: format!("{program} {}", arguments.join(" ")),
@@ -117,6 +120,14 @@ mod tests {
         assert!(error.contains("apt-get install libelf1"), "{error}");
         assert!(error.contains("exit status: 3"), "{error}");
         assert!(error.len() < OUTPUT_TAIL_BYTES + 512);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures() {
+        let error = run("sh", &["-c", "echo 'write: No space left on device' >&2; exit 1"], Path::new("/"))
+            .unwrap_err();
+        assert!(error.is_missing() && error.to_string().starts_with("/: "), "{error}");
+        assert!(!run("sh", &["-c", "exit 1"], Path::new("/")).unwrap_err().is_missing());
     }
 
     #[test]

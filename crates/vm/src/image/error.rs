@@ -19,6 +19,17 @@ pub enum ImageError {
     /// No place for the cache is known.
     #[error("no cache directory: neither XDG_CACHE_HOME nor HOME is set; set one of them")]
     NoCacheDir,
+    /// The cache cannot be written.
+    #[error(
+        "the cache {}: {problem}; free some space or make it writable, or name another place: XDG_CACHE_HOME=DIRECTORY",
+        root.display()
+    )]
+    CacheUnusable {
+        /// The cache's directory.
+        root: PathBuf,
+        /// The system's answer.
+        problem: String,
+    },
     /// A program of the host is not installed.
     #[error("{program} is not installed; install it with: apt-get install {package}")]
     MissingProgram {
@@ -46,6 +57,17 @@ pub enum ImageError {
     UnknownPackage {
         /// The package, or the alternatives.
         package: String,
+    },
+    /// apt knows a package, but cannot download it.
+    #[error(
+        "package {package}: cannot be downloaded: {cause}; check the network and the proxy, and run: apt-get update \
+         (without a network: --on sim needs no packages)"
+    )]
+    NotDownloaded {
+        /// The package.
+        package: String,
+        /// The failure in apt's words.
+        cause: String,
     },
     /// A package was unpacked, but is not made as expected.
     #[error("package {package}: no {what} in it")]
@@ -140,6 +162,21 @@ pub enum ImageError {
 }
 
 impl ImageError {
+    /// Whether the machine lacks something that an image needs, which the user can provide.
+    pub fn is_missing(&self) -> bool {
+        match self {
+            ImageError::MissingProgram { .. }
+            | ImageError::UnknownPackage { .. }
+            | ImageError::NotDownloaded { .. }
+            | ImageError::CacheUnusable { .. }
+            | ImageError::NoCacheDir => true,
+            // A hint names what the failed program lacks.
+            ImageError::CommandFailed { hint, .. } => !hint.is_empty(),
+            ImageError::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+            _ => false,
+        }
+    }
+
     /// For `map_err`: an I/O error of `path`.
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> ImageError {
         let path = path.to_path_buf();

@@ -275,7 +275,7 @@ fn fetch(
     let id = format!("{}_{}", packages[0].package, packages[0].version.replace(':', "_"));
     let made = cache.make(KIND, &id, |dir| {
         progress(&format!("downloading {id} ({} packages)", packages.len()));
-        download(dir, packages)?;
+        packages.iter().try_for_each(|package| download(dir, package))?;
         for path in downloaded(dir)? {
             command::run("dpkg-deb", &["-x", &path.to_string_lossy(), "."], dir)?;
             fs::remove_file(&path).map_err(ImageError::io(&path))?;
@@ -285,7 +285,7 @@ fn fetch(
     match made {
         Ok(root) => Ok(Unpacked { package: packages[0].package.clone(), id, root }),
         // No network: an older version will do.
-        Err(error @ ImageError::CommandFailed { .. }) => match latest(cache, &packages[0].package) {
+        Err(error @ ImageError::NotDownloaded { .. }) => match latest(cache, &packages[0].package) {
             Some(older) => {
                 progress(&format!("{id} cannot be had; using {}", older.id));
                 Ok(older)
@@ -296,13 +296,27 @@ fn fetch(
     }
 }
 
-/// As root, apt warns that it cannot drop its rights in our directory: harmless, and not shown.
-fn download(dir: &Path, packages: &[Stanza]) -> Result<(), ImageError> {
-    let exact: Vec<String> = packages.iter().map(|p| format!("{}={}", p.package, p.version)).collect();
-    let mut arguments = vec!["-q", "-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=30"];
-    arguments.extend(["-o", "Acquire::https::Timeout=30", "download"]);
-    arguments.extend(exact.iter().map(String::as_str));
-    command::run("apt-get", &arguments, dir).map(drop)
+/// Downloads one package. Given several, apt would try each in turn on a server that does not answer; so the first one that
+/// fails ends a download within a minute.
+fn download(dir: &Path, package: &Stanza) -> Result<(), ImageError> {
+    let exact = format!("{}={}", package.package, package.version);
+    let limits = ["Acquire::Retries=1", "Acquire::http::Timeout=12", "Acquire::https::Timeout=12"];
+    let mut arguments = vec!["-q"];
+    arguments.extend(limits.iter().flat_map(|limit| ["-o", limit]));
+    arguments.extend(["download", &exact]);
+    match command::run("apt-get", &arguments, dir) {
+        Err(ImageError::CommandFailed { output, .. }) => {
+            Err(ImageError::NotDownloaded { package: exact, cause: cause(&output).to_owned() })
+        }
+        other => other.map(drop),
+    }
+}
+
+/// Why apt could not fetch a package: the end of its line `E: Failed to fetch ADDRESS  CAUSE`, else its last line.
+fn cause(output: &str) -> &str {
+    let failed = output.lines().find_map(|line| line.strip_prefix("E: Failed to fetch "));
+    let cause = failed.and_then(|rest| rest.split_once(' ')).map(|(_, cause)| cause);
+    cause.or(output.lines().last()).unwrap_or_default().trim()
 }
 
 fn downloaded(dir: &Path) -> Result<Vec<PathBuf>, ImageError> {
@@ -347,6 +361,14 @@ mod tests {
         assert_eq!((stanza.package.as_str(), stanza.version.as_str()), ("a", "1:2.3-4"));
         assert_eq!(follow_linux(&stanza.depends), [["linux-x"], ["linux-c"]]);
         assert!(parse_stanza("").is_none() && parse_stanza("nonsense").is_none());
+    }
+
+    #[test]
+    fn a_failed_download_says_its_cause() {
+        let output = "Err:1 http://server/debian\n  Connection failed\n\
+                      E: Failed to fetch http://server/a.deb  Connection failed [IP: 127.0.0.1 80]\nE: Unable\n";
+        assert_eq!(cause(output), "Connection failed [IP: 127.0.0.1 80]");
+        assert_eq!((cause("a\nE: no sources\n"), cause("")), ("E: no sources", ""));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use reprieve_linux::hogs;
 use reprieve_linux::proc::{ProcRoot, allowed_cpus};
 use reprieve_linux::signals::Interrupt;
 use reprieve_linux::warden::{self, Warden};
-use reprieve_vm::image::{Cache, GuestImage, ImageError, ImageOptions, KernelChoice, prepare};
+use reprieve_vm::image::{Cache, GuestImage, ImageOptions, KernelChoice, prepare};
 use reprieve_vm::introspect::{Layout, Ram, Reader};
 use reprieve_vm::lab::{Booted, Lab};
 use reprieve_vm::link::Fields;
@@ -94,11 +94,7 @@ pub fn image() -> Option<GuestImage> {
 fn image_with(options: ImageOptions) -> Option<GuestImage> {
     match prepare(&cache(), &options, &mut |step| eprintln!("{step}")) {
         Ok(image) => Some(image),
-        Err(
-            error @ (ImageError::MissingProgram { .. }
-            | ImageError::UnknownPackage { .. }
-            | ImageError::CommandFailed { .. }),
-        ) => skip(&error),
+        Err(error) if error.is_missing() => skip(&error),
         Err(error) => panic!("{error}"),
     }
 }
