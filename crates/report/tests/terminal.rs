@@ -232,7 +232,7 @@ fn a_record_without_conditions_to_compare_says_so() {
 fn published_ratios_without_a_row_are_named() {
     let mut record = support::record();
     let text = render(&record, &plain(110));
-    assert!(text.contains("Published but not measured here: CPU time to compute a GP (x2.9)."));
+    assert!(text.contains("Published but not measured here: CPU time per GP (x2.9)."));
     record.studies[0].comparisons.retain(|comparison| comparison.condition != "overcommitted");
     let text = render(&record, &plain(110));
     assert!(text.contains("for the condition overcommitted, which was not compared"), "{text}");
