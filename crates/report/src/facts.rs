@@ -1,23 +1,23 @@
 //! Where and how a study was measured, as named lines. Every output shows the same ones; a figure's caption is
 //! their short form.
 
+mod cpu_time;
+mod disturbance;
 mod io;
 mod latency;
 mod sim;
 mod threads;
 
-use reprieve_study::observation::{Observation, VcpuTime};
-use reprieve_study::scenario::{Bursts, Clones, Memory, Postmark};
+use reprieve_study::observation::Observation;
+use reprieve_study::scenario::{Clones, Memory, Postmark};
 use reprieve_study::units::{self, significant};
-use reprieve_study::{Condition, Ground, Study, Workload, statistics};
+use reprieve_study::{Ground, Study, Workload, statistics};
 
 use crate::holdouts;
+pub use disturbance::{described, disturbance};
 
 /// Files that the published Postmark runs started with: "128K" (Prasad, Gopinath, McKenney, ATC 2017).
 const PUBLISHED_POSTMARK_FILES: u64 = 128_000;
-
-/// The CPU time of so many vCPUs is told for each of them.
-const VCPUS_ALONE: usize = 4;
 
 /// More notes than this are shown with all facts alone.
 const FEW_NOTES: usize = 3;
@@ -238,7 +238,7 @@ fn condition(study: &Study, name: &str) -> Vec<Fact> {
     let condition = &study.scenario.conditions[name];
     vec![
         setting(name, described(condition)),
-        outcome(&format!("{name} got"), got(&runs, condition.overcommit)),
+        outcome(&format!("{name} got"), cpu_time::got(&runs, condition.overcommit)),
     ]
 }
 
@@ -263,131 +263,6 @@ fn left_out(study: &Study) -> String {
         format!("{}, in turn: {}", attribution.condition, parts.join("; "))
     };
     study.attributions().into_iter().map(said).collect::<Vec<_>>().join("; ")
-}
-
-/// What the host does to the guest, in the words of the scenario and in numbers.
-fn described(condition: &Condition) -> String {
-    match condition.label.as_str() {
-        "" => disturbance(condition),
-        label => format!("{label} ({})", disturbance(condition)),
-    }
-}
-
-/// What the host does to the guest, in numbers.
-pub fn disturbance(condition: &Condition) -> String {
-    let list = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-    let mut parts: Vec<String> = condition
-        .quota
-        .iter()
-        .map(|quota| {
-            format!("vCPU {} at most {} % of a pCPU per {} ms", quota.vcpu, quota.percent, quota.period_ms)
-        })
-        .collect();
-    if !condition.pcpus.is_empty() {
-        parts.push(format!("pinned to pCPUs {}", list(&condition.pcpus)));
-    }
-    if condition.neighbours > 0 {
-        parts.push(format!("neighbour VMs: {}", condition.neighbours));
-    }
-    if condition.hogs > 0 {
-        parts.push(format!("busy processes per pCPU: {}", condition.hogs));
-    }
-    if let Some(Bursts { for_ms, every_ms, jitter_ms, vcpu }) = condition.bursts {
-        let jitter = match jitter_ms {
-            0 => String::new(),
-            ms => format!(", up to {ms} ms earlier or later"),
-        };
-        let (whose, in_turn) = match vcpu {
-            None => ("each pCPU".into(), ", in turn"),
-            Some(vcpu) => (format!("the pCPU of vCPU {vcpu}"), ""),
-        };
-        parts.push(format!("{whose} taken for {for_ms} of every {every_ms} ms{in_turn}{jitter}"));
-    }
-    if !condition.replay.is_empty() {
-        parts.push(format!("vCPUs off as in the recording {}", condition.replay));
-    }
-    if condition.spinners > 0 {
-        parts.push(format!("VMs that compute for ever: {}", condition.spinners));
-    }
-    if condition.overcommit > 0.0 {
-        parts.push(format!("{} busy vCPUs per pCPU", condition.overcommit));
-    }
-    parts.extend(condition.pauses.iter().map(|pause| {
-        format!("vCPU {} descheduled for {} ms at {} ms", pause.vcpu, pause.for_ms, pause.at_ms)
-    }));
-    parts.extend(condition.spikes.iter().map(|spike| {
-        format!(
-            "a neighbour VM with {} busy vCPUs for {} ms at {} ms",
-            spike.vcpus, spike.for_ms, spike.at_ms
-        )
-    }));
-    if !condition.without.is_empty() {
-        let causes: Vec<&str> = condition.without.iter().map(|cause| cause.label()).collect();
-        parts.push(format!("without {}", causes.join(" and ")));
-    }
-    parts.extend(condition.set.iter().map(|(key, value)| format!("{key} = {value}")));
-    if condition.unobserved {
-        parts.push("not observed".into());
-    }
-    if parts.is_empty() { "undisturbed".into() } else { parts.join("; ") }
-}
-
-/// CPU time of each vCPU, or of the average and the worst one where they are many.
-fn got(runs: &[&Observation], asked: f64) -> String {
-    let vcpus = runs.iter().map(|run| run.provenance.vcpus.len()).max().unwrap_or(0);
-    if vcpus > VCPUS_ALONE {
-        return got_together(runs, asked);
-    }
-    let times = (0..vcpus).filter_map(|vcpu| Some((vcpu, vcpu_time(runs, vcpu)?)));
-    let each = times.map(|(vcpu, (share, overcommit))| {
-        let (percent, overcommit) = (significant(share * 100.0), significant(overcommit));
-        format!("vCPU {vcpu} ran {percent} % of the time, overcommit {overcommit}")
-    });
-    each.collect::<Vec<_>>().join("; ")
-}
-
-/// Medians over the runs, as everywhere: of the average vCPU, and of the one that was hit hardest in each run.
-fn got_together(runs: &[&Observation], asked: f64) -> String {
-    let median = |of: &dyn Fn(&[(f64, f64)]) -> (f64, f64)| {
-        let of_runs: Vec<(f64, f64)> = runs
-            .iter()
-            .map(|run| {
-                run.provenance.vcpus.iter().map(|time| share_and_overcommit(run, *time)).collect::<Vec<_>>()
-            })
-            .filter(|times| !times.is_empty())
-            .map(|times| of(&times))
-            .collect();
-        let (shares, overcommits): (Vec<f64>, Vec<f64>) = of_runs.into_iter().unzip();
-        let share = significant(100.0 * statistics::median(&shares).unwrap_or(f64::NAN));
-        (share, significant(statistics::median(&overcommits).unwrap_or(f64::NAN)))
-    };
-    let mean = median(&|times| {
-        let sum = times.iter().fold((0.0, 0.0), |sum, time| (sum.0 + time.0, sum.1 + time.1));
-        (sum.0 / times.len() as f64, sum.1 / times.len() as f64)
-    });
-    let worst = median(&|times| {
-        times.iter().copied().reduce(|a, b| if b.1 > a.1 { b } else { a }).unwrap_or_default()
-    });
-    let asked = if asked > 0.0 { format!("; asked {asked}") } else { String::new() };
-    format!(
-        "the average vCPU ran {} % of the time, overcommit {}; the worst in a run {} %, {}{asked}",
-        mean.0, mean.1, worst.0, worst.1
-    )
-}
-
-/// Share of the time that a vCPU ran, and its overcommit; medians over the runs.
-fn vcpu_time(runs: &[&Observation], vcpu: usize) -> Option<(f64, f64)> {
-    let times =
-        runs.iter().filter_map(|run| Some(share_and_overcommit(run, *run.provenance.vcpus.get(vcpu)?)));
-    let (shares, overcommits): (Vec<f64>, Vec<f64>) = times.unzip();
-    Some((statistics::median(&shares)?, statistics::median(&overcommits)?))
-}
-
-fn share_and_overcommit(run: &Observation, time: VcpuTime) -> (f64, f64) {
-    let share = time.run_ns as f64 / run.provenance.window_ns.max(1) as f64;
-    // One that never ran and never waited had nothing to do.
-    let unrun = || if time.delay_ns == 0 { 1.0 } else { f64::INFINITY };
-    (share, time.overcommit().unwrap_or_else(unrun))
 }
 
 fn quality(study: &Study) -> Vec<Fact> {

@@ -35,7 +35,8 @@ const WORDS: [(&str, &str, &str); 9] = [
 
 /// The sentences; none for a study whose tables are not comparisons.
 pub fn of(study: &Study) -> Vec<String> {
-    if table::compares_cases(study) {
+    // Cases of I/O are compared by ratios between conditions that their scenario names.
+    if !study.scenario.cases.is_empty() && study.scenario.workload.io().is_none() {
         return of_cases(study);
     }
     let compared: Vec<&Comparison> = wholes(study).collect();
@@ -53,7 +54,7 @@ pub fn of(study: &Study) -> Vec<String> {
 
 /// The cases whose conditions change most, against the baselines of these cases.
 fn of_cases(study: &Study) -> Vec<String> {
-    let cases = table::of_cases(study);
+    let cases = study.of_cases();
     let mut found: Vec<(f64, usize, String)> = Vec::new();
     for (case, study) in &cases {
         let compared: Vec<&Comparison> = wholes(study).collect();

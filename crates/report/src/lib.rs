@@ -11,6 +11,7 @@ pub mod grids;
 pub mod headline;
 pub mod holdouts;
 pub mod html;
+mod layout;
 pub mod perfetto;
 pub mod quantity;
 mod replays;

@@ -180,11 +180,14 @@ pub fn of(study: &Study) -> Option<SideBySide> {
         Workload::Requests { .. } => (&LATENCY, REQUESTS_LEGEND),
         _ => return None,
     };
-    let names = study.scenario.chosen().map(|(name, _)| name.clone());
-    let rows: Vec<String> = names.filter(|name| study.runs_of(name).next().is_some()).collect();
+    let cases = study.of_cases();
+    let rows: Vec<Row> = match cases.is_empty() {
+        true => rows_of(study, ""),
+        false => cases.iter().flat_map(|(case, study)| rows_of(study, &format!("{case}, "))).collect(),
+    };
     let (mut groups, mut legends) = (Vec::new(), Vec::new());
     for (name, columns, legend) in layout {
-        let column = |(name, shows): &(&'static str, Shows)| column(study, &rows, name, *shows);
+        let column = |(name, shows): &(&'static str, Shows)| column(&rows, name, *shows);
         let columns: Vec<Column> = columns.iter().filter_map(column).collect();
         if !columns.is_empty() {
             groups.push(Group { name, columns });
@@ -207,33 +210,47 @@ pub fn of(study: &Study) -> Option<SideBySide> {
     let legends: Vec<&str> =
         legends.into_iter().chain([of_all]).filter(|legend| !legend.is_empty()).collect();
     let legend = format!("Medians over repetitions (smallest–largest).{ratios} {}", legends.join(" "));
-    Some(SideBySide { title, groups, remarks: [legend].into_iter().chain(published(study)).collect(), rows })
+    let remarks = [legend].into_iter().chain(published(study)).collect();
+    Some(SideBySide { title, groups, remarks, rows: rows.into_iter().map(|row| row.title).collect() })
+}
+
+/// A condition, with the runs among which its baseline is.
+struct Row<'a> {
+    title: String,
+    study: &'a Study,
+    condition: &'a str,
+}
+
+fn rows_of<'a>(study: &'a Study, prefix: &str) -> Vec<Row<'a>> {
+    let names = study.scenario.chosen().map(|(name, _)| name.as_str());
+    let measured = names.filter(|name| study.runs_of(name).next().is_some());
+    measured.map(|condition| Row { title: format!("{prefix}{condition}"), study, condition }).collect()
 }
 
 /// `None` when no row has a value.
-fn column(study: &Study, rows: &[String], name: &'static str, shows: Shows) -> Option<Column> {
+fn column(rows: &[Row], name: &'static str, shows: Shows) -> Option<Column> {
     let id = match shows {
         Shows::Value(id) | Shows::Ratio(id) | Shows::Added(id) => id,
         Shows::GivenBack | Shows::GivenBackP => metric::GIVEN_BACK,
     };
     let metric = metric::find(id)?;
-    let cell = |row: &String| match shows {
+    let cell = |&Row { study, condition, .. }: &Row| match shows {
         Shows::Value(id) => {
             let values: Vec<f64> =
-                study.runs_of(row).filter_map(|run| run.metrics.get(id).copied()).collect();
+                study.runs_of(condition).filter_map(|run| run.metrics.get(id).copied()).collect();
             Spread::of(metric.unit, &values)
         }
-        Shows::Ratio(id) if row == study.scenario.baseline() => {
-            study.runs_of(row).any(|run| run.metrics.contains_key(id)).then(one)
+        Shows::Ratio(id) if condition == study.scenario.baseline() => {
+            study.runs_of(condition).any(|run| run.metrics.contains_key(id)).then(one)
         }
-        Shows::Ratio(id) => study.paired_ratio(id, row, study.scenario.baseline()).map(ratio),
-        Shows::GivenBack => study.given_back(row).map(|share| interval(share, &significant)),
+        Shows::Ratio(id) => study.paired_ratio(id, condition, study.scenario.baseline()).map(ratio),
+        Shows::GivenBack => study.given_back(condition).map(|share| interval(share, &significant)),
         Shows::GivenBackP => {
-            let p = study.given_back_p(row)?;
+            let p = study.given_back_p(condition)?;
             Some(Spread { median: significant(p), range: String::new() })
         }
         Shows::Added(id) => {
-            let pairs = study.pairs(id, row, &bare_of(study, row)?);
+            let pairs = study.pairs(id, condition, &bare_of(study, condition)?);
             let added: Vec<f64> = pairs.iter().map(|(one, bare)| one - bare).collect();
             Spread::of(metric.unit, &added)
         }

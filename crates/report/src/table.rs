@@ -127,17 +127,6 @@ pub fn unmeasured(study: &Study) -> Option<String> {
     (!said.is_empty()).then(|| format!("Published but not measured here: {}.", said.join("; ")))
 }
 
-/// Whether the cases of a study are told by what their conditions do to the guest's RCU and memory, each case against its
-/// own baseline; applications that do I/O have tables of their own.
-pub fn compares_cases(study: &Study) -> bool {
-    !study.scenario.cases.is_empty() && study.scenario.workload.loads_rcu()
-}
-
-/// Each case with its runs as a study of their own.
-pub fn of_cases(study: &Study) -> Vec<(String, Study)> {
-    study.scenario.cases.keys().map(|case| (case.clone(), study.in_case(case))).collect()
-}
-
 /// Says so if the cases differ in nothing that has an effect.
 pub fn cases_without_effect(study: &Study) -> Option<String> {
     let groups: Vec<Vec<&Observation>> = study

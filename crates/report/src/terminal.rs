@@ -3,44 +3,35 @@
 //! escape sequence to the reader's terminal.
 
 mod brief;
+mod causes;
+mod comparison;
 mod conformance;
+mod grids;
 mod latencies;
-mod more;
 mod replays;
 mod side;
+mod sweeps;
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use comfy_table::{
-    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, LineStyle, Table,
-    TableStyle, Width,
-};
-use reprieve_study::{Comparison, Record, Study, Verdict, shown};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
+use reprieve_study::{Comparison, Record, Study, shown};
 
-use crate::quantity::Spread;
-use crate::table::{self, Line};
-use crate::{facts, headline, side_by_side};
+use crate::layout::Layout;
+use crate::{facts, headline, table};
 
 /// Rules above and below the header and under the table; rows of two lines are told apart by their labels.
 const STYLE: TableStyle = TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
 const RULE: LineStyle = LineStyle::none().fill('─').junction('─');
-/// Labels are wrapped rather than values. A table whose labels would get less than this has its ranges on
-/// lines of their own.
-const LABEL_WIDTH: usize = 26;
 /// Least widths, padding included, at which text that is wrapped can still be read.
 const LEAST_LABEL: Width = Width::Fixed(17);
-const LEAST_PUBLISHED: Width = Width::Fixed(10);
-/// "same direction," and "2.5 times the" under each other.
-const LEAST_VERDICT: Width = Width::Fixed(16);
 /// Names of conditions and records are cut to this in a table's header.
 const LONGEST_HEADER: usize = 20;
 /// Narrower terminals get lines of this width.
 const NARROWEST: usize = 80;
 /// Names of facts are padded up to here.
 const LONGEST_NAME: usize = 20;
-const LEGEND: &str = "Medians over repetitions (smallest–largest). Ratio with its 95 % bootstrap interval. p: two-sided \
-                      permutation test; * below 0.05 after Holm's correction for the table.";
 
 /// How to render.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,12 +79,19 @@ fn render_study(text: &mut String, study: &Study, options: &Options) {
         // A name that is longer has its spaces, too.
         wrapped(text, &format!("{:<pad$}  ", clean(&fact.name)), &fact.value, pad + 2, options);
     }
-    match side_by_side::of(study) {
-        Some(side) => side::render(text, &side, options),
-        None if !study.scenario.cases.is_empty() => more::grids(text, study, options),
-        None => render_comparisons(text, study, options),
+    match Layout::of(study) {
+        Layout::SideBySide(side) => side::render(text, &side, options),
+        Layout::Grids => grids::render(text, study, options),
+        Layout::Cases(cases) => {
+            for (name, study) in &cases {
+                let _ = writeln!(text);
+                heading(text, &format!("Case {name}"), options);
+                render_comparisons(text, study, options);
+            }
+        }
+        Layout::Comparisons => render_comparisons(text, study, options),
     }
-    more::sweeps(text, study, options);
+    sweeps::render(text, study, options);
     replays::render(text, study, options);
     render_published(text, study, options);
 }
@@ -105,7 +103,7 @@ fn render_comparisons(text: &mut String, study: &Study, options: &Options) {
         let _ = writeln!(text);
         heading(text, &format!("{} against {}", comparison.condition, comparison.baseline), options);
         let names = [comparison.baseline.as_str(), comparison.condition.as_str()];
-        render_table(text, comparison, names, options);
+        comparison::render(text, comparison, names, options);
         for remark in [table::tally(comparison), table::smallest_p(comparison)].iter().flatten() {
             wrapped(text, "", remark, 0, options);
         }
@@ -113,7 +111,7 @@ fn render_comparisons(text: &mut String, study: &Study, options: &Options) {
     if study.comparisons.is_empty() {
         wrapped(text, "", "Nothing to compare: fewer than two conditions have runs.", 0, options);
     }
-    more::causes(text, study, study.comparisons.iter().any(|comparison| is_part(&comparison)), options);
+    causes::render(text, study, study.comparisons.iter().any(|comparison| is_part(&comparison)), options);
 }
 
 fn render_published(text: &mut String, study: &Study, options: &Options) {
@@ -155,7 +153,7 @@ pub fn render_compare(a: &Record, b: &Record, names: (&str, &str), options: &Opt
         for comparison in &across.conditions {
             let _ = writeln!(text);
             heading(&mut text, &format!("condition {}", comparison.condition), options);
-            render_table(&mut text, comparison, [names.0, names.1], options);
+            comparison::render(&mut text, comparison, [names.0, names.1], options);
             if let Some(remark) = table::smallest_p(comparison) {
                 wrapped(&mut text, "", &remark, 0, options);
             }
@@ -166,27 +164,6 @@ pub fn render_compare(a: &Record, b: &Record, names: (&str, &str), options: &Opt
         text.push_str("The two records have no scenario in common.\n");
     }
     text
-}
-
-fn render_table(text: &mut String, comparison: &Comparison, names: [&str; 2], options: &Options) {
-    let lines = table::lines(comparison);
-    let with_published = lines.iter().any(|line| line.verdict != Verdict::NoReference);
-    let width = options.width.clamp(NARROWEST, usize::from(u16::MAX));
-    let gap = if width_on_one_line(&lines, with_published) <= width { " " } else { "\n" };
-    let mut out = empty_table(options);
-    let name = |name: &str| -> Cow<'static, str> { clean(name).chars().take(LONGEST_HEADER).collect() };
-    let mut header =
-        vec!["metric".into(), name(names[0]), name(names[1]), "ratio [95 %]".into(), "p ".into()];
-    if with_published {
-        header.extend(["published".into(), "verdict".into()]);
-    }
-    out.set_header(header.iter().map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
-    for line in &lines {
-        out.add_row(cells(line, gap, with_published));
-    }
-    set_columns(&mut out);
-    let _ = writeln!(text, "{}", out.trim_fmt());
-    wrapped(text, "", LEGEND, 0, options);
 }
 
 fn empty_table(options: &Options) -> Table {
@@ -201,75 +178,25 @@ fn empty_table(options: &Options) -> Table {
     out
 }
 
-fn set_columns(out: &mut Table) {
-    for (index, column) in out.column_iter_mut().enumerate() {
-        if (1..=5).contains(&index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        // The style's invisible separator is a space, too.
-        column.set_padding((if index == 0 { 0 } else { 1 }, 0));
-        column.set_constraint(match index {
-            0 => ColumnConstraint::LowerBoundary(LEAST_LABEL),
-            1..=4 => ColumnConstraint::ContentWidth,
-            5 => ColumnConstraint::LowerBoundary(LEAST_PUBLISHED),
-            _ => ColumnConstraint::LowerBoundary(LEAST_VERDICT),
-        });
-    }
+/// Ends a table: labels to the left, numbers to the right.
+fn finish(text: &mut String, out: Table, labels: usize) {
+    finish_with(text, out, labels, ColumnConstraint::ContentWidth);
 }
 
-/// Width of the table when every value has its range beside it and nothing but labels is wrapped.
-fn width_on_one_line(lines: &[Line], with_published: bool) -> usize {
-    let widest = |text: &dyn Fn(&Line) -> usize| lines.iter().map(text).max().unwrap_or(0);
-    let spread = |spread: &Option<Spread>| {
-        spread.as_ref().map_or(1, |spread| letters(&spread.median) + 1 + letters(&spread.range))
-    };
-    let values = widest(&|line| spread(&line.baseline))
-        + widest(&|line| spread(&line.treated))
-        + widest(&|line| letters(&line.ratio) + 1 + letters(&line.interval))
-        + "<0.001*".len();
-    let published =
-        widest(&|line| letters(&line.published)) + widest(&|line| letters(&line.verdict.to_string()));
-    let padding = 2 * if with_published { 6 } else { 4 };
-    LABEL_WIDTH + values + padding + if with_published { published } else { 0 }
+/// The same; labels are as wide as that says.
+fn finish_with(text: &mut String, mut out: Table, labels: usize, width: ColumnConstraint) {
+    for (index, column) in out.column_iter_mut().enumerate() {
+        column.set_padding((if index == 0 { 0 } else { 1 }, 0));
+        column.set_constraint(if index < labels { width } else { ColumnConstraint::ContentWidth });
+        if index >= labels {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let _ = writeln!(text, "{}", out.trim_fmt());
 }
 
 fn letters(text: &str) -> usize {
     text.chars().count()
-}
-
-fn cells(line: &Line, gap: &str, with_published: bool) -> Vec<Cell> {
-    let spread = |spread: &Option<Spread>| match spread {
-        None => Cell::new("-"),
-        Some(spread) if spread.range.is_empty() => Cell::new(&spread.median),
-        Some(spread) => Cell::new(format!("{}{gap}{}", spread.median, spread.range)),
-    };
-    let ratio = Cell::new(match line.ratio.as_str() {
-        "" => "-".into(),
-        ratio => format!("{ratio}{gap}{}", line.interval),
-    });
-    let mark = if line.significant { "*" } else { " " };
-    let mut cells = vec![
-        Cell::new(line.metric.label),
-        spread(&line.baseline),
-        spread(&line.treated),
-        if line.significant { ratio.add_attribute(Attribute::Bold) } else { ratio },
-        Cell::new(if line.p.is_empty() { "-".into() } else { format!("{}{mark}", line.p) }),
-    ];
-    if with_published {
-        cells.push(Cell::new(clean(&line.published)));
-        cells.push(verdict(line.verdict));
-    }
-    cells
-}
-
-fn verdict(verdict: Verdict) -> Cell {
-    let cell = Cell::new(verdict.to_string());
-    match verdict {
-        agreeing if agreeing.agrees() => cell.fg(Color::Green),
-        Verdict::OppositeDirection => cell.fg(Color::Red),
-        Verdict::NoReference => cell,
-        _ => cell.fg(Color::Yellow),
-    }
 }
 
 fn heading(text: &mut String, line: &str, options: &Options) {

@@ -131,7 +131,8 @@ fn check_module(scenario: &Scenario, has_module: bool) -> Result<(), VmError> {
         return Ok(());
     }
     let what = format!("the headers package of the kernel {}", scenario.guest.kernel);
-    let way_out = "the memory workload is a kernel module: install that package, or run another workload".into();
+    let way_out =
+        "the memory workload is a kernel module: install that package, or run another workload".into();
     Err(VmError::Missing { what, way_out })
 }
 
@@ -154,7 +155,8 @@ fn permit_quotas(
         if condition.pcpus.is_empty() {
             condition.pcpus = pcpus.first().copied().into_iter().collect();
         }
-        condition.label = format!("all vCPUs pinned to one pCPU, because CPU quotas are not permitted ({refusal})");
+        condition.label =
+            format!("all vCPUs pinned to one pCPU, because CPU quotas are not permitted ({refusal})");
         progress.warning(&format!("{name}: {}", condition.label));
     }
     Ok(())

@@ -53,7 +53,8 @@ impl Work<'_> {
         neighbours: &mut [Booted],
         step: &mut dyn FnMut(&str),
     ) -> Result<Observation, VmError> {
-        let other = || BadScenario::new("workload.kind", "is not delete-free, the only workload that is a program");
+        let other =
+            || BadScenario::new("workload.kind", "is not delete-free, the only workload that is a program");
         let (scheme, options) = Options::of(&planned.scenario, planned.repetition).ok_or_else(other)?;
         self.start_neighbours(neighbours)?;
         let timing = Timing::from_now(self.scenario.run.seed);

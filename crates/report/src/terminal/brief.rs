@@ -5,14 +5,20 @@ use std::fmt::Write;
 use comfy_table::{Attribute, Cell, CellAlignment, Color};
 use reprieve_study::{Comparison, Study, Verdict, metric};
 
-use super::{LONGEST_HEADER, Options, clean, empty_table, heading, more, replays, side, wrapped};
+use super::{
+    LONGEST_HEADER, Options, causes, clean, empty_table, finish, grids, heading, replays, side, sweeps,
+    wrapped,
+};
+use crate::layout::Layout;
 use crate::table::{self, Line};
-use crate::{facts, headline, side_by_side};
+use crate::{facts, headline};
 
-/// With this many conditions or more, and nothing published about them, one table has a row for each.
+/// With fewer conditions, and nothing published about them, one table has a column for each; else it has a row for each.
 const MANY: usize = 4;
 /// Metrics that such a table has room for.
 const COLUMNS: usize = 4;
+/// How to read a table of ratios.
+const RATIOS: &str = "Ratios of medians to the baseline's, with their 95 % bootstrap intervals.";
 /// What the marks beside published figures mean.
 const MARKS: &str =
     "(=) about the published effect, (+) larger, (-) smaller, (!) the other way, (?) not clear here.";
@@ -28,13 +34,13 @@ pub fn render(text: &mut String, study: &Study, options: &Options) {
     for warning in facts::warnings(study) {
         wrapped(text, "Note: ", &warning, 2, options);
     }
-    match side_by_side::of(study) {
-        Some(side) => side::render(text, &side, options),
-        None if table::compares_cases(study) => cases(text, study, options),
-        None if !study.scenario.cases.is_empty() => more::grids(text, study, options),
-        None => comparisons(text, study, options),
+    match Layout::of(study) {
+        Layout::SideBySide(side) => side::render(text, &side, options),
+        Layout::Cases(found) => cases(text, study, &found, options),
+        Layout::Grids => grids::render(text, study, options),
+        Layout::Comparisons => comparisons(text, study, options),
     }
-    more::sweeps(text, study, options);
+    sweeps::render(text, study, options);
     replays::render(text, study, options);
     let source = &study.scenario.published.source;
     if !source.is_empty() {
@@ -55,14 +61,16 @@ fn comparisons(text: &mut String, study: &Study, options: &Options) {
     let wholes: Vec<&Comparison> =
         study.comparisons.iter().filter(|comparison| !is_part(comparison)).collect();
     let published = wholes.iter().any(|comparison| table::tally(comparison).is_some());
-    if wholes.len() < MANY || published {
-        for comparison in &wholes {
-            table_of(text, study, comparison, options);
+    match wholes.len() {
+        0 => {}
+        1 => table_of(text, study, wholes[0], options),
+        _ if published => wholes.iter().for_each(|comparison| table_of(text, study, comparison, options)),
+        2..MANY => table_of_few(text, study, &wholes, options),
+        _ => {
+            let lines: Vec<(&str, &Comparison)> =
+                wholes.iter().map(|comparison| (comparison.condition.as_str(), *comparison)).collect();
+            table_of_many(text, study, &lines, options);
         }
-    } else {
-        let lines: Vec<(&str, &Comparison)> =
-            wholes.iter().map(|comparison| (comparison.condition.as_str(), *comparison)).collect();
-        table_of_many(text, study, &lines, options);
     }
     if study.comparisons.is_empty() {
         for (name, condition) in study.scenario.chosen() {
@@ -70,24 +78,18 @@ fn comparisons(text: &mut String, study: &Study, options: &Options) {
         }
         wrapped(text, "", "Nothing to compare: fewer than two conditions have runs.", 0, options);
     }
-    more::causes(text, study, study.comparisons.iter().any(|comparison| is_part(&comparison)), options);
+    causes::render(text, study, study.comparisons.iter().any(|comparison| is_part(&comparison)), options);
 }
 
 /// A line for each condition of each case, compared with that case's own baseline.
-fn cases(text: &mut String, study: &Study, options: &Options) {
-    let found: Vec<(String, Comparison)> = table::of_cases(study)
-        .into_iter()
-        .flat_map(|(case, study)| {
-            let titled =
-                move |comparison: Comparison| (format!("{case}, {}", comparison.condition), comparison);
-            study.comparisons.into_iter().map(titled)
-        })
-        .collect();
+fn cases(text: &mut String, study: &Study, cases: &[(String, Study)], options: &Options) {
+    let of_case = |(case, study): &'_ (String, Study)| -> Vec<(String, Comparison)> {
+        let titled = |one: &Comparison| (format!("{case}, {}", one.condition), one.clone());
+        study.comparisons.iter().map(titled).collect()
+    };
+    let found: Vec<(String, Comparison)> = cases.iter().flat_map(of_case).collect();
     let lines: Vec<(&str, &Comparison)> = found.iter().map(|(title, one)| (title.as_str(), one)).collect();
     table_of_many(text, study, &lines, options);
-    if let Some(remark) = table::cases_without_effect(study) {
-        wrapped(text, "", &remark, 0, options);
-    }
 }
 
 /// Identifiers of the metrics that matter, in the order in which they are shown.
@@ -120,15 +122,11 @@ fn table_of(text: &mut String, study: &Study, comparison: &Comparison, options: 
         let median = |spread: &Option<crate::quantity::Spread>| {
             Cell::new(spread.as_ref().map_or("-", |spread| spread.median.as_str()))
         };
-        let ratio = match line.ratio.as_str() {
-            "" => "-".to_string(),
-            ratio => format!("x{ratio} {}", line.interval),
-        };
         let mut cells = vec![
             Cell::new(line.metric.label),
             median(&line.baseline),
             median(&line.treated),
-            Cell::new(ratio),
+            Cell::new(ratio(line)),
         ];
         if with_published {
             cells.push(published(line, options));
@@ -162,6 +160,34 @@ fn published(line: &Line, options: &Options) -> Cell {
     }
 }
 
+/// A line for each metric that matters: the baseline's median, and the ratio of each condition.
+fn table_of_few(text: &mut String, study: &Study, comparisons: &[&Comparison], options: &Options) {
+    let found: Vec<Vec<Line>> = comparisons.iter().map(|comparison| table::lines(comparison)).collect();
+    let line_of = |lines: &'_ [Line], id: &str| lines.iter().position(|line| line.metric.id == id);
+    let mut out = empty_table(options);
+    let names = comparisons.iter().map(|comparison| comparison.condition.as_str());
+    let header = ["", study.scenario.baseline()].into_iter().chain(names);
+    out.set_header(header.map(|name| Cell::new(clean(name)).add_attribute(Attribute::Bold)));
+    for id in rows(study) {
+        let of_each: Vec<Option<&Line>> =
+            found.iter().map(|lines| line_of(lines, id).map(|at| &lines[at])).collect();
+        let Some(any) = of_each.iter().flatten().next() else { continue };
+        let baseline = any.baseline.as_ref().map_or("-".to_string(), |spread| spread.median.clone());
+        let ratios = of_each.iter().map(|line| Cell::new(line.map_or("-".to_string(), ratio)));
+        out.add_row([Cell::new(any.metric.label), Cell::new(baseline)].into_iter().chain(ratios));
+    }
+    finish(text, out, 1);
+    wrapped(text, "", RATIOS, 0, options);
+}
+
+/// A ratio with its interval.
+fn ratio(line: &Line) -> String {
+    match line.ratio.as_str() {
+        "" => "-".to_string(),
+        ratio => format!("x{ratio} {}", line.interval),
+    }
+}
+
 /// A line for each comparison, by its title: ratios to the baseline.
 fn table_of_many(text: &mut String, study: &Study, comparisons: &[(&str, &Comparison)], options: &Options) {
     let measured = |id: &&str| {
@@ -175,13 +201,13 @@ fn table_of_many(text: &mut String, study: &Study, comparisons: &[(&str, &Compar
     out.set_header(header.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
     for (title, comparison) in comparisons {
         let lines = table::lines(comparison);
-        let ratio = |id: &&str| {
-            let line = lines.iter().find(|line| line.metric.id == *id && !line.ratio.is_empty());
-            Cell::new(line.map_or("-".into(), |line| format!("x{} {}", line.ratio, line.interval)))
+        let cell = |id: &&str| {
+            let line = lines.iter().find(|line| line.metric.id == *id);
+            Cell::new(line.map_or("-".to_string(), ratio))
         };
         let first = Cell::new(clean(title));
-        out.add_row(std::iter::once(first).chain(columns.iter().map(ratio)));
+        out.add_row(std::iter::once(first).chain(columns.iter().map(cell)));
     }
     let _ = writeln!(text, "\n{}", out.trim_fmt());
-    wrapped(text, "", "Ratios of medians, with their 95 % bootstrap intervals.", 0, options);
+    wrapped(text, "", RATIOS, 0, options);
 }

@@ -8,8 +8,7 @@ use reprieve_study::metric;
 use reprieve_study::off_times::OffRow;
 use reprieve_study::units::{duration, significant};
 
-use super::more::finish_with;
-use super::{LEAST_LABEL, Options, clean, empty_table, heading, wrapped};
+use super::{LEAST_LABEL, Options, clean, empty_table, finish_with, heading, wrapped};
 
 /// Every effect on these is shown. Of the others a tally is, and the effects whose direction is wrong.
 const SHOWN: [&str; 4] = [metric::GP_MEAN, metric::GP_P99, metric::BACKLOG_PEAK, metric::FOOTPRINT_PEAK];

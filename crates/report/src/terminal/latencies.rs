@@ -8,8 +8,7 @@ use reprieve_study::latency_conformance::{Figure, LatencyConformance, Nearness, 
 use reprieve_study::stalls::{self, StallEvent};
 use reprieve_study::units::{duration, significant};
 
-use super::more::finish;
-use super::{Options, clean, empty_table, heading, wrapped};
+use super::{Options, clean, empty_table, finish, heading, wrapped};
 use crate::quantity::Scale;
 
 const HEADER: [&str; 6] = ["condition", "figure", "real Xen", "simulator", "error", "verdict"];

@@ -5,8 +5,7 @@ use std::fmt::Write;
 use comfy_table::{Attribute, Cell, ColumnConstraint};
 use reprieve_study::Study;
 
-use super::more::finish_with;
-use super::{LEAST_LABEL, Options, clean, empty_table, heading, wrapped};
+use super::{LEAST_LABEL, Options, clean, empty_table, finish_with, heading, wrapped};
 use crate::replays::{self, HEADER, REMARK, TITLE};
 
 /// What it came to, and a line for each figure.

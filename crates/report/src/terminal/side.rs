@@ -5,8 +5,7 @@ use std::fmt::Write;
 
 use comfy_table::{Attribute, Cell};
 
-use super::more::finish;
-use super::{NARROWEST, Options, clean, empty_table, heading, letters, wrapped};
+use super::{NARROWEST, Options, clean, empty_table, finish, heading, letters, wrapped};
 use crate::quantity::Spread;
 use crate::side_by_side::{Column, SideBySide};
 

@@ -61,6 +61,11 @@ impl Study {
         Study::new(scenario, runs, None)
     }
 
+    /// Each case with its runs as a study of their own.
+    pub fn of_cases(&self) -> Vec<(String, Study)> {
+        self.scenario.cases.keys().map(|case| (case.clone(), self.in_case(case))).collect()
+    }
+
     /// Whether runs that ask for different values all gave the same result, run by run: then the key has no effect.
     /// Only simulated runs can tell. Each group has the runs of one value, in the order of their repetitions.
     pub fn are_one_result(groups: &[Vec<&Observation>]) -> bool {

@@ -108,7 +108,7 @@ impl Scenario {
     /// The key, and why it has no effect.
     pub(crate) fn check_effect(&self, key: &str) -> Result<(), BadScenario> {
         let is = |known: &&str| if known.ends_with('.') { key.starts_with(*known) } else { key == *known };
-        let unread = UNREAD.iter().find(|unread| unread.keys.iter().any(|k| is(k)) && (unread.applies)(self));
+        let unread = UNREAD.iter().find(|unread| unread.keys.iter().any(is) && (unread.applies)(self));
         match unread {
             Some(unread) => Err(BadScenario::new(key, format!("has no effect here: {}", unread.why))),
             None => Ok(()),

@@ -1,15 +1,21 @@
 //! One self-contained page: no script, no external resource. Every string of a record is escaped by `maud`,
 //! because scenario files and what a guest says are not to be trusted.
 
-mod more;
+mod causes;
+mod comparisons;
+mod grids;
+mod holdouts;
+mod replays;
+mod side_by_side;
 mod style;
+mod sweeps;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use reprieve_study::{Comparison, Ground, Record, Study, Verdict, metric};
+use reprieve_study::{Ground, Record, Study, metric};
 
+use crate::layout::Layout;
 use crate::quantity::Spread;
-use crate::table::{self, Line};
-use crate::{facts, figure, headline, side_by_side};
+use crate::{facts, figure, headline, table};
 
 const TITLE: &str = "What descheduled vCPUs do to grace periods and memory";
 const PROBLEM: &str = "While a hypervisor keeps a vCPU descheduled that an RCU grace period still waits for, that grace \
@@ -84,12 +90,20 @@ fn section(study: &Study) -> Markup {
                 }
             }
             (folded("All metrics", html! {
-                @if let Some(side) = side_by_side::of(study) { (more::side_by_side(&side)) } @else if !study.scenario.cases.is_empty() { (more::grids(study)) } @else { (comparisons(study)) }
+                @match Layout::of(study) {
+                    Layout::SideBySide(side) => (side_by_side::render(&side)),
+                    Layout::Grids => (grids::render(study)),
+                    Layout::Cases(cases) => @for (name, study) in &cases {
+                        h3 { "Case " (name) }
+                        (comparisons::render(study))
+                    },
+                    Layout::Comparisons => (comparisons::render(study)),
+                }
                 (published(study))
             }))
-            (more::sweeps(study))
-            (more::replays(study))
-            (more::holdouts(study))
+            (sweeps::render(study))
+            (replays::render(study))
+            (holdouts::render(study))
             (folded(if study.is_simulated() { "What was simulated" } else { "Where and how it was measured" }, html! {
                 div class="scroll" {
                     table class="facts" {
@@ -108,50 +122,6 @@ fn folded(summary: &str, content: Markup) -> Markup {
     }
 }
 
-/// A table for each condition, and throughput lost by cause.
-fn comparisons(study: &Study) -> Markup {
-    html! {
-        @for comparison in &study.comparisons {
-            @if !study.is_part(&comparison.condition) { (comparison_table(comparison)) }
-        }
-        @if study.comparisons.is_empty() { p { "Nothing to compare: fewer than two conditions have runs." } }
-        (more::causes(study))
-    }
-}
-
-fn comparison_table(comparison: &Comparison) -> Markup {
-    let lines = table::lines(comparison);
-    let with_published = lines.iter().any(|line| line.verdict != Verdict::NoReference);
-    let first_other =
-        lines.iter().position(|line| line.verdict == Verdict::NoReference).filter(|_| with_published);
-    html! {
-        h3 { (comparison.condition) " against " (comparison.baseline) }
-        @if let Some(tally) = table::tally(comparison) { p { (tally) } }
-        div class="scroll" {
-            table class="comparison" {
-                tr {
-                    th { "Metric" }
-                    th class="number" { (comparison.baseline) }
-                    th class="number" { (comparison.condition) }
-                    th class="number" { "Ratio" }
-                    th class="number" { "p" }
-                    @if with_published { th class="number" { "Published" } th { "Verdict" } }
-                }
-                @for (index, line) in lines.iter().enumerate() {
-                    tr class=[(Some(index) == first_other).then_some("first-other")] {
-                        (cells(line, with_published))
-                    }
-                }
-            }
-        }
-        p { small {
-            "Medians over repetitions (smallest–largest). Ratio of medians with its 95 % bootstrap interval. p: two-sided \
-             permutation test; * below 0.05 after Holm's correction for the table. "
-            @if let Some(remark) = table::smallest_p(comparison) { (remark) }
-        } }
-    }
-}
-
 /// A median with its range.
 fn spread(spread: &Option<Spread>) -> Markup {
     match spread {
@@ -160,22 +130,11 @@ fn spread(spread: &Option<Spread>) -> Markup {
     }
 }
 
-fn cells(line: &Line, with_published: bool) -> Markup {
-    let class = match line.verdict {
-        agreeing if agreeing.agrees() => "verdict agrees",
-        Verdict::OppositeDirection => "verdict differs",
-        _ => "verdict",
-    };
-    html! {
-        td title=(line.metric.definition) { (line.metric.label) }
-        td class="number" { (spread(&line.baseline)) }
-        td class="number" { (spread(&line.treated)) }
-        td class="number" { @if line.ratio.is_empty() { "–" } @else { (line.ratio) " " small { (line.interval) } } }
-        td class="number" { (line.p) @if line.significant { "*" } }
-        @if with_published {
-            td class="number" { (line.published) }
-            td class=(class) { (line.verdict) }
-        }
+/// A median above its range.
+fn above(spread: &Option<Spread>) -> Markup {
+    match spread {
+        None => html! { "–" },
+        Some(spread) => html! { (spread.median) br; small { (spread.range) } },
     }
 }
 
