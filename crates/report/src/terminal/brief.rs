@@ -162,6 +162,7 @@ fn published(line: &Line, options: &Options) -> Cell {
 
 /// A line for each metric that matters: the baseline's median, and the ratio of each condition.
 fn table_of_few(text: &mut String, study: &Study, comparisons: &[&Comparison], options: &Options) {
+    text.push('\n');
     let found: Vec<Vec<Line>> = comparisons.iter().map(|comparison| table::lines(comparison)).collect();
     let line_of = |lines: &'_ [Line], id: &str| lines.iter().position(|line| line.metric.id == id);
     let mut out = empty_table(options);

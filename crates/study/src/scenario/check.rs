@@ -19,7 +19,7 @@ pub const TAPE_END_NS: u64 = 10 * units::MILLISECOND_NS;
 const MOST_NOISE_TAILS: usize = 8;
 
 /// What a condition or a sweep may change: keys of one run, not of the plan.
-const OF_ONE_RUN: [&str; 7] =
+pub(super) const OF_ONE_RUN: [&str; 7] =
     ["guest.", "host.", "workload.", "observe.", "limits.", "run.warmup_ms", "run.window_ms"];
 
 pub(super) fn bad<T>(key: impl Into<String>, problem: impl Into<String>) -> Result<T, BadScenario> {
@@ -496,7 +496,7 @@ fn check_bursts(
 }
 
 /// Whether a key is one that a single run may have another value of.
-fn of_one_run(key: &str) -> bool {
+pub(super) fn of_one_run(key: &str) -> bool {
     OF_ONE_RUN.iter().any(|known| key == *known || (known.ends_with('.') && key.starts_with(known)))
 }
 

@@ -5,6 +5,7 @@
 
 use indexmap::IndexMap;
 
+use super::check::{OF_ONE_RUN, of_one_run};
 use super::{BadScenario, Case, Condition, Published, Scenario, Setting, limits, overrides};
 
 impl Scenario {
@@ -64,12 +65,17 @@ impl Scenario {
         if !self.cases.is_empty() {
             return Err(BadScenario::new(key, "this scenario has cases already; vary a key of a condition"));
         }
-        let case = |value: &Setting| {
-            let case =
-                Case { label: title(key, value), set: IndexMap::from([(key.to_string(), value.clone())]) };
-            (title(key, value), case)
-        };
-        self.cases = values.iter().map(case).collect();
+        if !of_one_run(key) {
+            let problem = format!("cannot be varied; conditions and keys of {} can", OF_ONE_RUN.join(", "));
+            return Err(BadScenario::new(key, problem));
+        }
+        for value in values {
+            // Here errors name the key alone; a case's would name the case, too.
+            overrides::apply(self, [(key, value)])?.check()?;
+            self.check_effect(key)?;
+            let set = IndexMap::from([(key.to_string(), value.clone())]);
+            self.cases.insert(title(key, value), Case { label: title(key, value), set });
+        }
         Ok(())
     }
 }
