@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use reprieve_report::{headline, html, perfetto, terminal};
+use reprieve_study::ground::Progress;
 use reprieve_study::record::SCHEMA_VERSION;
 use reprieve_study::{Ground, Record, Scenario, Study, overrides, shown};
 
@@ -87,6 +88,7 @@ fn run_all(
     let mut studies = Vec::new();
     for scenario in scenarios {
         let mut shown = Shown::new(&scenario.name, quiet);
+        scenario.doubts().into_iter().for_each(|doubt| shown.warning(&doubt));
         let finished = match grounds.run(scenario, &mut shown) {
             Ok(finished) => finished,
             Err(failure) if studies.is_empty() => return Err(failure),

@@ -29,6 +29,7 @@ pub use check::TAPE_END_NS;
 pub mod condition;
 mod conditions_of;
 mod counterparts;
+mod explain;
 pub mod guest;
 pub mod host;
 pub mod limits;
@@ -212,6 +213,15 @@ impl Scenario {
     /// Name of the condition that others are compared with: the first one that is to be run.
     pub fn baseline(&self) -> &str {
         self.chosen().next().map_or("", |(name, _)| name)
+    }
+
+    /// What is not wrong, but probably not meant.
+    pub fn doubts(&self) -> Option<String> {
+        let names: Vec<&str> = self.chosen().map(|(name, _)| name.as_str()).collect();
+        let [alone] = names[..] else { return None };
+        self.sweeps.is_empty().then(|| {
+            format!("only the condition {alone:?} is run: one condition alone is compared with nothing")
+        })
     }
 
     /// The conditions that are to be run, in the file's order.

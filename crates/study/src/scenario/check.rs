@@ -390,7 +390,10 @@ impl Scenario {
         let conditions: Vec<&str> = self.swept(sweep).collect();
         for value in &sweep.values {
             if !value.number().is_some_and(f64::is_finite) {
-                return bad(key("values"), format!("{value:?} is not a number"));
+                return bad(
+                    key("values"),
+                    format!("\"{value}\" is not a number, and only numbers are swept"),
+                );
             }
             for condition in &conditions {
                 let scenario = self.at(common, condition, Some((name, sweep, value)))?;

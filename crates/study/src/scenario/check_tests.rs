@@ -171,7 +171,7 @@ fn a_sweep_has_numbers_that_its_key_can_have() {
     );
     assert!(refused(".overcommit'", ".overcomit'").contains("there is no such key; did you mean"));
     assert!(refused("conditions.overcommitted.overcommit", "run.seed").contains("run.seed cannot be swept"));
-    assert!(refused("1.5", "'x'").ends_with("is not a number"));
+    assert!(refused("1.5", "'x'").ends_with("only numbers are swept"));
     assert!(refused("[1, 1.5, 2]", "[]").starts_with("sweeps.factor.values: 0 is not within 1 to 64"));
     assert!(refused("['over", "['under").contains("no condition \"undercommitted\""));
 }

@@ -9,8 +9,8 @@
 
 use toml::{Table, Value};
 
-use crate::scenario::overrides::{check_size, choose_ground, merge};
-use crate::scenario::{BadScenario, Ground, limits};
+use super::overrides::{check_size, choose_ground, merge};
+use super::{BadScenario, Ground, limits};
 
 /// The text of the scenario file of that name, or why there is none.
 pub type Others<'a> = &'a dyn Fn(&str) -> Result<String, String>;

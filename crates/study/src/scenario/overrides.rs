@@ -1,22 +1,13 @@
-//! Reading a scenario, with `--set key=value` on top, and messages that name the nearest key for a slip.
+//! Reading a scenario, with `--set key=value` on top.
 
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::scenario::conditions_of::{self, Others};
-use crate::scenario::{BadScenario, Ground, Scenario, Setting, limits};
+use super::conditions_of::{self, Others};
+use super::explain::{self, WHOLE};
+use super::{BadScenario, Ground, Scenario, Setting, limits};
 
-/// A slip must be closer than this to a known name to be worth a suggestion (Jaro-Winkler, 0 to 1).
-const NEAR: f64 = 0.75;
-
-/// Stands for the key where it is not known which one is at fault.
-const UNPLACED: &str = "scenario";
-
-/// The name among `known` that `wrong` was probably meant to be.
-pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let scored = known.into_iter().map(|name| (strsim::jaro_winkler(wrong, name), name));
-    scored.filter(|(score, _)| *score > NEAR).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
-}
+pub use super::explain::nearest;
 
 /// Parses a scenario file for a ground (the file's own unless one is given) and applies assignments `a.b.c=value` in
 /// order. A value is TOML; what is no TOML value is taken as a string. The conditions that
@@ -56,7 +47,7 @@ pub fn read_with(
 pub(crate) fn check_size(text: &str) -> Result<(), BadScenario> {
     if text.len() as u64 > limits::FILE_BYTES {
         let problem = format!("{} bytes are more than {} for a file", text.len(), limits::FILE_BYTES);
-        return Err(BadScenario::new(UNPLACED, problem));
+        return Err(BadScenario::new(WHOLE, problem));
     }
     Ok(())
 }
@@ -64,14 +55,14 @@ pub(crate) fn check_size(text: &str) -> Result<(), BadScenario> {
 /// The table of a scenario file of bounded size.
 pub(crate) fn parse_file(text: &str) -> Result<Table, BadScenario> {
     check_size(text)?;
-    text.parse().map_err(|e: toml::de::Error| BadScenario::new(UNPLACED, e.to_string()))
+    text.parse().map_err(|e: toml::de::Error| BadScenario::new(WHOLE, e.to_string()))
 }
 
 /// The scenario of the table, with assignments `key=value` on top.
 fn assigned(table: &Table, scenario: &Scenario, assignments: &[String]) -> Result<Scenario, BadScenario> {
     if assignments.len() > limits::ASSIGNMENTS {
         let problem = format!("{} assignments are more than {}", assignments.len(), limits::ASSIGNMENTS);
-        return Err(BadScenario::new(UNPLACED, problem));
+        return Err(BadScenario::new(WHOLE, problem));
     }
     let full = to_table(scenario)?;
     let mut settings = Vec::new();
@@ -84,7 +75,8 @@ fn assigned(table: &Table, scenario: &Scenario, assignments: &[String]) -> Resul
             return Err(BadScenario::new(key, "choose it with --on"));
         }
         // A text may look like a number: the kernel 6.12.
-        let value = match lookup(&full, key) {
+        let path: Vec<&str> = key.split('.').collect();
+        let value = match explain::lookup(&full, &path) {
             Some(Value::String(_)) => match parse(value.trim()) {
                 text @ Value::String(_) => text,
                 _ => Value::String(value.trim().into()),
@@ -93,22 +85,7 @@ fn assigned(table: &Table, scenario: &Scenario, assignments: &[String]) -> Resul
         };
         settings.push((key, value));
     }
-    let paths = paths(&full);
-    to_scenario(&set(table, &paths, &settings)?).map_err(|error| match since(table, &paths, &settings) {
-        Some(key) if error.key == UNPLACED => BadScenario { key: key.into(), ..error },
-        _ => error,
-    })
-}
-
-/// What stands at that path.
-fn lookup<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
-    let mut steps = path.split('.');
-    let first = table.get(steps.next()?)?;
-    steps.try_fold(first, |at, step| match at {
-        Value::Table(table) => table.get(step),
-        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
-        _ => None,
-    })
+    to_scenario(&set(table, &paths(&full), &settings)?)
 }
 
 /// The scenario with other values for some keys. The result is not checked.
@@ -117,12 +94,8 @@ pub fn apply<'a>(
     settings: impl IntoIterator<Item = (&'a str, &'a Setting)>,
 ) -> Result<Scenario, BadScenario> {
     let full = to_table(scenario)?;
-    let paths = paths(&full);
     let settings: Vec<_> = settings.into_iter().map(|(key, value)| (key, value.to_toml())).collect();
-    deserialize(set(&full, &paths, &settings)?).map_err(|error| {
-        let key = since(&full, &paths, &settings).unwrap_or(UNPLACED);
-        BadScenario::new(key, error.message().trim())
-    })
+    to_scenario(&set(&full, &paths(&full), &settings)?)
 }
 
 /// The table with other values for some keys, which must be among `paths`.
@@ -132,32 +105,26 @@ fn set(table: &Table, paths: &[String], settings: &[(&str, Value)]) -> Result<Ta
     Ok(table)
 }
 
-/// Of settings that do not make a scenario, the one since which they do not: serde does not say where a wrong type stands.
-fn since<'a>(table: &Table, paths: &[String], settings: &[(&'a str, Value)]) -> Option<&'a str> {
-    let is_scenario =
-        |count: &usize| set(table, paths, &settings[..*count]).is_ok_and(|table| deserialize(table).is_ok());
-    let right = (0..settings.len()).rev().find(is_scenario)?;
-    Some(settings[right].0)
-}
-
 fn to_table(scenario: &Scenario) -> Result<Table, BadScenario> {
-    Table::try_from(scenario).map_err(|e| BadScenario::new(UNPLACED, e.to_string()))
+    Table::try_from(scenario).map_err(|e| BadScenario::new(WHOLE, e.to_string()))
 }
 
 fn to_scenario(table: &Table) -> Result<Scenario, BadScenario> {
-    deserialize(table.clone()).map_err(|error| explain(table, error.message()))
-}
-
-fn deserialize(table: Table) -> Result<Scenario, toml::de::Error> {
     #[cfg(test)]
     DESERIALIZED.set(DESERIALIZED.get() + 1);
-    Scenario::deserialize(table)
+    explain::parse(table)
 }
 
 #[cfg(test)]
 thread_local! {
     /// Tables that this thread has made scenarios of.
     pub(crate) static DESERIALIZED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// What is needed of a file before the rest of it can be read.
+#[derive(Deserialize)]
+struct OnlyGround {
+    ground: Ground,
 }
 
 /// Takes `[on]` out of the table, and lays the chosen ground's part over the rest. The ground.
@@ -175,7 +142,9 @@ pub(crate) fn choose_ground(table: &mut Table, ground: Option<Ground>) -> Result
     let ground = match (ground, table.get("ground")) {
         (Some(ground), _) => ground,
         (None, None) => Ground::default(),
-        (None, Some(given)) => Ground::deserialize(given.clone()).map_err(|e| explain(table, e.message()))?,
+        (None, Some(given)) => {
+            explain::parse::<OnlyGround>(&Table::from_iter([("ground".into(), given.clone())]))?.ground
+        }
     };
     let name = ground.to_string();
     match on.remove(&name) {
@@ -202,12 +171,8 @@ pub(crate) fn merge(table: &mut Table, over: Table) {
 /// Sets one key. It must be among `paths`, those of the scenario with all its defaults.
 fn assign(table: &mut Table, paths: &[String], key: &str, value: Value) -> Result<(), BadScenario> {
     if !paths.iter().any(|path| path == key) {
-        let near = nearest(key, paths.iter().map(String::as_str));
-        let hint = near.map_or_else(
-            || format!("the keys are {}", paths.join(", ")),
-            |near| format!("did you mean {near}?"),
-        );
-        return Err(BadScenario::new(key, format!("there is no such key; {hint}")));
+        let problem = format!("there is no such key; {}", explain::other_keys(key, paths));
+        return Err(BadScenario::new(key, problem));
     }
     let (parent, last) = match key.rsplit_once('.') {
         None => (Some(table), key),
@@ -260,31 +225,6 @@ fn paths(table: &Table) -> Vec<String> {
         }
     }
     paths
-}
-
-/// Turns serde's ``unknown field `x`, expected one of `a`, `b` `` into a suggestion.
-fn explain(table: &Table, message: &str) -> BadScenario {
-    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
-    let (Some((wrong, known)), true) = (quoted.split_first(), unknown) else {
-        return BadScenario { key: UNPLACED.into(), problem: message.trim().into() };
-    };
-    let hint = nearest(wrong, known.iter().copied()).map_or_else(
-        || format!("expected one of {}", known.join(", ")),
-        |near| format!("did you mean {near}?"),
-    );
-    let key = path_of(table, wrong).unwrap_or_else(|| (*wrong).to_string());
-    BadScenario { key, problem: format!("unknown; {hint}") }
-}
-
-/// Where in the table that key or string value stands.
-fn path_of(table: &Table, wanted: &str) -> Option<String> {
-    table.iter().find_map(|(key, value)| match value {
-        _ if key == wanted => Some(key.clone()),
-        Value::Table(inner) => path_of(inner, wanted).map(|path| format!("{key}.{path}")),
-        Value::String(text) if text == wanted => Some(key.clone()),
-        _ => None,
-    })
 }
 
 #[cfg(test)]
@@ -391,7 +331,10 @@ mod tests {
         assert_eq!(on("on = 'vm'"), "on: write it as tables, [on.sim] and [on.vm]");
         assert_eq!(on("on.kvm = {}"), "on.kvm: there is no such ground; there are sim, vm, threads, xen");
         assert_eq!(on("on.sim = 1"), "on.sim: is no table of a scenario's other keys");
-        assert_eq!(on("ground = 'vmm'"), "ground: unknown; did you mean vm?");
+        assert_eq!(
+            on("ground = 'vmm'"),
+            "ground: \"vmm\" is none of sim, vm, threads, xen; did you mean vm?"
+        );
         assert_eq!(on("on.sim.guest.vcpu = 1"), "guest.vcpu: unknown; did you mean vcpus?");
         assert_eq!(with(&["ground=vm"]).unwrap_err(), "ground: choose it with --on");
     }
@@ -400,7 +343,7 @@ mod tests {
     fn a_slip_gets_the_nearest_name() {
         assert_eq!(
             with(&["guest.vcpu=4"]).unwrap_err(),
-            "guest.vcpu: there is no such key; did you mean guest.vcpus?"
+            "guest.vcpu: there is no such key; did you mean guest.vcpus? docs/keys.md lists all keys"
         );
         assert_eq!(with(&["guest.vcpus"]).unwrap_err(), "guest.vcpus: write it as key=value");
         assert!(
@@ -410,6 +353,6 @@ mod tests {
         let slip = read(&TEXT.replace("title", "tilte"), None, &[]).unwrap_err().to_string();
         assert_eq!(slip, "tilte: unknown; did you mean title?");
         let kind = read(&TEXT.replace("memory", "memroy"), None, &[]).unwrap_err().to_string();
-        assert_eq!(kind, "workload.kind: unknown; did you mean memory?");
+        assert!(kind.starts_with("workload.kind: \"memroy\" is none of memory, "), "{kind}");
     }
 }

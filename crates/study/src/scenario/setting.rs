@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// One value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number, a text, a list of texts, true or false")]
 pub enum Setting {
     /// `true` or `false`.
     Bool(bool),
@@ -67,10 +67,7 @@ impl fmt::Display for Setting {
 
 /// A value, or what TOML makes of an unquoted dotted key.
 #[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "a condition's `set` gives keys a number, a text, a list of texts, true or false"
-)]
+#[serde(untagged, expecting = "a key is set to a number, a text, a list of texts, true or false")]
 enum Nested {
     Value(Setting),
     Table(IndexMap<String, Nested>),
