@@ -1,23 +1,27 @@
-//! Beats: was a vCPU descheduled, by whom, and how much of its slice remains.
+//! Beats: detect from inside a guest when a vCPU is descheduled, and predict how much of its slice remains.
 //!
-//! A timer thread pinned to each vCPU beats every period. A vCPU that the host deschedules misses beats, and beats late
-//! when it comes back: the *gap*. Time from the first beat after a gap to the last before the next is the *slice* (the time
-//! on); the gap is the time off. Both are kept in windows and asked for quantiles, so that neither a spurious gap nor one
-//! odd slice spoils the estimate, and nothing is assumed of the host's scheduler.
+//! A timer thread pinned to each vCPU *beats* once a period. A vCPU that the host deschedules (it is *off*) misses
+//! beats, and its next beat comes late: the time without beats is a *gap*. The time between two gaps is a *slice*,
+//! during which the vCPU is *on*. Windows keep the latest gaps and slices, and estimates are quantiles of these
+//! windows: one spurious gap or one odd slice changes them little, and they assume nothing about the host's scheduler.
 //!
-//! A late beat is not yet a descheduled vCPU: the guest itself may have kept the beat thread waiting. Steal is looked at
-//! first, then the beat thread's own run delay; else the verdict is unknown. Steal may be booked a tick late, so a gap is
-//! judged again for some beats; and it is booked in grains, so it clears the host only of gaps of two grains or more. All
-//! other unknown ones count as descheduled: on a host that books no steal (emulation), and those too short to show in it.
+//! A late beat does not prove that the vCPU was off: the guest itself may have kept the beat thread waiting. If the
+//! vCPU's steal explains the lateness, the verdict is the host; else, if the beat thread's own run delay does, the
+//! guest; else it is unknown. The kernel may book steal one tick late, so a gap is judged again for a few beats. It
+//! also books steal in coarse units, the *grain*, so missing steal clears the host only of gaps of at least two grains.
+//! All other unknown gaps count as descheduled: the host may book no steal at all (emulation), or the gap may be too
+//! short to show in it.
 //!
-//! What the caller must do:
-//! - hand in the beats of all vCPUs merged by their times, for a vCPU whose beats wait unread looks off;
-//! - pass each beat through [`StealReads`], which says when to read steal. Growth counts only from a reading of the last second;
-//! - read the beat thread's run delay, where the system tells it, at each beat later than [`grain_ns`] and at one ordinary beat
-//!   in [`READ_EVERY`].
+//! The caller must:
+//! - hand in the beats of all vCPUs in the order of their times: a vCPU whose beats wait unread looks as if it were
+//!   off;
+//! - pass each beat through [`StealReads`], which says when to read steal; a reading older than a second is no base for
+//!   growth;
+//! - read the beat thread's run delay, if the system reports it, at each beat later than [`grain_ns`] and at one
+//!   ordinary beat in [`READ_EVERY`].
 //!
-//! Source: the vCPU monitor of Jia et al., "Effectively Mitigating I/O Inactivity in vCPU Scheduling", USENIX ATC 2018
-//! (slice = last beat before the gap less first beat after the previous one); its constants are estimated here instead.
+//! Source: the vCPU monitor of Jia et al., "Effectively Mitigating I/O Inactivity in vCPU Scheduling", USENIX ATC 2018:
+//! a slice runs from the first beat after one gap to the last beat before the next. Their constants are estimates here.
 
 mod frugal;
 mod lateness;
@@ -40,35 +44,35 @@ pub use work::Work;
 /// What a beat thread saw as it woke up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beat {
-    /// Whose beat it is: a vCPU's number.
+    /// The vCPU's number.
     pub vcpu: usize,
-    /// When it was due, ns.
+    /// When the beat was due, ns.
     pub due_ns: u64,
     /// When it came, ns.
     pub at_ns: u64,
-    /// Time between two beats now, ns.
+    /// The current time between two beats, ns.
     pub period_ns: u64,
-    /// Steal of this vCPU since boot, ns, if it was read at this beat; [`StealReads`] says when.
+    /// This vCPU's steal since boot, ns, if it was read at this beat; [`StealReads`] says when to.
     pub steal_ns: Option<u64>,
-    /// Time the beat thread was runnable and not running since it began, ns, if it was read at this beat.
+    /// How long the beat thread has waited on the runqueue since it started, ns, if it was read at this beat.
     pub run_delay_ns: Option<u64>,
 }
 
 impl Beat {
-    /// How late it came, ns.
+    /// How late the beat came, ns.
     pub fn lateness_ns(&self) -> u64 {
         self.at_ns.saturating_sub(self.due_ns)
     }
 }
 
-/// Who made a beat late.
+/// What made a beat late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The host had descheduled the vCPU: steal grew by half the lateness or more.
+    /// The host had descheduled the vCPU: steal grew by at least half the lateness.
     Host,
-    /// The guest kept the beat thread waiting: its run delay grew by half the lateness or more, and steal did not.
+    /// The guest kept the beat thread waiting: its run delay grew by at least half the lateness, and steal did not.
     Guest,
-    /// Neither explains it.
+    /// Neither steal nor run delay explains it.
     Unknown,
 }
 
@@ -77,36 +81,36 @@ pub enum Verdict {
 pub struct Gap {
     /// The vCPU.
     pub vcpu: usize,
-    /// The last beat before, ns. The vCPU went off between this and the time the next beat was due.
+    /// Time of the last beat before the gap, ns. The vCPU went off after it and before the next beat was due.
     pub last_beat_ns: u64,
-    /// The first beat after, ns: when the vCPU came back.
+    /// Time of the first beat after the gap, ns: the vCPU is back.
     pub back_ns: u64,
-    /// How late that beat was, ns: the time off, short by less than a period.
+    /// How late that beat was, ns. The time off is longer than this by less than a period.
     pub late_ns: u64,
-    /// Who did it, as far as is known at the first beat.
+    /// The cause, as far as the first beat shows it.
     pub verdict: Verdict,
 }
 
-/// What a beat tells about its vCPU.
+/// What a beat shows about its vCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// On time.
+    /// The beat came on time.
     OnTime,
     /// The first beat after a gap.
     Back(Gap),
-    /// Time went backwards or leapt (a suspended machine, a broken clock): all that was open is dropped.
+    /// The time went backwards or leapt (a suspended machine, a broken clock). The open slice and gap are dropped.
     ClockFault,
 }
 
-/// How often each verdict was given, and what was thrown away.
+/// How many gaps got each verdict, and how many beats were dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdicts {
-    /// Gaps that are the host's.
+    /// Gaps caused by the host.
     pub host: u64,
-    /// Gaps that are the guest's.
+    /// Gaps caused by the guest.
     pub guest: u64,
-    /// Gaps that nothing explains.
+    /// Gaps without an explanation.
     pub unknown: u64,
-    /// Beats whose time was impossible.
+    /// Beats with an impossible time.
     pub clock_faults: u64,
 }

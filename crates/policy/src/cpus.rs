@@ -1,11 +1,11 @@
-//! Sets of CPUs, as affinity masks are: a bit for each.
+//! Sets of CPUs, one bit each, like affinity masks.
 //!
-//! Invariant: numbers from [`MAX_CPUS`] on are in no set. Source: `cpu_set_t`, CPU_SET(3), and its 1024 bits.
+//! Invariant: no set contains a number of [`MAX_CPUS`] or above. Source: `cpu_set_t`, CPU_SET(3), and its 1024 bits.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// CPUs a set can hold, numbered from 0.
+/// The number of CPUs a set can hold, numbered from 0.
 pub const MAX_CPUS: usize = 1024;
 
 const WORDS: usize = MAX_CPUS / 64;
@@ -18,12 +18,12 @@ impl CpuSet {
     /// The empty set.
     pub const EMPTY: CpuSet = CpuSet([0; WORDS]);
 
-    /// One CPU; empty if the number is too large.
+    /// The set of one CPU; empty if the number is too large.
     pub fn of(cpu: usize) -> CpuSet {
         [cpu].into_iter().collect()
     }
 
-    /// CPUs 0 to `count` - 1.
+    /// The set of CPUs 0 to `count` - 1.
     pub fn first(count: usize) -> CpuSet {
         (0..count.min(MAX_CPUS)).collect()
     }
@@ -35,29 +35,29 @@ impl CpuSet {
         }
     }
 
-    /// Takes a CPU out.
+    /// Removes a CPU.
     pub fn remove(&mut self, cpu: usize) {
         if cpu < MAX_CPUS {
             self.0[cpu / 64] &= !(1 << (cpu % 64));
         }
     }
 
-    /// Whether the CPU is in the set.
+    /// Whether the set contains the CPU.
     pub fn contains(&self, cpu: usize) -> bool {
         cpu < MAX_CPUS && self.0[cpu / 64] & (1 << (cpu % 64)) != 0
     }
 
-    /// How many CPUs there are.
+    /// Number of CPUs in the set.
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }
 
-    /// The CPUs in both.
+    /// The CPUs in both sets.
     pub fn and(&self, other: &CpuSet) -> CpuSet {
         CpuSet(std::array::from_fn(|i| self.0[i] & other.0[i]))
     }
@@ -81,7 +81,7 @@ impl FromIterator<usize> for CpuSet {
     }
 }
 
-/// The kernel's list form: `0-3,8`; the empty set is `-`.
+/// The kernel's list format, such as `0-3,8`; the empty set is `-`.
 impl fmt::Display for CpuSet {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
@@ -111,7 +111,7 @@ impl fmt::Debug for CpuSet {
     }
 }
 
-/// A text that is no list of CPUs below [`MAX_CPUS`].
+/// The error for a text that is not a list of CPUs below [`MAX_CPUS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadCpuList;
 

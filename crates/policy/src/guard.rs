@@ -1,48 +1,52 @@
-//! Whether acting pays: gives up when throughput falls.
+//! Judges by throughput whether moving tasks pays, and advises to stop if it does not.
 //!
-//! Before anything is moved throughput is watched for a while under the same disturbance; then it is acted, and compared.
-//! Medians of readings are compared, so a burst decides nothing. What falls because the workload ended falls, too, and acting
-//! stops then: nothing is lost by that. After a while it is tried again, later each time it fails. And since what throughput
-//! is without acting grows old, it is watched again now and then.
+//! First it measures throughput for a while without moves, under the same disturbance; then with moves, and compares.
+//! It compares medians of readings, so a burst decides nothing. If throughput falls because the workload ended, it
+//! advises to stop as well, which does no harm. After a failure it tries again later, and doubles the wait each time.
+//! The measure without moves grows old, so it is taken again once a minute.
 //!
-//! What the caller must do: hand in rates, what was done over the time since the last reading, for its own readings come late
-//! on a machine that is short of CPU; and read at equal distances of time, more or less, 250 ms for what is said below.
+//! The caller must hand in rates (the work done divided by the time since the last reading), because its readings come
+//! late on a machine short of CPU. It should read at regular intervals; the times named below assume 250 ms.
 
 use crate::window::Window;
 
-/// Readings that say what throughput is without acting...
+/// Readings that make a measure without moves.
 const WATCHED: usize = 4;
-/// ... and as many with it make a judgement.
+/// Readings that make a measure with moves.
 const READINGS: usize = 8;
-/// After so many readings with it throughput without is watched again: a minute of 250 ms each, a second of which is watched.
+/// Readings with moves after which the measure without moves is taken again: one minute, of which one second is
+/// without.
 const AGAIN: u64 = 240;
-/// Below this share of what it was without acting, in thousandths, throughput has fallen: less is within its noise.
+/// Throughput has fallen if it is below this share of the measure without moves, in thousandths. Smaller losses are
+/// noise.
 const FALLEN_PERMILLE: u128 = 850;
 /// Readings to wait after the first failure; doubled after each further one.
 const FIRST_WAIT: u64 = 32;
 /// The longest wait, in readings.
 const LONGEST_WAIT: u64 = 2048;
 
-/// What to do, as far as throughput tells.
+/// What to do, judged by throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Do not act: it is being learnt what throughput is without.
+    /// Move nothing: throughput without moves is being measured.
     Watch,
-    /// Act.
+    /// Move tasks.
     Act,
-    /// Do not act: it did not pay.
+    /// Move nothing: moves did not pay.
     Rest,
 }
 
-/// The judge of throughput.
+/// Judges throughput with moves against throughput without.
 #[derive(Clone, Copy, Debug)]
 pub struct Guard {
     without: Window,
     with: Window,
     advice: Advice,
+    /// The next wait after a failure, in readings.
     wait: u64,
+    /// What is left of the current wait, in readings.
     left: u64,
-    /// Readings since it acts.
+    /// Readings since the last measure without moves.
     acted: u64,
     failures: u64,
 }
@@ -62,8 +66,8 @@ impl Default for Guard {
 }
 
 impl Guard {
-    /// Takes in the rate at which things were done since the last reading (I/Os or bytes a second), and whether something is
-    /// wrong that acting could help with. Readings where nothing is wrong are not compared.
+    /// Takes in the rate since the last reading (I/Os or bytes a second), and whether vCPUs are being descheduled
+    /// (`wrong`). Readings while nothing is wrong are not compared.
     pub fn reading(&mut self, rate: u64, wrong: bool) -> Advice {
         match self.advice {
             Advice::Rest => {
@@ -117,7 +121,7 @@ impl Guard {
         self.advice
     }
 
-    /// How often it was given up.
+    /// How often moves did not pay.
     pub fn failures(&self) -> u64 {
         self.failures
     }
@@ -155,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn what_it_is_without_is_watched_again_and_counts_from_then_on() {
+    fn throughput_without_moves_is_measured_again_and_replaces_the_old_measure() {
         let mut guard = Guard::default();
         feed(&mut guard, WATCHED, 100);
         let watching =
             |guard: &mut Guard| (1..10 * AGAIN).find(|_| guard.reading(180, true) == Advice::Watch).unwrap();
         assert_eq!(watching(&mut guard), AGAIN);
-        // The workload has become faster by itself: what was a gain is a loss now.
+        // The workload has become faster by itself: the former gain is now a loss.
         feed(&mut guard, WATCHED, 400);
         assert_eq!(feed(&mut guard, READINGS, 180), Advice::Rest);
     }

@@ -1,59 +1,60 @@
-//! Which tasks are I/O tasks: time with I/O outstanding, out of all time.
+//! Detects I/O tasks by their *I/O fraction*: the share of time with I/O outstanding.
 //!
-//! Fed by events (an I/O begins, an I/O ends) it tells an I/O task within one period, 1 ms: the moment its outstanding time
-//! has passed the share that counts. Where there are no events it takes a sampled counter of outstanding time (delay
-//! accounting, or the task's state at each look), which comes in quanta as long as the time between samples: so samples are
-//! smoothed first, and it takes some to tell. Hysteresis: less is asked of an I/O task to stay one, and it must fall
-//! short for a while, longer than a vCPU stays off, since a task that cannot run issues no I/O.
+//! With events (an I/O begins, an I/O ends) it recognizes an I/O task within one period of 1 ms, as soon as outstanding
+//! time reaches the required share. Without events it samples a counter of outstanding time: delay accounting, or the
+//! task's state at each look. One sample is often all or nothing, so samples are smoothed, and recognition takes
+//! several. To remain an I/O task needs a smaller fraction than to become one, and a task must fall short of it for
+//! longer than a vCPU stays off, since a task that cannot run issues no I/O.
 //!
-//! Source: the task detector of Jia et al., USENIX ATC 2018: I/O fraction = time with I/O outstanding / period, at the block
-//! layer.
+//! Source: the task detector of Jia et al., USENIX ATC 2018: I/O fraction = time with I/O outstanding / period, at the
+//! block layer.
 
 /// When a task counts as an I/O task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoSettings {
     /// The period over which the fraction is taken, ns.
     pub period_ns: u64,
-    /// An I/O task from this fraction of one period on, in thousandths.
+    /// A task becomes an I/O task at this fraction of one period, in thousandths.
     pub enter_permille: u64,
-    /// None any more below this smoothed fraction, in thousandths...
+    /// It ceases to be one when its smoothed fraction is below this, in thousandths...
     pub leave_permille: u64,
-    /// ... for so long, ns.
+    /// ... for this long, ns.
     pub hold_ns: u64,
 }
 
 impl Default for IoSettings {
-    /// A period of 1 ms; half of it makes an I/O task, under a tenth for 300 ms unmakes it.
+    /// A period of 1 ms. A task becomes an I/O task at a half, and ceases to be one after 300 ms under a tenth.
     fn default() -> IoSettings {
         IoSettings { period_ns: 1_000_000, enter_permille: 500, leave_permille: 100, hold_ns: 300_000_000 }
     }
 }
 
-/// The new fraction's share in the smoothed one is 1 / this.
+/// The weight of the latest period in the smoothed fraction is 1 / this.
 const SMOOTHING: u64 = 16;
-/// A sample's share in the smoothed fraction is 1 / this: with 3, two that are full make an I/O task, one never does.
+/// The weight of a sample in the smoothed fraction is 1 / this. With 3, two full samples make an I/O task; one cannot.
 const SAMPLES: u64 = 3;
-/// A smoothed fraction is forgotten after so many empty periods.
+/// A smoothed fraction decays to 0 within this many empty periods.
 const FORGOTTEN_PERIODS: u64 = 256;
 
-/// The I/O of one task.
+/// Meters the I/O of one task.
 #[derive(Clone, Copy, Debug)]
 pub struct IoMeter {
     settings: IoSettings,
     outstanding: u32,
-    /// Outstanding time is booked up to here.
+    /// Outstanding time is counted up to here, ns.
     booked_ns: u64,
     period_began_ns: u64,
     busy_ns: u64,
     smooth_permille: u64,
     is_io: bool,
-    /// Since when the smoothed fraction is too low to stay.
+    /// Since when the smoothed fraction has been too low for an I/O task, ns.
     low_since_ns: Option<u64>,
+    /// Time and value of the last sample, ns.
     sampled: Option<(u64, u64)>,
 }
 
 impl IoMeter {
-    /// A task that has done no I/O yet, from `now_ns` on.
+    /// Starts at `now_ns` with a task that has done no I/O yet.
     pub fn new(settings: IoSettings, now_ns: u64) -> IoMeter {
         IoMeter {
             settings: IoSettings { period_ns: settings.period_ns.max(1), ..settings },
@@ -74,15 +75,15 @@ impl IoMeter {
         self.outstanding = self.outstanding.saturating_add(1);
     }
 
-    /// An I/O of the task has ended. An end without a beginning (issued before we looked) is ignored.
+    /// An I/O of the task has ended. Ignored if its beginning was not seen (it was issued before the meter started).
     pub fn end(&mut self, at_ns: u64) {
         self.advance(at_ns);
         self.outstanding = self.outstanding.saturating_sub(1);
     }
 
-    /// A reading of how long the task has had I/O outstanding in all, ns. The first one only sets the beginning; one that
-    /// fell (the number is another task's now) does the same. To be called at equal distances of time, more or less. Do not mix
-    /// with events.
+    /// Takes in a reading of the task's total time with I/O outstanding, ns. The first reading is only a base for the
+    /// next, and so is a lower one than before (another task has the number now). Call it at roughly regular intervals,
+    /// and never together with events.
     pub fn sampled(&mut self, at_ns: u64, total_ns: u64) {
         let former = self.sampled.replace((at_ns, total_ns));
         let Some((before_ns, before_total_ns)) = former else { return };
@@ -98,7 +99,7 @@ impl IoMeter {
         self.leave_if(at_ns);
     }
 
-    /// Books time up to now. To be called once a period or so, so that a task without events is seen to stop.
+    /// Counts time up to now. Call it about once a period, so that a task that stops doing I/O is noticed.
     pub fn advance(&mut self, now_ns: u64) {
         if self.sampled.is_some() || now_ns <= self.booked_ns {
             return;
@@ -110,7 +111,7 @@ impl IoMeter {
         } else {
             self.book(end_ns);
             self.smooth(self.busy_ns * 1000 / period_ns, 1);
-            // Whole periods since then, all alike: nothing began or ended in them.
+            // No event fell into the whole periods since then, so they are all alike.
             let whole = (now_ns - end_ns) / period_ns;
             self.smooth(if self.outstanding > 0 { 1000 } else { 0 }, whole);
             self.period_began_ns = end_ns + whole * period_ns;
@@ -123,14 +124,14 @@ impl IoMeter {
         self.leave_if(now_ns);
     }
 
-    /// The clock was set back to `now_ns`: what it was before cannot be booked.
+    /// The clock was set back to `now_ns`: starts a new period there.
     pub fn rebase(&mut self, now_ns: u64) {
         (self.booked_ns, self.period_began_ns, self.busy_ns) = (now_ns, now_ns, 0);
         self.low_since_ns = None;
         self.sampled = self.sampled.map(|(_, total_ns)| (now_ns, total_ns));
     }
 
-    /// Books outstanding time within a period.
+    /// Counts outstanding time within a period.
     fn book(&mut self, up_to_ns: u64) {
         if self.outstanding > 0 {
             self.busy_ns += up_to_ns.saturating_sub(self.booked_ns);
@@ -142,7 +143,7 @@ impl IoMeter {
     fn smooth(&mut self, permille: u64, periods: u64) {
         for _ in 0..periods.min(FORGOTTEN_PERIODS) {
             let sum = self.smooth_permille * (SMOOTHING - 1) + permille;
-            // Rounded towards the new value, or it would never be reached.
+            // Round towards the new value, or the fraction would never reach it.
             let up = permille > self.smooth_permille;
             self.smooth_permille = if up { sum.div_ceil(SMOOTHING) } else { sum / SMOOTHING };
         }
@@ -165,17 +166,17 @@ impl IoMeter {
         }
     }
 
-    /// Whether it is an I/O task.
+    /// Whether the task is an I/O task.
     pub fn is_io(&self) -> bool {
         self.is_io
     }
 
-    /// Whether an I/O is outstanding, as far as events tell.
+    /// Whether an I/O is outstanding, as far as events show.
     pub fn is_outstanding(&self) -> bool {
         self.outstanding > 0
     }
 
-    /// The smoothed I/O fraction, in thousandths: how heavy its I/O is.
+    /// The smoothed I/O fraction, in thousandths.
     pub fn permille(&self) -> u64 {
         self.smooth_permille
     }
@@ -192,7 +193,7 @@ mod tests {
         IoMeter::new(IoSettings::default(), 0)
     }
 
-    /// I/Os of `busy_ns`, one each `every_ns`.
+    /// Runs I/Os of `busy_ns` each, one every `every_ns`.
     fn run(meter: &mut IoMeter, from_ns: u64, to_ns: u64, every_ns: u64, busy_ns: u64) {
         let mut at_ns = from_ns;
         while at_ns < to_ns {
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_io_task_is_told_within_a_millisecond() {
+    fn an_io_task_is_recognized_within_a_millisecond() {
         let mut busy = meter();
         run(&mut busy, 5 * MS, 6 * MS, 500 * US, 400 * US);
         assert!(busy.is_io());
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_mostly_computes_is_none() {
+    fn a_task_that_mostly_computes_is_not_an_io_task() {
         let mut meter = meter();
         run(&mut meter, 0, 1000 * MS, 10 * MS, 200 * US);
         meter.advance(1000 * MS);
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_one_across_a_gap_and_leaves_after_the_hold() {
+    fn it_stays_an_io_task_across_a_gap_and_ceases_after_the_hold() {
         let mut meter = meter();
         run(&mut meter, 0, 100 * MS, MS, 900 * US);
         assert!(meter.is_io() && meter.permille() > 800);
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_from_samples() {
+    fn an_io_task_is_recognized_from_samples() {
         let mut meter = meter();
         for i in 0..20 {
             meter.sampled(i * 10 * MS, i * 9 * MS);
@@ -255,12 +256,12 @@ mod tests {
         }
         assert!(!meter.is_io());
         meter.sampled(1000 * MS, 5);
-        assert!(!meter.is_io(), "a counter that fell is a new beginning");
+        assert!(!meter.is_io(), "a counter that fell starts anew");
     }
 
     #[test]
     fn one_quantum_makes_no_io_task() {
-        // A tick of 10 ms once in ten looks of 20 ms, or caught waiting at one look in ten.
+        // One look in ten, 20 ms apart, shows a tick of 10 ms, or finds the task waiting for the whole 20 ms.
         for quantum_ns in [10 * MS, 20 * MS] {
             let (mut meter, mut total_ns) = (meter(), 0);
             for look in 0..1_005 {
@@ -268,12 +269,12 @@ mod tests {
                 meter.sampled(look * 20 * MS, total_ns);
                 assert!(!meter.is_io(), "{look}");
             }
-            let told = (1_005..1_010).find(|look| {
+            let found = (1_005..1_010).find(|look| {
                 total_ns += 20 * MS;
                 meter.sampled(look * 20 * MS, total_ns);
                 meter.is_io()
             });
-            assert_eq!(told, Some(1_006), "two looks in a row do");
+            assert_eq!(found, Some(1_006), "two such looks in a row make one");
         }
     }
 
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_goes_back_books_nothing() {
+    fn time_that_goes_back_counts_nothing() {
         let mut meter = meter();
         meter.begin(10 * MS);
         meter.advance(5 * MS);

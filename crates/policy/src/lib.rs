@@ -1,18 +1,18 @@
-//! Decisions without a machine: signals in, decisions out.
+//! The decisions of I/O-aware placement, as pure code: signals in, decisions out.
 //!
 //! | module | decides |
 //! |---|---|
-//! | [`beat`] | whether a vCPU was descheduled, by whom, and how much of its slice remains |
+//! | [`beat`] | whether a vCPU was descheduled, whether host or guest caused it, and how much of its slice remains |
 //! | [`io`] | which tasks are I/O tasks, and how much of their time is I/O |
 //! | [`place`] | which I/O task goes to which vCPU, and when |
-//! | [`guard`] | whether acting pays, by throughput |
-//! | [`signal`] | everything that goes in, as one type with a text form for records |
-//! | [`cpus`] | sets of CPUs |
-//! | [`window`] | quantiles of the last few values |
+//! | [`guard`] | whether moving tasks pays, judged by throughput |
 //!
-//! Invariants: nothing here reads a clock, does I/O, uses a random number, or allocates after construction; time is
-//! handed in, u64 ns on any monotonic clock. The same signals in the same order give the same decisions, so a recorded
-//! run can be replayed, and the simulator and the live daemon share this code.
+//! Three more serve these: [`signal`], the type of all input, with a text form for records; [`cpus`], sets of CPUs; and
+//! [`window`], quantiles of the latest values.
+//!
+//! Invariants: nothing here reads a clock, does I/O, uses a random number, or allocates after construction. The caller
+//! hands in the time, u64 ns on any monotonic clock. The same signals in the same order give the same decisions, so a
+//! recorded run can be replayed, and the simulator and the live daemon share this code.
 //!
 //! ```
 //! use reprieve_policy::{beat::Beat, cpus::CpuSet, place::{Placer, Settings}, signal::{Admission, Signal}};
@@ -32,5 +32,5 @@ pub mod place;
 pub mod signal;
 pub mod window;
 
-/// A second, ns.
+/// One second, ns.
 pub const SECOND_NS: u64 = 1_000_000_000;

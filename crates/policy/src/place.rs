@@ -1,22 +1,27 @@
-//! Which I/O task goes to which vCPU, and when.
+//! Decides which I/O task goes to which vCPU, and when.
 //!
-//! A vCPU that is off issues no I/O, and completes none. So a task leaves its vCPU ahead of the end of its slice, early
-//! enough for the I/O in flight to drain (`lead`); and a vCPU that comes back pulls tasks from where little or nothing
-//! remains, which needs little prediction. Recipients are chosen by what remains of their slice and the I/O they have
-//! already; the heaviest I/O chooses first (`choose`).
+//! A vCPU that is off neither issues nor completes I/O. So a task leaves its vCPU before the end of the slice, early
+//! enough for its I/O in flight to drain (`lead`). And a vCPU that comes back pulls tasks from vCPUs on which little or
+//! no time remains, which needs little prediction. The recipient is chosen by what remains of its slice and by the I/O
+//! it already has; the task with the heaviest I/O chooses first (`choose`).
 //!
-//! How early a task leaves follows from what is lost either way, and not from how far ends are trusted: to be caught on a
-//! vCPU as it goes off costs its time off; to leave costs a move if another vCPU is on, and the wait if none is. Each is
-//! weighed with the share of the known slices that end just then. So a task leaves a regular vCPU at the last moment, an
-//! irregular one as soon as another is safer, and waits on one that is off (*parks*) when being caught gets likely.
+//! How early a task leaves depends on the expected loss either way. A task that is *caught* on a vCPU going off loses
+//! the time off; a task that leaves pays for a move if another vCPU is on, and waits if none is. The odds come from the
+//! share of past slices that ended at this length. So a task leaves a regular vCPU at the last moment, an irregular one
+//! as soon as another is safer, and if none is on, it waits on one that is off (*parks*) once being caught becomes
+//! likely.
 //!
-//! Invariants, each with a property test: a task is only ever put on a vCPU of its user's mask; never do all I/O tasks end up
-//! on one vCPU by [`Policy::Combined`] while another that a moved one might use has time; moves are limited, and a task does not
-//! return to a vCPU within the slice in which it left it while that may yet end as was feared; after construction nothing is
-//! allocated. A signal costs at most time that goes with the tasks, and for each task that may move with the vCPUs.
+//! Invariants, each with a property test:
+//! - a task is placed only on vCPUs of its user's mask;
+//! - [`Policy::Combined`] never gathers all I/O tasks on one vCPU while another with time left could take one of them;
+//! - moves are limited, and a task does not return to a vCPU in the slice in which it left it until the end it fled
+//!   from has failed to come;
+//! - nothing is allocated after construction.
 //!
-//! Source: the migrater of Jia et al., USENIX ATC 2018; leaving ahead, pull by the first beat, and that reacting to a late
-//! beat is worse than nothing: the project's measurements on real guests.
+//! Cost of a signal: proportional to the number of tasks, plus the number of vCPUs for each task that may move.
+//!
+//! Source: the migrater of Jia et al., USENIX ATC 2018. Leaving ahead, pulling at the first beat, and the finding that
+//! reacting to a late beat is worse than doing nothing come from this project's measurements on real guests.
 
 mod choose;
 mod decide;
@@ -36,7 +41,7 @@ use choose::Load;
 use left::Left;
 use task::Task;
 
-/// Beats are left out as long as slices end in fewer than so many cases of 100.
+/// Beats are skipped while slices end in fewer than this many of 100 cases.
 const RISK_PERCENT: u64 = 5;
 
 /// Places I/O tasks on vCPUs. All its storage is allocated by [`Placer::new`].
@@ -44,27 +49,28 @@ const RISK_PERCENT: u64 = 5;
 pub struct Placer {
     settings: Settings,
     vcpus: Vec<Vcpu>,
-    /// For the oracle: when each vCPU goes off next, and is back.
+    /// For the oracle policies: when each vCPU goes off next, and when it comes back.
     next_off: Vec<Option<(u64, u64)>>,
     tasks: Vec<Option<Task>>,
     left: Left,
-    /// What I/O each vCPU has, and how many I/O tasks there are in all, as last summed up.
+    /// The I/O of each vCPU and the number of I/O tasks, as last summed up.
     loads: Vec<Load>,
     io_tasks: usize,
-    /// vCPUs that are off for less than what counts: their ends are of no account.
+    /// vCPUs that are off too little to matter: the ends of their slices are ignored.
     calm: Vec<bool>,
-    /// No task has this number or a higher one: what is not used is not looked at.
+    /// All tasks have lower numbers than this; unused slots above are not visited.
     top: usize,
     lead: Lead,
     moves: Vec<Move>,
-    /// Tasks to be decided on, the heaviest first.
+    /// Tasks to decide on, the heaviest I/O first.
     queue: Vec<usize>,
-    /// Signals taken in, by which a task's moves are told apart.
+    /// Number of signals taken in; shows whether a task has already moved at this one.
     taken: u64,
     now_ns: u64,
     looked_ns: Option<u64>,
-    /// Signals of before this time are old.
+    /// Signals from before this time are too old to act on, ns.
     catch_up_ns: u64,
+    /// Some vCPU is off for a share that matters.
     acting: bool,
     halted: bool,
 }
@@ -95,8 +101,8 @@ impl Placer {
         }
     }
 
-    /// Takes in a signal and decides. The moves are to be carried out now, in this order; there is at most one for each
-    /// task. Numbers of vCPUs and tasks beyond the settings are ignored. Signals are to come in the order of their times.
+    /// Takes in a signal and decides. Carry out the moves now, in this order; there is at most one per task. Hand in
+    /// signals in the order of their times. vCPU and task numbers beyond the settings are ignored.
     pub fn take(&mut self, signal: &Signal) -> &[Move] {
         self.moves.clear();
         self.taken += 1;
@@ -118,8 +124,8 @@ impl Placer {
             Signal::CatchUp { until_ns } => self.catch_up_ns = until_ns,
             Signal::Completion { took_ns, .. } => self.lead.learn_mean(took_ns),
             Signal::NextOff { vcpu, off_ns, back_ns } => {
-                if let Some(told) = self.next_off.get_mut(vcpu) {
-                    *told = Some((off_ns, back_ns));
+                if let Some(next) = self.next_off.get_mut(vcpu) {
+                    *next = Some((off_ns, back_ns));
                 }
             }
             _ => self.about_task(signal),
@@ -127,8 +133,8 @@ impl Placer {
         &self.moves
     }
 
-    /// Lets time pass. A time that is a little old stands for now; one that is older by far shows that now was wrong, for no
-    /// signal waits so long.
+    /// Lets time pass. A signal slightly out of order does not change the time. One that is far older shows that the
+    /// clock was wrong, since no signal waits that long.
     fn follow(&mut self, at_ns: u64) {
         if at_ns.saturating_add(LEAP_NS) < self.now_ns {
             self.set_back(at_ns);
@@ -136,7 +142,7 @@ impl Placer {
         self.now_ns = self.now_ns.max(at_ns);
     }
 
-    /// The clock was ahead: everything that has a time begins anew, or it would wait for that time.
+    /// The clock was ahead. Everything that stores a time starts anew, or it would wait for that time.
     fn set_back(&mut self, at_ns: u64) {
         (self.now_ns, self.looked_ns, self.catch_up_ns) = (at_ns, None, 0);
         self.tasks[..self.top].iter_mut().flatten().for_each(|task| task.rebase(at_ns));
@@ -152,7 +158,7 @@ impl Placer {
         }
     }
 
-    /// What one task does, or what is done to it by others.
+    /// Takes in a signal about a single task.
     fn about_task(&mut self, signal: &Signal) {
         let (Signal::Mask { task, .. }
         | Signal::Seen { task, .. }
@@ -172,8 +178,7 @@ impl Placer {
             Signal::IoBegin { at_ns, .. } => {
                 known.has_events = true;
                 known.io.begin(at_ns);
-                let on = known.on.and_then(|on| Some((on, self.vcpus.get(on)?.stretch())));
-                known.issued = on;
+                known.issued = known.on.and_then(|on| Some((on, self.vcpus.get(on)?.slice())));
             }
             Signal::IoEnd { at_ns, took_ns, .. } => {
                 known.io.end(at_ns);
@@ -185,10 +190,11 @@ impl Placer {
         }
     }
 
-    /// An I/O that was in flight while the vCPU that it was issued on was off tells nothing of the device.
+    /// Learns how long an I/O took, unless the vCPU it was issued on was off meanwhile: then it took longer than the
+    /// device needed.
     fn learn_completion(&mut self, issued: Option<(usize, u64)>, at_ns: u64, took_ns: u64) {
-        let same_slice = |(on, stretch): (usize, u64)| {
-            self.vcpus.get(on).is_some_and(|vcpu| vcpu.is_on(at_ns) && vcpu.stretch() == stretch)
+        let same_slice = |(on, slice): (usize, u64)| {
+            self.vcpus.get(on).is_some_and(|vcpu| vcpu.is_on(at_ns) && vcpu.slice() == slice)
         };
         if issued.is_none_or(same_slice) {
             self.lead.learn(took_ns);
@@ -202,17 +208,17 @@ impl Placer {
             self.set_back(beat.at_ns);
         }
         self.look();
-        // The guest's own delay says nothing of the host; the vCPU was on all the time.
+        // If the guest delayed the beat, the vCPU was on all the time and has no fresh slice.
         if let News::Back(gap) = news
             && gap.verdict != Verdict::Guest
         {
             self.back(beat.vcpu);
         }
-        self.let_rest(beat.vcpu);
+        self.skip_idle_beats(beat.vcpu);
     }
 
-    /// Leaves out beats that would tell nothing: while the vCPU hardly goes off, nor is about to within the lead.
-    fn let_rest(&mut self, vcpu: usize) {
+    /// Skips beats that would show nothing: those before the vCPU is likely to go off, less the lead.
+    fn skip_idle_beats(&mut self, vcpu: usize) {
         if !self.acting || self.calm[vcpu] {
             return;
         }
@@ -221,16 +227,16 @@ impl Placer {
             false => self.vcpus[vcpu].remaining_at(RISK_PERCENT, self.now_ns),
         };
         let quiet_ns = safe_ns.unwrap_or(0).saturating_sub(self.lead_ns(vcpu));
-        self.vcpus[vcpu].rest(self.now_ns, quiet_ns);
+        self.vcpus[vcpu].skip_beats(self.now_ns, quiet_ns);
     }
 
-    /// When the next beat of this vCPU is due after the last that was taken in, ns; `None` for a number beyond the settings.
-    /// A period later, or more where beats would tell nothing.
+    /// When this vCPU's next beat is due, ns: one period after the last one taken in, or later if beats are skipped.
+    /// `None` for a number beyond the settings.
     pub fn next_beat_ns(&self, vcpu: usize) -> Option<u64> {
         self.vcpus.get(vcpu).map(Vcpu::next_ns)
     }
 
-    /// How long ahead of its end tasks leave this vCPU, ns.
+    /// How long before the end of its slice tasks leave this vCPU, ns.
     pub fn lead_ns(&self, vcpu: usize) -> u64 {
         self.vcpus.get(vcpu).map_or(0, |vcpu| {
             let (slices, late_ns) = (vcpu.slices(), vcpu.lateness().ordinary_ns());
@@ -238,58 +244,58 @@ impl Placer {
         })
     }
 
-    /// What the beats of a vCPU told; `None` for a number beyond the settings.
+    /// The state of a vCPU; `None` for a number beyond the settings.
     pub fn vcpu(&self, vcpu: usize) -> Option<&Vcpu> {
         self.vcpus.get(vcpu)
     }
 
-    /// How far this vCPU's slices can be predicted: which share of the last ones was alike, in thousandths. To be shown;
-    /// nothing is decided by it.
+    /// How predictable this vCPU's slices are: the share of past slices close to the median, in thousandths. Only for
+    /// display; no decision uses it.
     pub fn trust_permille(&self, vcpu: usize) -> u32 {
         self.vcpus.get(vcpu).map_or(0, |vcpu| vcpu.slices().alike_permille())
     }
 
-    /// Whether I/O tasks are on this vCPU, and it goes off.
+    /// Whether I/O tasks are on this vCPU while vCPUs are being descheduled.
     pub fn is_endangered(&self, vcpu: usize) -> bool {
         self.is_acting() && self.loads.get(vcpu).is_some_and(|load| load.tasks > 0)
     }
 
-    /// Whether some vCPU is off for a share that counts.
+    /// Whether something is wrong: some vCPU is off for a share of time that matters.
     pub fn is_wrong(&self) -> bool {
         self.acting
     }
 
-    /// Whether something is wrong, and tasks are moved for it.
+    /// Whether tasks are being moved: something is wrong, and the placer is not halted.
     pub fn is_acting(&self) -> bool {
         self.acting && !self.halted
     }
 
-    /// Whether the task is an I/O task at present.
+    /// Whether the task is currently an I/O task.
     pub fn is_io(&self, task: usize) -> bool {
         self.task(task).is_some_and(|task| task.io.is_io())
     }
 
-    /// Its I/O fraction, in thousandths.
+    /// The task's smoothed I/O fraction, in thousandths.
     pub fn io_permille(&self, task: usize) -> u64 {
         self.task(task).map_or(0, |task| task.io.permille())
     }
 
-    /// The vCPU that the task was put on; `None` if its user's mask holds.
+    /// The vCPU that the placer put the task on; `None` if the task has its user's mask.
     pub fn placed_on(&self, task: usize) -> Option<usize> {
         self.task(task).filter(|task| task.placed).and_then(|task| task.on)
     }
 
-    /// The mask of the task's user.
+    /// The mask that the task's user gave it.
     pub fn mask(&self, task: usize) -> Option<CpuSet> {
         self.task(task).map(|task| task.mask)
     }
 
-    /// Number of I/O tasks at present.
+    /// Current number of I/O tasks.
     pub fn io_tasks(&self) -> usize {
         self.tasks[..self.top].iter().flatten().filter(|task| task.io.is_io()).count()
     }
 
-    /// The settings it was made with.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }

@@ -1,7 +1,7 @@
-//! Everything that a placer is told, as one type, and its text form: a line of a record.
+//! Signals: all input of a [`Placer`](crate::place::Placer) as one type, and its text form, one line of a record each.
 //!
-//! A record of signals replayed into a placer with the same settings gives the same decisions; that is how a live run is
-//! checked against this code. A number that is not known is `-`.
+//! A record of signals, replayed into a placer with the same settings, gives the same decisions. Tests check recorded
+//! live runs against this code that way. In the text, `-` stands for an unknown number.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,46 +9,46 @@ use std::str::FromStr;
 use crate::beat::Beat;
 use crate::cpus::CpuSet;
 
-/// One thing that a placer is told. Times are ns on one monotonic clock.
+/// One input of a placer. Times are ns on one monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// A vCPU's beat.
     Beat(Beat),
-    /// Time has passed: look whether anything is due. Once a period of beats is enough.
+    /// Time has passed, and the placer should check whether anything is due. Once a beat period is enough.
     Tick {
         /// Now.
         at_ns: u64,
     },
-    /// A task to look after; takes the place of an earlier one of that number.
+    /// A new task; replaces an earlier one of the same number.
     Admit {
-        /// The caller's number for it, below the settings' `tasks`.
+        /// The caller's number for the task, below the settings' `tasks`.
         task: usize,
-        /// What is known of it.
+        /// Its mask, place and working set.
         admission: Admission,
         /// Now.
         at_ns: u64,
     },
-    /// The task has ended, or is none of ours any more.
+    /// The task has ended, or is no longer the placer's.
     Dismiss {
         /// The task.
         task: usize,
         /// Now.
         at_ns: u64,
     },
-    /// Its user (or a cpuset) has given the task another mask, which holds now; what was done to it is undone thereby.
+    /// The user (or a cpuset) gave the task another mask. It is in force now, and replaces the placer's own.
     Mask {
         /// The task.
         task: usize,
-        /// Where it may run now.
+        /// The CPUs it may run on now.
         mask: CpuSet,
         /// Now.
         at_ns: u64,
     },
-    /// The task was seen on a vCPU. Matters for tasks that are not placed.
+    /// The task was seen on a vCPU. Ignored for tasks that the placer has placed.
     Seen {
         /// The task.
         task: usize,
-        /// Where.
+        /// The vCPU.
         on: usize,
         /// Now.
         at_ns: u64,
@@ -69,25 +69,25 @@ pub enum Signal {
         /// How long it took, ns, if known.
         took_ns: Option<u64>,
     },
-    /// Where there are no I/O events: how long the task has had I/O outstanding in all, ns.
+    /// Without I/O events: the task's total time with I/O outstanding.
     IoSampled {
         /// The task.
         task: usize,
         /// When.
         at_ns: u64,
-        /// Since it began, or since anything: only differences count.
+        /// The total since any fixed moment, ns: only differences count.
         outstanding_ns: u64,
     },
-    /// Where there are no I/O events: how long I/Os of some device took in the mean since the last such signal, ns. To be given
-    /// several times a second, for the mean holds waits for vCPUs that were off, and counts as the least of eight.
+    /// Without I/O events: the mean time that a device's I/Os took since the last such signal. Give it several times a
+    /// second: the mean includes waits for vCPUs that were off, so the placer uses the least of eight.
     Completion {
         /// When.
         at_ns: u64,
-        /// How long.
+        /// The mean, ns.
         took_ns: u64,
     },
-    /// The oracle's: when a vCPU goes off next, and when it comes back. Only [`Policy::Oracle`](crate::place::Policy::Oracle)
-    /// listens.
+    /// For the oracle policies, which alone use it: when a vCPU goes off next, and when it comes back. The text form
+    /// calls it `told`.
     NextOff {
         /// The vCPU.
         vcpu: usize,
@@ -96,32 +96,32 @@ pub enum Signal {
         /// When it is back.
         back_ns: u64,
     },
-    /// What follows with a time before `until_ns` is old, for the caller has not looked for a while: the placer learns from it,
-    /// and moves nothing until a signal of that time or later. To be given ahead of such a batch.
+    /// Signals older than `until_ns` follow, because the caller was held up. The placer learns from them, but moves
+    /// nothing until a signal of that time or later.
     CatchUp {
-        /// Until when.
+        /// The end of the old signals, ns.
         until_ns: u64,
     },
-    /// Release all tasks and move none until told to go on: acting did not pay, or the end is near.
+    /// Release all tasks, and move none until [`Signal::Resume`]: moves did not pay, or the daemon is stopping.
     Halt {
         /// Now.
         at_ns: u64,
     },
-    /// Go on after [`Signal::Halt`].
+    /// Move tasks again after [`Signal::Halt`].
     Resume {
         /// Now.
         at_ns: u64,
     },
 }
 
-/// What is known of a task as it is handed to the placer.
+/// What the placer is told about a new task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// Where its user lets it run. Never left.
+    /// The CPUs that its user allows. The placer never leaves them.
     pub mask: CpuSet,
     /// The vCPU it was last seen on, if known.
     pub on: Option<usize>,
-    /// What it touches again and again, bytes; 0 if not known.
+    /// Memory that it uses again and again, bytes; 0 if unknown.
     pub working_set_bytes: u64,
 }
 
@@ -133,7 +133,7 @@ impl Admission {
 }
 
 impl Signal {
-    /// When it was, ns; for [`Signal::NextOff`] and [`Signal::CatchUp`] the first time they speak of.
+    /// The signal's time, ns; for [`Signal::NextOff`] and [`Signal::CatchUp`] the first time they name.
     pub fn at_ns(&self) -> u64 {
         match *self {
             Signal::Beat(beat) => beat.at_ns,
@@ -154,7 +154,7 @@ impl Signal {
     }
 }
 
-/// A number of the text form; `-` if it is not known.
+/// A number in the text form; `-` if unknown.
 pub(crate) struct Known<T>(pub(crate) Option<T>);
 
 impl<T: fmt::Display> fmt::Display for Known<T> {
@@ -194,7 +194,7 @@ impl fmt::Display for Signal {
     }
 }
 
-/// A line that is no signal.
+/// The error for a line that is not a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadSignal;
 
@@ -206,7 +206,7 @@ impl fmt::Display for BadSignal {
 
 impl std::error::Error for BadSignal {}
 
-/// The words of a line, read one by one.
+/// Reads a line word by word.
 struct Words<'a>(std::str::SplitAsciiWhitespace<'a>);
 
 impl Words<'_> {
@@ -237,7 +237,7 @@ impl FromStr for Signal {
     }
 }
 
-/// The signal of this kind and time, from the rest of its line.
+/// Reads the signal of this kind and time from the rest of its line.
 fn read(kind: &str, at_ns: u64, words: &mut Words<'_>) -> Result<Signal, BadSignal> {
     Ok(match kind {
         "beat" => Signal::Beat(Beat {

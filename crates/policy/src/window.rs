@@ -1,19 +1,19 @@
-//! Quantiles of the last few values: robust where a moving average is not.
+//! Quantiles of the latest values: robust where a moving average is not.
 //!
-//! One spurious value moves a moving average at once, and a median not at all: with an average for the slice, prediction
-//! gave back 0.66 of what was lost where acting without any prediction gave back all (the project's facts on I/O
-//! inactivity). Quantiles are over values, or over time (each value weighs as much as it is long), where many short values
-//! must not hide few long ones.
+//! One spurious value moves a moving average at once, and a median not at all. On real guests, with a moving average
+//! for the slice, acting by prediction recovered 66 % of the lost throughput, and acting without any prediction all of
+//! it. Quantiles are by count, or by size (each value weighs as much as it is long) where many short values must not
+//! hide a few long ones.
 //!
-//! Invariants: fixed size, no allocation; the values are kept sorted as well, so that a push costs a shift of at most
-//! [`Window::CAPACITY`] values and a quantile a binary search; a quantile is always one of the values.
+//! Invariants: the size is fixed and nothing is allocated. The values are also kept sorted, so a push shifts at most
+//! [`Window::CAPACITY`] values, and a quantile by count is one look-up. A quantile is always one of the values.
 
 /// The last [`Window::CAPACITY`] values.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// In the order in which they came, a ring.
+    /// The values in order of arrival, as a ring.
     values: [u64; Window::CAPACITY],
-    /// The same, ascending.
+    /// The same values, ascending.
     sorted: [u64; Window::CAPACITY],
     next: usize,
     len: usize,
@@ -26,10 +26,11 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Values kept. A slice of 10 ms that comes every 40 ms fills it in little more than a second: so fast it adapts.
+    /// Values kept. Slices that come every 40 ms replace them all in 1.3 s, so estimates adapt to a new host within
+    /// that.
     pub const CAPACITY: usize = 32;
 
-    /// Adds a value, in the place of the oldest if the window is full.
+    /// Adds a value; if the window is full, it replaces the oldest.
     pub fn push(&mut self, value: u64) {
         if self.len == Self::CAPACITY {
             let oldest = self.values[self.next];
@@ -45,12 +46,12 @@ impl Window {
         self.len += 1;
     }
 
-    /// Values held.
+    /// Number of values held.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no value yet.
+    /// Whether there is no value.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -70,7 +71,8 @@ impl Window {
         by_rank(self.sorted(), percent)
     }
 
-    /// The smallest value such that values up to it make up `percent` of 100 of the sum; `None` without values.
+    /// The smallest value at which the values up to and including it make up `percent` of 100 of the sum; `None`
+    /// without values.
     pub fn quantile_by_size(&self, percent: u64) -> Option<u64> {
         let sum: u128 = self.sorted().iter().map(|value| u128::from(*value)).sum();
         let wanted = sum * u128::from(percent.min(100)) / 100;
@@ -82,7 +84,7 @@ impl Window {
     }
 }
 
-/// The smallest of these values, ascending, that at least `percent` of 100 of them do not exceed; `None` without values.
+/// The smallest of these ascending values that at least `percent` of 100 of them do not exceed; `None` without values.
 pub fn by_rank(sorted: &[u64], percent: u64) -> Option<u64> {
     let rank = (sorted.len() as u64 * percent.min(100)).div_ceil(100).max(1) as usize;
     sorted.get(rank - 1).copied()
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_values_go() {
+    fn the_oldest_values_are_replaced() {
         let window =
             of((0..Window::CAPACITY as u64).map(|_| 100).chain((0..Window::CAPACITY as u64).map(|_| 3)));
         assert_eq!((window.len(), window.quantile(100)), (Window::CAPACITY, Some(3)));

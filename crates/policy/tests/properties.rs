@@ -1,4 +1,4 @@
-//! What holds for any signals whatever.
+//! Properties of the placer that hold for any sequence of signals.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{MS, Random, Schedule, run};
 const VCPUS: usize = 4;
 const TASKS: usize = 6;
 
-/// One signal, its time as a step from the last one's.
+/// One signal and its time as a step from the one before.
 fn signal() -> impl Strategy<Value = (u64, Signal)> {
     let (vcpu, task) = (0..VCPUS + 1, 0..TASKS + 1);
     let mask =
@@ -20,7 +20,7 @@ fn signal() -> impl Strategy<Value = (u64, Signal)> {
     let on = prop::option::of(0..VCPUS);
     let beat =
         (vcpu.clone(), prop_oneof![4 => 0..200_000u64, 1 => 0..40 * MS]).prop_map(|(vcpu, late_ns)| {
-            // The lateness is put where the period is until the time is known.
+            // `due_ns` holds the lateness until the time is known.
             Signal::Beat(Beat {
                 vcpu,
                 due_ns: late_ns,
@@ -82,7 +82,7 @@ fn at(signal: Signal, now_ns: u64, due_ns: &mut [u64]) -> Signal {
     }
 }
 
-/// The same so much later.
+/// The signal, shifted in time.
 fn shifted(signal: Signal, by_ns: u64) -> Signal {
     let mut signal = signal;
     match &mut signal {
@@ -104,7 +104,7 @@ fn shifted(signal: Signal, by_ns: u64) -> Signal {
     signal
 }
 
-/// Moves of a signal at a time.
+/// The moves that each signal causes, with its time.
 fn decide(placer: &mut Placer, signals: &[Signal]) -> Vec<(u64, Move)> {
     let mut moves = Vec::new();
     for signal in signals {
@@ -157,7 +157,7 @@ proptest! {
     #[test]
     fn moves_are_bounded_and_one_for_a_task_at_a_time(policy in any_policy(), signals in signals()) {
         let settings = Settings { act_off_permille: 0, moves_per_s: 20, ..Settings::new(VCPUS, TASKS).with(policy) };
-        // Admitted anew, a task would have a new limit.
+        // Leave admissions out: a task that is admitted again gets a new limit.
         let once: Vec<Signal> = signals.into_iter().enumerate()
             .filter(|(i, signal)| *i < TASKS || !matches!(signal, Signal::Admit { .. })).map(|(_, signal)| signal).collect();
         let mut placer = Placer::new(settings);
@@ -184,12 +184,12 @@ proptest! {
     fn decisions_depend_on_nothing_but_the_signals(policy in any_policy(), signals in signals()) {
         let new = || Placer::new(Settings { act_off_permille: 0, ..Settings::new(VCPUS, TASKS).with(policy) });
         let first = decide(&mut new(), &signals);
-        prop_assert!(first == decide(&mut new(), &signals), "not the same again");
-        // Nor on what time it is: only differences count.
+        prop_assert!(first == decide(&mut new(), &signals), "another run decides differently");
+        // Decisions do not depend on the absolute time.
         let later: Vec<Signal> = signals.iter().map(|signal| shifted(*signal, 86_400_000 * MS)).collect();
         let moved: Vec<Move> = decide(&mut new(), &later).into_iter().map(|(_, made)| made).collect();
-        prop_assert!(first.iter().map(|(_, made)| *made).eq(moved), "not the same a day later");
-        // Nor on anything that the text form of a signal does not hold.
+        prop_assert!(first.iter().map(|(_, made)| *made).eq(moved), "a day later it decides differently");
+        // Nor do they depend on anything that the text form of a signal leaves out.
         let read: Vec<Signal> = signals.iter().map(|signal| signal.to_string().parse().unwrap()).collect();
         prop_assert!(read == signals, "the text form loses something");
     }
@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_late_in_fewer_than_half_of_the_beats_never_gets_ordinary(
+    fn lateness_in_fewer_than_half_of_the_beats_never_gets_ordinary(
         noise_us in 1..400u64, late_in_ten in 0..4u64, late_ms in 3..1_000u64, seed in any::<u64>(),
     ) {
         let (mut lateness, mut random) = (Lateness::default(), Random(seed));
@@ -218,7 +218,8 @@ proptest! {
                 true => late_ms * MS,
                 false => random.within(0, noise_us * 1_000),
             };
-            // A walk may stray, but not far: twice the median is ordinary, and the median within four times the noise.
+            // The estimate may stray a little: the median stays within four times the noise, and ordinary is twice the
+            // median.
             prop_assert!(lateness.ordinary_ns() <= 8 * noise_us * 1_000 + 100_000, "{beat}: {lateness:?}");
             lateness.learn(late_ns);
         }
@@ -244,7 +245,7 @@ proptest! {
                 if made.why == Why::Park || others.is_empty() || others.iter().any(|other| on[*other] != to) {
                     continue;
                 }
-                // All are on this one: then no other had time for the one that was moved.
+                // All tasks are on this vCPU, so no other may have had time for the moved one.
                 for vcpu in (0..VCPUS).filter(|vcpu| *vcpu != to && Some(*vcpu) != left) {
                     prop_assert!(!placer.could_take(made.task, vcpu), "{made:?} at {}, though {vcpu} has time", signal.at_ns());
                 }
@@ -258,18 +259,19 @@ proptest! {
         let schedule = random_schedule(seed, end_ns);
         let outcome = run(&mut Placer::new(Settings::new(VCPUS, 3)), &schedule, 3, end_ns);
         let mut placer = Placer::new(Settings::new(VCPUS, 3));
-        // By task and vCPU: the slice of it that the task has left, and until when it stays away at least, sixteen beats.
+        // By task and vCPU: the slice that the task has left, and the time until which it stays away at least (16
+        // beats).
         let mut left = [[None; VCPUS]; 3];
         for signal in &outcome.signals {
             for made in placer.take(signal).to_vec() {
-                let stretch = |vcpu: usize| placer.vcpu(vcpu).map(|vcpu| vcpu.stretch());
+                let current = |vcpu: usize| placer.vcpu(vcpu).map(|vcpu| vcpu.slice());
                 match made.to {
                     Target::Home => left[made.task] = [None; VCPUS],
                     Target::Vcpu(to) => {
                         let returns = left[made.task][to]
-                            .is_some_and(|(slice, until_ns)| slice == stretch(to) && signal.at_ns() < until_ns);
+                            .is_some_and(|(slice, until_ns)| slice == current(to) && signal.at_ns() < until_ns);
                         prop_assert!(made.why == Why::Park || !returns, "{made:?} at {}", signal.at_ns());
-                        made.from.into_iter().for_each(|from| left[made.task][from] = Some((stretch(from), signal.at_ns() + 16 * MS)));
+                        made.from.into_iter().for_each(|from| left[made.task][from] = Some((current(from), signal.at_ns() + 16 * MS)));
                     }
                 }
             }

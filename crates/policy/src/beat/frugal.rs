@@ -1,11 +1,12 @@
-//! A median in one word, for values of which there are many.
+//! The running median of many values, kept in one word.
 //!
-//! Source: Ma, Muthukrishnan and Sandler, "Frugal Streaming for Estimating Quantiles", 2013: a step up or down at each value.
-//! The step is a share of the median here, so that it is found as soon whatever its size.
+//! Source: Ma, Muthukrishnan and Sandler, "Frugal Streaming for Estimating Quantiles", 2013: each value moves the
+//! estimate one step up or down. Here a step is a share of the estimate, so small and large medians are found equally
+//! fast.
 
-/// A step is 1 / this of the median...
+/// A step is 1 / this of the estimate...
 const STEP_SHARE: u64 = 16;
-/// ... and so much, ns, that it leaves zero.
+/// ... plus this, ns, so that the estimate can leave zero.
 const STEP_NS: u64 = 1_000;
 
 /// The median of durations.
@@ -25,7 +26,7 @@ impl Frugal {
         }
     }
 
-    /// The median so far, ns; from 0 at first.
+    /// The estimate, ns. It starts at 0.
     pub(super) fn ns(&self) -> u64 {
         self.median_ns
     }

@@ -1,25 +1,26 @@
-//! How late a beat must be to mean a gap: learnt from how late beats are, where half of them are on time.
+//! How late a beat must be to count as a gap. The threshold is learnt from the beats.
 //!
-//! The median of *all* beats is followed, those after gaps too, for a percentile of what passed for ordinary runs away on a
-//! busy host: noise of 0.3 ms makes gaps of 1.2 ms ordinary, those make gaps of 4 ms ordinary, and in the end all are. The
-//! median stands while more than half of the beats are on time, whatever the others are.
+//! It follows the median lateness of *all* beats, including those after gaps. A percentile of "ordinary" beats alone
+//! would run away on a busy host: noise of 0.3 ms makes gaps of 1.2 ms ordinary, those make gaps of 4 ms ordinary, and
+//! so on. The median stays put while more than half of the beats are on time.
 //!
-//! Source: under emulation beats are late by 0.07 to 0.17 ms in the median, 0.2 to 0.5 ms in the 99th percentile and 1 to
-//! 2.5 ms in the 99.9th (the project's facts); on a quiet KVM guest by far less.
+//! Source: measured under emulation, beats are late by 0.07 to 0.17 ms at the median, 0.2 to 0.5 ms at the 99th
+//! percentile and 1 to 2.5 ms at the 99.9th; in a quiet KVM guest by far less.
 
 use super::frugal::Frugal;
 
-/// Shortest gap that is looked for, ns: shorter ones cost less than a move. Gaps shorter than a period hide between beats.
+/// The shortest gap looked for, ns: a shorter one costs less than a move. Gaps shorter than a period fall between
+/// beats.
 const FINEST_NS: u64 = 1_000_000;
-/// A beat later than this is a gap in any case, ns: no timer is so late by itself. A threshold that published code had (9 ms)
-/// missed slices of less.
+/// A beat later than this is always a gap, ns: no timer is that late by itself. vMigrater's published code uses 9 ms,
+/// and so misses shorter gaps.
 const LATEST_NS: u64 = 5_000_000;
-/// A gap is later than so many medians: beyond the 99.9th percentile under emulation.
+/// The threshold for a gap, in medians: beyond the 99.9th percentile under emulation.
 const MARGIN: u64 = 8;
-/// An ordinary beat is no later than so many medians.
+/// The most lateness of an ordinary beat, in medians.
 const ORDINARY: u64 = 2;
 
-/// A beat that is later than this, ns, may mean a gap, and is worth a reading of steal and of the beat thread's run delay.
+/// A beat later than this, ns, may mean a gap, and is worth a reading of steal and of the beat thread's run delay.
 pub fn grain_ns(period_ns: u64) -> u64 {
     period_ns.min(FINEST_NS)
 }
@@ -31,18 +32,17 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// Takes in a beat, late or not, but for those that the host is known to have delayed.
+    /// Takes in a beat's lateness. Leave out beats that the host is known to have delayed.
     pub fn learn(&mut self, late_ns: u64) {
         self.median.learn(late_ns);
     }
 
-    /// A beat later than this is a gap, ns: eight times what it is in the median, and from the [`grain_ns`] of its period to
-    /// 5 ms.
+    /// A beat later than this is a gap, ns: eight times the median, but at least [`grain_ns`] and at most 5 ms.
     pub fn threshold_ns(&self, period_ns: u64) -> u64 {
         MARGIN.saturating_mul(self.median.ns()).clamp(grain_ns(period_ns), LATEST_NS)
     }
 
-    /// What ordinary beats do not exceed, ns.
+    /// The most lateness of an ordinary beat, ns.
     pub fn ordinary_ns(&self) -> u64 {
         ORDINARY.saturating_mul(self.median.ns()).min(LATEST_NS)
     }
@@ -77,7 +77,7 @@ mod tests {
         let (mut gaps, mut long) = (0, 0);
         for i in 0..20_000u64 {
             let noise_ns = i * 7919 % 300 * US;
-            // One in ten is late, by 1.2, 4 and 24 ms in turns.
+            // One in ten is late, by 1.2, 4 and 24 ms in turn.
             let late_ns =
                 if i % 10 == 9 { [1_200 * US, 4 * MS, 24 * MS][(i / 10 % 3) as usize] } else { noise_ns };
             long += u64::from(late_ns == 24 * MS);

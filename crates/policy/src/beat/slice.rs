@@ -1,78 +1,81 @@
-//! The slices of a vCPU: how long it stays on, how long off, and what remains.
+//! The past slices and gaps of a vCPU, and what they predict: how much of the current slice or gap remains.
 //!
-//! No distribution is assumed. What remains after some time on comes from the slices that lasted longer than that. Beats tell
-//! times only as exactly as they come (the *blur*): values that differ from the median by no more than half of that do not
-//! differ, and others by as much less. And four things keep few odd values from spoiling it:
-//! - a gap much shorter than gaps are (by time, so that many short ones do not pass for the rule) is spurious, and does not
-//!   end a slice. It is kept all the same: if gaps get short for good, they become the rule;
-//! - the longest tenth of the slices counts as no longer than the rest, or the one slice that a missed end has doubled would
-//!   speak for all that come near it;
-//! - one that has outlived those all the same lasts longer by up to as much as slices differ (the distance of their
-//!   quartiles): nothing remains of a regular one, and much of one that ends at random;
-//! - of a slice that lasts twice as long as all but that tenth nothing is known: the host has changed.
+//! The predictions assume no distribution. What remains of a slice is estimated from the past slices that lasted
+//! longer. Beats show times only to within a period (the *blur*), so every value is moved towards the median by half
+//! the blur, but not beyond it: values that differ by less do not differ. Four rules keep a few odd values from
+//! spoiling the estimate:
+//! - A gap under half the usual length is spurious and does not end a slice. The usual length is the median by time, so
+//!   that many short gaps do not outvote a few long ones. Spurious gaps are kept: if gaps get short for good, short
+//!   becomes the usual length.
+//! - Slices above the 90th percentile count as that long. Otherwise one slice, doubled because its end was missed,
+//!   would predict the end of every slice that outlives the others.
+//! - A slice that outlives that percentile can run longer by at most the spread between slices (the distance of their
+//!   quartiles): nothing remains of a regular slice, and much of one that ends at random.
+//! - A slice of more than twice that percentile has no prediction: the host's behaviour must have changed.
 
 use crate::window::{Window, by_rank};
 
-/// Slices known before anything is said about what remains: a quartile needs four.
+/// Slices needed for a prediction: quartiles need four.
 const LEAST: usize = 4;
-/// A gap under 1 / this of a gap's usual length is spurious.
+/// A gap under 1 / this of the usual length is spurious.
 const SPURIOUS_SHARE: u64 = 2;
-/// A gap counts as no longer than this many usual ones, or one pause of the machine would make all others spurious. If they
-/// get longer for good they still become the rule, in a few steps.
+/// A gap counts as at most this many times the usual length. Otherwise one pause of the machine would make all other
+/// gaps spurious. If gaps get longer for good, the usual length follows in a few steps.
 const LONGEST_USUAL: u64 = 4;
-/// Slices that exceed this percentile count as no longer.
+/// Slices longer than this percentile count as that long.
 const MOST_PERCENT: u64 = 90;
-/// Nothing is known of a slice of more than so many times that.
+/// A slice longer than that percentile times this has no prediction.
 const OUTLIVED: u64 = 2;
-/// Slices are alike that differ by 1 / this of their length.
+/// A slice that differs from the median by at most 1 / this of it is like the median.
 const ALIKE_SHARE: u64 = 8;
 
-/// What remains of a slice, ns. The three are quartiles: their spread is the uncertainty.
+/// How much of a slice remains, ns, as quartiles: their spread is the uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remaining {
-    /// Less than this remains in one case of four.
+    /// Less than this remains in one of four cases.
     pub low_ns: u64,
-    /// As often less as more.
+    /// Less than this remains in half of the cases.
     pub median_ns: u64,
-    /// More than this in one case of four.
+    /// More than this remains in one of four cases.
     pub high_ns: u64,
-    /// The slices this is known from.
+    /// Number of slices the estimate is based on.
     pub samples: usize,
 }
 
-/// How often a slice that has lasted some time ends soon after.
+/// The odds that a slice ends soon: in `ending` of `of` cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Odds {
-    /// In so many cases it ends...
+    /// Cases in which it ends.
     pub ending: u64,
-    /// ... of so many, at least one.
+    /// All cases, at least one.
     pub of: u64,
 }
 
 impl Odds {
-    /// It ends, or not, for certain.
+    /// The slice certainly ends, or certainly does not.
     pub fn certain(ends: bool) -> Odds {
         Odds { ending: ends.into(), of: 1 }
     }
 
-    /// The mean loss if the end costs so much, ns.
+    /// The expected loss, ns, if the end costs `cost_ns`.
     pub fn loss_ns(&self, cost_ns: u64) -> u64 {
         cost_ns.saturating_mul(self.ending) / self.of.max(1)
     }
 }
 
-/// Times on and off of one vCPU.
+/// The slices and gaps of one vCPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slices {
     on_ns: Window,
     off_ns: Window,
-    /// The median of gaps by time; 0 without any.
+    /// The usual length of a gap, ns: the median by time; 0 before the first gap.
     usual_off_ns: u64,
-    /// How exactly times are known: to half of this either way, ns.
+    /// How exactly times are known, ns: to half of this either way.
     blur_ns: u64,
 }
 
-/// A value of a window without the blur. Keeps the order of values.
+/// A window's value with the blur taken off: moved towards the median by up to half the blur. Keeps the order of
+/// values.
 fn sharp(window: &Window, value_ns: u64, blur_ns: u64) -> u64 {
     let median_ns = window.quantile(50).unwrap_or(value_ns);
     let nearer_ns = value_ns.abs_diff(median_ns).saturating_sub(blur_ns / 2);
@@ -101,29 +104,29 @@ impl Slices {
         self.on_ns.push(on_ns);
     }
 
-    /// From now on times are known to half of this either way, ns: beats come so often.
+    /// Sets the blur, ns: from now on times are known to within half of this either way.
     pub fn set_blur(&mut self, blur_ns: u64) {
         self.blur_ns = blur_ns;
     }
 
-    /// How many slices lasted up to this time, ns.
+    /// Number of slices that lasted no longer than this, ns.
     fn ended_by(&self, time_ns: u64) -> usize {
         let ended = |on_ns: &u64| sharp(&self.on_ns, *on_ns, self.blur_ns) <= time_ns;
         self.on_ns.sorted().partition_point(ended)
     }
 
-    /// What slices do not exceed, but for a tenth; `None` while too little is known.
+    /// The length that nine in ten slices do not exceed, ns; `None` while too little is known.
     fn most_ns(&self) -> Option<u64> {
         self.on_quantile_ns(MOST_PERCENT)
     }
 
-    /// The same, and that a slice of `elapsed_ns` so far can be compared with those known.
+    /// The same; `None` also for a slice whose length so far, `elapsed_ns`, is beyond comparison.
     fn most_after_ns(&self, elapsed_ns: u64) -> Option<u64> {
         self.most_ns().filter(|most_ns| elapsed_ns <= most_ns.saturating_mul(OUTLIVED))
     }
 
-    /// What remains after `elapsed_ns` on; `None` while too little is known, and of a slice that has lasted much longer than
-    /// all that are.
+    /// How much remains of a slice after `elapsed_ns`; `None` while too little is known, and if the slice is far longer
+    /// than all known ones.
     pub fn remaining(&self, elapsed_ns: u64) -> Option<Remaining> {
         let left = |percent| self.remaining_at(percent, elapsed_ns);
         Some(Remaining {
@@ -134,7 +137,8 @@ impl Slices {
         })
     }
 
-    /// What remains after `elapsed_ns` on in `percent` of 100 cases at most, ns; else as [`remaining`](Self::remaining).
+    /// The most that remains of a slice after `elapsed_ns` in `percent` of 100 cases, ns; `None` as for
+    /// [`remaining`](Self::remaining).
     pub fn remaining_at(&self, percent: u64, elapsed_ns: u64) -> Option<u64> {
         let most_ns = self.most_after_ns(elapsed_ns)?;
         if most_ns <= elapsed_ns {
@@ -145,7 +149,7 @@ impl Slices {
         Some(end_ns.min(most_ns).saturating_sub(elapsed_ns))
     }
 
-    /// How often a slice of `elapsed_ns` so far ends within the next `within_ns`; `None` as for
+    /// The odds that a slice ends between `elapsed_ns` and `within_ns` later; `None` as for
     /// [`remaining`](Self::remaining).
     pub fn odds(&self, elapsed_ns: u64, within_ns: u64) -> Option<Odds> {
         let most_ns = self.most_after_ns(elapsed_ns)?;
@@ -153,30 +157,30 @@ impl Slices {
             let spread_ns = self.on_spread_ns().max(1);
             return Some(Odds { ending: within_ns.clamp(1, spread_ns), of: spread_ns });
         }
-        // Whatever exceeds the most counts as if it ended there.
+        // Slices longer than `most_ns` count as that long.
         let until_ns = elapsed_ns.saturating_add(within_ns);
         let (all, outlived) = (self.on_ns.len(), self.ended_by(elapsed_ns));
         let ended = if until_ns >= most_ns { all } else { self.ended_by(until_ns) };
         Some(Odds { ending: (ended - outlived) as u64, of: (all - outlived) as u64 })
     }
 
-    /// The slice's length as a whole, ns; the median.
+    /// The median length of a slice, ns.
     pub fn on_median_ns(&self) -> Option<u64> {
         self.on_quantile_ns(50)
     }
 
-    /// A length that `percent` of 100 slices do not exceed, ns.
+    /// The length that `percent` of 100 slices do not exceed, ns.
     pub fn on_quantile_ns(&self, percent: u64) -> Option<u64> {
         let on_ns = self.on_ns.quantile(percent).filter(|_| self.on_ns.len() >= LEAST)?;
         Some(sharp(&self.on_ns, on_ns, self.blur_ns))
     }
 
-    /// How much slices differ, ns: the distance of their quartiles; 0 while too little is known.
+    /// The spread between slices, ns: the distance of their quartiles; 0 while too little is known.
     pub fn on_spread_ns(&self) -> u64 {
         self.on_quantile_ns(75).zip(self.on_quantile_ns(25)).map_or(0, |(high_ns, low_ns)| high_ns - low_ns)
     }
 
-    /// Which share of the slices is as long as the median, to an eighth of it, in thousandths; 0 while too little is known.
+    /// The share of slices within an eighth of the median, in thousandths; 0 while too little is known.
     pub fn alike_permille(&self) -> u32 {
         let Some(median_ns) = self.on_median_ns() else { return 0 };
         let alike = |on_ns: &&u64| on_ns.abs_diff(median_ns) <= median_ns / ALIKE_SHARE;
@@ -184,13 +188,13 @@ impl Slices {
         (count * 1000 / self.on_ns.len()) as u32
     }
 
-    /// The length of a gap, ns; the median by time.
+    /// The usual length of a gap, ns: the median by time. `None` before the first gap.
     pub fn off_median_ns(&self) -> Option<u64> {
         (!self.off_ns.is_empty()).then_some(self.usual_off_ns)
     }
 
-    /// What remains of a gap of `elapsed_ns` so far in `percent` of 100 cases at most, ns; `None` if none known lasted so
-    /// long.
+    /// The most that remains of a gap after `elapsed_ns` in `percent` of 100 cases, ns; `None` if no known gap lasted
+    /// that long.
     pub fn off_remaining_at(&self, percent: u64, elapsed_ns: u64) -> Option<u64> {
         let lasted = |off_ns: &u64| sharp(&self.off_ns, *off_ns, self.blur_ns) <= elapsed_ns;
         let left = &self.off_ns.sorted()[self.off_ns.sorted().partition_point(lasted)..];
@@ -227,17 +231,17 @@ mod tests {
     }
 
     #[test]
-    fn an_irregular_one_with_its_spread() {
+    fn an_irregular_host_is_predicted_with_its_spread() {
         let slices = of(&[10, 20, 30, 40], &[25; 4]);
         let remaining = slices.remaining(0).unwrap();
         assert_eq!((remaining.low_ns, remaining.median_ns, remaining.high_ns), (10 * MS, 20 * MS, 30 * MS));
-        assert_eq!(slices.remaining(25 * MS).unwrap().low_ns, 5 * MS, "of those that last longer than 25 ms");
+        assert_eq!(slices.remaining(25 * MS).unwrap().low_ns, 5 * MS, "only slices longer than 25 ms count");
         assert_eq!((slices.odds(15 * MS, 5 * MS), slices.odds(15 * MS, 90 * MS)), (odds(1, 3), odds(3, 3)));
         assert_eq!((slices.alike_permille(), slices.on_spread_ns()), (250, 20 * MS));
     }
 
     #[test]
-    fn one_survivor_does_not_speak_for_all() {
+    fn one_long_slice_does_not_set_the_prediction() {
         let mut slices = of(&[35; 31], &[25; 8]);
         slices.on(500 * MS);
         assert_eq!(slices.remaining(36 * MS).unwrap().median_ns, 0);
@@ -246,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_by_the_blur_does_not_differ() {
+    fn differences_within_the_blur_vanish() {
         let mut slices = Slices::default();
         (0..32u64).for_each(|i| slices.on(34 * MS + i * 7919 % 32 * MS / 16));
         (0..32u64).for_each(|i| slices.off(24 * MS + i * 7919 % 32 * MS / 16));
@@ -257,29 +261,29 @@ mod tests {
         assert_eq!(slices.odds(34 * MS, median_ns - 34 * MS), odds(32, 32));
         let back_ns = slices.off_remaining_at(1, 20 * MS).unwrap();
         assert_eq!(slices.off_remaining_at(99, 20 * MS), Some(back_ns));
-        // What differs by more keeps its order.
+        // Larger differences keep their order.
         slices.on(44 * MS);
         assert_eq!(slices.on_quantile_ns(100), Some(43 * MS));
     }
 
     #[test]
-    fn what_ends_at_random_is_not_overdue() {
+    fn a_slice_that_ends_at_random_is_never_overdue() {
         let mut slices = Slices::default();
         (1..=32).for_each(|i| slices.on(i * 10 * MS));
-        // Nine in ten last up to 290 ms, and half of them 80 to 240.
+        // Nine in ten slices last at most 290 ms, and half of all 80 to 240 ms.
         assert_eq!(slices.odds(300 * MS, 16 * MS), odds(16 * MS, 160 * MS));
         assert_eq!(slices.remaining(300 * MS).unwrap().median_ns, 80 * MS);
     }
 
     #[test]
-    fn of_what_has_outlived_all_nothing_is_known() {
+    fn a_slice_that_outlived_all_others_has_no_prediction() {
         let slices = of(&[35; 8], &[25; 8]);
         assert!(slices.remaining(70 * MS).is_some() && slices.odds(70 * MS, MS).is_some());
         assert!(slices.remaining(71 * MS).is_none() && slices.odds(71 * MS, MS).is_none());
     }
 
     #[test]
-    fn too_little_known_is_said() {
+    fn too_few_slices_give_no_prediction() {
         let slices = of(&[35; 3], &[]);
         assert_eq!(
             (slices.remaining(0), slices.odds(0, MS), slices.off_remaining_at(50, 0)),
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_remains_of_a_gap_is_conditioned_on() {
+    fn the_rest_of_a_gap_is_estimated_from_longer_gaps() {
         let slices = of(&[], &[10, 20, 30, 40]);
         assert_eq!(slices.off_remaining_at(50, 0), Some(20 * MS));
         assert_eq!(

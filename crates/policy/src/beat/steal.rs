@@ -1,29 +1,31 @@
-//! Steal of one vCPU as it is read now and then, and how finely it is booked.
+//! The steal readings of one vCPU, and the unit in which the kernel books steal: the *grain*.
 //!
-//! A KVM guest's `/proc/stat` books steal in ticks of 10 ms: a gap of 3 ms shows no growth, and one of 4 ms shows 10. So that
-//! steal has not grown clears the host only of gaps that are longer than the grain. The grain is the greatest common divisor
-//! of all growth seen: exact for ticks, and next to nothing where steal is booked in ns.
+//! A KVM guest's `/proc/stat` books steal in ticks of 10 ms: a gap of 3 ms may show no growth, and one of 4 ms may show
+//! 10 ms. So missing growth clears the host only of gaps longer than the grain. The grain is estimated as the greatest
+//! common divisor of all growth seen: exact for ticks, and close to 0 if steal is booked in ns.
 //!
-//! A reading that fell, or grew by more than the time that passed, is not believed (hosts get it wrong after a live
-//! migration): growth is counted from it on.
+//! After a live migration hosts may report wrong steal. If a reading is lower than the one before, or grew by more than
+//! the time that passed, its growth is dropped, and growth counts from that reading on.
 
-/// Growth between two readings no further apart than this may be put down to a late beat between them, ns.
-const RECENT_NS: u64 = 1_000_000_000;
-/// The coarsest grain there is, 1/USER_HZ s, ns. So much may steal have grown beyond the time that passed: both readings are
-/// cut to it.
+use crate::SECOND_NS;
+
+/// Growth counts towards a late beat only if the reading before it is no older than this, ns.
+const RECENT_NS: u64 = SECOND_NS;
+/// The coarsest grain, 1/USER_HZ s, ns. Both readings are rounded down to it, so steal may seem to grow by this much
+/// more than the time that passed.
 const TICK_NS: u64 = 10_000_000;
 
-/// Readings of steal.
+/// The steal readings of one vCPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Steal {
-    /// When the last one was made, and what it was, ns.
+    /// Time and value of the last reading, ns.
     last: Option<(u64, u64)>,
-    /// What all growth so far is a multiple of, ns; 0 before any.
+    /// The greatest common divisor of all growth so far, ns; 0 before any growth.
     grain_ns: u64,
 }
 
 impl Steal {
-    /// Takes in a reading; what it has grown by since the one before, ns, where that can be believed.
+    /// Takes in a reading and returns the growth since the one before, ns, or `None` if that growth is impossible.
     pub(super) fn take(&mut self, at_ns: u64, steal_ns: Option<u64>) -> Option<u64> {
         let steal_ns = steal_ns?;
         let (then_ns, before_ns) = self.last.replace((at_ns, steal_ns))?;
@@ -39,18 +41,18 @@ impl Steal {
         self.last.map(|(_, steal_ns)| steal_ns)
     }
 
-    /// Whether the last reading is recent enough at this time that growth since then came after it.
+    /// Whether the last reading is recent enough to serve as the base for growth at this time.
     pub(super) fn is_recent(&self, at_ns: u64) -> bool {
         self.last.is_some_and(|(then_ns, _)| at_ns.saturating_sub(then_ns) <= RECENT_NS)
     }
 
-    /// Whether a gap so long would show as growth if it were the host's: where steal was ever seen to grow, two grains. They
-    /// are ticks at most, however few readings there were to tell by.
+    /// Whether a gap this long would show as growth if the host had caused it. That takes two grains, and steal that
+    /// has grown before. A grain is at most a tick: after few readings the estimate may still be a multiple of it.
     pub(super) fn would_show(&self, late_ns: u64) -> bool {
         self.grain_ns > 0 && late_ns >= 2 * self.grain_ns.min(TICK_NS)
     }
 
-    /// Forgets the readings, not the grain.
+    /// Forgets the readings but keeps the grain.
     pub(super) fn restart(&mut self) {
         self.last = None;
     }
@@ -82,16 +84,16 @@ mod tests {
             exact.take(ms * MS, Some(steal_ns));
         }
         assert!(exact.would_show(MS), "{exact:?}");
-        assert!(!Steal::default().would_show(u64::MAX), "where it never grows it tells nothing");
+        assert!(!Steal::default().would_show(u64::MAX), "steal that never grows shows nothing");
     }
 
     #[test]
-    fn what_cannot_be_is_not_believed() {
+    fn impossible_growth_is_dropped() {
         let mut steal = Steal::default();
-        assert_eq!(steal.take(0, Some(100 * MS)), None, "growth since when?");
+        assert_eq!(steal.take(0, Some(100 * MS)), None, "no reading before it");
         assert_eq!(steal.take(20 * MS, Some(90 * MS)), None, "it fell");
-        assert_eq!(steal.take(40 * MS, Some(121 * MS)), None, "by more than the time that passed");
-        assert_eq!(steal.take(60 * MS, Some(141 * MS)), Some(20 * MS), "and counts from there on");
+        assert_eq!(steal.take(40 * MS, Some(121 * MS)), None, "it grew by more than the time that passed");
+        assert_eq!(steal.take(60 * MS, Some(141 * MS)), Some(20 * MS), "growth counts again");
         assert_eq!(steal.take(61 * MS, None), None);
         assert_eq!(steal.grain_ns, 20 * MS);
         assert!(steal.is_recent(1_000 * MS) && !steal.is_recent(1_100 * MS));

@@ -1,29 +1,30 @@
-//! When to read steal: often enough for a verdict, and no more, since reading `/proc/stat` costs more than the rest of a beat.
+//! When to read steal: often enough for a verdict and no more, since reading `/proc/stat` costs more than the rest of a
+//! beat.
 //!
-//! Steal is read at three kinds of beats: at a late one; at the first one after that by which the kernel must have booked the
-//! steal; and at one ordinary beat in [`READ_EVERY`], so that the next late beat has a recent reading to compare with. A host
-//! that has never booked any steal, as under emulation, is asked only every half second.
+//! Steal is read at three kinds of beats: at a late beat; at the first later beat by which the kernel must have booked
+//! that steal; and at one ordinary beat in [`READ_EVERY`], so that the next late beat has a recent reading to compare
+//! with. If the host has never booked any steal, as under emulation, it is read at most every half second.
 
 use super::{Beat, grain_ns};
 
-/// The caller reads steal, and the beat thread's run delay, at one ordinary beat in this many.
+/// Steal and the beat thread's run delay are read at one ordinary beat in this many.
 pub const READ_EVERY: u32 = 16;
-/// The kernel books the steal of a gap at its next tick, at most 10 ms later; read again after this time, ns.
+/// When to read again after a late beat, ns: the kernel books a gap's steal at its next tick, at most 10 ms later.
 const BOOKED_NS: u64 = 12_000_000;
-/// Time between two readings while the host has never booked any steal, ns.
+/// Least time between two readings while the host has never booked any steal, ns.
 const RETRY_NS: u64 = 500_000_000;
 
 /// The schedule of readings for all vCPUs. Allocates only in [`StealReads::new`].
 #[derive(Clone, Debug)]
 pub struct StealReads {
     vcpus: Vec<Due>,
-    /// While no steal has ever been booked: do not read before this time, ns.
+    /// The earliest time of the next reading, ns, while no steal has ever been booked.
     retry_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Due {
-    /// When the steal of the last late beat must have been booked.
+    /// When the kernel must have booked the steal of the last late beat, ns.
     booked_ns: Option<u64>,
     /// Beats since the last reading.
     beats: u32,
@@ -35,8 +36,8 @@ impl StealReads {
         StealReads { vcpus: vec![Due::default(); vcpus], retry_ns: Some(0) }
     }
 
-    /// The beat with its vCPU's steal, ns, if a reading is due at this beat. Pass every beat through here once, in order.
-    /// `read` gets the steal of this vCPU since boot, ns, as of `now_ns`; `None` if it cannot be read.
+    /// Returns the beat, with its vCPU's steal filled in if a reading is due. Pass every beat through here once, in
+    /// order. `read` returns this vCPU's steal since boot as of `now_ns`, in ns, or `None` if it cannot be read.
     pub fn fill(&mut self, beat: Beat, now_ns: u64, read: impl FnOnce() -> Option<u64>) -> Beat {
         let late = beat.lateness_ns() > grain_ns(beat.period_ns);
         let Some(due) = self.vcpus.get_mut(beat.vcpu) else { return beat };
@@ -60,7 +61,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// At which of these beats, due every millisecond and late by `late_ms` each, steal is read.
+    /// Hands in beats that are due every millisecond and late by `late_ms` each; returns the due times, ms, of those at
+    /// which steal was read.
     fn read_at(reads: &mut StealReads, late_ms: &[u64], from_ms: u64, steal_ns: Option<u64>) -> Vec<u64> {
         let mut read = Vec::new();
         for (due_ms, late_ms) in (from_ms..).zip(late_ms) {

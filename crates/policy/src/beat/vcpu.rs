@@ -1,58 +1,58 @@
-//! One vCPU as its beats show it.
+//! The state of one vCPU, as its beats show it: on or off, the slice so far, and the gap still to be judged.
 
 use super::lateness::grain_ns;
 use super::recent::Recent;
 use super::steal::Steal;
 use super::{Beat, Gap, Lateness, News, Odds, Remaining, Slices, Verdict, Verdicts};
+use crate::SECOND_NS;
 
-/// Steal of a gap is booked at the guest's next tick, at most so much later, ns.
+/// The kernel books a gap's steal at its next tick, at most this long after the gap, ns.
 const BOOKED_NS: u64 = 10_000_000;
-/// A gap is judged again for so long, ns: until steal is booked, and read some time after.
+/// How long a gap may be judged again, ns: time enough for the kernel to book steal and for a beat to read it.
 const SETTLE_NS: u64 = 20_000_000;
-/// A gap longer than this is not a scheduler's: the machine was suspended or the clock leapt, ns.
-pub(crate) const LEAP_NS: u64 = 10_000_000_000;
+/// No scheduler makes a gap longer than this, ns: the machine was suspended or the clock leapt.
+pub(crate) const LEAP_NS: u64 = 10 * SECOND_NS;
+/// Beats at this period, ns, or a shorter one, are so cheap that none is skipped.
+const CHEAP_NS: u64 = 1_000_000;
+/// Beats are skipped only if at least this many can be.
+const WORTH_PERIODS: u64 = 2;
 
 /// A gap whose verdict may still change.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     gap: Gap,
-    /// Steal before the gap, ns, if it was ever read, and whether it was read shortly before.
+    /// The last steal reading before the gap, ns, and whether it was recent.
     steal_before_ns: Option<u64>,
     recent: bool,
-    /// Whether steal was read when it must have been booked.
+    /// Whether steal was read after the kernel must have booked it.
     reread: bool,
-    /// When the slice before the gap had begun, should it turn out not to have ended.
+    /// When the slice before the gap began, ns, in case the gap turns out not to end it.
     began_ns: u64,
 }
 
-/// Beats are cheap that come as often as this, ns: all that are of use.
-const CHEAP_NS: u64 = 1_000_000;
-/// It is worth leaving out so many beats.
-const WORTH_PERIODS: u64 = 2;
-
-/// What the beats of one vCPU tell.
+/// One vCPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Vcpu {
     last: Option<Beat>,
-    /// When the next beat is due.
+    /// When the next beat is due, ns.
     next_ns: u64,
     lateness: Lateness,
     slices: Slices,
     recent: Recent,
     pending: Option<Pending>,
-    /// The first beat of this slice.
+    /// Time of the first beat of this slice, ns.
     began_ns: u64,
-    /// Whether that was the first after a gap, and not the first of all.
+    /// Whether that beat followed a gap: the slice's true beginning is known.
     began_known: bool,
-    /// Slices begun so far.
-    stretch: u64,
+    /// Number of slices so far.
+    slice: u64,
     steal: Steal,
     run_delay_ns: Option<u64>,
     verdicts: Verdicts,
 }
 
 impl Vcpu {
-    /// Takes in a beat. They are to come in the order of their times.
+    /// Takes in a beat. Hand in beats in the order of their times.
     pub fn beat(&mut self, beat: &Beat) -> News {
         let news = match self.last {
             None => {
@@ -77,17 +77,17 @@ impl Vcpu {
         (self.run_delay_ns, self.recent) = (None, Recent::default());
         self.steal.restart();
         self.steal.take(beat.at_ns, beat.steal_ns);
-        self.stretch += 1;
+        self.slice += 1;
     }
 
-    /// A beat after another one: an ordinary one, or the end of a gap.
+    /// Takes in a beat that is not the first: an ordinary one, or the end of a gap.
     fn follow(&mut self, last: &Beat, beat: &Beat) -> News {
         let late_ns = beat.lateness_ns();
         let steal_before_ns = self.steal.last_ns();
         let recent = self.steal.is_recent(beat.at_ns.saturating_sub(late_ns));
         let stolen_ns = self.steal.take(beat.at_ns, beat.steal_ns);
         let threshold_ns = self.lateness.threshold_ns(beat.period_ns);
-        // What the host took is a gap however short, and never ordinary.
+        // Stolen time is a gap however short it is, and never counts as ordinary lateness.
         let host = late_ns > grain_ns(beat.period_ns)
             && recent
             && stolen_ns.is_some_and(|stolen_ns| stolen_ns >= late_ns / 2);
@@ -101,15 +101,15 @@ impl Vcpu {
         self.conclude();
         let verdict = match host {
             true => Verdict::Host,
-            false => self.guests_or_unknown(beat, late_ns),
+            false => self.guest_or_unknown(beat, late_ns),
         };
         let gap = Gap { vcpu: beat.vcpu, last_beat_ns: last.at_ns, back_ns: beat.at_ns, late_ns, verdict };
         self.open(gap, steal_before_ns, recent);
         News::Back(gap)
     }
 
-    /// The verdict where steal says nothing: by the beat thread's own run delay.
-    fn guests_or_unknown(&self, beat: &Beat, late_ns: u64) -> Verdict {
+    /// The verdict if steal does not explain the gap: judged by the beat thread's own run delay.
+    fn guest_or_unknown(&self, beat: &Beat, late_ns: u64) -> Verdict {
         let waited_ns =
             beat.run_delay_ns.zip(self.run_delay_ns).map(|(now, before)| now.saturating_sub(before));
         match waited_ns {
@@ -118,7 +118,7 @@ impl Vcpu {
         }
     }
 
-    /// Opens the case of a gap.
+    /// Opens a gap's case; a verdict of guest or host closes it at once.
     fn open(&mut self, gap: Gap, steal_before_ns: Option<u64>, recent: bool) {
         if gap.verdict == Verdict::Guest {
             self.verdicts.guest += 1;
@@ -128,14 +128,14 @@ impl Vcpu {
         self.pending = Some(Pending { gap, steal_before_ns, recent, reread: false, began_ns });
         if self.slices.ends_slice(gap.late_ns) {
             self.began_ns = gap.back_ns;
-            self.stretch += 1;
+            self.slice += 1;
         }
         if gap.verdict == Verdict::Host {
             self.conclude();
         }
     }
 
-    /// Looks again at a gap that nothing explained, now that steal may have been booked.
+    /// Judges an unexplained gap again, now that the kernel may have booked its steal.
     fn settle(&mut self, beat: &Beat) {
         let Some(pending) = &mut self.pending else { return };
         let since_ns = beat.at_ns.saturating_sub(pending.gap.back_ns);
@@ -150,7 +150,7 @@ impl Vcpu {
         }
     }
 
-    /// Ends the pending gap's case, and books it.
+    /// Closes the pending gap's case, and learns from it unless the host is cleared.
     fn conclude(&mut self) {
         let Some(Pending { gap, began_ns, steal_before_ns, reread, .. }) = self.pending.take() else {
             return;
@@ -159,38 +159,38 @@ impl Vcpu {
             Verdict::Host => self.verdicts.host += 1,
             _ => self.verdicts.unknown += 1,
         }
-        // A gap that steal would show, and does not after it must have been booked, is not the host's.
-        let innocent = gap.verdict == Verdict::Unknown
+        // Steal would show this gap, must have been booked by now, and does not show it: the host did not cause it.
+        let host_cleared = gap.verdict == Verdict::Unknown
             && steal_before_ns.is_some()
             && reread
             && self.steal.would_show(gap.late_ns);
         let ends = self.slices.ends_slice(gap.late_ns);
-        if (innocent || !ends) && self.began_ns == gap.back_ns {
+        if (host_cleared || !ends) && self.began_ns == gap.back_ns {
             self.began_ns = began_ns;
         }
-        if innocent {
+        if host_cleared {
             return;
         }
         if ends {
             if self.began_known {
-                self.slices.on(gap.last_beat_ns.saturating_sub(began_ns) + half_a_grain(&gap));
+                self.slices.on(gap.last_beat_ns.saturating_sub(began_ns) + half_a_period(&gap));
             }
             self.began_known = true;
         }
-        self.slices.off(gap.late_ns + half_a_grain(&gap));
-        self.slices.set_blur(2 * half_a_grain(&gap));
+        self.slices.off(gap.late_ns + half_a_period(&gap));
+        self.slices.set_blur(2 * half_a_period(&gap));
         self.recent.push(gap.back_ns, gap.late_ns);
     }
 
-    /// Whether the vCPU is on as far as its beats tell: the next one is not late yet.
+    /// Whether the vCPU is on as far as beats can show: its next beat is not late yet.
     pub fn is_on(&self, now_ns: u64) -> bool {
         self.last.is_some_and(|last| {
             now_ns <= self.next_ns.saturating_add(self.lateness.threshold_ns(last.period_ns))
         })
     }
 
-    /// When the vCPU went off, if it is off now, ns: between its last beat and the one that was due, where slices ordinarily
-    /// end, or in the middle.
+    /// If the vCPU is off now: an estimate of when it went off, ns. That was between its last beat and the next one
+    /// due: at the usual end of its slices if that lies between the two, else halfway.
     pub fn off_since_ns(&self) -> Option<u64> {
         let last = self.last?;
         let between = last.at_ns..self.next_ns;
@@ -200,40 +200,43 @@ impl Vcpu {
         Some(usual_ns.filter(|end_ns| between.contains(end_ns)).unwrap_or(middle_ns))
     }
 
-    /// Time since this slice began, ns.
+    /// Time since the start of this slice, ns.
     pub fn elapsed_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.began_ns)
     }
 
-    /// Time on so far, if that can be compared with slices: it is on, and was seen to begin.
+    /// The slice's length so far, ns, if it can be compared with past slices: the vCPU is on, and the slice's beginning
+    /// is known.
     fn comparable_ns(&self, now_ns: u64) -> Option<u64> {
         (self.began_known && self.is_on(now_ns)).then(|| self.elapsed_ns(now_ns))
     }
 
-    /// What remains of this slice; `None` while too little is known, and while the vCPU is off.
+    /// How much of this slice remains; `None` while too little is known, and while the vCPU is off.
     pub fn remaining(&self, now_ns: u64) -> Option<Remaining> {
         self.slices.remaining(self.comparable_ns(now_ns)?)
     }
 
-    /// The same at one quantile, ns.
+    /// How much of this slice remains, ns, as a quantile; see [`Slices::remaining_at`].
     pub fn remaining_at(&self, percent: u64, now_ns: u64) -> Option<u64> {
         self.slices.remaining_at(percent, self.comparable_ns(now_ns)?)
     }
 
-    /// How often it goes off within the next `within_ns`; `None` as for [`remaining`](Self::remaining).
+    /// The odds that the vCPU goes off within the next `within_ns`; `None` as for [`remaining`](Self::remaining).
     pub fn odds(&self, now_ns: u64, within_ns: u64) -> Option<Odds> {
         self.slices.odds(self.comparable_ns(now_ns)?, within_ns)
     }
 
-    /// When it is back in `percent` of 100 cases, ns from now; `None` while it is on, and if no known gap lasted so long.
+    /// The time from now, ns, by which the vCPU is back in `percent` of 100 cases; `None` while it is on, and if no
+    /// known gap lasted this long.
     pub fn back_at(&self, percent: u64, now_ns: u64) -> Option<u64> {
         let since_ns = self.off_since_ns().filter(|_| !self.is_on(now_ns))?;
         self.slices.off_remaining_at(percent, now_ns.saturating_sub(since_ns))
     }
 
-    /// Leaves out the beats of the next `quiet_ns`, which would hardly tell anything, where beats are dear: where they come
-    /// more slowly than they might. But no longer than the vCPU is usually off, so that no usual gap fits between two beats.
-    pub fn rest(&mut self, now_ns: u64, quiet_ns: u64) {
+    /// Skips the beats of the next `quiet_ns`, during which the vCPU is unlikely to go off. Does so only at a long
+    /// period, which shows that beats are costly here. Skips no more than the usual time off, so that no usual gap fits
+    /// between two beats.
+    pub fn skip_beats(&mut self, now_ns: u64, quiet_ns: u64) {
         let quiet_ns = quiet_ns.min(self.slices.off_median_ns().unwrap_or(0));
         if self.period_ns() > CHEAP_NS && quiet_ns >= WORTH_PERIODS.saturating_mul(self.period_ns()) {
             self.next_ns = self.next_ns.max(now_ns.saturating_add(quiet_ns));
@@ -245,12 +248,12 @@ impl Vcpu {
         self.next_ns
     }
 
-    /// Times on and off.
+    /// Past slices and gaps.
     pub fn slices(&self) -> &Slices {
         &self.slices
     }
 
-    /// Ordinary lateness.
+    /// How late beats ordinarily are.
     pub fn lateness(&self) -> &Lateness {
         &self.lateness
     }
@@ -260,9 +263,9 @@ impl Vcpu {
         self.recent.off_permille(now_ns)
     }
 
-    /// Slices begun so far: another number, another slice.
-    pub fn stretch(&self) -> u64 {
-        self.stretch
+    /// The number of the current slice; a new slice gets a new number.
+    pub fn slice(&self) -> u64 {
+        self.slice
     }
 
     /// Counts of verdicts.
@@ -276,8 +279,9 @@ impl Vcpu {
     }
 }
 
-/// The vCPU went off between its last beat and the next that was due: in the middle, for all that is known, ns.
-fn half_a_grain(gap: &Gap) -> u64 {
+/// Half the time between the last beat and the next one due, ns. The vCPU went off between the two; halfway is the best
+/// guess.
+fn half_a_period(gap: &Gap) -> u64 {
     (gap.back_ns - gap.last_beat_ns).saturating_sub(gap.late_ns) / 2
 }
 

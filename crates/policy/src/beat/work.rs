@@ -1,27 +1,27 @@
-//! CPU time of work that is done in steps, told from time in which the vCPU was off.
+//! The CPU time that a thread's own work took, without the time in which its vCPU was off.
 //!
-//! A guest that does not see its host's scheduler (emulation, or no steal) books the time that a vCPU is off as CPU time of
-//! whoever was on it, which is many times what a daemon needs. A pace that kept within its budget by that clock would beat
-//! most slowly where vCPUs are off most. Steps of one kind cost about the same, so one that seems to have cost many times the
-//! median was interrupted.
+//! A guest without steal (under emulation, for example) charges the time a vCPU is off to the thread that ran on it, as
+//! CPU time: many times what a daemon needs. A daemon that kept its budget by that clock would beat most slowly exactly
+//! where vCPUs are off most. Steps of one kind cost about the same, so a step that seems to cost many times the median
+//! was interrupted, and counts for at most [`MOST_MEDIANS`] medians.
 
 use super::frugal::Frugal;
 
-/// A step counts for so many medians at the most.
-const MOST: u64 = 4;
+/// The most that one step counts for, in medians.
+const MOST_MEDIANS: u64 = 4;
 
-/// What the steps of one thread cost.
+/// Meters the steps of one thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Work {
     cost: Frugal,
 }
 
 impl Work {
-    /// Takes in the CPU time of a step by the thread's clock, ns; how much of it counts as work. The first few steps, which
-    /// say what is ordinary, count for less than they cost.
+    /// Takes in a step's CPU time by the thread's clock, ns, and returns how much of it counts as work. The first few
+    /// steps count for less than they cost, because the median is still rising from 0.
     pub fn step(&mut self, cpu_ns: u64) -> u64 {
         self.cost.learn(cpu_ns);
-        cpu_ns.min(MOST * self.cost.ns())
+        cpu_ns.min(MOST_MEDIANS * self.cost.ns())
     }
 }
 
@@ -33,7 +33,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn time_off_is_no_work_however_often() {
+    fn frequent_time_off_does_not_count_as_work() {
         let mut work = Work::default();
         // One step in five is interrupted for 25 ms.
         let counted = |i: u64, work: &mut Work| work.step(if i % 5 == 4 { 25 * MS } else { 40 * US });

@@ -1,36 +1,41 @@
-//! Which vCPU an I/O task goes to.
+//! Chooses the vCPU that an I/O task goes to.
 //!
-//! A recipient is on, allowed, and has enough left: longer than tasks have to leave ahead of its end, and what the move costs.
-//! Among several: what remains of its slice, shared with the I/O that it has already. That alone could still give all tasks
-//! to one of two; so a vCPU that has all the other I/O tasks gets no more while another one that has none could take it.
+//! A recipient is on, is in the task's mask, and has enough of its slice left: more than the lead plus the cost of the
+//! move. Among several the best is the one with the most time for this task: the rest of its slice, shared with the I/O
+//! already there. That alone could gather all tasks on one of two vCPUs. So a vCPU that has all other I/O tasks gets no
+//! more while another one could take the task.
 //!
-//! Cost: a choice looks at each vCPU once; what the I/O of all tasks comes to is summed up once for each signal (`loads`).
+//! Cost: a choice visits each vCPU once. The load of all vCPUs is summed up once per signal (`loads`).
 
 use super::task::Task;
 use super::{Placer, Policy};
+use crate::SECOND_NS;
 use crate::beat::Odds;
 
-/// A move must be worth so many times what it costs, or what stays.
+/// A move must gain this many times what it costs or gives up.
 pub(super) const WORTH: u64 = 2;
-/// Slices that differ by a spread of quartiles end within 1 / this of it at the rate that is asked for: the bandwidth of a
-/// density estimate from 32 samples. Source: Silverman, "Density Estimation", 1986, 0.9 min(sd, spread / 1.34) n^(-1/5).
+/// The rate at which slices end is estimated over 1 / this of their spread (the distance of the quartiles): the
+/// bandwidth of a density estimate from 32 samples. Source: Silverman, "Density Estimation", 1986, 0.9 min(sd, spread /
+/// 1.34) n^(-1/5).
 const BANDWIDTH_SHARE: u64 = 3;
-/// What is known of a vCPU that has not gone off for long is that it has lasted so long; longer than this counts no more, ns.
-const LASTED_NS: u64 = 1_000_000_000;
-/// Where slices last a few beats only, some ends are missed: it takes so many beats until it is clear that none came.
+/// A slice with no known end is expected to last as long again as it has lasted, but no longer than this, ns.
+const LASTED_NS: u64 = SECOND_NS;
+/// Where slices last only a few beats, beats miss some ends: it takes this many beats to be sure that no end came.
 const UNSEEN_BEATS: u64 = 16;
-/// A vCPU that is off is expected back by this percentile of its times off.
+/// A vCPU that is off is expected back by this percentile of its gaps.
 const BACK_PERCENT: u64 = 50;
 
-/// The I/O tasks of one vCPU.
+/// The I/O on one vCPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Load {
+    /// Sum of the tasks' I/O fractions, in thousandths.
     pub(super) permille: u64,
+    /// Number of I/O tasks.
     pub(super) tasks: usize,
 }
 
 impl Placer {
-    /// Sums up the I/O of all tasks.
+    /// Sums up the I/O of each vCPU.
     pub(super) fn sum_loads(&mut self) {
         self.loads.fill(Load::default());
         self.io_tasks = 0;
@@ -43,7 +48,7 @@ impl Placer {
         }
     }
 
-    /// What remains of this vCPU's slice, ns, as far as the policy knows: as often less as more. `None` if it knows nothing.
+    /// The median of what remains of this vCPU's slice, ns; `None` if the policy has no prediction.
     pub(super) fn remaining_ns(&self, vcpu: usize) -> Option<u64> {
         match self.settings.policy {
             Policy::Oracle | Policy::OracleParks => {
@@ -56,7 +61,7 @@ impl Placer {
         }
     }
 
-    /// How often this vCPU goes off within the next `within_ns`, as far as the policy knows; `None` if it knows nothing.
+    /// The odds that this vCPU goes off within the next `within_ns`; `None` if the policy has no prediction.
     pub(super) fn odds(&self, vcpu: usize, within_ns: u64) -> Option<Odds> {
         match self.settings.policy {
             Policy::Combined if self.calm[vcpu] => None,
@@ -65,7 +70,7 @@ impl Placer {
         }
     }
 
-    /// What it costs to be caught on this vCPU as it goes off, ns: its time off.
+    /// The cost of being caught on this vCPU when it goes off, ns: its time off.
     pub(super) fn caught_ns(&self, vcpu: usize) -> u64 {
         match self.settings.policy.is_oracle() {
             true => self.next_off[vcpu].map_or(0, |(off_ns, back_ns)| back_ns.saturating_sub(off_ns)),
@@ -73,7 +78,7 @@ impl Placer {
         }
     }
 
-    /// The time ahead in which an end is looked for, ns: the lead, and as much longer as ends are spread.
+    /// How far ahead an end of the slice is looked for, ns: the lead, and longer the more the ends differ.
     pub(super) fn soon_ns(&self, vcpu: usize) -> u64 {
         let spread_ns = match self.settings.policy {
             Policy::Combined => self.vcpus[vcpu].slices().on_spread_ns() / BANDWIDTH_SHARE,
@@ -82,35 +87,35 @@ impl Placer {
         self.lead_ns(vcpu).saturating_add(spread_ns)
     }
 
-    /// What is lost in the mean by staying on this vCPU until it may be too late to leave, the lead, ns.
+    /// The expected loss, ns, of staying on this vCPU for one more lead, after which it may be too late to leave.
     pub(super) fn danger_ns(&self, vcpu: usize) -> u64 {
         let soon_ns = self.soon_ns(vcpu);
         let loss_ns = self.odds(vcpu, soon_ns).map_or(0, |odds| odds.loss_ns(self.caught_ns(vcpu)));
-        // The loss in the time ahead, as far as it falls into the lead.
+        // The odds are for the time ahead; the lead's share of it counts.
         (u128::from(loss_ns) * u128::from(self.lead_ns(vcpu)) / u128::from(soon_ns.max(1))) as u64
     }
 
-    /// How long after a task has left this vCPU ahead of its end it would be back, had it gone off as was feared, ns; and some
-    /// beats more.
-    pub(super) fn feared_ns(&self, vcpu: usize) -> u64 {
+    /// How long a task that leaves this vCPU ahead of an expected end stays away, ns: until the vCPU would be back if
+    /// that end came, and some beats more.
+    pub(super) fn stay_away_ns(&self, vcpu: usize) -> u64 {
         let unseen_ns = UNSEEN_BEATS.saturating_mul(self.vcpus[vcpu].period_ns());
         self.lead_ns(vcpu).saturating_add(self.caught_ns(vcpu)).saturating_add(unseen_ns)
     }
 
-    /// Whether a loss is worth a move of this task to avoid it.
-    pub(super) fn is_dear(&self, loss_ns: u64, task: &Task) -> bool {
+    /// Whether avoiding this loss is worth a move of the task.
+    pub(super) fn outweighs_move(&self, loss_ns: u64, task: &Task) -> bool {
         loss_ns > WORTH.saturating_mul(task.cost_ns)
     }
 
     /// Whether the vCPU is on.
     pub(super) fn is_on(&self, vcpu: usize) -> bool {
-        let told_off = self.settings.policy.is_oracle()
+        let known_off = self.settings.policy.is_oracle()
             && self.next_off[vcpu].is_some_and(|(off_ns, back_ns)| (off_ns..back_ns).contains(&self.now_ns));
-        self.vcpus[vcpu].is_on(self.now_ns) && !told_off
+        self.vcpus[vcpu].is_on(self.now_ns) && !known_off
     }
 
-    /// What must remain of a slice to be worth moving a task there whose move costs so much, ns: at least until the next beat,
-    /// or nobody would see when to leave.
+    /// The least rest of a slice, ns, for which a move of this cost pays. At least a beat period, or no beat would show
+    /// when to leave.
     fn least_ns(&self, vcpu: usize, cost_ns: u64) -> u64 {
         let slice_ns = self.vcpus[vcpu].slices().on_median_ns().unwrap_or(0);
         let lead_ns = self.lead_ns(vcpu);
@@ -118,38 +123,39 @@ impl Placer {
         ahead_ns.max(self.vcpus[vcpu].period_ns())
     }
 
-    /// Whether enough remains of this vCPU's slice for the task, as often as not; also if nothing is known of it.
+    /// Whether in at least half of the cases this vCPU's slice has enough left for the task; true without a prediction.
     pub(super) fn has_time(&self, task: usize, vcpu: usize) -> bool {
         let cost_ns = self.task(task).map_or(0, |known| known.cost_ns);
         let odds = self.odds(vcpu, self.least_ns(vcpu, cost_ns));
         self.is_on(vcpu) && odds.is_none_or(|odds| 2 * odds.ending <= odds.of)
     }
 
-    /// Whether the task may go to this vCPU, and would have time there. Not to where it left within the same slice.
+    /// Whether the task may go to this vCPU and has time there. It may not return to a slice that it has left.
     pub fn could_take(&self, task: usize, vcpu: usize) -> bool {
         let Some(known) = self.task(task).filter(|_| vcpu < self.vcpus.len()) else { return false };
         known.mask.contains(vcpu)
-            && !self.left.has_left(task, vcpu, self.vcpus[vcpu].stretch(), self.now_ns)
+            && !self.left.has_left(task, vcpu, self.vcpus[vcpu].slice(), self.now_ns)
             && self.has_time(task, vcpu)
     }
 
-    /// I/O on this vCPU in thousandths, but for one task.
+    /// The I/O load of this vCPU in thousandths, not counting task `without`.
     pub(super) fn load_permille(&self, vcpu: usize, without: usize) -> u64 {
         let own = self.task(without).filter(|task| task.io.is_io() && task.on == Some(vcpu));
         self.loads[vcpu].permille.saturating_sub(own.map_or(0, |task| task.weight()))
     }
 
-    /// Whether all I/O tasks but this one, and at least one, are on this vCPU.
-    fn has_all_others(&self, vcpu: usize, but: usize) -> bool {
-        let own = self.task(but).filter(|task| task.io.is_io());
+    /// Whether there are I/O tasks other than this one, and all of them are on this vCPU.
+    fn has_all_others(&self, vcpu: usize, task: usize) -> bool {
+        let own = self.task(task).filter(|task| task.io.is_io());
         let others = self.io_tasks.saturating_sub(own.is_some().into());
         let own_here = own.is_some_and(|task| task.on == Some(vcpu));
         let here = self.loads[vcpu].tasks.saturating_sub(own_here.into());
         others > 0 && here == others
     }
 
-    /// What remains of this vCPU's slice, ns. Where nothing is known of the end, as much again as it has lasted: a vCPU that is
-    /// never off is the best there is, and one new to us is not.
+    /// How much remains of this vCPU's slice, ns. Without a prediction: as much as it has lasted so far, and the
+    /// maximum for a calm vCPU. So a vCPU that is hardly ever off ranks first, and one just seen for the first time
+    /// does not.
     pub(super) fn lasts_ns(&self, vcpu: usize) -> u64 {
         let unknown_ns = || match self.calm[vcpu] {
             true => LASTED_NS,
@@ -158,35 +164,36 @@ impl Placer {
         self.remaining_ns(vcpu).unwrap_or_else(unknown_ns)
     }
 
-    /// What there is for the task on this vCPU, ns: what remains, shared with what is there.
+    /// The task's share of what remains of this vCPU's slice, ns, given the I/O already there.
     pub(super) fn share_ns(&self, task: usize, vcpu: usize) -> u64 {
         self.lasts_ns(vcpu).saturating_mul(1000) / (1000 + self.load_permille(vcpu, task))
     }
 
-    /// The vCPU with the greatest share of those that could take the task, but for where it is and `but`.
-    fn best(&self, task: usize, but: Option<usize>) -> Option<usize> {
+    /// The vCPU with the largest share for the task among those that could take it; never the task's own, nor
+    /// `excluded`.
+    fn best(&self, task: usize, excluded: Option<usize>) -> Option<usize> {
         let on = self.task(task)?.on;
-        let others = (0..self.vcpus.len()).filter(|vcpu| Some(*vcpu) != on && Some(*vcpu) != but);
+        let others = (0..self.vcpus.len()).filter(|vcpu| Some(*vcpu) != on && Some(*vcpu) != excluded);
         let could = others.filter(|vcpu| self.could_take(task, *vcpu));
         could.max_by_key(|vcpu| (self.share_ns(task, *vcpu), std::cmp::Reverse(*vcpu)))
     }
 
-    /// The best vCPU for a task that should leave where it is; `None` if it had better stay.
+    /// The best vCPU for a task that should leave its own; `None` if it should stay after all.
     pub(super) fn choose(&self, task: usize) -> Option<usize> {
         let best = self.best(task, None)?;
         if !self.has_all_others(best, task) {
             return Some(best);
         }
         self.best(task, Some(best)).or_else(|| {
-            // Alone where it is, it stays there while that is safe.
+            // Joining all others is the only choice left: stay on the own vCPU while that is safe.
             let known = self.task(task)?;
             let on = known.on.filter(|on| *on < self.vcpus.len() && self.is_on(*on));
-            let stays = on.is_some_and(|on| !self.is_dear(self.danger_ns(on), known));
+            let stays = on.is_some_and(|on| !self.outweighs_move(self.danger_ns(on), known));
             (!stays).then_some(best)
         })
     }
 
-    /// When this vCPU, which is off, is expected back, ns from now. `None` if it is on, or off for longer than is known.
+    /// When this vCPU is expected back, ns from now; `None` if it is on, or has been off for longer than any known gap.
     fn expected_back_ns(&self, vcpu: usize) -> Option<u64> {
         if self.settings.policy.is_oracle() {
             let (off_ns, back_ns) = self.next_off[vcpu]?;
@@ -195,13 +202,13 @@ impl Placer {
         self.vcpus[vcpu].back_at(BACK_PERCENT, self.now_ns)
     }
 
-    /// Where a task waits best while no recipient has time and its own vCPU may be about to end: on a vCPU that is off and
-    /// expected back soon. There it has no I/O in flight to wait for, and whatever vCPU comes back first pulls it. `None` if
-    /// it had better stay.
+    /// Where to park a task whose vCPU may soon go off while no other has time: on a vCPU that is off and expected back
+    /// soon. The parked task has no I/O in flight, so the first vCPU that comes back can pull it. `None` if it should
+    /// stay.
     ///
-    /// It goes if that is better than to wait on its own until that may be too late, or until the other is back and an I/O
-    /// has drained, whichever is first: then it is caught in some cases, for its vCPU's time off instead of the wait there;
-    /// else it has worked for so long.
+    /// The alternative is to work on until it may be too late to leave, or until the other vCPU is back and an I/O has
+    /// drained, whichever comes first. Parking pays if the expected saving (being caught costs the own vCPU's time off,
+    /// parking only the wait and the move) clearly exceeds the work given up.
     pub(super) fn choose_parking(&self, task: usize) -> Option<usize> {
         let known = self.task(task)?;
         let own = known.on?;

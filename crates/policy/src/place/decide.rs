@@ -1,12 +1,13 @@
-//! When a task is moved: at every look, and when a vCPU comes back.
+//! Decides when tasks move: at each look (every beat and tick), and when a vCPU comes back.
 
 use super::choose::WORTH;
 use super::{Move, Placer, Policy, Target, Why};
 
 impl Placer {
-    /// What every beat and tick does: tasks leave vCPUs that are about to end; what needs no care any more is released.
+    /// Runs at every beat and tick: tasks leave vCPUs that may soon go off, and tasks that no longer need a place are
+    /// released.
     pub(super) fn look(&mut self) {
-        // Beats of many vCPUs come close together, and change nothing for the others.
+        // Beats of many vCPUs come close together, and one look serves them all.
         let grain_ns = self.settings.io.period_ns / 2;
         let looked = self.looked_ns.is_some_and(|looked_ns| self.now_ns.saturating_sub(looked_ns) < grain_ns);
         if looked || self.is_old() {
@@ -16,7 +17,7 @@ impl Placer {
         let now_ns = self.now_ns;
         self.tasks[..self.top].iter_mut().flatten().for_each(|task| task.io.advance(now_ns));
         self.acting = self.something_is_wrong();
-        self.release_what_is_calm();
+        self.release_tasks_not_in_need();
         if !self.is_acting() {
             return;
         }
@@ -32,23 +33,24 @@ impl Placer {
         }
     }
 
-    /// Whether what is told now is of before, so that it is too late to act on it.
+    /// Whether the current signal is too old to act on; see [`Signal::CatchUp`](crate::signal::Signal::CatchUp).
     fn is_old(&self) -> bool {
         self.now_ns < self.catch_up_ns
     }
 
-    /// Whether some vCPU is off for a share that counts. One that was is calm again when it is off for clearly less.
+    /// Whether some vCPU is off for a share that matters. Such a vCPU counts as calm again only below half of that
+    /// share.
     fn something_is_wrong(&mut self) -> bool {
         let enough = self.settings.act_off_permille;
         for (calm, vcpu) in self.calm.iter_mut().zip(&self.vcpus) {
             let least = if *calm { enough } else { enough.div_ceil(2) };
             *calm = vcpu.off_permille(self.now_ns) < least;
         }
-        let told = self.settings.policy.is_oracle() && self.next_off.iter().any(Option::is_some);
-        told || self.calm.iter().any(|calm| !calm)
+        let foreseen = self.settings.policy.is_oracle() && self.next_off.iter().any(Option::is_some);
+        foreseen || self.calm.iter().any(|calm| !calm)
     }
 
-    fn release_what_is_calm(&mut self) {
+    fn release_tasks_not_in_need(&mut self) {
         for task in 0..self.top {
             let Some(known) = &self.tasks[task] else { continue };
             if known.placed && !(self.is_acting() && known.io.is_io()) {
@@ -57,7 +59,7 @@ impl Placer {
         }
     }
 
-    /// Releases everything, and rests.
+    /// Releases all tasks and stops moving them.
     pub(super) fn halt(&mut self) {
         self.halted = true;
         (0..self.top).for_each(|task| self.release(task));
@@ -72,7 +74,7 @@ impl Placer {
         }
     }
 
-    /// Puts a task on a vCPU, if its limit allows.
+    /// Puts a task on a vCPU, if its mask and its limit of moves allow.
     fn put(&mut self, task: usize, vcpu: usize, why: Why, urgent: bool) {
         let now_ns = self.now_ns;
         let Some(Some(known)) = self.tasks.get_mut(task) else { return };
@@ -85,8 +87,8 @@ impl Placer {
         known.placed = true;
         let weight = known.weight();
         if let Some(from) = from.filter(|from| *from < self.vcpus.len()) {
-            let until_ns = now_ns.saturating_add(self.feared_ns(from));
-            self.left.leave(task, from, self.vcpus[from].stretch(), until_ns);
+            let until_ns = now_ns.saturating_add(self.stay_away_ns(from));
+            self.left.leave(task, from, self.vcpus[from].slice(), until_ns);
             self.loads[from].permille = self.loads[from].permille.saturating_sub(weight);
             self.loads[from].tasks = self.loads[from].tasks.saturating_sub(1);
         }
@@ -95,13 +97,13 @@ impl Placer {
         self.moves.push(Move { task, from, to: Target::Vcpu(vcpu), why });
     }
 
-    /// Fills the queue with the I/O tasks that are where `is_there` says, the heaviest first; of equals the first.
+    /// Fills the queue with the I/O tasks whose place meets `is_there`, the heaviest first, ties by number.
     fn queue_tasks(&mut self, is_there: impl Fn(&Placer, Option<usize>) -> bool) {
         let mut queue = std::mem::take(&mut self.queue);
         queue.clear();
-        let ours =
+        let wanted =
             |task: &usize| self.task(*task).is_some_and(|known| known.io.is_io() && is_there(self, known.on));
-        queue.extend((0..self.top).filter(ours));
+        queue.extend((0..self.top).filter(wanted));
         queue.sort_unstable_by_key(|task| {
             (std::cmp::Reverse(self.task(*task).map_or(0, |known| known.weight())), *task)
         });
@@ -114,23 +116,23 @@ impl Placer {
         self.queue = queue;
     }
 
-    /// Where the task is, if that is one of our vCPUs.
+    /// The vCPU the task is on, if the settings cover it.
     fn on(&self, task: usize) -> Option<usize> {
         self.task(task).and_then(|known| known.on).filter(|on| *on < self.vcpus.len())
     }
 
-    /// From vCPUs that may end before it can be left later, to where that is less likely; if there is none, to where the wait
-    /// is short.
+    /// Moves tasks off vCPUs that may go off before a later chance to leave: to a safer vCPU, or if there is none, to
+    /// where the wait is short.
     fn leave_ahead(&mut self) {
         let endangered = |placer: &Placer, on: usize| placer.is_on(on) && placer.danger_ns(on) > 0;
         self.queue_tasks(|placer, on| on.is_some_and(|on| on < placer.vcpus.len() && endangered(placer, on)));
         self.for_queue(|placer, task| {
             let Some(on) = placer.on(task) else { return };
             let danger_ns = placer.danger_ns(on);
-            if !placer.task(task).is_some_and(|known| placer.is_dear(danger_ns, known)) {
+            if !placer.task(task).is_some_and(|known| placer.outweighs_move(danger_ns, known)) {
                 return;
             }
-            // Safer for the moment is not enough: a vCPU that is on for moments only is as safe as any in the first of them.
+            // The target must also last: even a vCPU with very short slices is safe just after it came back.
             match placer.choose(task) {
                 Some(vcpu)
                     if WORTH.saturating_mul(placer.danger_ns(vcpu)) <= danger_ns
@@ -147,7 +149,7 @@ impl Placer {
         });
     }
 
-    /// Whether the task waits for an I/O that only a vCPU can complete which is off: to be elsewhere then gains nothing.
+    /// Whether the task waits for an I/O that must complete on a vCPU which is off. Moving the task then gains nothing.
     fn is_held(&self, task: usize) -> bool {
         let Some(known) = self.task(task).filter(|known| known.has_events && known.io.is_outstanding())
         else {
@@ -157,8 +159,8 @@ impl Placer {
         issued_on.is_some_and(|on| !self.is_on(on))
     }
 
-    /// From vCPUs that are off, at once, those that wait there with no I/O in flight: what is in flight completes only when
-    /// that vCPU is back, and to be elsewhere by then is worse than to have stayed.
+    /// Moves tasks without I/O in flight off vCPUs that are off. A task with I/O in flight stays: its I/O completes
+    /// only when that vCPU is back, and then the task is better placed there.
     fn rescue(&mut self) {
         self.queue_tasks(|placer, on| on.is_some_and(|on| on < placer.vcpus.len() && !placer.is_on(on)));
         self.for_queue(|placer, task| {
@@ -168,7 +170,7 @@ impl Placer {
         });
     }
 
-    /// The negative control: from vCPUs that are late, whatever is in flight.
+    /// The negative control: moves tasks off vCPUs whose beat is late, even with I/O in flight.
     fn react(&mut self) {
         self.queue_tasks(|placer, on| on.is_some_and(|on| on < placer.vcpus.len() && !placer.is_on(on)));
         self.for_queue(|placer, task| {
@@ -179,7 +181,7 @@ impl Placer {
         });
     }
 
-    /// A vCPU has come back with a fresh slice.
+    /// Decides what a vCPU that has come back with a fresh slice pulls.
     pub(super) fn back(&mut self, vcpu: usize) {
         if !self.is_acting() || self.is_old() {
             return;
@@ -198,7 +200,7 @@ impl Placer {
         }
     }
 
-    /// Whether the task had better leave where it is for the vCPU that is back, or for a better one.
+    /// Moves the task to the vCPU that is back, or to a better one, if that is worth it.
     fn pull(&mut self, task: usize, back: usize) {
         let Some(best) = self.choose(task) else { return };
         let Some(on) = self.on(task).filter(|on| self.is_on(*on)) else {
@@ -208,7 +210,7 @@ impl Placer {
             return;
         };
         if on == back {
-            // What waited there for it to come back had better leave at once where it is on for moments only.
+            // The task waited for this vCPU. If its slices are very short, leave for one that lasts longer.
             if self.lasts_ns(best) >= WORTH.saturating_mul(self.lasts_ns(back)) {
                 self.put(task, best, Why::Pull, false);
             }
@@ -220,7 +222,7 @@ impl Placer {
         }
         let weight = self.task(task).map_or(0, |known| known.weight());
         let (here, there) = (self.load_permille(on, task), self.load_permille(back, task));
-        // Better balanced afterwards by what the task weighs, or it would go back and forth.
+        // Spread only if the loads differ by at least the task's own weight, or the task would go back and forth.
         if here >= there + weight && self.could_take(task, back) && self.share_ns(task, back) >= here_ns {
             self.put(task, back, Why::Spread, false);
         }

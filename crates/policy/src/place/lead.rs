@@ -1,18 +1,18 @@
-//! How long before its vCPU's end an I/O task must leave, so that its I/O in flight drains.
+//! How long before the end of the slice an I/O task must leave its vCPU, so that its I/O in flight drains: the *lead*.
 //!
-//! The completion of an I/O interrupts the vCPU it was issued on. So the task leaves as long ahead as an I/O takes, twice over
-//! for the one it issues just before it is moved, and as coarsely as beats can tell. Source: with I/Os of 0.5 ms and beats
-//! of 1 ms, leaving 2 to 3 ms ahead gave back all there was (the project's facts).
+//! The completion of an I/O interrupts the vCPU that issued it, so that vCPU must still be on. The lead is twice the
+//! time of an I/O, because the task may issue one just before it moves, plus the time resolution of the beats. Source:
+//! measured on real guests with I/Os of 0.5 ms and beats of 1 ms, a lead of 2 to 3 ms recovered all that could be.
 
 use crate::window::Window;
 
-/// Ordinary I/Os take no longer than this percentile.
+/// The usual time of an I/O is this percentile.
 const PERCENT: u64 = 90;
-/// One completion in so many goes into the window once that is full.
+/// Once the window is full, one completion in this many enters it.
 const EVERY: u64 = 8;
-/// A mean counts as the least of so many: one without waits for vCPUs that were off is among them.
+/// Of this many means the least counts: at least one will be free of waits for vCPUs that were off.
 const MEANS: usize = 8;
-/// The lead is 1 / this of a slice at most: devices slower than slices cannot be drained.
+/// The lead is at most 1 / this of a slice: a device slower than slices cannot be drained anyway.
 const SLICE_SHARE: u64 = 4;
 
 /// Learns how long I/Os take.
@@ -21,13 +21,14 @@ pub struct Lead {
     took_ns: Window,
     count: u64,
     usual_ns: u64,
-    /// The latest means, a ring; 0 where there is none yet.
+    /// The latest means, as a ring; 0 in unused places.
     means_ns: [u64; MEANS],
     next: usize,
 }
 
 impl Lead {
-    /// An I/O took so long, ns. One that was in flight while its vCPU was off tells nothing of the device: do not hand it in.
+    /// Takes in how long an I/O took, ns. Leave out an I/O whose vCPU was off meanwhile: it took longer than the device
+    /// needed.
     pub fn learn(&mut self, took_ns: u64) {
         self.count += 1;
         if self.took_ns.len() < Window::CAPACITY || self.count.is_multiple_of(EVERY) {
@@ -36,8 +37,8 @@ impl Lead {
         }
     }
 
-    /// I/Os took so long in the mean lately, ns. Such a mean holds the waits of those that were in flight while their vCPU
-    /// was off, more of them in one stretch of time than in another; so it counts as the least of the last eight.
+    /// Takes in how long recent I/Os took in the mean, ns. The mean includes waits for vCPUs that were off, more at
+    /// some times than at others, so the least of the last eight means counts.
     pub fn learn_mean(&mut self, mean_ns: u64) {
         self.means_ns[self.next] = mean_ns.max(1);
         self.next = (self.next + 1) % MEANS;
@@ -45,12 +46,12 @@ impl Lead {
         self.learn(known.min().unwrap_or(mean_ns));
     }
 
-    /// How long an I/O takes, ns: the 90th percentile; 0 while none is known.
+    /// The usual time of an I/O, ns: the 90th percentile; 0 before the first.
     pub fn usual_ns(&self) -> u64 {
         self.usual_ns
     }
 
-    /// How long ahead to leave, ns, with beats of this period that are ordinarily so late, and slices of this length.
+    /// The lead, ns, for beats of this period and ordinary lateness, and slices of this length.
     pub fn lead_ns(&self, period_ns: u64, ordinary_late_ns: u64, slice_ns: Option<u64>) -> u64 {
         let wanted_ns =
             self.usual_ns.saturating_mul(2).saturating_add(period_ns).saturating_add(ordinary_late_ns);

@@ -1,19 +1,21 @@
-//! Which slices each task has left: it does not return to a vCPU within the slice in which it left it, until that vCPU would
-//! be back, had it gone off as was feared. Then it was feared in vain, and the slice may last for long.
+//! Remembers which slice of which vCPU each task has left, so that it does not come straight back.
 //!
-//! Memory for each task and vCPU, for a task may leave every vCPU once before the first is off: remembering only the last few
-//! would let it go round in circles.
+//! A task that left a vCPU ahead of an expected end stays away for the rest of that slice. If the slice did not end as
+//! expected, the task may return once the vCPU would have come back: the slice may then last long.
+//!
+//! There is one entry per task and vCPU. A task may leave every vCPU once before the first of them goes off, so with
+//! only the last few remembered it could go round in circles.
 
-/// A slice that was left.
+/// A slice that a task has left.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
-    /// Which: never 0, which is none. Numbers that are 2^32 apart look alike, which is of no account.
+    /// A tag of the slice's number; 0 is no slice. Numbers 2^32 apart share a tag, but no mark lives that long.
     slice: u32,
-    /// From then on it may return, ns.
+    /// The task may return from this time on, ns.
     until_ns: u64,
 }
 
-/// The slices left: 16 bytes for each task and vCPU, allocated at once.
+/// The marks of all tasks: 16 bytes for each task and vCPU, allocated once.
 #[derive(Debug)]
 pub(super) struct Left {
     vcpus: usize,
@@ -21,8 +23,9 @@ pub(super) struct Left {
     marks: Vec<Mark>,
 }
 
-fn slice(stretch: u64) -> u32 {
-    (stretch as u32).wrapping_add(1).max(1)
+/// The tag of a slice's number; never 0.
+fn tag(slice: u64) -> u32 {
+    (slice as u32).wrapping_add(1).max(1)
 }
 
 impl Left {
@@ -30,23 +33,23 @@ impl Left {
         Left { vcpus, marks: vec![Mark::default(); tasks * vcpus] }
     }
 
-    /// The task has left this vCPU in this slice of it, and had better not return before `until_ns`.
-    pub(super) fn leave(&mut self, task: usize, vcpu: usize, stretch: u64, until_ns: u64) {
-        self.marks[task * self.vcpus + vcpu] = Mark { slice: slice(stretch), until_ns };
+    /// The task has left this vCPU in this slice, and must not return before `until_ns`.
+    pub(super) fn leave(&mut self, task: usize, vcpu: usize, slice: u64, until_ns: u64) {
+        self.marks[task * self.vcpus + vcpu] = Mark { slice: tag(slice), until_ns };
     }
 
-    /// Whether it has left this vCPU in this slice, and had better not return yet.
-    pub(super) fn has_left(&self, task: usize, vcpu: usize, stretch: u64, now_ns: u64) -> bool {
+    /// Whether the task has left this vCPU in this slice and must not return yet.
+    pub(super) fn has_left(&self, task: usize, vcpu: usize, slice: u64, now_ns: u64) -> bool {
         let mark = self.marks[task * self.vcpus + vcpu];
-        mark.slice == slice(stretch) && now_ns < mark.until_ns
+        mark.slice == tag(slice) && now_ns < mark.until_ns
     }
 
-    /// The task is where its user lets it be, or is another one.
+    /// The task was released to its user's mask, or the number has a new task.
     pub(super) fn forget(&mut self, task: usize) {
         self.marks[task * self.vcpus..][..self.vcpus].fill(Mark::default());
     }
 
-    /// The clock was set back: none of the times holds.
+    /// The clock was set back, so the stored times are void.
     pub(super) fn forget_all(&mut self) {
         self.marks.fill(Mark::default());
     }
@@ -57,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slice_that_was_left_is_known_until_the_next_or_until_it_was_feared_in_vain() {
+    fn a_task_stays_away_until_the_next_slice_or_the_given_time() {
         let mut left = Left::new(2, 3);
         left.leave(1, 2, 7, 100);
         assert!(left.has_left(1, 2, 7, 99) && !left.has_left(1, 2, 8, 99) && !left.has_left(1, 2, 7, 100));

@@ -1,14 +1,15 @@
-//! How often a task may be moved: a bucket of moves that fills with time.
+//! Limits how often a task may be moved: a token bucket per task.
 //!
-//! Moves may take a twentieth of a task's time at most, so that a task whose working set is dear to move is moved seldom. Of a
-//! full bucket half is kept for moves that must be: what only would be better waits, what is about to be caught does not.
+//! Moves may take at most a twentieth of a task's time, so a task with a large working set is moved seldom. Half of a
+//! full bucket is reserved for urgent moves: a task about to be caught may move when one that merely gains must wait.
 
 use super::Settings;
+use crate::SECOND_NS;
 
-/// Moves may cost 1 / this of the time.
+/// Moves may take 1 / this of the time.
 const COST_SHARE: u64 = 20;
 
-/// The bucket of one task. It holds time: a move takes the time of one move out.
+/// The bucket of one task. It holds time; each move takes out `each_ns`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     each_ns: u64,
@@ -17,10 +18,10 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// `per_s` moves a second at most, at least one, for a task whose move costs so much, ns; [`Settings::BURST`] at once.
-    /// Full at `now_ns`.
+    /// Allows `per_s` moves a second (at least one), fewer if a move costs the task more than that leaves, and
+    /// [`Settings::BURST`] at once. The bucket is full at `now_ns`.
     pub fn new(per_s: u64, cost_ns: u64, now_ns: u64) -> Limit {
-        let each_ns = (1_000_000_000 / per_s.clamp(1, 1_000_000_000)).max(cost_ns.saturating_mul(COST_SHARE));
+        let each_ns = (SECOND_NS / per_s.clamp(1, SECOND_NS)).max(cost_ns.saturating_mul(COST_SHARE));
         let mut limit = Limit { each_ns, held_ns: 0, filled_ns: now_ns };
         limit.held_ns = limit.most_ns();
         limit
@@ -36,7 +37,8 @@ impl Limit {
         self.filled_ns = self.filled_ns.max(now_ns);
     }
 
-    /// Whether a move is left; takes it. One that is not `urgent` is left only while more than half of the bucket is.
+    /// Takes a move out if there is one, and returns whether there was. A move that is not `urgent` needs a bucket more
+    /// than half full.
     pub fn take(&mut self, now_ns: u64, urgent: bool) -> bool {
         self.fill(now_ns);
         let left = self.held_ns >= self.each_ns && (urgent || self.held_ns > self.most_ns() / 2);
@@ -64,14 +66,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dear_to_move_is_moved_seldom() {
+    fn a_task_that_is_costly_to_move_is_moved_seldom() {
         let mut limit = Limit::new(1_000, 5_000_000, 0);
         let taken = (0..1_000_000).filter(|us| limit.take(us * 1_000, true)).count();
         assert_eq!(taken, 17, "10 a second and the burst");
     }
 
     #[test]
-    fn half_is_kept_for_what_must_be() {
+    fn half_is_reserved_for_urgent_moves() {
         let mut limit = Limit::new(1, 0, 0);
         let voluntary = (0..10).filter(|_| limit.take(0, false)).count();
         let urgent = (0..10).filter(|_| limit.take(0, true)).count();
@@ -84,6 +86,6 @@ mod tests {
         (0..Settings::BURST).for_each(|_| assert!(limit.take(5_000_000_000, true)));
         assert!(!limit.take(0, true) && !limit.take(5_000_000_000, true));
         limit.rebase(0);
-        assert!(!limit.take(999_999_999, true) && limit.take(1_000_000_000, true));
+        assert!(!limit.take(SECOND_NS - 1, true) && limit.take(SECOND_NS, true));
     }
 }

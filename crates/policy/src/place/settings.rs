@@ -1,4 +1,4 @@
-//! What the placer is told before it starts.
+//! The placer's vocabulary: its policies and settings, and the moves it decides on.
 
 use std::fmt;
 
@@ -8,28 +8,29 @@ use crate::signal::Known;
 /// How I/O tasks are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// Not at all: the guest's scheduler alone.
+    /// Leave all placement to the guest's scheduler.
     None,
-    /// Away from a vCPU when its beat is late. The negative control: it gave back -0.59 of what was lost, since the I/O in
-    /// flight completes only when that vCPU is back, and then the task sits where it is about to get dark.
+    /// Leave a vCPU when its beat is late. This is the negative control: on real guests it lost a further 59 % of the
+    /// throughput that preemption had cost. The I/O in flight completes only when the vCPU is back, and by then the
+    /// task waits on another that is about to go off.
     React,
-    /// All to the vCPU that comes back, at its first beat.
+    /// Move all I/O tasks to the vCPU that comes back, at its first beat.
     Pull,
-    /// Away from a vCPU ahead of its predicted end, whatever the prediction was worth lately.
+    /// Leave a vCPU before its predicted end, however reliable predictions have been.
     Predict,
-    /// Ahead of the end, as early as ends are uncertain, and pulled by the vCPU that comes back; spread, by weight and
-    /// remaining slice; and where no vCPU has time, to the one that is back first ([`Why::Park`]).
+    /// Leave before the end, the earlier the less certain the end is; let a vCPU that comes back pull tasks; spread
+    /// tasks by weight and remaining slice; and if no vCPU has time, wait on the one that is back first
+    /// ([`Why::Park`]).
     Combined,
-    /// As [`Policy::Combined`], but told when vCPUs go off and come back ([`Signal::NextOff`](crate::signal::Signal::NextOff)), and
-    /// only to where a vCPU is on, as the oracle that was measured on real guests.
+    /// As [`Policy::Combined`], but [`Signal::NextOff`](crate::signal::Signal::NextOff) says when vCPUs go off and come
+    /// back, and tasks never park. This is the oracle that was measured on real guests.
     Oracle,
-    /// As [`Policy::Oracle`], and where none has time its tasks wait on a vCPU that is off and comes back earlier
-    /// ([`Why::Park`]): the bound of what can be had.
+    /// As [`Policy::Oracle`], but tasks park ([`Why::Park`]): the upper bound of what placement can recover.
     OracleParks,
 }
 
 impl Policy {
-    /// All of them, from doing nothing to knowing everything.
+    /// All policies, from doing nothing to knowing everything.
     pub const ALL: [Policy; 7] = [
         Policy::None,
         Policy::React,
@@ -40,7 +41,7 @@ impl Policy {
         Policy::OracleParks,
     ];
 
-    /// Its name on command lines and in records.
+    /// The policy's name on command lines and in records.
     pub fn name(self) -> &'static str {
         match self {
             Policy::None => "none",
@@ -53,12 +54,12 @@ impl Policy {
         }
     }
 
-    /// Whether it listens to [`Signal::NextOff`](crate::signal::Signal::NextOff).
+    /// Whether the policy uses [`Signal::NextOff`](crate::signal::Signal::NextOff).
     pub fn is_oracle(self) -> bool {
         matches!(self, Policy::Oracle | Policy::OracleParks)
     }
 
-    /// Whether it lets tasks wait on vCPUs that are off.
+    /// Whether the policy lets tasks wait on vCPUs that are off.
     pub(super) fn parks(self) -> bool {
         matches!(self, Policy::Combined | Policy::OracleParks)
     }
@@ -72,23 +73,23 @@ impl Policy {
 /// Sizes and limits of a placer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// vCPUs, numbered from 0 as in masks; at most [`MAX_CPUS`](crate::cpus::MAX_CPUS).
+    /// Number of vCPUs, numbered from 0 as in masks; at most [`MAX_CPUS`](crate::cpus::MAX_CPUS).
     pub vcpus: usize,
-    /// Tasks it can hold, numbered from 0 by the caller.
+    /// Number of tasks the placer can hold; the caller numbers them from 0.
     pub tasks: usize,
-    /// How to place.
+    /// The policy.
     pub policy: Policy,
-    /// What an I/O task is.
+    /// What counts as an I/O task.
     pub io: IoSettings,
-    /// Something is wrong where some vCPU is off for this share of the last second, in thousandths, and until all are off for
-    /// less than half of it; else nothing is moved, and what was moved is released.
+    /// Something is wrong once a vCPU is off for this share of the last second, in thousandths, and until all vCPUs are
+    /// off for less than half of it. Otherwise nothing is moved, and all moved tasks are released.
     pub act_off_permille: u64,
-    /// Most moves of one task in a second, on average; [`Settings::BURST`] more at once. A task whose moves cost much is moved
-    /// less often: they take a twentieth of its time at most.
+    /// Most moves of one task a second, on average; [`Settings::BURST`] may follow each other at once. Costly moves are
+    /// limited further: they take at most a twentieth of the task's time.
     pub moves_per_s: u64,
-    /// What a move costs besides the working set, ns.
+    /// Cost of a move without the working set, ns.
     pub move_cost_ns: u64,
-    /// What it costs to fetch a working set into another vCPU's caches, ns for each KiB.
+    /// Cost of fetching the working set into another vCPU's caches, ns per KiB.
     pub refill_ns_per_kib: u64,
 }
 
@@ -96,10 +97,10 @@ impl Settings {
     /// Moves of one task that may follow each other at once.
     pub const BURST: u64 = 8;
 
-    /// [`Policy::Combined`] for so many vCPUs and tasks. Something is wrong from a hundredth of the time on: a late beat of 2
-    /// ms a second, as emulation has undisturbed, is none. A task moves 1000 times a second at most, though each slice lets it
-    /// come and go once only, which is less. 20 us a move and 100 ns a KiB (10 GiB/s) are estimates, of a stopper and a
-    /// wake-up, and of memory.
+    /// [`Policy::Combined`] for this many vCPUs and tasks. Something is wrong if a vCPU is off for a hundredth of the
+    /// time: undisturbed emulation delays a beat by 2 ms about once a second, which is less. The limit of 1,000 moves a
+    /// second is seldom reached, since a task comes to and leaves each slice only once. 20 us per move (a stopper and a
+    /// wake-up) and 100 ns per KiB (memory of 10 GiB/s) are estimates.
     pub fn new(vcpus: usize, tasks: usize) -> Settings {
         Settings {
             vcpus,
@@ -113,7 +114,7 @@ impl Settings {
         }
     }
 
-    /// The same with another policy.
+    /// The same settings with another policy.
     pub fn with(self, policy: Policy) -> Settings {
         Settings { policy, ..self }
     }
@@ -122,28 +123,29 @@ impl Settings {
 /// Where a task goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// To this vCPU alone; it is in the task's mask.
+    /// To this vCPU alone, which is in the task's mask.
     Vcpu(usize),
-    /// Back to the mask of its user.
+    /// Back to its user's mask.
     Home,
 }
 
-/// Why a task goes there.
+/// Why a task is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// A vCPU came back, and there is more for the task there than where it is.
+    /// A vCPU came back and offers the task more time than its own.
     Pull,
-    /// Its vCPU may be about to be descheduled, another is safer, and I/O in flight has time to drain.
+    /// Its vCPU may soon be descheduled, another is safer, and I/O in flight has time to drain.
     Ahead,
-    /// Its vCPU may be about to be descheduled and none has time, so it waits on one that is off and expected back earlier.
+    /// Its vCPU may soon be descheduled and no other has time, so it waits on one that is off and expected back
+    /// earlier.
     Park,
-    /// Its vCPU is off, and it waits there with no I/O in flight that would have to complete there.
+    /// Its vCPU is off, and it has no I/O in flight that must complete there.
     Rescue,
-    /// Its vCPU is late ([`Policy::React`] only).
+    /// Its vCPU's beat is late ([`Policy::React`] only).
     React,
-    /// Others crowd its vCPU.
+    /// Too many I/O tasks share its vCPU.
     Spread,
-    /// Nothing is wrong any more, it does no I/O any more, or the placer was told to stop.
+    /// Nothing is wrong any more, the task is no longer an I/O task, or the placer was halted.
     Release,
 }
 
@@ -152,7 +154,7 @@ impl Why {
     pub const ALL: [Why; 7] =
         [Why::Pull, Why::Ahead, Why::Park, Why::Rescue, Why::React, Why::Spread, Why::Release];
 
-    /// Its name in records and metrics.
+    /// The reason's name in records and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Why::Pull => "pull",
@@ -171,15 +173,15 @@ impl Why {
 pub struct Move {
     /// The caller's number of the task.
     pub task: usize,
-    /// Where it is for all that is known.
+    /// The vCPU it is on, if known.
     pub from: Option<usize>,
-    /// Where it goes.
+    /// The target.
     pub to: Target,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// The text form of a decision: `move TASK FROM TO WHY`, where `home` is the mask of the task's user.
+/// The text form: `move TASK FROM TO WHY`, where `home` stands for the user's mask.
 impl fmt::Display for Move {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "move {} {} ", self.task, Known(self.from))?;

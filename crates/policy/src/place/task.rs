@@ -1,4 +1,4 @@
-//! One task as the placer knows it.
+//! What the placer knows about one task.
 
 use super::Settings;
 use super::limit::Limit;
@@ -9,18 +9,20 @@ use crate::signal::Admission;
 /// A task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Task {
+    /// The CPUs its user allows.
     pub(super) mask: CpuSet,
-    /// Where it is: where it was put, or last seen.
+    /// The vCPU it is on: where the placer put it, or where it was last seen.
     pub(super) on: Option<usize>,
-    /// Whether it was put there, and is not where its user's mask alone would let it be.
+    /// Whether the placer has pinned it there.
     pub(super) placed: bool,
     pub(super) io: IoMeter,
-    /// I/Os come as events, so that outstanding ones are known.
+    /// Its I/Os come as events, so it is known which are outstanding.
     pub(super) has_events: bool,
-    /// The vCPU that its last I/O was issued on, which its completion interrupts, and that vCPU's slice then.
+    /// Where its last I/O was issued, which is where the completion interrupts: a vCPU, and the number of its slice
+    /// then.
     pub(super) issued: Option<(usize, u64)>,
     pub(super) limit: Limit,
-    /// The signal, by its number, at which it was moved last.
+    /// Number of the signal at which it last moved.
     pub(super) moved_at: u64,
     /// What a move costs, ns.
     pub(super) cost_ns: u64,
@@ -43,12 +45,12 @@ impl Task {
         }
     }
 
-    /// How heavy its I/O is, in thousandths, at least one.
+    /// How heavy its I/O is: the I/O fraction in thousandths, at least one.
     pub(super) fn weight(&self) -> u64 {
         self.io.permille().max(1)
     }
 
-    /// Its user has given it another mask, which undoes what was done to it.
+    /// The user gave it another mask, which replaces the placer's.
     pub(super) fn remask(&mut self, mask: CpuSet) {
         self.mask = mask;
         self.placed = false;

@@ -2,7 +2,7 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
-/// A placer of two vCPUs that are off for 25 of every 60 ms in antiphase, and have been so for two seconds; no task yet.
+/// A placer that has watched two vCPUs, off for 25 of every 60 ms in antiphase, for two seconds. It has no task yet.
 fn learnt(policy: Policy) -> (Placer, u64) {
     let mut placer = Placer::new(Settings::new(2, 4).with(policy));
     for ms in 0..2000u64 {
@@ -13,7 +13,7 @@ fn learnt(policy: Policy) -> (Placer, u64) {
     (placer, 2000)
 }
 
-/// Whether the vCPU is off: 0 in the first 25 ms of 60, 1 from 30 ms on.
+/// Whether the vCPU is off: vCPU 0 is in the first 25 ms of each 60 ms, vCPU 1 for 25 ms from 30 ms on.
 fn is_off(vcpu: usize, ms: u64) -> bool {
     (ms + 60 - 30 * vcpu as u64) % 60 < 25
 }
@@ -37,7 +37,7 @@ fn admit_io(placer: &mut Placer, task: usize, mask: CpuSet, on: usize, ms: u64) 
 }
 
 #[test]
-fn a_task_leaves_ahead_of_the_end_and_only_where_it_is_allowed() {
+fn a_task_leaves_ahead_of_the_end_and_only_within_its_mask() {
     for (mask, leaves) in [(CpuSet::first(2), true), (CpuSet::of(1), false)] {
         let (mut placer, begin) = learnt(Policy::Combined);
         admit_io(&mut placer, 0, mask, 1, begin);
@@ -58,7 +58,7 @@ fn a_task_leaves_ahead_of_the_end_and_only_where_it_is_allowed() {
 }
 
 #[test]
-fn what_nothing_pulls_leaves_ahead() {
+fn a_task_that_nothing_pulls_leaves_ahead() {
     let (mut placer, begin) = learnt(Policy::Combined);
     (begin..begin + 6).for_each(|ms| (0..2).for_each(|vcpu| drop(beat(&mut placer, vcpu, ms))));
     // vCPU 0 was back at 2005, before the task was there; vCPU 1 goes off at 2010.
@@ -74,7 +74,7 @@ fn what_nothing_pulls_leaves_ahead() {
 }
 
 #[test]
-fn an_io_in_flight_while_its_vcpu_was_off_tells_nothing_of_the_device() {
+fn an_io_in_flight_while_its_vcpu_was_off_does_not_count_for_the_device() {
     let (mut placer, begin) = learnt(Policy::None);
     admit_io(&mut placer, 0, CpuSet::first(2), 1, begin + 9);
     // vCPU 1 is off from 2010 to 2035.
@@ -85,11 +85,11 @@ fn an_io_in_flight_while_its_vcpu_was_off_tells_nothing_of_the_device() {
     assert_eq!(placer.lead_ns(1), lead_ns);
     placer.take(&Signal::IoBegin { task: 0, at_ns });
     placer.take(&Signal::IoEnd { task: 0, at_ns: at_ns + MS / 2, took_ns: Some(MS / 2) });
-    assert_eq!(placer.lead_ns(1), lead_ns + MS, "twice the time of one");
+    assert_eq!(placer.lead_ns(1), lead_ns + MS, "twice the time of an I/O");
 }
 
 #[test]
-fn what_the_mask_forbids_is_no_choice() {
+fn a_vcpu_outside_the_mask_is_never_chosen() {
     let (mut placer, begin) = learnt(Policy::Combined);
     (begin..begin + 6).for_each(|ms| (0..2).for_each(|vcpu| drop(beat(&mut placer, vcpu, ms))));
     admit_io(&mut placer, 0, CpuSet::first(2), 1, begin + 6);
@@ -102,7 +102,7 @@ fn trust_and_remaining_are_learnt() {
     let (placer, begin) = learnt(Policy::Combined);
     assert!((0..2).all(|vcpu| placer.trust_permille(vcpu) > 900));
     let remaining = placer.vcpu(1).unwrap().remaining((begin - 1) * MS).unwrap();
-    // On since 1975, until 2010.
+    // It is on from 1975 to 2010 ms.
     assert!((10 * MS..12 * MS).contains(&remaining.median_ns), "{remaining:?}");
     assert_eq!(placer.vcpu(0).unwrap().remaining((begin - 1) * MS).is_some(), !is_off(0, begin - 2));
 }
@@ -120,7 +120,7 @@ fn a_mask_that_changes_undoes_the_placement() {
 }
 
 #[test]
-fn halting_releases_all_and_nothing_is_moved_until_it_goes_on() {
+fn halting_releases_all_and_nothing_moves_until_it_resumes() {
     let (mut placer, begin) = learnt(Policy::Pull);
     (0..3).for_each(|task| admit_io(&mut placer, task, CpuSet::first(2), 1, begin));
     let run = |placer: &mut Placer, from: u64, to: u64| -> usize {
@@ -135,7 +135,7 @@ fn halting_releases_all_and_nothing_is_moved_until_it_goes_on() {
 }
 
 #[test]
-fn a_late_beat_that_is_the_guest_s_own_moves_nothing() {
+fn a_beat_that_the_guest_delayed_moves_nothing() {
     let mut placer = Placer::new(Settings::new(2, 4).with(Policy::Pull));
     let mut waited_ns = 0;
     admit_io(&mut placer, 0, CpuSet::first(2), 1, 0);
@@ -167,7 +167,7 @@ fn numbers_beyond_the_settings_are_ignored() {
     assert!(moves.iter().all(|made| matches!(made.to, Target::Vcpu(0 | 1))), "{moves:?}");
 }
 
-/// The same as [`learnt`], with an I/O task on vCPU 1, and now is when vCPU 0 is back.
+/// The placer of [`learnt`] with an I/O task on vCPU 1, and the time at which vCPU 0 is back.
 fn ready() -> (Placer, u64) {
     let (mut placer, begin) = learnt(Policy::Combined);
     admit_io(&mut placer, 0, CpuSet::first(2), 1, begin);
@@ -178,7 +178,7 @@ fn ready() -> (Placer, u64) {
 }
 
 #[test]
-fn what_is_old_is_learnt_from_and_moves_nothing() {
+fn old_signals_are_learnt_from_but_move_nothing() {
     let (mut placer, back) = ready();
     let (mut late, _) = ready();
     let until = back + 120;
@@ -189,12 +189,12 @@ fn what_is_old_is_learnt_from_and_moves_nothing() {
     assert!(run(&mut placer, back, until) >= 3);
     assert_eq!(run(&mut late, back, until), 0);
     let slices = |placer: &Placer| format!("{:?}", placer.vcpu(0).unwrap().slices());
-    assert_eq!(slices(&placer), slices(&late), "and learns the same");
+    assert_eq!(slices(&placer), slices(&late), "it learns the same");
     assert!(run(&mut late, until, until + 60) > 0);
 }
 
 #[test]
-fn a_stamp_from_the_future_does_not_stop_it() {
+fn a_signal_from_the_future_does_not_stop_the_placer() {
     for future in [1_000u64, 86_400_000] {
         let (mut placer, back) = ready();
         let at_ns = (back + future) * MS;
@@ -203,7 +203,7 @@ fn a_stamp_from_the_future_does_not_stop_it() {
         let moves: Vec<Move> = (back..back + 3_000)
             .flat_map(|ms| [beat(&mut placer, 0, ms), beat(&mut placer, 1, ms)].concat())
             .collect();
-        // Fifty moves in 1500 ms, which is what remains at least after the worst that is followed late.
+        // At least 1.5 of the 3 s remain after the wrong time has passed: enough for some fifty moves.
         assert!(
             moves.iter().filter(|made| made.why != Why::Release).count() > 40,
             "{future}: {}",
@@ -229,10 +229,10 @@ fn a_beat_from_the_future_is_a_clock_fault_and_passes() {
 
 #[test]
 fn acting_has_hysteresis() {
-    // Something is wrong from 10 thousandths on, and until there are fewer than 5.
+    // Something is wrong from 10 thousandths on, until it is below 5.
     let mut placer = Placer::new(Settings::new(1, 1));
     let mut now = 0;
-    // So many ms off of each half second, for twenty of them: whether it acts at the end.
+    // Twenty half seconds with this many ms off in each. Returns whether it acts at the end.
     let mut halves = |placer: &mut Placer, off: u64| {
         for _ in 0..20 {
             now += off;
@@ -259,7 +259,7 @@ fn a_task_that_waits_for_an_io_of_a_vcpu_that_is_off_is_left_there() {
         placer.take(&Signal::Admit { task: 0, admission: Admission::new(CpuSet::first(2), Some(1)), at_ns });
         placer.take(&Signal::IoBegin { task: 0, at_ns });
         if !outstanding {
-            // It has taken long enough to make it an I/O task.
+            // The I/O took long enough to make this an I/O task.
             placer.take(&Signal::IoEnd { task: 0, at_ns: at_ns + 900_000, took_ns: None });
         }
         let moves: Vec<Move> = (begin + 14..begin + 20).flat_map(|ms| beat(&mut placer, 0, ms)).collect();

@@ -1,12 +1,12 @@
-//! A small world for tests: vCPUs that go off and come back, tasks that read. Not the simulator: it has just what tells
-//! the policies apart, in steps of 50 us, the same every time.
+//! A small deterministic world for tests: vCPUs that go off and come back, and tasks that read. Unlike the simulator it
+//! models only what distinguishes the policies, in steps of 50 us.
 //!
-//! A task computes a little, issues an I/O, sleeps until it completes. The completion interrupts the vCPU on which the I/O
-//! was issued, and waits while that is off. A moved task that sleeps wakes up where it was moved to; one that was running as
-//! its vCPU went off cannot be moved before that is back. Beats are late by a little noise, now and then by more; steal is
-//! booked in ticks, as `/proc/stat` of a KVM guest has it, or not at all, as under emulation.
+//! A task computes briefly, issues an I/O, and sleeps until it completes. The completion interrupts the vCPU that
+//! issued the I/O, and waits while that vCPU is off. A sleeping task that was moved wakes up in its new place; a task
+//! that was running when its vCPU went off cannot move before the vCPU is back. Beats are late by some noise, and
+//! sometimes by more. Steal is booked in ticks, as in a KVM guest's `/proc/stat`, or not at all, as under emulation.
 
-// Each test program uses a part.
+// Each test program uses only a part of this module.
 #![allow(dead_code)]
 
 use reprieve_policy::beat::{Beat, StealReads};
@@ -17,11 +17,11 @@ use reprieve_policy::signal::{Admission, Signal};
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
 pub const STEP_NS: u64 = 50 * US;
-/// How long a device takes.
+/// How long the device takes for an I/O.
 const IO_NS: u64 = 500 * US;
-/// What a task computes between two I/Os.
+/// How long a task computes between two I/Os.
 const COMPUTE_NS: u64 = 50 * US;
-/// Between two samples where there are no I/O events.
+/// Time between two samples if there are no I/O events.
 const SAMPLE_NS: u64 = 20 * MS;
 
 /// Knuth's MMIX generator: the same numbers every time.
@@ -33,7 +33,7 @@ impl Random {
         self.0 >> 33
     }
 
-    /// From `low` to below `high`.
+    /// A number from `low` to below `high`.
     pub fn within(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low).max(1)
     }
@@ -42,8 +42,8 @@ impl Random {
 /// When each vCPU is off: stretches (from, to), ascending.
 pub type Schedule = Vec<Vec<(u64, u64)>>;
 
-/// vCPUs that are on and off for so long in turns, ns each, their cycles evenly apart, each begin moved by up to `jitter_ns`
-/// either way.
+/// vCPUs that are on and off in turn for these times, ns. Their cycles are evenly staggered, and each beginning is
+/// shifted by up to `jitter_ns` either way.
 pub fn in_turns(times_ns: &[(u64, u64)], end_ns: u64, jitter_ns: u64, seed: u64) -> Schedule {
     let mut random = Random(seed);
     let mut one = |vcpu: usize| {
@@ -57,13 +57,13 @@ pub fn in_turns(times_ns: &[(u64, u64)], end_ns: u64, jitter_ns: u64, seed: u64)
     (0..times_ns.len()).map(&mut one).collect()
 }
 
-/// The stimulus of the facts: each of two vCPUs off for 25 of every 60 ms, in antiphase, each begin moved by up to
-/// `jitter_ns` either way.
+/// The stimulus used on real guests: each of two vCPUs is off for 25 of every 60 ms, in antiphase. Each beginning is
+/// shifted by up to `jitter_ns` either way.
 pub fn antiphase(end_ns: u64, jitter_ns: u64) -> Schedule {
     in_turns(&[(35 * MS, 25 * MS); 2], end_ns, jitter_ns, 7)
 }
 
-/// `vcpus` share pCPUs four to one, 11 ms a slice.
+/// vCPUs that share pCPUs four to one, with slices of 11 ms.
 pub fn round_robin(vcpus: u64, end_ns: u64) -> Schedule {
     let slice_ns = 11 * MS;
     let on =
@@ -83,14 +83,14 @@ enum Doing {
 
 struct Task {
     on: usize,
-    /// Where it goes once the vCPU that it was running on is back.
+    /// Where it moves once the vCPU it was running on is back.
     then_on: Option<usize>,
     doing: Doing,
-    /// Time it waited for I/O, as delay accounting has it: up to the last wake-up.
+    /// Time it waited for I/O up to its last wake-up, as delay accounting reports it.
     waited_ns: u64,
 }
 
-/// What happened.
+/// The result of a run.
 #[derive(Default)]
 pub struct Outcome {
     pub ios: u64,
@@ -99,17 +99,17 @@ pub struct Outcome {
     pub signals: Vec<Signal>,
 }
 
-/// What there is besides the schedule.
+/// A world: the schedule and everything else a run depends on.
 #[derive(Clone, Copy)]
 pub struct World<'a> {
     pub schedule: &'a Schedule,
     pub tasks: usize,
-    /// Steal is booked in grains of so much, ns; not at all if `None`.
+    /// The unit in which steal is booked, ns; `None` if it is not booked at all.
     pub steal_grain_ns: Option<u64>,
-    /// I/Os are told as events, else in samples of 20 ms.
+    /// Whether I/Os come as events; otherwise as samples every 20 ms.
     pub events: bool,
     pub period_ns: u64,
-    /// What a beat costs, ns.
+    /// Cost of a beat, ns.
     pub beat_cost_ns: u64,
 }
 
@@ -144,7 +144,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Runs `tasks` tasks on this schedule to `end_ns`, told by `placer`, with I/O events and steal in ticks.
+/// Runs `tasks` tasks on this schedule until `end_ns` as `placer` decides, with I/O events and steal in ticks.
 pub fn run(placer: &mut Placer, schedule: &Schedule, tasks: usize, end_ns: u64) -> Outcome {
     World::new(schedule, tasks).run(placer, end_ns)
 }
@@ -157,11 +157,11 @@ struct State<'a, 'p> {
     /// The task that each vCPU was running in the last step.
     running: Vec<Option<usize>>,
     off: Vec<bool>,
-    /// Until when each vCPU is busy with a beat.
+    /// For each vCPU, until when a beat keeps it busy.
     busy_ns: Vec<u64>,
     steal_reads: StealReads,
     now_ns: u64,
-    /// I/Os since the last sample, and what they took, ns.
+    /// Number of I/Os since the last sample, and their total time, ns.
     completed: (u64, u64),
 }
 
@@ -206,7 +206,7 @@ impl State<'_, '_> {
         }
     }
 
-    /// Whether the vCPU is off now, and what changes thereby.
+    /// Returns whether the vCPU is off now, and updates what depends on it.
     fn switch(&mut self, vcpu: usize, beats: &mut Beats) {
         let schedule = &self.world.schedule[vcpu];
         let before = beats.position;
@@ -240,7 +240,7 @@ impl State<'_, '_> {
         beats.due_ns = self.placer.next_beat_ns(vcpu).unwrap_or(at_ns + period_ns);
         self.outcome.beats += 1;
         self.busy_ns[vcpu] = self.now_ns + self.world.beat_cost_ns;
-        // As on real guests: one in a hundred late by half a millisecond, one in a thousand by two.
+        // As on real guests, one beat in a hundred is late by half a millisecond, and one in a thousand by two.
         beats.noise_ns = match beats.random.within(0, 1_000) {
             0 => 2 * MS,
             1..=9 => 500 * US,
@@ -248,7 +248,7 @@ impl State<'_, '_> {
         };
     }
 
-    /// Completions that interrupt this vCPU.
+    /// Handles the completions that interrupt this vCPU.
     fn interrupts(&mut self, vcpu: usize) {
         let now_ns = self.now_ns;
         for task in 0..self.tasks.len() {
@@ -267,7 +267,7 @@ impl State<'_, '_> {
         }
     }
 
-    /// One task at a time computes.
+    /// Lets one task at a time compute.
     fn compute(&mut self, vcpu: usize) {
         let computes = |task: &Task| task.on == vcpu && matches!(task.doing, Doing::Computing { .. });
         self.running[vcpu] = self.tasks.iter().position(computes);
@@ -285,7 +285,7 @@ impl State<'_, '_> {
         }
     }
 
-    /// Delay accounting in ticks, and the device's mean.
+    /// Samples delay accounting, in ticks, and the device's mean.
     fn sample(&mut self) {
         let at_ns = self.now_ns;
         for task in 0..self.tasks.len() {

@@ -6,7 +6,7 @@ fn beat(due_ns: u64, at_ns: u64, steal_ns: Option<u64>, run_delay_ns: Option<u64
     Beat { vcpu: 0, due_ns, at_ns, period_ns: MS, steal_ns, run_delay_ns }
 }
 
-/// On for 35 ms, off for 25, from 0 on, for so many rounds; what the last beat of each gap told.
+/// Runs a vCPU that is on for 35 ms and off for 25 ms, from time 0, and returns the news of the beat after each gap.
 fn rounds(
     vcpu: &mut Vcpu,
     rounds: u64,
@@ -18,9 +18,9 @@ fn rounds(
         for ms in 0..35 {
             let at_ns = (round * 60 + ms) * MS;
             let late_ns = if ms == 0 && round > 0 { 24 * MS } else { 0 };
-            let told = vcpu.beat(&beat(at_ns - late_ns, at_ns, steal(round), delay(round)));
+            let seen = vcpu.beat(&beat(at_ns - late_ns, at_ns, steal(round), delay(round)));
             if ms == 0 && round > 0 {
-                news.push(told);
+                news.push(seen);
             }
         }
     }
@@ -52,13 +52,13 @@ fn the_run_delay_says_that_it_was_the_guest() {
 }
 
 #[test]
-fn without_either_it_is_unknown_and_counts_only_where_steal_is_never_booked() {
+fn without_steal_or_run_delay_it_is_unknown_and_counts_only_where_steal_is_never_booked() {
     let mut emulated = Vcpu::default();
     rounds(&mut emulated, 10, |_| Some(0), |_| Some(0));
     assert_eq!(emulated.verdicts().unknown, 9);
     assert!(emulated.slices().on_median_ns().is_some());
     let mut booked = Vcpu::default();
-    // Steal is booked here, by a host that took 30 ms in the first gap and nothing since.
+    // This host books steal: 30 ms in the first gap and nothing since.
     rounds(&mut booked, 10, |round| Some(if round > 0 { 30 * MS } else { 0 }), |_| Some(0));
     assert_eq!((booked.verdicts().host, booked.verdicts().unknown), (1, 8));
     assert_eq!(booked.slices().on_median_ns(), None);
@@ -81,8 +81,8 @@ fn steal_that_is_booked_some_beats_late_still_counts() {
     assert_eq!((vcpu.verdicts().host, vcpu.verdicts().unknown), (9, 0));
 }
 
-/// On for `on_ms`, off for `off_ms`, forty times; steal in ticks of 10 ms, read at late beats, and at one in `every` others.
-/// When it ends, ms.
+/// Runs a vCPU that is on for `on_ms` and off for `off_ms`, forty times. Steal comes in ticks of 10 ms and is read at
+/// late beats and at one in `every` others. Returns the end, ms.
 fn in_ticks(vcpu: &mut Vcpu, on_ms: u64, off_ms: u64, every: u64, host: bool) -> u64 {
     let (mut now_ms, mut stolen_ms) = (0, 0);
     for _ in 0..40 {
@@ -105,11 +105,11 @@ fn gaps_too_short_to_show_in_ticks_of_steal_count() {
     for (on_ms, off_ms) in [(3, 3), (8, 4), (30, 5), (9, 12)] {
         let mut vcpu = Vcpu::default();
         let end_ms = in_ticks(&mut vcpu, on_ms, off_ms, 16, true);
-        // All gaps count but the last few, which are not yet judged.
+        // All gaps count except the last few, which have no final verdict yet.
         let (share, least) = (vcpu.off_permille(end_ms * MS), 36 * off_ms);
         assert!(share >= least.min(900 * off_ms / (on_ms + off_ms)), "{on_ms} {off_ms}: {share} {least}");
         let (on_ns, off_ns) = (vcpu.slices().on_median_ns(), vcpu.slices().off_median_ns());
-        // Beats of 1 ms leave half a millisecond open at either end.
+        // Beats of 1 ms show each end to within half a millisecond.
         assert!(on_ns.is_some_and(|on_ns| on_ns.abs_diff(on_ms * MS) <= MS), "{on_ms} {off_ms}: {on_ns:?}");
         assert!(
             off_ns.is_some_and(|off_ns| off_ns.abs_diff(off_ms * MS) <= MS),
@@ -139,7 +139,7 @@ fn long_gaps_without_ticks_of_steal_are_not_the_host_s_once_steal_is_known_to_gr
 }
 
 #[test]
-fn what_steal_explains_is_a_gap_however_short_and_never_ordinary() {
+fn lateness_that_steal_explains_is_always_a_gap_and_never_ordinary() {
     let mut vcpu = Vcpu::default();
     let (mut now_ns, mut stolen_ns) = (0, 0);
     for i in 0..3_000u64 {
@@ -148,8 +148,12 @@ fn what_steal_explains_is_a_gap_however_short_and_never_ordinary() {
         stolen_ns += if i % 4 == 3 { late_ns } else { 0 };
         vcpu.beat(&beat(now_ns - late_ns, now_ns, Some(stolen_ns), None));
     }
-    assert_eq!(vcpu.lateness().threshold_ns(MS), 8 * 300_000, "ordinary is what the host did not do");
-    assert_eq!(vcpu.verdicts().host, 750, "though under the threshold");
+    assert_eq!(
+        vcpu.lateness().threshold_ns(MS),
+        8 * 300_000,
+        "only lateness not caused by the host is ordinary"
+    );
+    assert_eq!(vcpu.verdicts().host, 750, "even below the threshold");
 }
 
 #[test]
@@ -174,32 +178,32 @@ fn times_at_the_end_of_the_range_do_not_overflow() {
 }
 
 #[test]
-fn dear_beats_rest_no_longer_than_the_vcpu_is_usually_off_and_cheap_ones_not_at_all() {
+fn costly_beats_are_skipped_for_at_most_the_usual_time_off_and_cheap_ones_never() {
     let now_ns = 600 * MS;
     let next_after = |period_ns: u64, quiet_ns: u64| {
         let mut vcpu = Vcpu::default();
         rounds(&mut vcpu, 10, |_| None, |_| None);
         vcpu.beat(&Beat { period_ns, ..beat(now_ns, now_ns, None, None) });
         assert_eq!(vcpu.next_ns(), now_ns + period_ns);
-        vcpu.rest(now_ns, quiet_ns);
+        vcpu.skip_beats(now_ns, quiet_ns);
         vcpu.next_ns() - now_ns
     };
     assert_eq!(next_after(4 * MS, 20 * MS), 20 * MS);
     let longest_ns = next_after(4 * MS, 90 * MS);
     assert!((24 * MS..26 * MS).contains(&longest_ns), "{longest_ns}");
-    assert_eq!(next_after(4 * MS, 7 * MS), 4 * MS, "not worth it");
+    assert_eq!(next_after(4 * MS, 7 * MS), 4 * MS, "too few to be worth skipping");
     assert_eq!(next_after(MS, 20 * MS), MS);
     let mut unknown = Vcpu::default();
     unknown.beat(&Beat { period_ns: 4 * MS, ..beat(MS, MS, None, None) });
-    unknown.rest(MS, 20 * MS);
-    assert_eq!(unknown.next_ns(), 5 * MS, "nothing is known of its gaps");
+    unknown.skip_beats(MS, 20 * MS);
+    assert_eq!(unknown.next_ns(), 5 * MS, "its gaps are unknown");
 }
 
 #[test]
-fn a_vcpu_whose_beats_rest_is_on_until_the_next_one_is_late() {
+fn a_vcpu_whose_beats_are_skipped_is_on_until_the_next_one_is_late() {
     let mut vcpu = Vcpu::default();
     rounds(&mut vcpu, 10, |_| None, |_| None);
     vcpu.beat(&Beat { period_ns: 4 * MS, ..beat(600 * MS, 600 * MS, None, None) });
-    vcpu.rest(600 * MS, 20 * MS);
+    vcpu.skip_beats(600 * MS, 20 * MS);
     assert!(vcpu.is_on(619 * MS) && !vcpu.is_on(630 * MS));
 }
