@@ -2,21 +2,24 @@
 //! thread remembers a record of it.
 
 use crate::awaited::Awaited;
-use crate::clock::now_ns;
 use crate::epoch::{Acknowledged, Clock, holds_up};
 use crate::fence::{self, Complete, NoFence, Response};
+use crate::freeing::PutAside;
 use crate::futex::{self, Lock};
 use crate::hazard::Cell;
 use crate::histogram::Recorder;
 use crate::late::{Hook, LateReader};
 use crate::mode::Modes;
 use crate::options::{Help, Options};
-use crate::platform;
+use crate::platform::{now_ns, thread_id};
 use crate::pool::Pool;
-use crate::record::{Record, gettid};
+use crate::reader_record::Record;
+use crate::retired::discard;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence as full_fence};
 use crate::sync::yield_now;
 use crate::trace;
+use crate::units::MILLISECOND_NS;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Looks at the readers before a waiter yields or goes to sleep: longer than a short section, less than a
@@ -25,9 +28,9 @@ const SPINS: u32 = if cfg!(shuttle) { 1 } else { 100 };
 /// First and longest sleep of a waiter whose wake-up may get lost, because readers' exits have no fence that
 /// membarrier could stand in for.
 const NAP_NS: u64 = 50_000;
-const LONGEST_NAP_NS: u64 = 1_000_000;
+const LONGEST_NAP_NS: u64 = MILLISECOND_NS;
 /// Longest wait for a fence, after which a waiter looks whether it should go on.
-const LOOK_NS: u64 = 10_000_000;
+const LOOK_NS: u64 = 10 * MILLISECOND_NS;
 
 fn soon(deadline_ns: Option<u64>) -> Option<u64> {
     let look_ns = now_ns().saturating_add(LOOK_NS);
@@ -64,8 +67,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(options: &Options) -> Self {
-        let asymmetric = platform::probe().asymmetric;
+    /// `asymmetric`: whether membarrier works on this machine.
+    pub(crate) fn new(options: &Options, asymmetric: bool) -> Self {
         let (modes, mode) = Modes::new(options.fencing, asymmetric);
         Self {
             clock: Clock::new(mode),
@@ -137,7 +140,7 @@ impl Core {
         } else {
             Response::Complete(Complete::at_once())
         };
-        self.modes.observe(self, fence::thread::calls());
+        self.modes.observe(&self.clock.mode, fence::thread::calls());
         Ok(order)
     }
 
@@ -278,19 +281,77 @@ impl Core {
 
     /// Whether the calling thread is in a section that holds up `token`.
     pub(crate) fn held_up_by_caller(&self, token: u64) -> bool {
-        let me = gettid();
+        let me = thread_id();
         self.late(token).any(|r| r.is_owned_by(me))
     }
 
     /// Notes that a grace period has ended, `ns` after it began. Not under a lock.
     pub(crate) fn note_duration(&self, ns: u64) {
         self.durations.record(ns);
-        trace::grace_period(self, ns);
+        self.report_duration(ns);
+    }
+
+    /// As `note_duration`, for one that is recorded already.
+    pub(crate) fn report_duration(&self, ns: u64) {
+        trace::grace_period(ns, || self.hook().map(|hook| hook.limit_ns));
     }
 
     /// Who holds up `token`.
     pub(crate) fn late_readers(&self, token: u64) -> Vec<LateReader> {
         let now_ns = now_ns();
         self.late(token).map(|r| LateReader::of(r, now_ns)).collect()
+    }
+
+    /// Notes that `record` is late, since now unless it is known. Calls the hook, once per section.
+    pub(crate) fn note_late(&self, record: &Record, now_ns: u64) {
+        let word = record.word.load(Ordering::Relaxed);
+        if word == 0 {
+            return;
+        }
+        // Relaxed: scanners race here, and any of their times will do.
+        if record.late_word.load(Ordering::Relaxed) != word {
+            record.late_since_ns.store(now_ns, Ordering::Relaxed);
+            record.late_word.store(word, Ordering::Relaxed);
+        }
+        let Some(hook) = self.hook() else { return };
+        let late = now_ns.saturating_sub(record.late_since_ns.load(Ordering::Relaxed)) >= hook.limit_ns;
+        if late && record.reported_word.swap(word, Ordering::Relaxed) != word {
+            // The panic hook has reported a panic. It must not end the caller, which has objects in hand.
+            let _aside = PutAside::begin();
+            let call = || (hook.call)(&LateReader::of(record, now_ns));
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
+                discard(payload);
+            }
+        }
+    }
+
+    /// The domain's hook.
+    pub(crate) fn hook(&self) -> Option<Arc<Hook>> {
+        self.hook.lock().clone()
+    }
+
+    /// In how many nanoseconds a waiter must look again for the hook's sake.
+    pub(crate) fn hook_due_ns(&self, token: u64, now_ns: u64) -> Option<u64> {
+        let hook = self.hook()?;
+        let unreported =
+            |r: &&Record| r.reported_word.load(Ordering::Relaxed) != r.word.load(Ordering::Relaxed);
+        let due = |r: &Record| {
+            r.late_since_ns
+                .load(Ordering::Relaxed)
+                .saturating_add(hook.limit_ns)
+                .saturating_sub(now_ns)
+                .max(1)
+        };
+        self.late(token).filter(unreported).map(due).min()
+    }
+
+    /// The addresses that slots pin, sorted. Empty, and quick, while the domain has no slots.
+    pub(crate) fn pinned(&self) -> Vec<*mut ()> {
+        if self.hazards.len() == 0 {
+            return Vec::new();
+        }
+        let mut pinned: Vec<_> = self.hazards.iter().map(Cell::pinned).filter(|p| !p.is_null()).collect();
+        pinned.sort_unstable();
+        pinned
     }
 }

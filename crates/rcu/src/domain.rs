@@ -2,18 +2,18 @@
 //!
 //! A slow reader delays only the writers of its own domain.
 
-use crate::clock::now_ns;
 use crate::core::Core;
 use crate::fence;
 use crate::fork;
 use crate::garbage::Full;
+use crate::guard::{Guard, fall_back};
 use crate::late::{Hook, Late, LateReader};
 use crate::later;
-use crate::local::{self, TooManyReaders};
+use crate::local;
+use crate::machine;
 use crate::options::Options;
-use crate::reader::{Guard, Reader, fall_back};
+use crate::platform::now_ns;
 use crate::reclaim::Reclaim;
-use crate::reclaimer::Reclaimer;
 use crate::retired::Retired;
 use crate::section;
 use std::fmt;
@@ -90,7 +90,7 @@ impl fmt::Debug for Domain {
 impl Domain {
     /// A domain of its own.
     pub fn new(options: Options) -> Self {
-        let core = Arc::new(Core::new(&options));
+        let core = Arc::new(Core::new(&options, machine::probe().asymmetric));
         let domain = Self(Arc::new(Handle { reclaim: Reclaim::new(core.clone(), &options), core }));
         fork::remember(&domain.0.core, &domain.0.reclaim);
         domain
@@ -110,11 +110,6 @@ impl Domain {
     #[inline(always)]
     pub(crate) fn reclaim(&self) -> &Reclaim {
         &self.0.reclaim
-    }
-
-    /// Registers the calling thread as a reader called `name`. Its guards are the quickest.
-    pub fn register(&self, name: &str) -> Result<Reader, TooManyReaders> {
-        Reader::new(self, name.to_owned())
     }
 
     /// Enters a section on the thread's own record, registered at the first call. May nest.
@@ -344,14 +339,6 @@ impl Domain {
     /// Frees what may be freed now, without waiting for readers. For callers that have a moment to spare.
     pub fn reclaim_now(&self) {
         self.reclaim().free_due();
-    }
-
-    /// Starts a thread that does the waiting and freeing for all writers of this domain.
-    ///
-    /// # Errors
-    /// When the domain has one, or when the system has no thread to give.
-    pub fn spawn_reclaimer(&self) -> std::io::Result<Reclaimer> {
-        Reclaimer::spawn(self)
     }
 
     /// In the child of a fork: ends the sections that threads of the parent were in, and those whose threads leaked

@@ -25,14 +25,17 @@ pub(crate) mod thread;
 #[path = "fence/no_thread.rs"]
 pub(crate) mod thread;
 
+mod late_cpu;
+pub use late_cpu::LateCpu;
+
 #[cfg(all(test, not(loom)))]
 mod aim_tests;
 
-use crate::clock::now_ns;
 use crate::futex;
 use crate::histogram::{Histogram, Recorder};
 use crate::options::CALL_LIMIT_NS;
 use crate::platform::membarrier;
+use crate::platform::now_ns;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 /// Odd while a call runs, + 2 per call.
@@ -299,84 +302,5 @@ pub(crate) fn reset_after_fork() {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use std::sync::atomic::AtomicU64;
-    use std::time::{Duration, Instant};
-
-    /// A ticket that needs so many calls more than one made now.
-    pub(crate) fn ticket_in(calls: u32) -> Ticket {
-        Ticket(Ticket::new().0.wrapping_add(2 * calls))
-    }
-
-    #[test]
-    fn a_call_under_way_does_not_serve() {
-        assert_eq!(served_at(0), 2);
-        assert_eq!(served_at(1), 4);
-        assert_eq!(served_at(4), 6);
-        assert_eq!(served_at(7), 10);
-        assert_eq!(served_at(u32::MAX), 2);
-    }
-
-    #[test]
-    fn concurrent_callers_are_all_served() {
-        if !crate::platform::probe().asymmetric {
-            return;
-        }
-        let (calls, before) = (AtomicU64::new(0), latency().count());
-        std::thread::scope(|s| {
-            for _ in 0..8 {
-                s.spawn(|| {
-                    for _ in 0..500 {
-                        barrier().unwrap();
-                        calls.fetch_add(1, Ordering::Relaxed);
-                    }
-                });
-            }
-        });
-        assert_eq!(calls.load(Ordering::Relaxed), 4_000);
-        let made = latency().count() - before;
-        assert!((1..=4_000).contains(&made), "{made}");
-    }
-
-    /// Whether the thread `tid` sleeps on `SEQUENCE`, by what the kernel says of its system call: the number, then the
-    /// arguments (proc_pid_syscall(5)).
-    fn sleeps_on_the_sequence(tid: i32) -> bool {
-        let call = std::fs::read_to_string(format!("/proc/self/task/{tid}/syscall")).unwrap();
-        call.split(' ').nth(1) == Some(&format!("{:#x}", std::ptr::from_ref(&SEQUENCE).addr()))
-    }
-
-    #[test]
-    fn a_caller_that_sleeps_is_woken() {
-        if !crate::platform::probe().asymmetric {
-            return;
-        }
-        // A call under way, as of another thread.
-        let begin = |now: u32| {
-            let free = now.is_multiple_of(2);
-            free && SEQUENCE.compare_exchange(now, now + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok()
-        };
-        let before = loop {
-            let now = SEQUENCE.load(Ordering::SeqCst);
-            if begin(now) {
-                break now;
-            }
-            std::thread::yield_now();
-        };
-        const LIMIT: Duration = Duration::from_secs(20);
-        let (send, told) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            send.send(crate::record::gettid()).unwrap();
-            barrier().unwrap();
-            send.send(0).unwrap();
-        });
-        let (tid, begun) = (told.recv().unwrap(), Instant::now());
-        while !sleeps_on_the_sequence(tid) && begun.elapsed() < LIMIT {
-            std::thread::yield_now();
-        }
-        let slept = sleeps_on_the_sequence(tid);
-        run(before).unwrap();
-        assert!(slept, "the caller did not wait for the call under way");
-        assert!(told.recv_timeout(LIMIT).is_ok(), "still asleep");
-    }
-}
+#[path = "fence_tests.rs"]
+pub(crate) mod tests;

@@ -12,11 +12,11 @@
 
 use crate::core::Core;
 use crate::fence;
-use crate::futex::Lock;
+use crate::futex::{Lock, announce};
 use crate::later;
-use crate::platform::{self, membarrier};
+use crate::platform::{self, membarrier, thread_id};
+use crate::reader_record::Record;
 use crate::reclaim::Reclaim;
-use crate::record::{Record, announce, gettid};
 use crate::sync::atomic::{AtomicI32, Ordering};
 use std::sync::Once;
 
@@ -61,13 +61,12 @@ unsafe fn each(f: impl Fn(&Core, &Reclaim)) {
 
 extern "C" fn before() {
     DOMAINS.acquire();
-    FORKING.store(gettid(), Ordering::Relaxed);
+    FORKING.store(thread_id(), Ordering::Relaxed);
     // SAFETY: the lock was taken above. Order: no code of ours holds two of these at a time, except the queue's lock,
     // which is also taken under a bag's, in this order, and under which the lists of readers are only read.
     unsafe {
         each(|core, reclaim| {
-            reclaim.bags.iter().for_each(|b| b.0.acquire());
-            reclaim.queue.acquire();
+            reclaim.acquire_locks();
             core.readers.free.acquire();
             core.hazards.free.acquire();
             core.hook.acquire();
@@ -93,8 +92,7 @@ unsafe fn unlock(core: &Core, reclaim: &Reclaim) {
         core.hook.release();
         core.hazards.free.release();
         core.readers.free.release();
-        reclaim.queue.release();
-        reclaim.bags.iter().for_each(|b| b.0.release());
+        reclaim.release_locks();
     }
 }
 
@@ -106,23 +104,18 @@ fn release(core: &Core, reclaim: &Reclaim) {
 extern "C" fn in_child() {
     fence::reset_after_fork();
     membarrier::register_again();
-    let (was, is) = (FORKING.load(Ordering::Relaxed), gettid());
+    let (was, is) = (FORKING.load(Ordering::Relaxed), thread_id());
     // SAFETY: `before` took all these locks on this thread. The barrier lock's holder, if any, is in the
     // parent, unless it is this thread; and nobody else looks at its value.
     unsafe {
         later::release(true);
         each(|core, reclaim| {
             release(core, reclaim);
-            // The forking thread's own barrier goes on here.
-            let barrier = reclaim.barrier.peek();
-            if barrier.compare_exchange(was, is, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-                reclaim.barrier.reset_after_fork(AtomicI32::new(0));
-            }
             core.awaited.reset_after_fork();
             // The only thread has seen its own unlinks, and no other can miss them.
             core.acks.fence_done(core.clock.now());
             core.modes.reset_after_fork(&core.clock.mode);
-            reclaim.reset_after_fork();
+            reclaim.reset_after_fork(was, is);
             keep_only(core, was, is);
         });
         DOMAINS.release();

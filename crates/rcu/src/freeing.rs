@@ -7,7 +7,6 @@
 //! thread's stack, the innermost first. What a callback retires in a domain of that list is only put aside: the call
 //! further down the stack frees it, and a long chain needs no stack.
 
-use crate::reclaim::Reclaim;
 #[cfg(shuttle)]
 use crate::sync::LocalCell as _;
 use crate::sync::thread_local;
@@ -42,8 +41,8 @@ impl Drop for PutAside {
 
 /// A call that frees objects of a domain.
 struct Frame {
-    /// For comparison alone.
-    domain: *const Reclaim,
+    /// Its address, which is only compared.
+    domain: *const (),
     outer: *const Frame,
 }
 
@@ -61,30 +60,28 @@ pub(crate) fn within_callback() -> bool {
     !INNERMOST.get().is_null()
 }
 
-impl Reclaim {
-    /// Whether the calling thread puts objects of this domain aside instead of freeing them.
-    pub(crate) fn puts_aside(&self) -> bool {
-        ASIDE.get() > 0 || self.is_freeing()
-    }
+/// Whether the calling thread puts objects of `domain` aside instead of freeing them.
+pub(crate) fn puts_aside<D>(domain: &D) -> bool {
+    ASIDE.get() > 0 || is_freeing(ptr::from_ref(domain).cast())
+}
 
-    /// Whether the calling thread is within a callback of this domain.
-    fn is_freeing(&self) -> bool {
-        let mut at = INNERMOST.get();
-        // SAFETY: frames lie further down this thread's stack, and leave the list before they end.
-        while let Some(frame) = unsafe { at.as_ref() } {
-            if ptr::eq(frame.domain, self) {
-                return true;
-            }
-            at = frame.outer;
+/// Whether the calling thread is within a callback of this domain.
+fn is_freeing(domain: *const ()) -> bool {
+    let mut at = INNERMOST.get();
+    // SAFETY: frames lie further down this thread's stack, and leave the list before they end.
+    while let Some(frame) = unsafe { at.as_ref() } {
+        if ptr::eq(frame.domain, domain) {
+            return true;
         }
-        false
+        at = frame.outer;
     }
+    false
+}
 
-    /// Runs `f`, which frees objects of this domain.
-    pub(crate) fn freeing<R>(&self, f: impl FnOnce() -> R) -> R {
-        let frame = Frame { domain: self, outer: INNERMOST.get() };
-        let _leave = Leave(frame.outer);
-        INNERMOST.set(&raw const frame);
-        f()
-    }
+/// Runs `f`, which frees objects of `domain`.
+pub(crate) fn freeing<D, R>(domain: &D, f: impl FnOnce() -> R) -> R {
+    let frame = Frame { domain: ptr::from_ref(domain).cast(), outer: INNERMOST.get() };
+    let _leave = Leave(frame.outer);
+    INNERMOST.set(&raw const frame);
+    f()
 }

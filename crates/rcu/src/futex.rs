@@ -18,6 +18,13 @@ mod model;
 #[cfg(shuttle)]
 pub(crate) use model::{wait, wake};
 
+/// Wakes all who sleep on `event`.
+pub(crate) fn announce(event: &AtomicU32) {
+    // SeqCst against the sleeper's read of the event before it looks at the state that it waits for.
+    event.fetch_add(1, Ordering::SeqCst);
+    wake(event, i32::MAX);
+}
+
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;

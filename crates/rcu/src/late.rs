@@ -3,15 +3,10 @@
 //! Readers keep no time. A scanner that finds a reader late notes the reader's word and the time; while the
 //! word stays the same, the reader is late since then.
 
-use crate::core::Core;
-use crate::fence::NoFence;
-use crate::freeing::PutAside;
-use crate::record::Record;
-use crate::retired::discard;
+use crate::fence::{LateCpu, NoFence};
+use crate::reader_record::Record;
 use crate::sync::Ordering;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 /// A reader that holds up a grace period, or did when it was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,30 +54,6 @@ impl fmt::Display for LateReader {
     }
 }
 
-/// A CPU for which membarrier waits, or did: a vCPU that the hypervisor has descheduled, as a rule. Noticed once calls
-/// take longer than [`Options::call_limit_ns`](crate::Options::call_limit_ns).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LateCpu {
-    /// Its number, as the process sees it. Also the CPU on which the thread that calls membarrier was itself kept from running.
-    pub cpu: usize,
-    /// How long it has kept a call waiting that has not ended, in nanoseconds; 0 if none waits.
-    pub waiting_ns: u64,
-    /// How long callers last waited for a slow answer to the thread that calls membarrier for them, in nanoseconds.
-    pub last_ns: u64,
-    /// How many answers to that thread were slow so far, of whichever CPU.
-    pub times: u64,
-}
-
-impl fmt::Display for LateCpu {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.waiting_ns {
-            0 => write!(f, "CPU {} kept membarrier waiting for {} us", self.cpu, self.last_ns / 1_000)?,
-            ns => write!(f, "CPU {} has not answered membarrier for {} us", self.cpu, ns / 1_000)?,
-        }
-        write!(f, "; {} slow answers in this process so far", self.times)
-    }
-}
-
 /// A grace period did not end in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Late {
@@ -113,49 +84,4 @@ impl std::error::Error for Late {}
 pub(crate) struct Hook {
     pub(crate) limit_ns: u64,
     pub(crate) call: Box<dyn Fn(&LateReader) + Send + Sync>,
-}
-
-impl Core {
-    /// Notes that `record` is late, since now unless it is known. Calls the hook, once per section.
-    pub(crate) fn note_late(&self, record: &Record, now_ns: u64) {
-        let word = record.word.load(Ordering::Relaxed);
-        if word == 0 {
-            return;
-        }
-        // Relaxed: scanners race here, and any of their times will do.
-        if record.late_word.load(Ordering::Relaxed) != word {
-            record.late_since_ns.store(now_ns, Ordering::Relaxed);
-            record.late_word.store(word, Ordering::Relaxed);
-        }
-        let Some(hook) = self.hook() else { return };
-        let late = now_ns.saturating_sub(record.late_since_ns.load(Ordering::Relaxed)) >= hook.limit_ns;
-        if late && record.reported_word.swap(word, Ordering::Relaxed) != word {
-            // The panic hook has reported a panic. It must not end the caller, which has objects in hand.
-            let _aside = PutAside::begin();
-            let call = || (hook.call)(&LateReader::of(record, now_ns));
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
-                discard(payload);
-            }
-        }
-    }
-
-    /// The domain's hook.
-    pub(crate) fn hook(&self) -> Option<Arc<Hook>> {
-        self.hook.lock().clone()
-    }
-
-    /// In how many nanoseconds a waiter must look again for the hook's sake.
-    pub(crate) fn hook_due_ns(&self, token: u64, now_ns: u64) -> Option<u64> {
-        let hook = self.hook()?;
-        let unreported =
-            |r: &&Record| r.reported_word.load(Ordering::Relaxed) != r.word.load(Ordering::Relaxed);
-        let due = |r: &Record| {
-            r.late_since_ns
-                .load(Ordering::Relaxed)
-                .saturating_add(hook.limit_ns)
-                .saturating_sub(now_ns)
-                .max(1)
-        };
-        self.late(token).filter(unreported).map(due).min()
-    }
 }

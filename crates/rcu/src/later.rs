@@ -2,9 +2,9 @@
 //!
 //! A job of a parent process may be lost to the child of a fork, or done in both.
 
+use crate::futex::announce;
 use crate::futex::{self, Lock};
 use crate::platform::spawn;
-use crate::record::announce;
 use crate::retired::discard;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};

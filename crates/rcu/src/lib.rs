@@ -104,9 +104,7 @@
 //! - Thread ids, as in [`LateReader`], are numbers of this crate.
 
 mod awaited;
-mod barrier;
 mod cell;
-mod clock;
 mod core;
 mod domain;
 mod epoch;
@@ -116,30 +114,32 @@ mod fork;
 mod freeing;
 mod futex;
 mod garbage;
+mod guard;
 mod hazard;
 mod histogram;
 mod late;
 mod later;
 mod local;
+mod machine;
 pub mod map;
 mod mode;
 mod options;
 mod platform;
 mod pool;
 mod reader;
+mod reader_record;
 mod reclaim;
 mod reclaimer;
-mod record;
 mod retired;
-mod room;
 mod section;
 #[cfg(all(test, shuttle))]
 mod shuttle_tests;
+mod slot;
 mod stats;
 mod sync;
 mod trace;
 pub mod traverse;
-mod under_way;
+mod units;
 
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}
@@ -151,15 +151,18 @@ mod readme {}
 
 pub use cell::{Held, RcuCell};
 pub use domain::{Domain, Refused, Token};
+pub use fence::LateCpu;
 pub use field::Field;
 pub use garbage::Full;
-pub use hazard::{HazardGuard, Slot, TooManySlots};
+pub use guard::Guard;
 pub use histogram::Histogram;
-pub use late::{Late, LateCpu, LateReader};
+pub use late::{Late, LateReader};
 pub use local::TooManyReaders;
+pub use machine::{Capabilities, capabilities};
 pub use map::RcuMap;
 pub use options::{AtLimit, Fencing, Help, Options};
-pub use platform::{Capabilities, Obstacle, capabilities};
-pub use reader::{Entered, Guard, Online, Reader, Section};
+pub use reader::{Entered, Online, Reader, Section};
 pub use reclaimer::Reclaimer;
+pub use section::Obstacle;
+pub use slot::{HazardGuard, Slot, TooManySlots};
 pub use stats::Stats;

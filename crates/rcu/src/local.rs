@@ -18,7 +18,8 @@ use crate::core::Core;
 use crate::hazard;
 use crate::platform::{self, thread_end};
 use crate::pool::Entry;
-use crate::record::Record;
+use crate::reader_record::Record;
+use crate::section;
 #[cfg(shuttle)]
 use crate::sync::LocalCell as _;
 use crate::sync::thread_local;
@@ -191,7 +192,7 @@ fn with_mine<T>(f: impl FnOnce(&mut Mine) -> T) -> T {
         let mine = Box::into_raw(Box::<Mine>::default());
         thread_end::at_thread_end(mine.cast(), give_back);
         MINE.set(mine);
-        platform::register_thread();
+        section::register_thread();
     }
     // SAFETY: the list is this thread's own, and `BUSY` keeps a handler from a second reference to it.
     f(unsafe { &mut *MINE.get() })
@@ -204,7 +205,7 @@ fn give_back(mine: *mut c_void) {
         forget_last();
         MINE.set(ptr::null_mut());
     }
-    platform::unregister_thread();
+    section::unregister_thread();
     give_all_back(mine.cast());
 }
 

@@ -19,7 +19,6 @@
 //!
 //! `model_tests.rs` checks both arguments, exhaustively, on a machine with store buffers.
 
-use crate::core::Core;
 use crate::fence::{self, Ticket};
 use crate::futex::Lock;
 use crate::options::Fencing;
@@ -78,11 +77,11 @@ impl Modes {
 
     /// Called by writers with each fence. Moves the domain a step towards where it should be: fenced while membarrier is
     /// `slow`.
-    pub(crate) fn observe(&self, core: &Core, slow: bool) {
+    pub(crate) fn observe(&self, readers: &AtomicU32, slow: bool) {
         if !self.adaptive {
             return;
         }
-        let (state, mode) = (self.state.load(Ordering::SeqCst), core.clock.mode.load(Ordering::SeqCst));
+        let (state, mode) = (self.state.load(Ordering::SeqCst), readers.load(Ordering::SeqCst));
         let arrived = if slow { state == FENCED } else { mode == ASYMMETRIC };
         if arrived {
             return;
@@ -90,16 +89,16 @@ impl Modes {
         // Somebody else is at it: their step will do.
         let Some(mut leaving) = self.leaving.try_lock() else { return };
         let switched = match (slow, *leaving) {
-            _ if self.state.load(Ordering::SeqCst) == FENCED => !slow && self.give_back(core),
+            _ if self.state.load(Ordering::SeqCst) == FENCED => !slow && self.give_back(readers),
             (true, None) => {
-                *leaving = Some(self.begin_to_leave(core));
+                *leaving = Some(Self::begin_to_leave(readers));
                 false
             }
             (true, Some(ticket)) => ticket.is_served() && self.leave(&mut leaving),
             // It was never left completely: writers have called membarrier all the time.
             (false, _) => {
                 *leaving = None;
-                core.clock.mode.store(ASYMMETRIC, Ordering::Release);
+                readers.store(ASYMMETRIC, Ordering::Release);
                 false
             }
         };
@@ -111,20 +110,20 @@ impl Modes {
 
     /// In the child of a fork. A transition that another thread was in may be anywhere; the child's only
     /// thread starts anew, asymmetric: no other thread's stores can be under way.
-    pub(crate) fn reset_after_fork(&self, mode: &AtomicU32) {
+    pub(crate) fn reset_after_fork(&self, readers: &AtomicU32) {
         // SAFETY: whoever holds the lock is in the parent.
         unsafe { self.leaving.reset_after_fork(None) };
         if self.adaptive {
             *self.leaving.lock() = None;
             self.state.store(ASYMMETRIC, Ordering::SeqCst);
-            mode.store(ASYMMETRIC, Ordering::SeqCst);
+            readers.store(ASYMMETRIC, Ordering::SeqCst);
         }
     }
 
     /// Moves the readers to fences: the call after which writers may rely on them.
-    fn begin_to_leave(&self, core: &Core) -> Ticket {
+    fn begin_to_leave(readers: &AtomicU32) -> Ticket {
         // SeqCst, before membarrier: see the module's text.
-        core.clock.mode.store(FENCED, Ordering::SeqCst);
+        readers.store(FENCED, Ordering::SeqCst);
         fence::ask()
     }
 
@@ -137,28 +136,28 @@ impl Modes {
     }
 
     /// Moves the readers back. True.
-    fn give_back(&self, core: &Core) -> bool {
+    fn give_back(&self, readers: &AtomicU32) -> bool {
         self.state.store(ASYMMETRIC, Ordering::SeqCst);
         // Pairs with the fence in `Core::order`: a writer that read the state before it was changed has its
         // unlink visible to everything after this fence.
         full_fence(Ordering::SeqCst);
         // Release pairs with the Acquire in `is_asymmetric`.
-        core.clock.mode.store(ASYMMETRIC, Ordering::Release);
+        readers.store(ASYMMETRIC, Ordering::Release);
         self.switches.fetch_add(1, Ordering::Relaxed);
         true
     }
 
     /// Switches at once, for tests under load.
     #[cfg(test)]
-    pub(crate) fn force(&self, core: &Core, mode: u32) {
+    pub(crate) fn force(&self, readers: &AtomicU32, mode: u32) {
         let mut leaving = self.leaving.lock();
         match self.state.load(Ordering::SeqCst) {
             ASYMMETRIC if mode == FENCED => {
-                core.clock.mode.store(FENCED, Ordering::SeqCst);
+                readers.store(FENCED, Ordering::SeqCst);
                 fence::barrier().expect("membarrier is allowed");
                 self.leave(&mut leaving);
             }
-            FENCED if mode == ASYMMETRIC => drop(self.give_back(core)),
+            FENCED if mode == ASYMMETRIC => drop(self.give_back(readers)),
             _ => {}
         }
     }

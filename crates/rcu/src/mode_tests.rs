@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[test]
 fn switching_under_load_is_safe() {
     let domain = Domain::new(Options::new().fencing(Fencing::Adaptive));
-    if !crate::platform::probe().asymmetric {
+    if !crate::machine::probe().asymmetric {
         return;
     }
     let slots: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(1)).collect();
@@ -37,8 +37,8 @@ fn switching_under_load_is_safe() {
         }
         s.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                domain.core().modes.force(domain.core(), FENCED);
-                domain.core().modes.force(domain.core(), ASYMMETRIC);
+                domain.core().modes.force(&domain.core().clock.mode, FENCED);
+                domain.core().modes.force(&domain.core().clock.mode, ASYMMETRIC);
             }
         });
         // The switcher may get the CPU late.
@@ -60,7 +60,7 @@ fn switching_under_load_is_safe() {
 #[test]
 fn a_switch_starts_again_what_relied_on_membarrier() {
     let domain = Domain::new(Options::new().fencing(Fencing::Adaptive));
-    if !crate::platform::probe().asymmetric {
+    if !crate::machine::probe().asymmetric {
         return;
     }
     let ms = std::env::var("REPRIEVE_TORTURE_MS").ok().and_then(|ms| ms.parse().ok()).unwrap_or(200);
@@ -83,10 +83,10 @@ fn a_switch_starts_again_what_relied_on_membarrier() {
         for i in (0u64..).take_while(|_| std::time::Instant::now() < end) {
             let (old, new) = ((i % 16) as usize, (i + 1) % 16);
             slots[new as usize].store(1, Ordering::Relaxed);
-            modes.force(domain.core(), ASYMMETRIC);
+            modes.force(&domain.core().clock.mode, ASYMMETRIC);
             // Time for a section to begin.
             (0..i % 200).for_each(|_| std::hint::spin_loop());
-            modes.force(domain.core(), FENCED);
+            modes.force(&domain.core().clock.mode, FENCED);
             current.store(new, Ordering::Release);
             domain.synchronize();
             slots[old].store(0, Ordering::Relaxed);
@@ -99,24 +99,25 @@ fn a_switch_starts_again_what_relied_on_membarrier() {
 
 #[test]
 fn an_adaptive_domain_follows_membarrier_and_waits_for_no_call() {
-    if !crate::platform::probe().asymmetric {
+    if !crate::machine::probe().asymmetric {
         return;
     }
     let domain = Domain::new(Options::new().fencing(Fencing::Adaptive));
     let (core, modes) = (domain.core(), &domain.core().modes);
-    (0..2).for_each(|_| modes.observe(core, true));
+    let readers = &core.clock.mode;
+    (0..2).for_each(|_| modes.observe(readers, true));
     assert!(
         domain.stats().fenced && modes.writers_need_barrier(),
         "the readers' sections are to be started again first"
     );
     fence::barrier().unwrap();
-    modes.observe(core, true);
+    modes.observe(readers, true);
     assert!(!modes.writers_need_barrier() && modes.switches() == 1);
-    modes.observe(core, true);
-    modes.observe(core, false);
+    modes.observe(readers, true);
+    modes.observe(readers, false);
     assert!(!domain.stats().fenced && modes.writers_need_barrier() && modes.switches() == 2);
     // Quick again before it was left.
-    modes.observe(core, true);
-    modes.observe(core, false);
+    modes.observe(readers, true);
+    modes.observe(readers, false);
     assert!(!domain.stats().fenced && modes.writers_need_barrier() && modes.switches() == 2);
 }

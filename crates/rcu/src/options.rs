@@ -1,5 +1,7 @@
 //! The options of a domain. By default a writer that finds a limit reached waits for a millisecond, and then exceeds it.
 
+use crate::units::MILLISECOND_NS;
+
 /// For how long a call that retires waits for room when a domain's garbage is at a limit. If there is none then, methods
 /// named `try_` are refused, and the others exceed the limit. Callers that would wait for themselves (within a section of
 /// the domain, within one of its callbacks, while a panic unwinds) do not wait, and within a callback of another domain they do
@@ -42,7 +44,7 @@ pub enum Fencing {
 }
 
 /// The default of [`Options::call_limit_ns`].
-pub(crate) const CALL_LIMIT_NS: u64 = 1_000_000;
+pub(crate) const CALL_LIMIT_NS: u64 = MILLISECOND_NS;
 
 /// Options of a domain; see the methods.
 #[derive(Clone, Debug)]
@@ -65,10 +67,10 @@ impl Default for Options {
         Self {
             limit_objects: 1 << 20,
             limit_bytes: 64 << 20,
-            at_limit: AtLimit::Wait { timeout_ns: 1_000_000 },
+            at_limit: AtLimit::Wait { timeout_ns: MILLISECOND_NS },
             batch: 1,
-            deadline_ns: 2_000_000,
-            patience_ns: 100_000,
+            deadline_ns: 2 * MILLISECOND_NS,
+            patience_ns: MILLISECOND_NS / 10,
             call_limit_ns: CALL_LIMIT_NS,
             help: Help::Yield,
             fencing: Fencing::Asymmetric,

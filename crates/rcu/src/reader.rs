@@ -3,11 +3,12 @@
 use crate::core::Core;
 use crate::domain::Domain;
 use crate::epoch;
-use crate::local;
+use crate::guard::{Guard, fall_back};
+use crate::local::{self, TooManyReaders};
 use crate::mode::is_asymmetric;
 use crate::pool::Entry;
-use crate::record::Record;
-use crate::section::{self, Packed, Refusal};
+use crate::reader_record::Record;
+use crate::section;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -28,15 +29,18 @@ pub struct Reader {
     _thread: PhantomData<*mut ()>,
 }
 
-impl Reader {
-    pub(crate) fn new(domain: &Domain, name: String) -> Result<Self, local::TooManyReaders> {
-        let entry = local::register(domain.core(), name)?;
+impl Domain {
+    /// Registers the calling thread as a reader called `name`. Its guards are the quickest.
+    pub fn register(&self, name: &str) -> Result<Reader, TooManyReaders> {
+        let entry = local::register(self.core(), name.to_owned())?;
         // SAFETY: the pool belongs to the domain's core.
         let record = NonNull::from(unsafe { entry.get() });
-        let core = NonNull::from(&**domain.core());
-        Ok(Self { domain: domain.clone(), entry, core, record, _thread: PhantomData })
+        let core = NonNull::from(&**self.core());
+        Ok(Reader { domain: self.clone(), entry, core, record, _thread: PhantomData })
     }
+}
 
+impl Reader {
     /// The domain that this reader reads in.
     pub fn domain(&self) -> &Domain {
         &self.domain
@@ -115,62 +119,6 @@ impl Drop for Reader {
     fn drop(&mut self) {
         // Guards of this reader borrow it: none is left, and no reference that one lent out.
         local::unregister(self.domain.core(), self.entry);
-    }
-}
-
-/// The epoch section that a restartable one falls back to.
-pub(crate) fn fall_back<'a, R, F: Fn() -> R>(
-    core: &Core,
-    why: Refusal,
-    lock: impl FnOnce() -> Guard<'a>,
-    f: Packed<F>,
-) -> R {
-    // Within a restartable section nothing may be written: let the outer one fall back.
-    section::abandon_if_inside();
-    if why != Refusal::Fenced {
-        core.fallbacks.fetch_add(1, Ordering::Relaxed);
-    }
-    let guard = lock();
-    // A section around it lends out references.
-    let alone = epoch::is_outermost(guard.record.word.load(Ordering::Relaxed));
-    guard.record.set_private(alone);
-    let result = f.call();
-    guard.record.set_private(false);
-    result
-}
-
-/// An open section. Leaves it when dropped.
-///
-/// ```compile_fail
-/// let domain = reprieve_rcu::Domain::default();
-/// let cell = reprieve_rcu::RcuCell::in_domain(&domain, 1u64);
-/// let guard = domain.lock();
-/// let value = cell.load(&guard);
-/// drop(guard);
-/// println!("{value}"); // outlives its section
-/// ```
-#[must_use = "the section ends when the guard is dropped"]
-pub struct Guard<'a> {
-    record: &'a Record,
-    core: &'a Core,
-    _thread: PhantomData<*mut ()>,
-}
-
-impl<'a> Guard<'a> {
-    #[inline(always)]
-    pub(crate) fn enter(record: &'a Record, core: &'a Core) -> Self {
-        debug_assert!(!section::inside(), "an epoch section within a restartable one");
-        epoch::enter(&record.word, &core.clock);
-        Self { record, core, _thread: PhantomData }
-    }
-}
-
-impl Drop for Guard<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if epoch::leave(&self.record.word) {
-            self.record.answer_if_asked(&self.core.event);
-        }
     }
 }
 
@@ -266,11 +214,11 @@ pub(crate) mod sealed {
     impl Sealed for Guard<'_> {
         #[inline(always)]
         fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool {
-            is_same(self.core, core)
+            is_same(self.core(), core)
         }
         #[inline(always)]
         fn has_mode_at(&self, mode: *const ()) -> bool {
-            is_mode(self.core, mode)
+            is_mode(self.core(), mode)
         }
     }
     impl Sealed for Entered<'_> {

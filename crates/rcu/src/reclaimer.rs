@@ -1,31 +1,11 @@
-//! The optional thread that closes bags, waits for grace periods and frees, so that writers do neither.
-//!
-//! It sleeps until there is garbage, then until a bag is full or due, then for the grace period. After a round it
-//! looks again for some time before it asks to be woken: a steady writer then never pays for a wake-up.
-//!
-//! A bag is due at an age that is drawn anew for each round, between half the domain's deadline and all of it.
-//! A bag is opened by a writer at work; were it due at a fixed age, a writer whose period divides that age would
-//! be at work again, and be interrupted each time.
+//! The handle of a domain's reclaimer thread.
 
-use crate::clock::now_ns;
 use crate::domain::Domain;
-use crate::fence::NoFence;
-use crate::futex;
 use crate::platform;
-use crate::reclaim::Reclaim;
-use crate::record::announce;
-use crate::retired::discard;
+use crate::reclaim::thread;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-
-/// How many times the thread looks by itself, a bag's age apart, before it asks to be woken. More than one: a
-/// writer whose rate is about one object a deadline is sometimes late, and would then pay for a wake-up each time.
-const LOOKS: u32 = 8;
-
-/// How long the thread rests after a round that failed, in nanoseconds.
-const PAUSE_NS: u64 = 100_000_000;
 
 /// Handle of a domain's reclaimer thread. The thread ends, with everything freed that can be, when this is
 /// dropped.
@@ -38,28 +18,27 @@ pub struct Reclaimer {
     forks: u64,
 }
 
-impl Reclaimer {
-    /// Starts the thread; an error when the domain has one, or when the system has no thread to give.
-    pub(crate) fn spawn(domain: &Domain) -> std::io::Result<Self> {
-        if domain.reclaim().reclaimer.swap(true, Ordering::SeqCst) {
+impl Domain {
+    /// Starts a thread that does the waiting and freeing for all writers of this domain.
+    ///
+    /// # Errors
+    /// When the domain has one, or when the system has no thread to give.
+    pub fn spawn_reclaimer(&self) -> std::io::Result<Reclaimer> {
+        let reclaim = self.reclaim();
+        if !reclaim.claim_thread() {
             return Err(std::io::Error::new(
                 std::io::ErrorKind::AlreadyExists,
                 "the domain has a reclaimer thread",
             ));
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let (for_thread, seen) = (domain.clone(), stop.clone());
+        let (for_thread, seen) = (self.clone(), stop.clone());
         let builder = std::thread::Builder::new().name("rcu-reclaimer".to_owned());
-        match builder.spawn(move || run(for_thread.reclaim(), &seen)) {
-            Ok(thread) => {
-                let forks = domain.reclaim().garbage.forks();
-                Ok(Self { domain: domain.clone(), stop, thread: Some(thread), forks })
-            }
-            Err(e) => {
-                domain.reclaim().reclaimer.store(false, Ordering::SeqCst);
-                Err(e)
-            }
-        }
+        let thread = builder
+            .spawn(move || thread::run(for_thread.reclaim(), &seen))
+            .inspect_err(|_| reclaim.release_thread())?;
+        let forks = reclaim.garbage().forks();
+        Ok(Reclaimer { domain: self.clone(), stop, thread: Some(thread), forks })
     }
 }
 
@@ -74,106 +53,19 @@ impl Drop for Reclaimer {
     fn drop(&mut self) {
         let reclaim = self.domain.reclaim();
         let Some(thread) = self.thread.take() else { return };
-        if self.forks != reclaim.garbage.forks() {
+        if self.forks != reclaim.garbage().forks() {
             // In the child of a fork: the thread is in the parent. The domain may have another one here.
             std::mem::forget(thread);
             return;
         }
         self.stop.store(true, Ordering::SeqCst);
-        reclaim.wake_reclaimer(true);
-        announce(&reclaim.core.event);
+        reclaim.announce_stop();
         // The thread itself drops a handle that a callback owns; it ends after that.
         if thread.thread().id() != std::thread::current().id() {
             // Its callbacks' panics are caught: there is nothing to pass on.
             let _ = thread.join();
         }
-        reclaim.reclaimer.store(false, Ordering::SeqCst);
+        reclaim.release_thread();
         reclaim.free_due();
-    }
-}
-
-/// At which age bags are due.
-struct Dither(u32);
-
-impl Dither {
-    /// Evenly distributed over the second half of `deadline_ns`.
-    fn next(&mut self, deadline_ns: u64) -> u64 {
-        // Marsaglia's xorshift of 32 bits. Quality does not matter, only that no writer keeps step.
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 17;
-        self.0 ^= self.0 << 5;
-        let half_ns = deadline_ns / 2;
-        deadline_ns - ((u128::from(half_ns) * u128::from(self.0)) >> 32) as u64
-    }
-}
-
-fn run(reclaim: &Reclaim, stop: &AtomicBool) {
-    let mut looks = 0;
-    let mut dither = Dither(0x9e37_79b9);
-    let mut due_ns = dither.next(reclaim.deadline_ns);
-    while !stop.load(Ordering::SeqCst) {
-        let seen = reclaim.work.load(Ordering::SeqCst);
-        match reclaim.oldest_bag() {
-            None if looks > 0 => {
-                looks -= 1;
-                futex::wait(&reclaim.work, seen, Some(due_ns));
-            }
-            None => idle(reclaim, seen, stop),
-            Some(opened_ns) => {
-                let age_ns = now_ns().saturating_sub(opened_ns);
-                if age_ns < due_ns && !reclaim.has_full_bag() {
-                    futex::wait(&reclaim.work, seen, Some(due_ns - age_ns));
-                    continue;
-                }
-                looks = LOOKS;
-                due_ns = dither.next(reclaim.deadline_ns);
-                // A panic, of a callback as a rule, has been reported by the panic hook; the thread serves the others.
-                match catch_unwind(AssertUnwindSafe(|| free_round(reclaim, stop))) {
-                    Ok(Ok(())) => {}
-                    // membarrier is refused, until it is allowed again.
-                    Ok(Err(NoFence)) => futex::wait(&reclaim.work, seen, Some(PAUSE_NS)),
-                    Err(payload) => {
-                        discard(payload);
-                        // Not again and again at once: a callback may have leaked a guard here.
-                        futex::wait(&reclaim.work, seen, Some(PAUSE_NS));
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Waits for what the bags hold, and frees it.
-fn free_round(reclaim: &Reclaim, stop: &AtomicBool) -> Result<(), NoFence> {
-    let token = reclaim.close_all();
-    reclaim.core.wait_while(token, None, || !stop.load(Ordering::SeqCst))?;
-    reclaim.free_due();
-    Ok(())
-}
-
-/// Sleeps until a writer has put something into a bag.
-fn idle(reclaim: &Reclaim, seen: u32, stop: &AtomicBool) {
-    reclaim.asleep.store(true, Ordering::SeqCst);
-    // Against a writer that puts an object and then looks whether the thread sleeps: one of the two sees the
-    // other.
-    if reclaim.bagged.load(Ordering::SeqCst) == 0 && !stop.load(Ordering::SeqCst) {
-        futex::wait(&reclaim.work, seen, None);
-    }
-    reclaim.asleep.store(false, Ordering::SeqCst);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bags_are_due_in_the_second_half_of_the_deadline() {
-        let mut dither = Dither(1);
-        let ages: Vec<u64> = (0..10_000).map(|_| dither.next(1_000)).collect();
-        assert!(ages.iter().all(|age| (500..=1_000).contains(age)));
-        let mean = ages.iter().sum::<u64>() / 10_000;
-        assert!((740..=760).contains(&mean), "{mean}");
-        assert_eq!((dither.next(0), dither.next(1)), (0, 1));
-        assert!(dither.next(u64::MAX) >= u64::MAX / 2);
     }
 }

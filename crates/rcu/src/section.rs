@@ -36,8 +36,21 @@
     target_pointer_width = "64",
     not(any(shuttle, reprieve_fallback))
 ))]
-#[path = "section/x86_64/mod.rs"]
-pub(crate) mod arch;
+pub(crate) mod x86_64;
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    not(any(shuttle, reprieve_fallback))
+))]
+pub(crate) use x86_64 as arch;
+#[cfg(not(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    not(any(shuttle, reprieve_fallback))
+)))]
+mod none;
 #[cfg(not(any(
     all(
         target_os = "linux",
@@ -47,24 +60,16 @@ pub(crate) mod arch;
     ),
     shuttle
 )))]
-#[path = "section/none.rs"]
-mod arch;
+use none as arch;
 #[cfg(shuttle)]
 #[path = "section/shuttle.rs"]
 mod arch;
 
+mod obstacle;
 mod packed;
 
-#[cfg(all(
-    target_os = "linux",
-    target_arch = "x86_64",
-    target_pointer_width = "64",
-    not(any(shuttle, reprieve_fallback))
-))]
-pub(crate) use arch::abort_code;
-#[cfg(shuttle)]
-pub(crate) use arch::membarrier;
-pub(crate) use arch::{abandon_if_inside, inside};
+pub(crate) use arch::{abandon_if_inside, inside, prepare, register_thread, unregister_thread};
+pub use obstacle::Obstacle;
 pub(crate) use packed::Packed;
 
 use crate::sync::AtomicU32;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 static ASYM: AtomicU32 = AtomicU32::new(ASYMMETRIC);
 
 fn available() -> bool {
-    platform::probe().restartable.is_ok()
+    crate::machine::probe().restartable.is_ok()
 }
 
 /// Runs `f` as a section.
@@ -216,7 +216,7 @@ fn foreign_use_of_the_field_is_noticed() {
     if !available() {
         return;
     }
-    let field = platform::rseq::field_offset(true).unwrap();
+    let field = arch::rseq::field_offset(true).unwrap();
     let before = foreign();
     let seen = run(|| {
         // SAFETY: what an rseq user without manners does: it leaves the field with something else in it.

@@ -1,9 +1,11 @@
 //! What a domain has done and is doing.
 
 use crate::domain::Domain;
-use crate::fence;
+use crate::fence::{self, LateCpu};
 use crate::histogram::Histogram;
-use crate::late::{LateCpu, LateReader};
+use crate::late::LateReader;
+use crate::mode::is_asymmetric;
+use crate::platform::now_ns;
 use crate::section;
 use crate::sync::Ordering;
 
@@ -52,24 +54,23 @@ impl Domain {
     /// The domain's figures. Takes locks for moments; not for hot paths.
     pub fn stats(&self) -> Stats {
         let (reclaim, core) = (self.reclaim(), self.core());
-        let (peak_objects, peak_bytes) = reclaim.garbage.peaks();
-        let closed_ns = reclaim.queue.lock().batches.front().map(|b| b.closed_ns);
-        let oldest = [closed_ns, reclaim.oldest_bag()].into_iter().flatten().min();
+        let (peak_objects, peak_bytes) = reclaim.garbage().peaks();
+        let garbage = reclaim.garbage();
         Stats {
             grace_periods: core.durations.snapshot(),
             membarrier: fence::latency(),
-            garbage_objects: reclaim.garbage.objects(),
-            garbage_bytes: reclaim.garbage.bytes(),
+            garbage_objects: garbage.objects(),
+            garbage_bytes: garbage.bytes(),
             peak_objects,
             peak_bytes,
-            freed_objects: reclaim.garbage.total_freed(),
-            exceeded: reclaim.garbage.total_exceeded(),
-            oldest_ns: oldest.map_or(0, |ns| crate::clock::now_ns().saturating_sub(ns)),
+            freed_objects: garbage.total_freed(),
+            exceeded: garbage.total_exceeded(),
+            oldest_ns: reclaim.oldest_ns().map_or(0, |ns| now_ns().saturating_sub(ns)),
             fallbacks: core.fallbacks.load(Ordering::Relaxed),
             restarts: section::restarts(),
             foreign_rseq: section::foreign(),
             switches: core.modes.switches(),
-            fenced: !crate::mode::is_asymmetric(&core.clock.mode),
+            fenced: !is_asymmetric(&core.clock.mode),
             membarrier_refused: fence::is_refused(),
             late_cpu: fence::thread::late_cpu(),
             records: core.readers.len(),

@@ -1,19 +1,18 @@
-//! Events for the `tracing` crate, behind the feature of that name. Without it, nothing.
+//! Events for the `tracing` crate, behind the feature of that name. Without the feature these functions do nothing.
 //!
-//! Writers only, on paths that are slow already, and never under a lock: a subscriber may use the domain.
+//! Only writers report, on paths that are slow already, and never under a lock: a subscriber may use the domain.
 
 #[cfg(feature = "tracing")]
 mod events {
-    use crate::core::Core;
     use crate::garbage::Full;
 
-    /// A grace period has ended, `ns` after it began. An event where the domain has a hook for late readers
-    /// and this was longer than the hook's limit.
-    pub(crate) fn grace_period(core: &Core, ns: u64) {
-        if let Some(hook) = core.hook()
-            && ns > hook.limit_ns
+    /// A grace period has ended, `ns` after it began. Reported where the domain has a hook for late readers, whose limit
+    /// `limit_ns` returns, and the grace period took longer than that.
+    pub(crate) fn grace_period(ns: u64, limit_ns: impl FnOnce() -> Option<u64>) {
+        if let Some(limit_ns) = limit_ns()
+            && ns > limit_ns
         {
-            tracing::warn!(duration_ns = ns, limit_ns = hook.limit_ns, "a grace period took long");
+            tracing::warn!(duration_ns = ns, limit_ns, "a grace period took long");
         }
     }
 
@@ -27,7 +26,7 @@ mod events {
         tracing::debug!(objects = full.objects, bytes = full.bytes, "garbage is at its limit");
     }
 
-    /// A call could not bring the garbage below its limit, and went beyond.
+    /// A call could not bring the garbage below its limit, and exceeded it.
     pub(crate) fn limit_exceeded(full: Full) {
         tracing::warn!(objects = full.objects, bytes = full.bytes, "garbage exceeds its limit");
     }
@@ -35,10 +34,9 @@ mod events {
 
 #[cfg(not(feature = "tracing"))]
 mod events {
-    use crate::core::Core;
     use crate::garbage::Full;
 
-    pub(crate) fn grace_period(_: &Core, _: u64) {}
+    pub(crate) fn grace_period(_: u64, _: impl FnOnce() -> Option<u64>) {}
     pub(crate) fn switched(_: bool) {}
     pub(crate) fn limit_reached(_: Full) {}
     pub(crate) fn limit_exceeded(_: Full) {}

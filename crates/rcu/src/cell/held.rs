@@ -2,8 +2,9 @@
 
 use super::RcuCell;
 use crate::domain::Domain;
-use crate::hazard::{self, TooManySlots};
+use crate::hazard;
 use crate::pool::Entry;
+use crate::slot::TooManySlots;
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;

@@ -2,8 +2,8 @@
 
 use super::RcuCell;
 use crate::garbage::Full;
+use crate::reclaim::Room;
 use crate::retired::Retired;
-use crate::room::Room;
 use std::ptr;
 use std::sync::atomic::Ordering;
 

@@ -5,20 +5,22 @@
 //! count, whether or not quick ones lie between them; and calls are given back only after a span without a slow one, which
 //! doubles with each relapse.
 
+use crate::units::{MILLISECOND_NS, SECOND_NS};
+
 /// Two slow calls within this time are no noise.
-const SPAN_NS: u64 = 1_000_000_000;
+const SPAN_NS: u64 = SECOND_NS;
 /// Mean time between two probes; each is half to one and a half times as long. With a fixed one all probes could meet
 /// the same phase of a hypervisor's period.
-const PROBE_INTERVAL_NS: u64 = 25_000_000;
+const PROBE_INTERVAL_NS: u64 = 25 * MILLISECOND_NS;
 /// After a slow probe the next one waits for this many times its latency: probes take at most 2 % of the CPU that they
 /// are made from, up to latencies of 1.2 s.
 const REST: u64 = 50;
-const LONGEST_REST_NS: u64 = 60_000_000_000;
+const LONGEST_REST_NS: u64 = 60 * SECOND_NS;
 /// Calls are given back when none was slow for this long: many of a hypervisor's periods.
-const CALM_NS: u64 = 1_000_000_000;
-const LONGEST_CALM_NS: u64 = 64_000_000_000;
+const CALM_NS: u64 = SECOND_NS;
+const LONGEST_CALM_NS: u64 = 64 * SECOND_NS;
 /// If they are slow again so soon, the next span is twice as long.
-const RELAPSE_NS: u64 = 60_000_000_000;
+const RELAPSE_NS: u64 = 60 * SECOND_NS;
 
 /// What follows from a slow call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +148,7 @@ fn rest_ns(latency_ns: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const MS: u64 = 1_000_000;
+    const MS: u64 = MILLISECOND_NS;
 
     /// A writer with a call every 200 us beside a vCPU that runs `on_ms` of every 100 ms until `quota_ends_ns`. The
     /// thread calls from that vCPU.

@@ -1,6 +1,6 @@
 //! No thread calls membarrier for others: there is no membarrier, or it is a model's, which is never slow.
 
-use crate::late::LateCpu;
+use super::LateCpu;
 
 pub(super) const LONGEST_NAP_NS: u64 = 0;
 

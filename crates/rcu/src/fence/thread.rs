@@ -14,21 +14,22 @@
 //!
 //! The thread is started at the first hand-over, and sleeps while callers make their own calls. It blocks all signals.
 
+use super::LateCpu;
 use super::latency::{Crowd, Latencies, Verdict};
 use super::{Ticket, Wait, wait};
-use crate::clock::now_ns;
 use crate::futex::{self, Lock};
-use crate::late::LateCpu;
 use crate::options::CALL_LIMIT_NS;
+use crate::platform::now_ns;
 use crate::platform::{Executed, cpus, membarrier, spawn, thread_cpu_ns};
+use crate::units::MILLISECOND_NS;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The longest sleep of a caller that waits for the thread, which may have given the calls back meanwhile.
-pub(super) const LONGEST_NAP_NS: u64 = 10_000_000;
+pub(super) const LONGEST_NAP_NS: u64 = 10 * MILLISECOND_NS;
 
 /// While the thread answers quickly, a call that retires waits at most this long for its answer: several times what a wake-up and a
 /// membarrier take.
-pub(super) const PATIENCE_NS: u64 = 100_000;
+pub(super) const PATIENCE_NS: u64 = MILLISECOND_NS / 10;
 
 /// Whether the last round was quick, and nobody has waited for one in vain since.
 static QUICK: AtomicBool = AtomicBool::new(false);

@@ -191,7 +191,7 @@ fn with_a_barrier_of_what_a_bag_holds() {
     let (waiting, before) = (domain.clone(), domain.core().clock.now());
     let barrier = std::thread::spawn(move || waiting.barrier());
     until("the barrier has its token", || domain.core().clock.now() > before);
-    until("its batch is queued", || domain.reclaim().queue.lock().batches.len() == 1);
+    until("its batch is queued", || domain.reclaim().queued_batches() == 1);
     // Held up: not by the barrier's batch, which would then be.
     let guard = domain.lock();
     domain.defer(|| ());
@@ -222,7 +222,7 @@ fn not_even_the_first_caller_waits_where_the_limit_is_zero() {
 }
 
 fn in_its_own_process(test: &str) {
-    if !crate::platform::probe().asymmetric || !cpus::of_process().has(1) {
+    if !crate::machine::probe().asymmetric || !cpus::of_process().has(1) {
         return;
     }
     let program = std::env::current_exe().unwrap();

@@ -10,7 +10,7 @@ use super::shard::{Locked, Rebuilt};
 use super::{Decision, Effect, RcuMap};
 use crate::garbage::Full;
 use crate::reclaim::Reclaim;
-use crate::room::Room;
+use crate::reclaim::Room;
 use std::borrow::Borrow;
 use std::convert::Infallible;
 use std::hash::{BuildHasher, Hash};

@@ -20,14 +20,7 @@
 //! `model_tests.rs` checks these functions exhaustively.
 
 use super::atomics::{AtomicU64, Ordering};
-use super::group::{Group, WIDTH};
-
-/// The slot never held an entry since the table was made.
-pub(super) const EMPTY: u8 = 0xff;
-/// The slot holds an entry that was removed, and that readers may still read.
-pub(super) const RETIRED: u8 = 0xfe;
-/// The slot holds nothing, but did: entries beyond it may belong to the same probe sequence.
-pub(super) const FREE: u8 = 0x80;
+use super::group::{FREE, Group, RETIRED, WIDTH};
 
 /// Slots per word.
 pub(super) const LANES: usize = 8;

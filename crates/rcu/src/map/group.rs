@@ -4,9 +4,15 @@
 //! elsewhere ordinary arithmetic on words does. Source: the groups of Abseil's Swiss tables; the arithmetic
 //! is that of Hacker's Delight, 6-1 (find a zero byte, exact form).
 
-use super::control::{EMPTY, FREE};
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
 use std::sync::atomic::AtomicU64;
+
+/// The slot never held an entry since the table was made.
+pub(super) const EMPTY: u8 = 0xff;
+/// The slot holds an entry that was removed, and that readers may still read.
+pub(super) const RETIRED: u8 = 0xfe;
+/// The slot holds nothing, but did: entries beyond it may belong to the same probe sequence.
+pub(super) const FREE: u8 = 0x80;
 
 /// Lanes of a group.
 pub(super) const WIDTH: usize = 16;
@@ -173,7 +179,7 @@ mod tests {
     /// Groups with every byte that occurs at every lane, among bytes that differ from it by a borrow or a
     /// carry.
     fn groups() -> impl Iterator<Item = [u8; 16]> {
-        let bytes = [EMPTY, FREE, super::super::control::RETIRED, 0, 1, 0x7f, 0x41];
+        let bytes = [EMPTY, FREE, RETIRED, 0, 1, 0x7f, 0x41];
         (0..16 * bytes.len() * bytes.len()).map(move |n| {
             let mut group = [bytes[n / 16 % bytes.len()]; 16];
             group[n % 16] = bytes[n / 16 / bytes.len()];

@@ -10,9 +10,9 @@ mod control;
 mod atomics {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
 }
-use super::group;
+use super::group::{self, EMPTY, FREE};
 
-use control::{EMPTY, FREE, WORDS, load, publish, release, retire, state};
+use control::{WORDS, load, publish, release, retire, state};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;

@@ -2,7 +2,7 @@
 
 use super::alter::{InAnyCase, Keyed, Lent, Owned, Present};
 use super::{Decision, Iter, Keys, RcuMap, Values};
-use crate::reader::Guard;
+use crate::guard::Guard;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};

@@ -20,8 +20,8 @@
 //! Source: the layout of hashbrown and Abseil's Swiss tables, but groups are aligned and probed in line.
 
 use super::atomics::{AtomicU64, AtomicUsize, Ordering, fence};
-use super::control::{self, EMPTY, LANES, WORDS};
-use super::group::{Group, WIDTH};
+use super::control::{self, LANES, WORDS};
+use super::group::{EMPTY, Group, WIDTH};
 use crate::retired::for_each_despite_panics;
 use std::alloc::{self, Layout, handle_alloc_error};
 use std::borrow::Borrow;

@@ -1,6 +1,6 @@
-//! Architectures without an entry for restartable sections.
+//! Systems without restartable sections: nothing runs as one, and there is nothing to prepare.
 
-use super::{Packed, Refusal};
+use super::{Obstacle, Packed, Refusal};
 use crate::sync::AtomicU32;
 
 /// Never runs `f`.
@@ -16,15 +16,20 @@ pub(crate) unsafe fn run<F: Fn() -> R, R: Copy>(
     instead(Refusal::Unavailable, f)
 }
 
-/// Nothing to switch off.
+pub(crate) fn prepare(_in_any_case: bool) -> Result<(), Obstacle> {
+    Err(Obstacle::Architecture)
+}
+
 pub(crate) fn disable() {}
 
-/// There are no sections.
+pub(crate) fn register_thread() {}
+
+pub(crate) fn unregister_thread() {}
+
 pub(crate) fn inside() -> bool {
     false
 }
 
-/// There are no sections.
 pub(crate) fn abandon_if_inside() {}
 
 pub(crate) mod copy {

@@ -1,5 +1,6 @@
 //! CPUs: which there are, and which a thread may use.
 
+use crate::units::SECOND_NS;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// As many CPUs as the C library's sets hold, 1,024. On larger machines no thread is bound.
@@ -91,7 +92,7 @@ pub(crate) fn busy_ns(cpu: usize) -> Option<u64> {
     busy_ticks(&std::fs::read_to_string("/proc/stat").ok()?, cpu).map(|ticks| {
         // SAFETY: a name that the C library knows.
         let per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
-        ticks * (1_000_000_000 / per_s)
+        ticks * (SECOND_NS / per_s)
     })
 }
 

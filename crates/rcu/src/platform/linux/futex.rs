@@ -1,12 +1,13 @@
 //! The futex system call. Source: futex(2).
 
 use crate::sync::atomic::AtomicU32;
+use crate::units::SECOND_NS;
 use std::ptr;
 
 /// Sleeps while `*word == expected`, for at most `timeout_ns` where given. May return early: callers loop.
 pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) {
-    let limit = timeout_ns
-        .map(|ns| libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ });
+    let limit =
+        timeout_ns.map(|ns| libc::timespec { tv_sec: (ns / SECOND_NS) as _, tv_nsec: (ns % SECOND_NS) as _ });
     let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
     let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: `word` outlives the call, and `limit` is null or points to a timespec that does.

@@ -9,7 +9,7 @@
 #[path = "membarrier_shuttle.rs"]
 mod model;
 #[cfg(shuttle)]
-pub(crate) use model::{barrier, begun, ended};
+pub(crate) use model::{barrier, begun, ended, keep_off};
 
 use std::sync::atomic::{AtomicI32, Ordering};
 

@@ -1,5 +1,6 @@
 //! The kernel's clocks.
 
+use crate::units::SECOND_NS;
 use std::os::unix::thread::JoinHandleExt;
 use std::thread::JoinHandle;
 
@@ -60,7 +61,7 @@ fn read(clock: libc::clockid_t) -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` is a valid timespec for the length of the call.
     unsafe { libc::clock_gettime(clock, &raw mut t) };
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    t.tv_sec as u64 * SECOND_NS + t.tv_nsec as u64
 }
 
 #[cfg(all(test, not(any(shuttle, loom))))]

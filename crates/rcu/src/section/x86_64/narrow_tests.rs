@@ -1,7 +1,7 @@
 //! Narrow sections: every way in and out, and under fire. On machines without them, nothing is tested here.
 
 use crate::mode::{ASYMMETRIC, FENCED};
-use crate::platform::{self, membarrier};
+use crate::platform::membarrier;
 use crate::section::{RESTART_LIMIT, copied, restartable, restarts};
 use crate::sync::AtomicU32;
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 static ASYM: AtomicU32 = AtomicU32::new(ASYMMETRIC);
 
 fn available() -> bool {
-    platform::probe().restartable.is_ok()
+    crate::machine::probe().restartable.is_ok()
 }
 
 /// Runs `section` on a thread of its own, and membarrier here until it is over.

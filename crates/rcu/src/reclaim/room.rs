@@ -3,12 +3,12 @@
 //! Invariant: a caller waits no longer than the domain's policy says. By default that is a millisecond: the caller may hold
 //! a lock for which a reader waits, and that reader may be the one that holds up what would have to be freed.
 
-use crate::clock::now_ns;
+use super::Reclaim;
 use crate::fence::NoFence;
 use crate::freeing::within_callback;
 use crate::garbage::Full;
 use crate::options::AtLimit;
-use crate::reclaim::Reclaim;
+use crate::platform::now_ns;
 use crate::retired::Retired;
 use crate::sync::yield_now;
 use crate::trace;

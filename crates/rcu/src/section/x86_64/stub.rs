@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_page_holds_no_address_and_is_another_each_time() {
-        let code = crate::section::abort_code();
+        let code = super::super::wide::abort_code();
         let pages: Vec<usize> = (0..8).map(|_| map(&code).expect("a page")).collect();
         for &page in &pages {
             // SAFETY: mapped above, readable, and not unmapped before the loop's end.

@@ -1,22 +1,22 @@
 //! What restartable sections need of the machine and the C library.
 
-use super::{membarrier, pin, rseq, stub};
-use crate::platform::Obstacle;
-use crate::section;
+use super::{narrow, rseq, stub, wide};
+use crate::platform::{membarrier, own_object};
+use crate::section::Obstacle;
 
 /// Prepares them, or tells why there are none. `in_any_case`: see `rseq::field_offset`.
-pub(crate) fn prepare_sections(in_any_case: bool) -> Result<(), Obstacle> {
+pub(crate) fn prepare(in_any_case: bool) -> Result<(), Obstacle> {
     let field = rseq::field_offset(in_any_case).ok_or(Obstacle::NoRseq)?;
     if !membarrier::has_rseq() {
         return Err(Obstacle::NoMembarrier);
     }
     // They put nothing back, neither registers nor a stack, and need no stub.
-    section::arch::narrow::enable(field, pin::own_object());
+    narrow::enable(field, own_object());
     if shadow_stack() {
         return Err(Obstacle::ShadowStack);
     }
-    let page = stub::map(&section::abort_code()).ok_or(Obstacle::NoStubPage)?;
-    section::arch::wide::enable(page, stub::user_space_end(), field);
+    let page = stub::map(&wide::abort_code()).ok_or(Obstacle::NoStubPage)?;
+    wide::enable(page, stub::user_space_end(), field);
     Ok(())
 }
 

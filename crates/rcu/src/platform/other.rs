@@ -39,14 +39,3 @@ pub(crate) fn thread_name() -> Option<String> {
 pub(crate) fn spawn(name: &str, run: fn()) -> std::io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
 }
-
-/// Nothing to register.
-pub(crate) fn register_thread() {}
-
-/// Nothing to unregister.
-pub(crate) fn unregister_thread() {}
-
-/// They need Linux.
-pub(crate) fn prepare_sections(_in_any_case: bool) -> Result<(), super::Obstacle> {
-    Err(super::Obstacle::Architecture)
-}

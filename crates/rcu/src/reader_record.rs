@@ -3,7 +3,8 @@
 //! `word` and `asked` share a line: the reader's exit touches no other. Everything else is for slow paths.
 
 use crate::epoch;
-use crate::futex::{self, Lock};
+use crate::futex::{Lock, announce};
+use crate::platform::thread_id;
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU32 as Event, compiler_fence};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -43,7 +44,7 @@ impl Record {
     pub(crate) fn adopt(&self, name: String) {
         debug_assert_eq!(self.word.load(Ordering::Relaxed), 0);
         *self.name.lock() = name;
-        self.tid.store(gettid(), Ordering::Relaxed);
+        self.tid.store(thread_id(), Ordering::Relaxed);
     }
 
     /// Whether the thread with this id is the owner.
@@ -165,22 +166,6 @@ impl Record {
         self.asked.store(0, Ordering::Relaxed);
         self.tid.store(0, Ordering::Relaxed);
     }
-}
-
-/// Wakes all who sleep on `event`.
-pub(crate) fn announce(event: &Event) {
-    // SeqCst against the sleeper's read of the event before it looks at the state that it waits for.
-    event.fetch_add(1, Ordering::SeqCst);
-    futex::wake(event, i32::MAX);
-}
-
-#[cfg(not(shuttle))]
-pub(crate) use crate::platform::thread_id as gettid;
-
-/// shuttle's threads are one thread to the system.
-#[cfg(shuttle)]
-pub(crate) fn gettid() -> i32 {
-    usize::from(shuttle::current::me()) as i32 + 1
 }
 
 #[cfg(all(test, not(loom)))]

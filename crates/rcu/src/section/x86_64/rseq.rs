@@ -9,7 +9,8 @@
 //! If glibc was told not to register (the tunable `glibc.pthread.rseq=0`), other code probably registers its own area, so this
 //! library does not, unless `REPRIEVE_RCU=rseq` is set.
 
-use crate::section::arch::wide;
+use super::{stub, wide};
+use crate::platform::without_signals;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -118,7 +119,7 @@ pub(crate) fn unregister_thread() {
     }
     ENDING.set(true);
     // A handler's section must not come between.
-    super::process::without_signals(|| {
+    without_signals(|| {
         if call(UNREGISTER) {
             wide::forget_thread();
             let field = own_offset() + RSEQ_CS;
@@ -153,15 +154,15 @@ fn call(flags: i32) -> bool {
     };
     let area = thread + own_offset();
     // SAFETY: the area is the thread's, is as large and aligned as the kernel asks for, and stays registered until the thread unregisters.
-    unsafe { libc::syscall(libc::SYS_rseq, area, SIZE, flags, super::stub::SIGNATURE) == 0 }
+    unsafe { libc::syscall(libc::SYS_rseq, area, SIZE, flags, stub::SIGNATURE) == 0 }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::machine::capabilities;
     use crate::mode::ASYMMETRIC;
-    use crate::platform::{Obstacle, capabilities};
-    use crate::section::{Refusal, copied, restartable};
+    use crate::section::{Obstacle, Refusal, copied, restartable};
     use crate::sync::AtomicU32;
     use std::process::Command;
     use std::sync::atomic::AtomicPtr;
@@ -210,7 +211,7 @@ mod tests {
         if !matches!(capabilities().restartable, Ok(()) | Err(Obstacle::NoRseq)) || !call_is_known() {
             return;
         }
-        let name = "platform::system::rseq::tests::in_a_process_whose_c_library_does_not_register";
+        let name = "section::x86_64::rseq::tests::in_a_process_whose_c_library_does_not_register";
         let run = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", name, "--nocapture"])
             .env("GLIBC_TUNABLES", "glibc.pthread.rseq=0")

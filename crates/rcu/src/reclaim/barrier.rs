@@ -1,8 +1,8 @@
 //! `barrier`: waits until everything that was retired before is freed, except what slots pin.
 
+use super::Reclaim;
 use crate::futex::{self, Lock};
-use crate::reclaim::Reclaim;
-use crate::record::gettid;
+use crate::platform::thread_id;
 use crate::sync::atomic::{AtomicI32, Ordering};
 
 /// The right to be the domain's one barrier, with its thread's id: a callback that it runs may fork, and the barrier of the thread
@@ -12,7 +12,7 @@ struct OneBarrier<'a>(futex::Held<'a, AtomicI32>);
 impl<'a> OneBarrier<'a> {
     fn begin(lock: &'a Lock<AtomicI32>) -> Self {
         let held = lock.lock();
-        held.store(gettid(), Ordering::Relaxed);
+        held.store(thread_id(), Ordering::Relaxed);
         Self(held)
     }
 }
@@ -34,7 +34,7 @@ impl Reclaim {
             "deadlock: barrier was called within a callback of its domain, a map's closure or a hook"
         );
         let _one = OneBarrier::begin(&self.barrier);
-        let objects = self.empty_bags();
+        let objects = self.bags.empty();
         // Other threads may have taken objects out of bags before, and not queued them yet.
         self.wait_for_those_under_way();
         // The tokens of what is queued grow no more; ours is later.
@@ -49,14 +49,10 @@ impl Reclaim {
     /// Waits until all threads have queued or freed what they have in hand now. They count in the phase that ends here;
     /// later ones in the next, so that the wait is for a bounded set.
     pub(crate) fn wait_for_those_under_way(&self) {
-        let old = {
-            let mut queue = self.queue.lock();
-            queue.phase ^= 1;
-            queue.phase ^ 1
-        };
+        let old = self.queue.lock().next_phase();
         loop {
             let seen = self.freed.load(Ordering::SeqCst);
-            if self.queue.lock().running[old] == 0 {
+            if self.queue.lock().is_over(old) {
                 return;
             }
             futex::wait(&self.freed, seen, None);

@@ -1,3 +1,0 @@
-//! Time, in nanoseconds.
-
-pub(crate) use crate::platform::now_ns;

@@ -1,0 +1,172 @@
+//! Hazard slots: pin one object, for as long as it takes, without holding up anything else.
+//!
+//! `acquire` runs a restartable traversal whose last act is to store the pointer it found in the slot. A
+//! writer unlinks the object, calls membarrier and then reads all slots. Either the traversal ended before
+//! that call, and the slot's store is visible; or it is started again, and sees the unlink. Where sections
+//! are pinned epochs, the slot is stored within the epoch: the writer first waits for the epochs to pass, and
+//! then reads the slots.
+//!
+//! `pin` needs no epoch, because it follows one pointer. Where the domain is fenced, it stores what the pointer leads to in
+//! the slot, executes a fence, and looks whether the pointer is still the same. If so, it was the same after the slot's
+//! store was visible: a writer that unlinks the object later finds the slot. Hence neither a descheduled thread nor a
+//! descheduled vCPU holds up anything but what its slots pin.
+//!
+//! Source of that: M. M. Michael, Hazard Pointers (IEEE TPDS 15, 2004).
+
+use crate::core::Core;
+use crate::guard::{Guard, fall_back};
+use crate::hazard::{Cell, Place};
+use crate::mode::is_asymmetric;
+use crate::pool::Entry;
+use crate::reader::Reader;
+use crate::section;
+use crate::sync::atomic::Ordering;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr;
+
+impl Cell {
+    /// Runs the traversal `find` as a restartable section, and pins the object that it finds.
+    ///
+    /// # Safety
+    /// `find` keeps the rules of [`Reader::read`]; what it finds is null, or alive as long as it is reachable and then
+    /// retired by that address in the domain of `core`, of which `lock` enters a section. The caller owns the slot.
+    #[inline(always)]
+    pub(crate) unsafe fn pin<'a, T>(
+        &self,
+        core: &Core,
+        find: impl Fn() -> *const T,
+        lock: impl FnOnce() -> Guard<'a>,
+    ) -> *const T {
+        // Null is stored too: an abandoned run may have left its find.
+        let commit = move || {
+            let found = find();
+            self.store(found);
+            found
+        };
+        let instead = |why, commit| fall_back(core, why, lock, commit);
+        // SAFETY: the caller's promise; the slot is the caller's own, and every run overwrites it.
+        unsafe { section::restartable(&core.clock.mode, &commit, instead) }
+    }
+
+    /// Pins what `place` points to.
+    ///
+    /// # Safety
+    /// For the result to be used: `place` holds null, or points to what is alive as long as it does, and is then retired by that address in the domain of
+    /// `core`, of which `lock` enters a section. The caller owns the slot.
+    #[inline(always)]
+    pub(crate) unsafe fn pin_at<'a, T>(
+        &self,
+        core: &Core,
+        place: &Place<T>,
+        lock: impl FnOnce() -> Guard<'a>,
+    ) -> *const T {
+        if !is_asymmetric(&core.clock.mode) {
+            return self.pin_fenced(place);
+        }
+        // SAFETY: the traversal is one load; the rest is the caller's promise.
+        unsafe { self.pin(core, || place.load(Ordering::Acquire).cast_const(), lock) }
+    }
+}
+
+/// A place for one pinned object, taken from a domain's slots until it is dropped.
+pub struct Slot<'r> {
+    reader: &'r Reader,
+    entry: Entry<Cell>,
+}
+
+/// Too many hazard slots are in use in the domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManySlots {
+    /// The domain's limit.
+    pub limit: usize,
+}
+
+impl std::fmt::Display for TooManySlots {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "more than {} hazard slots in one domain; Options::limit_slots raises the limit",
+            self.limit
+        )
+    }
+}
+
+impl std::error::Error for TooManySlots {}
+
+impl Reader {
+    /// Takes a hazard slot. Keep it: taking one is slow, using it is not.
+    pub fn slot(&self) -> Result<Slot<'_>, TooManySlots> {
+        let core = self.domain().core();
+        let limit = core.limit_slots;
+        let entry = core.hazards.take(limit).ok_or(TooManySlots { limit })?;
+        Ok(Slot { reader: self, entry })
+    }
+}
+
+impl Slot<'_> {
+    #[inline(always)]
+    fn cell(&self) -> &Cell {
+        // SAFETY: the reader's domain keeps the pool alive.
+        unsafe { self.entry.get() }
+    }
+
+    /// Runs the traversal `f` as a restartable section, and pins the object that it finds until the guard is
+    /// dropped. None when `f` returns null.
+    ///
+    /// # Safety
+    /// `f` keeps the rules of [`Reader::read`]. It returns null or a pointer to an object that is alive as
+    /// long as it is reachable, and whose owner retires it by that very address in this domain.
+    #[inline(always)]
+    pub unsafe fn acquire<T>(&mut self, f: impl Fn() -> *const T) -> Option<HazardGuard<'_, T>> {
+        let cell = self.cell();
+        // SAFETY: the caller's promise; the slot is this value's own.
+        let found = unsafe { cell.pin(self.reader.core(), f, || self.reader.lock()) };
+        ptr::NonNull::new(found.cast_mut()).map(|object| HazardGuard { cell, object, _shared: PhantomData })
+    }
+}
+
+impl Slot<'_> {
+    /// Pins what `place` points to, and returns it. It stays pinned until the slot is used again or dropped. Unlike
+    /// [`acquire`](Self::acquire) it holds up nothing else, also where the domain's readers execute fences.
+    ///
+    /// What is pinned is not freed if it is retired in this domain, by the address that `place` held, and if `place` led to
+    /// it until then. To follow a list, pin the next node by another slot before this one is used again; and let a writer mark
+    /// the links of a node that it unlinks, so that a reader that stands on it finds no successor that may be freed already.
+    #[inline(always)]
+    pub fn pin<T>(&mut self, place: &std::sync::atomic::AtomicPtr<T>) -> *mut T {
+        // SAFETY: nothing is dereferenced here; the slot is this value's own.
+        unsafe { self.cell().pin_at(self.reader.core(), place, || self.reader.lock()) }.cast_mut()
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        self.cell().release();
+        self.reader.domain().core().hazards.give(self.entry);
+    }
+}
+
+/// One pinned object. Not freed before the guard is dropped.
+#[must_use = "the object is released when the guard is dropped"]
+pub struct HazardGuard<'s, T> {
+    cell: &'s Cell,
+    object: ptr::NonNull<T>,
+    _shared: PhantomData<&'s T>,
+}
+
+impl<T> Deref for HazardGuard<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the slot holds the object's address, so nobody frees it; `acquire` made it valid.
+        unsafe { self.object.as_ref() }
+    }
+}
+
+impl<T> Drop for HazardGuard<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.cell.release();
+    }
+}
