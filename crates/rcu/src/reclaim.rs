@@ -185,11 +185,6 @@ impl Reclaim {
         [queued, self.bags.oldest_ns()].into_iter().flatten().min()
     }
 
-    #[cfg(test)]
-    pub(crate) fn queued_batches(&self) -> usize {
-        self.queue.lock().batches.len()
-    }
-
     /// Takes all locks but the barrier's, before a fork.
     pub(crate) fn acquire_locks(&self) {
         self.bags.acquire();

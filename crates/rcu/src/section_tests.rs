@@ -252,7 +252,7 @@ fn signal_handlers_read_whatever_they_interrupt() {
     let reads = std::thread::scope(|s| {
         let reader = s.spawn(|| {
             // SAFETY: pthread_self takes and touches nothing.
-            thread.store(unsafe { libc::pthread_self() }, Ordering::SeqCst);
+            thread.store(unsafe { libc::pthread_self() } as _, Ordering::SeqCst);
             read_until(&stop)
         });
         while thread.load(Ordering::SeqCst) == 0 {
@@ -261,7 +261,7 @@ fn signal_handlers_read_whatever_they_interrupt() {
         // Signals coalesce while the reader waits for a CPU: send until enough have arrived.
         while HANDLED.load(Ordering::Relaxed) < 500 {
             // SAFETY: the thread lives until it is joined below.
-            unsafe { libc::pthread_kill(thread.load(Ordering::SeqCst), libc::SIGUSR1) };
+            unsafe { libc::pthread_kill(thread.load(Ordering::SeqCst) as _, libc::SIGUSR1) };
             (0..50).for_each(|_| std::hint::spin_loop());
         }
         stop.store(true, Ordering::Relaxed);

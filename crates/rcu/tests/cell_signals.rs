@@ -35,7 +35,7 @@ fn a_handler_pins_while_its_thread_pins() {
     // SAFETY: the handler reads, and has no data of its own.
     unsafe { libc::signal(libc::SIGUSR1, on_signal as *const () as libc::sighandler_t) };
     // SAFETY: takes and touches nothing.
-    let reader = unsafe { libc::pthread_self() };
+    let reader = unsafe { libc::pthread_self() } as usize;
     std::thread::scope(|s| {
         s.spawn(|| {
             let end = Instant::now() + Duration::from_secs(20);
@@ -47,7 +47,7 @@ fn a_handler_pins_while_its_thread_pins() {
         s.spawn(|| {
             while !stop.load(Ordering::SeqCst) {
                 // SAFETY: the thread lives until the scope ends.
-                unsafe { libc::pthread_kill(reader, libc::SIGUSR1) };
+                unsafe { libc::pthread_kill(reader as _, libc::SIGUSR1) };
                 (0..500).for_each(|_| std::hint::spin_loop());
             }
         });

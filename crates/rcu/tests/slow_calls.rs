@@ -117,7 +117,7 @@ fn a_signal_handler_reads_a_domain_that_has_left_membarrier() {
                 s.spawn(move || {
                     drop(domain.lock());
                     // SAFETY: takes nothing.
-                    sender.send(unsafe { libc::pthread_self() }).unwrap();
+                    sender.send(unsafe { libc::pthread_self() } as usize).unwrap();
                     ready.fetch_add(1, Ordering::SeqCst);
                     let mut n = 0usize;
                     while !stop.load(Ordering::SeqCst) {
@@ -135,7 +135,7 @@ fn a_signal_handler_reads_a_domain_that_has_left_membarrier() {
         });
         for (n, thread) in threads.into_iter().enumerate() {
             // SAFETY: the thread runs until it is told to stop.
-            unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
+            unsafe { libc::pthread_kill(thread as _, libc::SIGUSR1) };
             until("a handler hangs", || HANDLED.load(Ordering::SeqCst) > n);
         }
         stop.store(true, Ordering::SeqCst);

@@ -87,14 +87,14 @@ impl World {
         let Some(&thread) = threads.get(next(random) as usize % threads.len().max(1)) else { return };
         let park = next(random).is_multiple_of(256);
         // SAFETY: the thread is alive: it takes itself off the list, under the lock, before it ends.
-        unsafe { libc::pthread_kill(thread, if park { libc::SIGUSR2 } else { libc::SIGUSR1 }) };
+        unsafe { libc::pthread_kill(thread as _, if park { libc::SIGUSR2 } else { libc::SIGUSR1 }) };
         if next(random).is_multiple_of(8) {
             let mask = 1 + next(random) % 3;
             // SAFETY: as above; the set is valid for the call.
             unsafe {
                 let mut set: libc::cpu_set_t = std::mem::zeroed();
                 (0..2).filter(|cpu| mask & (1 << cpu) != 0).for_each(|cpu| libc::CPU_SET(cpu, &mut set));
-                libc::pthread_setaffinity_np(thread, size_of_val(&set), &raw const set);
+                libc::pthread_setaffinity_np(thread as _, size_of_val(&set), &raw const set);
             }
             did.migrations += 1;
         }

@@ -102,7 +102,8 @@ struct World {
     lives: AtomicU64,
     stopper: Stopper,
     /// Threads to disturb: locked while one of them ends.
-    threads: Mutex<Vec<libc::pthread_t>>,
+    /// Their `pthread_t`, which is a pointer with some C libraries.
+    threads: Mutex<Vec<usize>>,
 }
 
 /// membarrier without its RSEQ variant. It must succeed: one that is refused would be no barrier at all, and
@@ -140,7 +141,7 @@ impl World {
         disturb::handlers_read(self);
         let place = self.stopper.offer();
         // SAFETY: pthread_self takes and touches nothing.
-        let me = unsafe { libc::pthread_self() };
+        let me = unsafe { libc::pthread_self() } as usize;
         self.threads.lock().unwrap().push(me);
         let (done, wrong) = self.read_sections(&reader, seed);
         self.threads.lock().unwrap().retain(|&t| t != me);

@@ -10,7 +10,7 @@ mod control;
 mod atomics {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
 }
-use super::group::{self, EMPTY, FREE};
+use super::group::{self, EMPTY, FREE, RETIRED};
 
 use control::{WORDS, load, publish, release, retire, state};
 use loom::cell::UnsafeCell;
@@ -148,6 +148,6 @@ fn changes_of_neighbours_are_both_kept() {
         let freeing = thread::spawn(move || release(&callback.groups[0][0], 2));
         retire(&slots.groups[0][0], 5, 1);
         freeing.join().unwrap();
-        assert_eq!([2, 5].map(|lane| state(&slots.groups[0][0], lane)), [FREE, control::RETIRED]);
+        assert_eq!([2, 5].map(|lane| state(&slots.groups[0][0], lane)), [FREE, RETIRED]);
     });
 }

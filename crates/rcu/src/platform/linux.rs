@@ -16,8 +16,6 @@ mod time;
 pub(crate) use futex::{wait, wake};
 pub(crate) use memory::ask_for_huge_pages;
 pub(crate) use pin::keep_loaded;
-#[cfg(all(target_arch = "x86_64", not(shuttle)))]
-pub(crate) use pin::own_object;
 #[cfg(not(shuttle))]
 pub(crate) use process::thread_id;
 #[cfg(all(target_arch = "x86_64", not(shuttle)))]

@@ -205,7 +205,7 @@ fn torture(barrier: Barrier, time: Duration, until_bad: bool) -> (u64, u64) {
         for thread in &threads {
             s.spawn(|| {
                 // SAFETY: pthread_self takes and touches nothing.
-                thread.store(unsafe { libc::pthread_self() }, Ordering::SeqCst);
+                thread.store(unsafe { libc::pthread_self() } as _, Ordering::SeqCst);
                 // Short ones end under fire; a fence that starts nothing again is over before long ones end.
                 for turns in [100, 4_000, 40_000].into_iter().cycle() {
                     if stop.load(Ordering::Relaxed) {
@@ -230,7 +230,7 @@ fn torture(barrier: Barrier, time: Duration, until_bad: bool) -> (u64, u64) {
                 replace(n, barrier);
             }
             // SAFETY: the thread lives until the scope ends.
-            unsafe { libc::pthread_kill(threads[n % READERS].load(Ordering::Relaxed), libc::SIGUSR2) };
+            unsafe { libc::pthread_kill(threads[n % READERS].load(Ordering::Relaxed) as _, libc::SIGUSR2) };
         }
         stop.store(true, Ordering::SeqCst);
     });

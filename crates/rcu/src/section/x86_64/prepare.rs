@@ -1,8 +1,10 @@
 //! What restartable sections need of the machine and the C library.
 
 use super::{narrow, rseq, stub, wide};
-use crate::platform::{membarrier, own_object};
+use crate::platform::membarrier;
 use crate::section::Obstacle;
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
 
 /// Prepares them, or tells why there are none. `in_any_case`: see `rseq::field_offset`.
 pub(crate) fn prepare(in_any_case: bool) -> Result<(), Obstacle> {
@@ -28,4 +30,39 @@ fn shadow_stack() -> bool {
     // SAFETY: the kernel writes eight bytes to `features`, or fails where it does not know the request.
     let r = unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SHSTK_STATUS, &raw mut features) };
     r == 0 && features & ARCH_SHSTK_SHSTK != 0
+}
+
+/// The addresses of the object that holds this function: it is never unloaded (`platform/linux/pin.rs`).
+fn own_object() -> Range<usize> {
+    let mut bounds = 0..0;
+    // SAFETY: `note_own` is called before this returns, with `bounds`.
+    unsafe { libc::dl_iterate_phdr(Some(note_own), (&raw mut bounds).cast()) };
+    bounds
+}
+
+/// Notes the bounds of one object, if it holds this function; then ends the iteration.
+///
+/// # Safety
+/// As the C library calls it; `bounds` is a range.
+unsafe extern "C" fn note_own(object: *mut libc::dl_phdr_info, _: usize, bounds: *mut c_void) -> c_int {
+    // SAFETY: the C library describes an object that is loaded, with so many headers.
+    let (base, headers) = unsafe {
+        let object = &*object;
+        let headers = std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum));
+        (object.dlpi_addr as usize, headers)
+    };
+    let loaded = headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
+    let ends = |h: &libc::Elf64_Phdr| {
+        let start = base.wrapping_add(h.p_vaddr as usize);
+        start..start + h.p_memsz as usize
+    };
+    let union = |all: Range<usize>, one: Range<usize>| all.start.min(one.start)..all.end.max(one.end);
+    let Some(all) = loaded.map(ends).reduce(union) else { return 0 };
+    let here = note_own as *const () as usize;
+    if !all.contains(&here) {
+        return 0;
+    }
+    // SAFETY: `own_object` passed the range.
+    unsafe { *bounds.cast::<Range<usize>>() = all };
+    1
 }
