@@ -11,7 +11,7 @@ mod threads;
 use reprieve_study::observation::Observation;
 use reprieve_study::scenario::{Clones, Memory, Postmark};
 use reprieve_study::units::{self, significant};
-use reprieve_study::{Ground, Study, Workload, statistics};
+use reprieve_study::{GroundKind, Study, Workload, statistics};
 
 use crate::holdouts;
 pub use disturbance::{described, disturbance};
@@ -46,8 +46,8 @@ pub fn of(study: &Study) -> Vec<Fact> {
     let simulated = study.is_simulated();
     let mut facts = match study.scenario.ground {
         _ if simulated => sim::machine(study),
-        Ground::Threads => threads::machine(study),
-        Ground::Sim | Ground::Vm | Ground::Xen => machine(study),
+        GroundKind::Threads => threads::machine(study),
+        GroundKind::Sim | GroundKind::Vm | GroundKind::Xen => machine(study),
     };
     facts.extend(plan(study));
     facts.extend(cases(study));
@@ -82,7 +82,7 @@ pub fn short(study: &Study) -> String {
     if study.is_simulated() {
         return sim::short(study);
     }
-    if study.scenario.ground == Ground::Threads {
+    if study.scenario.ground == GroundKind::Threads {
         return threads::short(study);
     }
     let guest = &study.scenario.guest;
@@ -124,7 +124,7 @@ fn plan(study: &Study) -> Vec<Fact> {
                 .into()
         }
         Workload::Postmark { .. } => "the whole workload, from its start until its last process ends".into(),
-        Workload::DeleteFree { .. } if study.scenario.ground == Ground::Vm => format!(
+        Workload::DeleteFree { .. } if study.scenario.ground == GroundKind::Vm => format!(
             "{} by the guest's clock, after {} of warm-up; the host's figures are of the whole program",
             milliseconds(run.window_ms),
             milliseconds(run.warmup_ms)
@@ -171,7 +171,7 @@ fn observed(study: &Study) -> String {
 /// The shortest and the longest window, if that is not what was planned.
 fn measured_window(study: &Study) -> String {
     let whole = matches!(study.scenario.workload, Workload::DeleteFree { .. });
-    if whole && study.scenario.ground == Ground::Vm {
+    if whole && study.scenario.ground == GroundKind::Vm {
         return String::new();
     }
     let windows = study.observations.iter().filter(|run| run.standing.counts());

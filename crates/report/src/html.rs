@@ -11,7 +11,7 @@ mod style;
 mod sweeps;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use reprieve_study::{Ground, Record, Study, metric};
+use reprieve_study::{GroundKind, Record, Study, metric};
 
 use crate::layout::Layout;
 use crate::quantity::Spread;
@@ -29,7 +29,7 @@ const THREADS_PROBLEM: &str = "While the operating system keeps a thread desched
 /// The page of a record.
 pub fn render(record: &Record) -> String {
     let titles: Vec<&str> = record.studies.iter().map(|study| study.scenario.name.as_str()).collect();
-    let on_threads = |study: &Study| study.scenario.ground == Ground::Threads;
+    let on_threads = |study: &Study| study.scenario.ground == GroundKind::Threads;
     let (title, problem) = match !record.studies.is_empty() && record.studies.iter().all(on_threads) {
         true => (THREADS_TITLE, THREADS_PROBLEM),
         false => (TITLE, PROBLEM),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use reprieve_study::scenario::limits;
-use reprieve_study::{Ground, Scenario, overrides};
+use reprieve_study::{GroundKind, Scenario, overrides};
 
 use crate::failure::Failure;
 use crate::input;
@@ -50,7 +50,7 @@ pub const BUILT_IN: [(&str, &str); 35] = [
 /// Reads the scenario of that name, or of the file at that path (recognised by its ending or a separator), for a
 /// ground or for the one that it names itself. What it takes from other scenarios is looked for beside the file, and
 /// then among those that are built in.
-pub fn read(name: &str, ground: Option<Ground>, assignments: &[String]) -> Result<Scenario, Failure> {
+pub fn read(name: &str, ground: Option<GroundKind>, assignments: &[String]) -> Result<Scenario, Failure> {
     if is_path(name) {
         let path = Path::new(name);
         let text = text(name)?;
@@ -98,8 +98,8 @@ fn beside(file: &Path, name: &str) -> Result<String, String> {
 }
 
 /// The grounds that can run a scenario which is built in, and that was read for its own; its own first.
-pub fn grounds(name: &str, scenario: &Scenario) -> Vec<Ground> {
-    let others = Ground::ALL.into_iter().filter(|ground| *ground != scenario.ground);
+pub fn grounds(name: &str, scenario: &Scenario) -> Vec<GroundKind> {
+    let others = GroundKind::ALL.into_iter().filter(|ground| *ground != scenario.ground);
     let able = others.filter(|ground| read(name, Some(*ground), &[]).is_ok());
     [scenario.ground].into_iter().chain(able).collect()
 }
@@ -108,7 +108,7 @@ pub fn grounds(name: &str, scenario: &Scenario) -> Vec<Ground> {
 mod tests {
     use super::*;
 
-    fn grounds(name: &str) -> Vec<Ground> {
+    fn grounds(name: &str) -> Vec<GroundKind> {
         super::grounds(name, &read(name, None, &[]).unwrap())
     }
 
@@ -128,8 +128,11 @@ mod tests {
     #[test]
     fn the_evaluation_runs_on_every_ground_and_by_itself_on_the_simulator() {
         for name in ["rcu-memory", "rcu-clone", "rcu-postmark", "rcu-conformance"] {
-            assert_eq!(grounds(name), [Ground::Sim, Ground::Vm], "{name}");
+            assert_eq!(grounds(name), [GroundKind::Sim, GroundKind::Vm], "{name}");
         }
-        assert_eq!((grounds("rcu-observer"), grounds("rcu-sweeps")), (vec![Ground::Vm], vec![Ground::Sim]));
+        assert_eq!(
+            (grounds("rcu-observer"), grounds("rcu-sweeps")),
+            (vec![GroundKind::Vm], vec![GroundKind::Sim])
+        );
     }
 }

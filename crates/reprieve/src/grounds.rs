@@ -2,115 +2,127 @@
 //! needs nothing: no warden, no cgroup, no cache is made for it, nor for real threads.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
 use reprieve_linux::warden::Warden;
-use reprieve_sim::ground::Tapes;
-use reprieve_study::ground::{Finished, Progress};
-use reprieve_study::{Ground, Scenario};
-use reprieve_threads::peer;
+use reprieve_sim::ground::SimGround;
+use reprieve_study::ground::{Finished, Ground, Progress};
+use reprieve_study::{GroundKind, Scenario};
+use reprieve_threads::{ThreadsGround, peer};
 use reprieve_vm::image::Cache;
-use reprieve_vm::{HogCommand, Host, XenGround};
+use reprieve_vm::{HogCommand, Host, VmGround, XenGround};
 
 use crate::failure::Failure;
 use crate::tapes;
 
-/// The grounds that some scenarios need, ready to run them.
-pub struct Grounds {
-    /// Simulated runs at a time.
-    jobs: usize,
-    /// What simulated runs replay.
-    tapes: Tapes,
-    interrupt: Interrupt,
-    guests: Option<Guests>,
-    threads: Option<reprieve_threads::Host>,
+/// A scenario with the ground that runs it, ready to begin.
+pub struct Ready {
+    scenario: Scenario,
+    ground: Rc<dyn Ground<Error = Failure>>,
 }
 
-/// What real guests need.
-struct Guests {
-    host: Host,
-    cache: Cache,
-}
-
-impl Grounds {
-    /// Makes ready what these scenarios need, and refuses those that this machine cannot hold.
-    pub fn prepare(scenarios: &[Scenario], jobs: Option<u16>) -> Result<Grounds, Failure> {
-        let jobs = match jobs {
-            Some(jobs) => jobs.into(),
-            None => available_parallelism().map_or(1, usize::from),
-        };
-        let tapes = tapes::read(scenarios)?;
-        let on = |ground: Ground| scenarios.iter().filter(move |one| one.ground == ground);
-        let wants_guests = on(Ground::Vm).chain(on(Ground::Xen)).next().is_some();
-        let guests = wants_guests.then(|| guests(on(Ground::Vm), on(Ground::Xen))).transpose()?;
-        let interrupt = match &guests {
-            Some(guests) => guests.host.interrupt.clone(),
-            None => Interrupt::install()?,
-        };
-        let threads =
-            on(Ground::Threads).next().map(|_| threads(on(Ground::Threads), &interrupt)).transpose()?;
-        Ok(Grounds { jobs, tapes, interrupt, guests, threads })
+impl Ready {
+    /// The scenario's name.
+    pub fn name(&self) -> &str {
+        &self.scenario.name
     }
 
-    /// Runs one of the scenarios. The error is of a ground that could not be prepared for it.
-    pub fn run(&self, scenario: Scenario, progress: &mut dyn Progress) -> Result<Finished<Failure>, Failure> {
-        match (scenario.ground, &self.guests, &self.threads) {
-            (Ground::Vm, Some(guests), _) => {
-                let host = guests.host.clone();
-                let ground = reprieve_vm::Ground::prepare(scenario, host, &guests.cache, progress)?;
-                Ok(failing(ground.run(progress)))
-            }
-            (Ground::Xen, Some(guests), _) => {
-                let ground = XenGround::prepare(scenario, guests.host.clone(), &guests.cache, progress)?;
-                Ok(failing(ground.run(progress)))
-            }
-            (Ground::Threads, _, Some(host)) => {
-                let ground = reprieve_threads::Ground::prepare(scenario, host.clone(), progress)?;
-                Ok(failing(ground.run(progress)))
-            }
-            _ => {
-                let interrupted = || self.interrupt.is_raised();
-                Ok(failing(reprieve_sim::ground::run(
-                    scenario,
-                    &self.tapes,
-                    self.jobs,
-                    &interrupted,
-                    progress,
-                )))
-            }
+    /// Works through the scenario's plan.
+    pub fn run(self, progress: &mut dyn Progress) -> Finished<Failure> {
+        self.ground.run(self.scenario, progress)
+    }
+}
+
+/// Makes ready what these scenarios need, and refuses those that this machine cannot hold. `jobs` is the number of simulated
+/// runs at a time.
+pub fn prepare(scenarios: Vec<Scenario>, jobs: Option<u16>) -> Result<Vec<Ready>, Failure> {
+    let interrupt = Interrupt::install()?;
+    let mut grounds: Vec<(GroundKind, Rc<dyn Ground<Error = Failure>>)> = Vec::new();
+    for scenario in &scenarios {
+        if !grounds.iter().any(|(kind, _)| *kind == scenario.ground) {
+            grounds.push((scenario.ground, ground(scenario.ground, &scenarios, jobs, &interrupt)?));
         }
     }
+    let ready = |scenario: Scenario| {
+        let ground =
+            grounds.iter().find(|(kind, _)| *kind == scenario.ground).map(|(_, ground)| ground.clone());
+        let ground = ground.expect("made above, for every scenario");
+        ground.check(&scenario)?;
+        Ok(Ready { scenario, ground })
+    };
+    scenarios.into_iter().map(ready).collect()
 }
 
-/// With the ground's error as a failure of this command.
-fn failing<E: Into<Failure>>(finished: Finished<E>) -> Finished<Failure> {
-    let Finished { scenario, observations, error } = finished;
-    Finished { scenario, observations, error: error.map(E::into) }
+/// How many runs a scenario has, and about how long they take.
+pub fn length(scenario: &Scenario) -> String {
+    match scenario.ground {
+        GroundKind::Sim => SimGround::length(scenario),
+        GroundKind::Vm => VmGround::length(scenario),
+        GroundKind::Threads => ThreadsGround::length(scenario),
+        GroundKind::Xen => XenGround::length(scenario),
+    }
 }
 
-fn guests<'a>(
-    mut on_vm: impl Iterator<Item = &'a Scenario>,
-    mut on_xen: impl Iterator<Item = &'a Scenario>,
-) -> Result<Guests, Failure> {
-    let host = host()?;
-    // Whether this run makes any cgroup or not: the next one that does may never come.
-    reprieve_vm::ground::sweep(&host);
-    on_vm.try_for_each(|scenario| reprieve_vm::ground::check_machine(scenario, &host))?;
-    on_xen.try_for_each(|scenario| reprieve_vm::xen::ground::check_machine(scenario, &host))?;
-    let cache = Cache::new(Cache::default_dir(|name| std::env::var_os(name))?)?;
-    Ok(Guests { host, cache })
-}
-
-fn threads<'a>(
-    mut scenarios: impl Iterator<Item = &'a Scenario>,
+/// The ground of that kind for those of the scenarios that it runs.
+fn ground(
+    kind: GroundKind,
+    scenarios: &[Scenario],
+    jobs: Option<u16>,
     interrupt: &Interrupt,
-) -> Result<reprieve_threads::Host, Failure> {
-    let host = reprieve_threads::Host::new(interrupt.clone(), peers()?)?;
-    scenarios.try_for_each(|scenario| reprieve_threads::ground::check_machine(scenario, &host))?;
+) -> Result<Rc<dyn Ground<Error = Failure>>, Failure> {
+    Ok(match kind {
+        GroundKind::Sim => {
+            let jobs = jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
+            let interrupt = interrupt.clone();
+            let interrupted = Box::new(move || interrupt.is_raised());
+            Rc::new(Failing(SimGround { tapes: tapes::read(scenarios)?, jobs, interrupted }))
+        }
+        GroundKind::Vm => Rc::new(Failing(VmGround { host: guests(interrupt)?, cache: cache()? })),
+        GroundKind::Xen => Rc::new(Failing(XenGround { host: guests(interrupt)?, cache: cache()? })),
+        GroundKind::Threads => {
+            Rc::new(Failing(ThreadsGround(reprieve_threads::Host::new(interrupt.clone(), peers()?)?)))
+        }
+    })
+}
+
+/// A ground whose errors are failures of this command.
+struct Failing<G>(G);
+
+impl<G: Ground> Ground for Failing<G>
+where
+    Failure: From<G::Error>,
+{
+    type Error = Failure;
+
+    fn length(scenario: &Scenario) -> String {
+        G::length(scenario)
+    }
+
+    fn check(&self, scenario: &Scenario) -> Result<(), Failure> {
+        Ok(self.0.check(scenario)?)
+    }
+
+    fn run(&self, scenario: Scenario, progress: &mut dyn Progress) -> Finished<Failure> {
+        let Finished { scenario, observations, error } = self.0.run(scenario, progress);
+        Finished { scenario, observations, error: error.map(Failure::from) }
+    }
+}
+
+/// A host for guests. Whether this run makes any cgroup or not, it removes those of dead runs: the next one that makes some may
+/// never come.
+fn guests(interrupt: &Interrupt) -> Result<Host, Failure> {
+    let host = host_with(interrupt.clone())?;
+    reprieve_vm::ground::sweep(&host);
     Ok(host)
+}
+
+/// Where images are kept.
+fn cache() -> Result<PathBuf, Failure> {
+    Ok(Cache::default_dir(|name| std::env::var_os(name))?)
 }
 
 /// Where the programs of the peers should be.
@@ -142,11 +154,14 @@ pub fn warden() -> Result<Warden, Failure> {
     Ok(Warden::spawn(&exe()?, &words)?)
 }
 
-/// What this process hands to the ground of real guests.
+/// What this process hands to the grounds of real guests.
 pub fn host() -> Result<Host, Failure> {
-    let (exe, programs) = (exe()?, peers()?);
     // First: from here on a polite end takes the polite way.
-    let interrupt = Interrupt::install()?;
+    host_with(Interrupt::install()?)
+}
+
+fn host_with(interrupt: Interrupt) -> Result<Host, Failure> {
+    let (exe, programs) = (exe()?, peers()?);
     let warden = Arc::new(warden()?);
     let (daemon, hog) = (exe.clone(), HogCommand { exe, args: vec!["hog".into()] });
     Ok(Host { proc_root: ProcRoot::default(), warden, interrupt, programs, daemon, hog })

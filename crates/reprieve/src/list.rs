@@ -1,6 +1,7 @@
 //! `reprieve list`: which scenarios there are, and what they do.
 
-use reprieve_study::{Ground, Scenario, shown};
+use reprieve_report::facts;
+use reprieve_study::{GroundKind, Scenario, shown};
 
 use crate::catalog;
 use crate::failure::Failure;
@@ -23,11 +24,11 @@ pub fn list(scenarios: &[String]) -> Result<String, Failure> {
 
 /// Title, grounds that can run it, and what it does on its own ground.
 fn all_about(name: &str, scenario: &Scenario) -> String {
-    let grounds: Vec<String> = catalog::grounds(name, scenario).iter().map(Ground::to_string).collect();
+    let grounds: Vec<String> = catalog::grounds(name, scenario).iter().map(GroundKind::to_string).collect();
     let mut lines = vec![format!("{name}: {}", scenario.title), format!("  runs on {}", grounds.join(", "))];
     lines.extend(scenario.cases.iter().map(|(name, case)| format!("  case {name}: {}", case.label)));
-    lines
-        .extend(scenario.conditions.iter().map(|(name, condition)| format!("  {name}: {}", condition.label)));
+    let conditions = scenario.conditions.iter();
+    lines.extend(conditions.map(|(name, condition)| format!("  {name}: {}", facts::described(condition))));
     lines.extend(scenario.sweeps.iter().map(|(name, sweep)| format!("  sweep {name}: {}", sweep.label)));
     lines.iter().map(|line| format!("{}\n", shown::line(line))).collect()
 }

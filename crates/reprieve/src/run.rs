@@ -3,30 +3,29 @@
 use std::path::PathBuf;
 
 use reprieve_report::{headline, html, perfetto, terminal};
-use reprieve_study::ground::Progress;
 use reprieve_study::record::SCHEMA_VERSION;
-use reprieve_study::{Ground, Record, Scenario, Study, overrides, shown};
+use reprieve_study::{GroundKind, Record, Scenario, Study, overrides, shown};
 
 use crate::cli::RunArguments;
 use crate::failure::Failure;
-use crate::grounds::Grounds;
+use crate::grounds::Ready;
 use crate::output::{self, Promised};
 use crate::progress::Shown;
-use crate::{catalog, plan, tapes};
+use crate::{catalog, dry_run, grounds, tapes};
 
 /// Runs the verb.
 pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let scenarios = read_scenarios(arguments)?;
     if arguments.dry_run {
         tapes::read(&scenarios)?;
-        return scenarios.iter().try_for_each(|scenario| output::print(&plan::render(scenario)));
+        return scenarios.iter().try_for_each(|scenario| output::print(&dry_run::render(scenario)));
     }
     let promise = |path: &Option<PathBuf>| path.as_deref().map(Promised::open).transpose();
     let (json, page, trace) =
         (promise(&arguments.json)?, promise(&arguments.html)?, promise(&arguments.trace)?);
     arguments.recordings.as_deref().map_or(Ok(()), |folder| tapes::promise(folder, &scenarios))?;
-    let grounds = Grounds::prepare(&scenarios, arguments.jobs)?;
-    let (studies, failure) = run_all(scenarios, &grounds, arguments.quiet)?;
+    let ready = grounds::prepare(scenarios, arguments.jobs)?;
+    let (studies, failure) = run_all(ready, arguments.quiet)?;
     let record = Record {
         schema_version: SCHEMA_VERSION,
         program: format!("reprieve {}", env!("CARGO_PKG_VERSION")),
@@ -65,9 +64,9 @@ fn read_scenarios(arguments: &RunArguments) -> Result<Vec<Scenario>, Failure> {
 }
 
 /// The ground of that name.
-fn ground(name: &str) -> Result<Ground, Failure> {
-    let names = Ground::ALL.map(|ground| ground.to_string());
-    let found = Ground::ALL.into_iter().find(|ground| ground.to_string() == name);
+fn ground(name: &str) -> Result<GroundKind, Failure> {
+    let names = GroundKind::ALL.map(|ground| ground.to_string());
+    let found = GroundKind::ALL.into_iter().find(|ground| ground.to_string() == name);
     found.ok_or_else(|| {
         let near = overrides::nearest(name, names.iter().map(String::as_str));
         let hint = near.map_or_else(
@@ -80,20 +79,11 @@ fn ground(name: &str) -> Result<Ground, Failure> {
 
 /// Runs scenario after scenario. What has finished is kept when a later one fails; only a failure before the
 /// first result leaves nothing to show.
-fn run_all(
-    scenarios: Vec<Scenario>,
-    grounds: &Grounds,
-    quiet: bool,
-) -> Result<(Vec<Study>, Option<Failure>), Failure> {
-    let mut studies = Vec::new();
-    for scenario in scenarios {
-        let mut shown = Shown::new(&scenario.name, quiet);
-        scenario.doubts().into_iter().for_each(|doubt| shown.warning(&doubt));
-        let finished = match grounds.run(scenario, &mut shown) {
-            Ok(finished) => finished,
-            Err(failure) if studies.is_empty() => return Err(failure),
-            Err(failure) => return Ok((studies, Some(failure))),
-        };
+fn run_all(ready: Vec<Ready>, quiet: bool) -> Result<(Vec<Study>, Option<Failure>), Failure> {
+    let mut studies: Vec<Study> = Vec::new();
+    for one in ready {
+        let mut shown = Shown::new(one.name(), quiet);
+        let finished = one.run(&mut shown);
         drop(shown);
         let ended_early = finished.error.as_ref().map(ToString::to_string);
         let mut study = Study::new(finished.scenario, finished.observations, ended_early);
@@ -130,7 +120,7 @@ fn next(arguments: &RunArguments, record: &Record) -> String {
     let mut text = terminal::render_short(record, &output::options(false));
     text += &format!("All metrics, with ranges and p-values: {full}\n");
     let has_guests =
-        |study: &&Study| study.scenario.workload.grounds().contains(&Ground::Vm) && study.is_simulated();
+        |study: &&Study| study.scenario.workload.grounds().contains(&GroundKind::Vm) && study.is_simulated();
     if let Some(study) = record.studies.iter().find(has_guests) {
         let name = shown::line(&study.scenario.name);
         text += &format!("The same on real guests: reprieve run {name} --on vm\n");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use reprieve_linux::switches::SwitchRecorder;
 use reprieve_linux::threads;
 use reprieve_sim::ground::Tapes;
-use reprieve_study::{Ground, Observation, Record, Scenario, Study, Tape, tape};
+use reprieve_study::{GroundKind, Observation, Record, Scenario, Study, Tape, tape};
 
 use crate::failure::Failure;
 use crate::input;
@@ -65,12 +65,13 @@ fn read_one(path: &Path, bytes: &mut u64) -> Result<Tape, Failure> {
 
 /// Makes sure, before anything runs, that recordings can be made, and written into that folder.
 pub fn promise(folder: &Path, scenarios: &[Scenario]) -> Result<(), Failure> {
-    if let Some(other) = scenarios.iter().find(|one| !matches!(one.ground, Ground::Sim | Ground::Vm)) {
+    if let Some(other) = scenarios.iter().find(|one| !matches!(one.ground, GroundKind::Sim | GroundKind::Vm))
+    {
         let problem =
             format!("--recordings: {} runs on {}, of which there are none", other.name, other.ground);
         return Err(Failure::Usage(problem));
     }
-    if scenarios.iter().any(|one| one.ground == Ground::Vm) {
+    if scenarios.iter().any(|one| one.ground == GroundKind::Vm) {
         permit()?;
     }
     let refused =

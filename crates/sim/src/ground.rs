@@ -4,14 +4,48 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use reprieve_study::ground::{Finished, Progress};
-use reprieve_study::scenario::PlannedRun;
+use reprieve_study::ground::{Finished, Ground, Progress};
+use reprieve_study::scenario::{PlannedRun, Workload};
+use reprieve_study::units::{self, MILLISECOND_NS};
 use reprieve_study::{Observation, Scenario, observation};
 
 use crate::error::SimError;
 use crate::run::simulate;
 
 pub use crate::run::Tapes;
+
+/// The simulator; needs nothing of this machine.
+pub struct SimGround {
+    /// What is replayed.
+    pub tapes: Tapes,
+    /// Runs at a time; the results do not depend on it.
+    pub jobs: usize,
+    /// Whether the user wants it to stop.
+    pub interrupted: Box<dyn Fn() -> bool + Sync>,
+}
+
+impl Ground for SimGround {
+    type Error = SimError;
+
+    fn length(scenario: &Scenario) -> String {
+        let (run, runs) = (&scenario.run, scenario.runs());
+        if matches!(scenario.workload, Workload::Postmark(_)) {
+            return format!("{runs} runs, each until its work is done");
+        }
+        // Enough latencies may have been measured before the window ends.
+        let most = if scenario.workload.latencies().is_some() { "at most " } else { "" };
+        let simulated_ns = (run.warmup_ms + run.window_ms) * MILLISECOND_NS;
+        format!("{runs} runs of {most}{} of simulated time", units::duration(simulated_ns as f64))
+    }
+
+    fn check(&self, _: &Scenario) -> Result<(), SimError> {
+        Ok(())
+    }
+
+    fn run(&self, scenario: Scenario, progress: &mut dyn Progress) -> Finished<SimError> {
+        run(scenario, &self.tapes, self.jobs, &self.interrupted, progress)
+    }
+}
 
 /// Simulates all runs of a scenario on `jobs` threads. Observations come in the order of the plan.
 pub fn run(
@@ -23,7 +57,7 @@ pub fn run(
 ) -> Finished<SimError> {
     let plan = match scenario.plan() {
         Ok(plan) => plan,
-        Err(bad) => return Finished { scenario, observations: Vec::new(), error: Some(bad.into()) },
+        Err(bad) => return Finished::failed(scenario, bad.into()),
     };
     let mut results: Vec<Option<Observation>> = plan.iter().map(|_| None).collect();
     let error = work_through(&plan, tapes, jobs.max(1), interrupted, progress, &mut results);

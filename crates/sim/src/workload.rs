@@ -14,7 +14,7 @@ mod wakeup;
 
 use reprieve_study::scenario::{BadScenario, Workload};
 use reprieve_study::units::MILLISECOND_NS;
-use reprieve_study::{Ground, Scenario};
+use reprieve_study::{GroundKind, Scenario};
 
 use crate::guest::Guest;
 use crate::random::Stream;
@@ -128,7 +128,7 @@ pub fn add(
         }
         Workload::Requests(served) => requests::add(guest, pace.stated_us(served.service_us)),
         Workload::Io(io) => io::add(guest, scenario, io, number),
-        Workload::DeleteFree(_) | Workload::Fio(_) => return Err(scenario.workload.not_on(Ground::Sim)),
+        Workload::DeleteFree(_) | Workload::Fio(_) => return Err(scenario.workload.not_on(GroundKind::Sim)),
     }
     // With one vCPU membarrier() returns at once, so its latency would not be that of synchronize_rcu().
     if scenario.workload.loads_rcu() && scenario.observe.sync_every_ms > 0 && scenario.guest.vcpus > 1 {

@@ -3,7 +3,7 @@
 
 mod support;
 
-use reprieve_study::{Ground, overrides};
+use reprieve_study::{GroundKind, overrides};
 
 /// Workload, scheduler.
 const WHERE: [(&str, &str); 6] = [
@@ -58,7 +58,7 @@ fn hash(text: &str) -> String {
 /// Why the key is refused on the command line.
 fn refusal(text: &str, key: &str, value: &str) -> Option<String> {
     let text = format!("name = 't'\ntitle = 't'\n{text}");
-    let read = overrides::read(&text, Some(Ground::Sim), &[format!("{key}={value}")]);
+    let read = overrides::read(&text, Some(GroundKind::Sim), &[format!("{key}={value}")]);
     read.err().map(|error| error.to_string())
 }
 

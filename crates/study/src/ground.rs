@@ -1,9 +1,29 @@
-//! What every ground has in common: it tells how things go, and what a plan gave.
+//! What every ground is: something that runs scenarios, says how things go, and gives what was observed.
 
 use std::time::{Duration, Instant};
 
 use crate::observe::observation::{Observation, Standing};
 use crate::scenario::{BadScenario, PlannedRun, Scenario};
+
+/// Runs scenarios: the simulator, real guests, real threads, real Xen. A value has what its scenarios need of this machine.
+pub trait Ground {
+    /// What can go wrong.
+    type Error;
+
+    /// How many runs a scenario has, and about how long they take, in words.
+    fn length(scenario: &Scenario) -> String
+    where
+        Self: Sized;
+
+    /// Refuses what cannot be run on this machine. Takes no time worth mentioning, and leaves nothing behind.
+    ///
+    /// # Errors
+    /// What this machine lacks, or the key that asks for too much.
+    fn check(&self, scenario: &Scenario) -> Result<(), Self::Error>;
+
+    /// Works through the scenario's plan.
+    fn run(&self, scenario: Scenario, progress: &mut dyn Progress) -> Finished<Self::Error>;
+}
 
 /// Who is told how things go.
 pub trait Progress {
@@ -26,6 +46,13 @@ pub struct Finished<E> {
     pub observations: Vec<Observation>,
     /// Why not all of them.
     pub error: Option<E>,
+}
+
+impl<E> Finished<E> {
+    /// A plan of which no run could begin.
+    pub fn failed(scenario: Scenario, error: E) -> Finished<E> {
+        Finished { scenario, observations: Vec::new(), error: Some(error) }
+    }
 }
 
 /// Works through a scenario's plan, one run at a time: repetitions of all conditions, interleaved, in an order from the

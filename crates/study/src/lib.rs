@@ -33,6 +33,6 @@ pub use latency_conformance::LatencyConformance;
 pub use metric::{Metric, Unit};
 pub use observation::{Observation, Provenance, SweepPoint};
 pub use record::{Record, Study};
-pub use scenario::{Condition, Ground, Scenario, Workload};
+pub use scenario::{Condition, GroundKind, Scenario, Workload};
 pub use tape::Tape;
 pub use timeline::{Timeline, Trace};

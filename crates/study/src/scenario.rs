@@ -66,7 +66,7 @@ pub struct Scenario {
     pub title: String,
     /// Ground on which it runs unless told otherwise.
     #[serde(default)]
-    pub ground: Ground,
+    pub ground: GroundKind,
     /// Repetitions, lengths, seed.
     #[serde(default)]
     pub run: RunPlan,
@@ -101,7 +101,7 @@ pub struct Scenario {
 /// Where a scenario runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Ground {
+pub enum GroundKind {
     /// The deterministic simulator; needs nothing of the machine.
     #[default]
     Sim,
@@ -113,18 +113,18 @@ pub enum Ground {
     Xen,
 }
 
-impl Ground {
+impl GroundKind {
     /// All of them, the default first.
-    pub const ALL: [Ground; 4] = [Ground::Sim, Ground::Vm, Ground::Threads, Ground::Xen];
+    pub const ALL: [GroundKind; 4] = [GroundKind::Sim, GroundKind::Vm, GroundKind::Threads, GroundKind::Xen];
 }
 
-impl fmt::Display for Ground {
+impl fmt::Display for GroundKind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ground::Sim => out.write_str("sim"),
-            Ground::Vm => out.write_str("vm"),
-            Ground::Threads => out.write_str("threads"),
-            Ground::Xen => out.write_str("xen"),
+            GroundKind::Sim => out.write_str("sim"),
+            GroundKind::Vm => out.write_str("vm"),
+            GroundKind::Threads => out.write_str("threads"),
+            GroundKind::Xen => out.write_str("xen"),
         }
     }
 }

@@ -9,7 +9,7 @@ use reprieve_linux::signals::Interrupt;
 use reprieve_study::delete_free::{Answer, Options};
 use reprieve_study::ground::{self, Finished, Progress};
 use reprieve_study::observation::{Observation, Provenance};
-use reprieve_study::scenario::{BadScenario, PlannedRun, Scenario};
+use reprieve_study::scenario::{BadScenario, PlannedRun, Scenario, Workload};
 
 use crate::error::ThreadsError;
 use crate::peer::Peers;
@@ -42,39 +42,59 @@ impl Host {
     }
 }
 
-/// A ground that is ready to run one scenario.
-pub struct Ground {
+/// A program fills its table, and frees the last elements, in about this time, ms.
+const FILL_MS: u64 = 1_200;
+
+/// Real threads of this machine.
+pub struct ThreadsGround(pub Host);
+
+impl ground::Ground for ThreadsGround {
+    type Error = ThreadsError;
+
+    fn length(scenario: &Scenario) -> String {
+        let (run, runs) = (&scenario.run, scenario.runs());
+        let stall_ms = if let Workload::DeleteFree(asked) = &scenario.workload { asked.stall_ms } else { 0 };
+        let each_ms = run.warmup_ms + run.window_ms + stall_ms + FILL_MS;
+        format!("{runs} runs, about {} s", runs * each_ms / 1000)
+    }
+
+    fn check(&self, scenario: &Scenario) -> Result<(), ThreadsError> {
+        check_machine(scenario, &self.0)
+    }
+
+    /// Repetitions of all conditions, interleaved, in an order from the seed. Runs that others disturbed are done again, as
+    /// far as the plan allows.
+    fn run(&self, scenario: Scenario, progress: &mut dyn Progress) -> Finished<ThreadsError> {
+        match Ready::new(&scenario, self.0.clone(), progress) {
+            Ok(ready) => ground::finish(scenario, progress, |planned, step| ready.one(planned, step)),
+            Err(error) => Finished::failed(scenario, error),
+        }
+    }
+}
+
+/// What the runs of a scenario share.
+struct Ready {
     host: Host,
-    scenario: Scenario,
+    seed: u64,
     peers: Peers,
     host_kernel: String,
 }
 
-impl Ground {
+impl Ready {
     /// Makes sure that every run of the scenario has its program and its CPUs.
     ///
     /// # Errors
     /// What keeps it from being run here, with the key or the way out; [`ThreadsError::Program`] for a program that
     /// cannot say who it is.
-    pub fn prepare(
-        scenario: Scenario,
-        host: Host,
-        progress: &mut dyn Progress,
-    ) -> Result<Ground, ThreadsError> {
-        check_machine(&scenario, &host)?;
+    fn new(scenario: &Scenario, host: Host, progress: &mut dyn Progress) -> Result<Ready, ThreadsError> {
+        check_machine(scenario, &host)?;
         let peers = Peers::open(&host.peers)?;
         progress.preparing("asks each program who it is");
         for scheme in schemes(&scenario.plan()?) {
             peers.describe(&scheme, &host.interrupt)?;
         }
         let host_kernel = rustix::system::uname().release().to_string_lossy().into_owned();
-        Ok(Ground { host, scenario, peers, host_kernel })
-    }
-
-    /// Works through the plan: repetitions of all conditions, interleaved, in an order from the seed. Runs
-    /// that others disturbed are done again, as far as the plan allows.
-    pub fn run(self, progress: &mut dyn Progress) -> Finished<ThreadsError> {
-        ground::finish(self.scenario.clone(), progress, |planned, step| self.one(planned, step))
+        Ok(Ready { host, seed: scenario.run.seed, peers, host_kernel })
     }
 
     fn one(&self, planned: &PlannedRun, step: &mut dyn FnMut(&str)) -> Result<Observation, ThreadsError> {
@@ -96,7 +116,7 @@ impl Ground {
             ground: "threads".into(),
             host_kernel: self.host_kernel.clone(),
             host_pcpus: self.host.cpus.len(),
-            seed: self.scenario.run.seed,
+            seed: self.seed,
             foreign_cpu_percent: foreign? * 100.0,
             ..Provenance::default()
         };

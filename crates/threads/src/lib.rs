@@ -13,4 +13,4 @@ pub mod peer;
 pub mod program;
 
 pub use error::ThreadsError;
-pub use ground::{Ground, Host};
+pub use ground::{Host, ThreadsGround};

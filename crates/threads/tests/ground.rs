@@ -6,12 +6,12 @@ use std::path::Path;
 
 use reprieve_linux::signals::Interrupt;
 use reprieve_study::delete_free::Options;
-use reprieve_study::ground::{Finished, Progress};
+use reprieve_study::ground::{Finished, Ground, Progress};
 use reprieve_study::observation::Standing;
 use reprieve_study::scenario::Scenario;
 use reprieve_study::{Observation, metric, overrides};
 use reprieve_threads::ground::check_machine;
-use reprieve_threads::{Ground, Host, ThreadsError};
+use reprieve_threads::{Host, ThreadsError, ThreadsGround};
 use support::peers;
 
 /// Told nothing of what it could say.
@@ -49,13 +49,13 @@ fn scenario_with(schemes: &[&str], more: &[&str], end: &str) -> Scenario {
     overrides::read(&text, None, &more).unwrap()
 }
 
-fn run(scenario: Scenario) -> Result<Finished<ThreadsError>, ThreadsError> {
-    Ok(Ground::prepare(scenario, host(peers()), &mut Quiet)?.run(&mut Quiet))
+fn run(scenario: Scenario) -> Finished<ThreadsError> {
+    ThreadsGround(host(peers())).run(scenario, &mut Quiet)
 }
 
 #[test]
 fn every_run_of_the_plan_becomes_an_observation() {
-    let finished = run(scenario(&["one", "helped", "frees-nothing"], &[])).unwrap();
+    let finished = run(scenario(&["one", "helped", "frees-nothing"], &[]));
     assert!(finished.error.is_none(), "{:?}", finished.error);
     let plan = finished.scenario.plan().unwrap();
     assert_eq!(finished.observations.len(), 6);
@@ -93,7 +93,7 @@ fn every_run_of_the_plan_becomes_an_observation() {
 fn a_sweep_s_value_reaches_the_program() {
     let swept = scenario_with(&["one"], &[], "[sweeps.readers]\nkey = 'workload.readers'\nvalues = [3, 4]\n");
     let plan = swept.plan().unwrap();
-    let finished = run(swept).unwrap();
+    let finished = run(swept);
     assert!(finished.error.is_none(), "{:?}", finished.error);
     // Programs echo what they were asked, and are refused if that is something else.
     let asked: Vec<u64> =
@@ -109,7 +109,7 @@ fn a_failing_program_ends_the_plan_and_what_had_finished_is_kept() {
         ("nonsense", "nonsense: printed no answer"),
         ("deaf", "deaf: was asked for Options { entries: 4194304, readers: 8,"),
     ] {
-        let finished = run(scenario(&["one", scheme], &["run.repeat=20"])).unwrap();
+        let finished = run(scenario(&["one", scheme], &["run.repeat=20"]));
         let error = finished.error.unwrap().to_string();
         assert!(error.starts_with(problem), "{error}");
         assert!(finished.observations.iter().all(|observation| observation.condition == "one"));
@@ -140,6 +140,6 @@ fn what_cannot_be_run_here_is_refused_before_the_first_run() {
     );
     let nowhere = refused(&scenario(&["one"], &[]), Path::new("/nonexistent"));
     assert!(matches!(nowhere, ThreadsError::Missing { .. }) && nowhere.to_string().contains("make peers"));
-    let liar = Ground::prepare(scenario(&["one", "liar"], &[]), host(peers()), &mut Quiet).err().unwrap();
+    let liar = run(scenario(&["one", "liar"], &[])).error.unwrap();
     assert_eq!(liar.to_string(), "liar: says that its scheme is \"other\"");
 }

@@ -1,5 +1,7 @@
 //! The ground `vm`: prepares what all runs of a scenario share, and works through its plan.
 
+use std::path::PathBuf;
+
 use reprieve_linux::cgroup::{self, Cgroups, Quota};
 use reprieve_linux::warden::Guarded;
 use reprieve_study::given_back;
@@ -16,57 +18,37 @@ use crate::program;
 use crate::qemu::{self, Accel, Chosen, MachineSpec};
 use crate::stimulus::Stimulus;
 
-/// A ground that is ready to run one scenario.
-pub struct Ground {
-    lab: Lab,
-    scenario: Scenario,
+/// A guest boots in about this time under emulation, s.
+const BOOT_S: u64 = 5;
+
+/// Real guests under QEMU.
+pub struct VmGround {
+    /// This machine.
+    pub host: Host,
+    /// Where images are kept.
+    pub cache: PathBuf,
 }
 
-impl Ground {
-    /// Prepares the image, the accelerator and the permissions.
-    pub fn prepare(
-        mut scenario: Scenario,
-        host: Host,
-        cache: &Cache,
-        progress: &mut dyn Progress,
-    ) -> Result<Ground, VmError> {
-        let pcpus = reprieve_linux::proc::allowed_cpus()?;
-        check_machine(&scenario, &host)?;
-        fio::permit(&scenario)?;
-        admit_sharing(&mut scenario, &pcpus, progress)?;
-        let qemu_version = qemu::version()?;
-        let kernel = KernelChoice::of(&scenario.guest.kernel);
-        let mut programs = program::needed(&scenario, &host.programs)?;
-        programs.extend(fio::needed(&scenario, &host)?);
-        let fio = scenario.workload.fio().is_some();
-        let options = ImageOptions { kernel, programs, fio, ..ImageOptions::default() };
-        let image = image::prepare(cache, &options, &mut |what| progress.preparing(what))?;
-        check_module(&scenario, image.has_module)?;
-        permit_quotas(&mut scenario, &host, &pcpus, progress)?;
-        let mut lab = Lab {
-            host,
-            image,
-            chosen: Chosen { accel: Accel::Tcg, reason: String::new() },
-            qemu_version,
-            pcpus,
+impl ground::Ground for VmGround {
+    type Error = VmError;
+
+    fn length(scenario: &Scenario) -> String {
+        let (run, runs) = (&scenario.run, scenario.runs());
+        format!("{runs} runs, about {} s", runs * ((run.warmup_ms + run.window_ms) / 1000 + BOOT_S))
+    }
+
+    fn check(&self, scenario: &Scenario) -> Result<(), VmError> {
+        check_machine(scenario, &self.host)?;
+        Ok(Cache::new(self.cache.clone()).map(drop)?)
+    }
+
+    /// Repetitions of all conditions, interleaved, in an order that follows from the seed. Repeats runs that other processes
+    /// disturbed, as far as the plan allows.
+    fn run(&self, mut scenario: Scenario, progress: &mut dyn Progress) -> Finished<VmError> {
+        let lab = match self.lab(&mut scenario, progress) {
+            Ok(lab) => lab,
+            Err(error) => return Finished::failed(scenario, error),
         };
-        progress.preparing("chooses the accelerator");
-        let probe =
-            MachineSpec { memory_bytes: 256 * MIB, append: String::new(), ..lab.machine_spec(&scenario) };
-        let remembered = cache.root().join("kvm-probe");
-        lab.chosen = qemu::choose(scenario.guest.accelerator, &probe, &remembered, &lab.host)?;
-        Ok(Ground { lab, scenario })
-    }
-
-    /// The lab, for single experiments.
-    pub fn lab(&self) -> &Lab {
-        &self.lab
-    }
-
-    /// Works through the plan: repetitions of all conditions, interleaved, in an order that follows from the seed. Repeats
-    /// runs that other processes disturbed, as far as the plan allows.
-    pub fn run(self, progress: &mut dyn Progress) -> Finished<VmError> {
-        let Ground { lab, scenario } = self;
         let mut bench = fio::Bench::default();
         let mut finished =
             ground::finish(scenario, progress, |planned, step| match planned.scenario.workload {
@@ -76,6 +58,40 @@ impl Ground {
         given_back::fill(&finished.scenario, &mut finished.observations);
         finished.error = finished.error.or(bench.conclude().err());
         finished
+    }
+}
+
+impl VmGround {
+    /// What the runs of a scenario share: the image, the accelerator, the permissions.
+    fn lab(&self, scenario: &mut Scenario, progress: &mut dyn Progress) -> Result<Lab, VmError> {
+        let host = &self.host;
+        let pcpus = reprieve_linux::proc::allowed_cpus()?;
+        check_machine(scenario, host)?;
+        fio::permit(scenario)?;
+        admit_sharing(scenario, &pcpus, progress)?;
+        let qemu_version = qemu::version()?;
+        let kernel = KernelChoice::of(&scenario.guest.kernel);
+        let mut programs = program::needed(scenario, &host.programs)?;
+        programs.extend(fio::needed(scenario, host)?);
+        let fio = scenario.workload.fio().is_some();
+        let options = ImageOptions { kernel, programs, fio, ..ImageOptions::default() };
+        let cache = Cache::new(self.cache.clone())?;
+        let image = image::prepare(&cache, &options, &mut |what| progress.preparing(what))?;
+        check_module(scenario, image.has_module)?;
+        permit_quotas(scenario, host, &pcpus, progress)?;
+        let mut lab = Lab {
+            host: host.clone(),
+            image,
+            chosen: Chosen { accel: Accel::Tcg, reason: String::new() },
+            qemu_version,
+            pcpus,
+        };
+        progress.preparing("chooses the accelerator");
+        let probe =
+            MachineSpec { memory_bytes: 256 * MIB, append: String::new(), ..lab.machine_spec(scenario) };
+        let remembered = cache.root().join("kvm-probe");
+        lab.chosen = qemu::choose(scenario.guest.accelerator, &probe, &remembered, &lab.host)?;
+        Ok(lab)
     }
 }
 

@@ -7,7 +7,7 @@ use reprieve_study::scenario::{
     BadScenario, Clones, Memory, Observe, PlannedRun, Postmark, Scenario, Workload,
 };
 use reprieve_study::units::{MIB, SECOND_NS};
-use reprieve_study::{Condition, Ground};
+use reprieve_study::{Condition, GroundKind};
 
 use crate::analysis::{self, RunLeft};
 use crate::bursts::Timing;
@@ -335,7 +335,7 @@ fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) ->
             scenario.run.seed & 0x7fff_ffff
         ),
         // `delete-free` and `fio` are started by modules of their own.
-        other => return Err(other.not_on(Ground::Vm)),
+        other => return Err(other.not_on(GroundKind::Vm)),
     };
     Ok(match observe.sync_every_ms {
         0 => command,

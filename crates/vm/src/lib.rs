@@ -41,6 +41,6 @@ pub mod watch;
 pub mod xen;
 
 pub use error::VmError;
-pub use ground::Ground;
+pub use ground::VmGround;
 pub use host::{HogCommand, Host};
 pub use xen::XenGround;

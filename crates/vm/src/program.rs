@@ -93,7 +93,7 @@ fn command(scheme: &str, options: &Options) -> String {
 #[cfg(test)]
 mod tests {
     use reprieve_study::overrides;
-    use reprieve_study::scenario::Ground;
+    use reprieve_study::scenario::GroundKind;
 
     use super::*;
 
@@ -102,7 +102,7 @@ mod tests {
             "name = 't'\ntitle = 't'\n[workload]\nkind = 'delete-free'\nscheme = '{scheme}'\nentries = 65536\n\
              reader_cpus = [0, 1]\n[conditions.c]\n"
         );
-        overrides::read(&text, Some(Ground::Vm), &[]).unwrap()
+        overrides::read(&text, Some(GroundKind::Vm), &[]).unwrap()
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use reprieve_study::observation::Observation;
-use reprieve_study::scenario::{Ground, Scenario};
+use reprieve_study::scenario::{GroundKind, Scenario};
 use reprieve_study::{metric, overrides};
 use reprieve_vm::fio::{self, Bench as FioBench};
 use reprieve_vm::lab::Booted;
@@ -27,7 +27,7 @@ fn scenario(workload: &str, conditions: &str) -> Scenario {
          {workload}\n[conditions.alone]\n{conditions}",
         BOOT_LIMIT.as_millis()
     );
-    overrides::read(&text, Some(Ground::Vm), &[]).unwrap_or_else(|error| panic!("{error}"))
+    overrides::read(&text, Some(GroundKind::Vm), &[]).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Whether this machine lets us have real-time threads.

@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use reprieve_study::observation::Observation;
-use reprieve_study::scenario::{Ground, Scenario};
+use reprieve_study::scenario::{GroundKind, Scenario};
 use reprieve_study::{metric, overrides};
 use reprieve_vm::{ground, program};
 use support::{BOOT_LIMIT, Bench, PATIENCE, STOP_LIMIT, programs};
@@ -19,7 +19,7 @@ fn scenario(scheme: &str, condition: &str) -> Scenario {
          entries = 4096\nreaders = 1\ndeletes_per_s = 500\n[conditions.c]\n{condition}",
         BOOT_LIMIT.as_millis()
     );
-    overrides::read(&text, Some(Ground::Vm), &[]).unwrap_or_else(|error| panic!("{error}"))
+    overrides::read(&text, Some(GroundKind::Vm), &[]).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A lab whose guests can run that scheme's program.

@@ -3,7 +3,7 @@
 mod support;
 
 use reprieve_study::observation::{self, Observation};
-use reprieve_study::scenario::{Ground, Scenario};
+use reprieve_study::scenario::{GroundKind, Scenario};
 use reprieve_study::{metric, overrides};
 use support::{BOOT_LIMIT, Bench, STOP_LIMIT};
 
@@ -38,7 +38,7 @@ fn scenario(workload: &str, condition: &str) -> Scenario {
          boot_limit_ms = {}\n[observe]\nsync_every_ms = 50\n[workload]\n{workload}\n[conditions.c]\n{condition}",
         BOOT_LIMIT.as_millis()
     );
-    overrides::read(&text, Some(Ground::Vm), &[]).unwrap_or_else(|error| panic!("{error}"))
+    overrides::read(&text, Some(GroundKind::Vm), &[]).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn run(bench: &Bench, workload: &str, condition: &str) -> Observation {

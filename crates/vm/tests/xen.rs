@@ -3,7 +3,7 @@
 mod support;
 
 use reprieve_linux::proc::{CpuBooks, ProcRoot, allowed_cpus};
-use reprieve_study::ground::Progress;
+use reprieve_study::ground::{Ground, Progress};
 use reprieve_study::observation::Observation;
 use reprieve_study::timeline::{Events, Track};
 use reprieve_study::{Scenario, metric, overrides};
@@ -60,13 +60,13 @@ fn scenario() -> Scenario {
 /// A run and the stages that were told, or `None` where the machine lacks what it takes.
 fn run() -> Option<(Observation, Vec<String>)> {
     let mut told = Told(Vec::new());
-    let ground = match XenGround::prepare(scenario(), support::host(), &support::cache(), &mut told) {
-        Ok(ground) => ground,
-        Err(error @ (VmError::Missing { .. } | VmError::Image(_))) => return support::skip(&error),
-        Err(error) => panic!("{error}"),
-    };
-    let mut finished = ground.run(&mut told);
-    assert!(finished.error.is_none(), "{}", finished.error.unwrap());
+    let cache = support::cache().root().to_path_buf();
+    let mut finished = XenGround { host: support::host(), cache }.run(scenario(), &mut told);
+    match finished.error {
+        Some(error @ (VmError::Missing { .. } | VmError::Image(_))) => return support::skip(&error),
+        Some(error) => panic!("{error}"),
+        None => {}
+    }
     Some((finished.observations.remove(0), told.0))
 }
 

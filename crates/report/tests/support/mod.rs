@@ -11,7 +11,7 @@ use reprieve_study::observation::{
     BACKLOG, FOOTPRINT, GP_DURATIONS, GP_OVER_TIME, Observation, Standing, UNUSABLE, VcpuTime,
 };
 use reprieve_study::units::MIB;
-use reprieve_study::{Distribution, Ground, Provenance, Record, Scenario, Study, Timeline, overrides};
+use reprieve_study::{Distribution, GroundKind, Provenance, Record, Scenario, Study, Timeline, overrides};
 
 const WINDOW_NS: u64 = 8_000_000_000;
 
@@ -62,14 +62,14 @@ impl Noise {
 
 /// A synthetic record of one scenario with three conditions.
 pub fn record() -> Record {
-    let scenario = overrides::read(SCENARIO, Some(Ground::Vm), &[]).unwrap();
+    let scenario = overrides::read(SCENARIO, Some(GroundKind::Vm), &[]).unwrap();
     record_of(vec![study(scenario, 1.0)])
 }
 
 /// The same with every grace period `factor` times as long.
 #[allow(dead_code)]
 pub fn slower(factor: f64) -> Record {
-    let scenario = overrides::read(SCENARIO, Some(Ground::Vm), &["guest.vcpus=4".into()]).unwrap();
+    let scenario = overrides::read(SCENARIO, Some(GroundKind::Vm), &["guest.vcpus=4".into()]).unwrap();
     record_of(vec![study(scenario, factor)])
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use reprieve_sim::ground::{self, Tapes};
 use reprieve_study::ground::Progress;
-use reprieve_study::scenario::{Ground, Workload};
+use reprieve_study::scenario::{GroundKind, Workload};
 use reprieve_study::units::MILLISECOND_NS;
 use reprieve_study::{Observation, Scenario, overrides};
 
@@ -39,7 +39,7 @@ pub fn simulated_seconds() -> Vec<Figure> {
 }
 
 fn simulated_seconds_of(name: &str) -> Figure {
-    let scenario = read(name, Ground::Vm, &AS_RECORDED);
+    let scenario = read(name, GroundKind::Vm, &AS_RECORDED);
     let conditions: Vec<String> = scenario.chosen().map(|(condition, _)| condition.clone()).collect();
     let rate = |condition: &String| {
         let mut scenario = scenario.clone();
@@ -84,13 +84,13 @@ pub fn resident() -> Figure {
 
 /// Simulates the large guest, then says this process's peak resident memory in KiB (`VmHWM` of Linux).
 pub fn large_guest() {
-    observe(read("rcu-memory", Ground::Sim, &LARGE));
+    observe(read("rcu-memory", GroundKind::Sim, &LARGE));
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux says how much memory was used");
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM is a line of it");
     println!("{}", peak.trim().trim_end_matches(" kB"));
 }
 
-fn read(name: &str, ground: Ground, assignments: &[&str]) -> Scenario {
+fn read(name: &str, ground: GroundKind, assignments: &[&str]) -> Scenario {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name).with_extension("toml");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));

@@ -269,7 +269,7 @@ fn ratio(study: &Study, baseline: &str, condition: &str, metric: &str) -> Option
 mod tests {
     use super::*;
     use crate::observe::observation::{Provenance, Standing};
-    use crate::scenario::Ground;
+    use crate::scenario::GroundKind;
     use crate::scenario::overrides;
     use crate::units;
 
@@ -288,7 +288,7 @@ mod tests {
     ";
 
     /// A study with four runs for each condition of about that average GP duration in ms; the backlog's peak is its reciprocal.
-    fn study(ground: Ground, runs: &[(&str, f64)]) -> Study {
+    fn study(ground: GroundKind, runs: &[(&str, f64)]) -> Study {
         let scenario = overrides::read(TEXT, Some(ground), &[]).unwrap();
         let run = |condition: &str, gp_ms: f64| Observation {
             condition: condition.to_string(),
@@ -322,8 +322,8 @@ mod tests {
     #[test]
     fn effects_are_ratios_to_the_baseline_on_either_side() {
         // Half as fast under the baseline, and under the quota: the effect is the same.
-        let real = study(Ground::Vm, &[("baseline", 4.0), ("quota", 20.0), ("hogs", 8.0)]);
-        let simulated = study(Ground::Sim, &[("baseline", 8.0), ("quota", 40.0), ("pinned", 5.0)]);
+        let real = study(GroundKind::Vm, &[("baseline", 4.0), ("quota", 20.0), ("hogs", 8.0)]);
+        let simulated = study(GroundKind::Sim, &[("baseline", 8.0), ("quota", 40.0), ("pinned", 5.0)]);
         let found = Conformance::between(&real, &simulated).unwrap();
         let effect = of(&found, "quota", metric::GP_MEAN);
         assert_eq!((effect.real.estimate.value, effect.simulated.estimate.value), (5.0, 5.0));
@@ -337,9 +337,10 @@ mod tests {
 
     #[test]
     fn a_wrong_sign_is_told_from_an_effect_that_is_not_clear() {
-        let real = study(Ground::Vm, &[("baseline", 4.0), ("quota", 8.0), ("hogs", 8.0), ("pinned", 4.0)]);
+        let real =
+            study(GroundKind::Vm, &[("baseline", 4.0), ("quota", 8.0), ("hogs", 8.0), ("pinned", 4.0)]);
         let simulated =
-            study(Ground::Sim, &[("baseline", 4.0), ("quota", 2.0), ("hogs", 4.0), ("pinned", 2.0)]);
+            study(GroundKind::Sim, &[("baseline", 4.0), ("quota", 2.0), ("hogs", 4.0), ("pinned", 2.0)]);
         let found = Conformance::between(&real, &simulated).unwrap();
         let sign = |condition| of(&found, condition, metric::GP_MEAN).sign();
         assert_eq!(
@@ -365,8 +366,8 @@ mod tests {
             });
             few
         };
-        let real = few(Ground::Vm, &[("baseline", 4.0), ("quota", 20.0)]);
-        let simulated = few(Ground::Sim, &[("baseline", 4.0), ("quota", 1.0)]);
+        let real = few(GroundKind::Vm, &[("baseline", 4.0), ("quota", 20.0)]);
+        let simulated = few(GroundKind::Sim, &[("baseline", 4.0), ("quota", 1.0)]);
         let found = Conformance::between(&real, &simulated).unwrap();
         let sign = of(&found, "quota", metric::GP_MEAN).sign();
         assert_eq!((sign, found.wrong().count()), (Sign::FewRunsApart, 0));
@@ -375,8 +376,8 @@ mod tests {
 
     #[test]
     fn an_effect_of_two_per_cent_is_none() {
-        let real = study(Ground::Vm, &[("baseline", 4.0), ("quota", 4.1), ("hogs", 4.2)]);
-        let simulated = study(Ground::Sim, &[("baseline", 4.0), ("quota", 3.9), ("hogs", 3.8)]);
+        let real = study(GroundKind::Vm, &[("baseline", 4.0), ("quota", 4.1), ("hogs", 4.2)]);
+        let simulated = study(GroundKind::Sim, &[("baseline", 4.0), ("quota", 3.9), ("hogs", 3.8)]);
         let clear = |low: f64, high: f64| {
             let estimate = Estimate { value: (low + high) / 2.0, low, high };
             Ratio { estimate, has_enough_runs: true }.is_clear()
@@ -391,20 +392,21 @@ mod tests {
 
     #[test]
     fn what_was_zero_has_no_ratio_or_no_error() {
-        let real = study(Ground::Vm, &[("baseline", 4.0), ("quota", 0.0), ("hogs", 6.0)]);
-        let simulated = study(Ground::Sim, &[("baseline", 4.0), ("quota", 4.0), ("hogs", 4.0)]);
+        let real = study(GroundKind::Vm, &[("baseline", 4.0), ("quota", 0.0), ("hogs", 6.0)]);
+        let simulated = study(GroundKind::Sim, &[("baseline", 4.0), ("quota", 4.0), ("hogs", 4.0)]);
         let found = Conformance::between(&real, &simulated).unwrap();
         assert_eq!(of(&found, "quota", metric::GP_MEAN).error(), None);
         let error = found.tally(Some(metric::GP_MEAN)).median_error.unwrap();
         assert!((error - 0.5).abs() < 1e-9, "of the other alone");
         let found =
-            Conformance::between(&study(Ground::Vm, &[("baseline", 0.0), ("quota", 1.0)]), &simulated);
+            Conformance::between(&study(GroundKind::Vm, &[("baseline", 0.0), ("quota", 1.0)]), &simulated);
         assert_eq!(found.unwrap().effects, []);
     }
 
     #[test]
     fn two_studies_of_a_kind_have_no_conformance() {
-        let [real, simulated] = [Ground::Vm, Ground::Sim].map(|ground| study(ground, &[("baseline", 4.0)]));
+        let [real, simulated] =
+            [GroundKind::Vm, GroundKind::Sim].map(|ground| study(ground, &[("baseline", 4.0)]));
         assert_eq!(Conformance::between(&real, &real), None);
         assert_eq!(Conformance::between(&simulated, &simulated), None);
     }

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use crate::observe::derive;
     use crate::observe::observation::Provenance;
-    use crate::scenario::Ground;
+    use crate::scenario::GroundKind;
     use crate::scenario::overrides;
 
     const TEXT: &str = "
@@ -253,7 +253,7 @@ mod tests {
     ";
 
     /// A study whose runs of condition b have these latencies, in us.
-    fn study(ground: Ground, runs: &[&[u64]]) -> Study {
+    fn study(ground: GroundKind, runs: &[&[u64]]) -> Study {
         let scenario = overrides::read(TEXT, Some(ground), &[]).unwrap();
         let run = |(repetition, us): (usize, &&[u64])| {
             let provenance = Provenance { ground: format!("{ground}, 0"), ..Provenance::default() };
@@ -269,7 +269,7 @@ mod tests {
     }
 
     fn row(real: &[&[u64]], simulated: &[&[u64]], quantity: Quantity) -> Row {
-        let (real, simulated) = (study(Ground::Xen, real), study(Ground::Sim, simulated));
+        let (real, simulated) = (study(GroundKind::Xen, real), study(GroundKind::Sim, simulated));
         let found = LatencyConformance::between(&simulated, &real).unwrap();
         assert_eq!(found.rows.len(), Quantity::ALL.len(), "b alone has runs");
         found.rows.into_iter().find(|row| row.quantity == quantity).unwrap()
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn a_told_stall_stands_beside_the_nearest_simulated_one() {
         let [mut real, mut simulated] =
-            [Ground::Xen, Ground::Sim].map(|ground| study(ground, &[&[100], &[100]]));
+            [GroundKind::Xen, GroundKind::Sim].map(|ground| study(ground, &[&[100], &[100]]));
         let stall = |length_ns| Stall { length_ns, why: String::new(), events: Vec::new() };
         real.observations[1].stalls = vec![stall(60)];
         simulated.observations[0].stalls = vec![stall(20), stall(50)];

@@ -67,10 +67,10 @@ fn of(study: &Study, condition: &str) -> Option<OffTimes> {
 mod tests {
     use super::*;
     use crate::observe::observation::{Observation, Provenance, VcpuTime};
-    use crate::scenario::Ground;
+    use crate::scenario::GroundKind;
     use crate::scenario::overrides;
 
-    fn study(ground: Ground, off_us: &[u64]) -> Study {
+    fn study(ground: GroundKind, off_us: &[u64]) -> Study {
         let text = "name = 't'\ntitle = 't'\n[workload]\nkind = 'memory'\n[conditions.baseline]\n[conditions.hogs]\nhogs = 1";
         let scenario = overrides::read(text, Some(ground), &[]).unwrap();
         let provenance = Provenance {
@@ -91,13 +91,13 @@ mod tests {
 
     #[test]
     fn times_of_all_runs_are_taken_together() {
-        let (real, simulated) = (study(Ground::Vm, &[100, 100, 700]), study(Ground::Sim, &[50]));
+        let (real, simulated) = (study(GroundKind::Vm, &[100, 100, 700]), study(GroundKind::Sim, &[50]));
         let rows = between(&simulated, &real);
         assert_eq!(rows.len(), 1, "a condition without runs has no row");
         let OffRow { real, simulated, .. } = &rows[0];
         assert_eq!((real.per_s, simulated.per_s), (1.5, 0.5));
         assert!((real.share - 0.00045).abs() < 1e-9);
         assert_eq!((real.longest_ns, simulated.longest_ns), (700_000, 50_000));
-        assert_eq!(between(&study(Ground::Sim, &[1]), &study(Ground::Sim, &[1])), []);
+        assert_eq!(between(&study(GroundKind::Sim, &[1]), &study(GroundKind::Sim, &[1])), []);
     }
 }

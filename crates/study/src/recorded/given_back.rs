@@ -70,7 +70,7 @@ impl Study {
 mod tests {
     use super::*;
     use crate::observe::observation::{Provenance, Standing};
-    use crate::scenario::Ground;
+    use crate::scenario::GroundKind;
     use crate::scenario::overrides;
 
     const TEXT: &str = "
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_share_is_of_the_same_repetition_and_of_runs_that_count() {
-        let scenario = overrides::read(TEXT, Some(Ground::Vm), &[]).unwrap();
+        let scenario = overrides::read(TEXT, Some(GroundKind::Vm), &[]).unwrap();
         assert_eq!(pinned(&scenario), Some("pinned"));
         // The machine is ten times slower in the second repetition; the third has no reference.
         let mut runs = vec![
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn a_scenario_without_pinned_jobs_has_no_share() {
         let text = TEXT.replace("'pinned' }", "'free' }");
-        let scenario = overrides::read(&text, Some(Ground::Vm), &[]).unwrap();
+        let scenario = overrides::read(&text, Some(GroundKind::Vm), &[]).unwrap();
         let mut runs = vec![run("alone", 0, 10.0), run("pinned", 0, 5.0)];
         fill(&scenario, &mut runs);
         assert!(runs.iter().all(|run| !run.metrics.contains_key(metric::GIVEN_BACK)));

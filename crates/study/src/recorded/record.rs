@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::compare::attribution::{self, Attribution};
 use crate::compare::comparison::Comparison;
 use crate::observe::observation::{Observation, Standing};
-use crate::scenario::{Ground, Scenario};
+use crate::scenario::{GroundKind, Scenario};
 use crate::statistics;
 
 /// Version of the record's shape. It changes when a reader of the old shape would misread the new one.
@@ -86,7 +86,7 @@ impl Study {
     pub fn is_simulated(&self) -> bool {
         self.observations
             .first()
-            .map_or(self.scenario.ground == Ground::Sim, |run| run.provenance.is_simulated())
+            .map_or(self.scenario.ground == GroundKind::Sim, |run| run.provenance.is_simulated())
     }
 
     /// One hash over the hashes of all simulated runs, in their order; `None` when there are none.

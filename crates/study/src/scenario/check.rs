@@ -7,7 +7,9 @@ mod ground;
 mod io;
 mod workload;
 
-use super::{BadScenario, Case, Condition, Ground, Scenario, SchedulerKind, Sweep, Workload, Xen, limits};
+use super::{
+    BadScenario, Case, Condition, GroundKind, Scenario, SchedulerKind, Sweep, Workload, Xen, limits,
+};
 use crate::observe::metric;
 use crate::observe::tape::Tape;
 use crate::units;
@@ -195,7 +197,7 @@ impl Scenario {
             [("guest_cap_percent", xen.guest_cap_percent), ("spinner_cap_percent", xen.spinner_cap_percent)]
         {
             within(&format!("host.xen.{key}"), cap.into(), 0, 6_400)?;
-            if cap != 0 && host.scheduler != SchedulerKind::Credit && self.ground == Ground::Sim {
+            if cap != 0 && host.scheduler != SchedulerKind::Credit && self.ground == GroundKind::Sim {
                 return bad(format!("host.xen.{key}"), "of the simulated schedulers credit alone has caps");
             }
         }
@@ -236,7 +238,7 @@ impl Scenario {
         check_replay(&key("replay"), condition)?;
         check_bursts(&key, condition, self.guest.vcpus)?;
         self.check_condition_s_ground(&prefix, condition)?;
-        if self.ground != Ground::Sim {
+        if self.ground != GroundKind::Sim {
             return Ok(());
         }
         self.check_threads(name, condition)?;
@@ -300,7 +302,7 @@ impl Scenario {
 
     fn check_quotas(&self, key: &str, condition: &Condition) -> Result<(), BadScenario> {
         let capped = matches!(self.host.scheduler, SchedulerKind::Credit | SchedulerKind::Credit2);
-        if capped && self.ground == Ground::Sim && !condition.quota.is_empty() {
+        if capped && self.ground == GroundKind::Sim && !condition.quota.is_empty() {
             return bad(
                 key,
                 "Xen's credit schedulers have no quotas; set host.scheduler to rtds, or remove it",

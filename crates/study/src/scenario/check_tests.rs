@@ -99,7 +99,7 @@ fn a_condition_sets_a_list() {
 
 #[test]
 fn refuses_what_the_other_ground_does() {
-    let refused = |ground: Ground, change: &dyn Fn(&mut Scenario)| {
+    let refused = |ground: GroundKind, change: &dyn Fn(&mut Scenario)| {
         let mut scenario = scenario();
         scenario.ground = ground;
         assert_eq!(scenario.check(), Ok(()));
@@ -107,15 +107,15 @@ fn refuses_what_the_other_ground_does() {
         scenario.check().unwrap_err().to_string()
     };
     assert_eq!(
-        refused(Ground::Vm, &|s| s.conditions[1].overcommit = 2.0),
+        refused(GroundKind::Vm, &|s| s.conditions[1].overcommit = 2.0),
         "conditions.overcommitted.overcommit: only the simulator can do that; run it with --on sim, or remove it"
     );
-    let on_vm = |change: &dyn Fn(&mut Scenario)| refused(Ground::Vm, change);
+    let on_vm = |change: &dyn Fn(&mut Scenario)| refused(GroundKind::Vm, change);
     assert!(on_vm(&|s| s.conditions[1].without = vec![Cause::CpuShare]).contains("without: only"));
     assert!(
         on_vm(&|s| s.sweeps = read(SWEEP).sweeps).starts_with("sweeps.factor: conditions.overcommitted.")
     );
-    let on_sim = |change: &dyn Fn(&mut Scenario)| refused(Ground::Sim, change);
+    let on_sim = |change: &dyn Fn(&mut Scenario)| refused(GroundKind::Sim, change);
     assert_eq!(
         on_sim(&|s| s.guest.kernel = "/k".into()),
         "guest.kernel: only real guests can do that; run it with --on vm, or remove it"
@@ -186,7 +186,7 @@ fn real_threads_run_one_workload_and_a_condition_is_what_it_sets() {
     };
     let key = |assignment: &str| with(assignment).unwrap_err();
     let scenario = with("").unwrap();
-    assert_eq!(scenario.ground, Ground::Threads);
+    assert_eq!(scenario.ground, GroundKind::Threads);
     assert!(with("conditions.b.set={'workload.scheme'='seize', 'workload.bare'='rust-none'}").is_ok());
     // No way out of the directory of the programs.
     for name in ["", "../sh", "a/b", "A", ".", &"a".repeat(65)] {
@@ -210,7 +210,7 @@ fn real_threads_run_one_workload_and_a_condition_is_what_it_sets() {
     ] {
         assert_eq!(key(assignment), at, "{assignment}");
     }
-    let refused = crate::scenario::overrides::read(text, Some(Ground::Sim), &[]).unwrap_err();
+    let refused = crate::scenario::overrides::read(text, Some(GroundKind::Sim), &[]).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "workload.kind: delete-free does not run on sim; choose --on threads or --on vm"
@@ -241,7 +241,7 @@ fn a_guest_that_runs_delete_free_has_its_cpus_and_room_for_its_table() {
 }
 
 /// A scenario of that workload on that ground, with more keys.
-fn latency(ground: Ground, workload: &str, text: &str) -> Result<(), String> {
+fn latency(ground: GroundKind, workload: &str, text: &str) -> Result<(), String> {
     let text = format!(
         "name='t'\ntitle='t'\nground='{ground}'\nguest.vcpus=1\nworkload={{{workload}}}\n\
          host={{scheduler='credit',pcpus=1}}\n[conditions.a]\n{text}"
@@ -252,28 +252,33 @@ fn latency(ground: Ground, workload: &str, text: &str) -> Result<(), String> {
 #[test]
 fn latencies_are_measured_on_the_simulator_and_wake_ups_on_real_xen() {
     let (wakeup, requests) = ("kind='wakeup'", "kind='requests'");
-    assert_eq!(latency(Ground::Sim, wakeup, "spinners=1"), Ok(()));
-    assert_eq!(latency(Ground::Xen, wakeup, "spinners=1"), Ok(()));
-    assert_eq!(latency(Ground::Sim, requests, ""), Ok(()));
+    assert_eq!(latency(GroundKind::Sim, wakeup, "spinners=1"), Ok(()));
+    assert_eq!(latency(GroundKind::Xen, wakeup, "spinners=1"), Ok(()));
+    assert_eq!(latency(GroundKind::Sim, requests, ""), Ok(()));
     let refused = |ground, workload, text| latency(ground, workload, text).unwrap_err();
-    assert!(refused(Ground::Xen, requests, "").starts_with("workload.kind: requests does not run on xen"));
-    assert!(refused(Ground::Vm, wakeup, "").starts_with("workload.kind: wakeup does not run on vm"));
-    assert!(refused(Ground::Xen, wakeup, "hogs=1").starts_with("conditions.a.hogs: real Xen cannot"));
-    assert!(refused(Ground::Xen, wakeup, "overcommit=2").starts_with("conditions.a.overcommit: real Xen"));
-    let fixed = "set={'host.xen.fixes'=['boost-erased']}";
-    assert!(refused(Ground::Xen, wakeup, fixed).contains("host.xen.fixes: real Xen cannot"));
-    assert!(refused(Ground::Xen, wakeup, "set={'host.scheduler'='rtds'}").contains("credit or credit2"));
     assert!(
-        refused(Ground::Xen, wakeup, "set={'guest.vcpus'=2}").contains("guest.vcpus: 2 is not within 1 to 1")
+        refused(GroundKind::Xen, requests, "").starts_with("workload.kind: requests does not run on xen")
+    );
+    assert!(refused(GroundKind::Vm, wakeup, "").starts_with("workload.kind: wakeup does not run on vm"));
+    assert!(refused(GroundKind::Xen, wakeup, "hogs=1").starts_with("conditions.a.hogs: real Xen cannot"));
+    assert!(
+        refused(GroundKind::Xen, wakeup, "overcommit=2").starts_with("conditions.a.overcommit: real Xen")
+    );
+    let fixed = "set={'host.xen.fixes'=['boost-erased']}";
+    assert!(refused(GroundKind::Xen, wakeup, fixed).contains("host.xen.fixes: real Xen cannot"));
+    assert!(refused(GroundKind::Xen, wakeup, "set={'host.scheduler'='rtds'}").contains("credit or credit2"));
+    assert!(
+        refused(GroundKind::Xen, wakeup, "set={'guest.vcpus'=2}")
+            .contains("guest.vcpus: 2 is not within 1 to 1")
     );
     let on_vm = read("spinners=1");
-    let on_vm = Scenario { ground: Ground::Vm, ..on_vm };
+    let on_vm = Scenario { ground: GroundKind::Vm, ..on_vm };
     assert!(on_vm.check().unwrap_err().to_string().starts_with("conditions.overcommitted.spinners: only"));
 }
 
 #[test]
 fn a_latency_workload_has_sane_times_and_one_kind_of_loop() {
-    let refused = |workload: &str| latency(Ground::Sim, workload, "").unwrap_err();
+    let refused = |workload: &str| latency(GroundKind::Sim, workload, "").unwrap_err();
     assert!(refused("kind='wakeup',sleep_us=0").starts_with("workload.sleep_us: 0 is not"));
     assert!(refused("kind='wakeup',sleep_spread=1.5").starts_with("workload.sleep_spread: 1.5 is not"));
     assert!(refused("kind='requests',gap_spread=nan").starts_with("workload.gap_spread"));
@@ -281,9 +286,9 @@ fn a_latency_workload_has_sane_times_and_one_kind_of_loop() {
         refused("kind='requests',gap_us=1,rate_per_s=1").starts_with("workload.gap_us: is of a closed loop")
     );
     let caps = "set={'host.xen.guest_cap_percent'=10,'host.scheduler'='credit2'}";
-    assert!(latency(Ground::Sim, "kind='wakeup'", caps).unwrap_err().contains("credit alone has caps"));
+    assert!(latency(GroundKind::Sim, "kind='wakeup'", caps).unwrap_err().contains("credit alone has caps"));
     assert!(
-        latency(Ground::Sim, "kind='wakeup'", "set={'host.xen.guest_weight'=0}")
+        latency(GroundKind::Sim, "kind='wakeup'", "set={'host.xen.guest_weight'=0}")
             .unwrap_err()
             .contains("host.xen.guest_weight: 0 is not")
     );

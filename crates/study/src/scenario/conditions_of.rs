@@ -10,7 +10,7 @@
 use toml::{Table, Value};
 
 use super::overrides::{check_size, choose_ground, merge};
-use super::{BadScenario, Ground, limits};
+use super::{BadScenario, GroundKind, limits};
 
 /// The text of the scenario file of that name, or why there is none.
 pub type Others<'a> = &'a dyn Fn(&str) -> Result<String, String>;
@@ -18,7 +18,7 @@ pub type Others<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 const KEY: &str = "conditions_of";
 
 /// Puts what `conditions_of` stands for in its place.
-pub(crate) fn resolve(table: &mut Table, ground: Ground, others: Others) -> Result<(), BadScenario> {
+pub(crate) fn resolve(table: &mut Table, ground: GroundKind, others: Others) -> Result<(), BadScenario> {
     let own = table.get("name").and_then(Value::as_str).unwrap_or("this file").to_owned();
     take(table, ground, others, &mut vec![own])
 }
@@ -26,7 +26,7 @@ pub(crate) fn resolve(table: &mut Table, ground: Ground, others: Others) -> Resu
 /// `chain` is who takes conditions from whom, beginning with the scenario that is read.
 fn take(
     table: &mut Table,
-    ground: Ground,
+    ground: GroundKind,
     others: Others,
     chain: &mut Vec<String>,
 ) -> Result<(), BadScenario> {
@@ -81,12 +81,12 @@ fn no_toml(text: &str, error: &toml::de::Error) -> String {
 #[cfg(test)]
 mod tests {
     use crate::scenario::overrides;
-    use crate::scenario::{Ground, Scenario, limits};
+    use crate::scenario::{GroundKind, Scenario, limits};
 
     const HEAD: &str = "title = 't'\n[workload]\nkind = 'memory'\n";
 
     /// The files of a folder, by name.
-    fn read(name: &str, ground: Ground, files: &[(&str, &str)]) -> Result<Scenario, String> {
+    fn read(name: &str, ground: GroundKind, files: &[(&str, &str)]) -> Result<Scenario, String> {
         let text = |name: &str| {
             let file = files.iter().find(|(known, _)| *known == name);
             let (_, rest) = file.ok_or(format!("there is no scenario {name:?}"))?;
@@ -107,7 +107,7 @@ mod tests {
         let third = format!("conditions_of = 'second'\n{HEAD}");
         let files = [("first", first.as_str()), ("second", &second), ("third", &third)];
         for name in ["second", "third"] {
-            let scenario = read(name, Ground::Sim, &files).unwrap();
+            let scenario = read(name, GroundKind::Sim, &files).unwrap();
             assert_eq!(scenario.name, name);
             assert_eq!(scenario.conditions.keys().collect::<Vec<_>>(), ["baseline", "crowded", "last"]);
             let crowded = &scenario.conditions["crowded"];
@@ -116,7 +116,7 @@ mod tests {
         let fourth = format!("conditions_of = 'first'\n{HEAD}");
         let files = [("first", first.as_str()), ("fourth", &fourth)];
         let overcommit = |ground| read("fourth", ground, &files).unwrap().conditions["crowded"].overcommit;
-        assert_eq!((overcommit(Ground::Sim), overcommit(Ground::Vm)), (2.0, 0.0));
+        assert_eq!((overcommit(GroundKind::Sim), overcommit(GroundKind::Vm)), (2.0, 0.0));
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         let texts: Vec<(String, String)> =
             (0..=limits::CHAIN_FILES).map(|n| (n.to_string(), text(n))).collect();
         let files: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (&**name, &**text)).collect();
-        let of = |files_in_chain: usize| read(&(files_in_chain - 1).to_string(), Ground::Sim, &files);
+        let of = |files_in_chain: usize| read(&(files_in_chain - 1).to_string(), GroundKind::Sim, &files);
         assert_eq!(of(limits::CHAIN_FILES).unwrap().conditions.len(), 1);
         assert_eq!(
             of(limits::CHAIN_FILES + 1).unwrap_err(),
@@ -141,7 +141,7 @@ mod tests {
         let refused = |other: &str, files: &[(&str, &str)]| {
             let own = format!("conditions_of = {other}\n{HEAD}");
             let files: Vec<_> = [("own", own.as_str())].iter().chain(files).copied().collect();
-            read("own", Ground::Sim, &files).unwrap_err()
+            read("own", GroundKind::Sim, &files).unwrap_err()
         };
         assert_eq!(refused("'none'", &[]), "conditions_of: there is no scenario \"none\"");
         assert_eq!(refused("['a']", &[]), "conditions_of: write the name of another scenario, as a string");

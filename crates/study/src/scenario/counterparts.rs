@@ -6,7 +6,7 @@
 //! adding them twice adds nothing.
 
 use super::check::ONLY_SIM;
-use super::{BadScenario, Cause, Condition, Ground, Scenario};
+use super::{BadScenario, Cause, Condition, GroundKind, Scenario};
 
 const KEY: &str = "run.attribute";
 
@@ -20,7 +20,7 @@ impl Scenario {
         if self.run.attribute.is_empty() {
             return Ok(());
         }
-        if self.ground != Ground::Sim {
+        if self.ground != GroundKind::Sim {
             return Err(BadScenario::new(KEY, ONLY_SIM));
         }
         self.run.attribute.iter().try_for_each(|name| self.check_attributed(name))?;
@@ -204,7 +204,7 @@ mod tests {
             read(&format!("{TEXT}\n[conditions.over-without-cpu-share]"), &["run.attribute=['over']"]);
         assert!(taken.unwrap_err().contains("there is another one of that name"));
         let nothing =
-            overrides::read(TEXT, Some(Ground::Vm), &["run.attribute=['over']".into()]).unwrap_err();
+            overrides::read(TEXT, Some(GroundKind::Vm), &["run.attribute=['over']".into()]).unwrap_err();
         assert_eq!(nothing.to_string(), format!("run.attribute: {ONLY_SIM}"));
     }
 }

@@ -176,7 +176,7 @@ fn in_plain_words(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::Ground;
+    use crate::GroundKind;
     use crate::scenario::overrides;
 
     const HEAD: &str = "name = 't'\ntitle = 't'\n";
@@ -184,7 +184,7 @@ mod tests {
 
     fn error(text: &str, assignments: &[&str]) -> String {
         let assignments: Vec<String> = assignments.iter().map(|text| text.to_string()).collect();
-        overrides::read(text, Some(Ground::Sim), &assignments).unwrap_err().to_string()
+        overrides::read(text, Some(GroundKind::Sim), &assignments).unwrap_err().to_string()
     }
 
     fn in_a_file(lines: &str) -> String {

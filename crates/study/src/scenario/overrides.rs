@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 use super::conditions_of::{self, Others};
 use super::explain::{self, WHOLE};
-use super::{BadScenario, Ground, Scenario, Setting, limits};
+use super::{BadScenario, GroundKind, Scenario, Setting, limits};
 
 pub use super::explain::nearest;
 
@@ -15,14 +15,14 @@ pub use super::explain::nearest;
 ///
 /// What the file has under `[on.GROUND]` is laid over the rest first: tables are merged, other values replaced.
 /// A file that takes the conditions of another one is refused: see [`read_with`].
-pub fn read(text: &str, ground: Option<Ground>, assignments: &[String]) -> Result<Scenario, BadScenario> {
+pub fn read(text: &str, ground: Option<GroundKind>, assignments: &[String]) -> Result<Scenario, BadScenario> {
     read_with(text, ground, assignments, &|_| Err("no other scenario can be read here".into()))
 }
 
 /// As [`read`], with `others` to take conditions from: `conditions_of = "NAME"`.
 pub fn read_with(
     text: &str,
-    ground: Option<Ground>,
+    ground: Option<GroundKind>,
     assignments: &[String],
     others: Others,
 ) -> Result<Scenario, BadScenario> {
@@ -124,12 +124,15 @@ thread_local! {
 /// What is needed of a file before the rest of it can be read.
 #[derive(Deserialize)]
 struct OnlyGround {
-    ground: Ground,
+    ground: GroundKind,
 }
 
 /// Takes `[on]` out of the table, and lays the chosen ground's part over the rest. The ground.
-pub(crate) fn choose_ground(table: &mut Table, ground: Option<Ground>) -> Result<Ground, BadScenario> {
-    let names = Ground::ALL.map(|ground| ground.to_string());
+pub(crate) fn choose_ground(
+    table: &mut Table,
+    ground: Option<GroundKind>,
+) -> Result<GroundKind, BadScenario> {
+    let names = GroundKind::ALL.map(|ground| ground.to_string());
     let mut on = match table.remove("on") {
         None => Table::new(),
         Some(Value::Table(on)) => on,
@@ -141,7 +144,7 @@ pub(crate) fn choose_ground(table: &mut Table, ground: Option<Ground>) -> Result
     }
     let ground = match (ground, table.get("ground")) {
         (Some(ground), _) => ground,
-        (None, None) => Ground::default(),
+        (None, None) => GroundKind::default(),
         (None, Some(given)) => {
             explain::parse::<OnlyGround>(&Table::from_iter([("ground".into(), given.clone())]))?.ground
         }
@@ -242,7 +245,7 @@ mod tests {
         quota = [{ vcpu = 1, percent = 20 }]
     "#;
 
-    fn on(text: &str, ground: Option<Ground>, assignments: &[&str]) -> Result<Scenario, String> {
+    fn on(text: &str, ground: Option<GroundKind>, assignments: &[&str]) -> Result<Scenario, String> {
         let assignments: Vec<String> = assignments.iter().map(|text| text.to_string()).collect();
         read(text, ground, &assignments).map_err(|e| e.to_string())
     }
@@ -268,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_text_that_looks_like_a_number_is_a_text_where_one_is_wanted() {
-        let kernel = |assignment| on(TEXT, Some(Ground::Vm), &[assignment]).unwrap().guest.kernel;
+        let kernel = |assignment| on(TEXT, Some(GroundKind::Vm), &[assignment]).unwrap().guest.kernel;
         assert_eq!(kernel("guest.kernel=6.12"), "6.12");
         assert_eq!(kernel("guest.kernel=6.10"), "6.10", "digits are kept");
         assert_eq!(kernel("guest.kernel='6.12'"), "6.12");
@@ -311,18 +314,18 @@ mod tests {
             [on.vm.conditions.overcommitted]
             quota = [{ vcpu = 1, percent = 20 }]
         "#;
-        let (sim, vm) = (on(text, None, &[]).unwrap(), on(text, Some(Ground::Vm), &[]).unwrap());
-        assert_eq!((sim.ground, sim.guest.vcpus, sim.guest.append.as_str()), (Ground::Sim, 16, ""));
-        assert_eq!((vm.ground, vm.guest.vcpus, vm.guest.append.as_str()), (Ground::Vm, 2, "x"));
+        let (sim, vm) = (on(text, None, &[]).unwrap(), on(text, Some(GroundKind::Vm), &[]).unwrap());
+        assert_eq!((sim.ground, sim.guest.vcpus, sim.guest.append.as_str()), (GroundKind::Sim, 16, ""));
+        assert_eq!((vm.ground, vm.guest.vcpus, vm.guest.append.as_str()), (GroundKind::Vm, 2, "x"));
         assert_eq!((vm.guest.memory_mib, vm.conditions[1].overcommit), (8192, 0.0));
         assert_eq!((sim.conditions[1].overcommit, sim.conditions[1].quota.len()), (2.0, 0));
-        let vm = on(text, Some(Ground::Vm), &["guest.vcpus=3"]).unwrap();
+        let vm = on(text, Some(GroundKind::Vm), &["guest.vcpus=3"]).unwrap();
         assert_eq!(vm.guest.vcpus, 3, "an assignment is stronger than the ground's part");
         let in_the_file =
             text.replace("[guest]", "ground = 'vm'\n[guest]").replacen("ground", "title='t'\nground", 1);
         let in_the_file = in_the_file.replacen("title = \"t\"", "", 1);
         assert_eq!(on(&in_the_file, None, &[]).unwrap().guest.vcpus, 2);
-        assert_eq!(on(&in_the_file, Some(Ground::Sim), &[]).unwrap().guest.vcpus, 16);
+        assert_eq!(on(&in_the_file, Some(GroundKind::Sim), &[]).unwrap().guest.vcpus, 16);
     }
 
     #[test]

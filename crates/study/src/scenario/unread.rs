@@ -3,7 +3,7 @@
 //! A file may hold such keys, because one file serves several grounds. A condition, a case, a sweep and `--set` ask for a
 //! difference, so they are refused where there can be none.
 
-use super::{BadScenario, Ground, Scenario, SchedulerKind};
+use super::{BadScenario, GroundKind, Scenario, SchedulerKind};
 
 /// Keys that nothing reads in some scenarios.
 struct Unread {
@@ -18,7 +18,7 @@ struct Unread {
 const UNREAD: [Unread; 15] = [
     Unread {
         keys: &["host."],
-        applies: |scenario| matches!(scenario.ground, Ground::Vm | Ground::Threads),
+        applies: |scenario| matches!(scenario.ground, GroundKind::Vm | GroundKind::Threads),
         why: "[host] describes a simulated host; here this machine's own scheduler runs",
     },
     Unread {
@@ -29,42 +29,42 @@ const UNREAD: [Unread; 15] = [
             "host.slice_us",
             "host.xen.race_window_ns",
         ],
-        applies: |scenario| scenario.ground == Ground::Xen,
+        applies: |scenario| scenario.ground == GroundKind::Xen,
         why: "real Xen cannot change it; only the simulator can",
     },
     Unread {
         keys: &["host.noise_per_s", "host.noise_ns", "host.noise_tail", "host.noise_bound"],
-        applies: |scenario| scenario.ground == Ground::Xen,
+        applies: |scenario| scenario.ground == GroundKind::Xen,
         why: "only simulated hosts have threads of their own to order",
     },
     Unread {
         keys: &["guest.hz", "guest.speed", "guest.timer_thread_ns", "guest.spinlocks", "limits."],
-        applies: |scenario| scenario.ground != Ground::Sim,
+        applies: |scenario| scenario.ground != GroundKind::Sim,
         why: "only the simulator reads it",
     },
     Unread {
         keys: &["guest.rcu.", "guest.boot_limit_ms", "observe.sample_hz", "observe.sync_every_ms"],
-        applies: |scenario| scenario.ground == Ground::Xen,
+        applies: |scenario| scenario.ground == GroundKind::Xen,
         why: "the guests of real Xen measure latency alone, and nobody looks into them",
     },
     Unread {
         keys: &["guest.", "observe.sample_hz", "observe.sync_every_ms"],
-        applies: |scenario| scenario.ground == Ground::Threads,
+        applies: |scenario| scenario.ground == GroundKind::Threads,
         why: "real threads run on this machine; there is no guest",
     },
     Unread {
         keys: &["observe.sample_hz", "observe.sync_every_ms"],
-        applies: |scenario| scenario.ground == Ground::Vm && !scenario.workload.loads_rcu(),
+        applies: |scenario| scenario.ground == GroundKind::Vm && !scenario.workload.loads_rcu(),
         why: "this workload measures itself; the guest's memory is not looked into",
     },
     Unread {
         keys: &["guest.boot_limit_ms", "guest.accelerator"],
-        applies: |scenario| scenario.ground == Ground::Sim,
+        applies: |scenario| scenario.ground == GroundKind::Sim,
         why: "simulated guests do not boot",
     },
     Unread {
         keys: &["run.foreign_cpu_limit_percent", "run.redo_limit"],
-        applies: |scenario| scenario.ground == Ground::Sim,
+        applies: |scenario| scenario.ground == GroundKind::Sim,
         why: "other programs of this machine cannot disturb a simulated run",
     },
     Unread {
@@ -74,29 +74,31 @@ const UNREAD: [Unread; 15] = [
     },
     Unread {
         keys: &["host.xen."],
-        applies: |scenario| scenario.ground == Ground::Sim && scenario.host.scheduler == SchedulerKind::Rtds,
+        applies: |scenario| {
+            scenario.ground == GroundKind::Sim && scenario.host.scheduler == SchedulerKind::Rtds
+        },
         why: "rtds knows budgets and periods alone: the quota of a condition",
     },
     Unread {
         keys: &["host.hz", "host.noise_bound"],
-        applies: |scenario| scenario.ground == Ground::Sim && scenario.host.scheduler.is_xen(),
+        applies: |scenario| scenario.ground == GroundKind::Sim && scenario.host.scheduler.is_xen(),
         why: "Xen has ticks of its own, and a vCPU of dom0 on each pCPU; only Linux's schedulers read it",
     },
     Unread {
         keys: &["host.xen.slice_ms", "host.xen.version", "host.xen.race_window_ns"],
         applies: |scenario| {
-            scenario.ground == Ground::Sim && scenario.host.scheduler != SchedulerKind::Credit
+            scenario.ground == GroundKind::Sim && scenario.host.scheduler != SchedulerKind::Credit
         },
         why: "of the simulated schedulers only credit reads it",
     },
     Unread {
         keys: &["guest.memory_mib", "guest.rcu.", "observe.sync_every_ms"],
-        applies: |scenario| scenario.ground == Ground::Sim && scenario.workload.is_latency(),
+        applies: |scenario| scenario.ground == GroundKind::Sim && scenario.workload.is_latency(),
         why: "a workload of wake-ups or requests frees no memory and waits for no grace period",
     },
     Unread {
         keys: &["observe.sync_every_ms"],
-        applies: |scenario| scenario.ground == Ground::Sim && scenario.guest.vcpus == 1,
+        applies: |scenario| scenario.ground == GroundKind::Sim && scenario.guest.vcpus == 1,
         why: "with one vCPU synchronize_rcu() has nobody to wait for, so it is not timed",
     },
 ];
@@ -118,7 +120,7 @@ impl Scenario {
 
 #[cfg(test)]
 mod tests {
-    use crate::Ground;
+    use crate::GroundKind;
     use crate::scenario::overrides;
 
     const TEXT: &str = "
@@ -131,7 +133,7 @@ mod tests {
         [conditions.b]
     ";
 
-    fn refusal(ground: Ground, more: &str, assignments: &[&str]) -> String {
+    fn refusal(ground: GroundKind, more: &str, assignments: &[&str]) -> String {
         let assignments: Vec<String> = assignments.iter().map(|text| text.to_string()).collect();
         match overrides::read(&format!("{TEXT}{more}"), Some(ground), &assignments) {
             Ok(_) => String::new(),
@@ -145,29 +147,31 @@ mod tests {
         let set = "set = { host.slice_us = 500 }";
         let why = "host.slice_us: has no effect here: [host] describes a simulated host";
         for (more, key) in [(sweep, "sweeps.s.key: "), (set, "conditions.b.set: ")] {
-            assert_eq!(refusal(Ground::Sim, more, &[]), "");
-            let refused = refusal(Ground::Vm, more, &[]);
+            assert_eq!(refusal(GroundKind::Sim, more, &[]), "");
+            let refused = refusal(GroundKind::Vm, more, &[]);
             assert!(refused.starts_with(&format!("{key}{why}")), "{refused}");
         }
         let assigned = |ground| refusal(ground, "", &["host.slice_us=500"]);
-        assert_eq!(assigned(Ground::Sim), "");
-        assert!(assigned(Ground::Vm).starts_with(why));
+        assert_eq!(assigned(GroundKind::Sim), "");
+        assert!(assigned(GroundKind::Vm).starts_with(why));
         let case = "[cases.c]\nset = { run.window_ms = 900, guest.boot_limit_ms = 2000 }";
         assert!(
-            refusal(Ground::Sim, case, &[]).starts_with("cases.c.set: guest.boot_limit_ms: has no effect")
+            refusal(GroundKind::Sim, case, &[])
+                .starts_with("cases.c.set: guest.boot_limit_ms: has no effect")
         );
-        assert_eq!(refusal(Ground::Vm, case, &[]), "");
+        assert_eq!(refusal(GroundKind::Vm, case, &[]), "");
     }
 
     #[test]
     fn a_key_that_some_condition_reads_can_be_assigned() {
         let mixed = "[conditions.c]\nset = { host.scheduler = 'credit' }";
-        let set = |more| refusal(Ground::Sim, more, &["host.slice_us=0", "host.xen.slice_ms=10"]);
+        let set = |more| refusal(GroundKind::Sim, more, &["host.slice_us=0", "host.xen.slice_ms=10"]);
         assert!(set(mixed).is_empty() || set(mixed).starts_with("host.xen:"), "{}", set(mixed));
         let weight = "set = { host.scheduler = 'rtds', host.slice_us = 0, host.xen.guest_weight = 512 }";
-        assert!(refusal(Ground::Sim, weight, &[]).contains("has no effect here: rtds knows budgets"));
+        assert!(refusal(GroundKind::Sim, weight, &[]).contains("has no effect here: rtds knows budgets"));
         assert!(
-            refusal(Ground::Sim, "", &["host.xen.slice_ms=30"]).contains("host.scheduler is none of Xen's")
+            refusal(GroundKind::Sim, "", &["host.xen.slice_ms=30"])
+                .contains("host.scheduler is none of Xen's")
         );
     }
 }

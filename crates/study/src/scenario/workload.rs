@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BadScenario, Cause, Ground};
+use super::{BadScenario, Cause, GroundKind};
 
 mod delete_free;
 pub mod fio;
@@ -55,18 +55,20 @@ impl Workload {
     }
 
     /// The grounds that run it.
-    pub fn grounds(&self) -> &'static [Ground] {
+    pub fn grounds(&self) -> &'static [GroundKind] {
         match self {
-            Workload::Memory(_) | Workload::Clone(_) | Workload::Postmark(_) => &[Ground::Sim, Ground::Vm],
-            Workload::Wakeup(_) => &[Ground::Sim, Ground::Xen],
-            Workload::Requests(_) | Workload::Io(_) => &[Ground::Sim],
-            Workload::Fio(_) => &[Ground::Vm],
-            Workload::DeleteFree(_) => &[Ground::Threads, Ground::Vm],
+            Workload::Memory(_) | Workload::Clone(_) | Workload::Postmark(_) => {
+                &[GroundKind::Sim, GroundKind::Vm]
+            }
+            Workload::Wakeup(_) => &[GroundKind::Sim, GroundKind::Xen],
+            Workload::Requests(_) | Workload::Io(_) => &[GroundKind::Sim],
+            Workload::Fio(_) => &[GroundKind::Vm],
+            Workload::DeleteFree(_) => &[GroundKind::Threads, GroundKind::Vm],
         }
     }
 
     /// The error of a ground that does not run it.
-    pub fn not_on(&self, ground: Ground) -> BadScenario {
+    pub fn not_on(&self, ground: GroundKind) -> BadScenario {
         let others: Vec<_> = self.grounds().iter().map(|ground| format!("--on {ground}")).collect();
         let problem = format!("does not run on {ground}; choose {}", others.join(" or "));
         BadScenario::new("workload.kind", format!("{} {problem}", self.kind()))

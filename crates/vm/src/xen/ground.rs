@@ -1,5 +1,7 @@
 //! The ground `xen`: prepares what runs have in common, and works through a scenario's plan.
 
+use std::path::PathBuf;
+
 use reprieve_study::Scenario;
 use reprieve_study::ground::{self, Finished, Progress};
 use reprieve_study::observation::Observation;
@@ -14,45 +16,56 @@ use crate::host::Host;
 use crate::image::{Cache, ImageError};
 use crate::qemu;
 
-/// The ground, ready to run one scenario.
+/// A run takes about this time where the host is not busy, s: nearly all of it is booting.
+const RUN_S: u64 = 60;
+
+/// Real Xen in deterministic emulation.
 pub struct XenGround {
-    lab: XenLab,
-    scenario: Scenario,
+    /// This machine.
+    pub host: Host,
+    /// Where images are kept.
+    pub cache: PathBuf,
 }
 
-impl XenGround {
-    /// Gets everything ready: the packages and the images made of them.
-    ///
-    /// # Errors
-    /// A scenario that this ground or this machine cannot run; packages or programs that are missing.
-    pub fn prepare(
-        scenario: Scenario,
-        host: Host,
-        cache: &Cache,
-        progress: &mut dyn Progress,
-    ) -> Result<XenGround, VmError> {
-        check_machine(&scenario, &host)?;
-        let qemu_version = qemu::version()?;
-        let image = image::prepare(cache, false, &mut |what| progress.preparing(what)).map_err(way_out)?;
-        Ok(XenGround { lab: XenLab { host, image, qemu_version }, scenario })
+impl ground::Ground for XenGround {
+    type Error = VmError;
+
+    fn length(scenario: &Scenario) -> String {
+        let runs = scenario.runs();
+        format!("{runs} runs, about {} s", runs * RUN_S)
     }
 
-    /// The lab, for single experiments.
-    pub fn lab(&self) -> &XenLab {
-        &self.lab
+    fn check(&self, scenario: &Scenario) -> Result<(), VmError> {
+        check_machine(scenario, &self.host)?;
+        Ok(Cache::new(self.cache.clone()).map(drop)?)
     }
 
-    /// Works through the plan. A boot serves several repetitions of a condition, so only the first of them takes time.
-    pub fn run(self, progress: &mut dyn Progress) -> Finished<VmError> {
+    /// A boot serves several repetitions of a condition, so only the first of them takes time.
+    fn run(&self, scenario: Scenario, progress: &mut dyn Progress) -> Finished<VmError> {
+        let lab = match self.lab(&scenario, progress) {
+            Ok(lab) => lab,
+            Err(error) => return Finished::failed(scenario, error),
+        };
         let mut ready = Vec::new();
-        ground::finish(self.scenario, progress, |planned, step| {
+        ground::finish(scenario, progress, |planned, step| {
             if !ready.iter().any(|one| is_of(one, planned)) {
-                ready.extend(self.lab.boot(planned, step)?);
+                ready.extend(lab.boot(planned, step)?);
             }
             let index =
                 ready.iter().position(|one| is_of(one, planned)).expect("a boot serves this run, too");
             Ok(ready.swap_remove(index))
         })
+    }
+}
+
+impl XenGround {
+    /// What the runs share: the packages, and the images made of them.
+    fn lab(&self, scenario: &Scenario, progress: &mut dyn Progress) -> Result<XenLab, VmError> {
+        check_machine(scenario, &self.host)?;
+        let qemu_version = qemu::version()?;
+        let cache = Cache::new(self.cache.clone())?;
+        let image = image::prepare(&cache, false, &mut |what| progress.preparing(what)).map_err(way_out)?;
+        Ok(XenLab { host: self.host.clone(), image, qemu_version })
     }
 }
 

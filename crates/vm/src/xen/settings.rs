@@ -9,7 +9,7 @@ use rand::{Rng, RngExt};
 use reprieve_study::scenario::{BadScenario, PlannedRun, Wakeup, Workload};
 use reprieve_study::statistics;
 use reprieve_study::units::{MIB, MILLISECOND_NS, SECOND_NS};
-use reprieve_study::{Ground, Scenario};
+use reprieve_study::{GroundKind, Scenario};
 
 /// dom0's memory: its file system twice (the archive, and unpacked), and the toolstack.
 const DOM0_MIB: u64 = 640;
@@ -149,7 +149,7 @@ fn loop_words(
 fn wakeup(scenario: &Scenario) -> Result<&Wakeup, BadScenario> {
     match &scenario.workload {
         Workload::Wakeup(wakeup) => Ok(wakeup),
-        other => Err(other.not_on(Ground::Xen)),
+        other => Err(other.not_on(GroundKind::Xen)),
     }
 }
 

@@ -39,7 +39,7 @@ impl Scenario {
 
 #[cfg(test)]
 mod tests {
-    use crate::scenario::Ground;
+    use crate::scenario::GroundKind;
     use crate::scenario::overrides;
 
     const TEXT: &str = "
@@ -52,15 +52,15 @@ mod tests {
         set = { workload.placement = 'oracle' }
     ";
 
-    fn refused_on(ground: Ground, assignments: &[&str]) -> String {
+    fn refused_on(ground: GroundKind, assignments: &[&str]) -> String {
         let assignments: Vec<String> = assignments.iter().map(|text| text.to_string()).collect();
         overrides::read(TEXT, Some(ground), &assignments).unwrap_err().to_string()
     }
 
     #[test]
     fn other_grounds_refuse_fio_and_bursts() {
-        assert!(overrides::read(TEXT, Some(Ground::Vm), &[]).is_ok());
-        for ground in [Ground::Sim, Ground::Xen, Ground::Threads] {
+        assert!(overrides::read(TEXT, Some(GroundKind::Vm), &[]).is_ok());
+        for ground in [GroundKind::Sim, GroundKind::Xen, GroundKind::Threads] {
             assert_eq!(
                 refused_on(ground, &[]),
                 format!("workload.kind: fio does not run on {ground}; choose --on vm")
@@ -68,8 +68,8 @@ mod tests {
         }
         let memory = "name='t'\ntitle='t'\nworkload={kind='memory'}\n[conditions.a]\n\
                       bursts={for_ms=1,every_ms=2}";
-        assert!(overrides::read(memory, Some(Ground::Vm), &[]).is_ok());
-        let refused = overrides::read(memory, Some(Ground::Sim), &[]).unwrap_err();
+        assert!(overrides::read(memory, Some(GroundKind::Vm), &[]).is_ok());
+        let refused = overrides::read(memory, Some(GroundKind::Sim), &[]).unwrap_err();
         assert!(refused.to_string().starts_with("conditions.a.bursts: only real guests"), "{refused}");
     }
 
@@ -85,17 +85,17 @@ mod tests {
             ("conditions.disturbed.bursts.for_ms=55", "conditions.disturbed.bursts.for_ms: 55 is not within"),
             ("conditions.disturbed.bursts.jitter_ms=18", "conditions.disturbed.bursts.jitter_ms: 18 is not"),
         ] {
-            let refused = refused_on(Ground::Vm, &[assignment]);
+            let refused = refused_on(GroundKind::Vm, &[assignment]);
             assert!(refused.contains(expected), "{assignment}: {refused}");
         }
         let third = TEXT.replace("jitter_ms = 10", "vcpu = 2");
-        let third = overrides::read(&third, Some(Ground::Vm), &[]).unwrap_err().to_string();
+        let third = overrides::read(&third, Some(GroundKind::Vm), &[]).unwrap_err().to_string();
         assert!(third.contains("conditions.disturbed.bursts.vcpu: 2 is not within 0 to 1"), "{third}");
-        let alone = refused_on(Ground::Vm, &["workload.placement=oracle"]);
+        let alone = refused_on(GroundKind::Vm, &["workload.placement=oracle"]);
         assert!(alone.starts_with("conditions.alone.bursts: the oracle is told"), "{alone}");
-        let small = refused_on(Ground::Vm, &["guest.vcpus=1"]);
+        let small = refused_on(GroundKind::Vm, &["guest.vcpus=1"]);
         assert!(small.contains("the daemon needs two vCPUs"), "{small}");
-        let unknown = refused_on(Ground::Vm, &["workload.placement=home"]);
+        let unknown = refused_on(GroundKind::Vm, &["workload.placement=home"]);
         assert!(unknown.contains("workload.placement"), "{unknown}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{bad, within};
 use crate::scenario::{
-    Accelerator, BadScenario, Condition, Ground, Scenario, SchedulerKind, Workload, XenVersion,
+    Accelerator, BadScenario, Condition, GroundKind, Scenario, SchedulerKind, Workload, XenVersion,
 };
 
 pub(in crate::scenario) const ONLY_SIM: &str =
@@ -18,7 +18,7 @@ impl Scenario {
     /// Refuses what only another ground can do.
     pub(super) fn check_ground(&self) -> Result<(), BadScenario> {
         let guest = &self.guest;
-        let is_modelled = self.ground == Ground::Sim && MODELLED_KERNELS.contains(&guest.kernel.as_str());
+        let is_modelled = self.ground == GroundKind::Sim && MODELLED_KERNELS.contains(&guest.kernel.as_str());
         let only_vm = [
             ("guest.kernel", !guest.kernel.is_empty() && !is_modelled),
             ("guest.append", !guest.append.is_empty()),
@@ -28,13 +28,13 @@ impl Scenario {
             return Err(self.workload.not_on(self.ground));
         }
         match self.ground {
-            Ground::Threads => self.check_program(),
-            Ground::Sim => refuse("", &only_vm, ONLY_VM),
-            Ground::Xen => {
+            GroundKind::Threads => self.check_program(),
+            GroundKind::Sim => refuse("", &only_vm, ONLY_VM),
+            GroundKind::Xen => {
                 refuse("", &only_vm, NOT_XEN)?;
                 self.check_real_xen()
             }
-            Ground::Vm => self.check_real_workload(),
+            GroundKind::Vm => self.check_real_workload(),
         }
     }
 
@@ -87,18 +87,18 @@ impl Scenario {
             ("without", !condition.without.is_empty()),
         ];
         match self.ground {
-            Ground::Sim => refuse(prefix, &[unobserved, ("bursts", condition.bursts.is_some())], ONLY_VM),
-            Ground::Vm => {
+            GroundKind::Sim => refuse(prefix, &[unobserved, ("bursts", condition.bursts.is_some())], ONLY_VM),
+            GroundKind::Vm => {
                 refuse(prefix, &[spinners], NOT_VM)?;
                 refuse(prefix, &only_sim, ONLY_SIM)?;
                 self.check_fio_s_condition(prefix, condition)
             }
-            Ground::Xen => {
+            GroundKind::Xen => {
                 refuse(prefix, &of_linux, NOT_XEN)?;
                 refuse(prefix, &only_sim, NOT_XEN)?;
                 refuse(prefix, &[unobserved, pauses], NOT_XEN)
             }
-            Ground::Threads => {
+            GroundKind::Threads => {
                 refuse(prefix, &of_linux, ONLY_SET)?;
                 refuse(prefix, &only_sim, ONLY_SET)?;
                 let others = [("pcpus", !condition.pcpus.is_empty()), spinners, unobserved, pauses];
