@@ -21,6 +21,7 @@
 use std::fmt;
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub mod case;
@@ -32,10 +33,13 @@ mod counterparts;
 mod explain;
 pub mod guest;
 pub mod host;
+pub mod keys;
 pub mod limits;
 pub mod overrides;
 mod plan;
 pub mod published;
+mod ranges;
+mod schema;
 pub mod setting;
 pub mod sweep;
 mod unread;
@@ -57,14 +61,14 @@ pub use workload::{
 pub use xen::{Xen, XenFix, XenVersion};
 
 /// A scenario file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Short name, as on the command line.
     pub name: String,
-    /// One line: what it shows.
+    /// One line that says what the scenario shows.
     pub title: String,
-    /// Ground on which it runs unless told otherwise.
+    /// The ground on which it runs unless `--on` names another.
     #[serde(default)]
     pub ground: GroundKind,
     /// Repetitions, lengths, seed.
@@ -78,28 +82,27 @@ pub struct Scenario {
     pub host: HostModel,
     /// What runs in it.
     pub workload: Workload,
-    /// How it is watched.
+    /// How a run is watched.
     #[serde(default)]
     pub observe: Observe,
     /// The conditions to compare, by name; the first one is the baseline.
     pub conditions: IndexMap<String, Condition>,
-    /// Variations of the workload in which all conditions are run, each compared within itself; none for the scenario as it
-    /// is.
+    /// Variations of the workload, by name. Each is run with all conditions and compared within itself.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub cases: IndexMap<String, Case>,
-    /// Keys that are run with several values, by name.
+    /// Keys that are run with several values, by name. Such runs enter no comparison.
     #[serde(default)]
     pub sweeps: IndexMap<String, Sweep>,
     /// What a simulated run may take.
     #[serde(default)]
     pub limits: Limits,
-    /// What others found.
+    /// What others found in the same experiment.
     #[serde(default)]
     pub published: Published,
 }
 
 /// Where a scenario runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GroundKind {
     /// The deterministic simulator; needs nothing of the machine.
@@ -130,25 +133,33 @@ impl fmt::Display for GroundKind {
 }
 
 /// Repetitions and their length.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunPlan {
     /// Repetitions of each condition, interleaved in random order.
+    #[schemars(range(min = 1, max = 1_000))]
     pub repeat: u32,
-    /// Seed of the order, the resampling and the workload.
+    /// Seed of the order of runs, of the resampling, and of the workload.
     pub seed: u64,
-    /// The workload runs this long under the condition before the window opens.
+    /// How long the workload runs under the condition before the measured window opens, in ms. At most 60000
+    /// for `delete-free`.
+    #[schemars(range(min = 0, max = 600_000))]
     pub warmup_ms: u64,
-    /// Length of the measured window. A workload of fixed size (Postmark) is measured until it ends.
+    /// Length of the measured window, in ms. A workload of fixed size (Postmark) is measured until it ends.
+    /// At most 600000 for `delete-free`.
+    #[schemars(range(min = 500, max = 3_600_000))]
     pub window_ms: u64,
-    /// A run during which other processes used more of the machine's CPU than this is done again.
+    /// A run during which other processes used more of the machine's CPU time than this, in per cent, is done
+    /// again.
+    #[schemars(range(min = 0.0, max = 100.0))]
     pub foreign_cpu_limit_percent: f64,
-    /// At most so many runs of the whole study are done again; later ones are kept, and marked.
+    /// Most runs of the whole study that are done again. Later ones are kept, and marked.
+    #[schemars(range(min = 0, max = 1_000))]
     pub redo_limit: u32,
-    /// Names of the conditions to run; empty for all.
+    /// Names of the conditions to run, in any order; empty for all.
     pub conditions: Vec<String>,
-    /// Names of conditions whose lost throughput is attributed to causes: each is run once more for each cause, with
-    /// that cause left out, and so is the baseline. Only on the simulator.
+    /// Names of conditions whose lost throughput is attributed to causes. Each of them, and the baseline, is
+    /// run once more for each cause, with that cause left out. Only on the simulator.
     pub attribute: Vec<String>,
 }
 
@@ -175,14 +186,18 @@ impl Default for RunPlan {
 }
 
 /// How a run is watched.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Observe {
     /// Samples of the guest's memory per second.
+    #[schemars(range(min = 10, max = 20_000))]
     pub sample_hz: u32,
-    /// One `synchronize_rcu()` is timed in the guest so often; 0 for never. It is itself a load.
+    /// Time between two timed calls of `synchronize_rcu()` in the guest, in ms; 0 for none. The calls are a
+    /// load themselves.
+    #[schemars(range(min = 0, max = 60_000))]
     pub sync_every_ms: u64,
-    /// Metrics of the short tables, by identifier; empty for those that matter for the workload. Published ones are always there.
+    /// Identifiers of the metrics in short tables, at most 12; empty for those that matter for the workload.
+    /// Metrics with a published value are always shown.
     pub rows: Vec<String>,
 }
 

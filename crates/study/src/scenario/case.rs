@@ -1,17 +1,18 @@
 //! A case: the same conditions, with another workload. Each is compared within itself.
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::setting::{self, Setting};
 
 /// One case.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Case {
-    /// What it is, in a line.
+    /// One line that says what the case is.
     pub label: String,
-    /// Keys of the scenario that have another value in this case.
+    /// Keys that have another value in this case, as in `set` of a condition.
     #[serde(deserialize_with = "setting::flattened")]
     pub set: IndexMap<String, Setting>,
 }

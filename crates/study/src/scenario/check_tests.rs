@@ -33,8 +33,14 @@ fn refuses_what_cannot_run_and_names_the_key() {
     assert_eq!(key(&|s| s.guest.append = "a\0b".into()), "guest.append");
     assert_eq!(key(&|s| s.guest.append = "a".repeat(1025)), "guest.append");
     assert_eq!(key(&|s| s.conditions[1].quota[0].vcpu = 2), "conditions.overcommitted.quota");
-    assert_eq!(key(&|s| s.conditions[1].quota[0].percent = 120.0), "conditions.overcommitted.quota");
-    assert_eq!(key(&|s| s.conditions[1].quota[0].percent = f64::NAN), "conditions.overcommitted.quota");
+    assert_eq!(
+        key(&|s| s.conditions[1].quota[0].percent = 120.0),
+        "conditions.overcommitted.quota.0.percent"
+    );
+    assert_eq!(
+        key(&|s| s.conditions[1].quota[0].percent = f64::NAN),
+        "conditions.overcommitted.quota.0.percent"
+    );
     assert_eq!(key(&|s| s.conditions[1].quota[0].period_ms = 2), "conditions.overcommitted.quota");
     assert_eq!(key(&|s| s.run.conditions = vec!["x".into()]), "run.conditions");
     assert_eq!(key(&|s| s.conditions.clear()), "conditions");
@@ -142,7 +148,7 @@ fn refuses_times_and_numbers_that_there_are_not() {
     assert!(with("[host];pcpus = 1025").starts_with("host.pcpus: 1025 is not"));
     assert!(with("[host];noise_per_s = 1000;noise_ns = 1000000").starts_with("host.noise_ns"));
     let tail = |text: &str| with(&format!("[host];noise_tail = [{text}]"));
-    assert!(tail("{ every_us = 1, for_us = 1 }").starts_with("host.noise_tail.every_us: 1 is not"));
+    assert!(tail("{ every_us = 1, for_us = 1 }").starts_with("host.noise_tail.0.every_us: 1 is not"));
     assert!(
         tail("{ every_us = 100, for_us = 900 }").starts_with("host.noise_ns"),
         "with what it has already"

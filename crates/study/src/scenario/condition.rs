@@ -1,44 +1,53 @@
 //! One condition: what the host does to the guest.
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::setting::{self, Setting};
 
 /// One condition: what the host does to the guest.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Condition {
-    /// What it is, in a line.
+    /// One line that says what the condition is.
     pub label: String,
-    /// CPU quotas of single vCPUs.
+    /// CPU quotas of single vCPUs, at most one each. Not under Xen's credit schedulers.
     pub quota: Vec<VcpuQuota>,
     /// pCPUs that the vCPUs are pinned to, in turn; empty for all that this process may use.
     pub pcpus: Vec<usize>,
     /// Neighbour VMs, each with as many busy vCPUs as the guest has, on the same pCPUs.
+    #[schemars(range(min = 0, max = 64))]
     pub neighbours: u32,
-    /// Busy host processes on each pCPU of the guest.
+    /// Busy host processes on each of the guest's pCPUs.
+    #[schemars(range(min = 0, max = 64))]
     pub hogs: u32,
     /// Real-time threads of the host that take the guest's pCPUs away in turn. Only in real guests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bursts: Option<Bursts>,
-    /// VMs of one vCPU each that compute for ever, on the guest's pCPUs. Only on the simulator and on real Xen.
+    /// VMs of one vCPU each that compute for ever, on the guest's pCPUs. Only on the simulator and on real
+    /// Xen.
+    #[schemars(range(min = 0, max = 64))]
     pub spinners: u32,
-    /// Whether the guest's memory and scheduling are watched; switched off only to know the observer's cost.
+    /// Whether nobody looks at the guest's memory and scheduling, to learn the cost of observing. Only in
+    /// real guests.
     pub unobserved: bool,
-    /// Demand for CPU over pCPUs: neighbour VMs with busy vCPUs are added until the vCPUs of all VMs together are so
-    /// many times the pCPUs. 0 for none. Only on the simulator.
+    /// Demand for CPU over supply: neighbour VMs with busy vCPUs are added until all VMs together have this
+    /// many vCPUs for each pCPU. 0 for none, else 1 to 16. Only on the simulator.
     pub overcommit: f64,
-    /// Times at which one vCPU is kept from running. On the simulator and in real guests, except for fio.
+    /// Times at which one vCPU is kept from running, at most 4096. On the simulator and in real guests,
+    /// except for fio.
     pub pauses: Vec<Pause>,
-    /// The file of a recording: vCPUs, which have a pCPU each, are kept from running when those of the recording were. Only on the
-    /// simulator.
+    /// The file of a recording: the guest's vCPUs, which have a pCPU each, are kept from running when those
+    /// of the recording were. Only on the simulator, and together with `label`, `without` and `set` alone.
     pub replay: String,
-    /// Times at which a neighbour VM is busy. Only on the simulator.
+    /// Times at which a neighbour VM is busy, at most 1024. Only on the simulator.
     pub spikes: Vec<Spike>,
-    /// What the simulation leaves out, to learn how much of the effect it causes. Only on the simulator.
+    /// Causes that the simulation leaves out, to learn how much of the effect each has. Only on the
+    /// simulator.
     pub without: Vec<Cause>,
-    /// Keys of the scenario that have another value under this condition: `set = { "guest.vcpus" = 4 }`.
+    /// Keys of `guest`, `host`, `workload`, `observe` and `limits`, and the lengths of `run`, that have
+    /// another value under this condition: `set = { guest.vcpus = 4 }`.
     #[serde(deserialize_with = "setting::flattened")]
     pub set: IndexMap<String, Setting>,
 }
@@ -80,15 +89,17 @@ impl Condition {
 }
 
 /// The CPU time that one vCPU's thread may have.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VcpuQuota {
     /// Which vCPU, from 0.
     pub vcpu: usize,
-    /// Per cent of one pCPU.
+    /// CPU time that the vCPU may have, in per cent of one pCPU. At least 1 ms a period.
+    #[schemars(range(min = 1.0, max = 100.0))]
     pub percent: f64,
-    /// Period over which it is accounted.
+    /// Period over which the time is accounted, in ms.
     #[serde(default = "hundred")]
+    #[schemars(range(min = 1, max = 1_000))]
     pub period_ms: u64,
 }
 
@@ -98,47 +109,49 @@ fn hundred() -> u64 {
 
 /// A real-time thread on each of the guest's pCPUs that takes it away for some time of every period. The first pCPU's bursts
 /// begin with a period, the others' are spread over it evenly: with two pCPUs they are in antiphase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bursts {
-    /// How long each lasts.
+    /// How long each burst lasts, in ms. At most nine tenths of the period.
     pub for_ms: u64,
-    /// The period.
+    /// Period of the bursts, in ms.
+    #[schemars(range(min = 2, max = 1_000))]
     pub every_ms: u64,
-    /// Each begins up to so much earlier or later, uniformly.
+    /// Each burst begins up to this much earlier or later, uniformly, in ms. At most half of the time between two bursts.
     #[serde(default)]
     pub jitter_ms: u64,
-    /// Only the pCPU of this vCPU, from 0, is taken away. If absent, that of each.
+    /// The vCPU, from 0, whose pCPU is taken away; if absent, the pCPU of each.
     #[serde(default)]
     pub vcpu: Option<usize>,
 }
 
 /// A time at which the host keeps one vCPU from running.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pause {
     /// Which vCPU, from 0.
     pub vcpu: usize,
-    /// When, from the window's start.
+    /// When it begins, in ms from the window's start.
     pub at_ms: u64,
-    /// For how long.
+    /// How long it lasts, in ms. It ends within the window.
     pub for_ms: u64,
 }
 
 /// A time at which a neighbour VM, idle before and after, is busy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spike {
-    /// When, from the window's start.
+    /// When it begins, in ms from the window's start.
     pub at_ms: u64,
-    /// For how long.
+    /// How long it lasts, in ms. It ends within the window.
     pub for_ms: u64,
-    /// With how many busy vCPUs, spread over the pCPUs.
+    /// Busy vCPUs of the neighbour VM, spread over the pCPUs.
+    #[schemars(range(min = 1, max = 1_024))]
     pub vcpus: u32,
 }
 
 /// What overcommitting does to a guest, apart from each other: the simulator can leave each one out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// A vCPU is descheduled within an RCU reader, and holds the grace period.

@@ -8,6 +8,7 @@ use serde_path_to_error::{Path, Segment};
 use toml::{Table, Value};
 
 use super::BadScenario;
+use super::keys::{self, KeyTable};
 use super::workload::{Clones, DeleteFree, Fio, Io, Memory, Postmark, Requests, Wakeup};
 
 /// Stands for the key where the whole file is at fault.
@@ -67,9 +68,14 @@ fn leaves_out(short: &str, key: &str) -> bool {
 /// # Errors
 /// The key at fault, and what it may be.
 pub(super) fn parse<T: DeserializeOwned>(table: &Table) -> Result<T, BadScenario> {
+    parse_at("", table)
+}
+
+/// The value of a table whose keys begin with `prefix`.
+fn parse_at<T: DeserializeOwned>(prefix: &str, table: &Table) -> Result<T, BadScenario> {
     serde_path_to_error::deserialize(table.clone()).map_err(|error| {
         let (path, error) = (steps(error.path()), error.into_inner());
-        explain(table, path, error.message())
+        explain(prefix, table, path, error.message())
     })
 }
 
@@ -83,10 +89,10 @@ fn steps(path: &Path) -> Vec<String> {
     path.iter().filter_map(step).collect()
 }
 
-fn explain(table: &Table, mut path: Vec<String>, message: &str) -> BadScenario {
+fn explain(prefix: &str, table: &Table, mut path: Vec<String>, message: &str) -> BadScenario {
     let inside = lookup(table, &path).and_then(Value::as_table);
     if let (true, Some(Err(bad))) = (path == ["workload"], inside.and_then(again)) {
-        return BadScenario::new(format!("workload.{}", bad.key), bad.problem);
+        return bad;
     }
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let says = |words: &str| message.starts_with(words);
@@ -97,7 +103,8 @@ fn explain(table: &Table, mut path: Vec<String>, message: &str) -> BadScenario {
         }
         Some((wrong, known)) if says("unknown field") => {
             path.extend((path.last().map(String::as_str) != Some(wrong)).then(|| (*wrong).into()));
-            unknown(wrong, known)
+            let key = format!("{prefix}{}", path.join("."));
+            elsewhere(&key).unwrap_or_else(|| unknown(wrong, known))
         }
         Some((wrong, known)) if says("unknown variant") => {
             // The tag of an enum: serde's path ends at the table that holds it.
@@ -111,8 +118,18 @@ fn explain(table: &Table, mut path: Vec<String>, message: &str) -> BadScenario {
             in_plain_words(message)
         }
     };
-    let key = if path.is_empty() { WHOLE.into() } else { path.join(".") };
+    let key = format!("{prefix}{}", path.join("."));
+    let key = if key.is_empty() { WHOLE.into() } else { key };
     BadScenario { key, problem }
+}
+
+/// The hint that a key belongs into another table, if there is such a key.
+fn elsewhere(wrong: &str) -> Option<String> {
+    let known: Vec<String> = keys::all().iter().flat_map(KeyTable::paths).collect();
+    let is_elsewhere = |key: &&String| *key != wrong && leaves_out(wrong, key);
+    let near: Vec<&str> =
+        known.iter().filter(is_elsewhere).take(MOST_SUGGESTED).map(String::as_str).collect();
+    (!near.is_empty()).then(|| format!("unknown; did you mean {}?", near.join(" or ")))
 }
 
 fn unknown(wrong: &str, known: &[&str]) -> String {
@@ -127,14 +144,14 @@ fn again(workload: &Table) -> Option<Result<(), BadScenario>> {
     let mut keys = workload.clone();
     let kind = keys.remove("kind")?;
     match kind.as_str()? {
-        "memory" => Some(parse::<Memory>(&keys).map(drop)),
-        "clone" => Some(parse::<Clones>(&keys).map(drop)),
-        "postmark" => Some(parse::<Postmark>(&keys).map(drop)),
-        "wakeup" => Some(parse::<Wakeup>(&keys).map(drop)),
-        "requests" => Some(parse::<Requests>(&keys).map(drop)),
-        "io" => Some(parse::<Io>(&keys).map(drop)),
-        "fio" => Some(parse::<Fio>(&keys).map(drop)),
-        "delete-free" => Some(parse::<DeleteFree>(&keys).map(drop)),
+        "memory" => Some(parse_at::<Memory>("workload.", &keys).map(drop)),
+        "clone" => Some(parse_at::<Clones>("workload.", &keys).map(drop)),
+        "postmark" => Some(parse_at::<Postmark>("workload.", &keys).map(drop)),
+        "wakeup" => Some(parse_at::<Wakeup>("workload.", &keys).map(drop)),
+        "requests" => Some(parse_at::<Requests>("workload.", &keys).map(drop)),
+        "io" => Some(parse_at::<Io>("workload.", &keys).map(drop)),
+        "fio" => Some(parse_at::<Fio>("workload.", &keys).map(drop)),
+        "delete-free" => Some(parse_at::<DeleteFree>("workload.", &keys).map(drop)),
         _ => None,
     }
 }
@@ -281,6 +298,12 @@ mod tests {
         );
         assert_eq!(assigned("qqqqqq=2"), format!("qqqqqq: there is no such key; {list}"));
         assert_eq!(in_a_file("[guest]\nvcpu = 8"), "guest.vcpu: unknown; did you mean vcpus?");
+        assert_eq!(in_a_file("[guest]\nblimit = 8"), "guest.blimit: unknown; did you mean guest.rcu.blimit?");
+        assert_eq!(
+            with_workload("kind = 'io', gib = 8"),
+            "workload.gib: unknown; did you mean workload.disk.gib?"
+        );
+        assert!(with_workload("kind = 'clone', burst = 8").starts_with("workload.burst: unknown; expected"));
         assert_eq!(
             with_workload("kind = 'memory', brust = 3"),
             "workload.brust: unknown; did you mean burst?"

@@ -1,33 +1,41 @@
 //! The machine under test.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The machine under test.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Guest {
-    /// Virtual CPUs.
+    /// Virtual CPUs. Real Xen runs guests with one.
+    #[schemars(range(min = 1, max = 64))]
     pub vcpus: usize,
     /// Memory, in MiB.
+    #[schemars(range(min = 128, max = 1 << 20))]
     pub memory_mib: u64,
-    /// A series of the distribution's kernels, such as "6.12", or the file of a kernel with BTF; empty for the distribution's
-    /// current one. The simulator knows "6.1", which is its default, and "6.12".
+    /// The guest's kernel: a series of the distribution's kernels, such as "6.12", or the file of a kernel
+    /// with BTF; empty for the distribution's current one. The simulator knows "6.1", its default, and
+    /// "6.12".
     pub kernel: String,
-    /// Words appended to the kernel's command line.
+    /// Words appended to the kernel's command line, at most 1024 bytes. Only in real guests.
     pub append: String,
     /// How the guest is executed.
     pub accelerator: Accelerator,
-    /// A guest that is not ready by then has failed.
+    /// A guest that is not ready after this time, in ms, has failed.
+    #[schemars(range(min = 1_000, max = 3_600_000))]
     pub boot_limit_ms: u64,
-    /// Frequency of the guest's timer tick, per second (CONFIG_HZ; 250 is Debian's). Only the simulator can change it.
+    /// Frequency of the guest's timer tick, per second (CONFIG_HZ; Debian has 250).
+    #[schemars(range(min = 100, max = 1_000))]
     pub hz: u64,
-    /// How much faster than the guests that the simulator's costs were calibrated on, which were emulated. Only on
-    /// the simulator.
+    /// How many times faster the guest is than those that the costs of the simulator were calibrated on,
+    /// which were emulated.
+    #[schemars(range(min = 0.01, max = 1_000.0))]
     pub speed: f64,
-    /// CPU time that a thread of the emulator takes to deliver the timer interrupts of its vCPUs, which come late while it
-    /// waits for a pCPU; 0 where the host's kernel delivers them, as with KVM. Only on the simulator.
+    /// CPU time that a thread of the emulator takes to deliver the timer interrupts of its vCPUs, in ns. They
+    /// come late while the thread waits for a pCPU. 0 where the host's kernel delivers them, as with KVM.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub timer_thread_ns: u64,
-    /// How the guest's spinlocks are handed over. Only on the simulator.
+    /// How the guest's spinlocks are handed over.
     pub spinlocks: Spinlocks,
     /// Parameters of the guest's RCU.
     pub rcu: Rcu,
@@ -52,7 +60,7 @@ impl Default for Guest {
 }
 
 /// How a guest's spinlocks are handed over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Spinlocks {
     /// In the order of arrival, as on bare metal.
@@ -78,18 +86,24 @@ impl Spinlocks {
 }
 
 /// Parameters of the guest's RCU, with the kernel's names (`rcutree.*` in kernel-parameters.txt) and defaults.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rcu {
-    /// Callbacks that are invoked at most in one batch.
+    /// Most callbacks that are invoked in one batch.
+    #[schemars(range(min = 1, max = 10_000_000))]
     pub blimit: i64,
-    /// Above so many callbacks on one vCPU the batch has no limit.
+    /// A vCPU with more callbacks than this invokes them without a limit.
+    #[schemars(range(min = 1, max = 10_000_000))]
     pub qhimark: i64,
-    /// Below so many it has its limit again.
+    /// A vCPU with fewer callbacks than this has its limit again. At most `qhimark`.
+    #[schemars(range(min = 1, max = 10_000_000))]
     pub qlowmark: i64,
-    /// Jiffies from a grace period's start to the first forcing of quiescent states; -1 for the kernel's own rule.
+    /// Jiffies from a grace period's start to the first forcing of quiescent states; -1 for the kernel's own
+    /// rule.
+    #[schemars(range(min = -1, max = 10_000_000))]
     pub jiffies_till_first_fqs: i64,
     /// Jiffies from one forcing of quiescent states to the next; -1 for the kernel's own rule.
+    #[schemars(range(min = -1, max = 10_000_000))]
     pub jiffies_till_next_fqs: i64,
 }
 
@@ -126,7 +140,7 @@ impl Rcu {
 }
 
 /// How the guest is executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Accelerator {
     /// KVM if a probe guest reaches user space under it within seconds, else TCG.

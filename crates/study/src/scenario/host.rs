@@ -1,36 +1,47 @@
 //! The simulated host, and what a simulation may take. Only the ground `sim` uses them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Xen;
 
 /// The host that is simulated.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostModel {
     /// Physical CPUs; 0 for as many as the guest has vCPUs.
+    #[schemars(range(min = 0, max = 1_024))]
     pub pcpus: usize,
-    /// Its CPU scheduler.
+    /// The host's CPU scheduler.
     pub scheduler: SchedulerKind,
-    /// Frequency of its timer tick, per second.
+    /// Frequency of the host's timer tick, per second.
+    #[schemars(range(min = 100, max = 1_000))]
     pub hz: u64,
-    /// A context switch takes so long.
+    /// Time that a context switch takes, in ns.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub switch_ns: u64,
-    /// What a vCPU loses to cold caches after another one ran in its place.
+    /// Time that a vCPU loses to cold caches after another one ran in its place, in ns.
+    #[schemars(range(min = 0, max = 10_000_000))]
     pub cold_cache_ns: u64,
-    /// Wake-ups of the host's own threads, per second and pCPU. The defaults of this and the next key are calibrated on
-    /// the baselines of `records/*.json`: vCPUs alone on their pCPUs wait 2 % of the time, and are away for 0.5 ms or
-    /// more about once a second.
+    /// Wake-ups of the host's own threads, per second and pCPU. This default and that of `noise_ns` are
+    /// calibrated on the baselines of `records/*.json`: vCPUs alone on their pCPUs wait 2 % of the time, and
+    /// are off for 0.5 ms or more about once a second.
+    #[schemars(range(min = 0, max = 100_000))]
     pub noise_per_s: u64,
-    /// How long each of them runs, mean.
+    /// How long each of the host's own threads runs after a wake-up, mean, in ns. All of them together, with
+    /// `noise_tail`, may take 90 % of a pCPU.
+    #[schemars(range(min = 0, max = 100_000_000))]
     pub noise_ns: u64,
-    /// Further own threads of the host, rarer and longer: with the first ones they make a mixture of exponential
-    /// distributions, which has the long tail that real hosts have and a single one has not.
+    /// Further threads of the host's own, at most 8, which run less often and longer. With the first ones
+    /// they make a mixture of exponential distributions: it has the long tail of real hosts, which a single
+    /// one lacks.
     pub noise_tail: Vec<NoiseTail>,
-    /// Whether each of these threads is bound to its pCPU. Else they run where there is room, as most of a real host's do: one
-    /// vCPU on two pCPUs is off 5 times a second there, beside 1,300 times where both are busy.
+    /// Whether each of the host's own threads is bound to its pCPU. Otherwise they run where there is room,
+    /// as most threads of a real host do: there, one vCPU on two pCPUs is off 5 times a second, against 1,300
+    /// times where both pCPUs are busy.
     pub noise_bound: bool,
-    /// Length of a slice; 0 for the scheduler's own. Linux's schedulers only.
+    /// Length of a slice, in us; 0 for the scheduler's own. Only Linux's schedulers read it.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub slice_us: u64,
     /// What Xen's schedulers depend on.
     pub xen: Xen,
@@ -72,17 +83,19 @@ impl HostModel {
 }
 
 /// Own threads of the host, one on each pCPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoiseTail {
-    /// Each sleeps so long, mean.
+    /// How long the thread sleeps, mean, in us.
+    #[schemars(range(min = 100, max = 3_600_000_000u64))]
     pub every_us: u64,
-    /// And then runs so long, mean.
+    /// How long it runs then, mean, in us.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub for_us: u64,
 }
 
 /// CPU scheduler of a simulated host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SchedulerKind {
     /// Earliest eligible virtual deadline first: Linux since 6.6.
@@ -118,14 +131,17 @@ impl SchedulerKind {
 
 /// What one simulated run may take. A run that would take more time or events ends early, with what it has and a note
 /// that names the key; guests that would take more memory from the start are refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Simulated time, warm-up included; 0 for no limit.
+    /// Simulated time, warm-up included, in ms; 0 for no limit.
+    #[schemars(range(min = 0, max = 86_400_000))]
     pub simulated_ms: u64,
-    /// Events; one that takes as long as several counts as so many.
+    /// Events. One that takes as long as several counts as that many.
+    #[schemars(range(min = 1_000, max = 1u64 << 50))]
     pub events: u64,
-    /// Memory of this process for one run, in MiB: of its guests, and of what it records.
+    /// Memory that one run may take in this process, for its guests and for what it records, in MiB.
+    #[schemars(range(min = 64, max = 1 << 20))]
     pub memory_mib: u64,
 }
 

@@ -105,7 +105,7 @@ fn set(table: &Table, paths: &[String], settings: &[(&str, Value)]) -> Result<Ta
     Ok(table)
 }
 
-fn to_table(scenario: &Scenario) -> Result<Table, BadScenario> {
+pub(super) fn to_table(scenario: &Scenario) -> Result<Table, BadScenario> {
     Table::try_from(scenario).map_err(|e| BadScenario::new(WHOLE, e.to_string()))
 }
 

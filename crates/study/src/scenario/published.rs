@@ -1,16 +1,17 @@
 //! What others found in the same experiment.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What others found in the same experiment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Published {
-    /// Where: authors, title, venue, pages.
+    /// Where it was published: authors, title, venue, pages.
     pub source: String,
-    /// Under which condition of this scenario it should show.
+    /// The condition of this scenario under which the ratios should show.
     pub condition: String,
-    /// Ratios of that condition, or of the one that each names, to the baseline.
+    /// Ratios of a condition to the baseline.
     pub ratios: Vec<PublishedRatio>,
     /// Ratios of one condition to another, in one case or on average over all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -18,42 +19,43 @@ pub struct Published {
     /// Orders of conditions, in one case or in each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub orders: Vec<PublishedOrder>,
-    /// Other statements, as text.
+    /// Other findings, as text.
     pub statements: Vec<String>,
-    /// What of this scenario was chosen with these figures in view, as text: agreement there proves less.
+    /// What was chosen in this scenario with the published figures in view, as text. Agreement there proves
+    /// less.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fitted: Vec<String>,
 }
 
 /// One published ratio of a scenario with cases.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedPair {
-    /// In which case; empty for the mean of the cases' ratios.
+    /// The case; empty for the mean of the cases' ratios.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub case: String,
-    /// Which metric.
+    /// The metric's identifier.
     pub metric: String,
-    /// The condition above the line.
+    /// The condition above the fraction bar.
     pub condition: String,
     /// The condition below it.
     pub against: String,
-    /// The ratio.
+    /// The ratio of the two.
     pub ratio: f64,
-    /// As it was printed.
+    /// The figure as it was printed.
     pub printed: String,
 }
 
 /// One published order of conditions of a scenario with cases.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedOrder {
-    /// In which case; empty for each of them.
+    /// The case; empty for each of them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub case: String,
-    /// Which metric.
+    /// The metric's identifier.
     pub metric: String,
-    /// The conditions, that with the least of it first.
+    /// The conditions, lowest value of the metric first.
     pub rising: Vec<String>,
 }
 
@@ -70,16 +72,16 @@ impl Published {
 }
 
 /// One published ratio.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedRatio {
-    /// Under which condition of this scenario it should show; empty for the one of all ratios.
+    /// The condition under which the ratio should show; empty for `published.condition`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub condition: String,
-    /// Which metric.
+    /// The metric's identifier.
     pub metric: String,
-    /// Overcommitted over baseline.
+    /// The metric under that condition over the metric under the baseline.
     pub ratio: f64,
-    /// As it was printed.
+    /// The figure as it was printed.
     pub printed: String,
 }

@@ -1,5 +1,6 @@
 //! What runs in the guest: one type for each kind of workload.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{BadScenario, Cause, GroundKind};
@@ -17,7 +18,7 @@ pub use kernel::{Clones, Memory, Postmark};
 pub use latency::{Requests, Wakeup};
 
 /// What runs in the guest, by `kind`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Workload {
     /// Allocates objects, and frees them after a grace period.

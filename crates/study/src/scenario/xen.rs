@@ -1,33 +1,42 @@
 //! `[host.xen]`: what a simulated host has if its scheduler is one of Xen's.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::SchedulerKind;
 
 /// Xen, as far as its schedulers depend on it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Xen {
-    /// Its version.
+    /// Xen's version, for what its credit scheduler does differently. The ground `xen` has 4.17.
     pub version: XenVersion,
-    /// credit: length of a slice, and time between two accountings; a third of it is a tick.
+    /// credit: length of a slice, and time between two accountings, in ms. A tick is a third of it.
+    #[schemars(range(min = 1, max = 1_000))]
     pub slice_ms: u64,
-    /// credit and credit2: what a vCPU runs at least before another may take its pCPU; 0 for no limit.
+    /// credit and credit2: time that a vCPU runs at least before another may take its pCPU, in us; 0 for no
+    /// limit, else at least 100. At most a slice.
+    #[schemars(range(min = 0, max = 500_000))]
     pub ratelimit_us: u64,
-    /// What is fixed beyond what the version has fixed.
+    /// Defects that are fixed beyond those that the version has fixed. Only on the simulator.
     pub fixes: Vec<XenFix>,
-    /// credit: time between a wake's store of BOOST and its look at the priority, during which an accounting on another
-    /// pCPU goes unseen; 0 for never.
+    /// credit: time between a wake-up's store of BOOST and its look at the priority, in ns, during which an
+    /// accounting on another pCPU goes unseen; 0 for never.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub race_window_ns: u64,
-    /// Weight of the guest under test; other VMs have Xen's default, 256.
+    /// Weight of the guest under test. Other VMs have Xen's default, 256.
+    #[schemars(range(min = 1, max = 65_535))]
     pub guest_weight: u32,
-    /// credit: CPU time that the guest may have at most, in per cent of a pCPU; 0 for no limit.
+    /// credit: most CPU time that the guest gets, in per cent of a pCPU; 0 for no limit.
+    #[schemars(range(min = 0, max = 6_400))]
     pub guest_cap_percent: u32,
     /// Weight of each spinner.
+    #[schemars(range(min = 1, max = 65_535))]
     pub spinner_weight: u32,
-    /// credit: CPU time that each spinner may have at most, in per cent of a pCPU; 0 for no limit.
+    /// credit: most CPU time that each spinner gets, in per cent of a pCPU; 0 for no limit.
+    #[schemars(range(min = 0, max = 6_400))]
     pub spinner_cap_percent: u32,
-    /// Whether the scheduler's events are put into the trace. In real Xen that takes time, and shifts phases.
+    /// Whether the trace has the scheduler's events. In real Xen that takes time, and shifts phases.
     pub trace: bool,
 }
 
@@ -52,7 +61,7 @@ impl Default for Xen {
 }
 
 /// A version of Xen, for what its credit scheduler does differently.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum XenVersion {
     /// 4.5 and 4.6.
     #[serde(rename = "4.5")]
@@ -78,7 +87,7 @@ impl XenVersion {
 }
 
 /// What can be fixed, each by the smallest change of its mechanism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum XenFix {
     /// credit: a CPU hog is boosted by its own migration, to the pCPU where it was. Fixed in 4.7.

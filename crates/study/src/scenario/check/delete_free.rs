@@ -2,7 +2,6 @@
 
 use super::{bad, within};
 use crate::scenario::{BadScenario, DeleteFree, Scenario};
-use crate::units::SECOND_NS;
 
 /// Memory of an element of the hash table: a node of a cache line, and its part of the buckets, rounded up.
 const ELEMENT_BYTES: u64 = 128;
@@ -20,16 +19,10 @@ impl Scenario {
                 return bad(format!("workload.{key}"), format!("{name:?} is no name of a-z, 0-9 and -"));
             }
         }
-        within("workload.entries", asked.entries, 16, 1 << 26)?;
-        within("workload.readers", asked.readers.into(), 1, 256)?;
         for (key, cpus) in [("reader_cpus", &asked.reader_cpus), ("writer_cpus", &asked.writer_cpus)] {
             within(&format!("workload.{key}"), cpus.len() as u64, 1, 1_024)?;
         }
-        within("workload.deletes_per_s", asked.deletes_per_s, 1, 1_000_000)?;
-        within("workload.think_ns", asked.think_ns, 0, SECOND_NS)?;
-        within("workload.section_ns", asked.section_ns, 0, SECOND_NS)?;
-        within("workload.stall_ms", asked.stall_ms, 0, self.run.window_ms.min(60_000))?;
-        within("workload.quiescent_every", asked.quiescent_every.into(), 1, 1_000_000)
+        within("workload.stall_ms", asked.stall_ms, 0, self.run.window_ms.min(60_000))
     }
 
     /// The limits of a program's own.

@@ -1,16 +1,13 @@
 //! The limits of the workload `fio`.
 
-use super::{bad, within};
+use super::bad;
 use crate::scenario::{BadScenario, Condition, Fio, Placement, Scenario};
 
 impl Scenario {
     pub(super) fn check_fio(&self, fio: &Fio) -> Result<(), BadScenario> {
-        within("workload.block_kib", fio.block_kib, 4, 1_024)?;
         if !fio.block_kib.is_power_of_two() {
             return bad("workload.block_kib", format!("{} is no power of two", fio.block_kib));
         }
-        within("workload.jobs", fio.jobs.into(), 1, 64)?;
-        within("workload.latency_us", fio.latency_us, 0, 1_000_000)?;
         if fio.placement.policy().is_some() && self.guest.vcpus < 2 {
             return bad("guest.vcpus", "the daemon needs two vCPUs to move tasks between");
         }

@@ -17,37 +17,22 @@ const NOT_XEN: &str = "real Xen cannot do that; run it with --on sim, or remove 
 impl Scenario {
     /// Refuses what only another ground can do.
     pub(super) fn check_ground(&self) -> Result<(), BadScenario> {
-        let guest = &self.guest;
-        let is_modelled = self.ground == GroundKind::Sim && MODELLED_KERNELS.contains(&guest.kernel.as_str());
-        let only_vm = [
-            ("guest.kernel", !guest.kernel.is_empty() && !is_modelled),
-            ("guest.append", !guest.append.is_empty()),
-            ("guest.accelerator", guest.accelerator != Accelerator::Auto),
-        ];
         if !self.workload.grounds().contains(&self.ground) {
             return Err(self.workload.not_on(self.ground));
         }
-        match self.ground {
-            GroundKind::Threads => self.check_program(),
-            GroundKind::Sim => refuse("", &only_vm, ONLY_VM),
-            GroundKind::Xen => {
-                refuse("", &only_vm, NOT_XEN)?;
-                self.check_real_xen()
-            }
-            GroundKind::Vm => self.check_real_workload(),
+        if self.ground == GroundKind::Threads {
+            return self.check_program();
         }
-    }
-
-    /// What a workload in a real guest cannot do.
-    fn check_real_workload(&self) -> Result<(), BadScenario> {
-        let used = match &self.workload {
-            Workload::Memory(memory) => ("workload.batched", memory.batched),
-            Workload::Clone(clones) => ("workload.computing", clones.computing > 0),
-            Workload::Postmark(postmark) => ("workload.think_us", postmark.think_us > 0),
-            Workload::DeleteFree(asked) => return self.check_guest_program(asked),
-            _ => return Ok(()),
-        };
-        refuse("", &[used], ONLY_SIM)
+        refuse("", &KEYS, self, self.ground)?;
+        let kernel = self.guest.kernel.as_str();
+        match (self.ground, &self.workload) {
+            (GroundKind::Sim, _) if !kernel.is_empty() && !MODELLED_KERNELS.contains(&kernel) => {
+                bad("guest.kernel", ONLY_VM)
+            }
+            (GroundKind::Xen, _) => self.check_real_xen(),
+            (GroundKind::Vm, Workload::DeleteFree(asked)) => self.check_guest_program(asked),
+            _ => Ok(()),
+        }
     }
 
     /// What can be asked of the packaged Xen, and of a guest without devices.
@@ -59,9 +44,6 @@ impl Scenario {
         if xen.version != XenVersion::V4_17 {
             return bad("host.xen.version", "the packages have 4.17");
         }
-        if !xen.fixes.is_empty() {
-            return bad("host.xen.fixes", NOT_XEN);
-        }
         within("guest.vcpus", self.guest.vcpus as u64, 1, 1)
     }
 
@@ -71,47 +53,92 @@ impl Scenario {
         prefix: &str,
         condition: &Condition,
     ) -> Result<(), BadScenario> {
-        let unobserved = ("unobserved", condition.unobserved);
-        let spinners = ("spinners", condition.spinners > 0);
-        let of_linux = [
-            ("quota", !condition.quota.is_empty()),
-            ("neighbours", condition.neighbours > 0),
-            ("hogs", condition.hogs > 0),
-            ("bursts", condition.bursts.is_some()),
-        ];
-        let pauses = ("pauses", !condition.pauses.is_empty());
-        let only_sim = [
-            ("overcommit", condition.overcommit != 0.0),
-            ("spikes", !condition.spikes.is_empty()),
-            ("replay", !condition.replay.is_empty()),
-            ("without", !condition.without.is_empty()),
-        ];
+        refuse(prefix, &CONDITION_KEYS, condition, self.ground)?;
         match self.ground {
-            GroundKind::Sim => refuse(prefix, &[unobserved, ("bursts", condition.bursts.is_some())], ONLY_VM),
-            GroundKind::Vm => {
-                refuse(prefix, &[spinners], NOT_VM)?;
-                refuse(prefix, &only_sim, ONLY_SIM)?;
-                self.check_fio_s_condition(prefix, condition)
-            }
-            GroundKind::Xen => {
-                refuse(prefix, &of_linux, NOT_XEN)?;
-                refuse(prefix, &only_sim, NOT_XEN)?;
-                refuse(prefix, &[unobserved, pauses], NOT_XEN)
-            }
-            GroundKind::Threads => {
-                refuse(prefix, &of_linux, ONLY_SET)?;
-                refuse(prefix, &only_sim, ONLY_SET)?;
-                let others = [("pcpus", !condition.pcpus.is_empty()), spinners, unobserved, pauses];
-                refuse(prefix, &others, ONLY_SET)
-            }
+            GroundKind::Vm => self.check_fio_s_condition(prefix, condition),
+            GroundKind::Sim | GroundKind::Threads | GroundKind::Xen => Ok(()),
         }
     }
 }
 
-/// Refuses the first of these keys that is used.
-fn refuse(prefix: &str, keys: &[(&str, bool)], why: &str) -> Result<(), BadScenario> {
-    match keys.iter().find(|(_, used)| *used) {
-        Some((key, _)) => bad(format!("{prefix}{key}"), why),
-        None => Ok(()),
-    }
+/// A key of `T` that some grounds cannot do.
+struct GroundKey<T: 'static> {
+    name: &'static str,
+    grounds: &'static [GroundKind],
+    is_used: fn(&T) -> bool,
+}
+
+const SIM: &[GroundKind] = &[GroundKind::Sim];
+const VM: &[GroundKind] = &[GroundKind::Vm];
+const SIM_AND_VM: &[GroundKind] = &[GroundKind::Sim, GroundKind::Vm];
+const KEYS: [GroundKey<Scenario>; 8] = [
+    GroundKey { name: "guest.kernel", grounds: SIM_AND_VM, is_used: |s| !s.guest.kernel.is_empty() },
+    GroundKey { name: "guest.append", grounds: VM, is_used: |s| !s.guest.append.is_empty() },
+    GroundKey {
+        name: "guest.accelerator",
+        grounds: VM,
+        is_used: |s| s.guest.accelerator != Accelerator::Auto,
+    },
+    GroundKey { name: "host.xen.fixes", grounds: SIM, is_used: |s| !s.host.xen.fixes.is_empty() },
+    GroundKey { name: "run.attribute", grounds: SIM, is_used: |s| !s.run.attribute.is_empty() },
+    GroundKey {
+        name: "workload.batched",
+        grounds: SIM,
+        is_used: |s| matches!(&s.workload, Workload::Memory(memory) if memory.batched),
+    },
+    GroundKey {
+        name: "workload.computing",
+        grounds: SIM,
+        is_used: |s| matches!(&s.workload, Workload::Clone(clones) if clones.computing > 0),
+    },
+    GroundKey {
+        name: "workload.think_us",
+        grounds: SIM,
+        is_used: |s| matches!(&s.workload, Workload::Postmark(postmark) if postmark.think_us > 0),
+    },
+];
+
+const CONDITION_KEYS: [GroundKey<Condition>; 12] = [
+    GroundKey { name: "quota", grounds: SIM_AND_VM, is_used: |c| !c.quota.is_empty() },
+    GroundKey { name: "neighbours", grounds: SIM_AND_VM, is_used: |c| c.neighbours > 0 },
+    GroundKey { name: "hogs", grounds: SIM_AND_VM, is_used: |c| c.hogs > 0 },
+    GroundKey { name: "bursts", grounds: VM, is_used: |c| c.bursts.is_some() },
+    GroundKey { name: "spinners", grounds: &[GroundKind::Sim, GroundKind::Xen], is_used: |c| c.spinners > 0 },
+    GroundKey { name: "overcommit", grounds: SIM, is_used: |c| c.overcommit != 0.0 },
+    GroundKey { name: "spikes", grounds: SIM, is_used: |c| !c.spikes.is_empty() },
+    GroundKey { name: "replay", grounds: SIM, is_used: |c| !c.replay.is_empty() },
+    GroundKey { name: "without", grounds: SIM, is_used: |c| !c.without.is_empty() },
+    GroundKey {
+        name: "pcpus",
+        grounds: &[GroundKind::Sim, GroundKind::Vm, GroundKind::Xen],
+        is_used: |c| !c.pcpus.is_empty(),
+    },
+    GroundKey { name: "unobserved", grounds: VM, is_used: |c| c.unobserved },
+    GroundKey { name: "pauses", grounds: SIM_AND_VM, is_used: |c| !c.pauses.is_empty() },
+];
+
+/// The grounds that can do what this key asks for; NAME stands for the condition's name.
+pub(in crate::scenario) fn grounds_of(key: &str) -> &'static [GroundKind] {
+    let grounds = match key.strip_prefix("conditions.NAME.") {
+        Some(key) => {
+            let first = key.split('.').next();
+            CONDITION_KEYS.iter().find(|known| Some(known.name) == first).map(|known| known.grounds)
+        }
+        None => KEYS.iter().find(|known| known.name == key).map(|known| known.grounds),
+    };
+    grounds.unwrap_or(&GroundKind::ALL)
+}
+
+/// Refuses the first of these keys that is used and that this ground cannot do.
+fn refuse<T>(prefix: &str, keys: &[GroundKey<T>], of: &T, ground: GroundKind) -> Result<(), BadScenario> {
+    let cannot = |key: &&GroundKey<T>| (key.is_used)(of) && !key.grounds.contains(&ground);
+    let Some(key) = keys.iter().find(cannot) else { return Ok(()) };
+    let why = match (ground, key.grounds) {
+        (GroundKind::Threads, _) => ONLY_SET,
+        (GroundKind::Xen, _) => NOT_XEN,
+        (_, [GroundKind::Vm]) => ONLY_VM,
+        (_, [GroundKind::Sim]) => ONLY_SIM,
+        _ => NOT_VM,
+    };
+    bad(format!("{prefix}{}", key.name), why)
 }

@@ -1,7 +1,7 @@
 //! The limits of workloads.
 
-use super::{bad, within, within_f64};
-use crate::scenario::{BadScenario, Clones, Memory, Postmark, Requests, Scenario, Wakeup, Workload};
+use super::{bad, within};
+use crate::scenario::{BadScenario, Clones, Memory, Postmark, Requests, Scenario, Workload};
 
 impl Scenario {
     pub(super) fn check_workload(&self) -> Result<(), BadScenario> {
@@ -9,7 +9,7 @@ impl Scenario {
             Workload::Memory(memory) => self.check_memory(memory),
             Workload::Clone(clones) => self.check_clones(clones),
             Workload::Postmark(postmark) => self.check_postmark(postmark),
-            Workload::Wakeup(wakeup) => check_wakeup(wakeup),
+            Workload::Wakeup(_) => Ok(()),
             Workload::Requests(requests) => check_requests(requests),
             Workload::Io(io) => self.check_io(io),
             Workload::Fio(fio) => self.check_fio(fio),
@@ -18,9 +18,6 @@ impl Scenario {
     }
 
     fn check_memory(&self, memory: &Memory) -> Result<(), BadScenario> {
-        within("workload.object_bytes", memory.object_bytes, 16, 1 << 16)?;
-        within("workload.burst", memory.burst.into(), 1, 100_000)?;
-        within("workload.pause_us", memory.pause_us, 0, 1_000_000)?;
         within("workload.backlog_limit_mib", memory.backlog_limit_mib, 0, self.guest.memory_mib)
     }
 
@@ -37,14 +34,11 @@ impl Scenario {
     }
 
     fn check_postmark(&self, postmark: &Postmark) -> Result<(), BadScenario> {
-        let Postmark { processes, files, transactions, size_min_bytes, size_max_bytes, think_us } = *postmark;
+        let Postmark { processes, files, transactions, size_min_bytes, size_max_bytes, .. } = *postmark;
         let memory_mib = self.guest.memory_mib;
-        within("workload.think_us", think_us, 0, 1_000_000)?;
-        within("workload.processes", processes.into(), 1, 64)?;
         within("workload.files", files, processes.into(), 10_000_000)?;
         within("workload.transactions", transactions, processes.into(), 100_000_000)?;
         within("workload.size_min_bytes", size_min_bytes, 1, size_max_bytes)?;
-        within("workload.size_max_bytes", size_max_bytes, size_min_bytes, 1 << 20)?;
         // A file takes whole pages, and an inode and a dentry of about 1 KiB together.
         let file_bytes = (size_min_bytes + size_max_bytes).div_ceil(2).next_multiple_of(4096) + 1024;
         let need_mib = files.saturating_mul(file_bytes) >> 20;
@@ -59,22 +53,10 @@ impl Scenario {
     }
 }
 
-fn check_wakeup(wakeup: &Wakeup) -> Result<(), BadScenario> {
-    within("workload.sleep_us", wakeup.sleep_us, 1, 10_000_000)?;
-    within_f64("workload.sleep_spread", wakeup.sleep_spread, 0.0, 1.0)?;
-    within("workload.work_us", wakeup.work_us, 1, 1_000_000)?;
-    within("workload.samples", wakeup.samples, 0, 100_000_000)
-}
-
 fn check_requests(served: &Requests) -> Result<(), BadScenario> {
-    within("workload.gap_us", served.gap_us, 0, 10_000_000)?;
-    within("workload.rate_per_s", served.rate_per_s, 0, 1_000_000)?;
     if served.gap_us > 0 && served.rate_per_s > 0 {
         let problem = "is of a closed loop, and rate_per_s of an open one; remove one of them";
         return bad("workload.gap_us", problem);
     }
-    within_f64("workload.gap_spread", served.gap_spread, 0.0, 1.0)?;
-    within("workload.service_us", served.service_us, 1, 1_000_000)?;
-    within("workload.network_us", served.network_us, 1, 1_000_000)?;
-    within("workload.requests", served.requests, 0, 100_000_000)
+    Ok(())
 }

@@ -1,21 +1,25 @@
 //! `[workload] kind = "fio"`: real fio on a real guest's disk, beside tasks that compute on every vCPU; and who decides
 //! where fio's jobs run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::io::Access;
 
 /// `kind = "fio"`: fio on a real guest's disk, beside tasks that compute for ever on every vCPU. Only in real guests.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Fio {
     /// Where on the disk a job reads.
     pub access: Access,
     /// Size of a read, in KiB; a power of two.
+    #[schemars(range(min = 4, max = 1_024))]
     pub block_kib: u64,
     /// Jobs, each with one read outstanding.
+    #[schemars(range(min = 1, max = 64))]
     pub jobs: u32,
     /// Time that the disk takes for a read, in us.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub latency_us: u64,
     /// Who decides on which vCPU a job runs.
     pub placement: Placement,
@@ -37,7 +41,7 @@ impl Default for Fio {
 }
 
 /// Who decides on which vCPU a job runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
     /// The guest's scheduler.

@@ -2,10 +2,11 @@
 //! descheduled vCPUs that issue no I/O.
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `kind = "io"`: an application that computes, reads and writes, beside tasks that compute for ever. Only on the simulator.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Io {
     /// Name of the application that runs; one of `applications`. Must be given.
@@ -13,25 +14,32 @@ pub struct Io {
     /// The applications, by name. Must be given.
     pub applications: IndexMap<String, Application>,
     /// Threads of each task of the application; 0 for as many as each names. At most 256 over all tasks.
+    #[schemars(range(min = 0, max = 256))]
     pub clients: u32,
     /// Time between the starts of two threads of a task, beyond those that the task names, in ms; 0 to start all at once.
+    #[schemars(range(min = 0, max = 60_000))]
     pub join_every_ms: u64,
     /// The window ends when this much was read, in MiB; 0 for a window of its own length.
+    #[schemars(range(min = 0, max = 1 << 24))]
     pub work_mib: u64,
     /// Tasks in the guest that compute for ever, each pinned to a vCPU, from the first one on. At most `guest.vcpus`.
     pub computing: u32,
     /// Weight of the computing tasks in the guest's scheduler: 1024 is nice 0, 3 is Linux's idle class.
+    #[schemars(range(min = 2, max = 1 << 18))]
     pub computing_weight: u32,
     /// Time over which the neighbours begin, each at a time of its own, in ms. If all began at once, every pCPU would run the
     /// guest's vCPUs in the same turn, and all would be off at once, which no VM that lives beside others sees.
+    #[schemars(range(min = 0, max = 10_000))]
     pub stagger_ms: u64,
     /// What is done about inactivity.
     pub system: IoSystem,
     /// Settings of the systems.
     pub systems: IoSystems,
     /// Further VMs like the guest, with the same application and system, on the same pCPUs and disk.
+    #[schemars(range(min = 0, max = 16))]
     pub rivals: u32,
     /// CPU weight of the rivals' vCPUs; other vCPUs have 1024.
+    #[schemars(range(min = 2, max = 1 << 18))]
     pub rival_weight: u32,
     /// The guest's block layer and page cache.
     pub block: BlockLayer,
@@ -64,7 +72,7 @@ impl Default for Io {
 }
 
 /// What is done about I/O inactivity.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum IoSystem {
     /// Nothing: the host's scheduler as it is.
@@ -81,24 +89,32 @@ pub enum IoSystem {
 /// Settings of the systems. Defaults: four micro-slices and 1 ms for a CPU-bound task are free choices; 30 ms is the
 /// accounting period of Xen's credit scheduler; beats of 1 and 4 ms are those of the live daemon; CPU times are estimates for
 /// a native guest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct IoSystems {
     /// vSlicer: micro-slices that a slice is cut into, spread over a round of all VMs.
+    #[schemars(range(min = 1, max = 64))]
     pub micro_slices: u32,
-    /// xBalloon: time between two accountings of the host.
+    /// xBalloon: time between two accountings of the host, in ms.
+    #[schemars(range(min = 1, max = 1_000))]
     pub accounting_ms: u64,
-    /// xBalloon: a task that has computed for so long since it last waited is CPU-bound.
+    /// xBalloon: a task that has computed for this long since it last waited is CPU-bound, in us.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub cpu_bound_us: u64,
-    /// vMigrater: time between two beats of a vCPU while there is something to win.
+    /// vMigrater: time between two beats of a vCPU while there is something to win, in us.
+    #[schemars(range(min = 100, max = 10_000))]
     pub beat_us: u64,
-    /// vMigrater: the same while nothing is wrong.
+    /// vMigrater: time between two beats while nothing is wrong, in us. At least `beat_us`.
+    #[schemars(range(min = 100, max = 100_000))]
     pub calm_beat_us: u64,
-    /// vMigrater: CPU time of a beat in its thread: two system calls and a write.
+    /// vMigrater: CPU time of a beat in its thread, for two system calls and a write, in ns.
+    #[schemars(range(min = 1, max = 100_000))]
     pub beat_ns: u64,
-    /// vMigrater: grain of the steal that the guest can read; `/proc/stat` has 10 ms.
+    /// vMigrater: grain of the steal time that the guest can read, in us; `/proc/stat` has 10 ms.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub steal_grain_us: u64,
-    /// vMigrater: CPU time of recording a request's start or end.
+    /// vMigrater: CPU time to record a request's start or end, in ns.
+    #[schemars(range(min = 0, max = 100_000))]
     pub trace_ns: u64,
 }
 
@@ -118,26 +134,29 @@ impl Default for IoSystems {
 }
 
 /// An application.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Application {
-    /// What it does, in a line.
+    /// One line that says what the application does.
     pub label: String,
     /// Its tasks, 1 to 16.
     pub tasks: Vec<IoTask>,
 }
 
 /// Threads that do the same.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct IoTask {
     /// Threads of the task.
+    #[schemars(range(min = 1, max = 256))]
     pub threads: u32,
-    /// What each thread does in a loop, in 1 to 64 steps; a pass is one operation.
+    /// What each thread does in a loop, in 1 to 64 steps. One pass is one operation.
     pub steps: Vec<Step>,
-    /// Size of the file that each thread reads, and of another one that it writes, if it does either, in MiB.
+    /// Size of the file that each thread reads, and of another one that it writes, in MiB.
+    #[schemars(range(min = 1, max = 1 << 20))]
     pub file_mib: u64,
-    /// Memory that a thread must fetch anew on another vCPU, in KiB.
+    /// Memory that a thread must fetch again on another vCPU, in KiB.
+    #[schemars(range(min = 0, max = 1 << 20))]
     pub working_set_kib: u64,
 }
 
@@ -155,35 +174,37 @@ impl IoTask {
 }
 
 /// One step of a task.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Step {
     /// Computes in user space.
     Compute {
-        /// CPU time, mean.
+        /// CPU time of the step, mean, in us.
+        #[schemars(range(min = 1, max = 10_000_000))]
         us: u64,
-        /// Uniform from (1 - s) to (1 + s) times that, s in per cent.
+        /// The time is uniform from (1 - s) to (1 + s) times `us`, where s is this, in per cent.
         #[serde(default)]
+        #[schemars(range(min = 0, max = 100))]
         spread_percent: u64,
     },
     /// Reads from the one file.
     Read {
-        /// Where.
+        /// Where in the file.
         access: Access,
-        /// How much.
+        /// How much, in KiB: whole pages of the cache.
         kib: u64,
     },
     /// Writes to the other file, and waits until it is on the disk.
     Write {
-        /// Where.
+        /// Where in the file.
         access: Access,
-        /// How much.
+        /// How much, in KiB: whole pages of the cache.
         kib: u64,
     },
 }
 
 /// Where in its file a step reads or writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
     /// After the last one; from the start again at the end.
@@ -194,28 +215,39 @@ pub enum Access {
 
 /// The guest's block layer and page cache. Defaults: read-ahead, largest request and ring are those of Linux and of QEMU's
 /// virtio-blk; the virtual delay is calibrated (`io-calibration`); CPU times are estimates for a native guest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BlockLayer {
-    /// Memory for the page cache.
+    /// Memory for the page cache, in MiB.
+    #[schemars(range(min = 1, max = 1 << 20))]
     pub cache_mib: u64,
-    /// A page of the cache, as far as it is simulated: what is read and kept at a time.
+    /// Size of a simulated page of the cache, which is read and kept as a whole, in KiB.
+    #[schemars(range(min = 4, max = 1 << 10))]
     pub page_kib: u64,
-    /// Most that is read ahead.
+    /// Most that is read ahead, in KiB.
+    #[schemars(range(min = 0, max = 1 << 15))]
     pub read_ahead_kib: u64,
-    /// Largest request.
+    /// Largest request, in KiB. At least `page_kib`.
+    #[schemars(range(min = 4, max = 1 << 15))]
     pub request_kib: u64,
     /// Requests that the virtual disk takes at a time.
+    #[schemars(range(min = 1, max = 1_024))]
     pub ring: u32,
-    /// CPU time to submit a request.
+    /// CPU time to submit a request, in ns.
+    #[schemars(range(min = 0, max = 10_000_000))]
     pub submit_ns: u64,
-    /// CPU time of an interrupt for each request that is done.
+    /// CPU time of the interrupt for each completed request, in ns.
+    #[schemars(range(min = 0, max = 10_000_000))]
     pub complete_ns: u64,
-    /// CPU time to copy a KiB out of the cache.
+    /// CPU time to copy a KiB out of the cache, in ns.
+    #[schemars(range(min = 0, max = 10_000_000))]
     pub copy_ns_per_kib: u64,
-    /// CPU time of a system call.
+    /// CPU time of a system call, in ns.
+    #[schemars(range(min = 0, max = 10_000_000))]
     pub call_ns: u64,
-    /// Time, without CPU time of the guest, by which virtualisation delays each request; half on either way.
+    /// Time by which virtualisation delays each request without CPU time of the guest, in ns; half before the
+    /// disk, half after it.
+    #[schemars(range(min = 0, max = 10_000_000))]
     pub virtual_ns: u64,
 }
 
@@ -238,36 +270,52 @@ impl Default for BlockLayer {
 
 /// The disk, and the host's I/O scheduler before it. Defaults: the SSD's link and access time are calibrated
 /// (`io-calibration`); those of the HDD are of the class of 1 TB drives with 7200 rotations a minute.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Disk {
-    /// What it is.
+    /// Kind of disk.
     pub kind: DiskKind,
-    /// Requests that it works on at a time.
+    /// Requests that the disk works on at a time.
+    #[schemars(range(min = 1, max = 1_024))]
     pub queue_depth: u32,
-    /// What its interface or its medium carries.
+    /// Bandwidth of its interface (SSD) or of its medium (HDD), in MB/s.
+    #[schemars(range(min = 1, max = 100_000))]
     pub mb_per_s: u64,
-    /// SSD: time of a read until its data flows.
+    /// SSD: time from a read to its first data, in us.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub access_us: u64,
-    /// HDD: shortest seek.
+    /// HDD: shortest seek, in us. At most `seek_max_us`.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub seek_min_us: u64,
-    /// HDD: seek over the whole disk.
+    /// HDD: seek over the whole disk, in us.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub seek_max_us: u64,
     /// HDD: rotations per minute.
+    #[schemars(range(min = 1_000, max = 30_000))]
     pub rpm: u64,
-    /// HDD: bytes of a track.
+    /// HDD: size of a track, in KiB.
+    #[schemars(range(min = 16, max = 1 << 16))]
     pub track_kib: u64,
-    /// HDD: what it reads ahead at most.
+    /// HDD: most that it reads ahead, in KiB.
+    #[schemars(range(min = 0, max = 1 << 20))]
     pub buffer_kib: u64,
-    /// HDD: what its interface carries, when the data is in the buffer.
+    /// HDD: bandwidth of its interface, for data in its buffer, in MB/s.
+    #[schemars(range(min = 1, max = 100_000))]
     pub interface_mb_per_s: u64,
-    /// Its size.
+    /// Size of the disk, in GiB.
+    #[schemars(range(min = 1, max = 1 << 17))]
     pub gib: u64,
-    /// Host's I/O scheduler: a VM is served for so long before the next; 0 to choose anew for each request.
+    /// Host's I/O scheduler: how long it serves a VM before the next one, in ms; 0 to choose anew for each
+    /// request.
+    #[schemars(range(min = 0, max = 10_000))]
     pub slice_ms: u64,
-    /// And its disk is kept idle for so long in the hope of its next request.
+    /// Host's I/O scheduler: how long it keeps the disk idle for the next request of the VM that it serves,
+    /// in us.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub idle_us: u64,
-    /// And this is each VM's weight, the guest's first; 100 for those that are not named.
+    /// Host's I/O scheduler: weight of each VM, the guest's first; 100 for those that are
+    /// not named.
+    #[schemars(inner(range(min = 1, max = 10_000)))]
     pub weights: Vec<u64>,
 }
 
@@ -293,7 +341,7 @@ impl Default for Disk {
 }
 
 /// Kinds of disks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DiskKind {
     /// Flash: every place is as near as any other.

@@ -1,16 +1,20 @@
 //! Workloads that allocate and free kernel memory: `memory`, `clone` and `postmark`. Simulated and real guests run them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `kind = "memory"`: kernel threads, one for each vCPU, that allocate objects and free them through `call_rcu()`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Memory {
     /// Size of an object, in bytes.
+    #[schemars(range(min = 16, max = 1 << 16))]
     pub object_bytes: u64,
     /// Pairs of allocation and `call_rcu()` between two voluntary context switches.
+    #[schemars(range(min = 1, max = 100_000))]
     pub burst: u32,
     /// Pause after each burst, in us, which sets the rate; 0 for none.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub pause_us: u64,
     /// The workers pause while more memory than this, in MiB, waits to be freed; 0 for half of the guest's memory. At most
     /// the guest's memory.
@@ -26,7 +30,7 @@ impl Default for Memory {
 }
 
 /// `kind = "clone"`: processes, each pinned to a vCPU, that `clone()` into new namespaces in a loop.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Clones {
     /// Processes; 0 for one on each vCPU. At most `guest.vcpus`.
@@ -53,22 +57,28 @@ impl Default for Clones {
 }
 
 /// `kind = "postmark"`: several processes of Debian's `postmark`, on tmpfs. The window ends with the last of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Postmark {
     /// Processes.
+    #[schemars(range(min = 1, max = 64))]
     pub processes: u32,
     /// Files at the start, over all processes. Must be given: at least one for each process, and no more than fit into three
     /// quarters of the guest's memory.
+    #[schemars(range(min = 0, max = 10_000_000))]
     pub files: u64,
     /// Transactions, over all processes. Must be given: at least one for each process.
+    #[schemars(range(min = 0, max = 100_000_000))]
     pub transactions: u64,
     /// Size of the smallest file, in bytes. At most `size_max_bytes`.
+    #[schemars(range(min = 1, max = 1 << 20))]
     pub size_min_bytes: u64,
     /// Size of the largest file, in bytes.
+    #[schemars(range(min = 1, max = 1 << 20))]
     pub size_max_bytes: u64,
     /// CPU time in user mode between two transactions, in us, which sets the share of time in the kernel. Only on the
     /// simulator.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub think_us: u64,
 }
 
