@@ -1,7 +1,8 @@
-//! Tokens whose fence a thread was asked for (`fence/thread.rs`): their writers do not wait for it.
+//! Tokens whose writers asked the fence thread (`fence/thread.rs`) for a fence and did not wait for it.
 //!
-//! The fence of a token also serves all earlier tokens: it is enough to remember, for each call that is to come, the last
-//! token that it serves. Requests wait for the call after the one under way, or for the next: two at most.
+//! The fence of a token also serves all earlier tokens. So it is enough to remember the latest token of each call
+//! that is still to come. A request is served by the call after the one under way, or by the one after that: at most
+//! two entries.
 
 use crate::fence::Ticket;
 use crate::futex::Lock;
@@ -14,7 +15,7 @@ struct Wait {
     ticket: Ticket,
 }
 
-/// The awaited fences of a domain.
+/// The fences that a domain awaits.
 #[derive(Default)]
 pub(crate) struct Awaited {
     /// Whether `waits` has an entry. Lets callers skip the lock.
@@ -31,13 +32,14 @@ impl Awaited {
         let place = same.or_else(|| waits.iter().position(Option::is_none));
         match place {
             Some(at) => waits[at] = latest([waits[at], mine]),
-            // One of them is served, and not yet taken out.
+            // Both entries are full: one of them has been served and was not taken out yet.
             None => *waits = [latest([waits[0], waits[1], mine]), None],
         }
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// Takes out the waits whose call has ended or whose token `fenced` says is fenced already. The latest of their tokens.
+    /// Takes out the waits whose call has ended, and those whose token `fenced` reports as fenced already. Returns
+    /// the latest of their tokens.
     pub(crate) fn take_served(&self, fenced: impl Fn(u64) -> bool) -> Option<u64> {
         if !self.any.load(Ordering::Relaxed) {
             return None;
@@ -55,17 +57,17 @@ impl Awaited {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// In the child of a fork, where nobody was asked.
+    /// For the child of a fork, where nobody was asked for a fence.
     pub(crate) fn reset_after_fork(&self) {
-        // SAFETY: whoever held the lock is in the parent.
+        // SAFETY: if another thread held the lock, it is in the parent.
         unsafe { self.waits.reset_after_fork([None, None]) };
         *self.waits.lock() = [None, None];
         self.any.store(false, Ordering::Relaxed);
     }
 }
 
-/// The one with the latest token. Its fence serves the others, whatever tickets they have: its ticket was made after its
-/// token, hence after theirs.
+/// The entry with the latest token. Its fence serves the others whatever their tickets: its ticket was made after its
+/// token, and so after their tokens.
 fn latest<const N: usize>(waits: [Option<Wait>; N]) -> Option<Wait> {
     waits.into_iter().flatten().max_by_key(|wait| wait.token)
 }

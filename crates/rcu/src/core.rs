@@ -1,5 +1,7 @@
-//! The part of a domain that readers and grace periods share. It holds no garbage, and lives as long as a
-//! thread remembers a record of it.
+//! The part of a domain that readers and grace periods share: tokens, the readers' records, the hazard slots, and
+//! waiting for them.
+//!
+//! It holds no garbage. It lives as long as the domain or any thread that still remembers a record of it.
 
 use crate::awaited::Awaited;
 use crate::epoch::{Acknowledged, Clock, holds_up};
@@ -22,14 +24,14 @@ use crate::units::MILLISECOND_NS;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Looks at the readers before a waiter yields or goes to sleep: longer than a short section, less than a
-/// sleep and a wake.
+/// How often a waiter looks at the readers before it yields or sleeps: longer than a short section, shorter than
+/// going to sleep and waking up.
 const SPINS: u32 = if cfg!(shuttle) { 1 } else { 100 };
-/// First and longest sleep of a waiter whose wake-up may get lost, because readers' exits have no fence that
-/// membarrier could stand in for.
+/// First and longest sleep of a waiter that may miss its wake-up: without membarrier nothing orders a reader's exit
+/// against the waiter's request.
 const NAP_NS: u64 = 50_000;
 const LONGEST_NAP_NS: u64 = MILLISECOND_NS;
-/// Longest wait for a fence, after which a waiter looks whether it should go on.
+/// Longest wait for a fence before a waiter checks whether it should go on.
 const LOOK_NS: u64 = 10 * MILLISECOND_NS;
 
 fn soon(deadline_ns: Option<u64>) -> Option<u64> {
@@ -37,37 +39,37 @@ fn soon(deadline_ns: Option<u64>) -> Option<u64> {
     Some(deadline_ns.map_or(look_ns, |d| d.min(look_ns)))
 }
 
-/// See the module's text.
+/// See the text at the top of this file.
 pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) acks: Acknowledged,
     pub(crate) modes: Modes,
-    /// Fences that the domain's writers did not wait for.
+    /// Fences that writers have asked for without waiting.
     pub(crate) awaited: Awaited,
     pub(crate) readers: Pool<Record>,
     pub(crate) hazards: Pool<Cell>,
-    /// Changes whenever a reader that was asked to has left its section.
+    /// Changes whenever a reader that was asked to wake writers leaves its section.
     pub(crate) event: AtomicU32,
-    /// No handle of the domain is left.
+    /// The domain has no handle left.
     pub(crate) closed: AtomicBool,
     pub(crate) help: Help,
-    /// How long a writer that waits is active before it sleeps.
+    /// How long a waiting writer spins before it sleeps.
     pub(crate) patience_ns: u64,
-    /// From when on a writer's call of membarrier is slow.
+    /// A writer's call of membarrier counts as slow from this duration on.
     pub(crate) call_limit_ns: u64,
     pub(crate) limit_readers: usize,
     pub(crate) limit_slots: usize,
-    /// Restartable sections that ran as epochs.
+    /// How many restartable sections ran as epoch sections instead.
     pub(crate) fallbacks: AtomicU64,
     pub(crate) durations: Recorder,
-    /// Taken out as the domain ends: a core may go anywhere, also where no user's code may run.
+    /// Taken out when the domain ends: the core may be freed later, on a thread where no user code may run.
     pub(crate) hook: Lock<Option<Arc<Hook>>>,
-    /// Whether membarrier can stand in for a fence in readers' exits.
+    /// Whether membarrier works, so that it can stand in for the fence in a reader's exit.
     asymmetric: bool,
 }
 
 impl Core {
-    /// `asymmetric`: whether membarrier works on this machine.
+    /// `asymmetric` says whether membarrier works on this machine.
     pub(crate) fn new(options: &Options, asymmetric: bool) -> Self {
         let (modes, mode) = Modes::new(options.fencing, asymmetric);
         Self {
@@ -81,7 +83,7 @@ impl Core {
             closed: AtomicBool::new(false),
             help: options.help,
             patience_ns: options.patience_ns,
-            // A model has no clock.
+            // A shuttle model has no clock, so no call may count as slow.
             call_limit_ns: if cfg!(shuttle) { u64::MAX } else { options.call_limit_ns },
             limit_readers: options.limit_readers,
             limit_slots: options.limit_slots,
@@ -92,12 +94,13 @@ impl Core {
         }
     }
 
-    /// A token for what the caller has unlinked, its fence complete or asked for.
+    /// Returns a token for everything that the caller has unlinked. Its fence is complete or has been asked for.
     pub(crate) fn start(&self) -> u64 {
         self.start_timed().0
     }
 
-    /// A token for what the caller has unlinked, and its fence; none where that is awaited, or the kernel refuses it.
+    /// Returns a token for everything that the caller has unlinked, and its fence. There is no fence yet if it was
+    /// only asked for, or if the kernel refuses it.
     pub(crate) fn start_timed(&self) -> (u64, Option<Complete>) {
         let token = self.clock.tick();
         let fence = match self.order() {
@@ -114,7 +117,7 @@ impl Core {
         (token, fence)
     }
 
-    /// Waits for the fence of `token`, until `deadline_ns` at most. Returns whether the fence is complete.
+    /// Waits for the fence of `token`, at most until `deadline_ns`. Returns whether the fence is complete.
     pub(crate) fn wait_for_fence(&self, token: u64, deadline_ns: Option<u64>) -> Result<bool, NoFence> {
         self.note_served();
         if self.acks.is_fenced(token) {
@@ -128,11 +131,11 @@ impl Core {
         Ok(true)
     }
 
-    /// The writers' side of the readers' fence: after it, a section that began before sees the writer's
-    /// unlink or is seen by the writer's scan.
+    /// The writers' half of the fence: a section that began before this either sees the writer's unlink or is seen by
+    /// the writer's scan.
     fn order(&self) -> Result<Response, NoFence> {
-        // Two duties. It precedes the read of the state, see `mode.rs`. And where the readers are fenced, it
-        // pairs with the fence in `epoch::enter`: whichever of the two comes second sees what precedes the
+        // This fence has two duties. It precedes the load of the state, see `mode.rs`. And where readers are fenced,
+        // it pairs with the fence in `epoch::enter`: whichever of the two fences comes second sees what precedes the
         // other.
         full_fence(Ordering::SeqCst);
         let order = if self.modes.writers_need_barrier() {
@@ -149,13 +152,13 @@ impl Core {
         self.acks.is_fenced(token)
     }
 
-    /// Whether the domain has asked for a fence that is not complete yet.
+    /// Whether a fence that the domain has asked for is still incomplete.
     pub(crate) fn awaits_fence(&self) -> bool {
         self.note_served();
         self.awaited.any()
     }
 
-    /// Notes awaited fences that are complete by now.
+    /// Records which of the fences that were asked for are complete by now.
     pub(crate) fn note_served(&self) {
         if let Some(token) = self.awaited.take_served(|token| self.acks.is_fenced(token)) {
             self.acks.fence_done(token);
@@ -176,8 +179,8 @@ impl Core {
         self.readers.iter().filter(move |r| holds_up(r.word.load(Ordering::Acquire), token))
     }
 
-    /// Looks at the readers for `patience_ns` at least, and helps late ones; not if the caller is one of
-    /// them. Whether `token` has passed.
+    /// Looks at the readers for at least `patience_ns`, and helps late ones; gives up at once if the caller is one of
+    /// them. Returns whether `token` has passed.
     pub(crate) fn check_patiently(&self, token: u64, patience_ns: u64) -> bool {
         if self.check(token) {
             return true;
@@ -197,12 +200,12 @@ impl Core {
             if now_ns() >= end_ns {
                 return false;
             }
-            // A late reader may wait for this very CPU.
+            // A late reader may be waiting for this very CPU.
             yield_now();
         }
     }
 
-    /// Notes who is late, tells the hook, and asks readers to yield where the domain's policy says so.
+    /// Records which readers are late, calls the hook, and asks readers to yield if the domain's policy says so.
     fn help(&self, token: u64) {
         let now_ns = now_ns();
         self.late(token).for_each(|r| self.note_late(r, now_ns));
@@ -221,15 +224,16 @@ impl Core {
         }
     }
 
-    /// Waits until `token` has passed or `deadline_ns` is over. Whether it has passed.
+    /// Waits until `token` has passed, at most until `deadline_ns`. Returns whether it has passed.
     ///
     /// # Panics
-    /// When the calling thread itself holds up the token: it would wait for ever.
+    /// If the calling thread itself holds up the token, because it would wait for ever.
     pub(crate) fn wait_until(&self, token: u64, deadline_ns: Option<u64>) -> Result<bool, NoFence> {
         self.wait_while(token, deadline_ns, || true)
     }
 
-    /// As `wait_until`, and only while `go_on` is true. Whoever makes it false announces `event` afterwards.
+    /// As `wait_until`, but only while `go_on` returns true. The code that makes it return false must announce
+    /// `event` afterwards.
     ///
     /// # Panics
     /// As `wait_until`.
@@ -253,8 +257,8 @@ impl Core {
             let seen = self.event.load(Ordering::SeqCst);
             self.help(token);
             self.late(token).for_each(Record::ask_to_wake);
-            // A reader's exit stores its word and then loads what it is asked. After membarrier, either it
-            // sees the request or this thread sees its word.
+            // A reader's exit stores its word and then loads what it was asked to do. After membarrier, either the
+            // reader sees the request or this thread sees the reader's word.
             let reliable = self.asymmetric
                 && self.modes.writers_need_barrier()
                 && fence::barrier_until(soon(deadline_ns))?.is_some();
@@ -285,30 +289,30 @@ impl Core {
         self.late(token).any(|r| r.is_owned_by(me))
     }
 
-    /// Notes that a grace period has ended, `ns` after it began. Not under a lock.
+    /// Records that a grace period has ended, `ns` after it began. Must not be called under a lock.
     pub(crate) fn note_duration(&self, ns: u64) {
         self.durations.record(ns);
         self.report_duration(ns);
     }
 
-    /// As `note_duration`, for one that is recorded already.
+    /// As `note_duration`, for a duration that is already recorded.
     pub(crate) fn report_duration(&self, ns: u64) {
         trace::grace_period(ns, || self.hook().map(|hook| hook.limit_ns));
     }
 
-    /// Who holds up `token`.
+    /// The readers that hold up `token`.
     pub(crate) fn late_readers(&self, token: u64) -> Vec<LateReader> {
         let now_ns = now_ns();
         self.late(token).map(|r| LateReader::of(r, now_ns)).collect()
     }
 
-    /// Notes that `record` is late, since now unless it is known. Calls the hook, once per section.
+    /// Records that `record` is late: from now on, unless it was late already. Calls the hook once per section.
     pub(crate) fn note_late(&self, record: &Record, now_ns: u64) {
         let word = record.word.load(Ordering::Relaxed);
         if word == 0 {
             return;
         }
-        // Relaxed: scanners race here, and any of their times will do.
+        // Relaxed: several scanners may race here, and any of their times will do.
         if record.late_word.load(Ordering::Relaxed) != word {
             record.late_since_ns.store(now_ns, Ordering::Relaxed);
             record.late_word.store(word, Ordering::Relaxed);
@@ -316,7 +320,8 @@ impl Core {
         let Some(hook) = self.hook() else { return };
         let late = now_ns.saturating_sub(record.late_since_ns.load(Ordering::Relaxed)) >= hook.limit_ns;
         if late && record.reported_word.swap(word, Ordering::Relaxed) != word {
-            // The panic hook has reported a panic. It must not end the caller, which has objects in hand.
+            // The panic hook has already reported a panic of the user's hook. It must not end the caller, which has
+            // objects in hand.
             let _aside = PutAside::begin();
             let call = || (hook.call)(&LateReader::of(record, now_ns));
             if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
@@ -330,7 +335,7 @@ impl Core {
         self.hook.lock().clone()
     }
 
-    /// In how many nanoseconds a waiter must look again for the hook's sake.
+    /// In how many nanoseconds a waiter must look again so that the hook is called in time.
     pub(crate) fn hook_due_ns(&self, token: u64, now_ns: u64) -> Option<u64> {
         let hook = self.hook()?;
         let unreported =
@@ -345,7 +350,7 @@ impl Core {
         self.late(token).filter(unreported).map(due).min()
     }
 
-    /// The addresses that slots pin, sorted. Empty, and quick, while the domain has no slots.
+    /// The addresses that slots pin, sorted. Returns quickly while the domain has no slots.
     pub(crate) fn pinned(&self) -> Vec<*mut ()> {
         if self.hazards.len() == 0 {
             return Vec::new();

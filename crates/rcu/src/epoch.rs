@@ -1,32 +1,31 @@
-//! Tokens and epochs: how a writer knows that no section that started before its unlink still runs.
+//! Tokens and epochs: how a writer knows that no section from before its unlink is still running.
 //!
-//! A reader's word is 0 outside of sections; in one it holds the token counter's value at the outermost
-//! entry, and in its low bits the depth of nesting. A writer unlinks an object, takes a new token `t`,
-//! executes a fence (`order` in `core.rs`), and waits until every word is 0 or at least `t`.
+//! A reader's word is 0 outside of sections. In a section, it holds the token counter's value at the outermost entry,
+//! and in its low bits the depth of nesting. A writer unlinks an object, takes a new token `t`, executes a fence
+//! (`order` in `core.rs`), and waits until every word is 0 or at least `t`.
 //!
-//! Why that is enough: take a reader's entry that reads the token counter.
-//! - It reads `t` or more: the read-acquire synchronises with the writer's increment, so the section sees the
-//!   unlink.
-//! - It reads less than `t`. Its word is stored before the writer's fence takes effect on its CPU, and the
-//!   writer's scan sees it and waits; or after, and then the section's accesses come after the fence too and
-//!   see the unlink.
+//! Why that is enough: consider a reader's entry, which reads the token counter.
+//! - It reads `t` or more. The read-acquire synchronises with the writer's increment, so the section sees the unlink.
+//! - It reads less than `t`. Either its word is stored before the writer's fence takes effect on its CPU; then the
+//!   writer's scan sees the word and waits. Or the word is stored later; then the section's accesses also come after
+//!   the fence and see the unlink.
 //!
-//! One word for token and depth, written by one store, makes entry and exit safe against signal handlers that
-//! enter sections of the same record: a handler leaves the word as it found it.
+//! Token and depth are one word, written by one store. So a signal handler may enter sections of the same record
+//! during an entry or exit: it leaves the word as it found it.
 //!
-//! Source: tokens as in DPDK rte_rcu_qsbr; the asymmetric fence as in liburcu's memb flavour.
+//! Sources: tokens as in DPDK rte_rcu_qsbr; the asymmetric fence as in liburcu's memb flavour.
 
 use crate::mode::is_asymmetric;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Bits of a word that hold the depth of nesting.
+/// How many bits of a word hold the depth of nesting.
 const NEST_BITS: u32 = 12;
 /// The deepest nesting, 4,095.
 const NEST_MASK: u64 = (1 << NEST_BITS) - 1;
-/// What one token is apart from the next. 2^52 tokens: at one per microsecond, 142 years.
+/// The distance between two tokens. There are 2^52 of them: at one per microsecond, enough for 142 years.
 const STEP: u64 = 1 << NEST_BITS;
 
-/// What readers read at each entry. On lines of its own: written once per grace period.
+/// What readers read at each entry. On cache lines of its own, because it is written only once per grace period.
 #[repr(align(128))]
 pub(crate) struct Clock {
     token: AtomicU64,
@@ -38,10 +37,10 @@ impl Clock {
         Self { token: AtomicU64::new(STEP), mode: AtomicU32::new(mode) }
     }
 
-    /// A new token.
+    /// Takes a new token.
     pub(crate) fn tick(&self) -> u64 {
-        // Release pairs with the Acquire in `now`: a reader that sees the token sees the unlink. Acquire
-        // orders tokens of several writers: the fence of a later token covers the unlinks of earlier ones.
+        // Release pairs with the Acquire in `now`: a reader that sees the token sees the unlink. Acquire orders the
+        // tokens of several writers: the fence of a later token covers the unlinks of earlier ones.
         self.token.fetch_add(STEP, Ordering::AcqRel) + STEP
     }
 
@@ -52,13 +51,13 @@ impl Clock {
     }
 }
 
-/// How many tokens have passed since `token` was taken.
+/// How many tokens this difference is.
 #[cfg(all(test, not(loom)))]
 pub(crate) fn steps(tokens: u64) -> u64 {
     tokens >> NEST_BITS
 }
 
-/// Enters a section, or nests one more. Only the record's thread writes `word`.
+/// Enters a section, or nests one level deeper. Only the record's thread writes `word`.
 ///
 /// # Panics
 /// Beyond 4,095 nested sections.
@@ -71,7 +70,7 @@ pub(crate) fn enter(word: &AtomicU64, clock: &Clock) {
     enter_alone(word, clock);
 }
 
-/// Enters a section of a record that has none: whoever calls this is the only one that enters it.
+/// Enters a section of a record that is in none. Only one caller at a time may enter sections of it.
 #[inline(always)]
 pub(crate) fn enter_alone(word: &AtomicU64, clock: &Clock) {
     word.store(clock.now() | 1, Ordering::Relaxed);
@@ -92,9 +91,9 @@ fn nest(word: &AtomicU64, held: u64) {
 
 /// Orders the store of the word before the section's loads, against the writer's fence (`Core::order`).
 ///
-/// The mode is read AFTER the word is stored: a domain that stops using membarrier changes the mode and calls
-/// membarrier once more. An entry that read the old mode before that call has also stored its word before,
-/// and the writer sees it.
+/// The mode is read AFTER the word is stored. A domain that stops using membarrier changes the mode and calls
+/// membarrier once more. An entry that read the old mode before that call has stored its word before the call, too,
+/// so the writer sees it.
 #[inline(always)]
 fn reader_fence(mode: &AtomicU32) {
     #[cfg(not(loom))]
@@ -104,7 +103,7 @@ fn reader_fence(mode: &AtomicU32) {
     }
 }
 
-/// Leaves a section. True when it was the outermost.
+/// Leaves a section. Returns whether it was the outermost.
 #[inline(always)]
 pub(crate) fn leave(word: &AtomicU64) -> bool {
     let held = word.load(Ordering::Relaxed);
@@ -119,13 +118,12 @@ pub(crate) fn leave(word: &AtomicU64) -> bool {
 /// Leaves the section that `enter_alone` entered.
 #[inline(always)]
 pub(crate) fn leave_alone(word: &AtomicU64) {
-    // Release pairs with the Acquire in `oldest`: what the section read, it has read before the writer frees
-    // it.
+    // Release pairs with the Acquire in `oldest`: the section's reads come before the writer's free.
     word.store(0, Ordering::Release);
 }
 
-/// A quiescent state of a reader that stays in one long section: moves its word on to now. Nothing when it is
-/// nested. No fence: until the store is visible, the writer sees the older token and waits.
+/// A quiescent state of a reader that stays in one long section: advances its word to the current token. Does nothing
+/// in a nested section. Needs no fence: until the store is visible, the writer sees the older token and waits.
 #[inline(always)]
 pub(crate) fn refresh(word: &AtomicU64, clock: &Clock) {
     if is_outermost(word.load(Ordering::Relaxed)) {
@@ -153,7 +151,7 @@ pub(crate) fn oldest<'a>(words: impl Iterator<Item = &'a AtomicU64>, limit: u64)
         .fold(limit, |least, w| least.min(w & !NEST_MASK))
 }
 
-/// What writers share about tokens. Monotonic.
+/// What a domain's writers share about tokens. Both values only grow.
 #[repr(align(128))]
 pub(crate) struct Acknowledged {
     /// The largest token whose fence is complete.
@@ -167,10 +165,10 @@ impl Acknowledged {
         Self { fenced: AtomicU64::new(0), passed: AtomicU64::new(0) }
     }
 
-    /// The fence of `token` is complete, and so is that of every earlier one: their unlinks precede their
-    /// increments, which precede this token's.
+    /// Records that the fence of `token` is complete, and with it that of every earlier token: their unlinks precede
+    /// their increments, which precede this token's.
     pub(crate) fn fence_done(&self, token: u64) {
-        // AcqRel: whoever scans with this limit does so after the fence.
+        // AcqRel: a scan with this limit comes after the fence.
         self.fenced.fetch_max(token, Ordering::AcqRel);
     }
 
@@ -179,19 +177,19 @@ impl Acknowledged {
         self.fenced.load(Ordering::Acquire) >= token
     }
 
-    /// Whether `token` has passed, by what is known.
+    /// Whether `token` is known to have passed.
     pub(crate) fn has_passed(&self, token: u64) -> bool {
-        // Acquire pairs with the Release in `scan`: the readers' exits that the scanner saw precede the
-        // caller's free.
+        // Acquire pairs with the Release in `scan`: the readers' exits that the scanner saw precede the caller's
+        // free.
         self.passed.load(Ordering::Acquire) >= token
     }
 
-    /// Looks at all words, and notes the largest token that has passed. A token beyond the last complete
-    /// fence cannot be vouched for, whatever the words say: its unlink may be invisible to a reader whose
-    /// word is.
+    /// Looks at all words, and records the largest token that has passed. Tokens beyond the last complete fence do
+    /// not count, whatever the words say: a reader may not see their unlinks, and its word may not be visible yet
+    /// either.
     ///
-    /// `words` looks the readers up, and is called after the limit was read. The other way round, a reader that
-    /// registers in between is missed, and the limit may tell of an unlink that its section did not see.
+    /// `words` lists the readers, and is called after the limit was read. In the opposite order, a reader that
+    /// registers in between would be missed, and the limit could cover an unlink that its section did not see.
     pub(crate) fn scan<'a, W>(&self, words: impl FnOnce() -> W) -> u64
     where
         W: Iterator<Item = &'a AtomicU64>,

@@ -1,17 +1,17 @@
-//! The process's one membarrier service.
+//! The membarrier service that the whole process shares.
 //!
-//! Concurrent callers share calls: one runs membarrier, the others sleep, and a caller is served by any call
-//! that started after its request. A call that was under way at the request does not serve it, because it may
-//! have passed some CPU before the caller's stores. The sequence number is that of Linux's expedited grace
-//! periods: odd while a call runs, and a request at `s` is served at the first even number from `s + 2` on.
-//! A caller whose limit is over while it sleeps makes a call of its own (`call_alone`).
+//! Concurrent callers share calls: one thread runs membarrier and the others sleep. A call serves all requests that
+//! were made before it started. It does not serve a request made while it was under way, because it may already have
+//! passed some CPU before the requester's stores. The sequence number works like that of Linux's expedited grace
+//! periods: it is odd while a call runs, and a request made at `s` is served at the first even number from `s + 2`
+//! on. A caller that reaches its time limit while it sleeps makes a call of its own (`call_alone`).
 //!
-//! membarrier waits for every CPU that runs a thread of the process: if a hypervisor has descheduled one, until
-//! that runs again. While calls are slow a dedicated thread makes them (`fence/thread.rs`): callers that may block sleep, the
-//! others get a ticket.
+//! membarrier waits for every CPU that runs a thread of the process. If a hypervisor has descheduled one, membarrier
+//! waits until that CPU runs again. While calls are slow, a dedicated thread makes them (`fence/thread.rs`): callers
+//! that may block sleep, and the others get a ticket.
 //!
-//! Invariant: when a ticket is served, every thread of the process has executed a full fence since the ticket was made, and
-//! every restartable section that was under way at that moment has ended or been started again.
+//! Invariant: when a ticket is served, every thread of the process has executed a full fence since the ticket was
+//! made, and every restartable section that was under way at that moment has ended or been restarted.
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(any(shuttle, loom, reprieve_fallback))))]
 mod latency;
@@ -34,19 +34,18 @@ mod aim_tests;
 use crate::futex;
 use crate::histogram::{Histogram, Recorder};
 use crate::options::CALL_LIMIT_NS;
-use crate::platform::membarrier;
-use crate::platform::now_ns;
+use crate::platform::{membarrier, now_ns};
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
-/// Odd while a call runs, + 2 per call.
+/// Odd while a call runs. Each call adds 2.
 static SEQUENCE: AtomicU32 = AtomicU32::new(0);
-/// Threads that sleep on `SEQUENCE`.
+/// How many threads sleep on `SEQUENCE`.
 static SLEEPERS: AtomicU32 = AtomicU32::new(0);
-/// The last call was refused.
+/// Whether the kernel refused the last call.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 static LATENCY: Recorder = Recorder::new();
 
-/// The kernel refuses membarrier, which it allowed before: no fence, hence no grace period, can be relied upon.
+/// The kernel refuses membarrier, which it allowed before. Without this fence no grace period can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoFence;
 
@@ -59,10 +58,10 @@ impl std::fmt::Display for NoFence {
     }
 }
 
-/// A fence on behalf of all threads that is complete.
+/// A completed fence on behalf of all threads.
 ///
-/// The duration of the caller's own call is recorded when this is dropped, off the critical path: the histogram's lines are
-/// seldom in the caches.
+/// The duration of the caller's own call is recorded when this is dropped, off the critical path, because the
+/// histogram's cache lines are seldom in the caches.
 pub(crate) struct Complete {
     /// When the caller asked for it.
     pub(crate) from_ns: u64,
@@ -72,7 +71,7 @@ pub(crate) struct Complete {
 }
 
 impl Complete {
-    /// One that needed no call.
+    /// A fence that needed no call.
     pub(crate) fn at_once() -> Self {
         let now_ns = now_ns();
         Self { from_ns: now_ns, at_ns: now_ns, call_ns: None }
@@ -92,14 +91,14 @@ impl Drop for Complete {
     }
 }
 
-/// A fence that was asked for, by the sequence number that serves it.
+/// A fence that was asked for: the sequence number at which it is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u32);
 
 impl Ticket {
-    /// Covers what the caller has stored before. Does not ask the thread.
+    /// Covers everything that the caller has stored before. Does not ask the thread for a call.
     fn new() -> Self {
-        // The caller's earlier stores precede the sequence number's load: a call that the caller then sees as not
+        // The caller's earlier stores precede the load of the sequence number. So a call that the caller sees as not
         // yet started starts after them.
         fence(Ordering::SeqCst);
         Self(served_at(SEQUENCE.load(Ordering::SeqCst)))
@@ -112,24 +111,25 @@ impl Ticket {
     }
 
     fn is_served_by(self, now: u32) -> bool {
-        // Wrapping: a ticket lies at most 3 ahead. One that is first looked at after 2^30 calls seems not to be served; a later
-        // token's fence ends that (`awaited.rs`).
+        // Compares with wrap-around: a ticket is at most 3 ahead. A ticket that is first checked after 2^30 calls
+        // looks as if it was not served; the fence of a later token ends that (`awaited.rs`).
         now.wrapping_sub(self.0) as i32 >= 0
     }
 }
 
 /// What a caller gets that must not wait.
 pub(crate) enum Response {
-    /// A fence.
+    /// A completed fence.
     Complete(Complete),
-    /// The promise of one.
+    /// A fence that will be completed later.
     Asked(Ticket),
 }
 
-/// Executes a fence on behalf of all threads, or asks the thread for one while calls are slow. A call that takes longer than
-/// `limit_ns` counts as slow. With 0 the thread makes all calls; with `u64::MAX` the caller waits for the fence.
+/// Executes a fence on behalf of all threads; while calls are slow, asks the thread for one instead. A call that
+/// takes longer than `limit_ns` counts as slow. With 0 the thread makes all calls; with `u64::MAX` the caller waits
+/// for the fence.
 ///
-/// Requires that the process is registered for membarrier.
+/// The process must be registered for membarrier.
 pub(crate) fn request(limit_ns: u64) -> Result<Response, NoFence> {
     if limit_ns == u64::MAX {
         return Ok(Response::Complete(wait(Ticket::new(), Wait::DEFAULT)?.expect("there is no deadline")));
@@ -145,14 +145,14 @@ pub(crate) fn request(limit_ns: u64) -> Result<Response, NoFence> {
     }
     match wait(Ticket::new(), Wait { limit_ns, ..Wait::DEFAULT })? {
         Some(fence) => Ok(Response::Complete(fence)),
-        // Handed over meanwhile.
+        // The calls were handed over to the thread meanwhile.
         None if thread::calls() && !is_refused() => Ok(Response::Asked(ask())),
         // Another caller's call takes longer than the limit.
         None => Ok(Response::Complete(call_alone(limit_ns)?)),
     }
 }
 
-/// A call that serves nobody else, for a caller that has no time left to wait for another's.
+/// Makes a call that serves nobody else, for a caller that has no time left to wait for another thread's call.
 #[cold]
 fn call_alone(limit_ns: u64) -> Result<Complete, NoFence> {
     let from_ns = now_ns();
@@ -168,7 +168,7 @@ fn call_alone(limit_ns: u64) -> Result<Complete, NoFence> {
     Ok(Complete { from_ns, at_ns, call_ns: Some(at_ns - from_ns) })
 }
 
-/// Waits for a moment for the fence that the thread was asked for, if its last answer was quick.
+/// Waits a moment for the fence that the thread was asked for, if its last answer was quick.
 fn answer(ticket: Ticket, limit_ns: u64) -> Result<Option<Complete>, NoFence> {
     if limit_ns == 0 || !thread::answers() {
         return Ok(None);
@@ -195,34 +195,35 @@ pub(crate) fn barrier() -> Result<Complete, NoFence> {
     Ok(wait(Ticket::new(), Wait::DEFAULT)?.expect("there is no deadline"))
 }
 
-/// Executes a fence on behalf of all threads; none if `deadline_ns` passes first. A call of the caller's own is not cut short.
+/// Executes a fence on behalf of all threads. Returns none if `deadline_ns` passes first; but a call that the caller
+/// makes itself is not cut short.
 ///
-/// Requires that the process is registered for membarrier.
+/// The process must be registered for membarrier.
 pub(crate) fn barrier_until(deadline_ns: Option<u64>) -> Result<Option<Complete>, NoFence> {
     wait(Ticket::new(), Wait { deadline_ns, ..Wait::DEFAULT })
 }
 
-/// How a fence is waited for.
+/// How to wait for a fence.
 struct Wait {
-    /// Until when it sleeps at most; a call of its own is not cut short.
+    /// When to stop sleeping. A call of one's own is not cut short.
     deadline_ns: Option<u64>,
-    /// How long it sleeps at most; and a call of its own that takes longer is slow.
+    /// How long to sleep at most. A call of one's own that takes longer counts as slow.
     limit_ns: u64,
-    /// The caller is the thread that calls for others.
+    /// The caller is the thread that makes calls for others.
     for_others: bool,
 }
 
 impl Wait {
     const DEFAULT: Self = Self { deadline_ns: None, limit_ns: u64::MAX, for_others: false };
 
-    /// When a wait ends that began at `from_ns`.
+    /// When a wait that began at `from_ns` ends.
     fn end_ns(&self, from_ns: u64) -> Option<u64> {
         let limit_ns = Some(self.limit_ns).filter(|&ns| ns < u64::MAX);
         limit_ns.map(|ns| from_ns.saturating_add(ns)).into_iter().chain(self.deadline_ns).min()
     }
 }
 
-/// Waits until `ticket` is served, by a call of the caller's own where nobody else makes one.
+/// Waits until `ticket` is served. If no other thread makes a call, the caller makes one.
 fn wait(ticket: Ticket, how: Wait) -> Result<Option<Complete>, NoFence> {
     let from_ns = now_ns();
     let mut start_ns = from_ns;
@@ -240,7 +241,7 @@ fn wait(ticket: Ticket, how: Wait) -> Result<Option<Complete>, NoFence> {
             if now.is_multiple_of(2) {
                 thread::ask();
             }
-            // The thread may give the calls back between the look and the sleep.
+            // The thread may give the calls back between this check and the sleep.
             let nap_ns = by_thread.then_some(thread::LONGEST_NAP_NS);
             sleep(now, left_ns.into_iter().chain(nap_ns).min());
             start_ns = now_ns();
@@ -261,13 +262,13 @@ fn served_at(now: u32) -> u32 {
     now.wrapping_add(3) & !1
 }
 
-/// One call, by the thread that made the sequence number odd. A call that is refused serves nobody: the others find the
-/// number as it was, and try themselves.
+/// Makes one call, on the thread that made the sequence number odd. A refused call serves nobody: the others find the
+/// number unchanged and try themselves.
 fn run(before: u32) -> Result<(), NoFence> {
     let served = membarrier::barrier();
     let after = if served { before.wrapping_add(2) } else { before };
-    // Release pairs with the Acquire in `wait`: those served see all that the call made visible. SeqCst,
-    // against `SLEEPERS`: either this thread sees the sleeper or the sleeper sees the new number.
+    // Release pairs with the Acquire in `wait`: a caller that is served sees everything that the call made visible.
+    // SeqCst, against `SLEEPERS`: either this thread sees the sleeper, or the sleeper sees the new number.
     SEQUENCE.store(after, Ordering::SeqCst);
     if SLEEPERS.load(Ordering::SeqCst) > 0 {
         futex::wake(&SEQUENCE, i32::MAX);
@@ -289,12 +290,12 @@ fn sleep(number: u32, at_most_ns: Option<u64>) {
     SLEEPERS.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// The durations of the membarrier calls of this process.
+/// The durations of this process's membarrier calls.
 pub(crate) fn latency() -> Histogram {
     LATENCY.snapshot()
 }
 
-/// In the child of a fork: the thread that ran a call is not here.
+/// For the child of a fork, which does not have the thread that was making a call.
 pub(crate) fn reset_after_fork() {
     SEQUENCE.store(0, Ordering::Relaxed);
     SLEEPERS.store(0, Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! Where a field lies in a type, checked by the compiler.
+//! Where a field lies within a type, checked by the compiler.
 
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A field of type `F` in every `T`; made by [`field!`](crate::field), for
+/// A field of type `F` in every `T`. [`field!`](crate::field) makes it, for
 /// [`RcuCell::get_field`](crate::RcuCell::get_field).
 pub struct Field<T, F> {
     offset: usize,
@@ -24,10 +24,10 @@ impl<T, F> fmt::Debug for Field<T, F> {
 }
 
 impl<T, F> Field<T, F> {
-    /// The field at `offset`. The second argument tells its type, and is not called.
+    /// The field at `offset`. The second argument gives its type, and is not called.
     ///
     /// # Safety
-    /// Every `T` has an `F` there, which shared references to the `T` may be used to read.
+    /// Every `T` has an `F` there, which may be read through a shared reference to the `T`.
     #[doc(hidden)]
     pub const unsafe fn new(offset: usize, _type: fn(&T) -> &F) -> Self {
         Self { offset, _types: PhantomData }
@@ -38,10 +38,10 @@ impl<T, F> Field<T, F> {
         self.offset
     }
 
-    /// Where the field of `object` is.
+    /// The address of the field in `object`.
     ///
     /// # Safety
-    /// There is an object.
+    /// `object` points to an object.
     #[inline(always)]
     pub(crate) unsafe fn of(self, object: *const T) -> *const F {
         // SAFETY: a field lies within its object.
@@ -81,18 +81,18 @@ impl<T, F> Field<T, F> {
 /// struct Config { requests: Box<u32> }
 /// const REQUESTS: Field<Config, u32> = field!(Config, requests);
 /// ```
-/// nor into a union, which may hold another of its fields:
+/// Nor does it go into a union, which may hold another of its fields:
 /// ```compile_fail
 /// union Either { number: u8, truth: bool }
 /// reprieve_rcu::field!(Either, truth);
 /// ```
-/// The type is that of the field:
+/// The type must be that of the field:
 /// ```compile_fail
 /// use reprieve_rcu::{Field, field};
 /// struct Limits { requests: u32 }
 /// const REQUESTS: Field<Limits, u64> = field!(Limits, requests);
 /// ```
-/// and of the cell's value:
+/// and the field must be one of the cell's value:
 /// ```compile_fail
 /// use reprieve_rcu::{RcuCell, field};
 /// struct Limits { requests: u32 }
@@ -101,9 +101,9 @@ impl<T, F> Field<T, F> {
 #[macro_export]
 macro_rules! field {
     ($type:ty, $($path:tt)+) => {{
-        // Safe code, which cannot read a union. `offset_of` sees to it that the path goes through no pointer.
+        // This is safe code, which cannot read a union. `offset_of` ensures that the path goes through no pointer.
         let typed: fn(&$type) -> &_ = |value| &value.$($path)+;
-        // SAFETY: both name the same field: the path's first step that is a field of the type itself is taken by both.
+        // SAFETY: both name the same field: each takes the path's first step that is a field of the type itself.
         unsafe { $crate::Field::<$type, _>::new(::core::mem::offset_of!($type, $($path)+), typed) }
     }};
 }

@@ -1,14 +1,15 @@
-//! fork: the child has one thread, and everything in memory as the parent's threads left it.
+//! What happens to domains at a fork: the child has one thread, and memory as all of the parent's threads left it.
 //!
-//! Before the fork, the forking thread takes all our locks, so that no list is half changed; both processes
-//! then release them. In the child, records of threads that are not there are free, counts of
-//! what those threads did are reset, and the records of the forking thread get its new id. But a section that such a
-//! thread was in goes on for ever: the forking thread may hold references that it lent out. Objects that
-//! another thread had in hand (on their way to the queue, or being freed) are lost to the child: neither freed nor
-//! counted as garbage of a batch. glibc
-//! keeps rseq registered over a fork; membarrier is registered again.
+//! Before the fork, the forking thread takes all locks of this crate, so that no list is half changed. Both processes
+//! then release them. The child frees the records of threads that it does not have, resets the counts of what those
+//! threads were doing, and gives the forking thread's records its new id. A section that another thread was in goes
+//! on for ever, because the forking thread may hold references that this section lent out.
 //!
-//! The reclaimer thread does not exist in the child: there, writers free by themselves.
+//! Objects that another thread had in hand, on their way to the queue or being freed, are lost to the child: it
+//! neither frees them nor counts them as garbage. glibc keeps rseq registered over a fork; membarrier must be
+//! registered again.
+//!
+//! The child has no reclaimer thread. There, writers free by themselves.
 
 use crate::core::Core;
 use crate::fence;
@@ -20,18 +21,19 @@ use crate::reclaim::Reclaim;
 use crate::sync::atomic::{AtomicI32, Ordering};
 use std::sync::Once;
 
-/// A domain that is alive. Removed before it is freed.
+/// A domain that is alive. It is removed from the list before it is freed.
 struct Known {
     core: *const Core,
     reclaim: *const Reclaim,
 }
 
-// SAFETY: the pointers are used under the list's lock only, while the domain is in the list and thus alive;
-// what they point to is shared between threads anyway.
+// SAFETY: the pointers are only used under the list's lock, while the domain is in the list and therefore alive.
+// Threads share what they point to anyway.
 unsafe impl Send for Known {}
 
 static DOMAINS: Lock<Vec<Known>> = Lock::new(Vec::new());
-/// Thread id of the forking thread, in the parent. Written under the list's lock: several threads may fork at a time.
+/// Thread id of the forking thread in the parent. Written under the list's lock, because several threads may fork at
+/// a time.
 static FORKING: AtomicI32 = AtomicI32::new(0);
 
 /// Installs the handlers, once.
@@ -62,8 +64,9 @@ unsafe fn each(f: impl Fn(&Core, &Reclaim)) {
 extern "C" fn before() {
     DOMAINS.acquire();
     FORKING.store(thread_id(), Ordering::Relaxed);
-    // SAFETY: the lock was taken above. Order: no code of ours holds two of these at a time, except the queue's lock,
-    // which is also taken under a bag's, in this order, and under which the lists of readers are only read.
+    // SAFETY: the lock was taken above. Lock order: this crate never holds two of these at a time, with one
+    // exception: the queue's lock may be taken under a bag's, in the order used here. Under the queue's lock the
+    // lists of readers are only read.
     unsafe {
         each(|core, reclaim| {
             reclaim.acquire_locks();
@@ -105,14 +108,13 @@ extern "C" fn in_child() {
     fence::reset_after_fork();
     membarrier::register_again();
     let (was, is) = (FORKING.load(Ordering::Relaxed), thread_id());
-    // SAFETY: `before` took all these locks on this thread. The barrier lock's holder, if any, is in the
-    // parent, unless it is this thread; and nobody else looks at its value.
+    // SAFETY: `before` took all these locks on this thread, which is the child's only one.
     unsafe {
         later::release(true);
         each(|core, reclaim| {
             release(core, reclaim);
             core.awaited.reset_after_fork();
-            // The only thread has seen its own unlinks, and no other can miss them.
+            // The child's only thread has seen its own unlinks, and there is no other thread that could miss them.
             core.acks.fence_done(core.clock.now());
             core.modes.reset_after_fork(&core.clock.mode);
             reclaim.reset_after_fork(was, is);
@@ -122,7 +124,7 @@ extern "C" fn in_child() {
     }
 }
 
-/// Ends the sections of a domain whose threads are in the parent of this process, or have leaked them and ended.
+/// Ends the sections of a domain whose threads are in the parent of this process, or have ended after leaking them.
 ///
 /// # Safety
 /// Nobody uses a reference that one of these sections lent out.
@@ -135,16 +137,16 @@ pub(crate) unsafe fn end_sections_without_thread(core: &Core) {
             core.readers.give(entry);
         }
     }
-    // Who waits for such a section sleeps until a reader leaves.
+    // A writer that waits for such a section sleeps until a reader leaves.
     announce(&core.event);
 }
 
-/// Keeps the records of the forking thread and of open sections; the others are free.
+/// Keeps the records of the forking thread and of open sections, and frees the others.
 fn keep_only(core: &Core, was: i32, is: i32) {
     for entry in core.readers.entries() {
         // SAFETY: `core` owns the pool and is alive.
         let record: &Record = unsafe { entry.get() };
-        // SAFETY: a name's lock may have been held by a thread that is in the parent only.
+        // SAFETY: if another thread held the name's lock, it is in the parent.
         unsafe { record.name.reset_after_fork(String::new()) };
         if record.is_free_after_fork(was, is) {
             core.readers.give(entry);

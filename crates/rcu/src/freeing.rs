@@ -1,11 +1,13 @@
-//! Whether the calling thread may free objects of a domain, or has to put them aside.
+//! Whether the calling thread may free objects of a domain now, or must leave them to a later call.
 //!
-//! Not within a callback of that domain. And of no domain while the thread holds the lock of a map's shard, or runs a hook:
-//! a destructor may use that map, a hook may have been called with objects in hand.
+//! A thread frees nothing of a domain while it runs one of that domain's callbacks. It frees nothing of any domain
+//! while it holds the lock of a map's shard, because a destructor may use that map; nor while it runs a hook, because
+//! the hook's caller may have objects in hand.
 //!
-//! A callback may use its own domain and others, whose callbacks may use further ones. So there is a list, on the
-//! thread's stack, the innermost first. What a callback retires in a domain of that list is only put aside: the call
-//! further down the stack frees it, and a long chain needs no stack.
+//! A callback may use its own domain and others, whose callbacks may use yet others. Each thread therefore keeps a
+//! list on its stack of the domains that it is freeing for, the innermost first. What a callback retires in one of
+//! these domains is put aside, and the call further down the stack frees it. So a long chain of callbacks needs no
+//! deep stack.
 
 #[cfg(shuttle)]
 use crate::sync::LocalCell as _;
@@ -20,9 +22,9 @@ thread_local! {
     static ASIDE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// While it exists, the thread frees nothing: the next call that retires does.
+/// While it exists, the thread frees nothing. The next call that retires an object does.
 pub(crate) struct PutAside {
-    /// It counts for its thread.
+    /// It counts for the thread that made it.
     _thread: PhantomData<*mut ()>,
 }
 
@@ -39,14 +41,14 @@ impl Drop for PutAside {
     }
 }
 
-/// A call that frees objects of a domain.
+/// A call in progress that frees objects of a domain.
 struct Frame {
     /// Its address, which is only compared.
     domain: *const (),
     outer: *const Frame,
 }
 
-/// Takes the innermost frame out when dropped, also by a callback's panic.
+/// Takes the innermost frame out when dropped, also if a callback panics.
 struct Leave(*const Frame);
 
 impl Drop for Leave {
@@ -60,7 +62,7 @@ pub(crate) fn within_callback() -> bool {
     !INNERMOST.get().is_null()
 }
 
-/// Whether the calling thread puts objects of `domain` aside instead of freeing them.
+/// Whether the calling thread must put objects of `domain` aside instead of freeing them.
 pub(crate) fn puts_aside<D>(domain: &D) -> bool {
     ASIDE.get() > 0 || is_freeing(ptr::from_ref(domain).cast())
 }

@@ -1,9 +1,8 @@
 //! Sleeping and waking, and the small lock built on them.
 //!
-//! The lock is not `std::sync::Mutex` because the fork handler must take locks in the parent before the fork
-//! and release them in both processes after it, which needs separate `acquire` and `release`; and because no
-//! panic runs under it, so poisoning would only be noise. The algorithm is mutex2 of Drepper, "Futexes Are
-//! Tricky" (2011).
+//! The lock is not `std::sync::Mutex` for two reasons. The fork handler must take locks in the parent before the fork
+//! and release them in both processes after it, which needs separate `acquire` and `release`. And no panic happens
+//! under the lock, so poisoning would only be noise. The algorithm is mutex2 of Drepper, "Futexes Are Tricky" (2011).
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 use std::cell::UnsafeCell;
@@ -18,9 +17,9 @@ mod model;
 #[cfg(shuttle)]
 pub(crate) use model::{wait, wake};
 
-/// Wakes all who sleep on `event`.
+/// Wakes all threads that sleep on `event`.
 pub(crate) fn announce(event: &AtomicU32) {
-    // SeqCst against the sleeper's read of the event before it looks at the state that it waits for.
+    // SeqCst, against the sleeper, which reads the event before it looks at the state that it waits for.
     event.fetch_add(1, Ordering::SeqCst);
     wake(event, i32::MAX);
 }

@@ -1,10 +1,10 @@
 //! How much waits to be freed, and the limits on it.
 //!
-//! Room is reserved before an object is accepted: the limits are exact whatever the number of writers.
+//! Room is reserved before an object is accepted, so the limits are exact however many writers there are.
 
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What a domain holds at the moment, and its limits. Counters are Relaxed: they guard no memory.
+/// What a domain holds at the moment, and its limits. The counters are Relaxed because they guard no memory.
 #[repr(align(128))]
 pub(crate) struct Garbage {
     objects: AtomicUsize,
@@ -13,7 +13,8 @@ pub(crate) struct Garbage {
     peak_bytes: AtomicUsize,
     freed: AtomicU64,
     exceeded: AtomicU64,
-    /// Forks between the making of the domain and this process. What was reserved before one does not count after it.
+    /// How many forks lie between the creation of the domain and this process. A reservation made before a fork does
+    /// not count after it.
     forks: AtomicU64,
     limit_objects: usize,
     limit_bytes: usize,
@@ -51,7 +52,7 @@ impl Garbage {
         }
     }
 
-    /// Reserves room for one object. One alone is accepted whatever its size.
+    /// Reserves room for one object. If it is the only one, it is accepted whatever its size.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<(), Full> {
         let objects = self.objects.fetch_add(1, Ordering::Relaxed) + 1;
         let total = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -76,7 +77,7 @@ impl Garbage {
     }
 
     fn note_peak(&self, objects: usize, bytes: usize) {
-        // Loads first: the peak's line is written only when it moves.
+        // Load first: the line of the peak is written only when the peak moves.
         if objects > self.peak_objects.load(Ordering::Relaxed) {
             self.peak_objects.fetch_max(objects, Ordering::Relaxed);
         }
@@ -85,25 +86,26 @@ impl Garbage {
         }
     }
 
-    /// Forks between the making of the domain and this process.
+    /// How many forks lie between the creation of the domain and this process.
     pub(crate) fn forks(&self) -> u64 {
         self.forks.load(Ordering::Relaxed)
     }
 
-    /// In the child of a fork: what other threads had in hand or had reserved is in the parent. So much waits here.
+    /// For the child of a fork: sets what waits here. What other threads had in hand or had reserved is in the
+    /// parent.
     pub(crate) fn recount(&self, objects: usize, bytes: usize) {
         self.forks.fetch_add(1, Ordering::Relaxed);
         self.objects.store(objects, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Gives room back that was reserved and is not used.
+    /// Gives back room that was reserved and is not used.
     pub(crate) fn release(&self, objects: usize, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.objects.fetch_sub(objects, Ordering::Relaxed);
     }
 
-    /// Objects were freed.
+    /// Counts objects that were freed.
     pub(crate) fn freed(&self, objects: usize, bytes: usize) {
         self.freed.fetch_add(objects as u64, Ordering::Relaxed);
         self.release(objects, bytes);
@@ -131,13 +133,14 @@ impl Garbage {
         self.freed.load(Ordering::Relaxed)
     }
 
-    /// A batch of so many bytes is worth a grace period by itself.
+    /// From this size on, a batch is worth a grace period of its own.
     pub(crate) fn batch_bytes(&self) -> usize {
         self.limit_bytes / 8
     }
 }
 
-/// Counts objects as freed when dropped, also when a callback panics; not in the child of a fork that a callback made.
+/// Counts objects as freed when dropped, also if a callback panics; but not in the child of a fork that a callback
+/// made.
 pub(crate) struct Freed<'a> {
     garbage: &'a Garbage,
     objects: usize,

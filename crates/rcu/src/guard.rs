@@ -7,7 +7,7 @@ use crate::section::{self, Packed, Refusal};
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-/// An open section. Leaves it when dropped.
+/// An open section, which ends when this is dropped.
 ///
 /// ```compile_fail
 /// let domain = reprieve_rcu::Domain::default();
@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 pub struct Guard<'a> {
     record: &'a Record,
     core: &'a Core,
-    /// A reader's word is written by one thread.
+    /// Only one thread writes a reader's word.
     _thread: PhantomData<*mut ()>,
 }
 
@@ -48,20 +48,20 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// The epoch section that a restartable one falls back to.
+/// Runs a restartable section's closure as an epoch section instead.
 pub(crate) fn fall_back<'a, R, F: Fn() -> R>(
     core: &Core,
     why: Refusal,
     lock: impl FnOnce() -> Guard<'a>,
     f: Packed<F>,
 ) -> R {
-    // Within a restartable section nothing may be written: let the outer one fall back.
+    // Within another restartable section nothing may be written, so the outer one must fall back.
     section::abandon_if_inside();
     if why != Refusal::Fenced {
         core.fallbacks.fetch_add(1, Ordering::Relaxed);
     }
     let guard = lock();
-    // A section around it lends out references.
+    // If there is a section around it, that one may lend out references.
     let alone = epoch::is_outermost(guard.record.word.load(Ordering::Relaxed));
     guard.record.set_private(alone);
     let result = f.call();

@@ -1,11 +1,11 @@
-//! One hazard slot: the address that it pins, and for slots that a thread keeps, whether it is in use.
+//! One hazard slot: the address that it pins and, for slots that a thread keeps, whether it is in use.
 //!
-//! `slot.rs` says what slots are for, and has the ways to pin that involve sections.
+//! `slot.rs` explains what slots are for, and has the ways of pinning that involve sections.
 
 use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence, fence};
 use std::ptr;
 
-/// A user's pointer, of `std` also where a model checker runs.
+/// A user's pointer: always that of `std`, also under a model checker.
 pub(crate) type Place<T> = std::sync::atomic::AtomicPtr<T>;
 
 /// One slot of a domain. Whoever took it from the pool owns it.
@@ -13,15 +13,15 @@ pub(crate) type Place<T> = std::sync::atomic::AtomicPtr<T>;
 pub(crate) struct Cell {
     /// The address that the slot pins; null when none.
     pinned: AtomicPtr<()>,
-    /// For a slot that a thread keeps (`local/slot.rs`): whether it is in use. Only that thread looks.
+    /// For a slot that a thread keeps (`local/slot.rs`): whether it is in use. Only that thread reads this.
     claimed: AtomicBool,
 }
 
 impl Cell {
-    /// Pins what a traversal has found, or nothing if that is null.
+    /// Pins what a traversal has found. Null pins nothing.
     #[inline(always)]
     pub(crate) fn store<T>(&self, found: *const T) {
-        // Release: reads of the traversal precede it.
+        // Release: the reads of the traversal come before this store.
         self.pinned.store(found.cast_mut().cast(), Ordering::Release);
     }
 
@@ -31,13 +31,13 @@ impl Cell {
         self.pinned.load(Ordering::Acquire)
     }
 
-    /// As `pin_at`, by a fence of the reader's own. In any mode: all writers execute a fence, too.
+    /// As `pin_at`, with a fence of the reader's own. Works in any mode, because all writers execute a fence, too.
     #[inline(never)]
     pub(crate) fn pin_fenced<T>(&self, place: &Place<T>) -> *const T {
         let mut found = place.load(Ordering::Acquire);
         loop {
             self.pinned.store(found.cast(), Ordering::Release);
-            // Pairs with the fence in `Core::order`: whoever comes second sees what precedes the other's.
+            // Pairs with the fence in `Core::order`: whichever fence comes second sees what precedes the other.
             fence(Ordering::SeqCst);
             let again = place.load(Ordering::Acquire);
             if ptr::eq(again, found) {
@@ -47,22 +47,22 @@ impl Cell {
         }
     }
 
-    /// Pins nothing any more.
+    /// Stops pinning.
     #[inline(always)]
     pub(crate) fn release(&self) {
         // Release pairs with the Acquire in `Core::pinned`: the object's uses precede its free.
         self.pinned.store(ptr::null_mut(), Ordering::Release);
     }
 
-    /// Takes the slot into use, on the thread that keeps it. False while it is in use already.
+    /// Claims the slot, on the thread that keeps it. Returns false while it is in use already.
     #[inline(always)]
     pub(crate) fn claim(&self) -> bool {
-        // A signal handler that comes between the two leaves the slot as it found it.
+        // A signal handler that comes between the two lines leaves the slot as it found it.
         if self.claimed.load(Ordering::Relaxed) {
             return false;
         }
         self.claimed.store(true, Ordering::Relaxed);
-        // A handler that comes while the slot pins something finds it claimed.
+        // A handler that runs while the slot pins something finds it claimed.
         compiler_fence(Ordering::SeqCst);
         true
     }

@@ -1,7 +1,7 @@
-//! A log-linear histogram of durations: fixed size, recorded to by many threads without a lock.
+//! A log-linear histogram of durations, of fixed size. Many threads record to it without a lock.
 //!
-//! Values below 16 have a bucket each; above, every power of two is split into 16 buckets, so that a bucket's
-//! width is at most 1/16 of its values. The idea is that of HdrHistogram.
+//! Each value below 16 has its own bucket. Above that, every power of two is split into 16 buckets, so that a bucket
+//! is at most 1/16 as wide as its values. The idea is that of HdrHistogram.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,8 @@ impl Recorder {
         }
     }
 
-    /// Counts one duration. Relaxed throughout: a snapshot may tear between fields, never within one.
+    /// Counts one duration. All accesses are Relaxed: a snapshot may be inconsistent between fields, never within
+    /// one.
     pub(crate) fn record(&self, ns: u64) {
         self.buckets[index(ns)].fetch_add(1, Ordering::Relaxed);
         self.sum_ns.fetch_add(ns, Ordering::Relaxed);
@@ -60,7 +61,7 @@ fn upper_ns(bucket: usize) -> u64 {
     (((SUB + bucket % SUB + 1) as u64) << shift) - 1
 }
 
-/// A distribution of durations in nanoseconds, as it was when it was taken.
+/// A distribution of durations in nanoseconds, as it was when the snapshot was taken.
 #[derive(Clone, Default)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -74,7 +75,7 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    /// The longest duration, exact.
+    /// The longest duration, exact; 0 when nothing was recorded.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
@@ -84,7 +85,7 @@ impl Histogram {
         if self.count() == 0 { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
     }
 
-    /// The duration that a share `q` (0.0 to 1.0) of all does not exceed, at most 1/16 too large; 0 when
+    /// The duration that a share `q` (0.0 to 1.0) of all durations does not exceed. At most 1/16 too large; 0 when
     /// nothing was recorded.
     pub fn quantile_ns(&self, q: f64) -> u64 {
         let rank = (q * self.count() as f64).ceil().max(1.0) as u64;

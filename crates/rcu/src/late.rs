@@ -1,22 +1,22 @@
-//! Readers that hold up a grace period: who they are, and since when.
+//! Readers that hold up a grace period: which they are, and since when.
 //!
-//! Readers keep no time. A scanner that finds a reader late notes the reader's word and the time; while the
-//! word stays the same, the reader is late since then.
+//! Readers keep no time. A scanner that finds a reader late records the reader's word and the time. While the word
+//! stays the same, the reader has been late since then.
 
 use crate::fence::{LateCpu, NoFence};
 use crate::reader_record::Record;
 use crate::sync::Ordering;
 use std::fmt;
 
-/// A reader that holds up a grace period, or did when it was looked at.
+/// A reader that holds up a grace period, or held one up when this was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LateReader {
-    /// The name given at registration; the thread's name, for readers that were registered implicitly.
+    /// The name given at registration. For readers that were registered implicitly, the thread's name.
     pub name: String,
-    /// The thread's id, as in /proc/self/task; on systems other than 64-bit Linux, a number of this crate.
+    /// The thread's id, as in /proc/self/task. On systems other than 64-bit Linux, a number that this crate assigns.
     pub tid: i32,
-    /// The thread has ended, or exists only in the parent of this fork: its guard was leaked, and its section lasts as long
-    /// as the domain.
+    /// The thread has ended, or exists only in the parent of this fork. Its guard was leaked, so its section lasts as
+    /// long as the domain.
     pub ended: bool,
     /// Whether it was in a section when this was made.
     pub in_section: bool,
@@ -57,11 +57,11 @@ impl fmt::Display for LateReader {
 /// A grace period did not end in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Late {
-    /// Who held it up. May be empty: the last may have left in the meantime.
+    /// The readers that hold it up. May be empty, because the last of them may have left meanwhile.
     pub readers: Vec<LateReader>,
     /// The CPU for which membarrier still waits, if it does.
     pub cpu: Option<LateCpu>,
-    /// The kernel refuses membarrier, which it allowed before: no grace period ends any more.
+    /// The kernel refuses membarrier, which it allowed before. No grace period ends any more.
     pub membarrier_refused: bool,
 }
 

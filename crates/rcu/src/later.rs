@@ -1,6 +1,7 @@
-//! A thread that runs jobs for which a caller must not wait, one at a time. Started with the first.
+//! A background thread for jobs that a caller must not wait for. It starts with the first job and runs one job at a
+//! time.
 //!
-//! A job of a parent process may be lost to the child of a fork, or done in both.
+//! At a fork, a job of the parent may be lost to the child, or be done in both processes.
 
 use crate::futex::announce;
 use crate::futex::{self, Lock};
@@ -12,12 +13,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 type Job = Box<dyn FnOnce() + Send>;
 
 static JOBS: Lock<Vec<Job>> = Lock::new(Vec::new());
-/// Changes with each job; the thread sleeps on it.
+/// Changes with each job. The thread sleeps on it.
 static WORK: AtomicU32 = AtomicU32::new(0);
 /// Whether this process has started the thread.
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-/// Does `job` on the thread. Where the system has no thread to give, with the next job for which it has; perhaps never.
+/// Runs `job` on the thread. If the system cannot start a thread now, the job waits until a later job starts one,
+/// which may never happen.
 pub(crate) fn run(job: Job) {
     JOBS.lock().push(job);
     if !STARTED.swap(true, Ordering::SeqCst) && spawn("rcu-later", serve).is_err() {
@@ -41,12 +43,12 @@ fn serve() {
     }
 }
 
-/// Before a fork: the list is whole in both processes.
+/// Before a fork, so that the list is whole in both processes.
 pub(crate) fn acquire() {
     JOBS.acquire();
 }
 
-/// After a fork, in both processes. In the child, the thread is in the parent.
+/// After a fork, in both processes. The thread itself exists in the parent alone.
 ///
 /// # Safety
 /// The caller has called `acquire`.

@@ -1,16 +1,16 @@
-//! What a thread remembers: its records in every domain it reads in, and a hazard slot in each where it needs one
-//! (`local/slot.rs`).
+//! What a thread remembers: its record in every domain that it reads in, and a hazard slot in each domain where it
+//! needs one (`local/slot.rs`).
 //!
-//! `Domain::lock` finds the thread's record here; a thread's first lock of a domain registers it. When the
-//! thread ends, its records are given back, except those in a section.
+//! `Domain::lock` finds the thread's record here. A thread's first lock of a domain registers it. When the thread
+//! ends, its records are given back, except those in a section.
 //!
-//! Invariant: only the guard's own drop ends a section. A guard that was leaked lent out references for as long as its
-//! domain's handle is borrowed, and other threads may hold them: its section outlives its thread, and ends with the
-//! domain.
+//! Invariant: a section ends only when its guard is dropped. A leaked guard has lent out references for as long as
+//! its domain's handle is borrowed, and other threads may hold these. So its section outlives its thread, and ends
+//! with the domain.
 //!
 //! Where there are pthread keys, the thread's end comes after the destructors of all thread-local variables (see
-//! `platform/thread_end/keyed.rs`): a guard in such a variable is dropped before, and its record is given back. Elsewhere
-//! that record is lost to the domain, and nothing worse.
+//! `platform/thread_end/keyed.rs`). A guard in such a variable is dropped first, and its record is then given back.
+//! On other systems the domain loses that record, which does no other harm.
 
 pub(crate) mod slot;
 
@@ -28,8 +28,8 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-/// An entry of a domain's pool that belongs to this thread. In a box of its own, whose address stands for both in `LAST`:
-/// one word, so that a signal handler finds the two together.
+/// An entry of a domain's pool that belongs to this thread. It has a box of its own, whose address stands for both
+/// parts in `LAST`: as one word, so that a signal handler finds the two together.
 struct Owned<T> {
     core: Arc<Core>,
     entry: Entry<T>,
@@ -37,11 +37,12 @@ struct Owned<T> {
 
 type List<T> = Vec<Box<Owned<T>>>;
 
-/// What one thread remembers: at most one of each per domain.
+/// What one thread remembers: at most one of each kind per domain.
 #[derive(Default)]
 struct Mine {
     records: List<Record>,
-    /// Those of `Reader`s, which give them back by themselves; of one that is leaked it is noted that its thread ended.
+    /// Those of `Reader`s, which give them back themselves. If a `Reader` is leaked, its record is marked when the
+    /// thread ends.
     readers: List<Record>,
     slots: List<hazard::Cell>,
 }
@@ -52,10 +53,11 @@ fn known_in<T>(list: &List<T>, core: &Arc<Core>) -> Option<*const Owned<T>> {
 }
 
 thread_local! {
-    /// The record used last: null, or one of the list. No destructor: usable for as long as the thread lives.
+    /// The record used last: null, or one of the list. It has no destructor, and so is usable for as long as the
+    /// thread lives.
     static LAST: Cell<*const Owned<Record>> = const { Cell::new(ptr::null()) };
     static MINE: Cell<*mut Mine> = const { Cell::new(ptr::null_mut()) };
-    /// The list is in use by a caller further down the stack, which a signal handler interrupted.
+    /// Set while the list is in use by a caller further down the stack, which a signal handler has interrupted.
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -98,7 +100,7 @@ fn find(core: &Arc<Core>) -> &Record {
         let entry = take(core, name).unwrap_or_else(|e| panic!("{e}"));
         let known = remember(core, entry, |mine| &mut mine.records);
         if core.modes.may_be_fenced() {
-            // What the thread then reads by, in a signal handler too, which must not take one.
+            // What the thread then reads by, in signal handlers too, and a handler must not take one.
             slot::keep(core);
         }
         known
@@ -117,7 +119,7 @@ fn remember<T>(core: &Arc<Core>, entry: Entry<T>, list: fn(&mut Mine) -> &mut Li
         list(mine).push(owned);
         closed
     });
-    // The last trace of a domain may go here: not while the list is in use.
+    // This may drop the last trace of a domain, which must not happen while the list is in use.
     drop(closed);
     known
 }
@@ -149,36 +151,36 @@ fn take(core: &Core, name: String) -> Result<Entry<Record>, TooManyReaders> {
     Ok(entry)
 }
 
-/// Gives a record back whose sections' references are all gone.
+/// Gives back a record. No reference that one of its sections lent out may be left.
 fn release(core: &Core, entry: Entry<Record>) {
     // SAFETY: the pool belongs to `core`, which is borrowed here.
     unsafe { entry.get() }.abandon(&core.event);
     core.readers.give(entry);
 }
 
-/// Takes out what the thread remembers of domains that are closed; a thread that uses many short-lived domains
-/// would otherwise collect them.
+/// Takes out what the thread remembers of closed domains. Otherwise a thread that uses many short-lived domains would
+/// collect them.
 fn take_closed(mine: &mut Mine) -> Mine {
     forget_last();
     let closed = |core: &Core| core.closed.load(std::sync::atomic::Ordering::Relaxed);
     Mine {
         records: mine.records.extract_if(.., |o| closed(&o.core)).collect(),
-        // A leaked one keeps its domain open.
+        // A leaked reader keeps its domain open.
         readers: List::new(),
         slots: mine.slots.extract_if(.., |o| closed(&o.core)).collect(),
     }
 }
 
-/// Makes the next calls look their entries up again: those used last may go.
+/// Makes the next calls look their entries up again, because those used last may go.
 fn forget_last() {
     LAST.set(ptr::null());
     slot::forget_last();
 }
 
-/// Runs `f` with the thread's list, made at the first call.
+/// Runs `f` with the thread's list, which the first call creates.
 ///
 /// # Panics
-/// In a signal handler that interrupted this very function.
+/// If called by a signal handler that interrupted this very function.
 fn with_mine<T>(f: impl FnOnce(&mut Mine) -> T) -> T {
     struct Done;
     impl Drop for Done {
@@ -198,9 +200,9 @@ fn with_mine<T>(f: impl FnOnce(&mut Mine) -> T) -> T {
     f(unsafe { &mut *MINE.get() })
 }
 
-/// What runs at the thread's end. From here on the thread may make itself another list, for destructors that come later.
+/// Runs at the thread's end. From here on the thread may make itself another list, for destructors that run later.
 fn give_back(mine: *mut c_void) {
-    // shuttle's variables may have gone by now, and nobody reads any more in its models.
+    // shuttle's variables may be gone by now, and in its models nobody reads after this point.
     if cfg!(not(shuttle)) {
         forget_last();
         MINE.set(ptr::null_mut());
@@ -210,8 +212,7 @@ fn give_back(mine: *mut c_void) {
 }
 
 fn give_all_back(mine: *mut Mine) {
-    // SAFETY: the value is the thread's own list, set in `with_mine`, and no longer reachable from anywhere
-    // else.
+    // SAFETY: the value is the thread's own list, set in `with_mine`, and nothing else can reach it any more.
     let mine = unsafe { Box::from_raw(mine) };
     for owned in &mine.slots {
         slot::give_back(owned);

@@ -1,4 +1,4 @@
-//! What this machine, kernel and C library offer, found out once, and what the crate does without what is missing.
+//! What this machine, kernel and C library offer, probed once, and how the crate works without what is missing.
 //!
 //! | missing | consequence |
 //! |---|---|
@@ -12,14 +12,14 @@ use crate::section::{self, Obstacle};
 use std::fmt;
 use std::sync::OnceLock;
 
-/// What is used on this machine. `Display` says it in one line.
+/// What is used on this machine. `Display` shows it in one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Whether `read` and `acquire` are restartable; if not, why not. Copies of small plain values ([`crate::RcuCell::get`])
-    /// also are where only the stub page is missing, or where the thread has a shadow stack.
+    /// Whether `read` and `acquire` are restartable and, if not, why not. Copies of small plain values
+    /// ([`crate::RcuCell::get`]) are restartable even where only the stub page is missing, or where the thread has a
+    /// shadow stack.
     pub restartable: Result<(), Obstacle>,
-    /// Whether writers execute the readers' fences for them, by membarrier; if not, readers execute full
-    /// fences.
+    /// Whether writers execute the readers' fences for them, by membarrier. If not, readers execute full fences.
     pub asymmetric: bool,
 }
 
@@ -37,12 +37,12 @@ impl fmt::Display for Capabilities {
     }
 }
 
-/// What this process uses, found out at the first call.
+/// What this process uses, probed at the first call.
 ///
-/// The environment variable `REPRIEVE_RCU` switches things off: `no-rseq`, restartable sections (for debuggers that step
-/// through the program); `fence`, membarrier too. `rseq` switches restartable sections on where glibc was told not to register
-/// threads for rseq (`glibc.pthread.rseq=0`): by this library, unless other code has registered them. Other values change
-/// nothing.
+/// The environment variable `REPRIEVE_RCU` switches things off: `no-rseq` switches off restartable sections (for
+/// debuggers that step through the program, and for valgrind), and `fence` or `off` also membarrier. `rseq` switches
+/// restartable sections on where glibc was told not to register threads for rseq (`glibc.pthread.rseq=0`): this
+/// library then registers them, unless other code has. Other values change nothing.
 pub fn capabilities() -> Capabilities {
     let found = probe();
     let obstacle = if fence::is_refused() {
@@ -60,10 +60,10 @@ pub fn capabilities() -> Capabilities {
 
 static FOUND: OnceLock<Capabilities> = OnceLock::new();
 
-/// Probes once; afterwards a load. Must precede the first section of the process.
+/// Probes at the first call; later calls are a load. Must come before the first section of the process.
 pub(crate) fn probe() -> Capabilities {
     *FOUND.get_or_init(|| {
-        // Before anything keeps an address of our code.
+        // First, before anything keeps an address of this library's code.
         keep_loaded();
         fork::install();
         let wish = std::env::var("REPRIEVE_RCU").unwrap_or_default();

@@ -1,23 +1,22 @@
-//! Whether a domain's readers rely on membarrier or execute fences of their own, and the safe switch between
-//! the two.
+//! Whether a domain's readers rely on membarrier or execute fences of their own, and the safe switch between the two.
 //!
-//! membarrier waits for every CPU that runs a thread of the process. In a virtual machine whose vCPU the
-//! hypervisor has descheduled that may take many milliseconds. An adaptive domain then moves its readers to
-//! full fences, and back: while a thread calls membarrier for others (`fence/thread.rs`).
+//! membarrier waits for every CPU that runs a thread of the process. In a virtual machine whose vCPU the hypervisor
+//! has descheduled, that may take many milliseconds. While a thread calls membarrier for others (`fence/thread.rs`),
+//! an adaptive domain therefore moves its readers to full fences; afterwards it moves them back.
 //!
-//! Leaving: the readers' mode is set, then membarrier is called, then the writers' state is set. The writer that begins it
-//! asks for the call and goes on; one that comes by when the call has ended sets the state. A
-//! restartable section reads the mode after it is armed: one that read "asymmetric" before that call is
-//! started again by it. An epoch section reads the mode after it stored its word: one that read "asymmetric"
-//! before the call has its word visible after it, so that a writer which then relies on its own fence finds
-//! it. Later sections read "fenced". Nobody waits for readers.
+//! To fences: set the readers' mode, call membarrier, then set the writers' state. The writer that begins the switch
+//! asks for the call and goes on; a writer that comes by after the call has ended sets the state. A restartable
+//! section reads the mode after it is armed, so if it read "asymmetric" before the call, the call restarts it. An
+//! epoch section reads the mode after it stored its word, so if it read "asymmetric" before the call, its word is
+//! visible after the call, and a writer that then relies on its own fence finds it. Later sections read "fenced".
+//! Nobody waits for readers.
 //!
-//! Returning: the state is set first, then a fence, then the mode. A writer executes a fence before it reads
-//! the state. If it read "fenced" its fence came before the switcher's, so its unlink is visible to whoever
-//! sees the new mode: a section that relies on membarrier cannot have missed an unlink of a writer that did
-//! not call it.
+//! Back to membarrier: set the state, execute a fence, then set the mode. A writer executes a fence before it reads
+//! the state. If it read "fenced", its fence came before the switcher's fence, so every thread that sees the new mode
+//! also sees the writer's unlink. A section that relies on membarrier therefore cannot miss the unlink of a writer
+//! that did not call it.
 //!
-//! `model_tests.rs` checks both arguments, exhaustively, on a machine with store buffers.
+//! `model_tests.rs` checks both arguments exhaustively, on a model of a machine with store buffers.
 
 use crate::fence::{self, Ticket};
 use crate::futex::Lock;
@@ -26,32 +25,32 @@ use crate::sync::atomic::{AtomicU64, fence as full_fence};
 use crate::sync::{AtomicU32, Ordering};
 use crate::trace;
 
-/// Readers' mode: writers execute the fence for them.
+/// Readers' mode: writers execute the fence for them, by membarrier.
 pub(crate) const ASYMMETRIC: u32 = 0;
-/// Readers' mode: readers execute full fences, restartable sections run as epochs.
+/// Readers' mode: readers execute full fences, and restartable sections run as epoch sections.
 pub(crate) const FENCED: u32 = 1;
 
 /// Whether readers rely on membarrier.
 #[inline(always)]
 pub(crate) fn is_asymmetric(mode: &AtomicU32) -> bool {
-    // Acquire pairs with the Release in `give_back`: who sees the mode asymmetric sees all unlinks of writers
-    // that did not call membarrier.
+    // Acquire pairs with the Release in `give_back`: a reader that sees the mode asymmetric sees all unlinks of
+    // writers that did not call membarrier.
     mode.load(Ordering::Acquire) == ASYMMETRIC
 }
 
 /// The state machine of one domain.
 pub(crate) struct Modes {
-    /// What writers rely on: `ASYMMETRIC`, they call membarrier; `FENCED`, they do not.
+    /// What writers rely on. `ASYMMETRIC`: they call membarrier. `FENCED`: they do not.
     state: AtomicU32,
     adaptive: bool,
-    /// While the domain leaves: the call after which the state may be set. Transitions are made with the lock held, one at
-    /// a time.
+    /// While the domain switches to fences: the call after which the state may be set. Switches happen under this
+    /// lock, one at a time.
     leaving: Lock<Option<Ticket>>,
     switches: AtomicU64,
 }
 
 impl Modes {
-    /// The state machine and the readers' first mode. Without membarrier a domain is fenced for ever.
+    /// Returns the state machine and the readers' first mode. Without membarrier a domain stays fenced.
     pub(crate) fn new(fencing: Fencing, membarrier: bool) -> (Self, u32) {
         let fenced = !membarrier || fencing == Fencing::Fenced;
         let mode = if fenced { FENCED } else { ASYMMETRIC };
@@ -60,23 +59,23 @@ impl Modes {
         (Self { state, adaptive, leaving, switches: AtomicU64::new(0) }, mode)
     }
 
-    /// Whether a writer must call membarrier. The caller has executed a full fence since its unlink.
+    /// Whether a writer must call membarrier. The caller must have executed a full fence since its unlink.
     pub(crate) fn writers_need_barrier(&self) -> bool {
         self.state.load(Ordering::SeqCst) != FENCED
     }
 
-    /// Whether readers execute fences, now or at another time.
+    /// Whether readers execute fences now or may do so later.
     pub(crate) fn may_be_fenced(&self) -> bool {
         self.adaptive || !self.writers_need_barrier()
     }
 
-    /// How often the domain has switched, either way.
+    /// How often the domain has switched, in either direction.
     pub(crate) fn switches(&self) -> u64 {
         self.switches.load(Ordering::Relaxed)
     }
 
-    /// Called by writers with each fence. Moves the domain a step towards where it should be: fenced while membarrier is
-    /// `slow`.
+    /// Called by writers with each fence. Moves the domain one step towards fences while membarrier is `slow`, and
+    /// one step back otherwise. `readers` is the readers' mode.
     pub(crate) fn observe(&self, readers: &AtomicU32, slow: bool) {
         if !self.adaptive {
             return;
@@ -86,7 +85,7 @@ impl Modes {
         if arrived {
             return;
         }
-        // Somebody else is at it: their step will do.
+        // Another thread is taking a step already, and one is enough.
         let Some(mut leaving) = self.leaving.try_lock() else { return };
         let switched = match (slow, *leaving) {
             _ if self.state.load(Ordering::SeqCst) == FENCED => !slow && self.give_back(readers),
@@ -95,7 +94,8 @@ impl Modes {
                 false
             }
             (true, Some(ticket)) => ticket.is_served() && self.leave(&mut leaving),
-            // It was never left completely: writers have called membarrier all the time.
+            // The switch was not complete: writers have kept calling membarrier all the time, so nothing else must be
+            // undone.
             (false, _) => {
                 *leaving = None;
                 readers.store(ASYMMETRIC, Ordering::Release);
@@ -108,10 +108,10 @@ impl Modes {
         }
     }
 
-    /// In the child of a fork. A transition that another thread was in may be anywhere; the child's only
-    /// thread starts anew, asymmetric: no other thread's stores can be under way.
+    /// For the child of a fork. Another thread may have been in the middle of a switch. The child's only thread
+    /// starts again in asymmetric mode, because no other thread has stores under way.
     pub(crate) fn reset_after_fork(&self, readers: &AtomicU32) {
-        // SAFETY: whoever holds the lock is in the parent.
+        // SAFETY: if another thread held the lock, it is in the parent.
         unsafe { self.leaving.reset_after_fork(None) };
         if self.adaptive {
             *self.leaving.lock() = None;
@@ -120,14 +120,14 @@ impl Modes {
         }
     }
 
-    /// Moves the readers to fences: the call after which writers may rely on them.
+    /// Moves the readers to fences. Returns the call after which writers may rely on these.
     fn begin_to_leave(readers: &AtomicU32) -> Ticket {
-        // SeqCst, before membarrier: see the module's text.
+        // SeqCst, and before membarrier: see the text at the top of this file.
         readers.store(FENCED, Ordering::SeqCst);
         fence::ask()
     }
 
-    /// The call has ended. True.
+    /// Completes the switch to fences, after the call has ended. Returns true.
     fn leave(&self, leaving: &mut Option<Ticket>) -> bool {
         *leaving = None;
         self.state.store(FENCED, Ordering::SeqCst);
@@ -135,11 +135,11 @@ impl Modes {
         true
     }
 
-    /// Moves the readers back. True.
+    /// Moves the readers back to membarrier. Returns true.
     fn give_back(&self, readers: &AtomicU32) -> bool {
         self.state.store(ASYMMETRIC, Ordering::SeqCst);
-        // Pairs with the fence in `Core::order`: a writer that read the state before it was changed has its
-        // unlink visible to everything after this fence.
+        // Pairs with the fence in `Core::order`: if a writer read the old state, everything after this fence sees the
+        // writer's unlink.
         full_fence(Ordering::SeqCst);
         // Release pairs with the Acquire in `is_asymmetric`.
         readers.store(ASYMMETRIC, Ordering::Release);

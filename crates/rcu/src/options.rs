@@ -1,45 +1,46 @@
-//! The options of a domain. By default a writer that finds a limit reached waits for a millisecond, and then exceeds it.
+//! The options of a domain. By default a writer that finds a limit reached waits for a millisecond, and then exceeds
+//! it.
 
 use crate::units::MILLISECOND_NS;
 
-/// For how long a call that retires waits for room when a domain's garbage is at a limit. If there is none then, methods
-/// named `try_` are refused, and the others exceed the limit. Callers that would wait for themselves (within a section of
-/// the domain, within one of its callbacks, while a panic unwinds) do not wait, and within a callback of another domain they do
-/// not wait for frees that other threads have in hand.
+/// How long a call that retires waits for room when a domain's garbage is at a limit. If there is still no room then,
+/// methods named `try_` refuse, and the others exceed the limit. Callers that would wait for themselves do not wait:
+/// those within a section of the domain, within one of its callbacks, or while a panic unwinds. Within a callback of
+/// another domain, callers do not wait for frees that other threads have in hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtLimit {
-    /// For a grace period and frees, for at most `timeout_ns`.
+    /// Waits for a grace period and frees, for at most `timeout_ns`.
     Wait {
         /// Longest wait, in nanoseconds.
         timeout_ns: u64,
     },
-    /// For a grace period and frees, for as long as it takes: the limits hold. A caller must not hold a lock for which a
-    /// reader of the domain waits, or the two wait for each other for ever.
+    /// Waits for a grace period and frees as long as it takes: the limits hold. A caller must not hold a lock for
+    /// which a reader of the domain waits, because then the two wait for each other for ever.
     Reclaim,
-    /// Not at all: the caller frees what may be freed at once.
+    /// Does not wait: the caller frees what may be freed at once.
     NoWait,
 }
 
-/// What is done about a reader that holds up a token.
+/// What a writer does about a reader that holds up a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Help {
-    /// The domain's readers are asked, a few times per token, to yield the CPU as they leave a section: a late
-    /// reader gets a CPU sooner, and more preemptions fall between sections.
+    /// Asks the domain's readers, a few times per token, to yield the CPU when they leave a section. A late reader
+    /// then gets a CPU sooner, and more preemptions fall between sections.
     Yield,
-    /// Nothing.
+    /// Does nothing.
     None,
 }
 
 /// Who executes the fences at the start of sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fencing {
-    /// The writers, by membarrier. Where there is no membarrier, the readers.
+    /// The writers, by membarrier. If there is no membarrier, the readers.
     Asymmetric,
     /// The readers. Restartable sections run as locked ones.
     Fenced,
-    /// Asymmetric, but fenced while membarrier takes longer than [`Options::call_limit_ns`]: for virtual machines whose
-    /// vCPUs are descheduled. Such a vCPU then holds up what its
-    /// readers protect, and nothing else: with hazard slots single values, with locked sections all that is retired meanwhile.
+    /// The writers; but the readers while membarrier takes longer than [`Options::call_limit_ns`]. For virtual
+    /// machines whose vCPUs are descheduled. Such a vCPU then holds up only what its readers protect: with hazard
+    /// slots, single values; with locked sections, all that is retired meanwhile.
     Adaptive,
 }
 
@@ -81,18 +82,18 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults, which the methods state.
+    /// The defaults, which each method states.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Most objects that may wait to be freed, at least 1. Default 1,048,576.
+    /// How many objects may wait to be freed, at least 1. Default 1,048,576.
     pub fn limit_objects(mut self, objects: usize) -> Self {
         self.limit_objects = objects.max(1);
         self
     }
 
-    /// Most bytes that may wait to be freed; one object alone is always accepted. Default 64 MiB.
+    /// How many bytes may wait to be freed. A single object is always accepted. Default 64 MiB.
     pub fn limit_bytes(mut self, bytes: usize) -> Self {
         self.limit_bytes = bytes;
         self
@@ -104,48 +105,49 @@ impl Options {
         self
     }
 
-    /// Objects that share a grace period, at least 1. With 1, the default, each object is freed by the call
-    /// that retires it, unless a reader holds it up.
+    /// How many objects share a grace period, at least 1. With 1, the default, each object is freed by the call that
+    /// retires it, unless a reader holds it up.
     pub fn batch(mut self, objects: usize) -> Self {
         self.batch = objects.max(1);
         self
     }
 
-    /// How long an incomplete batch waits for more, in nanoseconds; whoever calls next, or the reclaimer
-    /// thread, then closes it. Default 2 ms.
+    /// How long an incomplete batch waits for more objects, in nanoseconds. Then the next call, or the reclaimer
+    /// thread, closes it. Default 2 ms.
     pub fn deadline_ns(mut self, ns: u64) -> Self {
         self.deadline_ns = ns;
         self
     }
 
-    /// How long a writer waits actively for readers to leave short sections, in nanoseconds; afterwards
-    /// `synchronize` sleeps, and a call that retires leaves the object to whoever comes next. Default 100 us.
+    /// How long a writer waits actively for readers to leave short sections, in nanoseconds. Afterwards `synchronize`
+    /// sleeps, and a call that retires leaves the object to a later call. Default 100 us.
     pub fn patience_ns(mut self, ns: u64) -> Self {
         self.patience_ns = ns;
         self
     }
 
-    /// How long membarrier may keep a call that retires, in nanoseconds. Default 1 ms. Such a call also stops freeing what
-    /// earlier ones left when half of this is over.
+    /// How long membarrier may hold up a call that retires, in nanoseconds. Default 1 ms. Such a call also spends at
+    /// most half of this on freeing what earlier calls left.
     ///
-    /// membarrier waits for every CPU that runs a thread of the process: in a virtual machine whose vCPU the hypervisor has
-    /// descheduled, for its return. When a call that retires has waited longer than this, and another one within a second, a
-    /// thread of the process calls membarrier for all its domains. Calls that retire then wait for the thread for a tenth of a
-    /// millisecond at most, and for room within the limits ([`AtLimit`]); what they retire is freed by the first call
-    /// after the fence. Callers that wait for a grace period sleep. After a second without a slow call, callers call
-    /// membarrier themselves again. That second doubles, up to 64 s, each time calls turn slow again within a minute.
+    /// membarrier waits for every CPU that runs a thread of the process. In a virtual machine whose vCPU the
+    /// hypervisor has descheduled, it waits for that vCPU's return. When a call that retires has waited longer than
+    /// this limit, and another one within a second, a thread of the process begins to call membarrier for all its
+    /// domains. Calls that retire then wait at most a tenth of a millisecond for that thread, and for room within the
+    /// limits ([`AtLimit`]); the first call after the fence frees what they retired. Callers that wait for a grace
+    /// period sleep. After a second without a slow call, callers call membarrier themselves again. That second
+    /// doubles, up to 64 s, each time calls turn slow again within a minute.
     /// [`Stats::late_cpu`](crate::Stats::late_cpu) names the CPU that is late.
     ///
-    /// With 0 the thread makes all calls from the first one on, of other domains too, and no call that retires waits for it.
-    /// Each then costs a wake-up and, on the thread, a membarrier per CPU; what it retires is freed by a later one. If the
-    /// thread cannot be started, the limit is 1 ms. With `u64::MAX` this domain's calls wait
-    /// for membarrier, however long it takes.
+    /// With 0, the thread makes all calls from the first one on, also those of other domains, and no call that
+    /// retires waits for it. Each such call then costs a wake-up and, on the thread, a membarrier per CPU; a later
+    /// call frees what it retires. If the thread cannot be started, the limit is 1 ms. With `u64::MAX`, this domain's
+    /// calls wait for membarrier however long it takes.
     pub fn call_limit_ns(mut self, ns: u64) -> Self {
         self.call_limit_ns = ns;
         self
     }
 
-    /// What is done about a reader that holds up a token. Default [`Help::Yield`].
+    /// What a writer does about a reader that holds up a token. Default [`Help::Yield`].
     pub fn help(mut self, help: Help) -> Self {
         self.help = help;
         self
@@ -157,15 +159,15 @@ impl Options {
         self
     }
 
-    /// Most readers registered at one time. Default 65,536.
+    /// How many readers may be registered at one time. Default 65,536.
     pub fn limit_readers(mut self, readers: usize) -> Self {
         self.limit_readers = readers;
         self
     }
 
-    /// Most hazard slots in use at one time: those of readers, one for each thread that has used
-    /// [`RcuCell::with`](crate::RcuCell::with) or its like in the domain, and one for each [`Held`](crate::Held). Default
-    /// 65,536.
+    /// How many hazard slots may be in use at one time: those of readers, one for each thread that has used
+    /// [`RcuCell::with`](crate::RcuCell::with) or a similar method in the domain, and one for each
+    /// [`Held`](crate::Held). Default 65,536.
     pub fn limit_slots(mut self, slots: usize) -> Self {
         self.limit_slots = slots;
         self

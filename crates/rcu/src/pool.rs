@@ -1,38 +1,37 @@
 //! Shared entries that only grow in number, are walked without a lock, and are used again.
 //!
-//! Readers' records and hazard slots live here. A thread that ends gives its entry back and the next one
-//! takes it, so that there are as many entries as were in use at one time, however many threads come and go.
+//! Readers' records and hazard slots live here. A thread that ends gives its entry back and another thread takes it.
+//! So there are only as many entries as were in use at one time, however many threads come and go.
 //!
-//! Entries lie in chunks, each twice as large as the one before, and not in a list: whoever scans them finds
-//! them out of its caches, because readers had the CPU meanwhile, and the addresses of an array are known
-//! before its memory arrives.
+//! Entries lie in chunks, each twice as large as the one before, and not in a list. A scanner finds them outside of
+//! its caches, because readers had the CPU meanwhile; the addresses of an array are known before its memory arrives.
 //!
-//! Invariants: an entry's address is stable and its memory lives as long as the pool; an entry is walked from
-//! its first use on; whoever took an entry owns it until it is given back.
+//! Invariants: an entry's address is stable, and its memory lives as long as the pool. An entry is walked from its
+//! first use on. Whoever took an entry owns it until it is given back.
 
 use crate::futex::Lock;
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::ptr::{self, NonNull};
 
-/// Two cache lines: the adjacent-line prefetcher of x86 couples pairs.
+/// Two cache lines, because the adjacent-line prefetcher of x86 fetches lines in pairs.
 #[repr(align(128))]
 #[derive(Default)]
 struct Node<T>(T);
 
-/// Entries of the first chunk.
+/// How many entries the first chunk has.
 const FIRST: usize = 8;
-/// Chunks, enough for 2^31 entries.
+/// How many chunks there are: enough for 2^31 entries.
 const CHUNKS: usize = 28;
 
-/// See the module's text.
+/// See the text at the top of this file.
 pub(crate) struct Pool<T> {
     len: AtomicUsize,
     chunks: [AtomicPtr<Node<T>>; CHUNKS],
     pub(crate) free: Lock<Vec<Entry<T>>>,
 }
 
-/// An entry that was taken. A pointer, because its owner outlives no borrow of the pool; the pool outlives
-/// it.
+/// An entry that was taken. A pointer instead of a borrow: its owner keeps it longer than any borrow of the pool, but
+/// not longer than the pool.
 pub(crate) struct Entry<T>(NonNull<Node<T>>);
 
 impl<T> Clone for Entry<T> {
@@ -47,7 +46,7 @@ impl<T> PartialEq for Entry<T> {
     }
 }
 
-// SAFETY: an entry is a shared reference to its value in all but lifetime.
+// SAFETY: apart from its lifetime, an entry is a shared reference to its value.
 unsafe impl<T: Sync> Send for Entry<T> {}
 
 impl<T> Entry<T> {
@@ -79,14 +78,13 @@ impl<T: Default> Pool<T> {
         Self { len: AtomicUsize::new(0), chunks, free: Lock::new(Vec::new()) }
     }
 
-    /// Takes an entry that is free, or a new one; none beyond `limit` entries. Its value is as its last owner
-    /// left it.
+    /// Takes a free entry, or a new one unless there are `limit` entries. Its value is as its last owner left it.
     pub(crate) fn take(&self, limit: usize) -> Option<Entry<T>> {
         if let Some(entry) = self.free.lock().pop() {
             return Some(entry);
         }
-        // SeqCst, here and in `chunk`: the entry is walked before its owner's first section, against the
-        // fence of a writer that scans.
+        // SeqCst, here and in `chunk`: the entry becomes part of the walk before its owner's first section, against
+        // the fence of a writer that scans.
         let more = |len| (len < limit).then_some(len + 1);
         let index = self.len.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).ok()?;
         let (chunk, at) = place(index);
@@ -94,20 +92,20 @@ impl<T: Default> Pool<T> {
         Some(Entry(unsafe { self.chunk(chunk).add(at) }))
     }
 
-    /// The first entry of chunk `chunk`, which is made at first use.
+    /// The first entry of chunk number `chunk`, which is allocated at first use.
     fn chunk(&self, chunk: usize) -> NonNull<Node<T>> {
         if let Some(made) = NonNull::new(self.chunks[chunk].load(Ordering::Acquire)) {
             return made;
         }
         let nodes: Box<[Node<T>]> = (0..size(chunk)).map(|_| Node::default()).collect();
         let new = Box::into_raw(nodes).cast();
-        // Acquire and Release pair with each other and with the Acquire in `entries`: who finds the chunk
+        // Acquire and Release pair with each other and with the Acquire in `entries`: a thread that finds the chunk
         // finds it initialised.
         match self.chunks[chunk].compare_exchange(ptr::null_mut(), new, Ordering::SeqCst, Ordering::Acquire) {
             // SAFETY: it came from a box, and is not null.
             Ok(_) => unsafe { NonNull::new_unchecked(new) },
             Err(made) => {
-                // SAFETY: somebody else's chunk is in its place; this one is nobody's.
+                // SAFETY: another thread's chunk is in its place, and nobody else has seen this one.
                 drop(unsafe { boxed(new, chunk) });
                 // SAFETY: the exchange failed because the place is not null.
                 unsafe { NonNull::new_unchecked(made) }
@@ -126,7 +124,7 @@ unsafe fn boxed<T>(nodes: *mut Node<T>, chunk: usize) -> Box<[Node<T>]> {
 }
 
 impl<T> Pool<T> {
-    /// Gives an entry back. The caller does not use it afterwards.
+    /// Gives an entry back. The caller must not use it afterwards.
     pub(crate) fn give(&self, entry: Entry<T>) {
         self.free.lock().push(entry);
     }
@@ -136,7 +134,7 @@ impl<T> Pool<T> {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// All entries, in use or free. Those added meanwhile may be missed.
+    /// All entries, in use or free. May miss entries that are added meanwhile.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.entries().map(|e| {
             // SAFETY: the pool is borrowed for as long as the value.
@@ -147,7 +145,7 @@ impl<T> Pool<T> {
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<T>> + '_ {
         (0..self.len.load(Ordering::Acquire)).filter_map(|index| {
             let (chunk, at) = place(index);
-            // An entry that is counted, and whose chunk is not there yet, has no owner so far.
+            // If an entry is counted but its chunk is not there yet, the entry has no owner so far.
             let first = NonNull::new(self.chunks[chunk].load(Ordering::Acquire))?;
             // SAFETY: the place lies within the chunk.
             Some(Entry(unsafe { first.add(at) }))

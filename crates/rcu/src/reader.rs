@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-/// A thread's registration in a domain; the quickest way to read. Stays with its thread.
+/// A thread's registration in a domain: the quickest way to read. It stays on its thread.
 ///
 /// ```compile_fail
 /// fn send<T: Send>(_: T) {}
@@ -22,15 +22,16 @@ use std::sync::atomic::Ordering;
 pub struct Reader {
     domain: Domain,
     entry: Entry<Record>,
-    /// Where the two above lead to: one load each on the reader's path. Alive as long as the domain's handle.
+    /// Where the two above lead to, so that a reader's path needs only one load each. Alive as long as the domain's
+    /// handle.
     core: NonNull<Core>,
     record: NonNull<Record>,
-    /// A reader's word is written by one thread.
+    /// Only one thread writes a reader's word.
     _thread: PhantomData<*mut ()>,
 }
 
 impl Domain {
-    /// Registers the calling thread as a reader called `name`. Its guards are the quickest.
+    /// Registers the calling thread as a reader called `name`. No sections are quicker than those of a [`Reader`].
     pub fn register(&self, name: &str) -> Result<Reader, TooManyReaders> {
         let entry = local::register(self.core(), name.to_owned())?;
         // SAFETY: the pool belongs to the domain's core.
@@ -58,7 +59,7 @@ impl Reader {
         unsafe { self.core.as_ref() }
     }
 
-    /// Enters a section: objects reachable now are not freed before the guard is dropped. May nest.
+    /// Enters a section: objects that are reachable now are not freed before the guard is dropped. Sections may nest.
     ///
     /// # Panics
     /// Beyond 4,095 nested sections.
@@ -67,9 +68,10 @@ impl Reader {
         Guard::enter(self.record(), self.core())
     }
 
-    /// Enters a section as [`lock`](Self::lock) does, on a reader that has no other: the borrow says so, and
-    /// neither entry nor exit has to look. The quickest section that may last. A section of this reader whose guard was
-    /// leaked before ends with this one: the borrow says that no reference from it is left.
+    /// Enters a section as [`lock`](Self::lock) does, on a reader that is in no other section. The exclusive borrow
+    /// guarantees that, so neither entry nor exit has to check it: this is the quickest section of the kind that may
+    /// last. If a guard of this reader was leaked before, its section ends with this one: the borrow guarantees that
+    /// no reference from it is left.
     ///
     /// ```compile_fail
     /// let domain = reprieve_rcu::Domain::default();
@@ -86,15 +88,15 @@ impl Reader {
         Entered { record, core, _thread: PhantomData }
     }
 
-    /// Runs `f` as a restartable section; where that is not possible, within a [`lock`](Self::lock).
+    /// Runs `f` as a restartable section. Where that is not possible, runs it within a [`lock`](Self::lock).
     ///
     /// # Safety
-    /// `f` may be abandoned at any instruction and run again from its start, any number of times, and what it
-    /// owns is then not dropped. It, and everything it calls, must not
+    /// `f` may be abandoned at any instruction and run again from its start, any number of times; what it owns at
+    /// that moment is not dropped. `f`, and everything that it calls, must not
     /// - make system calls, allocate, free, lock, panic, or run destructors with effects;
-    /// - write what others can see;
+    /// - write what other code can see;
     /// - enter or leave sections of other kinds;
-    /// - let references to objects of the domain out through its result.
+    /// - let references to objects of the domain escape through its result.
     #[inline(always)]
     pub unsafe fn read<R: Copy>(&self, f: impl Fn() -> R) -> R {
         let instead = |why, f| fall_back(self.core(), why, || self.lock(), f);
@@ -102,14 +104,15 @@ impl Reader {
         unsafe { section::restartable(&self.core().clock.mode, &f, instead) }
     }
 
-    /// Whether the domain's readers execute fences at the moment ([`Fencing`](crate::Fencing)). Then [`read`](Self::read) is a
-    /// [`lock`](Self::lock), and only what a [`Slot`](crate::Slot) pins with [`pin`](crate::Slot::pin) holds up nothing else.
+    /// Whether the domain's readers execute fences at the moment ([`Fencing`](crate::Fencing)). If so,
+    /// [`read`](Self::read) is the same as [`lock`](Self::lock), and of all reads only a [`Slot`](crate::Slot)'s
+    /// [`pin`](crate::Slot::pin) holds up nothing else.
     #[inline(always)]
     pub fn is_fenced(&self) -> bool {
         !is_asymmetric(&self.core().clock.mode)
     }
 
-    /// Enters one long section of an event loop, which is renewed by [`Online::quiescent`].
+    /// Enters the one long section of an event loop, which [`Online::quiescent`] renews.
     pub fn online(&self) -> Online<'_> {
         Online { guard: Some(self.lock()), reader: self }
     }
@@ -117,12 +120,12 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // Guards of this reader borrow it: none is left, and no reference that one lent out.
+        // Guards of this reader borrow it, so none is left, nor any reference that one lent out.
         local::unregister(self.domain.core(), self.entry);
     }
 }
 
-/// An open section of a reader that has no other. Leaves it when dropped.
+/// An open section of a reader that has no other. It ends when this is dropped.
 #[must_use = "the section ends when this is dropped"]
 pub struct Entered<'a> {
     record: &'a Record,
@@ -138,8 +141,8 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// A reader in one long section, as event loops want it: references may be held until the next quiescent
-/// state, and entering costs nothing.
+/// A reader in one long section, for event loops: references may be held until the next quiescent state, and entering
+/// costs nothing.
 ///
 /// ```compile_fail
 /// let domain = reprieve_rcu::Domain::default();
@@ -157,11 +160,11 @@ pub struct Online<'a> {
 }
 
 impl Online<'_> {
-    /// Says that the thread holds no reference. Costs a load and a store. Without effect while a guard of the
-    /// same reader exists.
+    /// Declares that the thread holds no reference. Costs a load and a store. Has no effect while a guard of the same
+    /// reader exists.
     #[inline(always)]
     pub fn quiescent(&mut self) {
-        // Where going online again failed, an open section is that of somebody else's guard.
+        // Going online again has failed before. If a section is open, it belongs to another guard.
         if self.guard.is_none() {
             return;
         }
@@ -171,9 +174,9 @@ impl Online<'_> {
         record.answer_if_asked(&core.event);
     }
 
-    /// Runs `f`, which may block, outside of the section.
+    /// Leaves the section, runs `f`, which may block, and enters the section again.
     pub fn offline<R>(&mut self, f: impl FnOnce() -> R) -> R {
-        /// Goes online again also when `f` panics.
+        /// Goes online again, also if `f` panics.
         struct Back<'b, 'a>(&'b mut Online<'a>);
         impl Drop for Back<'_, '_> {
             fn drop(&mut self) {

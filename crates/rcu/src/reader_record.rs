@@ -1,6 +1,6 @@
-//! What a domain knows of one registered reader.
+//! What a domain knows about one registered reader.
 //!
-//! `word` and `asked` share a line: the reader's exit touches no other. Everything else is for slow paths.
+//! `word` and `asked` share a cache line, and a reader's exit touches no other. Everything else is for slow paths.
 
 use crate::epoch;
 use crate::futex::{Lock, announce};
@@ -8,33 +8,33 @@ use crate::platform::thread_id;
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicU32 as Event, compiler_fence};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// The writer sleeps: wake it at the exit.
+/// A writer sleeps and must be woken at the exit.
 const ASKED_WAKE: u32 = 1;
-/// Yield the CPU after the exit.
+/// The reader should yield its CPU after the exit.
 const ASKED_YIELD: u32 = 2;
-/// A reader that is not late is asked too, because it may have the CPU that a late one waits for; the
-/// scheduler may give it the CPU again, hence more than once. Without a limit, readers did 140 yields per
-/// token.
+/// Readers that are not late are asked to yield, too, because one of them may have the CPU that a late reader waits
+/// for. The scheduler may give it that CPU again, so it is asked more than once. Without a limit, readers yielded 140
+/// times per token.
 const YIELDS_PER_TOKEN: u32 = 4;
 
-/// One reader. Owned by a thread while registered; only that thread writes `word`.
+/// One reader. While it is registered a thread owns it, and only that thread writes `word`.
 #[derive(Default)]
 pub(crate) struct Record {
     /// See `epoch.rs`.
     pub(crate) word: AtomicU64,
-    /// What the next outermost exit is asked to do.
+    /// What the reader is asked to do at its next outermost exit.
     asked: AtomicU32,
     /// The token for which the reader was last asked to yield, and how often.
     asked_for: AtomicU64,
     asked_times: AtomicU32,
-    /// The word that scanners last found late, since when, and whether it was reported.
+    /// The word that scanners last found late, since when it has been late, and the word that was reported last.
     pub(crate) late_word: AtomicU64,
     pub(crate) late_since_ns: AtomicU64,
     pub(crate) reported_word: AtomicU64,
     /// See `set_private`.
     private: AtomicBool,
-    /// Thread id of the owner; 0 while nobody's. Negative: of an owner that has ended, or is in the parent of this
-    /// process, and whose leaked section goes on.
+    /// Thread id of the owner, or 0 if there is none. Negative if the owner has ended or is in the parent of this
+    /// process, and has leaked a section that goes on.
     tid: AtomicI32,
     pub(crate) name: Lock<String>,
 }
@@ -57,7 +57,7 @@ impl Record {
         self.tid.load(Ordering::Relaxed) > 0
     }
 
-    /// The owner's thread id, and whether it has ended. The id is 0 while there is no owner.
+    /// The owner's thread id, or 0 if there is none; and whether the owner has ended.
     pub(crate) fn owner(&self) -> (i32, bool) {
         let tid = self.tid.load(Ordering::Relaxed);
         (tid.abs(), tid < 0)
@@ -67,25 +67,25 @@ impl Record {
         self.word.load(Ordering::Relaxed) != 0
     }
 
-    /// The outermost section lends out no reference: the library reads in it, and nobody else. Until it is undone.
+    /// While set, the outermost section lends out no reference: only this library reads in it.
     pub(crate) fn set_private(&self, private: bool) {
         self.private.store(private, Ordering::Relaxed);
     }
 
-    /// Whether somebody may hold references that a section of this record lent out. Asked in the child of a fork, where
-    /// the record's thread is not.
+    /// Whether somebody may hold references that a section of this record lent out. For the child of a fork that does
+    /// not have the record's thread.
     fn may_have_lent(&self) -> bool {
         let word = self.word.load(Ordering::Relaxed);
         word != 0 && !(self.private.load(Ordering::Relaxed) && epoch::is_outermost(word))
     }
 
-    /// Notes that the section goes on without its thread.
+    /// Records that the section goes on without its thread.
     pub(crate) fn outlive_thread(&self) {
         self.tid.store(-self.tid.load(Ordering::Relaxed).abs(), Ordering::Relaxed);
     }
 
-    /// Takes the reader offline whatever it was in, and wakes writers that wait. No reference that a section of it lent
-    /// out is left.
+    /// Takes the reader offline whatever it was in, and wakes writers that wait. No reference that one of its
+    /// sections lent out may be left.
     pub(crate) fn abandon(&self, event: &Event) {
         // Release, as in `epoch::leave`.
         self.word.store(0, Ordering::Release);
@@ -93,13 +93,13 @@ impl Record {
         self.answer_if_asked(event);
     }
 
-    /// Asks the reader to wake who waits, at its next outermost exit.
+    /// Asks the reader to wake waiting writers at its next outermost exit.
     pub(crate) fn ask_to_wake(&self) {
         self.ask(ASKED_WAKE);
     }
 
-    /// Asks the reader to yield at its next outermost exit, for `token`: each time that it has answered the
-    /// last request, but at most `YIELDS_PER_TOKEN` times.
+    /// Asks the reader to yield at its next outermost exit, for `token`: again whenever it has answered the last
+    /// request, but at most `YIELDS_PER_TOKEN` times.
     pub(crate) fn ask_to_yield(&self, token: u64) {
         if self.asked.load(Ordering::Relaxed) & ASKED_YIELD != 0 {
             return;
@@ -115,17 +115,17 @@ impl Record {
     }
 
     fn ask(&self, flag: u32) {
-        // Release pairs with the Acquire in `answer`. A caller that then sleeps executes membarrier first:
-        // the reader's exit either sees the flag, or its store of the word is visible to the caller.
+        // Release pairs with the Acquire in `answer`. A caller that is about to sleep executes membarrier first:
+        // either the reader's exit sees the flag, or the caller sees the reader's store of its word.
         if self.asked.load(Ordering::Relaxed) & flag == 0 {
             self.asked.fetch_or(flag, Ordering::Release);
         }
     }
 
-    /// The end of an outermost exit.
+    /// Ends an outermost exit.
     #[inline(always)]
     pub(crate) fn answer_if_asked(&self, event: &Event) {
-        // The load may not move before the exit's store, for the pairing in `ask`.
+        // This load must not move before the exit's store, see `ask`.
         compiler_fence(Ordering::SeqCst);
         if self.asked.load(Ordering::Relaxed) != 0 {
             self.answer(event);
@@ -144,8 +144,8 @@ impl Record {
         }
     }
 
-    /// In the child of a fork: `was` and `is` are the ids that the forking thread has in the parent and here. Whether
-    /// the record is free now: its thread is in the parent, and was not in a section.
+    /// For the child of a fork. `was` and `is` are the ids of the forking thread in the parent and in the child.
+    /// Returns whether the record is free now, because its thread is in the parent and was not in a section.
     pub(crate) fn is_free_after_fork(&self, was: i32, is: i32) -> bool {
         match self.tid.load(Ordering::Relaxed) {
             tid if tid == was => self.tid.store(is, Ordering::Relaxed),
@@ -159,7 +159,7 @@ impl Record {
         false
     }
 
-    /// Takes a record offline that belongs to no thread of this process.
+    /// Takes a record offline whose thread is not in this process.
     pub(crate) fn clear(&self) {
         self.set_private(false);
         self.word.store(0, Ordering::Relaxed);

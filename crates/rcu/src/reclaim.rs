@@ -1,15 +1,15 @@
-//! From retired to freed.
+//! The way of an object from retired to freed.
 //!
-//! An object goes into a bag; a bag that is full, large or old is closed: it gets a token and joins the queue
-//! of batches; a batch whose token has passed is freed by whoever comes by: the next call that retires,
-//! `barrier`, or the reclaimer thread. With batches of one the same call does it all and touches neither bag
+//! An object goes into a bag. A bag that is full, large or old is closed: it gets a token and joins the queue of
+//! batches. Once a batch's token has passed, the next call that comes by frees it: a call that retires, `barrier`, or
+//! the reclaimer thread. With batches of one, the call that retires does all of this at once and touches neither bag
 //! nor queue.
 //!
 //! Invariants:
-//! - Frees and callbacks run outside of locks, so that they may retire. What they retire is only put into a
-//!   bag; the call that runs them goes on until nothing is due, so that a long chain needs no stack.
-//! - A callback that panics keeps no other from being run, and its own room is given back.
-//! - A callback may own the last handle of its own domain: whoever drops another handle frees what waits first.
+//! - Frees and callbacks run outside of locks, so that they may retire objects themselves. What they retire is only
+//!   put into a bag. The call that runs them goes on until nothing is due, so that a long chain needs no deep stack.
+//! - If a callback panics, the others still run, and its own room is given back.
+//! - A callback may own the last handle of its own domain: dropping any other handle first frees what waits.
 //! - An object is freed after its token has passed AND no slot, read after that, pins it.
 
 mod bags;
@@ -33,7 +33,7 @@ use bags::Bags;
 use queue::{Batch, Queue, UnderWay};
 use std::sync::Arc;
 
-/// How many objects are freed between two looks at the time.
+/// How many objects are freed between two looks at the clock.
 const PORTION: usize = 64;
 
 /// The garbage of a domain and its way out.
@@ -44,9 +44,9 @@ pub(crate) struct Reclaim {
     queue: Lock<Queue>,
     /// Objects in the queue. Read before its lock is taken.
     queued: AtomicUsize,
-    /// Changes when frees have ended that a barrier waits for.
+    /// Changes when a barrier waits for frees and they have ended.
     freed: AtomicU32,
-    /// One barrier at a time, because there are two phases only: the id of its thread, or 0.
+    /// Lets one barrier run at a time, because there are only two phases. Holds the id of the barrier's thread, or 0.
     barrier: Lock<AtomicI32>,
     /// Whether a reclaimer thread does the waiting and freeing.
     has_thread: AtomicBool,
@@ -99,8 +99,7 @@ impl Reclaim {
         }
     }
 
-    /// A batch of one: token, fence and free in one go, if the readers permit. What is only for statistics comes
-    /// after the free.
+    /// Handles a batch of one: token, fence and free at once, if the readers permit. Statistics come after the free.
     fn accept_promptly(&self, retired: Retired) {
         let (token, fence) = self.core.start_timed();
         let Some(fence) = fence else {
@@ -141,11 +140,12 @@ impl Reclaim {
         self.queue.lock().add(batch, false);
     }
 
-    /// Queues an object whose fence is not complete, together with others: while a CPU is away there may be very many. To
-    /// grow a long queue may remap memory, and the TLB shootdown would wait for the CPU that is away.
+    /// Queues an object whose fence is not complete, together with others. While a CPU is away there may be very many
+    /// of them. Growing a long queue may remap memory, and then the TLB shootdown would wait for the CPU that is
+    /// away.
     fn enqueue_awaited(&self, token: u64, retired: Retired) {
         self.queued.fetch_add(1, Ordering::Relaxed);
-        // What is complete by now is not to wait for a later fence.
+        // First, so that batches whose fence is complete by now do not wait for a later one.
         self.core.note_served();
         let mut queue = self.queue.lock();
         if let Some(last) = queue.open_batch()
@@ -153,7 +153,7 @@ impl Reclaim {
             && !self.core.is_fenced(last.token)
         {
             last.objects.push(retired);
-            // To wait for the later token is to wait for the earlier one.
+            // Waiting for the later token includes waiting for the earlier one.
             last.token = last.token.max(token);
             return;
         }
@@ -162,7 +162,7 @@ impl Reclaim {
         queue.add(Batch { token, closed_ns: now_ns(), objects }, true);
     }
 
-    /// Closes every bag, in one batch; the newest token.
+    /// Closes all bags into one batch. Returns its token, which is the newest.
     pub(crate) fn close_all(&self) -> u64 {
         let _under_way = self.under_way();
         let objects = self.bags.empty();
@@ -179,7 +179,7 @@ impl Reclaim {
         UnderWay::begin(&self.queue, &mut self.queue.lock(), &self.garbage, &self.freed)
     }
 
-    /// Since when the oldest object waits.
+    /// Since when the oldest waiting object has been waiting.
     pub(crate) fn oldest_ns(&self) -> Option<u64> {
         let queued = self.queue.lock().batches.front().map(|b| b.closed_ns);
         [queued, self.bags.oldest_ns()].into_iter().flatten().min()
@@ -201,16 +201,16 @@ impl Reclaim {
         }
     }
 
-    /// In the child of a fork, where threads that freed are not. `was` and `is` are the ids of the forking thread in the
-    /// parent and here.
+    /// For the child of a fork, which does not have the threads that were freeing. `was` and `is` are the ids of the
+    /// forking thread in the parent and in the child.
     ///
     /// # Safety
     /// No other thread runs yet.
     pub(crate) unsafe fn reset_after_fork(&self, was: i32, is: i32) {
-        // SAFETY: the only thread. If another one held the barrier's lock, that one is in the parent.
+        // SAFETY: this is the only thread. If another thread held the barrier's lock, it is in the parent.
         unsafe {
             let barrier = self.barrier.peek();
-            // The forking thread's own barrier goes on here.
+            // A barrier that the forking thread is in goes on in the child.
             if barrier.compare_exchange(was, is, Ordering::Relaxed, Ordering::Relaxed).is_err() {
                 self.barrier.reset_after_fork(AtomicI32::new(0));
             }
@@ -226,7 +226,7 @@ impl Reclaim {
     }
 }
 
-/// How many objects these are, and of how many bytes.
+/// The number of these objects, and the sum of their bytes.
 fn sizes<'a>(objects: impl IntoIterator<Item = &'a Retired>) -> (usize, usize) {
     objects.into_iter().fold((0, 0), |(objects, bytes), one| (objects + 1, bytes + one.bytes()))
 }

@@ -7,14 +7,13 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Handle of a domain's reclaimer thread. The thread ends, with everything freed that can be, when this is
-/// dropped.
+/// The handle of a domain's reclaimer thread. When it is dropped, the thread frees what it can and ends.
 #[must_use = "the thread ends when the handle is dropped"]
 pub struct Reclaimer {
     domain: Domain,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// Forks between the process's start and the thread's.
+    /// How many forks the domain had seen when the thread started.
     forks: u64,
 }
 
@@ -43,7 +42,7 @@ impl Domain {
 }
 
 impl Reclaimer {
-    /// CPU time that the thread has used so far, in nanoseconds. 0 where the system does not tell.
+    /// CPU time that the thread has used so far, in nanoseconds; 0 if the system does not report it.
     pub fn cpu_ns(&self) -> u64 {
         self.thread.as_ref().map_or(0, platform::cpu_ns_of)
     }
@@ -54,15 +53,15 @@ impl Drop for Reclaimer {
         let reclaim = self.domain.reclaim();
         let Some(thread) = self.thread.take() else { return };
         if self.forks != reclaim.garbage().forks() {
-            // In the child of a fork: the thread is in the parent. The domain may have another one here.
+            // This is the child of a fork, and the thread is in the parent. The domain may have another thread here.
             std::mem::forget(thread);
             return;
         }
         self.stop.store(true, Ordering::SeqCst);
         reclaim.announce_stop();
-        // The thread itself drops a handle that a callback owns; it ends after that.
+        // If a callback owns this handle, the thread itself drops it, and ends after that.
         if thread.thread().id() != std::thread::current().id() {
-            // Its callbacks' panics are caught: there is nothing to pass on.
+            // The thread catches its callbacks' panics, so there is nothing to pass on.
             let _ = thread.join();
         }
         reclaim.release_thread();

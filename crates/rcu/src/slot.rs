@@ -1,17 +1,17 @@
-//! Hazard slots: pin one object, for as long as it takes, without holding up anything else.
+//! Hazard slots: each pins one object for any time, and holds up nothing else.
 //!
-//! `acquire` runs a restartable traversal whose last act is to store the pointer it found in the slot. A
-//! writer unlinks the object, calls membarrier and then reads all slots. Either the traversal ended before
-//! that call, and the slot's store is visible; or it is started again, and sees the unlink. Where sections
-//! are pinned epochs, the slot is stored within the epoch: the writer first waits for the epochs to pass, and
+//! `acquire` runs a restartable traversal, which ends by storing the pointer that it found in the slot. A writer
+//! unlinks the object, calls membarrier and then reads all slots. Either the traversal ended before that call, and
+//! the slot's store is visible; or the call restarts it, and it sees the unlink. Where an epoch section takes the
+//! place of the restartable one, the slot is stored within it: the writer first waits for the epochs to pass, and
 //! then reads the slots.
 //!
-//! `pin` needs no epoch, because it follows one pointer. Where the domain is fenced, it stores what the pointer leads to in
-//! the slot, executes a fence, and looks whether the pointer is still the same. If so, it was the same after the slot's
-//! store was visible: a writer that unlinks the object later finds the slot. Hence neither a descheduled thread nor a
-//! descheduled vCPU holds up anything but what its slots pin.
+//! `pin` needs no epoch, because it follows only one pointer. Where the domain is fenced, it stores what the pointer
+//! leads to in the slot, executes a fence, and checks whether the pointer is still the same. If it is, it also was
+//! when the slot's store became visible, so a writer that unlinks the object later finds the slot. Hence a
+//! descheduled thread or vCPU holds up nothing but what its slots pin.
 //!
-//! Source of that: M. M. Michael, Hazard Pointers (IEEE TPDS 15, 2004).
+//! Source of `pin`: M. M. Michael, Hazard Pointers (IEEE TPDS 15, 2004).
 
 use crate::core::Core;
 use crate::guard::{Guard, fall_back};
@@ -29,8 +29,9 @@ impl Cell {
     /// Runs the traversal `find` as a restartable section, and pins the object that it finds.
     ///
     /// # Safety
-    /// `find` keeps the rules of [`Reader::read`]; what it finds is null, or alive as long as it is reachable and then
-    /// retired by that address in the domain of `core`, of which `lock` enters a section. The caller owns the slot.
+    /// `find` keeps the rules of [`Reader::read`]. What it finds is null, or alive as long as it is reachable and
+    /// then retired by that address in the domain of `core`. `lock` enters a section of that domain. The caller owns
+    /// the slot.
     #[inline(always)]
     pub(crate) unsafe fn pin<'a, T>(
         &self,
@@ -38,7 +39,7 @@ impl Cell {
         find: impl Fn() -> *const T,
         lock: impl FnOnce() -> Guard<'a>,
     ) -> *const T {
-        // Null is stored too: an abandoned run may have left its find.
+        // Null is stored too, because an abandoned run may have left what it found.
         let commit = move || {
             let found = find();
             self.store(found);
@@ -52,8 +53,9 @@ impl Cell {
     /// Pins what `place` points to.
     ///
     /// # Safety
-    /// For the result to be used: `place` holds null, or points to what is alive as long as it does, and is then retired by that address in the domain of
-    /// `core`, of which `lock` enters a section. The caller owns the slot.
+    /// The result may only be used if `place` holds null, or points to an object that is alive as long as it does,
+    /// and is then retired by that address in the domain of `core`. `lock` enters a section of that domain. The
+    /// caller owns the slot.
     #[inline(always)]
     pub(crate) unsafe fn pin_at<'a, T>(
         &self,
@@ -95,7 +97,7 @@ impl std::fmt::Display for TooManySlots {
 impl std::error::Error for TooManySlots {}
 
 impl Reader {
-    /// Takes a hazard slot. Keep it: taking one is slow, using it is not.
+    /// Takes a hazard slot. Keep it: taking one is slow, and using it is not.
     pub fn slot(&self) -> Result<Slot<'_>, TooManySlots> {
         let core = self.domain().core();
         let limit = core.limit_slots;
@@ -111,12 +113,12 @@ impl Slot<'_> {
         unsafe { self.entry.get() }
     }
 
-    /// Runs the traversal `f` as a restartable section, and pins the object that it finds until the guard is
-    /// dropped. None when `f` returns null.
+    /// Runs the traversal `f` as a restartable section, and pins the object that it finds until the guard is dropped.
+    /// Returns none if `f` returns null.
     ///
     /// # Safety
-    /// `f` keeps the rules of [`Reader::read`]. It returns null or a pointer to an object that is alive as
-    /// long as it is reachable, and whose owner retires it by that very address in this domain.
+    /// `f` keeps the rules of [`Reader::read`]. It returns null, or a pointer to an object that is alive as long as
+    /// it is reachable and whose owner retires it by that very address in this domain.
     #[inline(always)]
     pub unsafe fn acquire<T>(&mut self, f: impl Fn() -> *const T) -> Option<HazardGuard<'_, T>> {
         let cell = self.cell();
@@ -128,11 +130,12 @@ impl Slot<'_> {
 
 impl Slot<'_> {
     /// Pins what `place` points to, and returns it. It stays pinned until the slot is used again or dropped. Unlike
-    /// [`acquire`](Self::acquire) it holds up nothing else, also where the domain's readers execute fences.
+    /// [`acquire`](Self::acquire), this holds up nothing else, even where the domain's readers execute fences.
     ///
-    /// What is pinned is not freed if it is retired in this domain, by the address that `place` held, and if `place` led to
-    /// it until then. To follow a list, pin the next node by another slot before this one is used again; and let a writer mark
-    /// the links of a node that it unlinks, so that a reader that stands on it finds no successor that may be freed already.
+    /// The pinned object is not freed if it is retired in this domain by the address that `place` held, and if
+    /// `place` led to it until then. To follow a list, pin the next node in another slot before you use this one
+    /// again. Let writers mark the links of a node that they unlink: otherwise a reader on that node may follow its
+    /// link to a successor that is freed already.
     #[inline(always)]
     pub fn pin<T>(&mut self, place: &std::sync::atomic::AtomicPtr<T>) -> *mut T {
         // SAFETY: nothing is dereferenced here; the slot is this value's own.
@@ -147,7 +150,7 @@ impl Drop for Slot<'_> {
     }
 }
 
-/// One pinned object. Not freed before the guard is dropped.
+/// One pinned object. It is not freed before the guard is dropped.
 #[must_use = "the object is released when the guard is dropped"]
 pub struct HazardGuard<'s, T> {
     cell: &'s Cell,

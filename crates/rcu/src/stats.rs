@@ -1,4 +1,4 @@
-//! What a domain has done and is doing.
+//! The figures of a domain: what it has done and what it is doing.
 
 use crate::domain::Domain;
 use crate::fence::{self, LateCpu};
@@ -9,12 +9,12 @@ use crate::platform::now_ns;
 use crate::section;
 use crate::sync::Ordering;
 
-/// A domain's figures, as they were when it was asked. Durations in nanoseconds.
+/// A domain's figures at the time of the call. Durations are in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Stats {
-    /// Grace periods that were waited for, or that freed something: how many and how long.
+    /// Durations of the grace periods that a caller waited for or that freed something.
     pub grace_periods: Histogram,
-    /// The membarrier calls of the process.
+    /// Durations of the process's membarrier calls.
     pub membarrier: Histogram,
     /// Objects that wait to be freed.
     pub garbage_objects: usize,
@@ -24,34 +24,34 @@ pub struct Stats {
     pub peak_objects: usize,
     /// The most bytes that ever waited.
     pub peak_bytes: usize,
-    /// Objects freed; of a map, entries, and the tables that were rebuilt.
+    /// Objects freed. Maps count entries, and tables that were replaced.
     pub freed_objects: u64,
-    /// Objects that were accepted beyond the domain's limits, because there was no room in time.
+    /// Objects accepted beyond the domain's limits because there was no room in time.
     pub exceeded: u64,
-    /// How long the oldest object that waits has waited, or 0.
+    /// How long the oldest waiting object has been waiting, or 0.
     pub oldest_ns: u64,
-    /// Restartable sections that ran as locked ones, except where the domain is fenced.
+    /// Restartable sections that ran as locked ones, except while the domain is fenced.
     pub fallbacks: u64,
-    /// Starts again of restartable sections, of the process.
+    /// Restarts of restartable sections, in the whole process.
     pub restarts: u64,
-    /// Sections in which foreign code changed the thread's rseq field, of the process.
+    /// Sections in which foreign code changed the thread's rseq field, in the whole process.
     pub foreign_rseq: u64,
-    /// How often the domain has changed between asymmetric and fenced.
+    /// How often the domain has switched between membarrier and fences, in either direction.
     pub switches: u64,
     /// Whether the domain's readers execute fences at the moment.
     pub fenced: bool,
-    /// Whether the kernel refuses membarrier, which it allowed before: nothing can be freed then.
+    /// Whether the kernel refuses membarrier, which it allowed before. Nothing can be freed then.
     pub membarrier_refused: bool,
-    /// The CPU that keeps membarrier waiting, or did when it was last slow; of the process.
+    /// The CPU that keeps membarrier waiting now, or that did when it was last slow; for the whole process.
     pub late_cpu: Option<LateCpu>,
-    /// Records of readers, in use or kept for the next thread.
+    /// Records of readers, in use or kept for later threads.
     pub records: usize,
-    /// Readers that hold up the newest token.
+    /// The readers that hold up the newest token.
     pub late: Vec<LateReader>,
 }
 
 impl Domain {
-    /// The domain's figures. Takes locks for moments; not for hot paths.
+    /// The domain's figures. Takes locks for short moments, so it is not for hot paths.
     pub fn stats(&self) -> Stats {
         let (reclaim, core) = (self.reclaim(), self.core());
         let (peak_objects, peak_bytes) = reclaim.garbage().peaks();

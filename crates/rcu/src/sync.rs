@@ -1,8 +1,8 @@
 //! The one switch between real primitives and those of a model checker.
 //!
-//! The protocol (tokens, epochs, modes) takes its atomics from here, so that `--cfg loom` checks the code that
-//! runs under the C++ memory model. What is built on it (registration, slots, retiring, reclaiming, sleeping)
-//! takes them from [`atomic`]: `--cfg shuttle` checks all of it, sequentially consistent.
+//! The protocol (tokens, epochs, modes) takes its atomics from here, so that `--cfg loom` checks the very code that
+//! runs, under the C++ memory model. What is built on the protocol (registration, slots, retiring, reclaiming,
+//! sleeping) takes them from [`atomic`]: `--cfg shuttle` checks all of it, assuming sequential consistency.
 
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -13,7 +13,7 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Atomics that loom does not see: statics, which it cannot make, and what lies beyond the protocol.
+/// Atomics that loom does not see: statics, which it cannot have, and everything beyond the protocol.
 #[cfg(not(shuttle))]
 pub(crate) mod atomic {
     pub(crate) use std::sync::atomic::*;
@@ -29,7 +29,7 @@ pub(crate) use std::{thread::yield_now, thread_local};
 #[cfg(shuttle)]
 pub(crate) use shuttle::{thread::yield_now, thread_local};
 
-/// What `std` offers for cells in thread-local variables, and shuttle does not.
+/// What `std` offers for cells in thread-local variables and shuttle does not.
 #[cfg(shuttle)]
 pub(crate) trait LocalCell<T> {
     fn get(&'static self) -> T;

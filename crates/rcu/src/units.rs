@@ -1,4 +1,4 @@
-//! Lengths of time in nanoseconds, by their names.
+//! Lengths of time in nanoseconds, by name.
 
 pub(crate) const MILLISECOND_NS: u64 = 1_000_000;
 #[allow(dead_code, reason = "not every system uses it")]

@@ -2,17 +2,18 @@
 
 use std::fmt;
 
-/// A CPU for which membarrier waits, or did: a vCPU that the hypervisor has descheduled, as a rule. Noticed once calls
-/// take longer than [`Options::call_limit_ns`](crate::Options::call_limit_ns).
+/// A CPU for which membarrier waits or has waited: as a rule, a vCPU that the hypervisor has descheduled. It is
+/// noticed once calls take longer than [`Options::call_limit_ns`](crate::Options::call_limit_ns).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LateCpu {
-    /// Its number, as the process sees it. Also the CPU on which the thread that calls membarrier was itself kept from running.
+    /// Its number, as the process sees it. If the thread that calls membarrier was itself kept from running, the CPU
+    /// of that thread.
     pub cpu: usize,
-    /// How long it has kept a call waiting that has not ended, in nanoseconds; 0 if none waits.
+    /// How long it has kept the current call waiting, in nanoseconds; 0 if no call waits.
     pub waiting_ns: u64,
-    /// How long callers last waited for a slow answer to the thread that calls membarrier for them, in nanoseconds.
+    /// How long callers last waited for a slow answer of the thread that calls membarrier for them, in nanoseconds.
     pub last_ns: u64,
-    /// How many answers to that thread were slow so far, of whichever CPU.
+    /// How many answers of that thread have been slow so far, for any CPU.
     pub times: u64,
 }
 

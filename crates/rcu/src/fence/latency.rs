@@ -1,45 +1,45 @@
-//! Decides whether callers or a dedicated thread call membarrier. A pure decision: times and latencies are handed in.
+//! Decides whether callers or a dedicated thread call membarrier. A pure decision: times and latencies are passed in.
 //!
-//! A vCPU that is descheduled does not make every call slow. One that may run 20 ms of every 100 ms answers at once
-//! while it runs, so that one call of 80 ms stands among many quick ones. Hence two slow calls within a span of time
-//! count, whether or not quick ones lie between them; and calls are given back only after a span without a slow one, which
-//! doubles with each relapse.
+//! A descheduled vCPU does not make every call slow. One that may run 20 ms of every 100 ms answers at once while it
+//! runs, so that one call of 80 ms stands among many quick ones. Hence two slow calls within a span of time are
+//! enough to hand the calls over, even with quick ones between them. The calls are given back only after a span
+//! without a slow one, and this span doubles with each relapse.
 
 use crate::units::{MILLISECOND_NS, SECOND_NS};
 
-/// Two slow calls within this time are no noise.
+/// Two slow calls within this time are not noise.
 const SPAN_NS: u64 = SECOND_NS;
-/// Mean time between two probes; each is half to one and a half times as long. With a fixed one all probes could meet
-/// the same phase of a hypervisor's period.
+/// Mean time between two probes. Each interval is half to one and a half times as long, because probes at a fixed
+/// interval could all meet the same phase of a hypervisor's period.
 const PROBE_INTERVAL_NS: u64 = 25 * MILLISECOND_NS;
-/// After a slow probe the next one waits for this many times its latency: probes take at most 2 % of the CPU that they
-/// are made from, up to latencies of 1.2 s.
+/// After a slow probe, the next one waits for this many times its latency. So probes use at most 2 % of the CPU that
+/// they run on, up to latencies of 1.2 s.
 const REST: u64 = 50;
 const LONGEST_REST_NS: u64 = 60 * SECOND_NS;
-/// Calls are given back when none was slow for this long: many of a hypervisor's periods.
+/// The calls are given back when none was slow for this long: many of a hypervisor's periods.
 const CALM_NS: u64 = SECOND_NS;
 const LONGEST_CALM_NS: u64 = 64 * SECOND_NS;
-/// If they are slow again so soon, the next span is twice as long.
+/// If calls turn slow again within this time, the next calm span must be twice as long.
 const RELAPSE_NS: u64 = 60 * SECOND_NS;
 
 /// What follows from a slow call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing.
+    /// Do nothing.
     Noise,
-    /// Until then callers measure the CPU time of their calls.
+    /// Until this time, callers measure the CPU time of their calls.
     Watch(u64),
-    /// The thread calls from now on.
+    /// From now on the thread makes the calls.
     HandOver,
 }
 
-/// What is remembered of past calls. Times in nanoseconds of one clock.
+/// What is remembered of past calls. All times are nanoseconds of one clock.
 pub(crate) struct Latencies {
-    /// The limit of the call that led to the hand-over: a round that takes longer is slow.
+    /// The limit of the call that led to the hand-over. A round that takes longer is slow.
     limit_ns: u64,
-    /// Since when all rounds of the thread were quick.
+    /// Since when all rounds of the thread have been quick.
     quick_since_ns: Option<u64>,
-    /// How long they must stay so before calls are given back.
+    /// How long they must stay quick before the calls are given back.
     calm_ns: u64,
     /// When calls were last given back.
     returned_ns: Option<u64>,
@@ -52,8 +52,9 @@ impl Latencies {
         Self { limit_ns: 0, quick_since_ns: None, calm_ns: CALM_NS, returned_ns: None, next_probe_ns: 0 }
     }
 
-    /// Takes note of a caller's own call, which took longer than its limit. `waited_ns` is how much of it the caller
-    /// waited for other CPUs, if that was measured. Time in which it was itself descheduled says nothing about them.
+    /// Records a call that a caller made itself and that took longer than its limit. `waited_ns` is how much of it
+    /// the caller waited for other CPUs, if that was measured. Time in which the caller itself was descheduled says
+    /// nothing about other CPUs.
     pub(crate) fn called(
         &mut self,
         now_ns: u64,
@@ -74,13 +75,14 @@ impl Latencies {
         Verdict::HandOver
     }
 
-    /// Takes note that the thread makes the calls though none was slow. A round that takes longer than `limit_ns` is slow.
+    /// Records that the thread makes the calls although none was slow. A round that takes longer than `limit_ns` is
+    /// slow.
     pub(crate) fn handed_over_ahead(&mut self, now_ns: u64, limit_ns: u64) {
         (self.limit_ns, self.calm_ns, self.quick_since_ns) = (limit_ns, CALM_NS, None);
         self.next_probe_ns = now_ns + interval_ns(now_ns);
     }
 
-    /// Takes note of a round of the thread, from the moment when it was asked for. Whether calls are given back.
+    /// Records a round of the thread, timed from when it was asked for. Returns whether the calls are given back.
     pub(crate) fn round(&mut self, now_ns: u64, latency_ns: u64) -> bool {
         if self.is_slow(latency_ns) {
             (self.quick_since_ns, self.next_probe_ns) = (None, now_ns + rest_ns(latency_ns));
@@ -99,29 +101,30 @@ impl Latencies {
         latency_ns > self.limit_ns
     }
 
-    /// When the thread makes a round of itself if nobody asks for one.
+    /// When the thread makes a round on its own if nobody asks for one.
     pub(crate) fn next_probe_ns(&self) -> u64 {
         self.next_probe_ns
     }
 }
 
-/// In percent. A CPU that executes something for at least this much of the time was not taken away by a hypervisor. One that
-/// was, for less than the rest, looks the same: callers then wait for it now and then, and each relapse doubles the time until calls
-/// are given back again.
+/// In percent. A hypervisor has not taken away a CPU that executes something for at least this share of the time. A
+/// CPU that was taken away for less than the rest looks the same; then callers wait for it now and then, and each
+/// relapse doubles the time until the calls are given back.
 const CROWDED: u64 = 90;
 
-/// Why the thread waits for its own CPU: because a hypervisor has taken that away, or because other threads use it. The first
-/// is a reason to make the calls; the second is none, and would never end on a machine all of whose CPUs are in use.
+/// Why the thread waits for its own CPU: either a hypervisor has taken the CPU away, or other threads use it. The
+/// first is a reason to make the calls. The second is not, and on a machine whose CPUs are all in use it would never
+/// end.
 #[derive(Debug, Default)]
 pub(crate) struct Crowd {
-    /// Which CPU, when, and for how long it had been busy.
+    /// The CPU of the last look, when that was, and for how long the CPU had been busy.
     looked: Option<(usize, u64, u64)>,
     crowded: bool,
 }
 
 impl Crowd {
-    /// Whether other threads kept this CPU busy between the last two looks, which are at least a second apart. Not while that is
-    /// unknown. `busy_ns` tells for how long it has executed something.
+    /// Whether other threads kept this CPU busy between the last two looks, which are at least a second apart. False
+    /// while that is unknown. `busy_ns` returns for how long the CPU has executed something.
     pub(crate) fn is_at(&mut self, cpu: usize, now_ns: u64, busy_ns: impl FnOnce() -> Option<u64>) -> bool {
         let last = self.looked.filter(|&(looked_at, ..)| looked_at == cpu);
         if last.is_none_or(|(_, at_ns, _)| now_ns - at_ns >= SPAN_NS) {
@@ -134,7 +137,7 @@ impl Crowd {
     }
 }
 
-/// An interval that varies, by a multiplicative hash of the time (Knuth, The Art of Computer Programming 3, 6.4).
+/// An interval that varies by a multiplicative hash of the time (Knuth, The Art of Computer Programming 3, 6.4).
 fn interval_ns(now_ns: u64) -> u64 {
     let hash = now_ns.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     PROBE_INTERVAL_NS / 2 + hash % PROBE_INTERVAL_NS
@@ -150,17 +153,17 @@ mod tests {
 
     const MS: u64 = MILLISECOND_NS;
 
-    /// A writer with a call every 200 us beside a vCPU that runs `on_ms` of every 100 ms until `quota_ends_ns`. The
-    /// thread calls from that vCPU.
+    /// A writer that calls every 200 us, beside a vCPU that runs `on_ms` of every 100 ms until `quota_ends_ns`. The
+    /// fence thread calls from that vCPU.
     struct World {
         on_ms: u64,
         quota_ends_ns: u64,
         now_ns: u64,
         watched_until_ns: u64,
         handed_over: bool,
-        /// When the caller changed.
+        /// When the calls changed hands.
         changes_ns: Vec<u64>,
-        /// What the writer waited for in all, and its longest call.
+        /// How long the writer waited in all.
         waited_ns: u64,
         latencies: Latencies,
     }

@@ -1,4 +1,5 @@
-//! No thread calls membarrier for others: there is no membarrier, or it is a model's, which is never slow.
+//! Stands in for the fence thread where no thread is needed: there is no membarrier, or it is a model's, which is
+//! never slow.
 
 use super::LateCpu;
 

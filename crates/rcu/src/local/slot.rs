@@ -1,10 +1,10 @@
-//! A hazard slot that a thread keeps in a domain, to pin one value for as long as a closure runs.
+//! The hazard slot that a thread keeps in a domain, to pin one value for as long as a closure runs.
 //!
-//! Taking a slot from the domain's pool locks it. A thread therefore takes one at its first use of the domain, and gives it
-//! back when it ends.
+//! Taking a slot from the domain's pool needs a lock. A thread therefore takes one at its first use of the domain,
+//! and gives it back when it ends.
 //!
-//! Invariant: a slot that is kept has one user at a time (`hazard::Cell::claim`). A second user on the same thread, which is
-//! a closure within the closure or a signal handler, gets none, and reads in an ordinary section instead.
+//! Invariant: a slot that is kept has one user at a time (`hazard::Cell::claim`). A second user on the same thread is
+//! a closure within the closure, or a signal handler. It gets no slot, and reads in an ordinary section instead.
 
 use super::{BUSY, MINE, Owned, known_in, remember, with_mine};
 use crate::core::Core;
@@ -18,7 +18,8 @@ use std::ptr;
 use std::sync::Arc;
 
 thread_local! {
-    /// The slot used last: null, or one of the list. No destructor: usable for as long as the thread lives.
+    /// The slot used last: null, or one of the list. It has no destructor, and so is usable for as long as the thread
+    /// lives.
     static LAST: Cell<*const Owned<hazard::Cell>> = const { Cell::new(ptr::null()) };
 }
 
@@ -40,22 +41,22 @@ impl Drop for Claimed<'_> {
     }
 }
 
-/// The calling thread's slot in `core`'s domain. None while it is in use further down the stack, and at the domain's limit
-/// of slots.
+/// The calling thread's slot in `core`'s domain. None while it is in use further down the stack, or if the domain is
+/// at its limit of slots.
 #[inline(always)]
 pub(crate) fn claim(core: &Arc<Core>) -> Option<Claimed<'_>> {
-    // SAFETY: it is null, or in the thread's list; `core` owns the pool of the entry, and is borrowed for as long as the
-    // result.
+    // SAFETY: it is null, or in the thread's list. `core` owns the pool of the entry, and is borrowed for as long as
+    // the result.
     let slot: &hazard::Cell = match unsafe { LAST.get().as_ref() } {
         // SAFETY: as above.
         Some(last) if Arc::ptr_eq(&last.core, core) => unsafe { last.entry.get() },
         _ => find(core)?,
     };
-    // Lazily: one that was not claimed must not be dropped.
+    // Lazily, because dropping a `Claimed` ends the claim, also one that was not this caller's.
     slot.claim().then(|| Claimed(slot))
 }
 
-/// As `claim`, for a caller that may be a signal handler and has said nothing of the thread before: none either where the
+/// As `claim`, for a caller that may be a signal handler on a thread that has promised nothing: also none if the
 /// thread has no slot yet.
 #[inline(always)]
 pub(crate) fn claim_known(core: &Arc<Core>) -> Option<Claimed<'_>> {
@@ -80,7 +81,7 @@ fn find_known(core: &Arc<Core>) -> Option<&hazard::Cell> {
     Some(unsafe { (*known).entry.get() })
 }
 
-/// Takes a slot for the calling thread, if it has none and there is one left.
+/// Takes a slot for the calling thread, if it has none and one is left.
 pub(super) fn keep(core: &Arc<Core>) {
     find(core);
 }
@@ -88,7 +89,7 @@ pub(super) fn keep(core: &Arc<Core>) {
 #[cold]
 #[inline(never)]
 fn find(core: &Arc<Core>) -> Option<&hazard::Cell> {
-    // A signal handler that interrupted a user of the list.
+    // This is a signal handler that interrupted a user of the list.
     if BUSY.get() {
         return None;
     }
@@ -106,8 +107,8 @@ pub(super) fn forget_last() {
     LAST.set(ptr::null());
 }
 
-/// Gives a slot back as its thread ends. One in use stays as it is: its user was abandoned, and what it pins may still be
-/// read.
+/// Gives a slot back as its thread ends. A slot in use stays as it is: its user was abandoned, and what it pins may
+/// still be read.
 pub(super) fn give_back(owned: &Owned<hazard::Cell>) {
     // SAFETY: `owned.core` keeps the pool alive.
     let slot: &hazard::Cell = unsafe { owned.entry.get() };
@@ -128,7 +129,7 @@ mod tests {
             drop(claim(domain.core()).expect("a slot"));
             assert!(!LAST.get().is_null());
             drop(domain);
-            // Another domain's first section takes out what is remembered of those that are closed.
+            // Another domain's first section takes out what is remembered of closed domains.
             drop(Domain::default().lock());
             assert!(LAST.get().is_null());
         })

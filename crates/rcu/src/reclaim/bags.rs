@@ -49,7 +49,7 @@ pub(super) struct Bags {
     bags: [Aligned; BAGS],
     /// Objects in all bags. Read before their locks are taken.
     count: AtomicUsize,
-    /// A bag with this many objects is full, and one with this many bytes is large.
+    /// A bag with this many objects is full; one with this many bytes is large.
     batch: usize,
     batch_bytes: usize,
     /// At this age a bag is due.
@@ -102,7 +102,7 @@ impl Bags {
         (objects, under_way)
     }
 
-    /// The thread's bag, or one that is free.
+    /// The thread's own bag, or another one that is free.
     fn some_bag(&self) -> Held<'_, Bag> {
         if FIRST.get() == usize::MAX {
             FIRST.set(NEXT_FIRST.fetch_add(1, Ordering::Relaxed));
@@ -119,7 +119,7 @@ impl Bags {
             || (objects > 0 && now_ns() - bag.opened_ns >= self.deadline_ns)
     }
 
-    /// Takes out what all bags hold. The caller is counted as having objects in hand, or is `barrier`.
+    /// Empties all bags. The caller is counted as having objects in hand, or is `barrier`.
     pub(super) fn empty(&self) -> Vec<Retired> {
         let mut objects = Vec::new();
         for bag in &self.bags {
@@ -129,7 +129,7 @@ impl Bags {
         objects
     }
 
-    /// Calls `close` with the content of each bag that is due and that nobody uses. For `begin` see `put`.
+    /// Calls `close` with the content of each bag that is due and not in use. For `begin` see `put`.
     pub(super) fn close_due<U>(&self, begin: impl Fn() -> U, close: impl Fn(Vec<Retired>)) {
         for bag in &self.bags {
             let Some(mut bag) = bag.0.try_lock() else { continue };
@@ -170,7 +170,8 @@ impl Bags {
         self.bags.iter().for_each(|bag| unsafe { bag.0.release() });
     }
 
-    /// In the child of a fork: counts anew, because other threads may have been about to. Returns objects and bytes.
+    /// For the child of a fork: sets the count anew, because other threads may have been about to change it. Returns
+    /// objects and bytes.
     pub(super) fn recount(&self) -> (usize, usize) {
         let sizes = self.bags.iter().map(|bag| {
             let bag = bag.0.lock();

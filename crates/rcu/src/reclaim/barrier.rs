@@ -5,8 +5,8 @@ use crate::futex::{self, Lock};
 use crate::platform::thread_id;
 use crate::sync::atomic::{AtomicI32, Ordering};
 
-/// The right to be the domain's one barrier, with its thread's id: a callback that it runs may fork, and the barrier of the thread
-/// that forks goes on in the child.
+/// The right to be the domain's only barrier. It holds the thread's id, because a callback that the barrier runs may
+/// fork: the forking thread's barrier then goes on in the child.
 struct OneBarrier<'a>(futex::Held<'a, AtomicI32>);
 
 impl<'a> OneBarrier<'a> {
@@ -35,19 +35,19 @@ impl Reclaim {
         );
         let _one = OneBarrier::begin(&self.barrier);
         let objects = self.bags.empty();
-        // Other threads may have taken objects out of bags before, and not queued them yet.
+        // Other threads may have taken objects out of bags before and not queued them yet.
         self.wait_for_those_under_way();
-        // The tokens of what is queued grow no more; ours is later.
+        // Tokens of queued batches no longer grow, and the barrier's token is later than all of them.
         self.queue.lock().seal();
         let token = self.close(objects);
         self.core.wait(token);
         self.free_due();
-        // Others may still free what they took before.
+        // Other threads may still be freeing what they took before.
         self.wait_for_those_under_way();
     }
 
-    /// Waits until all threads have queued or freed what they have in hand now. They count in the phase that ends here;
-    /// later ones in the next, so that the wait is for a bounded set.
+    /// Waits until all threads have queued or freed what they have in hand now. These count in the phase that ends
+    /// here. Later ones count in the next phase, so that this waits for a bounded number.
     pub(crate) fn wait_for_those_under_way(&self) {
         let old = self.queue.lock().next_phase();
         loop {

@@ -10,20 +10,20 @@ use crate::sync::atomic::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 impl Reclaim {
-    /// Frees whatever is due, and whatever becomes due by it. Never waits. Does nothing within a callback.
+    /// Frees all that is due, and all that becomes due by that. Never waits. Does nothing within a callback.
     pub(crate) fn free_due(&self) {
         self.free_due_for(u64::MAX);
     }
 
-    /// As `free_due`, for a call that retires: it stops when half of the time that it may take is over. What has waited for a
-    /// CPU that was away for long is freed by many calls.
+    /// As `free_due`, for a call that retires: stops when half of the call's time is over. What has piled up while a
+    /// CPU was away is thus freed by many calls.
     pub(crate) fn free_some_due(&self) {
         self.free_due_for(self.core.call_limit_ns / 2);
     }
 
-    /// As `free_due`, and stops between two portions when `ns` are over.
+    /// As `free_due`, but stops between two portions once `ns` have passed.
     pub(crate) fn free_due_for(&self, ns: u64) {
-        // While a panic unwinds, that of a callback would end the process.
+        // A callback that panics while another panic unwinds would end the process.
         if self.puts_aside() || std::thread::panicking() {
             return;
         }
@@ -34,7 +34,7 @@ impl Reclaim {
                 break;
             }
             let begun_ns = *begun_ns.get_or_insert_with(now_ns);
-            // A callback that panics keeps no portion from being freed.
+            // If a callback panics, the other portions are still freed.
             match catch_unwind(AssertUnwindSafe(|| self.free_some())) {
                 Ok(false) => break,
                 Ok(true) => {}
@@ -52,9 +52,9 @@ impl Reclaim {
         }
     }
 
-    /// Frees what may be freed now, whether its batch is due or not. Called when a handle is dropped: what waits may own all
-    /// handles that are left, and then nobody would come by again. Whether somebody must come by later: a fence is awaited, or
-    /// a panic unwinds.
+    /// Frees what may be freed now, whether its batch is due or not. Called when a handle is dropped: the waiting
+    /// objects may own all handles that are left, and then no later call would come by. Returns whether a later call
+    /// is needed, because a fence is awaited or a panic unwinds.
     pub(crate) fn free_before_nobody_comes(&self) -> bool {
         if self.garbage.objects() == 0 || self.puts_aside() {
             return false;
@@ -62,27 +62,27 @@ impl Reclaim {
         if std::thread::panicking() {
             return true;
         }
-        // Without objects in bags a token, and its membarrier, would be for nothing.
+        // If the bags are empty, a token and its membarrier would be wasted.
         if !self.bags.are_empty() {
             self.close_all();
         }
-        // Before the frees: a fence that is complete only after them leaves something to be freed.
+        // Ask before freeing: if a fence completes only after the frees, something is left to be freed.
         let awaited = self.core.awaits_fence();
         self.free_due();
         awaited || self.core.awaits_fence()
     }
 
-    /// Frees what waits for awaited fences, and what is retired by that, asleep until they are complete.
+    /// Frees what waits for awaited fences, and what is retired by that. Sleeps until these fences are complete.
     pub(crate) fn free_after_fences(&self) {
         while self.free_before_nobody_comes() {
-            // Where membarrier is refused nothing will be freed.
+            // While membarrier is refused, nothing will be freed.
             if self.core.wait_for_fence(self.core.clock.now(), None).is_err() {
                 return;
             }
         }
     }
 
-    /// Frees what has passed. Whether there was any.
+    /// Frees what has passed. Returns whether there was any.
     fn free_some(&self) -> bool {
         let Some((due, under_way, longest_ns)) = self.take_due() else { return false };
         let bytes = due.iter().map(Retired::bytes).sum();
@@ -91,21 +91,21 @@ impl Reclaim {
         freeing(self, || unsafe { free_all(due) });
         drop(count);
         drop(under_way);
-        // A subscriber may use the domain, and may panic: nothing is in hand.
+        // With nothing in hand, because a subscriber may use the domain and may panic.
         self.core.report_duration(longest_ns);
         true
     }
 
-    /// Frees everything, as the domain ends. No handle is left, hence no borrow of one: all sections and slots that are
-    /// still open belong to guards that were leaked, and no reference that these lent out is left either.
+    /// Frees everything when the domain ends. No handle is left, and so no borrow of one. Sections and slots that are
+    /// still open belong to leaked guards, and no reference that these lent out is left either.
     pub(crate) fn shut_down(&self) {
         let mut objects = self.bags.empty();
         let mut queue = self.queue.lock();
         objects.append(&mut queue.held);
         queue.batches.drain(..).for_each(|mut batch| objects.append(&mut batch.objects));
         drop(queue);
-        // SAFETY: see above. Their threads' last use of a handle, or of a reference, precedes the drop of that handle,
-        // which precedes this one's (`Arc`).
+        // SAFETY: see above. A thread's last use of a handle or of a reference precedes its drop of that handle,
+        // which precedes the drop of the last handle (`Arc`).
         let free = || freeing(self, || unsafe { free_all(objects) });
         if !std::thread::panicking() {
             return free();
@@ -116,19 +116,19 @@ impl Reclaim {
         }
     }
 
-    /// Takes the objects that may be freed out of the queue, and counts the caller as freeing. None when
-    /// there are none.
+    /// Takes objects that may be freed out of the queue, and counts the caller as having them in hand. Returns none
+    /// if there are no such objects.
     fn take_due(&self) -> Option<(Vec<Retired>, UnderWay<'_>, u64)> {
         let (mut longest_ns, now_ns) = (0, now_ns());
         let mut queue = self.queue.lock();
         let (mut held, mut due) = (std::mem::take(&mut queue.held), Vec::new());
         let mut looked_at_held = false;
-        // Those that slots pin are no portion: what comes after them may be free.
+        // Objects that slots pin do not count as a portion, because those after them may be free.
         while due.is_empty() {
             let mut passed = Vec::new();
             while passed.len() < PORTION && queue.batches.front().is_some_and(|b| self.core.check(b.token)) {
                 let Some(mut batch) = queue.batches.pop_front() else { break };
-                // From its end, which costs no more the larger it is.
+                // Taken from its end, where the cost does not depend on the batch's size.
                 let kept = batch.objects.len().saturating_sub(PORTION);
                 if kept == 0 && !batch.objects.is_empty() {
                     let ns = now_ns.saturating_sub(batch.closed_ns);
@@ -143,7 +143,7 @@ impl Reclaim {
             if passed.is_empty() && looked_at_held {
                 break;
             }
-            // Slots are read after the tokens have passed.
+            // Slots must be read after the tokens have passed.
             let slots = self.core.pinned();
             if !looked_at_held {
                 passed.append(&mut held);

@@ -17,7 +17,7 @@ pub(super) struct Batch {
     pub(super) objects: Vec<Retired>,
 }
 
-/// See the module's text.
+/// See the text at the top of this file.
 #[derive(Default)]
 pub(super) struct Queue {
     pub(super) batches: VecDeque<Batch>,
@@ -63,7 +63,7 @@ impl Queue {
         self.in_hand[phase] == 0
     }
 
-    /// In the child of a fork, where no other thread is.
+    /// For the child of a fork, which has no other thread.
     pub(super) fn forget_threads(&mut self) {
         self.in_hand = [0; 2];
     }

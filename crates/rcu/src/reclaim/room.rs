@@ -1,7 +1,7 @@
-//! Room in a domain's limits: reserved before anything is unlinked, and what is done where there is none.
+//! Room within a domain's limits: it is reserved before anything is unlinked. Also what happens if there is none.
 //!
-//! Invariant: a caller waits no longer than the domain's policy says. By default that is a millisecond: the caller may hold
-//! a lock for which a reader waits, and that reader may be the one that holds up what would have to be freed.
+//! Invariant: a caller waits no longer than the domain's policy says, by default a millisecond. The caller may hold a
+//! lock for which a reader waits, and that very reader may hold up the objects that would have to be freed.
 
 use super::Reclaim;
 use crate::fence::NoFence;
@@ -17,7 +17,7 @@ use crate::trace;
 pub(crate) struct Room<'a> {
     reclaim: &'a Reclaim,
     bytes: usize,
-    /// The domain's forks when the room was reserved.
+    /// How many forks the domain had seen when the room was reserved.
     forks: u64,
 }
 
@@ -26,8 +26,8 @@ impl Room<'_> {
         self.bytes
     }
 
-    /// Uses the room for `retired`, and gives back what is left of it. Not under a lock: the domain frees
-    /// here what is due.
+    /// Uses the room for `retired`, and gives back what is left of it. Must not be called under a lock, because it
+    /// frees what is due.
     pub(crate) fn accept(self, retired: Retired) {
         let (reclaim, left) = (self.reclaim, self.bytes.checked_sub(retired.bytes()));
         let forks = self.forks;
@@ -36,7 +36,7 @@ impl Room<'_> {
         if reclaim.garbage.forks() == forks {
             reclaim.garbage.release(0, left);
         } else {
-            // In the child of a fork what is reserved was counted anew, without this.
+            // The child of a fork has recounted what is reserved, without this room.
             reclaim.garbage.take(retired.bytes());
         }
         reclaim.accept(retired);
@@ -52,14 +52,14 @@ impl Drop for Room<'_> {
 }
 
 impl Reclaim {
-    /// Room for `bytes` within the limits, which is waited for as the domain's policy says. Before anything is unlinked: it
-    /// is given back unless it is used.
+    /// Reserves room for `bytes` within the limits, and waits for it as the domain's policy says. Call it before
+    /// anything is unlinked. The room is given back unless it is used.
     pub(crate) fn room(&self, bytes: usize) -> Result<Room<'_>, Full> {
         self.garbage.reserve(bytes).or_else(|full| self.make_room(bytes, full))?;
         Ok(Room { reclaim: self, bytes, forks: self.garbage.forks() })
     }
 
-    /// As `room`, and beyond the limits if there is none within them.
+    /// As `room`, but exceeds the limits if there is no room within them.
     pub(crate) fn room_in_any_case(&self, bytes: usize) -> Room<'_> {
         self.room(bytes).unwrap_or_else(|full| {
             self.garbage.force(bytes);
@@ -71,7 +71,7 @@ impl Reclaim {
     #[cold]
     fn make_room(&self, bytes: usize, full: Full) -> Result<(), Full> {
         trace::limit_reached(full);
-        // While a panic unwinds nothing is freed here, and a wait would never end.
+        // While a panic unwinds, nothing is freed here, and a wait would never end.
         if self.puts_aside() || std::thread::panicking() {
             return Err(full);
         }
@@ -98,8 +98,8 @@ impl Reclaim {
             if self.garbage.reserve(bytes).is_ok() {
                 return Ok(());
             }
-            // To wait longer may be in vain: the caller holds the token up, membarrier is refused, slots pin objects. And within
-            // callbacks two domains could wait for each other.
+            // Waiting longer may be in vain: the caller itself may hold up the token, membarrier may be refused, or
+            // slots may pin the objects. And within callbacks, two domains could wait for each other.
             let in_vain = stuck || within_callback() || !self.core.pinned().is_empty();
             if !waited || in_vain || deadline_ns.is_some_and(|d| now_ns() >= d) {
                 return Err(full);

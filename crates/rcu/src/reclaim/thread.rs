@@ -1,11 +1,13 @@
-//! The optional thread that closes bags, waits for grace periods and frees, so that writers do neither.
+//! The loop of the optional reclaimer thread, which closes bags, waits for grace periods and frees, so that writers
+//! do none of that.
 //!
 //! It sleeps until there is garbage, then until a bag is full or due, then for the grace period. After a round it
-//! looks again for some time before it asks to be woken: a steady writer then never pays for a wake-up.
+//! looks for more work on its own for some time before it asks to be woken, so that a steady writer never pays for a
+//! wake-up.
 //!
-//! A bag is due at an age that is drawn anew for each round, between half the domain's deadline and all of it.
-//! A bag is opened by a writer at work; were it due at a fixed age, a writer whose period divides that age would
-//! be at work again, and be interrupted each time.
+//! The age at which a bag is due is drawn anew for each round, between half the domain's deadline and all of it. A
+//! bag is opened by a writer at work. With a fixed age, a writer whose period divides that age would be at work again
+//! each time, and would be interrupted each time.
 
 use super::Reclaim;
 use crate::fence::NoFence;
@@ -16,20 +18,20 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::units::MILLISECOND_NS;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How many times the thread looks by itself, a bag's age apart, before it asks to be woken. More than one: a
-/// writer whose rate is about one object a deadline is sometimes late, and would then pay for a wake-up each time.
+/// How often the thread looks on its own, a bag's age apart, before it asks to be woken. More than once, because a
+/// writer that retires about one object per deadline is sometimes late, and would then pay for a wake-up each time.
 const LOOKS: u32 = 8;
 
-/// How long the thread rests after a round that failed, in nanoseconds.
+/// How long the thread rests after a round that failed.
 const PAUSE_NS: u64 = 100 * MILLISECOND_NS;
 
-/// At which age bags are due.
+/// Draws the age at which bags are due.
 struct Dither(u32);
 
 impl Dither {
     /// Evenly distributed over the second half of `deadline_ns`.
     fn next(&mut self, deadline_ns: u64) -> u64 {
-        // Marsaglia's xorshift of 32 bits. Quality does not matter, only that no writer keeps step.
+        // Marsaglia's xorshift of 32 bits. Quality does not matter here, as long as no writer keeps in step.
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 17;
         self.0 ^= self.0 << 5;
@@ -49,7 +51,7 @@ impl Reclaim {
         self.has_thread.store(false, Ordering::SeqCst);
     }
 
-    /// Wakes the reclaimer thread if it sleeps for want of work, or in any case.
+    /// Wakes the reclaimer thread if it sleeps because there was nothing to do, or in any case.
     pub(super) fn wake_thread(&self, in_any_case: bool) {
         if in_any_case || (self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst)) {
             announce(&self.work);
@@ -63,7 +65,7 @@ impl Reclaim {
     }
 }
 
-/// What the thread does until `stop`.
+/// Runs on the reclaimer thread until `stop`.
 pub(crate) fn run(reclaim: &Reclaim, stop: &AtomicBool) {
     let mut looks = 0;
     let mut dither = Dither(0x9e37_79b9);
@@ -84,14 +86,15 @@ pub(crate) fn run(reclaim: &Reclaim, stop: &AtomicBool) {
                 }
                 looks = LOOKS;
                 due_ns = dither.next(reclaim.deadline_ns);
-                // A panic, of a callback as a rule, has been reported by the panic hook; the thread serves the others.
+                // The panic hook has reported the panic, as a rule that of a callback. The thread serves the other
+                // objects.
                 match catch_unwind(AssertUnwindSafe(|| free_round(reclaim, stop))) {
                     Ok(Ok(())) => {}
-                    // membarrier is refused, until it is allowed again.
+                    // membarrier is refused. Rest until it may be allowed again.
                     Ok(Err(NoFence)) => futex::wait(&reclaim.work, seen, Some(PAUSE_NS)),
                     Err(payload) => {
                         discard(payload);
-                        // Not again and again at once: a callback may have leaked a guard here.
+                        // Rest before the next try: a callback may have leaked a guard on this thread.
                         futex::wait(&reclaim.work, seen, Some(PAUSE_NS));
                     }
                 }
@@ -111,8 +114,8 @@ fn free_round(reclaim: &Reclaim, stop: &AtomicBool) -> Result<(), NoFence> {
 /// Sleeps until a writer has put something into a bag.
 fn idle(reclaim: &Reclaim, seen: u32, stop: &AtomicBool) {
     reclaim.asleep.store(true, Ordering::SeqCst);
-    // Against a writer that puts an object and then looks whether the thread sleeps: one of the two sees the
-    // other.
+    // SeqCst, against a writer that puts an object into a bag and then looks whether the thread sleeps: one of the
+    // two sees the other.
     if reclaim.bags.are_empty() && !stop.load(Ordering::SeqCst) {
         futex::wait(&reclaim.work, seen, None);
     }

@@ -1,4 +1,4 @@
-//! Why restartable sections are not used.
+//! The reasons why restartable sections may be unavailable.
 
 use std::fmt;
 
@@ -10,19 +10,20 @@ pub enum Obstacle {
     SwitchedOff,
     /// Only x86-64 Linux has an entry for restartable sections.
     Architecture,
-    /// Threads cannot be registered for rseq: Linux before 4.18, valgrind, gVisor, other code that registers them itself; or
-    /// glibc was told not to, by the tunable `glibc.pthread.rseq=0` (see [`capabilities`]).
+    /// Threads cannot be registered for rseq, because of Linux before 4.18, valgrind, gVisor, or other code that
+    /// registers them itself; or glibc was told not to, by the tunable `glibc.pthread.rseq=0` (see
+    /// [`capabilities`](crate::capabilities())).
     NoRseq,
-    /// The kernel refuses membarrier's RSEQ command: Linux before 5.10, a seccomp filter, gVisor.
+    /// The kernel refuses membarrier's RSEQ command, because of Linux before 5.10, a seccomp filter, or gVisor.
     NoMembarrier,
-    /// The kernel has allowed membarrier and refuses it now, because of a seccomp filter that was installed later:
-    /// nothing can be freed any more. Let the filter allow it, or set `REPRIEVE_RCU=fence`.
+    /// The kernel refuses membarrier, which it allowed before, because a seccomp filter was installed later. Nothing
+    /// can be freed any more. Let the filter allow it, or set `REPRIEVE_RCU=fence`.
     MembarrierRefused,
     /// No page below the program's text could be mapped for the abort stub.
     NoStubPage,
     /// The thread has a shadow stack, which an abort cannot rewind.
     ShadowStack,
-    /// Foreign code changed the thread's rseq field within sections too often.
+    /// Foreign code has changed the thread's rseq field within sections too often.
     ForeignRseq,
 }
 
