@@ -7,9 +7,9 @@
 //! | `cell/pin.rs` | using or cloning a value that is pinned meanwhile |
 //! | `cell/held.rs` | a guard that keeps one value, for any time and on any thread |
 //!
-//! Invariant: `value` is a pointer from `Box::into_raw` before `mode` is that of a domain, and from then on for as long as
-//! the cell. Before, `mode` is one that permits no restartable section and belongs to no guard: readers go a slower way,
-//! which makes the value, and pay for no test of their own.
+//! Invariant: `value` comes from `Box::into_raw` before `mode` becomes that of a domain, and for as long as the cell
+//! lives after that. Before, `mode` is one that permits no restartable section and belongs to no guard. So readers
+//! take a slower path, which makes the value, and the quick path needs no check of its own.
 
 mod held;
 mod pin;
@@ -32,7 +32,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The mode of cells that have not been used.
+/// The mode of cells that have not been used yet.
 #[cfg(not(loom))]
 static UNUSED: AtomicU32 = AtomicU32::new(FENCED);
 
@@ -46,7 +46,7 @@ const fn unused() -> *mut AtomicU32 {
     ptr::null_mut()
 }
 
-/// A value that readers read at the cost of a pointer, and writers replace.
+/// A value that readers read at the cost of following a pointer, and that writers replace.
 ///
 /// ```
 /// use reprieve_rcu::{Domain, RcuCell};
@@ -58,7 +58,7 @@ const fn unused() -> *mut AtomicU32 {
 /// assert_eq!(*limit.load(&guard), 200); // a reference, for as long as the guard
 /// ```
 ///
-/// In a static, which [`lazy`](Self::lazy) and [`none`](Self::none) are for:
+/// In statics, use [`lazy`](Self::lazy) or [`none`](Self::none):
 /// ```
 /// use reprieve_rcu::RcuCell;
 ///
@@ -70,7 +70,7 @@ const fn unused() -> *mut AtomicU32 {
 /// assert_eq!((TIMEOUT_MS.get(), LEADER.get_cloned().as_deref()), (200, Some("node-3")));
 /// ```
 ///
-/// A value is read by several threads, and may be dropped by any of them:
+/// Several threads read a value, and any of them may drop it:
 /// ```compile_fail
 /// reprieve_rcu::RcuCell::new(std::cell::Cell::new(1)); // not Sync
 /// ```
@@ -79,17 +79,17 @@ const fn unused() -> *mut AtomicU32 {
 /// reprieve_rcu::RcuCell::new(&local); // does not live long enough
 /// ```
 pub struct RcuCell<T: Send + Sync + 'static> {
-    /// The domain's mode, fewer loads away than by `domain`; `UNUSED` while the cell has not been used.
+    /// The domain's mode, fewer loads away than through `domain`. `UNUSED` while the cell has not been used.
     mode: AtomicPtr<AtomicU32>,
     value: AtomicPtr<T>,
-    /// Set once `value` is.
+    /// Set after `value`.
     domain: OnceLock<Domain>,
-    /// Makes the first value of a cell that begins without.
+    /// Makes the first value of a cell that starts without one.
     first: Option<fn() -> T>,
 }
 
 impl<T: Send + Sync + 'static> RcuCell<T> {
-    /// A cell whose old values are freed by the process's common domain, [`Domain::global`]. In a static:
+    /// A cell whose old values are freed by the domain that the process shares, [`Domain::global`]. In a static, use
     /// [`lazy`](Self::lazy).
     pub fn new(value: T) -> Self {
         Self::in_domain(Domain::global(), value)
@@ -105,10 +105,11 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         }
     }
 
-    /// A cell of the process's common domain, whose first value `first` makes when the cell is first used. For statics.
+    /// A cell of the domain that the process shares, for statics. `first` makes its first value when the cell is
+    /// first used.
     ///
-    /// If `first` panics, the panic goes on to the caller, and the next use calls it again. It must not use the cell. A
-    /// signal handler may use the cell only after its first use.
+    /// If `first` panics, the panic goes on to the caller, and the next use calls it again. It must not use the cell.
+    /// A signal handler may use the cell only after its first use.
     pub const fn lazy(first: fn() -> T) -> Self {
         Self {
             mode: AtomicPtr::new(unused()),
@@ -133,7 +134,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         let domain = self.domain.get_or_init(|| {
             let first = self.first.expect("a cell without a domain was made by `lazy`");
             let (value, domain) = (Box::new(first()), Domain::global().clone());
-            // Relaxed: the store of the domain, which follows, is a Release, and so is that of the mode.
+            // Relaxed: the later stores of the domain and of the mode are Releases.
             self.value.store(Box::into_raw(value), Ordering::Relaxed);
             domain
         });
@@ -157,12 +158,12 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         if !section.has_mode_at(self.mode().cast()) {
             self.begin_within(section);
         }
-        // SAFETY: the pointer is valid, and what it points to is retired in the domain whose section the
-        // caller is in. Acquire pairs with the Release of `replace` and its like.
+        // SAFETY: the pointer is valid, and what it points to is retired in the domain whose section the caller is
+        // in. Acquire pairs with the Release in `replace` and similar methods.
         unsafe { &*self.value.load(Ordering::Acquire) }
     }
 
-    /// For a cell that has not been used when it is first loaded.
+    /// The slow path of `load`, for a cell that has not been used yet.
     #[cold]
     #[inline(never)]
     fn begin_within(&self, section: &impl Section) {
@@ -170,11 +171,11 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         assert!(section.is_of(domain.core()), "the section is not one of the cell's domain");
     }
 
-    /// A copy of one field of the value, taken in a restartable section: a preempted reader delays no writer. The rest of
-    /// the value is not copied, and need not be [`Copy`]. See [`field!`](crate::field).
+    /// A copy of one field of the value, taken in a restartable section: a preempted reader delays no writer. The
+    /// rest of the value is not copied, and need not be [`Copy`]. See [`field!`](crate::field).
     #[inline(always)]
     pub fn get_field<F: Copy>(&self, field: Field<T, F>) -> F {
-        // SAFETY: `Field` vouches for an `F` at this offset of every `T`.
+        // SAFETY: `Field` guarantees that there is an `F` at this offset of every `T`.
         unsafe { self.copied(field.offset()) }
     }
 
@@ -185,12 +186,12 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     #[inline(always)]
     unsafe fn copied<F: Copy>(&self, offset: usize) -> F {
         if size_of::<F>() == 0 {
-            // Nothing is loaded; but there must be a value.
+            // Nothing is loaded, but there must be a value.
             self.domain();
         }
-        // SAFETY: sections that load and copy, nothing else. Where the mode permits them it is a domain's, so that the
-        // pointer is valid within them; Acquire as in `load`. Modes live as long as the cell. An `F` in a packed struct may be
-        // unaligned.
+        // SAFETY: the sections only load and copy. If the mode permits them, it is a domain's mode, so that the
+        // pointer is valid within them; Acquire as in `load`. Modes live as long as the cell. An `F` in a packed
+        // struct may be unaligned.
         unsafe {
             section::copied(&*self.mode(), &self.value, offset).unwrap_or_else(|| {
                 let core = self.domain().core();
@@ -221,7 +222,7 @@ impl<T: Copy + Send + Sync + 'static> RcuCell<T> {
 }
 
 impl<T: Send + Sync + 'static> RcuCell<Option<T>> {
-    /// A cell of the process's common domain that holds [`None`]. For statics.
+    /// A cell of the domain that the process shares, with the value [`None`]. For statics.
     pub const fn none() -> Self {
         Self::lazy(|| None)
     }
@@ -234,12 +235,12 @@ fn mode_of(domain: &Domain) -> *mut AtomicU32 {
 
 impl<T: Send + Sync + 'static> Drop for RcuCell<T> {
     fn drop(&mut self) {
-        // Without a domain there is no value.
+        // A cell without a domain has no value.
         let Some(domain) = self.domain.get() else { return };
-        // Nobody could take a refusal: at its limits, the domain exceeds them by this value.
+        // There is nobody to whom this could report a refusal, so at its limits the domain exceeds them.
         let room = domain.reclaim().room_in_any_case(size_of::<T>());
-        // SAFETY: nobody else can reach the cell, and its value came from a box; references to the value
-        // itself may live on in sections, for which a grace period waits, or in slots.
+        // SAFETY: nobody else can reach the cell, and its value came from a box. References to the value may live on
+        // in sections, for which a grace period waits, or in slots.
         room.accept(unsafe { Retired::of_box(*self.value.get_mut()) });
     }
 }

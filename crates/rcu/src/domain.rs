@@ -1,6 +1,5 @@
-//! Domains: a group of readers, and the writers whose objects they read.
-//!
-//! A slow reader delays only the writers of its own domain.
+//! Domains. A domain is a group of readers, together with the writers whose objects they read. A slow reader delays
+//! only the writers of its own domain.
 
 use crate::core::Core;
 use crate::fence;
@@ -21,9 +20,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// A handle of a domain; cloning it is cheap. The last handle to be dropped frees everything; one that is dropped while
-/// garbage waits frees what may be freed, and waits for nobody: while membarrier is slow ([`Options::call_limit_ns`]), a thread
-/// of the process does so later. Readers, cells, maps and reclaimer threads hold handles.
+/// A handle of a domain, which is cheap to clone. Dropping the last handle frees everything. Dropping another handle
+/// while garbage waits frees what may be freed, and waits for nobody; while membarrier is slow
+/// ([`Options::call_limit_ns`]), a thread of the process does that later. Readers, cells, maps and reclaimer threads
+/// hold handles.
 #[derive(Clone)]
 pub struct Domain(Arc<Handle>);
 
@@ -45,7 +45,7 @@ struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.core.closed.store(true, Ordering::Relaxed);
-        // First: a callback below may panic, and what a fork visits must be alive.
+        // This must come first: a callback below may panic, and what a fork visits must be alive.
         fork::forget(&self.core);
         let hook = self.core.hook.lock().take();
         self.reclaim.shut_down();
@@ -53,15 +53,15 @@ impl Drop for Handle {
     }
 }
 
-/// Most bytes that one object counts for, so that sums of many do not overflow.
+/// The most bytes that one object counts for, so that sums of many do not overflow.
 const MOST_BYTES: usize = usize::MAX >> 24;
 
-/// A point in a domain's time: what was unlinked before it was taken may be freed once the domain's
-/// [`check`](Domain::check) confirms it.
+/// A point in a domain's time. Once the domain's [`check`](Domain::check) confirms it, everything that was unlinked
+/// before the token was taken may be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(u64);
 
-/// A callback that was refused, and why.
+/// A callback that was refused, and the reason.
 pub struct Refused<F> {
     /// The callback, which was not run.
     pub callback: F,
@@ -88,7 +88,7 @@ impl fmt::Debug for Domain {
 }
 
 impl Domain {
-    /// A domain of its own.
+    /// Makes a new domain.
     pub fn new(options: Options) -> Self {
         let core = Arc::new(Core::new(&options, machine::probe().asymmetric));
         let domain = Self(Arc::new(Handle { reclaim: Reclaim::new(core.clone(), &options), core }));
@@ -96,7 +96,7 @@ impl Domain {
         domain
     }
 
-    /// The process's common domain, with default options. It is never dropped.
+    /// The domain that the whole process shares, with default options. It is never dropped.
     pub fn global() -> &'static Self {
         static GLOBAL: OnceLock<Domain> = OnceLock::new();
         GLOBAL.get_or_init(Self::default)
@@ -112,23 +112,23 @@ impl Domain {
         &self.0.reclaim
     }
 
-    /// Enters a section on the thread's own record, registered at the first call. May nest.
+    /// Enters a section on the thread's own record, which the first call registers. Sections may nest.
     ///
     /// # Panics
     /// Beyond 4,095 nested sections, or when the domain has as many readers as it may.
     #[inline(always)]
     pub fn lock(&self) -> Guard<'_> {
         let core = self.core();
-        // Before the thread's list is touched: it must not be within a restartable section.
+        // Check this before the thread's list is touched, which must not happen within a restartable section.
         debug_assert!(!section::inside(), "an epoch section within a restartable one");
         Guard::enter(local::record(core), core)
     }
 
-    /// Runs `f` as a restartable section; where that is not possible, within a [`lock`](Self::lock). Needs no
+    /// Runs `f` as a restartable section. Where that is not possible, runs it within a [`lock`](Self::lock). Needs no
     /// registration.
     ///
     /// # Safety
-    /// As for [`Reader::read`].
+    /// As for [`Reader::read`](crate::Reader::read).
     #[inline(always)]
     pub unsafe fn read<R: Copy>(&self, f: impl Fn() -> R) -> R {
         let instead = |why, f| fall_back(self.core(), why, || self.lock(), f);
@@ -136,8 +136,8 @@ impl Domain {
         unsafe { section::restartable(&self.core().clock.mode, &f, instead) }
     }
 
-    /// A token for everything that the caller has unlinked. Calls membarrier, or has it called while that is slow
-    /// ([`Options::call_limit_ns`]); waits for no reader.
+    /// Takes a token for everything that the caller has unlinked. Calls membarrier, or has it called while that is
+    /// slow ([`Options::call_limit_ns`]). Waits for no reader.
     pub fn start(&self) -> Token {
         Token(self.core().start())
     }
@@ -147,21 +147,21 @@ impl Domain {
         self.core().check(token.0)
     }
 
-    /// Waits until all sections that began before have ended.
+    /// Waits until all sections that began before the call have ended.
     ///
     /// # Panics
-    /// Within a section of the domain: it would wait for itself. Where the kernel refuses membarrier, which it allowed
-    /// before: no grace period ends any more.
+    /// Within a section of the domain, because it would wait for itself. Also if the kernel refuses membarrier, which
+    /// it allowed before: then no grace period ends any more.
     pub fn synchronize(&self) {
         let start_ns = now_ns();
         self.core().wait(self.core().start());
         self.core().note_duration(now_ns() - start_ns);
     }
 
-    /// Waits for a grace period until `deadline` at the latest. The error names what holds it up.
+    /// Waits for a grace period, until `deadline` at the latest. The error names what holds it up.
     ///
     /// # Panics
-    /// Within a section of the domain.
+    /// Within a section of the domain, because it would wait for itself.
     pub fn synchronize_until(&self, deadline: Instant) -> Result<(), Late> {
         let left = deadline.saturating_duration_since(Instant::now());
         let start_ns = now_ns();
@@ -173,20 +173,20 @@ impl Domain {
             self.core().note_duration(now_ns() - start_ns);
             return Ok(());
         }
-        // While the fence is not complete, it is not known who is late.
+        // Until the fence is complete, it is not known which readers are late.
         let cpu = if self.core().is_fenced(token) { None } else { fence::thread::late_cpu() };
-        // Not one that was late before.
+        // A CPU that was late before, and is not now, does not count.
         let cpu = cpu.filter(|cpu| cpu.waiting_ns > 0);
         let readers = if cpu.is_some() { Vec::new() } else { self.core().late_readers(token) };
         Err(Late { readers, cpu, membarrier_refused: passed.is_err() })
     }
 
-    /// Frees a boxed object after a grace period, by dropping it. The bytes counted are those of `T` itself. At the domain's
-    /// limits it waits for room, as [`Options::at_limit`] says, and then exceeds them.
+    /// Frees a boxed object after a grace period, by dropping it. It counts for the bytes of `T` itself. At the
+    /// domain's limits this waits for room, as [`Options::at_limit`] says, and then exceeds them.
     ///
     /// # Safety
-    /// `object` comes from `Box::into_raw`, is unlinked, is not retired twice, and is only read within
-    /// sections of this domain. No use of it follows but theirs.
+    /// `object` comes from `Box::into_raw`, is unlinked, and is not retired twice. From now on only sections of this
+    /// domain use it, and they only read it.
     pub unsafe fn retire<T: Send + 'static>(&self, object: *mut T) {
         let room = self.reclaim().room_in_any_case(size_of::<T>());
         // SAFETY: the caller's promise.
@@ -207,8 +207,8 @@ impl Domain {
         Ok(())
     }
 
-    /// Frees a boxed object of any type after a grace period, by dropping it: a slice, or a trait object. The bytes counted
-    /// are those of the object itself. Costs an allocation, which [`retire`](Self::retire) does without.
+    /// Frees a boxed object of any type after a grace period, by dropping it; for example a slice or a trait object.
+    /// It counts for the bytes of the object itself. Costs an allocation, which [`retire`](Self::retire) does not.
     ///
     /// ```
     /// # use reprieve_rcu::Domain;
@@ -219,14 +219,15 @@ impl Domain {
     /// ```
     ///
     /// # Safety
-    /// As for `retire`; and no hazard slot pins the object, because slots hold the addresses that `retire` is given.
+    /// As for `retire`. Also, no hazard slot pins the object, because slots hold the addresses that `retire` is
+    /// given.
     pub unsafe fn retire_box<T: Send + ?Sized + 'static>(&self, object: *mut T) {
         struct Object<T: ?Sized>(*mut T);
-        // SAFETY: it stands for the box that it was, and `T` may be sent.
+        // SAFETY: it stands for the box that the pointer comes from, and `T` may be sent.
         unsafe impl<T: Send + ?Sized> Send for Object<T> {}
         impl<T: ?Sized> Object<T> {
             /// # Safety
-            /// The pointer is from a box, whose grace period is over.
+            /// The pointer comes from a box, and the grace period is over.
             unsafe fn free(self) {
                 // SAFETY: the caller's promise.
                 drop(unsafe { Box::from_raw(self.0) });
@@ -236,23 +237,23 @@ impl Domain {
         let bytes = size_of_val(unsafe { &*object });
         let room = self.reclaim().room_in_any_case(bytes);
         let object = Object(object);
-        // SAFETY: by the caller's promise nobody reads the object after the grace period; it is freed once.
+        // SAFETY: by the caller's promise nobody reads the object after the grace period. It is freed once.
         room.accept(Retired::of_callback(Box::new(move || unsafe { object.free() }), bytes));
     }
 
-    /// Drops `value` after a grace period: not before all sections have ended that are open now. For what sections still
-    /// need but do not own, such as an index that objects in them refer to, or a file that they were read from. Counts for
-    /// the value's own size; see [`defer_sized`](Self::defer_sized) for one that owns more.
+    /// Drops `value` after a grace period, that is, once all sections that are open now have ended. For what sections
+    /// still need but do not own, such as an index that their objects refer to, or the file that these were read
+    /// from. Counts for the value's own size; use [`defer_sized`](Self::defer_sized) for a value that owns more.
     ///
-    /// Never fails: at the domain's limits it does what [`Options::at_limit`] says, and exceeds the limits if that yields no
-    /// room.
+    /// Never fails: at the domain's limits it does what [`Options::at_limit`] says, and exceeds the limits if there
+    /// is no room even then.
     pub fn defer_drop<T: Send + 'static>(&self, value: T) {
         let room = self.reclaim().room_in_any_case(size_of::<T>());
         room.accept(Retired::of_callback(Box::new(move || drop(value)), size_of::<T>()));
     }
 
-    /// Frees an object after a grace period, by `free(object)`. `bytes` is what it counts for; count what it owns too. At
-    /// the limits as [`retire`](Self::retire).
+    /// Frees an object after a grace period, by `free(object)`. It counts for `bytes`, which should include what it
+    /// owns. At the limits this does as [`retire`](Self::retire) does.
     ///
     /// # Safety
     /// The object is unlinked, is not retired twice, and is only read within sections of this domain; `free`
@@ -284,16 +285,17 @@ impl Domain {
         Ok(())
     }
 
-    /// Runs `callback` after a grace period, on whichever thread frees. Counts for the closure's own size. At the limits as
-    /// [`retire`](Self::retire).
+    /// Runs `callback` after a grace period, on the thread that frees. Counts for the closure's own size. At the
+    /// limits this does as [`retire`](Self::retire) does.
     ///
-    /// A callback that always defers another one keeps whoever frees at it: [`barrier`](Self::barrier), and the drop of a
-    /// handle or of a [`Reclaimer`], then do not return. Work that repeats belongs in a thread of its own.
+    /// A callback that always defers another callback never lets the thread that frees go:
+    /// [`barrier`](Self::barrier), or the drop of a handle or a [`Reclaimer`](crate::Reclaimer), then does not
+    /// return. Work that repeats belongs in a thread of its own.
     pub fn defer<F: FnOnce() + Send + 'static>(&self, callback: F) {
         self.defer_sized(size_of::<F>(), callback);
     }
 
-    /// As [`defer`](Self::defer), and counts for `bytes`: what the callback will free.
+    /// As [`defer`](Self::defer), but counts for `bytes`: what the callback will free.
     pub fn defer_sized<F: FnOnce() + Send + 'static>(&self, bytes: usize, callback: F) {
         let bytes = bytes.min(MOST_BYTES);
         let room = self.reclaim().room_in_any_case(bytes);
@@ -325,13 +327,13 @@ impl Domain {
         Ok(())
     }
 
-    /// Waits until everything retired or deferred before is freed, except objects that hazard slots pin. A call that retires on
-    /// another thread and has not returned yet may be before or after. While a panic unwinds
-    /// in the calling thread it waits as long, and frees nothing: a second panic would end the process.
+    /// Waits until everything retired or deferred before is freed, except objects that hazard slots pin. It may or
+    /// may not wait for a call that retires on another thread and has not returned yet. While a panic unwinds in the
+    /// calling thread, it also waits, but frees nothing, because a second panic would end the process.
     ///
     /// # Panics
-    /// Within a section of the domain, or within one of its callbacks: it would wait for itself. Where the kernel
-    /// refuses membarrier, which it allowed before: no grace period ends any more.
+    /// Within a section of the domain, or within one of its callbacks, because it would wait for itself. Also if the
+    /// kernel refuses membarrier, which it allowed before: then no grace period ends any more.
     pub fn barrier(&self) {
         self.reclaim().barrier();
     }
@@ -341,19 +343,20 @@ impl Domain {
         self.reclaim().free_due();
     }
 
-    /// In the child of a fork: ends the sections that threads of the parent were in, and those whose threads leaked
-    /// their guards and ended. The domain keeps them open otherwise, because the child may hold references that they
-    /// lent out; objects retired since then wait for ever ([`LateReader::ended`] tells).
+    /// For the child of a fork: ends the sections that threads of the parent were in, and those whose threads leaked
+    /// their guards and ended. The domain otherwise keeps them open, because the child may hold references that they
+    /// lent out; objects retired since then wait for ever ([`LateReader::ended`] shows this).
     ///
     /// # Safety
-    /// Nobody uses a reference that such a section lent out: the forking thread holds none but those of its own guards.
+    /// Nobody uses a reference that such a section lent out: the forking thread holds only references of its own
+    /// guards.
     pub unsafe fn end_sections_of_the_parent(&self) {
         // SAFETY: the caller's promise.
         unsafe { fork::end_sections_without_thread(self.core()) };
     }
 
-    /// Calls `hook` when a reader has held up a writer for `limit_ns`, once per section, on the thread of a
-    /// writer that waits. False when there is a hook already.
+    /// Calls `hook` when a reader has held up a writer for `limit_ns`: once per section, on the thread of a waiting
+    /// writer. Returns false if there is a hook already.
     pub fn on_late(&self, limit_ns: u64, hook: impl Fn(&LateReader) + Send + Sync + 'static) -> bool {
         let hook = Arc::new(Hook { limit_ns, call: Box::new(hook) });
         let mut place = self.core().hook.lock();

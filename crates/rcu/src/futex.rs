@@ -28,15 +28,15 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// A lock whose holder does little: no drop, no callback and no system call but its own runs under it.
+/// A lock whose holder does little: under it there are no drops, no callbacks and no system calls but the lock's own.
 #[derive(Default)]
 pub(crate) struct Lock<T> {
     state: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached by the holder of the lock only, one thread at a time; sharing the lock
-// therefore moves the value between threads, which is what `T: Send` allows.
+// SAFETY: only the holder of the lock reaches the value, one thread at a time. So sharing the lock moves the value
+// between threads, which is what `T: Send` allows.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -50,7 +50,7 @@ impl<T> Lock<T> {
     }
 
     pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
-        // Lazily: a guard that is made and dropped would release the lock of who holds it.
+        // Lazily, because dropping a guard releases the lock, also one that another thread holds.
         self.try_acquire().then(|| Held(self))
     }
 
@@ -81,7 +81,7 @@ impl<T> Lock<T> {
 }
 
 impl<T> Lock<T> {
-    /// The value, without a guard, for the fork handler.
+    /// The value without a guard, for the fork handler.
     ///
     /// # Safety
     /// Nobody writes the value meanwhile: the caller holds the lock, or is the only thread.
@@ -90,19 +90,20 @@ impl<T> Lock<T> {
         unsafe { &*self.value.get() }
     }
 
-    /// Makes the lock free whoever held it. A value that somebody was writing is not dropped: `value` takes its place.
+    /// Frees the lock, whoever held it. If somebody was writing the value, `value` takes its place, and the old value
+    /// is not dropped.
     ///
     /// # Safety
     /// The holder is in another process: the caller is the child of a fork.
     pub(crate) unsafe fn reset_after_fork(&self, value: T) {
         if self.state.swap(FREE, Ordering::Relaxed) != FREE {
-            // SAFETY: nobody in this process has a guard. Writing does not look at what was there.
+            // SAFETY: nobody in this process has a guard. Writing does not read the old value.
             unsafe { self.value.get().write(value) };
         }
     }
 }
 
-/// The right to the value of a `Lock`; releases it when dropped.
+/// The right to use the value of a `Lock`. Releases the lock when dropped.
 pub(crate) struct Held<'a, T>(&'a Lock<T>);
 
 impl<T> Deref for Held<'_, T> {

@@ -1,30 +1,30 @@
-//! A concurrent hash map: wait-free look-ups, writers that lock a shard, removed entries freed by a domain.
+//! A concurrent hash map: look-ups are wait-free, writers lock a shard, and a domain frees removed entries.
 //!
-//! Entries lie inline in open-addressing tables: a look-up costs about one cache miss, as in `std`'s
-//! `HashMap`. Readers write nothing and wait for nobody; that the map grows does not concern them. Writers
-//! wait for writers of the same shard only, never for readers, except at the domain's limits.
+//! Entries lie inline in open-addressing tables, so a look-up costs about one cache miss, as in `std`'s `HashMap`.
+//! Readers write nothing and wait for nobody, not even while the map grows. Writers wait only for writers of the same
+//! shard, and never for readers, except at the domain's limits.
 //!
 //! Invariants:
-//! - An entry does not change once it is visible. To change a value is to publish another entry and to remove
-//!   the old one.
-//! - To rebuild a shard is to clone its entries, hence `Clone`. To move them would not do: readers would see both
-//!   copies for a while, and a lock or an atomic in a value would be two. Stable Rust cannot tell values that have
-//!   such parts from others. An `Arc` in the value is shared by its clones.
+//! - An entry does not change once it is visible. Changing a value means publishing another entry and removing the
+//!   old one.
+//! - Rebuilding a shard means cloning its entries, hence `Clone`. Moving them is not possible: for a while readers
+//!   would see both copies, so that a lock or an atomic in a value would exist twice, and stable Rust cannot tell
+//!   which values have such parts. Clones share an `Arc` in the value.
 //! - Whatever becomes invisible (an entry, a table) is freed after a grace period of the domain.
-//! - A key that is present throughout a look-up or an iteration is found by it; see `table.rs` and
-//!   `control.rs` for why.
+//! - A look-up or an iteration finds every key that is present all the while. `table.rs` and `control.rs` explain
+//!   why.
 //!
 //! | file | |
 //! |---|---|
-//! | `group.rs` | sixteen control bytes, compared at once |
-//! | `control.rs` | the states of a slot, and all orderings but that of table pointers |
+//! | `group.rs` | sixteen control bytes and their states, compared at once |
+//! | `control.rs` | how control bytes change, and all orderings but that of table pointers |
 //! | `table.rs` | memory layout, search, placement |
-//! | `shard.rs` | a table and its writers' lock; rebuilding |
-//! | `limbo.rs` | what waits for a grace period |
+//! | `shard.rs` | a table and its writers' lock; `shard/rebuild.rs` copies it |
+//! | `limbo.rs` | garbage of a map, on its way to the domain |
 //! | `alter.rs` | what every change of one key does |
 //! | `write.rs`, `entry.rs`, `remove.rs`, `iter.rs` | the operations |
-//! | `pinned.rs` | the operations once more, on a map with a section |
-//! | `options.rs`, `collect.rs` | how large a map is made, and from what |
+//! | `pinned.rs` | the same operations on a map with a section |
+//! | `options.rs`, `collect.rs` | how large a map is made, and from which entries |
 //! | `hash.rs`, `plain.rs` | a quick hasher; keys for restartable sections |
 
 mod alter;
@@ -80,7 +80,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use table::Table;
 
-/// How many look-ups of `copied_many` are fetched at a time: two cache lines each, a quarter of a first-level cache.
+/// How many look-ups `copied_many` fetches at a time: two cache lines each, a quarter of a first-level cache.
 const FETCHED: usize = 64;
 
 /// A concurrent hash map.
@@ -99,7 +99,7 @@ const FETCHED: usize = 64;
 /// assert_eq!(view.iter().count(), 1);
 /// ```
 ///
-/// Sections of the map's domain do as well, and cost less where a thread is registered:
+/// Sections of the map's domain work as well, and cost less where a thread is registered:
 /// ```
 /// use reprieve_rcu::{Domain, RcuMap};
 ///
@@ -121,9 +121,9 @@ const FETCHED: usize = 64;
 ///
 /// # Values that cannot be cloned
 ///
-/// Entries are cloned when a shard is rebuilt, so that values are [`Clone`]. Put locks and atomics behind an [`Arc`]: its
-/// clones are the same object. An `Arc<dyn Trait>` takes the place of a `Box<dyn Trait>`, and is made from one by
-/// `Arc::from`.
+/// Entries are cloned when a shard is rebuilt, so values must be [`Clone`]. Put locks and atomics behind an [`Arc`],
+/// whose clones are the same object. Instead of a `Box<dyn Trait>`, use an `Arc<dyn Trait>`; `Arc::from` makes one
+/// from a box.
 /// ```
 /// use reprieve_rcu::RcuMap;
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -163,7 +163,7 @@ const FETCHED: usize = 64;
 /// println!("{one:?}");
 /// ```
 ///
-/// A map of one type is not a map of its supertype, into which other values could be put:
+/// A map of one type is not a map of its supertype: other values could be put into that.
 /// ```compile_fail
 /// # use reprieve_rcu::{Domain, RcuMap};
 /// let map: RcuMap<u8, for<'a> fn(&'a str)> = RcuMap::new(&Domain::default());
@@ -172,24 +172,24 @@ const FETCHED: usize = 64;
 ///
 /// # Notes
 /// - `Eq`, `Hash`, `Clone` and the closures of writers run under the lock of a shard, except where a method says
-///   otherwise. If they write to the same map, they deadlock; they may read it. If they panic, the map is as it was.
-/// - Keys and values are dropped outside of locks, by whichever thread frees them. Their destructors may use the map.
-/// - An update publishes a new entry and needs a free slot, so that many updates of one key cause its shard
-///   to be rebuilt every few hundred of them. For a few hot keys, let the value be an `Arc<RcuCell<T>>`.
-/// - The hash must vary in its upper bits too: the topmost seven are compared before keys are,
-///   and those below tell the shard.
-/// - In the child of a fork the map can be read; it can be written if no other thread of the parent was
-///   writing to it.
+///   otherwise. They may read the same map; if they write to it, they deadlock. If they panic, the map is unchanged.
+/// - Keys and values are dropped outside of locks, by the thread that frees them. Their destructors may use the map.
+/// - An update publishes a new entry and needs a free slot. Many updates of one key therefore cause its shard to be
+///   rebuilt, every few hundred updates. For a few hot keys, let the value be an `Arc<RcuCell<T>>`.
+/// - The hash must vary in its upper bits, too: the topmost seven are compared before keys are, and the bits below
+///   them select the shard.
+/// - In the child of a fork the map can be read. It can be written if no other thread of the parent was writing to
+///   it.
 pub struct RcuMap<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     domain: Domain,
-    /// The domain's, one load nearer.
+    /// The domain's core, one load nearer.
     core: Arc<Core>,
     shards: Shards<K, V>,
     hasher: S,
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> RcuMap<K, V> {
-    /// A map whose removed entries are freed by `domain`. Its hasher is that of `std`, seeded at random.
+    /// A map whose removed entries are freed by `domain`. Its hasher is that of `std`, with a random seed.
     pub fn new(domain: &Domain) -> Self {
         Self::with_hasher(domain, RandomState::new())
     }
@@ -201,7 +201,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
         Self::with_options(domain, MapOptions::default(), hasher)
     }
 
-    /// A map with other options than the default ones.
+    /// A map with the given options.
     pub fn with_options(domain: &Domain, options: MapOptions, hasher: S) -> Self {
         Self {
             domain: domain.clone(),
@@ -216,12 +216,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
         &self.domain
     }
 
-    /// What hashes the keys.
+    /// The hasher of the keys.
     pub fn hasher(&self) -> &S {
         &self.hasher
     }
 
-    /// The number of entries. While others write it is the sum of what the shards held at slightly different
+    /// The number of entries. While others write, it is the sum of what the shards held at slightly different
     /// moments.
     pub fn len(&self) -> usize {
         self.shards.len()
@@ -290,8 +290,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
         K: Borrow<Q>,
     {
         let hash = self.hasher.hash_one(key);
-        // SAFETY: tables and entries are retired in the domain whose section the caller is in: they live as
-        // long as it.
+        // SAFETY: tables and entries are retired in the domain whose section the caller is in, so they live as long
+        // as the section.
         unsafe {
             let table = load::<K, V>(self.shards.pointer(hash));
             let (key, value) = table.entry(table.find(hash, key)?).as_ref();
@@ -299,10 +299,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
         }
     }
 
-    /// A copy of the value of `key`, taken in a restartable section: a preempted reader delays no writer. The
-    /// key is hashed before, so that any hasher will do. Where the domain's readers execute fences, a hazard slot
-    /// pins the shard's table during the look-up, and what is removed from it meanwhile is freed afterwards. Where there are
-    /// no restartable sections, it is a short locked one.
+    /// A copy of the value of `key`, taken in a restartable section: a preempted reader delays no writer. The key is
+    /// hashed before that section, so any hasher works. Where the domain's readers execute fences, a hazard slot pins
+    /// the shard's table during the look-up, and what is removed from the table meanwhile is freed afterwards.
+    /// Without restartable sections it is a short locked section.
     #[inline]
     pub fn copied(&self, key: &K) -> Option<V>
     where
@@ -312,7 +312,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
         self.copied_by_hash(self.hasher.hash_one(key), key)
     }
 
-    /// As `copied`; `hash` is the key's.
+    /// As `copied`, with the key's hash given.
     #[inline(always)]
     fn copied_by_hash(&self, hash: u64, key: &K) -> Option<V>
     where
@@ -333,8 +333,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
         self.copied_otherwise(pointer, hash, *key)
     }
 
-    /// Copies of the values of several keys, in their order: the same as `copied` for each of them, but the processor fetches
-    /// them from memory side by side. For maps that are larger than the caches; from some 16 keys on.
+    /// Copies of the values of several keys, in their order. The result is that of `copied` for each key, but the
+    /// processor fetches the entries from memory side by side. Use it for maps that are larger than the caches, and
+    /// for some 16 keys or more.
     ///
     /// ```
     /// # use reprieve_rcu::RcuMap;
@@ -359,7 +360,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
         values
     }
 
-    /// Asks the processor for what look-ups of these hashes will load.
+    /// Asks the processor to fetch what look-ups of these hashes will load.
     #[inline(always)]
     #[cfg_attr(
         not(all(
@@ -380,14 +381,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
         // SAFETY: the pointers are to tables of these types, which are retired in this domain.
         unsafe {
             let mode = &self.core.clock.mode;
-            // All groups first: the entries are found by them.
+            // First all groups, because they lead to the entries.
             hashes.iter().for_each(|&h| short::fetch_group::<K, V>(mode, self.shards.pointer(h), h));
             hashes.iter().for_each(|&h| short::fetch_entry::<K, V>(mode, self.shards.pointer(h), h));
         }
     }
 
-    /// As `copied`, in a restartable section around compiled code, or with the table pinned. Never inlined: `copied` stays small, so that the processor
-    /// overlaps one look-up with the next.
+    /// As `copied`, in a restartable section around compiled code, or with the table pinned. Never inlined, so that
+    /// `copied` stays small and the processor overlaps one look-up with the next.
     #[inline(never)]
     fn copied_otherwise(&self, pointer: &AtomicPtr<()>, hash: u64, key: K) -> Option<V>
     where
@@ -403,11 +404,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
                 table.find(hash, &key).map(|at| table.entry(at).as_ref().1)
             };
         }
-        // SAFETY: the section loads, compares keys, which are plain, and copies. What it reaches lives as
-        // long as it.
+        // SAFETY: the section loads, compares keys, which are plain, and copies. What it reaches lives as long as the
+        // section.
         unsafe {
             self.domain.read(
-                // By value: a reference would send the key through memory.
+                // By value, because a reference would send the key through memory.
                 #[inline(always)]
                 move || {
                     let table = load::<K, V>(pointer);
@@ -419,7 +420,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
     }
 }
 
-// A panic of the user's code leaves the map, and its domain, as they were. The compiler cannot know, because a domain
+// A panic of the user's code leaves the map and its domain unchanged. The compiler cannot know that, because a domain
 // has a hook.
 impl<K, V, S> UnwindSafe for RcuMap<K, V, S>
 where
@@ -437,12 +438,13 @@ where
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for RcuMap<K, V, S> {
-    /// Retires all entries at once. At the domain's limits it waits as [`Options::at_limit`](crate::Options::at_limit) says,
-    /// and then exceeds them.
+    /// Retires all entries at once. At the domain's limits this waits as
+    /// [`Options::at_limit`](crate::Options::at_limit) says, and then exceeds them.
     fn drop(&mut self) {
         let garbage = Garbage::Tables(self.shards.take());
         let room = self.domain.reclaim().room_in_any_case(garbage.bytes());
-        // SAFETY: nobody can reach the map any more; for references in sections, the domain waits.
+        // SAFETY: nobody can reach the map any more. References to entries may live on in sections, for which the
+        // domain waits.
         room.accept(unsafe { garbage.retired() });
     }
 }

@@ -1,15 +1,16 @@
-//! Traversals of structures of your own, each in one piece of assembly: a path of pointers, a chain of nodes, the longest
-//! prefix in a trie.
+//! Traversals of structures of your own, each in one piece of assembly: along a path of pointers, along a chain of
+//! nodes, or to the longest prefix in a trie.
 //!
-//! Each ends with a copy of what it found. Like [`RcuMap::copied`](crate::RcuMap::copied) it is a restartable section of a few
-//! instructions, which as a rule stores nothing. A closure in [`Domain::read`] can do the same and anything else, and costs
-//! more.
+//! Each ends with a copy of what it found. Like [`RcuMap::copied`](crate::RcuMap::copied), it is a restartable
+//! section of a few instructions, which usually stores nothing. A closure in [`Domain::read`] can do the same and
+//! anything else, and costs more.
 //!
-//! This holds for values of up to 128 bytes, and in a chain for keys that are one word of 1, 2, 4 or 8 bytes (integers,
-//! `Ipv4Addr`). For others a closure is run by [`Domain::read`]. Without restartable sections all of them are short locked
-//! sections.
+//! This holds for values of up to 128 bytes and, in a chain, for keys that are one word of 1, 2, 4 or 8 bytes
+//! (integers, `Ipv4Addr`). For others, [`Domain::read`] runs a closure. Without restartable sections, all of them are
+//! short locked sections.
 //!
-//! Writers publish with [`Release`](Ordering::Release), unlink, and then [`retire`](Domain::retire) in the same domain.
+//! Writers publish with [`Release`](Ordering::Release), unlink, and then [`retire`](Domain::retire) in the same
+//! domain.
 //!
 //! ```
 //! use reprieve_rcu::traverse::Chained;
@@ -66,7 +67,7 @@ use crate::{Domain, Field};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A tuple of fields: up to three pointer fields, each leading to the next object, then the field to copy.
+/// A tuple of fields: up to three pointer fields, each leading to the next object, and then the field to copy.
 pub trait Path: Copy + sealed::Sealed {
     /// Where the path begins.
     type First;
@@ -74,13 +75,13 @@ pub trait Path: Copy + sealed::Sealed {
     type Value: Copy;
     #[doc(hidden)]
     const HOPS: usize;
-    /// Those of the pointers, and that of the value.
+    /// The offsets of the pointers, and that of the value.
     #[doc(hidden)]
     fn offsets(self) -> ([usize; 3], usize);
 }
 
 mod sealed {
-    /// Only tuples of fields are paths: the fields vouch for their offsets.
+    /// Only tuples of fields are paths, because fields guarantee their offsets.
     pub trait Sealed {}
 }
 
@@ -108,20 +109,20 @@ paths! {
 
 /// A node of a singly linked chain: of a list, or of one bucket of a hash table.
 pub trait Chained: Sized {
-    /// What nodes are told apart by.
+    /// The key by which look-ups find the node.
     type Key: Plain;
     /// What a look-up copies.
     type Value: Copy;
     /// The next node; null at the end.
     const NEXT: Field<Self, AtomicPtr<Self>>;
-    /// The key, which does not change from when the node is published until it is freed.
+    /// The key. It must not change from when the node is published until it is freed.
     const KEY: Field<Self, Self::Key>;
-    /// The value, which does not change from when the node is published until it is freed.
+    /// The value. It must not change from when the node is published until it is freed.
     const VALUE: Field<Self, Self::Value>;
 }
 
-/// A node of a trie. Each level branches on one digit of the key, the most significant first. `BRANCHES` is a power of two from 2
-/// to 65,536.
+/// A node of a trie. Each level branches on one digit of the key, the most significant first. `BRANCHES` is a power
+/// of two from 2 to 65,536.
 pub trait TrieNode<const BRANCHES: usize>: Sized {
     /// What a look-up copies.
     type Value: Copy;
@@ -133,7 +134,7 @@ pub trait TrieNode<const BRANCHES: usize>: Sized {
 
 /// Keys with prefixes: an address or an integer.
 pub trait Digits: Copy {
-    /// The key's bits, from the most significant on; zeros after them.
+    /// The key's bits, starting at the most significant bit, with zeros after them.
     fn aligned(self) -> u128;
 }
 
@@ -157,7 +158,7 @@ digits! {
     Ipv6Addr, 128, Ipv6Addr::to_bits;
 }
 
-/// Bits of one digit.
+/// How many bits one digit has.
 const fn digit_bits(branches: usize) -> u32 {
     assert!(
         branches.is_power_of_two() && branches >= 2 && branches <= 1 << 16,
@@ -167,8 +168,8 @@ const fn digit_bits(branches: usize) -> u32 {
 }
 
 impl Domain {
-    /// A copy of the value at the end of `path`, which begins at the object that `first` points to; none if a pointer on the
-    /// way is null.
+    /// A copy of the value at the end of `path`, which begins at the object that `first` points to. None if a pointer
+    /// on the way is null.
     ///
     /// ```
     /// use reprieve_rcu::{Domain, field};
@@ -188,9 +189,9 @@ impl Domain {
     /// ```
     ///
     /// # Safety
-    /// `first` and each pointer on the way are null, or point to an object that is unlinked before it is retired in this domain.
-    /// A union that `path` names holds the field that is named.
-    /// The value does not change from when it is published until it is freed.
+    /// `first` and each pointer on the way are null, or point to an object that is unlinked before it is retired in
+    /// this domain. If `path` names a field of a union, the union holds that field. The value does not change from
+    /// when it is published until it is freed.
     #[inline(always)]
     pub unsafe fn follow<P: Path>(&self, first: &AtomicPtr<P::First>, path: P) -> Option<P::Value> {
         // SAFETY: objects that can be found live as long as the section. The offsets are those of fields.
@@ -216,9 +217,9 @@ impl Domain {
     /// See [`traverse`](crate::traverse) for an example.
     ///
     /// # Safety
-    /// `first` and each node's pointer to the next are null, or point to a node that is unlinked before it is retired in this
-    /// domain. The last one's is null. Keys and values do not change from when a
-    /// node is published until it is freed.
+    /// `first` and each node's pointer to the next are null, or point to a node that is unlinked before it is retired
+    /// in this domain. The last node's pointer is null. Keys and values do not change from when a node is published
+    /// until it is freed.
     #[inline(always)]
     pub unsafe fn find_in_chain<N: Chained>(&self, first: &AtomicPtr<N>, key: &N::Key) -> Option<N::Value> {
         // SAFETY: nodes that can be found live as long as the section.
@@ -240,11 +241,12 @@ impl Domain {
         }
     }
 
-    /// A copy of the value of the longest prefix of `key` that has one, in the trie whose topmost node `root` points to.
+    /// A copy of the value of the longest prefix of `key` that has one, in the trie whose topmost node `root` points
+    /// to.
     ///
-    /// The value of the topmost node is that of the prefix without digits. A prefix whose length lies between two levels is
-    /// stored with each of its continuations to the lower one, as in DIR-24-8 (Gupta, Lin and McKeown, INFOCOM 1998) and other
-    /// multibit tries.
+    /// The value of the topmost node is that of the empty prefix. If the length of a prefix lies between two levels,
+    /// store its value with each of its continuations to the lower level, as in DIR-24-8 (Gupta, Lin and McKeown,
+    /// INFOCOM 1998) and other multibit tries.
     ///
     /// ```
     /// use reprieve_rcu::traverse::TrieNode;
@@ -278,16 +280,16 @@ impl Domain {
     /// ```
     ///
     /// # Safety
-    /// `root` and each node's children are null, or point to a node that is unlinked before it is retired in this domain; and
-    /// each node's pointer to a value is null, or points to a value of which this holds. Values do not change from when they
-    /// are published until they are freed. No node is its own descendant.
+    /// `root` and each node's children are null, or point to a node that is unlinked before it is retired in this
+    /// domain. Each node's pointer to a value is null, or points to a value of which the same holds. Values do not
+    /// change from when they are published until they are freed. No node is its own descendant.
     #[inline(always)]
     pub unsafe fn longest_prefix<N: TrieNode<BRANCHES>, const BRANCHES: usize>(
         &self,
         root: &AtomicPtr<N>,
         key: impl Digits,
     ) -> Option<N::Value> {
-        // Refused when it is compiled, on every system.
+        // Checked when this is compiled, on every system.
         const { digit_bits(BRANCHES) };
         let key = key.aligned();
         // SAFETY: nodes and values that can be found live as long as the section.

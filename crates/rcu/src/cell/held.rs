@@ -11,11 +11,11 @@ use std::ptr::NonNull;
 
 /// One value of an [`RcuCell`], which is not freed before this is dropped.
 ///
-/// Writers do not wait for it, and only this one value waits. It borrows nothing and may be sent: an async task may hold it
-/// across an `.await`, and end on another thread. It keeps a hazard slot and a handle of its domain, so that the value
-/// outlives the cell too. A `Held` that is leaked keeps its value for ever, and the domain that the value belongs to.
-/// Put it into an [`Arc`](std::sync::Arc) to share it. Values of a type without size share an address, so that one `Held`
-/// keeps them all.
+/// Writers do not wait for it, and only this one value waits to be freed. It borrows nothing and may be sent: an
+/// async task may hold it across an `.await`, and end on another thread. It keeps a hazard slot and a handle of its
+/// domain, so that the value outlives the cell, too. A leaked `Held` keeps its value for ever, and also the value's
+/// domain. To share it, put it into an [`Arc`](std::sync::Arc). Values of a type without size share an address, so
+/// that one `Held` keeps them all.
 ///
 /// ```
 /// use reprieve_rcu::RcuCell;
@@ -45,8 +45,8 @@ pub struct Held<T: Send + Sync + 'static> {
     _slot: OwnedSlot,
 }
 
-// SAFETY: it gives out shared references, for which `T: Sync` suffices, and may free the value on the thread where it is
-// dropped, for which `T: Send` does. Slots and domains belong to no thread.
+// SAFETY: it gives out shared references, which requires `T: Sync`, and may free the value on the thread where it is
+// dropped, which requires `T: Send`. Slots and domains belong to no thread.
 unsafe impl<T: Send + Sync + 'static> Send for Held<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync + 'static> Sync for Held<T> {}
@@ -54,12 +54,13 @@ unsafe impl<T: Send + Sync + 'static> Sync for Held<T> {}
 /// A hazard slot that borrows nothing.
 struct OwnedSlot {
     entry: Entry<hazard::Cell>,
-    /// Keeps the slot's pool alive. Dropped after the slot is given back; that frees the value if nobody else holds it.
+    /// Keeps the slot's pool alive. Dropped after the slot is given back, which frees the value if nobody else holds
+    /// it.
     domain: Domain,
 }
 
 impl OwnedSlot {
-    /// Takes a slot of `domain`, of which at most `limit` are in use.
+    /// Takes a slot of `domain`, unless `limit` slots are in use.
     fn take(domain: &Domain, limit: usize) -> Result<Self, TooManySlots> {
         let entry = domain.core().hazards.take(limit).ok_or(TooManySlots { limit })?;
         Ok(Self { entry, domain: domain.clone() })
@@ -79,8 +80,8 @@ impl Drop for OwnedSlot {
 }
 
 impl<T: Send + Sync + 'static> RcuCell<T> {
-    /// Keeps the value that the cell holds now. Takes a hazard slot, beyond [`Options::limit_slots`] if there is none
-    /// within, and locks the domain's list of slots for a moment; not for signal handlers.
+    /// Keeps the value that the cell holds now. Takes a hazard slot, even beyond [`Options::limit_slots`], and locks
+    /// the domain's list of slots for a moment. Not for signal handlers.
     ///
     /// [`Options::limit_slots`]: crate::Options::limit_slots
     pub fn hold(&self) -> Held<T> {
@@ -91,7 +92,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// As [`hold`](Self::hold), within the domain's limit of slots.
     ///
     /// # Errors
-    /// When as many slots are in use as [`Options::limit_slots`](crate::Options::limit_slots) allows.
+    /// If as many slots are in use as [`Options::limit_slots`](crate::Options::limit_slots) allows.
     pub fn try_hold(&self) -> Result<Held<T>, TooManySlots> {
         let domain = self.domain();
         OwnedSlot::take(domain, domain.core().limit_slots).map(|slot| self.hold_in(slot))
@@ -99,8 +100,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
 
     fn hold_in(&self, slot: OwnedSlot) -> Held<T> {
         let domain = self.domain();
-        // SAFETY: values are retired by their address, in this domain, once they are unlinked; the slot was taken for this
-        // alone.
+        // SAFETY: values are retired by their address, in this domain, once they are unlinked. The slot was taken for
+        // this value alone.
         let value = unsafe { slot.cell().pin_at(domain.core(), &self.value, || domain.lock()) };
         Held { value: NonNull::new(value.cast_mut()).expect("a cell in use has a value"), _slot: slot }
     }
@@ -110,7 +111,7 @@ impl<T: Send + Sync + 'static> Deref for Held<T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the slot holds the value's address, so nobody frees it; `hold_in` found it in the cell.
+        // SAFETY: the slot holds the value's address, so nobody frees the value. `hold_in` found it in the cell.
         unsafe { self.value.as_ref() }
     }
 }

@@ -1,4 +1,4 @@
-//! Using a value that is pinned meanwhile, and cloning it.
+//! Using or cloning a cell's value while a slot pins it.
 
 use super::RcuCell;
 use crate::local;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 /// # Pinning
 ///
-/// A hazard slot, which the thread keeps for this, pins the value that the cell holds. Only that value then waits to be
-/// freed; writers do not wait, and neither does anything else that they retire. So the closure, or `clone`, may take any
-/// time, block or panic.
+/// The thread keeps a hazard slot for this, which pins the value that the cell holds. Only that value then waits to
+/// be freed. Writers do not wait, and neither does anything else that they retire. So the closure, or `clone`, may
+/// take any time, block or panic.
 ///
 /// A thread has one such slot per domain. While it is in use, by an outer `with` or by code that a signal handler
-/// interrupted, an inner call reads in a section instead ([`Domain::lock`](crate::Domain::lock)), and so does a thread
-/// that finds no slot left ([`Options::limit_slots`](crate::Options::limit_slots)): the domain's garbage then waits for
-/// the inner call. A signal handler may make these calls if the thread has pinned and locked in that domain before, and in
-/// no other since.
+/// interrupted, an inner call reads in a section instead ([`Domain::lock`](crate::Domain::lock)). So does a thread
+/// that finds no slot left ([`Options::limit_slots`](crate::Options::limit_slots)). The domain's garbage then waits
+/// for the call. A signal handler may make these calls if its thread has pinned and locked in that domain before, and
+/// in no other domain since.
 impl<T: Send + Sync + 'static> RcuCell<T> {
     /// Calls `f` with the value.
     ///
@@ -32,9 +32,11 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         let Some(slot) = local::slot::claim(domain.core()) else {
             return f(self.load(&domain.lock()));
         };
-        // SAFETY: values are retired by their address, in this domain, once they are unlinked; the slot is the thread's own.
+        // SAFETY: values are retired by their address, in this domain, once they are unlinked. The slot is the
+        // thread's own.
         let value = unsafe { slot.pin_at(domain.core(), &self.value, || domain.lock()) };
-        // SAFETY: the slot pins the value until it is dropped, at the end of this function; a cell in use has a value.
+        // SAFETY: the slot pins the value until it is dropped, at the end of this function. A cell in use has a
+        // value.
         f(unsafe { &*value })
     }
 
@@ -49,7 +51,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
 }
 
 impl<U: ?Sized + Send + Sync + 'static> RcuCell<Arc<U>> {
-    /// Another handle of what the cell's `Arc` points to. It may be kept for any time: what it points to lives as long as
+    /// Another handle of what the cell's `Arc` points to. You may keep it for any time: the object lives as long as
     /// it has handles, and the cell's old `Arc` is freed at once.
     ///
     /// ```

@@ -1,8 +1,8 @@
-//! What every change of one key does: take room for what will be garbage, lock the shard, decide, change.
+//! What every change of one key does: reserve room for the garbage, lock the shard, decide, change.
 //!
 //! Invariants:
-//! - Room is reserved outside of the lock, because it may have to be waited for, and before anything is changed.
-//! - Keys, values and copies that are not stored are dropped after the lock is released, also when the user's code
+//! - Room is reserved before anything is changed; and outside of the lock, because reserving may have to wait.
+//! - Keys, values and copies that are not stored are dropped after the lock is released, also if the user's code
 //!   panics: each belongs to a variable that is older than the lock. Their destructors may write to the map.
 
 use super::limbo::{Garbage, entry_bytes};
@@ -16,16 +16,16 @@ use std::convert::Infallible;
 use std::hash::{BuildHasher, Hash};
 use std::ptr::NonNull;
 
-/// How an operation takes room in the domain's limits.
+/// How an operation reserves room in the domain's limits.
 pub(super) trait Admission {
-    /// Why it gets none.
+    /// Why there may be no room.
     type Refusal;
     fn room(reclaim: &Reclaim, bytes: usize) -> Result<Room<'_>, Self::Refusal>;
 }
 
-/// By the domain's policy, and beyond its limits if that yields none.
+/// By the domain's policy; if that yields no room, beyond the limits.
 pub(super) enum InAnyCase {}
-/// By the domain's policy.
+/// By the domain's policy, within the limits.
 pub(super) enum WithinLimits {}
 
 impl Admission for InAnyCase {
@@ -50,17 +50,17 @@ pub trait Keyed<K> {
     const INSERTS: bool = true;
     /// The key to look up.
     fn lookup(&self) -> &Self::Lookup;
-    /// The key to store; `present` is the one that it replaces.
+    /// The key to store. `present` is the key that it replaces.
     fn store(self, present: Option<&K>) -> K;
 }
 
-/// A key that is given away.
+/// A key that the caller gives away.
 #[derive(Debug)]
 pub struct Owned<K>(pub(super) K);
-/// A key that is lent, and copied if it is to be stored.
+/// A key that the caller lends, and that is copied if it is to be stored.
 #[derive(Debug)]
 pub struct Lent<'q, Q: ?Sized>(pub(super) &'q Q);
-/// A key that is lent for an operation that does nothing unless there is an entry.
+/// A key that the caller lends, for an operation that does nothing unless there is an entry.
 pub(super) struct Present<'q, Q: ?Sized>(pub(super) &'q Q);
 
 impl<K: Hash + Eq> Keyed<K> for Owned<K> {
@@ -94,19 +94,20 @@ impl<K: Clone, Q: Hash + Eq + ?Sized> Keyed<K> for Present<'_, Q> {
     }
 }
 
-/// What an operation did. The entries live as long as a section of the domain that began before the operation.
+/// What an operation did. The entries live at least as long as any section of the domain that began before the
+/// operation.
 pub(super) struct Altered<K, V> {
     pub(super) effect: Effect,
     /// The entry that was replaced or removed.
     pub(super) old: Option<NonNull<(K, V)>>,
-    /// The entry that stands now.
+    /// The entry that is there now.
     pub(super) now: Option<NonNull<(K, V)>>,
 }
 
-/// A slot for each: the entry that is present, and the one to come.
+/// Two slots: that of the present entry, and that of the entry to come.
 type Slots = [Option<usize>; 2];
 
-/// What an operation has in hand. It is older than the lock, and so is dropped after it.
+/// What an operation has in hand. It is older than the lock, and so is dropped after the lock is released.
 struct Hand<A, K, V> {
     given: Option<A>,
     key: Option<K>,
@@ -120,7 +121,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Sets, removes or keeps the entry of a key, as `decide` says.
+    /// Sets, removes or keeps the entry of a key. `decide` says which.
     pub(super) fn alter<P: Admission, A: Keyed<K>>(
         &self,
         given: A,
@@ -147,15 +148,15 @@ where
         let Some((shard, room, slots)) = self.lock_with_room::<P, _>(self.shards.index(hash), survey)? else {
             return Ok(Altered { effect: Effect::Kept, old: None, now: None });
         };
-        // The lock moves into the call and ends with it, also by a panic; what is in hand is dropped later, here.
+        // The lock moves into the call and ends with it, also if it panics. What is in hand is dropped later, here.
         let mut hand = Hand { given: Some(given), key: None, value: None, tables: Vec::new() };
         let (altered, garbage) = self.decided(&mut hand, hash, decide, slots, shard);
         hand_over(room, garbage);
         Ok(altered)
     }
 
-    /// Decides, and changes the shard: what became of the entry, and what is then garbage. The user's code comes
-    /// first.
+    /// Decides, and changes the shard. Returns what became of the entry, and the garbage that this makes. The user's
+    /// code runs first.
     fn decided<A: Keyed<K>>(
         &self,
         hand: &mut Hand<A, K, V>,
@@ -189,13 +190,13 @@ where
             let now = new.fill(slot, hash, hand.entry());
             return (Altered { effect, old, now: Some(now) }, shard.replace(new));
         };
-        // The new entry first: a reader that finds the old one removed finds the new one further on.
+        // The new entry first, so that a reader that finds the old one removed finds the new one further on.
         let now = shard.fill(place, hash, hand.entry());
         (Altered { effect, old, now: Some(now) }, present.map(|slot| shard.remove(slot)))
     }
 
-    /// Removes the entry of `key` if `doomed` says so: the entry, which lives as long as a section of the domain
-    /// that began before. Copies nothing.
+    /// Removes the entry of `key` if `doomed` says so. Returns the entry, which lives at least as long as any section
+    /// of the domain that began before. Copies nothing.
     pub(super) fn take_out<P: Admission, Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,
@@ -225,8 +226,8 @@ where
     K: Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Locks a shard, with room for as many bytes of garbage as `survey` finds necessary. The lock is taken again
-    /// when more room turns out to be needed. None where `survey` finds nothing to do.
+    /// Locks a shard, with room for the bytes of garbage that `survey` finds necessary. Locks again if more room
+    /// turns out to be needed. Returns none if `survey` finds nothing to do.
     pub(super) fn lock_with_room<P: Admission, T>(
         &self,
         index: usize,
@@ -245,7 +246,7 @@ where
     }
 }
 
-/// A shard's lock, the room for what its holder may make garbage, and what the survey found.
+/// A shard's lock, the room for the garbage that its holder may make, and what the survey found.
 type LockedWithRoom<'m, K, V, T> = (Locked<'m, K, V>, Option<Room<'m>>, T);
 
 impl<A, K, V> Hand<A, K, V> {
@@ -254,7 +255,7 @@ impl<A, K, V> Hand<A, K, V> {
     }
 }
 
-/// Gives what was made unreachable to the domain. Not under a lock: the domain frees here what is due.
+/// Passes garbage on to the domain. Must not be called under a lock, because the domain then frees what is due.
 pub(super) fn hand_over<K, V>(room: Option<Room<'_>>, garbage: Option<Garbage<K, V>>)
 where
     K: Send + 'static,

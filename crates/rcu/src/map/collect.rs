@@ -50,7 +50,7 @@ where
 {
     fn extend<T: IntoIterator<Item = (K, V)>>(&mut self, entries: T) {
         let entries = entries.into_iter();
-        // Of a map that is in use, some keys may be present: half of the entries, as `std` assumes.
+        // If the map is in use, some of the keys may be present: assume half of them, as `std` does.
         let least = entries.size_hint().0;
         self.reserve(if self.is_empty() { least } else { least.div_ceil(2) });
         for (key, value) in entries {
@@ -113,7 +113,7 @@ where
     V: PartialEq + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Whether the entries are equal. Means little while others write.
+    /// Whether the entries are equal. Of little use while others write.
     fn eq(&self, other: &Self) -> bool {
         let (one, other) = (self.pin(), other.pin());
         one.len() == other.len() && one.iter().all(|(key, value)| other.get(key) == Some(value))

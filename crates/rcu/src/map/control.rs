@@ -1,21 +1,20 @@
-//! Control bytes: the state of each slot, and the ordering that readers rely on.
+//! Control bytes: the state of each slot, and the orderings that readers rely on.
 //!
-//! A byte is a tag (0 to 127, seven bits of the key's hash) where the slot holds an entry, else one of three
-//! states:
+//! If the slot holds an entry, its byte is a tag (0 to 127, seven bits of the key's hash). Otherwise it is one of
+//! three states:
 //!
 //! ```text
 //! EMPTY --publish--> tag --retire--> RETIRED --release, a grace period later--> FREE --publish--> tag ...
 //! ```
 //!
-//! Bytes are changed within words of eight, by read-modify-write operations only. Each change is a Release,
-//! so whoever loads a word with Acquire sees what preceded ALL its changes so far, not only the last (release
+//! Bytes are changed within words of eight, only by read-modify-write operations. Each change is a Release. So a
+//! thread that loads a word with Acquire sees what preceded ALL its changes so far, not only the last one (release
 //! sequences). Hence:
 //! - A reader that sees a tag sees the entry (`publish` / `load`).
-//! - A writer that replaces an entry publishes the new one in a slot with a higher number, then retires the
-//!   old one. Readers look at words in ascending order, each with Acquire. One that finds the old entry
-//!   retired has therefore synchronised with the writer, and finds the new one in this word or a later one
-//!   (`retire` / `load`).
-//! - A writer that sees FREE sees the old entry's drop complete (`release` / `load`).
+//! - A writer that replaces an entry publishes the new one in a slot with a higher number, and then retires the old
+//!   one. Readers look at words in ascending order, each with Acquire. So a reader that finds the old entry retired
+//!   has synchronised with the writer, and finds the new entry in this word or a later one (`retire` / `load`).
+//! - A writer that sees FREE sees that the drop of the old entry is complete (`release` / `load`).
 //!
 //! `model_tests.rs` checks these functions exhaustively.
 
@@ -27,10 +26,10 @@ pub(super) const LANES: usize = 8;
 /// Words per group.
 pub(super) const WORDS: usize = WIDTH / LANES;
 
-/// A group's bytes as they are, the lower half before the upper.
+/// Loads a group's bytes, the lower half before the upper.
 #[inline(always)]
 pub(super) fn load(words: &[AtomicU64; WORDS]) -> Group {
-    // Acquire pairs with the Release of `change`. It also keeps the loads in order: an entry that moved from
+    // Acquire pairs with the Release in `change`. It also keeps the loads in order, so that an entry that moved from
     // the lower half to the upper is seen in one of them.
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
     return Group::load(words);
@@ -42,7 +41,7 @@ pub(super) fn load(words: &[AtomicU64; WORDS]) -> Group {
     }
 }
 
-/// Makes the entry in `lane`, which is written, visible. `was` is EMPTY or FREE.
+/// Makes the entry in `lane` visible, which is already written. `was` is EMPTY or FREE.
 pub(super) fn publish(word: &AtomicU64, lane: usize, was: u8, tag: u8) {
     // Release: the entry is complete before its tag is seen.
     change(word, lane, was, tag, Ordering::Release);
@@ -50,17 +49,17 @@ pub(super) fn publish(word: &AtomicU64, lane: usize, was: u8, tag: u8) {
 
 /// Marks the entry in `lane` as removed.
 pub(super) fn retire(word: &AtomicU64, lane: usize, tag: u8) {
-    // Release: its successor, if it has one, is published before.
+    // Release: the entry's successor, if it has one, is published before.
     change(word, lane, tag, RETIRED, Ordering::Release);
 }
 
-/// Gives the slot in `lane` back. Its entry is dropped.
+/// Gives back the slot in `lane`, whose entry is dropped.
 pub(super) fn release(word: &AtomicU64, lane: usize) {
     // Release: the drop comes before the slot is written again.
     change(word, lane, RETIRED, FREE, Ordering::Release);
 }
 
-/// The byte of `lane`, which nobody else changes but from RETIRED to FREE.
+/// The byte of `lane`. Other threads change it only from RETIRED to FREE.
 pub(super) fn state(word: &AtomicU64, lane: usize) -> u8 {
     (word.load(Ordering::Acquire) >> (lane * 8)) as u8
 }

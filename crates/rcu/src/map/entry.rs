@@ -1,12 +1,12 @@
-//! One key's entry, to be changed in one step.
+//! One key's entry, changed in one step.
 
 use super::alter::{InAnyCase, Keyed, Owned};
 use super::{Decision, Effect, RcuMap};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
-/// An operation on one key that is made up first, and then done under the lock by one of the methods that
-/// begin with `or_`.
+/// An operation on one key. It is first put together, and one of the methods that begin with `or_` then does it under
+/// the lock.
 ///
 /// ```
 /// # use reprieve_rcu::RcuMap;
@@ -55,8 +55,8 @@ where
         self.or_insert_with(|| value)
     }
 
-    /// If there is no entry, inserts what `f` returns. `f` runs under the lock, and only if its value is used;
-    /// [`RcuMap::get_or_insert_with`] runs it outside.
+    /// If there is no entry, inserts what `f` returns. `f` runs under the lock, and only if its value is used.
+    /// [`RcuMap::get_or_insert_with`] runs it outside of the lock.
     pub fn or_insert_with(self, f: impl FnOnce() -> V) -> Effect {
         self.apply(|| Decision::Set(f()))
     }
@@ -76,7 +76,7 @@ where
 
     fn apply(self, absent: impl FnOnce() -> Decision<V>) -> Effect {
         let Self { map, key, mut modify } = self;
-        // The one that is not called is dropped here, with what it holds, and not under the shard's lock.
+        // A closure that is not called is dropped here, with what it holds, and not under the shard's lock.
         let mut absent = Some(absent);
         let Ok(effect) = map.compute_by::<InAnyCase, _>(key, |value| match value {
             None => absent.take().map_or(Decision::Keep, |absent| absent()),

@@ -1,20 +1,20 @@
 //! Sixteen control bytes, compared at once.
 //!
-//! A group is a copy: two words in registers. SSE2 compares it where there is SSE2, which every x86-64 has;
-//! elsewhere ordinary arithmetic on words does. Source: the groups of Abseil's Swiss tables; the arithmetic
-//! is that of Hacker's Delight, 6-1 (find a zero byte, exact form).
+//! A group is a copy: two words in registers. With SSE2, which every x86-64 has, SSE2 compares it; elsewhere ordinary
+//! arithmetic on words does. Sources: the groups of Abseil's Swiss tables, and for the arithmetic Hacker's Delight,
+//! 6-1 (find a zero byte, exact form).
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
 use std::sync::atomic::AtomicU64;
 
-/// The slot never held an entry since the table was made.
+/// The slot has never held an entry since the table was made.
 pub(super) const EMPTY: u8 = 0xff;
-/// The slot holds an entry that was removed, and that readers may still read.
+/// The slot holds a removed entry, which readers may still read.
 pub(super) const RETIRED: u8 = 0xfe;
-/// The slot holds nothing, but did: entries beyond it may belong to the same probe sequence.
+/// The slot holds nothing, but it did: entries beyond it may belong to the same probe sequence.
 pub(super) const FREE: u8 = 0x80;
 
-/// Lanes of a group.
+/// How many lanes a group has.
 pub(super) const WIDTH: usize = 16;
 
 /// A copy of a group's control bytes.
@@ -26,7 +26,7 @@ type Bytes = std::arch::x86_64::__m128i;
 #[cfg(not(target_arch = "x86_64"))]
 type Bytes = [u64; 2];
 
-/// Some of a group's lanes; iterates over them in ascending order.
+/// Some of a group's lanes. Iterates over them in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lanes(u32);
 
@@ -65,20 +65,20 @@ impl Group {
         Self(unsafe { std::arch::x86_64::_mm_set_epi64x(high as i64, low as i64) })
     }
 
-    /// Two loads with Acquire, the lower word first, into one register: the compiler would go through two
-    /// others.
+    /// Two loads with Acquire, the lower word first, into one register. The compiler would go through two other
+    /// registers.
     #[cfg(not(any(miri, loom)))]
     #[inline(always)]
     pub(super) fn load(words: &[AtomicU64; 2]) -> Self {
         let bytes;
-        // SAFETY: two loads of eight aligned bytes each, which x86 executes as atomic ones, in program order,
-        // and not after later loads: what Acquire asks for. The assembly counts as one that may write memory,
-        // so that the compiler keeps the order too.
+        // SAFETY: two loads of eight aligned bytes each. x86 executes them atomically, in program order, and before
+        // later loads, as Acquire demands. The assembly counts as one that may write memory, so that the compiler
+        // keeps this order, too.
         unsafe {
             std::arch::asm!(
                 "movq {bytes}, qword ptr [{words}]",
                 "movhps {bytes}, qword ptr [{words} + 8]",
-                // As 64 bits: x32 has shorter pointers.
+                // As 64 bits, because x32 has shorter pointers.
                 words = in(reg) words.as_ptr().expose_provenance() as u64,
                 bytes = out(xmm_reg) bytes,
                 options(nostack, preserves_flags),
@@ -129,13 +129,13 @@ fn words_equal(words: [u64; 2], byte: u8) -> Lanes {
 impl Lanes {
     pub(super) const NONE: Self = Self(0);
 
-    /// Whether there is one.
+    /// Whether there is any lane.
     #[inline(always)]
     pub(super) fn any(self) -> bool {
         self.0 != 0
     }
 
-    /// Those beyond `lane`.
+    /// The lanes above `lane`.
     pub(super) fn beyond(self, lane: usize) -> Self {
         Self(self.0 & (!1 << lane))
     }
@@ -154,10 +154,10 @@ impl Iterator for Lanes {
     }
 }
 
-/// The topmost bits of a word's bytes, as its lowest bits.
+/// The topmost bit of each byte of a word, gathered in the lowest bits.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn gather(word: u64) -> u32 {
-    // The multiplication moves bit 8i to bit 56 + i; no two products meet.
+    // The multiplication moves bit 8i to bit 56 + i, and no two products collide.
     (((word >> 7) & spread(1)).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
 }
 
@@ -176,8 +176,7 @@ const fn spread(byte: u8) -> u64 {
 mod tests {
     use super::*;
 
-    /// Groups with every byte that occurs at every lane, among bytes that differ from it by a borrow or a
-    /// carry.
+    /// Groups with every byte that occurs, at every lane, among bytes that differ from it by a borrow or a carry.
     fn groups() -> impl Iterator<Item = [u8; 16]> {
         let bytes = [EMPTY, FREE, RETIRED, 0, 1, 0x7f, 0x41];
         (0..16 * bytes.len() * bytes.len()).map(move |n| {

@@ -1,4 +1,4 @@
-//! Iteration, beside writers.
+//! Iteration over a map's entries, while writers change it.
 
 use super::RcuMap;
 use super::group::{Lanes, WIDTH};
@@ -8,7 +8,7 @@ use crate::reader::Section;
 use std::fmt;
 use std::iter::FusedIterator;
 
-/// All entries, in no order; see [`RcuMap::iter`].
+/// All entries, in no particular order; see [`RcuMap::iter`].
 pub struct Iter<'s, K, V> {
     shards: &'s Shards<K, V>,
     /// The shard after that of `table`.
@@ -16,20 +16,20 @@ pub struct Iter<'s, K, V> {
     table: Table<K, V>,
     /// The group after that of `lanes`.
     next_group: usize,
-    /// Those of the group that are still to come.
+    /// The lanes of the group that are still to come.
     lanes: Lanes,
 }
 
-/// All keys, in no order; see [`RcuMap::iter`].
+/// All keys, in no particular order; see [`RcuMap::iter`].
 pub struct Keys<'s, K, V>(Iter<'s, K, V>);
 
-/// All values, in no order; see [`RcuMap::iter`].
+/// All values, in no particular order; see [`RcuMap::iter`].
 pub struct Values<'s, K, V>(Iter<'s, K, V>);
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
-    /// Iterates over all entries, and holds up no writer. An entry that is there throughout is seen; one that
-    /// is inserted or removed meanwhile may be; one whose value is changed meanwhile is seen with the value
-    /// that it had at some moment, and may be seen once more with a later one.
+    /// Iterates over all entries, and holds up no writer. Sees every entry that is there all the while, and may or
+    /// may not see one that is inserted or removed meanwhile. An entry whose value is changed meanwhile is seen with
+    /// a value that it had at some moment, and may be seen again with a later one.
     ///
     /// # Panics
     /// When the section is one of another domain.
@@ -67,8 +67,8 @@ impl<'s, K, V> Iterator for Iter<'s, K, V> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(lane) = self.lanes.next() {
-                // SAFETY: the lane held an entry when the group was loaded, with Acquire, within the section
-                // `'s`: it is complete, and lives as long as the section.
+                // SAFETY: the lane held an entry when the group was loaded, with Acquire, within the section `'s`. So
+                // the entry is complete, and lives as long as the section.
                 let (key, value) = unsafe { self.table.entry((self.next_group - 1) * WIDTH + lane).as_ref() };
                 return Some((key, value));
             }
@@ -102,7 +102,7 @@ impl<'s, K, V> Iterator for Values<'s, K, V> {
     }
 }
 
-// By hand: a derived one would ask that entries are `Clone`.
+// By hand, because a derived one would require that entries are `Clone`.
 impl<K, V> Clone for Iter<'_, K, V> {
     fn clone(&self) -> Self {
         Self { ..*self }

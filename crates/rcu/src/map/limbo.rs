@@ -1,4 +1,4 @@
-//! What a writer made unreachable, on its way to the domain.
+//! Garbage of a map: what a writer made unreachable, on its way to the domain.
 
 use super::table::Table;
 use crate::retired::{Retired, for_each_despite_panics};
@@ -6,24 +6,24 @@ use std::ptr;
 
 /// What a writer has made unreachable.
 pub(super) enum Garbage<K, V> {
-    /// An entry that was removed. The table is held.
+    /// A removed entry. The table is held.
     Entry(Table<K, V>, usize),
-    /// Several. The table is held once.
+    /// Several removed entries. The table is held once.
     Entries(Table<K, V>, Vec<usize>),
     /// Tables with all their entries.
     Tables(Vec<Table<K, V>>),
 }
 
-// SAFETY: to send it is to send the entries it owns.
+// SAFETY: sending it means sending the entries that it owns.
 unsafe impl<K: Send, V: Send> Send for Garbage<K, V> {}
 
-/// What a removed entry counts for: itself, without what it owns, and the note of it.
+/// What a removed entry counts for: itself and the note of it, without what it owns.
 pub(super) const fn entry_bytes<K, V>() -> usize {
     size_of::<(K, V)>() + size_of::<Garbage<K, V>>()
 }
 
 impl<K, V> Garbage<K, V> {
-    /// What it counts for.
+    /// How many bytes it counts for.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Entry(..) => entry_bytes::<K, V>(),
@@ -34,8 +34,8 @@ impl<K, V> Garbage<K, V> {
 }
 
 impl<K: Send + 'static, V: Send + 'static> Garbage<K, V> {
-    /// The address by which readers pin it: that of its table. None for what a map leaves behind, which nobody looks
-    /// anything up in.
+    /// The address by which readers pin it, which is that of its table. Null for what a map leaves behind when it
+    /// ends, because nobody looks up anything in that.
     fn pinned_by(&self) -> *mut () {
         match self {
             Self::Entry(table, _) | Self::Entries(table, _) => table.into_raw(),
@@ -44,7 +44,7 @@ impl<K: Send + 'static, V: Send + 'static> Garbage<K, V> {
         }
     }
 
-    /// As the domain takes it.
+    /// Turns it into what the domain accepts.
     ///
     /// # Safety
     /// Readers that enter a section from now on cannot reach it.
@@ -63,7 +63,7 @@ unsafe fn free<K, V>(garbage: *mut Garbage<K, V>) {
     struct LetGo<K, V>(Table<K, V>);
     impl<K, V> Drop for LetGo<K, V> {
         fn drop(&mut self) {
-            // SAFETY: ends the hold that came with the entries, also when a drop panics.
+            // SAFETY: ends the hold that came with the entries, also if a drop panics.
             unsafe { self.0.let_go() };
         }
     }

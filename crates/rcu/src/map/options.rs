@@ -5,7 +5,7 @@ use super::alter::{InAnyCase, hand_over};
 use super::shard::SHARDS_LIMIT;
 use std::hash::{BuildHasher, Hash};
 
-/// Shards of a map, unless [`MapOptions::shards`] says otherwise.
+/// How many shards a map has, unless [`MapOptions::shards`] says otherwise.
 const SHARDS: usize = 64;
 
 /// Options of a map; see the methods.
@@ -22,20 +22,20 @@ impl Default for MapOptions {
 }
 
 impl MapOptions {
-    /// The defaults, which the methods state.
+    /// The defaults, which each method states.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Entries that fit before a shard is rebuilt. A shard's memory is allocated at its first entry, and is
-    /// never less later. Default 0.
+    /// How many entries fit before a shard is rebuilt. A shard allocates its memory at its first entry, and never has
+    /// less later. Default 0.
     pub fn capacity(mut self, entries: usize) -> Self {
         self.capacity = entries;
         self
     }
 
-    /// Shards, rounded up to a power of two of at most 65,536. More shards make each rebuild shorter and let
-    /// more writers work at the same time; each costs 136 bytes. Default 64.
+    /// How many shards there are, rounded up to a power of two, at most 65,536. With more shards each rebuild is
+    /// shorter, and more writers can work at the same time. Each shard costs 136 bytes. Default 64.
     pub fn shards(mut self, shards: usize) -> Self {
         self.shards = shards.clamp(1, SHARDS_LIMIT).next_power_of_two();
         self
@@ -48,18 +48,19 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Makes room for so many entries more, so that their insertion does not rebuild a shard, unless their hashes are
-    /// spread very unevenly. Shards without entries allocate the memory at their first.
+    /// Makes room for this many additional entries, so that inserting them does not rebuild a shard unless their
+    /// hashes are spread very unevenly. Shards without entries allocate the memory at their first entry.
     ///
     /// Shards that are too small are rebuilt here, one after the other. At the domain's limits this does as
     /// [`insert`](Self::insert) does.
     ///
     /// # Panics
-    /// When the memory would exceed the address space.
+    /// If the memory would exceed the address space.
     pub fn reserve(&self, additional: usize) {
         let more = self.shards.share(additional);
         for index in 0..self.shards.count() {
-            // Older than the lock, so that copies of entries are dropped after it if one of them panics.
+            // Older than the lock, so that copies of entries are dropped after the lock is released, also if one of
+            // them panics.
             let mut tables = Vec::new();
             let locked = self.lock_with_room::<InAnyCase, _>(index, |shard| {
                 let short = shard.is_short_of(more);

@@ -25,12 +25,12 @@ use std::ptr::NonNull;
 /// ```
 ///
 /// # Notes
-/// - A view is a section that lasts: keep it for an operation or a few, not across blocking calls. The
-///   [guide](crate::guide) says what a section does to writers.
-/// - What is replaced or removed through a view is freed after the view is dropped, by the next call that retires
-///   something, by [`Domain::reclaim_now`](crate::Domain::reclaim_now) or by the reclaimer thread. At the domain's
-///   limits the view does not wait for itself: it exceeds them.
-/// - A view stays with its thread.
+/// - A view is a section that lasts. Keep it for an operation or a few, and not across blocking calls. The
+///   [guide](crate::guide) explains what a section does to writers.
+/// - What is replaced or removed through a view is freed after the view is dropped: by the next call that retires
+///   something, by [`Domain::reclaim_now`](crate::Domain::reclaim_now), or by the reclaimer thread. At the domain's
+///   limits the view does not wait for itself, but exceeds them.
+/// - A view stays on its thread.
 ///
 /// A reference does not outlive its view:
 /// ```compile_fail
@@ -65,7 +65,7 @@ use std::ptr::NonNull;
 /// drop(map);
 /// println!("{one:?}");
 /// ```
-/// It is neither sent to another thread nor used by it:
+/// It can neither be sent to another thread nor be used by one:
 /// ```compile_fail
 /// # use reprieve_rcu::RcuMap;
 /// fn send<T: Send>(_: T) {}
@@ -115,7 +115,7 @@ where
         self.map
     }
 
-    /// The section, for what else is read in the same domain.
+    /// The view's section, to read other things in the same domain.
     pub fn guard(&self) -> &Guard<'m> {
         &self.guard
     }
@@ -145,14 +145,14 @@ where
         self.map.values(&self.guard)
     }
 
-    /// An entry for as long as the view is borrowed.
+    /// An entry, for as long as the view is borrowed.
     ///
     /// # Safety
-    /// The entry was in the map at a moment since the view was made.
+    /// The entry was in the map at some moment since the view was made.
     unsafe fn entry(&self, entry: NonNull<(K, V)>) -> (&K, &V) {
-        // SAFETY: whatever makes the entry unreachable comes after the view was made, and what is unreachable is
-        // not freed before the view's section ends. The section ends when the view is dropped, which the borrow
-        // rules out, or never if the view is leaked.
+        // SAFETY: whatever makes the entry unreachable comes after the view was made, and unreachable entries are not
+        // freed before the view's section ends. The section ends when the view is dropped, which the borrow rules
+        // out, or never if the view is leaked.
         let (key, value) = unsafe { entry.as_ref() };
         (key, value)
     }
@@ -226,7 +226,7 @@ where
 
 /// # Inserting and changing
 ///
-/// As the map's own methods of these names, but nothing is cloned for the result.
+/// These work as the map's own methods of the same names, but clone nothing for the result.
 impl<K, V, S> Pinned<'_, K, V, S>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -260,15 +260,15 @@ where
 
     /// The value of `key`; if there is none, what `f` returns is inserted first.
     ///
-    /// `f` runs before the lock is taken. It may use the map as it likes, and holds up no other writer. If another
-    /// thread inserts the key meanwhile, that thread's value is returned and that of `f` is dropped. To have `f` run
-    /// only if its value is used, use [`RcuMap::entry`].
+    /// `f` runs before the lock is taken. It may use the map freely, and holds up no other writer. If another thread
+    /// inserts the key meanwhile, that thread's value is returned, and that of `f` is dropped. To run `f` only if its
+    /// value is used, use [`RcuMap::entry`].
     pub fn get_or_insert_with(&self, key: K, f: impl FnOnce() -> V) -> &V {
         self.get_or_insert_by(Owned(key), f)
     }
 
-    /// As [`get_or_insert_with`](Self::get_or_insert_with), with a key that is lent: one to store is made only if it
-    /// is stored.
+    /// As [`get_or_insert_with`](Self::get_or_insert_with), with a key that is lent: a key to store is made only if
+    /// it is stored.
     pub fn get_or_insert_with_ref<Q>(&self, key: &Q, f: impl FnOnce() -> V) -> &V
     where
         K: Borrow<Q>,

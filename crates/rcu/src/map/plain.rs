@@ -6,16 +6,16 @@ use std::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroU128, NonZe
 /// A key that [`RcuMap::copied`](super::RcuMap::copied) can look up: plain data.
 ///
 /// # Safety
-/// `==` may be abandoned at any instruction and run again: it makes no system calls, does not allocate, lock
-/// or panic, and writes nothing that others can see. A derived `PartialEq` of a type that consists of `Plain`
-/// types is such.
+/// `==` may be abandoned at any instruction and run again. So it must make no system calls, must not allocate, lock
+/// or panic, and must write nothing that other code can see. A derived `PartialEq` of a type that consists of `Plain`
+/// types meets this.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be compared within a restartable section",
     note = "use an integer, an address, or a tuple or an array of them; or read by `RcuMap::pin`",
     note = "for a struct of such types, `unsafe impl Plain`: see its documentation for what that promises"
 )]
 pub unsafe trait Plain: Copy + Eq {
-    /// Two keys are equal exactly if their bytes are, none of which is padding.
+    /// Two keys are equal exactly if their bytes are, and no byte is padding.
     #[doc(hidden)]
     const IS_WORD: bool = false;
 }
@@ -30,7 +30,7 @@ plain!(IpAddr SocketAddr SocketAddrV4 SocketAddrV6);
 
 macro_rules! words {
     ($($t:ty)*) => {
-        // SAFETY: these are bytes, all of them, and compared as such.
+        // SAFETY: these types consist of bytes without padding, and are compared as such.
         $(unsafe impl Plain for $t {
             const IS_WORD: bool = true;
         })*

@@ -1,5 +1,5 @@
-//! Removing entries: one, some, or all. Nothing is copied that is not returned, so that neither keys nor values have
-//! to be `Clone` unless they are.
+//! Removing entries: one, some, or all. Only results are cloned, so that otherwise neither keys nor values have to be
+//! `Clone`.
 
 use super::RcuMap;
 use super::alter::{Admission, InAnyCase, WithinLimits, hand_over};
@@ -31,7 +31,7 @@ where
     /// As [`remove`](Self::remove), within the domain's limits.
     ///
     /// # Errors
-    /// When the domain is at its limits and its policy refuses. The map is as it was.
+    /// If the domain is at its limits and its policy refuses. The map is then unchanged.
     pub fn try_remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Result<Option<V>, Full>
     where
         K: Borrow<Q>,
@@ -40,7 +40,7 @@ where
         self.remove_by::<WithinLimits, Q>(key, |_, _| true)
     }
 
-    /// Removes the entry of `key`, and returns clones of both parts.
+    /// Removes the entry of `key`, and returns clones of the key and the value.
     pub fn remove_entry<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<(K, V)>
     where
         K: Borrow<Q> + Clone,
@@ -87,7 +87,7 @@ where
         Ok(self.take_out::<WithinLimits, Q>(key, |_| true)?.is_some())
     }
 
-    /// The clone comes first: if it panics, the map is as it was.
+    /// The clone comes first, so that the map is unchanged if it panics.
     fn remove_by<P: Admission, Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,
@@ -108,7 +108,7 @@ where
 
 /// # Removing many entries
 ///
-/// Goes from shard to shard: an entry that others insert meanwhile may stay unseen.
+/// Goes from shard to shard, and may miss an entry that others insert meanwhile.
 impl<K, V, S> RcuMap<K, V, S>
 where
     K: Send + Sync + 'static,
@@ -122,7 +122,7 @@ where
     /// As [`retain`](Self::retain), within the domain's limits. A shard needs room for all that it might lose.
     ///
     /// # Errors
-    /// When the domain is at its limits and its policy refuses. Shards that come later are as they were.
+    /// If the domain is at its limits and its policy refuses. Later shards are then unchanged.
     pub fn try_retain(&self, keep: impl FnMut(&K, &V) -> bool) -> Result<(), Full> {
         self.retain_by::<WithinLimits>(keep)
     }

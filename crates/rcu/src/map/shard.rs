@@ -1,9 +1,9 @@
-//! Shards: each has a table of its own and a lock for its writers.
+//! Shards. Each has a table of its own and a lock for its writers.
 //!
 //! Invariants:
-//! - A shard's table pointer changes under its lock only.
-//! - Under a lock nothing waits for readers, and no entry is dropped. The user's code that does run there
-//!   (`Eq`, `Hash`, `Clone`, closures) may panic: it runs before anything is changed.
+//! - A shard's table pointer changes only under its lock.
+//! - Under a lock nothing waits for readers, and no entry is dropped. The user's code that does run there (`Eq`,
+//!   `Hash`, `Clone`, closures) may panic, and so runs before anything is changed.
 //!
 //! `rebuild.rs` copies a shard's entries into a new table.
 
@@ -19,38 +19,37 @@ use std::ptr::NonNull;
 mod rebuild;
 pub(super) use rebuild::Rebuilt;
 
-/// Most shards: the bits that tell the shard must not be those that tell the home in a table of any size that
-/// fits in memory.
+/// The most shards that a map may have. The bits of a hash that select the shard must not be those that select the
+/// home, in a table of any size that fits in memory.
 pub(super) const SHARDS_LIMIT: usize = 1 << 16;
 const SHARD_SHIFT: u32 = 41;
 
 /// A map's shards.
 pub(super) struct Shards<K, V> {
-    /// Side by side, for readers, and apart from what writers write: the tables of 64 shards are in 8 cache
-    /// lines.
+    /// Side by side, for readers, and apart from what writers write. The tables of 64 shards fill 8 cache lines.
     tables: Box<[AtomicPtr<()>]>,
-    /// Their number less 1.
+    /// The number of tables, less 1.
     mask: usize,
     writers: Box<[Writer]>,
     _entries: PhantomData<Stored<K, V>>,
 }
 
-/// Shards hold entries and take them in, so that neither type may stand in for a subtype or a supertype: entries
-/// of the one would be read as the other.
+/// Shards hold entries and accept entries. So neither type may stand in for a subtype or a supertype: entries of one
+/// type would be read as the other.
 type Stored<K, V> = (K, V, fn(K, V));
 
 /// On lines of its own.
 #[repr(align(128))]
 struct Writer {
     lock: Lock<State>,
-    /// Entries. Written by the lock's holder.
+    /// How many entries there are. Written only by the lock's holder.
     len: AtomicUsize,
 }
 
 struct State {
     /// EMPTY slots that may be filled before the table is rebuilt.
     spare: usize,
-    /// No table of the shard is made smaller.
+    /// No table of the shard may be smaller than this.
     least_log2: u32,
 }
 
@@ -65,7 +64,7 @@ impl<K, V> Shards<K, V> {
         Self { tables, mask: count - 1, writers, _entries: PhantomData }
     }
 
-    /// Which shard: the bits of a hash below its tag.
+    /// The shard of a hash, selected by the bits below its tag.
     #[inline(always)]
     pub(super) fn index(&self, hash: u64) -> usize {
         (hash >> SHARD_SHIFT) as usize & self.mask
@@ -82,7 +81,7 @@ impl<K, V> Shards<K, V> {
         self.tables.len()
     }
 
-    /// The table of a shard at the moment.
+    /// The current table of a shard.
     ///
     /// # Safety
     /// The caller is in a section for as long as the table is used.
@@ -91,13 +90,13 @@ impl<K, V> Shards<K, V> {
         unsafe { load(&self.tables[index]) }
     }
 
-    /// The sum of the shards' numbers of entries, each as it was at some moment of the call.
+    /// The sum of the shards' numbers of entries, each at some moment of the call.
     pub(super) fn len(&self) -> usize {
-        // Relaxed: guards nothing.
+        // Relaxed: it guards nothing.
         self.writers.iter().map(|w| w.len.load(Ordering::Relaxed)).sum()
     }
 
-    /// A shard's part of `entries` that are added to the map.
+    /// A shard's part of `entries` that are to be added to the map.
     pub(super) fn share(&self, entries: usize) -> usize {
         share(entries, self.count())
     }
@@ -106,7 +105,7 @@ impl<K, V> Shards<K, V> {
     pub(super) fn lock(&self, index: usize) -> Locked<'_, K, V> {
         let (writer, pointer) = (&self.writers[index], &self.tables[index]);
         let state = writer.lock.lock();
-        // SAFETY: the table is replaced, and then retired, by the lock's holder only.
+        // SAFETY: only the lock's holder replaces the table, and then retires it.
         let table = unsafe { load(pointer) };
         Locked { state, pointer, len: &writer.len, table, _aside: PutAside::begin() }
     }
@@ -120,8 +119,8 @@ impl<K, V> Shards<K, V> {
     }
 }
 
-/// How many of `entries` a shard may have to hold. Their number in a shard scatters by the root of its mean; four
-/// times that is exceeded once in 30,000.
+/// How many of `entries` one shard may have to hold. This number scatters by the square root of its mean; four times
+/// that is exceeded once in 30,000.
 fn share(entries: usize, shards: usize) -> usize {
     let mean = entries.div_ceil(shards);
     if shards == 1 { mean } else { mean.saturating_add(4 * mean.isqrt()) }
@@ -137,13 +136,13 @@ pub(super) unsafe fn load<K, V>(pointer: &AtomicPtr<()>) -> Table<K, V> {
     unsafe { Table::from_raw(pointer.load(Ordering::Acquire)) }
 }
 
-/// A shard whose lock is held: the only writer of its table.
+/// A shard whose lock is held by this, the only writer of its table.
 pub(super) struct Locked<'m, K, V> {
     state: Held<'m, State>,
     pointer: &'m AtomicPtr<()>,
     len: &'m AtomicUsize,
     pub(super) table: Table<K, V>,
-    /// Destructors may use the map. After the lock: fields are dropped in this order.
+    /// Destructors may use the map, so this ends after the lock: fields are dropped in this order.
     _aside: PutAside,
 }
 
@@ -159,16 +158,16 @@ impl<K, V> Locked<'_, K, V> {
 
     /// The entry in a slot that `find` found.
     pub(super) fn entry(&self, slot: usize) -> &(K, V) {
-        // SAFETY: the slot holds an entry, which only the lock's holder retires; the result borrows the lock.
+        // SAFETY: the slot holds an entry, which only the lock's holder retires. The result borrows the lock.
         unsafe { self.table.entry(slot).as_ref() }
     }
 
-    /// Where the entry is that `find` found in a slot.
+    /// The address of the entry that `find` found in a slot.
     pub(super) fn pointer_to(&self, slot: usize) -> NonNull<(K, V)> {
         NonNull::from(self.entry(slot))
     }
 
-    /// The slot for an entry, beyond that of the one it replaces. None when the table must be rebuilt first.
+    /// The slot for an entry, beyond that of the entry that it replaces. None if the table must be rebuilt first.
     pub(super) fn place(&self, hash: u64, replaced: Option<usize>) -> Option<usize> {
         // SAFETY: only the lock's holder fills slots.
         let (slot, empty) = unsafe { self.table.place(hash, replaced)? };
@@ -179,15 +178,15 @@ impl<K, V> Locked<'_, K, V> {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Whether the table, if there is one, must be rebuilt to hold so many entries more.
+    /// Whether the table, if there is one, must be rebuilt to hold this many more entries.
     pub(super) fn is_short_of(&self, entries: usize) -> bool {
         !self.table.is_vacant() && self.state.spare < entries
     }
 
-    /// From now on no table of the shard is made smaller than for so many entries more.
+    /// From now on no table of the shard may be too small for this many more entries.
     ///
     /// # Panics
-    /// When such a table would exceed the address space. The shard then stays as it was.
+    /// If such a table would exceed the address space. The shard is then unchanged.
     pub(super) fn demand(&mut self, entries: usize) {
         let log2 = log2_for(self.len().saturating_add(entries));
         Table::<K, V>::assert_possible(log2);
@@ -212,14 +211,14 @@ impl<K, V> Locked<'_, K, V> {
         self.pointer_to(slot)
     }
 
-    /// Makes the entry of `slot` invisible: it is for the domain.
+    /// Makes the entry of `slot` invisible. Returns it as garbage for the domain.
     pub(super) fn remove(&mut self, slot: usize) -> Garbage<K, V> {
         self.table.hold();
         self.retire(slot);
         Garbage::Entry(self.table, slot)
     }
 
-    /// As `remove`, for several.
+    /// As `remove`, for several entries.
     pub(super) fn remove_all(&mut self, slots: Vec<usize>) -> Garbage<K, V> {
         self.table.hold();
         slots.iter().for_each(|&slot| self.retire(slot));
@@ -232,7 +231,7 @@ impl<K, V> Locked<'_, K, V> {
         self.set_len(self.len() - 1);
     }
 
-    /// Puts `new` in the place of the shard's table, and lets the writers in: the old table, for the domain.
+    /// Replaces the shard's table by `new`, and releases the lock. Returns the old table as garbage for the domain.
     pub(super) fn replace(mut self, new: Rebuilt<K, V>) -> Option<Garbage<K, V>> {
         self.state.spare = new.capacity().saturating_sub(new.len());
         self.set_len(new.len());

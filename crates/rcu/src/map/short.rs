@@ -1,5 +1,5 @@
-//! Look-ups of plain keys as one narrow section, for x86-64: what `Table::find` does, in assembly, and then a copy of the
-//! value. The layout of a table, and why a search may end where it does, are in `table.rs`.
+//! Look-ups of plain keys, each as one narrow section, for x86-64: what `Table::find` does, in assembly, and then a
+//! copy of the value. `table.rs` has the layout of a table, and explains why a search may end where it does.
 
 use super::plain::Plain;
 use super::table::{Places, tag_of};
@@ -10,8 +10,8 @@ use std::arch::x86_64::{__m128i, _mm_set1_epi8};
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicPtr;
 
-/// A copy of the value of `key` in the table that `pointer` points to, or none if it has none. No answer where a narrow
-/// section cannot give it, and for keys and values that do not fit into registers.
+/// A copy of the value of `key` in the table that `pointer` points to: `Some(None)` if the table does not have the
+/// key. `None` if a narrow section is not possible, and for keys and values that do not fit into registers.
 ///
 /// # Safety
 /// In a section of a domain with this mode, `pointer` points to a table of these types that is alive.
@@ -27,15 +27,15 @@ pub(super) unsafe fn copied<K: Plain, V: Copy>(
     }
     // SAFETY: `IS_WORD` promises that no byte is padding.
     let key_word = unsafe { word_of(key) };
-    // SAFETY: a byte into each lane.
+    // SAFETY: an instruction of SSE2, which is part of x86-64; it touches no memory.
     let tags = unsafe { _mm_set1_epi8(tag_of(hash) as i8) };
     let mut value = MaybeUninit::<V>::uninit();
     let found: u64;
-    // One narrow section: how the entry at [{t} + {entry}] has its key compared, and its value loaded.
+    // One narrow section, given how to compare the key of the entry at [{t} + {entry}] and how to load its value.
     macro_rules! look_up {
         ($compare:literal, [$($load:expr),*], $($outputs:tt)*) => {
-            // SAFETY: the lines load from the table that is found, which is alive by the caller's promise: from groups up
-            // to the one that ends every search, and from entries whose tags are set.
+            // SAFETY: the lines load from the table that is found, which is alive by the caller's promise: from its
+            // groups up to the one that ends every search, and from entries whose tags are set.
             unsafe {
                 narrow!(
                     mode,
@@ -44,7 +44,7 @@ pub(super) unsafe fn copied<K: Plain, V: Copy>(
                         "mov {at}, qword ptr [{t} + {home_mask}]",
                         "and {at}, {hash}",
                         "shl {at}, 4",
-                        // A group: its control bytes are loaded half by half, in order, see `control.rs`.
+                        // A group. Its control bytes are loaded half by half, in order, see `control.rs`.
                         "20:",
                         "movq {group}, qword ptr [{t} + {at}]",
                         "movhps {group}, qword ptr [{t} + {at} + 8]",
@@ -55,8 +55,8 @@ pub(super) unsafe fn copied<K: Plain, V: Copy>(
                         "21:",
                         "test {found:e}, {found:e}",
                         "jz 22f",
-                        // Not `bsf`, which would wait for what the last look-up loaded into its register. Processors
-                        // without it execute it as that, with the same result.
+                        // Not `bsf`, which would wait for the last look-up's value of its register. Processors
+                        // without `tzcnt` execute it as `bsf`, with the same result.
                         "tzcnt {entry:e}, {found:e}",
                         "add {entry}, {at}",
                         "not {entry}",
@@ -70,7 +70,7 @@ pub(super) unsafe fn copied<K: Plain, V: Copy>(
                         "lea {entry:e}, [{found} - 1]",
                         "and {found:e}, {entry:e}",
                         "jmp 21b",
-                        // None has the key: the search ends here if a lane is EMPTY.
+                        // No lane has the key. The search ends here if a lane is EMPTY.
                         "22:",
                         "pcmpeqd {equal}, {equal}",
                         "pcmpeqb {equal}, {group}",
@@ -100,7 +100,7 @@ pub(super) unsafe fn copied<K: Plain, V: Copy>(
             }
         };
     }
-    // The same for every size of a key.
+    // The same for keys of any size.
     macro_rules! with_value {
         ([$($load:expr),*], $($outputs:tt)*) => {
             match size_of::<K>() {
@@ -112,7 +112,7 @@ pub(super) unsafe fn copied<K: Plain, V: Copy>(
             }
         };
     }
-    // A value that one load brings: the entry's place is no longer needed when its register takes the value.
+    // A value of one load. The entry's place is no longer needed when its register takes the value.
     macro_rules! one {
         ($word:ty, $load:literal) => {{
             let word: u64;
@@ -121,7 +121,7 @@ pub(super) unsafe fn copied<K: Plain, V: Copy>(
                 value_at = const Places::<K, V>::VALUE,
                 entry = out(reg) word,
             );
-            // SAFETY: a `V` has this size; it is used where the section came to its end and found the key.
+            // SAFETY: a `V` has this size. It is used only if the section ran to its end and found the key.
             unsafe { value.as_mut_ptr().cast::<$word>().write_unaligned(word as $word) };
             done
         }};
@@ -132,8 +132,8 @@ pub(super) unsafe fn copied<K: Plain, V: Copy>(
         2 => one!(u16, "movzx {entry:e}, word"),
         4 => one!(u32, "mov {entry:e}, dword"),
         8 => one!(u64, "mov {entry}, qword"),
-        // Words of four bytes: vector registers, as far as the size needs them, and then what is left; each byte once, see
-        // `copy.rs`.
+        // Words of four bytes: as many vector registers as the size needs, and then what is left. Each byte is loaded
+        // once, see `copy.rs`.
         size if size % 4 == 0 && size <= 64 => {
             let (a, b, c, d): (__m128i, __m128i, __m128i, __m128i);
             let (eight, four): (__m128i, __m128i);
@@ -180,12 +180,12 @@ pub(super) unsafe fn copied<K: Plain, V: Copy>(
     if !done {
         return None;
     }
-    // SAFETY: the section came to its end and found the key, so the value was loaded whole.
+    // SAFETY: the section ran to its end and found the key, so the whole value was loaded.
     Some((found != 0).then(|| unsafe { value.assume_init() }))
 }
 
-/// Asks for the control bytes at which a search for `hash` begins in the table that `pointer` points to; from where a narrow
-/// section cannot be used, for nothing.
+/// Fetches the control bytes at which a search for `hash` begins in the table that `pointer` points to. Does nothing
+/// if a narrow section is not possible.
 ///
 /// # Safety
 /// As `copied`.
@@ -210,13 +210,13 @@ pub(super) unsafe fn fetch_group<K, V>(mode: &AtomicU32, pointer: &AtomicPtr<()>
     };
 }
 
-/// Asks for the first entry that a search for `hash` would compare, as `fetch_group` does for its control bytes.
+/// Fetches the first entry that a search for `hash` would compare, as `fetch_group` does for its control bytes.
 ///
 /// # Safety
 /// As `copied`.
 #[inline(always)]
 pub(super) unsafe fn fetch_entry<K, V>(mode: &AtomicU32, pointer: &AtomicPtr<()>, hash: u64) {
-    // SAFETY: a byte into each lane.
+    // SAFETY: an instruction of SSE2, which is part of x86-64; it touches no memory.
     let tags = unsafe { _mm_set1_epi8(tag_of(hash) as i8) };
     // SAFETY: loads from a table that is alive by the caller's promise, and a prefetch, which never faults.
     let _done = unsafe {

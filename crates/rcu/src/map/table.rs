@@ -6,18 +6,18 @@
 //!                                      ^ control, 64-byte aligned
 //! ```
 //!
-//! A key's home is one of 2^n groups; its entry is in the first of the groups from there on that had room.
-//! The home groups are followed by a few that are nobody's home, so that nothing wraps around, and by control
-//! bytes without slots that stay EMPTY and end every search.
+//! A key's home is one of 2^n groups. Its entry is in the first group from there on that had room. After the home
+//! groups there are a few groups that are no key's home, so that nothing wraps around; and then control bytes without
+//! slots, which stay EMPTY and end every search.
 //!
 //! Invariants:
-//! - A slot that holds an entry is written by nobody.
-//! - A group's EMPTY slots are its last, and an EMPTY slot never becomes so again. A key's entry is beyond a
-//!   group only if that group has no EMPTY slot: a search may end at the first.
-//! - While a key stays in the map its entry moves to slots with higher numbers only. Searches and iteration,
-//!   which go upwards, cannot miss it.
+//! - Nobody writes to a slot that holds an entry.
+//! - A group's EMPTY slots are its last, and an EMPTY slot never becomes EMPTY again. A key's entry is beyond a group
+//!   only if that group has no EMPTY slot, so that a search may end at the first one.
+//! - While a key stays in the map its entry moves only to slots with higher numbers. Searches and iterations go
+//!   upwards, so they cannot miss it.
 //!
-//! Source: the layout of hashbrown and Abseil's Swiss tables, but groups are aligned and probed in line.
+//! Source: the layout of hashbrown and Abseil's Swiss tables, but groups are aligned and probed one after another.
 
 use super::atomics::{AtomicU64, AtomicUsize, Ordering, fence};
 use super::control::{self, LANES, WORDS};
@@ -28,21 +28,21 @@ use std::borrow::Borrow;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
-/// Tables from this size on are aligned to it, and ask for pages of it.
+/// Tables of this size and more are aligned to it, and ask for huge pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// A hash's tag is its topmost seven bits; the lowest tell the home, and others in between the shard.
+/// A hash's tag is its topmost seven bits. The lowest bits select the home, and others in between the shard.
 const TAG_SHIFT: u32 = 57;
-/// Entries that 16 slots of home groups hold before the table is rebuilt: 7/8, as in hashbrown.
+/// How many entries 16 slots of home groups hold before the table is rebuilt: 7/8, as in hashbrown.
 const FILL: usize = 14;
 
 /// Precedes the control bytes.
 #[repr(C, align(64))]
 struct Header {
-    /// The shard, and each batch of removed entries that is still in the table.
+    /// References: one of the shard, and one for each batch of removed entries that is still in the table.
     refs: AtomicUsize,
-    /// Groups that have slots. 0 in the shared table of shards without entries.
+    /// How many groups have slots. 0 in the table that shards without entries share.
     groups: usize,
-    /// How many groups an entry may be from its home.
+    /// How many groups away from its home an entry may be.
     reach: usize,
     /// The number of home groups, less 1.
     home_mask: usize,
@@ -62,8 +62,8 @@ static VACANT: Vacant = Vacant {
     control: [const { AtomicU64::new(u64::MAX) }; WORDS],
 };
 
-/// A pointer to a table; copies are the same table. Whoever makes one by `from_raw` sees to it that the table
-/// is alive while it is used; the methods rely on that.
+/// A pointer to a table. Copies are the same table. A caller that makes one by `from_raw` ensures that the table is
+/// alive while it is used; the methods rely on that.
 pub(super) struct Table<K, V> {
     control: NonNull<u8>,
     _entries: PhantomData<*mut (K, V)>,
@@ -82,7 +82,7 @@ impl<K, V> PartialEq for Table<K, V> {
     }
 }
 
-/// Where things lie, in bytes from a table's control bytes: for look-ups in assembly.
+/// Where things lie, in bytes from a table's control bytes. For look-ups in assembly.
 #[cfg(all(
     target_os = "linux",
     target_arch = "x86_64",
@@ -101,30 +101,31 @@ impl<K, V> Places<K, V> {
     /// The header's number of home groups, less 1.
     pub(super) const HOME_MASK: isize =
         std::mem::offset_of!(Header, home_mask) as isize - HEADER_BYTES as isize;
-    /// What a slot takes. The entry of slot `n` begins so many bytes times `!n`, which is negative, from where slots end.
+    /// The size of a slot. The entry of slot `n` begins this many bytes times `!n` from where slots end; `!n` is
+    /// negative.
     pub(super) const ENTRY_BYTES: usize = size_of::<(K, V)>();
-    /// The same as a shift; 64 where it is none.
+    /// The same as a shift; 64 if it is not a power of two.
     pub(super) const ENTRY_SHIFT: u32 =
         if Self::ENTRY_BYTES.is_power_of_two() { Self::ENTRY_BYTES.trailing_zeros() } else { 64 };
-    /// The key in an entry, from where slots end.
+    /// Where the key of an entry lies, counted from where slots end.
     pub(super) const KEY: isize = std::mem::offset_of!((K, V), 0) as isize - Table::<K, V>::ALIGN as isize;
-    /// The value in an entry, likewise.
+    /// Where the value of an entry lies, likewise.
     pub(super) const VALUE: isize = std::mem::offset_of!((K, V), 1) as isize - Table::<K, V>::ALIGN as isize;
 }
 
-/// The smallest table that holds `entries`.
+/// The base-2 logarithm of how many home groups hold `entries`.
 pub(super) fn log2_for(entries: usize) -> u32 {
     entries.div_ceil(FILL).max(1).next_power_of_two().trailing_zeros()
 }
 
-/// The part of a hash that is compared before the key is.
+/// The part of a hash that is compared before the key.
 #[inline(always)]
 pub(super) fn tag_of(hash: u64) -> u8 {
     (hash >> TAG_SHIFT) as u8
 }
 
 impl<K, V> Table<K, V> {
-    /// The shared table without slots.
+    /// The table without slots that is shared.
     pub(super) fn vacant() -> Self {
         // SAFETY: the control bytes follow the header.
         let control = unsafe { NonNull::from(&VACANT).cast::<u8>().add(HEADER_BYTES) };
@@ -135,12 +136,12 @@ impl<K, V> Table<K, V> {
         self == Self::vacant()
     }
 
-    /// The table as a pointer without a type.
+    /// The table as an untyped pointer.
     pub(super) fn into_raw(self) -> *mut () {
         self.control.as_ptr().cast()
     }
 
-    /// The reverse.
+    /// The reverse of `into_raw`.
     ///
     /// # Safety
     /// `raw` comes from `into_raw`, and the table is alive for as long as the result and its copies are used.
@@ -150,11 +151,11 @@ impl<K, V> Table<K, V> {
         Self { control: unsafe { NonNull::new_unchecked(raw.cast()) }, _entries: PhantomData }
     }
 
-    /// The alignment that header and slots need where they meet, and what lies between them.
+    /// The alignment that header and slots need where they meet, which is also what lies between them.
     const ALIGN: usize =
         if align_of::<(K, V)>() > HEADER_BYTES { align_of::<(K, V)>() } else { HEADER_BYTES };
 
-    /// The layout of a table of `groups` groups, and where in it the control bytes are.
+    /// The layout of a table of `groups` groups, and the offset of its control bytes.
     fn layout(groups: usize) -> (Layout, usize) {
         let parts = || {
             let slots = size_of::<(K, V)>().checked_mul(groups.checked_mul(WIDTH)?)?;
@@ -166,7 +167,7 @@ impl<K, V> Table<K, V> {
         parts().expect("the map's capacity exceeds the address space")
     }
 
-    /// Panics when a table of 2^`log2` groups would exceed the address space.
+    /// Panics if a table of 2^`log2` groups would exceed the address space.
     pub(super) fn assert_possible(log2: u32) {
         Self::layout(1 << log2);
     }
@@ -175,8 +176,8 @@ impl<K, V> Table<K, V> {
     pub(super) fn new(log2: u32, tail: usize) -> Self {
         let groups = (1 << log2) + tail;
         let (layout, offset) = Self::layout(groups);
-        // SAFETY: the layout has at least the header's size. The header and the control bytes lie within it,
-        // aligned: `offset` is a multiple of the alignment of both, as is the header's size.
+        // SAFETY: the layout has at least the header's size. The header and the control bytes lie within it and are
+        // aligned, because `offset` and the header's size are multiples of both alignments.
         unsafe {
             let base = alloc::alloc(layout);
             let control = NonNull::new(base).unwrap_or_else(|| handle_alloc_error(layout)).add(offset);
@@ -195,7 +196,7 @@ impl<K, V> Table<K, V> {
         unsafe { self.control.sub(HEADER_BYTES).cast().as_ref() }
     }
 
-    /// Entries that it holds before it is rebuilt.
+    /// How many entries it holds before it is rebuilt.
     pub(super) fn capacity(self) -> usize {
         FILL * (self.header().home_mask + 1)
     }
@@ -204,7 +205,7 @@ impl<K, V> Table<K, V> {
         self.header().groups
     }
 
-    /// Size in memory.
+    /// Its size in memory.
     pub(super) fn bytes(self) -> usize {
         if self.is_vacant() { 0 } else { Self::layout(self.groups()).0.size() }
     }
@@ -217,7 +218,7 @@ impl<K, V> Table<K, V> {
     /// A group's control bytes.
     ///
     /// # Safety
-    /// The group is one of the table's or the one beyond.
+    /// The group is one of the table's, or the one after them.
     #[inline(always)]
     pub(super) unsafe fn group(self, group: usize) -> Group {
         // SAFETY: within the control bytes by the caller's promise, aligned because groups are.
@@ -243,7 +244,7 @@ impl<K, V> Table<K, V> {
         unsafe { self.control.sub(Self::ALIGN).cast::<(K, V)>().sub(slot + 1) }
     }
 
-    /// The slot that holds `key`. Wait-free: one pass over at most all groups, as a rule over one.
+    /// The slot that holds `key`. Wait-free: one pass, usually over one group, and at most over all.
     ///
     /// # Safety
     /// Entries that are retired meanwhile are not dropped.
@@ -255,12 +256,12 @@ impl<K, V> Table<K, V> {
         let tag = tag_of(hash);
         let mut at = self.home(hash);
         loop {
-            // SAFETY: the group beyond the last is all EMPTY, where the search ends.
+            // SAFETY: the group after the last is all EMPTY, and ends the search.
             let group = unsafe { self.group(at) };
             for lane in group.tagged(tag) {
                 let slot = at * WIDTH + lane;
-                // SAFETY: the tag was read with Acquire, so the entry is complete; it is not dropped by the
-                // caller's promise.
+                // SAFETY: the tag was read with Acquire, so the entry is complete. By the caller's promise it is not
+                // dropped.
                 if unsafe { self.entry(slot).as_ref() }.0.borrow() == key {
                     return Some(slot);
                 }
@@ -272,8 +273,8 @@ impl<K, V> Table<K, V> {
         }
     }
 
-    /// The first slot in `hash`'s sequence, beyond slot `beyond` where given, that may be filled; and whether
-    /// it is EMPTY. None where that is out of reach.
+    /// The first slot in `hash`'s probe sequence, beyond slot `beyond` if given, that may be filled; and whether it
+    /// is EMPTY. None if no such slot is within reach.
     ///
     /// # Safety
     /// Nobody else fills the table's slots.
@@ -298,14 +299,13 @@ impl<K, V> Table<K, V> {
         None
     }
 
-    /// Writes an entry into a slot and makes it visible. Whether the slot was EMPTY.
+    /// Writes an entry into a slot and makes it visible. Returns whether the slot was EMPTY.
     ///
     /// # Safety
     /// `slot` comes from `place`, for `hash`, and nobody has filled a slot of the table since.
     pub(super) unsafe fn fill(self, slot: usize, hash: u64, entry: (K, V)) -> bool {
-        // SAFETY: the slot is the table's and holds nothing; no reader looks at it before its tag is
-        // published. If it held an entry, `control::state` in `place` has synchronised with that entry's
-        // drop.
+        // SAFETY: the slot is the table's and holds nothing. No reader looks at it before its tag is published. If it
+        // held an entry before, `control::state` in `place` has synchronised with that entry's drop.
         unsafe {
             self.entry(slot).write(entry);
             let (word, lane) = self.word(slot);
@@ -315,8 +315,8 @@ impl<K, V> Table<K, V> {
         }
     }
 
-    /// Marks a slot's entry as removed. The table stays alive until `release` is called for it, with the
-    /// count given by `hold`.
+    /// Marks a slot's entry as removed. The table must stay alive until `release` is called for the slot, by a
+    /// reference from `hold`.
     ///
     /// # Safety
     /// The slot holds an entry, and no other writer is active.
@@ -329,7 +329,7 @@ impl<K, V> Table<K, V> {
     /// Drops a removed entry, and gives its slot back, even if the drop panics.
     ///
     /// # Safety
-    /// A grace period has passed since `retire`; called once for it, while the table is held.
+    /// A grace period has passed since `retire`. Called once for each `retire`, while the table is held.
     pub(super) unsafe fn release(self, slot: usize) {
         struct Done<'a>(&'a AtomicU64, usize);
         impl Drop for Done<'_> {
@@ -345,16 +345,16 @@ impl<K, V> Table<K, V> {
         }
     }
 
-    /// Sets how many groups an entry may be from its home.
+    /// Sets how many groups away from its home an entry may be.
     ///
     /// # Safety
     /// Nobody else has the table yet.
     pub(super) unsafe fn set_reach(self, reach: usize) {
-        // SAFETY: the caller has the only reference, and the header is written by nobody else.
+        // SAFETY: the caller has the only reference, and nobody else writes the header.
         unsafe { (*self.control.sub(HEADER_BYTES).cast::<Header>().as_ptr()).reach = reach };
     }
 
-    /// Groups between a slot and the home of `hash`.
+    /// How many groups lie between a slot and the home of `hash`.
     pub(super) fn distance(self, slot: usize, hash: u64) -> usize {
         slot / WIDTH - self.home(hash)
     }
@@ -365,12 +365,12 @@ impl<K, V> Table<K, V> {
         self.header().refs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends a `hold`, or the first reference; the last frees the memory.
+    /// Ends a `hold`, or the table's first reference. Ending the last one frees the memory.
     ///
     /// # Safety
-    /// Called once for each; the caller uses the table no more.
+    /// Called once for each. The caller uses the table no more.
     pub(super) unsafe fn let_go(self) {
-        // Release pairs with the Acquire below: uses of the memory come before it is freed.
+        // Release pairs with the Acquire below: all uses of the memory come before it is freed.
         if self.header().refs.fetch_sub(1, Ordering::Release) == 1 {
             fence(Ordering::Acquire);
             let (layout, offset) = Self::layout(self.groups());
@@ -386,10 +386,10 @@ impl<K, V> Table<K, V> {
             .flat_map(move |at| unsafe { self.group(at) }.full().map(move |lane| at * WIDTH + lane))
     }
 
-    /// Drops the entries that were not removed, and lets the table go, even if a drop panics.
+    /// Drops the entries that were not removed, and lets go of the table, also if a drop panics.
     ///
     /// # Safety
-    /// A grace period has passed since the table was unlinked, or nobody ever saw it. Called once.
+    /// A grace period has passed since the table was unlinked, or nobody else ever saw it. Called once.
     pub(super) unsafe fn free(self) {
         struct LetGo<K, V>(Table<K, V>);
         impl<K, V> Drop for LetGo<K, V> {
@@ -400,8 +400,7 @@ impl<K, V> Table<K, V> {
         }
         let _let_go = LetGo(self);
         if std::mem::needs_drop::<(K, V)>() {
-            // SAFETY: the slots hold entries that nobody reads any more; removed ones are dropped by
-            // `release`.
+            // SAFETY: the slots hold entries that nobody reads any more. `release` drops the removed ones.
             for_each_despite_panics(self.full(), |slot| unsafe {
                 ptr::drop_in_place(self.entry(slot).as_ptr())
             });
@@ -409,8 +408,8 @@ impl<K, V> Table<K, V> {
     }
 }
 
-/// Lets the kernel back the aligned part of a large table by huge pages: a look-up in a table of many
-/// megabytes otherwise pays for a walk of the page tables. A refusal costs speed only.
+/// Lets the kernel use huge pages for the aligned part of a large table. Otherwise, a look-up in a table of many
+/// megabytes also pays for a walk of the page tables. A refusal only costs speed.
 fn ask_for_huge_pages(base: *mut u8, layout: Layout) {
     let bytes = layout.size() / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
     if bytes > 0 {

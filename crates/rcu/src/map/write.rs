@@ -1,4 +1,4 @@
-//! Inserting and changing entries; `remove.rs` takes them out.
+//! Inserting and changing entries. `remove.rs` removes them.
 
 use super::alter::{Admission, InAnyCase, Keyed, Lent, Owned, Present, WithinLimits};
 use super::{Entry, RcuMap};
@@ -6,42 +6,42 @@ use crate::garbage::Full;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
-/// What is to become of a key's entry.
+/// What a caller wants to become of a key's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision<V> {
-    /// Nothing: it stays, or stays absent.
+    /// Leave it as it is, present or absent.
     Keep,
-    /// It holds this value.
+    /// Set its value to this one.
     Set(V),
-    /// It is removed, if there is one.
+    /// Remove it, if it is present.
     Remove,
 }
 
 /// What became of a key's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// Nothing changed.
     Kept,
-    /// There was none, and is one now.
+    /// There was no entry, and there is one now.
     Inserted,
-    /// It has another value.
+    /// The entry has another value now.
     Replaced,
-    /// It is gone.
+    /// The entry was removed.
     Removed,
 }
 
 /// # Inserting and changing
 ///
 /// These methods never fail. At the domain's limits they do what [`Options::at_limit`](crate::Options::at_limit)
-/// says, and exceed the limits if that yields no room. Those that begin with `try_` are refused instead.
+/// says, and exceed the limits if there is no room even then. Methods that begin with `try_` refuse instead.
 impl<K, V, S> RcuMap<K, V, S>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Sets the value of `key`, and returns a clone of the value that was there. The old entry itself is freed
-    /// after a grace period, key and value, because readers may still use it. [`set`](Self::set) and
+    /// Sets the value of `key`, and returns a clone of the value that was there. The old entry itself, key and value,
+    /// is freed after a grace period, because readers may still use it. [`set`](Self::set) and
     /// [`Pinned::insert`](super::Pinned::insert) clone nothing.
     pub fn insert(&self, key: K, value: V) -> Option<V> {
         let Ok(old) = self.insert_by::<InAnyCase>(key, value);
@@ -51,7 +51,7 @@ where
     /// As [`insert`](Self::insert), within the domain's limits.
     ///
     /// # Errors
-    /// When the domain is at its limits and its policy refuses. The map is as it was.
+    /// If the domain is at its limits and its policy refuses. The map is then unchanged.
     pub fn try_insert(&self, key: K, value: V) -> Result<Option<V>, Full> {
         self.insert_by::<WithinLimits>(key, value)
     }
@@ -69,7 +69,7 @@ where
         Ok(self.try_compute(key, |_| Decision::Set(value))? == Effect::Replaced)
     }
 
-    /// Sets the value of `key` to what `f` makes of it. False if there is no entry.
+    /// Sets the value of `key` to what `f` makes of it. Returns false if there is no entry.
     pub fn update<Q: Hash + Eq + ?Sized>(&self, key: &Q, f: impl FnOnce(&V) -> V) -> bool
     where
         K: Borrow<Q>,
@@ -89,8 +89,8 @@ where
         Ok(self.compute_by::<WithinLimits, _>(Present(key), changed_by(f))? == Effect::Replaced)
     }
 
-    /// Decides by its value what becomes of the entry of `key`; no other writer comes between. `decide` runs
-    /// at most once, under the lock of the key's shard.
+    /// Lets `decide` choose, by its value, what becomes of the entry of `key`. No other writer comes in between.
+    /// `decide` runs at most once, under the lock of the key's shard.
     pub fn compute(&self, key: K, decide: impl FnOnce(Option<&V>) -> Decision<V>) -> Effect {
         let Ok(effect) = self.compute_by::<InAnyCase, _>(Owned(key), decide);
         effect
@@ -108,7 +108,7 @@ where
         self.compute_by::<WithinLimits, _>(Owned(key), decide)
     }
 
-    /// As [`compute`](Self::compute), with a key that is lent: one to store is made only if it is stored.
+    /// As [`compute`](Self::compute), with a key that is lent: a key to store is made only if it is stored.
     ///
     /// ```
     /// # use reprieve_rcu::{RcuMap, map::{Decision, Effect}};
@@ -148,9 +148,9 @@ where
 
     /// A clone of the value of `key`; if there is none, what `f` returns is inserted first.
     ///
-    /// `f` runs before the lock is taken. It may use the map as it likes, and holds up no other writer. If another
-    /// thread inserts the key meanwhile, that thread's value is returned and that of `f` is dropped. To have `f` run
-    /// only if its value is used, write `map.entry(key).or_insert_with(f)`.
+    /// `f` runs before the lock is taken. It may use the map freely, and holds up no other writer. If another thread
+    /// inserts the key meanwhile, that thread's value is returned, and that of `f` is dropped. To run `f` only if its
+    /// value is used, write `map.entry(key).or_insert_with(f)`.
     ///
     /// # Panics
     /// As for [`pin`](Self::pin).
@@ -158,8 +158,8 @@ where
         self.get_or_insert_by(Owned(key), f)
     }
 
-    /// As [`get_or_insert_with`](Self::get_or_insert_with), with a key that is lent: one to store is made only if it
-    /// is stored.
+    /// As [`get_or_insert_with`](Self::get_or_insert_with), with a key that is lent: a key to store is made only if
+    /// it is stored.
     ///
     /// # Panics
     /// As for [`pin`](Self::pin).
@@ -176,7 +176,7 @@ where
         Entry::new(self, Owned(key))
     }
 
-    /// As [`entry`](Self::entry), with a key that is lent: one to store is made only if it is stored.
+    /// As [`entry`](Self::entry), with a key that is lent: a key to store is made only if it is stored.
     pub fn entry_ref<'m, 'q, Q>(&'m self, key: &'q Q) -> Entry<'m, K, V, S, Lent<'q, Q>>
     where
         K: Borrow<Q>,
@@ -202,7 +202,7 @@ where
         if let Some(value) = self.get(key.lookup(), &self.domain().lock()) {
             return value.clone();
         }
-        // Outside of the section, so that the wait for room, if there is one, is not for this very thread.
+        // Outside of the section: this may have to wait for room, and must not wait for this very thread.
         let (mut result, mut made) = (None, Some(f()));
         let Ok(_) = self.compute_by::<InAnyCase, _>(key, |present| {
             result = present.or(made.as_ref()).cloned();
@@ -224,7 +224,7 @@ where
     }
 }
 
-/// Sets a value that is present to what `f` makes of it.
+/// Sets the value, if there is one, to what `f` makes of it.
 fn changed_by<V>(f: impl FnOnce(&V) -> V) -> impl FnOnce(Option<&V>) -> Decision<V> {
     |value| value.map_or(Decision::Keep, |value| Decision::Set(f(value)))
 }

@@ -1,15 +1,15 @@
-//! A closure as it travels to a section: in registers, if it is small.
+//! A closure on its way to a section: in registers, if it is small.
 //!
-//! Copies of a closure are only ever borrowed, never dropped, so what it owns is dropped once, with the
-//! original. Memory is touched on the way only by closures that are too large: a small one whose address is
-//! taken would be stored at each entry, for the sake of a rare restart.
+//! Copies of a closure are only borrowed, never dropped, so that what it owns is dropped once, with the original.
+//! Only closures that are too large for registers touch memory on the way. If the address of a small one were taken,
+//! each entry would have to store it, for the sake of a rare restart.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr;
 
 pub(crate) type Word = MaybeUninit<u64>;
-/// Words of a closure that fit into registers.
+/// How many words of a closure fit into registers.
 const WORDS: usize = 4;
 
 /// The closure itself, or a pointer to it.
@@ -32,15 +32,15 @@ pub(crate) const fn fits<T>(words: usize) -> bool {
 }
 
 impl<F> Packed<F> {
-    /// `f`.
+    /// Packs `f`.
     ///
     /// # Safety
-    /// It lives, and stays where it is, as long as the result and its copies are used.
+    /// The closure lives, and stays where it is, as long as the result and its copies are used.
     #[inline(always)]
     pub(crate) unsafe fn of(f: &F) -> Self {
         let mut words = [Word::uninit(); WORDS];
         if fits::<F>(WORDS) {
-            // SAFETY: the words are large and aligned enough; the copy is only ever borrowed.
+            // SAFETY: the words are large and aligned enough, and the copy is only borrowed.
             unsafe { ptr::copy_nonoverlapping(f, words.as_mut_ptr().cast(), 1) };
         } else {
             words[0].write(ptr::from_ref(f).expose_provenance() as u64);
@@ -48,7 +48,7 @@ impl<F> Packed<F> {
         Self { words, _closure: PhantomData }
     }
 
-    /// What `words` came from.
+    /// Puts together what `words` took apart.
     ///
     /// # Safety
     /// They are the words of a `Packed<F>` whose closure still lives.
@@ -57,7 +57,7 @@ impl<F> Packed<F> {
         Self { words, _closure: PhantomData }
     }
 
-    /// To be passed one by one.
+    /// The words, to be passed one by one.
     #[inline(always)]
     pub(crate) fn words(self) -> [Word; WORDS] {
         self.words
@@ -75,7 +75,7 @@ impl<F> Packed<F> {
             // SAFETY: `of` has made the first word a pointer.
             ptr::with_exposed_provenance(unsafe { self.words[0].assume_init() } as usize)
         };
-        // SAFETY: the closure lives, by the promise of who made this; it or its copy is only borrowed.
+        // SAFETY: the closure lives, by the promise of the caller that made this. It, or its copy, is only borrowed.
         unsafe { (*f)() }
     }
 }

@@ -1,4 +1,4 @@
-//! x86-64: wide sections around closures, and narrow ones around look-ups of a few loads.
+//! Restartable sections on x86-64: wide ones around closures, and narrow ones around look-ups of a few loads.
 
 pub(crate) mod copy;
 pub(crate) mod narrow;

@@ -1,4 +1,4 @@
-//! Systems without narrow sections: no traversal is one.
+//! Systems without narrow sections, where no traversal is one.
 
 use super::{Chained, Path, TrieNode};
 use crate::sync::AtomicU32;

@@ -1,7 +1,7 @@
-//! The traversals as narrow sections, for x86-64, each with a copy of what it found at its end.
+//! The traversals as narrow sections, for x86-64. Each ends with a copy of what it found.
 //!
-//! All return `Some(None)` where there is nothing to be found, and `None` where a narrow section cannot tell. Loads on x86 are
-//! Acquire, in program order.
+//! All return `Some(None)` if there is nothing to be found, and `None` if a narrow section is not possible. Loads on
+//! x86 are Acquire, in program order.
 
 use super::{Chained, Path, TrieNode, digit_bits};
 use crate::map::Plain;
@@ -57,7 +57,8 @@ pub(super) unsafe fn follow<P: Path>(
     }
 }
 
-/// Goes from node to node until one has `key`, and copies its value. `None` for keys that are not a word of 1, 2, 4 or 8 bytes.
+/// Goes from node to node until one has `key`, and copies its value. Returns `None` for keys that are not a word of
+/// 1, 2, 4 or 8 bytes.
 ///
 /// # Safety
 /// In a section of a domain with this mode, `first` and each node's pointer to the next are null or point to a node that is
@@ -110,8 +111,8 @@ pub(super) unsafe fn find_in_chain<N: Chained>(
     }
 }
 
-/// Goes down a trie by the bits of `key`, from the most significant on, and copies the value of the last node on the way that
-/// has one.
+/// Goes down a trie by the bits of `key`, from the most significant on. Copies the value of the last node on the way
+/// that has one.
 ///
 /// # Safety
 /// In a section of a domain with this mode, `root` and each node's pointers to children are null or point to a node that is

@@ -5,19 +5,20 @@ use super::Locked;
 use std::hash::{BuildHasher, Hash};
 use std::ptr::NonNull;
 
-/// Most groups beyond the home groups of a new table, and their share.
+/// The most groups that a new table has beyond its home groups, and their share.
 const TAIL: usize = 15;
 const TAIL_SHARE: usize = 8;
-/// An entry that would be placed further from its home than so many groups calls for a rebuild; and than
-/// twice the farthest of a table just rebuilt, so that keys that collide do not call for one each time.
+/// A rebuild is due when an entry would be placed further from its home than this many groups, and also further than
+/// twice the farthest entry of a table just rebuilt. The second condition keeps colliding keys from causing a rebuild
+/// each time.
 const REACH: usize = 15;
 
 impl<K, V> Locked<'_, K, V> {
-    /// Makes a table with a copy of every entry but that of slot `replaced`, and finds a place for one more
-    /// with `hash`, if there is one. Changes nothing in the shard.
+    /// Makes a table with a copy of every entry except that of slot `replaced`, and finds a place for one more entry
+    /// with `hash`, if given. Changes nothing in the shard.
     ///
-    /// The table is the last of `tables`. Any before it turned out too small. The caller drops them after the
-    /// lock is released, because copies of entries run the user's destructors; so it does when a clone panics.
+    /// The table is the last of `tables`; any before it turned out too small. The caller drops them after the lock is
+    /// released, because copies of entries run the user's destructors. It does so also if a clone panics.
     pub(in super::super) fn rebuild(
         &self,
         hasher: &impl BuildHasher,
@@ -30,8 +31,7 @@ impl<K, V> Locked<'_, K, V> {
         V: Clone,
     {
         let live = self.len() + usize::from(hash.is_some()) - usize::from(replaced.is_some());
-        // At least a quarter of the room is left, so that the cost of rebuilding is spread over as many
-        // changes.
+        // Leaves at least a quarter of the room free, so that the cost of rebuilding is spread over as many changes.
         let log2 = log2_for(live.saturating_mul(4).div_ceil(3)).max(self.state.least_log2);
         let mut tail = ((1 << log2) / TAIL_SHARE).min(TAIL);
         loop {
@@ -40,12 +40,12 @@ impl<K, V> Locked<'_, K, V> {
             if let Ok(slot) = self.copy_into(new, hasher, hash, replaced) {
                 return slot;
             }
-            // Too many keys in the last home groups. In the end the tail alone has room for all.
+            // There were too many keys in the last home groups. In the end the tail alone has room for all.
             tail = 2 * tail + 1;
         }
     }
 
-    /// `rebuild` into `new`. An error when a key finds no place.
+    /// Copies the entries into `new`. Fails if a key finds no place.
     fn copy_into(
         &self,
         new: &mut Rebuilt<K, V>,
@@ -68,11 +68,11 @@ impl<K, V> Locked<'_, K, V> {
         for (_, (key, value)) in self.full().filter(|&(slot, _)| Some(slot) != replaced) {
             let hash = hasher.hash_one(key);
             let slot = place(hash)?;
-            // Kept in `new` meanwhile: the clone of the value may panic.
+            // Kept in `new` meanwhile, because the clone of the value may panic.
             new.key = Some(key.clone());
             let value = value.clone();
             let key = new.key.take().expect("cloned above");
-            // SAFETY: as above, and the slot is `place`'s last.
+            // SAFETY: as above, and the slot is the last that `place` returned.
             unsafe { table.fill(slot, hash, (key, value)) };
             new.len += 1;
         }
@@ -83,7 +83,7 @@ impl<K, V> Locked<'_, K, V> {
     }
 }
 
-/// The table is too small for the keys that it is to hold.
+/// The table is too small for the keys that it must hold.
 struct NoPlace;
 
 /// A table that nobody else has seen, and how many entries it holds.
@@ -98,7 +98,7 @@ impl<K, V> Rebuilt<K, V> {
     /// Puts the last entry into its place.
     pub(in super::super) fn fill(&mut self, slot: usize, hash: u64, entry: (K, V)) -> NonNull<(K, V)> {
         self.len += 1;
-        // SAFETY: the slot was found by `rebuild`, as its last.
+        // SAFETY: `rebuild` found the slot, as its last.
         unsafe {
             self.table.fill(slot, hash, entry);
             self.table.entry(slot)

@@ -1,9 +1,9 @@
-//! CPUs: which there are, and which a thread may use.
+//! CPUs: how many there are, which of them a thread may use, and how busy they are.
 
 use crate::units::SECOND_NS;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// As many CPUs as the C library's sets hold, 1,024. On larger machines no thread is bound.
+/// As many CPUs as the C library's sets hold, 1,024. On larger machines no thread is bound to CPUs.
 const WORDS: usize = size_of::<libc::cpu_set_t>() / 8;
 
 /// A set of CPUs.
@@ -11,7 +11,7 @@ const WORDS: usize = size_of::<libc::cpu_set_t>() / 8;
 pub(crate) struct Set([u64; WORDS]);
 
 impl Set {
-    /// One CPU.
+    /// The set of one CPU.
     pub(crate) fn of(cpu: usize) -> Self {
         let mut set = Self::default();
         if let Some(word) = set.0.get_mut(cpu / 64) {
@@ -24,7 +24,7 @@ impl Set {
         self.meets(&Self::of(cpu))
     }
 
-    /// Whether it is this CPU alone.
+    /// Whether the set is this CPU alone.
     #[cfg(test)]
     pub(crate) fn is_just(&self, cpu: usize) -> bool {
         *self == Self::of(cpu)
@@ -48,7 +48,7 @@ impl Set {
     }
 }
 
-/// A set that threads share.
+/// A set of CPUs that threads share.
 pub(crate) struct Shared([AtomicU64; WORDS]);
 
 impl Shared {
@@ -85,9 +85,9 @@ pub(crate) fn count() -> usize {
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as usize
 }
 
-/// How long this CPU has executed something, since the machine started: in steps of a clock tick. Time in which a hypervisor
-/// had taken it off is not in it (proc_stat(5): user, nice, system, irq and softirq, of which the first two contain what its
-/// own guests executed). None where that cannot be found out.
+/// How long this CPU has executed something since the machine started, in steps of a clock tick. This excludes time
+/// for which a hypervisor had taken it away (proc_stat(5): user, nice, system, irq and softirq, of which the first
+/// two contain what its own guests executed). None if that cannot be found out.
 pub(crate) fn busy_ns(cpu: usize) -> Option<u64> {
     busy_ticks(&std::fs::read_to_string("/proc/stat").ok()?, cpu).map(|ticks| {
         // SAFETY: a name that the C library knows.
@@ -105,7 +105,7 @@ fn busy_ticks(stat: &str, cpu: usize) -> Option<u64> {
     [0, 0, 0, 2, 0].into_iter().map(|skip| words.nth(skip)?.parse::<u64>().ok()).sum()
 }
 
-/// The CPUs that the other threads of the process may use. Empty where that cannot be found out.
+/// The CPUs that the other threads of the process may use. Empty if that cannot be found out.
 pub(crate) fn of_process() -> Set {
     let me = super::thread_id();
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Set::default() };
@@ -116,14 +116,14 @@ pub(crate) fn of_process() -> Set {
 /// The CPUs that a thread may use; none if it has ended.
 pub(crate) fn of_thread(id: i32) -> Set {
     let mut set = Set::default();
-    // SAFETY: the kernel writes at most so many bytes, into words, for which any bits will do.
+    // SAFETY: the kernel writes at most this many bytes, into words for which any bits will do.
     let failed = unsafe { libc::sched_getaffinity(id, size_of::<Set>(), (&raw mut set).cast()) } != 0;
     if failed { Set::default() } else { set }
 }
 
-/// Lets the calling thread use these CPUs alone. Where the kernel refuses, nothing changes.
+/// Lets the calling thread use these CPUs alone. If the kernel refuses, nothing changes.
 pub(crate) fn bind(set: &Set) {
-    // SAFETY: the kernel reads so many bytes.
+    // SAFETY: the kernel reads this many bytes.
     unsafe { libc::sched_setaffinity(0, size_of::<Set>(), std::ptr::from_ref(set).cast()) };
 }
 

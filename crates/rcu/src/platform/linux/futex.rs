@@ -4,7 +4,7 @@ use crate::sync::atomic::AtomicU32;
 use crate::units::SECOND_NS;
 use std::ptr;
 
-/// Sleeps while `*word == expected`, for at most `timeout_ns` where given. May return early: callers loop.
+/// Sleeps while `*word == expected`, for at most `timeout_ns` if given. May return early, so callers loop.
 pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) {
     let limit =
         timeout_ns.map(|ns| libc::timespec { tv_sec: (ns / SECOND_NS) as _, tv_nsec: (ns % SECOND_NS) as _ });
@@ -14,7 +14,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, expected, limit) };
 }
 
-/// Wakes at most `count` threads that sleep on `word`. Safe in signal handlers.
+/// Wakes at most `count` threads that sleep on `word`. Signal handlers may call it.
 pub(crate) fn wake(word: &AtomicU32, count: i32) {
     let op = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the kernel uses the address as a key only; `word` is alive.

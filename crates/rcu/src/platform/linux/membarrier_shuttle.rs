@@ -1,6 +1,7 @@
 //! membarrier under shuttle, and a count of its calls.
 //!
-//! The counters are not shuttle's, so that they add no step. Its threads run one at a time: SeqCst is for form's sake.
+//! The counters are not shuttle's, so that they add no steps to a model. shuttle runs one thread at a time, so any
+//! ordering would do.
 
 use shuttle::sync::{RwLock, RwLockReadGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ shuttle::lazy_static! {
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
-/// As that of the kernel.
+/// As the kernel's: no section runs meanwhile.
 pub(crate) fn barrier() -> bool {
     let number = BEGUN.fetch_add(1, Ordering::SeqCst) + 1;
     drop(CPUS.write().unwrap());
@@ -20,7 +21,7 @@ pub(crate) fn barrier() -> bool {
     true
 }
 
-/// Calls that have begun so far; the number of the last.
+/// How many calls have begun so far, which is the number of the last one.
 pub(crate) fn begun() -> u64 {
     BEGUN.load(Ordering::SeqCst)
 }
@@ -30,7 +31,7 @@ pub(crate) fn ended() -> u64 {
     ENDED.load(Ordering::SeqCst)
 }
 
-/// Keeps calls from running until the guard is dropped: what a section does.
+/// Keeps calls from running until the guard is dropped, as a section does.
 pub(crate) fn keep_off() -> RwLockReadGuard<'static, ()> {
     CPUS.read().unwrap()
 }

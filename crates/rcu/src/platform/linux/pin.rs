@@ -1,10 +1,9 @@
 //! Keeps the shared library that holds this code loaded.
 //!
-//! A thread that has read runs a destructor of ours when it ends, the reclaimer thread runs our code, the stub
-//! page returns into it, and the TLS slot is allocated statically. A `dlclose` that unloaded the
-//! code would leave all of them dangling, whatever kind of section is in use. So the library asks the loader
-//! never to unload it; `dlclose` then drops the reference and nothing else. In a program's own text this has
-//! no effect.
+//! A thread that has read runs a destructor of this library when it ends, the reclaimer thread runs its code, the
+//! stub page returns into it, and the TLS slot is allocated statically. A `dlclose` that unloaded the code would
+//! leave all of these dangling, whatever kind of section is in use. So the library asks the loader never to unload
+//! it; `dlclose` then only drops the reference. In a program's own text this has no effect.
 
 use std::ffi::c_void;
 
@@ -17,8 +16,8 @@ pub(crate) fn keep_loaded() {
         dli_saddr: std::ptr::null_mut(),
     };
     let here = keep_loaded as *const () as *const c_void;
-    // SAFETY: `info` is valid for the call; the name it yields belongs to the loader and stays valid while
-    // this code, which lies in the object named, is loaded. The handle is kept for ever, on purpose.
+    // SAFETY: `info` is valid for the call. The name that it yields belongs to the loader and stays valid while this
+    // code is loaded, which lies in the object named. The handle is kept for ever, on purpose.
     unsafe {
         if libc::dladdr(here, &raw mut info) != 0 && !info.dli_fname.is_null() {
             libc::dlopen(info.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE);

@@ -1,20 +1,21 @@
-//! The kernel's clocks.
+//! The kernel's clocks, and how much of a system call a thread spent waiting.
 
 use crate::units::SECOND_NS;
 use std::os::unix::thread::JoinHandleExt;
 use std::thread::JoinHandle;
 
-/// Nanoseconds of CLOCK_MONOTONIC. A vDSO call, safe in signal handlers.
+/// Nanoseconds of CLOCK_MONOTONIC. A vDSO call, which signal handlers may make.
 pub(crate) fn now_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// CPU time of the calling thread. A system call.
+/// CPU time of the calling thread. Costs a system call.
 pub(crate) fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// What a thread has executed so far: tells time in which it waited in a system call from time in which it was descheduled.
+/// What a thread has executed so far. Distinguishes time in which it waited in a system call from time in which it
+/// was descheduled.
 #[cfg(not(any(shuttle, loom)))]
 pub(crate) struct Executed {
     cpu_ns: u64,
@@ -24,7 +25,7 @@ pub(crate) struct Executed {
 
 #[cfg(not(any(shuttle, loom)))]
 impl Executed {
-    /// By the calling thread.
+    /// The calling thread's figures.
     pub(crate) fn by_caller() -> Self {
         // SAFETY: all bits zero are a value, and it is valid for the call.
         let usage = unsafe {
@@ -35,8 +36,8 @@ impl Executed {
         Self { cpu_ns: thread_cpu_ns(), sleeps: usage.ru_nvcsw as i64 }
     }
 
-    /// How much of the `latency_ns` since then the caller has waited in membarrier. It waits for other CPUs actively, so that
-    /// CPU time counts; since Linux 6.8 it may first sleep until another caller's wait is over.
+    /// How much of the last `latency_ns` the caller has waited in membarrier. membarrier waits for other CPUs
+    /// actively, so CPU time counts; since Linux 6.8 it may first sleep until another caller's wait is over.
     pub(crate) fn waited_ns(&self, latency_ns: u64) -> u64 {
         if self.has_slept() { latency_ns } else { (thread_cpu_ns() - self.cpu_ns).min(latency_ns) }
     }
@@ -47,16 +48,16 @@ impl Executed {
     }
 }
 
-/// CPU time of another thread; 0 where the C library knows no clock for it.
+/// CPU time of another thread; 0 if the C library has no clock for it.
 pub(crate) fn cpu_ns_of(thread: &JoinHandle<()>) -> u64 {
     let mut clock = 0;
-    // The cast: `std` and libc disagree about the type on musl.
+    // The cast is there because `std` and libc disagree about the type on musl.
     // SAFETY: the handle is neither joined nor detached, so the thread's id is valid; `clock` is, for the call.
     let failed = unsafe { libc::pthread_getcpuclockid(thread.as_pthread_t() as _, &raw mut clock) } != 0;
     if failed { 0 } else { read(clock) }
 }
 
-/// 0 for a clock that has gone: that of a thread which has ended.
+/// Returns 0 for a clock that no longer exists because its thread has ended.
 fn read(clock: libc::clockid_t) -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` is a valid timespec for the length of the call.

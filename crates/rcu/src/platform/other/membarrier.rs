@@ -1,11 +1,11 @@
-//! There is no membarrier: readers execute their own fences, and writers never call it.
+//! There is no membarrier here: readers execute their own fences, and writers never call it.
 
-/// False: there is none.
+/// Returns false: there is none.
 pub(crate) fn register() -> bool {
     false
 }
 
-/// Nothing was registered.
+/// Does nothing: there was nothing to register.
 pub(crate) fn register_again() {}
 
 /// Never called, because `register` says that there is none.

@@ -1,13 +1,13 @@
-//! Numbers for threads.
+//! Ids of threads.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// A number of the calling thread, given out at its first call; never 0. Numbers come again after 2^32 threads.
+/// The id of the calling thread, which its first call assigns; never 0. Ids repeat after 2^32 threads.
 pub(crate) fn thread_id() -> i32 {
     static LAST: AtomicI32 = AtomicI32::new(0);
     thread_local! {
-        /// No destructor: usable for as long as the thread lives.
+        /// Has no destructor, and so is usable for as long as the thread lives.
         static MINE: Cell<i32> = const { Cell::new(0) };
     }
     while MINE.get() == 0 {

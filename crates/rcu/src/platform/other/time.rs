@@ -11,7 +11,8 @@ pub(crate) fn now_ns() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// This target has no clock, and `Instant` panics. A microsecond passes with each look, so that every deadline ends.
+/// This target has no clock, and `Instant` panics. Each call advances the time by a microsecond, so that every
+/// deadline ends.
 #[cfg(all(target_family = "wasm", target_os = "unknown"))]
 pub(crate) fn now_ns() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,7 @@ pub(crate) fn now_ns() -> u64 {
     NOW.fetch_add(1_000, Ordering::Relaxed)
 }
 
-/// Not known.
+/// Always 0: not known here.
 pub(crate) fn cpu_ns_of(_thread: &JoinHandle<()>) -> u64 {
     0
 }

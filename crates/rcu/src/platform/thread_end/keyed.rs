@@ -1,31 +1,31 @@
 //! The end of a thread as the destructor of a pthread key.
 //!
 //! It must run after the destructors of all thread-local variables. glibc runs those first (`__call_tls_dtors` before
-//! `__nptl_deallocate_tsd`). Elsewhere `std` itself runs them from a key, and keys have no order: musl goes by their
-//! numbers, and ours may be the lower one. POSIX repeats the destructors of keys that were set again, four times at
-//! least; so ours sets its key again in the first rounds, and does its work in the third.
+//! `__nptl_deallocate_tsd`). On other systems `std` itself runs them from a key, and the order of keys is undefined:
+//! musl goes by their numbers, and ours may be the lower one. POSIX repeats the destructors of keys that were set
+//! again, at least four times. So ours sets its key again in the first rounds, and does its work in the third.
 
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
-/// Rounds of destructors that pass before ours does its work. One is enough for the variables of `std`; the second is
-/// for code that uses keys by itself.
+/// How many rounds of destructors pass before ours does its work. One is enough for the variables of `std`. The
+/// second is for code that uses keys directly.
 const ROUNDS: u32 = 2;
 
-/// What a thread's end calls.
+/// What to call at a thread's end.
 type Run = fn(*mut c_void);
 
 /// The key, and what its destructor calls.
 static KEY: OnceLock<(libc::pthread_key_t, Run)> = OnceLock::new();
 
 thread_local! {
-    /// Rounds that have passed on this thread. No destructor: usable to the end.
+    /// How many rounds have passed on this thread. Has no destructor, and so is usable to the end.
     static PASSED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Calls `run` with `value`, which is not null, when the calling thread ends. Every call in a process has the same
-/// `run`; of a thread's calls the last one counts.
+/// Calls `run` with `value`, which is not null, when the calling thread ends. All calls in a process must pass the
+/// same `run`. Of several calls of one thread, the last one counts.
 pub(crate) fn at_thread_end(value: *mut c_void, run: Run) {
     let (key, _) = *KEY.get_or_init(|| (new_key(), run));
     // SAFETY: the key exists for as long as the process.

@@ -21,8 +21,9 @@ thread_local! {
     static END: End = End(Cell::new((ptr::null_mut(), None)));
 }
 
-/// Calls `run` with `value` when the calling thread ends; of a thread's calls the last one counts. Never, when the
-/// thread-local variable is gone already: the first call came from another one's destructor.
+/// Calls `run` with `value` when the calling thread ends. Of several calls of one thread, the last one counts. Does
+/// nothing if the thread-local variable is already gone, because the first call came from another variable's
+/// destructor.
 pub(crate) fn at_thread_end(value: *mut c_void, run: Run) {
     let _ = END.try_with(|end| end.0.set((value, Some(run))));
 }

@@ -1,20 +1,21 @@
 //! Copies of a shared value, each in one narrow section.
 //!
-//! The section loads into registers and stores nothing, so that it may start again anywhere. The registers are stored after it,
-//! and the copy is used only if the section came to its end. Each byte is
-//! loaded and stored once: a value's parts that overlapped would be slow to read, because a processor forwards a load from
-//! one pending store, not from two.
+//! The section only loads into registers and stores nothing, so that it may start again at any point. The registers
+//! are stored after it, and the copy is used only if the section ran to its end. Each byte is loaded and stored once.
+//! Overlapping parts of a value would be slow to read, because a processor forwards a load from one pending store,
+//! not from two.
 
 use crate::sync::AtomicU32;
 use std::arch::x86_64::{__m128i, _mm_cvtsi128_si64};
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicPtr;
 
-/// Runs lines of assembly that find a `T`, and copies it, in one narrow section: `Some(Some(copy))`; `Some(None)` if there is
-/// none; `None` if the section did not come to its end, or if `T` has more than 128 bytes, which eight vector registers hold.
+/// Runs lines of assembly that find a `T`, and copies it, in one narrow section. Gives `Some(Some(copy))`;
+/// `Some(None)` if there is no `T`; and `None` if the section did not run to its end, or if `T` has more than 128
+/// bytes, which is what eight vector registers hold.
 ///
-/// The `T` is at the address that the lines leave in `at`, plus the string after them. Where there is none they put 0 into `at` and
-/// jump to label 4. To be used in `unsafe`: what the lines find must be a `T` that is alive.
+/// The `T` is at the address that the lines leave in `at`, plus the string after them. If there is none, they put 0
+/// into `at` and jump to label 4. For use in `unsafe`: what the lines find must be a `T` that is alive.
 macro_rules! copy {
     ($mode:expr, $T:ty, [$($lead:expr),* $(,)?], $plus:literal, $($operands:tt)*) => {{
         use $crate::section::arch::copy as by;
@@ -32,13 +33,13 @@ macro_rules! copy {
             ),
             _ => None,
         };
-        // The section came to its end and found a `T`, whose bytes were all loaded and put in their places.
+        // The section ran to its end and found a `T`, whose bytes were all loaded and put in their places.
         done.map(|found| found.then(|| copy.assume_init()))
     }};
 }
 pub(crate) use copy;
 
-/// A `T` that one load brings.
+/// Copies a `T` that a single load brings.
 macro_rules! word {
     ($copy:ident, $word:ty, $load:literal, $mode:expr, [$($lead:expr),*], $plus:literal, $($operands:tt)*) => {{
         let (word, at): (u64, u64);
@@ -55,13 +56,13 @@ macro_rules! word {
 }
 pub(crate) use word;
 
-/// A `T` in as many of the given vector registers as it fills, and then in parts of 8, 4, 2 and 1 bytes.
+/// Copies a `T` in as many of the given vector registers as it fills, and the rest in parts of 8, 4, 2 and 1 bytes.
 macro_rules! parts {
     (
         $copy:ident, $T:ty, [$($part:ident $place:literal)*], $mode:expr, [$($lead:expr),*], $plus:literal,
         $($operands:tt)*
     ) => {{
-        // Types and modules alone: a function's name would hide a variable of that name among the operands.
+        // Only names of types and modules: a function's name would hide a variable of that name among the operands.
         use $crate::section::arch::copy as by;
         use std::arch::x86_64::__m128i;
         $(let $part: __m128i;)*
@@ -108,11 +109,11 @@ macro_rules! parts {
 }
 pub(crate) use parts;
 
-/// A copy of the `T` that lies `offset` bytes into what `place` points to. None where a narrow section cannot have it, and
-/// for values of more than 128 bytes.
+/// A copy of the `T` that lies `offset` bytes into what `place` points to. None if a narrow section is not possible,
+/// and for values of more than 128 bytes.
 ///
 /// # Safety
-/// In a section of a domain with this mode, `place` points to an object that is alive, and that has a `T` there.
+/// In a section of a domain with this mode, `place` points to an object that is alive and has a `T` at that offset.
 #[inline(always)]
 pub(crate) unsafe fn copied<T: Copy, P>(mode: &AtomicU32, place: &AtomicPtr<P>, offset: usize) -> Option<T> {
     if size_of::<T>() == 0 {
@@ -133,7 +134,7 @@ pub(crate) unsafe fn copied<T: Copy, P>(mode: &AtomicU32, place: &AtomicPtr<P>, 
     }
 }
 
-/// Stores `word`, of so many bytes, at the byte `at` of the copy, if it lies within the value.
+/// Stores `word`, which has this many bytes, at the byte `at` of the copy, if it lies within the value.
 #[inline(always)]
 pub(crate) fn put<T, W>(copy: &mut MaybeUninit<T>, at: usize, bytes: usize, word: W) {
     debug_assert_eq!(bytes, size_of::<W>());
@@ -143,7 +144,7 @@ pub(crate) fn put<T, W>(copy: &mut MaybeUninit<T>, at: usize, bytes: usize, word
     }
 }
 
-/// Stores the part of so many bytes behind the larger parts, if the value's size has that bit.
+/// Stores the part of this many bytes behind the larger parts, if the value's size has that bit.
 #[inline(always)]
 pub(crate) fn put_rest<T, W>(copy: &mut MaybeUninit<T>, bytes: usize, word: W) {
     if size_of::<T>() & bytes != 0 {
@@ -158,7 +159,7 @@ pub(crate) fn low(word: __m128i) -> u64 {
     unsafe { _mm_cvtsi128_si64(word) as u64 }
 }
 
-/// The bytes of a value of 1, 2, 4 or 8 of them as a number; 0 for others.
+/// The bytes of a value of 1, 2, 4 or 8 bytes as a number; 0 for other sizes.
 ///
 /// # Safety
 /// All its bytes are initialised: none is padding.

@@ -1,13 +1,13 @@
-//! The thread's rseq area. Source: rseq(2), glibc manual "Restartable Sequences".
+//! The thread's rseq area. Sources: rseq(2), glibc manual "Restartable Sequences".
 //!
-//! glibc from 2.35 on registers an area for every thread, and publishes where it lies relative to the thread pointer, in
-//! `__rseq_offset` and `__rseq_size`. These are looked up at run time, so that the program also links and runs where they do not exist: with musl, and with
-//! an older glibc. There this library has an area of its own, in static thread-local storage and hence at one distance from
-//! every thread's pointer. A thread registers it when it first locks a domain, and unregisters when it ends, before
-//! the C library frees its storage.
+//! From 2.35 on, glibc registers an area for every thread, and publishes its place relative to the thread pointer in
+//! `__rseq_offset` and `__rseq_size`. These symbols are looked up at run time, so that the program also links and
+//! runs where they do not exist: with musl, and with an older glibc. There this library has an area of its own, in
+//! static thread-local storage, and so at the same distance from every thread's pointer. A thread registers it when
+//! it first locks a domain, and unregisters it when it ends, before the C library frees its storage.
 //!
-//! If glibc was told not to register (the tunable `glibc.pthread.rseq=0`), other code probably registers its own area, so this
-//! library does not, unless `REPRIEVE_RCU=rseq` is set.
+//! If glibc was told not to register threads (the tunable `glibc.pthread.rseq=0`), other code probably registers an
+//! area of its own. Then this library does not register threads either, unless `REPRIEVE_RCU=rseq` is set.
 
 use super::{stub, wide};
 use crate::platform::without_signals;
@@ -23,11 +23,11 @@ const UNREGISTER: i32 = 1;
 static OWN: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The thread is ending, and does not register again.
+    /// The thread is ending, and must not register again.
     static ENDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The area's symbol, which must not be that of another version of this library.
+/// The area's symbol, which must differ from that of another version of this library.
 macro_rules! area {
     () => {
         concat!("reprieve_rcu_area_", env!("CARGO_PKG_VERSION_MAJOR"), "_", env!("CARGO_PKG_VERSION_MINOR"))
@@ -48,8 +48,8 @@ std::arch::global_asm!(
     size = const SIZE,
 );
 
-/// Offset from the thread pointer of the field `rseq_cs`; none where rseq is not registered, and cannot be. `in_any_case`:
-/// also where glibc was told not to register.
+/// Offset of the field `rseq_cs` from the thread pointer. None if rseq is not registered and cannot be. With
+/// `in_any_case`, rseq is registered even if glibc was told not to.
 pub(crate) fn field_offset(in_any_case: bool) -> Option<isize> {
     match published() {
         Some((size, offset)) if size > 0 => Some(offset + RSEQ_CS),
@@ -58,13 +58,14 @@ pub(crate) fn field_offset(in_any_case: bool) -> Option<isize> {
     }
 }
 
-/// Size and place of glibc's area.
+/// Size and offset of glibc's area.
 #[cfg(not(all(target_env = "gnu", target_feature = "crt-static")))]
 fn published() -> Option<(u32, isize)> {
     Some((symbol(c"__rseq_size")?, symbol(c"__rseq_offset")?))
 }
 
-/// The same in a program that contains glibc, whose symbols nothing looks up at run time. In an older one their addresses are null.
+/// The same for a program that contains glibc, where no symbol can be looked up at run time. With an older glibc the
+/// addresses are null.
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 fn published() -> Option<(u32, isize)> {
     let (size, offset): (*const u32, *const isize);
@@ -94,36 +95,36 @@ fn symbol<T: Copy>(name: &std::ffi::CStr) -> Option<T> {
     }
 }
 
-/// The same of the library's area, if the kernel lets the calling thread register it.
+/// The same for the library's own area, if the kernel lets the calling thread register it.
 fn own_field_offset() -> Option<isize> {
     if !call(0) {
         return None;
     }
-    // That was a trial: the thread registers when it first locks a domain.
+    // That was only a trial: the thread registers when it first locks a domain.
     call(UNREGISTER);
     OWN.store(true, Ordering::Release);
     Some(own_offset() + RSEQ_CS)
 }
 
-/// Registers the calling thread where the C library does not.
+/// Registers the calling thread if the C library does not.
 pub(crate) fn register_thread() {
-    // Where another library has registered the thread this fails, and the thread reads as if there were no rseq.
+    // If another library has registered the thread, this fails, and the thread reads as if there were no rseq.
     let _registered = OWN.load(Ordering::Acquire) && !ENDING.get() && call(0);
 }
 
-/// Unregisters the calling thread, which is ending, and clears its field: a later section must not find a descriptor there that
-/// an earlier one left armed.
+/// Unregisters the calling thread, which is ending, and clears its field: a later section must not find a descriptor
+/// there that an earlier one left armed.
 pub(crate) fn unregister_thread() {
     if !OWN.load(Ordering::Acquire) {
         return;
     }
     ENDING.set(true);
-    // A handler's section must not come between.
+    // No signal handler's section may come in between.
     without_signals(|| {
         if call(UNREGISTER) {
             wide::forget_thread();
             let field = own_offset() + RSEQ_CS;
-            // SAFETY: the thread's own area, which the kernel looks at no more.
+            // SAFETY: this is the thread's own area, which the kernel no longer reads.
             unsafe {
                 std::arch::asm!("mov qword ptr fs:[{}], 0", in(reg) field, options(nostack, preserves_flags))
             };
@@ -131,7 +132,7 @@ pub(crate) fn unregister_thread() {
     });
 }
 
-/// Where the library's area lies relative to the thread pointer.
+/// The offset of the library's area from the thread pointer.
 fn own_offset() -> isize {
     let offset: isize;
     // SAFETY: loads a constant that the loader has set.
@@ -145,7 +146,7 @@ fn own_offset() -> isize {
     offset
 }
 
-/// The system call, for the library's area of the calling thread. Whether it succeeded.
+/// Makes the system call for the library's area of the calling thread. Returns whether it succeeded.
 fn call(flags: i32) -> bool {
     let thread: isize;
     // SAFETY: on x86-64 the word at fs:0 is the thread pointer itself (System V ABI, TLS).
@@ -153,7 +154,8 @@ fn call(flags: i32) -> bool {
         std::arch::asm!("mov {}, fs:[0]", out(reg) thread, options(nostack, preserves_flags, readonly))
     };
     let area = thread + own_offset();
-    // SAFETY: the area is the thread's, is as large and aligned as the kernel asks for, and stays registered until the thread unregisters.
+    // SAFETY: the area belongs to the thread, has the size and alignment that the kernel asks for, and stays
+    // registered until the thread unregisters it.
     unsafe { libc::syscall(libc::SYS_rseq, area, SIZE, flags, stub::SIGNATURE) == 0 }
 }
 
@@ -172,7 +174,7 @@ mod tests {
         unsafe { restartable(&AtomicU32::new(ASYMMETRIC), &|| Ok(7), |why, _| Err(why)) }
     }
 
-    /// One place, with one descriptor.
+    /// Always the same place in the code, with one descriptor.
     #[inline(never)]
     fn narrow() -> Option<u64> {
         let (mode, mut value) = (AtomicU32::new(ASYMMETRIC), 7u64);
@@ -193,7 +195,7 @@ mod tests {
             std::thread::spawn(|| {
                 assert!(none(), "not registered");
                 register_thread();
-                // The narrow one last: its descriptor stays armed.
+                // The narrow one comes last, because its descriptor stays armed.
                 assert_eq!((wide(), narrow()), (Ok(7), Some(7)));
                 unregister_thread();
                 assert!(none(), "its end has begun");
@@ -207,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_thread_registers_itself_where_the_c_library_does_not() {
-        // Not on machines that have no rseq at all.
+        // Not on machines without rseq.
         if !matches!(capabilities().restartable, Ok(()) | Err(Obstacle::NoRseq)) || !call_is_known() {
             return;
         }
@@ -223,7 +225,7 @@ mod tests {
         assert!(String::from_utf8_lossy(&run.stdout).contains("1 passed"));
     }
 
-    /// Whether the kernel has the call, which fails here: an area of no size.
+    /// Whether the kernel has the system call. Here it fails, because the area has no size.
     fn call_is_known() -> bool {
         // SAFETY: registers nothing.
         let r = unsafe { libc::syscall(libc::SYS_rseq, 0, 0, 0, 0) };

@@ -1,12 +1,12 @@
 //! The abort stub: the one page that lies outside every restartable section.
 //!
-//! The kernel sends an interrupted section to its abort address, which must lie outside the section's range
-//! and follow a signature. The range is to cover everything a section may call, that is the whole address
-//! space; so the stub is put below everything else. On which page, chance decides, and the page contains no address: a
-//! fixed one that held a code pointer would tell an attacker where the program lies.
+//! The kernel sends an interrupted section to its abort address, which must lie outside the section's range and
+//! follow a signature. The range must cover everything that a section may call, which is the whole address space, so
+//! the stub lies below everything else. Its page is chosen at random and contains no address: a page at a fixed place
+//! with a code pointer in it would tell an attacker where the program lies.
 //!
-//! The page is never writable and executable at a time. Where a policy forbids executable anonymous memory,
-//! the page is mapped from a memory file or an unlinked file.
+//! The page is never writable and executable at the same time. If a policy forbids executable anonymous memory, the
+//! page is mapped from a memory file or an unlinked file.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,22 +14,24 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr;
 
-/// Bytes of the page. x86-64 has no other base size.
+/// Size of the page. x86-64 has no other base size.
 const PAGE_BYTES: usize = 4096;
-/// What the kernel looks for in the four bytes before an abort address; glibc registers rseq with it
+/// What the kernel expects in the four bytes before an abort address. glibc registers rseq with this signature
 /// (RSEQ_SIG).
 pub(super) const SIGNATURE: u32 = 0x5305_3053;
 /// Where the abort address lies in the page.
 #[cfg(test)]
 const ABORT_OFFSET: usize = 4;
-/// Lowest page tried: the usual vm.mmap_min_addr, kept free so that null pointers fault.
+/// The lowest page to try. This is the usual vm.mmap_min_addr, below which nothing is mapped so that null pointers
+/// fault.
 const LOWEST: usize = 0x1_0000;
-/// Where the kernel puts mappings that must lie below 2 GiB (MAP_32BIT), which compilers at run time ask for.
+/// The highest. From here on the kernel puts mappings that must lie below 2 GiB (MAP_32BIT), which just-in-time
+/// compilers ask for.
 const HIGHEST: usize = 0x4000_0000;
-/// Pages that chance picks, before all are tried in order. Most are free.
+/// How many pages are tried at random before all are tried in order. Most pages are free.
 const PICKS: usize = 64;
 
-/// Maps a page with `abort_code` at the abort address; the page's address, or none.
+/// Maps a page with `abort_code` at the abort address. Returns the page's address, or none.
 pub(crate) fn map(abort_code: &[u8]) -> Option<usize> {
     let code = [&SIGNATURE.to_le_bytes(), abort_code].concat();
     let (lowest, highest) = (lowest_page(), own_text().min(map as *const () as usize).min(HIGHEST));
@@ -40,7 +42,7 @@ pub(crate) fn map(abort_code: &[u8]) -> Option<usize> {
     ways.iter().any(|put| put(page, &code).is_some()).then_some(page)
 }
 
-/// 64 random bits; 0 where the kernel has none yet.
+/// 64 random bits; 0 if the kernel has none yet.
 fn random() -> u64 {
     let mut bits = [0u8; 8];
     // SAFETY: the kernel writes at most eight bytes.
@@ -48,9 +50,10 @@ fn random() -> u64 {
     u64::from_le_bytes(bits)
 }
 
-/// The first address beyond user space (TASK_SIZE): the last page of the lower half is not part of it. The kernel runs
-/// instructions out of line on the page before, for uprobes, and that page must be in every section's range. With page
-/// tables of five levels the lower half is 512 times as large; a mapping beyond that of four tells.
+/// The first address beyond user space (TASK_SIZE). The last page of the lower half is not part of user space. On the
+/// page before it, the kernel runs instructions out of line for uprobes, so that page must be in every section's
+/// range. With page tables of five levels, the lower half is 512 times as large. Whether a mapping beyond that of
+/// four levels is possible shows which there are.
 pub(crate) fn user_space_end() -> u64 {
     const FOUR_LEVELS: usize = 1 << 47;
     const FIVE_LEVELS: usize = 1 << 56;
@@ -64,9 +67,9 @@ fn lowest_page() -> usize {
     LOWEST.max(limit).next_multiple_of(PAGE_BYTES)
 }
 
-/// An address in the program's first segment: its headers.
+/// An address in the program's first segment, which holds its headers.
 fn own_text() -> usize {
-    // SAFETY: getauxval reads the auxiliary vector; 0 when the entry is missing.
+    // SAFETY: getauxval reads the auxiliary vector. It returns 0 if the entry is missing.
     match unsafe { libc::getauxval(libc::AT_PHDR) } as usize {
         0 => HIGHEST,
         at => at & !(PAGE_BYTES - 1),
@@ -76,14 +79,13 @@ fn own_text() -> usize {
 fn place(page: usize, protection: i32, flags: i32, fd: i32) -> Option<*mut u8> {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE;
     let wanted = page as *mut libc::c_void;
-    // SAFETY: NOREPLACE leaves existing mappings alone; kernels that do not know it take the address as a
-    // hint.
+    // SAFETY: NOREPLACE leaves existing mappings alone. Kernels that do not know it take the address as a hint.
     let got = unsafe { libc::mmap(wanted, PAGE_BYTES, protection, flags, fd, 0) };
     if got == libc::MAP_FAILED {
         return None;
     }
     if got != wanted {
-        // SAFETY: the mapping was made just now, elsewhere than asked, and nobody knows of it.
+        // SAFETY: this mapping was just made, at another address than asked for, and nobody knows of it.
         unsafe { libc::munmap(got, PAGE_BYTES) };
         return None;
     }
@@ -144,7 +146,7 @@ mod tests {
     /// Each way of mapping the page must work where this test runs.
     #[test]
     fn every_way_makes_a_page_that_runs() {
-        // Pages above those that a probe takes, so that the tests of one process do not collide.
+        // Pages above those that `map` takes, so that the tests of one process do not collide.
         let pages = (0x5000_0000..).step_by(PAGE_BYTES).filter(|&p| is_free(p));
         let ways = [anonymous as fn(usize, &[u8]) -> Option<()>, memory_file, unlinked_file];
         for (put, page) in ways.into_iter().zip(pages) {

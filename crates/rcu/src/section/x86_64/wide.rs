@@ -1,34 +1,34 @@
-//! The inlined entry of restartable sections, and the abort handler.
+//! The inlined entry of wide restartable sections, and the way back in after an abort.
 //!
-//! The entry fills a frame, a local variable of its caller: the callee-saved registers, the stack pointer and the
-//! address at which it goes on after an abort. It notes the frame's address in a TLS slot, arms the thread's `rseq_cs`
-//! field with the one descriptor, and calls the section. The kernel sends an abort to the stub page. The stub can rely on
-//! no register: it takes the frame's address from the slot and jumps to the address in the frame. The entry then ends as
-//! if the section had returned, reporting the restart, and a cold function begins anew.
+//! The entry fills a frame, which is a local variable of its caller, with the callee-saved registers, the stack
+//! pointer, and the address at which to go on after an abort. It stores the frame's address in a TLS slot, arms the
+//! thread's `rseq_cs` field with the one descriptor, and calls the section. The kernel sends an abort to the stub
+//! page. The stub can rely on no register: it loads the frame's address from the slot and jumps to the address in the
+//! frame. The entry then ends as if the section had returned, and reports the restart. A cold function starts the
+//! section again.
 //!
-//! An entry costs its branches and loads most: among look-ups that wait for memory, each takes away from how many
-//! of them overlap (example `cost`). So there are four loads: the slot, the mode, the return address and the field;
-//! and besides call and return three branches: idle, permitted, and one at the end for whatever went wrong.
-//! Stores, of which there are eleven, count less. That is why callee-saved registers are put into the frame, and not
-//! declared lost: the section's function keeps them, and nothing loads them back unless it is aborted. They are not
-//! pushed, because then unwinders would not find the caller from within a section. A small closure
-//! travels in registers, and so does a small result.
+//! The branches and loads of an entry cost most: among look-ups that wait for memory, each of them reduces how many
+//! look-ups overlap (example `cost`). So there are only four loads: the slot, the mode, the return address and the
+//! field. Besides call and return there are only three branches: slot idle, section permitted, and one at the end for
+//! everything that went wrong. Stores cost less; there are eleven. That is why callee-saved registers are stored in
+//! the frame instead of being declared clobbered: the section's function preserves them, and nothing reloads them
+//! unless the section is aborted. They are not pushed, because unwinders would then not find the caller from within a
+//! section. Small closures and small results travel in registers.
 //!
-//! The slot holds the frame's address while a section is under way on the thread, armed or interrupted.
-//! Else it is idle, and holds 1 more than the field's offset, an odd number, or 0 at first. Signal handlers may
-//! run sections, whatever they interrupt. A section that does not find the slot idle is nested (the field is
-//! armed), or the thread's first, or a handler's on top of an interrupted one; the last makes the slot idle and
-//! puts it back when it is done. So
-//! - a handler that interrupted a section: the kernel has redirected the interrupted context to the stub and
-//!   cleared the field before the handler starts. The slot is back when that context resumes, at the stub.
-//! - one that interrupted the entry or the exit, with the slot taken and the field clear: the same, and no
-//!   abort happens.
-//! - one that interrupted the stub, or the way from there back into the entry: the same. These run unarmed, and until
-//!   they have reloaded the stack pointer they run on the section's, which is lower.
+//! The slot holds the frame's address while the thread has a section under way, armed or interrupted. Otherwise it is
+//! idle, and holds 1 more than the field's offset, which is an odd number; at first it holds 0. Signal handlers may
+//! run sections, whatever they interrupt. If a section does not find the slot idle, there are three cases. It is
+//! nested (the field is armed); or it is the thread's first; or it is a handler's, on top of an interrupted one. In
+//! the last case it makes the slot idle, and restores it when it is done. So a handler may interrupt:
+//! - a section: the kernel has redirected the interrupted context to the stub and cleared the field before the
+//!   handler starts. The slot is restored when that context resumes, at the stub.
+//! - the entry or the exit, with the slot taken and the field clear: the same, but no abort happens.
+//! - the stub, or the way from there back into the entry: the same. These run unarmed. Until they have reloaded the
+//!   stack pointer they run on the section's stack, which is lower.
 //!
-//! The slot uses the initial-exec TLS model: one load (or, where the linker relaxes it, none) and no call. So it lies
-//! at one distance from every thread's pointer, which the stub contains instead of an address of code; libraries opened at
-//! run time get it from the loader's static reserve.
+//! The slot uses the initial-exec TLS model: one load, or none if the linker relaxes it, and no call. So it lies at
+//! the same distance from every thread's pointer, and the stub contains this distance instead of an address of code.
+//! Libraries opened at run time get the slot from the loader's static reserve.
 
 use crate::mode::is_asymmetric;
 use crate::section::packed::{Packed, Word, fits};
@@ -48,7 +48,7 @@ pub(crate) struct Descriptor {
     abort: AtomicU64,
 }
 
-/// The one descriptor: from the end of the stub page to the end of user space.
+/// The one descriptor. Its range goes from the end of the stub page to the end of user space.
 pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
     version: 0,
     flags: 0,
@@ -56,49 +56,49 @@ pub(crate) static DESCRIPTOR: Descriptor = Descriptor {
     length: AtomicU64::new(0),
     abort: AtomicU64::new(0),
 };
-/// Offset of the field `rseq_cs` from the thread pointer, never 0: the thread pointer points to itself.
+/// Offset of the field `rseq_cs` from the thread pointer. Never 0, because the thread pointer points to itself.
 static FIELD: AtomicI64 = AtomicI64::new(0);
-/// `FIELD` while threads may start with sections, else 0. Those that have started look no more.
+/// `FIELD` while threads may start using sections; otherwise 0. Threads that have started no longer read this.
 static GATE: AtomicI64 = AtomicI64::new(0);
 
 // What the entry reports; 0 is success.
-/// As the entry's comparison gives it.
+/// The value that the entry's comparison yields.
 const FOREIGN: u64 = 1;
 const NOT_IDLE: u64 = 2;
 const GAVE_UP: u64 = 3;
 const FENCED: u64 = 4;
 const RESTARTED: u64 = 5;
 
-/// Publishes the stub page and switches sections on. The range goes from the stub page to the last address of user space
-/// but one, which is as far as the kernel allows.
+/// Publishes the stub page and switches sections on. The range goes from the stub page to the last address of user
+/// space but one, which is as far as the kernel allows.
 pub(crate) fn enable(page: usize, user_space_end: u64, field: isize) {
     let start = (page + 4096) as u64;
     DESCRIPTOR.start.store(start, Ordering::Relaxed);
     DESCRIPTOR.length.store(user_space_end - 1 - start, Ordering::Relaxed);
     DESCRIPTOR.abort.store((page + 4) as u64, Ordering::Relaxed);
     FIELD.store(field as i64, Ordering::Relaxed);
-    // Release pairs with the Acquire in `begin`: whoever sees the gate open sees the descriptor and the offset.
+    // Release pairs with the Acquire in `begin`: a thread that sees the gate open sees the descriptor and the offset.
     GATE.store(field as i64, Ordering::Release);
 }
 
-/// Switches sections off, for threads that have had none yet and for the calling thread.
+/// Switches sections off for the calling thread, and for threads that have had none yet.
 pub(crate) fn disable() {
     GATE.store(0, Ordering::Relaxed);
     set_slot(0);
 }
 
-/// The TLS slot's symbol, which differs between versions of the crate linked into one program.
+/// The TLS slot's symbol. It differs between versions of the crate that are linked into one program.
 macro_rules! slot {
     () => {
         concat!("reprieve_rcu_frame_", env!("CARGO_PKG_VERSION_MAJOR"), "_", env!("CARGO_PKG_VERSION_MINOR"))
     };
 }
 
-/// What the stub page holds at the abort address: goes on in the entry that the slot tells of. The direction flag and all
-/// registers are as the section left them, the field is clear.
+/// The code on the stub page at the abort address: it goes on in the entry whose frame the slot names. It clears the
+/// direction flag. Registers are as the section left them, and the field is clear.
 pub(crate) fn abort_code() -> [u8; 17] {
     let distance: i64;
-    // SAFETY: loads a constant of the loader's.
+    // SAFETY: loads a constant that the loader has set.
     unsafe {
         asm!(
             concat!("mov {distance}, [rip + ", slot!(), "@gottpoff]"),
@@ -127,7 +127,7 @@ global_asm!(
     ".popsection",
 );
 
-/// What an entry needs to go on after an abort. The assembly knows the order.
+/// What an entry needs to go on after an abort. The assembly relies on the order.
 #[repr(C)]
 struct Frame {
     resume: Word,
@@ -136,7 +136,7 @@ struct Frame {
     saved: [Word; 5],
 }
 
-/// Leaves the section that the thread is in, whose entry then reports that it gave up.
+/// Leaves the section that the thread is in. Its entry then reports that it gave up.
 #[unsafe(naked)]
 extern "C" fn leave_section() -> ! {
     naked_asm!(
@@ -155,7 +155,7 @@ extern "C" fn leave_section() -> ! {
 #[repr(C)]
 struct Small(Word, Word);
 
-/// Calls the closure. Its own function, so that the entry can call it by name; "C", so that a panic ends the
+/// Calls the closure. A function of its own, so that the entry can call it by name. "C", so that a panic ends the
 /// process instead of unwinding through the entry.
 unsafe extern "C" fn trampoline<F: Fn() -> R, R: Copy>(
     a: Word,
@@ -173,8 +173,8 @@ unsafe extern "C" fn trampoline<F: Fn() -> R, R: Copy>(
     small
 }
 
-/// Runs `f` as a restartable section if `mode` is asymmetric: once to its end and any number of times in
-/// part. Where that cannot be, calls `instead`.
+/// Runs `f` as a restartable section if `mode` is asymmetric: once to its end, and any number of times in part. If
+/// that is not possible, calls `instead`.
 ///
 /// # Safety
 /// As for [`crate::section::restartable`].
@@ -189,13 +189,13 @@ pub(crate) unsafe fn run<F: Fn() -> R, R: Copy>(
         Ok(r) => r,
         Err(report) => {
             let [a, b, c, d] = f.words();
-            // SAFETY: the same.
+            // SAFETY: as above.
             unsafe { not_done(report, mode, a, b, c, d, instead) }
         }
     }
 }
 
-/// Enters, once. The error is the entry's report.
+/// Tries to run the section once. The error is the entry's report.
 ///
 /// # Safety
 /// As for [`crate::section::restartable`].
@@ -210,12 +210,12 @@ unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result
     let mut frame = MaybeUninit::<Frame>::uninit();
     let report: u64;
     let (low, high): (Word, Word);
-    // SAFETY: the stack is aligned for the call; without `nostack` the compiler keeps nothing below the stack pointer.
-    // Callee-saved registers but r12 are kept by the section's calling
-    // convention, and put back after an abort; all other registers are declared. Every path ends with the stack
-    // pointer that it began with. The section itself is the caller's promise. Memory: the assembly is a barrier
-    // for the compiler, so that no access of the section moves out of it; the processor keeps loads before the
-    // later store that clears the field, which is x86's order.
+    // SAFETY: the stack is aligned for the call; without `nostack` the compiler keeps nothing below the stack
+    // pointer. The section's calling convention preserves the callee-saved registers but r12, and an abort restores
+    // them; all other registers are declared. Every path ends with the stack pointer that it began with. The section
+    // itself is the caller's promise. Memory: the assembly is a barrier for the compiler, so that no access of the
+    // section moves out of it. The processor keeps loads before the later store that clears the field, which is x86's
+    // order.
     unsafe {
         asm!(
             concat!("mov r11, [rip + ", slot!(), "@gottpoff]"),
@@ -268,7 +268,7 @@ unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result
             asymmetric = const crate::mode::ASYMMETRIC,
             not_idle = const NOT_IDLE,
             fenced = const FENCED,
-            // A register by name: any other could be one of the outputs' below.
+            // A register by name, because any other could be one of the outputs' below.
             in("r13") frame.as_mut_ptr(),
             inout("rdi") words[0] => _,
             inout("rsi") words[1] => _,
@@ -286,12 +286,12 @@ unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result
         return Err(report);
     }
     let small = Small(low, high);
-    // SAFETY: report 0 means that the trampoline ran to its end, and left its result in one of the two.
+    // SAFETY: report 0 means that the trampoline ran to its end and left its result in one of the two.
     Ok(unsafe { if fits::<R>(2) { (&raw const small).cast::<R>().read() } else { large.assume_init() } })
 }
 
-/// The rare ends of `run`, and the way back in. The closure's words come one by one, because a larger argument
-/// would be written to memory before each section.
+/// Handles what did not run at once, off the quick path. The closure's words are passed one by one, because a larger
+/// argument would be written to memory before each section.
 ///
 /// # Safety
 /// As for `enter`; `report` comes from it.
@@ -312,7 +312,7 @@ unsafe fn not_done<F: Fn() -> R, R: Copy>(
     unsafe { again(report, mode, f) }.unwrap_or_else(|why| instead(why, f))
 }
 
-/// Runs a section after all that did not run at once.
+/// Runs a section that did not run at once.
 ///
 /// # Safety
 /// As for `not_done`.
@@ -322,11 +322,12 @@ unsafe fn again<F: Fn() -> R, R: Copy>(
     f: Packed<F>,
 ) -> Result<R, Refusal> {
     if report == NOT_IDLE && inside() {
-        // Nested: the section around this one restarts both, and is armed while the mode is read.
+        // Nested. An interruption restarts the outer section and this one with it, and the outer one is armed while
+        // the mode is read.
         return if is_asymmetric(mode) { Ok(f.call()) } else { Err(Refusal::Fenced) };
     }
     let below = slot();
-    // The thread's first section; or, in a signal handler, on top of an interrupted section, entry or exit.
+    // The thread's first section; or, in a signal handler, one on top of an interrupted section, entry or exit.
     if report == NOT_IDLE && !begin() {
         return Err(Refusal::Unavailable);
     }
@@ -368,7 +369,7 @@ fn begin() -> bool {
     may
 }
 
-/// Lets the calling thread begin anew: it is not registered any more.
+/// Lets the calling thread begin anew, because it is no longer registered.
 pub(crate) fn forget_thread() {
     set_slot(0);
 }
@@ -388,7 +389,7 @@ fn slot() -> u64 {
     held
 }
 
-/// Sets the thread's slot. Whoever interrupts this and sets it too puts it back.
+/// Sets the thread's slot. A signal handler that sets it, too, restores it.
 fn set_slot(value: u64) {
     // SAFETY: the slot is the thread's own.
     unsafe {
@@ -402,8 +403,7 @@ fn set_slot(value: u64) {
     }
 }
 
-/// Whether the thread is registered: otherwise its cpu_id, the field before `rseq_cs`, is
-/// negative.
+/// Whether the thread is registered. If not, its cpu_id, which is the field before `rseq_cs`, is negative.
 fn is_registered() -> bool {
     let field = FIELD.load(Ordering::Relaxed);
     let cpu: i32;
@@ -428,7 +428,7 @@ pub(crate) fn inside() -> bool {
     armed == &raw const DESCRIPTOR as u64
 }
 
-/// Leaves the restartable section that the thread is in; its caller then runs it as a pinned epoch. For code
+/// Leaves the restartable section that the thread is in, which its caller then runs as an epoch section. For code
 /// within a section that cannot run there. Does nothing outside of sections.
 pub(crate) fn abandon_if_inside() {
     if inside() {
