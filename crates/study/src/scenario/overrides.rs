@@ -85,7 +85,16 @@ fn assigned(table: &Table, scenario: &Scenario, assignments: &[String]) -> Resul
         };
         settings.push((key, value));
     }
-    to_scenario(&set(table, &paths(&full), &settings)?)
+    let mut scenario = to_scenario(&set(table, &paths(&full), &settings)?)?;
+    for (name, condition) in &mut scenario.conditions {
+        let prefix = format!("conditions.{name}.");
+        let changed: Vec<&str> = settings.iter().filter_map(|(key, _)| key.strip_prefix(&prefix)).collect();
+        // The label says what the condition was before.
+        if !changed.is_empty() && !changed.contains(&"label") {
+            condition.label.clear();
+        }
+    }
+    Ok(scenario)
 }
 
 /// The scenario with other values for some keys. The result is not checked.
@@ -340,6 +349,25 @@ mod tests {
         );
         assert_eq!(on("on.sim.guest.vcpu = 1"), "guest.vcpu: unknown; did you mean vcpus?");
         assert_eq!(with(&["ground=vm"]).unwrap_err(), "ground: choose it with --on");
+    }
+
+    #[test]
+    fn a_condition_that_is_changed_loses_the_label_that_described_it() {
+        let label = |assignments: &[&str]| {
+            let text = "
+                name = 't'
+                title = 't'
+                workload = { kind = 'memory' }
+                [conditions.a]
+                [conditions.b]
+                label = 'twice as many'
+                overcommit = 2.0
+            ";
+            on(text, None, assignments).unwrap().conditions["b"].label.clone()
+        };
+        assert_eq!(label(&["guest.vcpus=2"]), "twice as many");
+        assert_eq!(label(&["conditions.b.overcommit=3"]), "");
+        assert_eq!(label(&["conditions.b.overcommit=3", "conditions.b.label=thrice"]), "thrice");
     }
 
     #[test]
