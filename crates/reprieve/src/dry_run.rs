@@ -15,13 +15,12 @@ pub fn render(scenario: &Scenario) -> String {
         text.push('\n');
     };
     add(format!("{}: {}", scenario.name, scenario.title));
-    add(format!(
-        "  ground {}, {}, {} repetitions of each condition, seed {}",
-        scenario.ground,
-        machine(scenario),
-        run.repeat,
-        run.seed
-    ));
+    let repetitions = match run.repeat {
+        1 => "1 repetition".to_string(),
+        repeat => format!("{repeat} repetitions"),
+    };
+    let (ground, machine) = (scenario.ground, machine(scenario));
+    add(format!("  ground {ground}, {machine}, {repetitions} of each condition, seed {}", run.seed));
     for (name, case) in &scenario.cases {
         add(format!("  case {name}: {}", case.label));
     }

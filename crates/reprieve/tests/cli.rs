@@ -203,6 +203,19 @@ fn the_recorded_runs_can_be_shown() {
 }
 
 #[test]
+fn two_experiments_of_one_name_are_not_compared_unless_forced() {
+    let quiet = Quiet::with(&[]);
+    let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
+    let record = |name: &str| records.join(name).to_str().unwrap().to_string();
+    let (real, simulated) = (record("rcu-memory.json"), record("sim-memory.json"));
+    let expected = "reprieve: conditions of one name are two experiments (--force compares them all the same):\n    \
+                    overcommitted: vCPU 1 at most 20 % of a pCPU per 100 ms | 1.5 busy vCPUs per pCPU\n";
+    assert_eq!(quiet.refusal(&["compare", &real, &simulated]), (Some(2), expected.into()));
+    let forced = quiet.reprieve(&["compare", "--force", &real, &simulated]);
+    assert!(String::from_utf8_lossy(&forced.stdout).contains("rcu-memory: "), "{forced:?}");
+}
+
+#[test]
 fn endless_input_is_refused() {
     let quiet = Quiet::with(&CALLED);
     let folder = tempfile::tempdir().unwrap();

@@ -7,6 +7,7 @@ use reprieve_study::scenario::Bursts;
 pub fn described(condition: &Condition) -> String {
     match condition.label.as_str() {
         "" => disturbance(condition),
+        label if condition.is_undisturbed() => label.to_string(),
         label => format!("{label} ({})", disturbance(condition)),
     }
 }
