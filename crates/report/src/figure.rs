@@ -26,10 +26,12 @@ use maud::{Markup, PreEscaped, html};
 use reprieve_study::Study;
 
 use crate::{facts, side_by_side};
-use canvas::{WIDTH, px};
+use canvas::{WIDTH, px, text_width};
 
 /// Room above a file's drawing for its heading.
 const HEAD: f64 = 30.0;
+/// Left and right of a heading.
+const MARGIN: f64 = 12.0;
 /// Lines of the caption in a file: their height, and how many letters of 11 px fit.
 const CAPTION_LINE: f64 = 15.0;
 const CAPTION_LETTERS: usize = 104;
@@ -41,7 +43,7 @@ const NAME_LETTERS: usize = 40;
 pub struct Figure {
     /// For a file name: lower case, digits and hyphens.
     pub slug: String,
-    /// What it shows.
+    /// What was found; where nothing is certain, what it shows.
     pub title: String,
     /// How to read it, and where and how it was measured.
     pub caption: String,
@@ -49,15 +51,21 @@ pub struct Figure {
     body: Markup,
 }
 
+/// What a figure is of.
+struct Shows {
+    what: String,
+    finding: Option<String>,
+}
+
 impl Figure {
-    fn new(study: &Study, slug: &str, title: String, reading: &str, (body, height): (Markup, f64)) -> Figure {
-        Figure {
-            slug: slug_of(&format!("{}-{slug}", study.scenario.name)),
-            title,
-            caption: format!("{reading} {}.", facts::source(study)),
-            height,
-            body,
-        }
+    fn new(study: &Study, slug: &str, shows: Shows, reading: &str, (body, height): (Markup, f64)) -> Figure {
+        let source = facts::source(study);
+        let fits = |title: &String| text_width(title) <= WIDTH - 2.0 * MARGIN;
+        let (title, caption) = match shows.finding.filter(fits) {
+            Some(finding) => (finding, format!("{}. {reading} {source}.", shows.what)),
+            None => (shows.what, format!("{reading} {source}.")),
+        };
+        Figure { slug: slug_of(&format!("{}-{slug}", study.scenario.name)), title, caption, height, body }
     }
 
     /// For a page that has [`style::css`]'s rules.

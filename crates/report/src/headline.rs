@@ -59,7 +59,7 @@ fn of_cases(study: &Study) -> Vec<String> {
     for (case, study) in &cases {
         let compared: Vec<&Comparison> = wholes(study).collect();
         for comparison in most_changed(study, &compared) {
-            let size = changes(comparison).into_iter().map(|change| change.size).fold(0.0, f64::max);
+            let size = changes(comparison).iter().map(Change::size).fold(0.0, f64::max);
             found.extend(
                 self::found(study, comparison).map(|said| (size, found.len(), format!("{case}, {said}"))),
             );
@@ -94,7 +94,7 @@ fn most_changed<'a>(study: &Study, compared: &[&'a Comparison]) -> Vec<&'a Compa
         if is_published(study, comparison) {
             return f64::INFINITY;
         }
-        changes(comparison).into_iter().map(|change| change.size).fold(0.0, f64::max)
+        changes(comparison).iter().map(Change::size).fold(0.0, f64::max)
     };
     let mut order: Vec<usize> = (0..compared.len()).collect();
     order.sort_by(|a, b| change(compared[*b]).total_cmp(&change(compared[*a])));
@@ -116,11 +116,11 @@ fn found(study: &Study, comparison: &Comparison) -> Option<String> {
     let enough = rows.iter().any(|row| has_enough_runs(row));
     let mut seen = changes(comparison);
     // The average grace period first, if it changed: it is what people ask for.
-    let others = |change: &Change| WORDS[change.place].0 != metric::GP_MEAN;
-    seen.sort_by(|a, b| others(a).cmp(&others(b)).then(b.size.total_cmp(&a.size)));
+    let others = |change: &Change| !change.of(metric::GP_MEAN);
+    seen.sort_by(|a, b| others(a).cmp(&others(b)).then(b.size().total_cmp(&a.size())));
     seen.truncate(CHANGES);
     seen.sort_by_key(|change| change.place);
-    let said: Vec<String> = seen.into_iter().map(|change| change.words).collect();
+    let said: Vec<String> = seen.iter().map(Change::words_with_interval).collect();
     let said = if said.is_empty() { "no clear change".to_string() } else { said.join("; ") };
     Some(match enough {
         true => format!("{name}: {said}."),
@@ -132,28 +132,65 @@ fn found(study: &Study, comparison: &Comparison) -> Option<String> {
 struct Change {
     /// Its place among [`WORDS`].
     place: usize,
+    ratio: Estimate,
+}
+
+impl Change {
+    fn of(&self, metric: &str) -> bool {
+        WORDS[self.place].0 == metric
+    }
+
     /// Magnitude of the logarithm of its ratio.
-    size: f64,
-    words: String,
+    fn size(&self) -> f64 {
+        self.ratio.value.ln().abs()
+    }
+
+    fn words(&self) -> String {
+        let (_, before, after) = WORDS[self.place];
+        format!("{before} {} times {after}", significant(self.ratio.value))
+    }
+
+    fn words_with_interval(&self) -> String {
+        let Estimate { low, high, .. } = self.ratio;
+        format!("{} (95 %: {} to {})", self.words(), significant(low), significant(high))
+    }
 }
 
 /// Those of a condition. Where some metrics have enough runs for a test, only those count.
 fn changes(comparison: &Comparison) -> Vec<Change> {
-    let rows =
-        || WORDS.iter().enumerate().filter_map(|(place, word)| Some((place, word, comparison.row(word.0)?)));
-    let enough = rows().any(|(.., row)| has_enough_runs(row));
-    let change = |(place, (_, before, after), row): (usize, &(&str, &str, &str), &Row)| {
-        let Estimate { value, low, high } = row.ratio?;
-        let is_clear = low > NO_EFFECT || high < 1.0 / NO_EFFECT;
-        let size = value.ln().abs();
-        if !is_clear || !size.is_finite() || enough && !has_enough_runs(row) {
-            return None;
-        }
-        let (low, high) = (significant(low), significant(high));
-        let words = format!("{before} {} times {after} (95 %: {low} to {high})", significant(value));
-        Some(Change { place, size, words })
+    let rows = || WORDS.iter().enumerate().filter_map(|(place, word)| Some((place, comparison.row(word.0)?)));
+    let enough = rows().any(|(_, row)| has_enough_runs(row));
+    let change = |(place, row): (usize, &Row)| {
+        let change = Change { place, ratio: row.ratio? };
+        let is_clear = change.ratio.low > NO_EFFECT || change.ratio.high < 1.0 / NO_EFFECT;
+        (is_clear && change.size().is_finite() && (!enough || has_enough_runs(row))).then_some(change)
     };
     rows().filter_map(change).collect()
+}
+
+/// The condition that changes a metric most, as the title of a figure; `None` unless there are enough runs for a test.
+pub fn largest(study: &Study, metric: &str) -> Option<String> {
+    let certain = wholes(study).filter(|comparison| comparison.row(metric).is_some_and(has_enough_runs));
+    let changed = certain.filter_map(|comparison| {
+        Some((comparison, changes(comparison).into_iter().find(|change| change.of(metric))?))
+    });
+    let (comparison, change) = changed.max_by(|(_, a), (_, b)| a.size().total_cmp(&b.size()))?;
+    Some(capital(&format!("{} under {}", change.words(), comparison.condition)))
+}
+
+/// The largest change under one condition, as the title of a figure; `None` unless there are enough runs for a test.
+pub fn under(study: &Study, condition: &str) -> Option<String> {
+    let comparison = wholes(study).find(|comparison| comparison.condition == condition)?;
+    let certain = changes(comparison)
+        .into_iter()
+        .filter(|change| comparison.row(WORDS[change.place].0).is_some_and(has_enough_runs));
+    let change = certain.max_by(|a, b| a.size().total_cmp(&b.size()))?;
+    Some(format!("{condition}: {}", change.words()))
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn has_enough_runs(row: &Row) -> bool {

@@ -47,18 +47,10 @@ pub fn render(record: &Record) -> String {
                 main {
                     h1 { (title) }
                     p { (problem) }
-                    @if record.studies.len() > 1 {
-                        nav {
-                            ul {
-                                @for study in &record.studies {
-                                    li { a href={ "#" (study.scenario.name) } { (study.scenario.title) } }
-                                }
-                            }
-                        }
-                    }
+                    (contents(record))
                     @for study in &record.studies { (section(study)) }
                     (definitions())
-                    h2 { "Run it again" }
+                    h2 id="again" { "Run it again" }
                     pre { code { (record.command) } }
                     p class="muted" { "Written by " (record.program) "." }
                 }
@@ -68,13 +60,35 @@ pub fn render(record: &Record) -> String {
     page.into_string()
 }
 
+/// Links to the studies and their figures, whose titles say what was found.
+fn contents(record: &Record) -> Markup {
+    html! {
+        nav {
+            ul {
+                @for study in &record.studies {
+                    li {
+                        a href={ "#" (study.scenario.name) } { (study.scenario.title) }
+                        ul {
+                            @for figure in figure::all(study) {
+                                li { a href={ "#" (figure.slug) } { (figure.title) } }
+                            }
+                        }
+                    }
+                }
+                li { a href="#definitions" { "Definitions" } }
+                li { a href="#again" { "Run it again" } }
+            }
+        }
+    }
+}
+
 /// A study: what was found, the figures, and folded what they are made from.
 fn section(study: &Study) -> Markup {
     html! {
         section id=(study.scenario.name) {
             h2 { (study.scenario.title) }
             @if let Some(why) = &study.ended_early { p class="differs" { "Ended early: " (why) } }
-            @for sentence in headline::of(study) { p class="lead" { (sentence) } }
+            @for sentence in headline::of(study) { p class="lead" { (sentence.replace(" %", "\u{a0}%")) } }
             p class="muted" {
                 "Scenario " code { (study.scenario.name) } ". "
                 @if study.is_simulated() { "Simulated: " }
@@ -82,9 +96,9 @@ fn section(study: &Study) -> Markup {
             }
             div class="figures" {
                 @for figure in figure::all(study) {
-                    figure {
+                    figure id=(figure.slug) {
                         h4 { (figure.title) }
-                        (figure.inline())
+                        div class="scroll" { (figure.inline()) }
                         figcaption { (figure.caption) }
                     }
                 }
@@ -155,7 +169,7 @@ fn published(study: &Study) -> Markup {
 
 fn definitions() -> Markup {
     html! {
-        h2 { "Definitions" }
+        h2 id="definitions" { "Definitions" }
         details {
             summary { "What each metric counts" }
             dl {

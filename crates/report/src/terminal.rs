@@ -208,7 +208,9 @@ fn wrapped(text: &mut String, first: &str, line: &str, indent: usize, options: &
     let indent = " ".repeat(indent);
     let options =
         textwrap::Options::new(options.width.max(NARROWEST)).initial_indent(first).subsequent_indent(&indent);
-    let _ = writeln!(text, "{}", textwrap::fill(&clean(line), options));
+    // A number stays on the line of its per cent sign.
+    let unbroken = clean(line).replace(" %", "\u{a0}%");
+    let _ = writeln!(text, "{}", textwrap::fill(&unbroken, options).replace('\u{a0}', " "));
 }
 
 /// Fit for a cell or for text that is wrapped: what separates words there is a space.

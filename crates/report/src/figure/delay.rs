@@ -9,7 +9,7 @@ use reprieve_study::{Study, metric, statistics};
 use super::axis::{Axis, duration_label};
 use super::canvas::{GAP, LINE, Panel, left_of, px, text_width};
 use super::sweep::{Values, line};
-use super::{Figure, legend_name};
+use super::{Figure, Shows, legend_name};
 use crate::sweeps;
 
 /// Least height of the plot; more lines than it has room for names make it higher.
@@ -45,7 +45,7 @@ pub fn delay(study: &Study, name: &str) -> Option<Figure> {
     Some(Figure::new(
         study,
         &format!("delay-{name}"),
-        format!("Delete-free delay: {}", sweeps::title(name, swept)),
+        Shows { what: format!("Delete-free delay: {}", sweeps::title(name, swept)), finding: None },
         reading,
         (body, panel.bottom() + 2.0 * LINE + 10.0),
     ))

@@ -3,7 +3,7 @@
 
 use reprieve_study::metric::Unit;
 use reprieve_study::observation::GP_DURATIONS;
-use reprieve_study::{Distribution, Study};
+use reprieve_study::{Distribution, Study, metric};
 
 use super::Figure;
 use super::axis::{Axis, End};
@@ -14,6 +14,7 @@ pub fn gp_distribution(study: &Study) -> Option<Figure> {
     let staircase = Staircase {
         name: "gp-distribution",
         title: "Distribution of grace-period durations",
+        metric: metric::GP_P99,
         key: GP_DURATIONS,
         counted: " GPs",
         durations: "GP duration",

@@ -5,11 +5,12 @@
 use maud::html;
 use reprieve_study::metric::Unit;
 use reprieve_study::observation::{BACKLOG, FOOTPRINT, GP_OVER_TIME, Observation, UNUSABLE};
-use reprieve_study::{Study, Timeline};
+use reprieve_study::{Study, Timeline, metric};
 
 use super::axis::{Axis, End};
 use super::canvas::{LINE, Panel, RIGHT_MARGIN, left_of, legend};
-use super::{Figure, legend_name, series};
+use super::{Figure, Shows, legend_name, series};
+use crate::headline;
 
 /// More points than this would be closer than half a pixel.
 const POINTS: usize = 1_200;
@@ -22,20 +23,28 @@ const FOOT: f64 = 2.0 * LINE + 10.0;
 
 /// Memory footprint over time, one line for each condition.
 pub fn footprint(study: &Study) -> Option<Figure> {
-    lines(study, FOOTPRINT, Unit::Bytes, "footprint", "Memory footprint")
+    let finding = headline::largest(study, metric::FOOTPRINT_PEAK);
+    lines(study, FOOTPRINT, Unit::Bytes, ("footprint", "Memory footprint"), finding)
 }
 
 /// Callbacks that wait for a grace period, over time, one line for each condition.
 pub fn backlog(study: &Study) -> Option<Figure> {
-    lines(study, BACKLOG, Unit::Count, "backlog", "Callback backlog")
+    let finding = headline::largest(study, metric::BACKLOG_PEAK);
+    lines(study, BACKLOG, Unit::Count, ("backlog", "Callback backlog"), finding)
 }
 
 /// External fragmentation over time, one line for each condition.
 pub fn unusable(study: &Study) -> Option<Figure> {
-    lines(study, UNUSABLE, Unit::Index, "unusable-index", "Unusable free space index, order 9")
+    lines(study, UNUSABLE, Unit::Index, ("unusable-index", "Unusable free space index, order 9"), None)
 }
 
-fn lines(study: &Study, key: &str, unit: Unit, slug: &str, name: &str) -> Option<Figure> {
+fn lines(
+    study: &Study,
+    key: &str,
+    unit: Unit,
+    (slug, name): (&str, &str),
+    finding: Option<String>,
+) -> Option<Figure> {
     let shown: Vec<(usize, &str, &Observation, Timeline)> = series(study)
         .filter_map(|(index, condition)| {
             let (run, timeline) = first_with(study, condition, key)?;
@@ -67,7 +76,7 @@ fn lines(study: &Study, key: &str, unit: Unit, slug: &str, name: &str) -> Option
     Some(Figure::new(
         study,
         slug,
-        format!("{name} over time"),
+        Shows { what: format!("{name} over time"), finding },
         &shown_runs(study, &runs),
         (body, panel.bottom() + FOOT),
     ))
@@ -97,7 +106,10 @@ pub fn footprint_and_gp(study: &Study, condition: &str) -> Option<Figure> {
     Some(Figure::new(
         study,
         &format!("footprint-and-gp-{condition}"),
-        format!("Footprint and grace periods: {}", legend_name(condition)),
+        Shows {
+            what: format!("Footprint and grace periods: {}", legend_name(condition)),
+            finding: headline::under(study, condition),
+        },
         &format!("{} Same axes for every condition.", shown_runs(study, &[run])),
         (body, lower.bottom() + FOOT),
     ))

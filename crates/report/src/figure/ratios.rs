@@ -7,7 +7,8 @@ use reprieve_study::{Metric, Row, Study, metric};
 use super::axis::{Axis, ratio_label};
 use super::canvas::{LINE, Panel, RIGHT_MARGIN, WIDTH, px, text_width};
 use super::style::SERIES;
-use super::{Figure, legend_name, series};
+use super::{Figure, Shows, legend_name, series};
+use crate::table;
 
 /// Ratios beyond are drawn at the edge: an effect of a thousand needs no longer axis.
 const FARTHEST: f64 = 1_000.0;
@@ -20,7 +21,8 @@ type Entry<'a> = (&'static Metric, Vec<(usize, &'a Row)>);
 
 /// One row of dots for each metric; those with a published ratio first.
 pub fn ratios(study: &Study) -> Option<Figure> {
-    draw(study, entries(study), "ratios", format!("Ratios to {}", legend_name(study.scenario.baseline())))
+    let what = format!("Ratios to {}", legend_name(study.scenario.baseline()));
+    draw(study, entries(study), "ratios", Shows { what, finding: None })
 }
 
 /// The metrics with a published ratio alone, under the condition that it is of.
@@ -28,10 +30,13 @@ pub fn published(study: &Study) -> Option<Figure> {
     let mut entries = entries(study);
     entries.iter_mut().for_each(|(_, rows)| rows.retain(|(_, row)| row.published.is_some()));
     entries.retain(|(_, rows)| !rows.is_empty());
-    draw(study, entries, "published", "Published ratios and ours".into())
+    let mut tallies = study.comparisons.iter().filter_map(table::tally);
+    let (first, second) = (tallies.next(), tallies.next());
+    let finding = first.filter(|_| second.is_none()).map(|tally| tally.trim_end_matches('.').to_string());
+    draw(study, entries, "published", Shows { what: "Published ratios and ours".into(), finding })
 }
 
-fn draw(study: &Study, entries: Vec<Entry<'_>>, slug: &str, title: String) -> Option<Figure> {
+fn draw(study: &Study, entries: Vec<Entry<'_>>, slug: &str, shows: Shows) -> Option<Figure> {
     let axis = axis(&entries)?;
     let left = entries.iter().map(|(metric, _)| text_width(metric.label)).fold(0.0, f64::max) + 16.0;
     let compared = entries.iter().map(|(_, rows)| rows.len()).max().unwrap_or(1) as f64;
@@ -50,7 +55,7 @@ fn draw(study: &Study, entries: Vec<Entry<'_>>, slug: &str, title: String) -> Op
     };
     let reading = "Ratio of medians with its 95 % bootstrap interval; diamond: published. At 1 nothing changed. Ratios \
                    beyond 1000 are drawn at the edge.";
-    Some(Figure::new(study, slug, title, reading, (body, panel.bottom() + 2.0 * LINE + 10.0)))
+    Some(Figure::new(study, slug, shows, reading, (body, panel.bottom() + 2.0 * LINE + 10.0)))
 }
 
 fn entries(study: &Study) -> Vec<Entry<'_>> {

@@ -6,7 +6,8 @@ use reprieve_study::{Distribution, Study};
 
 use super::axis::{Axis, duration_label};
 use super::canvas::{LINE, Panel, RIGHT_MARGIN, left_of, legend};
-use super::{Figure, legend_name, series};
+use super::{Figure, Shows, legend_name, series};
+use crate::headline;
 
 const HEIGHT: f64 = 230.0;
 
@@ -15,6 +16,8 @@ pub(super) struct Staircase {
     /// The figure's name, and its title.
     pub name: &'static str,
     pub title: &'static str,
+    /// The metric that sums it up.
+    pub metric: &'static str,
     /// The distribution's key in an observation.
     pub key: &'static str,
     /// What is counted, for the legend, or nothing; and the label of the durations' axis.
@@ -65,7 +68,7 @@ impl Staircase {
         Some(Figure::new(
             study,
             self.name,
-            self.title.into(),
+            Shows { what: self.title.into(), finding: headline::largest(study, self.metric) },
             "Pooled over all repetitions that count; a curve further right is slower.",
             (body, panel.bottom() + 2.0 * LINE + 10.0),
         ))

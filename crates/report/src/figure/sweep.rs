@@ -4,12 +4,14 @@
 use maud::{Markup, html};
 use reprieve_study::scenario::Sweep;
 use reprieve_study::swept::{Curve, Point};
+use reprieve_study::units::significant;
 use reprieve_study::{Metric, Study, metric, statistics};
 
 use super::axis::{Axis, End};
 use super::canvas::{LINE, Panel, RIGHT_MARGIN, left_of, legend, px, text_width};
 use super::style::SERIES;
-use super::{Figure, legend_name, series};
+use super::{Figure, Shows, legend_name, series};
+use crate::quantity::Spread;
 use crate::sweeps;
 
 /// What is drawn, where it was measured.
@@ -68,10 +70,20 @@ pub fn sweep(study: &Study, name: &str) -> Option<Figure> {
     Some(Figure::new(
         study,
         &format!("sweep-{name}"),
-        format!("Sweep: {}", sweeps::title(name, swept)),
+        Shows { what: format!("Sweep: {}", sweeps::title(name, swept)), finding: ends(name, &measured[0]) },
         reading,
         (body, top - BETWEEN + 2.0 * LINE + 10.0),
     ))
+}
+
+/// The first panel's medians at both ends of the last condition's curve.
+fn ends(name: &str, (metric, title, curves): &(&Metric, &str, Vec<Curve>)) -> Option<String> {
+    let curve = curves.last()?;
+    let (first, last) = (curve.points.first()?, curve.points.last()?);
+    let median = |point: &Point| Some(Spread::of(metric.unit, &point.values)?.median);
+    let at = |point: &Point| Some(format!("{} at {}", median(point)?, significant(point.at)));
+    (first.at != last.at).then_some(())?;
+    Some(format!("{name}: {title} {}, {}, under {}", at(first)?, at(last)?, legend_name(&curve.condition)))
 }
 
 fn index_of(study: &Study, condition: &str) -> usize {

@@ -2,7 +2,7 @@
 //! logarithmic, so that the rarest are seen as well as the most.
 
 use reprieve_study::observation::LATENCIES;
-use reprieve_study::{Distribution, Study};
+use reprieve_study::{Distribution, Study, metric};
 
 use super::Figure;
 use super::axis::Axis;
@@ -13,6 +13,7 @@ pub fn latency_tail(study: &Study) -> Option<Figure> {
     let staircase = Staircase {
         name: "latency-tail",
         title: "Tail of the latencies",
+        metric: metric::LATENCY_P99,
         key: LATENCIES,
         counted: "",
         durations: "Latency",

@@ -33,8 +33,8 @@ dt{font-weight:600;margin-top:10px}
 dd{margin:0 0 0 18px}
 ul{padding-left:20px;margin:8px 0}
 .bar{display:inline-block;height:9px}
-nav a{font-weight:600}
-@media(max-width:640px){main{padding:20px 14px 48px}h1{font-size:22px}.lead{font-size:16px}}
+nav li>a:first-child{font-weight:600}
+@media(max-width:640px){main{padding:20px 14px 48px}h1{font-size:22px}.lead{font-size:16px}figure svg{min-width:620px}}
 @media print{main{max-width:none;padding:0}details>*{display:block}figure,tr{break-inside:avoid}}
 ";
 
