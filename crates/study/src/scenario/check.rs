@@ -1,15 +1,15 @@
 //! The limits of a scenario: what no ground could run is refused here, with the key at fault.
 
+mod condition;
 mod counts;
 mod delete_free;
 mod fio;
 mod ground;
+mod host;
 mod io;
 mod workload;
 
-use super::{
-    BadScenario, Case, Condition, GroundKind, Scenario, SchedulerKind, Sweep, Workload, Xen, limits,
-};
+use super::{BadScenario, Case, Scenario, Sweep, Workload, limits};
 use crate::observe::metric;
 use crate::observe::tape::Tape;
 use crate::units;
@@ -17,8 +17,6 @@ pub(super) use ground::{ONLY_SIM, grounds_of};
 
 /// What a recording may lack at its end: who watches a guest looks for the last time a little before the window ends.
 pub const TAPE_END_NS: u64 = 10 * units::MILLISECOND_NS;
-/// Most kinds of further own threads of the host.
-const MOST_NOISE_TAILS: usize = 8;
 
 /// What a condition or a sweep may change: keys of one run, not of the plan.
 pub(super) const OF_ONE_RUN: [&str; 7] =
@@ -136,81 +134,6 @@ impl Scenario {
         Ok(())
     }
 
-    fn check_host(&self) -> Result<(), BadScenario> {
-        let host = &self.host;
-        if host.noise_tail.len() > MOST_NOISE_TAILS {
-            return bad("host.noise_tail", format!("there are more than {MOST_NOISE_TAILS}"));
-        }
-        let mut noise_permille = host.noise_per_s.saturating_mul(host.noise_ns) / 1_000_000;
-        for tail in &host.noise_tail {
-            noise_permille += tail.for_us * 1000 / (tail.every_us + tail.for_us);
-        }
-        if noise_permille > 900 {
-            return bad("host.noise_ns", "the host's own threads would take more than 90 % of each pCPU");
-        }
-        self.check_xen()
-    }
-
-    fn check_xen(&self) -> Result<(), BadScenario> {
-        let (host, xen) = (&self.host, &self.host.xen);
-        // A slice that is no more than the rate limit would never end in time.
-        if xen.ratelimit_us != 0 {
-            within("host.xen.ratelimit_us", xen.ratelimit_us, 100, (xen.slice_ms * 1_000).min(500_000))?;
-        }
-        for (key, cap) in
-            [("guest_cap_percent", xen.guest_cap_percent), ("spinner_cap_percent", xen.spinner_cap_percent)]
-        {
-            if cap != 0 && host.scheduler != SchedulerKind::Credit && self.ground == GroundKind::Sim {
-                return bad(format!("host.xen.{key}"), "of the simulated schedulers credit alone has caps");
-            }
-        }
-        for (n, fix) in xen.fixes.iter().enumerate() {
-            let (name, wanted) = (fix.name(), fix.scheduler());
-            if host.scheduler != wanted {
-                let (wanted, given) = (wanted.name(), host.scheduler.name());
-                let problem = format!("{name} is a fix of Xen's {wanted}, and host.scheduler is {given}");
-                return bad("host.xen.fixes", problem);
-            }
-            if xen.fixes[..n].contains(fix) {
-                return bad("host.xen.fixes", format!("{name} stands there twice"));
-            }
-        }
-        if !host.scheduler.is_xen() && *xen != Xen::default() {
-            let problem =
-                "host.scheduler is none of Xen's; set it to credit, credit2 or rtds, or remove this";
-            return bad("host.xen", problem);
-        }
-        if host.scheduler.is_xen() && host.slice_us != 0 {
-            return bad("host.slice_us", "Xen's slice is host.xen.slice_ms");
-        }
-        Ok(())
-    }
-
-    fn check_condition(&self, name: &str) -> Result<(), BadScenario> {
-        let prefix = format!("conditions.{name}.");
-        let key = |key: &str| format!("{prefix}{key}");
-        let condition = &self.conditions[name];
-        self.check_quotas(&key("quota"), condition)?;
-        if condition.overcommit != 0.0 {
-            within_f64(&key("overcommit"), condition.overcommit, 1.0, 16.0)?;
-        }
-        self.check_times(&key, condition)?;
-        check_replay(&key("replay"), condition)?;
-        check_bursts(&key, condition, self.guest.vcpus)?;
-        self.check_condition_s_ground(&prefix, condition)?;
-        if self.ground != GroundKind::Sim {
-            return Ok(());
-        }
-        self.check_threads(name, condition)?;
-        let pcpus = self.pcpus_under(condition);
-        match condition.pcpus.iter().find(|pcpu| **pcpu >= pcpus) {
-            Some(other) => {
-                bad(key("pcpus"), format!("there is no pCPU {other}; the simulated host has {pcpus}"))
-            }
-            None => Ok(()),
-        }
-    }
-
     /// The recording that this condition replays, if it does, is as it must be for that.
     ///
     /// # Errors
@@ -237,82 +160,6 @@ impl Scenario {
             return bad(key, problem);
         }
         Ok(())
-    }
-
-    /// What the simulated host's scheduler has to choose from.
-    fn check_threads(&self, name: &str, condition: &Condition) -> Result<(), BadScenario> {
-        let vcpus = self.guest.vcpus as u64;
-        let pcpus = self.pcpus_under(condition) as u64;
-        let vms =
-            1 + u64::from(self.workload.io().map_or(0, |io| io.rivals)) + u64::from(condition.neighbours);
-        let overcommitted = (condition.overcommit * pcpus as f64).ceil() as u64;
-        let spikes: u64 = condition.spikes.iter().map(|spike| u64::from(spike.vcpus)).sum();
-        let each_pcpu = 1 + u64::from(condition.hogs);
-        let threads =
-            vms * vcpus + overcommitted + each_pcpu * pcpus + u64::from(condition.spinners) + spikes;
-        if threads > limits::HOST_THREADS {
-            let problem = format!(
-                "its VMs, hogs and spikes have {threads} threads on the simulated host, more than {}",
-                limits::HOST_THREADS
-            );
-            return bad(format!("conditions.{name}"), problem);
-        }
-        Ok(())
-    }
-
-    fn check_quotas(&self, key: &str, condition: &Condition) -> Result<(), BadScenario> {
-        let capped = matches!(self.host.scheduler, SchedulerKind::Credit | SchedulerKind::Credit2);
-        if capped && self.ground == GroundKind::Sim && !condition.quota.is_empty() {
-            return bad(
-                key,
-                "Xen's credit schedulers have no quotas; set host.scheduler to rtds, or remove it",
-            );
-        }
-        let mut limited = vec![false; self.guest.vcpus];
-        for quota in &condition.quota {
-            let Some(seen) = limited.get_mut(quota.vcpu) else {
-                return bad(key, self.no_vcpu(quota.vcpu));
-            };
-            if std::mem::replace(seen, true) {
-                return bad(key, format!("vCPU {} has two quotas", quota.vcpu));
-            }
-            if quota.percent / 100.0 * (quota.period_ms as f64) < 1.0 {
-                return bad(key, "the kernel grants no less than 1 ms a period; lengthen the period");
-            }
-        }
-        Ok(())
-    }
-
-    /// Pauses and spikes: within the window, and of what there is.
-    fn check_times(&self, key: &dyn Fn(&str) -> String, condition: &Condition) -> Result<(), BadScenario> {
-        // The window of a workload of fixed size ends when the work does.
-        let window_ms = match self.workload {
-            Workload::Postmark { .. } => 3_600_000,
-            _ => self.run.window_ms,
-        };
-        let fits = |key: String, at_ms: u64, for_ms: u64| {
-            if for_ms == 0 || at_ms.saturating_add(for_ms) > window_ms {
-                return bad(
-                    key,
-                    format!("{for_ms} ms at {at_ms} ms are not within the {window_ms} ms of a window"),
-                );
-            }
-            Ok(())
-        };
-        for pause in &condition.pauses {
-            if pause.vcpu >= self.guest.vcpus {
-                return bad(key("pauses"), self.no_vcpu(pause.vcpu));
-            }
-            fits(key("pauses"), pause.at_ms, pause.for_ms)?;
-        }
-        for spike in &condition.spikes {
-            fits(key("spikes"), spike.at_ms, spike.for_ms)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn no_vcpu(&self, vcpu: usize) -> String {
-        format!("there is no vCPU {vcpu}; the last one is {}", self.guest.vcpus - 1)
     }
 
     fn check_case(&self, name: &str, case: &Case) -> Result<(), BadScenario> {
@@ -423,33 +270,6 @@ impl Scenario {
             None => Ok(()),
         }
     }
-}
-
-/// A recording holds all that the host did, so nothing else may be set beside it.
-fn check_replay(key: &str, condition: &Condition) -> Result<(), BadScenario> {
-    let alone = Condition { replay: String::new(), ..condition.clone() };
-    match condition.replay.is_empty() || alone.is_undisturbed() {
-        true => Ok(()),
-        false => bad(
-            key,
-            "a recording holds all that the host did to the guest; remove it, or what else disturbs the guest",
-        ),
-    }
-}
-
-/// Bursts of one pCPU must not meet, and the kernel lets real-time threads have 95 % of a second
-/// (`sched_rt_runtime_us`).
-fn check_bursts(
-    key: &dyn Fn(&str) -> String,
-    condition: &Condition,
-    vcpus: usize,
-) -> Result<(), BadScenario> {
-    let Some(bursts) = condition.bursts else { return Ok(()) };
-    if let Some(vcpu) = bursts.vcpu {
-        within(&key("bursts.vcpu"), vcpu as u64, 0, vcpus.saturating_sub(1) as u64)?;
-    }
-    within(&key("bursts.for_ms"), bursts.for_ms, 1, bursts.every_ms * 9 / 10)?;
-    within(&key("bursts.jitter_ms"), bursts.jitter_ms, 0, (bursts.every_ms - bursts.for_ms) / 2)
 }
 
 /// Whether a key is one that a single run may have another value of.

@@ -1,7 +1,7 @@
 //! What is refused, and by which key.
 
 use super::*;
-use crate::scenario::{Cause, Postmark};
+use crate::scenario::{Cause, GroundKind, Postmark};
 
 fn read(text: &str) -> Scenario {
     let head =

@@ -15,7 +15,7 @@ impl Scenario {
     }
 
     /// What fio's guest cannot have beside it, and what its placement needs.
-    pub(super) fn check_fio_s_condition(
+    pub(super) fn check_condition_of_fio(
         &self,
         prefix: &str,
         condition: &Condition,

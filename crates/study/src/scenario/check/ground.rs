@@ -48,14 +48,14 @@ impl Scenario {
     }
 
     /// Refuses what this ground's host cannot do to the machine under test.
-    pub(super) fn check_condition_s_ground(
+    pub(super) fn check_condition_on_ground(
         &self,
         prefix: &str,
         condition: &Condition,
     ) -> Result<(), BadScenario> {
         refuse(prefix, &CONDITION_KEYS, condition, self.ground)?;
         match self.ground {
-            GroundKind::Vm => self.check_fio_s_condition(prefix, condition),
+            GroundKind::Vm => self.check_condition_of_fio(prefix, condition),
             GroundKind::Sim | GroundKind::Threads | GroundKind::Xen => Ok(()),
         }
     }
