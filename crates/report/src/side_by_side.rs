@@ -231,7 +231,7 @@ fn rows_of<'a>(study: &'a Study, prefix: &str) -> Vec<Row<'a>> {
 fn column(rows: &[Row], name: &'static str, shows: Shows) -> Option<Column> {
     let id = match shows {
         Shows::Value(id) | Shows::Ratio(id) | Shows::Added(id) => id,
-        Shows::GivenBack | Shows::GivenBackP => metric::GIVEN_BACK,
+        Shows::GivenBack | Shows::GivenBackP => metric::REGAINED,
     };
     let metric = metric::find(id)?;
     let cell = |&Row { study, condition, .. }: &Row| match shows {
@@ -244,9 +244,9 @@ fn column(rows: &[Row], name: &'static str, shows: Shows) -> Option<Column> {
             study.runs_of(condition).any(|run| run.metrics.contains_key(id)).then(one)
         }
         Shows::Ratio(id) => study.paired_ratio(id, condition, study.scenario.baseline()).map(ratio),
-        Shows::GivenBack => study.given_back(condition).map(|share| interval(share, &significant)),
+        Shows::GivenBack => study.regained(condition).map(|share| interval(share, &significant)),
         Shows::GivenBackP => {
-            let p = study.given_back_p(condition)?;
+            let p = study.regained_p(condition)?;
             Some(Spread { median: significant(p), range: String::new() })
         }
         Shows::Added(id) => {

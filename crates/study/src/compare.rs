@@ -1,5 +1,5 @@
-//! What conditions did, from the observations of one scenario: their effect against the baseline, and how much of it
-//! each cause explains.
+//! Compares the conditions of one scenario: the effect of each against the baseline, and how much of it each cause
+//! explains.
 
 pub mod attribution;
 pub mod comparison;

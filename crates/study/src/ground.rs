@@ -25,7 +25,7 @@ pub trait Ground {
     fn run(&self, scenario: Scenario, progress: &mut dyn Progress) -> Finished<Self::Error>;
 }
 
-/// Who is told how things go.
+/// Receives the progress of runs.
 pub trait Progress {
     /// A stage of the preparation.
     fn preparing(&mut self, what: &str);
@@ -33,18 +33,18 @@ pub trait Progress {
     fn running(&mut self, number: usize, total: usize, condition: &str, stage: &str);
     /// A run has ended.
     fn ended(&mut self, number: usize, total: usize, observation: &Observation);
-    /// Something that the user should know.
+    /// A warning for the user.
     fn warning(&mut self, text: &str);
 }
 
-/// What a plan gave: the finished runs, and the error that ended it early.
+/// The result of a plan: the finished runs, and the error that ended it early.
 #[derive(Debug)]
 pub struct Finished<E> {
     /// The scenario as it was run.
     pub scenario: Scenario,
     /// All finished runs in the order of the plan.
     pub observations: Vec<Observation>,
-    /// Why not all of them.
+    /// Why some runs are missing.
     pub error: Option<E>,
 }
 
@@ -79,7 +79,7 @@ pub fn work_through<E: From<BadScenario>>(
         if observation.provenance.foreign_cpu_percent > scenario.run.foreign_cpu_limit_percent {
             observation.standing = if redos > 0 { Standing::Redone } else { Standing::Kept };
         }
-        // A trace is large; the first one of each condition is what is looked at.
+        // Traces are large, and only the first one of each condition is ever shown.
         if observation.sweep.is_some()
             || observations.iter().any(|earlier: &Observation| earlier.is_of(&observation.condition))
         {
@@ -107,7 +107,7 @@ pub fn finish<E: From<BadScenario>>(
     Finished { scenario, observations, error }
 }
 
-/// How long a plan will take, roughly, for a user who waits: from the time that finished runs took.
+/// Estimates the time that is left of a plan from the time of its finished runs.
 pub fn time_left(started: Instant, done: usize, total: usize) -> Option<Duration> {
     let left = total.checked_sub(done)? as u32;
     (done > 0).then(|| started.elapsed() / done as u32 * left)
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Runs the plan with that much foreign CPU time in its runs, and gives what was told.
+    /// Runs the plan with that much foreign CPU time in its runs, and returns the reported progress.
     fn told(foreign: &[f64]) -> (Vec<Observation>, Vec<(usize, usize, Standing)>) {
         let (mut observations, mut told, mut foreign) = (Vec::new(), Told::default(), foreign.iter());
         let run = |planned: &PlannedRun, _: &mut dyn FnMut(&str)| -> Result<_, BadScenario> {

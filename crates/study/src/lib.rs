@@ -21,7 +21,7 @@ pub mod units;
 pub use compare::{attribution, comparison};
 pub use conform::{conformance, latency_conformance, off_times};
 pub use observe::{derive, distribution, grace_period, metric, observation, stalls, tape, timeline};
-pub use recorded::{given_back, grid, paired, record, replays, swept};
+pub use recorded::{grid, paired, record, regained, replays, swept};
 pub use scenario::overrides;
 
 pub use attribution::Attribution;

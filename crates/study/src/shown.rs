@@ -1,8 +1,9 @@
-//! Foreign text on a terminal: names of tasks, scenarios and conditions, words of guests, whatever a record or a file says.
+//! Makes foreign text safe for a terminal: names of tasks, scenarios and conditions, words of guests, texts of
+//! records and files.
 //!
-//! A terminal obeys control characters, and reorders or hides text at the bidirectional and invisible ones. So nobody's
-//! text may bring its own: each such character is shown escaped, `\x1b` or `\u{202e}`, and cannot forge a line, a colour or
-//! another name. Every other character stays, backslashes too: the escapes are for reading, not for reading back.
+//! A terminal obeys control characters, and reorders or hides text at bidirectional and invisible ones. So each such
+//! character of a foreign text is shown escaped, as `\x1b` or `\u{202e}`: it cannot forge a line, a colour or another
+//! name. Every other character stays, backslashes too: the escapes are for people, and not meant to be parsed.
 //! Source: the Unicode Standard, general category Cf and default ignorable characters; UTR 36.
 
 use std::borrow::Cow;
@@ -17,7 +18,7 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| letter != '\n' && is_unsafe(letter), escape)
 }
 
-/// JSON with the same value: within strings, where alone they can be, such characters are written `\uXXXX`.
+/// JSON with the same value: such characters, which occur only in strings, are written as `\uXXXX`.
 pub fn json(text: &str) -> Cow<'_, str> {
     escaped(text, is_unsafe, |letter, out| {
         for unit in letter.encode_utf16(&mut [0; 2]) {

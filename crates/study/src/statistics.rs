@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Resamples behind a bootstrap interval.
 const RESAMPLES: usize = 4_000;
-/// Rearrangements that are still enumerated; beyond, so many random ones are drawn.
+/// Most rearrangements that are enumerated; if there are more, this many random ones are drawn.
 const REARRANGEMENTS: usize = 20_000;
 
 /// An estimate with its 95 % interval.
@@ -106,7 +106,7 @@ pub fn permutation_p(first: &[f64], second: &[f64], rng: &mut impl Rng) -> Optio
         all.shuffle(rng);
         extreme += as_extreme(all[..first.len()].iter().sum());
     }
-    // The arrangement that was seen counts as one of them, so that p is never zero.
+    // The observed arrangement counts as one of them, so that p is never zero.
     Some((extreme + 1) as f64 / (REARRANGEMENTS + 1) as f64)
 }
 
@@ -115,7 +115,8 @@ pub fn least_p(first: usize, second: usize) -> f64 {
     if first == 0 || second == 0 {
         return 1.0;
     }
-    // The mirror image of an arrangement is as extreme; it is another one only for groups of equal size.
+    // The mirror image of an arrangement is as extreme, but it is a possible arrangement only for groups of equal
+    // size.
     let mirrored = if first == second { 2.0 } else { 1.0 };
     match rearrangements(first + second, first) {
         count if count <= REARRANGEMENTS => mirrored / count as f64,

@@ -1,5 +1,5 @@
-//! How quantities are written for people. Inside the program time is nanoseconds in `u64` and sizes are
-//! bytes; only the last step of an output turns them into words.
+//! Writes quantities for people. Inside the program time is nanoseconds in `u64` and sizes are bytes; only the last
+//! step of an output formats them.
 
 /// One second, in nanoseconds.
 pub const SECOND_NS: u64 = 1_000_000_000;

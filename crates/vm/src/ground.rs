@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use reprieve_linux::cgroup::{self, Cgroups, Quota};
 use reprieve_linux::warden::Guarded;
-use reprieve_study::given_back;
+use reprieve_study::regained;
 use reprieve_study::ground::{self, Finished, Progress};
 use reprieve_study::scenario::{BadScenario, Scenario, Workload};
 use reprieve_study::units::MIB;
@@ -55,7 +55,7 @@ impl ground::Ground for VmGround {
                 Workload::Fio(_) => bench.run(&lab, planned, step),
                 _ => lab.run(planned, step),
             });
-        given_back::fill(&finished.scenario, &mut finished.observations);
+        regained::fill(&finished.scenario, &mut finished.observations);
         finished.error = finished.error.or(bench.conclude().err());
         finished
     }

@@ -103,7 +103,7 @@ impl Watched {
         };
         let spinners: Vec<Entity> = self.spinners.iter().map(|(entity, _)| *entity).collect();
         let decisions: Vec<_> = events.iter().map(|event| decision(event, guest, &spinners)).collect();
-        stalls::tell(stalls, &decisions)
+        stalls::select(stalls, &decisions)
     }
 
     /// A trace of descheduling and stalls, and of the scheduler's events if they were kept.

@@ -1,19 +1,20 @@
-//! How much of the throughput that a condition costs is due to which cause: the simulator runs the condition once
-//! more with the cause left out, and what it still loses then was not lost to that cause.
+//! Attributes the throughput that a condition costs to causes. The simulator runs the condition once more with a
+//! cause left out; the throughput that is still lost was not lost to that cause.
 //!
-//! Leaving a cause out may also make the baseline faster, and that gain is no part of the loss. So what is left of the
-//! loss is measured against the baseline *with the same cause left out*:
+//! Leaving a cause out may also make the baseline faster, and that gain is no part of the loss. So the remaining loss
+//! is measured against the baseline *with the same cause left out*:
 //!
 //! ```text
 //! share = 1 - (baseline without the cause - condition without the cause) / (baseline - condition)
 //! ```
 //!
-//! A condition with `without` belongs to the condition that is the same but for it (and the label), if the baseline has
-//! such a counterpart too; else it is a condition like any other. `run.attribute` adds all that it takes, and then the
-//! conditions that it names alone are attributed.
+//! A condition with `without` is the counterpart of the condition that is the same apart from `without` and the
+//! label, if the baseline has such a counterpart too; otherwise it is a condition like any other. `run.attribute`
+//! adds the counterparts that are needed, and then only the conditions that it names are attributed.
 //!
-//! Shares need not add up: two causes that each suffice overlap (their sum is above 1), and two that are only harmful
-//! together are both needed (each one's removal gives everything back). The one total is [`Attribution::remainder`].
+//! Shares need not add up to 1. Two causes that each suffice for the loss overlap: removing one changes nothing. Of
+//! two causes that do harm only together, removing either one regains everything, so their sum is above 1.
+//! [`Attribution::remainder`] is the difference from 1.
 
 use crate::observe::metric;
 use crate::observe::observation::Observation;
@@ -33,26 +34,26 @@ pub struct Attribution {
     pub condition_per_s: f64,
     /// One for each condition that leaves causes out, in the scenario's order.
     pub parts: Vec<Part>,
-    /// The one total: what no single cause takes with it, as a share of the loss, which is 1 less the shares of the causes
-    /// that were left out alone, with its 95 % bootstrap interval. Above zero, that much comes back only when several
-    /// causes are left out together; below zero, so much was counted more than once. `None` when nothing is lost, or no
-    /// cause was left out alone.
+    /// The share of the loss that no single cause explains: 1 less the shares of the causes that were left out alone,
+    /// with its 95 % bootstrap interval. Above zero, that much is regained only when several causes are left out
+    /// together; below zero, that much was counted more than once. `None` when nothing is lost, or no cause was left
+    /// out alone.
     pub remainder: Option<Estimate>,
 }
 
-/// What is lost when causes are left out.
+/// The loss that remains when causes are left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// Name of the condition that leaves them out.
+    /// Name of the condition that leaves the causes out.
     pub condition: String,
-    /// What it leaves out.
+    /// The causes.
     pub causes: Vec<Cause>,
     /// Median throughput under the baseline with the same causes left out, operations per second.
     pub baseline_per_s: f64,
-    /// Median throughput under the condition with them left out.
+    /// Median throughput under the condition with the same causes left out.
     pub condition_per_s: f64,
-    /// The part of the loss that is gone with the causes, as a share of it, with its 95 % bootstrap interval; `None` when
-    /// nothing is lost.
+    /// Share of the loss that disappears with the causes, with its 95 % bootstrap interval; `None` when nothing is
+    /// lost.
     pub share: Option<Estimate>,
 }
 
@@ -85,7 +86,7 @@ impl Attribution {
     }
 }
 
-/// What an attribution is made from.
+/// The runs that an attribution is made from.
 struct Runs<'a> {
     scenario: &'a Scenario,
     observations: &'a [Observation],
@@ -160,7 +161,7 @@ fn baseline_without<'a>(scenario: &'a Scenario, part: &Condition) -> Option<&'a 
     scenario.conditions.iter().find(|(_, other)| fits(other)).map(|(name, _)| name.as_str())
 }
 
-/// The condition that `name` leaves causes out of, if there is one and the baseline has such a counterpart too.
+/// The condition whose counterpart `name` is, if there is one and the baseline has such a counterpart too.
 pub fn whole_of<'a>(scenario: &'a Scenario, name: &str) -> Option<&'a str> {
     let part = scenario.conditions.get(name)?;
     baseline_without(scenario, part)?;
@@ -168,8 +169,8 @@ pub fn whole_of<'a>(scenario: &'a Scenario, name: &str) -> Option<&'a str> {
     Some(whole.0.as_str())
 }
 
-/// The share of the loss that is gone when causes are left out of baseline and condition, of whose throughputs these are
-/// the pairs. `None` without a loss.
+/// The share of the loss that disappears when causes are left out of both baseline and condition; each pair has the
+/// throughputs with and without them. `None` without a loss.
 fn share([base, treated]: [f64; 2], [base_without, treated_without]: [f64; 2]) -> Option<f64> {
     let loss = base - treated;
     (loss > 0.0).then(|| 1.0 - (base_without - treated_without) / loss)

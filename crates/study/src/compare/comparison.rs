@@ -9,7 +9,7 @@ use crate::observe::observation::Observation;
 use crate::scenario::{PublishedRatio, Scenario};
 use crate::statistics::{self, Estimate};
 
-/// A p-value below this is called an effect.
+/// A difference with a p-value below this is called an effect.
 pub const SIGNIFICANT_BELOW: f64 = 0.05;
 
 /// One condition against the baseline.
@@ -38,9 +38,9 @@ pub struct Row {
     pub p_value: Option<f64>,
     /// The same after Holm's correction for all rows of the table.
     pub p_holm: Option<f64>,
-    /// What was published.
+    /// The published ratio.
     pub published: Option<PublishedRatio>,
-    /// Ours against the published one.
+    /// Our ratio against the published one.
     pub verdict: Verdict,
 }
 
@@ -54,22 +54,22 @@ pub enum Verdict {
     NotMeasured,
     /// The interval of our ratio contains 1.
     NoClearEffect,
-    /// The interval does not contain 1, but with so few repetitions that chance alone would often do that: no
-    /// division of the values could have given a p-value below 0.05.
+    /// The interval does not contain 1, but there are too few repetitions to tell: no division of the values into two
+    /// groups could give a p-value below 0.05.
     TooFewRuns {
-        /// Whether ours and the published one are on the same side of 1.
+        /// Whether our ratio and the published one are on the same side of 1.
         same_direction: bool,
     },
-    /// Both on the same side of 1.
+    /// Both ratios are on the same side of 1.
     SameDirection {
-        /// Our effect over theirs, effects as logarithms of ratios: 1 when equal, 2 for x4 where x2 was published.
+        /// Our effect over the published one, as logarithms of ratios: 1 when equal, 2 for x4 where x2 was published.
         times: f64,
     },
-    /// On different sides of 1.
+    /// The ratios are on different sides of 1.
     OppositeDirection,
 }
 
-/// Ours agrees with a published effect if it is at most this many times as large, or as small, both as logarithms of ratios:
+/// Our effect agrees with a published one if neither is more than this many times the other, as logarithms of ratios:
 /// x1.19 to x1.48 agree with x1.3.
 pub const AGREES_WITHIN: f64 = 1.5;
 
@@ -80,7 +80,7 @@ impl Verdict {
         if times > 0.0 { Verdict::SameDirection { times } } else { Verdict::OppositeDirection }
     }
 
-    /// Whether ours is in the published direction and about as large.
+    /// Whether our effect has the published direction and about the published size.
     pub fn agrees(&self) -> bool {
         let near = 1.0 / AGREES_WITHIN..=AGREES_WITHIN;
         matches!(self, Verdict::SameDirection { times } if near.contains(times))

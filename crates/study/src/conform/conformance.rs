@@ -1,7 +1,8 @@
-//! Whether the simulator gets effects right: the same scenario run on it and on real guests.
+//! Checks whether the simulator gets effects right: the same scenario is run on it and on real guests.
 //!
-//! What matters is the effect of a condition: its ratio to the baseline. The simulator is calibrated on baselines alone, so the
-//! baseline's own errors say how good the calibration is, and the errors of effects, how good the predictions are.
+//! An effect is the ratio of a condition to the baseline. The simulator is calibrated on baselines alone, so the
+//! errors of the baseline show how good the calibration is, and the errors of effects show how good the predictions
+//! are.
 
 use crate::compare::comparison::SIGNIFICANT_BELOW;
 use crate::observe::metric;
@@ -9,7 +10,7 @@ use crate::observe::observation::Observation;
 use crate::recorded::record::Study;
 use crate::statistics::{self, Estimate};
 
-/// What is compared: all that both grounds measure of grace periods, memory and throughput.
+/// The metrics that are compared: all of grace periods, memory and throughput that both grounds measure.
 pub const METRICS: [&str; 18] = [
     metric::GP_MEAN,
     metric::GP_P50,
@@ -31,8 +32,8 @@ pub const METRICS: [&str; 18] = [
     metric::SYNC_MAX,
 ];
 
-/// A ratio within this factor of 1 is no effect that anybody would act on: of some 200 effects some are significant though
-/// they are under 2 %, in either direction, and are not counted.
+/// A ratio within this factor of 1 is too small to act on. Among some 200 effects a few are significant although they
+/// are below 2 %; they do not count.
 pub const NO_EFFECT: f64 = 1.02;
 
 /// The simulator against real guests.
@@ -42,8 +43,8 @@ pub struct Conformance {
     pub baseline: String,
     /// The baseline itself: one for each of [`METRICS`] that both sides have, in their order.
     pub levels: Vec<Level>,
-    /// One for each further condition that has runs on both sides, and each of [`METRICS`] of which both sides have a ratio to the
-    /// baseline; in the order of the real study's conditions.
+    /// One for each further condition with runs on both sides and each of [`METRICS`] with a ratio to the baseline on
+    /// both sides, in the order of the real study's conditions.
     pub effects: Vec<Effect>,
 }
 
@@ -83,13 +84,13 @@ pub struct Effect {
 pub struct Ratio {
     /// With its 95 % bootstrap interval.
     pub estimate: Estimate,
-    /// Whether there are so many runs that a permutation test could give a p-value below 0.05.
+    /// Whether there are enough runs for a permutation test to give a p-value below 0.05.
     pub has_enough_runs: bool,
 }
 
 impl Ratio {
-    /// Whether the condition has an effect beyond doubt: the whole interval is further than [`NO_EFFECT`] from 1, on one side of
-    /// it, and there are enough runs.
+    /// Whether the effect is clear: the whole interval is further than [`NO_EFFECT`] from 1, on one side of it, and
+    /// there are enough runs.
     pub fn is_clear(&self) -> bool {
         self.has_enough_runs && self.leaves_one_out()
     }
@@ -110,7 +111,7 @@ pub enum Sign {
     RealAlone,
     /// The simulated effect is clear, the real one is not.
     SimulatedAlone,
-    /// Neither is clear, for want of runs; their intervals lie on opposite sides of 1.
+    /// Neither is clear, because there are too few runs; their intervals lie on opposite sides of 1.
     FewRunsApart,
     /// Neither is clear.
     Neither,
@@ -143,30 +144,30 @@ impl Effect {
     }
 }
 
-/// How one metric, or all of them, came out.
+/// Counts over the effects on one metric, or on all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
     /// Effects compared.
     pub effects: usize,
-    /// Of which both sides are clear.
+    /// Effects that are clear on both sides.
     pub clear: usize,
-    /// Of these, those that point different ways.
+    /// Of these, effects that point different ways.
     pub wrong: usize,
     /// Effects that seem to point different ways, with too few runs to tell.
     pub few_runs_apart: usize,
     /// Effects that are clear with real guests alone.
     pub real_alone: usize,
-    /// Of these, those that point the other way in the simulator, though not clearly.
+    /// Of these, effects that point the other way in the simulator, though not clearly.
     pub real_alone_apart: usize,
     /// Effects that are clear in the simulator alone.
     pub simulated_alone: usize,
-    /// Effects that have an error: none has one whose ratio is 0 on either side.
+    /// Effects that have an error: a ratio of 0 on either side has none.
     pub errors: usize,
     /// Median magnitude of the errors, as a share: 0.15 if half of the simulated effects are within a factor of 1.15.
     pub median_error: Option<f64>,
 }
 
-/// The real one and the simulated one of two studies; `None` unless there is one of each.
+/// The real study and the simulated one; `None` unless there is one of each.
 pub(crate) fn real_and_simulated<'a>(first: &'a Study, second: &'a Study) -> Option<(&'a Study, &'a Study)> {
     match (first.is_simulated(), second.is_simulated()) {
         (false, true) => Some((first, second)),
@@ -176,8 +177,8 @@ pub(crate) fn real_and_simulated<'a>(first: &'a Study, second: &'a Study) -> Opt
 }
 
 impl Conformance {
-    /// Compares two studies, in either order; `None` unless exactly one of them was simulated. (Of latencies, see
-    /// [`crate::conform::latency_conformance`].)
+    /// Compares two studies, in either order; `None` unless exactly one of them was simulated.
+    /// [`crate::conform::latency_conformance`] compares latencies.
     pub fn between(first: &Study, second: &Study) -> Option<Conformance> {
         let (real, simulated) = real_and_simulated(first, second)?;
         (!real.scenario.workload.is_latency()).then(|| Conformance::of(real, simulated))
@@ -217,7 +218,7 @@ impl Conformance {
         self.effects.iter().any(|effect| effect.real.has_enough_runs && effect.simulated.has_enough_runs)
     }
 
-    /// How effects on one metric, or on all, came out.
+    /// Counts the effects on one metric, or on all.
     pub fn tally(&self, metric: Option<&str>) -> Tally {
         let of = |effect: &&Effect| metric.is_none_or(|metric| metric == effect.metric);
         let effects = || self.effects.iter().filter(of);
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_sign_is_told_from_an_effect_that_is_not_clear() {
+    fn a_wrong_sign_differs_from_an_effect_that_is_not_clear() {
         let real =
             study(GroundKind::Vm, &[("baseline", 4.0), ("quota", 8.0), ("hogs", 8.0), ("pinned", 4.0)]);
         let simulated =

@@ -1,10 +1,10 @@
-//! How far simulated latencies are from real ones: the same scenario run on both grounds, condition by condition, each with
-//! repetitions that differ by their phases alone.
+//! Compares simulated latencies with real ones: the same scenario run on both grounds, condition by condition, each
+//! with repetitions that differ only in their phases.
 //!
-//! Percentiles are of all repetitions together, the longest is the longest of all, and stalls are counted over all. A figure
-//! is *near* if it is within its limit. A stall of tens of milliseconds comes a few times in ten thousand wake-ups, so a
-//! count of them, and a percentile or a maximum that they make, may be off by more and mean nothing: then a permutation test
-//! over the repetitions says how often such a difference comes by chance.
+//! Percentiles, the maximum and counts of stalls are taken over all repetitions together. A figure is *near* if it is
+//! within its limit. A stall of tens of milliseconds occurs a few times in ten thousand wake-ups, so a count of
+//! stalls, or a percentile or maximum that they determine, may be off by more without meaning. A permutation test
+//! over the repetitions then gives the probability that chance makes such a difference.
 
 use crate::conform::conformance::real_and_simulated;
 use crate::observe::distribution::Distribution;
@@ -14,16 +14,16 @@ use crate::observe::stalls::{self, Stall};
 use crate::recorded::record::Study;
 use crate::statistics;
 
-/// Above this a stall is a long one, of slices; below, one of the rate limit.
+/// A longer stall comes from slices, a shorter one from the rate limit.
 pub const LONG_NS: u64 = 5_000_000;
-/// How far a median may be off, as a share of the real one.
+/// Largest error of a median, as a share of the real one.
 const MEDIAN_LIMIT: f64 = 0.15;
-/// And any other figure.
+/// Largest error of any other figure, as a share of the real one.
 const LIMIT: f64 = 0.30;
-/// A difference that chance gives more often than this is not held against the simulator.
+/// A difference whose p-value is above this does not count against the simulator.
 const CHANCE: f64 = 0.05;
 
-/// What is compared.
+/// The figures that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Median latency.
@@ -42,7 +42,7 @@ impl Quantity {
     const ALL: [Quantity; 5] =
         [Quantity::Median, Quantity::P999, Quantity::Longest, Quantity::Stalls, Quantity::LongStalls];
 
-    /// Whether it is a number of stalls; else it is a time in ns.
+    /// Whether it is a number of stalls; otherwise it is a time in ns.
     pub fn is_count(self) -> bool {
         matches!(self, Quantity::Stalls | Quantity::LongStalls)
     }
@@ -51,7 +51,7 @@ impl Quantity {
         if self == Quantity::Median { MEDIAN_LIMIT } else { LIMIT }
     }
 
-    /// Of all repetitions together.
+    /// The figure over all repetitions together.
     fn of_all(self, all: &Distribution, runs: &[&Observation]) -> f64 {
         let quantile = |share| all.quantile_ns(share).unwrap_or(0) as f64;
         match self {
@@ -62,7 +62,7 @@ impl Quantity {
         }
     }
 
-    /// Of one repetition.
+    /// The figure of one repetition.
     fn of_one(self, run: &Observation) -> f64 {
         let metric = |id: &str| run.metrics.get(id).copied().unwrap_or(0.0);
         match self {
@@ -82,7 +82,7 @@ impl Quantity {
 pub enum Nearness {
     /// Within its limit.
     Near,
-    /// Not within it, but repetitions differ as much among themselves; with the test's p-value.
+    /// Not within its limit, but repetitions differ as much among themselves; with the test's p-value.
     Chance(f64),
     /// Neither.
     Off,
@@ -93,7 +93,7 @@ pub enum Nearness {
 pub struct Figure {
     /// Of all repetitions together.
     pub value: f64,
-    /// The smallest and the largest of one repetition.
+    /// The smallest and the largest figure of a single repetition.
     pub range: (f64, f64),
 }
 
@@ -126,7 +126,7 @@ impl Row {
     }
 }
 
-/// A stall of each ground beside each other.
+/// A real stall beside a simulated one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StallPair {
     /// Name of the condition.
@@ -142,7 +142,7 @@ pub struct StallPair {
 pub struct LatencyConformance {
     /// All figures of each condition that has runs on both grounds, in the order of the real study's conditions.
     pub rows: Vec<Row>,
-    /// Real stalls that were told, each beside a simulated one.
+    /// Real stalls with their events, each beside a simulated one.
     pub stalls: Vec<StallPair>,
 }
 
@@ -219,15 +219,15 @@ fn rows(condition: &str, real: &Study, simulated: &Study) -> Vec<Row> {
 }
 
 fn pairs(condition: &str, real: &Study, simulated: &Study) -> Vec<StallPair> {
-    let told = |study: &Study| -> Vec<Stall> {
+    let stalls_of = |study: &Study| -> Vec<Stall> {
         study.runs_of(condition).flat_map(|run| run.stalls.iter().cloned()).collect()
     };
-    let simulated = told(simulated);
+    let simulated = stalls_of(simulated);
     let pair = |real: Stall| {
         let simulated = stalls::nearest(&real, &simulated)?.clone();
         Some(StallPair { condition: condition.into(), real, simulated })
     };
-    told(real).into_iter().filter_map(pair).collect()
+    stalls_of(real).into_iter().filter_map(pair).collect()
 }
 
 #[cfg(test)]
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_told_stall_stands_beside_the_nearest_simulated_one() {
+    fn a_stall_stands_beside_the_nearest_simulated_one() {
         let [mut real, mut simulated] =
             [GroundKind::Xen, GroundKind::Sim].map(|ground| study(ground, &[&[100], &[100]]));
         let stall = |length_ns| Stall { length_ns, why: String::new(), events: Vec::new() };

@@ -1,5 +1,5 @@
-//! The layer below grace periods: how long vCPUs are kept from running at a time, and how often, in real guests and in the
-//! simulator. Where these differ, grace periods differ, too.
+//! Compares how long and how often vCPUs are kept from running, in real guests and in the simulator. Grace periods
+//! depend on these times: where the times differ, grace periods differ too.
 
 use crate::conform::conformance::real_and_simulated;
 use crate::observe::distribution::Distribution;
@@ -7,14 +7,14 @@ use crate::observe::observation::VCPU_OFF;
 use crate::recorded::record::Study;
 use crate::units::SECOND_NS;
 
-/// Times off, of all runs of a condition together.
+/// Times off, over all runs of a condition together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OffTimes {
     /// Times a vCPU was preempted or throttled, per second of each vCPU.
     pub per_s: f64,
-    /// Share of the time during which it was.
+    /// Share of the time during which a vCPU was preempted or throttled.
     pub share: f64,
-    /// Median of such a time, ns.
+    /// Median time off, ns.
     pub p50_ns: u64,
     /// 99th percentile, ns.
     pub p99_ns: u64,
@@ -33,8 +33,8 @@ pub struct OffRow {
     pub simulated: OffTimes,
 }
 
-/// A row for each condition of which both sides have such times, in the order of the real study's conditions; none unless exactly
-/// one of the studies was simulated.
+/// A row for each condition with such times on both sides, in the order of the real study's conditions; none unless
+/// exactly one of the studies was simulated.
 pub fn between(first: &Study, second: &Study) -> Vec<OffRow> {
     let Some((real, simulated)) = real_and_simulated(first, second) else { return Vec::new() };
     let row = |condition: &String| {

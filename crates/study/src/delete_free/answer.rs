@@ -1,4 +1,4 @@
-//! From the line that a program prints to an observation. What it says is checked against what it was asked.
+//! Turns the line that a program prints into an observation. The answer is checked against the question.
 
 use serde::Deserialize;
 
@@ -10,11 +10,11 @@ use crate::scenario::PlannedRun;
 use crate::shown;
 use crate::units::{MILLISECOND_NS, SECOND_NS};
 
-/// Most notes that are taken from a program, and the longest in characters.
+/// Most notes that are taken from a program, and the longest one, in characters.
 const NOTES: usize = 16;
 const NOTE_CHARACTERS: usize = 400;
 
-/// Who a program says it is.
+/// The identity that a program gives.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Identity {
     /// Its scheme.
@@ -23,14 +23,14 @@ pub struct Identity {
     pub library: String,
     /// That library's version.
     pub version: String,
-    /// What readers do: `none`, `quiescent`, `lock`, ...
+    /// The protocol of its readers: `none`, `quiescent`, `lock`, ...
     pub kind: String,
 }
 
 /// Reads a line of a program's, from JSON.
 ///
 /// # Errors
-/// What is wrong with it, as the end of a sentence about the program.
+/// The error, as the end of a sentence about the program.
 pub fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     let text = text.trim();
     if text.is_empty() {
@@ -39,17 +39,17 @@ pub fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| format!("printed no answer ({error})"))
 }
 
-/// The line. Keys that are not here are left alone.
+/// The line that a program prints. Other keys are ignored.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Answer {
-    /// Who it is.
+    /// The program's identity.
     #[serde(flatten)]
     pub identity: Identity,
-    /// What it was asked, as it understood it.
+    /// The question as the program understood it.
     pub options: Options,
     deletes: Deletes,
     delay_ns: Delay,
-    /// Times that a reader met an element which it should not have met.
+    /// How often a reader met an element that it must not meet.
     pub errors: u64,
     writer: Writer,
     readers: Readers,
@@ -59,7 +59,7 @@ pub struct Answer {
     notes: Vec<String>,
 }
 
-/// Of elements removed within the window.
+/// Delays of elements that were removed within the window.
 #[derive(Clone, Debug, Deserialize)]
 struct Deletes {
     delivered_per_s: f64,
@@ -98,7 +98,7 @@ struct Peak {
     bytes: u64,
 }
 
-/// Of the whole run, warm-up included.
+/// Counts over the whole run, warm-up included.
 #[derive(Clone, Debug, Deserialize)]
 struct Fences {
     membarriers: u64,
@@ -112,8 +112,8 @@ impl Answer {
     /// Reads what a program printed.
     ///
     /// # Errors
-    /// What is wrong with it, as the end of a sentence about the program: it is no answer, or one to another question, or
-    /// of a program whose readers met elements that they should not have met.
+    /// The error, as the end of a sentence about the program: the text is no answer, or answers another question, or
+    /// the program's readers met elements that they must not meet.
     pub fn read(text: &str, scheme: &str, asked: &Options) -> Result<Answer, String> {
         let answer: Answer = parse(text)?;
         if answer.identity.scheme != scheme {
@@ -143,7 +143,7 @@ impl Answer {
             });
         }
         provenance.notes.extend(self.notes.iter().take(NOTES).map(|note| plain(note)));
-        // A ground that keeps books of its own has its own window.
+        // A ground that measures the window itself has set it already.
         if provenance.window_ns == 0 {
             provenance.window_ns = self.options.duration_ms * MILLISECOND_NS;
         }
@@ -197,7 +197,7 @@ impl Answer {
     }
 }
 
-/// A program's words, fit for a terminal, and cut.
+/// A program's text, made fit for a terminal and cut to its limit.
 fn plain(words: &str) -> String {
     let cut: String = words.chars().take(NOTE_CHARACTERS).collect();
     shown::line(&cut).into_owned()

@@ -1,5 +1,5 @@
-//! What a run asks of a program: the same options for every scheme. A program says in its answer what it was asked,
-//! so that a program of another version is noticed.
+//! The options that a run gives to a program: the same for every scheme. A program repeats them in its answer, so
+//! that a program of another version is noticed.
 
 use serde::Deserialize;
 
@@ -18,15 +18,15 @@ pub struct Options {
     pub writer_cpus: Vec<usize>,
     /// Elements that the writer deletes per second.
     pub deletes_per_s: u64,
-    /// Time before the window.
+    /// Time before the window, in ms.
     pub warmup_ms: u64,
-    /// Length of the window.
+    /// Length of the window, in ms.
     pub duration_ms: u64,
-    /// Computing between two look-ups.
+    /// Time that a reader computes between two look-ups, in ns.
     pub think_ns: u64,
-    /// Computing within a section.
+    /// Time that a reader computes within a section, in ns.
     pub section_ns: u64,
-    /// One reader stays in a section for so long, once.
+    /// Time that one reader stays in a section, once, in ms.
     pub stall_ms: u64,
     /// Look-ups between two quiescent states.
     pub quiescent_every: u64,
@@ -35,7 +35,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What the scenario of one run asks for, with the scheme's name; `None` for another workload. Each repetition has
+    /// The options of one run of a scenario, with the scheme's name; `None` for another workload. Each repetition has
     /// a seed of its own, which all of its runs share.
     pub fn of(scenario: &Scenario, repetition: u32) -> Option<(&str, Options)> {
         let Workload::DeleteFree(asked) = &scenario.workload else { return None };

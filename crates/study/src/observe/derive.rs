@@ -1,4 +1,4 @@
-//! From what any ground saw to an observation's metrics: one definition for all of them.
+//! Derives an observation's metrics from the events of a run: one definition for all grounds.
 
 use crate::observe::distribution::Distribution;
 use crate::observe::grace_period::{GracePeriod, ReaderPreemptions, Span};
@@ -58,11 +58,11 @@ pub fn latencies(out: &mut Observation, latencies: Distribution) {
 
 /// The grace periods of a window.
 pub struct GracePeriods<'a> {
-    /// Those that ended in it, in order.
+    /// The grace periods that ended in the window, in order.
     pub ended: &'a [GracePeriod],
-    /// Those that ended without being seen.
+    /// Number of grace periods that began and ended between two samples.
     pub missed: u64,
-    /// Age of the one that is open at the window's end.
+    /// Age of the grace period that is open at the window's end.
     pub open_ns: Option<u64>,
     /// For each vCPU, when it was preempted or throttled.
     pub descheduled: &'a [Vec<Span>],
@@ -82,7 +82,7 @@ impl GracePeriods<'_> {
             put(out, metric::GP_MEAN, mean);
             put(out, metric::GP_P50, p50 as f64);
             put(out, metric::GP_P99, p99 as f64);
-            // One that has not ended is at least as long as it is old.
+            // A grace period that has not ended lasts at least as long as its age.
             put(out, metric::GP_MAX, durations.max_ns().max(self.open_ns.unwrap_or(0)) as f64);
         }
         let preemptions = ReaderPreemptions::count(self.ended, self.descheduled);
@@ -122,14 +122,14 @@ pub fn memory(out: &mut Observation, series: [Timeline; 4]) {
     }
 }
 
-/// Descheduled spans no shorter than the time between two looks: a real guest's masks are not known any finer, and
-/// below lie only the short visits of other threads.
+/// Descheduled spans that are no shorter than the time between two samples. A real guest's masks are not known more
+/// finely, and shorter spans are only brief visits of other threads.
 pub fn long_enough(descheduled: &[Vec<Span>], look_ns: u64) -> Vec<Vec<Span>> {
     let long = |spans: &Vec<Span>| spans.iter().copied().filter(|span| span.length_ns() >= look_ns).collect();
     descheduled.iter().map(long).collect()
 }
 
-/// How long vCPUs were kept from running, and how long they were not in between, however short.
+/// How long vCPUs were kept from running at a time, and how long they ran undisturbed in between, however short.
 pub fn descheduling(out: &mut Observation, descheduled: &[Vec<Span>]) {
     let (mut off, mut undisturbed) = (Distribution::default(), Distribution::default());
     for spans in descheduled {
@@ -140,7 +140,7 @@ pub fn descheduling(out: &mut Observation, descheduled: &[Vec<Span>]) {
     out.distributions.insert(observation::VCPU_UNDISTURBED.into(), undisturbed);
 }
 
-/// What a run's trace is made from.
+/// The events that a run's trace is made from.
 pub struct TraceOf<'a> {
     /// When the window began.
     pub start_ns: u64,

@@ -53,7 +53,7 @@ impl Distribution {
         (self.count() > 0).then(|| self.histogram.value_at_quantile(quantile).min(self.max_ns))
     }
 
-    /// How many are longer, to within a bucket's 0.1 %.
+    /// How many durations are longer, with an error of at most a bucket's 0.1 %.
     pub fn count_above(&self, ns: u64) -> u64 {
         let longer = self.histogram.iter_recorded().filter(|step| step.value_iterated_to() > ns);
         longer.map(|step| step.count_since_last_iteration()).sum()
@@ -86,7 +86,7 @@ impl Extend<u64> for Distribution {
     }
 }
 
-/// What stands in JSON: the exact figures, and the histogram in HdrHistogram's compressed V2 format.
+/// The form in JSON: the exact figures, and the histogram in HdrHistogram's compressed V2 format.
 #[derive(Serialize, Deserialize)]
 struct Encoded {
     count: u64,

@@ -1,9 +1,8 @@
 //! Grace periods, and which descheduled vCPUs held them up.
 //!
-//! The counting rule is the one of `facts`: an RCU-reader preemption extends a grace period when the host
-//! descheduled a vCPU while that vCPU's bit was still set in the grace period's quiescent-state mask. Two
-//! counts are given: any such event, and only those of the last holdout, which set the grace period's end.
-//! Both are pure functions of spans, so every ground counts alike.
+//! An RCU-reader preemption extends a grace period when the host deschedules a vCPU whose bit is still set in the
+//! grace period's quiescent-state mask. Two counts are given: all such events, and those of the last holdout alone,
+//! which set the grace period's end. Both are pure functions of spans, so every ground counts in the same way.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +27,7 @@ impl Span {
         self.end_ns - self.start_ns
     }
 
-    /// The part that lies in both, if it is longer than nothing.
+    /// The part that lies in both, if it is not empty.
     pub fn overlap(self, other: Span) -> Option<Span> {
         let (start_ns, end_ns) = (self.start_ns.max(other.start_ns), self.end_ns.min(other.end_ns));
         (start_ns < end_ns).then_some(Span { start_ns, end_ns })
@@ -64,7 +63,8 @@ impl GracePeriod {
 pub struct ReaderPreemptions {
     /// Preemptions that overlap a holdout of the same vCPU.
     pub any: u64,
-    /// Those of a vCPU whose bit was the last to clear (several, if they cleared in the same sample).
+    /// Of these, preemptions of the vCPU whose bit was the last to clear, or of several if their bits cleared in the
+    /// same sample.
     pub last: u64,
     /// Time within grace periods during which at least one holdout was descheduled.
     pub held_ns: u64,

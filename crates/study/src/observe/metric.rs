@@ -3,7 +3,7 @@
 
 use crate::units;
 
-/// What a metric's number counts.
+/// The unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
@@ -126,7 +126,7 @@ metrics! {
         "CPU time of the tasks that compute for ever in the VM, of one CPU, mean over them."
     NEIGHBOUR_CPU "neighbour_cpu_share" Share "CPU of the neighbours' vCPUs"
         "Run time of the neighbour VMs' busy vCPUs over the window, mean over them."
-    GIVEN_BACK "given_back_share" Share "Share of lost throughput regained"
+    REGAINED "given_back_share" Share "Share of lost throughput regained"
         "(x - pinned) / (undisturbed - pinned) of the throughputs within a repetition: 100 % is all that the disturbance took, 0 what jobs have that never move."
     COMPUTING_LOOPS "computing_loops_per_s" PerSecond "Loops of the VM's own CPU-bound tasks"
         "Loops of the tasks that compute for ever in the VM, all of them together, per second of the guest's clock."

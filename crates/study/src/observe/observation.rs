@@ -9,7 +9,7 @@ use crate::observe::stalls::Stall;
 use crate::observe::tape::Tape;
 use crate::observe::timeline::{Timeline, Trace};
 
-/// What one run of one condition showed.
+/// The result of one run of one condition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     /// Name of the condition.
@@ -51,7 +51,7 @@ pub struct Observation {
     pub replayed: Option<Replayed>,
 }
 
-/// What was replayed in a simulated run.
+/// The recording that a simulated run replayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Replayed {
     /// What had been recorded, where, and how.
@@ -70,7 +70,7 @@ pub struct SweepPoint {
 }
 
 impl Observation {
-    /// Of an accepted run, outside of any sweep: nothing is in it yet but where it comes from.
+    /// An accepted run outside of any sweep, with no results yet.
     pub fn new(condition: &str, repetition: u32, provenance: Provenance) -> Observation {
         Observation {
             condition: condition.into(),
@@ -100,14 +100,14 @@ impl Observation {
         self.is_of_case(None, condition)
     }
 
-    /// The same of one case.
+    /// The same for one case.
     pub fn is_of_case(&self, case: Option<&str>, condition: &str) -> bool {
         let same = self.condition == condition && self.case.as_deref() == case;
         same && self.sweep.is_none() && self.standing.counts()
     }
 }
 
-/// How a run is called: its case, its condition, and the value of its sweep.
+/// Name of a run: its case, its condition, and the value of its sweep.
 pub(crate) fn title(condition: &str, case: Option<&str>, sweep: Option<&SweepPoint>) -> String {
     let condition = match case {
         Some(case) => format!("{case}, {condition}"),
@@ -125,9 +125,9 @@ pub const GP_DURATIONS: &str = "gp_duration_ns";
 pub const SYNC_LATENCIES: &str = "sync_latency_ns";
 /// Key of the distribution of latencies: wake-ups or round trips.
 pub const LATENCIES: &str = "latency_ns";
-/// Key of the distribution of how long a vCPU was kept from running at a time: preempted or throttled; of all vCPUs.
+/// Key of the distribution of how long a vCPU was preempted or throttled at a time, over all vCPUs.
 pub const VCPU_OFF: &str = "vcpu_off_ns";
-/// Key of the distribution of the time between the end of one such time and the begin of the vCPU's next one.
+/// Key of the distribution of how long a vCPU ran undisturbed between two such times.
 pub const VCPU_UNDISTURBED: &str = "vcpu_undisturbed_ns";
 /// Key of the distribution of the time between two samples.
 pub const SAMPLE_GAPS: &str = "sample_gap_ns";
@@ -149,9 +149,10 @@ pub const IO_OVER_TIME: &str = "io_bytes_per_s";
 pub enum Standing {
     /// Foreign CPU time was below the limit.
     Accepted,
-    /// Above the limit, and done again: it does not enter the comparison.
+    /// Foreign CPU time was above the limit, and the run was done again: it does not enter the comparison.
     Redone,
-    /// Above the limit, but the study's redo limit was reached: it enters, marked.
+    /// Foreign CPU time was above the limit, but the study's redo limit was reached: the run enters the comparison,
+    /// marked.
     Kept,
 }
 
@@ -169,7 +170,7 @@ pub struct Provenance {
     pub ground: String,
     /// `kvm` or `tcg`.
     pub accelerator: String,
-    /// Why that one.
+    /// Why that accelerator was used.
     pub accelerator_reason: String,
     /// Release of the guest's kernel.
     pub kernel: String,
@@ -185,19 +186,19 @@ pub struct Provenance {
     pub foreign_cpu_percent: f64,
     /// Where scheduling intervals came from.
     pub scheduling_source: String,
-    /// What each vCPU's thread got from the host's scheduler.
+    /// CPU time that each vCPU's thread got and wanted.
     pub vcpus: Vec<VcpuTime>,
     /// Samples taken of the guest's memory.
     pub samples: u64,
     /// Grace periods that began and ended between two samples: counted, but without a duration.
     pub missed_gps: u64,
-    /// What could not be done or measured, and why.
+    /// Notes on what could not be done or measured, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Events that were simulated; 0 on real machines.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub events: u64,
-    /// Hash of everything that a simulated run gave, to see that it gave the same again; empty on real machines.
+    /// Hash of all results of a simulated run, to check that a repeated run gives the same; empty on real machines.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub result_hash: String,
     /// Hash of the source of the policy that decided in a simulated run; empty if none did.
@@ -219,9 +220,9 @@ impl Provenance {
 /// CPU time of one vCPU's thread in the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VcpuTime {
-    /// On a pCPU.
+    /// Time on a pCPU.
     pub run_ns: u64,
-    /// Runnable, but descheduled by the host.
+    /// Time during which it was runnable, but descheduled by the host.
     pub delay_ns: u64,
 }
 

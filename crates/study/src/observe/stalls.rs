@@ -1,43 +1,44 @@
-//! Stalls, told event by event: the same words from real Xen's trace and from the simulator's, so that the two can be laid
-//! beside each other.
+//! Stalls, event by event. Real Xen's trace and the simulator's use the same words, so that they can be compared.
 //!
-//! Of each run a few stalls are kept, of different lengths; of each, the scheduler's decisions from shortly before to shortly
-//! after it, and when the guest last joined or left the active list. Times count from when the task wanted to run.
+//! A few stalls of different lengths are kept of each run. Each has the scheduler's decisions from shortly before it
+//! to shortly after it, and the last time at which the guest joined or left the active list. Times count from when
+//! the task wanted to run.
 
 use serde::{Deserialize, Serialize};
 
 use crate::observe::grace_period::Span;
+use crate::units::SECOND_NS;
 
 /// Most stalls that are kept of a run.
 const STALLS_MAX: usize = 6;
-/// Two stalls whose lengths differ by less than this share of the longer one are alike: one of them is kept.
+/// Of two stalls whose lengths differ by less than this share of the longer one, only one is kept.
 const ALIKE: f64 = 0.2;
-/// Events from so long before a stall to so long after it are told.
+/// Events are kept from this long before a stall to this long after it.
 const BEFORE_NS: u64 = 2_000_000;
 const AFTER_NS: u64 = 500_000;
-/// And of so long before it the last change of what lasts.
-const LASTING_NS: u64 = 1_000_000_000;
+/// The last change of a lasting state is kept from this long before a stall.
+const LASTING_NS: u64 = SECOND_NS;
 
 /// One stall.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stall {
     /// How late the task ran.
     pub length_ns: u64,
-    /// What made it, where that is known.
+    /// Its cause, where that is known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// What the scheduler did, in the order of time.
+    /// The scheduler's decisions, in the order of time.
     pub events: Vec<StallEvent>,
 }
 
-/// Something that the scheduler did.
+/// A decision of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StallEvent {
-    /// From when the task wanted to run; negative if it was before.
+    /// Time from when the task wanted to run; negative before that.
     pub t_ns: i64,
-    /// What happened, in the words of [`What`]: what is compared.
+    /// What happened, in the words of [`What`]. Comparisons use this alone.
     pub what: String,
-    /// What else is known of it.
+    /// Further details.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
@@ -69,7 +70,7 @@ pub enum What {
     BecomesInactive,
     /// credit2: it gets new credit.
     NewCredit,
-    /// Known in the simulator alone; the note says what.
+    /// An event that only the simulator knows; the note describes it.
     Inside,
 }
 
@@ -93,7 +94,7 @@ impl What {
         }
     }
 
-    /// Whether it says how things are from then on.
+    /// Whether it changes a state that lasts.
     fn lasts(self) -> bool {
         matches!(self, What::BecomesActive | What::BecomesInactive)
     }
@@ -104,11 +105,11 @@ pub const GUEST: &str = "guest";
 /// A VM that computes.
 pub const SPINNER: &str = "spinner";
 
-/// An event of the scheduler as a ground knows it: when, what, whom it is about, and a note. Times are of any clock that the
-/// stalls have, too.
+/// An event of the scheduler as a ground knows it: when, what, which vCPU, and a note. Times are from the same clock
+/// as those of the stalls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// When, ns.
+    /// Time, in ns.
     pub t_ns: u64,
     /// What.
     pub what: What,
@@ -118,8 +119,8 @@ pub struct Decision {
     pub note: String,
 }
 
-/// The stalls that are kept, the longest first, with their events. Both lists are in the order of time.
-pub fn tell(stalls: &[(Span, String)], decisions: &[Decision]) -> Vec<Stall> {
+/// Chooses the stalls to keep, longest first, and adds their events. Both lists are in the order of time.
+pub fn select(stalls: &[(Span, String)], decisions: &[Decision]) -> Vec<Stall> {
     let mut longest: Vec<&(Span, String)> = stalls.iter().collect();
     longest.sort_by_key(|(span, _)| std::cmp::Reverse(span.length_ns()));
     let mut kept: Vec<&(Span, String)> = Vec::new();
@@ -129,12 +130,12 @@ pub fn tell(stalls: &[(Span, String)], decisions: &[Decision]) -> Vec<Stall> {
             kept.push(stall);
         }
     }
-    let told = |(span, why): &&(Span, String)| Stall {
+    let with_events = |(span, why): &&(Span, String)| Stall {
         length_ns: span.length_ns(),
         why: why.clone(),
         events: events(*span, decisions),
     };
-    kept.iter().map(told).collect()
+    kept.iter().map(with_events).collect()
 }
 
 fn events(stall: Span, decisions: &[Decision]) -> Vec<StallEvent> {
@@ -161,9 +162,9 @@ pub struct Line<'a> {
     pub second: Option<&'a StallEvent>,
 }
 
-/// Two stalls event by event, what was before the task wanted to run and what was after each by itself: the longest sequence
-/// that they have in common stands beside each other (a longest common subsequence), and what only one of them has
-/// stands between, in its order.
+/// Aligns two stalls event by event: events of their longest common subsequence stand beside each other, and events
+/// of only one of them stand in between, in their order. Events before the task wanted to run and events after that
+/// are aligned separately.
 pub fn beside<'a>(first: &'a Stall, second: &'a Stall) -> Vec<Line<'a>> {
     let at_0 = |stall: &'a Stall| stall.events.split_at(stall.events.partition_point(|event| event.t_ns < 0));
     let ((a_before, a_after), (b_before, b_after)) = (at_0(first), at_0(second));
@@ -173,7 +174,7 @@ pub fn beside<'a>(first: &'a Stall, second: &'a Stall) -> Vec<Line<'a>> {
 }
 
 fn common_sequence<'a>(a: &'a [StallEvent], b: &'a [StallEvent]) -> Vec<Line<'a>> {
-    // How long the common sequence of the rests is.
+    // Length of the longest common subsequence of the remaining events.
     let mut common = vec![vec![0u32; b.len() + 1]; a.len() + 1];
     for i in (0..a.len()).rev() {
         for j in (0..b.len()).rev() {
@@ -223,12 +224,12 @@ mod tests {
     #[test]
     fn of_stalls_that_are_alike_the_longest_is_kept() {
         let stalls = [stall(0, 30), stall(100, 160), stall(200, 229), stall(300, 359), stall(400, 402)];
-        let lengths: Vec<u64> = tell(&stalls, &[]).iter().map(|one| one.length_ns / MS).collect();
+        let lengths: Vec<u64> = select(&stalls, &[]).iter().map(|one| one.length_ns / MS).collect();
         assert_eq!(lengths, [60, 30, 2]);
     }
 
     #[test]
-    fn events_around_a_stall_are_told_and_what_lasted_before() {
+    fn a_stall_has_the_events_around_it_and_the_state_before() {
         let decisions = [
             decision(500, What::BecomesActive),
             decision(600, What::BecomesInactive),
@@ -239,9 +240,9 @@ mod tests {
             decision(1_230, What::Runs),
             decision(1_232, What::Blocks),
         ];
-        let told = &tell(&[stall(1_200, 1_230)], &decisions)[0];
+        let kept = &select(&[stall(1_200, 1_230)], &decisions)[0];
         let events: Vec<(i64, &str)> =
-            told.events.iter().map(|event| (event.t_ns / MS as i64, event.what.as_str())).collect();
+            kept.events.iter().map(|event| (event.t_ns / MS as i64, event.what.as_str())).collect();
         let expected = [
             (-600, "guest becomes inactive"),
             (-500, "guest becomes active: a tick finds it"),
@@ -249,7 +250,7 @@ mod tests {
             (0, "guest wakes"),
             (30, "guest gets the pCPU"),
         ];
-        assert_eq!((events.as_slice(), told.why.as_str()), (&expected[..], "why"));
+        assert_eq!((events.as_slice(), kept.why.as_str()), (&expected[..], "why"));
     }
 
     #[test]

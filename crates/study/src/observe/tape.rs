@@ -1,10 +1,10 @@
-//! When a host kept a VM's vCPUs from running, recorded there: the simulator can replay it, under another guest, another RCU
-//! setting, or a remedy.
+//! A recording of when a host kept a VM's vCPUs from running. The simulator can replay it with another guest, another
+//! RCU setting, or a remedy.
 //!
-//! A file is JSON, with the times of each vCPU as pairs of numbers, so that 10,000 of them take some 200 KB. It is a user's
-//! file, and nothing of it is trusted: see [`Tape::from_json`].
+//! A file is JSON, with the times of each vCPU as pairs of numbers: 10,000 of them take some 200 KB. The file may
+//! come from anybody, so nothing in it is trusted: see [`Tape::from_json`].
 //!
-//! Invariant: whatever is written can be read again.
+//! Invariant: every file that is written can be read again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,13 +36,13 @@ pub struct Tape {
     version: u32,
     /// What was recorded, where, and how; for people.
     source: String,
-    /// How long, ns. Times are counted from its beginning.
+    /// Length of the recording, ns. Times count from its beginning.
     length_ns: u64,
-    /// For each vCPU: when it was off, and for how long, ns.
+    /// For each vCPU, when it was off and for how long, ns.
     #[serde(deserialize_with = "few_vcpus")]
     off: Vec<Vec<(u64, u64)>>,
-    /// What the recorded run itself showed, by [`crate::observe::metric`] identifier; a replay is held against it. Empty in what
-    /// `reprieve record` writes, which sees nothing inside the guest.
+    /// Metrics of the recorded run, by [`crate::observe::metric`] identifier, for comparison with a replay. Empty in
+    /// files of `reprieve record`, which sees nothing inside the guest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     metrics: BTreeMap<String, f64>,
 }
@@ -52,15 +52,15 @@ pub struct Tape {
 #[error("not a recording of vCPUs: {0}")]
 pub struct BadTape(String);
 
-/// What is looked at first: a file of another version may have another shape.
+/// Read first, because a file of another version may have another shape.
 #[derive(Deserialize)]
 struct Versioned {
     version: u32,
 }
 
 impl Tape {
-    /// Of the times at which each vCPU was off within `window`; those of a vCPU that overlap are taken together. Where a file could
-    /// not hold all of it, it is cut: see [`Tape::length_ns`].
+    /// A recording of the times at which each vCPU was off within `window`; overlapping times of one vCPU are merged.
+    /// It is cut where a file could not hold all of them: see [`Tape::length_ns`].
     pub fn new(window: Span, off: &[Vec<Span>]) -> Tape {
         let within = |spans: &Vec<Span>| -> Vec<Span> {
             let mut within: Vec<Span> = spans.iter().filter_map(|span| span.overlap(window)).collect();
@@ -80,7 +80,7 @@ impl Tape {
         }
     }
 
-    /// The same with what it is of, and what the recorded run showed.
+    /// Adds what was recorded, and the metrics of the recorded run.
     pub fn described(self, source: &str, metrics: &BTreeMap<String, f64>) -> Tape {
         let end = (0..=TEXT_BYTES.min(source.len())).rev().find(|at| source.is_char_boundary(*at));
         let known = metrics.iter().filter(|(id, value)| metric::find(id).is_some() && value.is_finite());
@@ -94,7 +94,7 @@ impl Tape {
     /// Reads a file.
     ///
     /// # Errors
-    /// It is none, of another version, larger than any, or its times are not in order.
+    /// The text is no recording, of another version, too large, or its times are not in order.
     pub fn from_json(text: &str) -> Result<Tape, BadTape> {
         let bad = |error: serde_json::Error| BadTape(error.to_string());
         let Versioned { version } = serde_json::from_str(text).map_err(bad)?;
@@ -107,7 +107,7 @@ impl Tape {
         Ok(read)
     }
 
-    /// As a file.
+    /// The text of a file.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("numbers and texts can be written")
     }
@@ -117,22 +117,22 @@ impl Tape {
         &self.source
     }
 
-    /// How much was recorded.
+    /// Length of the recording, ns.
     pub fn length_ns(&self) -> u64 {
         self.length_ns
     }
 
-    /// What the recorded run itself showed, by [`crate::observe::metric`] identifier.
+    /// Metrics of the recorded run, by [`crate::observe::metric`] identifier.
     pub fn metrics(&self) -> &BTreeMap<String, f64> {
         &self.metrics
     }
 
-    /// How many vCPUs it has.
+    /// Number of vCPUs.
     pub fn vcpus(&self) -> usize {
         self.off.len()
     }
 
-    /// When that vCPU was off; in order, and apart from each other.
+    /// Times at which that vCPU was off, in order and without overlap.
     pub fn off(&self, vcpu: usize) -> impl Iterator<Item = Span> {
         self.off[vcpu].iter().map(|(at_ns, for_ns)| Span::new(*at_ns, at_ns + for_ns))
     }
@@ -162,7 +162,7 @@ impl Tape {
     }
 }
 
-/// When the first time begins that is one too many, if there are so many.
+/// When the first time begins that exceeds the limit, if there are that many.
 fn first_too_many(off: &[Vec<Span>]) -> Option<u64> {
     let count: usize = off.iter().map(Vec::len).sum();
     if count <= TIMES {
@@ -185,7 +185,8 @@ fn joined(spans: &[Span], window: Span) -> Vec<(u64, u64)> {
     joined.iter().map(|span| (span.start_ns - window.start_ns, span.length_ns())).collect()
 }
 
-/// An empty list takes three bytes of a file and eight times as many of memory: no more of them are read than there may be.
+/// Reads no more lists than there may be vCPUs: an empty list takes three bytes of a file, and eight times as much
+/// memory.
 fn few_vcpus<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Vec<(u64, u64)>>, D::Error> {
     struct Few;
     impl<'de> Visitor<'de> for Few {

@@ -22,8 +22,8 @@ impl Timeline {
         self.values.push(value);
     }
 
-    /// At most `buckets` points: of each equal stretch of time the point with the largest value, so that a
-    /// spike survives.
+    /// At most `buckets` points: the one with the largest value of each equal stretch of time, so that spikes
+    /// survive.
     pub fn downsampled(&self, buckets: usize) -> Timeline {
         let (Some(first), Some(last)) = (self.t_ns.first(), self.t_ns.last()) else {
             return Timeline::default();

@@ -1,5 +1,5 @@
-//! Cases by conditions: for one metric, what each condition gave in each case; and published ratios of one condition to
-//! another, in one case or on average over all, beside ours; and whether published orders of conditions come out.
+//! Cases by conditions: the values of one metric under each condition in each case. Published ratios of one condition
+//! to another stand beside ours, and published orders of conditions are checked.
 
 use crate::compare::comparison::Verdict;
 use crate::observe::observation::Observation;
@@ -30,22 +30,23 @@ pub struct GridRow {
 /// A published ratio and ours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
-    /// What was published.
+    /// The published ratio or order.
     pub published: PublishedPair,
-    /// Ours: of medians; the mean over the cases if it is one of all. `None` if a part of it was not measured.
+    /// Our ratio of medians, or the mean of the cases' ratios if the published one is for all cases. `None` if a part
+    /// was not measured.
     pub ratio: Option<f64>,
     /// The larger of ours over theirs and theirs over ours, if both are on the same side of 1.
     pub verdict: Verdict,
 }
 
-/// A published order of conditions, and where it comes out.
+/// A published order of conditions, and the cases in which it holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
     /// What was published.
     pub published: PublishedOrder,
     /// Cases in which the medians rise in that order.
     pub holds: Vec<String>,
-    /// Cases in which they do not.
+    /// Cases in which the medians do not rise in that order.
     pub fails: Vec<String>,
 }
 

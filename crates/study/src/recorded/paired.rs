@@ -1,11 +1,11 @@
-//! Two conditions, pair by pair: both ran in each repetition, shortly after each other, so that what drifts on the machine
-//! drifts for both. A ratio or a difference is taken within a repetition, and only then summarised.
+//! Two conditions, pair by pair. Both run in each repetition, shortly after each other, so that drift of the machine
+//! affects both. A ratio or a difference is taken within each repetition, and then summarised.
 
 use crate::recorded::record::Study;
 use crate::statistics::{self, Estimate};
 
 impl Study {
-    /// A metric under a condition and under another one, of each repetition in which both have a run that counts.
+    /// A metric under two conditions, for each repetition in which both have a run that counts.
     pub fn pairs(&self, metric: &str, condition: &str, reference: &str) -> Vec<(f64, f64)> {
         let value = |run: &crate::observe::observation::Observation| run.metrics.get(metric).copied();
         let partner = |repetition: u32| {

@@ -1,5 +1,4 @@
-//! A recorded evaluation: what `--json` writes, what the documentation's tables are made from, and what
-//! `compare` reads.
+//! A record of runs: `--json` writes it, `compare` reads it, and the documentation's tables are made from it.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,10 +34,11 @@ pub struct Study {
     pub scenario: Scenario,
     /// All runs in the order in which they were done, those that were done again included.
     pub observations: Vec<Observation>,
-    /// Each condition against the baseline: written for others, and made again from the observations when a record is read.
+    /// Each condition against the baseline. Written for other programs; computed from the observations when a record
+    /// is read.
     #[serde(skip_deserializing)]
     pub comparisons: Vec<Comparison>,
-    /// What it found, in sentences: written for others, and made again from the observations when a record is shown.
+    /// The findings, in sentences. Written for other programs; computed from the observations when a record is shown.
     #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
     pub headline: Vec<String>,
     /// Why the study ended early, if it did.
@@ -47,7 +47,7 @@ pub struct Study {
 }
 
 impl Study {
-    /// Compares what was observed.
+    /// Compares the observations of a scenario's runs.
     pub fn new(scenario: Scenario, observations: Vec<Observation>, ended_early: Option<String>) -> Study {
         let comparisons = Comparison::all(&scenario, &observations);
         Study { scenario, observations, comparisons, headline: Vec::new(), ended_early }
@@ -66,8 +66,9 @@ impl Study {
         self.scenario.cases.keys().map(|case| (case.clone(), self.in_case(case))).collect()
     }
 
-    /// Whether runs that ask for different values all gave the same result, run by run: then the key has no effect.
-    /// Only simulated runs can tell. Each group has the runs of one value, in the order of their repetitions.
+    /// Whether runs with different values of a key all gave the same result, repetition by repetition: then the key
+    /// has no effect. Only simulated runs can tell. Each group has the runs of one value, in the order of their
+    /// repetitions.
     pub fn are_one_result(groups: &[Vec<&Observation>]) -> bool {
         let hashes = |group: &Vec<&Observation>| -> Vec<String> {
             let mut keyed: Vec<_> = group
@@ -96,28 +97,28 @@ impl Study {
         (!all.is_empty()).then(|| format!("{:016x}", statistics::fnv1a(&all.join(" "))))
     }
 
-    /// Whether that condition only serves to attribute the loss under another one, which has runs, too.
+    /// Whether that condition only serves to attribute the loss under another one, which has runs too.
     pub fn is_part(&self, condition: &str) -> bool {
         attribution::whole_of(&self.scenario, condition)
             .is_some_and(|whole| self.runs_of(whole).next().is_some())
     }
 
-    /// Throughput that conditions cost, by cause.
+    /// The throughput that conditions cost, by cause.
     pub fn attributions(&self) -> Vec<Attribution> {
         Attribution::all(&self.scenario, &self.observations)
     }
 
-    /// Runs that were disturbed by other processes and done again.
+    /// Number of runs that other processes disturbed and that were done again.
     pub fn redone(&self) -> usize {
         self.observations.iter().filter(|observation| observation.standing == Standing::Redone).count()
     }
 
-    /// Runs that were disturbed and are in the comparison all the same.
+    /// Number of runs that other processes disturbed and that are in the comparison nevertheless.
     pub fn kept_disturbed(&self) -> usize {
         self.observations.iter().filter(|observation| observation.standing == Standing::Kept).count()
     }
 
-    /// The runs of a condition that count; those of sweeps are apart.
+    /// The runs of a condition that count, without those of sweeps.
     pub fn runs_of<'a>(&'a self, condition: &'a str) -> impl Iterator<Item = &'a Observation> {
         self.observations.iter().filter(move |observation| observation.is_of(condition))
     }
@@ -137,8 +138,8 @@ pub enum BadRecord {
 }
 
 impl Record {
-    /// A small copy for a file: of each condition only the first run that counts keeps its timelines, thinned
-    /// out with their spikes kept. Scalars and distributions stay as they are.
+    /// A small copy for a file: only the first run of each condition that counts keeps its timelines, with fewer
+    /// points and all spikes. Scalars and distributions stay as they are.
     pub fn compact(&self) -> Record {
         let mut record = self.clone();
         for study in &mut record.studies {

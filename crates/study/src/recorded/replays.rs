@@ -1,12 +1,12 @@
-//! Simulated runs that replay a recording, held against what the recorded run itself showed. vCPUs are off at the same times, so
-//! what differs is not the host's scheduling.
+//! Compares simulated runs that replay a recording with the recorded run. vCPUs are off at the same times in both, so
+//! the host's scheduling explains no difference.
 
 use crate::observe::metric;
 use crate::observe::observation::{Observation, Replayed};
 use crate::recorded::record::Study;
 use crate::statistics;
 
-/// What is compared.
+/// The metrics that are compared.
 const METRICS: [&str; 8] = [
     metric::GP_MEAN,
     metric::GP_P50,
@@ -25,7 +25,7 @@ pub struct Replay {
     pub title: String,
     /// What had been recorded, where, and how.
     pub source: String,
-    /// Of each metric that both have.
+    /// One figure for each metric that both have.
     pub figures: Vec<Figure>,
 }
 
@@ -34,7 +34,7 @@ pub struct Replay {
 pub struct Figure {
     /// Which metric.
     pub metric: &'static str,
-    /// Of the recorded run.
+    /// The value of the recorded run.
     pub recorded: f64,
     /// Median of the replays.
     pub replayed: f64,
@@ -47,7 +47,7 @@ impl Figure {
     }
 }
 
-/// The replays of a study, in the order in which they were first run. Those of a recording that nobody looked at have no figures.
+/// The replays of a study, in the order in which they were first run. A recording without metrics has no figures.
 pub fn of(study: &Study) -> Vec<Replay> {
     let mut titles: Vec<String> = Vec::new();
     let counts = |run: &&Observation| run.replayed.is_some() && run.standing.counts();

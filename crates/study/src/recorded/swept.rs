@@ -1,4 +1,4 @@
-//! What a sweep showed: for each condition a curve of one metric over the values of the swept key.
+//! The curves of a sweep: one metric over the values of the swept key, for each condition.
 
 use crate::recorded::record::Study;
 

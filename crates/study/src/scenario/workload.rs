@@ -89,7 +89,7 @@ impl Workload {
         }
     }
 
-    /// The metrics that matter most for it, in the order in which they are told.
+    /// The metrics that matter most for it, in the order in which they are shown.
     pub fn rows(&self) -> &'static [&'static str] {
         use crate::observe::metric::*;
         match self {
@@ -103,7 +103,7 @@ impl Workload {
                 &[DELAY_P50, DELAY_P99, DELAY_MAX, WRITER_COST, LOOKUP_COST, GARBAGE_PEAK]
             }
             Workload::Io(_) => &[IO_RATE, IO_INACTIVE_SHARE, DISK_BUSY, COMPUTING_CPU, NEIGHBOUR_CPU],
-            Workload::Fio(_) => &[THROUGHPUT, GIVEN_BACK, BEATS_CPU],
+            Workload::Fio(_) => &[THROUGHPUT, REGAINED, BEATS_CPU],
         }
     }
 

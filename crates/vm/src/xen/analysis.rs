@@ -49,7 +49,7 @@ pub fn observe(left: RunLeft) -> Observation {
         }
         tracks = seen.tracks(left.spinners);
         let ns = |tsc: u64| left.report.is_within(tsc).then(|| left.report.ns(tsc));
-        out.stalls = stalls::tell(
+        out.stalls = stalls::select(
             &unexplained(&stalls),
             &causes::decisions(&records.events, ns, guest(left.spinners)),
         );

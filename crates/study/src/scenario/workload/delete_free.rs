@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::units::SECOND_NS;
+
 /// `kind = "delete-free"`: threads that look up random elements of a hash table while one deletes elements and a
 /// reclamation scheme frees them. On real threads and in real guests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -27,10 +29,10 @@ pub struct DeleteFree {
     #[schemars(range(min = 1, max = 1_000_000))]
     pub deletes_per_s: u64,
     /// Time that a reader computes between two look-ups, in ns.
-    #[schemars(range(min = 0, max = 1_000_000_000))]
+    #[schemars(range(min = 0, max = SECOND_NS))]
     pub think_ns: u64,
     /// Time that a reader computes within the read-side section of a look-up, in ns.
-    #[schemars(range(min = 0, max = 1_000_000_000))]
+    #[schemars(range(min = 0, max = SECOND_NS))]
     pub section_ns: u64,
     /// Time that one reader stays in a section, or without a quiescent state, once in the window, in ms; 0 for never. At
     /// most `run.window_ms` and 60000.

@@ -1,8 +1,10 @@
-//! What part of the throughput that a disturbance took is given back by who decides where fio's jobs run:
-//! (x - pinned) / (undisturbed - pinned), within each repetition, so that what drifts on the machine drifts for all three.
+//! The share of the throughput lost to a disturbance that a placement of fio's jobs regains: (x - pinned) /
+//! (undisturbed - pinned). It is taken within each repetition, because drift of the machine then affects all three
+//! alike.
 //!
-//! 1 is all of it, 0 is what jobs have that never move, and below 0 is worse than that. The undisturbed condition is the
-//! baseline; the pinned one is the first that is run with jobs pinned while the host disturbs.
+//! 1 regains the whole loss, 0 is no better than jobs that never move, and below 0 is worse than that. The
+//! undisturbed condition is the baseline; the pinned one is the first condition with a disturbance and with pinned
+//! jobs.
 
 use crate::observe::metric;
 use crate::observe::observation::Observation;
@@ -10,7 +12,7 @@ use crate::recorded::record::Study;
 use crate::scenario::{Placement, Scenario};
 use crate::statistics::{self, Estimate};
 
-/// The condition of disturbed and pinned jobs, if the scenario is of fio and runs one.
+/// The condition with a disturbance and with pinned jobs, if the scenario runs fio and has one.
 pub fn pinned(scenario: &Scenario) -> Option<&str> {
     let is_pinned = |name: &str| {
         let under = scenario.under(name).ok()?;
@@ -20,7 +22,7 @@ pub fn pinned(scenario: &Scenario) -> Option<&str> {
     disturbed.find(|(name, _)| is_pinned(name) == Some(true)).map(|(name, _)| name.as_str())
 }
 
-/// Sets [`metric::GIVEN_BACK`] in each run that counts and whose repetition has both references.
+/// Sets [`metric::REGAINED`] in each run that counts and whose repetition has both references.
 pub fn fill(scenario: &Scenario, observations: &mut [Observation]) {
     let Some(pinned) = pinned(scenario) else { return };
     let throughput = |run: &Observation| run.metrics.get(metric::THROUGHPUT).copied();
@@ -36,24 +38,26 @@ pub fn fill(scenario: &Scenario, observations: &mut [Observation]) {
         let all = of(observations, scenario.baseline(), run.repetition);
         let least = of(observations, pinned, run.repetition);
         let (Some(x), Some(all), Some(least)) = (throughput(run), all, least) else { continue };
-        // A disturbance that took nothing has nothing to be given back.
+        // Where nothing was lost, nothing can be regained.
         if all > least {
             let share = (x - least) / (all - least);
-            observations[index].metrics.insert(metric::GIVEN_BACK.into(), share);
+            observations[index].metrics.insert(metric::REGAINED.into(), share);
         }
     }
 }
 
 impl Study {
-    /// Median of the share that a condition gave back, with its 95 % bootstrap interval.
-    pub fn given_back(&self, condition: &str) -> Option<Estimate> {
-        let shares = self.values_of(metric::GIVEN_BACK, condition);
+    /// Median of the share that a condition regained, with its 95 % bootstrap interval.
+    pub fn regained(&self, condition: &str) -> Option<Estimate> {
+        let shares = self.values_of(metric::REGAINED, condition);
+        // Named as when the published records were made, whose intervals are drawn again from it.
         let mut rng = statistics::stream(self.scenario.run.seed, &format!("given back {condition}"));
         statistics::of_medians(&[&shares], &mut rng, |medians| medians.first().copied())
     }
 
-    /// Permutation test of a condition's throughput against that of pinned jobs; `None` for the pinned ones themselves.
-    pub fn given_back_p(&self, condition: &str) -> Option<f64> {
+    /// Permutation test of a condition's throughput against that of pinned jobs; `None` for the pinned condition
+    /// itself.
+    pub fn regained_p(&self, condition: &str) -> Option<f64> {
         let pinned = pinned(&self.scenario).filter(|pinned| *pinned != condition)?;
         let (one, other) =
             (self.values_of(metric::THROUGHPUT, condition), self.values_of(metric::THROUGHPUT, pinned));
@@ -111,16 +115,16 @@ mod tests {
         ];
         fill(&scenario, &mut runs);
         let shares: Vec<Option<f64>> =
-            runs.iter().map(|run| run.metrics.get(metric::GIVEN_BACK).copied()).collect();
+            runs.iter().map(|run| run.metrics.get(metric::REGAINED).copied()).collect();
         assert_eq!(
             shares,
             [Some(0.8), None, Some(1.0), Some(0.0), Some(1.0), Some(0.9), Some(0.0), None, None]
         );
         let study = Study::new(scenario, runs, None);
-        let estimate = study.given_back("moved").unwrap();
+        let estimate = study.regained("moved").unwrap();
         assert!((estimate.value - 0.85).abs() < 1e-9 && estimate.low == 0.8 && estimate.high == 0.9);
-        assert_eq!(study.given_back_p("pinned"), None);
-        assert!(study.given_back_p("moved").is_some_and(|p| p > 0.05), "two repetitions show nothing");
+        assert_eq!(study.regained_p("pinned"), None);
+        assert!(study.regained_p("moved").is_some_and(|p| p > 0.05), "two repetitions show nothing");
     }
 
     #[test]
@@ -129,6 +133,6 @@ mod tests {
         let scenario = overrides::read(&text, Some(GroundKind::Vm), &[]).unwrap();
         let mut runs = vec![run("alone", 0, 10.0), run("pinned", 0, 5.0)];
         fill(&scenario, &mut runs);
-        assert!(runs.iter().all(|run| !run.metrics.contains_key(metric::GIVEN_BACK)));
+        assert!(runs.iter().all(|run| !run.metrics.contains_key(metric::REGAINED)));
     }
 }
