@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`guest`] | `[guest]`: the machine under test |
 //! | [`host`] | `[host]`: the simulated host, and `[limits]` of a simulation |
-//! | [`xen`] | `[host.xen]`: what Xen's schedulers depend on |
+//! | [`xen`] | `[host.xen]`: settings of Xen's schedulers |
 //! | [`workload`] | `[workload]` |
 //! | [`io`] | `[workload]` of applications that do I/O |
 //! | [`fio`] | `[workload]` of fio in a real guest |
@@ -14,9 +14,9 @@
 //! | [`setting`] | values that a condition or a sweep sets |
 //! | [`published`] | `[published]` |
 //!
-//! Limits of every number stand in `check`, those of counts and lengths in [`limits`], so that bad input is refused before
-//! anything starts;
-//! `counterparts` adds the conditions that attribute a loss; `plan` gives the runs that a scenario asks for.
+//! Bad input is refused before anything starts. A number's range stands beside its field and is checked by `ranges`;
+//! limits of counts and lengths stand in [`limits`]; limits that depend on other keys are in `check`. [`keys`] lists
+//! all keys with their ranges. `counterparts` adds the conditions that attribute a loss, and `plan` makes the runs.
 
 use std::fmt;
 
@@ -77,10 +77,10 @@ pub struct Scenario {
     /// The machine under test.
     #[serde(default)]
     pub guest: Guest,
-    /// The host that is simulated.
+    /// The simulated host.
     #[serde(default)]
     pub host: HostModel,
-    /// What runs in it.
+    /// What runs in the guest.
     pub workload: Workload,
     /// How a run is watched.
     #[serde(default)]
@@ -93,7 +93,7 @@ pub struct Scenario {
     /// Keys that are run with several values, by name. Such runs enter no comparison.
     #[serde(default)]
     pub sweeps: IndexMap<String, Sweep>,
-    /// What a simulated run may take.
+    /// The resources that a simulated run may take.
     #[serde(default)]
     pub limits: Limits,
     /// What others found in the same experiment.
@@ -164,7 +164,7 @@ pub struct RunPlan {
 }
 
 impl RunPlan {
-    /// Without the names of conditions, which are for the plan alone.
+    /// The part that concerns one run: the names of conditions matter to the plan alone.
     fn of_one_run(&self) -> RunPlan {
         RunPlan { conditions: Vec::new(), attribute: Vec::new(), ..*self }
     }
@@ -207,7 +207,7 @@ impl Default for Observe {
     }
 }
 
-/// A scenario that cannot be run, with the key at fault.
+/// The reason why a scenario cannot be run, with the key at fault.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct BadScenario {
@@ -230,7 +230,7 @@ impl Scenario {
         self.chosen().next().map_or("", |(name, _)| name)
     }
 
-    /// What is not wrong, but probably not meant.
+    /// A warning about what is allowed but probably not meant.
     pub fn doubts(&self) -> Option<String> {
         let names: Vec<&str> = self.chosen().map(|(name, _)| name.as_str()).collect();
         let [alone] = names[..] else { return None };

@@ -1,4 +1,5 @@
-//! The limits of a scenario: what no ground could run is refused here, with the key at fault.
+//! Refuses scenarios that cannot be run, with the key at fault. Here are the limits that depend on several keys;
+//! ranges of single numbers stand beside their fields, see `ranges`.
 
 mod condition;
 mod counts;
@@ -15,10 +16,11 @@ use crate::observe::tape::Tape;
 use crate::units;
 pub(super) use ground::{ONLY_SIM, grounds_of};
 
-/// What a recording may lack at its end: who watches a guest looks for the last time a little before the window ends.
+/// Time that a recording may lack at its end, because the last sample of a guest is taken shortly before the window
+/// ends.
 pub const TAPE_END_NS: u64 = 10 * units::MILLISECOND_NS;
 
-/// What a condition or a sweep may change: keys of one run, not of the plan.
+/// Keys that a condition, a case or a sweep may change: those of a single run, not those of the plan.
 pub(super) const OF_ONE_RUN: [&str; 7] =
     ["guest.", "host.", "workload.", "observe.", "limits.", "run.warmup_ms", "run.window_ms"];
 
@@ -40,7 +42,7 @@ fn within_f64(key: &str, value: f64, low: f64, high: f64) -> Result<(), BadScena
     bad(key, format!("{value} is not within {low} to {high}"))
 }
 
-/// Refuses a key that none of these reads.
+/// Refuses a key that none of these scenarios reads.
 fn check_effect_in_any<'a>(
     scenarios: impl IntoIterator<Item = &'a Scenario>,
     key: &str,
@@ -56,8 +58,8 @@ fn check_effect_in_any<'a>(
 }
 
 impl Scenario {
-    /// Refuses what no ground could run. Limits of the machine at hand (its memory, its pCPUs) are the
-    /// ground's to check.
+    /// Refuses a scenario that its ground could not run on any machine. The ground itself checks the limits of the
+    /// machine at hand, such as its memory and pCPUs.
     pub fn check(&self) -> Result<(), BadScenario> {
         self.check_counts()?;
         self.check_run()?;
@@ -92,7 +94,7 @@ impl Scenario {
         Ok(self)
     }
 
-    /// What concerns every run.
+    /// Checks the keys that concern every run.
     fn check_run(&self) -> Result<(), BadScenario> {
         self.check_ranges()?;
         self.check_rows()?;
@@ -134,10 +136,10 @@ impl Scenario {
         Ok(())
     }
 
-    /// The recording that this condition replays, if it does, is as it must be for that.
+    /// Checks that the recording fits the condition that replays it.
     ///
     /// # Errors
-    /// It is of another number of vCPUs, or shorter than what is to be measured.
+    /// The recording has another number of vCPUs, or is shorter than the window.
     pub fn check_tape(&self, condition: &str, tape: &Tape) -> Result<(), BadScenario> {
         let key = format!("conditions.{condition}.replay");
         if tape.vcpus() != self.guest.vcpus {
@@ -272,7 +274,7 @@ impl Scenario {
     }
 }
 
-/// Whether a key is one that a single run may have another value of.
+/// Whether a single run may have another value of the key.
 pub(super) fn of_one_run(key: &str) -> bool {
     OF_ONE_RUN.iter().any(|known| key == *known || (known.ends_with('.') && key.starts_with(known)))
 }

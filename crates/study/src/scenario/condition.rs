@@ -64,19 +64,19 @@ impl Condition {
             && self.spikes.is_empty()
     }
 
-    /// The condition once what it sets is set.
+    /// The condition after its settings were applied.
     pub(super) fn without_settings(&self) -> Condition {
         Condition { set: IndexMap::new(), ..self.clone() }
     }
 
-    /// Whether this condition is the other one but for causes that it leaves out (and its label). The other one leaves
-    /// out none.
+    /// Whether this condition is `whole` with causes left out. The labels may differ; `whole` itself leaves out no
+    /// cause.
     pub fn is_counterpart_of(&self, whole: &Condition) -> bool {
         let with_all = Condition { without: Vec::new(), label: whole.label.clone(), ..self.clone() };
         !self.without.is_empty() && with_all == *whole
     }
 
-    /// Whether two conditions leave out the same causes, in whatever order.
+    /// Whether two conditions leave out the same causes, in any order.
     pub fn leaves_out_the_same_as(&self, other: &Condition) -> bool {
         let sorted = |condition: &Condition| {
             let mut causes = condition.without.clone();
@@ -107,8 +107,9 @@ fn hundred() -> u64 {
     100
 }
 
-/// A real-time thread on each of the guest's pCPUs that takes it away for some time of every period. The first pCPU's bursts
-/// begin with a period, the others' are spread over it evenly: with two pCPUs they are in antiphase.
+/// A real-time thread on each of the guest's pCPUs that takes the pCPU away for a part of every period. The bursts of
+/// the first pCPU begin with the period, and those of the others are spread over it evenly: with two pCPUs they are
+/// in antiphase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bursts {
@@ -137,7 +138,7 @@ pub struct Pause {
     pub for_ms: u64,
 }
 
-/// A time at which a neighbour VM, idle before and after, is busy.
+/// A time at which a neighbour VM is busy that is otherwise idle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spike {
@@ -150,11 +151,11 @@ pub struct Spike {
     pub vcpus: u32,
 }
 
-/// What overcommitting does to a guest, apart from each other: the simulator can leave each one out.
+/// The ways in which overcommitment harms a guest. The simulator can leave out each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// A vCPU is descheduled within an RCU reader, and holds the grace period.
+    /// A vCPU is descheduled within an RCU reader, and holds up the grace period.
     ReaderPreemption,
     /// A vCPU is descheduled while it holds a lock, and others spin for it.
     LockHolderPreemption,
@@ -176,7 +177,7 @@ impl Cause {
         Cause::MemoryPressure,
     ];
 
-    /// As people read it.
+    /// The name for people.
     pub fn label(self) -> &'static str {
         match self {
             Cause::ReaderPreemption => "RCU-reader preemption",
@@ -187,7 +188,7 @@ impl Cause {
         }
     }
 
-    /// As a scenario file has it.
+    /// The name in a scenario file.
     pub fn key(self) -> &'static str {
         match self {
             Cause::ReaderPreemption => "reader-preemption",

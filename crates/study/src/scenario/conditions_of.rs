@@ -1,11 +1,11 @@
 //! `conditions_of = "NAME"`: a scenario file that takes the conditions of another one.
 //!
-//! The other's conditions come first, in its order; what the file has under the same names is laid over them, and what
-//! else it has follows. The other file may itself take them from a third. Nothing but conditions is taken, as they
-//! are on the ground of the scenario that takes them.
+//! The other file's conditions come first, in their order. Conditions of the same names in this file are laid over
+//! them, and its further conditions follow. The other file may take conditions from a third one. Only conditions are
+//! taken, as they are on the ground of the scenario that takes them.
 //!
-//! A scenario may come from anybody, and names here what its reader opens. So it can name a scenario, but no path, and
-//! nothing of a file that is no scenario is quoted.
+//! A scenario may come from anybody, and this key makes its reader open a file. So the key can name a scenario but no
+//! path, and no message quotes a file that is not a scenario.
 
 use toml::{Table, Value};
 
@@ -17,13 +17,13 @@ pub type Others<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 const KEY: &str = "conditions_of";
 
-/// Puts what `conditions_of` stands for in its place.
+/// Replaces `conditions_of` by the conditions that it stands for.
 pub(crate) fn resolve(table: &mut Table, ground: GroundKind, others: Others) -> Result<(), BadScenario> {
     let own = table.get("name").and_then(Value::as_str).unwrap_or("this file").to_owned();
     take(table, ground, others, &mut vec![own])
 }
 
-/// `chain` is who takes conditions from whom, beginning with the scenario that is read.
+/// `chain` has the scenarios that take conditions from each other, beginning with the one that is read.
 fn take(
     table: &mut Table,
     ground: GroundKind,
@@ -66,12 +66,12 @@ fn take(
     Ok(())
 }
 
-/// Whether it stays in one folder, and is no hidden file.
+/// Whether it names a file of the same folder that is not hidden.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])
 }
 
-/// Where the text is no TOML, without a word of it.
+/// Says which line is not TOML, without quoting it.
 fn no_toml(text: &str, error: &toml::de::Error) -> String {
     let at = error.span().map_or(0, |span| span.start);
     let line = 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();

@@ -1,9 +1,9 @@
 //! The conditions that attribute lost throughput to causes.
 //!
-//! For each condition that `run.attribute` names, and for the baseline, there is one counterpart for each cause: the
-//! same condition with that cause left out. They are added when a scenario is read, so that whatever comes later (plan,
-//! comparison, record, report) knows conditions alone. A counterpart that the file already has is taken as it is, so
-//! adding them twice adds nothing.
+//! Each condition that `run.attribute` names, and the baseline, has one counterpart for each cause: the same
+//! condition with that cause left out. Counterparts are added when a scenario is read, so that the plan, the
+//! comparison, the record and the report see only conditions. A counterpart that the file already has is used as it
+//! is, so adding them twice changes nothing.
 
 use super::check::ONLY_SIM;
 use super::{BadScenario, Cause, Condition, GroundKind, Scenario};
@@ -11,11 +11,11 @@ use super::{BadScenario, Cause, Condition, GroundKind, Scenario};
 const KEY: &str = "run.attribute";
 
 impl Scenario {
-    /// Adds the counterparts that `run.attribute` asks for, and has them run.
+    /// Adds the counterparts that `run.attribute` asks for to the conditions that are run.
     ///
     /// # Errors
-    /// On another ground than the simulator; a condition that is not run, that is the baseline or does what the baseline
-    /// does, or that leaves causes out itself; a name that is taken. The key is named.
+    /// The ground is not the simulator; a condition is not run, is the baseline or equals it, or leaves causes out
+    /// itself; or the name of a counterpart is taken.
     pub(crate) fn add_counterparts(&mut self) -> Result<(), BadScenario> {
         if self.run.attribute.is_empty() {
             return Ok(());
@@ -60,7 +60,7 @@ impl Scenario {
         }
     }
 
-    /// Counterparts are not for sweeps: a sweep of all conditions is one of those before they came.
+    /// Sweeps leave counterparts out: a sweep of all conditions means those that the file has.
     fn name_swept_conditions(&mut self) {
         let chosen: Vec<String> = self.chosen().map(|(name, _)| name.clone()).collect();
         for sweep in self.sweeps.values_mut().filter(|sweep| sweep.conditions.is_empty()) {
@@ -97,7 +97,8 @@ impl Scenario {
     }
 }
 
-/// `overcommitted-without-cpu-share`: of the characters of its parts and hyphens, so that it can be in a file name.
+/// `overcommitted-without-cpu-share`: only characters of its parts and hyphens, so that it can be part of a file
+/// name.
 fn counterpart_name(whole: &str, cause: Cause) -> String {
     format!("{whole}-without-{}", cause.key())
 }

@@ -1,7 +1,7 @@
-//! Says what is wrong with a scenario file in the file's own terms: the dotted key at fault, and what it may be.
+//! Explains errors of a scenario file in the file's own terms: the dotted key at fault, and its possible values.
 //!
-//! serde's messages name Rust's types and, of an enum with a tag, not the key: so the path is taken from
-//! `serde_path_to_error`, and inside the workload it is looked for again with the type of its kind.
+//! serde's messages name Rust's types and no keys. `serde_path_to_error` gives the path to the key, but only as far
+//! as the workload, because its kind is a tag; so the workload is parsed once more with the type of its kind.
 
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
@@ -11,16 +11,16 @@ use super::BadScenario;
 use super::keys::{self, KeyTable};
 use super::workload::{Clones, DeleteFree, Fio, Io, Memory, Postmark, Requests, Wakeup};
 
-/// Stands for the key where the whole file is at fault.
+/// The key of an error that concerns the whole file.
 pub(super) const WHOLE: &str = "scenario";
-/// Where all keys are listed.
+/// The hint to the list of all keys.
 pub(super) const ALL_KEYS: &str = "docs/keys.md lists all keys";
-/// A slip must be closer than this to a known name to be worth a suggestion (Jaro-Winkler, 0 to 1).
+/// Least similarity of a wrong name to one that is suggested (Jaro-Winkler, 0 to 1).
 const NEAR: f64 = 0.75;
 /// Most keys that a message suggests.
 const MOST_SUGGESTED: usize = 3;
 
-/// Rust's names of what a value should be, and what a writer of a file calls it.
+/// serde's names of expected values, and plain words for them.
 const EXPECTED: [(&str, &str); 12] = [
     ("u64", "a whole number from 0 up"),
     ("u32", "a whole number from 0 up"),
@@ -42,8 +42,8 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     scored.filter(|(score, _)| *score > NEAR).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
 }
 
-/// What to do about a key that there is not. Most often a table was left out on the way (`overcommit` for
-/// `conditions.NAME.overcommit`); else a name was mistyped.
+/// The hint for a key that does not exist. Most often a table is missing on the way to it (`overcommit` for
+/// `conditions.NAME.overcommit`); otherwise a name is mistyped.
 pub(super) fn other_keys(wrong: &str, known: &[String]) -> String {
     let mut near: Vec<&str> = known.iter().map(String::as_str).filter(|key| leaves_out(wrong, key)).collect();
     near.truncate(MOST_SUGGESTED);
@@ -56,7 +56,7 @@ pub(super) fn other_keys(wrong: &str, known: &[String]) -> String {
     }
 }
 
-/// Whether the key has all steps of `short`, in their order, and further ones before the last.
+/// Whether `short` is the key without some of its steps; the last step is the same.
 fn leaves_out(short: &str, key: &str) -> bool {
     let mut steps = key.rsplit('.');
     let mut wanted = short.rsplit('.');
@@ -79,7 +79,7 @@ fn parse_at<T: DeserializeOwned>(prefix: &str, table: &Table) -> Result<T, BadSc
     })
 }
 
-/// As a dotted key has them: items of a list by their number.
+/// The steps of a dotted key; items of a list have their number.
 fn steps(path: &Path) -> Vec<String> {
     let step = |segment: &Segment| match segment {
         Segment::Seq { index } => Some(index.to_string()),
@@ -107,7 +107,7 @@ fn explain(prefix: &str, table: &Table, mut path: Vec<String>, message: &str) ->
             elsewhere(&key).unwrap_or_else(|| unknown(wrong, known))
         }
         Some((wrong, known)) if says("unknown variant") => {
-            // The tag of an enum: serde's path ends at the table that holds it.
+            // The path to a tag ends at its table.
             path.extend(inside.and_then(|table| key_of(table, &format!("{wrong:?}"))));
             let near = nearest(wrong, known.iter().copied());
             let hint = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
@@ -123,7 +123,7 @@ fn explain(prefix: &str, table: &Table, mut path: Vec<String>, message: &str) ->
     BadScenario { key, problem }
 }
 
-/// The hint that a key belongs into another table, if there is such a key.
+/// The hint that a key belongs in another table, if there is such a key.
 fn elsewhere(wrong: &str) -> Option<String> {
     let known: Vec<String> = keys::all().iter().flat_map(KeyTable::paths).collect();
     let is_elsewhere = |key: &&String| *key != wrong && leaves_out(wrong, key);
@@ -139,7 +139,7 @@ fn unknown(wrong: &str, known: &[&str]) -> String {
     }
 }
 
-/// The workload once more, with the type of its kind; `None` where the kind itself is at fault.
+/// Parses the workload with the type of its kind; `None` if the kind itself is at fault.
 fn again(workload: &Table) -> Option<Result<(), BadScenario>> {
     let mut keys = workload.clone();
     let kind = keys.remove("kind")?;
@@ -156,7 +156,7 @@ fn again(workload: &Table) -> Option<Result<(), BadScenario>> {
     }
 }
 
-/// What stands at that path.
+/// The value at that path.
 pub(super) fn lookup<'a>(table: &'a Table, path: &[impl AsRef<str>]) -> Option<&'a Value> {
     let (first, rest) = path.split_first()?;
     rest.iter().try_fold(table.get(first.as_ref())?, |at, step| match at {
@@ -166,12 +166,12 @@ pub(super) fn lookup<'a>(table: &'a Table, path: &[impl AsRef<str>]) -> Option<&
     })
 }
 
-/// The key of the table whose value is written like this.
+/// The key of the table whose value is written in this way.
 fn key_of(table: &Table, written: &str) -> Option<String> {
     table.iter().find(|(_, value)| value.to_string() == written).map(|(key, _)| key.clone())
 }
 
-/// The value that serde complains of, as it is written: `"x"` of ``invalid type: string "x", expected u64``.
+/// The value in one of serde's messages: `"x"` of ``invalid type: string "x", expected u64``.
 fn given(message: &str) -> &str {
     let value = message.rsplit_once(", expected ").and_then(|(given, _)| given.splitn(4, ' ').nth(3));
     value.unwrap_or_default().trim_matches('`')
@@ -180,7 +180,7 @@ fn given(message: &str) -> &str {
 /// serde's message without the names of Rust's types.
 fn in_plain_words(message: &str) -> String {
     let message = message.trim();
-    // toml's words for a value of another type where one name of several is expected.
+    // toml's message where a name is expected and the value is not a text.
     if message == "invalid type: unit variant, expected string only" {
         return "expected a text".into();
     }

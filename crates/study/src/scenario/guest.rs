@@ -66,16 +66,16 @@ pub enum Spinlocks {
     /// In the order of arrival, as on bare metal.
     #[default]
     Queued,
-    /// To vCPUs that run; waiters halt. As guests have them under KVM.
+    /// To vCPUs that run; waiters halt. Guests under KVM have these.
     Paravirtual,
-    /// To any vCPU that runs; nobody halts. As guests have them that see a hypervisor and no paravirtual locks, under QEMU without
-    /// KVM.
+    /// To any vCPU that runs; waiters spin. Guests have these that see a hypervisor without paravirtual locks, as
+    /// under QEMU without KVM.
     #[serde(rename = "test-and-set")]
     TestAndSet,
 }
 
 impl Spinlocks {
-    /// As people read it.
+    /// The name for people.
     pub fn name(self) -> &'static str {
         match self {
             Spinlocks::Queued => "queued",
@@ -131,7 +131,7 @@ impl Rcu {
         ]
     }
 
-    /// Words for a real kernel's command line: the parameters that differ from the kernel's defaults.
+    /// The parameters that differ from the kernel's defaults, for a kernel's command line.
     pub fn command_line(&self) -> String {
         let defaults = Rcu::default().parameters();
         let changed = self.parameters().into_iter().zip(defaults).filter(|(ours, default)| ours != default);
@@ -143,11 +143,11 @@ impl Rcu {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Accelerator {
-    /// KVM if a probe guest reaches user space under it within seconds, else TCG.
+    /// KVM if a probe guest reaches user space with it within seconds, otherwise TCG.
     Auto,
     /// Hardware virtualisation.
     Kvm,
-    /// Emulation, one host thread a vCPU.
+    /// Emulation, with one host thread per vCPU.
     Tcg,
 }
 

@@ -1,11 +1,11 @@
-//! The simulated host, and what a simulation may take. Only the ground `sim` uses them.
+//! The simulated host, and the limits of a simulation. The ground `xen` takes its scheduler from here, too.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Xen;
 
-/// The host that is simulated.
+/// The simulated host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostModel {
@@ -43,7 +43,7 @@ pub struct HostModel {
     /// Length of a slice, in us; 0 for the scheduler's own. Only Linux's schedulers read it.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub slice_us: u64,
-    /// What Xen's schedulers depend on.
+    /// Settings of Xen's schedulers.
     pub xen: Xen,
 }
 
@@ -66,12 +66,12 @@ impl Default for HostModel {
 }
 
 impl HostModel {
-    /// Physical CPUs of a host whose guest under test has so many vCPUs.
+    /// Physical CPUs of the host if the guest under test has this many vCPUs.
     pub fn pcpus_for(&self, vcpus: usize) -> usize {
         if self.pcpus == 0 { vcpus } else { self.pcpus }
     }
 
-    /// For captions: the scheduler, and what differs from its defaults.
+    /// The scheduler and its settings that differ from the defaults, for captions.
     pub fn scheduler_text(&self) -> String {
         let name = self.scheduler.name();
         match self.slice_us {
@@ -82,7 +82,7 @@ impl HostModel {
     }
 }
 
-/// Own threads of the host, one on each pCPU.
+/// A kind of threads of the host's own, one on each pCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoiseTail {
@@ -112,7 +112,7 @@ pub enum SchedulerKind {
 }
 
 impl SchedulerKind {
-    /// As its users write it.
+    /// The name for people.
     pub fn name(self) -> &'static str {
         match self {
             SchedulerKind::Eevdf => "EEVDF",
@@ -123,14 +123,14 @@ impl SchedulerKind {
         }
     }
 
-    /// Whether it is Xen's, not Linux's.
+    /// Whether it is one of Xen's schedulers; the others are Linux's.
     pub fn is_xen(self) -> bool {
         matches!(self, SchedulerKind::Credit | SchedulerKind::Credit2 | SchedulerKind::Rtds)
     }
 }
 
-/// What one simulated run may take. A run that would take more time or events ends early, with what it has and a note
-/// that names the key; guests that would take more memory from the start are refused.
+/// The resources that one simulated run may take. A run that needs more time or events ends early, with the results
+/// so far and a note that names the key. Guests that need more memory from the start are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {

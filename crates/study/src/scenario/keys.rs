@@ -1,4 +1,4 @@
-//! All keys of a scenario file, as the types have them: `docs/keys.md` is made from this list.
+//! Lists all keys of a scenario file from its types. `docs/keys.md` is made from this list.
 
 mod markdown;
 
@@ -18,11 +18,11 @@ pub struct KeyTable {
     /// Its dotted path, empty for the file itself. NAME stands for a name that the file chooses, N for the number of an
     /// item of a list, from 0.
     pub path: String,
-    /// The key and the text that make it this kind of a table, if there are several: `kind = "memory"`.
+    /// The tag, as key and value, if there are several kinds of this table: `kind = "memory"`.
     pub kind: Option<(&'static str, &'static str)>,
-    /// What it is for.
+    /// Its purpose.
     pub description: String,
-    /// What it holds besides tables.
+    /// Its keys, without those of inner tables.
     pub keys: Vec<Key>,
 }
 
@@ -31,11 +31,11 @@ pub struct KeyTable {
 pub struct Key {
     /// Its name within its table.
     pub name: &'static str,
-    /// What its value is, in words.
+    /// The type of its value, in words.
     pub value: String,
-    /// What it is where the file does not name it, as TOML; none if it must be named, or is then absent.
+    /// The value if the file does not have the key, as TOML; `None` if the key is then absent.
     pub default: Option<String>,
-    /// Whether it must be named.
+    /// Whether a file must have the key.
     pub is_required: bool,
     /// The least and the largest number, if they depend on no other key.
     pub range: Option<(f64, f64)>,
@@ -71,7 +71,7 @@ pub fn all() -> Vec<KeyTable> {
 /// Where a table stands.
 struct Place {
     path: String,
-    /// The grounds that run what it describes.
+    /// The grounds that can run it.
     grounds: &'static [GroundKind],
 }
 
@@ -114,7 +114,7 @@ fn workload(at: &Place, kind: Option<(&str, &str)>) -> Option<Workload> {
     Workload::deserialize(Table::from_iter([(key.to_string(), name.into())])).ok()
 }
 
-/// The table with keys of its own that stands there, and the step to it: an item of a list, a name, or none.
+/// The inner table, and the step to it: N for an item of a list, NAME, or nothing.
 fn inner_table(schema: Schema) -> Option<(&'static str, Schema)> {
     let is_table = |schema: &Schema| {
         schema.properties().is_some() || schema.variants().any(|kind| kind.properties().is_some())
@@ -137,7 +137,7 @@ fn key(at: &Place, name: &'static str, schema: Schema, is_required: bool) -> Key
     }
 }
 
-/// What may stand there, in words.
+/// The type of a value, in words.
 fn value(schema: Schema) -> String {
     if let Some(text) = schema.constant() {
         return format!("`{text:?}`");
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
     use crate::scenario::explain;
 
-    /// What serde says when the table at this place has a key that there cannot be: the names of those that can.
+    /// The keys that serde accepts in this table: it lists them when the table has an unknown one.
     fn accepted(table: &KeyTable, workload: &str) -> BTreeSet<String> {
         let mut value = Table::from_iter([("no-such-key".to_string(), toml::Value::Integer(0))]);
         if let Some((key, name)) = table.kind {
@@ -234,7 +234,7 @@ mod tests {
         error.split('`').skip(3).step_by(2).map(str::to_owned).collect()
     }
 
-    /// A table with the key N alone stands for a list with that item.
+    /// Replaces each table with the key N by a list with that item.
     fn lists(value: toml::Value) -> toml::Value {
         let toml::Value::Table(mut table) = value else { return value };
         if let Some(item) = table.remove("N") {

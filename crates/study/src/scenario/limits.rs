@@ -1,9 +1,9 @@
-//! How much a scenario may ask for: numbers of things, lengths, and products of both. The range of a single number stands
-//! beside its key in `check`.
+//! Limits how much a scenario may ask for: counts, lengths, and products of both. The range of a single number stands
+//! beside its field.
 //!
-//! All of them are looked at before anything of the scenario is expanded, so that what is refused costs no more than
-//! reading it did. A scenario in the middle of every range is far from all limits: the largest that is built in has 39
-//! conditions and 111 scenarios to run.
+//! All of them are checked before the scenario is expanded, so that refusing it costs no more than reading it.
+//! Ordinary scenarios stay far below these limits: the largest built-in one has 39 conditions and 111 different
+//! scenarios to run.
 
 /// A scenario file. Bytes.
 pub const FILE_BYTES: u64 = 1 << 20;
@@ -14,7 +14,7 @@ pub const ASSIGNMENTS: usize = 1_024;
 
 /// Conditions of a scenario, counterparts included.
 pub const CONDITIONS: usize = 1_024;
-/// Conditions whose loss is attributed to causes: each is run five times more.
+/// Conditions whose loss is attributed to causes: each is run once more for each of five causes.
 pub const ATTRIBUTED: usize = 64;
 /// Cases.
 pub const CASES: usize = 256;

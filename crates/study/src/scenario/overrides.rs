@@ -1,4 +1,4 @@
-//! Reading a scenario, with `--set key=value` on top.
+//! Reads a scenario file, and applies `--set key=value`.
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -9,11 +9,10 @@ use super::{BadScenario, GroundKind, Scenario, Setting, limits};
 
 pub use super::explain::nearest;
 
-/// Parses a scenario file for a ground (the file's own unless one is given) and applies assignments `a.b.c=value` in
-/// order. A value is TOML; what is no TOML value is taken as a string. The conditions that
-/// `run.attribute` asks for are added, and the result is checked.
+/// Parses a scenario file for a ground (by default the file's own) and applies assignments `a.b.c=value` in order. A
+/// value is TOML, or else a text. The conditions that `run.attribute` asks for are added, and the result is checked.
 ///
-/// What the file has under `[on.GROUND]` is laid over the rest first: tables are merged, other values replaced.
+/// Before that, the table `[on.GROUND]` is laid over the rest of the file: tables are merged, other values replaced.
 /// A file that takes the conditions of another one is refused: see [`read_with`].
 pub fn read(text: &str, ground: Option<GroundKind>, assignments: &[String]) -> Result<Scenario, BadScenario> {
     read_with(text, ground, assignments, &|_| Err("no other scenario can be read here".into()))
@@ -33,7 +32,7 @@ pub fn read_with(
     if !assignments.is_empty() {
         scenario = assigned(&table, &scenario, assignments)?;
     }
-    // First of all what bounds the work of everything after it.
+    // This comes first, because it bounds the work of everything after it.
     scenario.check_counts()?;
     scenario.add_counterparts()?;
     scenario.check()?;
@@ -74,7 +73,7 @@ fn assigned(table: &Table, scenario: &Scenario, assignments: &[String]) -> Resul
         if key == "ground" {
             return Err(BadScenario::new(key, "choose it with --on"));
         }
-        // A text may look like a number: the kernel 6.12.
+        // A text may look like a number: kernel 6.12.
         let path: Vec<&str> = key.split('.').collect();
         let value = match explain::lookup(&full, &path) {
             Some(Value::String(_)) => match parse(value.trim()) {
@@ -126,17 +125,17 @@ fn to_scenario(table: &Table) -> Result<Scenario, BadScenario> {
 
 #[cfg(test)]
 thread_local! {
-    /// Tables that this thread has made scenarios of.
+    /// Number of tables that this thread has parsed as scenarios.
     pub(crate) static DESERIALIZED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// What is needed of a file before the rest of it can be read.
+/// The part of a file that is needed before the rest can be read.
 #[derive(Deserialize)]
 struct OnlyGround {
     ground: GroundKind,
 }
 
-/// Takes `[on]` out of the table, and lays the chosen ground's part over the rest. The ground.
+/// Removes `[on]` from the table, lays the chosen ground's part over the rest, and returns the ground.
 pub(crate) fn choose_ground(
     table: &mut Table,
     ground: Option<GroundKind>,
@@ -195,8 +194,8 @@ fn assign(table: &mut Table, paths: &[String], key: &str, value: Value) -> Resul
     Ok(())
 }
 
-/// The table at that path, made where the file has none. The path exists in the full table, so that everything on the way is
-/// a table, or an item of an array of tables that the file has; `None` if an earlier setting put something else there.
+/// The table at that path, created if the file has none. The path exists in the full table, so each step leads to a
+/// table, or to an item of a list of tables that the file has; `None` if an earlier setting replaced one of them.
 fn parent<'a>(table: &'a mut Table, path: &str) -> Option<&'a mut Table> {
     let mut here = table;
     let mut steps = path.split('.');

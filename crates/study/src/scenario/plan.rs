@@ -1,7 +1,7 @@
 //! The runs that a scenario asks for.
 //!
-//! A run's scenario holds what that run needs and nothing else: of the conditions its own alone, no cases, no sweeps. All
-//! repetitions share it. So a plan takes memory in proportion to what is run, and not to its square.
+//! A run's scenario holds only what that run needs: its own condition, no cases, no sweeps. All repetitions share it.
+//! So the memory of a plan grows with the number of runs, and not with its square.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ pub struct PlannedRun {
     pub condition: String,
     /// Which repetition of it, from 0.
     pub repetition: u32,
-    /// In which case, if the scenario has some.
+    /// In which case, if the scenario has cases.
     pub case: Option<String>,
     /// With which value of a sweep, if it is part of one.
     pub sweep: Option<SweepPoint>,
-    /// The scenario for this run: with what its case and its condition set and with the value of the sweep.
+    /// The scenario of this run: settings of its case and its condition, and the value of the sweep, are applied.
     pub scenario: Arc<Scenario>,
 }
 
@@ -39,29 +39,28 @@ impl PlannedRun {
 pub(super) type Point<'a> = (&'a str, &'a Sweep, &'a Setting);
 
 impl Scenario {
-    /// The scenario for a run under this condition: with what that sets, and without the other conditions.
+    /// The scenario of a run under this condition: its settings are applied, and the other conditions are gone.
     ///
     /// # Errors
-    /// A condition that there is not, or that sets what cannot be run.
+    /// The condition does not exist, or its settings cannot be run.
     pub fn under(&self, condition: &str) -> Result<Scenario, BadScenario> {
         self.at(&self.common(), condition, None)
     }
 
-    /// Physical CPUs of the simulated host under this condition. Where a recording is replayed each vCPU has its own: all that it
-    /// lost to others is in the recording.
+    /// Physical CPUs of the simulated host under this condition. Where a recording is replayed each vCPU has its own,
+    /// because the recording already holds all time that it lost to others.
     pub fn pcpus_under(&self, condition: &Condition) -> usize {
         let vcpus = self.guest.vcpus;
         if condition.replay.is_empty() {
             return self.host.pcpus_for(vcpus);
         }
-        // The emulator's own thread has one, too: how it kept vCPUs off is in the recording.
+        // The emulator's own thread has one too, because the recording already holds how it kept vCPUs off.
         vcpus + usize::from(self.guest.timer_thread_ns > 0)
     }
 
-    /// What the scenarios of all runs have in common: everything but conditions, cases and sweeps, and what was published
-    /// about them.
+    /// The part that the scenarios of all runs share: everything but conditions, cases, sweeps and published figures.
     pub(super) fn common(&self) -> Scenario {
-        // Field by field: a clone of the whole would copy, for each run, what is left out here.
+        // Field by field, because a clone of the whole would copy conditions, cases and sweeps for each run.
         Scenario {
             name: self.name.clone(),
             title: self.title.clone(),
@@ -92,7 +91,7 @@ impl Scenario {
     /// The runs in their order: within each repetition all conditions and all values of the sweeps, shuffled.
     ///
     /// # Errors
-    /// A condition or a sweep that sets what cannot be run.
+    /// The settings of a condition or a sweep cannot be run.
     pub fn plan(&self) -> Result<Vec<PlannedRun>, BadScenario> {
         let block = self.block()?;
         let mut rng = statistics::stream(self.run.seed, "order of runs");
@@ -135,7 +134,7 @@ impl Scenario {
         Ok(block)
     }
 
-    /// How many different scenarios there are to run. Nothing is expanded to know it.
+    /// Number of different scenarios to run. Nothing is expanded to compute it.
     pub fn points(&self) -> u64 {
         let chosen = self.chosen().count() as u64;
         let swept = |sweep: &Sweep| {
@@ -146,7 +145,7 @@ impl Scenario {
         self.sweeps.values().map(swept).fold(plain, u64::saturating_add)
     }
 
-    /// How many runs the plan has.
+    /// Number of runs of the plan.
     pub fn runs(&self) -> u64 {
         self.points().saturating_mul(self.run.repeat.into())
     }
@@ -182,7 +181,7 @@ impl Scenario {
             let key = sweep.key.replace('*', condition);
             let other = self.condition_in(&key).filter(|(name, _)| *name != condition);
             if let Some((other, treatment)) = other {
-                // It changes nothing for this run, but is there to be set.
+                // It changes nothing in this run, but must exist so that the key can be set.
                 scenario.conditions.insert(other.into(), treatment.without_settings());
             }
             let done = overrides::apply(&scenario, [(key.as_str(), value)]);

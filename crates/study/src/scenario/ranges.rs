@@ -1,4 +1,5 @@
-//! The range of every number of a scenario, as its field has it. Ranges that depend on other keys are in `check`.
+//! Checks every number of a scenario against the range that stands beside its field. Ranges that depend on other keys
+//! are in `check`.
 
 use toml::{Table, Value};
 

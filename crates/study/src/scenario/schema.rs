@@ -1,5 +1,5 @@
-//! The schema of a scenario, made from its types: what their fields may hold, by default and at most, and what their doc
-//! comments say. `keys` lists it and `ranges` checks numbers by it, so that both agree with the types.
+//! The schema of a scenario, made from its types: names, defaults, ranges and doc comments of their fields. `keys`
+//! lists them and `ranges` checks numbers against them, so both agree with the types.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ static ROOT: LazyLock<Value> = LazyLock::new(|| {
     settings.into_generator().into_root_schema_for::<Scenario>().to_value()
 });
 
-/// What may stand in one place of a scenario.
+/// The schema of one value of a scenario.
 #[derive(Clone, Copy)]
 pub(super) struct Schema(&'static Value);
 
@@ -48,7 +48,7 @@ impl Schema {
         keys.filter_map(Value::as_str).collect()
     }
 
-    /// What a table has under each name that the file chooses.
+    /// The schema of each entry of a table whose names the file chooses.
     pub fn named(self) -> Option<Schema> {
         self.get("additionalProperties").filter(|schema| schema.is_object()).map(Schema)
     }
@@ -58,19 +58,19 @@ impl Schema {
         self.get("items").map(Schema)
     }
 
-    /// One of several: the kinds of a table, or the names that a text may be.
+    /// The alternatives: kinds of a table, or names that a text may be.
     pub fn variants(self) -> impl Iterator<Item = Schema> {
         let variants =
             ["oneOf", "anyOf"].into_iter().filter_map(move |keyword| self.get(keyword)?.as_array());
         variants.flatten().map(Schema)
     }
 
-    /// The only text that may stand here.
+    /// The only text that is allowed.
     pub fn constant(self) -> Option<&'static str> {
         self.get("const")?.as_str()
     }
 
-    /// The key, and its text, that distinguish this kind of a table from others.
+    /// The key and its text that distinguish this kind of a table from others.
     pub fn tag(self) -> Option<(&'static str, &'static str)> {
         self.properties()?.find_map(|(key, schema)| Some((key, schema.constant()?)))
     }

@@ -42,7 +42,7 @@ impl Setting {
         parsed.map_or_else(|_| Setting::Text(text.into()), |line| line.value)
     }
 
-    /// For the key of a scenario.
+    /// As TOML.
     pub(crate) fn to_toml(&self) -> toml::Value {
         match self {
             Setting::Bool(value) => (*value).into(),
@@ -66,7 +66,7 @@ impl fmt::Display for Setting {
     }
 }
 
-/// A value, or what TOML makes of an unquoted dotted key.
+/// A value, or the table that TOML makes of an unquoted dotted key.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a key is set to a number, a text, a list of texts, true or false")]
 enum Nested {

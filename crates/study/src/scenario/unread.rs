@@ -1,17 +1,17 @@
-//! Keys without effect: the ground, the host's scheduler or the workload does not read them.
+//! Refuses keys without effect, because the ground, the host's scheduler or the workload does not read them.
 //!
-//! A file may hold such keys, because one file serves several grounds. A condition, a case, a sweep and `--set` ask for a
-//! difference, so they are refused where there can be none.
+//! A file may have such keys, because one file serves several grounds. A condition, a case, a sweep and `--set` ask
+//! for a difference, so they are refused if there can be none.
 
 use super::{BadScenario, GroundKind, Scenario, SchedulerKind};
 
 /// Keys that nothing reads in some scenarios.
 struct Unread {
-    /// Whole keys; tables, which end in a dot.
+    /// Keys, or prefixes that end in a dot.
     keys: &'static [&'static str],
-    /// In which scenarios.
+    /// Whether the keys are without effect in a scenario.
     applies: fn(&Scenario) -> bool,
-    /// Why.
+    /// The reason.
     why: &'static str,
 }
 

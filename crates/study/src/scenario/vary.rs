@@ -1,7 +1,7 @@
-//! A scenario with several values of one key beside each other: `reprieve run NAME --vary KEY=V1,V2,...`.
+//! Runs a scenario with several values of one key: `reprieve run NAME --vary KEY=V1,V2,...`.
 //!
-//! A key of a condition gives one condition for each value, all compared with the one baseline. Any other key gives one
-//! case for each value, in which all conditions are run, because the baseline changes with it, too.
+//! A key of a condition gives one condition for each value, all compared with the same baseline. Any other key
+//! changes the baseline too, so it gives one case for each value, in which all conditions are run.
 
 use indexmap::IndexMap;
 
@@ -9,10 +9,10 @@ use super::check::{OF_ONE_RUN, of_one_run};
 use super::{BadScenario, Case, Condition, Published, Scenario, Setting, limits, overrides};
 
 impl Scenario {
-    /// The scenario once for each value of `KEY=V1,V2,...`. Its sweeps, and what was published about it, are left out.
+    /// The scenario with each value of `KEY=V1,V2,...`, without its sweeps and published figures.
     ///
     /// # Errors
-    /// A key that there is not, or that cannot be varied; a value that the key cannot have.
+    /// The key does not exist or cannot be varied, or cannot have one of the values.
     pub fn varied(&self, assignment: &str) -> Result<Scenario, BadScenario> {
         let Some((key, values)) = assignment.split_once('=') else {
             return Err(BadScenario::new(assignment, "write it as key=value,value,..."));

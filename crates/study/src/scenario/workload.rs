@@ -1,4 +1,4 @@
-//! What runs in the guest: one type for each kind of workload.
+//! The workloads: one type for each kind.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,14 +68,14 @@ impl Workload {
         }
     }
 
-    /// The error of a ground that does not run it.
+    /// The error for a ground that does not run it.
     pub fn not_on(&self, ground: GroundKind) -> BadScenario {
         let others: Vec<_> = self.grounds().iter().map(|ground| format!("--on {ground}")).collect();
         let problem = format!("does not run on {ground}; choose {}", others.join(" or "));
         BadScenario::new("workload.kind", format!("{} {problem}", self.kind()))
     }
 
-    /// As a scenario file has it.
+    /// The name in a scenario file.
     pub fn kind(&self) -> &'static str {
         match self {
             Workload::Memory(_) => "memory",
@@ -107,17 +107,18 @@ impl Workload {
         }
     }
 
-    /// Whether it has a guest's kernel free memory by RCU.
+    /// Whether it makes a guest's kernel free memory through RCU.
     pub fn loads_rcu(&self) -> bool {
         matches!(self, Workload::Memory(_) | Workload::Clone(_) | Workload::Postmark(_))
     }
 
-    /// Whether its latency is what counts, and not the guest's RCU or memory.
+    /// Whether its latency is measured, and not the guest's RCU or memory.
     pub fn is_latency(&self) -> bool {
         matches!(self, Workload::Wakeup(_) | Workload::Requests(_))
     }
 
-    /// Why none of its throughput can be lost to that cause in the simulator, whatever happens: then nothing is attributed to it.
+    /// The reason why it can never lose throughput to that cause in the simulator, if there is one. Nothing is
+    /// attributed to such a cause.
     pub fn cannot_lose_to(&self, cause: Cause) -> Option<&'static str> {
         let cannot = matches!((self, cause), (Workload::Postmark(_), Cause::ReaderPreemption));
         cannot.then_some(
@@ -126,7 +127,7 @@ impl Workload {
         )
     }
 
-    /// What it does, if it is an application that does I/O.
+    /// The workload `io`, if it is that.
     pub fn io(&self) -> Option<&Io> {
         match self {
             Workload::Io(io) => Some(io),
@@ -134,7 +135,7 @@ impl Workload {
         }
     }
 
-    /// What fio does, if it is that.
+    /// The workload `fio`, if it is that.
     pub fn fio(&self) -> Option<&Fio> {
         match self {
             Workload::Fio(fio) => Some(fio),
@@ -142,7 +143,7 @@ impl Workload {
         }
     }
 
-    /// Latencies after which the window ends; none if it always has its length.
+    /// Number of latencies after which the window ends; `None` if the window has a fixed length.
     pub fn latencies(&self) -> Option<u64> {
         match self {
             Workload::Wakeup(wakeup) => Some(wakeup.samples).filter(|samples| *samples > 0),

@@ -1,11 +1,11 @@
-//! `[host.xen]`: what a simulated host has if its scheduler is one of Xen's.
+//! `[host.xen]`: settings of Xen's schedulers, on a simulated host and on real Xen.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::SchedulerKind;
 
-/// Xen, as far as its schedulers depend on it.
+/// Settings of Xen's schedulers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Xen {
@@ -66,17 +66,17 @@ pub enum XenVersion {
     /// 4.5 and 4.6.
     #[serde(rename = "4.5")]
     V4_5,
-    /// The first in which a vCPU's own migration does not boost it.
+    /// 4.7 and later: a vCPU's own migration does not boost it any more.
     #[serde(rename = "4.7")]
     V4_7,
-    /// As Debian 12 has it.
+    /// The version in Debian 12.
     #[default]
     #[serde(rename = "4.17")]
     V4_17,
 }
 
 impl XenVersion {
-    /// As people write it.
+    /// The name for people.
     pub fn name(self) -> &'static str {
         match self {
             XenVersion::V4_5 => "4.5",
@@ -86,7 +86,7 @@ impl XenVersion {
     }
 }
 
-/// What can be fixed, each by the smallest change of its mechanism.
+/// Defects of Xen's schedulers that the simulator can fix, each by the smallest change of its mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum XenFix {
@@ -101,7 +101,7 @@ pub enum XenFix {
 }
 
 impl XenFix {
-    /// As in a scenario.
+    /// The name in a scenario file.
     pub fn name(self) -> &'static str {
         match self {
             XenFix::BoostOnMigration => "boost-on-migration",

@@ -29,7 +29,7 @@ impl Scenario {
         }
     }
 
-    /// What the simulated host's scheduler has to choose from.
+    /// Limits the threads that the simulated host's scheduler chooses from.
     fn check_threads(&self, name: &str, condition: &Condition) -> Result<(), BadScenario> {
         let vcpus = self.guest.vcpus as u64;
         let pcpus = self.pcpus_under(condition) as u64;
@@ -73,9 +73,9 @@ impl Scenario {
         Ok(())
     }
 
-    /// Pauses and spikes: within the window, and of what there is.
+    /// Pauses and spikes must lie within the window, and name vCPUs that exist.
     fn check_times(&self, key: &dyn Fn(&str) -> String, condition: &Condition) -> Result<(), BadScenario> {
-        // The window of a workload of fixed size ends when the work does.
+        // The window of a workload of fixed size ends with its work.
         let window_ms = match self.workload {
             Workload::Postmark { .. } => 3_600_000,
             _ => self.run.window_ms,
@@ -106,7 +106,7 @@ impl Scenario {
     }
 }
 
-/// A recording holds all that the host did, so nothing else may be set beside it.
+/// A recording holds everything that the host did, so nothing else may disturb the guest.
 fn check_replay(key: &str, condition: &Condition) -> Result<(), BadScenario> {
     let alone = Condition { replay: String::new(), ..condition.clone() };
     match condition.replay.is_empty() || alone.is_undisturbed() {

@@ -1,14 +1,14 @@
-//! The limits of how much a scenario asks for. They bound the work of everything that comes after them, so they come first,
-//! and look at numbers and lengths alone.
+//! Limits how much a scenario asks for. These checks bound the work of all later ones, so they come first and look at
+//! counts and lengths alone.
 
 use super::bad;
 use crate::scenario::{BadScenario, Clones, Condition, Published, Scenario, Setting, Workload, limits};
 
-/// What is said of a product that is too large.
+/// The way out if a product is too large.
 const SPLIT: &str = "make several scenarios of it";
 
 impl Scenario {
-    /// What can be counted as the file has it.
+    /// Counts that are known from the file as it is.
     pub(crate) fn check_counts(&self) -> Result<(), BadScenario> {
         self.check_texts()?;
         at_most("conditions", self.conditions.len(), limits::CONDITIONS, "conditions")?;
@@ -32,7 +32,7 @@ impl Scenario {
         check_published(&self.published)
     }
 
-    /// What is counted when all of it is known: what is to be run, before any of it is expanded.
+    /// Products, such as the number of runs. They are computed before anything is expanded.
     pub(super) fn check_products(&self) -> Result<(), BadScenario> {
         let points = self.points();
         if points > limits::POINTS {
@@ -58,7 +58,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Its length as TOML.
+    /// Length as TOML, in bytes.
     fn toml_bytes(&self) -> u64 {
         toml::to_string(self).map_or(0, |text| text.len() as u64)
     }
@@ -98,7 +98,7 @@ fn check_condition(name: &String, condition: &Condition) -> Result<(), BadScenar
     at_most(&sub("without"), condition.without.len(), crate::scenario::Cause::ALL.len(), "causes")
 }
 
-/// A name, a label, and what is set.
+/// Checks a name, a label, and the keys that are set.
 fn check_set<'a>(
     of: &str,
     name: &String,

@@ -7,12 +7,12 @@ use crate::scenario::{BadScenario, DeleteFree, Scenario};
 const ELEMENT_BYTES: u64 = 128;
 
 impl Scenario {
-    /// Whatever the ground.
+    /// Checks what does not depend on the ground.
     pub(super) fn check_delete_free(&self, asked: &DeleteFree) -> Result<(), BadScenario> {
         if asked.scheme.is_empty() {
             return bad("workload.scheme", "name the scheme that frees, such as liburcu-memb");
         }
-        // It becomes the name of a program: no way out of the directory of the peers.
+        // The name becomes that of a program, and must not lead out of the directory of the peers.
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         for (key, name) in [("scheme", &asked.scheme), ("bare", &asked.bare)] {
             if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
@@ -25,13 +25,13 @@ impl Scenario {
         within("workload.stall_ms", asked.stall_ms, 0, self.run.window_ms.min(60_000))
     }
 
-    /// The limits of a program's own.
+    /// The programs' own limits.
     pub(super) fn check_program(&self) -> Result<(), BadScenario> {
         within("run.warmup_ms", self.run.warmup_ms, 0, 60_000)?;
         within("run.window_ms", self.run.window_ms, 500, 600_000)
     }
 
-    /// The same, and those of a guest that runs it: its CPUs, and its memory.
+    /// The programs' own limits, and those of a guest that runs them: its CPUs and its memory.
     pub(super) fn check_guest_program(&self, asked: &DeleteFree) -> Result<(), BadScenario> {
         self.check_program()?;
         for (key, cpus) in [("reader_cpus", &asked.reader_cpus), ("writer_cpus", &asked.writer_cpus)] {

@@ -14,7 +14,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// What fio's guest cannot have beside it, and what its placement needs.
+    /// Refuses what fio's guest cannot have beside it, and a placement without what it needs.
     pub(super) fn check_condition_of_fio(
         &self,
         prefix: &str,

@@ -1,4 +1,4 @@
-//! What a ground cannot do is refused, with the key at fault.
+//! Refuses what a ground cannot do, with the key at fault.
 
 use super::{bad, within};
 use crate::scenario::{
@@ -9,7 +9,7 @@ pub(in crate::scenario) const ONLY_SIM: &str =
     "only the simulator can do that; run it with --on sim, or remove it";
 const ONLY_SET: &str = "on real threads a condition is what it sets, and nothing else; remove it";
 const ONLY_VM: &str = "only real guests can do that; run it with --on vm, or remove it";
-/// Series of kernels that the simulator tells apart.
+/// Series of kernels that the simulator distinguishes.
 const MODELLED_KERNELS: [&str; 2] = ["6.1", "6.12"];
 const NOT_VM: &str = "only the simulator and real Xen can do that; run it with --on sim, or remove it";
 const NOT_XEN: &str = "real Xen cannot do that; run it with --on sim, or remove it";
@@ -35,7 +35,7 @@ impl Scenario {
         }
     }
 
-    /// What can be asked of the packaged Xen, and of a guest without devices.
+    /// Checks what the packaged Xen, and a guest without devices, can do.
     fn check_real_xen(&self) -> Result<(), BadScenario> {
         let (host, xen) = (&self.host, &self.host.xen);
         if !matches!(host.scheduler, SchedulerKind::Credit | SchedulerKind::Credit2) {

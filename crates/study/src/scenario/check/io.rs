@@ -4,11 +4,11 @@ use super::{bad, within};
 use crate::scenario::io::{BlockLayer, IoTask, Step};
 use crate::scenario::{BadScenario, Io, IoSystem, Scenario, SchedulerKind};
 
-/// Threads of an application at most, all tasks together: what the accounting of inactivity looks at in each event.
+/// Most threads of an application, over all tasks: the accounting of inactivity looks at each of them in each event.
 const THREADS: u64 = 256;
-/// Pages of all files that a run may simulate: each takes a byte, and a place in the cache.
+/// Most pages of all files of a run: each takes a byte, and a place in the cache.
 const PAGES: u64 = 1 << 26;
-/// Pages of one step: what one read looks at each time that it goes on.
+/// Most pages of one step: a read looks at all of them each time it continues.
 const STEP_PAGES: u64 = 1 << 18;
 /// A page of the guest's memory.
 const LEAST_PAGE_KIB: u64 = 4;
@@ -44,7 +44,7 @@ impl Scenario {
         io.applications.iter().try_for_each(|(name, application)| {
             let key = format!("workload.applications.{name}.tasks");
             within(&key, application.tasks.len() as u64, 1, 16)?;
-            // Pages may be of a size for the one that runs.
+            // The size of pages may suit only the application that runs.
             let page_kib = if *name == io.application { page_kib } else { LEAST_PAGE_KIB };
             application.tasks.iter().try_for_each(|task| {
                 check_task(&key, task, page_kib)?;
@@ -64,7 +64,7 @@ impl Scenario {
     }
 }
 
-/// All pages of a step are in the page cache at once: one that has more never ends.
+/// All pages of a step are in the page cache at once, so a step that is larger than the cache would never end.
 fn check_steps(key: &str, task: &IoTask, block: &BlockLayer) -> Result<(), BadScenario> {
     let cache_kib = block.cache_mib << 10;
     let sizes = task.steps.iter().filter_map(|step| match step {
