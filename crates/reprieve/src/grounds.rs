@@ -31,8 +31,9 @@ impl Ready {
         &self.scenario.name
     }
 
-    /// Works through the scenario's plan.
+    /// Works through the scenario's plan, after a warning about what is probably not meant.
     pub fn run(self, progress: &mut dyn Progress) -> Finished<Failure> {
+        self.scenario.doubts().into_iter().for_each(|doubt| progress.warning(&doubt));
         self.ground.run(self.scenario, progress)
     }
 }
