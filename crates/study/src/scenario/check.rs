@@ -127,11 +127,17 @@ impl Scenario {
         if append.len() > limits::APPEND_BYTES || append.contains(char::is_control) {
             return bad(
                 "guest.append",
-                format!("is not at most {} bytes without control characters", limits::APPEND_BYTES),
+                format!("must be at most {} bytes, without control characters", limits::APPEND_BYTES),
             );
         }
         if guest.rcu.qlowmark > guest.rcu.qhimark {
-            return bad("guest.rcu.qlowmark", "is more than guest.rcu.qhimark");
+            return bad(
+                "guest.rcu.qlowmark",
+                format!(
+                    "{} is more than guest.rcu.qhimark, {}; lower it",
+                    guest.rcu.qlowmark, guest.rcu.qhimark
+                ),
+            );
         }
         Ok(())
     }
@@ -238,28 +244,33 @@ impl Scenario {
                 return bad("published.ratios", format!("there is no metric {:?}", published.metric));
             }
             if !(published.ratio.is_finite() && published.ratio > 0.0) {
-                return bad("published.ratios", format!("{} is not a ratio", published.ratio));
+                return bad("published.ratios", format!("{} is not a positive number", published.ratio));
             }
         }
         for pair in &self.published.pairs {
             let named = [&pair.condition, &pair.against];
             let known = named.iter().all(|name| self.conditions.contains_key(*name));
             if metric::find(&pair.metric).is_none() || !known {
-                let problem =
-                    format!("there is no {} of {} and {}", pair.metric, pair.condition, pair.against);
+                let problem = format!(
+                    "there is no metric {:?}, or no condition {:?} or {:?}",
+                    pair.metric, pair.condition, pair.against
+                );
                 return bad("published.pairs", problem);
             }
             if !(pair.case.is_empty() || self.cases.contains_key(&pair.case)) {
                 return bad("published.pairs", format!("there is no case {:?}", pair.case));
             }
             if !(pair.ratio.is_finite() && pair.ratio > 0.0) {
-                return bad("published.pairs", format!("{} is not a ratio", pair.ratio));
+                return bad("published.pairs", format!("{} is not a positive number", pair.ratio));
             }
         }
         for order in &self.published.orders {
             let known = order.rising.iter().all(|name| self.conditions.contains_key(name));
             if metric::find(&order.metric).is_none() || !known || order.rising.len() < 2 {
-                let problem = format!("there is no {} of {:?}", order.metric, order.rising);
+                let problem = format!(
+                    "there is no metric {:?}, or {:?} are not two or more conditions",
+                    order.metric, order.rising
+                );
                 return bad("published.orders", problem);
             }
             if !(order.case.is_empty() || self.cases.contains_key(&order.case)) {

@@ -162,7 +162,10 @@ pub(crate) fn choose_ground(
         None => {}
         Some(Value::Table(over)) if !over.contains_key("ground") => merge(table, over),
         Some(_) => {
-            return Err(BadScenario::new(format!("on.{name}"), "is no table of a scenario's other keys"));
+            return Err(BadScenario::new(
+                format!("on.{name}"),
+                "must be a table of other keys of a scenario",
+            ));
         }
     }
     table.insert("ground".into(), name.into());
@@ -189,7 +192,7 @@ fn assign(table: &mut Table, paths: &[String], key: &str, value: Value) -> Resul
         None => (Some(table), key),
         Some((parents, last)) => (parent(table, parents), last),
     };
-    let gone = || BadScenario::new(key, "is no more there: an earlier value took its place");
+    let gone = || BadScenario::new(key, "is gone: an earlier assignment replaced what held it");
     parent.ok_or_else(gone)?.insert(last.into(), value);
     Ok(())
 }
@@ -300,7 +303,7 @@ mod tests {
         );
         assert!(with("conditions.overcommitted.spikes.1.for_ms=9").unwrap_err().contains("did you mean"));
         let gone = ["conditions.overcommitted.spikes=[]", "conditions.overcommitted.spikes.0.for_ms=9"];
-        assert!(on(&text, None, &gone).unwrap_err().ends_with("an earlier value took its place"));
+        assert!(on(&text, None, &gone).unwrap_err().ends_with("an earlier assignment replaced what held it"));
     }
 
     #[test]
@@ -341,7 +344,7 @@ mod tests {
         let on = |line: &str| on(&format!("{line}\n{TEXT}"), None, &[]).unwrap_err();
         assert_eq!(on("on = 'vm'"), "on: write it as tables, [on.sim] and [on.vm]");
         assert_eq!(on("on.kvm = {}"), "on.kvm: there is no such ground; there are sim, vm, threads, xen");
-        assert_eq!(on("on.sim = 1"), "on.sim: is no table of a scenario's other keys");
+        assert_eq!(on("on.sim = 1"), "on.sim: must be a table of other keys of a scenario");
         assert_eq!(
             on("ground = 'vmm'"),
             "ground: \"vmm\" is none of sim, vm, threads, xen; did you mean vm?"

@@ -42,7 +42,7 @@ impl Scenario {
             vms * vcpus + overcommitted + each_pcpu * pcpus + u64::from(condition.spinners) + spikes;
         if threads > limits::HOST_THREADS {
             let problem = format!(
-                "its VMs, hogs and spikes have {threads} threads on the simulated host, more than {}",
+                "its VMs, hogs and spikes have {threads} threads on the simulated host, more than {}; remove some",
                 limits::HOST_THREADS
             );
             return bad(format!("conditions.{name}"), problem);
@@ -64,7 +64,7 @@ impl Scenario {
                 return bad(key, self.no_vcpu(quota.vcpu));
             };
             if std::mem::replace(seen, true) {
-                return bad(key, format!("vCPU {} has two quotas", quota.vcpu));
+                return bad(key, format!("vCPU {} has two quotas; remove one", quota.vcpu));
             }
             if quota.percent / 100.0 * (quota.period_ms as f64) < 1.0 {
                 return bad(key, "the kernel grants no less than 1 ms a period; lengthen the period");

@@ -44,7 +44,7 @@ impl Scenario {
         }
         let runs = self.runs();
         if runs > limits::RUNS {
-            return bad("run.repeat", format!("{runs} runs are more than {}", limits::RUNS));
+            return bad("run.repeat", format!("{runs} runs are more than {}; lower it", limits::RUNS));
         }
         let bytes = self.common().toml_bytes().saturating_add(self.largest_condition_bytes());
         let expanded = bytes.saturating_mul(points);

@@ -134,7 +134,7 @@ fn products_are_refused_before_they_are_expanded() {
     let repeated = conditions(200);
     let text = format!("{HEAD}{repeated}").replace("repeat = 2", "repeat = 1000");
     let error = overrides::read(&text, None, &[]).unwrap_err().to_string();
-    assert_eq!(error, "run.repeat: 200000 runs are more than 100000");
+    assert_eq!(error, "run.repeat: 200000 runs are more than 100000; lower it");
     // A large condition in many scenarios.
     let pauses = list(4_000, "{ vcpu = 0, at_ms = 0, for_ms = 1 }");
     let error = refused(&format!("{}pauses = {pauses}", conditions(1_000)));

@@ -16,7 +16,10 @@ impl Scenario {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         for (key, name) in [("scheme", &asked.scheme), ("bare", &asked.bare)] {
             if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
-                return bad(format!("workload.{key}"), format!("{name:?} is no name of a-z, 0-9 and -"));
+                return bad(
+                    format!("workload.{key}"),
+                    format!("{name:?} is not a name; use 1 to 64 of a-z, 0-9 and -"),
+                );
             }
         }
         for (key, cpus) in [("reader_cpus", &asked.reader_cpus), ("writer_cpus", &asked.writer_cpus)] {

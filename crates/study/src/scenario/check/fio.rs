@@ -6,7 +6,7 @@ use crate::scenario::{BadScenario, Condition, Fio, Placement, Scenario};
 impl Scenario {
     pub(super) fn check_fio(&self, fio: &Fio) -> Result<(), BadScenario> {
         if !fio.block_kib.is_power_of_two() {
-            return bad("workload.block_kib", format!("{} is no power of two", fio.block_kib));
+            return bad("workload.block_kib", format!("{} is not a power of two", fio.block_kib));
         }
         if fio.placement.policy().is_some() && self.guest.vcpus < 2 {
             return bad("guest.vcpus", "the daemon needs two vCPUs to move tasks between");
@@ -28,7 +28,10 @@ impl Scenario {
             return bad(format!("{prefix}pauses"), "fio's vCPUs are not paused; use bursts");
         }
         if fio.placement == Placement::Oracle && condition.bursts.is_none() {
-            return bad(format!("{prefix}bursts"), "the oracle is told when bursts come: there must be some");
+            return bad(
+                format!("{prefix}bursts"),
+                "the oracle policy needs bursts; add some, or choose another workload.placement",
+            );
         }
         Ok(())
     }
@@ -74,7 +77,7 @@ mod tests {
     fn what_cannot_be_run_is_refused_with_its_key() {
         for (assignment, expected) in [
             ("workload.block_kib=3", "workload.block_kib: 3 is not within 4 to 1024"),
-            ("workload.block_kib=12", "workload.block_kib: 12 is no power of two"),
+            ("workload.block_kib=12", "workload.block_kib: 12 is not a power of two"),
             ("workload.jobs=0", "workload.jobs: 0 is not within 1 to 64"),
             ("workload.latency_us=1000001", "workload.latency_us: 1000001 is not within 0 to 1000000"),
             ("conditions.disturbed.neighbours=1", "conditions.disturbed.neighbours: fio's guest is alone"),
@@ -89,7 +92,7 @@ mod tests {
         let third = overrides::read(&third, Some(GroundKind::Vm), &[]).unwrap_err().to_string();
         assert!(third.contains("conditions.disturbed.bursts.vcpu: 2 is not within 0 to 1"), "{third}");
         let alone = refused_on(GroundKind::Vm, &["workload.placement=oracle"]);
-        assert!(alone.starts_with("conditions.alone.bursts: the oracle is told"), "{alone}");
+        assert!(alone.starts_with("conditions.alone.bursts: the oracle policy needs"), "{alone}");
         let small = refused_on(GroundKind::Vm, &["guest.vcpus=1"]);
         assert!(small.contains("the daemon needs two vCPUs"), "{small}");
         let unknown = refused_on(GroundKind::Vm, &["workload.placement=home"]);

@@ -39,10 +39,10 @@ impl Scenario {
     fn check_real_xen(&self) -> Result<(), BadScenario> {
         let (host, xen) = (&self.host, &self.host.xen);
         if !matches!(host.scheduler, SchedulerKind::Credit | SchedulerKind::Credit2) {
-            return bad("host.scheduler", "real Xen is run with credit or credit2");
+            return bad("host.scheduler", "real Xen runs with credit or credit2; set it to one of them");
         }
         if xen.version != XenVersion::V4_17 {
-            return bad("host.xen.version", "the packages have 4.17");
+            return bad("host.xen.version", "real Xen is 4.17 here; set it to 4.17, or run it with --on sim");
         }
         within("guest.vcpus", self.guest.vcpus as u64, 1, 1)
     }

@@ -10,14 +10,23 @@ impl Scenario {
     pub(super) fn check_host(&self) -> Result<(), BadScenario> {
         let host = &self.host;
         if host.noise_tail.len() > MOST_NOISE_TAILS {
-            return bad("host.noise_tail", format!("there are more than {MOST_NOISE_TAILS}"));
+            return bad(
+                "host.noise_tail",
+                format!(
+                    "{} kinds of threads are more than {MOST_NOISE_TAILS}; merge some",
+                    host.noise_tail.len()
+                ),
+            );
         }
         let mut noise_permille = host.noise_per_s.saturating_mul(host.noise_ns) / 1_000_000;
         for tail in &host.noise_tail {
             noise_permille += tail.for_us * 1000 / (tail.every_us + tail.for_us);
         }
         if noise_permille > 900 {
-            return bad("host.noise_ns", "the host's own threads would take more than 90 % of each pCPU");
+            return bad(
+                "host.noise_ns",
+                "the host's own threads would take more than 90 % of each pCPU; lower it, noise_per_s or noise_tail",
+            );
         }
         self.check_xen()
     }
@@ -32,7 +41,10 @@ impl Scenario {
             [("guest_cap_percent", xen.guest_cap_percent), ("spinner_cap_percent", xen.spinner_cap_percent)]
         {
             if cap != 0 && host.scheduler != SchedulerKind::Credit && self.ground == GroundKind::Sim {
-                return bad(format!("host.xen.{key}"), "of the simulated schedulers credit alone has caps");
+                return bad(
+                    format!("host.xen.{key}"),
+                    "only credit has caps on the simulator; set host.scheduler to credit, or remove it",
+                );
             }
         }
         for (n, fix) in xen.fixes.iter().enumerate() {
@@ -43,7 +55,7 @@ impl Scenario {
                 return bad("host.xen.fixes", problem);
             }
             if xen.fixes[..n].contains(fix) {
-                return bad("host.xen.fixes", format!("{name} stands there twice"));
+                return bad("host.xen.fixes", format!("{name} is there twice; remove one"));
             }
         }
         if !host.scheduler.is_xen() && *xen != Xen::default() {
@@ -52,7 +64,10 @@ impl Scenario {
             return bad("host.xen", problem);
         }
         if host.scheduler.is_xen() && host.slice_us != 0 {
-            return bad("host.slice_us", "Xen's slice is host.xen.slice_ms");
+            return bad(
+                "host.slice_us",
+                "Xen's schedulers do not read it; set host.xen.slice_ms, or remove it",
+            );
         }
         Ok(())
     }

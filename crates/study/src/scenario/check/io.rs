@@ -58,7 +58,10 @@ impl Scenario {
         within("workload.systems.calm_beat_us", systems.calm_beat_us, systems.beat_us, 100_000)?;
         let of_the_host = matches!(io.system, IoSystem::Vslicer | IoSystem::Xballoon);
         if of_the_host && self.host.scheduler != SchedulerKind::Cfs {
-            return bad("workload.system", "is modelled on hosts with host.scheduler cfs alone");
+            return bad(
+                "workload.system",
+                "this system is modelled only on hosts with cfs; set host.scheduler to cfs",
+            );
         }
         Ok(())
     }

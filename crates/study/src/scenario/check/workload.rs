@@ -55,7 +55,7 @@ impl Scenario {
 
 fn check_requests(served: &Requests) -> Result<(), BadScenario> {
     if served.gap_us > 0 && served.rate_per_s > 0 {
-        let problem = "is of a closed loop, and rate_per_s of an open one; remove one of them";
+        let problem = "makes a closed loop, and workload.rate_per_s an open one; remove one of them";
         return bad("workload.gap_us", problem);
     }
     Ok(())
