@@ -5,14 +5,14 @@
 //!                       <label>/     a quota group; single threads move here
 //! ```
 //!
-//! Invariants: only directories named `reprieve-*` are made or removed; a thread that is released goes
-//! back to where it came from; no directory survives its [`QuotaTree`]. Should the process be killed, the
-//! [warden](crate::warden) removes [`QuotaTree::paths`], and [`sweep_stale`] what is left of former runs.
+//! Invariants: only directories named `reprieve-*` are made or removed; a released thread goes back to the cgroup it
+//! came from; no directory outlives its [`QuotaTree`]. If the process is killed, the [warden](crate::warden) removes
+//! [`QuotaTree::paths`], and [`sweep_stale`] removes what earlier runs left.
 //!
-//! On v2 the base is the nearest ancestor of this process's cgroup that already hands the cpu controller
-//! down, or else the root: so nobody's own cgroup changes, and processes can always go back. Threads can
-//! be put into groups only after their process was [adopted](QuotaTree::adopt_process), since all threads
-//! of a process must live in one threaded subtree.
+//! On v2 the base is the nearest ancestor of this process's cgroup that already enables the cpu controller for its
+//! children, or else the root. So no existing cgroup is reconfigured, and processes can always go back. A thread can
+//! join a group only after its process was [adopted](QuotaTree::adopt_process), since all threads of a process must
+//! live in one threaded subtree.
 //!
 //! Source: the kernel's Documentation/scheduler/sched-bwc.rst, admin-guide/cgroup-v1/cgroups.rst and
 //! admin-guide/cgroup-v2.rst (threads; no internal process constraint).
@@ -36,5 +36,5 @@ pub use tree::{GroupId, MAX_GROUPS, MAX_NAME_BYTES, QuotaTree};
 pub(crate) use fs::RealFs;
 pub(crate) use remove::remove_tree;
 
-/// All directories made here begin so, and nothing that does not is ever removed.
+/// The prefix of all directories made here. No other directory is ever removed.
 pub const DIRECTORY_PREFIX: &str = "reprieve-";

@@ -1,17 +1,18 @@
-//! Child programs that must not outlive us, nor take more than they are given.
+//! Child programs that must not outlive this process or exceed given limits.
 //!
-//! Source: PR_SET_PDEATHSIG(2const), setrlimit(2). The kernel ties the signal to the *thread* that spawned the child, and
-//! forgets it when the child changes its user; so it is asked for last, just before the program starts.
+//! The kernel ties the parent-death signal to the *thread* that spawned the child, and drops it when the child changes
+//! its user. So the child requests it last, just before its program starts. Source: PR_SET_PDEATHSIG(2const),
+//! setrlimit(2).
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, Signal};
 
-/// Lets the kernel kill the child with SIGKILL when the thread that spawns it ends.
+/// Makes the kernel kill the child with SIGKILL when the thread that spawned it ends.
 ///
-/// Spawn it from a thread that lives as long as the child should. A parent that dies before the child could
-/// ask is noticed: the program is then not started.
+/// Spawn it from a thread that lives as long as the child should. If the parent dies before the child has made the
+/// request, the program is not started.
 pub fn die_with_parent(command: &mut Command) {
     let owner = rustix::process::getpid();
     let ask = move || {
@@ -26,7 +27,7 @@ pub fn die_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(ask) };
 }
 
-/// Bounds what the child can take: bytes of address space, no core dump, and no byte written to any file.
+/// Limits the child's address space, and forbids it core dumps and writing to files.
 pub fn confine(command: &mut Command, address_space_bytes: u64) {
     let limits = [(Resource::As, address_space_bytes), (Resource::Core, 0), (Resource::Fsize, 0)];
     let set = move || {

@@ -1,21 +1,21 @@
-//! The one error type of this crate: what was tried, on which path, why it failed, and a way out.
+//! The error type of this crate: what was tried, on which path, why it failed, and a way out.
 //!
-//! Invariant: every value that came from the machine and is quoted here is cut to [`QUOTE_LIMIT_BYTES`].
+//! Invariant: text that came from the machine is cut to [`QUOTE_LIMIT_BYTES`] before it is quoted.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The longest quotation of machine data in a message, in bytes.
+/// The longest quotation of text from the machine, in bytes.
 pub const QUOTE_LIMIT_BYTES: usize = 80;
 
 /// `Result` with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong between a probe or an actuator and the machine.
+/// An error of a probe or an actuator.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The kernel refused for lack of rights (EPERM, EACCES) or on a read-only mount (EROFS).
+    /// The kernel refused: the caller lacks rights (EPERM, EACCES), or the mount is read-only (EROFS).
     #[error("not permitted to {action} {}: {source}; {way_out}", path.display())]
     NotPermitted {
         /// What was tried, as a verb: "write", "open", "set the affinity of".
@@ -35,7 +35,7 @@ pub enum Error {
         /// The file or thread it was tried on.
         path: PathBuf,
     },
-    /// Any other refusal of the kernel.
+    /// The kernel refused for any other reason.
     #[error("cannot {action} {}: {source}; {way_out}", path.display())]
     Io {
         /// What was tried, as a verb.
@@ -47,14 +47,14 @@ pub enum Error {
         /// What the user can do.
         way_out: &'static str,
     },
-    /// A kernel file does not look as documented.
-    #[error("{}: expected {expected}, found {found:?}; this kernel's format is not known, please report it", path.display())]
+    /// A kernel file does not have the documented format.
+    #[error("{}: expected {expected}, found {found:?}; this kernel uses an unknown format, please report it", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What should have been there.
+        /// The documented content.
         expected: &'static str,
-        /// What was there instead, cut to [`QUOTE_LIMIT_BYTES`].
+        /// The content found, cut to [`QUOTE_LIMIT_BYTES`].
         found: String,
     },
     /// The machine lacks a feature.
@@ -62,25 +62,25 @@ pub enum Error {
     Missing {
         /// The feature.
         what: &'static str,
-        /// Where it was looked for.
+        /// The file or directory that was searched.
         path: PathBuf,
         /// What the user can do.
         way_out: &'static str,
     },
-    /// A value handed in by the caller is outside its limits.
+    /// The caller passed a value outside its limits.
     #[error("{what} {value:?} is not acceptable: {expected}")]
     Invalid {
-        /// Which value.
+        /// The name of the value.
         what: &'static str,
         /// The value, cut to [`QUOTE_LIMIT_BYTES`].
         value: String,
-        /// The limits it must keep, and how to keep them.
+        /// The limits, and how to keep them.
         expected: &'static str,
     },
 }
 
 impl Error {
-    /// Sorts an I/O error on `path` into [`Error::NotPermitted`] or [`Error::Io`].
+    /// Makes an I/O error on `path` an [`Error::NotPermitted`] or [`Error::Io`].
     pub(crate) fn io(
         action: &'static str,
         path: impl AsRef<Path>,
@@ -115,23 +115,23 @@ impl Error {
         Error::Malformed { path: path.as_ref().to_path_buf(), expected, found: quote(found) }
     }
 
-    /// A value handed in that is out of its limits.
+    /// A value of the caller's outside its limits.
     pub(crate) fn invalid(what: &'static str, value: impl AsRef<str>, expected: &'static str) -> Error {
         Error::Invalid { what, value: quote(value.as_ref()), expected }
     }
 
-    /// Whether lack of rights is the cause: a test may then skip, a command exit with 69.
+    /// Whether the cause is missing rights. A test may then be skipped, and a command exits with 69.
     pub fn is_not_permitted(&self) -> bool {
         matches!(self, Error::NotPermitted { .. })
     }
 
-    /// Whether the process or thread it was about has ended.
+    /// Whether the cause is that the process or thread has ended.
     pub fn is_gone(&self) -> bool {
         matches!(self, Error::Gone { .. })
     }
 }
 
-/// Names a thread in an error, in the place of a path.
+/// Names a thread in an error, in place of a path.
 pub(crate) fn thread_path(tid: i32) -> PathBuf {
     PathBuf::from(format!("thread {tid}"))
 }

@@ -1,17 +1,17 @@
-//! Probes that read a live Linux host, and actuators that act on one.
+//! Probes that read a live Linux host, and actuators that change one.
 //!
 //! | module | reads or does |
 //! |---|---|
-//! | [`proc`] | run time, run delay, CPU time, memory and identity, from a `/proc` that is handed in |
-//! | [`cgroup`] | a CPU bandwidth quota on single threads, cgroup v1 and v2 |
-//! | [`switches`] | when given threads ran, were preempted, were blocked, through perf |
-//! | [`threads`] | affinity, policy, nice and timer slack of threads |
-//! | [`child`] | child programs that die with their parent |
-//! | [`hogs`] | child processes that burn one CPU each |
-//! | [`migrate`] | keeps I/O tasks on vCPUs that are on: beats, decisions by the policy, affinities |
-//! | [`warden`] | a helper process that cleans up whatever way the main one ends |
-//! | [`signals`] | a polite end on SIGINT, SIGTERM, SIGHUP |
-//! | [`error`] | the one error type |
+//! | [`proc`] | reads run time, run delay, CPU time, memory and identity from a given `/proc` |
+//! | [`cgroup`] | sets a CPU bandwidth quota on single threads, with cgroup v1 or v2 |
+//! | [`switches`] | records through perf when threads ran, were preempted, or were blocked |
+//! | [`threads`] | sets affinity, policy, nice value and timer slack of threads |
+//! | [`child`] | starts child programs that die with their parent |
+//! | [`hogs`] | starts child processes that burn one CPU each |
+//! | [`migrate`] | keeps I/O tasks on vCPUs that are on, from inside a virtual machine |
+//! | [`warden`] | a helper process that cleans up however the main process ends |
+//! | [`signals`] | turns SIGINT, SIGTERM, SIGHUP and the like into an orderly end |
+//! | [`error`] | the crate's error type |
 #![cfg(target_os = "linux")]
 
 pub mod cgroup;

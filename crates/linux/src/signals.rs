@@ -1,11 +1,13 @@
-//! A polite end: every signal that would end the process without a word raises a token that loops look at or poll on.
+//! An orderly end: each signal that would end the process silently raises a token, which loops check or poll.
 //!
-//! Invariants: the token never falls once raised; its file descriptor is readable from then on, and nobody
-//! reads from it, so that any number of poll(2) loops wake up. A second SIGINT, SIGTERM or SIGQUIT ends the process
-//! at once (default action): the user means it, and the [warden](crate::warden) cleans up; a patient token's does
-//! not. Nor does a second SIGHUP: a closing terminal may send several. Left alone are the signals of a crash (SIGSEGV,
-//! SIGABRT and their like), after which nothing of the process is to be trusted, and SIGPIPE, which Rust's start-up code
-//! ignores: a write to a reader that is gone fails instead. Source: signal(7), the signal-hook crate.
+//! Invariants: once raised, the token stays raised, and its file descriptor stays readable. Nobody reads from the
+//! descriptor, so any number of poll(2) loops wake up.
+//!
+//! A second SIGINT, SIGTERM or SIGQUIT ends the process at once (the default action): the user insists, and the
+//! [warden](crate::warden) cleans up. A *patient* token disables this. A second SIGHUP never does it, because a closing
+//! terminal may send several. Two kinds of signals are left alone: those of a crash (SIGSEGV, SIGABRT and the like),
+//! after which the process's state cannot be trusted; and SIGPIPE, which Rust's start-up code ignores, so that a write
+//! to a closed pipe fails instead. Source: signal(7), the signal-hook crate.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -18,11 +20,11 @@ use crate::error::{Error, Result};
 
 const WAY_OUT: &str = "raise the limit of open files (ulimit -n)";
 
-/// Signals that mean the user is out of patience when they come a second time.
+/// Signals that end the process at once when they come a second time.
 const HARD: [i32; 3] = [SIGINT, SIGTERM, SIGQUIT];
 
-/// What ends a process by default, can be caught, and is no crash.
-pub(crate) fn polite() -> impl Iterator<Item = i32> {
+/// The signals that end a process by default, can be caught, and do not mean a crash.
+pub(crate) fn orderly() -> impl Iterator<Item = i32> {
     let named = [
         libc::SIGHUP,
         libc::SIGINT,
@@ -42,7 +44,7 @@ pub(crate) fn polite() -> impl Iterator<Item = i32> {
     named.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
 }
 
-/// Says whether the user wants the process to end. Clones share one state.
+/// Shows whether the user wants the process to end. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
     state: Arc<State>,
@@ -57,9 +59,9 @@ struct State {
 }
 
 impl Interrupt {
-    /// Installs the handlers. Once per process, early, before threads and children are started.
+    /// Installs the handlers. Call it once per process, before starting threads and children.
     ///
-    /// The handlers stay for the life of the process, also after the token is dropped.
+    /// The handlers stay for the life of the process, even after the token is dropped.
     ///
     /// # Errors
     /// [`Error::Io`] if no pipe can be made or no handler installed.
@@ -67,8 +69,8 @@ impl Interrupt {
         Interrupt::installed(&HARD)
     }
 
-    /// As [`install`](Interrupt::install), but no further signal ends the process either: for one that has to put things back
-    /// before it ends, which takes a bounded time.
+    /// As [`install`](Interrupt::install), but a second signal does not end the process: for a process that must first
+    /// undo its changes, which takes a bounded time.
     ///
     /// # Errors
     /// As [`install`](Interrupt::install).
@@ -76,10 +78,10 @@ impl Interrupt {
         Interrupt::installed(&[])
     }
 
-    /// With handlers; a second one of the `hard` signals ends the process.
+    /// Installs the handlers; a second signal of those in `hard` ends the process.
     fn installed(hard: &[i32]) -> Result<Interrupt> {
         let interrupt = Interrupt::manual()?;
-        for signal in polite() {
+        for signal in orderly() {
             interrupt
                 .watch(signal, hard.contains(&signal))
                 .map_err(|e| Error::io("handle signals through", "sigaction", e, WAY_OUT))?;
@@ -87,7 +89,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// A token that no signal raises, only [`raise`](Interrupt::raise): for tests and embedding.
+    /// A token that only [`raise`](Interrupt::raise) raises, and no signal: for tests and embedding.
     ///
     /// # Errors
     /// [`Error::Io`] if no pipe can be made.
@@ -98,8 +100,8 @@ impl Interrupt {
         Ok(Interrupt { state: Arc::new(state) })
     }
 
-    /// Actions of one signal run in the order of registration, so the first one still sees the token as
-    /// the signals before have left it.
+    /// Registers the actions of one signal. They run in the order of registration, so the first one sees whether an
+    /// earlier signal has raised the token.
     fn watch(&self, signal: i32, hard: bool) -> std::io::Result<()> {
         if hard {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&self.state.raised))?;
@@ -109,19 +111,19 @@ impl Interrupt {
             token.state.signal.store(signal as usize, Ordering::SeqCst);
             token.raise();
         };
-        // One action, and no descriptor of its own for each of so many signals.
-        // SAFETY: the action is async-signal-safe: two atomic stores and a write(2) that does not block. signal-hook keeps
-        // errno, and never drops the action, so nothing is freed within a handler.
+        // One action for all signals, so that they share one descriptor.
+        // SAFETY: the action is async-signal-safe: two atomic stores and a non-blocking write(2). signal-hook preserves
+        // errno, and never drops the action, so no handler frees memory.
         unsafe { signal_hook::low_level::register(signal, action) }.map(drop)
     }
 
     /// Whether the process should end.
     pub fn is_raised(&self) -> bool {
-        // SeqCst as in signal-hook's handler; this is no hot path.
+        // SeqCst as in signal-hook's handler; this is not a hot path.
         self.state.raised.load(Ordering::SeqCst)
     }
 
-    /// The number of the last signal, if one came. A shell expects exit code 128 + number.
+    /// The number of the last signal, if any. A shell expects exit code 128 + number.
     pub fn signal(&self) -> Option<i32> {
         match self.state.signal.load(Ordering::SeqCst) {
             0 => None,
@@ -172,18 +174,18 @@ mod tests {
     }
 
     #[test]
-    fn whatever_ends_a_process_politely_raises_the_installed_token() {
+    fn every_signal_on_the_list_raises_the_installed_token() {
         let interrupt = Interrupt::install_patient().unwrap();
-        for signal in polite() {
+        for signal in orderly() {
             signal_hook::low_level::raise(signal).unwrap();
             assert!(interrupt.is_raised() && is_readable(&interrupt));
             assert_eq!(interrupt.signal(), Some(signal));
         }
     }
 
-    /// By the kernel's own list (signal(7)): nothing that ends a process is forgotten.
+    /// Checks against the kernel's list (signal(7)) that no signal is missing.
     #[test]
-    fn what_is_left_ends_no_process_is_a_crash_or_cannot_be_caught() {
+    fn the_other_signals_are_harmless_crashes_or_cannot_be_caught() {
         let crashes = [
             libc::SIGILL,
             libc::SIGTRAP,
@@ -200,7 +202,7 @@ mod tests {
             .chain(crashes)
             .chain(harmless)
             .chain(stops)
-            .chain(polite())
+            .chain(orderly())
             .collect();
         let unknown: Vec<i32> = (1..32).filter(|signal| !known.contains(signal)).collect();
         assert!(unknown.is_empty(), "{unknown:?}");

@@ -1,19 +1,22 @@
-//! When given threads ran, were preempted, and were blocked, from the kernel's own switch records.
+//! Records when threads ran, were preempted, and were blocked, from the kernel's own switch records.
 //!
-//! One software event per thread asks perf for nothing but `PERF_RECORD_SWITCH`: the kernel writes one
-//! record at every switch in and out, with time (CLOCK_MONOTONIC) and CPU, into a ring shared with this
-//! process. No sampling, no root (works with `perf_event_paranoid` = 2 for the user's own processes).
+//! One software event per thread requests `PERF_RECORD_SWITCH` from perf. At every switch in and out the kernel writes
+//! one record, with time (CLOCK_MONOTONIC) and CPU, into a ring shared with this process. There is no sampling, and it
+//! needs no root: `perf_event_paranoid` = 2 is enough for the user's own processes.
 //!
 //! ```text
 //! SwitchRecorder --drain--> SwitchEvent --push--> IntervalBuilder --finish--> [Interval]
 //! ```
 //!
-//! Invariants: the events of one thread come in the order of time (those of different threads do not);
-//! loss is never silent: it comes as an event where it happened, and is counted.
+//! Invariants: the events of one thread come in the order of time (those of different threads do not). Loss is never
+//! silent: it is counted, and reported as an event in its place.
+//!
+//! Ring and records are read by hand, since perf-event2 0.7 panics on a record with a bad size, and cannot tell that a
+//! record may have been lost before the kernel reports it ([`ring::Drained`]).
 //! Source: perf_event_open(2); `PERF_RECORD_SWITCH` in include/uapi/linux/perf_event.h.
 
 mod interval;
-pub(crate) mod record;
+pub(crate) mod perf_record;
 mod recorder;
 pub(crate) mod ring;
 
@@ -23,25 +26,25 @@ pub use recorder::{MAX_RECORDED_THREADS, MAX_RING_PAGES, SwitchRecorder};
 /// What happened to the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SwitchKind {
-    /// It was put on a CPU.
+    /// It started to run on a CPU.
     In,
-    /// It was taken off its CPU though it wanted to run on: preempted, or throttled by its CPU quota.
+    /// It was taken off its CPU while runnable: preempted, or throttled by its CPU quota.
     OutPreempted,
-    /// It left its CPU of its own accord: it sleeps, waits, or ended.
+    /// It gave up its CPU: it sleeps, waits, or has ended.
     OutVoluntary,
-    /// The ring was full: an unknown number of events is missing before `time_ns`.
+    /// The ring was full: an unknown number of events before `time_ns` is missing.
     Lost,
 }
 
 /// One switch of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchEvent {
-    /// Which thread: the index into the list the recorder was opened with.
+    /// The thread, as an index into the list given to the recorder.
     pub thread_index: usize,
-    /// When, ns of CLOCK_MONOTONIC.
+    /// The time, ns of CLOCK_MONOTONIC.
     pub time_ns: u64,
-    /// On which CPU, if the kernel says.
+    /// The CPU, if the kernel reported it.
     pub cpu: Option<u32>,
-    /// What happened.
+    /// The kind of switch.
     pub kind: SwitchKind,
 }

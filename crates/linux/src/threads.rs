@@ -1,7 +1,7 @@
-//! How single threads are scheduled: affinity, policy, nice, timer slack; and whether they run at all.
+//! Sets how single threads are scheduled: affinity, policy, nice value and timer slack; and stops them.
 //!
-//! Threads are named by their kernel id (tid), as in `/proc/PID/task`. Invariant: a guard restores what it
-//! found, never a default. Source: sched(7), sched_setaffinity(2), setpriority(2), prctl(2).
+//! Threads are named by their kernel id (tid), as in `/proc/PID/task`. Invariant: a guard restores the former value,
+//! never a default. Source: sched(7), sched_setaffinity(2), setpriority(2), prctl(2).
 
 mod affinity;
 mod fifo;
@@ -23,10 +23,10 @@ pub fn own_tid() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// A tid as the system calls want it. 0 would mean "the caller" to the kernel and is refused.
+/// Converts a tid for system calls. Refuses 0, which would mean "the caller" to the kernel.
 fn to_pid(tid: i32) -> Result<Pid> {
     match Pid::from_raw(tid.max(0)) {
         Some(pid) => Ok(pid),
-        None => Err(Error::invalid("thread id", tid.to_string(), "hand in a positive thread id")),
+        None => Err(Error::invalid("thread id", tid.to_string(), "use a positive thread id")),
     }
 }

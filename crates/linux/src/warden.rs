@@ -1,9 +1,9 @@
-//! Nothing is left behind, whatever way the main process ends, SIGKILL included.
+//! A helper process that cleans up after the main process, however that ends, even by SIGKILL.
 //!
-//! The program starts itself a second time as a warden, in a session of its own, and writes to the
-//! warden's standard input, a line each, what must not outlive it: processes, cgroups, directories, and bindings of tasks. The
-//! kernel closes that pipe when the main process is gone for whatever reason; the warden then removes what
-//! is still registered, and ends.
+//! The program starts itself a second time as the *warden*, in a session of its own. It writes what must not outlive it
+//! to the warden's standard input, one line each: processes, cgroups, directories, and tasks' affinity masks. When the
+//! main process ends, for whatever reason, the kernel closes the pipe; the warden then removes what is still
+//! registered, and ends.
 //!
 //! ```text
 //! +process PID STARTTICKS     -process PID STARTTICKS
@@ -12,12 +12,16 @@
 //! +masks PATH                 -masks PATH
 //! ```
 //!
-//! Invariants: a process is killed only if its start time is the registered one; a cgroup is removed only
-//! if it, or its parent, is named `reprieve-*`, and its tasks are moved, never killed; a directory only if
-//! it is named `reprieve-*`; of a state file of masks any absolute path is taken, since it is opened as `--restore` opens it, and
-//! what is no state file is left alone. A line that is cut short is ignored: a path cut short could be another one.
-//! The pipe's end must not leak into other children; the standard library opens it close-on-exec. What is
-//! started and not yet registered when the main process is killed stays: use PR_SET_PDEATHSIG too.
+//! Invariants:
+//! - a process is killed only if its start time is the registered one;
+//! - a cgroup is removed only if it or its parent is named `reprieve-*`; its tasks are moved, never killed;
+//! - a directory is removed only if it is named `reprieve-*`;
+//! - a state file of masks may have any absolute path: it is opened as `--restore` opens it, and any other file is left
+//!   alone;
+//! - a truncated line is ignored, because a truncated path could name something else.
+//!
+//! No other child may inherit the pipe; the standard library opens it close-on-exec. A process that was started but not
+//! yet registered when the main process is killed stays, so use PR_SET_PDEATHSIG too.
 
 mod clean;
 mod client;
@@ -28,5 +32,5 @@ pub use client::Warden;
 pub use line::Guarded;
 pub use server::run;
 
-/// The most things guarded at a time.
+/// The most objects guarded at a time.
 pub const MAX_GUARDED: usize = 4096;

@@ -116,7 +116,7 @@ fn a_failing_program_fails_the_command_with_its_last_words() {
             "reprieve: fails: its own check of the freed memory failed: reader 3 met a freed node\n",
         ),
         ("lacks", 69, "reprieve: something that lacks needs is missing: this kernel has no membarrier\n"),
-        ("hepled", 69, "did you mean helped? or build the programs of the peers with: make peers\n"),
+        ("hepled", 69, "did you mean helped? or build the peers' programs with: make peers\n"),
     ] {
         let mut command = start(&scenario(&folder, &[scheme], scheme), &folder.path().join("record.json"));
         let mut said = String::new();

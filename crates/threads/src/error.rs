@@ -1,12 +1,12 @@
-//! What can go wrong on the ground of real threads, each with its way out.
+//! The errors of the ground `threads`, each with a cause and a way out.
 
 use std::io;
 
 use reprieve_study::scenario::BadScenario;
 use reprieve_study::shown;
 
-/// Longest sentence of a program's that is shown.
-const PLAIN_CHARACTERS: usize = 400;
+/// The most characters shown of a program's message.
+const MOST_CHARACTERS: usize = 400;
 
 /// An error of this ground.
 #[derive(Debug, thiserror::Error)]
@@ -14,10 +14,10 @@ pub enum ThreadsError {
     /// The scenario cannot be run on this machine.
     #[error(transparent)]
     Scenario(#[from] BadScenario),
-    /// Something of the machine is missing.
+    /// The machine lacks something.
     #[error("{what} is missing: {way_out}")]
     Missing {
-        /// A directory, a program, what a program needs.
+        /// What is missing: a directory, a program, or something a program needs.
         what: String,
         /// How to get it.
         way_out: String,
@@ -25,20 +25,20 @@ pub enum ThreadsError {
     /// A program failed; the last line of its stderr may say more.
     #[error("{program}: {problem}{}{words}", if words.is_empty() { "" } else { ": " })]
     Program {
-        /// Its name, which is that of its scheme.
+        /// The program's name, which is the name of its scheme.
         program: String,
-        /// What happened.
+        /// The problem.
         problem: String,
-        /// The last line that it wrote to stderr, fit for a terminal; empty if there is none.
+        /// The last line it wrote to stderr, safe to print on a terminal; empty if there is none.
         words: String,
     },
     /// A probe of the host failed.
     #[error(transparent)]
     Host(#[from] reprieve_linux::Error),
-    /// The operating system refused something.
+    /// A system call failed.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done.
+        /// The action that failed.
         doing: String,
         /// The system's answer.
         source: io::Error,
@@ -49,17 +49,17 @@ pub enum ThreadsError {
 }
 
 impl ThreadsError {
-    /// For `map_err`: says what was being done.
+    /// For `map_err`: adds the action that failed.
     pub fn io<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> ThreadsError {
         let doing = doing.into();
         move |source| ThreadsError::Io { doing, source: source.into() }
     }
 }
 
-/// The last line of a program's words, fit for the user's terminal, and cut.
+/// The last non-empty line of a program's output, truncated, and safe to print on a terminal.
 pub fn last_line(words: &str) -> String {
     let line = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    let cut: String = line.trim().chars().take(PLAIN_CHARACTERS).collect();
+    let cut: String = line.trim().chars().take(MOST_CHARACTERS).collect();
     shown::line(&cut).into_owned()
 }
 
@@ -71,6 +71,6 @@ mod tests {
     fn a_program_s_last_line_is_plain_and_cut() {
         assert_eq!(last_line("one\n  two\x1b[2J \n\n"), r"two\x1b[2J");
         assert_eq!(last_line(""), "");
-        assert_eq!(last_line(&"ä".repeat(1_000)).chars().count(), PLAIN_CHARACTERS);
+        assert_eq!(last_line(&"ä".repeat(1_000)).chars().count(), MOST_CHARACTERS);
     }
 }

@@ -1,10 +1,10 @@
-//! The ground `threads`: makes sure that a scenario can be run here, and works through its plan.
+//! The ground `threads`: checks that a scenario can run on this machine, and runs its plan.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use reprieve_linux::proc::{self, CpuBooks, ProcRoot};
+use reprieve_linux::proc::{self, ForeignCpu, ProcRoot};
 use reprieve_linux::signals::Interrupt;
 use reprieve_study::delete_free::{Answer, Options};
 use reprieve_study::ground::{self, Finished, Progress};
@@ -15,24 +15,25 @@ use crate::error::ThreadsError;
 use crate::peer::Peers;
 use crate::program;
 
-/// Beyond warm-up, window and stall a program only fills its table and waits for the last frees: seconds.
+/// The time a program may take beyond warm-up, window and stall, to fill its table and wait for the last frees. It
+/// takes a few seconds at most.
 const SLACK: Duration = Duration::from_secs(30);
 
-/// What is handed in: nothing here reaches for it.
+/// Everything of the host that the ground uses. The caller passes it in.
 #[derive(Clone)]
 pub struct Host {
     /// `/proc`.
     pub proc_root: ProcRoot,
-    /// The user's wish to stop.
+    /// Raised when the user wants to stop.
     pub interrupt: Interrupt,
-    /// The directory of the programs, see [`crate::peer::directory`].
+    /// The directory of the programs; see [`crate::peer::directory`].
     pub peers: PathBuf,
     /// CPUs that this process may use.
     pub cpus: Vec<usize>,
 }
 
 impl Host {
-    /// The host of this process. Programs inherit the CPUs that the calling thread may use.
+    /// The host of this process. Programs inherit the calling thread's CPUs.
     ///
     /// # Errors
     /// [`ThreadsError::Host`] if the CPUs cannot be read.
@@ -81,15 +82,14 @@ struct Ready {
 }
 
 impl Ready {
-    /// Makes sure that every run of the scenario has its program and its CPUs.
+    /// Checks that every run of the scenario has its program and its CPUs.
     ///
     /// # Errors
-    /// What keeps it from being run here, with the key or the way out; [`ThreadsError::Program`] for a program that
-    /// cannot say who it is.
+    /// The obstacle, with its key or a way out; [`ThreadsError::Program`] if a program does not describe itself correctly.
     fn new(scenario: &Scenario, host: Host, progress: &mut dyn Progress) -> Result<Ready, ThreadsError> {
         check_machine(scenario, &host)?;
         let peers = Peers::open(&host.peers)?;
-        progress.preparing("asks each program who it is");
+        progress.preparing("asks each program for its scheme");
         for scheme in schemes(&scenario.plan()?) {
             peers.describe(&scheme, &host.interrupt)?;
         }
@@ -103,13 +103,13 @@ impl Ready {
         let limit = Duration::from_millis(options.length_ms()) + SLACK;
         step("is measured");
         let (root, own) = (&self.host.proc_root, std::process::id() as i32);
-        let books = CpuBooks::open(root, &options.cpus())?;
+        let foreign_cpu = ForeignCpu::open(root, &options.cpus())?;
         let before_ns = root.process_cpu_ns(own)?;
         let mut foreign = Ok(0.0);
         let said = program::run(&path, &options.arguments(), limit, &self.host.interrupt, |pid| {
             foreign = root.whole_cpu_ns(pid).and_then(|program_ns| {
                 let own_ns = root.process_cpu_ns(own)?.saturating_sub(before_ns);
-                books.foreign_share(root, program_ns + own_ns)
+                foreign_cpu.share(root, program_ns + own_ns)
             });
         })?;
         let provenance = Provenance {
@@ -125,10 +125,10 @@ impl Ready {
     }
 }
 
-/// Refuses what this machine cannot run.
+/// Checks that this machine can run the scenario.
 ///
 /// # Errors
-/// No programs at all; CPUs that this process may not use, with the key; a scheme without a program.
+/// If there are no programs, a scheme has no program, or this process may not use a CPU (with the key that names it).
 pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), ThreadsError> {
     let (plan, peers) = (scenario.plan()?, Peers::open(&host.peers)?);
     for planned in &plan {
@@ -137,7 +137,7 @@ pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), ThreadsErro
             if let Some(other) = cpus.iter().find(|cpu| !host.cpus.contains(cpu)) {
                 let known: Vec<String> = host.cpus.iter().map(usize::to_string).collect();
                 let problem = format!(
-                    "under {}: there is no CPU {other} for this process; there are {}",
+                    "under {}: this process may not use CPU {other}; it may use {}",
                     planned.title(),
                     known.join(", ")
                 );
@@ -148,12 +148,12 @@ pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), ThreadsErro
     schemes(&plan).iter().try_for_each(|scheme| peers.program(scheme).map(drop))
 }
 
-/// The schemes of a plan, each once.
+/// The schemes of a plan, without duplicates.
 fn schemes(plan: &[PlannedRun]) -> BTreeSet<String> {
     plan.iter().filter_map(|planned| Some(Options::of(&planned.scenario, 0)?.0.to_string())).collect()
 }
 
 fn asked(planned: &PlannedRun) -> Result<(&str, Options), BadScenario> {
-    let other = || BadScenario::new("workload.kind", "real threads run delete-free alone");
+    let other = || BadScenario::new("workload.kind", "real threads run only delete-free");
     Options::of(&planned.scenario, planned.repetition).ok_or_else(other)
 }

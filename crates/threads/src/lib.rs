@@ -1,11 +1,11 @@
-//! The ground `threads`: real threads of this machine, in programs of their own, one for each reclamation scheme.
+//! The ground `threads`: real threads on this machine, in one separate program for each reclamation scheme.
 //!
 //! | module | does |
 //! |---|---|
-//! | [`peer`] | the programs: where they are, what they say of themselves |
-//! | [`program`] | one program: started, waited for, surely ended |
-//! | [`ground`] | a scenario's plan |
-//! | [`error`] | what can go wrong, with the way out |
+//! | [`peer`] | finds the programs, and asks them for their scheme |
+//! | [`program`] | runs one program, with limits, to its certain end |
+//! | [`ground`] | checks a scenario and runs its plan |
+//! | [`error`] | the errors, each with a way out |
 
 pub mod error;
 pub mod ground;

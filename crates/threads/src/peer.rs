@@ -1,4 +1,4 @@
-//! The programs of the peers: one directory, one program for each scheme, called after it.
+//! The peers' programs: one directory with one program per scheme, which has the scheme's name.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use reprieve_study::overrides;
 use crate::error::ThreadsError;
 use crate::program;
 
-/// Environment variable that names the directory of the programs.
+/// The environment variable that names the directory of the programs.
 pub const VARIABLE: &str = "REPRIEVE_PEERS";
-/// How the programs are got.
-pub const WAY_OUT: &str = "build the programs of the peers with: make peers";
-/// A program says who it is within this time: it computes nothing for that.
+/// How to get the programs.
+pub const WAY_OUT: &str = "build the peers' programs with: make peers";
+/// How long a program may take to describe itself, for which it computes nothing.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where the programs are: in `named`, the value of [`VARIABLE`], if it is set and not empty, else in `peers` beside
-/// the directory of the executable `exe`, which is where `make peers` puts them.
+/// The directory of the programs: `named`, the value of [`VARIABLE`], if set and not empty; else `peers` next to the
+/// directory of the executable `exe`, where `make peers` puts them.
 pub fn directory(named: Option<OsString>, exe: &Path) -> PathBuf {
     match named.filter(|named| !named.is_empty()) {
         Some(named) => named.into(),
@@ -34,20 +34,20 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// The programs in that directory.
+    /// Opens a directory of programs.
     ///
     /// # Errors
-    /// [`ThreadsError::Missing`] if there is none.
+    /// [`ThreadsError::Missing`] if it contains none.
     pub fn open(directory: &Path) -> Result<Peers, ThreadsError> {
         let peers = Peers { directory: directory.into() };
         if peers.names().is_empty() {
-            let what = format!("{} with the programs of the peers", directory.display());
+            let what = format!("{} with the peers' programs", directory.display());
             return Err(ThreadsError::Missing { what, way_out: WAY_OUT.into() });
         }
         Ok(peers)
     }
 
-    /// Where they are.
+    /// The directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -61,10 +61,10 @@ impl Peers {
         names
     }
 
-    /// The program of a scheme.
+    /// The path of a scheme's program.
     ///
     /// # Errors
-    /// [`ThreadsError::Missing`] with the nearest name if there is none.
+    /// [`ThreadsError::Missing`], with the most similar name, if there is none.
     pub fn program(&self, scheme: &str) -> Result<PathBuf, ThreadsError> {
         let path = self.directory.join(scheme);
         if path.is_file() {
@@ -77,10 +77,10 @@ impl Peers {
         Err(ThreadsError::Missing { what, way_out: format!("{near}{WAY_OUT}") })
     }
 
-    /// Asks the program of a scheme who it is.
+    /// Asks a scheme's program to describe itself.
     ///
     /// # Errors
-    /// As [`Peers::program`] and [`program::run`], and [`ThreadsError::Program`] if it says that it is another.
+    /// As [`Peers::program`] and [`program::run`], and [`ThreadsError::Program`] if it names another scheme.
     pub fn describe(&self, scheme: &str, interrupt: &Interrupt) -> Result<Identity, ThreadsError> {
         let path = self.program(scheme)?;
         let said = program::run(&path, &["--describe".into()], DESCRIBE_LIMIT, interrupt, |_| ())?;

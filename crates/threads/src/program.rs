@@ -1,9 +1,9 @@
-//! One program: started, waited for, surely ended.
+//! Runs one program: starts it, waits for it with a limit, and makes sure that it has ended.
 //!
-//! Invariants: it dies with this process, by its own request to the kernel; whatever way a run ends, it and all that it
-//! started are killed and it is waited for. Its output goes to memory of a fixed size, so that one that never stops
-//! writing takes nothing. Nothing that it says is trusted. Source: PR_SET_PDEATHSIG(2const), memfd_create(2),
-//! pidfd_open(2).
+//! Invariants: the program dies with this process, because it asks the kernel for that when it starts. However a run
+//! ends, the program and its process group are killed, and the program is reaped. Its output goes to memory of fixed
+//! size, so a program that never stops writing does no harm. Its output is not trusted. Source:
+//! PR_SET_PDEATHSIG(2const), memfd_create(2), pidfd_open(2).
 
 use std::fs::File;
 use std::io;
@@ -22,13 +22,14 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::error::{ThreadsError, last_line};
 
-/// Room for each of stdout and stderr. A program's line takes about 1 KiB.
+/// The most that a program may write to each of stdout and stderr. Its result takes about 1 KiB.
 const OUTPUT_BYTES: usize = 64 << 10;
-/// Exit codes of the programs: a check failed; the machine lacks something.
+/// A program's exit code when its own check failed.
 const CHECK_FAILED: i32 = 1;
+/// A program's exit code when the machine lacks something.
 const MISSING: i32 = 69;
 
-/// What a program that ended well said.
+/// The output of a program that ended successfully.
 #[derive(Debug)]
 pub struct Said {
     program: String,
@@ -37,26 +38,26 @@ pub struct Said {
 }
 
 impl Said {
-    /// What it printed, as `reader` reads it.
+    /// Parses its stdout with `reader`.
     ///
     /// # Errors
-    /// [`ThreadsError::Program`] with the problem that `reader` has with it.
+    /// [`ThreadsError::Program`] with the problem that `reader` reports.
     pub fn read<T>(&self, reader: impl FnOnce(&str) -> Result<T, String>) -> Result<T, ThreadsError> {
         reader(&self.stdout).map_err(|problem| self.failed(problem))
     }
 
-    /// The error that this problem with it is.
+    /// The error for this problem with the program.
     pub fn failed(&self, problem: String) -> ThreadsError {
         ThreadsError::Program { program: self.program.clone(), problem, words: last_line(&self.stderr) }
     }
 }
 
-/// Runs a program to its end. `ended` is called with its process id when it has ended and was not yet waited for, so
-/// that `/proc` still has its books.
+/// Runs a program to its end. `ended` is called with its PID after it has ended but before it is reaped, while `/proc`
+/// still has its CPU time.
 ///
 /// # Errors
-/// [`ThreadsError::Program`] when it fails or has not ended within the limit, [`ThreadsError::Missing`] when it says
-/// that the machine lacks something, [`ThreadsError::Interrupted`], [`ThreadsError::Io`].
+/// [`ThreadsError::Program`] if it fails or does not end within the limit; [`ThreadsError::Missing`] if it reports that the
+/// machine lacks something; [`ThreadsError::Interrupted`]; [`ThreadsError::Io`].
 pub fn run(
     path: &Path,
     arguments: &[String],
@@ -68,7 +69,7 @@ pub fn run(
     let in_time = running.wait(limit, interrupt)?;
     let mut said = Said { program: name(path), stdout: String::new(), stderr: running.stderr.text()? };
     if !in_time {
-        return Err(said.failed(format!("had not ended after {} s, and was killed", limit.as_secs())));
+        return Err(said.failed(format!("did not end within {} s and was killed", limit.as_secs())));
     }
     ended(running.child.id() as i32);
     let status = running.end()?;
@@ -92,10 +93,10 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// A program that was started. Dropped, it and its process group are killed, and it is waited for.
+/// A running program. Dropping this kills it and its process group, and reaps it.
 struct Running {
     child: Child,
-    /// Readable when it has ended.
+    /// Becomes readable when the program has ended.
     exit: OwnedFd,
     status: Option<ExitStatus>,
     stdout: Output,
@@ -107,7 +108,8 @@ impl Running {
         let (stdout, stderr) = (Output::new()?, Output::new()?);
         let mut command = Command::new(path);
         command.args(arguments).stdin(Stdio::null()).stdout(stdout.handle()?).stderr(stderr.handle()?);
-        // A terminal's Ctrl-C is for us: we end the program, and keep what had finished before.
+        // A Ctrl-C on the terminal must not reach the program: this process ends it, and keeps the runs finished
+        // before.
         command.process_group(0);
         child::die_with_parent(&mut command);
         let doing = || format!("starting {}", path.display());
@@ -115,7 +117,7 @@ impl Running {
         match rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(exit) => Ok(Running { child, exit, status: None, stdout, stderr }),
             Err(errno) => {
-                // Both fail only if it has ended.
+                // Both fail only if the program has ended.
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(ThreadsError::io(doing())(errno))
@@ -123,7 +125,7 @@ impl Running {
         }
     }
 
-    /// Waits for the end; `false` if it has not ended within the limit.
+    /// Waits for the end. Returns `false` if the limit passes first.
     fn wait(&self, limit: Duration, interrupt: &Interrupt) -> Result<bool, ThreadsError> {
         let deadline = Instant::now() + limit;
         loop {
@@ -131,7 +133,7 @@ impl Running {
             let left = Timespec::try_from(left).expect("a limit is minutes");
             let mut fds = [PollFd::new(interrupt, PollFlags::IN), PollFd::new(&self.exit, PollFlags::IN)];
             match poll(&mut fds, Some(&left)) {
-                // A signal: it may be the user's.
+                // A signal may have raised the interrupt: check it again.
                 Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(ThreadsError::io("waiting for a program")(errno)),
                 Ok(0) => return Ok(false),
@@ -141,13 +143,13 @@ impl Running {
         }
     }
 
-    /// Kills what is left of its process group, and takes its exit status: that of its own end if it had ended before.
+    /// Kills what is left of the process group, and returns the program's exit status: its own, if it ended by itself.
     fn end(&mut self) -> Result<ExitStatus, ThreadsError> {
-        // Once it was waited for, its id may be somebody else's.
+        // After it is reaped, another process may get its PID: never kill twice.
         if let Some(status) = self.status {
             return Ok(status);
         }
-        // Fails only if all of the group have ended.
+        // Fails only if the whole group has ended.
         let _ = rustix::process::kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let status = self.child.wait().map_err(ThreadsError::io("waiting for a program"))?;
         self.status = Some(status);
@@ -157,12 +159,12 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails only if it was waited for elsewhere.
+        // Fails only if another thread has reaped it.
         let _ = self.end();
     }
 }
 
-/// What a program writes, in memory of a fixed size; what is beyond is refused to it.
+/// A program's output, in memory of fixed size. Writes beyond it fail.
 struct Output(File);
 
 impl Output {
@@ -184,7 +186,7 @@ impl Output {
     fn text(&self) -> Result<String, ThreadsError> {
         let mut bytes = vec![0; OUTPUT_BYTES];
         self.0.read_exact_at(&mut bytes, 0).map_err(ThreadsError::io("reading a program's output"))?;
-        // The rest of the room is zeros.
+        // The unused rest is zeros.
         bytes.truncate(bytes.iter().position(|byte| *byte == 0).unwrap_or(OUTPUT_BYTES));
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }

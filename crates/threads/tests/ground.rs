@@ -1,4 +1,4 @@
-//! A scenario's plan, worked through with programs that stand in for those of the peers.
+//! Tests of a scenario's plan, with stub programs in place of the peers'.
 
 mod support;
 
@@ -14,7 +14,7 @@ use reprieve_threads::ground::check_machine;
 use reprieve_threads::{Host, ThreadsError, ThreadsGround};
 use support::peers;
 
-/// Told nothing of what it could say.
+/// Ignores all progress.
 struct Quiet;
 
 impl Progress for Quiet {
@@ -28,12 +28,12 @@ fn host(peers: &Path) -> Host {
     Host::new(Interrupt::manual().unwrap(), peers.into()).unwrap()
 }
 
-/// Conditions called after their schemes, on CPUs that there are.
+/// Conditions named after their schemes, on existing CPUs.
 fn scenario(schemes: &[&str], more: &[&str]) -> Scenario {
     scenario_with(schemes, more, "")
 }
 
-/// The same with more text at the end of the file.
+/// The same scenario with more text at the end of the file.
 fn scenario_with(schemes: &[&str], more: &[&str], end: &str) -> Scenario {
     let cpu = host(peers()).cpus[0];
     let mut text = format!(
@@ -65,7 +65,7 @@ fn every_run_of_the_plan_becomes_an_observation() {
             (&planned.condition, planned.repetition, Standing::Accepted)
         );
         let value = |id: &str| observation.metrics.get(id).copied();
-        // The stub adds a digit 4 before the seed, which is another one in each repetition.
+        // The stub prefixes the seed, which differs in each repetition, with a digit 4.
         let longest = 40.0 + 5.0 + f64::from(planned.repetition);
         let frees = planned.condition != "frees-nothing";
         let delays = [metric::DELAY_P50, metric::DELAY_MEAN, metric::DELAY_P99, metric::DELAY_MAX].map(value);
@@ -95,7 +95,7 @@ fn a_sweep_s_value_reaches_the_program() {
     let plan = swept.plan().unwrap();
     let finished = run(swept);
     assert!(finished.error.is_none(), "{:?}", finished.error);
-    // Programs echo what they were asked, and are refused if that is something else.
+    // Programs echo their options, and an answer to other options is refused.
     let asked: Vec<u64> =
         plan.iter().map(|planned| Options::of(&planned.scenario, 0).unwrap().1.readers).collect();
     assert!(asked.contains(&3) && asked.contains(&4) && asked.contains(&8));
@@ -128,10 +128,7 @@ fn what_cannot_be_run_here_is_refused_before_the_first_run() {
         assert!(matches!(error, ThreadsError::Scenario(_)));
         let expected = format!("workload.{key}: under ");
         let said = error.to_string();
-        assert!(
-            said.starts_with(&expected) && said.contains("no CPU 1023 for this process; there are "),
-            "{said}"
-        );
+        assert!(said.starts_with(&expected) && said.contains("may not use CPU 1023; it may use "), "{said}");
     }
     let unknown = refused(&scenario(&["one", "hepled"], &[]), peers());
     assert!(

@@ -1,4 +1,4 @@
-//! One program: what it says becomes an answer or an error with its last words, and nothing of it is left.
+//! Tests of one program: its output becomes a result, or an error with its last line, and no process remains.
 
 mod support;
 
@@ -47,14 +47,14 @@ fn a_program_that_writes_too_much_is_refused_room() {
 }
 
 #[test]
-fn its_books_are_open_when_it_has_ended() {
+fn its_cpu_time_is_readable_after_it_has_ended() {
     let (mut stat, one) = (String::new(), peers().join("one"));
     let read = |pid: i32| stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     program::run(&one, &[], PATIENCE, &Interrupt::manual().unwrap(), read).unwrap();
     assert!(stat.contains(") Z "), "{stat}");
 }
 
-/// A file for the ids of a program and of its child.
+/// A file for the PIDs of a program and its child.
 fn pids(name: &str) -> (PathBuf, Vec<String>) {
     let file = peers().with_extension(name);
     let _ = std::fs::remove_file(&file);
@@ -66,7 +66,7 @@ fn assert_gone(file: &PathBuf) {
     let ids = std::fs::read_to_string(file).unwrap();
     assert_eq!(ids.split_whitespace().count(), 2);
     let since = Instant::now();
-    // The child was killed, too; it is for init to wait for it.
+    // The child was killed too; init reaps it.
     while let Some(id) = ids.split_whitespace().find(|id| is_alive(id)) {
         assert!(since.elapsed() < PATIENCE, "process {id} is left");
         std::thread::sleep(Duration::from_millis(5));
@@ -78,7 +78,7 @@ fn one_that_hangs_is_killed_with_all_it_started() {
     let (file, arguments) = pids("hung");
     let (limit, interrupt) = (Duration::from_secs(3), Interrupt::manual().unwrap());
     let ended = program::run(&peers().join("hangs"), &arguments, limit, &interrupt, |_| unreachable!());
-    assert_eq!(ended.unwrap_err().to_string(), "hangs: had not ended after 3 s, and was killed");
+    assert_eq!(ended.unwrap_err().to_string(), "hangs: did not end within 3 s and was killed");
     assert_gone(&file);
 }
 
@@ -109,7 +109,7 @@ fn the_programs_are_where_they_are_said_to_be_or_beside_the_command() {
     assert_eq!(directory(None, &exe), PathBuf::from("/t/peers"));
     let missing = Peers::open(&peers().join("nowhere")).unwrap_err();
     assert!(matches!(missing, ThreadsError::Missing { .. }));
-    assert!(missing.to_string().ends_with("is missing: build the programs of the peers with: make peers"));
+    assert!(missing.to_string().ends_with("is missing: build the peers' programs with: make peers"));
 }
 
 #[test]

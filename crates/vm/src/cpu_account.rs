@@ -1,7 +1,7 @@
 //! The CPU time of a measured window, by the host's accounting: what each vCPU's thread got, and what processes outside the
 //! experiment took.
 
-use reprieve_linux::proc::{CpuBooks, ProcRoot, SchedStat, SchedStatReader};
+use reprieve_linux::proc::{ForeignCpu, ProcRoot, SchedStat, SchedStatReader};
 use reprieve_study::observation::VcpuTime;
 
 use crate::error::VmError;
@@ -11,7 +11,7 @@ pub struct CpuAccount {
     vcpus: Vec<(SchedStatReader, SchedStat)>,
     ours: Vec<i32>,
     ours_ns: u64,
-    pcpus: CpuBooks,
+    pcpus: ForeignCpu,
 }
 
 impl CpuAccount {
@@ -32,14 +32,14 @@ impl CpuAccount {
         let vcpus = tids.iter().map(open).collect::<Result<_, _>>()?;
         let mut ours = ours.to_vec();
         ours.extend([machine, std::process::id() as i32]);
-        let (ours_ns, pcpus) = (spent_by(proc_root, &ours)?, CpuBooks::open(proc_root, pcpus)?);
+        let (ours_ns, pcpus) = (spent_by(proc_root, &ours)?, ForeignCpu::open(proc_root, pcpus)?);
         Ok(CpuAccount { vcpus, ours, ours_ns, pcpus })
     }
 
     /// What each vCPU got since then, and the share of the pCPUs' time that went to processes outside the experiment.
     pub fn close(&self, proc_root: &ProcRoot) -> Result<(Vec<VcpuTime>, f64), VmError> {
         let ours_ns = spent_by(proc_root, &self.ours)?.saturating_sub(self.ours_ns);
-        let foreign_share = self.pcpus.foreign_share(proc_root, ours_ns)?;
+        let foreign_share = self.pcpus.share(proc_root, ours_ns)?;
         let got = |(reader, first): &(SchedStatReader, SchedStat)| -> Result<VcpuTime, VmError> {
             let last = reader.read()?;
             Ok(VcpuTime {

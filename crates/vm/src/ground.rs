@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use reprieve_linux::cgroup::{self, Cgroups, Quota};
 use reprieve_linux::warden::Guarded;
-use reprieve_study::regained;
 use reprieve_study::ground::{self, Finished, Progress};
+use reprieve_study::regained;
 use reprieve_study::scenario::{BadScenario, Scenario, Workload};
 use reprieve_study::units::MIB;
 

@@ -2,7 +2,7 @@
 
 mod support;
 
-use reprieve_linux::proc::{CpuBooks, ProcRoot, allowed_cpus};
+use reprieve_linux::proc::{ForeignCpu, ProcRoot, allowed_cpus};
 use reprieve_study::ground::{Ground, Progress};
 use reprieve_study::observation::Observation;
 use reprieve_study::timeline::{Events, Track};
@@ -107,7 +107,7 @@ const FOREIGN_MOST: f64 = 0.05;
 #[test]
 fn a_run_gives_the_same_again_bit_for_bit() {
     let proc_root = ProcRoot::default();
-    let books = CpuBooks::open(&proc_root, &allowed_cpus().unwrap()).unwrap();
+    let foreign_cpu = ForeignCpu::open(&proc_root, &allowed_cpus().unwrap()).unwrap();
     let before_ns = spent_ns();
     let Some((first, stages)) = run() else { return };
     assert_eq!(first.metrics[metric::LATENCY_COUNT], SAMPLES);
@@ -124,7 +124,7 @@ fn a_run_gives_the_same_again_bit_for_bit() {
     if first == second {
         return;
     }
-    let foreign = books.foreign_share(&proc_root, spent_ns() - before_ns).unwrap();
+    let foreign = foreign_cpu.share(&proc_root, spent_ns() - before_ns).unwrap();
     if foreign > FOREIGN_MOST {
         eprintln!("not compared: others had {:.0} % of this machine", 100.0 * foreign);
         return;

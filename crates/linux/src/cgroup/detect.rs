@@ -1,5 +1,6 @@
-//! Finding the cpu controller: which version, where it is mounted, where new groups may go.
+//! Finds the cpu controller: its cgroup version, its mount point, and the directory for new groups.
 //!
+//! `mountinfo` is parsed by hand because procfs-core 0.18 leaves the kernel's escapes (`\040` for a space) in paths.
 //! Source: proc_pid_mountinfo(5), cgroups(7) (`/proc/PID/cgroup`), cgroup_namespaces(7).
 
 use std::path::{Path, PathBuf};
@@ -15,23 +16,23 @@ const WAY_OUT_MISSING: &str = "mount one: mount -t cgroup -o cpu none DIR, or a 
 
 const WAY_OUT_HIDDEN: &str = "run in the cgroup namespace of the host, or mount the whole hierarchy";
 
-/// Which generation of cgroups the cpu controller belongs to.
+/// The cgroup version that the cpu controller belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// One hierarchy per controller; threads move freely.
+    /// One hierarchy per controller; threads can move anywhere.
     V1,
-    /// One hierarchy for all; threads move within threaded subtrees.
+    /// One hierarchy for all controllers; threads can move within threaded subtrees.
     V2,
 }
 
-/// The cpu controller of this machine, as found.
+/// The cpu controller of this machine.
 #[derive(Clone)]
 pub struct Cgroups {
     pub(super) version: Version,
-    /// Where new trees go.
+    /// The directory for new trees.
     pub(super) base: PathBuf,
     mount_point: PathBuf,
-    /// Which part of the hierarchy the mount shows; `/` but in containers.
+    /// The part of the hierarchy that the mount shows: `/`, or a part of it in containers.
     mount_root: PathBuf,
     pub(super) proc_root: ProcRoot,
     pub(super) fs: Arc<dyn ControlFs>,
@@ -76,29 +77,29 @@ impl Cgroups {
         let own = cgroups.directory_of("self")?;
         cgroups.base = match version {
             Version::V1 => own,
-            Version::V2 => cgroups.nearest_that_hands_down_cpu(own),
+            Version::V2 => cgroups.nearest_with_cpu_below(own),
         };
         Ok(cgroups)
     }
 
-    /// Which generation was found.
+    /// The cgroup version.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The directory in which trees are made.
+    /// The directory for new trees.
     pub fn base(&self) -> &Path {
         &self.base
     }
 
-    /// The directory in the cpu hierarchy that holds a thread: a tid, or "self".
+    /// The directory in the cpu hierarchy that holds `thread`, a tid or "self".
     pub(super) fn directory_of(&self, thread: &str) -> Result<PathBuf> {
         let relative = format!("{thread}/cgroup");
         let text = self.proc_root.read_task(&relative)?;
         let path = self.proc_root.join(&relative);
         match text.lines().find_map(|line| cgroup_of_line(line, self.version)) {
             Some(cgroup) => self.visible(cgroup).ok_or(Error::Missing {
-                what: "view of the cpu cgroup that holds the thread",
+                what: "access to the cpu cgroup of the thread",
                 path,
                 way_out: WAY_OUT_HIDDEN,
             }),
@@ -106,29 +107,30 @@ impl Cgroups {
         }
     }
 
-    /// Where `path` of the hierarchy shows below the mount point, if it does.
+    /// Where `path` of the hierarchy appears below the mount point; `None` if the mount does not show it.
     fn visible(&self, path: &str) -> Option<PathBuf> {
         let below = Path::new(path).strip_prefix(&self.mount_root).ok()?;
         let inside = below.components().all(|c| matches!(c, std::path::Component::Normal(_)));
         inside.then(|| join_nonempty(&self.mount_point, below))
     }
 
-    fn nearest_that_hands_down_cpu(&self, own: PathBuf) -> PathBuf {
-        let hands_down = |directory: &&Path| {
+    /// The nearest ancestor of `own` that enables the cpu controller for its children, or else the mount point.
+    fn nearest_with_cpu_below(&self, own: PathBuf) -> PathBuf {
+        let enables_cpu = |directory: &&Path| {
             let enabled = self.fs.read(&directory.join("cgroup.subtree_control")).unwrap_or_default();
             enabled.split_ascii_whitespace().any(|name| name == "cpu")
         };
         let within = own.ancestors().take_while(|directory| directory.starts_with(&self.mount_point));
-        within.skip(1).find(hands_down).unwrap_or(&self.mount_point).to_path_buf()
+        within.skip(1).find(enables_cpu).unwrap_or(&self.mount_point).to_path_buf()
     }
 }
 
-/// `join` with an empty path would add a slash at the end.
+/// Joins two paths; unlike `join` it adds no trailing slash if the second is empty.
 fn join_nonempty(directory: &Path, below: &Path) -> PathBuf {
     if below.as_os_str().is_empty() { directory.to_path_buf() } else { directory.join(below) }
 }
 
-/// The path in a line of `/proc/PID/cgroup`, `id:controllers:path`, if it is the cpu hierarchy's.
+/// The path in a line `id:controllers:path` of `/proc/PID/cgroup`, if the line is for the cpu hierarchy.
 fn cgroup_of_line(line: &str, version: Version) -> Option<&str> {
     let mut fields = line.splitn(3, ':');
     let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
@@ -136,12 +138,11 @@ fn cgroup_of_line(line: &str, version: Version) -> Option<&str> {
         Version::V1 => controllers.split(',').any(|name| name == "cpu"),
         Version::V2 => id == "0" && controllers.is_empty(),
     };
-    // Of a cgroup that was removed while it still had a zombie.
+    // The kernel marks a cgroup that was removed while it still had a zombie.
     (matches && path.starts_with('/')).then(|| path.strip_suffix(" (deleted)").unwrap_or(path))
 }
 
-/// What matters of a line of `mountinfo`:
-/// `31 23 0:28 ROOT POINT options [tags] - TYPE SOURCE SUPER_OPTIONS`.
+/// The relevant parts of a line of `mountinfo`: `31 23 0:28 ROOT POINT options [tags] - TYPE SOURCE SUPER_OPTIONS`.
 struct Mount {
     root: PathBuf,
     point: PathBuf,
@@ -170,7 +171,7 @@ impl Mount {
     }
 }
 
-/// Undoes the kernel's `\040` for space, tab, newline and backslash.
+/// Decodes the kernel's escapes for space, tab, newline and backslash.
 fn unescape(field: &str) -> PathBuf {
     let with = |text: String, (code, character)| text.replace(code, character);
     let codes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
@@ -213,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn v2_base_is_the_nearest_ancestor_that_hands_cpu_down() {
+    fn v2_base_is_the_nearest_ancestor_that_enables_cpu_for_its_children() {
         let host = FakeHost::new();
         host.mount("cgroup2", "rw", "u").own_cgroups("0::/user.slice/session.scope\n");
         host.put("u/cgroup.controllers", "cpu\n").put("u/user.slice/cgroup.subtree_control", "memory\n");
         assert_eq!(host.detect().unwrap().base(), host.path("u"));
         host.put("u/user.slice/cgroup.subtree_control", "cpu memory\n");
         assert_eq!(host.detect().unwrap().base(), host.path("u/user.slice"));
-        // Its own cgroup holds processes, which must not compete with groups below it.
+        // The own cgroup is never the base: its processes must not compete with groups below it.
         host.put("u/user.slice/session.scope/cgroup.subtree_control", "cpu\n");
         assert_eq!(host.detect().unwrap().base(), host.path("u/user.slice"));
     }

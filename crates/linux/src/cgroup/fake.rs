@@ -1,7 +1,7 @@
-//! A fake host for tests: `/proc`, and cgroup mounts in a directory that behaves a little like the kernel.
+//! A fake host for tests: a `/proc`, and a directory of cgroup mounts that imitates the kernel in a few points.
 //!
-//! It logs every change in order, puts a task into the one group it was last written to, refuses to
-//! remove a group with tasks or children, and can be told to refuse.
+//! It logs every change in order, keeps each task in the last group it was written to, and refuses to remove a group
+//! with tasks or children. A test can make it refuse other operations too.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ impl FakeHost {
         FakeHost { proc, fs: Arc::new(fs), mountinfo: Mutex::default() }
     }
 
-    /// A host whose cpu controller is mounted at `m`, and this process in its `/own`.
+    /// A host with the cpu controller mounted at `m`, and this process in its `/own`.
     pub(super) fn with(version: Version) -> FakeHost {
         let host = FakeHost::new();
         match version {
@@ -74,7 +74,7 @@ impl FakeHost {
         self
     }
 
-    /// Puts thread `tid` into `group`, as `/proc` tells it.
+    /// Makes `/proc` show thread `tid` in `group`.
     pub(super) fn thread(&self, tid: i32, group: &str) {
         self.proc.put(&format!("{tid}/cgroup"), &format!("4:cpu:{group}\n0::{group}\n"));
     }
@@ -92,12 +92,12 @@ impl FakeHost {
         Cgroups::detect_on(&self.proc.root, self.fs.clone())
     }
 
-    /// What was changed since the last call, in order.
+    /// The changes since the last call, in order.
     pub(super) fn log(&self) -> Vec<String> {
         std::mem::take(&mut *self.fs.log.lock().unwrap())
     }
 
-    /// Refuses the next `times` operations whose log line contains `pattern` with `errno`.
+    /// Makes the next `times` operations whose log line contains `pattern` fail with `errno`.
     pub(super) fn refuse(&self, pattern: &str, errno: i32, times: usize) {
         *self.fs.refuse.lock().unwrap() = Some((pattern.to_string(), errno, times));
     }
@@ -118,7 +118,7 @@ impl FakeFs {
         Ok(())
     }
 
-    /// Takes a task out of the file of whichever group holds it.
+    /// Removes a task from the group that holds it.
     fn take_out(&self, directory: &Path, task: &str) {
         for child in RealFs.children(directory).unwrap() {
             self.take_out(&child, task);

@@ -1,32 +1,32 @@
-//! The few operations on a cgroup file system, as a trait: tests record and refuse them.
+//! The few operations on a cgroup file system, as a trait, so that tests can record and refuse them.
 //!
-//! Invariant: a value is written in one write(2), as the kernel wants it.
+//! Invariant: a value is written in one write(2), as the kernel requires.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// The most that is read of one control file, in bytes (`tasks` of some 500,000 threads).
+/// The most bytes read from one control file (`tasks` with some 500,000 threads).
 const MAX_CONTROL_BYTES: u64 = 4 << 20;
 
-/// The most child directories of one directory that are looked at.
+/// The most child directories listed of one directory.
 const MAX_CHILDREN: usize = 4096;
 
 /// A cgroup file system.
 pub(crate) trait ControlFs: Send + Sync {
-    /// Makes one directory; its parent exists.
+    /// Makes a directory in an existing one.
     fn make_dir(&self, path: &Path) -> io::Result<()>;
-    /// Removes one directory without children and tasks.
+    /// Removes a directory that has neither children nor tasks.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
-    /// Writes a control file that exists.
+    /// Writes an existing control file.
     fn write(&self, path: &Path, value: &str) -> io::Result<()>;
     /// Reads a control file.
     fn read(&self, path: &Path) -> io::Result<String>;
-    /// The child directories.
+    /// Lists the child directories.
     fn children(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
 }
 
-/// The kernel's.
+/// The real file system.
 pub(crate) struct RealFs;
 
 impl ControlFs for RealFs {

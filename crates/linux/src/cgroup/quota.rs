@@ -1,18 +1,18 @@
-//! How much CPU time a group may use per period.
+//! The CPU time a group may use per period.
 //!
-//! Invariant: a [`Quota`] that exists is within the kernel's limits. The kernel counts in us, so this is
-//! the one place where the crate does too. Source: kernel/sched/core.c, `tg_set_cfs_bandwidth`
-//! (min_cfs_quota_period = 1 ms, max_cfs_quota_period = 1 s).
+//! Invariant: every [`Quota`] is within the kernel's limits. The kernel takes microseconds here, so this module uses
+//! them too. Source: kernel/sched/core.c, `tg_set_cfs_bandwidth` (min_cfs_quota_period = 1 ms, max_cfs_quota_period = 1
+//! s).
 
 use crate::error::{Error, Result};
 
-/// The smallest quota the kernel takes, us.
+/// The smallest quota the kernel accepts, us.
 pub const MIN_QUOTA_US: u64 = 1_000;
-/// The shortest period the kernel takes, us.
+/// The shortest period the kernel accepts, us.
 pub const MIN_PERIOD_US: u64 = 1_000;
-/// The longest period the kernel takes, us.
+/// The longest period the kernel accepts, us.
 pub const MAX_PERIOD_US: u64 = 1_000_000;
-/// The largest quota taken here, us: 4096 CPUs for the longest period.
+/// The largest quota accepted here, us: 4096 CPUs for the longest period.
 const MAX_QUOTA_US: u64 = 4096 * MAX_PERIOD_US;
 
 /// `quota_us` of CPU time in every `period_us`. More than the period means more than one CPU.
@@ -29,11 +29,12 @@ impl Quota {
     /// [`Error::Invalid`] outside the kernel's limits.
     pub fn new(quota_us: u64, period_us: u64) -> Result<Quota> {
         if !(MIN_PERIOD_US..=MAX_PERIOD_US).contains(&period_us) {
-            let expected = "the kernel takes periods from 1 ms (1000 us) to 1 s (1000000 us)";
+            let expected = "choose a period from 1 ms (1000 us) to 1 s (1000000 us)";
             return Err(Error::invalid("quota period", format!("{period_us} us"), expected));
         }
         if !(MIN_QUOTA_US..=MAX_QUOTA_US).contains(&quota_us) {
-            let expected = "the kernel takes at least 1 ms (1000 us) per period: make the period longer";
+            let expected =
+                "the kernel accepts no less than 1 ms (1000 us) per period: make the period longer";
             return Err(Error::invalid("quota", format!("{quota_us} us per {period_us} us"), expected));
         }
         Ok(Quota { quota_us, period_us })
@@ -42,12 +43,12 @@ impl Quota {
     /// A quota in percent of one CPU.
     ///
     /// # Errors
-    /// As [`Quota::new`]; also for a percentage that is not a positive number.
+    /// As [`Quota::new`], and [`Error::Invalid`] for a percentage that is not a positive number.
     pub fn from_percent(percent: f64, period_us: u64) -> Result<Quota> {
         if !(percent.is_finite() && percent > 0.0) {
             return Err(Error::invalid("quota", format!("{percent} %"), "a positive percentage of one CPU"));
         }
-        // A float that is too large saturates and is then refused.
+        // If the float is too large, the cast saturates and `new` refuses it.
         Quota::new((percent / 100.0 * period_us as f64).round() as u64, period_us)
     }
 

@@ -1,8 +1,8 @@
-//! Removing a tree of groups whose tasks must live on.
+//! Removes a tree of groups without killing their tasks.
 //!
-//! Invariants: no task is killed; every loop is bounded; a directory that is already gone is a success.
-//! Tasks go to the nearest directory above that takes them: on v2 one that hands controllers down to its
-//! children takes no processes, unless it is the root.
+//! Invariants: no task is killed; every loop is bounded; a directory that is already gone counts as removed. Tasks move
+//! to the nearest ancestor that accepts them: on v2, a directory that enables controllers for its children accepts no
+//! processes, unless it is the root.
 
 use std::io;
 use std::path::Path;
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use super::fs::ControlFs;
 
-/// How often emptying and removing a directory is tried. Tasks fork into it meanwhile, and a dying task
-/// leaves it a moment after it stopped to be seen.
+/// Attempts to empty and remove a directory. Tasks may fork into it meanwhile, and an exiting task leaves its cgroup a
+/// moment after it is no longer listed.
 const REMOVE_ATTEMPTS: usize = 200;
-/// Between two attempts: v1 has no event for "empty". All attempts together take at most 1 s.
+/// Pause between two attempts, since v1 has no event for "empty". All attempts together take at most 1 s.
 const REMOVE_PAUSE: Duration = Duration::from_millis(5);
-/// A tree has two levels; anything deeper was not made here.
+/// The deepest tree that is removed. Trees made here have two levels.
 const MAX_DEPTH: usize = 4;
 
-/// Moves the tasks of `directory` and of its children upwards, then removes the children and it.
+/// Moves the tasks of `directory` and its children up, then removes the children and the directory.
 pub(crate) fn remove_tree(fs: &dyn ControlFs, directory: &Path) -> io::Result<()> {
     remove_level(fs, directory, MAX_DEPTH)
 }
@@ -29,7 +29,7 @@ fn remove_level(fs: &dyn ControlFs, directory: &Path, depth: usize) -> io::Resul
         children => children?,
     };
     if depth == 0 && !children.is_empty() {
-        return Err(io::Error::other("the tree is deeper than any made here"));
+        return Err(io::Error::other("the tree has more levels than reprieve makes"));
     }
     for child in children {
         remove_level(fs, &child, depth - 1)?;
@@ -54,7 +54,7 @@ fn remove_one(fs: &dyn ControlFs, directory: &Path) -> io::Result<()> {
     unreachable!("the last attempt returns")
 }
 
-/// A task that cannot be moved shows in the next attempt to remove its directory.
+/// Moves all tasks of a directory up. If one cannot be moved, the next attempt to remove the directory fails.
 fn move_tasks_up(fs: &dyn ControlFs, directory: &Path) {
     for file in ["tasks", "cgroup.threads", "cgroup.procs"] {
         // `cgroup.procs` of a threaded group refuses to be read.
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_is_tried_again_a_bounded_number_of_times() {
+    fn a_busy_directory_is_tried_again_a_bounded_number_of_times() {
         let host = FakeHost::with(Version::V1);
         let directory = host.path("m/own/reprieve-x");
         host.fs.make_dir(&directory).unwrap();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_removed() {
+    fn a_missing_directory_counts_as_removed() {
         let host = FakeHost::with(Version::V1);
         remove_tree(&*host.fs, &host.path("m/own/reprieve-none")).unwrap();
     }

@@ -1,7 +1,7 @@
-//! Trees that an earlier run left behind.
+//! Removes quota trees that an earlier run left behind.
 //!
-//! A tree's name holds the PID and start time of its owner; a tree whose owner lives is never touched.
-//! The PID counts in the namespace of the owner: do not sweep from another PID namespace.
+//! A tree's name holds the PID and start time of its owner; a tree whose owner is alive is never touched. The PID is
+//! valid in the owner's PID namespace only, so do not sweep from another one.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,7 @@ use crate::proc::ProcRoot;
 
 const WAY_OUT: &str = "run as the user who made it, or remove it by hand with rmdir";
 
-/// A name for [`Cgroups::create`] that no other process has and [`sweep_stale`] understands:
-/// `PID-STARTTIME-COUNT`.
+/// A unique name for [`Cgroups::create`] that [`sweep_stale`] understands: `PID-STARTTIME-COUNT`.
 ///
 /// # Errors
 /// As [`ProcRoot::start_time_ticks`].
@@ -25,11 +24,10 @@ pub fn unique_name(proc_root: &ProcRoot) -> Result<String> {
     Ok(format!("{pid}-{start_ticks}-{}", COUNT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// Removes the trees in [`Cgroups::base`] whose owner no longer lives, moving their tasks up. Returns what
-/// was removed.
+/// Removes the trees in [`Cgroups::base`] whose owner has ended, and moves their tasks up. Returns the removed paths.
 ///
 /// # Errors
-/// The first that occurs, [`Error::NotPermitted`] or [`Error::Io`], after all trees were tried.
+/// The first [`Error::NotPermitted`] or [`Error::Io`], after trying all trees.
 pub fn sweep_stale(cgroups: &Cgroups, proc_root: &ProcRoot) -> Result<Vec<PathBuf>> {
     let base = &cgroups.base;
     let children = cgroups.fs.children(base).map_err(|e| Error::io("list", base, e, WAY_OUT))?;
@@ -57,10 +55,10 @@ fn parse_owner(name: &str) -> Option<(i32, u64)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// In doubt it lives.
+/// Whether the owner is alive; true if in doubt.
 fn owner_may_live(proc_root: &ProcRoot, pid: i32, start_ticks: u64) -> bool {
     match proc_root.start_time_ticks(pid) {
-        // Killed, and its parent does not care: it removes nothing any more.
+        // A zombie that its parent never reaps counts as dead: it will not remove its tree.
         Ok(ticks) => ticks == start_ticks && !proc_root.is_zombie(pid).unwrap_or(false),
         Err(e) => !e.is_gone(),
     }
@@ -85,10 +83,10 @@ mod tests {
             "reprieve-99-1-0",   // dead
             "reprieve-12-500-0", // dead, but its parent has not waited for it
             "reprieve-99-1",     // dead, without a count
-            "reprieve-11-1-0",   // cannot be told
+            "reprieve-11-1-0",   // unknown
             "reprieve-lab",      // not made by unique_name
-            "reprieve-99-x",     // the same
-            "99-1-0",            // not ours
+            "reprieve-99-x",     // not made by unique_name
+            "99-1-0",            // without the prefix
         ] {
             cgroups.fs.make_dir(&cgroups.base.join(name)).unwrap();
         }

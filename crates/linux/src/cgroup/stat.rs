@@ -1,16 +1,16 @@
 //! How often and how long a group was throttled: `cpu.stat`.
 //!
-//! v1 prints `throttled_time` in ns, v2 `throttled_usec` in us. The time is summed over CPUs: a group of
-//! several threads can be throttled for longer than time passed.
+//! v1 prints `throttled_time` in ns, v2 `throttled_usec` in us. The time is summed over CPUs, so for a group of several
+//! threads it can exceed the time that passed.
 
 /// Throttling of one quota group since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThrottleStats {
-    /// Periods in which the group wanted to run.
+    /// Periods in which the group had runnable threads.
     pub periods: u64,
     /// Periods in which it ran out of quota.
     pub throttled_periods: u64,
-    /// Time it was kept from running, summed over CPUs, ns.
+    /// Time throttled, summed over CPUs, ns.
     pub throttled_ns: u64,
 }
 

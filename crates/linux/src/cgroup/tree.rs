@@ -1,9 +1,9 @@
-//! A tree of quota groups, and which threads are in it.
+//! A tree of quota groups, and the threads in it.
 //!
-//! Invariants: every thread and process that was moved in is remembered with the directory it came from,
-//! and goes back there on release and when the tree ends. Before a thread is moved its present group is
-//! read: a tid that was used again for a stranger is never moved out of the stranger's group. A thread
-//! started by an assigned thread inherits its group; it moves to the tree's home when the tree ends.
+//! Invariants: the tree remembers for every thread and process it moved in where that came from, and moves it back on
+//! release and when the tree ends. Before it moves a thread it reads the thread's current group, so it never touches
+//! another thread that has since got the same tid. A thread started by an assigned thread inherits its group, and moves
+//! to the tree's base when the tree ends.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,12 +19,12 @@ pub const MAX_NAME_BYTES: usize = 64;
 
 const WAY_OUT: &str =
     "run as root, or in a cgroup delegated to you (systemd-run --user --scope -p Delegate=yes)";
-const WAY_OUT_EXISTS: &str = "choose another name, or remove what is left of an earlier run (sweep_stale)";
+const WAY_OUT_EXISTS: &str = "choose another name, or remove what an earlier run left behind (sweep_stale)";
 const WAY_OUT_QUOTA: &str = "run as root; a group may not get more than the group above it";
 const WAY_OUT_ASSIGN: &str =
-    "run as root; with CONFIG_RT_GROUP_SCHED a real-time thread fits no group without cpu.rt_runtime_us";
+    "run as root; with CONFIG_RT_GROUP_SCHED, a group without cpu.rt_runtime_us takes no real-time thread";
 
-/// A group of one [`QuotaTree`].
+/// Names a group of one [`QuotaTree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(usize);
 
@@ -34,15 +34,15 @@ pub struct QuotaTree {
     cgroups: Cgroups,
     directory: PathBuf,
     groups: Vec<PathBuf>,
-    /// Where each assigned thread came from.
+    /// The directory each assigned thread came from.
     threads: BTreeMap<i32, PathBuf>,
-    /// Where each adopted process came from; v2 only.
+    /// The directory each adopted process came from; v2 only.
     processes: BTreeMap<i32, PathBuf>,
     removed: bool,
 }
 
 impl Cgroups {
-    /// The directory that [`create`](Cgroups::create) makes for this name.
+    /// The path of the tree that [`create`](Cgroups::create) makes for this name.
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.base.join(format!("{DIRECTORY_PREFIX}{name}"))
     }
@@ -50,13 +50,13 @@ impl Cgroups {
     /// Makes the directory `reprieve-<name>` for quota groups.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name not of 1 to [`MAX_NAME_BYTES`] characters a-z, 0-9 and `-`,
-    /// [`Error::NotPermitted`], [`Error::Io`] if it exists.
+    /// [`Error::Invalid`] unless the name has 1 to [`MAX_NAME_BYTES`] characters of a-z, 0-9 and `-`;
+    /// [`Error::NotPermitted`]; [`Error::Io`] if it exists.
     pub fn create(&self, name: &str) -> Result<QuotaTree> {
         check_name("quota tree name", name)?;
         let directory = self.path_of(name);
         if self.version == Version::V2 {
-            self.hand_down_cpu(&self.base)?;
+            self.enable_cpu_below(&self.base)?;
         }
         make_dir(self, &directory)?;
         let tree = QuotaTree {
@@ -68,13 +68,13 @@ impl Cgroups {
             removed: false,
         };
         if self.version == Version::V2 {
-            self.hand_down_cpu(&tree.directory)?;
+            self.enable_cpu_below(&tree.directory)?;
         }
         Ok(tree)
     }
 
-    /// Makes the cpu controller available to the children of `directory`, unless it is.
-    fn hand_down_cpu(&self, directory: &Path) -> Result<()> {
+    /// Enables the cpu controller for the children of `directory`, unless it is already enabled.
+    fn enable_cpu_below(&self, directory: &Path) -> Result<()> {
         let file = directory.join("cgroup.subtree_control");
         let enabled = self.fs.read(&file).map_err(|e| Error::io("read", &file, e, WAY_OUT))?;
         if enabled.split_ascii_whitespace().any(|name| name == "cpu") {
@@ -88,8 +88,8 @@ impl QuotaTree {
     /// Makes a group whose threads share `quota`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a bad or used label or too many groups, [`Error::NotPermitted`],
-    /// [`Error::Io`] if the kernel refuses the quota.
+    /// [`Error::Invalid`] for a bad label or too many groups; [`Error::NotPermitted`]; [`Error::Io`] if the label is in use
+    /// or the kernel refuses the quota.
     pub fn quota_group(&mut self, label: &str, quota: Quota) -> Result<GroupId> {
         check_name("quota group label", label)?;
         if self.groups.len() >= MAX_GROUPS {
@@ -108,8 +108,8 @@ impl QuotaTree {
 
     /// Changes a group's quota.
     ///
-    /// v1 has two files, and refuses a group a larger share than the group above has. So the write that
-    /// lowers the share comes first: the share between the two writes is never above both old and new.
+    /// v1 has two files, and refuses a group a larger share than the group above it has. So the write that lowers the
+    /// share comes first, and between the two writes the share never exceeds both the old and the new one.
     ///
     /// # Errors
     /// [`Error::NotPermitted`], [`Error::Io`] if the kernel refuses the quota.
@@ -128,42 +128,42 @@ impl QuotaTree {
         writes.iter().try_for_each(|(file, value)| self.write(file, &value.to_string(), WAY_OUT_QUOTA))
     }
 
-    /// Makes the threads of process `pid` assignable. Needed on v2, where the process moves into the tree;
-    /// on v1 only checks that the process lives.
+    /// Makes the threads of process `pid` assignable. v2 requires this and moves the process into the tree; on v1 it
+    /// only checks that the process is alive.
     ///
     /// # Errors
     /// [`Error::Gone`], [`Error::NotPermitted`].
     pub fn adopt_process(&mut self, pid: i32) -> Result<()> {
-        let present = self.present_directory(pid)?;
-        if self.cgroups.version == Version::V1 || present.starts_with(&self.directory) {
+        let current = self.current_directory(pid)?;
+        if self.cgroups.version == Version::V1 || current.starts_with(&self.directory) {
             return Ok(());
         }
         self.move_to(pid, &self.directory.join("cgroup.procs"))?;
-        self.processes.insert(pid, present);
+        self.processes.insert(pid, current);
         Ok(())
     }
 
-    /// Moves thread `tid` into a group, also from another group of this tree.
+    /// Moves thread `tid` into a group, from outside or from another group of this tree.
     ///
     /// # Errors
     /// [`Error::Invalid`] on v2 if its process was not adopted, [`Error::Gone`], [`Error::NotPermitted`].
     pub fn assign(&mut self, tid: i32, group: GroupId) -> Result<()> {
         let target = self.group(group)?.join(self.thread_file());
-        let present = self.present_directory(tid)?;
-        let is_inside = present.starts_with(&self.directory);
+        let current = self.current_directory(tid)?;
+        let is_inside = current.starts_with(&self.directory);
         if self.cgroups.version == Version::V2 && !is_inside {
             let expected = "adopt its process first (adopt_process)";
             return Err(Error::invalid("thread", tid.to_string(), expected));
         }
         self.move_to(tid, &target)?;
         if !is_inside {
-            self.threads.insert(tid, present);
+            self.threads.insert(tid, current);
         }
         Ok(())
     }
 
-    /// Moves thread `tid` back to where it came from. A thread that has ended or is not in this tree is
-    /// left alone: afterwards no quota of this tree holds it, in any case.
+    /// Moves thread `tid` back to where it came from. A thread that has ended or is not in this tree is left alone. In
+    /// any case no quota of this tree applies to it afterwards.
     ///
     /// # Errors
     /// [`Error::NotPermitted`], [`Error::Io`].
@@ -174,7 +174,7 @@ impl QuotaTree {
         Ok(())
     }
 
-    /// How often and long a group was throttled since it was made.
+    /// How often and how long a group has been throttled since it was made.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Malformed`].
@@ -185,20 +185,20 @@ impl QuotaTree {
         ThrottleStats::parse(&text).ok_or_else(|| Error::malformed(&file, expected, &text))
     }
 
-    /// The tree's own directory: guarding it guards the groups in it too.
+    /// The tree's own directory. Guarding it with a warden also guards the groups in it.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// All directories of the tree, groups first, as they must be removed.
+    /// All directories of the tree in the order in which they must be removed: groups first.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.groups.iter().chain([&self.directory]).cloned().collect()
     }
 
-    /// Moves everything back and removes the directories, as dropping does, and tells how it went.
+    /// Moves everything back and removes the directories, as dropping does, but reports errors.
     ///
     /// # Errors
-    /// The first that occurs, after everything was tried.
+    /// The first error, after trying everything.
     pub fn close(mut self) -> Result<()> {
         self.remove()
     }
@@ -215,7 +215,7 @@ impl QuotaTree {
         for group in &self.groups {
             result = result.and(self.remove_directory(group));
         }
-        // Processes go home after the groups are gone, with all their threads.
+        // Processes move back once the groups are gone, together with all their threads.
         for (&pid, home) in &self.processes {
             result = result.and(self.move_home(pid, home, "cgroup.procs"));
         }
@@ -229,7 +229,7 @@ impl QuotaTree {
 
     fn group(&self, group: GroupId) -> Result<PathBuf> {
         let unknown =
-            || Error::invalid("quota group", group.0.to_string(), "use the id with the tree it is of");
+            || Error::invalid("quota group", group.0.to_string(), "use the id with the tree that made it");
         self.groups.get(group.0).cloned().ok_or_else(unknown)
     }
 
@@ -240,7 +240,7 @@ impl QuotaTree {
         }
     }
 
-    /// Where threads go whose origin is not known: on v2 they must stay with their process.
+    /// Where threads of unknown origin go. On v2 they must stay with their process.
     fn thread_home(&self) -> &Path {
         match self.cgroups.version {
             Version::V1 => &self.cgroups.base,
@@ -248,17 +248,17 @@ impl QuotaTree {
         }
     }
 
-    fn present_directory(&self, tid: i32) -> Result<PathBuf> {
+    fn current_directory(&self, tid: i32) -> Result<PathBuf> {
         if tid <= 0 {
-            return Err(Error::invalid("thread id", tid.to_string(), "hand in a positive id"));
+            return Err(Error::invalid("thread id", tid.to_string(), "use a positive id"));
         }
         self.cgroups.directory_of(&tid.to_string())
     }
 
     /// Moves a task out of the tree; if its home is gone, to the tree's base.
     fn move_home(&self, id: i32, home: &Path, file: &str) -> Result<()> {
-        let moved = match self.present_directory(id) {
-            Ok(present) if !present.starts_with(&self.directory) => return Ok(()),
+        let moved = match self.current_directory(id) {
+            Ok(current) if !current.starts_with(&self.directory) => return Ok(()),
             Ok(_) if self.cgroups.fs.read(&home.join(file)).is_ok() => self.move_to(id, &home.join(file)),
             Ok(_) => self.move_to(id, &self.cgroups.base.join(file)),
             Err(e) => Err(e),
@@ -283,7 +283,7 @@ impl QuotaTree {
 
 impl Drop for QuotaTree {
     fn drop(&mut self) {
-        // Nobody to tell; whoever wants to know calls `close`.
+        // A drop cannot report errors; `close` does.
         let _ = self.remove();
     }
 }

@@ -1,30 +1,32 @@
-//! The clock of the daemon: CLOCK_MONOTONIC, which stands still while the machine is suspended and is never set.
+//! The daemon's clock: CLOCK_MONOTONIC, which nobody sets and which stops while the machine is suspended.
 
+use reprieve_policy::SECOND_NS;
 use reprieve_policy::beat::Work;
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
 use rustix::time::{ClockId as TimeClock, Timespec, clock_gettime};
 
-/// Now, ns.
+use crate::proc::tick_ns;
+
+/// The current time, ns.
 pub fn now_ns() -> u64 {
     to_ns(clock_gettime(TimeClock::Monotonic))
 }
 
-/// Now in clock ticks since boot, as start times of tasks are counted; time while the machine was suspended included.
+/// The current time in clock ticks since boot, like the start times of tasks. Includes time while suspended.
 pub fn boot_ticks() -> u64 {
     ticks(to_ns(clock_gettime(TimeClock::Boottime)))
 }
 
-/// That many whole clock ticks.
+/// Converts ns to whole clock ticks.
 pub fn ticks(ns: u64) -> u64 {
-    ns / (1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
+    ns / tick_ns()
 }
 
-/// A time on this clock before which a task with this start time, in clock ticks since boot, has not begun, ns: up to a tick
-/// early, and more if the machine was suspended since.
+/// Converts a task's start time, in clock ticks since boot, to this clock, ns. The result may be early, never late: by
+/// up to a tick, and by the time the machine has since been suspended.
 pub fn began_ns(start_ticks: u64) -> u64 {
-    let ns_per_tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
     let age_ns =
-        to_ns(clock_gettime(TimeClock::Boottime)).saturating_sub(start_ticks.saturating_mul(ns_per_tick));
+        to_ns(clock_gettime(TimeClock::Boottime)).saturating_sub(start_ticks.saturating_mul(tick_ns()));
     now_ns().saturating_sub(age_ns)
 }
 
@@ -38,7 +40,7 @@ pub fn thread_cpu_ns() -> u64 {
     to_ns(clock_gettime(TimeClock::ThreadCPUTime))
 }
 
-/// How much a thread works, by its own clock.
+/// Measures a thread's work by its own CPU clock.
 #[derive(Debug)]
 pub struct Meter {
     work: Work,
@@ -46,12 +48,12 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// From now on, for the calling thread.
+    /// Starts to measure the calling thread.
     pub fn start() -> Meter {
         Meter { work: Work::default(), cpu_ns: thread_cpu_ns() }
     }
 
-    /// The work since this was last called by the same thread, ns.
+    /// The work since the last call, ns. Call it from the same thread.
     pub fn step(&mut self) -> u64 {
         let cpu_ns = thread_cpu_ns();
         let spent_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.cpu_ns, cpu_ns));
@@ -59,14 +61,18 @@ impl Meter {
     }
 }
 
-/// Sleeps until then. A signal may end it early, which does no harm: what comes early is not late.
+/// Sleeps until this time. A signal may end the sleep early, which does no harm: an early beat is not late.
 pub fn sleep_until(at_ns: u64) {
-    let at = Timespec { tv_sec: (at_ns / 1_000_000_000) as i64, tv_nsec: (at_ns % 1_000_000_000) as _ };
-    let _ = clock_nanosleep_absolute(ClockId::Monotonic, &at);
+    let _ = clock_nanosleep_absolute(ClockId::Monotonic, &timespec(at_ns));
+}
+
+/// The time as system calls take it.
+pub fn timespec(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / SECOND_NS) as i64, tv_nsec: (ns % SECOND_NS) as _ }
 }
 
 fn to_ns(time: Timespec) -> u64 {
-    (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
+    (time.tv_sec as u64).saturating_mul(SECOND_NS).saturating_add(time.tv_nsec as u64)
 }
 
 #[cfg(test)]

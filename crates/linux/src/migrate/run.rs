@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use reprieve_policy::SECOND_NS;
 use reprieve_policy::beat::Pace;
 use reprieve_policy::guard::Guard;
 use reprieve_policy::place::{Policy, Settings};
 use reprieve_policy::signal::Signal;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::error::{Error, Result};
 use crate::migrate::clock;
@@ -52,7 +53,8 @@ pub fn settings(policy: Policy, vcpus: usize) -> Settings {
     Settings::new(vcpus, TASKS).with(policy)
 }
 
-/// Runs until `interrupt` is raised or the limit is reached; tells `tell` what happens. Masks are given back however it ends.
+/// Runs until `interrupt` is raised or the limit is reached; tells `tell` what happens. Masks are given back however it
+/// ends.
 ///
 /// # Errors
 /// [`Error::Missing`] with fewer than two vCPUs, what [`StateFile::open`] gives, and any failure to save masks or to write
@@ -202,9 +204,7 @@ fn wait(main_loop: &mut MainLoop, interrupt: &Interrupt, until_ns: u64) -> Resul
         }
         // Forks that are not listened to now are so again in a moment.
         let wake_ns = main_loop.listens_from_ns(now_ns).map_or(until_ns, |from_ns| until_ns.min(from_ns));
-        let wait_ns = wake_ns.saturating_sub(now_ns).min(1_000_000_000);
-        let wait =
-            Timespec { tv_sec: (wait_ns / 1_000_000_000) as i64, tv_nsec: (wait_ns % 1_000_000_000) as i64 };
+        let wait = clock::timespec(wake_ns.saturating_sub(now_ns).min(SECOND_NS));
         let forked = main_loop.readable(now_ns).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         let mut ends: Vec<PollFd> =
             std::iter::once(PollFd::new(interrupt, PollFlags::IN)).chain(forked).collect();
@@ -217,8 +217,8 @@ fn wait(main_loop: &mut MainLoop, interrupt: &Interrupt, until_ns: u64) -> Resul
     }
 }
 
-/// Locks and prefaults all memory, now and later: a page fault in the decider would wait for the very I/O it looks after.
-/// Under a limit only what is there now is locked: the kernel would refuse memory beyond it later on.
+/// Locks and prefaults all memory, now and later: a page fault in the decider would wait for the very I/O it looks
+/// after. Under a limit only what is there now is locked: the kernel would refuse memory beyond it later on.
 fn lock_memory(root: &ProcRoot, tell: &mut dyn FnMut(Notice)) {
     use rustix::mm::{MlockAllFlags, mlockall};
     let later = if may_lock_all(root) { MlockAllFlags::FUTURE } else { MlockAllFlags::empty() };

@@ -1,4 +1,4 @@
-//! What block devices have done, and how long tasks waited for them.
+//! The I/O that block devices have done, and how long tasks waited for I/O.
 //!
 //! Source: the kernel's Documentation/admin-guide/iostats.rst and Documentation/accounting/psi.rst.
 
@@ -7,22 +7,22 @@ use std::path::Path;
 use super::ProcRoot;
 use crate::error::{Error, Result};
 
-/// Devices whose I/O is other devices' I/O, or none at all: it would count twice.
+/// Name prefixes of devices that are left out: their I/O is counted on another device, or is none.
 const VIRTUAL: [&str; 6] = ["loop", "ram", "dm-", "md", "zram", "sr"];
 
-/// I/O of whole disks since boot, partitions and stacked devices left out.
+/// The I/O of whole disks since boot, without partitions and stacked devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskTotals {
-    /// Reads, writes and discards completed.
+    /// Number of completed reads and writes.
     pub completed: u64,
     /// Bytes read and written.
     pub bytes: u64,
-    /// Time that each took, summed, ns, to a millisecond.
+    /// The sum of the times each took, ns, to a millisecond.
     pub took_ns: u64,
 }
 
 impl DiskTotals {
-    /// How long an I/O took on average since `before`, ns; `None` if none was completed.
+    /// The mean time of an I/O since `before`, ns; `None` if none was completed.
     pub fn mean_ns_since(&self, before: &DiskTotals) -> Option<u64> {
         let completed = self.completed.checked_sub(before.completed).filter(|completed| *completed > 0)?;
         Some(self.took_ns.saturating_sub(before.took_ns) / completed)
@@ -30,11 +30,11 @@ impl DiskTotals {
 }
 
 impl ProcRoot {
-    /// I/O of all whole disks, which are those with a directory in `block` of the `/sys` at `sys`; without that, all devices
-    /// that are no virtual ones.
+    /// The I/O of all whole disks: those with a directory in `block` below `sys`, the `/sys` to use. Without `block`,
+    /// all devices that are not virtual.
     ///
     /// # Errors
-    /// [`Error::Io`] if there is no `/proc/diskstats`, [`Error::Malformed`].
+    /// [`Error::Io`] if there is no `/proc/diskstats`; [`Error::Malformed`].
     pub fn disk_totals(&self, sys: &Path) -> Result<DiskTotals> {
         let text = self.read_system("diskstats")?;
         let blocks = sys.join("block");
@@ -57,10 +57,10 @@ impl ProcRoot {
         Ok(totals)
     }
 
-    /// Time in which some task waited for I/O since boot, ns (PSI).
+    /// Time since boot during which some task waited for I/O (PSI), ns.
     ///
     /// # Errors
-    /// [`Error::Io`] if the kernel has no PSI, [`Error::Malformed`].
+    /// [`Error::Io`] if the kernel has no PSI; [`Error::Malformed`].
     pub fn io_pressure_ns(&self) -> Result<u64> {
         let text = self.read_system("pressure/io")?;
         let total = text.lines().find_map(|line| line.strip_prefix("some ")?.split_once("total="));
@@ -98,11 +98,11 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_is_of_what_was_completed_since() {
+    fn the_mean_counts_only_later_completions() {
         let before = DiskTotals { completed: 10, bytes: 0, took_ns: 5_000_000 };
         let now = DiskTotals { completed: 20, bytes: 0, took_ns: 15_000_000 };
         assert_eq!((now.mean_ns_since(&before), now.mean_ns_since(&now)), (Some(1_000_000), None));
-        assert_eq!(before.mean_ns_since(&now), None, "counters that fell are those of another boot");
+        assert_eq!(before.mean_ns_since(&now), None, "lower counters are from another boot");
     }
 
     #[test]

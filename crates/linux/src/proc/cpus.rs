@@ -1,9 +1,10 @@
-//! Which CPUs are there, and which of them a task's cpuset lets it have.
+//! The machine's CPUs, and the CPUs of a task's cpuset.
 //!
-//! sched_getaffinity(2) names only CPUs that are active, so a mask read by it forgets those that are offline; `Cpus_allowed_list`
-//! of `/proc/PID/status` has them. A mask that is the whole of a task's cpuset is nobody's wish: it grows and shrinks with it.
-//! Source: sched_getaffinity(2), cpuset(7); the kernel's Documentation/admin-guide/cputopology.rst,
-//! admin-guide/cgroup-v2.rst (`cpuset.cpus.effective`) and admin-guide/cgroup-v1/cpusets.rst.
+//! sched_getaffinity(2) reports only active CPUs, so a mask read that way loses those that are offline;
+//! `Cpus_allowed_list` in `/proc/PID/status` has them. If a task's mask equals its whole cpuset, nobody has chosen it,
+//! and it grows and shrinks with the cpuset. Source: sched_getaffinity(2), cpuset(7); the kernel's
+//! Documentation/admin-guide/cputopology.rst, admin-guide/cgroup-v2.rst (`cpuset.cpus.effective`) and
+//! admin-guide/cgroup-v1/cpusets.rst.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use reprieve_policy::cpus::CpuSet;
 
 use super::ProcRoot;
 
-/// The CPUs of this machine, from a `/sys` that is handed in.
+/// Reads the CPUs of this machine from a given `/sys`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SysCpus(PathBuf);
 
@@ -22,31 +23,31 @@ impl Default for SysCpus {
 }
 
 impl SysCpus {
-    /// Below a `/sys` elsewhere.
+    /// Reads from another `/sys`.
     pub fn new(sys: impl Into<PathBuf>) -> SysCpus {
         SysCpus(sys.into())
     }
 
-    /// The `/sys`.
+    /// The path of the `/sys`.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// CPUs that are online; all where the kernel does not say, since then it cannot take any offline.
+    /// The CPUs that are online. If the kernel does not list them, it cannot take any offline, and this returns all.
     pub fn online(&self) -> CpuSet {
         self.list("devices/system/cpu/online").unwrap_or_else(all)
     }
 
-    /// CPUs that may ever come online; all where the kernel does not say.
+    /// The CPUs that may ever come online; all, if the kernel does not list them.
     pub fn possible(&self) -> CpuSet {
         self.list("devices/system/cpu/possible").unwrap_or_else(all)
     }
 
-    /// The CPUs online that the cpuset of task `tid` of process `pid` has; all online ones without cpusets.
+    /// The online CPUs in the cpuset of task `tid` of process `pid`; all online CPUs, if there are no cpusets.
     pub fn cpuset_of(&self, root: &ProcRoot, pid: i32, tid: i32) -> CpuSet {
         let path = root.read_task(&format!("{pid}/task/{tid}/cpuset")).unwrap_or_default();
         let online = self.online();
-        // A path out of another cgroup namespace leads nowhere, and out of this hierarchy.
+        // A path that starts with `..` lies outside this cgroup namespace.
         let inside = Path::new(path.trim()).strip_prefix("/").ok().filter(|path| !path.starts_with(".."));
         let cpus = inside.and_then(|path| {
             let old = self.list_at(&self.0.join("fs/cgroup/cpuset").join(path).join("cpuset.effective_cpus"));
@@ -55,7 +56,7 @@ impl SysCpus {
         cpus.map_or(online, |cpus| cpus.and(&online))
     }
 
-    /// Of cgroup v2: that of the nearest ancestor with the controller.
+    /// The cpuset in cgroup v2: that of the nearest ancestor with the controller.
     fn unified(&self, path: &Path) -> Option<CpuSet> {
         let base = self.0.join("fs/cgroup");
         path.ancestors().find_map(|path| self.list_at(&base.join(path).join("cpuset.cpus.effective")))
@@ -84,14 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_say_is_everything() {
+    fn without_lists_from_the_kernel_all_cpus_count() {
         let none = SysCpus::new("/nonexistent");
         assert_eq!((none.online(), none.possible()), (all(), all()));
         assert_eq!(none.cpuset_of(&ProcRoot::new("/nonexistent"), 5, 5), all());
     }
 
     #[test]
-    fn a_cpuset_of_either_version_is_found_and_cut_to_what_is_online() {
+    fn a_cpuset_of_either_version_is_found_and_restricted_to_online_cpus() {
         let tree = FakeProc::new();
         tree.put("sys/devices/system/cpu/online", "0-2\n").put("sys/devices/system/cpu/possible", "0-7\n");
         tree.put("5/task/5/cpuset", "/a/b\n")
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(
             sys.cpuset_of(&tree.root, 5, 5),
             cpus("1-2"),
-            "the parent's, where a child has no controller"
+            "the parent's, since the child has no controller"
         );
         assert_eq!(sys.cpuset_of(&tree.root, 6, 6), cpus("0,2"));
         for pid in [7, 8] {

@@ -3,20 +3,18 @@
 //! A process is identified by its PID and its start time together: PIDs are used again, the pair is not
 //! (within one boot, at the resolution of a clock tick). Source: proc_pid_stat(5).
 
-use super::ProcRoot;
+use super::{ProcRoot, tick_ns};
 use crate::error::{Error, Result};
 
-/// The most threads of one process that are looked at.
+/// The most threads of one process that are listed.
 pub const MAX_THREADS: usize = 65_536;
 
-/// Fields of `/proc/PID/stat`, counted from the state, which is field 3 and follows the name.
+/// Positions in `/proc/PID/stat`, counted from the state, which is field 3 and follows the name.
 const USER_TIME_AFTER_NAME: usize = 14 - 3;
 const START_TIME_AFTER_NAME: usize = 22 - 3;
 
-const NS_PER_S: u64 = 1_000_000_000;
-
 impl ProcRoot {
-    /// When process `pid` started, in clock ticks since boot. Together with the PID it names a process.
+    /// When process `pid` started, in clock ticks since boot. Together with the PID this identifies a process.
     ///
     /// # Errors
     /// [`Error::Gone`] if there is no such process, [`Error::Malformed`].
@@ -24,29 +22,28 @@ impl ProcRoot {
         self.stat_fields(pid, START_TIME_AFTER_NAME, "a start time in field 22", |[ticks]| ticks)
     }
 
-    /// Whether process `pid` has ended, and is there only until its parent takes notice: some never do.
+    /// Whether process `pid` has ended and only waits for its parent to reap it. Some parents never do.
     ///
     /// # Errors
     /// [`Error::Gone`] if there is no such process.
     pub fn is_zombie(&self, pid: i32) -> Result<bool> {
         let text = self.read_task(&format!("{pid}/stat"))?;
         let has_ended = matches!(after_name(&text).trim_start().chars().next(), Some('Z' | 'X' | 'x'));
-        // A first thread that has ended does not end the others.
+        // The first thread may have ended while others still run.
         Ok(has_ended && self.thread_ids(pid).is_ok_and(|threads| threads.len() <= 1))
     }
 
-    /// CPU time of process `pid` since its start, threads that have ended included, ns, to a clock tick. A process that
-    /// has ended and was not waited for still has it.
+    /// CPU time of process `pid` since its start, including ended threads, ns, to a clock tick. It can still be read
+    /// after the process has ended, until its parent reaps it.
     ///
     /// # Errors
     /// [`Error::Gone`] if there is no such process, [`Error::Malformed`].
     pub fn whole_cpu_ns(&self, pid: i32) -> Result<u64> {
-        let ns_per_tick = NS_PER_S / rustix::param::clock_ticks_per_second().max(1);
-        let sum = |[user, system]: [u64; 2]| user.saturating_add(system).saturating_mul(ns_per_tick);
+        let sum = |[user, system]: [u64; 2]| user.saturating_add(system).saturating_mul(tick_ns());
         self.stat_fields(pid, USER_TIME_AFTER_NAME, "CPU times in fields 14 and 15", sum)
     }
 
-    /// A value of `N` neighbouring fields of `/proc/PID/stat`, from the one that is `first` after the state on.
+    /// Computes a value from `N` neighbouring fields of `/proc/PID/stat`; `first` is the position after the state.
     fn stat_fields<const N: usize>(
         &self,
         pid: i32,
@@ -79,9 +76,9 @@ impl ProcRoot {
         Ok(tids)
     }
 
-    /// CPU time of the live threads of process `pid`, summed, ns.
+    /// The sum of the CPU times of the live threads of process `pid`, ns.
     ///
-    /// Threads that ended take their time with them: the sum of a process that ends threads can fall.
+    /// Ended threads do not count, so the sum can fall.
     ///
     /// # Errors
     /// [`Error::Gone`] if there is no such process, [`Error::NotPermitted`], [`Error::Malformed`].
@@ -98,7 +95,7 @@ impl ProcRoot {
     }
 }
 
-/// What `/proc/PID/stat` has after the name, which may hold spaces and parentheses; nothing behind it does.
+/// The part of `/proc/PID/stat` after the name. The name may contain parentheses, but nothing after it does.
 fn after_name(stat: &str) -> &str {
     stat.rsplit_once(')').map_or("", |(_, rest)| rest)
 }
@@ -146,8 +143,7 @@ mod tests {
     fn the_whole_cpu_time_is_user_and_system_time_of_all_threads() {
         let proc = FakeProc::new();
         proc.put("42/stat", &stat(") S 9 9 (", 777));
-        let tick_ns = NS_PER_S / rustix::param::clock_ticks_per_second();
-        assert_eq!(proc.root.whole_cpu_ns(42).unwrap(), 3 * tick_ns);
+        assert_eq!(proc.root.whole_cpu_ns(42).unwrap(), 3 * tick_ns());
         proc.put("42/stat", "42 (x) S 1 2\n");
         assert!(matches!(proc.root.whole_cpu_ns(42), Err(Error::Malformed { .. })));
     }

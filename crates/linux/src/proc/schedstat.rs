@@ -1,9 +1,8 @@
 //! Run time and run delay of one thread: `/proc/PID/task/TID/schedstat`.
 //!
-//! Three numbers: ns on a CPU, ns runnable but waiting, times switched in. Two facts to reckon with:
-//! the delay is booked only when the thread is switched in, so a thread that waits right now shows
-//! nothing of that wait; and the run time of a running thread advances at ticks and switches only.
-//! Source: the kernel's Documentation/scheduler/sched-stats.rst.
+//! The file holds three numbers: ns on a CPU, ns runnable but waiting, number of switches in. The kernel adds the delay
+//! only at the next switch in, so a thread's current wait does not show. The run time of a running thread advances only
+//! at ticks and switches. Source: the kernel's Documentation/scheduler/sched-stats.rst.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,31 +17,32 @@ const SCHEDSTAT_BYTES: usize = 64;
 const WAY_OUT: &str = "run as the user who owns the process, or as root";
 const EXPECTED: &str = "three decimal numbers (needs CONFIG_SCHED_INFO)";
 
-/// What the scheduler booked for a thread since it began.
+/// The scheduler's statistics of a thread since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedStat {
     /// Time on a CPU, ns.
     pub run_ns: u64,
-    /// Time runnable but not on a CPU, ns; booked at switch-in.
+    /// Time runnable but not on a CPU, ns; added at each switch in.
     pub delay_ns: u64,
-    /// How often the thread was switched in.
+    /// Number of switches in.
     pub slices: u64,
 }
 
 impl ProcRoot {
-    /// Reads the scheduler's books on thread `tid` of process `pid` once.
+    /// Reads the statistics of thread `tid` of process `pid` once.
     ///
     /// # Errors
-    /// [`Error::Gone`] if the thread has ended, [`Error::NotPermitted`], [`Error::Malformed`].
+    /// [`Error::Gone`] if the thread has ended; [`Error::NotPermitted`]; [`Error::Malformed`].
     pub fn schedstat(&self, pid: i32, tid: i32) -> Result<SchedStat> {
         SchedStatReader::open(self, pid, tid)?.read()
     }
 }
 
-/// Reads one thread's [`SchedStat`] again and again: the file stays open, nothing is allocated.
+/// Reads one thread's [`SchedStat`] repeatedly. The file stays open, and reads allocate nothing.
 ///
-/// Under 1 us a read (Linux 6.18, a virtual machine), fit for 1 kHz. The open file belongs to the thread, not to its number: once the
-/// thread has ended, reads fail with [`Error::Gone`] even if the number is in use again.
+/// A read takes less than 1 us (Linux 6.18 in a virtual machine), fast enough for 1 kHz. The open file belongs to the
+/// thread, not to its number: once the thread has ended, reads fail with [`Error::Gone`] even if another thread has the
+/// number.
 #[derive(Debug)]
 pub struct SchedStatReader {
     file: File,
@@ -60,7 +60,7 @@ impl SchedStatReader {
         Ok(SchedStatReader { file, path })
     }
 
-    /// Reads the numbers of now. Allocates only to report an error.
+    /// Reads the current numbers. Allocates only to report an error.
     ///
     /// # Errors
     /// [`Error::Gone`] if the thread has ended, [`Error::Malformed`].
@@ -131,7 +131,7 @@ mod tests {
         assert!(reader.read().unwrap().slices > 0);
         drop(stop);
         thread.join().unwrap();
-        // The C library sees the thread's end a moment before the kernel has taken it off its lists.
+        // `join` returns a moment before the kernel has removed the thread.
         let ended = (0..1_000_000).any(|_| matches!(reader.read(), Err(e) if e.is_gone()));
         assert!(ended);
     }

@@ -1,33 +1,34 @@
-//! Steal of each CPU, read again and again, and never believed blindly.
+//! Reads the steal of each CPU repeatedly, and drops impossible values.
 //!
-//! The kernel's steal comes from the hypervisor through a page of shared memory, and hosts get it wrong: after a live
-//! migration it falls, or leaps by years. A reading that fell, or grew by more than the time that passed, is discarded and
-//! counted, and counting goes on from there. Steal is printed in ticks of 1/USER_HZ s, mostly 10 ms, so less than a tick
-//! cannot be told. Source: proc_stat(5); the kernel's Documentation/virt/kvm/x86/msr.rst (MSR_KVM_STEAL_TIME).
+//! The hypervisor passes steal to the kernel through shared memory, and some hosts get it wrong: after a live migration
+//! it falls, or leaps by years. If a reading fell, or grew by more than the time that passed, its growth is dropped and
+//! counted as discarded, and growth counts from that reading on. Steal is printed in ticks of 1/USER_HZ s, mostly 10
+//! ms, so anything shorter than a tick does not show. Source: proc_stat(5); the kernel's
+//! Documentation/virt/kvm/x86/msr.rst (MSR_KVM_STEAL_TIME).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use super::ProcRoot;
+use super::{ProcRoot, tick_ns};
 use crate::error::{Error, Result};
 
-/// As much of `/proc/stat` as is read: the lines of CPUs come first, 4096 of them at 60 bytes.
+/// The most bytes read from `/proc/stat`: the lines of CPUs come first, 4096 of them at 60 bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 const WAY_OUT: &str = "is /proc mounted and readable?";
 /// Steal is the eighth number of a CPU's line.
 const STEAL_FIELD: usize = 8;
 
-/// One CPU's account.
+/// The steal of one CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// The last reading and when it was made, ns.
+    /// Value and time of the last reading, ns.
     last: Option<(u64, u64)>,
-    /// What is believed: the sum of plausible differences, ns.
+    /// The sum of all plausible growth, ns.
     believed_ns: u64,
 }
 
-/// Reads steal: the file stays open, nothing is allocated after [`StealReader::open`].
+/// Reads steal. The file stays open, and nothing is allocated after [`StealReader::open`].
 #[derive(Debug)]
 pub struct StealReader {
     file: File,
@@ -52,22 +53,22 @@ impl StealReader {
             buffer: vec![0; BUFFER_BYTES].into(),
             accounts: vec![Account::default(); cpus],
             discarded: 0,
-            ns_per_tick: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
+            ns_per_tick: tick_ns(),
         })
     }
 
-    /// Reads all CPUs at `now_ns`, any monotonic clock. CPUs that are offline keep what they had.
+    /// Reads all CPUs at `now_ns`, by any monotonic clock. CPUs that are offline keep their value.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read any more.
+    /// [`Error::Io`] if the file can no longer be read.
     pub fn read(&mut self, now_ns: u64) -> Result<()> {
         let mut length = 0;
-        // The kernel hands out a page or so at a time.
+        // The kernel returns about a page at a time.
         while length < self.buffer.len() {
             let read = self.file.read_at(&mut self.buffer[length..], length as u64);
             let read = read.map_err(|e| Error::io("read", &self.path, e, WAY_OUT))?;
             length += read;
-            // Lines of CPUs come first: with the first other line they are complete.
+            // The lines of CPUs come first, so they are complete once any other line follows.
             if read == 0 || has_other_line(&self.buffer[..length]) {
                 break;
             }
@@ -81,23 +82,23 @@ impl StealReader {
         Ok(())
     }
 
-    /// Believed steal of a CPU since the first reading, ns; `None` before that.
+    /// The plausible steal of a CPU since the first reading, ns; `None` before that.
     pub fn steal_ns(&self, cpu: usize) -> Option<u64> {
         let account = self.accounts.get(cpu)?;
         account.last.map(|_| account.believed_ns)
     }
 
-    /// Readings that were discarded.
+    /// Number of discarded readings.
     pub fn discarded(&self) -> u64 {
         self.discarded
     }
 }
 
 impl Account {
-    /// Takes in a reading; whether it was plausible.
+    /// Takes in a reading, and returns whether it was plausible.
     fn take(&mut self, steal_ns: u64, now_ns: u64, ns_per_tick: u64) -> bool {
         let Some((before_ns, then_ns)) = self.last.replace((steal_ns, now_ns)) else { return true };
-        // A tick may have been nearly full before, and both readings are cut to ticks.
+        // Both readings are rounded down to ticks, so growth may seem larger by one tick.
         let most_ns = now_ns.saturating_sub(then_ns).saturating_add(ns_per_tick);
         match steal_ns.checked_sub(before_ns) {
             Some(grown_ns) if grown_ns <= most_ns => {
@@ -114,11 +115,11 @@ fn has_other_line(text: &[u8]) -> bool {
     lines.any(|line| line.len() >= 3 && !line.starts_with(b"cpu"))
 }
 
-/// CPU and steal in ticks of a line `cpuN user nice system idle iowait irq softirq steal ...`.
+/// Parses a line `cpuN user nice system idle iowait irq softirq steal ...`: the CPU, and its steal in ticks.
 fn parse(line: &[u8]) -> Option<(usize, u64)> {
     let line = std::str::from_utf8(line).ok()?;
     let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();
-    // The line of all CPUs has a space where the others have their number.
+    // The line of all CPUs together has no number after `cpu`.
     let cpu = line.as_bytes().get(3).filter(|byte| byte.is_ascii_digit()).and(fields.next())?.parse().ok()?;
     Some((cpu, fields.nth(STEAL_FIELD - 1)?.parse().ok()?))
 }
@@ -134,10 +135,6 @@ mod tests {
             "cpu  1 2 3 4 5 6 7 {all} 0 0\ncpu0 1 2 3 4 5 6 7 {} 0 0\ncpu1 1 2 3 4 5 6 7 {} 0 0\nintr 5 6\n",
             steal[0], steal[1]
         )
-    }
-
-    fn tick_ns() -> u64 {
-        1_000_000_000 / rustix::param::clock_ticks_per_second()
     }
 
     #[test]
@@ -169,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_believes_no_steal() {
+    fn growth_is_dropped_if_the_clock_goes_back() {
         let proc = FakeProc::new();
         proc.put("stat", &stat([100, 0]));
         let mut reader = StealReader::open(&proc.root, 2).unwrap();

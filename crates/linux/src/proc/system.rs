@@ -1,27 +1,25 @@
-//! What `/proc` says about the whole machine: CPU time, memory, CPUs, the boot.
+//! The whole machine in `/proc`: CPU time, memory, CPUs, and the boot id.
 //!
-//! The kernel counts CPU time in ticks of 1/USER_HZ s and counts guest time twice, once as guest and once
-//! as user (or nice) time; here it counts once. Source: proc_stat(5), proc_meminfo(5), random(4).
+//! The kernel counts CPU time in ticks of 1/USER_HZ s. It counts guest time twice, as guest time and as user (or nice)
+//! time; here it counts once. Source: proc_stat(5), proc_meminfo(5), random(4).
 
-use super::ProcRoot;
+use super::{ProcRoot, tick_ns};
 use crate::error::{Error, Result};
 
-const NS_PER_S: u64 = 1_000_000_000;
-
-/// Where one CPU's time went since boot.
+/// How one CPU spent its time since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
     /// The CPU's number.
     pub cpu: usize,
-    /// User, nice, system and interrupt time, ns. Guest time is part of user time.
+    /// User, nice, system and interrupt time, ns. User time includes guest time.
     pub busy_ns: u64,
-    /// Idle time, ns, with and without outstanding I/O.
+    /// Idle time with and without outstanding I/O, ns.
     pub idle_ns: u64,
-    /// Time a hypervisor below took away, ns. Neither busy nor idle.
+    /// Time stolen by a hypervisor below, ns. It is neither busy nor idle.
     pub steal_ns: u64,
 }
 
-/// Where the time of each online CPU went since boot, by ascending CPU number.
+/// How each online CPU spent its time since boot, by ascending CPU number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
     /// One entry per online CPU.
@@ -33,7 +31,7 @@ pub struct CpuTimes {
 pub struct MemInfo {
     /// `MemTotal`.
     pub total_bytes: u64,
-    /// `MemAvailable`: the kernel's estimate of what can be had without swapping.
+    /// `MemAvailable`: the kernel's estimate of the memory available without swapping.
     pub available_bytes: u64,
 }
 
@@ -44,10 +42,9 @@ impl ProcRoot {
     /// [`Error::Io`] or [`Error::Malformed`] on `/proc/stat`.
     pub fn cpu_times(&self) -> Result<CpuTimes> {
         let text = self.read_system("stat")?;
-        let ns_per_tick = NS_PER_S / rustix::param::clock_ticks_per_second().max(1);
         let mut per_cpu = Vec::new();
         for line in text.lines().filter(|line| is_cpu_line(line)) {
-            let time = parse_cpu_line(line, ns_per_tick)
+            let time = parse_cpu_line(line)
                 .ok_or_else(|| Error::malformed(self.join("stat"), "cpuN and at least 8 numbers", line))?;
             per_cpu.push(time);
         }
@@ -72,10 +69,10 @@ impl ProcRoot {
         Ok(MemInfo { total_bytes: field_bytes("MemTotal")?, available_bytes: field_bytes("MemAvailable")? })
     }
 
-    /// The UUID of this boot: numbers that count from boot compare only within one.
+    /// The UUID of this boot. Times since boot are comparable only within one boot.
     ///
     /// # Errors
-    /// [`Error::Io`] if the kernel's file is not there.
+    /// [`Error::Io`] if the kernel has no such file.
     pub fn boot_id(&self) -> Result<String> {
         Ok(self.read_system("sys/kernel/random/boot_id")?.trim().to_string())
     }
@@ -94,12 +91,12 @@ fn is_cpu_line(line: &str) -> bool {
 }
 
 /// `cpuN user nice system idle iowait irq softirq steal [guest guest_nice]`
-fn parse_cpu_line(line: &str, ns_per_tick: u64) -> Option<CpuTime> {
+fn parse_cpu_line(line: &str) -> Option<CpuTime> {
     let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();
     let cpu = fields.next()?.parse().ok()?;
     let mut ns = [0u64; 8];
     for slot in &mut ns {
-        *slot = fields.next()?.parse::<u64>().ok()?.checked_mul(ns_per_tick)?;
+        *slot = fields.next()?.parse::<u64>().ok()?.checked_mul(tick_ns())?;
     }
     let [user, nice, system, idle, iowait, irq, softirq, steal_ns] = ns;
     Some(CpuTime { cpu, busy_ns: user + nice + system + irq + softirq, idle_ns: idle + iowait, steal_ns })
@@ -119,7 +116,7 @@ mod tests {
     fn guest_time_counts_once_and_steal_is_neither_busy_nor_idle() {
         let proc = FakeProc::new();
         let times = proc.put("stat", STAT).root.cpu_times().unwrap();
-        let tick_ns = NS_PER_S / rustix::param::clock_ticks_per_second();
+        let tick_ns = tick_ns();
         assert_eq!(times.per_cpu.iter().map(|c| c.cpu).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(times.per_cpu[1].busy_ns, (10 + 1 + 5 + 1 + 1) * tick_ns);
         let sum = |of: fn(&CpuTime) -> u64| -> u64 { times.per_cpu.iter().map(of).sum() };

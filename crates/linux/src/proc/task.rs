@@ -1,17 +1,17 @@
-//! One task (a thread) as `/proc/PID/task/TID` shows it: what it is, what it waits for, where it may run.
+//! One task (a thread) in `/proc/PID/task/TID`: its identity, its state, and where it may run.
 //!
-//! Source: proc_pid_stat(5), proc_pid_status(5), cgroups(7); PF_ flags of include/linux/sched.h, which proc_pid_stat(5) shows as
-//! field 9.
+//! Source: proc_pid_stat(5), proc_pid_status(5), cgroups(7); the PF_ flags of include/linux/sched.h, which are field 9
+//! of `stat`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use reprieve_policy::cpus::CpuSet;
 
-use super::ProcRoot;
+use super::{ProcRoot, tick_ns};
 use crate::error::{Error, Result};
 
-/// A line of `stat` has 52 fields of 20 digits at most, and a name of 64.
+/// The longest line of `stat`: 52 fields of at most 20 digits, and a name of 64 bytes.
 const STAT_BYTES: usize = 1200;
 const WAY_OUT: &str = "run as the user who owns the process, or as root (is /proc hidepid?)";
 
@@ -20,7 +20,7 @@ const PF_IO_WORKER: u64 = 0x10;
 /// Since Linux 6.4.
 const PF_USER_WORKER: u64 = 0x4000;
 const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
-/// Fields of `stat`, counted from the state, which is field 3 and follows the name.
+/// Positions in `stat`, counted from the state, which is field 3 and follows the name.
 const FLAGS: usize = 9 - 3;
 const START_TIME: usize = 22 - 3;
 const PROCESSOR: usize = 39 - 3;
@@ -30,40 +30,40 @@ const FIELDS: usize = BLKIO_TICKS + 1;
 /// SCHED_DEADLINE, whose threads must not be bound to single CPUs (sched(7)).
 const DEADLINE: u64 = 6;
 
-/// What `stat` says of a task now.
+/// The current state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskStat {
-    /// Its state: `R` runs or could, `S` sleeps, `D` waits for I/O and the like, `Z` and `X` have ended.
+    /// Its state: `R` is runnable, `S` sleeps, `D` waits uninterruptibly (mostly for I/O), `Z` and `X` have ended.
     pub state: char,
-    /// A kernel thread.
+    /// Whether it is a kernel thread.
     pub is_kernel: bool,
-    /// It is a thread that the kernel runs for its process, as io_uring(7) has some.
+    /// Whether it is a thread that the kernel runs on behalf of its process, such as a worker of io_uring(7).
     pub is_io_worker: bool,
-    /// The kernel lets nobody change its affinity, or its policy forbids it.
+    /// Whether its affinity cannot be changed, because of a kernel flag or its scheduling policy.
     pub is_bound: bool,
-    /// When it started, in clock ticks since boot: with its number it names a task within one boot.
+    /// When it started, in clock ticks since boot. Together with the tid this identifies a task within one boot.
     pub start_ticks: u64,
-    /// The CPU it runs on, or ran on last.
+    /// The CPU it runs on, or last ran on.
     pub cpu: usize,
-    /// Time it waited for block I/O since it began, ns, to a clock tick; 0 unless delay accounting is on.
+    /// Time it has waited for block I/O, ns, to a clock tick; 0 unless delay accounting is on.
     pub io_wait_ns: u64,
 }
 
-/// Who a task is, and where it may run.
+/// The name, user, mask and cgroups of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskIdentity {
     /// Its name, at most 15 bytes.
     pub comm: String,
-    /// Its real user's number.
+    /// Its real user id.
     pub user: u32,
-    /// The CPUs it may run on: what its user allows, within its cpuset.
+    /// The CPUs it may run on: those its user allows, within its cpuset.
     pub mask: CpuSet,
-    /// Its cgroups, one line for each hierarchy, as in `/proc/PID/cgroup`.
+    /// Its cgroups, one line per hierarchy, as in `/proc/PID/cgroup`.
     pub cgroups: String,
 }
 
 impl TaskStat {
-    /// Whether the task has ended, and was perhaps not waited for yet.
+    /// Whether the task has ended, though its parent may not have reaped it yet.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
@@ -84,7 +84,7 @@ impl ProcRoot {
         Ok(pids)
     }
 
-    /// Who task `tid` of process `pid` is.
+    /// The identity of task `tid` of process `pid`.
     ///
     /// # Errors
     /// [`Error::Gone`] if it has ended, [`Error::NotPermitted`], [`Error::Malformed`].
@@ -108,7 +108,7 @@ impl ProcRoot {
         })
     }
 
-    /// The CPUs that task `tid` of process `pid` may run on, those that are offline included.
+    /// The CPUs that task `tid` of process `pid` may run on, including offline ones.
     ///
     /// # Errors
     /// [`Error::Gone`] if it has ended, [`Error::NotPermitted`], [`Error::Malformed`].
@@ -120,8 +120,8 @@ impl ProcRoot {
             .ok_or_else(|| Error::malformed(self.join(&relative), "Cpus_allowed_list", &status))
     }
 
-    /// The numbers of task `tid` of process `pid`, in the PID namespace of `/proc` and in those nested in it that the task is
-    /// in. Before Linux 4.1 only the first.
+    /// The ids of task `tid` of process `pid`: in the PID namespace of `/proc`, then in each nested namespace that the
+    /// task is in. Before Linux 4.1 only the first.
     ///
     /// # Errors
     /// [`Error::Gone`] if it has ended, [`Error::NotPermitted`].
@@ -133,15 +133,15 @@ impl ProcRoot {
         Ok(if numbers.is_empty() { vec![tid] } else { numbers })
     }
 
-    /// The processes that task `tid` of process `pid` has forked and that still are its children, at most
-    /// [`MAX_THREADS`](super::MAX_THREADS); none where the kernel does not list them.
+    /// The current child processes of task `tid` of process `pid`, at most [`MAX_THREADS`](super::MAX_THREADS); empty
+    /// if the kernel does not list them.
     pub fn children(&self, pid: i32, tid: i32) -> Vec<i32> {
         let text = self.read_task(&format!("{pid}/task/{tid}/children")).unwrap_or_default();
         text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).take(super::MAX_THREADS).collect()
     }
 
-    /// Bytes that process `pid` has caused to be read from and written to devices, or its task `tid` alone; `None` where
-    /// the kernel does not count them, or does not say so to this user.
+    /// Bytes that process `pid`, or only its task `tid`, has read from and written to devices; `None` if the kernel
+    /// does not count them, or hides them from this user.
     pub fn io_bytes(&self, pid: i32, tid: Option<i32>) -> Option<u64> {
         let task = tid.map_or(String::new(), |tid| format!("task/{tid}/"));
         let text = self.read_task(&format!("{pid}/{task}io")).ok()?;
@@ -149,16 +149,16 @@ impl ProcRoot {
         Some(field("read_bytes:")?.saturating_add(field("write_bytes:")?))
     }
 
-    /// Whether the kernel books how long each task waits for block I/O (sysctl `kernel.task_delayacct`). Kernels before
-    /// Linux 5.14 have no such switch, and book if they can.
-    pub fn books_io_delay(&self) -> bool {
+    /// Whether the kernel is known to count how long each task waits for block I/O (sysctl `kernel.task_delayacct`).
+    /// Kernels before Linux 5.14 have no such sysctl, so the answer for them is no.
+    pub fn counts_io_delay(&self) -> bool {
         self.read_system("sys/kernel/task_delayacct").is_ok_and(|text| text.trim() == "1")
     }
 }
 
-/// Reads one task's [`TaskStat`] again and again: the file stays open, nothing is allocated.
+/// Reads one task's [`TaskStat`] repeatedly. The file stays open, and reads allocate nothing.
 ///
-/// The open file belongs to the task, not to its number: once that has ended reads fail with [`Error::Gone`].
+/// The open file belongs to the task, not to its number: once the task has ended, reads fail with [`Error::Gone`].
 #[derive(Debug)]
 pub struct TaskStatReader {
     file: File,
@@ -174,11 +174,11 @@ impl TaskStatReader {
     pub fn open(root: &ProcRoot, pid: i32, tid: i32) -> Result<TaskStatReader> {
         let path = root.join(format!("{pid}/task/{tid}/stat"));
         let file = File::open(&path).map_err(|e| Error::task("open", &path, e, WAY_OUT))?;
-        let ns_per_tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        let ns_per_tick = tick_ns();
         Ok(TaskStatReader { file, tid, ns_per_tick })
     }
 
-    /// Reads it now. Allocates only to report an error.
+    /// Reads the current state. Allocates only to report an error.
     ///
     /// # Errors
     /// [`Error::Gone`] if the task has ended, [`Error::Malformed`].
@@ -195,7 +195,7 @@ impl TaskStatReader {
 }
 
 fn parse(line: &[u8], ns_per_tick: u64) -> Option<TaskStat> {
-    // The name may hold any bytes; nothing after its closing parenthesis does.
+    // The name may contain any bytes, but nothing after it contains a parenthesis.
     let name_end = line.iter().rposition(|byte| *byte == b')')?;
     let text = std::str::from_utf8(&line[name_end + 1..]).ok()?;
     let mut fields = [""; FIELDS];
@@ -229,10 +229,6 @@ mod tests {
         )
     }
 
-    fn tick_ns() -> u64 {
-        1_000_000_000 / rustix::param::clock_ticks_per_second()
-    }
-
     #[test]
     fn a_task_of_any_name_is_read() {
         let proc = FakeProc::new();
@@ -253,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_threads_and_bound_ones_are_told() {
+    fn kernel_threads_io_workers_and_bound_tasks_are_recognized() {
         let read = |flags| parse(line("x", 'S', flags, 0, 0).as_bytes(), 1).unwrap();
         assert!(
             read(PF_IO_WORKER).is_io_worker && read(PF_USER_WORKER).is_io_worker && !read(0).is_io_worker
@@ -301,10 +297,10 @@ mod tests {
     }
 
     #[test]
-    fn whether_io_delay_is_booked() {
+    fn the_sysctl_shows_whether_io_delay_is_counted() {
         let proc = FakeProc::new();
-        assert!(!proc.root.books_io_delay());
+        assert!(!proc.root.counts_io_delay());
         proc.put("sys/kernel/task_delayacct", "1\n");
-        assert!(proc.root.books_io_delay());
+        assert!(proc.root.counts_io_delay());
     }
 }

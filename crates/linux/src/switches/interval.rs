@@ -1,8 +1,8 @@
-//! From switch events to intervals. Pure.
+//! Turns the switch events of a thread into intervals, without I/O.
 //!
-//! Invariants: the intervals of a window follow each other without gap or overlap and cover it exactly;
-//! what cannot be known is [`State::Unknown`]: before the first event unless a state is handed in, where
-//! records were lost, and where two events contradict each other (a switch in while running).
+//! Invariants: the intervals of a window cover it exactly, without gap or overlap. The state is [`State::Unknown`]
+//! before the first event (unless the caller gives a state), where records were lost, and where two events contradict
+//! each other (a switch in while running).
 
 use super::{SwitchEvent, SwitchKind};
 
@@ -11,16 +11,15 @@ use super::{SwitchEvent, SwitchKind};
 pub enum State {
     /// On a CPU.
     Running,
-    /// Wanted to run and was not on a CPU: preempted or throttled.
+    /// Runnable but not on a CPU: preempted or throttled.
     Preempted,
-    /// Off the CPU of its own accord, including the wait for a CPU after its wake-up, which switch
-    /// records do not show.
+    /// Asleep or waiting. Includes the wait for a CPU after the wake-up, which switch records do not show.
     Blocked,
-    /// Not known.
+    /// Unknown.
     Unknown,
 }
 
-/// A stretch of time in one state.
+/// A period of time in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
     /// When it begins, ns.
@@ -29,12 +28,12 @@ pub struct Interval {
     pub end_ns: u64,
     /// What the thread was doing.
     pub state: State,
-    /// Where it ran, or ran last; `None` if not known.
+    /// The CPU it ran on, or last ran on; `None` if unknown.
     pub cpu: Option<u32>,
 }
 
 impl Interval {
-    /// How long it is, ns.
+    /// The length, ns.
     pub fn duration_ns(&self) -> u64 {
         self.end_ns - self.start_ns
     }
@@ -51,14 +50,14 @@ pub struct IntervalBuilder {
 }
 
 impl IntervalBuilder {
-    /// A window from `start_ns` on; `initial` is what the thread was doing then, if that is known.
+    /// Starts a window at `start_ns`; `initial` is the thread's state then, if known.
     pub fn new(start_ns: u64, initial: Option<State>) -> IntervalBuilder {
         let state = initial.unwrap_or(State::Unknown);
         IntervalBuilder { intervals: Vec::new(), start_ns, state, cpu: None }
     }
 
-    /// Takes the thread's next event. Events from before the window only set the state it begins with;
-    /// an event earlier than the one before it counts as happening with it.
+    /// Takes the thread's next event. Events from before the window only set its initial state. An event with an
+    /// earlier time than its predecessor counts as simultaneous with it.
     pub fn push(&mut self, event: &SwitchEvent) {
         let next = match event.kind {
             SwitchKind::In => State::Running,
@@ -75,14 +74,14 @@ impl IntervalBuilder {
         if contradicts || event.kind == SwitchKind::Lost {
             (self.state, self.cpu) = (State::Unknown, None);
         } else if matches!(next, State::Preempted | State::Blocked) && self.state == State::Running {
-            // It ran where it was switched out, also if the switch in was before the window.
+            // It ran on the CPU of its switch out, even if the switch in was before the window.
             self.cpu = event.cpu;
         }
         self.close_at(event.time_ns);
         (self.state, self.cpu) = (next, if next == State::Unknown { None } else { event.cpu });
     }
 
-    /// Ends the window at `end_ns` and returns its intervals. Events pushed from later are cut off.
+    /// Ends the window at `end_ns` and returns its intervals. Later events are cut off.
     pub fn finish(mut self, end_ns: u64) -> Vec<Interval> {
         self.close_at(end_ns);
         self.intervals.retain_mut(|interval| {
@@ -92,7 +91,7 @@ impl IntervalBuilder {
         self.intervals
     }
 
-    /// Ends the open interval; neighbours that are alike become one.
+    /// Ends the open interval, merging it with the one before if both are alike.
     fn close_at(&mut self, end_ns: u64) {
         if end_ns <= self.start_ns {
             return;

@@ -1,14 +1,13 @@
-//! Opening the events and draining the rings.
+//! Opens the perf events and drains their rings.
 //!
-//! Invariants: one event and one ring per thread (the kernel does not let threads share one); a drain takes
-//! what was there when it came to the ring, so it ends; nothing is allocated in it.
-//! Source: perf_event_open(2).
+//! Invariants: each thread has its own event and ring (the kernel does not let threads share one). Draining takes only
+//! the records present when it reaches a ring, so it always ends; it allocates nothing. Source: perf_event_open(2).
 
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 use perf_event_open_sys::{bindings as perf, perf_event_open};
 
-use super::record::Record;
+use super::perf_record::PerfRecord;
 use super::ring::Ring;
 use super::{SwitchEvent, SwitchKind};
 use crate::error::{Error, Result, thread_path};
@@ -31,7 +30,7 @@ pub struct SwitchRecorder {
     lost: u64,
 }
 
-/// Fields drop in order: the ring is unmapped before its event is closed.
+/// The fields drop in this order, so the ring is unmapped before its event is closed.
 #[derive(Debug)]
 struct Recorded {
     ring: Ring,
@@ -39,8 +38,8 @@ struct Recorded {
 }
 
 impl SwitchRecorder {
-    /// Starts recording the threads `tids`, each into a ring of `ring_pages` pages (a power of two; one
-    /// 4 KiB page holds 128 switches).
+    /// Starts recording the threads `tids`, each into a ring of `ring_pages` pages: a power of two; a page of 4 KiB
+    /// holds 128 switches.
     ///
     /// # Errors
     /// [`Error::Invalid`] beyond the limits, [`Error::Gone`] if a thread has ended,
@@ -58,19 +57,20 @@ impl SwitchRecorder {
         Ok(SwitchRecorder { threads: threads?, lost: 0 })
     }
 
-    /// Hands all switches since the last drain to `sink`: thread after thread, each in the order of time.
+    /// Passes all switches since the last drain to `sink`: one thread after another, each thread's in the order of
+    /// time.
     pub fn drain(&mut self, sink: &mut impl FnMut(SwitchEvent)) {
         let lost = &mut self.lost;
         for (thread_index, thread) in self.threads.iter_mut().enumerate() {
             let mut last_ns = 0;
             let drained = thread.ring.drain(&mut |record| {
                 let (kind, time_ns, cpu) = match record {
-                    Record::Switch { kind, time_ns, cpu } => (kind, time_ns, cpu),
-                    Record::Lost { count, time_ns, cpu } => {
+                    PerfRecord::Switch { kind, time_ns, cpu } => (kind, time_ns, cpu),
+                    PerfRecord::Lost { count, time_ns, cpu } => {
                         *lost = lost.saturating_add(count);
                         (SwitchKind::Lost, time_ns, cpu)
                     }
-                    Record::Fork { .. } | Record::Sample { .. } | Record::Other => return,
+                    PerfRecord::Fork { .. } | PerfRecord::Sample { .. } | PerfRecord::Other => return,
                 };
                 last_ns = time_ns;
                 sink(SwitchEvent { thread_index, time_ns, cpu: Some(cpu), kind });
@@ -82,7 +82,7 @@ impl SwitchRecorder {
         }
     }
 
-    /// How many records did not fit into the rings since the beginning, as drained so far.
+    /// Number of records that did not fit into the rings, as far as drained.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -90,7 +90,7 @@ impl SwitchRecorder {
 
 fn open_one(tid: i32, ring_pages: usize) -> Result<Recorded> {
     if tid <= 0 {
-        return Err(Error::invalid("thread id", tid.to_string(), "hand in a positive thread id"));
+        return Err(Error::invalid("thread id", tid.to_string(), "use a positive thread id"));
     }
     let mut attributes = switch_attributes();
     let (any_cpu, no_group) = (-1, -1);
@@ -119,7 +119,7 @@ fn open_failed(tid: i32, source: std::io::Error) -> Error {
     }
 }
 
-/// A software event that counts nothing and only makes switch records.
+/// A software event that counts nothing and only produces switch records.
 fn switch_attributes() -> perf::perf_event_attr {
     let mut attributes = perf::perf_event_attr::default();
     attributes.type_ = perf::PERF_TYPE_SOFTWARE;
@@ -130,7 +130,7 @@ fn switch_attributes() -> perf::perf_event_attr {
     attributes.set_context_switch(1);
     attributes.set_sample_id_all(1);
     attributes.set_use_clockid(1);
-    // Of the event, not of its records: without it, perf_event_paranoid = 2 refuses.
+    // This excludes no switch records, but perf_event_paranoid = 2 refuses the event without it.
     attributes.set_exclude_kernel(1);
     attributes.set_exclude_hv(1);
     attributes

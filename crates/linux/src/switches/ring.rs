@@ -1,15 +1,16 @@
-//! The ring that the kernel fills and this process empties.
+//! A perf ring, which the kernel fills and this process empties.
 //!
-//! One page of administration, then a power of two of data bytes. The kernel writes records up to
-//! `data_head` and never beyond `data_tail`; both only grow. Records are 8-byte aligned and may wrap.
+//! The mapping has one control page, then data whose size is a power of two. The kernel writes records up to
+//! `data_head` and never past `data_tail`; both positions only grow. Records are aligned to 8 bytes and may wrap
+//! around.
 //!
-//! Orderings (kernel/events/ring_buffer.c, `perf_output_put_handle`, lists the four):
-//! - `data_head` is loaded with acquire; it pairs with the kernel's write barrier between filling records
-//!   and moving the head. Weaker, records could be read before they are written.
-//! - `data_tail` is stored with release; it pairs with the kernel's control dependency from the tail to its
-//!   next write. Weaker, the kernel could overwrite records that are still being read.
+//! Orderings (kernel/events/ring_buffer.c, `perf_output_put_handle`, lists all four):
+//! - `data_head` is loaded with acquire. This pairs with the kernel's write barrier between filling records and moving
+//!   the head. With anything weaker, records could be read before they are written.
+//! - `data_tail` is stored with release. This pairs with the kernel's control dependency from the tail to its next
+//!   write. With anything weaker, the kernel could overwrite records that are still being read.
 //!
-//! On x86 both are plain moves, no test there can fail without them.
+//! On x86 both are plain moves, so no test there can fail without them.
 
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
@@ -18,18 +19,18 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 use rustix::mm::{MapFlags, ProtFlags};
 
-use super::record::{HEADER_BYTES, MAX_RECORD_BYTES, Record, decode, size_bytes};
+use super::perf_record::{HEADER_BYTES, MAX_RECORD_BYTES, PerfRecord, decode, size_bytes};
 
-/// No record that is asked for here is larger: that of a tracepoint has about 80 bytes, one of losses goes before it.
-const LARGEST_RECORD_BYTES: usize = 256;
+/// The most that one write of the kernel takes: a tracepoint's record of about 80 bytes, after a record of losses.
+const LARGEST_WRITE_BYTES: usize = 256;
 
-/// What came of draining a ring.
+/// The result of draining a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Drained {
-    /// Bytes that made no sense.
+    /// Number of bytes given up because a record was malformed.
     pub(crate) bad_bytes: u64,
-    /// A record may have found no room since the last drain. The kernel tells of records that it has lost only with the next
-    /// one that finds room, which may be long after.
+    /// Whether a record may have found no room since the last drain. The kernel reports lost records only together with
+    /// the next record that finds room, which may be much later.
     pub(crate) may_have_lost: bool,
 }
 
@@ -42,8 +43,7 @@ pub(crate) struct Ring {
     data_bytes: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone and is not tied to a thread; all access goes through
-// `&mut self`.
+// SAFETY: only this value uses the mapping, which is not tied to a thread, and all access goes through `&mut self`.
 unsafe impl Send for Ring {}
 
 impl Ring {
@@ -52,34 +52,35 @@ impl Ring {
         let page_bytes = rustix::param::page_size();
         let (data_bytes, mapped_bytes) = (data_pages * page_bytes, (data_pages + 1) * page_bytes);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: no address is asked for, so no memory in use is replaced.
+        // SAFETY: without a fixed address, the mapping replaces no memory in use.
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), mapped_bytes, protection, MapFlags::SHARED, event, 0)?
         };
         let base = NonNull::new(base.cast()).ok_or(std::io::ErrorKind::AddrNotAvailable)?;
-        // Data starts at the second page; `data_offset` in the page says so only since Linux 4.1.
+        // Data starts at the second page. `data_offset` in the control page states this only since Linux 4.1.
         Ok(Ring { base, mapped_bytes, data_offset: page_bytes, data_bytes })
     }
 
-    /// Takes all records that are there now, oldest first. If bytes make no sense the ring continues at the newest record.
-    pub(crate) fn drain(&mut self, sink: &mut impl FnMut(Record)) -> Drained {
+    /// Takes all present records, oldest first. After a malformed record it gives up the rest.
+    pub(crate) fn drain(&mut self, sink: &mut impl FnMut(PerfRecord)) -> Drained {
         let head = self.head().load(Ordering::Acquire);
         // Relaxed: only this process writes the tail.
         let tail = self.tail().load(Ordering::Relaxed);
         let bad_bytes = walk(head, tail, self.data_bytes, |at, buffer| self.copy(at, buffer), sink);
         self.tail().store(head, Ordering::Release);
-        // Only after the room has been given back, hence the fence: a record that found no room before that found the ring full,
-        // and the head only grows. Relaxed, since no record is read by this.
+        // The fence makes this load follow the store that freed the room. A record that found no room before that store
+        // found the ring full up to a head that this load sees, since the head only grows. Relaxed: no record is read
+        // through it.
         fence(Ordering::SeqCst);
         let filled = self.head().load(Ordering::Relaxed).wrapping_sub(tail);
-        let may_have_lost = filled as usize + LARGEST_RECORD_BYTES > self.data_bytes;
+        let may_have_lost = filled as usize + LARGEST_WRITE_BYTES > self.data_bytes;
         Drained { bad_bytes, may_have_lost }
     }
 
     fn head(&self) -> &AtomicU64 {
         let offset = std::mem::offset_of!(perf_event_mmap_page, data_head);
-        // SAFETY: the first page of the mapping is a perf_event_mmap_page, its fields are aligned, and
-        // kernel and process access this one atomically.
+        // SAFETY: the first page of the mapping is a perf_event_mmap_page with aligned fields, and kernel and process
+        // both access this field atomically.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
@@ -89,14 +90,14 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
-    /// Copies bytes of the data area from position `at` (counted since the beginning of time) on.
+    /// Copies bytes of the data area, starting at position `at` (which counts from the ring's creation).
     fn copy(&self, at: u64, buffer: &mut [u8]) {
         let start = (at % self.data_bytes as u64) as usize;
         let first = buffer.len().min(self.data_bytes - start);
         assert!(buffer.len() <= self.data_bytes);
-        // SAFETY: both parts lie within the data area of the mapping (`start` < `data_bytes`, and the rest
-        // is at most `data_bytes`). `walk` asks only for bytes between tail and head, which the kernel
-        // does not write. `buffer` is memory of this process and does not overlap.
+        // SAFETY: both parts lie within the data area (`start` < `data_bytes`, and the rest is at most `data_bytes`).
+        // `walk` asks only for bytes between tail and head, which the kernel does not write. `buffer` does not overlap
+        // the mapping.
         unsafe {
             let data = self.base.as_ptr().add(self.data_offset);
             std::ptr::copy_nonoverlapping(data.add(start), buffer.as_mut_ptr(), first);
@@ -107,19 +108,19 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `map` mapped; no reference into it outlives `self`.
+        // SAFETY: this unmaps exactly what `map` mapped, and no reference into it outlives `self`.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped_bytes) };
     }
 }
 
-/// Walks the records between `tail` and `head`, reading bytes through `copy`. Returns how many bytes it
-/// had to give up because a size made no sense: nothing after them can be found.
+/// Walks the records between `tail` and `head`, reading bytes through `copy`. Returns the number of bytes it gave up:
+/// after a malformed record the next one cannot be found.
 fn walk(
     head: u64,
     tail: u64,
     data_bytes: usize,
     copy: impl Fn(u64, &mut [u8]),
-    sink: &mut impl FnMut(Record),
+    sink: &mut impl FnMut(PerfRecord),
 ) -> u64 {
     let available = head.wrapping_sub(tail);
     if available > data_bytes as u64 {
@@ -138,9 +139,9 @@ fn walk(
             return left;
         }
         let mut record = [0u8; MAX_RECORD_BYTES];
-        let looked_at = &mut record[..size.min(MAX_RECORD_BYTES)];
-        copy(at, looked_at);
-        match decode(looked_at) {
+        let start = &mut record[..size.min(MAX_RECORD_BYTES)];
+        copy(at, start);
+        match decode(start) {
             Some(record) => sink(record),
             None => return left,
         }
@@ -152,12 +153,12 @@ fn walk(
 #[cfg(test)]
 mod tests {
     use super::super::SwitchKind;
-    use super::super::record::tests::record;
+    use super::super::perf_record::tests::record;
     use super::*;
     use perf_event_open_sys::bindings::PERF_RECORD_SWITCH;
 
-    /// Lays records into a ring of `size` bytes from `tail` on, and walks it.
-    fn walk_over(size: usize, tail: u64, bytes: &[u8]) -> (Vec<Record>, u64) {
+    /// Puts records into a ring of `size` bytes, starting at `tail`, and walks it.
+    fn walk_over(size: usize, tail: u64, bytes: &[u8]) -> (Vec<PerfRecord>, u64) {
         let mut ring = vec![0xaa; size];
         for (i, byte) in bytes.iter().enumerate() {
             ring[(tail as usize).wrapping_add(i) % size] = *byte;
@@ -179,7 +180,7 @@ mod tests {
     fn records_are_found_wherever_the_ring_wraps() {
         for tail in (0..256).step_by(8).chain([u64::MAX - 15]) {
             let (found, bad) = walk_over(128, tail, &switches(4));
-            let times = (0..4).map(|time_ns| Record::Switch { kind: SwitchKind::In, time_ns, cpu: 1 });
+            let times = (0..4).map(|time_ns| PerfRecord::Switch { kind: SwitchKind::In, time_ns, cpu: 1 });
             assert!(found.into_iter().eq(times), "tail {tail}");
             assert_eq!(bad, 0);
         }
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_ends_the_walk_and_is_told() {
+    fn a_malformed_record_ends_the_walk_and_is_counted() {
         let mut bytes = switches(3);
         for size in [0u16, 7, 1000, 65_535] {
             bytes[32 + 6..32 + 8].copy_from_slice(&size.to_ne_bytes());
@@ -199,13 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn a_record_longer_than_any_known_is_stepped_over() {
+    fn a_record_longer_than_any_known_is_skipped() {
         let mut bytes = vec![0u8; 96];
         bytes[0] = 200;
         bytes[6] = 96;
         bytes.extend(switches(1));
         let (found, bad) = walk_over(256, 200, &bytes);
         assert_eq!((found.len(), bad), (2, 0));
-        assert_eq!(found[0], Record::Other);
+        assert_eq!(found[0], PerfRecord::Other);
     }
 }

@@ -1,19 +1,19 @@
-//! Which CPUs a thread may run on.
+//! The CPUs a thread may run on.
 //!
-//! Invariant: an empty set is refused before the kernel sees it; the kernel silently narrows a set to the
-//! CPUs that are online and in the thread's cpuset. Source: sched_setaffinity(2).
+//! The kernel silently narrows a set to the CPUs that are online and in the thread's cpuset.
+//! Source: sched_setaffinity(2).
 
 use rustix::thread::CpuSet;
 
 use super::to_pid;
 use crate::error::{Error, Result, thread_path};
 
-/// CPUs with this number or a higher one cannot be named (the size of the C library's mask).
+/// The size of the C library's mask: CPUs with this number or a higher one cannot be named.
 pub const MAX_CPUS: usize = CpuSet::MAX_CPU;
 
 const WAY_OUT: &str = "run as the user who owns the process, or with CAP_SYS_NICE";
 
-/// The CPUs thread `tid` may run on, ascending.
+/// The CPUs that thread `tid` may run on, ascending.
 ///
 /// # Errors
 /// [`Error::Gone`] if there is no such thread.
@@ -23,11 +23,11 @@ pub fn affinity(tid: i32) -> Result<Vec<usize>> {
     Ok((0..MAX_CPUS).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Lets thread `tid` run on `cpus` only.
+/// Restricts thread `tid` to `cpus`.
 ///
 /// # Errors
-/// [`Error::Invalid`] for an empty set or a number from [`MAX_CPUS`] on, [`Error::Gone`],
-/// [`Error::NotPermitted`], and [`Error::Io`] if none of the CPUs is online and in the thread's cpuset.
+/// [`Error::Invalid`] for an empty set or a number of [`MAX_CPUS`] or above; [`Error::Gone`]; [`Error::NotPermitted`];
+/// [`Error::Io`] if none of the CPUs is online and in the thread's cpuset.
 pub fn set_affinity(tid: i32, cpus: &[usize]) -> Result<()> {
     if cpus.is_empty() || cpus.iter().any(|&cpu| cpu >= MAX_CPUS) {
         return Err(Error::invalid("CPU set", format!("{cpus:?}"), "name at least one CPU, all below 1024"));
@@ -45,7 +45,7 @@ pub fn set_affinity(tid: i32, cpus: &[usize]) -> Result<()> {
     })
 }
 
-/// As [`affinity`], and allocates only to report an error.
+/// As [`affinity`], but allocates only to report an error.
 ///
 /// # Errors
 /// [`Error::Gone`] if there is no such thread.
@@ -55,10 +55,10 @@ pub fn affinity_set(tid: i32) -> Result<reprieve_policy::cpus::CpuSet> {
     Ok((0..MAX_CPUS).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// As [`set_affinity`], and allocates only to report an error.
+/// As [`set_affinity`], but allocates only to report an error.
 ///
 /// # Errors
-/// As [`set_affinity`]; an empty set is refused by the kernel.
+/// As [`set_affinity`], but [`Error::Io`] for an empty set, which the kernel refuses.
 pub fn set_affinity_set(tid: i32, cpus: &reprieve_policy::cpus::CpuSet) -> Result<()> {
     let mut set = CpuSet::new();
     (0..MAX_CPUS).filter(|cpu| cpus.contains(*cpu)).for_each(|cpu| set.set(cpu));

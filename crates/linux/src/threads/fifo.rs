@@ -1,8 +1,8 @@
-//! SCHED_FIFO for a thread, for a while: a sampler that must wake up on time.
+//! Temporary SCHED_FIFO for a thread, such as a sampler that must wake up on time.
 //!
-//! Invariants: the former policy is restored on drop, from whatever thread; what the thread forks
-//! meanwhile does not inherit the priority (SCHED_RESET_ON_FORK), so that no child starves the host.
-//! Source: sched(7), sched_setscheduler(2).
+//! Invariants: dropping the guard, in any thread, restores the former policy. Children that the thread forks meanwhile
+//! do not inherit the priority (SCHED_RESET_ON_FORK), so they cannot starve the host. Source: sched(7),
+//! sched_setscheduler(2).
 
 use super::own_tid;
 use crate::error::{Error, Result, thread_path};
@@ -19,17 +19,17 @@ pub struct FifoGuard {
 }
 
 impl FifoGuard {
-    /// Puts the calling thread under SCHED_FIFO with `priority`, 1 (lowest) to 99.
+    /// Puts the calling thread under SCHED_FIFO with `priority`, from 1 (lowest) to 99.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for another priority, or if the thread is under SCHED_DEADLINE, whose
-    /// parameters a guard could not restore; [`Error::NotPermitted`].
+    /// [`Error::Invalid`] for any other priority, or if the thread is under SCHED_DEADLINE, whose parameters the guard could
+    /// not restore; [`Error::NotPermitted`].
     pub fn raise(priority: u8) -> Result<FifoGuard> {
         FifoGuard::raise_thread(own_tid(), priority)
     }
 
-    /// The same of thread `tid`, which may be another process's. It must not end before the guard: its number could then be
-    /// another thread's.
+    /// As [`FifoGuard::raise`], for thread `tid` of any process. The thread must outlive the guard: otherwise another
+    /// thread could get its number, and then the guard would change that one.
     ///
     /// # Errors
     /// As [`FifoGuard::raise`], and [`Error::Gone`].
@@ -53,14 +53,14 @@ impl FifoGuard {
 
 impl Drop for FifoGuard {
     fn drop(&mut self) {
-        // Without CAP_SYS_NICE the reset-on-fork flag cannot be taken back, the policy still can.
+        // Without CAP_SYS_NICE the kernel refuses to clear the reset-on-fork flag, but lets the policy change.
         if set(self.tid, self.former_policy, self.former_priority).is_err() {
             let _ = set(self.tid, self.former_policy | libc::SCHED_RESET_ON_FORK, self.former_priority);
         }
     }
 }
 
-/// Policy (with the reset-on-fork flag) and priority of a thread.
+/// The policy (with the reset-on-fork flag) and priority of a thread.
 fn current(tid: i32) -> Result<(i32, i32)> {
     let mut param = libc::sched_param { sched_priority: 0 };
     // SAFETY: takes no pointers.

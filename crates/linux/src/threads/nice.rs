@@ -1,8 +1,7 @@
 //! The nice value of a thread, -20 (favoured) to 19.
 //!
-//! On Linux setpriority(2) with PRIO_PROCESS acts on one thread, not on its process. Anybody may raise a
-//! nice value, lowering it (also back to what it was) needs CAP_SYS_NICE or RLIMIT_NICE.
-//! Source: setpriority(2), sched(7).
+//! On Linux, setpriority(2) with PRIO_PROCESS acts on one thread, not on its process. Anyone may raise a nice value; to
+//! lower it, even to its former value, takes CAP_SYS_NICE or RLIMIT_NICE. Source: setpriority(2), sched(7).
 
 use super::to_pid;
 use crate::error::{Error, Result, thread_path};

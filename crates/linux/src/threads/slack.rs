@@ -1,6 +1,7 @@
-//! The timer slack of the calling thread: how late the kernel may let its sleeps end.
+//! The timer slack of the calling thread: by how much the kernel may prolong its sleeps.
 //!
-//! 50,000 ns by default, which a 1 kHz sampler feels. Ignored under real-time policies. Source: PR_SET_TIMERSLACK(2const).
+//! The default of 50,000 ns disturbs a 1 kHz sampler. The kernel ignores it under real-time policies.
+//! Source: PR_SET_TIMERSLACK(2const).
 
 use std::num::NonZeroU64;
 
@@ -9,7 +10,7 @@ use crate::error::{Error, Result, thread_path};
 
 const WAY_OUT: &str = "continue with the default slack of 50 us";
 
-/// Sets the calling thread's timer slack to `slack_ns`, at least 1.
+/// Sets the calling thread's timer slack.
 ///
 /// # Errors
 /// [`Error::Invalid`] for 0, which means "the default" to the kernel; [`Error::Io`].

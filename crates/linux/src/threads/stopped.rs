@@ -1,7 +1,7 @@
-//! One thread of another process, stopped where it is, as a hypervisor stops a vCPU: neither it nor its process is told.
+//! Stops one thread of another process without a signal or notice, as a hypervisor stops a vCPU.
 //!
-//! Invariant: the thread goes on when the guard is dropped, and when its owner dies: the kernel then ends the tracing.
-//! Source: ptrace(2), PTRACE_SEIZE and PTRACE_INTERRUPT, which send no signal and change nothing of the thread.
+//! Invariant: the thread goes on when the guard is dropped, and also when the guard's owner dies, because the kernel
+//! then ends the tracing. Source: ptrace(2), PTRACE_SEIZE and PTRACE_INTERRUPT, which send no signal.
 
 use std::io;
 use std::marker::PhantomData;
@@ -12,23 +12,23 @@ use crate::error::{Error, Result, thread_path};
 const WAY_OUT: &str = "run as the user who started the process, with no debugger attached to it, where ptrace is allowed \
                        (kernel.yama.ptrace_scope up to 1)";
 
-/// A thread that is stopped; dropping this lets it go on.
+/// A stopped thread; dropping this lets it go on.
 #[derive(Debug)]
 pub struct Stopped {
     tid: i32,
-    /// Only the thread that stopped it can let it go on.
+    /// Makes this `!Send`: only the thread that stopped it can let it go on.
     _thread: PhantomData<*mut ()>,
 }
 
 impl Stopped {
-    /// Stops thread `tid` of a process of this user's, and waits until it has stopped.
+    /// Stops thread `tid` of a process of the same user, and waits until it has stopped.
     ///
     /// # Errors
-    /// [`Error::Gone`] if there is no such thread; [`Error::NotPermitted`], also while somebody else traces it.
+    /// [`Error::Gone`] if there is no such thread; [`Error::NotPermitted`], also if another process traces it.
     pub fn stop(tid: i32) -> Result<Stopped> {
         let tid = to_pid(tid)?.as_raw_nonzero().get();
         trace(libc::PTRACE_SEIZE, tid, 0)?;
-        // From here on a drop lets it go.
+        // From here on, dropping `stopped` lets it go.
         let stopped = Stopped { tid, _thread: PhantomData };
         trace(libc::PTRACE_INTERRUPT, tid, 0)?;
         loop {
@@ -39,16 +39,16 @@ impl Stopped {
             if status >> 16 == libc::PTRACE_EVENT_STOP {
                 return Ok(stopped);
             }
-            // Stopped on its way to a signal's handler: it goes there first.
+            // It stopped to deliver a signal: let it handle that first.
             trace(libc::PTRACE_CONT, tid, libc::WSTOPSIG(status))?;
         }
     }
 }
 
-/// Waits until the state of a traced thread changes: its new state.
+/// Waits until the state of a traced thread changes, and returns the new state.
 fn wait(tid: i32) -> Result<i32> {
     let mut status = 0;
-    // SAFETY: `status` is valid for the call. __WALL: the thread may be one that was cloned.
+    // SAFETY: `status` is valid for the call. __WALL also waits for threads made by clone(2).
     while unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL) } < 0 {
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
@@ -60,7 +60,7 @@ fn wait(tid: i32) -> Result<i32> {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // A thread that has ended needs no care.
+        // Fails only if the thread has ended.
         let _ = trace(libc::PTRACE_DETACH, self.tid, 0);
     }
 }
@@ -101,7 +101,7 @@ mod tests {
         assert!(Stopped::stop(tid).is_err_and(|e| e.is_not_permitted()), "stopped twice");
         drop(stopped);
         assert_ne!(state(busy.id()), 't');
-        // A signal on its way is delivered.
+        // A pending signal is delivered.
         for _ in 0..20 {
             // SAFETY: the child is alive.
             unsafe { libc::kill(tid, libc::SIGCONT) };

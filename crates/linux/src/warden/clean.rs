@@ -1,8 +1,9 @@
-//! Removing what is left: bindings of tasks first, then processes, then the cgroups they were in, then directories.
+//! Removes what is still registered: tasks' bindings first, then processes, then the cgroups they were in, then
+//! directories.
 //!
-//! Invariants: everything is tried, whatever fails; every wait is bounded. Identity of a process: the pidfd
-//! is opened *before* the start time is read; if the time is the registered one, the process with that PID
-//! has lived since before the pidfd was opened, so the pidfd is of it. Source: pidfd_open(2).
+//! Invariants: a failure does not keep the rest from being tried; every wait is bounded. The right process is killed:
+//! its pidfd is opened *before* its start time is read, so if the time is the registered one, that process already
+//! existed when the pidfd was opened, and the pidfd refers to it. Source: pidfd_open(2).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,17 +19,17 @@ use crate::cgroup::{RealFs, remove_tree};
 use crate::migrate::{Doubtful, StateFile};
 use crate::proc::{ProcRoot, SysCpus};
 
-/// How long killed processes may take to go, all together. Freeing a guest's memory takes a while.
+/// How long all killed processes together may take to exit. Freeing a guest's memory takes a while.
 const KILL_WAIT: Duration = Duration::from_secs(10);
-/// How often removing a directory is tried: somebody may still be writing into it.
+/// Attempts to remove a directory: another process may still be writing into it.
 const DIR_ATTEMPTS: usize = 20;
-/// Between two attempts.
+/// Pause between two attempts.
 const DIR_PAUSE: Duration = Duration::from_millis(50);
 
 /// Removes everything in `guarded`.
 pub(super) fn remove_all(guarded: &BTreeSet<Guarded>, root: &ProcRoot) {
     for object in guarded {
-        // What cannot be given back stays in the file, for the next start or `--restore`.
+        // A mask that cannot be restored stays in the file, for the next start or `--restore`.
         if let Guarded::Masks(path) = object {
             let _ = StateFile::restore_at(path, root, &SysCpus::default(), Doubtful::Leave);
         }
@@ -36,7 +37,7 @@ pub(super) fn remove_all(guarded: &BTreeSet<Guarded>, root: &ProcRoot) {
     let killed: Vec<OwnedFd> = guarded.iter().filter_map(|object| kill(object, root)).collect();
     wait_for_exit(&killed, KILL_WAIT);
     for object in guarded {
-        // Fails for what is not permitted or keeps being filled: the next run's sweep finds it.
+        // If this fails (no permission, or new tasks keep arriving), the next run's sweep finds the cgroup.
         if let Guarded::Cgroup(path) = object {
             let _ = remove_tree(&RealFs, path);
         }
@@ -48,7 +49,7 @@ pub(super) fn remove_all(guarded: &BTreeSet<Guarded>, root: &ProcRoot) {
     }
 }
 
-/// Kills a guarded process, if it is still the same one. Returns what becomes readable when it is gone.
+/// Kills a guarded process, if it is still the same one. Returns its pidfd, which becomes readable when it has exited.
 fn kill(object: &Guarded, root: &ProcRoot) -> Option<OwnedFd> {
     let Guarded::Process { pid, start_ticks } = object else { return None };
     let pidfd = rustix::process::pidfd_open(Pid::from_raw(*pid)?, PidfdFlags::empty()).ok()?;
@@ -59,7 +60,7 @@ fn kill(object: &Guarded, root: &ProcRoot) -> Option<OwnedFd> {
     Some(pidfd)
 }
 
-/// Waits until all processes have exited, at most `limit`.
+/// Waits at most `limit` until all processes have exited.
 pub(super) fn wait_for_exit(pidfds: &[OwnedFd], limit: Duration) {
     let deadline = Instant::now() + limit;
     for pidfd in pidfds {
@@ -98,8 +99,8 @@ mod tests {
         let Ok(Guarded::Process { pid, start_ticks }) = Guarded::process(&root, child.id() as i32) else {
             panic!("the child has no start time");
         };
-        let stranger = Guarded::Process { pid, start_ticks: start_ticks + 1 };
-        remove_all(&BTreeSet::from([stranger]), &root);
+        let other = Guarded::Process { pid, start_ticks: start_ticks + 1 };
+        remove_all(&BTreeSet::from([other]), &root);
         assert!(child.try_wait().unwrap().is_none());
         remove_all(&BTreeSet::from([Guarded::Process { pid, start_ticks }]), &root);
         assert!(child.try_wait().unwrap().is_some());

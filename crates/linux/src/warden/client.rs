@@ -1,4 +1,4 @@
-//! The main process's side: starts the warden and tells it what to guard.
+//! The main process's side: starts the warden and registers what to guard.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -17,9 +17,10 @@ use crate::error::{Error, Result};
 /// How long a closing main process waits for the warden to remove what is still registered.
 const CLOSE_WAIT: Duration = Duration::from_secs(30);
 
-const WAY_OUT: &str = "run again; what this run has made until now may have to be removed by hand";
+const WAY_OUT: &str =
+    "run again; if this run is then killed, remove by hand what it has made so far (reprieve-*)";
 
-/// The warden of this process. Dropping it removes what is still guarded, and waits for that (bounded).
+/// The warden of this process. Dropping it removes what is still guarded, and waits for that for a bounded time.
 #[derive(Debug)]
 pub struct Warden {
     exe: PathBuf,
@@ -35,16 +36,16 @@ struct Inner {
 impl Warden {
     /// Starts `exe` with `args`, which must call [`run`](super::run), as the warden of this process.
     ///
-    /// It gets a session of its own and ignores what ends the main process politely from before its first
-    /// instruction, so that what ends the main process from a terminal does not end the warden.
+    /// The warden gets its own session, and ignores the signals that end the main process in an orderly way before its
+    /// program even starts. So a signal from the terminal that ends the main process does not end the warden.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be started.
     pub fn spawn(exe: &Path, args: &[&str]) -> Result<Warden> {
         let mut command = Command::new(exe);
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // SAFETY: between fork and exec only setsid(2) and signal(2) are called, which are
-        // async-signal-safe, and nothing is allocated.
+        // SAFETY: between fork and exec, only the async-signal-safe setsid(2) and signal(2) are called, and nothing is
+        // allocated.
         unsafe {
             command.pre_exec(|| {
                 server::ignore_signals();
@@ -59,11 +60,11 @@ impl Warden {
         Ok(Warden { exe: exe.to_path_buf(), inner: Mutex::new(inner) })
     }
 
-    /// From now on `object` does not outlive this process. Guarding it twice is guarding it once.
+    /// From now on, `object` does not outlive this process. Guarding it again changes nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what a warden would not take (see [`Guarded`]) or one too many
-    /// ([`MAX_GUARDED`]), [`Error::Io`] if the warden is no more.
+    /// [`Error::Invalid`] for an object that breaks the rules of [`Guarded`], or beyond [`MAX_GUARDED`]; [`Error::Io`] if the
+    /// warden has ended.
     pub fn guard(&self, object: Guarded) -> Result<()> {
         object.check()?;
         let mut inner = self.lock();
@@ -78,10 +79,10 @@ impl Warden {
         Ok(())
     }
 
-    /// Guards `object` no longer: it is gone, or meant to stay.
+    /// Stops guarding `object`: it is gone, or is meant to stay.
     ///
     /// # Errors
-    /// [`Error::Io`] if the warden is no more.
+    /// [`Error::Io`] if the warden has ended.
     pub fn release(&self, object: &Guarded) -> Result<()> {
         let mut inner = self.lock();
         if inner.guarded.remove(object) {
@@ -90,7 +91,7 @@ impl Warden {
         Ok(())
     }
 
-    /// The warden's process id.
+    /// The warden's PID.
     pub fn pid(&self) -> i32 {
         self.lock().child.id() as i32
     }
@@ -105,7 +106,7 @@ impl Warden {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing in a critical section leaves the state half changed.
+        // A panic in a critical section leaves the state consistent.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -118,7 +119,7 @@ impl Drop for Warden {
         if let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             clean::wait_for_exit(&[pidfd], CLOSE_WAIT);
         }
-        // Takes its exit status. A warden that is not done yet goes on without us.
+        // Reaps it. A warden that is not done yet goes on by itself.
         let _ = inner.child.try_wait();
     }
 }

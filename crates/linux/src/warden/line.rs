@@ -1,7 +1,7 @@
-//! One line between main process and warden, in both directions. Pure.
+//! Encodes and decodes the lines from the main process to the warden, without I/O.
 //!
-//! Invariants: what [`Guarded::check`] lets through survives encoding and decoding, and is safe to remove by
-//! its name; a decoded line has passed the same check. A path is any bytes but newline and NUL.
+//! Invariants: an object that passes [`Guarded::check`] survives encoding and decoding, and its name makes it safe to
+//! remove; every decoded line has passed the same check. A path may contain any bytes except newline and NUL.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,32 +11,32 @@ use crate::cgroup::DIRECTORY_PREFIX;
 use crate::error::{Error, Result};
 use crate::proc::ProcRoot;
 
-/// The longest path, as the kernel's PATH_MAX.
+/// The longest path, like the kernel's PATH_MAX.
 const MAX_PATH_BYTES: usize = 4096;
-/// The longest line, without its newline.
+/// The longest line without its newline.
 pub(super) const MAX_LINE_BYTES: usize = MAX_PATH_BYTES + "+process ".len();
 
-/// Something that must not outlive the main process.
+/// An object that must not outlive the main process. Paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Guarded {
-    /// A process: it is killed.
+    /// A process; it is killed.
     Process {
-        /// Its PID.
+        /// The PID.
         pid: i32,
-        /// Its start time, clock ticks since boot.
+        /// The start time, clock ticks since boot.
         start_ticks: u64,
     },
-    /// A cgroup, its path absolute, it or its parent named `reprieve-*`: its tasks are moved up, it is
-    /// removed with its children.
+    /// A cgroup that is, or whose parent is, named `reprieve-*`; its tasks are moved up, and it is removed with its
+    /// children.
     Cgroup(PathBuf),
-    /// A directory, its path absolute, named `reprieve-*`: it is removed with all it holds.
+    /// A directory named `reprieve-*`; it is removed with its contents.
     Dir(PathBuf),
-    /// A state file of `reprieve migrate`, its path absolute: the masks in it are given back.
+    /// A state file of `reprieve migrate`; the masks in it are restored.
     Masks(PathBuf),
 }
 
 impl Guarded {
-    /// Process `pid` as it is now.
+    /// The process that currently has this PID.
     ///
     /// # Errors
     /// [`Error::Gone`] if there is no such process.
@@ -44,25 +44,27 @@ impl Guarded {
         Ok(Guarded::Process { pid, start_ticks: root.start_time_ticks(pid)? })
     }
 
-    /// Whether a warden would take it.
+    /// Checks that a warden would accept it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a PID below 2, and for a path that is relative, over 4096 bytes, has `..` or
-    /// a newline in it, or is not named as it must be.
+    /// [`Error::Invalid`] for a PID below 2, and for a path that is relative, longer than 4096 bytes, contains `..` or a
+    /// newline, or does not have the required name.
     pub(super) fn check(&self) -> Result<()> {
         let invalid = |expected| Err(Error::invalid("guarded object", format!("{self:?}"), expected));
         match self {
-            Guarded::Process { pid, .. } if *pid < 2 => invalid("a PID from 2 on"),
+            Guarded::Process { pid, .. } if *pid < 2 => invalid("use a PID of at least 2"),
             Guarded::Process { .. } => Ok(()),
             Guarded::Masks(path) if is_text(path) => Ok(()),
-            Guarded::Masks(_) => invalid("an absolute path of at most 4096 bytes without newline and NUL"),
+            Guarded::Masks(_) => {
+                invalid("use an absolute path of at most 4096 bytes without newline and NUL")
+            }
             Guarded::Cgroup(path) | Guarded::Dir(path) if !is_plain(path) => {
-                invalid("an absolute path of at most 4096 bytes without newline, NUL, . and ..")
+                invalid("use an absolute path of at most 4096 bytes without newline, NUL, . and ..")
             }
-            Guarded::Cgroup(path) if !is_ours(path) && !path.parent().is_some_and(is_ours) => {
-                invalid("the path of a cgroup named reprieve-*, or a child of one")
+            Guarded::Cgroup(path) if !has_prefix(path) && !path.parent().is_some_and(has_prefix) => {
+                invalid("name a cgroup reprieve-*, or a child of one")
             }
-            Guarded::Dir(path) if !is_ours(path) => invalid("the path of a directory named reprieve-*"),
+            Guarded::Dir(path) if !has_prefix(path) => invalid("name a directory reprieve-*"),
             Guarded::Cgroup(_) | Guarded::Dir(_) => Ok(()),
         }
     }
@@ -95,7 +97,7 @@ impl Guarded {
     }
 }
 
-/// What the main process tells the warden.
+/// A message from the main process to the warden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Guard(Guarded),
@@ -103,7 +105,7 @@ pub(super) enum Line {
 }
 
 impl Line {
-    /// The line with its newline.
+    /// The line, including its newline.
     pub(super) fn encode(&self) -> Vec<u8> {
         let (sign, guarded) = match self {
             Line::Guard(guarded) => (b'+', guarded),
@@ -115,7 +117,7 @@ impl Line {
         bytes
     }
 
-    /// A line without its newline; `None` for anything that is not wholly as it should be.
+    /// Decodes a line without its newline; `None` unless it is entirely valid.
     pub(super) fn decode(text: &[u8]) -> Option<Line> {
         let (sign, rest) = text.split_first()?;
         match sign {
@@ -126,7 +128,7 @@ impl Line {
     }
 }
 
-/// An absolute path that a line can hold.
+/// Whether this is an absolute path that fits into a line.
 fn is_text(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     let is_line = !bytes.iter().any(|byte| matches!(byte, b'\n' | 0));
@@ -134,12 +136,13 @@ fn is_text(path: &Path) -> bool {
 }
 
 fn is_plain(path: &Path) -> bool {
-    // `components` hides inner dots, so the text is looked at.
+    // `components` hides inner dots, so check the text.
     let mut names = path.as_os_str().as_bytes().split(|&byte| byte == b'/');
     is_text(path) && !names.any(|name| matches!(name, b"." | b".."))
 }
 
-fn is_ours(path: &Path) -> bool {
+/// Whether the last name of the path has the prefix of all directories made here.
+fn has_prefix(path: &Path) -> bool {
     match path.components().next_back() {
         Some(Component::Normal(name)) => name.as_bytes().starts_with(DIRECTORY_PREFIX.as_bytes()),
         _ => false,
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_refused() {
+    fn objects_with_other_names_are_refused() {
         for text in [
             "+dir /tmp",
             "+dir /",

@@ -1,7 +1,7 @@
-//! The warden's side: keeps the list, waits for the end of the main process, cleans up.
+//! The warden's side: keeps the list, waits for the end of the main process, and cleans up.
 //!
-//! Invariants: memory is bounded, by [`MAX_GUARDED`] things of at most [`MAX_LINE_BYTES`]; a line that is
-//! too long or cut short by the end is ignored.
+//! Invariants: memory is bounded by [`MAX_GUARDED`] objects of at most [`MAX_LINE_BYTES`]; a line that is too long, or
+//! truncated by the end of the input, is ignored.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -13,25 +13,25 @@ use crate::signals;
 
 /// The body of the warden's process: reads `input` to its end, then removes what is still registered.
 ///
-/// Ignores what ends the main process politely, and leaves the working directory, which may be one to remove. Says
-/// nothing: its output goes nowhere.
+/// Ignores the signals that end the main process in an orderly way, and leaves the working directory, which may have to
+/// be removed. It prints nothing, since its output goes nowhere.
 pub fn run(input: impl Read, root: &ProcRoot) {
     ignore_signals();
-    // Fails only without a root directory.
+    // Fails only if there is no root directory.
     let _ = std::env::set_current_dir("/");
     clean::remove_all(&listen(input), root);
 }
 
-/// Ignores what ends the main process politely: whoever sends that to all processes of this name means the main one,
-/// which then still needs its warden. Async-signal-safe.
+/// Ignores the signals that end the main process in an orderly way. They may be sent to all processes of this name, and
+/// then the main process still needs its warden. Async-signal-safe.
 pub(super) fn ignore_signals() {
-    for signal in signals::polite() {
+    for signal in signals::orderly() {
         // SAFETY: SIG_IGN installs no handler, so no code runs in signal context.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
 }
 
-/// What is registered when the input ends.
+/// Reads the input to its end and returns what is then registered.
 fn listen(input: impl Read) -> BTreeSet<Guarded> {
     let mut input = BufReader::new(input);
     let mut guarded = BTreeSet::new();
@@ -49,11 +49,11 @@ fn listen(input: impl Read) -> BTreeSet<Guarded> {
     guarded
 }
 
-/// The next line without its newline; empty if it was too long; `None` at the end, also in mid-line.
+/// The next line without its newline; empty if it was too long; `None` at the end of the input, even in mid-line.
 fn next_line(input: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut line = Vec::new();
     let limit = MAX_LINE_BYTES as u64 + 1;
-    // An error means that the main process cannot be heard any more, as the end does.
+    // An error counts as the end of the input: nothing more can come from the main process.
     input.by_ref().take(limit).read_until(b'\n', &mut line).ok()?;
     if line.pop_if(|last| *last == b'\n').is_some() {
         return Some(line);
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_registered_and_not_released_stays() {
+    fn objects_stay_registered_until_released() {
         let input = "+dir /t/reprieve-a\n+dir /t/reprieve-b\nnonsense\n+dir /etc\n-dir /t/reprieve-a\n";
         assert_eq!(listen(input.as_bytes()), dirs(&["b"]));
         assert_eq!(listen(&b""[..]), dirs(&[]));

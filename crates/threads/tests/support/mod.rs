@@ -1,6 +1,6 @@
-//! Programs that stand in for those of the peers: one script, a link for each name, see `stub.sh`.
+//! Stub programs in place of the peers': one script, with one link per name; see `stub.sh`.
 
-// Each test program uses a part.
+// Each test program uses only a part of this module.
 #![allow(dead_code)]
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// What `stub.sh` can play.
+/// The roles that `stub.sh` plays.
 const NAMES: [&str; 17] = [
     "one",
     "two",
@@ -29,8 +29,8 @@ const NAMES: [&str; 17] = [
     "other",
 ];
 
-/// A folder with a program of each name. It is made before any test starts a program: while a script is open for
-/// writing, in a child that another test has just forked too, it cannot be started.
+/// A folder with a program of each name. It is made before any test starts a program: a script cannot be started while
+/// it is open for writing, even in a child that another test has just forked.
 pub fn peers() -> &'static Path {
     static PEERS: LazyLock<PathBuf> = LazyLock::new(|| {
         let program = std::env::current_exe().unwrap();
@@ -47,7 +47,7 @@ pub fn peers() -> &'static Path {
     &PEERS
 }
 
-/// Whether the kernel knows a process of that id that has not ended.
+/// Whether the process exists and has not ended.
 pub fn is_alive(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))

@@ -1,4 +1,4 @@
-//! The tree on a fake host: what is written where, in which order, and that nothing is left.
+//! Tests of the tree on a fake host: what it writes, in which order, and that it leaves nothing behind.
 
 use super::super::fake::FakeHost;
 use super::*;
@@ -100,14 +100,14 @@ fn a_thread_moves_between_groups_and_back_to_its_first_home() {
 }
 
 #[test]
-fn strangers_and_the_dead_are_not_moved() {
+fn reused_tids_and_ended_threads_are_not_moved() {
     let host = FakeHost::with(Version::V1);
     let mut tree = host.detect().unwrap().create("t").unwrap();
     let group = tree.quota_group("g", quota(1_000, 1_000)).unwrap();
     host.thread(31, "/own");
     tree.assign(31, group).unwrap();
     host.log();
-    host.thread(31, "/somebody/else"); // The number is in use again.
+    host.thread(31, "/somebody/else"); // Another thread has the tid now.
     tree.release(31).unwrap();
     host.proc.remove("31");
     tree.release(31).unwrap();
@@ -151,7 +151,7 @@ fn names_are_checked() {
 }
 
 #[test]
-fn refusals_are_told_and_nothing_is_left() {
+fn refusals_are_reported_and_nothing_is_left() {
     let host = FakeHost::with(Version::V1);
     let cgroups = host.detect().unwrap();
     host.refuse("mkdir", libc::EACCES, 1);

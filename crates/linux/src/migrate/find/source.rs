@@ -7,7 +7,8 @@
 //! | states | whether a task waits for I/O (`D`) at each look | the time between two looks, 20 ms |
 //!
 //! The last two see only a task that waits for its I/O itself. Events come as [`Signal::IoBegin`] and [`Signal::IoEnd`]
-//! ([`Events`] is the seam), the others as samples; the policy takes either, and the rest of the daemon hardly knows which.
+//! ([`Events`] is the seam), the others as samples; the policy takes either, and the rest of the daemon hardly knows
+//! which.
 //!
 //! Source: the kernel's Documentation/accounting/delay-accounting.rst; proc_pid_stat(5), fields 3 and 42.
 
@@ -30,10 +31,11 @@ pub enum Source {
 impl Source {
     /// The best of this machine that only needs to be read.
     pub fn detect(root: &ProcRoot) -> Source {
-        if root.books_io_delay() { Source::DelayAccounting } else { Source::States }
+        if root.counts_io_delay() { Source::DelayAccounting } else { Source::States }
     }
 
-    /// The best of this machine, with its events if there are any; and why there are none, if this program could have them.
+    /// The best of this machine, with its events if there are any; and why there are none, if this program could have
+    /// them.
     pub fn open(root: &ProcRoot) -> (Source, Option<Box<dyn Events>>, Option<String>) {
         match open_events() {
             Some(Ok(events)) => (Source::Events, Some(events), None),

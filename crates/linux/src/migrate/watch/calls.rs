@@ -1,16 +1,17 @@
-//! Who calls sched_setaffinity(2), for which task, and whether it succeeds: perf probes where the call begins and where it ends.
+//! Who calls sched_setaffinity(2), for which task, and whether it succeeds: perf probes where the call begins and where
+//! it ends.
 //!
-//! A mask alone does not say who set it: a child that has inherited our binding to CPU 1, and one that was pinned to CPU 1 by
-//! its user, look the same. These records tell them apart.
+//! A mask alone does not say who set it: a child that has inherited our binding to CPU 1, and one that was pinned to
+//! CPU 1 by its user, look the same. These records tell them apart.
 //!
 //! | probe | where | what it costs |
 //! |---|---|---|
 //! | kernel function `sched_setaffinity` and its return (perf's kprobe events) | CONFIG_KPROBE_EVENTS, CAP_PERFMON | nothing but in these calls |
 //! | tracepoints of the system call | CONFIG_FTRACE_SYSCALLS, root | a little in every system call of every task, while they are open |
 //!
-//! We use the first if the kernel has it and it works, else the second. The second does not see calls of 32-bit programs.
-//! Invariant: a probe is believed only if it has seen a call of our own. Source: perf_event_open(2); the kernel's Documentation/trace/kprobetrace.rst, and
-//! Documentation/trace/events.rst; fsopen(2).
+//! We use the first if the kernel has it and it works, else the second. The second does not see calls of 32-bit
+//! programs. Invariant: a probe is believed only if it has seen a call of our own. Source: perf_event_open(2); the
+//! kernel's Documentation/trace/kprobetrace.rst, and Documentation/trace/events.rst; fsopen(2).
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -22,14 +23,15 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 
 use super::per_cpu::{Asked, PerCpu, attributes};
 use crate::error::{Error, Result};
-use crate::switches::record::{Record, SAMPLE_REST_BYTES};
+use crate::switches::perf_record::{PerfRecord, SAMPLE_REST_BYTES};
 use crate::threads;
 
 /// Pages of a ring: some 800 calls on one CPU between two looks.
 const RING_PAGES: usize = 16;
 /// Readable from so much on, bytes: a quarter of a ring.
 const WATERMARK_BYTES: u32 = 16 << 10;
-/// The function of the kernel that sets a task's mask on a user's behalf: `long sched_setaffinity(pid_t, const struct cpumask *)`.
+/// The function of the kernel that sets a task's mask on a user's behalf: `long sched_setaffinity(pid_t, const struct
+/// cpumask *)`.
 const FUNCTION: &CStr = c"sched_setaffinity";
 /// The registers of its first argument and of its result, as perf numbers them (asm/perf_regs.h).
 #[cfg(target_arch = "x86_64")]
@@ -67,8 +69,8 @@ pub enum Phase {
 enum Probe {
     /// As a register: its ABI, u64, and then the register.
     Function,
-    /// In the raw record of a tracepoint: its size, u32; type, flags and pid, 8 bytes; the number of the system call, u32 and
-    /// padding; the value.
+    /// In the raw record of a tracepoint: its size, u32; type, flags and pid, 8 bytes; the number of the system call,
+    /// u32 and padding; the value.
     Tracepoint,
 }
 
@@ -119,8 +121,8 @@ impl Calls {
         self.ends.follow(online);
     }
 
-    /// All calls since the last time, in the order of time; `true` if some are missing. The begin of each call that has ended
-    /// is told before its end.
+    /// All calls since the last time, in the order of time; `true` if some are missing. The begin of each call that has
+    /// ended is told before its end.
     pub fn drain(&mut self) -> (&[Call], bool) {
         self.told.clear();
         let (probe, told) = (self.probe, &mut self.told);
@@ -129,7 +131,7 @@ impl Calls {
         let mut bad = false;
         for (of, is_end) in [(&mut self.ends, true), (&mut self.begins, false)] {
             missed |= of.drain(&mut |record| {
-                let Record::Sample { pid, tid, time_ns, rest } = record else { return };
+                let PerfRecord::Sample { pid, tid, time_ns, rest } = record else { return };
                 match probe.value(&rest) {
                     Some(value) => {
                         let end = Phase::End { succeeded: value as i64 >= 0 };

@@ -1,5 +1,5 @@
-//! Who forks whom, from the kernel's own records: a software event on each CPU that counts nothing and makes a record of
-//! every fork in the system.
+//! Who forks whom, from the kernel's own records: a software event on each CPU that counts nothing and makes a record
+//! of every fork in the system.
 //!
 //! A fork costs a record of 56 bytes, and no task pays for being watched, as it would with an event of its own. Source:
 //! perf_event_open(2), `PERF_RECORD_FORK`.
@@ -11,7 +11,7 @@ use reprieve_policy::cpus::CpuSet;
 
 use super::per_cpu::{Asked, PerCpu, attributes};
 use crate::error::Result;
-use crate::switches::record::Record;
+use crate::switches::perf_record::PerfRecord;
 
 /// Pages of a ring: 1100 forks on one CPU between two looks.
 const RING_PAGES: usize = 16;
@@ -58,7 +58,7 @@ impl Forks {
         self.forks.clear();
         let forks = &mut self.forks;
         let missed = self.watched.drain(&mut |record| {
-            if let Record::Fork { parent_tid, pid, tid, time_ns, cpu } = record {
+            if let PerfRecord::Fork { parent_tid, pid, tid, time_ns, cpu } = record {
                 forks.push(Fork { parent_tid, pid, tid, at_ns: time_ns, cpu: cpu as usize });
             }
         });

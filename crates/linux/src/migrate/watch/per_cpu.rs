@@ -9,7 +9,7 @@ use perf_event_open_sys::{bindings as perf, perf_event_open};
 use reprieve_policy::cpus::CpuSet;
 
 use crate::error::{Error, Result};
-use crate::switches::record::Record;
+use crate::switches::perf_record::PerfRecord;
 use crate::switches::ring::Ring;
 
 const WAY_OUT: &str =
@@ -75,11 +75,11 @@ impl PerCpu {
     }
 
     /// Takes all records since the last call, those of each CPU in the order of time; `true` if some are missing.
-    pub fn drain(&mut self, sink: &mut impl FnMut(Record)) -> bool {
+    pub fn drain(&mut self, sink: &mut impl FnMut(PerfRecord)) -> bool {
         let mut missed = std::mem::take(&mut self.missed) || self.blind;
         for watched in &mut self.watched {
             let drained = watched.ring.drain(&mut |record| match record {
-                Record::Lost { .. } => missed = true,
+                PerfRecord::Lost { .. } => missed = true,
                 record => sink(record),
             });
             missed |= drained.may_have_lost || drained.bad_bytes > 0;
@@ -96,8 +96,8 @@ impl PerCpu {
 fn watch(asked: &Asked, cpu: usize) -> Result<Watched> {
     let mut attributes = asked.attributes;
     let (any_task, no_group) = (-1, -1);
-    // SAFETY: `attributes` is a live, initialised perf_event_attr of the size it states; what it points to, the name of a
-    // function if anything, is a constant.
+    // SAFETY: `attributes` is a live, initialised perf_event_attr of the size it states; what it points to, the name of
+    // a function if anything, is a constant.
     let fd = unsafe {
         perf_event_open(&mut attributes, any_task, cpu as i32, no_group, perf::PERF_FLAG_FD_CLOEXEC.into())
     };

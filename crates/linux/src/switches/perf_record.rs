@@ -1,9 +1,16 @@
-//! Decoding one record of the ring. Pure: bytes in, meaning out.
+//! Decodes one record of a perf ring, without I/O.
 //!
-//! Layout, in the byte order of the host: header (type u32, misc u16, size u16), then for a switch only
-//! the sample id asked for, TID | TIME | CPU: pid u32, tid u32, time u64, cpu u32, reserved u32. Lost
-//! records hold id u64 and number u64 before it, lost samples the number only; forks hold pid, parent's pid, tid and parent's
-//! tid, u32 each, and the time, u64. A sample begins with the sample id; what follows is the business of whoever asked for it.
+//! Layout, in the host's byte order: a header (type u32, misc u16, size u16), a body, and the sample id (pid u32, tid
+//! u32, time u64, cpu u32, reserved u32). The body depends on the type:
+//!
+//! | type | body |
+//! |---|---|
+//! | switch | none |
+//! | lost | id u64, number u64 |
+//! | lost samples | number u64 |
+//! | fork | pid, parent's pid, tid, parent's tid, u32 each; time u64 |
+//! | sample | none before the sample id; after it, the tracepoint's data |
+//!
 //! Source: include/uapi/linux/perf_event.h, `enum perf_event_type`.
 
 use perf_event_open_sys::bindings as perf;
@@ -12,48 +19,48 @@ use super::SwitchKind;
 
 /// The header of every record.
 pub(crate) const HEADER_BYTES: usize = 8;
-/// As much of a record as is looked at; the largest known here is a lost record of 48 bytes.
+/// The most that is read of a record. The longest record other than samples is a fork of 56 bytes.
 pub(crate) const MAX_RECORD_BYTES: usize = 64;
 
 const SAMPLE_ID_BYTES: usize = 24;
-/// As much of a sample as is kept after its sample id, bytes.
+/// The most that is kept of a sample's data after the sample id, bytes.
 pub(crate) const SAMPLE_REST_BYTES: usize = MAX_RECORD_BYTES - HEADER_BYTES - SAMPLE_ID_BYTES;
 const RECORD_LOST_SAMPLES: u32 = 13;
 
-/// What a record says.
+/// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Record {
+pub(crate) enum PerfRecord {
     /// A switch of the thread.
     Switch { kind: SwitchKind, time_ns: u64, cpu: u32 },
     /// `count` records did not fit into the ring.
     Lost { count: u64, time_ns: u64, cpu: u32 },
-    /// Task `parent_tid` has forked task `tid` of process `pid`, on that CPU.
+    /// Task `parent_tid` forked task `tid` of process `pid`, on that CPU.
     Fork { parent_tid: i32, pid: i32, tid: i32, time_ns: u64, cpu: u32 },
-    /// Task `tid` of process `pid` has come by a probe. `rest` is what was sampled there, cut or filled up with zeros.
+    /// Task `tid` of process `pid` hit a tracepoint. `rest` is the tracepoint's data, truncated or padded with zeros.
     Sample { pid: i32, tid: i32, time_ns: u64, rest: [u8; SAMPLE_REST_BYTES] },
-    /// Something that was not asked for.
+    /// A record of any other type.
     Other,
 }
 
-/// The size of a record, from its header; the kernel's sizes are multiples of 8.
+/// The size of a record, from its header. The kernel's sizes are multiples of 8.
 pub(crate) fn size_bytes(header: [u8; HEADER_BYTES]) -> usize {
     u16::from_ne_bytes([header[6], header[7]]).into()
 }
 
-/// Decodes one record of whole length (or cut to [`MAX_RECORD_BYTES`]). `None` if it is too short for its type.
-pub(crate) fn decode(record: &[u8]) -> Option<Record> {
+/// Decodes one record, whole or truncated to [`MAX_RECORD_BYTES`]. `None` if it is too short for its type.
+pub(crate) fn decode(record: &[u8]) -> Option<PerfRecord> {
     let kind = u32::from_ne_bytes(bytes_at(record, 0)?);
     let misc = u16::from_ne_bytes(bytes_at(record, 4)?);
     match kind {
         perf::PERF_RECORD_SWITCH => {
             let (time_ns, cpu) = sample_id(record, HEADER_BYTES)?;
-            Some(Record::Switch { kind: switch_kind(misc.into()), time_ns, cpu })
+            Some(PerfRecord::Switch { kind: switch_kind(misc.into()), time_ns, cpu })
         }
         perf::PERF_RECORD_FORK => {
             let number =
                 |index: usize| Some(u32::from_ne_bytes(bytes_at(record, HEADER_BYTES + 4 * index)?) as i32);
             let (time_ns, cpu) = sample_id(record, HEADER_BYTES + 24)?;
-            Some(Record::Fork { pid: number(0)?, tid: number(2)?, parent_tid: number(3)?, time_ns, cpu })
+            Some(PerfRecord::Fork { pid: number(0)?, tid: number(2)?, parent_tid: number(3)?, time_ns, cpu })
         }
         perf::PERF_RECORD_SAMPLE => {
             let (time_ns, _) = sample_id(record, HEADER_BYTES)?;
@@ -63,11 +70,11 @@ pub(crate) fn decode(record: &[u8]) -> Option<Record> {
             let after = &record[HEADER_BYTES + SAMPLE_ID_BYTES..];
             let kept = after.len().min(SAMPLE_REST_BYTES);
             rest[..kept].copy_from_slice(&after[..kept]);
-            Some(Record::Sample { pid: number(0)?, tid: number(1)?, time_ns, rest })
+            Some(PerfRecord::Sample { pid: number(0)?, tid: number(1)?, time_ns, rest })
         }
         perf::PERF_RECORD_LOST => {
             let (time_ns, cpu) = sample_id(record, HEADER_BYTES + 16)?;
-            Some(Record::Lost {
+            Some(PerfRecord::Lost {
                 count: u64::from_ne_bytes(bytes_at(record, HEADER_BYTES + 8)?),
                 time_ns,
                 cpu,
@@ -75,9 +82,13 @@ pub(crate) fn decode(record: &[u8]) -> Option<Record> {
         }
         RECORD_LOST_SAMPLES => {
             let (time_ns, cpu) = sample_id(record, HEADER_BYTES + 8)?;
-            Some(Record::Lost { count: u64::from_ne_bytes(bytes_at(record, HEADER_BYTES)?), time_ns, cpu })
+            Some(PerfRecord::Lost {
+                count: u64::from_ne_bytes(bytes_at(record, HEADER_BYTES)?),
+                time_ns,
+                cpu,
+            })
         }
-        _ => Some(Record::Other),
+        _ => Some(PerfRecord::Other),
     }
 }
 
@@ -105,7 +116,7 @@ fn bytes_at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A record as the kernel writes it.
+    /// Encodes a record as the kernel does.
     pub(crate) fn record(kind: u32, misc: u32, body: &[u64], time_ns: u64, cpu: u32) -> Vec<u8> {
         let size = (HEADER_BYTES + 8 * body.len() + SAMPLE_ID_BYTES) as u16;
         let mut bytes = Vec::new();
@@ -132,7 +143,7 @@ pub(crate) mod tests {
         ] {
             let bytes = record(perf::PERF_RECORD_SWITCH, misc, &[], 5_000, 3);
             assert_eq!(size_bytes(bytes[..8].try_into().unwrap()), bytes.len());
-            assert_eq!(decode(&bytes), Some(Record::Switch { kind, time_ns: 5_000, cpu: 3 }));
+            assert_eq!(decode(&bytes), Some(PerfRecord::Switch { kind, time_ns: 5_000, cpu: 3 }));
         }
     }
 
@@ -140,33 +151,33 @@ pub(crate) mod tests {
     fn forks_name_parent_and_child() {
         // pid 7, parent's pid 5, tid 9, parent's tid 6.
         let body = [7 | 5 << 32, 9 | 6 << 32, 77];
-        let expected = Record::Fork { parent_tid: 6, pid: 7, tid: 9, time_ns: 78, cpu: 1 };
+        let expected = PerfRecord::Fork { parent_tid: 6, pid: 7, tid: 9, time_ns: 78, cpu: 1 };
         assert_eq!(decode(&record(perf::PERF_RECORD_FORK, 0, &body, 78, 1)), Some(expected));
     }
 
     #[test]
-    fn samples_name_who_and_when_and_keep_what_follows() {
+    fn samples_name_task_and_time_and_keep_the_data() {
         let mut bytes = record(perf::PERF_RECORD_SAMPLE, 0, &[], 9, 1);
         bytes.extend(5u64.to_ne_bytes());
         let mut rest = [0; SAMPLE_REST_BYTES];
         rest[..8].copy_from_slice(&5u64.to_ne_bytes());
-        assert_eq!(decode(&bytes), Some(Record::Sample { pid: 100, tid: 101, time_ns: 9, rest }));
+        assert_eq!(decode(&bytes), Some(PerfRecord::Sample { pid: 100, tid: 101, time_ns: 9, rest }));
         bytes.extend([7; SAMPLE_REST_BYTES]);
         rest[8..].fill(7);
-        assert_eq!(decode(&bytes), Some(Record::Sample { pid: 100, tid: 101, time_ns: 9, rest }));
+        assert_eq!(decode(&bytes), Some(PerfRecord::Sample { pid: 100, tid: 101, time_ns: 9, rest }));
     }
 
     #[test]
     fn losses_are_counted() {
-        let expected = Some(Record::Lost { count: 9, time_ns: 7, cpu: 1 });
+        let expected = Some(PerfRecord::Lost { count: 9, time_ns: 7, cpu: 1 });
         assert_eq!(decode(&record(perf::PERF_RECORD_LOST, 0, &[77, 9], 7, 1)), expected);
         assert_eq!(decode(&record(RECORD_LOST_SAMPLES, 0, &[9], 7, 1)), expected);
     }
 
     #[test]
-    fn no_prefix_of_a_record_is_taken_for_it() {
+    fn no_prefix_of_a_record_decodes() {
         let bytes = record(perf::PERF_RECORD_SWITCH, 0, &[], 5_000, 3);
         assert!((0..bytes.len()).all(|length| decode(&bytes[..length]).is_none()));
-        assert_eq!(decode(&record(perf::PERF_RECORD_SWITCH + 90, 0, &[], 0, 0)), Some(Record::Other));
+        assert_eq!(decode(&record(perf::PERF_RECORD_SWITCH + 90, 0, &[], 0, 0)), Some(PerfRecord::Other));
     }
 }
