@@ -43,7 +43,7 @@ impl Host {
     }
 }
 
-/// A program fills its table, and frees the last elements, in about this time, ms.
+/// The time that a program takes to fill its table and to free the last elements, ms.
 const FILL_MS: u64 = 1_200;
 
 /// Real threads of this machine.
@@ -63,8 +63,8 @@ impl ground::Ground for ThreadsGround {
         check_machine(scenario, &self.0)
     }
 
-    /// Repetitions of all conditions, interleaved, in an order from the seed. Runs that others disturbed are done again, as
-    /// far as the plan allows.
+    /// Runs the plan: repetitions of all conditions, interleaved, in an order that the seed determines. Runs disturbed
+    /// by other processes are repeated as far as the plan allows.
     fn run(&self, scenario: Scenario, progress: &mut dyn Progress) -> Finished<ThreadsError> {
         match Ready::new(&scenario, self.0.clone(), progress) {
             Ok(ready) => ground::finish(scenario, progress, |planned, step| ready.one(planned, step)),
@@ -73,7 +73,7 @@ impl ground::Ground for ThreadsGround {
     }
 }
 
-/// What the runs of a scenario share.
+/// The state that the runs of a scenario share.
 struct Ready {
     host: Host,
     seed: u64,
