@@ -1,19 +1,26 @@
-//! `reprieve migrate`: keeps I/O tasks on vCPUs that are on, from inside a virtual machine, at user level.
+//! `reprieve migrate`: keeps I/O tasks on vCPUs that are on, from user space inside a virtual machine.
 //!
 //! ```text
-//! beat thread of each vCPU --beats--> decider, at a desk --orders--> movers: sched_setaffinity
-//!           |                           ^    ^    |
-//!           `-- whoever beats decides --'    |    | decisions, signals for the record
-//!                     samples, tasks, advice |    v
-//!                                         house thread: finds tasks, saves masks, writes record and metrics
+//! beat threads, one per vCPU --beats--> decider, shared --orders--> movers: sched_setaffinity
+//!           |                             ^    ^    |
+//!           `-- run it, one at a time ----'    |    | decisions, signals for the record
+//!                       samples, tasks, advice |    v
+//!                                          main loop: finds tasks, saves masks, writes record and metrics
 //! ```
-//! The decision is [`reprieve_policy`]'s; the rest is how signals come to it and how its decisions are carried out. Rings
-//! join the threads, and no thread ever waits for another: a thread that is stuck on a vCPU that is off holds up nobody.
+//! [`reprieve_policy`] decides; this module brings signals to it and carries out its decisions. Rings connect the
+//! threads, and no thread ever waits for another, so a thread stuck on a vCPU that is off holds up no other thread.
 //!
-//! Invariants: no kernel thread, not PID 1, and no task of our own is touched; a task's mask is only ever narrowed, is in the
-//! state file before, and is given back at the end, by whoever starts next if we are killed; what a task forks while it is
-//! bound gets the mask back at once; what could not be given back stays in that file, and is tried again; after its start the
-//! decider allocates nothing, and memory is locked.
+//! Words: the daemon *binds* a task when it narrows the task's mask to one CPU, and *restores* the mask that the user
+//! wants. A *managed* task may be bound, and has a *slot*, the number by which all threads know it. A child *inherits*
+//! its parent's binding when it is forked; a child is *in doubt* if its user may have chosen the same mask.
+//!
+//! Invariants:
+//! - kernel threads, PID 1 and the daemon's own threads are never touched;
+//! - a mask is only ever narrowed, is saved in the state file before, and is restored at the end, or by the warden or
+//!   the next start if the daemon is killed;
+//! - a child that inherits a binding soon gets its parent's user mask;
+//! - a mask that cannot be restored stays in the state file, and is tried again;
+//! - after the start, the decider allocates nothing, and memory is locked.
 
 mod act;
 mod beat;
@@ -44,6 +51,7 @@ pub use find::io_events::{Events, IoEvent, IoKind, Sorter};
 pub use find::source::Source;
 pub use inherit::ancestor::Ancestor;
 pub use inherit::children::Children;
+pub use inherit::judge::Judge;
 pub use inherit::unrestored::Unrestored;
 pub use link::entry::{Decision, Entry};
 pub use link::shared::{Shared, Sleeper};

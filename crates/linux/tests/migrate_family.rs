@@ -1,8 +1,8 @@
-//! A parent is moved about while its children bind themselves, or inherit its binding. No mask that a user set may be lost.
-//! Children that only inherited get the user's mask back, or are in doubt.
+//! A parent is moved about while its children bind themselves, or inherit its binding. No mask that a user set may be
+//! lost. Children that only inherited get the user's mask back, or are in doubt.
 //!
-//! `REPRIEVE_TEST_PINS` sets the members of each family, 60 if it is not set. `make wishes` sets 1,334, of which 1,000 bind
-//! themselves.
+//! `REPRIEVE_TEST_PINS` sets the members of each family, 60 if it is not set. `make wishes` sets 1,334, of which 1,000
+//! bind themselves.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -81,8 +81,8 @@ struct Kin {
     bound_to: Option<usize>,
 }
 
-/// Not a test: the parent. Reads lines `process CPU` and `thread CPU`, starts one that binds itself there, or to nothing (`-`),
-/// and answers with its number; to `self -` with that of the thread that starts them.
+/// Not a test: the parent. Reads lines `process CPU` and `thread CPU`, starts one that binds itself there, or to
+/// nothing (`-`), and answers with its number; to `self -` with that of the thread that starts them.
 #[test]
 #[ignore = "started by the tests that need it"]
 fn role_of_a_parent() {
@@ -242,7 +242,8 @@ impl Drop for Storm {
     }
 }
 
-/// Adds children. With somebody who looks after heirs, their parent is bound now to one CPU and now to the other, or to none.
+/// Adds children. With somebody who looks after heirs, their parent is bound now to one CPU and now to the other, or to
+/// none.
 fn grow(family: &mut Family, table: &Table, mut children: Option<&mut Children>, cpus: [usize; 2]) {
     for index in 0..pins() {
         let number = index / HEIRS_ONE_IN;
@@ -286,15 +287,15 @@ fn no_wish_is_lost_and_every_heir_has_its_mask_back() {
         grow(&mut family, &table, Some(&mut children), [one, other]);
         family.wait_until_bound();
         let since = Instant::now();
-        while family.wrong(&mask).1 > children.unrestored().in_doubt() && since.elapsed() < PATIENCE {
+        while family.wrong(&mask).1 > children.judge.unrestored.in_doubt() && since.elapsed() < PATIENCE {
             children.round(&table, now_ns()).unwrap();
         }
-        let ((lost, bound), doubtful) = (family.wrong(&mask), children.unrestored().in_doubt());
-        let (all, given_back) = (family.kin.len(), children.restored());
+        let ((lost, bound), doubtful) = (family.wrong(&mask), children.judge.unrestored.in_doubt());
+        let (all, given_back) = (family.kin.len(), children.judge.restored);
         eprintln!(
             "{form}, in a storm: {in_a_storm}: of {all}, {lost} wishes lost, {bound} heirs bound, {doubtful} in doubt, {given_back} given back"
         );
-        assert_eq!((lost, children.unrestored().count()), (0, 0));
+        assert_eq!((lost, children.judge.unrestored.count()), (0, 0));
         // Where more calls come than rings hold, heirs are left alone, and are told.
         assert!(bound <= doubtful, "{bound} heirs are left bound, {doubtful} of them are told");
         assert!(given_back > 0, "nothing was inherited");
@@ -317,9 +318,9 @@ fn no_wish_is_lost_where_there_are_no_records() {
         family.wait_until_bound();
         children.round(&table, now_ns() + 3 * S).unwrap();
         let (lost, bound) = family.wrong(&mask);
-        assert_eq!((lost, children.restored()), (0, 0), "{form}");
+        assert_eq!((lost, children.judge.restored), (0, 0), "{form}");
         assert!(
-            bound > 0 && children.unrestored().in_doubt() >= bound && children.is_barred(of_parent),
+            bound > 0 && children.judge.unrestored.in_doubt() >= bound && children.judge.is_barred(of_parent),
             "they are told"
         );
     }
@@ -346,7 +347,7 @@ fn no_wish_is_lost_by_giving_back_what_a_killed_daemon_has_left() {
         let (lost, bound) = family.wrong(&mask);
         assert_eq!((lost, restored.restored, threads::affinity_set(family.tid).unwrap()), (0, 1, mask));
         assert!(bound > 0 && restored.in_doubt >= bound, "{restored:?}, {bound} bound");
-        let restored = state.finish(&root, &sys, Doubtful::GiveBack).unwrap();
+        let restored = state.finish(&root, &sys, Doubtful::Restore).unwrap();
         assert_eq!((family.wrong(&mask).1, restored.failed), (0, Restored::default().failed));
     }
 }
@@ -375,7 +376,7 @@ fn follow_calls(table: &Table, children: &mut Children, followed_ns: &mut u64) {
     let roots = Roots { proc: ProcRoot::default(), sys: SysCpus::default() };
     children.round(table, now_ns()).unwrap();
     let numbers = table.look(0, |held| held.numbers.clone()).unwrap();
-    let set = children.call_watch().since(&numbers, *followed_ns);
+    let set = children.judge.call_watch.since(&numbers, *followed_ns);
     if let SetByOther::By { began_ns, ended_ns } | SetByOther::Unclear { began_ns, noticed_ns: ended_ns } =
         set
     {
@@ -384,9 +385,9 @@ fn follow_calls(table: &Table, children: &mut Children, followed_ns: &mut u64) {
     }
 }
 
-/// Random histories: we move the parent; its user binds it anew; children start, bind themselves, are bound, or inherit. In the
-/// end each task must have the mask that its user set last, or else its parent's user mask at the fork. An heir in doubt may
-/// stay bound.
+/// Random histories: we move the parent; its user binds it anew; children start, bind themselves, are bound, or
+/// inherit. In the end each task must have the mask that its user set last, or else its parent's user mask at the fork.
+/// An heir in doubt may stay bound.
 #[test]
 fn in_histories_by_chance_the_last_wish_of_each_task_s_user_holds() {
     let Some((one, other)) = two_cpus() else { return };
@@ -445,7 +446,7 @@ fn in_histories_by_chance_the_last_wish_of_each_task_s_user_holds() {
         assert_eq!(threads::affinity_set(tid).unwrap(), wished, "the parent; seed {seed}: {history:#?}");
         for (index, (kin, wish)) in family.kin.iter().zip(&of_kin).enumerate() {
             let now = threads::affinity_set(kin.tid).unwrap();
-            let left = children.unrestored().has(kin.tid) && now.is_subset(wish);
+            let left = children.judge.unrestored.has(kin.tid) && now.is_subset(wish);
             assert!(now == *wish || left, "child {index} has {now}, not {wish}; seed {seed}: {history:#?}");
         }
     }

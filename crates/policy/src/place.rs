@@ -251,7 +251,7 @@ impl Placer {
 
     /// How predictable this vCPU's slices are: the share of past slices close to the median, in thousandths. Only for
     /// display; no decision uses it.
-    pub fn trust_permille(&self, vcpu: usize) -> u32 {
+    pub fn regular_permille(&self, vcpu: usize) -> u32 {
         self.vcpus.get(vcpu).map_or(0, |vcpu| vcpu.slices().alike_permille())
     }
 

@@ -30,7 +30,7 @@ pub fn migrate(arguments: &MigrateArguments) -> Result<(), Failure> {
     let words = Words { json: arguments.json, apply: arguments.apply, verbose: arguments.verbose };
     let state = arguments.state.clone().unwrap_or_else(default_state);
     if arguments.restore {
-        let doubtful = if arguments.in_doubt { Doubtful::GiveBack } else { Doubtful::Leave };
+        let doubtful = if arguments.in_doubt { Doubtful::Restore } else { Doubtful::Leave };
         return restore(&state, doubtful, &words);
     }
     match &arguments.dry_run {

@@ -1,3 +1,3 @@
-//! Carries out decisions: threads that change affinities.
+//! The threads that carry out decisions.
 
 pub mod mover;

@@ -1,4 +1,4 @@
-//! The threads of the daemon: started, joined by rings, ended.
+//! Starts the daemon's threads, connects them by rings, and ends them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use reprieve_policy::place::Settings;
 use reprieve_policy::signal::Signal;
+use rtrb::{Producer, RingBuffer};
 
 use crate::error::{Error, Result};
 use crate::migrate::act::mover::{self, Mover, Outcomes};
@@ -14,44 +15,43 @@ use crate::migrate::beat::thread as beats;
 use crate::migrate::decide::decider::{Decider, Lines};
 use crate::migrate::decide::shared_decider::SharedDecider;
 use crate::migrate::find::io_events::{Events, Sorter};
-use crate::migrate::notice::Notice;
-use rtrb::{Producer, RingBuffer};
-
 use crate::migrate::link::shared::{Shared, Sleeper};
 use crate::migrate::link::status::Status;
 use crate::migrate::main_loop::Links;
 use crate::migrate::masks::table::Table;
+use crate::migrate::notice::Notice;
 use crate::migrate::options::Options;
 use crate::proc::StealReader;
 
-/// Beats that a ring holds: a quarter of a second of them at 1 ms, while nobody comes to the desk.
+/// Capacity of a ring of beats: a quarter of a second at 1 ms, during which no thread may run the decider.
 const BEATS: usize = 256;
-/// Signals from the house thread that a ring holds.
+/// Capacity of the ring of signals from the main loop.
 const SIGNALS: usize = 2048;
-/// Entries for the house thread, in advance and while recording: half a second of beats of 12 vCPUs.
+/// Capacity of the ring of entries to the main loop, without a record.
 const ENTRIES: usize = 2048;
+/// The same with a record: more than half a second of beats of 12 vCPUs.
 const RECORDED_ENTRIES: usize = 16_384;
-/// Stacks are locked, and so kept small, bytes. Nothing in these threads needs more.
+/// Stack size of a thread, bytes. Stacks are locked in memory and therefore small; no thread here needs more.
 const STACK_BYTES: usize = 256 << 10;
-/// A thread that has not begun after so long says nothing of its priority; it may be on a vCPU that is off.
+/// How long to wait for a thread to report its priority. A thread whose vCPU is off may take longer.
 const BEGINS: Duration = Duration::from_secs(2);
 
-/// The threads.
+/// The daemon's threads other than the main loop.
 pub struct Daemon {
     shared: Arc<Shared>,
     table: Arc<Table>,
     outcomes: Arc<Outcomes>,
     sleepers: Vec<Arc<Sleeper>>,
     threads: Vec<std::thread::JoinHandle<()>>,
-    /// What joins the house thread to the others.
+    /// What connects the main loop to the other threads, until it is taken.
     pub links: Option<Links>,
 }
 
 impl Daemon {
-    /// Starts them, and waits until each has said whether it may run before others.
+    /// Starts the threads, and waits until each beat thread has reported whether it got real-time priority.
     ///
     /// # Errors
-    /// If a thread cannot be started; those that were have ended then.
+    /// If a thread cannot be started; those already started are ended.
     pub fn start(
         options: &Options,
         settings: Settings,
@@ -84,8 +84,8 @@ impl Daemon {
         };
         let steal = StealReader::open(&options.proc, settings.vcpus).ok();
         let (table, shared) = (Arc::clone(table), Arc::clone(&daemon.shared));
-        let decider =
-            Decider::new(settings, lines, table, shared, steal, records).told(options.off_times.clone());
+        let decider = Decider::new(settings, lines, table, shared, steal, records)
+            .with_off_times(options.off_times.clone());
         let decider = Arc::new(SharedDecider::new(decider, status));
         let (raised, are_raised) = channel();
         for (vcpu, out) in vcpus.iter().copied().zip(outs) {
@@ -93,7 +93,8 @@ impl Daemon {
         }
         drop(raised);
         if !all_raised(&are_raised) {
-            let text = "beats come late under load: no real-time priority (run as root, or raise ulimit -r)";
+            let text =
+                "without real-time priority beats come late under load: run as root, or raise ulimit -r";
             tell(Notice::Warning(text.into()));
         }
         Ok(daemon)
@@ -125,7 +126,10 @@ impl Daemon {
     ) -> Result<()> {
         let (shared, decider, proc) = (Arc::clone(&self.shared), Arc::clone(decider), options.proc.clone());
         self.spawn(&format!("beat {vcpu}"), move || {
-            beats::run(vcpu, &proc, &shared, &decider, out, move |ok| say(&raised, ok))
+            beats::run(vcpu, &proc, &shared, &decider, out, move |ok| {
+                // Fails only if this comes so late that `start` no longer waits for it.
+                let _ = raised.send(ok);
+            })
         })
     }
 
@@ -133,29 +137,23 @@ impl Daemon {
         let builder = std::thread::Builder::new().name(name.into()).stack_size(STACK_BYTES);
         let thread = builder.spawn(body).map_err(|e| {
             self.end();
-            Error::io("start", "a thread", e, "raise ulimit -u, and -l where memory is locked")
+            Error::io("start", "a thread", e, "raise ulimit -u, and also -l, since memory is locked")
         })?;
         self.threads.push(thread);
         Ok(())
     }
 
-    /// Ends all threads; how many affinities they have changed.
+    /// Ends all threads. Returns how many affinities they have changed.
     pub fn end(&mut self) -> u64 {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.sleepers.iter().for_each(|sleeper| sleeper.wake());
-        // A thread that panicked has ended as well.
+        // Joining fails only for a thread that panicked, which has ended too.
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
         self.outcomes.done.load(Ordering::Relaxed)
     }
 }
 
-/// Says that a thread has begun, and whether it may run before others.
-fn say(raised: &Sender<bool>, ok: bool) {
-    // Nobody listens any more if it comes too late.
-    let _ = raised.send(ok);
-}
-
-/// Whether all threads have said that they may run before others: each says so once, and then drops its end.
+/// Whether all beat threads got real-time priority. Each reports once and then drops its sender.
 fn all_raised(raised: &Receiver<bool>) -> bool {
     let mut all = true;
     loop {

@@ -1,4 +1,4 @@
-//! From signals to decisions, in the time of a beat: no allocation, no waiting.
+//! Turns signals into decisions within the time of a beat: without allocating or waiting.
 
 pub mod decider;
 pub mod off_times;

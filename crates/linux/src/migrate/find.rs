@@ -1,4 +1,4 @@
-//! Which tasks do I/O, and which of them may be managed.
+//! Finds tasks that do I/O, and filters those that may be managed.
 
 #[cfg(feature = "ebpf")]
 pub mod ebpf;

@@ -1,4 +1,4 @@
-//! What joins the daemon's threads: entries of the rings, shared state, threads that sleep.
+//! What connects the daemon's threads: entries of rings, shared state, and sleeping threads.
 
 pub mod entry;
 pub mod shared;

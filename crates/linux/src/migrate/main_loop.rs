@@ -1,8 +1,8 @@
 //! The main thread's loop. Each round looks at managed tasks, feeds the decider, finds new tasks, and writes record and
 //! metrics. This is an ordinary thread: it may allocate, wait, and be late.
 //!
-//! Its parts: [`search`] finds tasks within a CPU budget, [`pacing`] chooses the period of beats, [`throughput`] judges whether
-//! acting pays.
+//! Its parts: [`search`] finds tasks within a CPU budget, [`pacing`] chooses the period of beats, [`throughput`] judges
+//! whether acting pays.
 
 mod pacing;
 mod search;
@@ -42,21 +42,22 @@ use throughput::Throughput;
 const ROUND_NS: u64 = 20_000_000;
 /// Longest, ns.
 const LONGEST_ROUND_NS: u64 = SECOND_NS;
-/// CPU time of this thread, thousandths of one CPU: while nothing is wrong, and while there is something to win.
+/// CPU time of this thread in calm times, thousandths of one CPU...
 const CALM_PERMILLE: u64 = 1;
+/// ... and in busy times, when there are I/O tasks and vCPUs go off.
 const BUSY_PERMILLE: u64 = 5;
-/// Between two readings of throughput and work, ns.
+/// Time between two readings of throughput and work, ns.
 const READING_NS: u64 = 250_000_000;
-/// Between two looks at forks outside of rounds, ns.
+/// Least time between two looks at forks outside of rounds, ns.
 const FORKS_NS: u64 = 2_000_000;
-/// Between two checks whether any task is bound by now, ns.
+/// Time between two checks whether any task is bound by now, ns.
 const BOUND_CHECK_NS: u64 = 10_000_000;
-/// Between two writings of metrics, ns.
+/// Time between two writes of the metrics, ns.
 const METRICS_NS: u64 = SECOND_NS;
 
 /// The error of a record that cannot be written.
 pub fn unwritten(e: std::io::Error) -> Error {
-    Error::io("write", "the record", e, "is there room on the device?")
+    Error::io("write", "the record", e, "make room on the device, or name another file")
 }
 
 /// The rings and counters that link this thread to the others.
@@ -73,11 +74,11 @@ pub struct Links {
     pub outcomes: Arc<Outcomes>,
 }
 
-/// What the loop is made of, besides its links.
+/// The parts that a loop is made of, besides its links.
 pub struct Plan<'a> {
     /// `/proc` and `/sys`.
     pub roots: Roots,
-    /// Where knowledge of I/O comes from.
+    /// What recognizes I/O tasks.
     pub source: Source,
     /// The managed tasks.
     pub roster: Roster,
@@ -89,9 +90,9 @@ pub struct Plan<'a> {
     pub guard: Option<Guard>,
     /// Whether decisions are carried out.
     pub applies: bool,
-    /// Where signals and decisions are written.
+    /// Receives signals and decisions.
     pub record: Option<Box<dyn Write + 'a>>,
-    /// Where metrics are written.
+    /// The file for metrics.
     pub metrics: Option<MetricsFile>,
     /// Receives notices.
     pub tell: &'a mut dyn FnMut(Notice),
@@ -120,7 +121,7 @@ pub struct MainLoop<'a> {
 }
 
 impl<'a> MainLoop<'a> {
-    /// Ready for the first round.
+    /// A loop that is ready for the first round.
     pub fn new(plan: Plan<'a>, links: Links, now_ns: u64) -> MainLoop<'a> {
         MainLoop {
             throughput: Throughput::new(&plan.roots, plan.guard),
@@ -143,7 +144,7 @@ impl<'a> MainLoop<'a> {
         }
     }
 
-    /// One round; returns when the next is due, ns.
+    /// Runs one round, and returns when the next is due, ns.
     ///
     /// # Errors
     /// If masks cannot be saved, or the record or the metrics cannot be written.
@@ -167,7 +168,7 @@ impl<'a> MainLoop<'a> {
         Ok(due_ns.clamp((now_ns + ROUND_NS).min(next_ns), next_ns))
     }
 
-    /// Looks at what has forked.
+    /// Handles new forks.
     ///
     /// # Errors
     /// If the state file cannot be written.
@@ -176,25 +177,26 @@ impl<'a> MainLoop<'a> {
         self.roster.handle_forks(now_ns)
     }
 
-    /// Descriptors that become readable when something has forked. There are none while no task is bound, since then nothing is
-    /// inherited, and none right after a look, so that a machine that forks all the time does not keep this thread busy.
+    /// Descriptors that become readable when a task has forked. None while no task is bound, since then no child
+    /// inherits anything; and none right after a look, so that a machine that forks all the time does not keep this
+    /// thread busy.
     pub fn readable(&self, now_ns: u64) -> impl Iterator<Item = BorrowedFd<'_>> {
         let waits = self.links.status.is_busy() && now_ns.saturating_sub(self.forks_ns) >= FORKS_NS;
         self.roster.children().readable().filter(move |_| waits)
     }
 
-    /// When [`readable`](MainLoop::readable) has to be asked again, ns, if its answer may change before the next round.
+    /// When to call [`readable`](MainLoop::readable) again, ns, if its answer may change before the next round.
     pub fn listens_from_ns(&self, now_ns: u64) -> Option<u64> {
         let from_ns = self.forks_ns + FORKS_NS;
         match self.links.status.is_busy() {
             true => (from_ns > now_ns).then_some(from_ns),
-            // A managed task may be bound in a moment.
+            // A managed task may be bound soon.
             false => (self.roster.count() > 0).then_some(now_ns + BOUND_CHECK_NS),
         }
     }
 
-    /// Sends signals to the decider. What finds no room is sent in a later round, except samples, which are lost: newer ones
-    /// replace them.
+    /// Sends signals to the decider. If the ring is full, the rest is sent in a later round, except samples, which are
+    /// dropped because newer ones will replace them.
     fn send(&mut self, signals: Vec<Signal>) {
         self.unsent.extend(signals);
         while let Some(signal) = self.unsent.front() {
@@ -217,7 +219,7 @@ impl<'a> MainLoop<'a> {
         let signals = self.roster.admit(&found, now_ns)?;
         for signal in &signals {
             if let Signal::Admit { task, admission, .. } = signal
-                && let Some((pid, tid, comm)) = self.roster.who(*task)
+                && let Some((pid, tid, comm)) = self.roster.task(*task)
             {
                 (self.tell)(Notice::TakenIn { pid, tid, comm, mask: admission.mask, at_ns: now_ns });
             }
@@ -234,7 +236,7 @@ impl<'a> MainLoop<'a> {
             }
             match entry {
                 Entry::Decision(decision) => self.report_decision(&decision),
-                Entry::Unmanaged { pid, tid } => self.search.heard_of(pid, tid),
+                Entry::Unmanaged { pid, tid } => self.search.add_unmanaged(pid, tid),
                 Entry::Signal(_) | Entry::Lost(_) => {}
             }
         }
@@ -250,7 +252,7 @@ impl<'a> MainLoop<'a> {
         if let Some(index) = Why::ALL.iter().position(|why| *why == decision.made.why) {
             self.decisions[index] += 1;
         }
-        if let Some((pid, tid, comm)) = self.roster.who(decision.made.task) {
+        if let Some((pid, tid, comm)) = self.roster.task(decision.made.task) {
             (self.tell)(Notice::Decision { pid, tid, comm, decision });
         }
     }
@@ -276,17 +278,17 @@ impl<'a> MainLoop<'a> {
 
     fn write_metrics(&self) -> Result<()> {
         let Some(file) = &self.metrics else { return Ok(()) };
-        let children = self.roster.children();
+        let judge = &self.roster.children().judge;
         file.write(&Counted {
             status: &self.links.status,
             outcomes: &self.links.outcomes,
             decisions: &self.decisions,
             tasks: self.roster.count(),
             turned_away: self.roster.turned_away,
-            freed_children: children.restored(),
-            unrestored: children.unrestored().count(),
-            in_doubt: children.unrestored().in_doubt(),
-            overtaken: children.overtaken(),
+            freed_children: judge.restored,
+            unrestored: judge.unrestored.count(),
+            in_doubt: judge.unrestored.in_doubt(),
+            overtaken: judge.overtaken,
             cpu_ns: clock::own_cpu_ns(),
             period_ns: self.pacing.period_ns(),
             lost: self.lost,
@@ -295,8 +297,8 @@ impl<'a> MainLoop<'a> {
         })
     }
 
-    /// Takes in the last entries after all other threads have ended, and follows masks that others have set until now. Then the
-    /// managed tasks are to be given their masks, and [`finish_children`](MainLoop::finish_children) is due.
+    /// Takes in the last entries, after all other threads have ended, and follows masks that others have set until now.
+    /// After this, restore the masks of managed tasks, and then call [`finish_children`](MainLoop::finish_children).
     ///
     /// # Errors
     /// If the record or the state file cannot be written.
@@ -314,7 +316,7 @@ impl<'a> MainLoop<'a> {
     pub fn finish_children(mut self, now_ns: u64) -> Result<usize> {
         let finished = self.roster.finish_children(now_ns);
         self.write_metrics().and(finished)?;
-        Ok(self.roster.children().unrestored().in_doubt())
+        Ok(self.roster.children().judge.unrestored.in_doubt())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The affinity masks of managed tasks: saved, changed, followed, restored.
+//! The affinity masks of managed tasks: saves, changes, follows and restores them.
 
 pub mod changes;
 pub mod follow;

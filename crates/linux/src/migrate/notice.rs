@@ -1,4 +1,4 @@
-//! What a run reports while it goes on.
+//! The notices that a run gives while it goes on.
 
 use reprieve_policy::cpus::CpuSet;
 use reprieve_policy::guard::Advice;
@@ -6,54 +6,54 @@ use reprieve_policy::guard::Advice;
 use super::find::source::Source;
 use super::link::entry::Decision;
 
-/// What a run tells while it goes on.
+/// A notice.
 #[derive(Debug)]
 pub enum Notice<'a> {
-    /// It has begun: so many vCPUs, and what tells I/O tasks.
+    /// The run has begun.
     Began {
-        /// vCPUs.
+        /// Number of vCPUs.
         vcpus: usize,
-        /// What tells I/O tasks.
+        /// What recognizes I/O tasks.
         source: Source,
     },
-    /// Something of the machine is less than it could be.
+    /// This machine lacks something, and the run works less well.
     Warning(String),
-    /// A task is looked after from now on.
+    /// A task is managed from now on.
     TakenIn {
         /// Its process.
         pid: i32,
-        /// Its number.
+        /// Its thread id.
         tid: i32,
         /// Its name.
         comm: &'a str,
-        /// Where its user lets it run.
+        /// The CPUs that its user allows.
         mask: CpuSet,
-        /// When, ns.
+        /// The time, ns.
         at_ns: u64,
     },
-    /// A decision was made, and is carried out if the run does that.
+    /// A decision was made; it is carried out if the run applies decisions.
     Decision {
         /// The task's process.
         pid: i32,
-        /// Its number.
+        /// Its thread id.
         tid: i32,
         /// Its name.
         comm: &'a str,
         /// The decision.
         decision: &'a Decision,
     },
-    /// Whether acting pays has changed.
+    /// The guard's advice has changed.
     Advice {
-        /// What is advised from now on.
+        /// The new advice.
         advice: Advice,
-        /// When, ns.
+        /// The time, ns.
         at_ns: u64,
     },
-    /// Values were lost between threads: the house thread came too late.
+    /// Values were lost between threads, because a thread came too late.
     Lost {
-        /// How many.
+        /// Number of values.
         values: u64,
-        /// When it was noticed, ns.
+        /// When this was noticed, ns.
         at_ns: u64,
     },
 }

@@ -10,7 +10,7 @@ use super::decide::off_times::OffTimes;
 use super::find::filter::Filter;
 use crate::proc::ProcRoot;
 
-/// How to run.
+/// The options.
 pub struct Options<'a> {
     /// Carry decisions out; without this, only report them.
     pub apply: bool,
@@ -18,22 +18,22 @@ pub struct Options<'a> {
     pub filter: Filter,
     /// How tasks are placed.
     pub policy: Policy,
-    /// What an oracle knows beforehand; nothing for other policies.
+    /// The knowledge of an oracle policy; empty for others.
     pub off_times: OffTimes,
-    /// Give up when throughput falls.
+    /// Stop moving tasks while throughput falls by it.
     pub guard: bool,
-    /// Where masks are saved. Used only with `apply`.
+    /// The state file, in which masks are saved. Used only with `apply`.
     pub state: PathBuf,
-    /// Where signals and decisions are written.
+    /// Receives signals and decisions.
     pub record: Option<Box<dyn Write + 'a>>,
-    /// Where metrics are written.
+    /// The file for metrics.
     pub metrics: Option<PathBuf>,
-    /// End after so long.
+    /// End after this time.
     pub limit: Option<Duration>,
     /// Shortest and longest time between beats, ns.
     pub period_ns: (u64, u64),
-    /// Where `/proc` is.
+    /// The `/proc` to use.
     pub proc: ProcRoot,
-    /// Where `/sys` is.
+    /// The `/sys` to use.
     pub sys: PathBuf,
 }

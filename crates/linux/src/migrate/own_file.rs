@@ -1,17 +1,17 @@
-//! Files of the daemon's own. They may lie in a folder that others write to, so no link is followed, and what is another's is
-//! not used.
+//! Opens and replaces the daemon's own files safely: other users may write to their folder, so links are not followed,
+//! and another user's file is not used.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Error, ErrorKind, Result, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Opens or makes a file that nobody else can open: whoever can, can lock it for ever.
+/// Opens or makes a file that only its owner can open: anybody else who could open it could lock it forever.
 ///
 /// # Errors
-/// Those of the kernel; and if it is a link, no regular file, or another user's.
+/// The kernel's; and if the file is a link, is not regular, or belongs to another user.
 pub fn open(path: &Path) -> Result<File> {
-    // Without waiting for somebody at the other end of a pipe.
+    // O_NONBLOCK: if it is a pipe, do not wait for a process at the other end.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
@@ -21,7 +21,7 @@ pub fn open(path: &Path) -> Result<File> {
     if !found.is_file() || found.uid() != own || found.nlink() > 1 {
         return Err(Error::new(
             ErrorKind::PermissionDenied,
-            "it is another user's, has a second name, or is no regular file",
+            "it belongs to another user, has a second name, or is not a regular file",
         ));
     }
     if found.mode() & 0o077 != 0 {
@@ -30,20 +30,20 @@ pub fn open(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Replaces a file by one that everybody may read.
+/// Replaces a file as a whole by one that everybody may read.
 ///
 /// # Errors
-/// Those of the kernel.
+/// The kernel's.
 pub fn replace(path: &Path, text: &str) -> Result<()> {
     let new = beside(path, ".new");
     match std::fs::remove_file(&new) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    // What has this name by now is somebody's who wants us to write elsewhere.
+    // `create_new`: if the name is taken again by now, somebody wants to redirect the write.
     let mut file = OpenOptions::new().write(true).create_new(true).open(&new)?;
     file.write_all(text.as_bytes())?;
-    // Whatever the daemon's umask is.
+    // The daemon's umask may have removed rights.
     file.set_permissions(Permissions::from_mode(0o644))?;
     std::fs::rename(&new, path)
 }
@@ -71,7 +71,7 @@ mod tests {
         let path = folder.path().join("lock");
         open(&path).unwrap();
         assert_eq!(mode(&path), 0o600);
-        // One that an earlier version made.
+        // Earlier versions made it readable for others.
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         open(&path).unwrap();
         assert_eq!(mode(&path), 0o600);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_leads_to_is_not_overwritten() {
+    fn the_target_of_a_link_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let (secret, path) = (folder.path().join("secret"), folder.path().join("m.prom"));
         fs::write(&secret, "kept").unwrap();

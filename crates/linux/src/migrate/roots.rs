@@ -1,4 +1,4 @@
-//! Where the daemon reads the system: `/proc` and `/sys`, handed in so that tests can use a tree of their own.
+//! The `/proc` and `/sys` that the daemon reads. The caller gives them, so that tests can use their own.
 
 use crate::proc::{ProcRoot, SysCpus};
 

@@ -1,12 +1,13 @@
-//! The tasks looked after: whom to take in, what they do, when to let them go.
+//! The roster of managed tasks: admits tasks, samples what they do, follows their masks, and lets them go.
 //!
-//! Invariants: a task's mask is in the state file before the decider hears of the task; a task that leaves has its mask again
-//! before its slot is free, or is owed it, in that file; a slot is used again only after the decider has said that it has
-//! forgotten the former task. PID 1 is never taken in: everything descends from it.
+//! Invariants: a task's mask is in the state file before the decider learns of the task. When a task leaves, its slot
+//! is freed only after it has its mask again, or is kept in that file elsewhere. A slot is reused only after the
+//! decider has forgotten the earlier task. PID 1 is never admitted, since all processes descend from it.
 
 use std::fs::File;
 use std::sync::Arc;
 
+use reprieve_policy::SECOND_NS;
 use reprieve_policy::cpus::CpuSet;
 use reprieve_policy::signal::{Admission, Signal};
 
@@ -25,26 +26,27 @@ use crate::migrate::roots::Roots;
 use crate::migrate::watch::call_history::SetByOther;
 use crate::proc::{TaskIdentity, TaskStatReader};
 
-/// A task without I/O for so long is let go, ns.
-const IDLE_NS: u64 = 10_000_000_000;
-/// A mask that nobody has complained of is looked at this often, ns...
-const MASK_NS: u64 = 1_000_000_000;
-/// ... and one that somebody has, at most this often.
+/// A task without I/O for this long is let go, ns.
+const IDLE_NS: u64 = 10 * SECOND_NS;
+/// Time between two looks at a task's mask, ns...
+const MASK_NS: u64 = SECOND_NS;
+/// ... and the least time, if something unexpected was found about it.
 const ODD_NS: u64 = 100_000_000;
-/// A leaving task that cannot be given its mask for so long frees its slot, and is owed it elsewhere, ns.
-const PATIENCE_NS: u64 = 5_000_000_000;
-/// Looks that must find a leaving task unbound: a fork that had begun before is told by then.
+/// If a leaving task's mask cannot be restored for this long, the slot is freed, and the task is kept elsewhere, ns.
+const PATIENCE_NS: u64 = 5 * SECOND_NS;
+/// Looks that must find a leaving task unbound. By then any fork begun before is recorded.
 const SETTLED_LOOKS: u32 = 2;
 
-/// A task on its way out.
+/// The state of a task that leaves.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     since_ns: u64,
     ended: bool,
+    /// Number of looks in a row that found it unbound.
     settled: u32,
 }
 
-/// A task looked after.
+/// A managed task.
 struct Member {
     identity: TaskIdentity,
     pid: i32,
@@ -56,37 +58,38 @@ struct Member {
     looked_at_mask_ns: u64,
     start_ticks: u64,
     numbers: Vec<i32>,
-    /// All calls before then that have set its mask were followed, ns.
+    /// All calls before this time that set its mask were followed, ns.
     followed_ns: u64,
     leaving: Option<Leaving>,
 }
 
 impl Member {
-    /// It is to go, and the decider to forget it.
+    /// Begins to let the task go, and tells the decider to forget it.
     fn leave(&mut self, slot: usize, ended: bool, now_ns: u64, signals: &mut Vec<Signal>) {
         self.leaving = Some(Leaving { since_ns: now_ns, ended, settled: 0 });
         signals.push(Signal::Dismiss { task: slot, at_ns: now_ns });
     }
 }
 
-/// All of them, by slot. Slots that nobody has had yet are not looked at.
+/// The managed tasks, by slot.
 pub struct Roster {
     roots: Roots,
     source: Source,
     filter: Filter,
     vcpus: usize,
+    /// Grows as slots are first used.
     members: Vec<Option<Member>>,
     table: Arc<Table>,
     children: Children,
     outcomes: Arc<Outcomes>,
-    /// The CPUs online, and when that was read, ns.
+    /// The online CPUs, and when they were read, ns.
     online: (CpuSet, u64),
-    /// Tasks found while there was no slot.
+    /// Number of tasks found while no slot was free.
     pub turned_away: u64,
 }
 
 impl Roster {
-    /// With nobody in it.
+    /// An empty roster.
     pub fn new(
         roots: Roots,
         source: Source,
@@ -101,23 +104,23 @@ impl Roster {
         Roster { roots, source, filter, vcpus, members, table, children, outcomes, online, turned_away: 0 }
     }
 
-    /// Tasks looked after.
+    /// Number of managed tasks.
     pub fn count(&self) -> usize {
         self.members.iter().flatten().count()
     }
 
-    /// The task in a slot: process, number, name.
-    pub fn who(&self, slot: usize) -> Option<(i32, i32, &str)> {
+    /// The task in a slot: process, thread id, name.
+    pub fn task(&self, slot: usize) -> Option<(i32, i32, &str)> {
         let member = self.members.get(slot)?.as_ref()?;
         Some((member.pid, member.tid, &member.identity.comm))
     }
 
-    /// Those that have inherited a binding, and what is owed.
+    /// The children that inherit bindings.
     pub fn children(&self) -> &Children {
         &self.children
     }
 
-    /// Sees to what has forked.
+    /// Handles new forks.
     ///
     /// # Errors
     /// If the state file cannot be written.
@@ -125,10 +128,10 @@ impl Roster {
         self.children.round(&self.table, now_ns)
     }
 
-    /// Takes in those of the found that pass the filter and could be moved; what the decider is to be told.
+    /// Admits those tasks that pass the filter and can be moved. Returns the signals for the decider.
     ///
     /// # Errors
-    /// If the mask of one cannot be saved; that one is not taken in.
+    /// If a task's mask cannot be saved; that task is not admitted.
     pub fn admit(&mut self, found: &[Found], now_ns: u64) -> Result<Vec<Signal>> {
         let mut signals = Vec::new();
         for found in found {
@@ -139,7 +142,7 @@ impl Roster {
                 self.turned_away += 1;
                 continue;
             };
-            // A task that has ended meanwhile, or is somebody's who hides it, is not looked after.
+            // A task that has ended meanwhile, or whose user hides it, is not managed.
             let Some((member, held)) = self.candidate(found, now_ns) else { continue };
             let usable = held.usable;
             if !self.table.fill(slot, held)? {
@@ -152,7 +155,7 @@ impl Roster {
         Ok(signals)
     }
 
-    /// The first slot that nobody has.
+    /// The first free slot.
     fn free_slot(&mut self) -> Option<usize> {
         let free = self.members.iter().position(Option::is_none);
         if free.is_none() && self.members.len() < self.table.slots() {
@@ -174,19 +177,20 @@ impl Roster {
         let there = self.roots.sys.cpuset_of(root, pid, tid);
         let whole = is_everything(&self.roots.sys, &there, &identity.mask);
         let usable = identity.mask.and(&there);
-        // A mask of one CPU leaves nothing to choose.
+        // With one CPU there is nothing to choose.
         if usable.and(&CpuSet::first(self.vcpus)).len() < 2 {
             return None;
         }
         let reader = TaskStatReader::open(root, pid, tid).ok()?;
         let alive = File::open(root.path().join(format!("{pid}/task/{tid}/comm"))).ok()?;
-        // Read after all that: it is the task that was found, and not another of the same number.
+        // Read this last: it shows that all of the above is about the task that was found, not another with the same
+        // id.
         let stat = reader.read().ok()?;
         if stat.start_ticks != found.stat.start_ticks || stat.is_kernel || stat.is_bound {
             return None;
         }
         let (start_ticks, mask) = (stat.start_ticks, identity.mask);
-        if self.children.is_barred((tid, start_ticks)) {
+        if self.children.judge.is_barred((tid, start_ticks)) {
             return None;
         }
         let saved = Saved { pid, tid, start_ticks, bound_ticks: NEVER_TICKS, mask, whole };
@@ -210,8 +214,8 @@ impl Roster {
         Some((member, held))
     }
 
-    /// Looks at all members; what the decider is to be told. Also lets go of those that ended or do no I/O any more, and
-    /// follows masks that somebody else has changed.
+    /// Looks at all members. Lets go of those that have ended or stopped doing I/O, and follows masks that somebody
+    /// else has changed. Returns the signals for the decider.
     ///
     /// # Errors
     /// If the state file cannot be written.
@@ -234,7 +238,7 @@ impl Roster {
         let (table, source, vcpus) = (&self.table, self.source, self.vcpus);
         let Some(member) = &mut self.members[slot] else { return Ok(()) };
         let read = member.reader.read();
-        // One that has ended and was not waited for yet has no mask any more.
+        // A task that has ended but was not reaped yet has no mask any more.
         let ended = read.as_ref().map_or_else(|e| e.is_gone(), |stat| stat.has_ended());
         let Some(stat) = read.ok().filter(|_| !ended) else {
             member.leave(slot, ended, now_ns, signals);
@@ -251,7 +255,7 @@ impl Roster {
             return Ok(());
         }
         signals.extend(sample);
-        if self.children.is_barred((member.tid, member.start_ticks)) {
+        if self.children.judge.is_barred((member.tid, member.start_ticks)) {
             member.leave(slot, false, now_ns, signals);
             return Ok(());
         }
@@ -263,11 +267,11 @@ impl Roster {
         self.look_at_mask(slot, now_ns, signals)
     }
 
-    /// Follows a call by somebody else that has set the mask of a task, also if the mask looks as we have made it.
+    /// Follows a call by which somebody else has set a task's mask, even if the mask looks as the daemon has set it.
     fn follow_calls(&mut self, slot: usize, now_ns: u64, signals: &mut Vec<Signal>) -> Result<()> {
         let Some(member) = &mut self.members[slot] else { return Ok(()) };
         let (began_ns, ended_ns, for_sure) =
-            match self.children.call_watch().since(&member.numbers, member.followed_ns) {
+            match self.children.judge.call_watch.since(&member.numbers, member.followed_ns) {
                 SetByOther::By { began_ns, ended_ns } => (began_ns, ended_ns, true),
                 SetByOther::Unclear { began_ns, noticed_ns } => (began_ns, noticed_ns, false),
                 _ => return Ok(()),
@@ -281,17 +285,18 @@ impl Roster {
         if let Followed::Changed(mask) | Followed::Concluded(mask) = followed {
             signals.push(Signal::Mask { task: slot, mask, at_ns: now_ns });
         }
-        // Perhaps that call was about another task, and it is we who have bound this one.
+        // If the call may have been for another task, the binding may still be the daemon's: the task is in doubt.
         if let (Followed::Concluded(mask), false, Some(state), Some(saved)) =
             (followed, for_sure, self.table.state(), before)
         {
             let binding = Binding { from: None, to: mask.iter().next() };
-            self.children.add_unrestored(state, StateRecord { slot, saved, binding, in_doubt: true })?;
+            let record = StateRecord { slot, saved, binding, in_doubt: true };
+            self.children.judge.unrestored.add(state, record)?;
         }
         Ok(())
     }
 
-    /// Follows the last calls by others, after nothing is moved any more.
+    /// Follows the last calls by others. Call it after the other threads have ended.
     ///
     /// # Errors
     /// If the state file cannot be written.
@@ -301,7 +306,7 @@ impl Roster {
         (0..self.members.len()).try_for_each(|slot| self.follow_calls(slot, now_ns, &mut unheard))
     }
 
-    /// Sees to the last heirs, after the tasks looked after have their masks again.
+    /// Handles the last children. Call it after the managed tasks have their masks again.
     ///
     /// # Errors
     /// If the state file cannot be written.
@@ -331,18 +336,18 @@ impl Roster {
         match follow(&self.roots, &self.table, slot)? {
             Followed::Busy => {}
             Followed::Changed(mask) | Followed::Concluded(mask) => {
-                // What was odd until then is explained.
+                // This explains what was unexpected before.
                 self.table.take_odd(slot);
                 signals.push(Signal::Mask { task: slot, mask, at_ns: now_ns });
             }
-            // Nothing explains why it could not be moved, so it is not looked after.
+            // Nothing explains why it could not be moved, so it is no longer managed.
             Followed::Same if odd => member.leave(slot, false, now_ns, signals),
             Followed::Same => {}
         }
         Ok(())
     }
 
-    /// Has a leaving task's mask given back, and frees its slot.
+    /// Restores a leaving task's mask, and then frees its slot.
     fn let_go(&mut self, slot: usize, mut leaving: Leaving, now_ns: u64) -> Result<()> {
         let table = Arc::clone(&self.table);
         if !table.is_dismissed(slot) {
@@ -380,7 +385,7 @@ impl Roster {
             )
         });
         let (Some((record, ancestor)), Some(state)) = (record, self.table.state()) else {
-            // Nothing is carried out, or another thread is at it.
+            // Nothing is carried out, or another thread holds the slot.
             if self.table.state().is_none() && self.table.clear(slot, true)? {
                 self.members[slot] = None;
             }
@@ -388,12 +393,12 @@ impl Roster {
         };
         if let Some(ancestor) = ancestor {
             if leaving.ended {
-                self.children.thread_ended(&self.table, state, &ancestor, &ancestor.saved)?;
+                self.children.judge.thread_ended(&self.table, state, &ancestor, &ancestor.saved)?;
             }
             self.children.remember(ancestor, now_ns);
         }
         if !leaving.ended && record.binding.to.is_some() {
-            self.children.add_unrestored(state, record)?;
+            self.children.judge.unrestored.add(state, record)?;
         }
         if self.table.clear(slot, true)? {
             self.members[slot] = None;
@@ -401,7 +406,7 @@ impl Roster {
         Ok(())
     }
 
-    /// All members with their users' masks.
+    /// All managed tasks with their users' masks.
     #[cfg(test)]
     pub fn saved(&self) -> Vec<Saved> {
         (0..self.table.slots()).filter_map(|slot| self.table.look(slot, |held| held.saved.clone())).collect()

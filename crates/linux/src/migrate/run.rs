@@ -1,4 +1,4 @@
-//! A run of the daemon: starts the threads, keeps house until the end, gives the masks back.
+//! A run of the daemon: starts the threads, runs the main loop until the end, and restores the masks.
 
 use std::sync::Arc;
 
@@ -30,40 +30,40 @@ use crate::migrate::watch::forks::Forks;
 use crate::proc::{ProcRoot, SysCpus, allowed_cpus};
 use crate::signals::Interrupt;
 
-/// Tasks looked after at a time.
+/// The most tasks managed at a time.
 const TASKS: usize = 256;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Masks given back at the start, of a daemon that was killed.
+    /// Masks restored at the start, after an earlier daemon was killed.
     pub found: Restored,
-    /// Masks given back at the end.
+    /// Masks restored at the end.
     pub restored: Restored,
-    /// Affinities changed.
+    /// Number of changes of affinity.
     pub moves: u64,
     /// CPU time of the daemon, ns.
     pub cpu_ns: u64,
-    /// How long it ran, ns.
+    /// Length of the run, ns.
     pub ran_ns: u64,
 }
 
-/// The policy's settings of a run on so many vCPUs.
+/// The policy's settings for a run on this many vCPUs.
 pub fn settings(policy: Policy, vcpus: usize) -> Settings {
     Settings::new(vcpus, TASKS).with(policy)
 }
 
-/// Runs until `interrupt` is raised or the limit is reached; tells `tell` what happens. Masks are given back however it
-/// ends.
+/// Runs until `interrupt` is raised or the limit is reached, and passes notices to `tell`. Masks are restored however
+/// the run ends.
 ///
 /// # Errors
-/// [`Error::Missing`] with fewer than two vCPUs, what [`StateFile::open`] gives, and any failure to save masks or to write
-/// record or metrics, upon which masks are given back and the run ends.
+/// [`Error::Missing`] with fewer than two vCPUs; as [`StateFile::open`]; and any failure to save masks or to write the record
+/// or the metrics, which ends the run and restores masks.
 pub fn run(mut options: Options<'_>, interrupt: &Interrupt, tell: &mut dyn FnMut(Notice)) -> Result<Summary> {
     let roots = Roots { proc: options.proc.clone(), sys: SysCpus::new(&options.sys) };
     let vcpus = allowed_cpus()?;
     let Some(count) = vcpus.last().map(|last| last + 1).filter(|_| vcpus.len() >= 2) else {
-        let way_out = "run it in a machine with two vCPUs or more";
+        let way_out = "run it in a virtual machine with at least two vCPUs, and allow it to use two";
         let path = roots.proc.path().join("stat");
         return Err(Error::Missing { what: "second vCPU to move tasks to", path, way_out });
     };
@@ -74,14 +74,14 @@ pub fn run(mut options: Options<'_>, interrupt: &Interrupt, tell: &mut dyn FnMut
     let (source, events, no_events) = Source::open(&roots.proc);
     no_events.into_iter().for_each(|why| tell(Notice::Warning(why)));
     let children = watch_children(&roots, state.as_ref(), tell)?;
-    let giver = Giver { roots: roots.clone(), table: Arc::new(Table::new(TASKS, state)) };
+    let restorer = Restorer { roots: roots.clone(), table: Arc::new(Table::new(TASKS, state)) };
     tell(Notice::Began { vcpus: vcpus.len(), source });
     lock_memory(&roots.proc, tell);
     let settings = settings(options.policy, count);
-    let mut daemon = Daemon::start(&options, settings, &vcpus, &giver.table, events, tell)?;
+    let mut daemon = Daemon::start(&options, settings, &vcpus, &restorer.table, events, tell)?;
     let (began_ns, limit_ns) = (clock::now_ns(), options.limit.map(|limit| limit.as_nanos() as u64));
     let mut links = daemon.links.take().expect("made by start");
-    let (table, outcomes) = (Arc::clone(&giver.table), Arc::clone(&links.outcomes));
+    let (table, outcomes) = (Arc::clone(&restorer.table), Arc::clone(&links.outcomes));
     let roster = Roster::new(roots.clone(), source, options.filter, count, table, children, outcomes);
     let (fastest_ns, slowest_ns) = options.period_ns;
     if let Some(out) = &mut options.record {
@@ -100,48 +100,47 @@ pub fn run(mut options: Options<'_>, interrupt: &Interrupt, tell: &mut dyn FnMut
         tell,
     };
     if plan.guard.is_some() {
-        // First watch the throughput without acting. The ring is still empty, so this fits.
+        // First measure throughput without moves. The ring is still empty, so this fits.
         let _ = links.signals.push(Signal::Halt { at_ns: began_ns });
     }
     let mut main_loop = MainLoop::new(plan, links, began_ns);
-    let kept = keep(&mut main_loop, interrupt, began_ns, limit_ns);
+    let looped = run_loop(&mut main_loop, interrupt, began_ns, limit_ns);
     let moves = daemon.end();
     let finished = main_loop.finish(clock::now_ns());
-    let restored = giver.give_back();
-    // Their masks first, so that nothing is inherited any more.
+    // Managed tasks get their masks before the last children do, so that no new child inherits a binding.
+    let restored = restorer.restore();
     let in_doubt = main_loop.finish_children(clock::now_ns());
-    kept.and(finished)?;
+    looped.and(finished)?;
     let restored = Restored { in_doubt: in_doubt?, ..restored? };
-    giver.table.state().map_or(Ok(()), StateFile::remove_if_empty)?;
+    restorer.table.state().map_or(Ok(()), StateFile::remove_if_empty)?;
     let ran_ns = clock::now_ns() - began_ns;
     Ok(Summary { found, restored, moves, cpu_ns: clock::own_cpu_ns(), ran_ns })
 }
 
-/// Gives masks back when it is dropped, whatever has ended the run. To be dropped after the threads have ended.
-struct Giver {
+/// Restores masks when it is dropped, whatever ended the run. Drop it after the threads have ended.
+struct Restorer {
     roots: Roots,
     table: Arc<Table>,
 }
 
-impl Giver {
-    fn give_back(&self) -> Result<Restored> {
-        let state = self.table.state();
-        let give_back =
-            |state: &StateFile| state.give_back(&self.roots.proc, &self.roots.sys, Doubtful::Leave);
-        state.map_or(Ok(Restored::default()), give_back)
+impl Restorer {
+    fn restore(&self) -> Result<Restored> {
+        let restore =
+            |state: &StateFile| state.restore_records(&self.roots.proc, &self.roots.sys, Doubtful::Leave);
+        self.table.state().map_or(Ok(Restored::default()), restore)
     }
 }
 
-impl Drop for Giver {
+impl Drop for Restorer {
     fn drop(&mut self) {
-        // After an orderly end there is nothing left to do; else what fails stays in the state file.
+        // After an orderly end nothing is left to do. Otherwise a mask that cannot be restored stays in the state file.
         if let Some(state) = self.table.state() {
             let _ = state.finish(&self.roots.proc, &self.roots.sys, Doubtful::Leave);
         }
     }
 }
 
-/// What looks after inherited bindings, where decisions are carried out.
+/// Watches for children that inherit bindings, if decisions are carried out (there is a state file).
 fn watch_children(
     roots: &Roots,
     state: Option<&StateFile>,
@@ -150,7 +149,7 @@ fn watch_children(
     let forks = state.and_then(|_| match Forks::open(&roots.sys.online()) {
         Ok(forks) => Some(forks),
         Err(e) => {
-            let text = format!("children of moved tasks are searched for instead of told by the kernel: {e}");
+            let text = format!("children of moved tasks are found by searching /proc once a second: {e}");
             tell(Notice::Warning(text));
             None
         }
@@ -159,22 +158,22 @@ fn watch_children(
     Children::new(&roots.proc, &roots.sys, forks, call_watch, TASKS, state)
 }
 
-/// What tells a mask that its user has set from one that we have.
+/// Watches the calls that set masks, to distinguish a user's mask from the daemon's.
 fn open_call_watch(roots: &Roots, tell: &mut dyn FnMut(Notice)) -> CallWatch {
     let opened = CallWatch::open(roots.sys.path(), &roots.sys.online(), clock::now_ns());
     let (call_watch, text) = match opened {
         Ok(call_watch) if !call_watch.slows_all() => return call_watch,
         Ok(call_watch) => (
             call_watch,
-            "this kernel has no kprobes: calls of sched_setaffinity(2) are told by a tracepoint, which slows every \
-             system call of every task a little until this ends"
+            "this kernel has no kprobes: a tracepoint watches sched_setaffinity(2), and slows every system call of every \
+             task a little while this runs"
                 .into(),
         ),
         Err(e) => (
             CallWatch::blind(),
             format!(
-                "a task that inherits a binding cannot be told from one that its user has bound there, and is left as it \
-                 is; tasks that fork while they are bound are looked after no more: {e}"
+                "children that inherit a binding are left bound, because their users may have bound them to the same CPU; \
+                 tasks that fork while they are bound are no longer managed: {e}"
             ),
         ),
     };
@@ -182,8 +181,13 @@ fn open_call_watch(roots: &Roots, tell: &mut dyn FnMut(Notice)) -> CallWatch {
     call_watch
 }
 
-/// Keeps house until the end.
-fn keep(main_loop: &mut MainLoop, interrupt: &Interrupt, began_ns: u64, limit_ns: Option<u64>) -> Result<()> {
+/// Runs the main loop until the end.
+fn run_loop(
+    main_loop: &mut MainLoop,
+    interrupt: &Interrupt,
+    began_ns: u64,
+    limit_ns: Option<u64>,
+) -> Result<()> {
     loop {
         let now_ns = clock::now_ns();
         if interrupt.is_raised() || limit_ns.is_some_and(|limit_ns| now_ns - began_ns >= limit_ns) {
@@ -195,14 +199,14 @@ fn keep(main_loop: &mut MainLoop, interrupt: &Interrupt, began_ns: u64, limit_ns
     }
 }
 
-/// Waits until then or until a signal raises the token, and sees to what forks meanwhile.
+/// Waits until this time or until `interrupt` is raised, and handles forks meanwhile.
 fn wait(main_loop: &mut MainLoop, interrupt: &Interrupt, until_ns: u64) -> Result<()> {
     loop {
         let now_ns = clock::now_ns();
         if now_ns >= until_ns || interrupt.is_raised() {
             return Ok(());
         }
-        // Forks that are not listened to now are so again in a moment.
+        // The main loop may start to listen for forks before `until_ns`.
         let wake_ns = main_loop.listens_from_ns(now_ns).map_or(until_ns, |from_ns| until_ns.min(from_ns));
         let wait = clock::timespec(wake_ns.saturating_sub(now_ns).min(SECOND_NS));
         let forked = main_loop.readable(now_ns).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));

@@ -1,4 +1,4 @@
-//! Live tasks for tests: they can be bound without disturbing anybody.
+//! Live tasks for tests, which can be bound without disturbing anybody.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use crate::migrate::masks::table::Held;
 use crate::proc::{ProcRoot, SysCpus, TaskStatReader};
 use crate::threads;
 
-/// A shell that does what it is told; killed when dropped, with what it has started last.
+/// A shell that executes commands. Dropping it kills it and the processes it started.
 pub struct Shell {
     child: Child,
     said: BufReader<std::process::ChildStdout>,
@@ -24,7 +24,7 @@ impl Shell {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         let mut shell = Shell { child, said, started: Vec::new() };
-        // It is past its exec and its own start.
+        // After an answer it has certainly started.
         assert_eq!(shell.tell("echo 1"), 1);
         shell
     }
@@ -41,7 +41,7 @@ impl Shell {
         threads::set_affinity_set(self.pid(), mask).unwrap();
     }
 
-    /// Has it do something that prints a number.
+    /// Executes a command that prints a number, and returns the number.
     pub fn tell(&mut self, command: &str) -> i32 {
         writeln!(self.child.stdin.as_mut().unwrap(), "{command}").unwrap();
         let mut line = String::new();
@@ -49,25 +49,25 @@ impl Shell {
         line.trim().parse().unwrap()
     }
 
-    /// Has it start a process that sleeps, a child of its own.
+    /// Starts a child process that sleeps.
     pub fn fork(&mut self) -> i32 {
         let pid = self.tell("sleep 1000 >/dev/null & echo $!");
         self.started.push(pid);
         pid
     }
 
-    /// Has it start one by way of a child that has ended since.
+    /// Starts a grandchild that sleeps; the child between has ended.
     pub fn fork_twice(&mut self) -> i32 {
         let pid = self.tell("(sleep 1000 >/dev/null & echo $!)");
         self.started.push(pid);
         pid
     }
 
-    /// Has it start a process that binds itself.
+    /// Starts a child that binds itself and sleeps.
     pub fn fork_pinned(&mut self, cpu: usize) -> i32 {
         let pid = self.tell(&format!("taskset -c {cpu} sleep 1000 >/dev/null & echo $!"));
         self.started.push(pid);
-        // It has bound itself, and has come to sleep.
+        // Wait until it has bound itself and sleeps.
         let is_asleep =
             || std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "sleep\n");
         while !is_asleep() {
@@ -76,7 +76,7 @@ impl Shell {
         pid
     }
 
-    /// Has somebody else bind a process.
+    /// Binds a process from another one.
     pub fn pin(&self, pid: i32, mask: &CpuSet) {
         let mut taskset = Command::new("taskset");
         let done =
@@ -84,7 +84,7 @@ impl Shell {
         assert!(done.unwrap().success());
     }
 
-    /// Kills one that it has started, and waits until nobody sees it any more.
+    /// Kills a process that it has started, and waits until it is gone.
     pub fn kill(&mut self, pid: i32) {
         assert_eq!(self.tell(&format!("kill -9 {pid}; wait {pid} 2>/dev/null; echo 1")), 1);
         self.started.retain(|started| *started != pid);
@@ -115,7 +115,7 @@ impl Drop for Shell {
     }
 }
 
-/// A process as it is saved, with all CPUs as its cpuset.
+/// A process as the roster would save it, with this mask.
 pub fn saved(pid: i32, mask: CpuSet) -> Saved {
     let stat = TaskStatReader::open(&ProcRoot::default(), pid, pid).unwrap().read().unwrap();
     let whole = SysCpus::default().cpuset_of(&ProcRoot::default(), pid, pid).is_subset(&mask);
@@ -123,7 +123,7 @@ pub fn saved(pid: i32, mask: CpuSet) -> Saved {
     Saved { pid, tid: pid, start_ticks: stat.start_ticks, bound_ticks, mask, whole }
 }
 
-/// Two CPUs to move between; a test without says so.
+/// Two CPUs to move between; without them, prints that the test is skipped.
 pub fn two_cpus() -> Option<(usize, usize)> {
     let own = threads::affinity_set(threads::own_tid()).unwrap();
     let mut cpus = own.iter();
@@ -134,20 +134,20 @@ pub fn two_cpus() -> Option<(usize, usize)> {
     two
 }
 
-/// Tests that make more calls of sched_setaffinity(2) than records hold, and tests that need those records, take turns: any number
-/// of the one kind at a time, as these guards live. They can be sent to other threads.
+/// Keeps two kinds of tests apart: those that make more calls of sched_setaffinity(2) than records hold, and those that
+/// need the records. Any number of one kind may run at a time. The guard can be sent to other threads.
 pub struct Turn(i32);
 
 static TURNS: Mutex<i32> = Mutex::new(0);
 static OVER: Condvar = Condvar::new();
 
 impl Turn {
-    /// Needs the records.
+    /// For a test that needs the records.
     pub fn of_a_call_watch() -> Turn {
         Turn::take(1)
     }
 
-    /// Floods them.
+    /// For a test that floods the records.
     pub fn of_a_flood() -> Turn {
         Turn::take(-1)
     }

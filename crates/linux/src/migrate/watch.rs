@@ -1,4 +1,4 @@
-//! The kernel's own records of forks and of calls that set masks.
+//! Watches forks and calls that set masks, through the kernel's own records.
 
 pub mod call_history;
 pub mod call_watch;

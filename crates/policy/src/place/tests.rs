@@ -98,9 +98,9 @@ fn a_vcpu_outside_the_mask_is_never_chosen() {
 }
 
 #[test]
-fn trust_and_remaining_are_learnt() {
+fn regularity_and_remaining_are_learnt() {
     let (placer, begin) = learnt(Policy::Combined);
-    assert!((0..2).all(|vcpu| placer.trust_permille(vcpu) > 900));
+    assert!((0..2).all(|vcpu| placer.regular_permille(vcpu) > 900));
     let remaining = placer.vcpu(1).unwrap().remaining((begin - 1) * MS).unwrap();
     // It is on from 1975 to 2010 ms.
     assert!((10 * MS..12 * MS).contains(&remaining.median_ns), "{remaining:?}");

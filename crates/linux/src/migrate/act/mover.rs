@@ -1,40 +1,40 @@
 //! The movers: threads that change affinities, so that the decider never waits.
 //!
-//! Changing the affinity of a task that runs on a vCPU which is off lasts until that is back. There is a mover for each
-//! vCPU that tasks leave: such a task holds up only what leaves the same vCPU. What is to be done is in the slots; a mover is
-//! only told to look at one.
+//! If a task runs on a vCPU that is off, a change of its affinity takes until that vCPU is back. So there is one mover
+//! per vCPU that tasks leave, and such a task delays only others that leave the same vCPU. An order is only the number
+//! of a slot; the wanted CPU is in the slot.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::migrate::clock;
 use rtrb::{Consumer, Producer};
 
+use crate::migrate::clock;
 use crate::migrate::link::shared::{Shared, Sleeper};
 use crate::migrate::masks::table::{Bound, Table};
 use crate::threads::FifoGuard;
 
-/// As the decider.
+/// The real-time priority, below that of beat threads.
 const PRIORITY: u8 = 1;
-/// A mover is woken up for an order, and when the daemon ends; of itself it looks this often only.
+/// How long a mover sleeps without an order. An order and the end of the daemon wake it earlier.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// How orders were carried out.
+/// Counts orders by outcome.
 #[derive(Debug, Default)]
 pub struct Outcomes {
-    /// Done.
+    /// Carried out.
     pub done: AtomicU64,
-    /// Left to the thread that was at the task.
+    /// Left to another thread that was changing the same task.
     pub overtaken: AtomicU64,
-    /// Left alone: somebody else had changed the mask, or the task had ended.
+    /// Not carried out, because somebody else had changed the mask or the task had ended.
     pub foreign: AtomicU64,
-    /// Refused by the kernel, or not possible any more.
+    /// Refused by the kernel, or no longer possible.
     pub refused: AtomicU64,
 }
 
 impl Outcomes {
-    /// Counts one.
+    /// Counts one outcome.
     pub fn count(&self, bound: Bound) {
         let counter = match bound {
             Bound::Done => &self.done,
@@ -55,14 +55,14 @@ pub struct Mover {
 }
 
 impl Mover {
-    /// With the ring to it, of slots to look at, and its sleeper.
+    /// A mover with this ring of orders and this sleeper.
     pub fn new(orders: Producer<usize>, sleeper: Arc<Sleeper>) -> Mover {
         Mover { orders, sleeper }
     }
 
-    /// Has it look at a slot; wakes it on `cpu`, which must be on: the caller's own. `false` if its ring is full: then the
-    /// house thread finds the slot behind.
-    pub fn look_at(&mut self, slot: usize, cpu: usize) -> bool {
+    /// Orders the mover to carry out a slot, and wakes it on `cpu`, the caller's own, which is therefore on. Returns
+    /// `false` if the ring is full; the main loop will then find that the slot is behind.
+    pub fn order(&mut self, slot: usize, cpu: usize) -> bool {
         let sent = self.orders.push(slot).is_ok();
         self.sleeper.wake_on(cpu);
         sent

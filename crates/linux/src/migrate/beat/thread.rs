@@ -1,30 +1,31 @@
-//! The beat threads: one for each vCPU, pinned to it.
+//! The beat thread of a vCPU, pinned to it.
 //!
-//! A beat is a wake-up by an absolute timer, a look at the clock and a push into a ring. After a late beat, and after an
-//! ordinary one if there are tasks here that may have to leave, or if nobody has looked for a while, the thread goes to the
-//! desk and decides: its vCPU is evidently on. The policy says when the next beat is due.
+//! At each beat an absolute timer wakes the thread, which reads the clock and pushes a beat into its ring. Then it may
+//! run the shared decider, since its vCPU is evidently on: after a late beat, while I/O tasks are on this vCPU, and
+//! when nobody has run the decider for a while. The policy sets the time of the next beat.
 
 use std::sync::atomic::Ordering;
 
 use reprieve_policy::beat::{Beat, READ_EVERY, grain_ns};
 use reprieve_policy::signal::Signal;
 
-use crate::migrate::clock;
-use crate::migrate::decide::shared_decider::SharedDecider;
+use reprieve_policy::SECOND_NS;
 use rtrb::Producer;
 
+use crate::migrate::clock;
+use crate::migrate::decide::shared_decider::SharedDecider;
 use crate::migrate::link::shared::Shared;
 use crate::proc::{ProcRoot, SchedStatReader};
 use crate::threads::{self, FifoGuard};
 
-/// Beat threads run before movers, and those before everything that is not real-time.
+/// The real-time priority. Beat threads run before movers, and movers before everything that is not real-time.
 const PRIORITY: u8 = 2;
-/// Whatever the policy makes of a clock that jumps, beats rest no longer, ns.
+/// The longest time between two beats, ns, even if the policy asks for more because a clock jumped.
 const LONGEST_NS: u64 = 100_000_000;
-/// A CPU that went offline is looked for again after so long, ns.
-const OFFLINE_NS: u64 = 1_000_000_000;
+/// Time between two attempts to return to a CPU that went offline, ns.
+const OFFLINE_NS: u64 = SECOND_NS;
 
-/// Runs the beat thread of `vcpu` until the daemon ends. Whether it may run before all others is said through `raised`.
+/// Runs the beat thread of `vcpu` until the daemon ends. Calls `raised` once, with whether it got real-time priority.
 pub fn run(
     vcpu: usize,
     root: &ProcRoot,
@@ -44,7 +45,7 @@ pub fn run(
         let period_ns = shared.period_ns.load(Ordering::Relaxed);
         clock::sleep_until(due_ns);
         let at_ns = clock::now_ns();
-        // The kernel moves a pinned thread away when its CPU goes offline: its beats would be another vCPU's.
+        // If the CPU goes offline, the kernel moves the thread away, and a beat would count for the wrong vCPU.
         if !pinned || rustix::thread::sched_getcpu() != vcpu {
             pinned = threads::set_affinity(threads::own_tid(), &[vcpu]).is_ok();
             due_ns = at_ns + if pinned { period_ns } else { OFFLINE_NS };

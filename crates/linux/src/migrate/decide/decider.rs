@@ -1,8 +1,9 @@
-//! A look: signals in from the rings, through the policy, orders out to the movers. It allocates nothing, writes nothing, and
-//! waits for nobody.
+//! The decider: takes signals from the rings, passes them through the policy, and sends orders to the movers. It
+//! allocates nothing, does no I/O except to read steal, and waits for nobody.
 //!
-//! Invariant: signals are taken in the order of time wherever they come from, so that a vCPU whose beats have not been read
-//! yet never looks as if it were off; orders go out when all is read, so that of a task moved twice on old beats only the last counts.
+//! Invariants: signals from all sources are taken in the order of time, so a vCPU whose beats are still unread never
+//! looks as if it were off. Orders go out after all signals are read, so if old beats move a task twice, only the last
+//! move counts.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,42 +12,42 @@ use reprieve_policy::beat::{Beat, StealReads, grain_ns};
 use reprieve_policy::place::{Move, Placer, Settings, Target};
 use reprieve_policy::signal::Signal;
 
+use rtrb::{Consumer, Producer};
+
 use super::off_times::OffTimes;
 use crate::migrate::act::mover::Mover;
 use crate::migrate::find::io_events::Sorter;
 use crate::migrate::link::entry::{Decision, Entry};
-use rtrb::{Consumer, Producer};
-
 use crate::migrate::link::shared::Shared;
 use crate::migrate::masks::table::Table;
 use crate::proc::StealReader;
 
-/// What a beat that is older told is not so any more, ns: much happens in two periods of the fastest beats.
+/// Beats older than this no longer describe the present, ns: much can happen in two periods of the fastest beats.
 const OLD_NS: u64 = 2_000_000;
 
-/// Where the decider's signals come from and its decisions go.
+/// The rings that the decider reads and writes.
 pub struct Lines {
     /// From each beat thread.
     pub beats: Vec<Consumer<Signal>>,
-    /// From the house thread.
+    /// From the main loop.
     pub main_loop: Consumer<Signal>,
-    /// Events of I/O, where there is a source of them.
+    /// I/O events, if this machine has a source of them.
     pub events: Option<Sorter>,
-    /// To the house thread.
+    /// To the main loop.
     pub log: Producer<Entry>,
-    /// To the movers, one for each vCPU that tasks leave; none if decisions are only told.
+    /// To the movers, one per vCPU that tasks leave; empty if decisions are only reported.
     pub movers: Vec<Mover>,
 }
 
-/// Where a signal is.
+/// The source of a signal.
 #[derive(Clone, Copy, Debug)]
-enum Head {
+enum SignalSource {
     MainLoop,
     Event,
     Beat(usize),
 }
 
-/// What it goes by.
+/// The decider.
 pub struct Decider {
     placer: Placer,
     lines: Lines,
@@ -55,17 +56,17 @@ pub struct Decider {
     steal: Option<StealReader>,
     steal_reads: StealReads,
     off_times: OffTimes,
-    /// Whether signals are told to the house thread, too.
+    /// Whether signals also go to the main loop, for the record.
     records: bool,
     made: Vec<Move>,
-    /// Slots that movers must look at, with the vCPU that is left.
+    /// Slots with a new order, each with the number of the mover that gets it.
     touched: Vec<(usize, usize)>,
-    /// Entries lost since the last that was told.
-    untold: u64,
+    /// Entries lost since the last one that was sent.
+    unsent: u64,
 }
 
 impl Decider {
-    /// With nothing known yet. `steal` is read at late beats, if there is one.
+    /// A decider that knows nothing yet. Without `steal`, beats carry no steal.
     pub fn new(
         settings: Settings,
         lines: Lines,
@@ -85,16 +86,16 @@ impl Decider {
             steal,
             off_times: OffTimes::default(),
             records,
-            untold: 0,
+            unsent: 0,
         }
     }
 
-    /// With an oracle's knowledge.
-    pub fn told(self, off_times: OffTimes) -> Decider {
+    /// The same decider with an oracle's knowledge.
+    pub fn with_off_times(self, off_times: OffTimes) -> Decider {
         Decider { off_times, ..self }
     }
 
-    /// Takes in all signals that are there, and lets time pass up to `now_ns`.
+    /// Takes in all present signals, and lets time pass up to `now_ns`.
     pub fn step(&mut self, now_ns: u64) {
         self.shared.looked_ns.store(now_ns, Ordering::Relaxed);
         if let Some(events) = &mut self.lines.events {
@@ -104,11 +105,11 @@ impl Decider {
             self.take(signal);
         }
         self.catch_up(now_ns);
-        while let Some(head) = self.oldest() {
-            match head {
-                Head::MainLoop => self.take_from_house(),
-                Head::Event => self.take_event(),
-                Head::Beat(line) => self.take_beat(line, now_ns),
+        while let Some(source) = self.oldest() {
+            match source {
+                SignalSource::MainLoop => self.take_from_main_loop(),
+                SignalSource::Event => self.take_event(),
+                SignalSource::Beat(line) => self.take_beat(line, now_ns),
             }
         }
         self.take(Signal::Tick { at_ns: now_ns });
@@ -120,8 +121,8 @@ impl Decider {
             .for_each(|vcpu| self.shared.set_endangered(vcpu, self.placer.is_endangered(vcpu)));
     }
 
-    /// Beats that have waited, while who was here was on a vCPU that was off, are learnt from, and not acted on: only the
-    /// last ones tell what is now.
+    /// If beats have waited because the deciding thread's vCPU was off, the policy learns from the old ones but does
+    /// not act on them: only the latest describe the present.
     fn catch_up(&mut self, now_ns: u64) {
         let oldest_ns =
             self.lines.beats.iter_mut().filter_map(|beats| Some(beats.peek().ok()?.at_ns())).min();
@@ -130,18 +131,22 @@ impl Decider {
         }
     }
 
-    /// Where the oldest signal is that is there.
-    fn oldest(&mut self) -> Option<Head> {
+    /// The source of the oldest present signal.
+    fn oldest(&mut self) -> Option<SignalSource> {
         let Lines { beats, main_loop, events, .. } = &mut self.lines;
-        let main_loop = main_loop.peek().ok().map(|signal| (signal.at_ns(), Head::MainLoop));
-        let event = events.as_mut().and_then(Sorter::peek_ns).map(|at_ns| (at_ns, Head::Event));
-        let beats = beats.iter_mut().enumerate();
-        let beats = beats.filter_map(|(line, beats)| Some((beats.peek().ok()?.at_ns(), Head::Beat(line))));
-        main_loop.into_iter().chain(event).chain(beats).min_by_key(|(at_ns, _)| *at_ns).map(|(_, head)| head)
+        let main_loop = main_loop.peek().ok().map(|signal| (signal.at_ns(), SignalSource::MainLoop));
+        let event = events.as_mut().and_then(Sorter::peek_ns).map(|at_ns| (at_ns, SignalSource::Event));
+        let beats = beats
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(line, beats)| Some((beats.peek().ok()?.at_ns(), SignalSource::Beat(line))));
+        let oldest = main_loop.into_iter().chain(event).chain(beats).min_by_key(|(at_ns, _)| *at_ns);
+        oldest.map(|(_, source)| source)
     }
 
-    /// What undoes a placement gives the user's mask back, too: a task that the policy has forgotten must not stay bound.
-    fn take_from_house(&mut self) {
+    /// Takes a signal of the main loop. If it ends a placement in the policy, also orders the user's mask to be
+    /// restored, so that no task stays bound that the policy has forgotten.
+    fn take_from_main_loop(&mut self) {
         let Ok(signal) = self.lines.main_loop.pop() else { return };
         self.take(signal);
         match signal {
@@ -157,7 +162,7 @@ impl Decider {
     fn take_event(&mut self) {
         match self.lines.events.as_mut().and_then(|events| events.pop(&self.table)) {
             Some(Entry::Signal(signal)) => self.take(signal),
-            Some(other) => self.tell(other),
+            Some(other) => self.send(other),
             None => {}
         }
     }
@@ -184,7 +189,7 @@ impl Decider {
 
     fn take(&mut self, signal: Signal) {
         if self.records {
-            self.tell(Entry::Signal(signal));
+            self.send(Entry::Signal(signal));
         }
         self.made.clear();
         self.made.extend_from_slice(self.placer.take(&signal));
@@ -193,18 +198,19 @@ impl Decider {
             let cpu = if let Target::Vcpu(vcpu) = made.to { Some(vcpu) } else { None };
             self.want(made.task, cpu, made.from);
             let decision = self.explained(made, signal.at_ns());
-            self.tell(Entry::Decision(decision));
+            self.send(Entry::Decision(decision));
         }
     }
 
-    /// Tells the house thread; what does not fit is counted, and that told in its place as soon as something fits.
-    fn tell(&mut self, entry: Entry) {
-        if self.untold > 0 && self.lines.log.push(Entry::Lost(self.untold)).is_ok() {
-            self.untold = 0;
+    /// Sends an entry to the main loop. If the ring is full, the entry is lost, and a count of lost entries takes its
+    /// place as soon as there is room.
+    fn send(&mut self, entry: Entry) {
+        if self.unsent > 0 && self.lines.log.push(Entry::Lost(self.unsent)).is_ok() {
+            self.unsent = 0;
         }
-        let told = self.untold == 0 && self.lines.log.push(entry).is_ok();
-        self.untold += u64::from(!told);
-        self.shared.count_lost(told);
+        let sent = self.unsent == 0 && self.lines.log.push(entry).is_ok();
+        self.unsent += u64::from(!sent);
+        self.shared.count_lost(sent);
     }
 
     fn want(&mut self, slot: usize, cpu: Option<usize>, from: Option<usize>) {
@@ -212,7 +218,7 @@ impl Decider {
             return;
         }
         self.table.want(slot, cpu);
-        // By the vCPU that is left: a task that runs on one that is off holds up only what leaves that one.
+        // The mover of the vCPU that the task leaves: if that vCPU is off, only others leaving it are delayed.
         let mover = from.unwrap_or(0) % self.lines.movers.len();
         match self.touched.iter_mut().find(|(touched, _)| *touched == slot) {
             Some((_, by)) => *by = mover,
@@ -223,8 +229,8 @@ impl Decider {
     fn send_orders(&mut self) {
         for i in 0..self.touched.len() {
             let (slot, mover) = self.touched[i];
-            // One that does not fit is found by the house thread.
-            self.lines.movers[mover].look_at(slot, rustix::thread::sched_getcpu());
+            // If the ring is full, the main loop finds that the slot is behind.
+            self.lines.movers[mover].order(slot, rustix::thread::sched_getcpu());
         }
         self.touched.clear();
     }

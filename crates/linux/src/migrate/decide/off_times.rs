@@ -1,8 +1,9 @@
-//! What an oracle is told: when vCPUs go off and come back, known beforehand. For experiments, where whoever disturbs the
-//! machine says so.
+//! The oracle's knowledge: when vCPUs will go off and come back. For experiments, in which whatever disturbs the
+//! machine knows these times in advance.
 //!
-//! A file has the signals as a record has them, a line each: `told OFF_NS VCPU BACK_NS`, on CLOCK_MONOTONIC. The policy knows
-//! one time off of each vCPU, so the next is handed in when that is over. Invariant: nothing is allocated after reading.
+//! They come from a file of signals in the text form of a record: lines `told OFF_NS VCPU BACK_NS`, on CLOCK_MONOTONIC.
+//! The policy holds one time off per vCPU, so it gets the next when that is over. Invariant: nothing is allocated after
+//! reading.
 
 use std::io::BufRead;
 
@@ -10,26 +11,26 @@ use reprieve_policy::signal::Signal;
 
 use crate::migrate::report::run_record::BadRecord;
 
-/// The times off still to come, by vCPU.
+/// The times off of all vCPUs.
 #[derive(Clone, Debug, Default)]
 pub struct OffTimes {
     vcpus: Vec<Coming>,
 }
 
-/// Those of one vCPU.
+/// The times off of one vCPU.
 #[derive(Clone, Debug, Default)]
 struct Coming {
-    /// In order, each from when it goes off to when it is back, ns.
+    /// When it goes off and when it is back, ns, ascending.
     off: Vec<(u64, u64)>,
-    /// The first that was not told yet.
+    /// Index of the first one not yet handed to the policy.
     next: usize,
 }
 
 impl OffTimes {
-    /// Reads a file, in whatever order its lines are.
+    /// Reads a file; its lines may be in any order.
     ///
     /// # Errors
-    /// [`BadRecord`] if a line is none that tells, or of a vCPU from `vcpus` on.
+    /// [`BadRecord`] for any other line, and for a vCPU number of `vcpus` or above.
     pub fn read(input: impl BufRead, vcpus: usize) -> Result<OffTimes, BadRecord> {
         let mut coming = vec![Coming::default(); vcpus];
         for (line, text) in input.lines().enumerate() {
@@ -40,7 +41,9 @@ impl OffTimes {
                     coming[vcpu].off.push((off_ns, back_ns));
                 }
                 _ => {
-                    let expected = format!("expected told OFF_NS VCPU BACK_NS, of a vCPU below {vcpus}");
+                    let expected = format!(
+                        "expected told OFF_NS VCPU BACK_NS, with a vCPU below {vcpus} and OFF_NS before BACK_NS"
+                    );
                     return Err(bad(expected));
                 }
             }
@@ -49,7 +52,7 @@ impl OffTimes {
         Ok(OffTimes { vcpus: coming })
     }
 
-    /// A signal that is due: the next time off of a vCPU whose last is over. To be asked until there is none.
+    /// A signal that is due: the next time off of a vCPU whose last one is over. Call it until it returns `None`.
     pub fn due(&mut self, now_ns: u64) -> Option<Signal> {
         let (vcpu, (off_ns, back_ns)) =
             self.vcpus.iter_mut().enumerate().find_map(|(vcpu, coming)| Some((vcpu, coming.due(now_ns)?)))?;
@@ -63,13 +66,13 @@ impl Coming {
         if self.next > 0 && !is_over(self.next - 1) {
             return None;
         }
-        // What is over was missed, and tells nothing.
+        // Skip those that are already over.
         while self.next < self.off.len() && self.off[self.next].1 <= now_ns {
             self.next += 1;
         }
-        let told = self.off.get(self.next).copied()?;
+        let coming = self.off.get(self.next).copied()?;
         self.next += 1;
-        Some(told)
+        Some(coming)
     }
 }
 
@@ -78,18 +81,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_time_off_is_told_once_when_the_last_is_over() {
+    fn each_time_off_is_due_once_when_the_last_is_over() {
         let text = "told 70 0 95\ntold 10 0 35\ntold 40 1 65\ntold 130 0 155\n";
         let mut off_times = OffTimes::read(text.as_bytes(), 2).unwrap();
-        let mut told = |now_ns: u64| -> Vec<String> {
+        let mut due = |now_ns: u64| -> Vec<String> {
             std::iter::from_fn(|| off_times.due(now_ns)).map(|signal| signal.to_string()).collect()
         };
-        assert_eq!(told(0), ["told 10 0 35", "told 40 1 65"]);
-        assert_eq!(told(34), [""; 0]);
-        assert_eq!(told(35), ["told 70 0 95"]);
-        assert_eq!(told(64), [""; 0]);
-        // Asked too late: the one from 130 to 155 is over.
-        assert_eq!(told(155), [""; 0]);
+        assert_eq!(due(0), ["told 10 0 35", "told 40 1 65"]);
+        assert_eq!(due(34), [""; 0]);
+        assert_eq!(due(35), ["told 70 0 95"]);
+        assert_eq!(due(64), [""; 0]);
+        // By now the one from 130 to 155 is over.
+        assert_eq!(due(155), [""; 0]);
     }
 
     #[test]

@@ -1,14 +1,15 @@
-//! The desk at which decisions are made: by whoever beats and finds it free.
+//! Shares one decider among the beat threads: the thread that has just beaten runs it, if no other does.
 //!
-//! A thread of its own for that would be woken up for each beat that tells something, and would have to be brought to a vCPU
-//! that is on; who beats is on one. Where a wake-up costs much, as under emulation, that is half of all that the daemon costs.
+//! A separate decider thread would need a wake-up for each beat that matters, and would have to be moved to a vCPU that
+//! is on; a beat thread already runs on one. Where a wake-up is expensive, as under emulation, this halves the daemon's
+//! cost.
 //!
-//! Invariants: nobody waits for the desk. Who finds it taken leaves it to who has it, and that one looks again after
-//! leaving: what has come in meanwhile is not left lying until the next beat.
+//! Invariants: no thread waits for the decider. If another thread is running it, leave the work to that one, which
+//! checks for new work after unlocking. So no signal lies unread until the next beat.
 //!
-//! Ordering: as in `table`: `asked` is stored before the fence before the try (A), and loaded after the fence after the
-//! unlock (B). If A comes before B in the one order of fences, B's load sees what A stored; else A's try sees B's unlock, and
-//! succeeds.
+//! Ordering, as in `table`: `asked` is stored, then a fence, then the try-lock (A); and the unlock, then a fence, then
+//! `asked` is loaded (B). If A's fence comes first in the total order of fences, B's load sees A's store. Otherwise A's
+//! try-lock sees B's unlock, and succeeds.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, TryLockError};
@@ -17,44 +18,45 @@ use super::decider::Decider;
 use crate::migrate::clock;
 use crate::migrate::link::status::Status;
 
-/// Between two times that the state is shown, ns.
+/// Time between two updates of the shown state, ns.
 const SHOW_NS: u64 = 50_000_000;
 
-/// The decider and who shows its state.
+/// A decider that several threads can run, one at a time.
 pub struct SharedDecider {
-    at: Mutex<At>,
+    guarded: Mutex<Guarded>,
     asked: AtomicBool,
 }
 
-struct At {
+struct Guarded {
     decider: Decider,
     status: Arc<Status>,
     shown_ns: u64,
 }
 
 impl SharedDecider {
-    /// With nobody at it. The state is shown to `status` now and then.
+    /// Shares a decider, which shows its state in `status` at intervals.
     pub fn new(decider: Decider, status: Arc<Status>) -> SharedDecider {
-        SharedDecider { at: Mutex::new(At { decider, status, shown_ns: 0 }), asked: AtomicBool::new(false) }
+        let guarded = Mutex::new(Guarded { decider, status, shown_ns: 0 });
+        SharedDecider { guarded, asked: AtomicBool::new(false) }
     }
 
-    /// Takes in all signals that are there and decides, on this vCPU; when its next beat is due, ns. `None` if somebody else
-    /// is at it, who does it instead.
+    /// Takes in all present signals and decides. Call it on this vCPU. Returns when the vCPU's next beat is due, ns;
+    /// `None` if another thread does the work instead.
     pub fn decide(&self, vcpu: usize) -> Option<u64> {
         let mut next_ns = None;
         loop {
-            // Relaxed, with the fences: see above.
+            // Relaxed is enough with the fences: see above.
             self.asked.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
-            let mut at = match self.at.try_lock() {
-                Ok(at) => at,
-                // A thread that panicked has left it as good as it was: signals are taken one at a time.
-                Err(TryLockError::Poisoned(at)) => at.into_inner(),
+            let mut guarded = match self.guarded.try_lock() {
+                Ok(guarded) => guarded,
+                // Signals are taken one at a time, so a panic leaves a usable state.
+                Err(TryLockError::Poisoned(guarded)) => guarded.into_inner(),
                 Err(TryLockError::WouldBlock) => return next_ns,
             };
             self.asked.store(false, Ordering::Relaxed);
-            next_ns = at.step(vcpu);
-            drop(at);
+            next_ns = guarded.step(vcpu);
+            drop(guarded);
             fence(Ordering::SeqCst);
             if !self.asked.load(Ordering::Relaxed) {
                 return next_ns;
@@ -63,7 +65,7 @@ impl SharedDecider {
     }
 }
 
-impl At {
+impl Guarded {
     fn step(&mut self, vcpu: usize) -> Option<u64> {
         let now_ns = clock::now_ns();
         self.decider.step(now_ns);
@@ -92,15 +94,15 @@ mod tests {
     const ROUNDS: usize = 60_000;
 
     #[test]
-    fn whoever_finds_it_taken_is_served_by_who_has_it() {
+    fn a_thread_that_finds_it_locked_is_served_by_the_other() {
         let shared = Arc::new(Shared::new(2, 1_000_000));
         let (outs, beats): (Vec<_>, Vec<_>) = (0..2).map(|_| RingBuffer::new(4)).unzip();
-        let ((_house, from_house), (log, mut told)) = (RingBuffer::new(1), RingBuffer::new(16));
-        let lines = Lines { beats, main_loop: from_house, events: None, log, movers: Vec::new() };
+        let ((_signals, main_loop), (log, mut entries)) = (RingBuffer::new(1), RingBuffer::new(16));
+        let lines = Lines { beats, main_loop, events: None, log, movers: Vec::new() };
         let table = Arc::new(Table::new(1, None));
         let decider = Decider::new(Settings::new(2, 1), lines, table, shared, None, true);
         let (decider, barrier) = (SharedDecider::new(decider, Arc::new(Status::new(2))), Barrier::new(3));
-        // Rounds after which something was left lying.
+        // Number of rounds after which a signal was still unread.
         let mut left = 0;
         std::thread::scope(|scope| {
             for (vcpu, mut out) in outs.into_iter().enumerate() {
@@ -120,7 +122,7 @@ mod tests {
             for _ in 0..ROUNDS {
                 barrier.wait();
                 barrier.wait();
-                let beats = std::iter::from_fn(|| told.pop().ok());
+                let beats = std::iter::from_fn(|| entries.pop().ok());
                 let beats = beats.filter(|entry| matches!(entry, Entry::Signal(Signal::Beat(_)))).count();
                 left += usize::from(beats != 2);
             }

@@ -1,7 +1,7 @@
-//! I/O events by eBPF on the block layer's tracepoints: `io_events.bpf.c`, loaded, attached and read.
+//! I/O events from the block layer's tracepoints, by eBPF: loads, attaches and reads `io_events.bpf.c`.
 //!
-//! It runs on Linux 5.12 and later that have their own type information (CONFIG_DEBUG_INFO_BTF). Loading needs CAP_BPF and
-//! CAP_PERFMON. Reading allocates nothing and wakes nobody.
+//! It needs Linux 5.12 or later, built with its own type information (CONFIG_DEBUG_INFO_BTF), and CAP_BPF and
+//! CAP_PERFMON to load. Reading allocates nothing, and wakes no thread.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
@@ -15,41 +15,41 @@ use super::io_events::{Events, IoEvent, IoKind};
 
 /// The compiled program.
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/io_events.bpf.o"));
-/// Its tracepoints: function and name.
+/// Its functions, and the tracepoint of each.
 const TRACEPOINTS: [(&str, &str); 3] = [
     ("bio_queue", "block_bio_queue"),
     ("request_complete", "block_rq_complete"),
     ("bio_complete", "block_bio_complete"),
 ];
-/// Events taken out of the kernel's ring at once.
+/// Most events taken out of the kernel's ring at once.
 const AT_ONCE: usize = 64;
 const EVENT_BYTES: usize = 32;
 const END: u32 = 1;
 
-/// The source.
+/// The loaded program.
 pub struct Ebpf {
-    // Fields drop in order: nothing is told any more before the ring goes.
+    // Fields drop in order: the program is detached before its ring is freed.
     _links: Vec<Link>,
     ring: RingBuffer<'static>,
     taken: Arc<Mutex<VecDeque<IoEvent>>>,
-    /// The program's only variable: whether it watches.
+    /// The program's variable `watching`: whether it reports new I/Os.
     watching: MapHandle,
     _object: Object,
 }
 
 impl Ebpf {
-    /// Loads and attaches it.
+    /// Loads and attaches the program.
     ///
     /// # Errors
-    /// Why it cannot be, for people.
+    /// The reason and the way out, as text.
     pub fn open() -> Result<Ebpf, String> {
         load()
-            .map_err(|e| format!("no I/O events by eBPF ({e}); run as root or with CAP_BPF and CAP_PERFMON"))
+            .map_err(|e| format!("no I/O events by eBPF ({e}): run as root or with CAP_BPF and CAP_PERFMON"))
     }
 }
 
 fn load() -> Result<Ebpf, Box<dyn std::error::Error>> {
-    // What it has to say is in the errors, too.
+    // The library's messages are also in its errors.
     libbpf_rs::set_print(None);
     let mut open = ObjectBuilder::default().open_memory(PROGRAM)?;
     set_namespace(&mut open)?;
@@ -76,10 +76,10 @@ fn load() -> Result<Ebpf, Box<dyn std::error::Error>> {
     Ok(Ebpf { _links: links, ring, taken, watching, _object: object })
 }
 
-/// Tells the program which PID namespace's numbers are ours.
+/// Tells the program this process's PID namespace, whose ids it is to report.
 fn set_namespace(open: &mut OpenObject) -> Result<(), Box<dyn std::error::Error>> {
     let own = std::fs::metadata("/proc/self/ns/pid")?;
-    // The kernel's own form of a device number: 12 and 20 bits.
+    // The kernel's internal form of a device number: 12 bits and 20 bits.
     let device = u64::from(libc::major(own.dev())) << 20 | u64::from(libc::minor(own.dev()));
     let mut constants = open.maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"));
     let constants = constants.as_mut().ok_or("no constants")?;
@@ -87,7 +87,7 @@ fn set_namespace(open: &mut OpenObject) -> Result<(), Box<dyn std::error::Error>
     Ok(constants.set_initial_value(&value)?)
 }
 
-/// An event as the program writes it: time, duration, process, task, kind, and four bytes more.
+/// Parses an event of the program: time, duration, process, task, kind, and four unused bytes.
 fn parse(bytes: &[u8]) -> Option<IoEvent> {
     let bytes: &[u8; EVENT_BYTES] = bytes.try_into().ok()?;
     let long = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
@@ -98,14 +98,14 @@ fn parse(bytes: &[u8]) -> Option<IoEvent> {
 
 impl Events for Ebpf {
     fn watch(&mut self, on: bool) {
-        // It is there, so this does not fail; if it did, it would go on as before.
+        // This cannot fail, since the variable exists.
         let _ = self.watching.update(&0u32.to_ne_bytes(), &u32::from(on).to_ne_bytes(), MapFlags::ANY);
     }
 
     fn next(&mut self) -> Option<IoEvent> {
         let taken = || self.taken.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         taken().or_else(|| {
-            // An error leaves nothing taken.
+            // After an error nothing was taken.
             let _ = self.ring.consume_raw_n(AT_ONCE);
             taken()
         })
@@ -128,32 +128,32 @@ mod tests {
     }
 
     #[test]
-    fn a_write_to_a_device_is_told_with_its_task() {
+    fn a_write_to_a_device_is_reported_with_its_task() {
         let mut events = match Ebpf::open() {
             Ok(events) => events,
             Err(e) => return eprintln!("skipped: {e}"),
         };
-        // Not in /tmp, which may be in memory.
+        // Not in /tmp, which may be a memory file system.
         let folder = tempfile::tempdir_in(env!("OUT_DIR")).unwrap();
         let path = folder.path().join("file");
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.create(true).write(true).custom_flags(libc::O_DSYNC).open(path).unwrap();
         let (own, before_ns) = (crate::threads::own_tid(), crate::migrate::clock::now_ns());
         file.write_all(&[1; 4096]).unwrap();
-        let mut told = || std::iter::from_fn(|| events.next()).filter(|event| event.tid == own).count();
-        assert_eq!(told(), 0, "nobody wants to know");
+        let mut seen = || std::iter::from_fn(|| events.next()).filter(|event| event.tid == own).count();
+        assert_eq!(seen(), 0, "it does not watch yet");
         events.watch(true);
         file.write_all(&[1; 4096]).unwrap();
         let after_ns = crate::migrate::clock::now_ns();
-        let told: Vec<IoEvent> =
+        let seen: Vec<IoEvent> =
             std::iter::from_fn(|| events.next()).filter(|event| event.tid == own).collect();
-        if told.is_empty() {
+        if seen.is_empty() {
             return eprintln!("skipped: this folder is on no block device");
         }
-        assert!(told.iter().all(|event| event.pid == std::process::id() as i32));
-        assert!(told.iter().all(|event| (before_ns..=after_ns).contains(&event.at_ns)), "{told:?}");
-        assert_eq!(told[0].kind, IoKind::Begin);
-        assert!(matches!(told[1].kind, IoKind::End { took_ns } if took_ns == told[1].at_ns - told[0].at_ns));
-        assert!(told.is_sorted_by_key(|event| event.at_ns) && told.len().is_multiple_of(2));
+        assert!(seen.iter().all(|event| event.pid == std::process::id() as i32));
+        assert!(seen.iter().all(|event| (before_ns..=after_ns).contains(&event.at_ns)), "{seen:?}");
+        assert_eq!(seen[0].kind, IoKind::Begin);
+        assert!(matches!(seen[1].kind, IoKind::End { took_ns } if took_ns == seen[1].at_ns - seen[0].at_ns));
+        assert!(seen.is_sorted_by_key(|event| event.at_ns) && seen.len().is_multiple_of(2));
     }
 }

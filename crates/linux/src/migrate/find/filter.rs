@@ -1,6 +1,6 @@
-//! Which tasks the user wants to be looked after: `--only cgroup=`, `user=`, `comm=`.
+//! The filter of tasks that the user wants to be managed: `--only cgroup=`, `user=`, `comm=`.
 //!
-//! Of several conditions on the same thing one must hold; conditions on different things must all hold.
+//! Of several conditions of one kind, at least one must hold; of different kinds, all must.
 
 use std::str::FromStr;
 
@@ -10,11 +10,11 @@ use crate::proc::{ProcRoot, TaskIdentity};
 /// One condition on a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// In this cgroup or below it; a path as in `/proc/PID/cgroup`.
+    /// The task is in this cgroup or below it; the path is as in `/proc/PID/cgroup`.
     Cgroup(String),
-    /// Of this user: a number, or a name of `/etc/passwd`.
+    /// The task belongs to this user: an id, or a name in `/etc/passwd`.
     User(String),
-    /// With this name (the thread's, at most 15 bytes).
+    /// The thread has this name, at most 15 bytes.
     Comm(String),
 }
 
@@ -28,12 +28,12 @@ impl FromStr for Condition {
             }
             Some(("user", user)) if !user.is_empty() => Ok(Condition::User(user.into())),
             Some(("comm", comm)) if !comm.is_empty() => Ok(Condition::Comm(comm.chars().take(15).collect())),
-            _ => Err(Error::invalid("condition", text, "cgroup=/PATH, user=NAME or comm=NAME")),
+            _ => Err(Error::invalid("condition", text, "use cgroup=/PATH, user=NAME or comm=NAME")),
         }
     }
 }
 
-/// All conditions together; none lets every task pass.
+/// All conditions together. Without conditions every task passes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     cgroups: Vec<String>,
@@ -55,7 +55,7 @@ impl Filter {
                 Condition::User(user) => {
                     let number = user.parse().ok().or_else(|| number_of(user, passwd));
                     let unknown =
-                        || Error::invalid("user", user, "a user's number, or a name in /etc/passwd");
+                        || Error::invalid("user", user, "use a user's id, or a name in /etc/passwd");
                     filter.users.push(number.ok_or_else(unknown)?);
                 }
             }
@@ -76,24 +76,24 @@ impl Filter {
             && (self.comms.is_empty() || self.comms.contains(&task.comm))
     }
 
-    /// The users it is confined to; empty means all.
+    /// The users whose tasks may pass; empty means all users.
     pub fn users(&self) -> &[u32] {
         &self.users
     }
 }
 
-/// The number of a user named in `passwd`.
+/// The id of a user named in `passwd`.
 fn number_of(name: &str, passwd: &str) -> Option<u32> {
     let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
     line.split(':').nth(2)?.parse().ok()
 }
 
-/// Whether this process may change the affinity of anybody's tasks: CAP_SYS_NICE, capability 23 (capabilities(7)).
+/// Whether this process may change the affinity of any user's tasks: CAP_SYS_NICE, capability 23 (capabilities(7)).
 pub fn may_move_all(root: &ProcRoot) -> bool {
     has_capability(root, 23)
 }
 
-/// Whether this process may lock as much memory as it likes: CAP_IPC_LOCK, capability 14.
+/// Whether this process may lock any amount of memory: CAP_IPC_LOCK, capability 14.
 pub fn may_lock_all(root: &ProcRoot) -> bool {
     has_capability(root, 14)
 }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_condition_is_refused() {
+    fn other_conditions_are_refused() {
         for text in ["", "fio", "comm=", "user=", "cgroup=relative", "pid=4"] {
             assert!(text.parse::<Condition>().is_err(), "{text:?}");
         }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Which task has I/O outstanding at the block layer: an event when it issues one and had none, and when its last one has
-// ended. Each I/O is known by the address of its struct bio. Devices that queue requests trace the completion of a request,
-// which may be of several bios; the others (stacked ones) that of each bio.
+// Watches which tasks have I/O outstanding at the block layer. Reports an event when a task without outstanding I/O issues
+// one, and when a task's last outstanding I/O ends. An I/O is identified by the address of its struct bio. Devices that queue
+// requests trace the completion of a request, which may contain several bios; stacked devices trace that of each bio.
 //
-// Source: the kernel's include/trace/events/block.h: block_bio_queue(bio) (Linux 5.11 on), block_rq_complete(request, error,
-// bytes) and block_bio_complete(queue, bio). Of the kernel's structures only the fields below are looked at, where this
-// kernel's own type information says they are (CO-RE). bpf-helpers(7).
+// Source: the kernel's include/trace/events/block.h: block_bio_queue(bio) (since Linux 5.11), block_rq_complete(request,
+// error, bytes) and block_bio_complete(queue, bio). Only the fields of kernel structures named below are read, at the offsets
+// in the running kernel's own type information (CO-RE). bpf-helpers(7).
 #include <linux/bpf.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
 #define BEGIN 0
 #define END 1
-// A request is of so many bios at most: a device takes no more segments.
+// The most bios of a request. Devices take no more segments.
 #define MOST_BIOS 256
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -30,7 +30,7 @@ struct request {
 };
 #pragma clang attribute pop
 
-// As ebpf.rs reads it.
+// ebpf.rs reads this layout.
 struct event {
 	__u64 at_ns;
 	__u64 took_ns;
@@ -46,14 +46,14 @@ struct io {
 	__u32 tid;
 };
 
-// The daemon's PID namespace: tasks are told by their numbers in it. Set before loading.
+// The daemon's PID namespace, whose ids are reported. Set before loading.
 const volatile __u64 namespace_dev = 0;
 const volatile __u64 namespace_inode = 0;
 
-// Whether anybody wants to know of new I/Os. Those that are in flight are followed to their end in any case. In a section of
-// its own, for the daemon writes it whole.
+// Whether new I/Os are reported. I/Os in flight are followed to their end in any case. It is alone in its section, because
+// the daemon writes the whole section.
 volatile __u32 watching;
-// How many are in flight: where there are none, completions need no look.
+// Number of I/Os in flight. If there are none, completions are ignored.
 volatile __s64 flying SEC(".data.flying") = 0;
 
 struct {
@@ -63,7 +63,7 @@ struct {
 	__type(value, struct io);
 } in_flight SEC(".maps");
 
-// I/Os outstanding of each task. Those that have ended make room for others.
+// Number of outstanding I/Os of each task. The least recently used entries make room for new ones.
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -80,7 +80,7 @@ static __always_inline void tell(const struct io *io, __u32 kind, __u64 at_ns, _
 {
 	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
-	// One that is lost is made good by the next of its task.
+	// If the ring is full, the event is lost; the task's next event corrects that.
 	if (!event)
 		return;
 	event->at_ns = at_ns;
@@ -89,7 +89,7 @@ static __always_inline void tell(const struct io *io, __u32 kind, __u64 at_ns, _
 	event->tid = io->tid;
 	event->kind = kind;
 	event->unused = 0;
-	// The daemon looks by itself: nobody is woken up.
+	// The daemon polls the ring, so wake nobody.
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
@@ -134,7 +134,7 @@ int bio_queue(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-// Global, so that the kernel verifies it once and not once for each bio of a request.
+// Not inlined, so that the kernel verifies it once, not once for each bio of a request.
 __attribute__((noinline)) int complete(__u64 bio)
 {
 	struct io *found = bpf_map_lookup_elem(&in_flight, &bio);
@@ -162,7 +162,7 @@ int request_complete(struct bpf_raw_tracepoint_args *ctx)
 	for (int i = 0; i < MOST_BIOS && bio; i++) {
 		__u32 bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
 
-		// The rest of it completes later.
+		// The rest of the request completes later.
 		if (bytes > left)
 			break;
 		left -= bytes;

@@ -1,72 +1,75 @@
-//! The seam for sources of I/O events: an I/O begins, an I/O ends, of whatever task.
+//! The interface for sources of I/O events: an I/O of any task begins or ends.
 //!
-//! Events are taken by the decider at each of its looks, so that an I/O task is known within a period of beats, without a
-//! thread or a wake-up of its own. Those of tasks that are looked after become signals for the policy; of the others the
-//! house thread is told, which takes them in if it may. Nothing is allocated, and a look takes in so many at most.
+//! The decider takes events each time it runs, so it knows an I/O task within a beat period, without a thread or
+//! wake-up just for events. Events of managed tasks become signals for the policy. Other tasks are reported to the main
+//! loop, which manages them if it may. Nothing is allocated, and each run takes a limited number of events.
 
 use reprieve_policy::signal::Signal;
 
 use crate::migrate::link::entry::Entry;
 use crate::migrate::masks::table::Table;
 
-/// Events taken in at one look.
+/// The most events taken in one run.
 const AT_ONCE: usize = 4096;
-/// Strangers remembered, so that the house thread is told of each once in a while only.
+/// Number of unmanaged tasks remembered, so that each is reported only at intervals.
 const MAX_UNMANAGED: usize = 64;
-/// It is told again after so long, ns.
+/// Least time between two reports of one unmanaged task, ns.
 const AGAIN_NS: u64 = 200_000_000;
 
-/// What happened.
+/// The kind of an event.
 ///
-/// A source may lose events: of two beginnings in a row the second is taken for the first's end, too.
+/// A source may lose events: of two beginnings in a row, the second also counts as the end of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoKind {
-    /// The task had no I/O outstanding, and has issued one.
+    /// The task had no I/O outstanding and has issued one.
     Begin,
     /// The task's last outstanding I/O has ended.
     End {
-        /// How long that one took, ns.
+        /// How long that I/O took, ns.
         took_ns: u64,
     },
 }
 
-/// An I/O of some task.
+/// An I/O event of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoEvent {
     /// The task's process.
     pub pid: i32,
     /// The task.
     pub tid: i32,
-    /// When, ns of CLOCK_MONOTONIC.
+    /// The time, ns of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// What.
+    /// The kind.
     pub kind: IoKind,
 }
 
 /// A source of events.
 pub trait Events: Send {
-    /// The next event, if there is one. Does not wait, and allocates nothing.
+    /// The next event, if any. Does not wait, and allocates nothing.
     fn next(&mut self) -> Option<IoEvent>;
 
-    /// Whether events are wanted from now on: where nothing is wrong they are not, and should cost nothing. Not at first.
+    /// Sets whether the source watches from now on; initially it does not. While no vCPU goes off, events are not
+    /// needed, and should cost nothing.
     fn watch(&mut self, on: bool);
 }
 
-/// Events, sorted by whom they are about.
+/// Sorts events into those of managed and of unmanaged tasks.
 pub struct Sorter {
     events: Box<dyn Events>,
-    /// The next event, taken out of the source already.
+    /// The next event, already taken out of the source.
     head: Option<IoEvent>,
+    /// Number of events that this run may still take.
     left: usize,
-    /// The task of each slot that has I/O outstanding; 0 where none has.
+    /// For each slot, its task if it has I/O outstanding, else 0.
     begun: Vec<i32>,
+    /// Unmanaged tasks, and when each was last reported, ns.
     unmanaged: [(i32, u64); MAX_UNMANAGED],
     next_unmanaged: usize,
     watches: bool,
 }
 
 impl Sorter {
-    /// Of this source, for a table of so many slots.
+    /// Sorts the events of this source, for a table of this many slots.
     pub fn new(events: Box<dyn Events>, slots: usize) -> Sorter {
         let unmanaged = [(0, 0); MAX_UNMANAGED];
         Sorter {
@@ -80,12 +83,12 @@ impl Sorter {
         }
     }
 
-    /// A look begins: so many events more are taken in.
+    /// A run of the decider begins, and may take a new batch of events.
     pub fn begin(&mut self) {
         self.left = AT_ONCE;
     }
 
-    /// Whether events are wanted from now on.
+    /// Sets whether the source watches from now on.
     pub fn watch(&mut self, on: bool) {
         if on != self.watches {
             self.watches = on;
@@ -93,7 +96,7 @@ impl Sorter {
         }
     }
 
-    /// When the next event was, ns, if there is one and it is for this look.
+    /// The time of the next event, ns; `None` if there is none, or this run may take no more.
     pub fn peek_ns(&mut self) -> Option<u64> {
         if self.head.is_none() {
             self.head = self.events.next();
@@ -101,7 +104,7 @@ impl Sorter {
         self.head.filter(|_| self.left > 0).map(|event| event.at_ns)
     }
 
-    /// Takes the next event: what it tells, if anything.
+    /// Takes the next event, and turns it into an entry, if it is worth one.
     pub fn pop(&mut self, table: &Table) -> Option<Entry> {
         let IoEvent { pid, tid, at_ns, kind } = self.head.take().or_else(|| self.events.next())?;
         self.left = self.left.saturating_sub(1);
@@ -112,7 +115,7 @@ impl Sorter {
         let begun = self.begun.get_mut(task)?;
         Some(Entry::Signal(match kind {
             IoKind::Begin if *begun == tid => {
-                // Its end was lost: that first, and then this again.
+                // Its end was lost: report the end first, and take this event again.
                 *begun = 0;
                 self.head = Some(IoEvent { pid, tid, at_ns, kind });
                 Signal::IoEnd { task, at_ns, took_ns: None }
@@ -128,11 +131,12 @@ impl Sorter {
         }))
     }
 
+    /// Whether an unmanaged task is due to be reported.
     fn is_new(&mut self, tid: i32, at_ns: u64) -> bool {
         let known = self.unmanaged.iter_mut().find(|unmanaged| unmanaged.0 == tid);
-        if let Some((_, told_ns)) = known {
-            let due = at_ns.saturating_sub(*told_ns) >= AGAIN_NS;
-            *told_ns = if due { at_ns } else { *told_ns };
+        if let Some((_, reported_ns)) = known {
+            let due = at_ns.saturating_sub(*reported_ns) >= AGAIN_NS;
+            *reported_ns = if due { at_ns } else { *reported_ns };
             return due;
         }
         self.unmanaged[self.next_unmanaged] = (tid, at_ns);
@@ -171,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn members_become_signals_and_of_strangers_is_told_once_in_a_while() {
+    fn events_of_managed_tasks_become_signals_and_unmanaged_tasks_are_reported_at_intervals() {
         let end = IoKind::End { took_ns: 7 };
         let events = vec![
             event(5, 10, IoKind::Begin),
@@ -182,12 +186,12 @@ mod tests {
             event(5, 12 + AGAIN_NS, IoKind::Begin),
             event(5, 13 + AGAIN_NS, IoKind::Begin),
         ];
-        let (table, mut told) = (table(5), Vec::new());
+        let (table, mut entries) = (table(5), Vec::new());
         let mut sorter = Sorter::new(Box::new(Played(events.into_iter())), 2);
         sorter.begin();
         assert_eq!(sorter.peek_ns(), Some(10));
         while sorter.peek_ns().is_some() {
-            told.extend(sorter.pop(&table));
+            entries.extend(sorter.pop(&table));
         }
         let unmanaged = Entry::Unmanaged { pid: 3, tid: 6 };
         let expected = [
@@ -200,12 +204,12 @@ mod tests {
             Entry::Signal(Signal::IoEnd { task: 1, at_ns: 13 + AGAIN_NS, took_ns: None }),
             Entry::Signal(Signal::IoBegin { task: 1, at_ns: 13 + AGAIN_NS }),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(entries, expected);
         assert_eq!((table.io_ns(1), table.io_ns(0)), (13 + AGAIN_NS, 0));
     }
 
     #[test]
-    fn a_flood_is_taken_in_by_parts() {
+    fn a_flood_is_taken_in_batches() {
         let events: Vec<IoEvent> =
             (0..10_000).map(|at_ns| event(5, at_ns, IoKind::End { took_ns: 1 })).collect();
         let table = table(5);

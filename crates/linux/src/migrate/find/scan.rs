@@ -1,50 +1,53 @@
-//! Finding tasks that do I/O among all tasks, a few at a time: those that wait for it now, and those that have waited for it
-//! or moved bytes since the last look. Of a process that has moved no bytes the tasks need no look.
+//! Scans all tasks, a few at a time, for those that do I/O: tasks that wait for I/O now, and tasks that have waited for
+//! I/O or read or written bytes since the last look. If a process has read and written nothing, its tasks are skipped.
 //!
-//! With 10,000 tasks a look at all takes a tenth of a second of CPU time; so a scan is spread over as many calls as its
-//! budget asks for. Invariant: a kernel thread, a bound task, or one of our own is never found.
+//! With 10,000 tasks, a look at all of them takes a tenth of a second of CPU time, so a scan is spread over as many
+//! calls as its budget requires. Invariant: it never finds a kernel thread, a task whose affinity cannot be changed, or
+//! one of the daemon's own.
 
 use std::collections::{HashMap, HashSet};
 
 use super::source::Source;
 use crate::proc::{ProcRoot, TaskStat, TaskStatReader};
 
-/// Tasks and processes remembered; with more, all are forgotten, which costs a round.
+/// The most tasks and processes remembered. With more, all are forgotten, which costs one round.
 const MAX_REMEMBERED: usize = 1 << 17;
 
-/// Who is a kernel thread is looked at again once in so many rounds, for numbers are used again.
+/// Re-check known kernel threads only every this many rounds, in case their PID was reused.
 const KERNEL_ROUNDS: u64 = 16;
 
-/// A task that waits for I/O.
+/// A task that does I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Its process.
     pub pid: i32,
-    /// Its number.
+    /// Its thread id.
     pub tid: i32,
-    /// What it looked like.
+    /// Its state when it was found.
     pub stat: TaskStat,
 }
 
-/// A scan that goes round and round.
+/// A scan that goes through all tasks again and again, in rounds.
 #[derive(Debug)]
 pub struct Scan {
     root: ProcRoot,
     source: Source,
     own_pid: i32,
-    /// Processes and tasks still to be looked at in this round.
+    /// Processes still to be looked at in this round.
     pids: Vec<i32>,
+    /// Tasks of process `pid` still to be looked at.
     tids: Vec<i32>,
     pid: i32,
-    /// What each process and each task had done at the last look at it: start (0 for processes), time or bytes.
+    /// For each process (tid 0) and task: its start time (0 for processes), and its wait time or bytes at the last
+    /// look.
     done: HashMap<(i32, i32), (u64, u64)>,
-    /// Processes that are kernel threads: most of those there are, and not looked at in every round.
+    /// Processes that are kernel threads. They are often the majority, and are not looked at in every round.
     kernel: HashSet<i32>,
     rounds: u64,
 }
 
 impl Scan {
-    /// Of the tasks below `root`, but for those of process `own_pid`.
+    /// Scans the tasks below `root`, except those of process `own_pid`.
     pub fn new(root: &ProcRoot, source: Source, own_pid: i32) -> Scan {
         Scan {
             root: root.clone(),
@@ -59,7 +62,7 @@ impl Scan {
         }
     }
 
-    /// Looks at tasks while `go_on` says so, and returns those that wait for I/O. Ends at the end of a round, too.
+    /// Looks at tasks while `go_on` returns true, at most to the end of the round, and returns those that do I/O.
     pub fn advance(&mut self, mut go_on: impl FnMut() -> bool) -> Vec<Found> {
         let mut found = Vec::new();
         while go_on() {
@@ -67,7 +70,7 @@ impl Scan {
                 found.extend(self.look(tid));
             } else if let Some(pid) = self.pids.pop() {
                 self.pid = pid;
-                // A process that has ended has no tasks; one that has moved no bytes needs no look at them.
+                // An ended process has no tasks; the tasks of one that has read and written nothing need no look.
                 let idle = self.has_done(pid, 0, 0, self.root.io_bytes(pid, None)) == Some(false);
                 self.tids = if idle { Vec::new() } else { self.root.thread_ids(pid).unwrap_or_default() };
             } else {
@@ -88,18 +91,18 @@ impl Scan {
         found
     }
 
-    /// What there is to find of a task that is known to do I/O.
+    /// Finds a task that is already known to do I/O.
     pub fn find(&self, pid: i32, tid: i32) -> Option<Found> {
         let stat = TaskStatReader::open(&self.root, pid, tid).ok()?.read().ok()?;
         (pid != self.own_pid && !stat.is_kernel && !stat.is_bound).then_some(Found { pid, tid, stat })
     }
 
-    /// Whether it has looked at all tasks twice, and so could compare what they have done.
+    /// Whether it has looked at all tasks twice, so that it could compare the two looks.
     pub fn has_compared(&self) -> bool {
         self.rounds > 2
     }
 
-    /// Rounds begun so far.
+    /// Number of rounds begun.
     #[cfg(test)]
     fn rounds(&self) -> u64 {
         self.rounds
@@ -124,11 +127,12 @@ impl Scan {
 }
 
 impl Scan {
-    /// Whether what a task (or a process, `tid` 0) has done has grown since the last look; `None` if that is not known.
+    /// Whether the wait time or bytes of a task (or process, with `tid` 0) have grown since the last look; `None` if
+    /// unknown.
     fn has_done(&mut self, pid: i32, tid: i32, start: u64, done: Option<u64>) -> Option<bool> {
         let now = (start, done?);
         let before = self.done.insert((pid, tid), now)?;
-        // The same number may be another task's now.
+        // Another task may have the same id now.
         (before.0 == now.0).then_some(now.1 > before.1)
     }
 }
@@ -170,8 +174,8 @@ mod tests {
             named.iter().filter_map(|(pid, tid)| Some(scan.find(*pid, *tid)?.tid)).collect();
         assert_eq!(found, [5, 6]);
         assert_eq!(round(&mut scan), [6]);
-        assert_eq!(round(&mut scan), [6], "and round again");
-        // The numbers of kernel threads are others' in the end.
+        assert_eq!(round(&mut scan), [6], "in the next round again");
+        // Kernel threads' ids are reused eventually.
         put(&proc, 7, 7, &line('D', 0, 0));
         let rounds = (0..=KERNEL_ROUNDS).find(|_| round(&mut scan).contains(&7));
         assert!(rounds.is_some_and(|rounds| rounds > 0), "{rounds:?}");
@@ -185,14 +189,14 @@ mod tests {
         let mut scan = Scan::new(&proc.root, Source::DelayAccounting, 1);
         assert!(round(&mut scan).is_empty());
         put(&proc, 5, 5, &line('R', 0, 12));
-        // The same number, another task.
+        // Another task with the same id.
         put(&proc, 6, 6, &line('R', 0, 12).replace(" 777 ", " 888 "));
         assert_eq!(round(&mut scan), [5]);
         assert!(round(&mut scan).is_empty());
     }
 
     #[test]
-    fn bytes_that_were_moved_between_two_rounds_are_found() {
+    fn bytes_read_between_two_rounds_are_found() {
         let proc = FakeProc::new();
         let io = |read: u64| format!("rchar: 9\nread_bytes: {read}\nwrite_bytes: 7\n");
         for tid in [5, 6] {
@@ -204,7 +208,7 @@ mod tests {
         assert!(round(&mut scan).is_empty());
         proc.put("5/io", &io(4096)).put("5/task/6/io", &io(4096));
         assert_eq!(round(&mut scan), [6]);
-        // A process that moved nothing is not looked into.
+        // A process that read and wrote nothing is skipped.
         put(&proc, 5, 5, &line('D', 0, 0));
         assert!(round(&mut scan).is_empty());
     }

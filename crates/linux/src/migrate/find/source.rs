@@ -1,14 +1,13 @@
-//! Where the knowledge about tasks' I/O comes from, the best that this machine has.
+//! The source of knowledge about tasks' I/O: the best one that this machine has.
 //!
 //! | source | what it sees | resolution |
 //! |---|---|---|
-//! | events | each task's I/Os at the block layer, asynchronous ones too, as they begin and end | a beat, 1 ms |
-//! | delay accounting | time that a task waited for block I/O | a clock tick, 10 ms |
-//! | states | whether a task waits for I/O (`D`) at each look | the time between two looks, 20 ms |
+//! | events | the beginning and end of each task's I/Os at the block layer, including asynchronous ones | a beat, 1 ms |
+//! | delay accounting | time that a task has waited for block I/O | a clock tick, 10 ms |
+//! | states | whether a task waits for I/O (state `D`) at each look | the time between two looks, 20 ms |
 //!
-//! The last two see only a task that waits for its I/O itself. Events come as [`Signal::IoBegin`] and [`Signal::IoEnd`]
-//! ([`Events`] is the seam), the others as samples; the policy takes either, and the rest of the daemon hardly knows
-//! which.
+//! The last two do not see asynchronous I/O. Events ([`Events`]) become [`Signal::IoBegin`] and [`Signal::IoEnd`], the
+//! others samples; the policy takes either.
 //!
 //! Source: the kernel's Documentation/accounting/delay-accounting.rst; proc_pid_stat(5), fields 3 and 42.
 
@@ -17,25 +16,25 @@ use reprieve_policy::signal::Signal;
 use super::io_events::Events;
 use crate::proc::{ProcRoot, TaskStat};
 
-/// What tells I/O tasks.
+/// A source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Each I/O at the block layer, by eBPF.
     Events,
-    /// Time waited for block I/O, as the kernel books it.
+    /// Time waited for block I/O, as the kernel counts it.
     DelayAccounting,
     /// The state of each task at each look.
     States,
 }
 
 impl Source {
-    /// The best of this machine that only needs to be read.
+    /// The best source on this machine that needs only `/proc`.
     pub fn detect(root: &ProcRoot) -> Source {
         if root.counts_io_delay() { Source::DelayAccounting } else { Source::States }
     }
 
-    /// The best of this machine, with its events if there are any; and why there are none, if this program could have
-    /// them.
+    /// The best source on this machine, and its events if it is [`Source::Events`]. If this program was built with
+    /// events but they do not work, the last value is the reason.
     pub fn open(root: &ProcRoot) -> (Source, Option<Box<dyn Events>>, Option<String>) {
         match open_events() {
             Some(Ok(events)) => (Source::Events, Some(events), None),
@@ -44,7 +43,7 @@ impl Source {
         }
     }
 
-    /// Its name, for people and metrics.
+    /// The source's name, for messages.
     pub fn name(self) -> &'static str {
         match self {
             Source::Events => "events of the block layer (eBPF)",
@@ -53,19 +52,20 @@ impl Source {
         }
     }
 
-    /// How to get a better one.
+    /// What the source sees, and how to get a better one.
     pub fn hint(self) -> &'static str {
         match self {
-            Source::Events => "asynchronous I/O is seen, too",
-            Source::DelayAccounting => "asynchronous I/O is not seen",
+            Source::Events => "sees asynchronous I/O too",
+            Source::DelayAccounting => "does not see asynchronous I/O",
             Source::States => {
-                "asynchronous I/O is not seen; `sysctl kernel.task_delayacct=1` makes the kernel book waits, which is more exact"
+                "does not see asynchronous I/O; more exact with `sysctl kernel.task_delayacct=1`, which makes the kernel \
+                 count waits"
             }
         }
     }
 }
 
-/// Events, if this program was built for them; else nothing.
+/// Opens the source of events; `None` if this program was built without events.
 fn open_events() -> Option<Result<Box<dyn Events>, String>> {
     #[cfg(feature = "ebpf")]
     return Some(crate::migrate::find::ebpf::Ebpf::open().map(|events| Box::new(events) as Box<dyn Events>));
@@ -73,7 +73,7 @@ fn open_events() -> Option<Result<Box<dyn Events>, String>> {
     None
 }
 
-/// The outstanding time of one task, from looks at it.
+/// Counts the time that one task has I/O outstanding, from looks at it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sampler {
     last_ns: Option<u64>,
@@ -84,7 +84,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Takes in a look at the task in a slot; what the policy is told of it, if anything.
+    /// Takes in a look at the task in a slot. Returns the sample for the policy, if the source has samples.
     pub fn look(&mut self, source: Source, task: usize, stat: &TaskStat, now_ns: u64) -> Option<Signal> {
         let before_ns = self.last_ns.replace(now_ns);
         match (source, before_ns) {
@@ -98,7 +98,7 @@ impl Sampler {
             (Source::States, before_ns) => {
                 let waits = stat.state == 'D';
                 let since_ns = now_ns.saturating_sub(before_ns.unwrap_or(now_ns));
-                // All of the time between two looks that find it waiting, half of it if only one does.
+                // Time between two looks counts in full if both find the task waiting, and half if one does.
                 let halves = u64::from(waits) + u64::from(self.waited);
                 self.outstanding_ns += since_ns * halves / 2;
                 self.waited = waits;
@@ -107,7 +107,7 @@ impl Sampler {
         Some(Signal::IoSampled { task, at_ns: now_ns, outstanding_ns: self.outstanding_ns })
     }
 
-    /// Time with I/O outstanding seen so far, ns.
+    /// Time with I/O outstanding so far, ns.
     pub fn outstanding_ns(&self) -> u64 {
         self.outstanding_ns
     }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_better_source_is_taken_where_it_is() {
+    fn the_better_source_is_chosen() {
         let proc = FakeProc::new();
         assert_eq!(Source::detect(&proc.root), Source::States);
         proc.put("sys/kernel/task_delayacct", "1\n");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_are_events_looks_tell_nothing() {
+    fn with_events_looks_give_no_samples() {
         assert_eq!(Sampler::default().look(Source::Events, 0, &stat('D', 5), 10), None);
     }
 }

@@ -1,41 +1,41 @@
-//! What the decider tells the house thread: signals as they were taken (for the record), and decisions with their reason.
+//! The entries that the decider sends to the main loop: signals (for the record) and decisions with their reasons.
 
 use reprieve_policy::place::{Move, Target, Why};
 use reprieve_policy::signal::Signal;
 
-/// A decision with what was known when it was made.
+/// A decision, with what was known when it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// When, ns of CLOCK_MONOTONIC.
+    /// The time, ns of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// What.
+    /// The move.
     pub made: Move,
-    /// What remained of the slice of the vCPU that the task left, ns, the median; `None` if not known, or off.
+    /// Median of what remained of the slice of the vCPU that the task leaves, ns; `None` if unknown or the vCPU is off.
     pub left_here_ns: Option<u64>,
-    /// What remained of the slice of the vCPU it goes to, ns, the median.
+    /// Median of what remained of the slice of the vCPU it goes to, ns; `None` if unknown.
     pub left_there_ns: Option<u64>,
 }
 
-/// One entry.
+/// An entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A signal that the policy was given.
+    /// A signal that the policy took in.
     Signal(Signal),
-    /// A decision it made on the signal before.
+    /// A decision of the policy on the signal before.
     Decision(Decision),
-    /// So many entries did not fit into the ring here.
+    /// This many entries did not fit into the ring here.
     Lost(u64),
-    /// A task that is not looked after does I/O.
+    /// An unmanaged task does I/O.
     Unmanaged {
         /// Its process.
         pid: i32,
-        /// Its number.
+        /// Its thread id.
         tid: i32,
     },
 }
 
 impl Decision {
-    /// Why, in words.
+    /// The reason, as a sentence.
     pub fn reason(&self) -> String {
         let ms = |ns: u64| format!("{:.1} ms", ns as f64 / 1e6);
         let here = self
@@ -45,16 +45,16 @@ impl Decision {
             self.left_there_ns.map_or("a slice of unknown length".into(), |ns| format!("{} left", ms(ns)));
         match self.made.why {
             Why::Ahead => format!("ahead of the end: {here}; there {there}"),
-            Why::Park => format!("{here}, and no vCPU has time; that one is back first"),
+            Why::Park => format!("{here}, and no other vCPU has time; that one is back first"),
             Why::Pull => format!("that vCPU is back with {there}; {here}"),
             Why::Rescue => format!("its vCPU is off and no I/O is in flight; there {there}"),
             Why::React => "its vCPU's beat is late".into(),
-            Why::Spread => "its vCPU has more I/O tasks than that one".into(),
-            Why::Release => "nothing is wrong any more, or it does no I/O".into(),
+            Why::Spread => "its vCPU has more I/O than that one".into(),
+            Why::Release => "vCPUs stay on now, or the task does no more I/O".into(),
         }
     }
 
-    /// Where it goes, for people.
+    /// The target, in words.
     pub fn target(&self) -> String {
         match self.made.to {
             Target::Vcpu(vcpu) => format!("vCPU {vcpu}"),

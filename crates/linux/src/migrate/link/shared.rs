@@ -1,4 +1,4 @@
-//! What the threads of the daemon share, all of it atomics: nobody waits for anybody.
+//! The state that the daemon's threads share. It is all atomics, so no thread waits for another.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -9,11 +9,11 @@ use reprieve_policy::cpus::CpuSet;
 
 use crate::threads;
 
-/// A thread that others wake up, and bring to their own vCPU before.
+/// A thread that others move to their own vCPU and wake up.
 ///
-/// A thread that sleeps may be moved at once, even off a vCPU that is descheduled; so movers, which sleep nearly all the time,
-/// are brought to a vCPU that is known to be on: that of the thread that wakes them. One that runs
-/// is never moved: on a vCPU that is off, its waker would have to wait for that.
+/// A sleeping thread can be moved at once, even off a vCPU that is off. Movers sleep nearly all the time, so the waking
+/// thread first moves them to its own vCPU, which is certainly on. A running thread is never moved: if its vCPU were
+/// off, the waker would have to wait.
 #[derive(Debug, Default)]
 pub struct Sleeper {
     tid: AtomicI32,
@@ -23,32 +23,32 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// To be called by the thread itself before it sleeps.
+    /// Registers the calling thread as the sleeper. Call it once, before it first sleeps.
     pub fn enter(&self) {
         self.on.store(-1, Ordering::Relaxed);
-        // A second call changes nothing: a sleeper is entered once.
+        // Fails only if a thread is registered already, which then stays.
         let _ = self.thread.set(std::thread::current());
         self.tid.store(threads::own_tid(), Ordering::Relaxed);
     }
 
-    /// Sleeps until it is woken up, at most so long.
+    /// Sleeps until woken up, for at most this long.
     pub fn rest(&self, most: Duration) {
-        // Relaxed: a hint. A waker that comes too early or too late for it wakes the thread where it is.
+        // Relaxed: a hint. A waker that misses it wakes the thread where it is.
         self.resting.store(true, Ordering::Relaxed);
         std::thread::park_timeout(most);
         self.resting.store(false, Ordering::Relaxed);
     }
 
-    /// Brings it to `cpu`, the caller's own, if it sleeps, and wakes it up.
+    /// Moves the sleeper to `cpu`, the caller's own, if it sleeps, and wakes it up.
     pub fn wake_on(&self, cpu: usize) {
-        // Relaxed: a hint. Two wakers at a time bring it to one or the other, and both are on.
+        // Relaxed: a hint. Of two wakers either CPU will do, since both are on.
         if self.resting.load(Ordering::Relaxed) && self.on.swap(cpu as i32, Ordering::Relaxed) != cpu as i32 {
             let _ = threads::set_affinity_set(self.tid.load(Ordering::Relaxed), &CpuSet::of(cpu));
         }
         self.wake();
     }
 
-    /// Wakes it up where it is.
+    /// Wakes the sleeper up where it is.
     pub fn wake(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
@@ -56,29 +56,29 @@ impl Sleeper {
     }
 }
 
-/// What all threads look at.
+/// The state that all threads share.
 #[derive(Debug)]
 pub struct Shared {
-    /// Everything ends.
+    /// All threads are to end.
     pub stop: AtomicBool,
     /// Time between beats, ns.
     pub period_ns: AtomicU64,
-    /// What it is no longer than after a late beat, ns, until the house thread chooses again.
+    /// After a late beat, the most time between beats, ns, until the main loop chooses again.
     pub hurried_ns: AtomicU64,
-    /// Time between two looks at what has come in, ns; a late beat does not wait so long.
+    /// Most time between two runs of the decider, ns. A late beat runs it at once.
     pub look_ns: AtomicU64,
-    /// When somebody last looked, ns.
+    /// When the decider last ran, ns.
     pub looked_ns: AtomicU64,
-    /// By vCPU: whether there are I/O tasks that each of its beats may have to move.
+    /// For each vCPU: whether I/O tasks are on it that any of its beats may have to move.
     endangered: Box<[AtomicBool]>,
-    /// Values that did not fit into a ring.
+    /// Number of values that did not fit into a ring.
     pub lost: AtomicU64,
-    /// Work of beats, decider and movers, ns.
+    /// Work of beat threads, decider and movers, ns.
     pub worked_ns: AtomicU64,
 }
 
 impl Shared {
-    /// For so many vCPUs, with this time between beats, ns.
+    /// The state for this many vCPUs, with this time between beats, ns.
     pub fn new(vcpus: usize, period_ns: u64) -> Shared {
         Shared {
             stop: AtomicBool::new(false),
@@ -92,35 +92,35 @@ impl Shared {
         }
     }
 
-    /// Whether everything ends.
+    /// Whether all threads are to end.
     pub fn is_stopped(&self) -> bool {
-        // Relaxed here and in all of this: single values, and nothing is ordered by them.
+        // Relaxed here and below: these are single values, and order nothing else.
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// A beat was late: whatever it is, it is looked at closely for a while.
+    /// A beat was late: beat faster for a while, to see why.
     pub fn hurry(&self) {
         self.period_ns.fetch_min(self.hurried_ns.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Says so.
+    /// Sets whether any beat of this vCPU may have to move tasks.
     pub fn set_endangered(&self, vcpu: usize, is: bool) {
         if let Some(endangered) = self.endangered.get(vcpu) {
             endangered.store(is, Ordering::Relaxed);
         }
     }
 
-    /// Whether each beat of this vCPU must be looked at.
+    /// Whether any beat of this vCPU may have to move tasks, so that each must run the decider.
     pub fn is_endangered(&self, vcpu: usize) -> bool {
         self.endangered.get(vcpu).is_some_and(|endangered| endangered.load(Ordering::Relaxed))
     }
 
-    /// Counts a step's work, ns.
+    /// Adds the work of one step, ns.
     pub fn count_work(&self, ns: u64) {
         self.worked_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Counts a value that was lost unless `pushed`.
+    /// Counts a value as lost, unless it was `pushed`.
     pub fn count_lost(&self, pushed: bool) {
         if !pushed {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -134,7 +134,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn only_a_thread_that_rests_is_brought_along() {
+    fn only_a_resting_thread_is_moved() {
         let cpus = threads::affinity_set(threads::own_tid()).unwrap();
         let (one, other) = (cpus.iter().next().unwrap(), cpus.iter().last().unwrap());
         let sleeper = Arc::new(Sleeper::default());
@@ -145,7 +145,7 @@ mod tests {
         let thread = std::thread::spawn(move || {
             own.enter();
             entered.send(threads::own_tid()).unwrap();
-            // Not through a channel, which would take the wake-up for its own.
+            // Not through a channel, which would consume the wake-up.
             while !goes.load(Ordering::Relaxed) {
                 std::thread::yield_now();
             }
@@ -153,12 +153,12 @@ mod tests {
             threads::affinity_set(threads::own_tid()).unwrap()
         });
         let tid = is_entered.recv().unwrap();
-        // It runs, or waits for something else: it stays where it is, and does not sleep afterwards.
+        // The thread does not rest: it stays where it is, and its next rest ends at once.
         sleeper.wake_on(one);
         assert_eq!(threads::affinity_set(tid).unwrap(), cpus);
         go.store(true, Ordering::Relaxed);
         assert_eq!(thread.join().unwrap(), cpus);
-        // One that rests comes along.
+        // A resting thread is moved.
         sleeper.resting.store(true, Ordering::Relaxed);
         sleeper.tid.store(threads::own_tid(), Ordering::Relaxed);
         sleeper.wake_on(other);

@@ -1,40 +1,40 @@
-//! What the policy knows at the moment, as the decider shows it to the house thread: for metrics, for the pace of beats, for
-//! the guard.
+//! The policy's current state, as the decider shows it to the main loop, which uses it for metrics, for the pace of
+//! beats, and for the guard.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reprieve_policy::place::Placer;
 
-/// The state of one vCPU. Values are single, nothing is ordered by them: all accesses are relaxed.
+/// The state of one vCPU. All accesses are relaxed: these are single values, and order nothing else.
 #[derive(Debug, Default)]
 pub struct VcpuStatus {
     /// Time off in the last second, thousandths.
     pub off_permille: AtomicU64,
-    /// How often its end was predicted right lately, thousandths.
-    pub trust_permille: AtomicU64,
-    /// The median slice, ns; 0 if not known.
+    /// Share of slices close to the median, thousandths.
+    pub regular_permille: AtomicU64,
+    /// The median slice, ns; 0 if unknown.
     pub slice_ns: AtomicU64,
-    /// The median time off, ns; 0 if not known.
+    /// The median time off, ns; 0 if unknown.
     pub off_ns: AtomicU64,
-    /// Gaps by verdict: host, guest, unknown.
+    /// Number of gaps by verdict: host, guest, unknown.
     pub gaps: [AtomicU64; 3],
-    /// Beats at impossible times.
+    /// Number of beats with an impossible time.
     pub clock_faults: AtomicU64,
 }
 
-/// The state of all.
+/// The state of the policy.
 #[derive(Debug)]
 pub struct Status {
-    /// By vCPU.
+    /// The state of each vCPU.
     pub vcpus: Box<[VcpuStatus]>,
-    /// I/O tasks at present.
+    /// Current number of I/O tasks.
     pub io_tasks: AtomicU64,
-    /// 1 if some vCPU is off for a share that counts.
+    /// 1 if some vCPU is off for a share of time that matters.
     pub wrong: AtomicU64,
 }
 
 impl Status {
-    /// Of so many vCPUs.
+    /// The state for this many vCPUs.
     pub fn new(vcpus: usize) -> Status {
         Status {
             vcpus: (0..vcpus).map(|_| VcpuStatus::default()).collect(),
@@ -43,7 +43,7 @@ impl Status {
         }
     }
 
-    /// Shows the policy's state at `now_ns`. Allocates nothing.
+    /// Copies the policy's state at `now_ns`. Allocates nothing.
     pub fn show(&self, placer: &Placer, now_ns: u64) {
         let put = |to: &AtomicU64, value: u64| to.store(value, Ordering::Relaxed);
         put(&self.io_tasks, placer.io_tasks() as u64);
@@ -51,7 +51,7 @@ impl Status {
         for (number, to) in self.vcpus.iter().enumerate() {
             let Some(vcpu) = placer.vcpu(number) else { continue };
             put(&to.off_permille, vcpu.off_permille(now_ns));
-            put(&to.trust_permille, placer.trust_permille(number).into());
+            put(&to.regular_permille, placer.regular_permille(number).into());
             put(&to.slice_ns, vcpu.slices().on_median_ns().unwrap_or(0));
             put(&to.off_ns, vcpu.slices().off_median_ns().unwrap_or(0));
             let verdicts = vcpu.verdicts();
@@ -62,7 +62,7 @@ impl Status {
         }
     }
 
-    /// Whether there is something to win: I/O tasks, and vCPUs that are off.
+    /// Whether moving tasks may help: there are I/O tasks, and vCPUs go off.
     pub fn is_busy(&self) -> bool {
         self.wrong.load(Ordering::Relaxed) != 0 && self.io_tasks.load(Ordering::Relaxed) > 0
     }

@@ -1,4 +1,4 @@
-//! Chooses the period of beats from the CPU time that the other threads have used, and shows it to them.
+//! Chooses the period of beats from the CPU time that the other threads have used, and publishes it to them.
 
 use std::sync::atomic::Ordering;
 
@@ -6,10 +6,10 @@ use reprieve_policy::beat::Pace;
 
 use crate::migrate::link::shared::Shared;
 
-/// Signals are looked at once in this many periods, unless a beat is late, or tasks may have to leave.
+/// The decider runs once in this many periods, and at once if a beat is late or tasks may have to leave.
 const LOOKS: u64 = 4;
 
-/// The pace, and the work it is judged by.
+/// The pace of beats, and the work so far.
 pub struct Pacing {
     pace: Pace,
     /// Work of the other threads up to the last choice, ns.
@@ -17,17 +17,17 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// Before any work.
+    /// Starts before any work is done.
     pub fn new(pace: Pace) -> Pacing {
         Pacing { pace, worked_ns: 0 }
     }
 
-    /// Chooses the period, from the work of the last `span_ns` and from whether there is something to win.
+    /// Chooses the period from the work of the last `span_ns`, and from whether the time is busy.
     pub fn choose(&mut self, shared: &Shared, span_ns: u64, busy: bool) {
         let worked_ns = shared.worked_ns.load(Ordering::Relaxed);
         let spent_permille = worked_ns.saturating_sub(self.worked_ns) * 1000 / span_ns;
         self.worked_ns = worked_ns;
-        // A beat thread has shortened the period since.
+        // A beat thread has shortened the period since the last choice.
         if shared.period_ns.load(Ordering::Relaxed) < self.pace.period_ns() {
             self.pace.hurry();
         }
@@ -37,7 +37,7 @@ impl Pacing {
         shared.look_ns.store(period_ns * LOOKS, Ordering::Relaxed);
     }
 
-    /// The period that was chosen, ns.
+    /// The chosen period, ns.
     pub fn period_ns(&self) -> u64 {
         self.pace.period_ns()
     }

@@ -1,7 +1,9 @@
-//! Finds tasks that do I/O: the tasks of which the decider has reported events, or, without events, tasks that a scan of
+//! Finds tasks that do I/O: those for which the decider has reported events or, without events, those that a scan of
 //! `/proc` finds within a budget of CPU time.
 
 use std::sync::atomic::Ordering;
+
+use reprieve_policy::SECOND_NS;
 
 use super::budget_permille;
 use crate::migrate::clock;
@@ -10,37 +12,37 @@ use crate::migrate::find::source::Source;
 use crate::migrate::link::status::Status;
 use crate::migrate::roots::Roots;
 
-/// Shortest time between two scans, ns; a scan adds what its CPU time asks for.
+/// Least time between two scans, ns. To keep the budget, a scan extends it by its CPU time...
 const SCAN_NS: u64 = 100_000_000;
-/// A scan adds at most this, ns.
-const SCAN_MOST_NS: u64 = 2_000_000_000;
-/// A scan looks at this many processes or tasks at least.
+/// ... but by no more than this, ns.
+const SCAN_MOST_NS: u64 = 2 * SECOND_NS;
+/// The fewest processes or tasks that a scan looks at.
 const SCAN_LEAST: u32 = 16;
 
 /// The search's state.
 pub struct Search {
     scan: Scan,
     source: Source,
-    /// Tasks that do I/O and are not managed, as the decider has reported: process and task.
+    /// Unmanaged tasks that do I/O, as the decider has reported them: process and thread.
     unmanaged: Vec<(i32, i32)>,
-    /// Time that tasks had waited for I/O at the last scan, ns (PSI).
+    /// Total time that tasks had waited for I/O at the last scan (PSI), ns.
     pressure_ns: u64,
     /// When the next scan is due, ns.
     scan_ns: u64,
 }
 
 impl Search {
-    /// With nothing found yet.
+    /// A search that has found nothing yet.
     pub fn new(scan: Scan, source: Source) -> Search {
         Search { scan, source, unmanaged: Vec::new(), pressure_ns: 0, scan_ns: 0 }
     }
 
-    /// The decider has seen an I/O of this task, which is not managed.
-    pub fn heard_of(&mut self, pid: i32, tid: i32) {
+    /// Takes in that the decider has seen an I/O of this unmanaged task.
+    pub fn add_unmanaged(&mut self, pid: i32, tid: i32) {
         self.unmanaged.push((pid, tid));
     }
 
-    /// Tasks that do I/O. Some may be managed already.
+    /// Tasks that do I/O. Some may already be managed.
     pub fn found(&mut self, roots: &Roots, status: &Status, now_ns: u64) -> Vec<Found> {
         let Search { scan, unmanaged, .. } = self;
         match self.source {
@@ -54,17 +56,17 @@ impl Search {
             return Vec::new();
         }
         let began_ns = clock::thread_cpu_ns();
-        // Without PSI nobody knows whether a task has waited, so tasks are looked at in any case.
+        // If PSI shows that no task has waited, there is nothing to find. Without PSI, scan in any case.
         let pressure_ns = roots.proc.io_pressure_ns().ok();
         let waited = pressure_ns.is_none_or(|ns| ns != self.pressure_ns);
         (self.pressure_ns, self.scan_ns) = (pressure_ns.unwrap_or(0), now_ns + SCAN_NS);
         if !waited {
             return Vec::new();
         }
-        // The scan has a budget of its own: the cost of looking at managed tasks would starve it.
+        // The scan has its own budget: in a common one, looks at managed tasks would leave it nothing.
         let permille = budget_permille(status.wrong.load(Ordering::Relaxed) != 0);
         if !self.scan.has_compared() {
-            // At the start it looks at all tasks twice: only the second look shows which of them do I/O.
+            // At the start it looks at all tasks twice without a limit: only the second look shows which do I/O.
             return self.scan.advance(|| true);
         }
         let most_ns = SCAN_NS * permille / 1000;

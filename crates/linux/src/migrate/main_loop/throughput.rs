@@ -1,4 +1,4 @@
-//! Reads the disks' throughput, and judges by it whether acting pays.
+//! Reads the disks' throughput, and judges by it whether moving tasks pays.
 
 use reprieve_policy::SECOND_NS;
 use reprieve_policy::guard::{Advice, Guard};
@@ -13,13 +13,13 @@ pub struct Throughput {
 }
 
 impl Throughput {
-    /// From now on.
+    /// Starts to measure now.
     pub fn new(roots: &Roots, guard: Option<Guard>) -> Throughput {
         Throughput { disks: roots.proc.disk_totals(roots.sys.path()).unwrap_or_default(), guard }
     }
 
-    /// Reads what the disks did in the last `span_ns`. Returns how long an I/O took on average, ns, and the guard's advice if it
-    /// has changed. Without `/proc/diskstats` there is nothing to judge by.
+    /// Reads what the disks did in the last `span_ns`. Returns the mean time of an I/O, ns, and the guard's advice if
+    /// it has changed. Without `/proc/diskstats` it returns neither.
     pub fn read(&mut self, roots: &Roots, span_ns: u64, busy: bool) -> (Option<u64>, Option<Advice>) {
         let Ok(disks) = roots.proc.disk_totals(roots.sys.path()) else { return (None, None) };
         let took_ns = disks.mean_ns_since(&self.disks).filter(|took_ns| *took_ns > 0);
@@ -33,12 +33,12 @@ impl Throughput {
         (took_ns, advice)
     }
 
-    /// How often acting was given up.
+    /// How often moves did not pay.
     pub fn failures(&self) -> u64 {
         self.guard.map_or(0, |guard| guard.failures())
     }
 
-    /// Whether the advice is to act; it is so without a guard.
+    /// Whether the advice is to act; without a guard it always is.
     pub fn advises_to_act(&self) -> bool {
         self.guard.is_none_or(|guard| guard.advice() == Advice::Act)
     }

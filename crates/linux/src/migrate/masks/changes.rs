@@ -1,43 +1,45 @@
-//! The last changes that we have made of one task's mask, and when: what it may have handed down to its children, and what
-//! its user may have asked for in between.
+//! The latest changes that the daemon made to one task's mask. They show which binding the task's children may have
+//! inherited, and which call of its user a change has overwritten.
 //!
-//! It has a fixed size, since the threads that write it must not allocate.
+//! The size is fixed, since the threads that write it must not allocate.
 
-/// Changes remembered of a task: at the shortest beat, those of some ten rounds of the house thread.
+/// Number of changes remembered. At the shortest beat, they reach back some ten rounds of the main loop.
 const LAST: usize = 16;
 
 /// A change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// When it began, ns. Just before, the task had the mask `before`.
+    /// When the change began, ns. Until then the task had the mask `before`.
     pub began_ns: u64,
-    /// When it had ended, ns; [`u64::MAX`] while it is under way.
+    /// When the change ended, ns; [`u64::MAX`] while it is under way.
     pub ended_ns: u64,
-    /// The CPU it was bound to; none if it had its user's mask.
+    /// The CPU that the task was bound to before; `None` if it had its user's mask.
     pub before: Option<usize>,
 }
 
-/// A span of time, ns.
+/// A span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// It begins.
+    /// Its beginning, ns.
     pub from_ns: u64,
-    /// It ends; [`u64::MAX`] if it has not yet.
+    /// Its end, ns; [`u64::MAX`] if it has not ended.
     pub until_ns: u64,
 }
 
-/// The last changes of a task's mask.
+/// The latest changes to a task's mask.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     last: [Change; LAST],
-    /// How many there ever were.
+    /// Number of changes ever made.
     count: usize,
+    /// From the first binding to the last restored mask.
     bound: Option<Window>,
+    /// Whether the latest change restores the user's mask.
     unbinds: bool,
 }
 
 impl Changes {
-    /// A change begins, from one binding to another; none is the user's mask.
+    /// A change from one binding to another begins; `None` is the user's mask.
     pub fn begin(&mut self, began_ns: u64, before: Option<usize>, after: Option<usize>) {
         self.last[self.count % LAST] = Change { began_ns, ended_ns: u64::MAX, before };
         self.count += 1;
@@ -48,7 +50,7 @@ impl Changes {
         }
     }
 
-    /// It ends.
+    /// The change ends.
     pub fn end(&mut self, ended_ns: u64, succeeded: bool) {
         if self.count > 0 {
             self.last[(self.count - 1) % LAST].ended_ns = ended_ns;
@@ -58,14 +60,14 @@ impl Changes {
         }
     }
 
-    /// When the task was, or may have been, bound by us; none if never.
+    /// The time in which the daemon had, or may have had, the task bound; `None` if never.
     pub fn bound(&self) -> Option<Window> {
         self.bound
     }
 
-    /// Somebody else began to set the mask at `began_ns`, and we have overwritten that without noticing. Returns what we had
-    /// bound the task to just before: the call must have asked for the same. The inner `None` is the user's mask; the outer one
-    /// says that we have changed nothing since.
+    /// Somebody else began to set the mask at `began_ns`, and a later change of the daemon's has overwritten it. That
+    /// change had found the mask as the daemon had left it, so the call must have asked for the same mask. Returns that
+    /// binding. The inner `None` is the user's mask; the outer `None` means that the daemon has changed nothing since.
     pub fn overwritten_since(&self, began_ns: u64) -> Option<Option<usize>> {
         let remembered = self.count.saturating_sub(LAST)..self.count;
         let mut since = remembered.map(|index| self.last[index % LAST]).filter(|set| set.ended_ns > began_ns);
@@ -78,33 +80,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_overwritten_is_what_the_task_had_before_the_first_change_since() {
-        let mut sets = Changes::default();
-        assert_eq!((sets.bound(), sets.overwritten_since(0)), (None, None));
+    fn the_overwritten_mask_is_the_one_before_the_first_later_change() {
+        let mut changes = Changes::default();
+        assert_eq!((changes.bound(), changes.overwritten_since(0)), (None, None));
         for (at_ns, before, after) in [(10, None, Some(1)), (20, Some(1), Some(2)), (30, Some(2), None)] {
-            sets.begin(at_ns, before, after);
-            sets.end(at_ns + 5, true);
+            changes.begin(at_ns, before, after);
+            changes.end(at_ns + 5, true);
         }
-        assert_eq!(sets.overwritten_since(0), Some(None));
-        assert_eq!(sets.overwritten_since(16), Some(Some(1)));
-        assert_eq!(sets.overwritten_since(24), Some(Some(1)), "while we did it");
-        assert_eq!((sets.overwritten_since(25), sets.overwritten_since(35)), (Some(Some(2)), None));
-        assert_eq!(sets.bound(), Some(Window { from_ns: 10, until_ns: 35 }));
-        sets.begin(40, None, Some(1));
-        assert_eq!(sets.bound(), Some(Window { from_ns: 10, until_ns: u64::MAX }), "from the first on");
-        sets.end(45, false);
-        sets.begin(50, Some(1), None);
-        sets.end(55, false);
-        assert_eq!(sets.bound().unwrap().until_ns, u64::MAX, "it was refused");
+        assert_eq!(changes.overwritten_since(0), Some(None));
+        assert_eq!(changes.overwritten_since(16), Some(Some(1)));
+        assert_eq!(changes.overwritten_since(24), Some(Some(1)), "during the change");
+        assert_eq!((changes.overwritten_since(25), changes.overwritten_since(35)), (Some(Some(2)), None));
+        assert_eq!(changes.bound(), Some(Window { from_ns: 10, until_ns: 35 }));
+        changes.begin(40, None, Some(1));
+        assert_eq!(
+            changes.bound(),
+            Some(Window { from_ns: 10, until_ns: u64::MAX }),
+            "from the first binding on"
+        );
+        changes.end(45, false);
+        changes.begin(50, Some(1), None);
+        changes.end(55, false);
+        assert_eq!(changes.bound().unwrap().until_ns, u64::MAX, "the change was refused");
     }
 
     #[test]
     fn the_oldest_are_forgotten() {
-        let mut sets = Changes::default();
+        let mut changes = Changes::default();
         for round in 0..100u64 {
-            sets.begin(round * 10, Some(round as usize), Some(round as usize + 1));
-            sets.end(round * 10 + 1, true);
+            changes.begin(round * 10, Some(round as usize), Some(round as usize + 1));
+            changes.end(round * 10 + 1, true);
         }
-        assert_eq!(sets.overwritten_since(0), Some(Some(100 - LAST)));
+        assert_eq!(changes.overwritten_since(0), Some(Some(100 - LAST)));
     }
 }

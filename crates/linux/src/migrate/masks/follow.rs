@@ -1,18 +1,19 @@
-//! Following the mask of a task looked after: whether its user, its cpuset, or a CPU that went offline has changed it.
+//! Follows the mask of a managed task: finds out whether its user, its cpuset, or a CPU that went offline has changed
+//! it.
 //!
-//! | bound to | its mask now | who did it | what is done |
+//! | bound to | mask now | changed by | action |
 //! |---|---|---|---|
-//! | a CPU that is there | that CPU | we | nothing |
-//! | a CPU that is not there | that CPU, or everything | the kernel does, or will | the user's mask is given back |
-//! | nothing | its user's mask, or everything if that was its user's mask | nobody, or its cpuset | nothing |
-//! | nothing | the part of its user's mask that we could restore | we | restored again when more of its CPUs are there |
-//! | any | anything else | its user | that is the user's mask from now on |
-//! | any | the same, after a call by somebody else ([`follow_call`]) | its user | what was asked for is the user's mask from now on |
+//! | an available CPU | that CPU | the daemon | none |
+//! | an unavailable CPU | that CPU, or everything | the kernel, now or soon | restore the user's mask |
+//! | nothing | the user's mask; or everything, if that is the user's mask | nobody, or the cpuset | none |
+//! | nothing | the part of the user's mask that could be restored | the daemon | restore more when more CPUs are available |
+//! | any | anything else | the user | this is the user's mask from now on |
+//! | any | the same, after a call by somebody else ([`follow_call`]) | the user | the mask in the call is the user's mask from now on |
 //!
-//! *There* is what is online and in the task's cpuset; *everything* is all of that, or all the machine may have. A user's mask
-//! is never widened: if a CPU goes offline, the kernel widens the mask of a task bound to it, and we then restore the user's
-//! mask. Nor is it narrowed for good: the kernel drops CPUs that are not there from a requested mask (sched_setaffinity(2)), and
-//! we restore the rest once they are back.
+//! *Available* CPUs are online and in the task's cpuset. *Everything* is all available CPUs, or all that the machine
+//! may have. A user's mask is never widened: when a CPU goes offline, the kernel widens the mask of a task bound to it,
+//! and the daemon then restores the user's mask. Nor is it narrowed for good: the kernel drops unavailable CPUs from a
+//! requested mask (sched_setaffinity(2)), and the daemon restores the rest when they are back.
 
 use reprieve_policy::cpus::CpuSet;
 
@@ -23,20 +24,20 @@ use crate::error::Result;
 use crate::migrate::roots::Roots;
 use crate::threads;
 
-/// What has become of a task's mask.
+/// The result of following a task's mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Followed {
-    /// Another thread is at the task, or it is about to end.
+    /// Nothing could be found out: another thread holds the task, or the task is ending.
     Busy,
-    /// All is as it was.
+    /// Nothing has changed.
     Same,
-    /// The CPUs that the task may be put on from now on.
+    /// The mask has changed; from now on the task may be put on these CPUs.
     Changed(CpuSet),
-    /// The same, where no mask shows that: it is concluded from a call.
+    /// The same, but concluded from a call, since the mask does not show it.
     Concluded(CpuSet),
 }
 
-/// Looks at the mask of the task in a slot, and follows what has changed it.
+/// Looks at the mask of the task in a slot, and follows a change.
 ///
 /// # Errors
 /// If the state file cannot be written.
@@ -53,7 +54,7 @@ pub fn follow(roots: &Roots, table: &Table, slot: usize) -> Result<Followed> {
         if same { grown(&saved, &there) } else { Saved { mask: now, whole: everything, ..saved.clone() } };
     let new_usable = new.mask.and(&there);
     let is_short = bound.is_none() && now == shown && !new_usable.is_subset(&now);
-    // Where none of its user's CPUs is there, this is refused, and tried again.
+    // If none of the user's CPUs is available, the kernel refuses this, and it is tried again later.
     let undone = (lost || is_short) && threads::set_affinity_set(saved.tid, &saved.request()).is_ok();
     if new == saved && new_usable == usable && !undone && same {
         return Ok(Followed::Same);
@@ -67,21 +68,23 @@ pub fn follow(roots: &Roots, table: &Table, slot: usize) -> Result<Followed> {
     Ok(if changed { Followed::Changed(new_usable) } else { Followed::Busy })
 }
 
-/// Follows a call by somebody else that has set the mask of the task in a slot, and began then. If we bound the task to CPU 1 and
-/// its user then asks for CPU 1, the mask does not change, and our next change overwrites the request. But before each change we
-/// check that the mask is the one that we set. It still was CPU 1, so the user asked for CPU 1.
+/// Follows a call, begun at `began_ns`, by which somebody else set the mask of the task in a slot.
+///
+/// If the daemon has bound the task to CPU 1 and the user then asks for CPU 1, the mask does not change, and the
+/// daemon's next change overwrites the request. But each change first checks that the mask is still the one the daemon
+/// set. It was, so the user asked for CPU 1.
 ///
 /// # Errors
 /// If the state file cannot be written.
 pub fn follow_call(roots: &Roots, table: &Table, slot: usize, began_ns: u64) -> Result<Followed> {
     let known = table.look(slot, |held| {
-        let asked = held.sets().overwritten_since(began_ns).unwrap_or(held.bound_to());
+        let asked = held.changes().overwritten_since(began_ns).unwrap_or(held.bound_to());
         (held.saved.clone(), held.bound_to(), held.shown(), asked)
     });
     let Some((saved, bound, shown, asked)) = known else { return Ok(Followed::Busy) };
     let Ok(now) = roots.proc.allowed_mask(saved.pid, saved.tid) else { return Ok(Followed::Busy) };
     let Some(asked) = asked.filter(|_| now == shown) else {
-        // The mask shows the change, or we had not bound the task: `follow` handles both.
+        // The mask shows the change, or the task was not bound: `follow` handles both.
         return follow(roots, table, slot);
     };
     let asked = CpuSet::of(asked);
@@ -93,7 +96,7 @@ pub fn follow_call(roots: &Roots, table: &Table, slot: usize, began_ns: u64) -> 
     Ok(if changed { Followed::Concluded(asked) } else { Followed::Busy })
 }
 
-/// The same task; if its mask was its whole cpuset and that has gained CPUs, with the cpuset as it is now.
+/// The task; if its mask was its whole cpuset, and the cpuset has gained CPUs, its mask is the cpuset as it is now.
 fn grown(saved: &Saved, there: &CpuSet) -> Saved {
     let mask = if saved.whole && !there.is_subset(&saved.mask) { *there } else { saved.mask };
     Saved { mask, ..saved.clone() }

@@ -1,23 +1,23 @@
-//! The state file: the masks of tasks that may be bound, and what they are bound to, so that the warden, the next daemon, or
-//! `--restore` can give them back if the daemon is killed.
+//! The state file: the user masks of managed tasks and their bindings. With it the warden, the next daemon, or
+//! `--restore` can restore masks if the daemon is killed.
 //!
 //! ```text
 //! reprieve-migrate-masks 3 BOOT-ID
 //!     -     1                88911 4711 4712 88302 whole 0-3
 //!  FROM    TO                BOUND PID  TID  START ...   MASK
 //! ```
-//! Further on in the first line's page is a time: all forks before it have been handled. A task that is younger may have inherited a
-//! binding that nobody has looked at.
+//! The first page holds the header line and, further on, a time: all forks before it have been handled. A task that
+//! started later may have inherited a binding unnoticed.
 //!
-//! A record for each slot, of one page each: a record is never half written, since a write within a page of a file is not
-//! cut short, not even by SIGKILL. The first three words are rewritten just before each change of affinity: what the task was
-//! bound to, what it is being bound to (`-`: its user's mask), and when it was bound first (`-`: never). BOUND and START, the
-//! task's start time, are in clock ticks since boot. A slot without a task is blank. `whole` says that the mask was the whole of
-//! the task's cpuset; `doubt` after the mask, that the task may have inherited our binding, or may have been bound so by its user. FROM is blanked
-//! out (`-`) as soon as a change has succeeded. A reboot makes the file void, since masks do not outlive one.
+//! After it follows one page for each slot, with a record or blank. A record is never half written, since not even
+//! SIGKILL cuts a write within one page short. FROM, TO and BOUND are rewritten just before each change of affinity:
+//! the CPU that the task was bound to, the CPU that it is being bound to (`-` is its user's mask), and when it was
+//! first bound (`-` is never). Once a change has succeeded, FROM becomes `-`. BOUND and START, the task's start time,
+//! are in clock ticks since boot. `whole` means that MASK was the task's whole cpuset (else `exact`); `doubt` after
+//! MASK means that the task is in doubt. A reboot voids the file, since masks do not outlive it.
 //!
-//! Invariants: a task is in the file before it is bound, and leaves it only when it has its mask again or has ended; what
-//! could not be given back stays. A mask in doubt is left alone, unless the user says that it may be given back.
+//! Invariants: a task is in the file before it is bound, and leaves it only when it has its mask again or has ended. A
+//! mask that cannot be restored stays in the file. A mask in doubt is restored only if the user asks for it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -26,53 +26,54 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::restore as give_back;
+use super::restore::{find_children, is_still_in_doubt, restore_mask, successor};
 use super::state_record::{Binding, NEVER_TICKS, Saved, StateRecord, binding_text};
 use crate::error::{Error, Result};
 use crate::migrate::own_file::{self, beside};
 use crate::proc::{ProcRoot, SysCpus};
 
-/// How the first line of a state file of any version begins.
+/// The start of the first line of a state file of any version.
 const FAMILY: &str = "reprieve-migrate-masks ";
-/// First line of a state file.
+/// The start of the first line of this version.
 const HEADER: &str = "reprieve-migrate-masks 3";
-/// The size of the header and of each record, bytes: a page, and more than any mask takes in text.
+/// The size of the header and of each record, bytes: a page, which is longer than the text of any mask.
 const RECORD_BYTES: usize = 4096;
 /// The most tasks in a file.
 const MAX_RECORDS: usize = 65_536;
 const WAY_OUT: &str = "name another file with --state, in a directory that you may write to";
-/// The warden of a daemon that was killed locks the file for a moment, while it gives masks back.
+/// How long to wait for the lock. The warden of a killed daemon holds it briefly, while it restores masks.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
-/// Where in the file the time is up to which forks have been seen to, and its places.
-const SEEN_AT: u64 = 256;
-const SEEN_BYTES: usize = 20;
+/// Position in the file of the time up to which forks have been handled, bytes.
+const HANDLED_AT: u64 = 256;
+/// Length of that time as text.
+const HANDLED_BYTES: usize = 20;
 
-/// What to do with tasks that may have inherited a binding, or may have been bound so by their user.
+/// What to do with tasks in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubtful {
-    /// Leave them as they are, and remember them.
+    /// Leave them as they are, and keep them in the file.
     Leave,
     /// Give them the mask of the task that they descend from.
-    GiveBack,
+    Restore,
 }
 
-/// What giving back came to.
+/// The result of restoring masks, as numbers of tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Tasks that have their mask again, those that had inherited a binding included.
+    /// Tasks that have their mask again, including children that had inherited a binding.
     pub restored: usize,
-    /// Tasks that were as their user wants them.
+    /// Tasks that already had the mask that their user wants.
     pub untouched: usize,
     /// Tasks that have ended.
     pub gone: usize,
     /// Tasks that could not be changed; they stay in the file.
     pub failed: usize,
-    /// Tasks that are left alone since nobody knows who has bound them; they stay in the file.
+    /// Tasks in doubt that were left alone; they stay in the file.
     pub in_doubt: usize,
 }
 
-/// The state file, locked: two daemons would undo each other's work.
+/// The state file. It is locked, because two daemons would undo each other's work.
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
@@ -81,11 +82,12 @@ pub struct StateFile {
 }
 
 impl StateFile {
-    /// Opens or makes the file at `path` and locks it (by `PATH.lock`, which stays). What a former daemon left is in
-    /// [`records`](StateFile::records); if it is of another boot it is void.
+    /// Opens or makes the file at `path` and locks it, by `PATH.lock`, which is never removed.
+    /// [`records`](StateFile::records) then returns what an earlier daemon left, unless that was before a reboot.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if another process holds it for two seconds, [`Error::NotPermitted`], [`Error::Io`], [`Error::Malformed`].
+    /// [`Error::Invalid`] if another process holds the lock for two seconds, or another version wrote the file;
+    /// [`Error::NotPermitted`]; [`Error::Io`]; [`Error::Malformed`].
     pub fn open(path: &Path, root: &ProcRoot) -> Result<StateFile> {
         let refused = |e: std::io::Error| Error::io("open", path, e, WAY_OUT);
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -99,23 +101,23 @@ impl StateFile {
                 continue;
             }
             let expected =
-                "no other `reprieve migrate` may use it; end that one, or name another file with --state";
+                "another `reprieve migrate` is using it; end that one, or name another file with --state";
             return Err(Error::invalid("state file", path.display().to_string(), expected));
         }
         let header = format!("{HEADER} {}\n", root.boot_id()?);
         let file = own_file::open(path).map_err(refused)?;
         let state = StateFile { path: path.into(), file, _lock: lock };
-        let found = state.what_and_when()?;
+        let found = state.first_line()?;
         if found != header.trim_end() {
             if !found.is_empty() && !found.starts_with(FAMILY) {
                 return Err(Error::malformed(path, "a state file of reprieve migrate", &found));
             }
             if found.starts_with(FAMILY) && found.ends_with(&root.boot_id()?) {
                 let expected =
-                    "of this version of reprieve; have the version that wrote it give masks back (--restore)";
+                    "another version of reprieve wrote it; restore its masks with that version (--restore)";
                 return Err(Error::invalid("state file", path.display().to_string(), expected));
             }
-            // A new file, or one of another boot.
+            // A new file, or one from before a reboot.
             state
                 .file
                 .set_len(0)
@@ -126,8 +128,8 @@ impl StateFile {
         Ok(state)
     }
 
-    /// Gives back what is in the file at `path`, and removes it if nothing is left in it. A file that is not there needs no lock,
-    /// and leaves none behind.
+    /// Restores the masks in the file at `path`, and removes the file if it is then empty. If there is no file, does
+    /// nothing, and leaves no lock behind.
     ///
     /// # Errors
     /// As [`open`](StateFile::open) and [`restore`](StateFile::restore).
@@ -138,38 +140,39 @@ impl StateFile {
         StateFile::open(path, root)?.finish(root, sys, doubtful)
     }
 
-    /// Says that all tasks that began before then, in clock ticks since boot, and had inherited a binding, have their masks.
+    /// Saves the time, in clock ticks since boot, up to which forks have been handled: every child that started before
+    /// it and had inherited a binding has its mask, or is in the file.
     ///
     /// # Errors
-    /// [`Error::Io`]; heirs are looked for from an earlier time on then.
-    pub fn saw_forks(&self, ticks: u64) -> Result<()> {
-        self.write_at(format!("{ticks:>SEEN_BYTES$}").as_bytes(), SEEN_AT)
+    /// [`Error::Io`]; the earlier time then stays in the file.
+    pub fn save_handled(&self, ticks: u64) -> Result<()> {
+        self.write_at(format!("{ticks:>HANDLED_BYTES$}").as_bytes(), HANDLED_AT)
     }
 
-    /// The time last saved by [`saw_forks`](StateFile::saw_forks); 0 if none was.
-    fn seen_ticks(&self) -> u64 {
-        let mut text = [b' '; SEEN_BYTES];
-        let read = self.file.read_exact_at(&mut text, SEEN_AT);
+    /// The time last saved by [`save_handled`](StateFile::save_handled); 0 if none was.
+    fn handled_ticks(&self) -> u64 {
+        let mut text = [b' '; HANDLED_BYTES];
+        let read = self.file.read_exact_at(&mut text, HANDLED_AT);
         let text = read.ok().and_then(|()| std::str::from_utf8(&text).ok());
         text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
     }
 
-    /// What the file says it is, and its boot.
-    fn what_and_when(&self) -> Result<String> {
+    /// The first line: the kind and version of the file, and its boot.
+    fn first_line(&self) -> Result<String> {
         let mut bytes = Vec::new();
-        let read = (&self.file).take(SEEN_AT).read_to_end(&mut bytes);
+        let read = (&self.file).take(HANDLED_AT).read_to_end(&mut bytes);
         read.map_err(|e| Error::io("read", &self.path, e, WAY_OUT))?;
         Ok(String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().trim_end().into())
     }
 
-    /// A file that cannot be written.
+    /// A state file that cannot be written.
     #[cfg(test)]
     pub fn unwritable() -> StateFile {
         let open = || File::open("/dev/null").unwrap();
         StateFile { path: "/dev/null".into(), file: open(), _lock: open() }
     }
 
-    /// The tasks in it.
+    /// All records in the file.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Malformed`].
@@ -184,7 +187,7 @@ impl StateFile {
         let mut buffer = vec![0; RECORD_BYTES];
         for slot in 0..count {
             self.file.read_exact_at(&mut buffer, offset(slot)).map_err(unread)?;
-            // Where no task ever was the file has a hole, which reads as zeros.
+            // A slot never used is a hole in the file, which reads as zeros.
             let text = String::from_utf8_lossy(&buffer);
             let text = text.trim_matches(|c: char| c == '\0' || c.is_ascii_whitespace());
             if text.is_empty() {
@@ -198,10 +201,10 @@ impl StateFile {
         Ok(records)
     }
 
-    /// Saves a task in a slot, bound to nothing yet.
+    /// Saves a task, not bound yet, in a slot.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::NotPermitted`]; the task must not be bound then.
+    /// [`Error::Io`] or [`Error::NotPermitted`]; do not bind the task then.
     pub fn put(&self, slot: usize, saved: &Saved) -> Result<()> {
         self.put_record(&StateRecord {
             slot,
@@ -211,10 +214,10 @@ impl StateFile {
         })
     }
 
-    /// Saves a task in a slot with what it is bound to.
+    /// Saves a record in its slot.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::NotPermitted`], [`Error::Invalid`] with too many tasks.
+    /// [`Error::Io`] or [`Error::NotPermitted`]; [`Error::Invalid`] with too many tasks.
     pub fn put_record(&self, record: &StateRecord) -> Result<()> {
         if record.slot >= MAX_RECORDS {
             return Err(Error::invalid("task to save", record.slot.to_string(), "at most 65536 tasks"));
@@ -222,18 +225,18 @@ impl StateFile {
         self.write_at(&padded(&record.text()), offset(record.slot))
     }
 
-    /// Says what the task in a slot is bound to and is about to be bound to, and when it was bound first. Allocates nothing.
+    /// Saves the binding of the task in a slot, and when the task was first bound. Allocates nothing.
     ///
     /// # Errors
-    /// [`Error::Io`]; the task must not be bound then.
+    /// [`Error::Io`]; do not bind the task then.
     pub fn bind(&self, slot: usize, binding: Binding, bound_ticks: u64) -> Result<()> {
         self.write_at(&binding_text(binding, bound_ticks), offset(slot))
     }
 
-    /// Forgets the task in a slot: it has its mask again, or has ended.
+    /// Removes the task in a slot, which has its mask again or has ended.
     ///
     /// # Errors
-    /// [`Error::Io`]; the task is still in the file then.
+    /// [`Error::Io`]; the task then stays in the file.
     pub fn clear(&self, slot: usize) -> Result<()> {
         self.write_at(&padded("\n"), offset(slot))
     }
@@ -243,8 +246,8 @@ impl StateFile {
         self.file.write_all_at(bytes, offset).map_err(refused)
     }
 
-    /// Gives all masks back as [`restore`](StateFile::restore) does, and removes the file if nothing is left in it: nothing may
-    /// be saved any more.
+    /// Restores all masks as [`restore`](StateFile::restore) does, and removes the file if it is then empty. Save
+    /// nothing after this.
     ///
     /// # Errors
     /// As [`restore`](StateFile::restore).
@@ -254,26 +257,26 @@ impl StateFile {
         Ok(sum)
     }
 
-    /// Gives all masks back, and forgets all tasks that have been dealt with. Tasks that may have inherited a binding from
-    /// those in the file are looked for: they are in doubt, since nobody was there to see who has bound them.
+    /// Restores all masks, and removes the tasks that are done from the file. Also searches for children that may have
+    /// inherited a binding of a task in the file. They are in doubt, since nobody recorded who bound them.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read or written. Tasks that could not be changed are counted, and stay in it.
+    /// [`Error::Io`] if the file cannot be read or written. Tasks that could not be changed are counted, and stay in the file.
     pub fn restore(&self, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
         let records = self.records()?;
         let bound = records.iter().filter(|record| record.saved.bound_ticks != NEVER_TICKS);
         let bound: Vec<Saved> = bound.map(|record| record.saved.clone()).collect();
         let mut children = self.new_children(root, &bound, &[])?;
-        // On a full file system there is room once the others' records are blank.
+        // On a full file system this fails, but there is room once other records are blank.
         let _ = self.put_children(&mut children);
-        let first = self.give_back(root, sys, doubtful)?;
-        // And what was forked while those were given back.
+        let first = self.restore_records(root, sys, doubtful)?;
+        // Children forked while those masks were restored.
         children.extend(self.new_children(root, &bound, &children)?);
         if children.is_empty() {
             return Ok(first);
         }
         let unwritten = self.put_children(&mut children);
-        let second = self.give_back(root, sys, doubtful)?;
+        let second = self.restore_records(root, sys, doubtful)?;
         unwritten.map(|()| Restored {
             restored: first.restored + second.restored,
             gone: first.gone + second.gone,
@@ -282,7 +285,7 @@ impl StateFile {
         })
     }
 
-    /// Tasks that may have inherited a binding from these, and are neither in the file nor among `others`.
+    /// Children that may have inherited a binding from these tasks, and are neither in the file nor among `others`.
     fn new_children(
         &self,
         root: &ProcRoot,
@@ -291,15 +294,15 @@ impl StateFile {
     ) -> Result<Vec<StateRecord>> {
         let records = self.records()?;
         let known = || records.iter().chain(others).map(|record| &record.saved).chain(of);
-        let mut children = give_back::find_children(root, of, self.seen_ticks());
-        children.extend(of.iter().filter_map(|saved| give_back::successor(root, saved)));
+        let mut children = find_children(root, of, self.handled_ticks());
+        children.extend(of.iter().filter_map(|saved| successor(root, saved)));
         children.retain(|child| {
             known().all(|of| (of.tid, of.start_ticks) != (child.saved.tid, child.saved.start_ticks))
         });
         Ok(children)
     }
 
-    /// Puts tasks into free slots, as in doubt, and takes them from the list.
+    /// Moves children from the list into free slots, in doubt.
     fn put_children(&self, children: &mut Vec<StateRecord>) -> Result<()> {
         let taken: BTreeSet<usize> = self.records()?.iter().map(|record| record.slot).collect();
         let mut free = (0..).filter(|slot| !taken.contains(slot));
@@ -310,18 +313,18 @@ impl StateFile {
         Ok(())
     }
 
-    /// Gives the masks of the tasks in the file back, and forgets all that have been dealt with.
+    /// As [`restore`](StateFile::restore), but does not search for children.
     ///
     /// # Errors
     /// As [`restore`](StateFile::restore).
-    pub fn give_back(&self, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
+    pub fn restore_records(&self, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
         let mut sum = Restored::default();
         for record in self.records()? {
-            if record.in_doubt && doubtful == Doubtful::Leave && give_back::is_still_in_doubt(root, &record) {
+            if record.in_doubt && doubtful == Doubtful::Leave && is_still_in_doubt(root, &record) {
                 sum.in_doubt += 1;
                 continue;
             }
-            match give_back::give_back(root, sys, &record) {
+            match restore_mask(root, sys, &record) {
                 Ok(Some(_)) => sum.restored += 1,
                 Ok(None) => sum.untouched += 1,
                 Err(e) if e.is_gone() => sum.gone += 1,
@@ -335,7 +338,7 @@ impl StateFile {
         Ok(sum)
     }
 
-    /// Removes the file if no task is left in it: nothing may be saved any more.
+    /// Removes the file if it is empty. Save nothing after this.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Malformed`].
@@ -357,7 +360,7 @@ fn offset(slot: usize) -> u64 {
     ((slot + 1) * RECORD_BYTES) as u64
 }
 
-/// A record: blanks up to the size, and the newline last.
+/// A text padded with blanks to the size of a record, with a newline at the end.
 fn padded(text: &str) -> Vec<u8> {
     let mut bytes = text.trim_end().as_bytes().to_vec();
     bytes.resize(RECORD_BYTES - 1, b' ');

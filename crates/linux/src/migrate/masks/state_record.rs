@@ -1,10 +1,10 @@
-//! What the state file holds of one task, and its text: the line shown in [`masks`](super::masks).
+//! One task's record in the state file, and its text form, which [`state_file`](super::state_file) shows.
 
 use reprieve_policy::cpus::{CpuSet, MAX_CPUS};
 
-/// A binding: two numbers of five places, one of twenty, and their spaces.
+/// Length of the binding in the text: two numbers of five places, one of twenty, and spaces.
 const BINDING_BYTES: usize = 33;
-/// Of a task that we have never bound.
+/// `bound_ticks` of a task that was never bound.
 pub const NEVER_TICKS: u64 = u64::MAX;
 
 /// A task and its user's mask.
@@ -12,50 +12,50 @@ pub const NEVER_TICKS: u64 = u64::MAX;
 pub struct Saved {
     /// Its process.
     pub pid: i32,
-    /// Its number.
+    /// Its thread id.
     pub tid: i32,
     /// When it started, clock ticks since boot.
     pub start_ticks: u64,
-    /// When we bound it first, clock ticks since boot: children that it forked earlier are not bound by us. [`u64::MAX`] if we never
-    /// have.
+    /// When the daemon first bound it, clock ticks since boot; [`NEVER_TICKS`] if never. Children forked earlier have
+    /// not inherited a binding.
     pub bound_ticks: u64,
-    /// Where its user lets it run.
+    /// The CPUs that its user allows.
     pub mask: CpuSet,
-    /// The mask is the whole of its cpuset, and so nobody's wish: it grows and shrinks with that.
+    /// The mask is its whole cpuset: no user has chosen it, and it grows and shrinks with the cpuset.
     pub whole: bool,
 }
 
 impl Saved {
-    /// The mask to ask the kernel for, so that the task is as it was: every CPU if its cpuset alone bounds it.
+    /// The mask to request in order to restore the task: every CPU, if only its cpuset limits it.
     pub fn request(&self) -> CpuSet {
         if self.whole { CpuSet::first(MAX_CPUS) } else { self.mask }
     }
 }
 
-/// What a task was bound to and is, or is just being, bound to; `None` is its user's mask.
+/// The CPUs that a task was and is bound to; `None` is its user's mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// Before the last change.
+    /// The CPU before the latest change.
     pub from: Option<usize>,
-    /// By the last change, if that was carried out.
+    /// The CPU after the latest change, which may not be carried out yet.
     pub to: Option<usize>,
 }
 
-/// What the file says of one task.
+/// The record of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateRecord {
-    /// Where it is in the file.
+    /// Its place in the file.
     pub slot: usize,
     /// The task.
     pub saved: Saved,
-    /// What is bound.
+    /// What it is bound to.
     pub binding: Binding,
-    /// It may have inherited the binding, or may have been bound so by its user.
+    /// Whether the task is in doubt: it has inherited the binding, or its user has bound it.
     pub in_doubt: bool,
 }
 
 impl StateRecord {
-    /// A record, without its newline.
+    /// The record as text, without its newline.
     pub(super) fn text(&self) -> String {
         let StateRecord {
             saved: Saved { pid, tid, start_ticks, bound_ticks, mask, whole },
@@ -70,7 +70,7 @@ impl StateRecord {
         format!("{binding}{pid} {tid} {start_ticks} {whole} {mask}{doubt}")
     }
 
-    /// Reads what [`text`](StateRecord::text) wrote; `None` if it is anything else.
+    /// Reads what [`text`](StateRecord::text) wrote; `None` for anything else.
     pub(super) fn parse(slot: usize, text: &str) -> Option<StateRecord> {
         let mut words = text.split_ascii_whitespace();
         let mut some = || match words.next()? {
@@ -99,7 +99,7 @@ impl StateRecord {
     }
 }
 
-/// The first three words of a record, always as long. Allocates nothing.
+/// The first three words of a record, which have a fixed length. Allocates nothing.
 pub(super) fn binding_text(Binding { from, to }: Binding, bound_ticks: u64) -> [u8; BINDING_BYTES] {
     let mut text = [b' '; BINDING_BYTES];
     let mut put = |number: Option<u64>, end: usize| {
@@ -112,7 +112,7 @@ pub(super) fn binding_text(Binding { from, to }: Binding, bound_ticks: u64) -> [
             rest = Some(number / 10).filter(|number| *number > 0);
         }
     };
-    // CPUs are below 1024, and no u64 takes more than twenty places, so none runs into another.
+    // CPUs are below 1024 and a u64 has at most twenty digits, so no number runs into another.
     let cpu = |cpu: usize| cpu.min(MAX_CPUS) as u64;
     put(from.map(cpu), 4);
     put(to.map(cpu), 10);

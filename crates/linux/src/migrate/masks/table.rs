@@ -1,18 +1,21 @@
-//! The tasks looked after, as the threads of the daemon share them: a slot for each.
+//! The table of managed tasks, which the daemon's threads share: one slot for each task.
 //!
-//! A slot is a mailbox. The decider writes where it wants the task (nobody else does, but to take back what a change of the
-//! task's mask has overtaken) and rings a mover; whoever carries out looks at what is wanted *now*, so that no order is lost, and no stale one wins:
+//! A slot is a mailbox. The decider writes the CPU it wants for the task, and orders a mover to carry that out. The
+//! mover reads the wanted CPU when it acts, so no order is lost, and no stale order wins:
 //!
 //! ```text
-//! decider: wanted = w; ring a mover        mover: loop { lock or leave; bind to wanted; unlock; as wanted still? leave }
+//! decider: wanted = w; order a mover    mover: loop { try-lock, or return; bind to wanted; unlock; return if wanted is the same }
 //! ```
-//! Invariants: a lock is only ever tried, nobody waits for anybody; who does not get it leaves the work to who has it, and
-//! that one looks again after unlocking. A task's mask is in the state file before its slot is filled, and its binding before
-//! it is bound; its slot is emptied only when it has its mask again or has ended.
+//! (Apart from the decider, only a change of the task's mask resets the wanted CPU, since it is then void.)
 //!
-//! Ordering: wanted is stored before the fence before the try (A), and loaded after the fence after the unlock (B). If A comes
-//! before B in the one order of fences, B's load sees what A stored; else A's try sees B's unlock, and succeeds. With weaker
-//! fences both could fail, and the order would lie until the house thread's next round. Test: `the_last_wish_holds`.
+//! Invariants: no thread waits for a lock. If another thread holds it, leave the work to that thread, which checks
+//! again after unlocking. A task's mask is in the state file before its slot is filled, and its binding before it is
+//! bound. A slot is emptied only when its task has its mask again, has ended, or is recorded elsewhere.
+//!
+//! Ordering: the wanted CPU is stored, then a fence, then the try-lock (A); and the unlock, then a fence, then the
+//! wanted CPU is loaded (B). If A's fence comes first in the total order of fences, B's load sees A's store. Otherwise
+//! A's try-lock sees B's unlock, and succeeds. With weaker fences both could fail, and the order would wait for the
+//! main loop's next round. Test: `the_last_wish_holds`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -23,65 +26,75 @@ use reprieve_policy::cpus::CpuSet;
 
 use super::changes::Changes;
 use super::state_file::StateFile;
-use super::state_record::{Binding, Saved};
+use super::state_record::{Binding, Saved, StateRecord};
 use crate::error::Result;
 use crate::migrate::clock;
 use crate::threads;
 
-/// No CPU: the task has its user's mask.
+/// Stands for no CPU: the task has, or is to have, its user's mask.
 const HOME: u32 = u32::MAX;
 
 /// A task in a slot.
 #[derive(Debug)]
 pub struct Held {
-    /// The task, and what its user wants.
+    /// The task and its user's mask.
     pub saved: Saved,
-    /// The CPUs of its mask that are there for it now: online, and in its cpuset.
+    /// The CPUs of its mask that are available to it now: online, and in its cpuset.
     pub usable: CpuSet,
-    /// A file of the task in `/proc`, which cannot be read any more once the task has ended: its number may be another's
-    /// then. Without it that is not noticed.
+    /// A file of the task in `/proc`. It becomes unreadable when the task ends, which shows that the id may now be
+    /// another task's. Without it this goes unnoticed.
     pub alive: Option<File>,
-    /// Its numbers in all PID namespaces that it is in.
+    /// Its ids in all PID namespaces that it is in.
     pub numbers: Vec<i32>,
     /// The CPU it is bound to, or [`HOME`].
     applied: u32,
-    /// What the kernel made of its user's mask when that was given back last: less, while CPUs of it were not there.
+    /// The mask that the kernel made of the user's mask when it was last restored: smaller, if CPUs were unavailable.
     given: CpuSet,
-    /// What we have bound it to, and when.
-    sets: Changes,
-    /// What its user wanted before that was changed last, and when that was noticed, ns.
+    /// The daemon's changes to its mask.
+    changes: Changes,
+    /// The task before its user last changed the mask, and when that was noticed, ns.
     former: Option<(Saved, u64)>,
 }
 
 impl Held {
-    /// A task that is bound to nothing.
+    /// A task that is not bound.
     pub fn new(saved: Saved, usable: CpuSet, alive: Option<File>) -> Held {
         let given = saved.mask;
         let numbers = vec![saved.tid];
-        Held { saved, usable, alive, numbers, applied: HOME, given, sets: Changes::default(), former: None }
+        Held {
+            saved,
+            usable,
+            alive,
+            numbers,
+            applied: HOME,
+            given,
+            changes: Changes::default(),
+            former: None,
+        }
     }
 
-    /// What the kernel shows for it as long as nobody else changes it: the CPU it is bound to, or what was given back.
+    /// The mask that the kernel shows unless somebody else changes it: the CPU it is bound to, or the mask last
+    /// restored.
     pub fn shown(&self) -> CpuSet {
         self.bound_to().map_or(self.given, CpuSet::of)
     }
 
-    /// The task as it was known then.
+    /// The task as it was known at this time.
     pub fn saved_at(&self, at_ns: u64) -> &Saved {
         self.former.as_ref().filter(|(_, until_ns)| at_ns < *until_ns).map_or(&self.saved, |(saved, _)| saved)
     }
 
-    /// What we have bound it to, and when.
-    pub fn sets(&self) -> &Changes {
-        &self.sets
+    /// The daemon's changes to its mask.
+    pub fn changes(&self) -> &Changes {
+        &self.changes
     }
 
-    /// The CPU it is bound to.
+    /// The CPU it is bound to, if any.
     pub fn bound_to(&self) -> Option<usize> {
         to_cpu(self.applied)
     }
 
-    /// The mask that the kernel should show for it.
+    /// The mask that the kernel should show now.
     fn expected(&self) -> CpuSet {
         self.bound_to().map_or(self.usable, CpuSet::of)
     }
@@ -94,15 +107,16 @@ impl Held {
 /// One slot.
 #[derive(Debug)]
 struct Slot {
-    /// 0 where there is none. For who only needs to know whom a slot is about.
+    /// The task's id, or 0 without a task: readable without the lock.
     tid: AtomicI32,
+    /// The CPU that the decider wants, or [`HOME`].
     wanted: AtomicU32,
     held: Mutex<Option<Held>>,
-    /// The decider knows of the task no more, and has asked for its mask to be given back.
+    /// The decider has forgotten the task, and has asked for its mask to be restored.
     dismissed: AtomicBool,
-    /// Something is not as expected: the house thread must look.
+    /// Something unexpected was found, and the main loop must look.
     odd: AtomicBool,
-    /// When an I/O of the task was last seen, ns, where I/Os come as events.
+    /// When an I/O event of the task was last seen, ns.
     io_ns: AtomicU64,
 }
 
@@ -120,31 +134,31 @@ impl Default for Slot {
 }
 
 impl Slot {
-    /// The task, unless another thread is at it.
+    /// The task, unless another thread holds it.
     fn try_hold(&self) -> Option<MutexGuard<'_, Option<Held>>> {
         match self.held.try_lock() {
             Ok(held) => Some(held),
-            // A thread that panicked has left a whole value: what is in it is only ever replaced at once.
+            // A panic leaves a consistent value, since values are only replaced as a whole.
             Err(TryLockError::Poisoned(held)) => Some(held.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 }
 
-/// What came of binding a task.
+/// The outcome of carrying out an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Done.
+    /// The mask was changed.
     Done,
-    /// There was nothing to do: it is where it is wanted, or the slot is empty.
+    /// There was nothing to do: the task is as wanted, or the slot is empty.
     Same,
-    /// Another thread was at it, and carries this out, too.
+    /// Another thread holds the task, and will carry out this order as well.
     Overtaken,
-    /// The task's mask is neither its user's nor ours: somebody else has changed it. Left alone.
+    /// Somebody else has changed the task's mask, so it was left alone.
     Foreign,
     /// The task has ended.
     Gone,
-    /// The kernel refused, or that CPU is not there for the task, or the state file cannot be written.
+    /// The kernel refused, the CPU is unavailable to the task, or the state file cannot be written.
     Refused,
 }
 
@@ -152,14 +166,14 @@ pub enum Bound {
 #[derive(Debug)]
 pub struct Table {
     slots: Box<[Slot]>,
-    /// No slot from this one on has ever been filled.
+    /// Slots from this number on have never been filled.
     top: AtomicUsize,
-    /// None if nothing is carried out.
+    /// `None` if nothing is carried out.
     state: Option<StateFile>,
 }
 
 impl Table {
-    /// With so many slots, all empty. `state` is where masks are saved; without it nothing may be carried out.
+    /// A table of this many empty slots. Masks are saved in `state`; without it, nothing is carried out.
     pub fn new(tasks: usize, state: Option<StateFile>) -> Table {
         Table { slots: (0..tasks).map(|_| Slot::default()).collect(), top: AtomicUsize::new(0), state }
     }
@@ -174,16 +188,16 @@ impl Table {
         self.state.as_ref()
     }
 
-    /// Saves a task and fills an empty slot with it. Only the house thread does, for a slot that the decider does not know.
-    /// `false` if another thread looks at the slot just now.
+    /// Saves a task and fills an empty slot with it. Only the main loop calls this, for a slot that the decider does
+    /// not know. Returns `false` if another thread holds the slot.
     ///
     /// # Errors
-    /// If the task cannot be saved; then the slot stays empty.
+    /// If the task cannot be saved; the slot then stays empty.
     pub fn fill(&self, slot: usize, held: Held) -> Result<bool> {
         let to = &self.slots[slot];
         let Some(mut empty) = to.try_hold() else { return Ok(false) };
         self.state.as_ref().map_or(Ok(()), |state| state.put(slot, &held.saved))?;
-        // Relaxed here and below: the ring through which the decider is told of the task orders these before any use.
+        // Relaxed here and below: the decider learns of the task through a ring, which orders these before any use.
         to.wanted.store(HOME, Ordering::Relaxed);
         to.dismissed.store(false, Ordering::Relaxed);
         to.odd.store(false, Ordering::Relaxed);
@@ -194,7 +208,7 @@ impl Table {
         Ok(true)
     }
 
-    /// Empties a slot whose task has its mask again, or has `ended`; whether that could be done now.
+    /// Empties a slot whose task has its mask again, or has `ended`. Returns whether that was possible now.
     ///
     /// # Errors
     /// If the state file cannot be written.
@@ -210,7 +224,7 @@ impl Table {
         Ok(true)
     }
 
-    /// The number of the task in a slot; 0 if there is none.
+    /// The id of the task in a slot; 0 if the slot is empty.
     pub fn tid(&self, slot: usize) -> i32 {
         self.slots.get(slot).map_or(0, |of| of.tid.load(Ordering::Relaxed))
     }
@@ -221,25 +235,25 @@ impl Table {
         filled.iter().position(|of| of.tid.load(Ordering::Relaxed) == tid && tid != 0)
     }
 
-    /// Looks at the task in a slot; `None` if there is none, or another thread is at it.
+    /// Looks at the task in a slot; `None` if the slot is empty, or another thread holds it.
     pub fn look<T>(&self, slot: usize, look: impl FnOnce(&Held) -> T) -> Option<T> {
         let seen = self.slots[slot].try_hold()?.as_ref().map(look);
-        self.make_up_for(slot);
+        self.carry_out_missed(slot);
         seen
     }
 
-    /// A mover that came while the slot was only looked at has left its work to who looked.
-    fn make_up_for(&self, slot: usize) {
-        // Between the unlock and this: B of the ordering above, since `carry_out` begins with a fence.
+    /// Carries out an order that a mover has left to this thread, because it held the slot.
+    fn carry_out_missed(&self, slot: usize) {
+        // `carry_out` begins with a fence, which is B's in the ordering above.
         self.carry_out(slot, |_| ());
     }
 
-    /// Changes what is known of the task in a slot, which was bound to `bound` when it was looked at: its user's mask, and
-    /// what of it is there. With a mask that it is `given` it is bound to nothing any more: the kernel, its user, or the
-    /// caller has seen to that. `false` if another thread is at the task, or has bound it elsewhere since.
+    /// Changes the saved state of the task in a slot: its user's mask and the usable part of it. `bound` is its binding
+    /// when the caller looked. If `given` is set, the task is no longer bound but has this mask, by the kernel, its
+    /// user or the caller. Returns `false` if another thread holds the task, or has bound it elsewhere since.
     ///
     /// # Errors
-    /// If it cannot be saved; nothing is changed then.
+    /// If the state cannot be saved; nothing is changed then.
     pub fn remask(
         &self,
         slot: usize,
@@ -254,22 +268,17 @@ impl Table {
                 return Ok(false);
             }
             let applied = if given.is_some() { HOME } else { held.applied };
-            // What was wanted was so without knowing this, unless the decider says anything else just now.
+            // The decider did not know this when it chose the wanted CPU, so reset that, unless it changes just now.
             let wanted = self.slots[slot].wanted.load(Ordering::SeqCst);
             if given.is_some() {
                 let wanted_by = &self.slots[slot].wanted;
                 let _ = wanted_by.compare_exchange(wanted, HOME, Ordering::SeqCst, Ordering::SeqCst);
             }
-            // It may have been bound, and unbound again, since the caller looked at it.
+            // The task may have been bound and unbound again since the caller looked.
             let saved = Saved { bound_ticks: held.saved.bound_ticks, ..saved.clone() };
             if saved != held.saved || applied != held.applied {
                 let binding = Binding { from: held.bound_to(), to: to_cpu(applied) };
-                let record = crate::migrate::masks::state_record::StateRecord {
-                    slot,
-                    saved: saved.clone(),
-                    binding,
-                    in_doubt: false,
-                };
+                let record = StateRecord { slot, saved: saved.clone(), binding, in_doubt: false };
                 self.state.as_ref().map_or(Ok(()), |state| state.put_record(&record))?;
             }
             if saved.mask != held.saved.mask {
@@ -279,35 +288,35 @@ impl Table {
             held.given = given.unwrap_or(held.given);
         }
         drop(guard);
-        self.make_up_for(slot);
+        self.carry_out_missed(slot);
         Ok(true)
     }
 
-    /// Wants the task in a slot on a CPU, or to have its user's mask (`None`). The decider's.
+    /// Sets the CPU wanted for the task in a slot, or its user's mask (`None`). Only the decider calls this.
     pub fn want(&self, slot: usize, cpu: Option<usize>) {
-        // SeqCst, and the fence in `carry_out` after it: A of the ordering above.
+        // A of the ordering above, with the fence in `carry_out`.
         self.slots[slot].wanted.store(cpu.map_or(HOME, |cpu| cpu as u32), Ordering::SeqCst);
     }
 
-    /// Whether the task in a slot is not where it is wanted: an order was lost, or refused.
+    /// Whether the task in a slot is not as wanted: an order was lost, or refused.
     pub fn is_behind(&self, slot: usize) -> bool {
         let wanted = self.slots[slot].wanted.load(Ordering::SeqCst);
         self.look(slot, |held| held.applied != wanted).unwrap_or(false)
     }
 
-    /// The decider has forgotten the task in a slot, after it has asked for its mask to be given back.
+    /// Marks the task in a slot as forgotten by the decider, which has asked for its mask to be restored.
     pub fn dismiss(&self, slot: usize) {
-        // Release pairs with the acquire below: who sees it sees what was wanted last.
+        // Release pairs with the acquire below: a thread that sees this also sees the last wanted CPU.
         self.slots[slot].dismissed.store(true, Ordering::Release);
     }
 
-    /// Whether it has.
+    /// Whether the decider has forgotten the task in a slot.
     pub fn is_dismissed(&self, slot: usize) -> bool {
         self.slots[slot].dismissed.load(Ordering::Acquire)
     }
 
-    /// Whether the kernel shows the mask for the task in a slot that we have made of it, and it may use all of its user's that
-    /// is `online`: the mask of a task that is bound does not tell that. `true` while another thread is at it.
+    /// Whether the kernel shows the expected mask for the task in a slot, and all `online` CPUs of the user's mask are
+    /// usable (which a bound task's mask does not show). `true` while another thread holds the task.
     pub fn is_as_expected(&self, slot: usize, online: &CpuSet) -> bool {
         let as_expected = |held: &Held| {
             let has_all = held.usable == held.saved.mask.and(online);
@@ -316,24 +325,24 @@ impl Table {
         self.look(slot, as_expected).unwrap_or(true)
     }
 
-    /// Whether something odd was found about the task since this was last asked.
+    /// Whether something unexpected was found about the task since the last call.
     pub fn take_odd(&self, slot: usize) -> bool {
-        // Relaxed: a hint; what is odd is read from the kernel.
+        // Relaxed: a hint. The caller reads the facts from the kernel.
         self.slots[slot].odd.swap(false, Ordering::Relaxed)
     }
 
-    /// An I/O of the task in a slot was seen.
+    /// Takes in an I/O event of the task in a slot.
     pub fn saw_io(&self, slot: usize, at_ns: u64) {
         self.slots[slot].io_ns.store(at_ns, Ordering::Relaxed);
     }
 
-    /// When that was last, ns.
+    /// When the last I/O event of the task in a slot was, ns.
     pub fn io_ns(&self, slot: usize) -> u64 {
         self.slots[slot].io_ns.load(Ordering::Relaxed)
     }
 
-    /// Binds the task in a slot as it is wanted; tells what came of each change. Allocates nothing but for an error. May wait
-    /// for the task's vCPU if the task is running there.
+    /// Binds the task in a slot as wanted, and passes the outcome of each attempt to `tell`. Allocates only to report
+    /// an error. If the task is running on a vCPU that is off, this waits until the vCPU is back.
     pub fn carry_out(&self, slot: usize, mut tell: impl FnMut(Bound)) {
         let of = &self.slots[slot];
         loop {
@@ -363,7 +372,7 @@ impl Table {
             Err(e) if e.is_gone() => return Bound::Gone,
             Err(_) => return Bound::Refused,
         };
-        // None is left of the mask of a task that sleeps while its CPU is offline.
+        // The mask of a sleeping task is empty while its CPU is offline.
         if now != held.expected() && !now.is_empty() {
             return Bound::Foreign;
         }
@@ -382,23 +391,23 @@ impl Table {
         }
         held.saved.bound_ticks = bound_ticks;
         let began_ns = clock::now_ns();
-        // Once more, with nothing in between: the state file is written meanwhile.
+        // Check once more right before the change: writing the state file takes time.
         if threads::affinity_set(tid).is_ok_and(|at_last| at_last != now) {
             let _ = state.bind(slot, Binding { from: None, to: to_cpu(held.applied) }, bound_ticks);
             return Bound::Foreign;
         }
-        // Known before it is done: what the task forks from now on may inherit it.
-        held.sets.begin(began_ns, to_cpu(held.applied), to_cpu(wanted));
+        // Note the change before making it: a child forked from now on may inherit it.
+        held.changes.begin(began_ns, to_cpu(held.applied), to_cpu(wanted));
         let set = threads::set_affinity_set(tid, &request);
-        held.sets.end(clock::now_ns(), set.is_ok());
+        held.changes.end(clock::now_ns(), set.is_ok());
         if held.has_ended() {
-            // Its number may have become another's in between, who is left as found.
+            // Another task may have its id by now: undo the change.
             let _ = set.map(|()| threads::set_affinity_set(tid, &now));
             return Bound::Gone;
         }
         match set {
             Ok(()) if wanted == HOME => {
-                // Without CPUs that are not there.
+                // The kernel leaves out unavailable CPUs.
                 held.given = threads::affinity_set(tid).unwrap_or(held.usable);
                 held.applied = HOME;
             }
@@ -406,8 +415,8 @@ impl Table {
             Err(e) if e.is_gone() => return Bound::Gone,
             Err(_) => return Bound::Refused,
         }
-        // What it was bound to before is nothing that is given back: its user may bind it there now. If this cannot be
-        // written, the file still says where the task is bound.
+        // Clear FROM, since the user may bind the task to that CPU from now on. If this cannot be written, the file
+        // still has the right TO.
         let _ = state.bind(slot, Binding { from: None, to: to_cpu(wanted) }, bound_ticks);
         Bound::Done
     }

@@ -1,6 +1,8 @@
-//! The daemon's metrics in the text form that Prometheus reads, in a file that is replaced as a whole.
+//! The daemon's metrics as a Prometheus text file, which is replaced as a whole.
 //!
-//! Source: the Prometheus text exposition format, version 0.0.4; the node exporter's textfile collector.
+//! The text is written by hand, since prometheus-client writes OpenMetrics, whose `# TYPE` lines for counters lack the
+//! suffix `_total`, so that the textfile collector would take counters for untyped. Source: the Prometheus text
+//! exposition format, version 0.0.4; the node exporter's textfile collector.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -13,26 +15,26 @@ use crate::migrate::act::mover::Outcomes;
 use crate::migrate::link::status::Status;
 use crate::migrate::own_file;
 
-/// What is counted.
+/// The values of all metrics.
 #[derive(Debug)]
 pub struct Counted<'a> {
-    /// What the policy knows.
+    /// The policy's state.
     pub status: &'a Status,
-    /// How orders were carried out.
+    /// Orders by outcome.
     pub outcomes: &'a Outcomes,
     /// Decisions by reason, in the order of [`Why::ALL`].
     pub decisions: &'a [u64; Why::ALL.len()],
-    /// Tasks looked after.
+    /// Managed tasks.
     pub tasks: usize,
-    /// Tasks there was no slot for.
+    /// Tasks not managed because there was no free slot.
     pub turned_away: u64,
-    /// Tasks that had inherited a binding and have their mask again.
+    /// Children that had inherited a binding and have their mask again.
     pub freed_children: u64,
-    /// Tasks that could not be given their mask back yet.
+    /// Tasks whose mask could not be restored yet.
     pub unrestored: usize,
-    /// Tasks that are left alone since nobody knows who has bound them.
+    /// Tasks in doubt: left bound, because their users may have bound them.
     pub in_doubt: usize,
-    /// How often somebody else set a mask while it was given back.
+    /// How often somebody else set a mask while it was being restored.
     pub overtaken: u64,
     /// CPU time of the daemon, ns.
     pub cpu_ns: u64,
@@ -40,43 +42,58 @@ pub struct Counted<'a> {
     pub period_ns: u64,
     /// Values that did not fit into a ring.
     pub lost: u64,
-    /// How often acting was given up.
+    /// How often moves did not pay.
     pub given_up: u64,
     /// Whether decisions are carried out now.
     pub acting: bool,
 }
 
-/// The text.
+/// The metrics as text.
 fn render(counted: &Counted) -> String {
     let mut text = Text(String::new());
     let load = |value: &AtomicU64| value.load(Ordering::Relaxed) as f64;
-    text.one("tasks", "gauge", "Tasks looked after.", counted.tasks as f64);
-    text.one("io_tasks", "gauge", "Of these, I/O tasks at present.", load(&counted.status.io_tasks));
-    text.one("turned_away_total", "counter", "Tasks there was no room for.", counted.turned_away as f64);
-    text.one("heirs_total", "counter", "Tasks freed of an inherited binding.", counted.freed_children as f64);
+    text.one("tasks", "gauge", "Managed tasks.", counted.tasks as f64);
+    text.one("io_tasks", "gauge", "Managed tasks that are I/O tasks now.", load(&counted.status.io_tasks));
     text.one(
-        "owed_tasks",
+        "turned_away_total",
+        "counter",
+        "Tasks not managed for lack of room.",
+        counted.turned_away as f64,
+    );
+    text.one(
+        "freed_children_total",
+        "counter",
+        "Children freed of an inherited binding.",
+        counted.freed_children as f64,
+    );
+    text.one(
+        "unrestored_tasks",
         "gauge",
-        "Tasks that could not be given their mask back yet.",
+        "Tasks whose mask could not be restored yet.",
         counted.unrestored as f64,
     );
     text.one(
         "doubtful_tasks",
         "gauge",
-        "Tasks left alone that may have inherited a binding, or were bound so by their user.",
+        "Tasks left bound that have inherited a binding or were bound by their users.",
         counted.in_doubt as f64,
     );
     text.one(
         "overtaken_total",
         "counter",
-        "Masks set by others in the moment in which they were given back, and perhaps overwritten.",
+        "Masks that others set while they were being restored, and that may be overwritten.",
         counted.overtaken as f64,
     );
     text.one("acting", "gauge", "1 if decisions are carried out.", f64::from(u8::from(counted.acting)));
     text.one("cpu_seconds_total", "counter", "CPU time of the daemon.", counted.cpu_ns as f64 / 1e9);
     text.one("beat_period_seconds", "gauge", "Time between two beats.", counted.period_ns as f64 / 1e9);
-    text.one("lost_total", "counter", "Signals that were lost between threads.", counted.lost as f64);
-    text.one("given_up_total", "counter", "How often throughput fell by acting.", counted.given_up as f64);
+    text.one("lost_total", "counter", "Signals lost between threads.", counted.lost as f64);
+    text.one(
+        "given_up_total",
+        "counter",
+        "How often moves were stopped because throughput fell.",
+        counted.given_up as f64,
+    );
     let decisions = Why::ALL
         .iter()
         .zip(counted.decisions)
@@ -92,8 +109,8 @@ fn render(counted: &Counted) -> String {
     text.many("vcpu_off_ratio", "gauge", "Share of the last second a vCPU was off.", off);
     let slices = vcpus().map(|(i, vcpu)| (label(i), load(&vcpu.slice_ns) / 1e9));
     text.many("vcpu_slice_seconds", "gauge", "Median slice of a vCPU.", slices);
-    let trust = vcpus().map(|(i, vcpu)| (label(i), load(&vcpu.trust_permille) / 1e3));
-    text.many("vcpu_trust_ratio", "gauge", "Share of the last slices that were about the median.", trust);
+    let regular = vcpus().map(|(i, vcpu)| (label(i), load(&vcpu.regular_permille) / 1e3));
+    text.many("vcpu_regular_ratio", "gauge", "Share of recent slices close to the median.", regular);
     let gaps = vcpus().flat_map(|(i, vcpu)| {
         let verdicts = ["host", "guest", "unknown"].into_iter().zip(&vcpu.gaps);
         verdicts.map(move |(name, count)| (format!("vcpu=\"{i}\",verdict=\"{name}\""), load(count)))
@@ -122,12 +139,12 @@ impl Text {
     }
 }
 
-/// The file that metrics are written to.
+/// The file for metrics.
 #[derive(Debug)]
 pub struct MetricsFile(PathBuf);
 
 impl MetricsFile {
-    /// At this path.
+    /// The file at this path.
     pub fn new(path: PathBuf) -> MetricsFile {
         MetricsFile(path)
     }
@@ -147,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_is_a_comment_or_a_number_with_a_name_of_ours() {
+    fn every_line_is_a_comment_or_a_metric_with_the_prefix() {
         let (status, outcomes) = (Status::new(2), Outcomes::default());
         status.vcpus[1].gaps[0].store(7, Ordering::Relaxed);
         let decisions = [1, 2, 3, 4, 5, 6, 7];

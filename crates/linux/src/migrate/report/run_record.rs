@@ -1,4 +1,4 @@
-//! The record of a run: settings, signals and decisions, a line each, and its replay.
+//! The record of a run: settings, signals and decisions, one line each; and its replay.
 //!
 //! ```text
 //! reprieve-migrate 1
@@ -7,8 +7,9 @@
 //! beat 2000000 0 2000000 1000000 - 0
 //! > move 0 0 1 ahead
 //! ```
-//! A line `> move` is a decision on the signal above it. Replayed into the policy the signals must give the same decisions;
-//! where they do not, the record says at which line. `lost N` ends what can be compared: the recorder fell behind.
+//! A line `> move` is a decision on the signal above it. The replay passes the signals to the policy, which must make
+//! the same decisions; it reports the first line that differs. A line `lost N` means that the recorder fell behind: the
+//! replay compares nothing after it.
 
 use std::io::{BufRead, Write};
 
@@ -18,14 +19,14 @@ use reprieve_policy::signal::Signal;
 
 use crate::migrate::link::entry::{Decision, Entry};
 
-/// First line of a record.
+/// The first line of a record.
 pub const HEADER: &str = "reprieve-migrate 1";
 const DECISION: &str = "> ";
 
-/// Writes the beginning of a record.
+/// Writes the header and the settings.
 ///
 /// # Errors
-/// Those of the writer.
+/// The writer's.
 pub fn write_header(out: &mut impl Write, settings: &Settings) -> std::io::Result<()> {
     let Settings { vcpus, tasks, policy, io, act_off_permille, moves_per_s, move_cost_ns, refill_ns_per_kib } =
         settings;
@@ -41,7 +42,7 @@ pub fn write_header(out: &mut impl Write, settings: &Settings) -> std::io::Resul
 /// Writes one entry.
 ///
 /// # Errors
-/// Those of the writer.
+/// The writer's.
 pub fn write_entry(out: &mut impl Write, entry: &Entry) -> std::io::Result<()> {
     match entry {
         Entry::Signal(signal) => writeln!(out, "{signal}"),
@@ -51,33 +52,33 @@ pub fn write_entry(out: &mut impl Write, entry: &Entry) -> std::io::Result<()> {
     }
 }
 
-/// A record that cannot be replayed: which line, from 1, and what is wrong with it.
+/// A record that cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct BadRecord {
-    /// The line.
+    /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// What is wrong with it.
     pub what: String,
 }
 
-/// What a replay came to.
+/// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// Signals replayed.
+    /// Number of signals replayed.
     pub signals: u64,
-    /// Decisions made.
+    /// Number of decisions made.
     pub decisions: u64,
-    /// The first line whose decisions differ from the recorded ones, with both, if any.
+    /// The first difference from the recorded decisions, with its line and both decisions.
     pub differs: Option<String>,
-    /// The recorder fell behind here, and what follows was not compared.
+    /// The line at which the recorder fell behind; nothing after it was compared.
     pub lost_at_line: Option<usize>,
 }
 
-/// Replays a record into a new placer; tells each decision to `tell`.
+/// Replays a record into a new placer, and passes each decision to `tell`.
 ///
 /// # Errors
-/// [`BadRecord`] if a line is none of a record.
+/// [`BadRecord`] for a line that does not belong into a record.
 pub fn replay(input: impl BufRead, mut tell: impl FnMut(&Decision)) -> Result<Replayed, BadRecord> {
     let mut lines = input.lines().enumerate().map(|(i, line)| (i + 1, line));
     let mut next = |expected: &str| match lines.next() {
@@ -101,7 +102,7 @@ pub fn replay(input: impl BufRead, mut tell: impl FnMut(&Decision)) -> Result<Re
     for (line, text) in lines {
         let text = text.map_err(|e| BadRecord { line, what: e.to_string() })?;
         if text.starts_with("lost ") {
-            // What was lost may be the very decisions that are expected here.
+            // The lost entries may be the very decisions that are expected here.
             replay.expected.clear();
             replay.sum.lost_at_line = Some(line);
             break;
@@ -120,7 +121,7 @@ pub fn replay(input: impl BufRead, mut tell: impl FnMut(&Decision)) -> Result<Re
 
 struct Replay {
     placer: Placer,
-    /// Decisions on the last signal that the record has not shown yet, the next one last.
+    /// Decisions on the last signal that were not yet compared, the next one last.
     expected: Vec<String>,
     sum: Replayed,
     at: usize,
@@ -188,7 +189,7 @@ fn read_settings(line: &str) -> Option<Settings> {
 mod tests {
     use super::*;
 
-    /// A record with decisions: two vCPUs off in turns, a task that always has I/O outstanding.
+    /// A record with decisions: two vCPUs that are off in turn, and a task that always has I/O outstanding.
     fn record() -> String {
         let settings = Settings::new(2, 2);
         let mut text = Vec::new();
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_that_is_missing_added_or_changed_is_told() {
+    fn a_decision_that_is_missing_added_or_changed_is_reported() {
         let record = record();
         let decision = record.lines().find(|line| line.starts_with(DECISION)).unwrap();
         let cases = [
@@ -239,14 +240,14 @@ mod tests {
         for case in cases {
             assert!(replay(case.as_bytes(), |_| ()).unwrap().differs.is_some());
         }
-        // A decision that was lost differs from nothing; what was lost is not known.
+        // A lost decision is no difference.
         let cut = record.replacen(decision, "lost 5", 1);
         let replayed = replay(cut.as_bytes(), |_| ()).unwrap();
         assert!(replayed.lost_at_line.is_some() && replayed.differs.is_none(), "{replayed:?}");
     }
 
     #[test]
-    fn what_is_no_record_is_refused_with_its_line() {
+    fn a_line_that_is_no_record_is_refused_with_its_number() {
         let good = "reprieve-migrate 1\nsettings 2 2 combined 1 1 1 1 1 1 1 1\n";
         for (text, line) in [
             ("", 0),
@@ -259,9 +260,9 @@ mod tests {
         }
     }
 
-    /// A guest's record is whatever that guest wrote: numbers of any size in any place.
+    /// A guest may write any number in any place of its record.
     #[test]
-    fn whatever_numbers_a_record_has_it_is_replayed_or_refused() {
+    fn a_record_with_wild_numbers_is_replayed_or_refused() {
         let (record, mut state) = (record(), 0x9e37_79b9_7f4a_7c15_u64);
         let mut next = |below: usize| {
             state ^= state << 13;
@@ -297,7 +298,7 @@ mod tests {
                 lines.insert(at, others[next(others.len())].split(' ').collect());
             }
             for _ in 0..1 + next(6) {
-                // Every fourth in the settings.
+                // Every fourth change is in the settings.
                 let line = if next(4) == 0 { 1 } else { 2 + next(lines.len() - 2) };
                 let word = 1 + next(lines[line].len() - 1);
                 lines[line][word] = WILD[next(WILD.len())];

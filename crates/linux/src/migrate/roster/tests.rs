@@ -54,7 +54,7 @@ fn who_waits_passes_and_can_be_moved_is_taken_in_once() {
     let admission = Admission::new(CpuSet::first(3), Some(1));
     assert_eq!(signals, [Signal::Admit { task: 0, admission, at_ns: S }]);
     assert!(roster.admit(&found(&proc.root), 2 * S).unwrap().is_empty());
-    assert_eq!((roster.count(), roster.who(0)), (1, Some((5, 5, "fio"))));
+    assert_eq!((roster.count(), roster.task(0)), (1, Some((5, 5, "fio"))));
     let saved = &roster.saved()[0];
     assert_eq!((saved.pid, saved.start_ticks, saved.mask, saved.whole), (5, 777, CpuSet::first(3), false));
 }
@@ -136,8 +136,8 @@ fn of_ten_thousand_tasks_the_first_are_looked_after_and_the_rest_counted() {
     assert_eq!(roster.look(S).unwrap().len(), 256, "a sample of each");
 }
 
-/// `tests/recorded` is of Linux 6.18 with two CPUs and cgroups of version 1: `dd oflag=dsync` as it waits for its device, and
-/// two kernel threads.
+/// `tests/recorded` is of Linux 6.18 with two CPUs and cgroups of version 1: `dd oflag=dsync` as it waits for its
+/// device, and two kernel threads.
 #[test]
 fn on_a_recorded_machine_the_one_task_that_waits_is_taken_in_and_no_kernel_thread() {
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded");
@@ -214,7 +214,7 @@ fn what_a_leaving_task_cannot_be_given_is_owed_to_it() {
         let record = roster.table.state().unwrap().records().unwrap();
         assert_eq!((record.len(), &record[0].saved), (1, &saved), "{second}");
     }
-    assert_eq!((roster.count(), roster.children().unrestored().count()), (0, 1));
+    assert_eq!((roster.count(), roster.children().judge.unrestored.count()), (0, 1));
     assert_eq!(shell.mask(), CpuSet::of(one));
 }
 

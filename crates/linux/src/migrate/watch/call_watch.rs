@@ -1,59 +1,59 @@
-//! Tells whether a task's mask was set by somebody else, from the kernel's records of the calls that do so.
+//! Watches whether somebody else sets a task's mask, through the kernel's records of sched_setaffinity(2).
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use reprieve_policy::cpus::CpuSet;
 
-use super::call_history::{CallHistory, SetByOther, Whom};
+use super::call_history::{CallHistory, CallTarget, SetByOther};
 use super::calls::{Call, Calls, Phase};
 use crate::error::{Error, Result};
 use crate::migrate::clock;
 use crate::proc::ProcRoot;
 
-/// The calls, and what is left to know of them.
+/// The records of calls, and their history.
 pub struct CallWatch {
-    /// None where there are no records: then nothing is known.
+    /// `None` without records; then every answer is "unknown".
     calls: Option<Calls>,
     history: CallHistory,
 }
 
 impl CallWatch {
-    /// That sees everything from now on.
+    /// Watches all calls from now on.
     ///
     /// # Errors
-    /// [`NotPermitted`](crate::Error::NotPermitted), [`Io`](crate::Error::Io), and [`Missing`](crate::Error::Missing) if
-    /// the kernel has no such probes, or they see nothing.
+    /// [`NotPermitted`](crate::Error::NotPermitted); [`Io`](crate::Error::Io); [`Missing`](crate::Error::Missing) if the
+    /// kernel has no such probes, or they do not work.
     pub fn open(sys: &Path, online: &CpuSet, now_ns: u64) -> Result<CallWatch> {
         if !sees_all_numbers() {
             let (path, way_out) = ("/proc/self/ns/pid".into(), "run it outside of containers");
-            return Err(Error::Missing { what: "view of all tasks' numbers", path, way_out });
+            return Err(Error::Missing { what: "view of all tasks' ids", path, way_out });
         }
         let calls = Some(Calls::open(sys, online)?);
         Ok(CallWatch { calls, history: CallHistory::new(std::process::id() as i32, now_ns) })
     }
 
-    /// That sees nothing.
+    /// A watch without records, which answers every question with "unknown".
     pub fn blind() -> CallWatch {
         CallWatch { calls: None, history: CallHistory::new(0, u64::MAX) }
     }
 
-    /// Whether it sees anything.
+    /// Whether there are records.
     pub fn sees(&self) -> bool {
         self.calls.is_some()
     }
 
-    /// Whether every system call of every task pays for it.
+    /// Whether watching slows every system call of every task.
     pub fn slows_all(&self) -> bool {
         self.calls.as_ref().is_some_and(Calls::slows_all)
     }
 
-    /// What becomes readable when there are many calls to take in.
+    /// Descriptors that become readable when there are many calls to take in.
     pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.calls.iter().flat_map(Calls::readable)
     }
 
-    /// Follows CPUs that come and go.
+    /// Follows CPUs that come online or go offline.
     pub fn follow(&mut self, online: &CpuSet) {
         self.calls.iter_mut().for_each(|calls| calls.follow(online));
     }
@@ -61,9 +61,9 @@ impl CallWatch {
     /// Takes in all calls up to now.
     pub fn look(&mut self, root: &ProcRoot) {
         let Some(calls) = &mut self.calls else { return };
-        let (told, missed) = calls.drain();
-        for call in told {
-            self.history.told(call, whom(root, call));
+        let (new, missed) = calls.drain();
+        for call in new {
+            self.history.take(call, target_of(root, call));
         }
         let now_ns = clock::now_ns();
         if missed {
@@ -72,12 +72,13 @@ impl CallWatch {
         self.history.tidy(now_ns);
     }
 
-    /// Whether somebody has set the mask of the task with these numbers since then, as far as it has looked.
+    /// Whether somebody else has set the mask of the task with these ids since then, up to the last
+    /// [`look`](CallWatch::look).
     pub fn since(&self, numbers: &[i32], since_ns: u64) -> SetByOther {
         self.history.since(numbers, since_ns)
     }
 
-    /// The same of task `tid` of process `pid`.
+    /// The same for task `tid` of process `pid`.
     ///
     /// # Errors
     /// As [`ProcRoot::numbers`].
@@ -86,28 +87,29 @@ impl CallWatch {
     }
 }
 
-/// Whose mask a call sets, if it begins. It names a number in the PID namespace of its caller.
-fn whom(root: &ProcRoot, call: &Call) -> Option<Whom> {
+/// The target of a call that begins. The call names it by its id in the caller's PID namespace.
+fn target_of(root: &ProcRoot, call: &Call) -> Option<CallTarget> {
     let Phase::Begin { target } = call.phase else { return None };
     if target == 0 {
-        return Some(Whom::Task(call.caller_tid));
+        return Some(CallTarget::Task(call.caller_tid));
     }
-    let number_of = |tid: i32| root.numbers(call.caller_pid, tid).ok();
-    Some(match number_of(call.caller_tid) {
-        Some(numbers) if numbers.len() == 1 => Whom::Task(target),
-        // A thread of its own process, as a rule.
+    let numbers_of = |tid: i32| root.numbers(call.caller_pid, tid).ok();
+    Some(match numbers_of(call.caller_tid) {
+        Some(numbers) if numbers.len() == 1 => CallTarget::Task(target),
+        // In another namespace: mostly it names a thread of its own process.
         Some(_) => {
             let threads = root.thread_ids(call.caller_pid).unwrap_or_default();
-            let is_meant = |tid: &i32| number_of(*tid).is_some_and(|numbers| numbers.last() == Some(&target));
-            threads.into_iter().find(is_meant).map_or(Whom::Anybody(target), Whom::Task)
+            let is_target =
+                |tid: &i32| numbers_of(*tid).is_some_and(|numbers| numbers.last() == Some(&target));
+            threads.into_iter().find(is_target).map_or(CallTarget::Number(target), CallTarget::Task)
         }
-        // It has ended, and cannot be asked.
-        None => Whom::Anybody(target),
+        // The caller has ended and cannot be inspected.
+        None => CallTarget::Number(target),
     })
 }
 
-/// Whether this process has the numbers that the kernel itself uses: then callers in other namespaces name theirs, and else
-/// callers outside name numbers that we do not know.
+/// Whether this process is in the initial PID namespace. Otherwise callers outside of its namespace name ids that it
+/// does not know.
 fn sees_all_numbers() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == INITIAL_PID_NAMESPACE)

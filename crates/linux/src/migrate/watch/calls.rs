@@ -1,17 +1,17 @@
-//! Who calls sched_setaffinity(2), for which task, and whether it succeeds: perf probes where the call begins and where
-//! it ends.
+//! Records who calls sched_setaffinity(2), for which task, and whether the call succeeds: with perf probes where the
+//! call begins and ends.
 //!
-//! A mask alone does not say who set it: a child that has inherited our binding to CPU 1, and one that was pinned to
-//! CPU 1 by its user, look the same. These records tell them apart.
+//! A mask alone does not show who set it: a child that inherited the daemon's binding to CPU 1 looks the same as one
+//! that its user pinned to CPU 1. These records distinguish the two.
 //!
-//! | probe | where | what it costs |
+//! | probe | needs | cost |
 //! |---|---|---|
-//! | kernel function `sched_setaffinity` and its return (perf's kprobe events) | CONFIG_KPROBE_EVENTS, CAP_PERFMON | nothing but in these calls |
-//! | tracepoints of the system call | CONFIG_FTRACE_SYSCALLS, root | a little in every system call of every task, while they are open |
+//! | kernel function `sched_setaffinity` and its return (perf's kprobe events) | CONFIG_KPROBE_EVENTS, CAP_PERFMON | only in these calls |
+//! | tracepoints of the system call | CONFIG_FTRACE_SYSCALLS, root | slows every system call of every task a little |
 //!
-//! We use the first if the kernel has it and it works, else the second. The second does not see calls of 32-bit
-//! programs. Invariant: a probe is believed only if it has seen a call of our own. Source: perf_event_open(2); the
-//! kernel's Documentation/trace/kprobetrace.rst, and Documentation/trace/events.rst; fsopen(2).
+//! The first is used if it works, else the second, which does not see calls of 32-bit programs. Invariant: a probe is
+//! trusted only after it has seen a call of this process. Source: perf_event_open(2); the kernel's
+//! Documentation/trace/kprobetrace.rst and Documentation/trace/events.rst; fsopen(2).
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -21,91 +21,91 @@ use perf_event_open_sys::bindings as perf;
 use reprieve_policy::cpus::CpuSet;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-use super::per_cpu::{Asked, PerCpu, attributes};
+use super::per_cpu::{EventSpec, PerCpu, attributes};
 use crate::error::{Error, Result};
 use crate::switches::perf_record::{PerfRecord, SAMPLE_REST_BYTES};
 use crate::threads;
 
-/// Pages of a ring: some 800 calls on one CPU between two looks.
+/// Pages of a ring: room for some 800 calls on one CPU between two looks.
 const RING_PAGES: usize = 16;
-/// Readable from so much on, bytes: a quarter of a ring.
+/// The descriptor becomes readable when the ring holds this many bytes: a quarter of it.
 const WATERMARK_BYTES: u32 = 16 << 10;
 /// The function of the kernel that sets a task's mask on a user's behalf: `long sched_setaffinity(pid_t, const struct
 /// cpumask *)`.
 const FUNCTION: &CStr = c"sched_setaffinity";
-/// The registers of its first argument and of its result, as perf numbers them (asm/perf_regs.h).
+/// The registers of its first argument and its result, as perf numbers them (asm/perf_regs.h).
 #[cfg(target_arch = "x86_64")]
 const REGISTERS: (u32, u32) = (perf::PERF_REG_X86_DI, perf::PERF_REG_X86_AX);
 #[cfg(target_arch = "aarch64")]
 const REGISTERS: (u32, u32) = (perf::PERF_REG_ARM64_X0, perf::PERF_REG_ARM64_X0);
-/// A number that no task has: the kernel gives out none above 2^22.
+/// An id that no task has: the kernel's ids stay below 2^22.
 const NO_TASK: i32 = i32::MAX;
 const WAY_OUT: &str = "use a kernel with CONFIG_KPROBE_EVENTS or CONFIG_FTRACE_SYSCALLS";
 
-/// The begin or the end of a call.
+/// The begin or end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The process that calls.
+    /// The calling process.
     pub caller_pid: i32,
-    /// Its thread.
+    /// The calling thread.
     pub caller_tid: i32,
-    /// When, ns of CLOCK_MONOTONIC.
+    /// The time, ns of CLOCK_MONOTONIC.
     pub at_ns: u64,
     /// Begin or end.
     pub phase: Phase,
 }
 
-/// The begin or the end of a call.
+/// Begin or end, with what is known only then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It begins, for the task of this number in the caller's PID namespace; 0 is the caller itself.
+    /// The call begins, for the task with this id in the caller's PID namespace; 0 means the caller itself.
     Begin { target: i32 },
-    /// It ends.
+    /// The call ends.
     End { succeeded: bool },
 }
 
-/// How a probe samples the value that is of interest: an argument, or the result.
+/// How a sample holds the value of interest, which is an argument or the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Probe {
-    /// As a register: its ABI, u64, and then the register.
+    /// As a register: its ABI, u64, then the register.
     Function,
-    /// In the raw record of a tracepoint: its size, u32; type, flags and pid, 8 bytes; the number of the system call,
-    /// u32 and padding; the value.
+    /// In a tracepoint's raw record: its size, u32; type, flags and pid, 8 bytes; the number of the system call, u32
+    /// and padding; the value.
     Tracepoint,
 }
 
-/// Watches these calls.
+/// Watches calls on all CPUs.
 pub struct Calls {
     probe: Probe,
     begins: PerCpu,
     ends: PerCpu,
-    told: Vec<Call>,
+    drained: Vec<Call>,
 }
 
 impl Calls {
-    /// On these CPUs; `sys` is where `/sys` is.
+    /// Watches these CPUs; `sys` is the `/sys` to use.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`], [`Error::Io`], [`Error::Missing`] if the kernel has no such probes, or they see nothing.
+    /// [`Error::NotPermitted`]; [`Error::Io`]; [`Error::Missing`] if the kernel has no such probes, or they do not work.
     pub fn open(sys: &Path, online: &CpuSet) -> Result<Calls> {
-        let function = of_function(sys).and_then(|asked| Calls::believed(Probe::Function, asked, online));
+        let function = of_function(sys).and_then(|specs| Calls::open_tested(Probe::Function, specs, online));
         match function {
-            Err(Error::Missing { .. }) => Calls::believed(Probe::Tracepoint, of_tracepoints(sys)?, online),
+            Err(Error::Missing { .. }) => Calls::open_tested(Probe::Tracepoint, of_tracepoints(sys)?, online),
             opened => opened,
         }
     }
 
-    /// Opens the probes, and lets them see a call of our own.
-    fn believed(probe: Probe, (begins, ends): (Asked, Asked), online: &CpuSet) -> Result<Calls> {
+    /// Opens the probes, and tests them with a call of this process.
+    fn open_tested(probe: Probe, (begins, ends): (EventSpec, EventSpec), online: &CpuSet) -> Result<Calls> {
         let (begins, ends) = (PerCpu::open(begins, online)?, PerCpu::open(ends, online)?);
-        let mut calls = Calls { probe, begins, ends, told: Vec::new() };
-        // There is no such task, so nothing is changed.
+        let mut calls = Calls { probe, begins, ends, drained: Vec::new() };
+        // There is no such task, so this call changes nothing.
         let _ = threads::set_affinity_set(NO_TASK, &CpuSet::of(0));
         let own = threads::own_tid();
-        let (told, _) = calls.drain();
-        let told: Vec<Phase> =
-            told.iter().filter(|call| call.caller_tid == own).map(|call| call.phase).collect();
-        if told == [Phase::Begin { target: NO_TASK }, Phase::End { succeeded: false }] {
+        let (seen, _) = calls.drain();
+        let seen: Vec<Phase> =
+            seen.iter().filter(|call| call.caller_tid == own).map(|call| call.phase).collect();
+        if seen == [Phase::Begin { target: NO_TASK }, Phase::End { succeeded: false }] {
             return Ok(calls);
         }
         Err(Error::Missing {
@@ -115,18 +115,18 @@ impl Calls {
         })
     }
 
-    /// Follows CPUs that come and go.
+    /// Follows CPUs that come online or go offline.
     pub fn follow(&mut self, online: &CpuSet) {
         self.begins.follow(online);
         self.ends.follow(online);
     }
 
-    /// All calls since the last time, in the order of time; `true` if some are missing. The begin of each call that has
-    /// ended is told before its end.
+    /// All begins and ends since the last drain, in the order of time, and whether some are missing. An end never comes
+    /// without the begin of its call.
     pub fn drain(&mut self) -> (&[Call], bool) {
-        self.told.clear();
-        let (probe, told) = (self.probe, &mut self.told);
-        // Ends first: when an end is in a ring, the begin of its call is in one already, and the second pass finds it.
+        self.drained.clear();
+        let (probe, drained) = (self.probe, &mut self.drained);
+        // Ends first: when an end is in a ring, the begin of its call is already in one, and the second pass finds it.
         let mut missed = false;
         let mut bad = false;
         for (of, is_end) in [(&mut self.ends, true), (&mut self.begins, false)] {
@@ -136,18 +136,18 @@ impl Calls {
                     Some(value) => {
                         let end = Phase::End { succeeded: value as i64 >= 0 };
                         let phase = if is_end { end } else { Phase::Begin { target: value as i32 } };
-                        told.push(Call { caller_pid: pid, caller_tid: tid, at_ns: time_ns, phase });
+                        drained.push(Call { caller_pid: pid, caller_tid: tid, at_ns: time_ns, phase });
                     }
                     None => bad = true,
                 }
             });
         }
-        // At equal times begins go before ends: `told` has all ends first.
-        told.sort_by_key(|call| (call.at_ns, matches!(call.phase, Phase::End { .. })));
-        (&self.told, missed || bad)
+        // At equal times, begins go before ends.
+        drained.sort_by_key(|call| (call.at_ns, matches!(call.phase, Phase::End { .. })));
+        (&self.drained, missed || bad)
     }
 
-    /// The descriptors that become readable when rings fill.
+    /// Descriptors that become readable when rings fill.
     pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.begins.readable().chain(self.ends.readable())
     }
@@ -159,7 +159,7 @@ impl Calls {
 }
 
 impl Probe {
-    /// The argument or the result in a sample; `None` if there is none.
+    /// The argument or result in a sample; `None` if it has none.
     fn value(self, rest: &[u8; SAMPLE_REST_BYTES]) -> Option<u64> {
         let word = |at: usize| u64::from_ne_bytes(rest[at..at + 8].try_into().expect("eight bytes"));
         match self {
@@ -169,15 +169,15 @@ impl Probe {
     }
 }
 
-fn asked(mut attributes: perf::perf_event_attr) -> Asked {
+fn spec(mut attributes: perf::perf_event_attr) -> EventSpec {
     attributes.__bindgen_anon_1.sample_period = 1;
     attributes.set_watermark(1);
     attributes.__bindgen_anon_2.wakeup_watermark = WATERMARK_BYTES;
-    Asked { attributes, ring_pages: RING_PAGES, what: "calls of sched_setaffinity" }
+    EventSpec { attributes, ring_pages: RING_PAGES, what: "calls of sched_setaffinity" }
 }
 
-/// The kernel function, and its return.
-fn of_function(sys: &Path) -> Result<(Asked, Asked)> {
+/// The probes at the kernel function and at its return.
+fn of_function(sys: &Path) -> Result<(EventSpec, EventSpec)> {
     let folder = sys.join("bus/event_source/devices/kprobe");
     let kind = number_in(&folder.join("type"))?;
     let format = read(&folder.join("format/retprobe"))?;
@@ -191,26 +191,27 @@ fn of_function(sys: &Path) -> Result<(Asked, Asked)> {
         attributes.__bindgen_anon_3.kprobe_func = FUNCTION.as_ptr() as u64;
         attributes.sample_type |= u64::from(perf::PERF_SAMPLE_REGS_INTR);
         attributes.sample_regs_intr = 1 << register;
-        asked(attributes)
+        spec(attributes)
     };
     Ok((of(0, REGISTERS.0), of(1 << bit, REGISTERS.1)))
 }
 
-/// The tracepoints of the system call.
-fn of_tracepoints(sys: &Path) -> Result<(Asked, Asked)> {
+/// The tracepoints at the entry and exit of the system call.
+fn of_tracepoints(sys: &Path) -> Result<(EventSpec, EventSpec)> {
     let of = |id: u64| {
         let mut attributes = attributes();
         attributes.type_ = perf::PERF_TYPE_TRACEPOINT;
         attributes.config = id;
         attributes.sample_type |= u64::from(perf::PERF_SAMPLE_RAW);
-        asked(attributes)
+        spec(attributes)
     };
     let (enter, exit) = ("sys_enter_sched_setaffinity/id", "sys_exit_sched_setaffinity/id");
     let mounted = sys.join("kernel/tracing/events/syscalls");
     if let (Ok(enter), Ok(exit)) = (number_in(&mounted.join(enter)), number_in(&mounted.join(exit))) {
         return Ok((of(enter), of(exit)));
     }
-    // It is not mounted there, or not readable. A detached mount is seen by nobody else, and goes with its descriptor.
+    // tracefs is not mounted there, or not readable. A detached mount is visible to nobody else, and ends with its
+    // descriptor.
     let refused = |e: rustix::io::Errno| Error::io("mount", "tracefs", e, WAY_OUT);
     let tracefs = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|e| match e {
         rustix::io::Errno::NODEV | rustix::io::Errno::NOSYS => {
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_with_its_target_and_its_outcome() {
+    fn a_call_is_recorded_with_its_target_and_outcome() {
         let _turn = crate::migrate::testing::Turn::of_a_call_watch();
         let Some(mut calls) = watched() else { return };
         let (own, mask) = (threads::own_tid(), threads::affinity_set(threads::own_tid()).unwrap());
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(own_phases(&mut calls), expected);
         assert_eq!(own_phases(&mut calls), []);
         threads::affinity_set(own).unwrap();
-        assert_eq!(own_phases(&mut calls), [], "who only reads a mask is not told of");
+        assert_eq!(own_phases(&mut calls), [], "reading a mask is not recorded");
     }
 
     #[test]

@@ -1,59 +1,58 @@
-//! Who forks whom, from the kernel's own records: a software event on each CPU that counts nothing and makes a record
-//! of every fork in the system.
+//! Records forks: a software event on each CPU counts nothing, and makes a kernel record of every fork in the system.
 //!
-//! A fork costs a record of 56 bytes, and no task pays for being watched, as it would with an event of its own. Source:
-//! perf_event_open(2), `PERF_RECORD_FORK`.
+//! A fork costs one record of 56 bytes. An event per watched task would instead slow these tasks.
+//! Source: perf_event_open(2), `PERF_RECORD_FORK`.
 
 use std::os::fd::BorrowedFd;
 
 use perf_event_open_sys::bindings as perf;
 use reprieve_policy::cpus::CpuSet;
 
-use super::per_cpu::{Asked, PerCpu, attributes};
+use super::per_cpu::{EventSpec, PerCpu, attributes};
 use crate::error::Result;
 use crate::switches::perf_record::PerfRecord;
 
-/// Pages of a ring: 1100 forks on one CPU between two looks.
+/// Pages of a ring: room for 1,100 forks on one CPU between two looks.
 const RING_PAGES: usize = 16;
 
 /// A fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fork {
-    /// The task that has forked.
+    /// The task that forked.
     pub parent_tid: i32,
     /// The process of the new task.
     pub pid: i32,
     /// The new task.
     pub tid: i32,
-    /// When, ns of CLOCK_MONOTONIC.
+    /// The time, ns of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// On which CPU: what a bound task was bound to.
+    /// The CPU. If the parent was bound, this is the CPU it was bound to.
     pub cpu: usize,
 }
 
-/// Watches for forks.
+/// Watches forks on all CPUs.
 pub struct Forks {
     watched: PerCpu,
     forks: Vec<Fork>,
 }
 
 impl Forks {
-    /// On these CPUs.
+    /// Watches these CPUs.
     ///
     /// # Errors
-    /// [`NotPermitted`](crate::Error::NotPermitted), [`Io`](crate::Error::Io), and [`Missing`](crate::Error::Missing) if
-    /// the kernel has no perf.
+    /// [`NotPermitted`](crate::Error::NotPermitted); [`Io`](crate::Error::Io); [`Missing`](crate::Error::Missing) if the
+    /// kernel has no perf.
     pub fn open(online: &CpuSet) -> Result<Forks> {
-        let asked = Asked { attributes: fork_attributes(), ring_pages: RING_PAGES, what: "forks" };
-        Ok(Forks { watched: PerCpu::open(asked, online)?, forks: Vec::new() })
+        let spec = EventSpec { attributes: fork_attributes(), ring_pages: RING_PAGES, what: "forks" };
+        Ok(Forks { watched: PerCpu::open(spec, online)?, forks: Vec::new() })
     }
 
-    /// Follows CPUs that come and go.
+    /// Follows CPUs that come online or go offline.
     pub fn follow(&mut self, online: &CpuSet) {
         self.watched.follow(online);
     }
 
-    /// All forks since the last call, in the order of time; `true` if some are missing.
+    /// All forks since the last drain, in the order of time, and whether some are missing.
     pub fn drain(&mut self) -> (&[Fork], bool) {
         self.forks.clear();
         let forks = &mut self.forks;
@@ -66,20 +65,20 @@ impl Forks {
         (&self.forks, missed)
     }
 
-    /// The descriptors that become readable when a task has forked.
+    /// Descriptors that become readable when a task has forked.
     pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.watched.readable()
     }
 }
 
-/// A software event that counts nothing and makes a record of each fork.
+/// A software event that counts nothing and records each fork.
 fn fork_attributes() -> perf::perf_event_attr {
     let mut attributes = attributes();
     attributes.type_ = perf::PERF_TYPE_SOFTWARE;
     attributes.config = perf::PERF_COUNT_SW_DUMMY.into();
     attributes.set_task(1);
     attributes.set_sample_id_all(1);
-    // Readable from the first record on.
+    // Becomes readable at the first record.
     attributes.set_watermark(1);
     attributes.__bindgen_anon_2.wakeup_watermark = 1;
     attributes
@@ -90,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fork_is_told_with_its_parent_and_its_cpu() {
+    fn a_fork_is_recorded_with_its_parent_and_cpu() {
         let online = crate::proc::SysCpus::default().online();
         let mut forks = match Forks::open(&online) {
             Ok(forks) => forks,
@@ -102,14 +101,14 @@ mod tests {
         })
         .join()
         .unwrap();
-        let (told, missed) = forks.drain();
-        let fork = told.iter().find(|fork| fork.tid == child).expect("the fork is told");
+        let (seen, missed) = forks.drain();
+        let fork = seen.iter().find(|fork| fork.tid == child).expect("the fork is recorded");
         assert_eq!((fork.parent_tid, fork.pid, missed), (parent, std::process::id() as i32, false));
-        assert!(online.contains(fork.cpu) && told.is_sorted_by_key(|fork| fork.at_ns));
+        assert!(online.contains(fork.cpu) && seen.is_sorted_by_key(|fork| fork.at_ns));
     }
 
     #[test]
-    fn a_cpu_that_comes_and_goes_is_told_as_a_gap() {
+    fn a_cpu_that_comes_or_goes_counts_as_missing_records() {
         let online = crate::proc::SysCpus::default().online();
         let Ok(mut forks) = Forks::open(&online) else { return };
         let first = CpuSet::of(online.iter().next().unwrap());

@@ -1,7 +1,7 @@
-//! A perf event on each CPU, for all tasks, with a ring of its records each.
+//! Opens a perf event for all tasks on each CPU, each with its own ring of records.
 //!
-//! Invariant: loss is never silent. Source: perf_event_open(2). A system-wide event needs CAP_PERFMON or
-//! `perf_event_paranoid` <= 0; a kprobe needs CAP_PERFMON always.
+//! Invariant: loss is never silent. A system-wide event needs CAP_PERFMON or `perf_event_paranoid` <= 0; a kprobe
+//! always needs CAP_PERFMON. Source: perf_event_open(2).
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -12,21 +12,20 @@ use crate::error::{Error, Result};
 use crate::switches::perf_record::PerfRecord;
 use crate::switches::ring::Ring;
 
-const WAY_OUT: &str =
-    "run as root or with CAP_PERFMON; to see forks alone, perf_event_paranoid <= 0 is enough";
+const WAY_OUT: &str = "run as root or with CAP_PERFMON; for forks only, perf_event_paranoid <= 0 is enough";
 
-/// What is recorded, for the kernel and for people.
+/// What to record.
 #[derive(Clone)]
-pub struct Asked {
-    /// The event. Its records must carry TID, TIME and CPU (`attributes`).
+pub struct EventSpec {
+    /// The event. Its records must carry TID, TIME and CPU; see [`attributes`].
     pub attributes: perf::perf_event_attr,
     /// Pages of each ring, a power of two.
     pub ring_pages: usize,
-    /// What is watched, for errors: "forks".
+    /// What is watched, for error messages, such as "forks".
     pub what: &'static str,
 }
 
-/// The event of one CPU. Fields drop in order: the ring is unmapped before its event is closed.
+/// The event of one CPU. The fields drop in this order, so the ring is unmapped before its event is closed.
 struct Watched {
     cpu: usize,
     ring: Ring,
@@ -35,14 +34,14 @@ struct Watched {
 
 /// The events of all CPUs.
 pub struct PerCpu {
-    asked: Asked,
+    spec: EventSpec,
     watched: Vec<Watched>,
     missed: bool,
-    /// A CPU that is online is not watched.
+    /// Whether some online CPU is not watched.
     blind: bool,
 }
 
-/// Attributes that all events here share: each record says who, when by CLOCK_MONOTONIC, and on which CPU.
+/// The attributes that all events here share: each record has the task, the time by CLOCK_MONOTONIC, and the CPU.
 pub fn attributes() -> perf::perf_event_attr {
     let mut attributes = perf::perf_event_attr::default();
     attributes.size = std::mem::size_of::<perf::perf_event_attr>() as u32;
@@ -53,28 +52,28 @@ pub fn attributes() -> perf::perf_event_attr {
 }
 
 impl PerCpu {
-    /// On these CPUs.
+    /// Opens the event on these CPUs.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`], [`Error::Io`], [`Error::Missing`] if the kernel has no such event.
-    pub fn open(asked: Asked, online: &CpuSet) -> Result<PerCpu> {
-        let watched: Result<Vec<Watched>> = online.iter().map(|cpu| watch(&asked, cpu)).collect();
-        Ok(PerCpu { watched: watched?, asked, missed: false, blind: false })
+    /// [`Error::NotPermitted`]; [`Error::Io`]; [`Error::Missing`] if the kernel has no such event.
+    pub fn open(spec: EventSpec, online: &CpuSet) -> Result<PerCpu> {
+        let watched: Result<Vec<Watched>> = online.iter().map(|cpu| watch(&spec, cpu)).collect();
+        Ok(PerCpu { watched: watched?, spec, missed: false, blind: false })
     }
 
-    /// Follows CPUs that come and go: an event does not outlive its CPU's being offline.
+    /// Follows CPUs that come online or go offline. An event ends when its CPU goes offline.
     pub fn follow(&mut self, online: &CpuSet) {
         let before = self.watched.len();
         self.watched.retain(|watched| online.contains(watched.cpu));
         let new = online.iter().filter(|cpu| self.watched.iter().all(|watched| watched.cpu != *cpu));
-        let new: Vec<Result<Watched>> = new.map(|cpu| watch(&self.asked, cpu)).collect();
+        let new: Vec<Result<Watched>> = new.map(|cpu| watch(&self.spec, cpu)).collect();
         self.missed |= !new.is_empty() || self.watched.len() < before;
-        // A CPU that has just gone offline again cannot be watched: then this is called once more.
+        // This fails for a CPU that has just gone offline again; the next call corrects it.
         self.blind = new.iter().any(Result::is_err);
         self.watched.extend(new.into_iter().flatten());
     }
 
-    /// Takes all records since the last call, those of each CPU in the order of time; `true` if some are missing.
+    /// Takes all records since the last drain, each CPU's in the order of time. Returns whether some are missing.
     pub fn drain(&mut self, sink: &mut impl FnMut(PerfRecord)) -> bool {
         let mut missed = std::mem::take(&mut self.missed) || self.blind;
         for watched in &mut self.watched {
@@ -87,21 +86,21 @@ impl PerCpu {
         missed
     }
 
-    /// The descriptors that become readable when there are records, if `attributes` ask for that.
+    /// Descriptors that become readable when there are records, if the event's attributes set a watermark.
     pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.watched.iter().map(|watched| watched.event.as_fd())
     }
 }
 
-fn watch(asked: &Asked, cpu: usize) -> Result<Watched> {
-    let mut attributes = asked.attributes;
+fn watch(spec: &EventSpec, cpu: usize) -> Result<Watched> {
+    let mut attributes = spec.attributes;
     let (any_task, no_group) = (-1, -1);
-    // SAFETY: `attributes` is a live, initialised perf_event_attr of the size it states; what it points to, the name of
-    // a function if anything, is a constant.
+    // SAFETY: `attributes` is a live, initialised perf_event_attr of the size it states. If it has a pointer, that is
+    // to a constant, the name of a function.
     let fd = unsafe {
         perf_event_open(&mut attributes, any_task, cpu as i32, no_group, perf::PERF_FLAG_FD_CLOEXEC.into())
     };
-    let path = || std::path::PathBuf::from(format!("{} on CPU {cpu}", asked.what));
+    let path = || std::path::PathBuf::from(format!("{} on CPU {cpu}", spec.what));
     if fd < 0 {
         let source = std::io::Error::last_os_error();
         return Err(match source.raw_os_error() {
@@ -115,7 +114,7 @@ fn watch(asked: &Asked, cpu: usize) -> Result<Watched> {
     }
     // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
     let event = unsafe { OwnedFd::from_raw_fd(fd) };
-    let ring = Ring::map(event.as_fd(), asked.ring_pages)
+    let ring = Ring::map(event.as_fd(), spec.ring_pages)
         .map_err(|e| Error::io("map the ring of", path(), e, "raise ulimit -l"))?;
     Ok(Watched { cpu, ring, event })
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::migrate::masks::state_file::Doubtful;
+use crate::migrate::masks::state_record::{Binding, StateRecord};
 use crate::migrate::masks::table::Held;
 use crate::migrate::testing::{Shell, Turn, two_cpus};
 use crate::threads;
@@ -7,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const S: u64 = 1_000_000_000;
+const S: u64 = SECOND_NS;
 
 fn table(folder: &Path) -> Table {
     let state = StateFile::open(&folder.join("state"), &ProcRoot::default()).unwrap();
@@ -101,11 +102,11 @@ fn children_of_a_bound_task_and_theirs_are_freed_by_the_kernel_s_records() {
     assert_eq!(mask_of(child), CpuSet::of(one), "it is given a moment");
     settle(&mut children, &table);
     assert_eq!((mask_of(child), mask_of(grandchild)), (mask, mask));
-    assert!(children.restored() >= 2 && children.unrestored.count() == 0);
+    assert!(children.judge.restored >= 2 && children.judge.unrestored.count() == 0);
     assert!(
         std::fs::read_to_string(folder.path().join("state"))
             .unwrap()
-            .contains(&children.seen_ticks.to_string())
+            .contains(&children.handled_ticks.to_string())
     );
 }
 
@@ -142,9 +143,10 @@ fn a_child_that_is_given_a_moment_is_in_the_file_if_the_daemon_is_killed() {
     children.round(&table, clock::now_ns()).unwrap();
     shell.end();
     let state = table.state().unwrap();
-    let restore = |doubtful| state.restore(&children.root, &children.sys, doubtful).unwrap();
+    let restore =
+        |doubtful| state.restore(&children.judge.roots.proc, &children.judge.roots.sys, doubtful).unwrap();
     assert_eq!((restore(Doubtful::Leave).in_doubt, mask_of(grandchild)), (1, CpuSet::of(one)));
-    assert_eq!((restore(Doubtful::GiveBack).restored, mask_of(grandchild)), (1, mask));
+    assert_eq!((restore(Doubtful::Restore).restored, mask_of(grandchild)), (1, mask));
 }
 
 /// Also where that is the CPU that it was bound to in any case: nothing but the call tells.
@@ -164,7 +166,7 @@ fn a_child_that_its_user_has_bound_keeps_that() {
     assert_eq!(masks, [CpuSet::of(one), CpuSet::of(other), CpuSet::of(one), mask]);
     // Whoever bound the one from outside has ended: which task its number meant nobody can be asked any more.
     assert_eq!(
-        (children.unrestored.in_doubt(), children.unrestored.count(), children.overtaken()),
+        (children.judge.unrestored.in_doubt(), children.judge.unrestored.count(), children.judge.overtaken),
         (1, 0, 0)
     );
 }
@@ -180,7 +182,7 @@ fn what_a_task_forks_that_was_never_bound_is_its_user_s_business() {
         let forked = [shell.fork_pinned(one), shell.fork_pinned(other)];
         settle(&mut children, &table);
         assert_eq!(forked.map(mask_of), [CpuSet::of(one), CpuSet::of(other)]);
-        assert_eq!((children.unrestored.in_doubt(), children.barred.len()), (0, 0));
+        assert_eq!((children.judge.unrestored.in_doubt(), children.judge.barred()), (0, 0));
     }
 }
 
@@ -198,7 +200,7 @@ fn a_child_of_a_task_that_its_user_has_bound_meanwhile_is_in_doubt() {
     settle(&mut children, &table);
     assert_eq!((mask_of(child), mask_of(grandchild)), (CpuSet::of(other), CpuSet::of(other)));
     assert!(
-        children.unrestored.in_doubt() >= 2 && children.barred.is_empty(),
+        children.judge.unrestored.in_doubt() >= 2 && children.judge.barred() == 0,
         "with what is between, if it has not ended yet"
     );
 }
@@ -280,9 +282,9 @@ fn without_records_of_calls_children_are_left_alone_and_their_parent_is_let_go()
             settle(&mut children, &table);
             children.searched_ns = 0;
             assert_eq!(forked.map(mask_of), [one, one, other].map(CpuSet::of));
-            assert_eq!(children.unrestored.in_doubt(), 3);
+            assert_eq!(children.judge.unrestored.in_doubt(), 3);
         }
-        assert!(children.is_barred((saved.tid, saved.start_ticks)));
+        assert!(children.judge.is_barred((saved.tid, saved.start_ticks)));
         let record = table.state().unwrap().records().unwrap();
         assert_eq!(record.iter().filter(|record| record.in_doubt).count(), 3, "the next one knows");
         shell.kill(forked[0]);
@@ -290,7 +292,7 @@ fn without_records_of_calls_children_are_left_alone_and_their_parent_is_let_go()
         children.searched_ns = 0;
         settle(&mut children, &table);
         assert_eq!(
-            children.unrestored.in_doubt(),
+            children.judge.unrestored.in_doubt(),
             1,
             "what has ended, or is not bound any more, is in doubt no more"
         );
@@ -312,11 +314,14 @@ fn what_is_owed_is_paid_as_soon_as_it_can_be_and_stays_in_the_file_until_then() 
     for second in 1..4 {
         children.round(&table, second * S).unwrap();
         let left = state.records().unwrap();
-        assert_eq!((left.len(), left[0].slot, children.unrestored.count()), (1, 4, 1));
+        assert_eq!((left.len(), left[0].slot, children.judge.unrestored.count()), (1, 4, 1));
     }
-    children.unrestored.unrestored[0].record.saved = Saved { mask, whole: true, ..saved };
+    children.judge.unrestored.waiting[0].record.saved = Saved { mask, whole: true, ..saved };
     children.round(&table, 4 * S).unwrap();
-    assert_eq!((children.unrestored.count(), state.records().unwrap().len(), shell.mask()), (0, 0, mask));
+    assert_eq!(
+        (children.judge.unrestored.count(), state.records().unwrap().len(), shell.mask()),
+        (0, 0, mask)
+    );
 }
 
 #[test]
@@ -330,9 +335,9 @@ fn an_heir_that_cannot_be_freed_is_owed_its_mask() {
     let nowhere = CpuSet::of(reprieve_policy::cpus::MAX_CPUS - 1);
     let saved = Saved { mask: nowhere, whole: false, ..shell.saved() };
     let child = record(saved, one);
-    children.restore(table.state().unwrap(), child.clone()).unwrap();
+    children.judge.restore(table.state().unwrap(), child.clone()).unwrap();
     assert_eq!(table.state().unwrap().records().unwrap(), [StateRecord { slot: 4, ..child }]);
-    assert_eq!((children.unrestored.count(), children.restored()), (1, 0));
+    assert_eq!((children.judge.unrestored.count(), children.judge.restored), (1, 0));
 }
 
 #[test]

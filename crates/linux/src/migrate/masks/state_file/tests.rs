@@ -48,7 +48,7 @@ fn what_is_put_is_read_again_by_the_next_one() {
     first.put_record(&doubtful).unwrap();
     first.bind(2, binding(Some(1023), Some(0)), NEVER_TICKS - 1).unwrap();
     first.clear(3).unwrap();
-    first.saw_forks(123).unwrap();
+    first.save_handled(123).unwrap();
     drop(first);
     let next = open(&path).unwrap();
     let expected = [
@@ -65,7 +65,7 @@ fn what_is_put_is_read_again_by_the_next_one() {
             in_doubt: true,
         },
     ];
-    assert_eq!((next.records().unwrap().as_slice(), next.seen_ticks()), (&expected[..], 123));
+    assert_eq!((next.records().unwrap().as_slice(), next.handled_ticks()), (&expected[..], 123));
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn what_a_bound_task_has_forked_is_in_doubt_and_given_back_only_if_its_user_says
     let state = open(&path).unwrap();
     let restored = state.restore(&root, &sys, Doubtful::Leave).unwrap();
     assert_eq!(restored, Restored { untouched: 1, gone: 1, in_doubt: 1, ..Restored::default() });
-    let restored = state.finish(&root, &sys, Doubtful::GiveBack).unwrap();
+    let restored = state.finish(&root, &sys, Doubtful::Restore).unwrap();
     assert_eq!(restored, Restored { restored: 1, ..Restored::default() });
     assert_eq!((mask_of(child), path.exists()), (mask, false));
     assert_eq!(mask_of(before), CpuSet::of(one), "what was bound before is its user's wish");
@@ -223,7 +223,7 @@ fn a_child_of_a_task_that_is_bound_no_more_is_in_doubt_and_one_of_a_task_never_b
         shell.bind(&mask);
         let restored = state.finish(&root, &sys, Doubtful::Leave).unwrap();
         assert_eq!(restored, Restored { untouched: 1, in_doubt, ..Restored::default() });
-        assert_eq!(state.finish(&root, &sys, Doubtful::GiveBack).unwrap().restored, in_doubt);
+        assert_eq!(state.finish(&root, &sys, Doubtful::Restore).unwrap().restored, in_doubt);
     }
 }
 
@@ -236,9 +236,8 @@ fn an_heir_is_looked_for_among_the_children_of_each() {
     shell.bind(&CpuSet::of(one));
     let child = shell.fork();
     let later = Saved { tid: i32::MAX, bound_ticks: clock::boot_ticks() + 1000, ..saved.clone() };
-    let found = |of: &[Saved]| {
-        give_back::find_children(&root, of, 0).iter().map(|child| child.saved.tid).collect::<Vec<_>>()
-    };
+    let found =
+        |of: &[Saved]| find_children(&root, of, 0).iter().map(|child| child.saved.tid).collect::<Vec<_>>();
     assert_eq!(found(&[later.clone(), saved.clone()]), [child]);
     assert_eq!(found(&[saved.clone(), later, saved]), [child], "once");
 }
@@ -253,12 +252,12 @@ fn what_a_bound_thread_has_become_by_executing_a_program_is_in_doubt() {
     let thread = Saved { tid: i32::MAX, ..shell.saved() };
     state.put(0, &thread).unwrap();
     state.bind(0, binding(None, Some(one)), clock::boot_ticks() + 1).unwrap();
-    assert!(give_back::successor(&root, &thread).is_none(), "it is not bound");
+    assert!(successor(&root, &thread).is_none(), "it is not bound");
     shell.bind(&CpuSet::of(one));
-    assert!(give_back::successor(&root, &shell.saved()).is_none(), "it is the first thread itself");
+    assert!(successor(&root, &shell.saved()).is_none(), "it is the first thread itself");
     let restored = state.finish(&root, &sys, Doubtful::Leave).unwrap();
     assert_eq!(restored, Restored { gone: 1, in_doubt: 1, ..Restored::default() });
-    assert_eq!(state.finish(&root, &sys, Doubtful::GiveBack).unwrap().restored, 1);
+    assert_eq!(state.finish(&root, &sys, Doubtful::Restore).unwrap().restored, 1);
     assert_eq!(shell.mask(), mask);
 }
 
@@ -269,7 +268,7 @@ fn another_version_s_file_is_refused_unless_it_is_of_another_boot() {
     let boot_id = ProcRoot::default().boot_id().unwrap();
     fs::write(&path, format!("reprieve-migrate-masks 1 {boot_id}\n")).unwrap();
     let refused = try_open(&path).unwrap_err();
-    assert!(refused.to_string().contains("this version of reprieve"), "{refused}");
+    assert!(refused.to_string().contains("another version of reprieve"), "{refused}");
     fs::write(&path, "reprieve-migrate-masks 1 another-boot\n").unwrap();
     assert!(open(&path).unwrap().records().unwrap().is_empty());
 }
