@@ -1,5 +1,5 @@
-//! A cpuset that narrows while its task is bound, of cgroup v1 or v2: whichever this machine has, and v2 in a guest, where
-//! the tests of the vm crate run this file.
+//! Tests a cpuset that narrows while its task is bound, with cgroup v1 or v2, whichever this machine has. The tests of
+//! the vm crate also run this file in a guest, with v2.
 
 #[path = "support/tasks.rs"]
 mod tasks;
@@ -10,15 +10,15 @@ use reprieve_linux::migrate::Bound;
 use reprieve_policy::cpus::CpuSet;
 use tasks::{Sleeping, bind, open, restore, table, two_cpus};
 
-/// A cpuset that is removed when dropped, its tasks put back.
+/// A cpuset. Dropping it moves its tasks back and removes it.
 struct Cpuset {
     path: PathBuf,
-    /// The file of its tasks.
+    /// The file that lists its tasks.
     tasks: &'static str,
 }
 
 impl Cpuset {
-    /// With one CPU; `None` where none can be made.
+    /// A cpuset of one CPU; `None` if none can be made.
     fn of(cpu: usize) -> Option<Cpuset> {
         let (old, unified) = (Path::new("/sys/fs/cgroup/cpuset"), Path::new("/sys/fs/cgroup"));
         let (base, tasks) = if old.join("cpuset.mems").is_file() {
@@ -32,7 +32,7 @@ impl Cpuset {
         std::fs::create_dir(&path).ok()?;
         let cpuset = Cpuset { path, tasks };
         if base == old {
-            // A cpuset of cgroup v1 has no memory at first.
+            // A new cpuset of cgroup v1 has no memory nodes.
             let nodes = std::fs::read_to_string(base.join("cpuset.mems")).ok()?;
             std::fs::write(cpuset.path.join("cpuset.mems"), nodes.trim()).ok()?;
         }
@@ -68,7 +68,7 @@ fn a_cpuset_that_narrows_meanwhile_is_respected() {
     assert_eq!(bind(&table, 0, Some(one)), Bound::Done);
     cpuset.put(task.tid());
     assert_eq!(task.mask(), CpuSet::of(other), "the kernel moves it into its cpuset");
-    assert_eq!(bind(&table, 0, Some(one)), Bound::Same, "as far as is known it is there");
+    assert_eq!(bind(&table, 0, Some(one)), Bound::Same, "the table does not know yet");
     assert_eq!(bind(&table, 0, None), Bound::Foreign);
     drop(table);
     restore(&open(folder.path()));

@@ -1,8 +1,8 @@
-//! A parent is moved about while its children bind themselves, or inherit its binding. No mask that a user set may be
-//! lost. Children that only inherited get the user's mask back, or are in doubt.
+//! Tests families: a parent is moved while its children bind themselves or inherit its binding. No mask that a user set
+//! may be lost, and every child that only inherited gets the user's mask back or is in doubt.
 //!
-//! `REPRIEVE_TEST_PINS` sets the members of each family, 60 if it is not set. `make wishes` sets 1,334, of which 1,000
-//! bind themselves.
+//! `REPRIEVE_TEST_PINS` sets the number of children in each family, by default 60. `make wishes` sets 1,334, of which
+//! 1,000 bind themselves.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -20,19 +20,19 @@ use reprieve_policy::cpus::CpuSet;
 
 const PINS: &str = "REPRIEVE_TEST_PINS";
 const ROLE: &str = "REPRIEVE_TEST_ROLE";
-/// Of so many one binds itself to nothing, and inherits.
-const HEIRS_ONE_IN: usize = 4;
+/// One child in this many does not bind itself, and inherits.
+const INHERITS_ONE_IN: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Where this program cannot be started by its own name: a program that starts it.
+/// Names a program that starts this one, if this one cannot be started by its own name.
 const SELF: &str = "REPRIEVE_TEST_SELF";
-const S: u64 = 1_000_000_000;
+const S: u64 = reprieve_policy::SECOND_NS;
 
 fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * S + now.tv_nsec as u64
 }
 
-/// Two CPUs to move between; a test without says so.
+/// Two CPUs to move between; without them, prints that the test is skipped.
 fn two_cpus() -> Option<(usize, usize)> {
     let own = threads::affinity_set(threads::own_tid()).unwrap();
     let two = own.iter().next().zip(own.iter().nth(1));
@@ -46,13 +46,13 @@ fn table(folder: &Path) -> Table {
     Table::new(4, Some(StateFile::open(&folder.join("state"), &ProcRoot::default()).unwrap()))
 }
 
-/// What looks after heirs, without any records of the kernel's.
+/// Watches for children without any records of the kernel's.
 fn blind(table: &Table) -> Children {
     let (root, sys) = (ProcRoot::default(), SysCpus::default());
     Children::new(&root, &sys, None, CallWatch::blind(), 4, table.state()).unwrap()
 }
 
-/// With records of forks and of calls, if they can be had.
+/// Watches for children with records of forks and of calls, if permitted.
 fn children(table: &Table) -> Option<Children> {
     let (root, sys) = (ProcRoot::default(), SysCpus::default());
     let forks = Forks::open(&sys.online());
@@ -64,8 +64,8 @@ fn children(table: &Table) -> Option<Children> {
             return None;
         }
     };
-    eprintln!("calls are told by a probe that slows all system calls: {}", call_watch.slows_all());
-    // What is known begins with the records, and what a fork may refer to, a while before it.
+    eprintln!("the probe of calls slows all system calls: {}", call_watch.slows_all());
+    // A fork's child may have copied its parent's mask up to this long before; calls must be recorded from then on.
     std::thread::sleep(Duration::from_millis(100));
     Some(Children::new(&root, &sys, Some(forks), call_watch, 4, table.state()).unwrap())
 }
@@ -74,15 +74,15 @@ fn pins() -> usize {
     std::env::var(PINS).ok().and_then(|text| text.parse().ok()).unwrap_or(60)
 }
 
-/// What a child, or a thread, does.
+/// A child process or thread.
 #[derive(Clone, Copy, Debug)]
 struct Kin {
     tid: i32,
     bound_to: Option<usize>,
 }
 
-/// Not a test: the parent. Reads lines `process CPU` and `thread CPU`, starts one that binds itself there, or to
-/// nothing (`-`), and answers with its number; to `self -` with that of the thread that starts them.
+/// Not a test: the role of the parent. For a line `process CPU` or `thread CPU` it starts a child that binds itself to
+/// that CPU, or does not bind itself (`-`), and answers with its id; for `self -` it answers with its own thread id.
 #[test]
 #[ignore = "started by the tests that need it"]
 fn role_of_a_parent() {
@@ -102,7 +102,7 @@ fn role_of_a_parent() {
             "thread" => start_thread(cpu),
             _ => start_process(cpu),
         };
-        // Not by println, which the test harness would keep to itself.
+        // Not by println, whose output the test harness captures.
         std::io::stdout().write_all(format!("started {tid}\n").as_bytes()).unwrap();
     }
     std::process::exit(0);
@@ -135,7 +135,7 @@ fn start_thread(cpu: Option<usize>) -> i32 {
     told.recv().unwrap()
 }
 
-/// The parent, and whom it has started; all are killed when this is dropped.
+/// The parent and its children. Dropping this kills them all.
 struct Family {
     parent: Child,
     asked: ChildStdin,
@@ -159,14 +159,14 @@ impl Family {
         self.parent.id() as i32
     }
 
-    /// Has it do something that it answers with a number.
+    /// Sends the parent a line, and returns the id it answers with.
     fn ask(&mut self, form: &str, cpu: &str) -> i32 {
         writeln!(self.asked, "{form} {cpu}").unwrap();
         let mut line = String::new();
         loop {
             line.clear();
             assert!(self.told.read_line(&mut line).unwrap() > 0, "the parent has ended");
-            // The harness says a word or two before, without a newline.
+            // The harness prints some words before, without a newline.
             if let Some((_, tid)) = line.split_once("started ") {
                 return tid.trim().parse().unwrap();
             }
@@ -179,7 +179,8 @@ impl Family {
         self.kin.push(Kin { tid, bound_to });
     }
 
-    /// How many that bound themselves are not bound so, and how many others have not the mask that they should have.
+    /// Number of children that bound themselves and are no longer so bound; and number of others without the right
+    /// mask.
     fn wrong(&self, mask: &CpuSet) -> (usize, usize) {
         let is_wrong = |kin: &&Kin| {
             let should = kin.bound_to.map_or(*mask, CpuSet::of);
@@ -190,7 +191,7 @@ impl Family {
         (lost, wrong.len() - lost)
     }
 
-    /// Waits until all that bind themselves have come to it.
+    /// Waits until all children have started and bound themselves, if they do.
     fn wait_until_bound(&self) {
         let since = Instant::now();
         let has_come = |kin: &Kin| {
@@ -226,7 +227,7 @@ fn role(name: &str) -> Command {
     command
 }
 
-/// Forks as fast as it can; killed when dropped.
+/// A process that forks as fast as it can. Dropping this kills it.
 struct Storm(Child);
 
 impl Storm {
@@ -242,15 +243,14 @@ impl Drop for Storm {
     }
 }
 
-/// Adds children. With somebody who looks after heirs, their parent is bound now to one CPU and now to the other, or to
-/// none.
+/// Adds children. With `children`, the parent is meanwhile bound to one CPU, the other, or none, in turn.
 fn grow(family: &mut Family, table: &Table, mut children: Option<&mut Children>, cpus: [usize; 2]) {
     for index in 0..pins() {
-        let number = index / HEIRS_ONE_IN;
+        let number = index / INHERITS_ONE_IN;
         if children.is_some() {
             bind(table, 0, [Some(cpus[0]), Some(cpus[1]), None][(index / 3) % 3]);
         }
-        family.add((index % HEIRS_ONE_IN != 0).then(|| cpus[number % 2]));
+        family.add((index % INHERITS_ONE_IN != 0).then(|| cpus[number % 2]));
         if let Some(children) = &mut children {
             children.round(table, now_ns()).unwrap();
         }
@@ -271,9 +271,9 @@ fn held(family: &Family) -> Held {
     Held::new(Saved { pid, tid, start_ticks, bound_ticks, mask, whole }, mask, None)
 }
 
-/// Four forms: children or threads, quiet or in a storm of forks by others.
+/// Four forms: processes or threads, each alone or in a storm of forks by others.
 #[test]
-fn no_wish_is_lost_and_every_heir_has_its_mask_back() {
+fn no_wish_is_lost_and_every_inherited_mask_is_restored() {
     let Some((one, other)) = two_cpus() else { return };
     for (form, in_a_storm) in [("process", false), ("thread", false), ("process", true), ("thread", true)] {
         let folder = tempfile::tempdir().unwrap();
@@ -291,19 +291,19 @@ fn no_wish_is_lost_and_every_heir_has_its_mask_back() {
             children.round(&table, now_ns()).unwrap();
         }
         let ((lost, bound), doubtful) = (family.wrong(&mask), children.judge.unrestored.in_doubt());
-        let (all, given_back) = (family.kin.len(), children.judge.restored);
+        let (all, restored) = (family.kin.len(), children.judge.restored);
         eprintln!(
-            "{form}, in a storm: {in_a_storm}: of {all}, {lost} wishes lost, {bound} heirs bound, {doubtful} in doubt, {given_back} given back"
+            "{form}, in a storm: {in_a_storm}: of {all}, {lost} wishes lost, {bound} children left bound, {doubtful} in doubt, {restored} restored"
         );
         assert_eq!((lost, children.judge.unrestored.count()), (0, 0));
-        // Where more calls come than rings hold, heirs are left alone, and are told.
-        assert!(bound <= doubtful, "{bound} heirs are left bound, {doubtful} of them are told");
-        assert!(given_back > 0, "nothing was inherited");
+        // If more calls come than the rings hold, children are left bound, and counted as in doubt.
+        assert!(bound <= doubtful, "{bound} children are left bound, {doubtful} are in doubt");
+        assert!(restored > 0, "nothing was inherited");
     }
 }
 
 #[test]
-fn no_wish_is_lost_where_there_are_no_records() {
+fn no_wish_is_lost_without_records() {
     let Some((one, other)) = two_cpus() else { return };
     for form in ["process", "thread"] {
         let folder = tempfile::tempdir().unwrap();
@@ -321,14 +321,14 @@ fn no_wish_is_lost_where_there_are_no_records() {
         assert_eq!((lost, children.judge.restored), (0, 0), "{form}");
         assert!(
             bound > 0 && children.judge.unrestored.in_doubt() >= bound && children.judge.is_barred(of_parent),
-            "they are told"
+            "they are in doubt"
         );
     }
 }
 
-/// The daemon was killed while the parent was bound: nobody sees who binds whom.
+/// The daemon was killed while the parent was bound, so nobody recorded which children bound themselves.
 #[test]
-fn no_wish_is_lost_by_giving_back_what_a_killed_daemon_has_left() {
+fn no_wish_is_lost_by_restoring_what_a_killed_daemon_has_left() {
     let Some((one, other)) = two_cpus() else { return };
     let (root, sys) = (ProcRoot::default(), SysCpus::default());
     for form in ["process", "thread"] {
@@ -352,7 +352,7 @@ fn no_wish_is_lost_by_giving_back_what_a_killed_daemon_has_left() {
     }
 }
 
-/// xorshift64*, for histories.
+/// xorshift64*, for random histories.
 struct Random(u64);
 
 impl Random {
@@ -364,14 +364,14 @@ impl Random {
     }
 }
 
-/// Binds a task as its user does: from another process.
+/// Sets a task's mask from another process, as its user would.
 fn pin(tid: i32, mask: &CpuSet) {
     let mut taskset = Command::new("taskset");
     let done = taskset.args(["-p", "-c", &mask.to_string(), &tid.to_string()]).stdout(Stdio::null()).status();
     assert!(done.unwrap().success());
 }
 
-/// Follows what others have set of the parent's mask, as the roster does.
+/// Follows calls by others on the parent's mask, as the roster does.
 fn follow_calls(table: &Table, children: &mut Children, followed_ns: &mut u64) {
     let roots = Roots { proc: ProcRoot::default(), sys: SysCpus::default() };
     children.round(table, now_ns()).unwrap();
@@ -385,11 +385,11 @@ fn follow_calls(table: &Table, children: &mut Children, followed_ns: &mut u64) {
     }
 }
 
-/// Random histories: we move the parent; its user binds it anew; children start, bind themselves, are bound, or
-/// inherit. In the end each task must have the mask that its user set last, or else its parent's user mask at the fork.
-/// An heir in doubt may stay bound.
+/// Random histories: the daemon moves the parent; its user binds it anew; children start, bind themselves, are bound by
+/// others, or inherit. In the end each task must have the mask that its user set last, or else the user mask that its
+/// parent had at the fork. A child in doubt may stay bound.
 #[test]
-fn in_histories_by_chance_the_last_wish_of_each_task_s_user_holds() {
+fn in_random_histories_the_last_wish_of_each_task_s_user_holds() {
     let Some((one, other)) = two_cpus() else { return };
     let both: CpuSet = [one, other].into_iter().collect();
     let masks = [CpuSet::of(one), CpuSet::of(other), both];
@@ -400,7 +400,7 @@ fn in_histories_by_chance_the_last_wish_of_each_task_s_user_holds() {
         let Some(mut children) = children(&table) else { return };
         let mut family = Family::start(["process", "thread"][random.below(2)]);
         let mut parent = held(&family);
-        // Not the whole machine, which may have more CPUs than these.
+        // Only these two CPUs: the machine may have more.
         threads::set_affinity_set(family.tid, &both).unwrap();
         (parent.saved.mask, parent.saved.whole, parent.usable) = (both, false, both);
         let tid = parent.saved.tid;

@@ -1,7 +1,7 @@
-//! What goes wrong while tasks are moved: the daemon is killed at any moment, tasks end or change their masks meanwhile,
-//! the clock jumps. In every case the masks end up as their users have set them.
+//! Tests faults while tasks are moved: the daemon is killed at any moment, tasks end or change their masks meanwhile,
+//! and the clock jumps. In every case the masks end up as their users have set them.
 //!
-//! The daemon's part is played by this program itself, started again with one test that binds tasks until it is killed.
+//! This program also plays the daemon: it starts itself again with one test that binds tasks until it is killed.
 
 #[path = "support/tasks.rs"]
 mod tasks;
@@ -26,7 +26,8 @@ const TASKS: usize = 8;
 const FOLDER: &str = "REPRIEVE_TEST_FOLDER";
 const TIDS: &str = "REPRIEVE_TEST_TIDS";
 
-/// Not a test: saves the masks of the tasks it is told, then binds them to one CPU after the other until it is killed.
+/// Not a test: the role of the daemon. Saves the masks of the given tasks, and binds them to one CPU after another
+/// until it is killed.
 #[test]
 #[ignore = "started by the test that kills it"]
 fn role_binds_until_killed() {
@@ -34,7 +35,7 @@ fn role_binds_until_killed() {
     let folder = Path::new(&folder);
     let tids: Vec<i32> = std::env::var(TIDS).unwrap().split(',').map(|tid| tid.parse().unwrap()).collect();
     let state = open(folder);
-    // What a daemon before this one has left.
+    // Restore what an earlier daemon left.
     restore(&state);
     drop(state);
     let mask = threads::affinity_set(tids[0]).unwrap();
@@ -45,7 +46,7 @@ fn role_binds_until_killed() {
         for (slot, tid) in tids.iter().enumerate() {
             let cpu = Some(cpus[(round + slot) % cpus.len()]).filter(|_| !(round + slot).is_multiple_of(5));
             assert!(matches!(bind(&table, slot, cpu), Bound::Done | Bound::Same));
-            // Tasks come and go, too.
+            // Tasks also leave and are admitted again.
             if cpu.is_none() && round % 3 == 0 {
                 assert!(table.clear(slot, false).unwrap());
                 assert!(table.fill(slot, Held::new(saved(*tid, mask), mask, None)).unwrap());
@@ -55,7 +56,7 @@ fn role_binds_until_killed() {
 }
 
 #[test]
-fn killed_at_any_moment_it_leaves_masks_that_the_next_start_gives_back() {
+fn masks_left_by_a_daemon_killed_at_any_moment_are_restored_by_the_next() {
     let Some(own) = two_cpus() else { return };
     let tasks: Vec<Sleeping> = (0..TASKS).map(|_| Sleeping::start()).collect();
     let tids: Vec<String> = tasks.iter().map(|task| task.tid().to_string()).collect();
@@ -79,7 +80,7 @@ fn killed_at_any_moment_it_leaves_masks_that_the_next_start_gives_back() {
             );
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Primes, so that rounds end at different places.
+        // Prime numbers, so that rounds are killed at different places.
         std::thread::sleep(Duration::from_micros(
             [3, 7_001, 13, 29_003, 101, 1_009, 53, 5_003][round as usize],
         ));
@@ -89,7 +90,7 @@ fn killed_at_any_moment_it_leaves_masks_that_the_next_start_gives_back() {
     }
     assert!(bound > 0, "nothing was bound when it was killed, so nothing was tested");
     let restored = restore(&open(folder.path()));
-    // One may have been between leaving and coming back.
+    // One task may have left and not been admitted again.
     assert!(restored.restored + restored.untouched + 1 >= TASKS && restored.failed == 0, "{restored:?}");
     assert!(tasks.iter().all(|task| task.mask() == own));
 }
@@ -116,7 +117,7 @@ fn tasks_that_end_or_change_their_mask_while_they_are_moved_are_left_alone() {
     assert_eq!(changes.mask(), CpuSet::of(other), "its user's wish holds");
 }
 
-/// The decider with its lines, played by hand.
+/// A decider whose rings the test fills and reads by hand.
 struct Played {
     decider: Decider,
     beats: Vec<Producer<Signal>>,
@@ -129,7 +130,7 @@ struct Played {
 
 impl Played {
     fn new(policy: Policy) -> Played {
-        let (main_loop, from_house) = RingBuffer::new(64);
+        let (main_loop, from_main_loop) = RingBuffer::new(64);
         let (to_log, log) = RingBuffer::new(1 << 16);
         let (beats, from_beats) = (0..2).map(|_| RingBuffer::new(64)).unzip();
         let (movers, orders) = (0..2)
@@ -141,13 +142,13 @@ impl Played {
         let mask = CpuSet::first(2);
         let saved = Saved { pid: 4242, tid: 4242, start_ticks: 1, bound_ticks: 1, mask, whole: false };
         assert!(table.fill(0, Held::new(saved, mask, None)).unwrap());
-        let lines = Lines { beats: from_beats, main_loop: from_house, events: None, log: to_log, movers };
+        let lines = Lines { beats: from_beats, main_loop: from_main_loop, events: None, log: to_log, movers };
         let settings = Settings::new(2, 4).with(policy);
         let decider = Decider::new(settings, lines, Arc::clone(&table), Arc::clone(&shared), None, true);
         Played { decider, beats, main_loop, log, orders, table, shared }
     }
 
-    /// `ms` milliseconds from `begin` on of two vCPUs that are off in turns, for 25 of 60 ms.
+    /// Plays `ms` milliseconds, from `begin` on, of two vCPUs that are off in turn for 25 of 60 ms.
     fn play(&mut self, begin: u64, ms: u64, shift_ns: u64) {
         for ms in begin..begin + ms {
             for vcpu in 0..2 {
@@ -196,19 +197,19 @@ fn decisions_become_orders_for_the_task_of_the_slot() {
     played.play(60, 1_500, 0);
     let (decisions, orders) = (played.decisions(), played.orders());
     assert!(decisions.len() > 20, "{}", decisions.len());
-    // One for all that was decided on a slot at one look.
+    // There is one order for all decisions on a slot in one run.
     assert!(orders.len() <= decisions.len() && orders.len() > 20, "{}", orders.len());
     assert!(orders.iter().all(|slot| *slot == 0));
-    // It is behind with the last decision, since no mover carries out.
+    // The slot is behind with the last decision, since no mover carries it out.
     let last = decisions.last().unwrap();
     assert_eq!(played.table.is_behind(0), matches!(last.made.to, Target::Vcpu(_)), "{last:?}");
-    // Nobody calls what has become known of the slices by a wrong name.
+    // The decision names what remains of the slices, or has none.
     let known = decisions.iter().filter(|decision| decision.left_there_ns.is_some()).count();
     assert!(known > 10 && decisions.iter().all(|decision| !decision.reason().is_empty()));
 }
 
 #[test]
-fn a_task_that_is_dismissed_is_wanted_home_before_that_is_said() {
+fn a_dismissed_task_s_mask_is_ordered_before_the_slot_is_marked() {
     for halt in [false, true] {
         let mut played = Played::new(Policy::Pull);
         played.admit_io();
@@ -231,7 +232,7 @@ fn beats_that_are_read_late_are_taken_in_the_order_of_time() {
         played.admit_io();
         played.play(60, 300, 0);
         played.decisions();
-        // Both vCPUs beat on time for 20 ms, while the decider is stuck.
+        // Both vCPUs beat on time for 20 ms while the decider does not run.
         for ms in 360..380u64 {
             for vcpu in 0..2 {
                 let at_ns = ms * 1_000_000;
@@ -255,12 +256,12 @@ fn beats_that_are_read_late_are_taken_in_the_order_of_time() {
 }
 
 #[test]
-fn a_clock_that_jumps_stops_nothing_and_moves_nothing_for_itself() {
+fn a_clock_that_jumps_neither_stops_nor_moves_anything() {
     let mut played = Played::new(Policy::Combined);
     played.admit_io();
     played.play(60, 1_500, 0);
     assert!(!played.decisions().is_empty());
-    // A day later, at once; then back to where it was.
+    // The clock jumps ahead by a day, and then back.
     played.play(60, 2_400, 86_400_000_000_000);
     assert!(
         played
@@ -289,10 +290,10 @@ fn orders_that_do_not_fit_are_not_lost() {
 }
 
 #[test]
-fn what_is_lost_on_the_way_to_the_record_is_told_in_its_place() {
+fn entries_lost_on_the_way_to_the_record_are_counted_in_their_place() {
     let mut played = Played::new(Policy::Combined);
     played.admit_io();
-    // Far more than fits, of which nothing is taken; then again.
+    // Send far more than fits, without reading any; then once more.
     for begin in 0..30 {
         played.play(60 + begin * 1_500, 1_500, 0);
     }
@@ -308,8 +309,8 @@ fn what_is_lost_on_the_way_to_the_record_is_told_in_its_place() {
     write(&mut played);
     let lost = played.shared.lost.load(std::sync::atomic::Ordering::Relaxed);
     let text = String::from_utf8(record).unwrap();
-    let told: u64 = text.lines().filter_map(|line| line.strip_prefix("lost ")?.parse::<u64>().ok()).sum();
-    assert!(lost > 0 && told == lost, "{told} of {lost}");
+    let counted: u64 = text.lines().filter_map(|line| line.strip_prefix("lost ")?.parse::<u64>().ok()).sum();
+    assert!(lost > 0 && counted == lost, "{counted} of {lost}");
     let replayed = reprieve_linux::migrate::replay(text.as_bytes(), |_| ()).unwrap();
     assert!(replayed.differs.is_none() && replayed.lost_at_line.is_some(), "{replayed:?}");
 }

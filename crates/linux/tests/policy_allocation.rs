@@ -1,4 +1,5 @@
-//! After construction the policy allocates nothing, whatever happens. A program of its own, for its allocator counts.
+//! Tests that the policy allocates nothing after construction. It is a program of its own, because its allocator
+//! counts.
 
 #[path = "../../policy/tests/support/mod.rs"]
 mod support;
@@ -16,11 +17,11 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: hands every call on to the system's allocator unchanged; counting touches a thread-local that needs no allocation.
+// SAFETY: passes every call to the system's allocator unchanged; counting uses a thread-local that needs no allocation.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are those that the system's allocator asks for.
+        // SAFETY: the caller promises what the system's allocator requires.
         unsafe { System.alloc(layout) }
     }
 
@@ -66,7 +67,7 @@ fn nothing_is_allocated_after_construction() {
 }
 
 #[test]
-fn nor_does_the_daemon_s_main_loop_allocate_while_it_decides() {
+fn the_decider_allocates_nothing_after_construction() {
     use reprieve_linux::migrate::{
         Decider, Events, IoEvent, IoKind, Lines, Mover, Shared, Sleeper, Sorter, Table,
     };
@@ -78,11 +79,11 @@ fn nor_does_the_daemon_s_main_loop_allocate_while_it_decides() {
     let settings = Settings::new(2, 4);
     let recorded = run(&mut Placer::new(settings), &antiphase(end_ns, 0), 4, end_ns);
     let (mut beats, from_beats): (Vec<_>, Vec<_>) = (0..2).map(|_| rtrb::RingBuffer::new(8)).unzip();
-    let (mut main_loop, from_house) = rtrb::RingBuffer::new(8);
+    let (mut main_loop, from_main_loop) = rtrb::RingBuffer::new(8);
     let (log, mut told) = rtrb::RingBuffer::new(1 << 10);
     let (orders, mut taken) = rtrb::RingBuffer::new(1 << 10);
     let movers = vec![Mover::new(orders, Arc::new(Sleeper::default()))];
-    /// A stranger's I/O at each look.
+    /// One I/O of an unmanaged task at each run.
     struct Unmanaged(u64);
     impl Events for Unmanaged {
         fn next(&mut self) -> Option<IoEvent> {
@@ -94,13 +95,13 @@ fn nor_does_the_daemon_s_main_loop_allocate_while_it_decides() {
         fn watch(&mut self, _: bool) {}
     }
     let events = Some(Sorter::new(Box::new(Unmanaged(0)), 4));
-    let lines = Lines { beats: from_beats, main_loop: from_house, events, log, movers };
+    let lines = Lines { beats: from_beats, main_loop: from_main_loop, events, log, movers };
     let steal = StealReader::open(&ProcRoot::default(), 2).ok();
     let shared = Arc::new(Shared::new(2, MS));
     let mut decider = Decider::new(settings, lines, Arc::new(Table::new(4, None)), shared, steal, false);
     let mut decided = 0;
     let count = allocations(|| {
-        // What an oracle would be told is of the future, and no time to look at.
+        // The time of an oracle's signal is in the future, so do not run the decider at it.
         let known = |signal: &&Signal| !matches!(signal, Signal::NextOff { .. });
         for signal in recorded.signals.iter().filter(known) {
             let pushed = match signal {

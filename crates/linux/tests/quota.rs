@@ -1,6 +1,6 @@
-//! A quota on a live thread, on this machine's cgroups. Skipped with a message where not permitted.
+//! Tests a quota on a live thread, with this machine's cgroups; skipped with a message if not permitted.
 //!
-//! Asserts that throttling happens and ends, not how much: test machines are noisy.
+//! It asserts that throttling happens and ends, not how much, since test machines are noisy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ fn tree_or_skip() -> Option<QuotaTree> {
     }
 }
 
-/// Which cgroup this machine's cpu controller has a thread in.
+/// The cgroup that a thread is in, for this machine's cpu controller.
 fn cgroup_text(tid: i32) -> String {
     std::fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap()
 }
@@ -69,7 +69,7 @@ fn a_spinning_thread_is_throttled_and_released() {
     tree.set_quota(group, Quota::new(10_000, 200_000).unwrap()).unwrap();
     tree.release(tid).unwrap();
     assert!(!cgroup_text(tid).contains("/spin"));
-    // Also with the thread inside when the tree ends.
+    // The same with the thread still inside when the tree ends.
     tree.assign(tid, group).unwrap();
     let paths = tree.paths();
     assert!(paths.iter().all(|path| path.is_dir()));
@@ -85,7 +85,7 @@ fn a_live_owner_is_not_swept_a_dead_one_is() {
     let Some(tree) = tree_or_skip() else { return };
     let root = ProcRoot::default();
     let cgroups = Cgroups::detect(&root).unwrap();
-    // PIDs end well below; so nobody owns this one.
+    // No process has so large a PID.
     let stale = cgroups.create("2000000000-1-0").unwrap();
     let removed = sweep_stale(&cgroups, &root).unwrap();
     assert!(removed.contains(&stale.directory().to_path_buf()));

@@ -1,6 +1,6 @@
-//! What takes more than one process: warden, hogs, signals. This program plays all the roles itself.
+//! Tests that need more than one process: warden, hogs, signals. This program plays all roles itself.
 //!
-//! Without the standard harness, since it must be able to start itself as something else.
+//! It does without the standard harness, since it must be able to start itself in another role.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ use reprieve_linux::warden::{self, Guarded, Warden};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Far beyond what cleaning up takes.
+/// Far longer than cleaning up takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn main() {
@@ -32,7 +32,7 @@ fn main() {
     }
 }
 
-/// As the standard harness does: a name filter, and `--list`.
+/// Takes a name filter and `--list`, like the standard harness.
 fn run_tests(args: &[String]) {
     let tests: [(&str, fn()); 5] = [
         ("a_killed_main_leaves_nothing", a_killed_main_leaves_nothing),
@@ -54,8 +54,8 @@ fn run_tests(args: &[String]) {
 
 // Roles.
 
-/// Starts a warden and a child, registers all there is, and tells; then waits for its standard input.
-#[allow(clippy::zombie_processes)] // That nobody waits for the child is the point.
+/// Starts a warden and a child, registers everything, and reports; then waits for its standard input.
+#[allow(clippy::zombie_processes)] // The test is that nobody waits for the child.
 fn play_main(directory: &Path) {
     let root = ProcRoot::default();
     let warden = Warden::spawn(&std::env::current_exe().unwrap(), &["role-warden"]).unwrap();
@@ -64,7 +64,7 @@ fn play_main(directory: &Path) {
     std::fs::write(directory.join("file"), "x").unwrap();
     warden.guard(Guarded::process(&root, pid).unwrap()).unwrap();
     warden.guard(Guarded::Dir(directory.to_path_buf())).unwrap();
-    // Where quotas are permitted: the child in a group, and this process in another.
+    // If quotas are permitted, the child is in one group, and this process in another.
     let tree = Cgroups::detect(&root).and_then(|cgroups| cgroups.create(&unique_name(&root)?)).ok();
     let mut cgroup = String::from("-");
     let _tree = tree.map(|mut tree| {
@@ -77,7 +77,7 @@ fn play_main(directory: &Path) {
     });
     println!("{} {pid} {cgroup}", warden.pid());
     let _ = std::io::stdin().read(&mut [0]);
-    // Ends in the normal way, without having killed the child.
+    // Ends normally, without killing the child.
 }
 
 fn play_hog_owner() {
@@ -126,7 +126,7 @@ impl Stage {
     }
 }
 
-/// Whatever a test does, no role outlives it.
+/// A running role. It does not outlive its test, however that ends.
 impl Drop for Stage {
     fn drop(&mut self) {
         let _ = self.main.kill();
@@ -142,7 +142,7 @@ fn eventually(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Whether a process has exited; whoever inherits it may be slow to take its exit status.
+/// Whether a process has exited, though its new parent may not have reaped it yet.
 fn has_exited(pid: i32) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X'])),
@@ -166,7 +166,7 @@ fn check_nothing_is_left(end: impl Fn(&mut Stage)) {
     let cgroup = PathBuf::from(fields[2]);
     assert!(!has_exited(child) && !has_exited(warden) && directory.join("file").exists());
     assert!(fields[2] == "-" || cgroup.exists());
-    // What ends a main process from a terminal does not end its warden.
+    // A signal from the terminal ends the main process but not its warden.
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         kill_process(Pid::from_raw(warden).unwrap(), signal).unwrap();
     }
@@ -197,7 +197,7 @@ fn a_hog_burns_and_ends_with_its_guard() {
     assert_eq!(threads::nice(pid).unwrap(), 0);
     eventually("burning 20 ms", || root.process_cpu_ns(pid).unwrap() > 20_000_000);
     drop(hog);
-    // Reaped too: its PID is free.
+    // It is also reaped: its PID is free.
     assert!(root.start_time_ticks(pid).unwrap_err().is_gone());
 }
 

@@ -1,4 +1,4 @@
-//! Tasks that are bound and given back without a daemon: its table, its state file, and processes that sleep.
+//! Binds and restores tasks without a daemon: a table, a state file, and sleeping processes.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use reprieve_policy::cpus::CpuSet;
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A process that sleeps; killed when dropped.
+/// A sleeping process. Dropping it kills it.
 pub struct Sleeping(Child);
 
 impl Sleeping {
@@ -40,8 +40,8 @@ pub fn saved(tid: i32, mask: CpuSet) -> Saved {
     Saved { pid: tid, tid, start_ticks: stat.start_ticks, bound_ticks: stat.start_ticks, mask, whole: false }
 }
 
-/// The state file. A child that another test has forked and that has not come to its exec yet still holds a lock that was
-/// given up.
+/// Opens the state file, waiting for its lock: a child that another test has forked holds released locks until its
+/// exec.
 pub fn open(folder: &Path) -> StateFile {
     let since = Instant::now();
     loop {
@@ -57,7 +57,7 @@ pub fn restore(state: &StateFile) -> Restored {
     state.restore(&ProcRoot::default(), &SysCpus::default(), Doubtful::Leave).unwrap()
 }
 
-/// A table of these tasks, which may run on all of `mask`.
+/// A table of these tasks, whose users allow `mask`.
 pub fn table(state: StateFile, tids: &[i32], mask: CpuSet) -> Table {
     let table = Table::new(tids.len(), Some(state));
     for (slot, tid) in tids.iter().enumerate() {
@@ -66,7 +66,7 @@ pub fn table(state: StateFile, tids: &[i32], mask: CpuSet) -> Table {
     table
 }
 
-/// Wants a task somewhere, and says what comes of that.
+/// Orders a task to a CPU, carries that out, and returns the outcome.
 pub fn bind(table: &Table, slot: usize, cpu: Option<usize>) -> Bound {
     let mut last = Bound::Same;
     table.want(slot, cpu);
@@ -74,7 +74,7 @@ pub fn bind(table: &Table, slot: usize, cpu: Option<usize>) -> Bound {
     last
 }
 
-/// Whether there are two CPUs to move between; a test without says so.
+/// The CPUs, if there are two to move between; otherwise prints that the test is skipped.
 pub fn two_cpus() -> Option<CpuSet> {
     let own = threads::affinity_set(threads::own_tid()).unwrap();
     if own.len() < 2 {

@@ -7,7 +7,7 @@ use crate::proc::fake::FakeProc;
 use crate::proc::{ProcRoot, SysCpus};
 use std::path::Path;
 
-const S: u64 = 1_000_000_000;
+const S: u64 = SECOND_NS;
 
 fn put(proc: &FakeProc, tid: i32, state: char, cpu: usize, comm: &str, mask: &str) {
     let line = format!(
@@ -40,12 +40,12 @@ fn found(root: &ProcRoot) -> Vec<Found> {
 }
 
 #[test]
-fn who_waits_passes_and_can_be_moved_is_taken_in_once() {
+fn a_task_that_waits_passes_the_filter_and_can_be_moved_is_admitted_once() {
     let proc = FakeProc::new();
     put(&proc, 5, 'D', 1, "fio", "0-2");
     put(&proc, 6, 'D', 1, "other", "0-3");
     put(&proc, 7, 'D', 1, "fio", "2");
-    // Two CPUs, one of them offline; and PID 1.
+    // A task with two CPUs, one of them offline; and PID 1.
     put(&proc, 8, 'D', 1, "fio", "3-4");
     put(&proc, 1, 'D', 1, "fio", "0-3");
     let roots = fake_roots(&proc);
@@ -60,7 +60,7 @@ fn who_waits_passes_and_can_be_moved_is_taken_in_once() {
 }
 
 #[test]
-fn a_mask_that_is_the_whole_cpuset_is_saved_as_that_with_cpus_that_are_offline() {
+fn a_whole_cpuset_is_saved_as_such_and_with_offline_cpus() {
     let proc = FakeProc::new();
     put(&proc, 5, 'D', 1, "fio", "0-7");
     put(&proc, 6, 'D', 1, "fio", "1-2");
@@ -78,7 +78,7 @@ fn a_mask_that_is_the_whole_cpuset_is_saved_as_that_with_cpus_that_are_offline()
 }
 
 #[test]
-fn another_task_of_the_same_number_is_not_taken_in() {
+fn another_task_with_the_same_id_is_not_admitted() {
     let proc = FakeProc::new();
     put(&proc, 5, 'D', 1, "fio", "0-3");
     let found = found(&proc.root);
@@ -88,7 +88,7 @@ fn another_task_of_the_same_number_is_not_taken_in() {
 }
 
 #[test]
-fn who_ends_or_is_idle_leaves_and_the_slot_is_free_once_the_decider_has_forgotten_it() {
+fn ended_and_idle_tasks_leave_and_free_the_slot_once_the_decider_has_forgotten_them() {
     let proc = FakeProc::new();
     (5..=7).for_each(|tid| put(&proc, tid, 'D', 1, "fio", "0-3"));
     let mut roster = roster(&fake_roots(&proc), 3, &[], None);
@@ -96,7 +96,7 @@ fn who_ends_or_is_idle_leaves_and_the_slot_is_free_once_the_decider_has_forgotte
     put(&proc, 5, 'S', 2, "fio", "0-3");
     let signals = roster.look(S).unwrap();
     assert!(signals.contains(&Signal::Seen { task: 0, on: 2, at_ns: S }), "{signals:?}");
-    // The file stays open; to a reader a truncated one is a task that makes no sense any more. A zombie has ended.
+    // The file stays open, and a truncated one is malformed. A zombie has ended.
     proc.put("6/task/6/stat", "");
     put(&proc, 7, 'Z', 1, "fio", "0-3");
     let later_ns = IDLE_NS + 2 * S;
@@ -114,7 +114,7 @@ fn who_ends_or_is_idle_leaves_and_the_slot_is_free_once_the_decider_has_forgotte
 }
 
 #[test]
-fn no_more_are_taken_in_than_there_are_slots() {
+fn no_more_tasks_are_admitted_than_there_are_slots() {
     let proc = FakeProc::new();
     (2..=11).for_each(|tid| put(&proc, tid, 'D', 0, "fio", "0-3"));
     let mut roster = roster(&fake_roots(&proc), 3, &[], None);
@@ -123,12 +123,12 @@ fn no_more_are_taken_in_than_there_are_slots() {
 }
 
 #[test]
-fn of_ten_thousand_tasks_the_first_are_looked_after_and_the_rest_counted() {
+fn of_ten_thousand_tasks_the_first_are_managed_and_the_rest_counted() {
     let proc = FakeProc::new();
     put(&proc, 5, 'D', 0, "fio", "0-3");
     let one = found(&proc.root)[0];
     let mut roster = roster(&fake_roots(&proc), 256, &[], None);
-    // Of those there is no room for nothing is even read.
+    // Nothing is read of tasks for which there is no room.
     (2..258).for_each(|tid| put(&proc, tid, 'D', 0, "fio", "0-3"));
     let many: Vec<Found> = (2..10_002).map(|tid| Found { pid: tid, tid, ..one }).collect();
     assert_eq!(roster.admit(&many, 0).unwrap().len(), 256);
@@ -139,7 +139,7 @@ fn of_ten_thousand_tasks_the_first_are_looked_after_and_the_rest_counted() {
 /// `tests/recorded` is of Linux 6.18 with two CPUs and cgroups of version 1: `dd oflag=dsync` as it waits for its
 /// device, and two kernel threads.
 #[test]
-fn on_a_recorded_machine_the_one_task_that_waits_is_taken_in_and_no_kernel_thread() {
+fn on_a_recorded_machine_the_one_waiting_task_is_admitted_and_no_kernel_thread() {
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded");
     let roots = Roots { proc: ProcRoot::new(recorded.join("proc")), sys: SysCpus::new(recorded.join("sys")) };
     assert_eq!(roots.proc.process_ids().unwrap(), [2, 4, 27281]);
@@ -149,7 +149,7 @@ fn on_a_recorded_machine_the_one_task_that_waits_is_taken_in_and_no_kernel_threa
     assert_eq!(signals, [Signal::Admit { task: 0, admission, at_ns: 0 }]);
     let saved = &roster.saved()[0];
     assert_eq!((saved.tid, saved.start_ticks, saved.whole), (27281, 6_161_564, true));
-    // It waits at every look, so all of the time between them is I/O.
+    // It waits at every look, so all time between looks is I/O.
     let sampled = |outstanding_ns, at_ns| Signal::IoSampled { task: 0, at_ns, outstanding_ns };
     assert_eq!(roster.look(S).unwrap(), [sampled(0, S)]);
     assert_eq!(roster.look(2 * S).unwrap(), [sampled(S, 2 * S)]);
@@ -180,14 +180,14 @@ fn bind(roster: &Roster, slot: usize, cpu: Option<usize>) {
 }
 
 #[test]
-fn who_leaves_has_its_mask_again_before_its_slot_is_free() {
+fn a_leaving_task_has_its_mask_again_before_its_slot_is_free() {
     let Some((one, _)) = two_cpus() else { return };
     let (folder, shell) = (tempfile::tempdir().unwrap(), Shell::start());
     let (mut roster, mask) = (roster(&live_roots(), 2, &[], Some(open(folder.path()))), shell.mask());
     assert_eq!(roster.admit(&[found_shell(&shell)], 0).unwrap().len(), 1);
     bind(&roster, 0, Some(one));
     assert_eq!(roster.look(IDLE_NS + S).unwrap(), [Signal::Dismiss { task: 0, at_ns: IDLE_NS + S }]);
-    // The decider has forgotten it, and its order is lost on the way.
+    // The decider has forgotten it, and its order was lost.
     roster.table.want(0, None);
     roster.table.dismiss(0);
     roster.look(IDLE_NS + 2 * S).unwrap();
@@ -197,13 +197,13 @@ fn who_leaves_has_its_mask_again_before_its_slot_is_free() {
 }
 
 #[test]
-fn what_a_leaving_task_cannot_be_given_is_owed_to_it() {
+fn a_leaving_task_whose_mask_cannot_be_restored_is_kept() {
     let Some((one, _)) = two_cpus() else { return };
     let (folder, shell) = (tempfile::tempdir().unwrap(), Shell::start());
     let mut roster = roster(&live_roots(), 2, &[], Some(open(folder.path())));
     roster.admit(&[found_shell(&shell)], 0).unwrap();
     bind(&roster, 0, Some(one));
-    // A mask that no CPU of this machine is in: the kernel refuses it.
+    // The kernel refuses a mask without any CPU of this machine.
     let saved = Saved { mask: CpuSet::of(1000), whole: false, ..roster.saved()[0].clone() };
     assert!(roster.table.remask(0, Some(one), &saved, CpuSet::of(one), None).unwrap());
     roster.look(IDLE_NS + S).unwrap();
@@ -230,7 +230,7 @@ fn an_order_that_was_lost_is_carried_out_at_the_next_look_at_the_mask() {
 }
 
 #[test]
-fn its_user_s_wish_is_followed_and_what_cannot_be_moved_is_let_go() {
+fn a_user_s_change_is_followed_and_a_task_that_cannot_be_moved_is_let_go() {
     let Some((one, other)) = two_cpus() else { return };
     let (folder, shell) = (tempfile::tempdir().unwrap(), Shell::start());
     let mut roster = roster(&live_roots(), 1, &[], Some(open(folder.path())));
@@ -241,7 +241,7 @@ fn its_user_s_wish_is_followed_and_what_cannot_be_moved_is_let_go() {
     let mask = CpuSet::of(other);
     assert!(signals.contains(&Signal::Mask { task: 0, mask, at_ns: MASK_NS }), "{signals:?}");
     assert_eq!((roster.saved()[0].mask, shell.mask()), (mask, mask));
-    // What is refused though nothing has changed has no reason that goes away.
+    // A refusal although nothing has changed has no reason that will go away.
     bind(&roster, 0, Some(one));
     let signals = roster.look(2 * MASK_NS).unwrap();
     assert!(signals.contains(&Signal::Dismiss { task: 0, at_ns: 2 * MASK_NS }), "{signals:?}");
@@ -272,7 +272,7 @@ fn a_bound_task_gets_a_cpu_back_that_was_offline() {
 }
 
 #[test]
-fn nobody_is_taken_in_whose_mask_cannot_be_saved() {
+fn a_task_whose_mask_cannot_be_saved_is_not_admitted() {
     let (folder, shell) = (tempfile::tempdir().unwrap(), Shell::start());
     if two_cpus().is_none() {
         return;

@@ -64,7 +64,7 @@ fn a_loss_is_unknown_on_both_sides() {
 
 #[test]
 fn any_history_covers_the_window_exactly() {
-    // A small generator of nonsense: all kinds in any order, times that repeat and step back.
+    // Random histories: all kinds in any order, with times that repeat and step back.
     let mut random = 1u64;
     let mut next = |limit: u64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,4 +1,4 @@
-//! The recorder on live threads of this process. Skipped with a message where perf is not to be had.
+//! Tests the recorder on live threads of this process; skipped with a message if perf is not permitted.
 
 use super::super::{IntervalBuilder, State};
 use super::*;
@@ -32,7 +32,7 @@ fn record(ring_pages: usize, body: impl FnOnce() + Send + 'static) -> Option<(Ve
 
 fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    now.tv_sec as u64 * reprieve_policy::SECOND_NS + now.tv_nsec as u64
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_full_ring_loses_and_says_so() {
     for _ in 0..2 {
         go.send(()).unwrap();
         rounds.recv().unwrap();
-        // The loss is told with the first record that fits again.
+        // The kernel reports the loss with the first record that fits again.
         recorder.drain(&mut |event| kinds.push(event.kind));
     }
     assert!(recorder.lost() > 0);

@@ -15,7 +15,7 @@ fn table(folder: &Path) -> Table {
     Table::new(4, Some(state))
 }
 
-/// What looks after heirs, while nobody floods its records.
+/// A watch for children, during which no test floods its records.
 struct Watched(Children, #[expect(dead_code, reason = "held")] Turn);
 
 impl Deref for Watched {
@@ -36,7 +36,7 @@ fn children(table: &Table, watches: bool) -> Option<Watched> {
     with(table, watches, watches)
 }
 
-/// With the kernel's records of forks, and of calls, if they can be had.
+/// Watches with the kernel's records of forks, or of calls, or both, if permitted.
 fn with(table: &Table, forks: bool, calls: bool) -> Option<Watched> {
     let turn = Turn::of_a_call_watch();
     let sys = SysCpus::default();
@@ -45,7 +45,7 @@ fn with(table: &Table, forks: bool, calls: bool) -> Option<Watched> {
         true => CallWatch::open(sys.path(), &sys.online(), clock::now_ns()),
         false => Ok(CallWatch::blind()),
     };
-    // What is known of calls begins with the witness, and what forks may refer to, a while before.
+    // A fork's child may have copied its parent's mask up to this long before; calls must be recorded from then on.
     if calls {
         std::thread::sleep(Duration::from_nanos(FORK_TAKES_NS));
     }
@@ -62,12 +62,12 @@ fn with(table: &Table, forks: bool, calls: bool) -> Option<Watched> {
     }
 }
 
-/// A round after all forked have had their moment.
+/// Runs a round after all children have started.
 fn settle(children: &mut Children, table: &Table) {
     children.round(table, clock::now_ns() + 3 * S).unwrap();
 }
 
-/// What is owed to a task that was bound to a CPU.
+/// A record of a task that was bound to a CPU.
 fn record(saved: Saved, cpu: usize) -> StateRecord {
     StateRecord { slot: 0, saved, binding: Binding { from: None, to: Some(cpu) }, in_doubt: false }
 }
@@ -91,7 +91,7 @@ fn children_of_a_bound_task_and_theirs_are_freed_by_the_kernel_s_records() {
     bind(&table, 0, Some(one));
     let (child, grandchild) = (shell.fork(), shell.fork_twice());
     assert_eq!((mask_of(child), mask_of(grandchild)), (CpuSet::of(one), CpuSet::of(one)), "they inherit");
-    // It has left by the time that its forked are seen to.
+    // The parent has left by the time its children are judged.
     bind(&table, 0, None);
     children.remember(
         table.look(0, |held| Ancestor::of(held, clock::now_ns())).flatten().unwrap(),
@@ -99,7 +99,7 @@ fn children_of_a_bound_task_and_theirs_are_freed_by_the_kernel_s_records() {
     );
     assert!(table.clear(0, false).unwrap());
     children.round(&table, clock::now_ns()).unwrap();
-    assert_eq!(mask_of(child), CpuSet::of(one), "it is given a moment");
+    assert_eq!(mask_of(child), CpuSet::of(one), "it is still starting");
     settle(&mut children, &table);
     assert_eq!((mask_of(child), mask_of(grandchild)), (mask, mask));
     assert!(children.judge.restored >= 2 && children.judge.unrestored.count() == 0);
@@ -119,19 +119,19 @@ fn a_grandchild_whose_parent_has_ended_and_was_waited_for_is_freed() {
     table.fill(0, shell.held()).unwrap();
     bind(&table, 0, Some(one));
     let grandchild = shell.fork_twice();
-    // The shell has waited for what is between by the time that it does anything else.
+    // The shell reaps the child between before it does anything else.
     assert_eq!(shell.tell("echo 2"), 2);
     settle(&mut children, &table);
     assert_eq!(mask_of(grandchild), mask);
     assert!(
         table.state().unwrap().records().unwrap().iter().all(|record| !record.in_doubt),
-        "it waits no more"
+        "it no longer waits"
     );
 }
 
-/// Nothing but the file leads to it then.
+/// If the daemon is killed then, only the file leads to the child.
 #[test]
-fn a_child_that_is_given_a_moment_is_in_the_file_if_the_daemon_is_killed() {
+fn a_child_that_is_still_starting_is_in_the_file() {
     let Some((one, _)) = two_cpus() else { return };
     let (folder, mut shell) = (tempfile::tempdir().unwrap(), Shell::start());
     let (table, mask) = (table(folder.path()), shell.mask());
@@ -149,7 +149,7 @@ fn a_child_that_is_given_a_moment_is_in_the_file_if_the_daemon_is_killed() {
     assert_eq!((restore(Doubtful::Restore).restored, mask_of(grandchild)), (1, mask));
 }
 
-/// Also where that is the CPU that it was bound to in any case: nothing but the call tells.
+/// Even if that is the CPU it had inherited, so that only the call shows it.
 #[test]
 fn a_child_that_its_user_has_bound_keeps_that() {
     let Some((one, other)) = two_cpus() else { return };
@@ -164,7 +164,7 @@ fn a_child_that_its_user_has_bound_keeps_that() {
     settle(&mut children, &table);
     let masks = [same, elsewhere, by_other, inherits].map(mask_of);
     assert_eq!(masks, [CpuSet::of(one), CpuSet::of(other), CpuSet::of(one), mask]);
-    // Whoever bound the one from outside has ended: which task its number meant nobody can be asked any more.
+    // The process that bound `by_other` has ended, so it is unknown which task it named.
     assert_eq!(
         (children.judge.unrestored.in_doubt(), children.judge.unrestored.count(), children.judge.overtaken),
         (1, 0, 0)
@@ -172,7 +172,7 @@ fn a_child_that_its_user_has_bound_keeps_that() {
 }
 
 #[test]
-fn what_a_task_forks_that_was_never_bound_is_its_user_s_business() {
+fn children_of_a_task_that_was_never_bound_are_left_alone() {
     let Some((one, other)) = two_cpus() else { return };
     for watches in [true, false] {
         let (folder, mut shell) = (tempfile::tempdir().unwrap(), Shell::start());
@@ -186,7 +186,7 @@ fn what_a_task_forks_that_was_never_bound_is_its_user_s_business() {
     }
 }
 
-/// What its parent was bound to by its user is handed down, too.
+/// Children also inherit a mask that the parent's user has set.
 #[test]
 fn a_child_of_a_task_that_its_user_has_bound_meanwhile_is_in_doubt() {
     let Some((one, other)) = two_cpus() else { return };
@@ -201,7 +201,7 @@ fn a_child_of_a_task_that_its_user_has_bound_meanwhile_is_in_doubt() {
     assert_eq!((mask_of(child), mask_of(grandchild)), (CpuSet::of(other), CpuSet::of(other)));
     assert!(
         children.judge.unrestored.in_doubt() >= 2 && children.judge.barred() == 0,
-        "with what is between, if it has not ended yet"
+        "and the child between, if it has not ended yet"
     );
 }
 
@@ -247,11 +247,11 @@ fn without_records_of_forks_children_are_found_by_a_search() {
     let (child, pinned) = (shell.fork(), shell.fork_pinned(one));
     settle(&mut children, &table);
     assert_eq!((mask_of(child), mask_of(pinned)), (mask, CpuSet::of(one)));
-    assert_eq!(shell.mask(), CpuSet::of(one), "the one looked after stays");
+    assert_eq!(shell.mask(), CpuSet::of(one), "the managed task stays bound");
 }
 
 #[test]
-fn without_records_of_forks_children_of_one_that_has_left_are_found_too() {
+fn without_records_of_forks_children_of_a_task_that_has_left_are_found_too() {
     let Some((one, _)) = two_cpus() else { return };
     let (folder, mut shell) = (tempfile::tempdir().unwrap(), Shell::start());
     let (table, mask) = (table(folder.path()), shell.mask());
@@ -286,7 +286,7 @@ fn without_records_of_calls_children_are_left_alone_and_their_parent_is_let_go()
         }
         assert!(children.judge.is_barred((saved.tid, saved.start_ticks)));
         let record = table.state().unwrap().records().unwrap();
-        assert_eq!(record.iter().filter(|record| record.in_doubt).count(), 3, "the next one knows");
+        assert_eq!(record.iter().filter(|record| record.in_doubt).count(), 3, "the next daemon knows");
         shell.kill(forked[0]);
         shell.pin(forked[1], &[one, other].into_iter().collect());
         children.searched_ns = 0;
@@ -294,20 +294,20 @@ fn without_records_of_calls_children_are_left_alone_and_their_parent_is_let_go()
         assert_eq!(
             children.judge.unrestored.in_doubt(),
             1,
-            "what has ended, or is not bound any more, is in doubt no more"
+            "a task that has ended or is not bound any more is no longer in doubt"
         );
     }
 }
 
 #[test]
-fn what_is_owed_is_paid_as_soon_as_it_can_be_and_stays_in_the_file_until_then() {
+fn a_mask_is_restored_as_soon_as_possible_and_stays_in_the_file_until_then() {
     let Some((one, _)) = two_cpus() else { return };
     let (folder, shell) = (tempfile::tempdir().unwrap(), Shell::start());
     let (table, mask) = (table(folder.path()), shell.mask());
     let nowhere = CpuSet::of(reprieve_policy::cpus::MAX_CPUS - 1);
     let saved = Saved { mask: nowhere, whole: false, ..shell.saved() };
     let state = table.state().unwrap();
-    // A former daemon has left it in a slot of a task looked after.
+    // An earlier daemon has left it in a slot of a managed task.
     state.put_record(&StateRecord { slot: 1, ..record(saved.clone(), one) }).unwrap();
     shell.bind(&CpuSet::of(one));
     let mut children = children(&table, false).unwrap();
@@ -325,13 +325,13 @@ fn what_is_owed_is_paid_as_soon_as_it_can_be_and_stays_in_the_file_until_then() 
 }
 
 #[test]
-fn an_heir_that_cannot_be_freed_is_owed_its_mask() {
+fn a_child_whose_mask_cannot_be_restored_is_kept() {
     let Some((one, _)) = two_cpus() else { return };
     let (folder, shell) = (tempfile::tempdir().unwrap(), Shell::start());
     let table = table(folder.path());
     let mut children = children(&table, false).unwrap();
     shell.bind(&CpuSet::of(one));
-    // A mask that no CPU of this machine is in: the kernel refuses it.
+    // The kernel refuses a mask without any CPU of this machine.
     let nowhere = CpuSet::of(reprieve_policy::cpus::MAX_CPUS - 1);
     let saved = Saved { mask: nowhere, whole: false, ..shell.saved() };
     let child = record(saved, one);

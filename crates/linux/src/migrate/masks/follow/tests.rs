@@ -1,4 +1,4 @@
-//! A live task, and a `/proc` and `/sys` that tell of it what the kernel would in each case.
+//! Tests with a live task, and with a `/proc` and `/sys` that show what the kernel would show in each case.
 
 use super::*;
 use crate::migrate::masks::state_file::StateFile;
@@ -20,7 +20,7 @@ fn cpus(text: &str) -> CpuSet {
 }
 
 impl Case {
-    /// A task with this mask, on a machine that may have CPUs 0 to 3, and has 0 and 1.
+    /// A task with this mask, on a machine that may have CPUs 0 to 3, of which 0 and 1 are online.
     fn new(mask: &str, whole: bool) -> Case {
         let (tree, shell, folder) = (FakeProc::new(), Shell::start(), tempfile::tempdir().unwrap());
         let roots = Roots { proc: tree.root.clone(), sys: SysCpus::new(tree.root.path().join("sys")) };
@@ -40,7 +40,7 @@ impl Case {
         self
     }
 
-    /// The kernel shows this mask for the task.
+    /// Makes the kernel show this mask for the task.
     fn shows(&self, mask: &str) -> &Case {
         let pid = self.shell.pid();
         self.tree.put(&format!("{pid}/task/{pid}/status"), &format!("Cpus_allowed_list:\t{mask}\n"));
@@ -67,13 +67,13 @@ impl Case {
     }
 }
 
-/// CPUs 0 and 1 are to be the two that this test may use.
+/// Whether this test may use CPUs 0 and 1.
 fn can_run() -> bool {
     two_cpus() == Some((0, 1))
 }
 
 #[test]
-fn as_long_as_nobody_has_changed_anything_nothing_is_done() {
+fn while_nobody_changes_anything_nothing_is_done() {
     if !can_run() {
         return;
     }
@@ -90,7 +90,7 @@ fn a_task_whose_cpu_goes_offline_gets_its_mask_back_and_no_wider_one() {
     if !can_run() {
         return;
     }
-    // As it sleeps it still has that CPU alone; as it wakes up the kernel gives it all that there may be.
+    // While it sleeps it still has only that CPU. When it wakes up, the kernel gives it all possible CPUs.
     for shown in ["1", "0-3"] {
         let case = Case::new("0-1", false);
         case.bind(1).online("0").shows(shown);
@@ -100,7 +100,7 @@ fn a_task_whose_cpu_goes_offline_gets_its_mask_back_and_no_wider_one() {
         assert_eq!(case.follow(), Followed::Changed(cpus("0")), "{shown}");
         assert_eq!(case.saved(), (cpus("0-1"), false, None));
         assert_eq!(case.shell.mask(), cpus("0-1"));
-        // The kernel shows the user's mask, the CPU that is offline included; and it comes back.
+        // The kernel shows the user's mask, including the offline CPU; then that CPU comes back.
         case.shows("0-1");
         assert_eq!(case.follow(), Followed::Same);
         assert_eq!(case.online("0-1").follow(), Followed::Changed(cpus("0-1")));
@@ -108,25 +108,25 @@ fn a_task_whose_cpu_goes_offline_gets_its_mask_back_and_no_wider_one() {
 }
 
 #[test]
-fn what_the_kernel_cut_off_a_mask_that_was_given_back_is_given_back_later() {
+fn cpus_that_the_kernel_dropped_from_a_restored_mask_are_restored_later() {
     if !can_run() {
         return;
     }
     for whole in [false, true] {
         let case = Case::new("0-1", whole);
         let saved = case.held(|held| held.saved.clone());
-        // It was given back while CPU 1 was offline.
+        // It was restored while CPU 1 was offline.
         assert!(case.table.remask(0, None, &saved, cpus("0"), Some(cpus("0"))).unwrap());
         case.shell.bind(&cpus("0"));
         case.online("0").shows("0");
-        assert_eq!(case.follow(), Followed::Same, "not its user's wish");
+        assert_eq!(case.follow(), Followed::Same, "its user has not set it");
         assert_eq!(case.online("0-1").follow(), Followed::Changed(cpus("0-1")));
         assert_eq!((case.saved(), case.shell.mask()), ((cpus("0-1"), whole, None), cpus("0-1")));
     }
 }
 
 #[test]
-fn a_task_bound_elsewhere_stays_bound_and_does_not_go_where_nothing_is() {
+fn a_task_bound_elsewhere_stays_bound_and_cannot_go_to_the_offline_cpu() {
     if !can_run() {
         return;
     }
@@ -159,11 +159,11 @@ fn a_cpuset_that_narrows_is_not_taken_for_its_user_s_wish() {
     case.bind(1);
     case.tree.put(&format!("{pid}/task/{pid}/cpuset"), "/a\n");
     case.tree.put("sys/fs/cgroup/a/cpuset.cpus.effective", "0\n");
-    // The kernel has moved it to what the cpuset has.
+    // The kernel has moved it to the CPUs of the cpuset.
     case.shows("0");
     assert_eq!(case.follow(), Followed::Changed(cpus("0")));
     assert_eq!(case.saved(), (cpus("0-1"), true, None));
-    assert_eq!(case.shell.mask(), cpus("0-1"), "what was asked for is all again, so that it can grow");
+    assert_eq!(case.shell.mask(), cpus("0-1"), "the requested mask is everything again, so that it can grow");
 }
 
 #[test]
@@ -182,12 +182,12 @@ fn its_user_s_wish_holds_whatever_it_was_bound_to() {
 }
 
 #[test]
-fn where_none_of_its_cpus_is_there_it_is_tried_again() {
+fn if_none_of_its_cpus_is_available_it_is_tried_again() {
     if !can_run() {
         return;
     }
     let case = Case::new("1-2", false);
-    // The live kernel is asked for CPU 2 alone, which this machine need not have.
+    // The request to the live kernel is CPU 2 only, which this machine may lack.
     let nowhere = Saved { mask: CpuSet::of(1000), ..case.shell.saved() };
     let saved = Saved { whole: false, ..nowhere };
     assert!(case.table.remask(0, None, &saved, cpus("1"), None).unwrap());
@@ -196,12 +196,12 @@ fn where_none_of_its_cpus_is_there_it_is_tried_again() {
     case.table.carry_out(0, |_| ());
     case.online("0").shows("1");
     assert_eq!(case.follow(), Followed::Changed(CpuSet::EMPTY));
-    assert_eq!(case.held(Held::bound_to), Some(1), "it is still owed");
+    assert_eq!(case.held(Held::bound_to), Some(1), "it is still bound");
 }
 
-/// Its user asks for the CPU that it is bound to in any case, so that the mask shows nothing.
+/// Its user asks for the CPU that it is already bound to, so the mask does not show the change.
 #[test]
-fn a_wish_that_our_binding_hides_is_followed() {
+fn a_call_that_the_binding_hides_is_followed() {
     let Some((0, 1)) = two_cpus() else { return };
     let follow_call = |case: &Case, at_ns| follow_call(&case.roots, &case.table, 0, at_ns).unwrap();
     let wish = |case: &Case| case.table.look(0, |held| (held.saved.mask, held.bound_to())).unwrap();
@@ -215,7 +215,7 @@ fn a_wish_that_our_binding_hides_is_followed() {
         assert_eq!(follow_call(&case, asked_ns), Followed::Concluded(CpuSet::of(0)));
         assert_eq!((case.shell.mask(), wish(&case)), (CpuSet::of(0), (CpuSet::of(0), None)));
     }
-    // He asked for the mask that the task had from him, and for one that shows.
+    // The user asked for the mask that the task had before, and then for one that shows.
     let case = Case::new("0-1", true);
     let asked_ns = crate::migrate::clock::now_ns();
     case.bind(1);

@@ -12,7 +12,7 @@ fn try_open(path: &Path) -> Result<StateFile> {
     StateFile::open(path, &ProcRoot::default())
 }
 
-/// A child that another test has forked and that has not come to its exec yet still holds a lock that was given up.
+/// Opens the file, waiting for its lock: a child that another test has forked holds released locks until its exec.
 fn open(path: &Path) -> Result<StateFile> {
     let since = std::time::Instant::now();
     loop {
@@ -28,7 +28,7 @@ fn binding(from: Option<usize>, to: Option<usize>) -> Binding {
 }
 
 #[test]
-fn what_is_put_is_read_again_by_the_next_one() {
+fn records_are_read_by_the_next_daemon() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deeper/state");
     let every_other: CpuSet = (0..reprieve_policy::cpus::MAX_CPUS).step_by(2).collect();
@@ -69,7 +69,7 @@ fn what_is_put_is_read_again_by_the_next_one() {
 }
 
 #[test]
-fn bindings_of_any_number_of_places_fit() {
+fn bindings_of_any_length_fit() {
     for (from, to, bound_ticks, text) in [
         (None, None, NEVER_TICKS, "    -     -                    - "),
         (Some(0), Some(10), 0, "    0    10                    0 "),
@@ -81,11 +81,11 @@ fn bindings_of_any_number_of_places_fit() {
 }
 
 #[test]
-fn a_daemon_that_died_leaves_masks_that_the_next_one_gives_back() {
+fn masks_left_by_a_killed_daemon_are_restored_by_the_next() {
     let Some((one, other)) = two_cpus() else { return };
     let ((root, sys), folder, shell) = (roots(), tempfile::tempdir().unwrap(), Shell::start());
     let (path, mask) = (folder.path().join("state"), shell.mask());
-    // Killed before, and after, it was bound as the file says.
+    // The daemon was killed before or after the change that the file names.
     for bound in [one, other] {
         let first = open(&path).unwrap();
         first.put(7, &shell.saved()).unwrap();
@@ -97,7 +97,7 @@ fn a_daemon_that_died_leaves_masks_that_the_next_one_gives_back() {
             next.restore(&root, &sys, Doubtful::Leave).unwrap(),
             Restored { restored: 1, ..Restored::default() }
         );
-        assert_eq!((shell.mask(), path.exists()), (mask, true), "it is used on");
+        assert_eq!((shell.mask(), path.exists()), (mask, true), "the file stays in use");
         assert_eq!(
             next.finish(&root, &sys, Doubtful::Leave).unwrap(),
             Restored::default(),
@@ -108,16 +108,16 @@ fn a_daemon_that_died_leaves_masks_that_the_next_one_gives_back() {
 }
 
 #[test]
-fn what_its_user_has_changed_stays_and_nobody_else_s_task_is_touched() {
+fn a_mask_that_its_user_changed_stays_and_another_task_with_the_id_is_not_touched() {
     let Some((one, other)) = two_cpus() else { return };
     let ((root, sys), folder, shell) = (roots(), tempfile::tempdir().unwrap(), Shell::start());
     let state = open(&folder.path().join("state")).unwrap();
     let saved = shell.saved();
-    // Bound to a CPU that we have not bound it to.
+    // It is bound to a CPU that the daemon has not bound it to.
     shell.bind(&CpuSet::of(other));
     state.put(0, &saved).unwrap();
     state.bind(0, binding(None, Some(one)), 1).unwrap();
-    // The number is in use, but by another task.
+    // Another task has the id now.
     let reused = Saved { start_ticks: 1, ..saved.clone() };
     let ended = Saved { pid: i32::MAX, tid: i32::MAX, ..saved };
     for (slot, saved) in [reused, ended].iter().enumerate() {
@@ -144,12 +144,12 @@ fn a_task_that_was_never_bound_is_left_alone_though_it_is_on_one_cpu() {
 }
 
 #[test]
-fn what_cannot_be_given_back_stays_in_the_file() {
+fn a_mask_that_cannot_be_restored_stays_in_the_file() {
     let Some((one, other)) = two_cpus() else { return };
     let ((root, sys), folder, shell) = (roots(), tempfile::tempdir().unwrap(), Shell::start());
     let path = folder.path().join("state");
     let state = open(&path).unwrap();
-    // A mask that no CPU of this machine is in: the kernel refuses it.
+    // The kernel refuses a mask without any CPU of this machine.
     let nowhere = CpuSet::of(reprieve_policy::cpus::MAX_CPUS - 1);
     let saved = Saved { mask: nowhere, whole: false, ..shell.saved() };
     state.put(3, &saved).unwrap();
@@ -172,30 +172,30 @@ fn what_cannot_be_given_back_stays_in_the_file() {
     assert!(!path.exists());
 }
 
-/// Nobody was there to see whether a child has inherited its binding, or was bound by its user.
+/// Nobody recorded whether a child has inherited its binding or was bound by its user.
 #[test]
-fn what_a_bound_task_has_forked_is_in_doubt_and_given_back_only_if_its_user_says_so() {
+fn a_child_of_a_bound_task_is_in_doubt_and_restored_only_on_request() {
     let Some((one, _)) = two_cpus() else { return };
     let ((root, sys), folder, mut shell) = (roots(), tempfile::tempdir().unwrap(), Shell::start());
     let (path, mask) = (folder.path().join("state"), shell.mask());
     let mask_of = |tid| threads::affinity_set(tid).unwrap();
     let before = shell.fork();
     threads::set_affinity_set(before, &CpuSet::of(one)).unwrap();
-    // Start times are in ticks: what was there is of an earlier one.
+    // Start times are in ticks: wait, so that earlier children have an earlier one.
     std::thread::sleep(std::time::Duration::from_millis(20));
     let state = open(&path).unwrap();
     state.put(0, &shell.saved()).unwrap();
     state.bind(0, binding(None, Some(one)), clock::boot_ticks()).unwrap();
     shell.bind(&CpuSet::of(one));
     let (child, pinned, ends) = (shell.fork(), shell.fork_pinned(one), shell.fork());
-    assert_eq!(mask_of(child), CpuSet::of(one), "inherited, through exec(2)");
+    assert_eq!(mask_of(child), CpuSet::of(one), "it inherits, through exec(2)");
     drop(state);
     let state = open(&path).unwrap();
     let restored = state.finish(&root, &sys, Doubtful::Leave).unwrap();
     assert_eq!(restored, Restored { restored: 1, in_doubt: 3, ..Restored::default() });
     assert_eq!((shell.mask(), mask_of(child), mask_of(pinned)), (mask, CpuSet::of(one), CpuSet::of(one)));
     drop(state);
-    // It is remembered, until its user has decided, or it has ended.
+    // It stays in the file until its user has decided, or it has ended.
     shell.pin(pinned, &mask);
     shell.kill(ends);
     let state = open(&path).unwrap();
@@ -204,12 +204,12 @@ fn what_a_bound_task_has_forked_is_in_doubt_and_given_back_only_if_its_user_says
     let restored = state.finish(&root, &sys, Doubtful::Restore).unwrap();
     assert_eq!(restored, Restored { restored: 1, ..Restored::default() });
     assert_eq!((mask_of(child), path.exists()), (mask, false));
-    assert_eq!(mask_of(before), CpuSet::of(one), "what was bound before is its user's wish");
+    assert_eq!(mask_of(before), CpuSet::of(one), "its user has bound the earlier child");
 }
 
-/// The daemon was killed between giving a task its mask back and seeing to its child.
+/// The daemon was killed after it restored a task's mask, and before it judged the task's child.
 #[test]
-fn a_child_of_a_task_that_is_bound_no_more_is_in_doubt_and_one_of_a_task_never_bound_is_not() {
+fn a_child_of_a_task_no_longer_bound_is_in_doubt_and_one_of_a_task_never_bound_is_not() {
     let Some((one, _)) = two_cpus() else { return };
     let ((root, sys), folder) = (roots(), tempfile::tempdir().unwrap());
     let path = folder.path().join("state");
@@ -227,9 +227,9 @@ fn a_child_of_a_task_that_is_bound_no_more_is_in_doubt_and_one_of_a_task_never_b
     }
 }
 
-/// Two threads of one process: what the one has forked before it was bound may be an heir of the other.
+/// Two threads of one process: a child that started before one of them was bound may have inherited from the other.
 #[test]
-fn an_heir_is_looked_for_among_the_children_of_each() {
+fn a_child_is_compared_with_each_bound_thread_of_its_parent() {
     let Some((one, _)) = two_cpus() else { return };
     let (root, mut shell) = (ProcRoot::default(), Shell::start());
     let saved = shell.saved();
@@ -239,12 +239,12 @@ fn an_heir_is_looked_for_among_the_children_of_each() {
     let found =
         |of: &[Saved]| find_children(&root, of, 0).iter().map(|child| child.saved.tid).collect::<Vec<_>>();
     assert_eq!(found(&[later.clone(), saved.clone()]), [child]);
-    assert_eq!(found(&[saved.clone(), later, saved]), [child], "once");
+    assert_eq!(found(&[saved.clone(), later, saved]), [child], "it is found once");
 }
 
-/// A thread that was bound has executed a program since: the process goes on under the number of its first thread.
+/// A bound thread has executed a program: the process goes on under the id of its first thread.
 #[test]
-fn what_a_bound_thread_has_become_by_executing_a_program_is_in_doubt() {
+fn a_process_whose_bound_thread_executed_a_program_is_in_doubt() {
     let Some((one, _)) = two_cpus() else { return };
     let ((root, sys), folder, shell) = (roots(), tempfile::tempdir().unwrap(), Shell::start());
     let (path, mask) = (folder.path().join("state"), shell.mask());
@@ -262,7 +262,7 @@ fn what_a_bound_thread_has_become_by_executing_a_program_is_in_doubt() {
 }
 
 #[test]
-fn another_version_s_file_is_refused_unless_it_is_of_another_boot() {
+fn another_version_s_file_is_refused_unless_it_is_from_another_boot() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     let boot_id = ProcRoot::default().boot_id().unwrap();
@@ -291,7 +291,7 @@ fn a_second_daemon_is_refused_and_another_boot_s_file_is_void() {
 }
 
 #[test]
-fn a_file_that_is_none_of_ours_is_refused_and_kept() {
+fn any_other_file_is_refused_and_kept() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     fs::write(&path, "precious\n").unwrap();
