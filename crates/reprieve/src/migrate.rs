@@ -19,8 +19,8 @@ use crate::grounds;
 use crate::migrate_words::Words;
 use crate::output;
 
-/// Shortest and longest time between beats, ns: the project's measurements needed no less than 1 ms, and 4 ms keeps the
-/// daemon below a hundredth of a CPU.
+/// Shortest and longest time between beats, ns. In measurements on real guests 1 ms was short enough; 4 ms keeps the
+/// daemon below 1 % of a CPU.
 const PERIOD_NS: (u64, u64) = (1_000_000, 4_000_000);
 
 /// Runs the verb.
@@ -61,24 +61,24 @@ pub fn migrate(arguments: &MigrateArguments) -> Result<(), Failure> {
         proc: ProcRoot::default(),
         sys: SysCpus::default().path().into(),
     };
-    // Its end is bounded, and it has masks to give back: a second ^C does not hurry it.
+    // A second ^C does not hurry the end: masks must be restored, which takes a bounded time.
     let interrupt = Interrupt::install_patient()?;
     let warden = arguments.apply.then(grounds::warden).transpose()?;
     warden.as_ref().map_or(Ok(()), |warden| warden.guard(masks.clone()))?;
     let ran = run(options, &interrupt, &words);
-    // They have been given back, as far as they can be; without a warden there is nothing to tell.
+    // The masks are restored as far as possible. If the warden has ended, it needs no message.
     warden.map(|warden| warden.release(&masks));
     let summary = ran?;
     words.summary(&summary)?;
     match summary.restored.failed {
         0 => Ok(()),
         failed => Err(Failure::Failed(format!(
-            "the masks of {failed} task(s) could not be given back; they are still saved, try --restore"
+            "the masks of {failed} task(s) could not be restored; they are still saved: try --restore"
         ))),
     }
 }
 
-/// What an oracle is told.
+/// Reads the oracle's knowledge.
 fn off_times(path: &Path) -> Result<OffTimes, Failure> {
     let bad = |text: String| Failure::Usage(format!("{}: {text}", path.display()));
     let file = crate::input::open(path).map_err(|error| bad(error.to_string()))?;
@@ -86,7 +86,7 @@ fn off_times(path: &Path) -> Result<OffTimes, Failure> {
     OffTimes::read(BufReader::new(file), vcpus).map_err(|error| bad(error.to_string()))
 }
 
-/// The file that the record goes into, or a pipe or device.
+/// Creates the file for the record, or opens a pipe or device.
 fn create(path: &Path) -> Result<Box<dyn Write>, Failure> {
     let refused = |error| Failure::Usage(format!("cannot write {}: {error}", path.display()));
     let is_other = path.metadata().is_ok_and(|metadata| !metadata.is_file());
@@ -94,21 +94,21 @@ fn create(path: &Path) -> Result<Box<dyn Write>, Failure> {
     Ok(Box::new(BufWriter::new(opened.map_err(refused)?)))
 }
 
-/// Runs the daemon. What it tells is written as it comes; a reader that goes away ends the telling, not the run.
+/// Runs the daemon and writes its notices as they come. If the reader goes away, the notices end, but not the run.
 fn run(options: Options, interrupt: &Interrupt, words: &Words) -> Result<Summary, Failure> {
     let mut unwritten = None;
-    let mut tell = |told: migrate::Notice| {
+    let mut tell = |notice: migrate::Notice| {
         if unwritten.is_none() {
-            unwritten = words.told(&told).err();
+            unwritten = words.notice(&notice).err();
         }
     };
     let ran = migrate::run(options, interrupt, &mut tell).map_err(failure);
     unwritten.map_or(ran, Err)
 }
 
-/// An oracle knows what it is told, and only in experiments is there somebody to tell it.
-fn policy(name: &str, is_told: bool) -> Result<Policy, Failure> {
-    let known = Policy::named(name).filter(|policy| policy.is_oracle() == is_told);
+/// The policy of this name. An oracle policy needs a file with its knowledge, and no other policy may have one.
+fn policy(name: &str, has_off_times: bool) -> Result<Policy, Failure> {
+    let known = Policy::named(name).filter(|policy| policy.is_oracle() == has_off_times);
     let names = "combined, none, react, pull, predict";
     known.ok_or_else(|| Failure::Usage(format!("there is no policy {name:?} here; there are {names}")))
 }
@@ -120,7 +120,7 @@ fn filter(conditions: &[String]) -> Result<Filter, Failure> {
     Filter::new(&conditions.map_err(usage)?, &passwd).map_err(usage)
 }
 
-/// Where masks are saved if nothing is said.
+/// The default state file.
 fn default_state() -> PathBuf {
     let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !is_root());
     own.map_or("/run".into(), PathBuf::from).join("reprieve/migrate.state")
@@ -136,7 +136,7 @@ fn own_user() -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Only its own tasks may be moved by a process without CAP_SYS_NICE.
+/// Refuses a process without CAP_SYS_NICE, unless the filter confines it to its own tasks.
 fn check_permission(filter: &Filter) -> Result<(), Failure> {
     let own_only = own_user().is_some_and(|own| filter.users() == [own]);
     if may_move_all(&ProcRoot::default()) || own_only {
@@ -151,12 +151,14 @@ fn check_permission(filter: &Filter) -> Result<(), Failure> {
 }
 
 fn restore(state: &Path, doubtful: Doubtful, words: &Words) -> Result<(), Failure> {
-    let given_back = StateFile::restore_at(state, &ProcRoot::default(), &SysCpus::default(), doubtful);
-    let restored = given_back.map_err(failure)?;
+    let restored = StateFile::restore_at(state, &ProcRoot::default(), &SysCpus::default(), doubtful);
+    let restored = restored.map_err(failure)?;
     words.restored(&restored)?;
     match restored.failed {
         0 => Ok(()),
-        failed => Err(Failure::Failed(format!("the masks of {failed} task(s) could not be given back"))),
+        failed => Err(Failure::Failed(format!(
+            "the masks of {failed} task(s) could not be restored; they are still saved: try again as root"
+        ))),
     }
 }
 
@@ -184,7 +186,7 @@ fn explain(policy: Policy, state: &Path, words: &Words) -> Result<(), Failure> {
     words.plan(policy, source, vcpus, may_move_all(&root), state)
 }
 
-/// What the user said is usage; what the machine lacks is missing.
+/// Sorts an error by its exit code: a wrong argument is usage, and something that the machine lacks is missing.
 fn failure(error: reprieve_linux::Error) -> Failure {
     use reprieve_linux::Error;
     let text = error.to_string();

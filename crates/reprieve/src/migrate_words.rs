@@ -1,5 +1,5 @@
-//! What `reprieve migrate` says: sentences for people, or an object a line. Decisions are data and go to stdout; in
-//! sentences, the rest goes to stderr.
+//! The output of `reprieve migrate`: sentences, or with `--json` one object per line. Decisions are data and go to
+//! stdout; all other sentences go to stderr.
 
 use std::path::Path;
 
@@ -13,18 +13,18 @@ use crate::failure::Failure;
 use crate::migrate::line;
 use crate::output;
 
-/// How to say it.
+/// The form of the output.
 pub struct Words {
-    /// In JSON.
+    /// As JSON.
     pub json: bool,
-    /// Decisions are carried out.
+    /// Whether decisions are carried out.
     pub apply: bool,
-    /// They are told all the same.
+    /// Whether decisions are printed even then.
     pub verbose: bool,
 }
 
 impl Words {
-    /// Says the object, or the sentence to stderr.
+    /// Prints the object, or the sentence to stderr.
     fn say(&self, object: Value, sentence: String) -> Result<(), Failure> {
         match self.json {
             true => json_line(&object),
@@ -35,14 +35,14 @@ impl Words {
         }
     }
 
-    /// Says what a run tells.
-    pub fn told(&self, told: &Notice) -> Result<(), Failure> {
-        match told {
+    /// Prints a notice of a run.
+    pub fn notice(&self, notice: &Notice) -> Result<(), Failure> {
+        match notice {
             Notice::Began { vcpus, source } => {
                 let mode =
-                    if self.apply { "moving tasks" } else { "advisory: nothing is changed, --apply does it" };
+                    if self.apply { "moving tasks" } else { "advisory: changes nothing without --apply" };
                 let (name, hint) = (source.name(), source.hint());
-                let sentence = format!("{vcpus} vCPUs; {mode}; I/O tasks are told by {name} ({hint})");
+                let sentence = format!("{vcpus} vCPUs; {mode}; I/O tasks are found by {name} ({hint})");
                 self.say(
                     json!({"event": "began", "vcpus": vcpus, "apply": self.apply, "source": name}),
                     sentence,
@@ -53,7 +53,7 @@ impl Words {
             }
             Notice::TakenIn { pid, tid, comm, mask, at_ns } => {
                 let task = task(*tid, comm);
-                let sentence = format!("looking after {task} of process {pid}, allowed on {mask}");
+                let sentence = format!("managing {task} of process {pid}, allowed on {mask}");
                 let mask = mask.to_string();
                 self.say(
                     json!({"event": "task", "pid": pid, "tid": tid, "comm": comm, "mask": mask, "at_ns": at_ns}),
@@ -63,16 +63,16 @@ impl Words {
             Notice::Decision { pid, tid, comm, decision } => self.decision(*pid, *tid, comm, decision),
             Notice::Advice { advice, at_ns } => {
                 let (name, text) = match advice {
-                    Advice::Watch => ("watch", "watching what throughput is without moving tasks"),
+                    Advice::Watch => ("watch", "measuring throughput without moving tasks"),
                     Advice::Act => ("act", "moving tasks"),
-                    Advice::Rest => {
-                        ("rest", "throughput has fallen: masks are given back, trying again later")
-                    }
+                    Advice::Rest => ("rest", "throughput has fallen: masks are restored; trying again later"),
                 };
                 self.say(json!({"event": "advice", "advice": name, "at_ns": at_ns}), text.into())
             }
             Notice::Lost { values, at_ns } => {
-                let sentence = format!("warning: {values} signals were lost, this process came too late");
+                let sentence = format!(
+                    "warning: {values} signals were lost, because this process got too little CPU time"
+                );
                 self.say(json!({"event": "lost", "values": values, "at_ns": at_ns}), sentence)
             }
         }
@@ -97,7 +97,7 @@ impl Words {
         line(&format!("{s:.4} {task} {verb} to {target}: {reason}"))
     }
 
-    /// Says a decision of a replay.
+    /// Prints a decision of a replay.
     pub fn replayed_decision(&self, decision: &Decision) -> Result<(), Failure> {
         match self.json {
             true => json_line(&object(decision)),
@@ -109,12 +109,12 @@ impl Words {
         }
     }
 
-    /// Says how a replay ended.
+    /// Prints the result of a replay.
     pub fn replayed(&self, replayed: &Replayed) -> Result<(), Failure> {
         let Replayed { signals, decisions, differs, lost_at_line } = replayed;
         let same = if differs.is_none() { "the same as recorded" } else { "not all as recorded" };
         let lost = lost_at_line.map_or(String::new(), |line| {
-            format!("; signals were lost at line {line}, the rest is not compared")
+            format!("; the recorder lost signals at line {line}, so the rest was not compared")
         });
         let sentence = format!("{signals} signals, {decisions} decisions, {same}{lost}");
         let same = differs.is_none();
@@ -124,25 +124,26 @@ impl Words {
         )
     }
 
-    /// Says what giving masks back came to.
+    /// Prints the result of restoring masks.
     pub fn restored(&self, restored: &Restored) -> Result<(), Failure> {
         let Restored { restored, untouched, gone, failed, in_doubt } = restored;
         let sentence = format!(
-            "{restored} task(s) have their mask again, {untouched} had it, {gone} have ended, {failed} could not be changed"
+            "{restored} task(s) have their mask again, {untouched} already had it, {gone} have ended, {failed} could not be \
+             changed"
         );
         let object = json!({"event": "restored", "restored": restored, "untouched": untouched, "gone": gone, "failed": failed, "in_doubt": in_doubt});
         self.say(object, sentence)?;
         if *in_doubt > 0 {
             output::say(&format!(
-                "reprieve: warning: {in_doubt} task(s) descend from moved ones and are bound to one CPU: by us, or by their \
-                 user, which cannot be told; they are left as they are. If nobody has bound them: reprieve migrate \
-                 --restore --in-doubt"
+                "reprieve: warning: {in_doubt} task(s) descend from moved ones and are bound to one CPU. Either they \
+                 inherited that or their user chose it, so they are left as they are. If no user has bound them, run: \
+                 reprieve migrate --restore --in-doubt"
             ));
         }
         Ok(())
     }
 
-    /// Says what a run came to.
+    /// Prints the summary of a run.
     pub fn summary(&self, summary: &Summary) -> Result<(), Failure> {
         if self.apply {
             self.restored(&summary.restored)?;
@@ -153,7 +154,7 @@ impl Words {
         self.say(json!({"event": "ended", "moves": moves, "cpu_share": share}), sentence)
     }
 
-    /// Says what a run would use.
+    /// Prints what a run would use.
     pub fn plan(
         &self,
         policy: Policy,
@@ -172,7 +173,7 @@ impl Words {
         }
         let may = if permitted { "permitted" } else { "not permitted (run as root or with CAP_SYS_NICE)" };
         line(&format!(
-            "{vcpus} vCPUs, a beat thread on each, every 1 to 4 ms\npolicy: {}\nI/O tasks are told by {} ({})\n\
+            "{vcpus} vCPUs, a beat thread on each, every 1 to 4 ms\npolicy: {}\nI/O tasks are found by {} ({})\n\
              changing the affinity of any task: {may}\nmasks would be saved in {}",
             policy.name(),
             source.name(),
@@ -182,12 +183,12 @@ impl Words {
     }
 }
 
-/// A task in a sentence. Its name is whatever the task has set.
+/// A task in a sentence. The task chooses its name, so that is made safe to print.
 fn task(tid: i32, comm: &str) -> String {
     format!("task {tid} ({})", shown::line(comm))
 }
 
-/// An object on a line: exact JSON, and fit for a terminal.
+/// Prints an object on a line: exact JSON that is safe to print on a terminal.
 fn json_line(object: &Value) -> Result<(), Failure> {
     line(&shown::json(&object.to_string()))
 }
