@@ -51,7 +51,6 @@ pub struct Counted<'a> {
 /// The metrics as text.
 fn render(counted: &Counted) -> String {
     let mut text = Text(String::new());
-    let load = |value: &AtomicU64| value.load(Ordering::Relaxed) as f64;
     text.one("tasks", "gauge", "Managed tasks.", counted.tasks as f64);
     text.one("io_tasks", "gauge", "Managed tasks that are I/O tasks now.", load(&counted.status.io_tasks));
     text.one(
@@ -103,7 +102,12 @@ fn render(counted: &Counted) -> String {
     let orders = [("done", done), ("overtaken", overtaken), ("foreign", foreign), ("refused", refused)];
     let orders = orders.map(|(name, count)| (format!("outcome=\"{name}\""), load(count)));
     text.many("moves_total", "counter", "Changes of affinity by outcome.", orders);
-    let vcpus = || counted.status.vcpus.iter().enumerate();
+    render_vcpus(&mut text, counted.status);
+    text.0
+}
+
+fn render_vcpus(text: &mut Text, status: &Status) {
+    let vcpus = || status.vcpus.iter().enumerate();
     let label = |vcpu: usize| format!("vcpu=\"{vcpu}\"");
     let off = vcpus().map(|(i, vcpu)| (label(i), load(&vcpu.off_permille) / 1e3));
     text.many("vcpu_off_ratio", "gauge", "Share of the last second a vCPU was off.", off);
@@ -116,7 +120,10 @@ fn render(counted: &Counted) -> String {
         verdicts.map(move |(name, count)| (format!("vcpu=\"{i}\",verdict=\"{name}\""), load(count)))
     });
     text.many("vcpu_gaps_total", "counter", "Late beats by verdict.", gaps);
-    text.0
+}
+
+fn load(value: &AtomicU64) -> f64 {
+    value.load(Ordering::Relaxed) as f64
 }
 
 struct Text(String);
