@@ -3,6 +3,8 @@
 //!
 //! Its parts: [`search`] finds tasks within a CPU budget, [`pacing`] chooses the period of beats, [`throughput`] judges
 //! whether acting pays.
+//!
+//! Errors: masks cannot be saved, or the record or the metrics cannot be written.
 
 mod pacing;
 mod search;
@@ -145,9 +147,6 @@ impl<'a> MainLoop<'a> {
     }
 
     /// Runs one round, and returns when the next is due, ns.
-    ///
-    /// # Errors
-    /// If masks cannot be saved, or the record or the metrics cannot be written.
     pub fn round(&mut self, now_ns: u64) -> Result<u64> {
         let busy = self.links.status.is_busy();
         self.handle_forks(now_ns)?;
@@ -169,9 +168,6 @@ impl<'a> MainLoop<'a> {
     }
 
     /// Handles new forks.
-    ///
-    /// # Errors
-    /// If the state file cannot be written.
     pub fn handle_forks(&mut self, now_ns: u64) -> Result<()> {
         self.forks_ns = now_ns;
         self.roster.handle_forks(now_ns)
@@ -299,9 +295,6 @@ impl<'a> MainLoop<'a> {
 
     /// Takes in the last entries, after all other threads have ended, and follows masks that others have set until now.
     /// After this, restore the masks of managed tasks, and then call [`finish_children`](MainLoop::finish_children).
-    ///
-    /// # Errors
-    /// If the record or the state file cannot be written.
     pub fn finish(&mut self, now_ns: u64) -> Result<()> {
         let followed = self.roster.finish(now_ns);
         let drained = self.drain(now_ns);
@@ -310,9 +303,6 @@ impl<'a> MainLoop<'a> {
     }
 
     /// Restores the masks of the last children; returns how many tasks are in doubt.
-    ///
-    /// # Errors
-    /// If the metrics or the state file cannot be written.
     pub fn finish_children(mut self, now_ns: u64) -> Result<usize> {
         let finished = self.roster.finish_children(now_ns);
         self.write_metrics().and(finished)?;

@@ -3,6 +3,8 @@
 //! Invariants: a task's mask is in the state file before the decider learns of the task. When a task leaves, its slot
 //! is freed only after it has its mask again, or is kept in that file elsewhere. A slot is reused only after the
 //! decider has forgotten the earlier task. PID 1 is never admitted, since all processes descend from it.
+//!
+//! Errors: the state file cannot be written.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -121,17 +123,11 @@ impl Roster {
     }
 
     /// Handles new forks.
-    ///
-    /// # Errors
-    /// If the state file cannot be written.
     pub fn handle_forks(&mut self, now_ns: u64) -> Result<()> {
         self.children.round(&self.table, now_ns)
     }
 
-    /// Admits those tasks that pass the filter and can be moved. Returns the signals for the decider.
-    ///
-    /// # Errors
-    /// If a task's mask cannot be saved; that task is not admitted.
+    /// Admits those tasks that pass the filter and can be moved and saved. Returns the signals for the decider.
     pub fn admit(&mut self, found: &[Found], now_ns: u64) -> Result<Vec<Signal>> {
         let mut signals = Vec::new();
         for found in found {
@@ -216,9 +212,6 @@ impl Roster {
 
     /// Looks at all members. Lets go of those that have ended or stopped doing I/O, and follows masks that somebody
     /// else has changed. Returns the signals for the decider.
-    ///
-    /// # Errors
-    /// If the state file cannot be written.
     pub fn look(&mut self, now_ns: u64) -> Result<Vec<Signal>> {
         let mut signals = Vec::new();
         if now_ns.saturating_sub(self.online.1) >= MASK_NS {
@@ -297,9 +290,6 @@ impl Roster {
     }
 
     /// Follows the last calls by others. Call it after the other threads have ended.
-    ///
-    /// # Errors
-    /// If the state file cannot be written.
     pub fn finish(&mut self, now_ns: u64) -> Result<()> {
         self.children.round(&self.table, now_ns)?;
         let mut unheard = Vec::new();
@@ -307,9 +297,6 @@ impl Roster {
     }
 
     /// Handles the last children. Call it after the managed tasks have their masks again.
-    ///
-    /// # Errors
-    /// If the state file cannot be written.
     pub fn finish_children(&mut self, now_ns: u64) -> Result<()> {
         self.children.finish(&self.table, now_ns)
     }

@@ -10,14 +10,15 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use super::system::{cpu_ticks, is_cpu_line};
 use super::{ProcRoot, tick_ns};
 use crate::error::{Error, Result};
 
 /// The most bytes read from `/proc/stat`: the lines of CPUs come first, 4096 of them at 60 bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 const WAY_OUT: &str = "is /proc mounted and readable?";
-/// Steal is the eighth number of a CPU's line.
-const STEAL_FIELD: usize = 8;
+/// The place of steal among the numbers of a CPU's line.
+const STEAL: usize = 7;
 
 /// The steal of one CPU.
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,13 +116,10 @@ fn has_other_line(text: &[u8]) -> bool {
     lines.any(|line| line.len() >= 3 && !line.starts_with(b"cpu"))
 }
 
-/// Parses a line `cpuN user nice system idle iowait irq softirq steal ...`: the CPU, and its steal in ticks.
+/// The CPU and its steal in ticks, if the line is that of one CPU.
 fn parse(line: &[u8]) -> Option<(usize, u64)> {
-    let line = std::str::from_utf8(line).ok()?;
-    let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();
-    // The line of all CPUs together has no number after `cpu`.
-    let cpu = line.as_bytes().get(3).filter(|byte| byte.is_ascii_digit()).and(fields.next())?.parse().ok()?;
-    Some((cpu, fields.nth(STEAL_FIELD - 1)?.parse().ok()?))
+    let line = std::str::from_utf8(line).ok().filter(|line| is_cpu_line(line))?;
+    cpu_ticks(line).map(|(cpu, ticks)| (cpu, ticks[STEAL]))
 }
 
 #[cfg(test)]

@@ -44,9 +44,9 @@ impl ProcRoot {
         let text = self.read_system("stat")?;
         let mut per_cpu = Vec::new();
         for line in text.lines().filter(|line| is_cpu_line(line)) {
-            let time = parse_cpu_line(line)
-                .ok_or_else(|| Error::malformed(self.join("stat"), "cpuN and at least 8 numbers", line))?;
-            per_cpu.push(time);
+            let time = cpu_ticks(line).and_then(cpu_time);
+            let malformed = || Error::malformed(self.join("stat"), "cpuN and at least 8 numbers", line);
+            per_cpu.push(time.ok_or_else(malformed)?);
         }
         per_cpu.sort_unstable_by_key(|time| time.cpu);
         Ok(CpuTimes { per_cpu })
@@ -86,17 +86,26 @@ pub fn allowed_cpus() -> Result<Vec<usize>> {
     crate::threads::affinity(crate::threads::own_tid())
 }
 
-fn is_cpu_line(line: &str) -> bool {
+/// Whether a line of `/proc/stat` is that of one CPU, and not of all together.
+pub(super) fn is_cpu_line(line: &str) -> bool {
     line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// `cpuN user nice system idle iowait irq softirq steal [guest guest_nice]`
-fn parse_cpu_line(line: &str) -> Option<CpuTime> {
+/// The CPU and the ticks in a line of `/proc/stat`: `cpuN user nice system idle iowait irq softirq steal [...]`.
+pub(super) fn cpu_ticks(line: &str) -> Option<(usize, [u64; 8])> {
     let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();
     let cpu = fields.next()?.parse().ok()?;
-    let mut ns = [0u64; 8];
-    for slot in &mut ns {
-        *slot = fields.next()?.parse::<u64>().ok()?.checked_mul(tick_ns())?;
+    let mut ticks = [0; 8];
+    for slot in &mut ticks {
+        *slot = fields.next()?.parse().ok()?;
+    }
+    Some((cpu, ticks))
+}
+
+fn cpu_time((cpu, ticks): (usize, [u64; 8])) -> Option<CpuTime> {
+    let mut ns = ticks;
+    for ns in &mut ns {
+        *ns = ns.checked_mul(tick_ns())?;
     }
     let [user, nice, system, idle, iowait, irq, softirq, steal_ns] = ns;
     Some(CpuTime { cpu, busy_ns: user + nice + system + irq + softirq, idle_ns: idle + iowait, steal_ns })

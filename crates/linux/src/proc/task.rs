@@ -91,12 +91,9 @@ impl ProcRoot {
     pub fn task_identity(&self, pid: i32, tid: i32) -> Result<TaskIdentity> {
         let relative = format!("{pid}/task/{tid}/status");
         let status = self.read_task(&relative)?;
-        let field = |name: &str| {
-            status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
-        };
         let parsed = || {
-            let user = field("Uid")?.split_ascii_whitespace().next()?.parse().ok()?;
-            Some((user, field("Cpus_allowed_list")?.parse().ok()?))
+            let user = field(&status, "Uid:")?.split_ascii_whitespace().next()?.parse().ok()?;
+            Some((user, field(&status, "Cpus_allowed_list:")?.parse().ok()?))
         };
         let (user, mask) = parsed()
             .ok_or_else(|| Error::malformed(self.join(&relative), "Uid and Cpus_allowed_list", &status))?;
@@ -115,8 +112,8 @@ impl ProcRoot {
     pub fn allowed_mask(&self, pid: i32, tid: i32) -> Result<CpuSet> {
         let relative = format!("{pid}/task/{tid}/status");
         let status = self.read_task(&relative)?;
-        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        list.and_then(|list| list.trim().parse().ok())
+        field(&status, "Cpus_allowed_list:")
+            .and_then(|list| list.parse().ok())
             .ok_or_else(|| Error::malformed(self.join(&relative), "Cpus_allowed_list", &status))
     }
 
@@ -127,9 +124,8 @@ impl ProcRoot {
     /// [`Error::Gone`] if it has ended, [`Error::NotPermitted`].
     pub fn numbers(&self, pid: i32, tid: i32) -> Result<Vec<i32>> {
         let status = self.read_task(&format!("{pid}/task/{tid}/status"))?;
-        let list = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
-        let numbers: Vec<i32> =
-            list.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect();
+        let list = field(&status, "NSpid:").unwrap_or_default();
+        let numbers: Vec<i32> = list.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect();
         Ok(if numbers.is_empty() { vec![tid] } else { numbers })
     }
 
@@ -145,8 +141,8 @@ impl ProcRoot {
     pub fn io_bytes(&self, pid: i32, tid: Option<i32>) -> Option<u64> {
         let task = tid.map_or(String::new(), |tid| format!("task/{tid}/"));
         let text = self.read_task(&format!("{pid}/{task}io")).ok()?;
-        let field = |name| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
-        Some(field("read_bytes:")?.saturating_add(field("write_bytes:")?))
+        let bytes = |name| field(&text, name)?.parse::<u64>().ok();
+        Some(bytes("read_bytes:")?.saturating_add(bytes("write_bytes:")?))
     }
 
     /// Whether the kernel is known to count how long each task waits for block I/O (sysctl `kernel.task_delayacct`).
@@ -154,6 +150,11 @@ impl ProcRoot {
     pub fn counts_io_delay(&self) -> bool {
         self.read_system("sys/kernel/task_delayacct").is_ok_and(|text| text.trim() == "1")
     }
+}
+
+/// The value of a field in a text of lines `NAME: VALUE`; `name` includes the colon.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
 /// Reads one task's [`TaskStat`] repeatedly. The file stays open, and reads allocate nothing.

@@ -3,67 +3,58 @@
 //! The kernel silently narrows a set to the CPUs that are online and in the thread's cpuset.
 //! Source: sched_setaffinity(2).
 
-use rustix::thread::CpuSet;
+use reprieve_policy::cpus::CpuSet;
+use rustix::thread::{CpuSet as KernelSet, sched_getaffinity, sched_setaffinity};
 
 use super::to_pid;
 use crate::error::{Error, Result, thread_path};
 
 /// The size of the C library's mask: CPUs with this number or a higher one cannot be named.
-pub const MAX_CPUS: usize = CpuSet::MAX_CPU;
+pub const MAX_CPUS: usize = KernelSet::MAX_CPU;
 
 const WAY_OUT: &str = "run as the user who owns the process, or with CAP_SYS_NICE";
+const WAY_OUT_CPUS: &str = "choose CPUs that are online and in the thread's cpuset";
 
 /// The CPUs that thread `tid` may run on, ascending.
 ///
 /// # Errors
 /// [`Error::Gone`] if there is no such thread.
 pub fn affinity(tid: i32) -> Result<Vec<usize>> {
-    let set = rustix::thread::sched_getaffinity(Some(to_pid(tid)?))
-        .map_err(|e| Error::task("read the affinity of", thread_path(tid), e, WAY_OUT))?;
-    Ok((0..MAX_CPUS).filter(|&cpu| set.is_set(cpu)).collect())
+    Ok(affinity_set(tid)?.iter().collect())
 }
 
 /// Restricts thread `tid` to `cpus`.
 ///
 /// # Errors
-/// [`Error::Invalid`] for an empty set or a number of [`MAX_CPUS`] or above; [`Error::Gone`]; [`Error::NotPermitted`];
-/// [`Error::Io`] if none of the CPUs is online and in the thread's cpuset.
+/// [`Error::Invalid`] for an empty set or a number of [`MAX_CPUS`] or above, and as [`set_affinity_set`].
 pub fn set_affinity(tid: i32, cpus: &[usize]) -> Result<()> {
     if cpus.is_empty() || cpus.iter().any(|&cpu| cpu >= MAX_CPUS) {
         return Err(Error::invalid("CPU set", format!("{cpus:?}"), "name at least one CPU, all below 1024"));
     }
-    let mut set = CpuSet::new();
-    cpus.iter().for_each(|&cpu| set.set(cpu));
-    rustix::thread::sched_setaffinity(Some(to_pid(tid)?), &set).map_err(|e| match e {
-        rustix::io::Errno::INVAL => Error::io(
-            "set the affinity of",
-            thread_path(tid),
-            e,
-            "choose CPUs that are online and in the thread's cpuset",
-        ),
-        e => Error::task("set the affinity of", thread_path(tid), e, WAY_OUT),
-    })
+    set_affinity_set(tid, &cpus.iter().copied().collect())
 }
 
 /// As [`affinity`], but allocates only to report an error.
 ///
 /// # Errors
-/// [`Error::Gone`] if there is no such thread.
-pub fn affinity_set(tid: i32) -> Result<reprieve_policy::cpus::CpuSet> {
-    let set = rustix::thread::sched_getaffinity(Some(to_pid(tid)?))
+/// As [`affinity`].
+pub fn affinity_set(tid: i32) -> Result<CpuSet> {
+    let set = sched_getaffinity(Some(to_pid(tid)?))
         .map_err(|e| Error::task("read the affinity of", thread_path(tid), e, WAY_OUT))?;
     Ok((0..MAX_CPUS).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// As [`set_affinity`], but allocates only to report an error.
+/// Restricts thread `tid` to these CPUs. Allocates only to report an error.
 ///
 /// # Errors
-/// As [`set_affinity`], but [`Error::Io`] for an empty set, which the kernel refuses.
-pub fn set_affinity_set(tid: i32, cpus: &reprieve_policy::cpus::CpuSet) -> Result<()> {
-    let mut set = CpuSet::new();
-    (0..MAX_CPUS).filter(|cpu| cpus.contains(*cpu)).for_each(|cpu| set.set(cpu));
-    rustix::thread::sched_setaffinity(Some(to_pid(tid)?), &set)
-        .map_err(|e| Error::task("set the affinity of", thread_path(tid), e, WAY_OUT))
+/// [`Error::Gone`]; [`Error::NotPermitted`]; [`Error::Io`] if none of the CPUs is online and in the thread's cpuset.
+pub fn set_affinity_set(tid: i32, cpus: &CpuSet) -> Result<()> {
+    let mut set = KernelSet::new();
+    cpus.iter().for_each(|cpu| set.set(cpu));
+    sched_setaffinity(Some(to_pid(tid)?), &set).map_err(|e| {
+        let way_out = if e == rustix::io::Errno::INVAL { WAY_OUT_CPUS } else { WAY_OUT };
+        Error::task("set the affinity of", thread_path(tid), e, way_out)
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 //!
 //! Invariant: every child that had inherited a binding and started before the time in the state file has its user's
 //! mask, or is in that file.
+//!
+//! Errors: the state file cannot be read or written.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -73,9 +75,6 @@ pub struct Children {
 impl Children {
     /// Watches from now on. Uses the slots of the state file from `first_slot` on, and takes over what is left in that
     /// file.
-    ///
-    /// # Errors
-    /// If the state file cannot be read or written.
     pub fn new(
         root: &ProcRoot,
         sys: &SysCpus,
@@ -104,9 +103,6 @@ impl Children {
     }
 
     /// Runs one round: takes in new forks, and has the children judged that have started.
-    ///
-    /// # Errors
-    /// If the state file cannot be written.
     pub fn round(&mut self, table: &Table, now_ns: u64) -> Result<()> {
         let Some(state) = table.state() else { return Ok(()) };
         // A task starts before its fork is recorded.
@@ -140,9 +136,6 @@ impl Children {
 
     /// Runs the last round. Call it after all tasks in the table have their masks again. It does not wait for children
     /// to start.
-    ///
-    /// # Errors
-    /// If the state file cannot be written.
     pub fn finish(&mut self, table: &Table, now_ns: u64) -> Result<()> {
         self.round(table, now_ns)?;
         let Some(state) = table.state() else { return Ok(()) };

@@ -3,6 +3,8 @@
 //! Invariant: each is in the state file, in its own slot, until the task has its mask, has ended, or its user has set
 //! another. A child that waits for its judgement is in the file meanwhile, in doubt: if the daemon is killed then and
 //! the child's parent has ended, nothing else would lead to the child.
+//!
+//! Errors: the state file cannot be read or written.
 
 use std::collections::BTreeSet;
 
@@ -62,9 +64,6 @@ impl Unrestored {
     }
 
     /// Takes over what an earlier daemon left in the state file.
-    ///
-    /// # Errors
-    /// If the file cannot be read or written.
     pub fn take_over(&mut self, state: &StateFile) -> Result<()> {
         let since_ns = clock::now_ns();
         // First those that keep their slots, so that no other gets an occupied one.
@@ -83,9 +82,6 @@ impl Unrestored {
     }
 
     /// Adds a task, in a new slot.
-    ///
-    /// # Errors
-    /// If the state file cannot be written.
     pub fn add(&mut self, state: &StateFile, record: StateRecord) -> Result<()> {
         let record = StateRecord { slot: self.slots.take(), ..record };
         state.put_record(&record)?;
@@ -108,9 +104,6 @@ impl Unrestored {
     }
 
     /// Frees a slot.
-    ///
-    /// # Errors
-    /// If the state file cannot be written.
     pub fn forget(&mut self, state: &StateFile, slot: usize) -> Result<()> {
         state.clear(slot)?;
         self.slots.free.insert(slot);
@@ -118,9 +111,6 @@ impl Unrestored {
     }
 
     /// Tries again to restore masks, and drops tasks that need it no more. Masks in doubt are checked but not restored.
-    ///
-    /// # Errors
-    /// If the state file cannot be written.
     pub fn retry(
         &mut self,
         state: &StateFile,

@@ -14,6 +14,8 @@
 //! may have. A user's mask is never widened: when a CPU goes offline, the kernel widens the mask of a task bound to it,
 //! and the daemon then restores the user's mask. Nor is it narrowed for good: the kernel drops unavailable CPUs from a
 //! requested mask (sched_setaffinity(2)), and the daemon restores the rest when they are back.
+//!
+//! Errors: the state file cannot be read or written.
 
 use reprieve_policy::cpus::CpuSet;
 
@@ -38,9 +40,6 @@ pub enum Followed {
 }
 
 /// Looks at the mask of the task in a slot, and follows a change.
-///
-/// # Errors
-/// If the state file cannot be written.
 pub fn follow(roots: &Roots, table: &Table, slot: usize) -> Result<Followed> {
     let known = table.look(slot, |held| (held.saved.clone(), held.usable, held.bound_to(), held.shown()));
     let Some((saved, usable, bound, shown)) = known else { return Ok(Followed::Busy) };
@@ -73,9 +72,6 @@ pub fn follow(roots: &Roots, table: &Table, slot: usize) -> Result<Followed> {
 /// If the daemon has bound the task to CPU 1 and the user then asks for CPU 1, the mask does not change, and the
 /// daemon's next change overwrites the request. But each change first checks that the mask is still the one the daemon
 /// set. It was, so the user asked for CPU 1.
-///
-/// # Errors
-/// If the state file cannot be written.
 pub fn follow_call(roots: &Roots, table: &Table, slot: usize, began_ns: u64) -> Result<Followed> {
     let known = table.look(slot, |held| {
         let asked = held.changes().overwritten_since(began_ns).unwrap_or(held.bound_to());

@@ -15,81 +15,53 @@ use crate::migrate::act::mover::Outcomes;
 use crate::migrate::link::status::Status;
 use crate::migrate::own_file;
 
-/// The values of all metrics.
+/// The values of all metrics; `render` says what each means. Decisions are in the order of [`Why::ALL`].
 #[derive(Debug)]
 pub struct Counted<'a> {
-    /// The policy's state.
     pub status: &'a Status,
-    /// Orders by outcome.
     pub outcomes: &'a Outcomes,
-    /// Decisions by reason, in the order of [`Why::ALL`].
     pub decisions: &'a [u64; Why::ALL.len()],
-    /// Managed tasks.
     pub tasks: usize,
-    /// Tasks not managed because there was no free slot.
     pub turned_away: u64,
-    /// Children that had inherited a binding and have their mask again.
     pub freed_children: u64,
-    /// Tasks whose mask could not be restored yet.
     pub unrestored: usize,
-    /// Tasks in doubt: left bound, because their users may have bound them.
     pub in_doubt: usize,
-    /// How often somebody else set a mask while it was being restored.
     pub overtaken: u64,
-    /// CPU time of the daemon, ns.
     pub cpu_ns: u64,
-    /// Time between beats, ns.
     pub period_ns: u64,
-    /// Values that did not fit into a ring.
     pub lost: u64,
-    /// How often moves did not pay.
     pub given_up: u64,
-    /// Whether decisions are carried out now.
     pub acting: bool,
 }
 
 /// The metrics as text.
 fn render(counted: &Counted) -> String {
     let mut text = Text(String::new());
-    text.one("tasks", "gauge", "Managed tasks.", counted.tasks as f64);
-    text.one("io_tasks", "gauge", "Managed tasks that are I/O tasks now.", load(&counted.status.io_tasks));
-    text.one(
-        "turned_away_total",
-        "counter",
-        "Tasks not managed for lack of room.",
-        counted.turned_away as f64,
-    );
+    text.one("tasks", "Managed tasks.", counted.tasks as f64);
+    text.one("io_tasks", "Managed tasks that are I/O tasks now.", load(&counted.status.io_tasks));
+    text.one("turned_away_total", "Tasks not managed for lack of room.", counted.turned_away as f64);
     text.one(
         "freed_children_total",
-        "counter",
         "Children freed of an inherited binding.",
         counted.freed_children as f64,
     );
-    text.one(
-        "unrestored_tasks",
-        "gauge",
-        "Tasks whose mask could not be restored yet.",
-        counted.unrestored as f64,
-    );
+    text.one("unrestored_tasks", "Tasks whose mask could not be restored yet.", counted.unrestored as f64);
     text.one(
         "doubtful_tasks",
-        "gauge",
         "Tasks left bound that have inherited a binding or were bound by their users.",
         counted.in_doubt as f64,
     );
     text.one(
         "overtaken_total",
-        "counter",
         "Masks that others set while they were being restored, and that may be overwritten.",
         counted.overtaken as f64,
     );
-    text.one("acting", "gauge", "1 if decisions are carried out.", f64::from(u8::from(counted.acting)));
-    text.one("cpu_seconds_total", "counter", "CPU time of the daemon.", counted.cpu_ns as f64 / 1e9);
-    text.one("beat_period_seconds", "gauge", "Time between two beats.", counted.period_ns as f64 / 1e9);
-    text.one("lost_total", "counter", "Signals lost between threads.", counted.lost as f64);
+    text.one("acting", "1 if decisions are carried out.", f64::from(u8::from(counted.acting)));
+    text.one("cpu_seconds_total", "CPU time of the daemon.", counted.cpu_ns as f64 / 1e9);
+    text.one("beat_period_seconds", "Time between two beats.", counted.period_ns as f64 / 1e9);
+    text.one("lost_total", "Signals lost between threads.", counted.lost as f64);
     text.one(
         "given_up_total",
-        "counter",
         "How often moves were stopped because throughput fell.",
         counted.given_up as f64,
     );
@@ -97,11 +69,11 @@ fn render(counted: &Counted) -> String {
         .iter()
         .zip(counted.decisions)
         .map(|(why, count)| (format!("why=\"{}\"", why.name()), *count as f64));
-    text.many("decisions_total", "counter", "Decisions by reason.", decisions);
+    text.many("decisions_total", "Decisions by reason.", decisions);
     let Outcomes { done, overtaken, foreign, refused } = counted.outcomes;
     let orders = [("done", done), ("overtaken", overtaken), ("foreign", foreign), ("refused", refused)];
     let orders = orders.map(|(name, count)| (format!("outcome=\"{name}\""), load(count)));
-    text.many("moves_total", "counter", "Changes of affinity by outcome.", orders);
+    text.many("moves_total", "Changes of affinity by outcome.", orders);
     render_vcpus(&mut text, counted.status);
     text.0
 }
@@ -110,16 +82,16 @@ fn render_vcpus(text: &mut Text, status: &Status) {
     let vcpus = || status.vcpus.iter().enumerate();
     let label = |vcpu: usize| format!("vcpu=\"{vcpu}\"");
     let off = vcpus().map(|(i, vcpu)| (label(i), load(&vcpu.off_permille) / 1e3));
-    text.many("vcpu_off_ratio", "gauge", "Share of the last second a vCPU was off.", off);
+    text.many("vcpu_off_ratio", "Share of the last second a vCPU was off.", off);
     let slices = vcpus().map(|(i, vcpu)| (label(i), load(&vcpu.slice_ns) / 1e9));
-    text.many("vcpu_slice_seconds", "gauge", "Median slice of a vCPU.", slices);
+    text.many("vcpu_slice_seconds", "Median slice of a vCPU.", slices);
     let regular = vcpus().map(|(i, vcpu)| (label(i), load(&vcpu.regular_permille) / 1e3));
-    text.many("vcpu_regular_ratio", "gauge", "Share of recent slices close to the median.", regular);
+    text.many("vcpu_regular_ratio", "Share of recent slices close to the median.", regular);
     let gaps = vcpus().flat_map(|(i, vcpu)| {
         let verdicts = ["host", "guest", "unknown"].into_iter().zip(&vcpu.gaps);
         verdicts.map(move |(name, count)| (format!("vcpu=\"{i}\",verdict=\"{name}\""), load(count)))
     });
-    text.many("vcpu_gaps_total", "counter", "Late beats by verdict.", gaps);
+    text.many("vcpu_gaps_total", "Late beats by verdict.", gaps);
 }
 
 fn load(value: &AtomicU64) -> f64 {
@@ -129,11 +101,12 @@ fn load(value: &AtomicU64) -> f64 {
 struct Text(String);
 
 impl Text {
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: f64) {
-        self.many(name, kind, help, [(String::new(), value)]);
+    fn one(&mut self, name: &str, help: &str, value: f64) {
+        self.many(name, help, [(String::new(), value)]);
     }
 
-    fn many(&mut self, name: &str, kind: &str, help: &str, values: impl IntoIterator<Item = (String, f64)>) {
+    fn many(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (String, f64)>) {
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
         let name = format!("reprieve_migrate_{name}");
         // Writing to a string does not fail.
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
