@@ -24,13 +24,11 @@ mod fs;
 mod quota;
 mod remove;
 mod stale;
-mod stat;
 mod tree;
 
 pub use detect::{Cgroups, Version};
 pub use quota::{MAX_PERIOD_US, MIN_PERIOD_US, MIN_QUOTA_US, Quota};
 pub use stale::{sweep_stale, unique_name};
-pub use stat::ThrottleStats;
 pub use tree::{GroupId, MAX_GROUPS, MAX_NAME_BYTES, QuotaTree};
 
 pub(crate) use fs::RealFs;

@@ -30,7 +30,7 @@ pub use foreign_cpu::ForeignCpu;
 pub use process::MAX_THREADS;
 pub use schedstat::{SchedStat, SchedStatReader};
 pub use steal::StealReader;
-pub use system::{CpuTime, CpuTimes, MemInfo, allowed_cpus};
+pub use system::allowed_cpus;
 pub use task::{TaskIdentity, TaskStat, TaskStatReader};
 
 /// The most bytes read from one file below `/proc`. The `/proc/stat` of a 4096-CPU host and the `mountinfo` of a

@@ -2,13 +2,14 @@
 //!
 //! It asserts that throttling happens and ends, not how much, since test machines are noisy.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use reprieve_linux::Error;
-use reprieve_linux::cgroup::{Cgroups, GroupId, Quota, QuotaTree, Version, sweep_stale, unique_name};
+use reprieve_linux::cgroup::{Cgroups, Quota, QuotaTree, Version, sweep_stale, unique_name};
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::threads::own_tid;
 
@@ -33,9 +34,16 @@ fn cgroup_text(tid: i32) -> String {
     std::fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap()
 }
 
-fn wait_for_throttling(tree: &QuotaTree, group: GroupId) {
+/// Number of periods in which a group ran out of quota.
+fn throttled_periods(group: &Path) -> u64 {
+    let text = std::fs::read_to_string(group.join("cpu.stat")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("nr_throttled ")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+fn wait_for_throttling(tree: &QuotaTree) {
     let start = Instant::now();
-    while tree.throttle_stats(group).unwrap().throttled_periods < 2 {
+    while throttled_periods(&tree.paths()[0]) < 2 {
         assert!(start.elapsed() < PATIENCE, "never throttled");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -61,9 +69,7 @@ fn a_spinning_thread_is_throttled_and_released() {
     let group = tree.quota_group("spin", Quota::from_percent(20.0, 100_000).unwrap()).unwrap();
     tree.assign(tid, group).unwrap();
     assert!(cgroup_text(tid).contains("/reprieve-"));
-    wait_for_throttling(&tree, group);
-    let stats = tree.throttle_stats(group).unwrap();
-    assert!(stats.periods >= stats.throttled_periods && stats.throttled_ns > 0, "{stats:?}");
+    wait_for_throttling(&tree);
 
     tree.set_quota(group, Quota::new(5_000, 10_000).unwrap()).unwrap();
     tree.set_quota(group, Quota::new(10_000, 200_000).unwrap()).unwrap();

@@ -35,7 +35,7 @@ mod work;
 
 pub use lateness::{Lateness, grain_ns};
 pub use pace::Pace;
-pub use slice::{Odds, Remaining, Slices};
+pub use slice::{Odds, Slices};
 pub use steal_reads::{READ_EVERY, StealReads};
 pub(crate) use vcpu::LEAP_NS;
 pub use vcpu::Vcpu;

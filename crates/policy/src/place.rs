@@ -275,11 +275,6 @@ impl Placer {
         self.task(task).is_some_and(|task| task.io.is_io())
     }
 
-    /// The task's smoothed I/O fraction, in thousandths.
-    pub fn io_permille(&self, task: usize) -> u64 {
-        self.task(task).map_or(0, |task| task.io.permille())
-    }
-
     /// The vCPU that the placer put the task on; `None` if the task has its user's mask.
     pub fn placed_on(&self, task: usize) -> Option<usize> {
         self.task(task).filter(|task| task.placed).and_then(|task| task.on)

@@ -86,7 +86,7 @@ fn peers() -> Finding {
 
 fn machine(root: &ProcRoot) -> Finding {
     let cpus = proc::allowed_cpus().map_or(0, |cpus| cpus.len());
-    let memory = root.meminfo().map_or(0, |memory| memory.available_bytes);
+    let memory = root.available_memory_bytes().unwrap_or(0);
     let state = if cpus >= 2 { State::Good } else { State::Less };
     let hint = if cpus >= 2 {
         ""

@@ -125,7 +125,7 @@ pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), VmError> {
     }
     program::needed(scenario, &host.programs)?;
     fio::needed(scenario, host)?;
-    let available_mib = host.proc_root.meminfo()?.available_bytes / MIB;
+    let available_mib = host.proc_root.available_memory_bytes()? / MIB;
     for run in scenario.plan()?.iter().filter(|run| run.repetition == 0) {
         let machines = 1 + u64::from(run.scenario.conditions[&run.condition].neighbours);
         let each_mib = run.scenario.guest.memory_mib;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Cgroups, DIRECTORY_PREFIX, Quota, ThrottleStats, Version, remove_tree};
+use super::{Cgroups, DIRECTORY_PREFIX, Quota, Version, remove_tree};
 use crate::error::{Error, Result};
 
 /// The most groups of one tree.
@@ -172,17 +172,6 @@ impl QuotaTree {
         self.move_home(tid, &home, self.thread_file())?;
         self.threads.remove(&tid);
         Ok(())
-    }
-
-    /// How often and how long a group has been throttled since it was made.
-    ///
-    /// # Errors
-    /// [`Error::Io`], [`Error::Malformed`].
-    pub fn throttle_stats(&self, group: GroupId) -> Result<ThrottleStats> {
-        let file = self.group(group)?.join("cpu.stat");
-        let text = self.cgroups.fs.read(&file).map_err(|e| Error::io("read", &file, e, WAY_OUT))?;
-        let expected = "nr_periods, nr_throttled and throttled_time or throttled_usec";
-        ThrottleStats::parse(&text).ok_or_else(|| Error::malformed(&file, expected, &text))
     }
 
     /// The tree's own directory. Guarding it with a warden also guards the groups in it.

@@ -36,8 +36,6 @@ const TASKS: usize = 256;
 /// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Masks restored at the start, after an earlier daemon was killed.
-    pub found: Restored,
     /// Masks restored at the end.
     pub restored: Restored,
     /// Number of changes of affinity.
@@ -68,9 +66,9 @@ pub fn run(mut options: Options<'_>, interrupt: &Interrupt, tell: &mut dyn FnMut
         return Err(Error::Missing { what: "second vCPU to move tasks to", path, way_out });
     };
     let state = options.apply.then(|| StateFile::open(&options.state, &roots.proc)).transpose()?;
-    let found = state
-        .as_ref()
-        .map_or(Ok(Restored::default()), |state| state.restore(&roots.proc, &roots.sys, Doubtful::Leave))?;
+    if let Some(state) = &state {
+        state.restore(&roots.proc, &roots.sys, Doubtful::Leave)?;
+    }
     let (source, events, no_events) = Source::open(&roots.proc);
     no_events.into_iter().for_each(|why| tell(Notice::Warning(why)));
     let children = watch_children(&roots, state.as_ref(), tell)?;
@@ -114,7 +112,7 @@ pub fn run(mut options: Options<'_>, interrupt: &Interrupt, tell: &mut dyn FnMut
     let restored = Restored { in_doubt: in_doubt?, ..restored? };
     restorer.table.state().map_or(Ok(()), StateFile::remove_if_empty)?;
     let ran_ns = clock::now_ns() - began_ns;
-    Ok(Summary { found, restored, moves, cpu_ns: clock::own_cpu_ns(), ran_ns })
+    Ok(Summary { restored, moves, cpu_ns: clock::own_cpu_ns(), ran_ns })
 }
 
 /// Restores masks when it is dropped, whatever ended the run. Drop it after the threads have ended.

@@ -15,8 +15,6 @@ const VIRTUAL: [&str; 6] = ["loop", "ram", "dm-", "md", "zram", "sr"];
 pub struct DiskTotals {
     /// Number of completed reads and writes.
     pub completed: u64,
-    /// Bytes read and written.
-    pub bytes: u64,
     /// The sum of the times each took, ns, to a millisecond.
     pub took_ns: u64,
 }
@@ -47,10 +45,8 @@ impl ProcRoot {
             if is_virtual || listed && !blocks.join(name).is_dir() {
                 continue;
             }
-            let [reads, _, read_sectors, read_ms, writes, _, written_sectors, write_ms] = numbers;
+            let [reads, _, _, read_ms, writes, _, _, write_ms] = numbers;
             totals.completed = totals.completed.saturating_add(reads).saturating_add(writes);
-            let sectors = read_sectors.saturating_add(written_sectors);
-            totals.bytes = totals.bytes.saturating_add(sectors.saturating_mul(512));
             let took_ms = read_ms.saturating_add(write_ms);
             totals.took_ns = totals.took_ns.saturating_add(took_ms.saturating_mul(1_000_000));
         }
@@ -94,13 +90,13 @@ mod tests {
         let proc = FakeProc::new();
         proc.put("diskstats", DISKS).put("sysfs/block/vda/size", "1").put("sysfs/block/loop0/size", "1");
         let totals = proc.root.disk_totals(&proc.root.path().join("sysfs")).unwrap();
-        assert_eq!(totals, DiskTotals { completed: 15, bytes: 120 * 512, took_ns: 30_000_000 });
+        assert_eq!(totals, DiskTotals { completed: 15, took_ns: 30_000_000 });
     }
 
     #[test]
     fn the_mean_counts_only_later_completions() {
-        let before = DiskTotals { completed: 10, bytes: 0, took_ns: 5_000_000 };
-        let now = DiskTotals { completed: 20, bytes: 0, took_ns: 15_000_000 };
+        let before = DiskTotals { completed: 10, took_ns: 5_000_000 };
+        let now = DiskTotals { completed: 20, took_ns: 15_000_000 };
         assert_eq!((now.mean_ns_since(&before), now.mean_ns_since(&now)), (Some(1_000_000), None));
         assert_eq!(before.mean_ns_since(&now), None, "lower counters are from another boot");
     }

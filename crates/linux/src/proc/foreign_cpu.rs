@@ -20,9 +20,9 @@ impl ForeignCpu {
     /// Starts to measure these CPUs.
     ///
     /// # Errors
-    /// As [`ProcRoot::cpu_times`].
+    /// [`Error`](crate::Error) `Io` or `Malformed` on `/proc/stat`.
     pub fn open(root: &ProcRoot, cpus: &[usize]) -> Result<ForeignCpu> {
-        let (opened, idle_ns) = (Instant::now(), idle_on(root, cpus)?);
+        let (opened, idle_ns) = (Instant::now(), root.idle_ns(cpus)?);
         Ok(ForeignCpu { cpus: cpus.to_vec(), opened, idle_ns })
     }
 
@@ -31,10 +31,10 @@ impl ForeignCpu {
     /// since then. It counts in full, so if they also ran on other CPUs, the share is a lower bound.
     ///
     /// # Errors
-    /// As [`ProcRoot::cpu_times`].
+    /// [`Error`](crate::Error) `Io` or `Malformed` on `/proc/stat`.
     pub fn share(&self, root: &ProcRoot, ours_ns: u64) -> Result<f64> {
         let whole_ns = self.opened.elapsed().as_nanos() as u64 * self.cpus.len() as u64;
-        let idle_ns = idle_on(root, &self.cpus)?.saturating_sub(self.idle_ns);
+        let idle_ns = root.idle_ns(&self.cpus)?.saturating_sub(self.idle_ns);
         Ok(foreign_share(whole_ns, idle_ns, ours_ns))
     }
 }
@@ -42,11 +42,6 @@ impl ForeignCpu {
 fn foreign_share(whole_ns: u64, idle_ns: u64, ours_ns: u64) -> f64 {
     let foreign_ns = whole_ns.saturating_sub(idle_ns).saturating_sub(ours_ns);
     foreign_ns as f64 / whole_ns.max(1) as f64
-}
-
-fn idle_on(root: &ProcRoot, cpus: &[usize]) -> Result<u64> {
-    let times = root.cpu_times()?;
-    Ok(times.per_cpu.iter().filter(|time| cpus.contains(&time.cpu)).map(|time| time.idle_ns).sum())
 }
 
 #[cfg(test)]
@@ -62,10 +57,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_named_cpus_count() {
+    fn time_without_idle_time_is_foreign() {
         let proc = FakeProc::new();
-        proc.put("stat", "cpu0 0 0 0 100 0 0 0 0\ncpu1 0 0 0 7 1 0 0 0\ncpu2 0 0 0 5 0 0 0 0\n");
-        assert_eq!(idle_on(&proc.root, &[1, 2]).unwrap(), 13 * super::super::tick_ns());
+        proc.put("stat", "cpu0 0 0 0 100 0 0 0 0\ncpu1 0 0 0 7 1 0 0 0\n");
         let foreign = ForeignCpu::open(&proc.root, &[1]).unwrap();
         // The idle time has not changed since then.
         assert_eq!(foreign.share(&proc.root, 0).unwrap(), 1.0);

@@ -1,8 +1,8 @@
 //! Reads the steal of each CPU repeatedly, and drops impossible values.
 //!
 //! The hypervisor passes steal to the kernel through shared memory, and some hosts get it wrong: after a live migration
-//! it falls, or leaps by years. If a reading fell, or grew by more than the time that passed, its growth is dropped and
-//! counted as discarded, and growth counts from that reading on. Steal is printed in ticks of 1/USER_HZ s, mostly 10
+//! it falls, or leaps by years. If a reading fell, or grew by more than the time that passed, its growth is dropped, and
+//! growth counts from that reading on. Steal is printed in ticks of 1/USER_HZ s, mostly 10
 //! ms, so anything shorter than a tick does not show. Source: proc_stat(5); the kernel's
 //! Documentation/virt/kvm/x86/msr.rst (MSR_KVM_STEAL_TIME).
 
@@ -36,7 +36,6 @@ pub struct StealReader {
     path: PathBuf,
     buffer: Box<[u8]>,
     accounts: Vec<Account>,
-    discarded: u64,
     ns_per_tick: u64,
 }
 
@@ -53,7 +52,6 @@ impl StealReader {
             path,
             buffer: vec![0; BUFFER_BYTES].into(),
             accounts: vec![Account::default(); cpus],
-            discarded: 0,
             ns_per_tick: tick_ns(),
         })
     }
@@ -74,11 +72,11 @@ impl StealReader {
                 break;
             }
         }
-        let StealReader { buffer, accounts, discarded, ns_per_tick, .. } = self;
+        let StealReader { buffer, accounts, ns_per_tick, .. } = self;
         for line in buffer[..length].split(|byte| *byte == b'\n') {
             let Some((cpu, ticks)) = parse(line) else { continue };
             let Some(account) = accounts.get_mut(cpu) else { continue };
-            *discarded += u64::from(!account.take(ticks.saturating_mul(*ns_per_tick), now_ns, *ns_per_tick));
+            account.take(ticks.saturating_mul(*ns_per_tick), now_ns, *ns_per_tick);
         }
         Ok(())
     }
@@ -88,26 +86,16 @@ impl StealReader {
         let account = self.accounts.get(cpu)?;
         account.last.map(|_| account.believed_ns)
     }
-
-    /// Number of discarded readings.
-    pub fn discarded(&self) -> u64 {
-        self.discarded
-    }
 }
 
 impl Account {
-    /// Takes in a reading, and returns whether it was plausible.
-    fn take(&mut self, steal_ns: u64, now_ns: u64, ns_per_tick: u64) -> bool {
-        let Some((before_ns, then_ns)) = self.last.replace((steal_ns, now_ns)) else { return true };
+    /// Takes in a reading.
+    fn take(&mut self, steal_ns: u64, now_ns: u64, ns_per_tick: u64) {
+        let Some((before_ns, then_ns)) = self.last.replace((steal_ns, now_ns)) else { return };
         // Both readings are rounded down to ticks, so growth may seem larger by one tick.
         let most_ns = now_ns.saturating_sub(then_ns).saturating_add(ns_per_tick);
-        match steal_ns.checked_sub(before_ns) {
-            Some(grown_ns) if grown_ns <= most_ns => {
-                self.believed_ns += grown_ns;
-                true
-            }
-            _ => false,
-        }
+        let grown_ns = steal_ns.checked_sub(before_ns).filter(|grown_ns| *grown_ns <= most_ns);
+        self.believed_ns += grown_ns.unwrap_or(0);
     }
 }
 
@@ -145,22 +133,22 @@ mod tests {
         proc.put("stat", &stat([103, 7]));
         reader.read(10 * tick_ns()).unwrap();
         assert_eq!((reader.steal_ns(0), reader.steal_ns(1)), (Some(3 * tick_ns()), Some(0)));
-        assert_eq!((reader.steal_ns(2), reader.discarded()), (None, 0));
+        assert_eq!(reader.steal_ns(2), None);
     }
 
     #[test]
-    fn steal_that_falls_or_leaps_is_discarded_and_counted() {
+    fn growth_of_steal_that_falls_or_leaps_is_dropped() {
         let proc = FakeProc::new();
         proc.put("stat", &stat([100, 100]));
         let mut reader = StealReader::open(&proc.root, 2).unwrap();
         reader.read(0).unwrap();
         proc.put("stat", &stat([50, 1_000_000]));
         reader.read(10 * tick_ns()).unwrap();
-        assert_eq!((reader.steal_ns(0), reader.steal_ns(1), reader.discarded()), (Some(0), Some(0), 2));
+        assert_eq!((reader.steal_ns(0), reader.steal_ns(1)), (Some(0), Some(0)));
         proc.put("stat", &stat([52, 1_000_001]));
         reader.read(20 * tick_ns()).unwrap();
-        let expected = (Some(2 * tick_ns()), Some(tick_ns()), 2);
-        assert_eq!((reader.steal_ns(0), reader.steal_ns(1), reader.discarded()), expected);
+        let expected = (Some(2 * tick_ns()), Some(tick_ns()));
+        assert_eq!((reader.steal_ns(0), reader.steal_ns(1)), expected);
     }
 
     #[test]
@@ -171,7 +159,7 @@ mod tests {
         reader.read(100 * tick_ns()).unwrap();
         proc.put("stat", &stat([150, 0]));
         reader.read(tick_ns()).unwrap();
-        assert_eq!((reader.steal_ns(0), reader.discarded()), (Some(0), 1));
+        assert_eq!(reader.steal_ns(0), Some(0));
     }
 
     #[test]

@@ -29,19 +29,6 @@ const OUTLIVED: u64 = 2;
 /// A slice that differs from the median by at most 1 / this of it is like the median.
 const ALIKE_SHARE: u64 = 8;
 
-/// How much of a slice remains, ns, as quartiles: their spread is the uncertainty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remaining {
-    /// Less than this remains in one of four cases.
-    pub low_ns: u64,
-    /// Less than this remains in half of the cases.
-    pub median_ns: u64,
-    /// More than this remains in one of four cases.
-    pub high_ns: u64,
-    /// Number of slices the estimate is based on.
-    pub samples: usize,
-}
-
 /// The odds that a slice ends soon: in `ending` of `of` cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Odds {
@@ -125,20 +112,8 @@ impl Slices {
         self.most_ns().filter(|most_ns| elapsed_ns <= most_ns.saturating_mul(OUTLIVED))
     }
 
-    /// How much remains of a slice after `elapsed_ns`; `None` while too little is known, and if the slice is far longer
-    /// than all known ones.
-    pub fn remaining(&self, elapsed_ns: u64) -> Option<Remaining> {
-        let left = |percent| self.remaining_at(percent, elapsed_ns);
-        Some(Remaining {
-            low_ns: left(25)?,
-            median_ns: left(50)?,
-            high_ns: left(75)?,
-            samples: self.on_ns.len(),
-        })
-    }
-
-    /// The most that remains of a slice after `elapsed_ns` in `percent` of 100 cases, ns; `None` as for
-    /// [`remaining`](Self::remaining).
+    /// The most that remains of a slice after `elapsed_ns` in `percent` of 100 cases, ns; `None` while too little is
+    /// known, and if the slice is far longer than all known ones.
     pub fn remaining_at(&self, percent: u64, elapsed_ns: u64) -> Option<u64> {
         let most_ns = self.most_after_ns(elapsed_ns)?;
         if most_ns <= elapsed_ns {
@@ -215,6 +190,10 @@ mod tests {
         slices
     }
 
+    fn quartiles(slices: &Slices, elapsed_ns: u64) -> [Option<u64>; 3] {
+        [25, 50, 75].map(|percent| slices.remaining_at(percent, elapsed_ns))
+    }
+
     fn odds(ending: u64, of: u64) -> Option<Odds> {
         Some(Odds { ending, of })
     }
@@ -222,10 +201,9 @@ mod tests {
     #[test]
     fn a_regular_host_is_predicted_to_the_end() {
         let slices = of(&[35; 8], &[25; 8]);
-        let remaining = slices.remaining(30 * MS).unwrap();
-        assert_eq!((remaining.low_ns, remaining.median_ns, remaining.high_ns), (5 * MS, 5 * MS, 5 * MS));
+        assert_eq!(quartiles(&slices, 30 * MS), [Some(5 * MS); 3]);
         assert_eq!((slices.odds(30 * MS, 4 * MS), slices.odds(30 * MS, 5 * MS)), (odds(0, 8), odds(8, 8)));
-        assert_eq!(slices.remaining(36 * MS).unwrap().high_ns, 0);
+        assert_eq!(slices.remaining_at(75, 36 * MS), Some(0));
         assert_eq!(slices.odds(36 * MS, 0), odds(1, 1), "overdue");
         assert_eq!((slices.alike_permille(), slices.on_spread_ns()), (1000, 0));
     }
@@ -233,9 +211,8 @@ mod tests {
     #[test]
     fn an_irregular_host_is_predicted_with_its_spread() {
         let slices = of(&[10, 20, 30, 40], &[25; 4]);
-        let remaining = slices.remaining(0).unwrap();
-        assert_eq!((remaining.low_ns, remaining.median_ns, remaining.high_ns), (10 * MS, 20 * MS, 30 * MS));
-        assert_eq!(slices.remaining(25 * MS).unwrap().low_ns, 5 * MS, "only slices longer than 25 ms count");
+        assert_eq!(quartiles(&slices, 0), [Some(10 * MS), Some(20 * MS), Some(30 * MS)]);
+        assert_eq!(slices.remaining_at(25, 25 * MS), Some(5 * MS), "only slices longer than 25 ms count");
         assert_eq!((slices.odds(15 * MS, 5 * MS), slices.odds(15 * MS, 90 * MS)), (odds(1, 3), odds(3, 3)));
         assert_eq!((slices.alike_permille(), slices.on_spread_ns()), (250, 20 * MS));
     }
@@ -244,7 +221,7 @@ mod tests {
     fn one_long_slice_does_not_set_the_prediction() {
         let mut slices = of(&[35; 31], &[25; 8]);
         slices.on(500 * MS);
-        assert_eq!(slices.remaining(36 * MS).unwrap().median_ns, 0);
+        assert_eq!(slices.remaining_at(50, 36 * MS), Some(0));
         assert_eq!(slices.odds(36 * MS, MS), odds(1, 1));
         assert_eq!(slices.odds(30 * MS, 5 * MS), odds(32, 32));
     }
@@ -272,21 +249,21 @@ mod tests {
         (1..=32).for_each(|i| slices.on(i * 10 * MS));
         // Nine in ten slices last at most 290 ms, and half of all 80 to 240 ms.
         assert_eq!(slices.odds(300 * MS, 16 * MS), odds(16 * MS, 160 * MS));
-        assert_eq!(slices.remaining(300 * MS).unwrap().median_ns, 80 * MS);
+        assert_eq!(slices.remaining_at(50, 300 * MS), Some(80 * MS));
     }
 
     #[test]
     fn a_slice_that_outlived_all_others_has_no_prediction() {
         let slices = of(&[35; 8], &[25; 8]);
-        assert!(slices.remaining(70 * MS).is_some() && slices.odds(70 * MS, MS).is_some());
-        assert!(slices.remaining(71 * MS).is_none() && slices.odds(71 * MS, MS).is_none());
+        assert!(slices.remaining_at(50, 70 * MS).is_some() && slices.odds(70 * MS, MS).is_some());
+        assert!(slices.remaining_at(50, 71 * MS).is_none() && slices.odds(71 * MS, MS).is_none());
     }
 
     #[test]
     fn too_few_slices_give_no_prediction() {
         let slices = of(&[35; 3], &[]);
         assert_eq!(
-            (slices.remaining(0), slices.odds(0, MS), slices.off_remaining_at(50, 0)),
+            (slices.remaining_at(50, 0), slices.odds(0, MS), slices.off_remaining_at(50, 0)),
             (None, None, None)
         );
     }

@@ -3,7 +3,7 @@
 use super::lateness::grain_ns;
 use super::recent::Recent;
 use super::steal::Steal;
-use super::{Beat, Gap, Lateness, News, Odds, Remaining, Slices, Verdict, Verdicts};
+use super::{Beat, Gap, Lateness, News, Odds, Slices, Verdict, Verdicts};
 use crate::SECOND_NS;
 
 /// The kernel books a gap's steal at its next tick, at most this long after the gap, ns.
@@ -211,17 +211,12 @@ impl Vcpu {
         (self.began_known && self.is_on(now_ns)).then(|| self.elapsed_ns(now_ns))
     }
 
-    /// How much of this slice remains; `None` while too little is known, and while the vCPU is off.
-    pub fn remaining(&self, now_ns: u64) -> Option<Remaining> {
-        self.slices.remaining(self.comparable_ns(now_ns)?)
-    }
-
-    /// How much of this slice remains, ns, as a quantile; see [`Slices::remaining_at`].
+    /// How much of this slice remains, ns, as a quantile; `None` while too little is known, and while the vCPU is off.
     pub fn remaining_at(&self, percent: u64, now_ns: u64) -> Option<u64> {
         self.slices.remaining_at(percent, self.comparable_ns(now_ns)?)
     }
 
-    /// The odds that the vCPU goes off within the next `within_ns`; `None` as for [`remaining`](Self::remaining).
+    /// The odds that the vCPU goes off within the next `within_ns`; `None` as for [`remaining_at`](Self::remaining_at).
     pub fn odds(&self, now_ns: u64, within_ns: u64) -> Option<Odds> {
         self.slices.odds(self.comparable_ns(now_ns)?, within_ns)
     }

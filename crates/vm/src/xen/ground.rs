@@ -79,7 +79,7 @@ fn is_of(observation: &Observation, planned: &PlannedRun) -> bool {
 /// # Errors
 /// A key that real Xen cannot do, or more memory than is available.
 pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), VmError> {
-    let available_bytes = host.proc_root.meminfo()?.available_bytes;
+    let available_bytes = host.proc_root.available_memory_bytes()?;
     for planned in scenario.plan()?.iter().filter(|planned| planned.repetition == 0) {
         let needed_bytes = Settings::of(planned)?.memory_bytes;
         if needed_bytes > available_bytes {

@@ -236,7 +236,7 @@ impl Decider {
     }
 
     fn explained(&self, made: Move, at_ns: u64) -> Decision {
-        let left = |vcpu: Option<usize>| Some(self.placer.vcpu(vcpu?)?.remaining(at_ns)?.median_ns);
+        let left = |vcpu: Option<usize>| self.placer.vcpu(vcpu?)?.remaining_at(50, at_ns);
         let to = if let Target::Vcpu(vcpu) = made.to { Some(vcpu) } else { None };
         Decision { at_ns, made, left_here_ns: left(made.from), left_there_ns: left(to) }
     }

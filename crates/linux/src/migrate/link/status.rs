@@ -14,12 +14,8 @@ pub struct VcpuStatus {
     pub regular_permille: AtomicU64,
     /// The median slice, ns; 0 if unknown.
     pub slice_ns: AtomicU64,
-    /// The median time off, ns; 0 if unknown.
-    pub off_ns: AtomicU64,
     /// Number of gaps by verdict: host, guest, unknown.
     pub gaps: [AtomicU64; 3],
-    /// Number of beats with an impossible time.
-    pub clock_faults: AtomicU64,
 }
 
 /// The state of the policy.
@@ -53,12 +49,10 @@ impl Status {
             put(&to.off_permille, vcpu.off_permille(now_ns));
             put(&to.regular_permille, placer.regular_permille(number).into());
             put(&to.slice_ns, vcpu.slices().on_median_ns().unwrap_or(0));
-            put(&to.off_ns, vcpu.slices().off_median_ns().unwrap_or(0));
             let verdicts = vcpu.verdicts();
             for (gap, count) in to.gaps.iter().zip([verdicts.host, verdicts.guest, verdicts.unknown]) {
                 put(gap, count);
             }
-            put(&to.clock_faults, verdicts.clock_faults);
         }
     }
 

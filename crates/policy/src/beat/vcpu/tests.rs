@@ -165,7 +165,7 @@ fn a_clock_that_jumps_is_counted_and_forgotten() {
     let hour_ns = 3_600_000 * MS;
     assert_eq!(vcpu.beat(&beat(6, hour_ns, None, None)), News::ClockFault, "an hour late");
     assert_eq!((vcpu.verdicts().clock_faults, vcpu.slices().on_median_ns()), (2, on_ns));
-    assert_eq!(vcpu.remaining(hour_ns), None, "nobody knows when this slice began");
+    assert_eq!(vcpu.remaining_at(50, hour_ns), None, "nobody knows when this slice began");
     assert!(vcpu.is_on(hour_ns) && !vcpu.is_on(hour_ns + 3 * MS));
 }
 
