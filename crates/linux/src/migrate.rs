@@ -51,7 +51,6 @@ pub use find::io_events::{Events, IoEvent, IoKind, Sorter};
 pub use find::source::Source;
 pub use inherit::ancestor::Ancestor;
 pub use inherit::children::Children;
-pub use inherit::judge::Judge;
 pub use inherit::unrestored::Unrestored;
 pub use link::entry::{Decision, Entry};
 pub use link::shared::{Shared, Sleeper};

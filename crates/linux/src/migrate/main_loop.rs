@@ -68,25 +68,17 @@ pub struct Links {
     pub signals: Producer<Signal>,
     /// From the decider.
     pub log: Consumer<Entry>,
-    /// What all threads share.
     pub shared: Arc<Shared>,
-    /// The policy's state.
     pub status: Arc<Status>,
-    /// How orders were carried out.
     pub outcomes: Arc<Outcomes>,
 }
 
 /// The parts that a loop is made of, besides its links.
 pub struct Plan<'a> {
-    /// `/proc` and `/sys`.
     pub roots: Roots,
-    /// What recognizes I/O tasks.
     pub source: Source,
-    /// The managed tasks.
     pub roster: Roster,
-    /// How tasks are found.
     pub scan: Scan,
-    /// How often to beat.
     pub pace: Pace,
     /// Judges whether acting pays; without it the daemon acts in any case.
     pub guard: Option<Guard>,
@@ -94,9 +86,7 @@ pub struct Plan<'a> {
     pub applies: bool,
     /// Receives signals and decisions.
     pub record: Option<Box<dyn Write + 'a>>,
-    /// The file for metrics.
     pub metrics: Option<MetricsFile>,
-    /// Receives notices.
     pub tell: &'a mut dyn FnMut(Notice),
 }
 
@@ -123,7 +113,6 @@ pub struct MainLoop<'a> {
 }
 
 impl<'a> MainLoop<'a> {
-    /// A loop that is ready for the first round.
     pub fn new(plan: Plan<'a>, links: Links, now_ns: u64) -> MainLoop<'a> {
         MainLoop {
             throughput: Throughput::new(&plan.roots, plan.guard),

@@ -31,9 +31,6 @@ pub fn open(path: &Path) -> Result<File> {
 }
 
 /// Replaces a file as a whole by one that everybody may read.
-///
-/// # Errors
-/// The kernel's.
 pub fn replace(path: &Path, text: &str) -> Result<()> {
     let new = beside(path, ".new");
     match std::fs::remove_file(&new) {

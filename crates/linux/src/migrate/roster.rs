@@ -91,7 +91,6 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// An empty roster.
     pub fn new(
         roots: Roots,
         source: Source,
@@ -117,7 +116,6 @@ impl Roster {
         Some((member.pid, member.tid, &member.identity.comm))
     }
 
-    /// The children that inherit bindings.
     pub fn children(&self) -> &Children {
         &self.children
     }

@@ -45,7 +45,6 @@ pub enum Judged {
     Settled,
 }
 
-/// Judges children.
 pub struct Judge {
     pub(super) roots: Roots,
     /// Records of calls that set masks.
@@ -61,12 +60,10 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// A judge that has judged no child yet.
     pub fn new(roots: Roots, call_watch: CallWatch, unrestored: Unrestored) -> Judge {
         Judge { roots, call_watch, unrestored, barred: HashSet::new(), restored: 0, overtaken: 0 }
     }
 
-    /// Takes in all calls up to now.
     pub(super) fn look(&mut self) {
         self.call_watch.look(&self.roots.proc);
     }

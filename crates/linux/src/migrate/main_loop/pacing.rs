@@ -17,7 +17,6 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// Starts before any work is done.
     pub fn new(pace: Pace) -> Pacing {
         Pacing { pace, worked_ns: 0 }
     }

@@ -32,7 +32,6 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search that has found nothing yet.
     pub fn new(scan: Scan, source: Source) -> Search {
         Search { scan, source, unmanaged: Vec::new(), pressure_ns: 0, scan_ns: 0 }
     }

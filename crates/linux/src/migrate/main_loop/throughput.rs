@@ -13,7 +13,6 @@ pub struct Throughput {
 }
 
 impl Throughput {
-    /// Starts to measure now.
     pub fn new(roots: &Roots, guard: Option<Guard>) -> Throughput {
         Throughput { disks: roots.proc.disk_totals(roots.sys.path()).unwrap_or_default(), guard }
     }

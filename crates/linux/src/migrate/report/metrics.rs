@@ -124,15 +124,11 @@ impl Text {
 pub struct MetricsFile(PathBuf);
 
 impl MetricsFile {
-    /// The file at this path.
     pub fn new(path: PathBuf) -> MetricsFile {
         MetricsFile(path)
     }
 
     /// Replaces the file.
-    ///
-    /// # Errors
-    /// [`Error::Io`] or [`Error::NotPermitted`].
     pub fn write(&self, counted: &Counted) -> Result<()> {
         let refused = |e| Error::io("write", &self.0, e, "name another file with --metrics");
         own_file::replace(&self.0, &render(counted)).map_err(refused)
