@@ -12,7 +12,7 @@
 //! silent: it is counted, and reported as an event in its place.
 //!
 //! Ring and records are read by hand, since perf-event2 0.7 panics on a record with a bad size, and cannot tell that a
-//! record may have been lost before the kernel reports it ([`ring::Drained`]).
+//! record may have been lost before the kernel reports it (`ring::Drained`).
 //! Source: perf_event_open(2); `PERF_RECORD_SWITCH` in include/uapi/linux/perf_event.h.
 
 mod interval;

@@ -1,4 +1,4 @@
-//! What a run writes besides its output: metrics, and the record that can be replayed.
+//! The files that a run writes: metrics, and a record that can be replayed.
 
 pub mod metrics;
 pub mod run_record;

@@ -219,8 +219,9 @@ fn wait(main_loop: &mut MainLoop, interrupt: &Interrupt, until_ns: u64) -> Resul
     }
 }
 
-/// Locks and prefaults all memory, now and later: a page fault in the decider would wait for the very I/O it looks
-/// after. Under a limit only what is there now is locked: the kernel would refuse memory beyond it later on.
+/// Locks and prefaults all memory, present and future: a page fault in the decider would wait for the very I/O that it
+/// is to speed up. With a limit on locked memory, only present memory is locked, since the kernel would refuse memory
+/// beyond it.
 fn lock_memory(root: &ProcRoot, tell: &mut dyn FnMut(Notice)) {
     use rustix::mm::{MlockAllFlags, mlockall};
     let later = if may_lock_all(root) { MlockAllFlags::FUTURE } else { MlockAllFlags::empty() };

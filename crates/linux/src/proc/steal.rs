@@ -1,10 +1,10 @@
 //! Reads the steal of each CPU repeatedly, and drops impossible values.
 //!
 //! The hypervisor passes steal to the kernel through shared memory, and some hosts get it wrong: after a live migration
-//! it falls, or leaps by years. If a reading fell, or grew by more than the time that passed, its growth is dropped, and
-//! growth counts from that reading on. Steal is printed in ticks of 1/USER_HZ s, mostly 10
-//! ms, so anything shorter than a tick does not show. Source: proc_stat(5); the kernel's
-//! Documentation/virt/kvm/x86/msr.rst (MSR_KVM_STEAL_TIME).
+//! it falls, or leaps by years. If a reading fell, or grew by more than the time that passed, its growth is dropped,
+//! and growth counts from that reading on. Steal is printed in ticks of 1/USER_HZ s, mostly 10 ms, so anything shorter
+//! than a tick does not show. Source: proc_stat(5); the kernel's Documentation/virt/kvm/x86/msr.rst
+//! (MSR_KVM_STEAL_TIME).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

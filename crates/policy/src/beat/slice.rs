@@ -102,14 +102,10 @@ impl Slices {
         self.on_ns.sorted().partition_point(ended)
     }
 
-    /// The length that nine in ten slices do not exceed, ns; `None` while too little is known.
-    fn most_ns(&self) -> Option<u64> {
-        self.on_quantile_ns(MOST_PERCENT)
-    }
-
-    /// The same; `None` also for a slice whose length so far, `elapsed_ns`, is beyond comparison.
+    /// The length that nine in ten slices do not exceed, ns; `None` while too little is known, and for a slice whose
+    /// length so far, `elapsed_ns`, is beyond comparison.
     fn most_after_ns(&self, elapsed_ns: u64) -> Option<u64> {
-        self.most_ns().filter(|most_ns| elapsed_ns <= most_ns.saturating_mul(OUTLIVED))
+        self.on_quantile_ns(MOST_PERCENT).filter(|most_ns| elapsed_ns <= most_ns.saturating_mul(OUTLIVED))
     }
 
     /// The most that remains of a slice after `elapsed_ns` in `percent` of 100 cases, ns; `None` while too little is
@@ -125,7 +121,7 @@ impl Slices {
     }
 
     /// The odds that a slice ends between `elapsed_ns` and `within_ns` later; `None` as for
-    /// [`remaining`](Self::remaining).
+    /// [`remaining_at`](Self::remaining_at).
     pub fn odds(&self, elapsed_ns: u64, within_ns: u64) -> Option<Odds> {
         let most_ns = self.most_after_ns(elapsed_ns)?;
         if most_ns <= elapsed_ns {

@@ -6,13 +6,13 @@
 //! 2. no call by anybody else has set the child's mask since, nor its parent's just before;
 //! 3. the child is bound to one CPU of its parent's mask.
 //!
-//! Then it gets the mask of its parent's user. If somebody set the child's own mask, that is its user's, and stays. If somebody
-//! set its parent's just before, or records are not permitted or were lost, the child is in doubt: it is left alone, counted,
-//! and kept in the state file, so that its user can have the mask restored (`--restore --in-doubt`). Without any records of
-//! calls, a task whose children are in doubt is barred: it is no longer managed.
+//! Then it gets the mask of its parent's user. If somebody set the child's own mask, that is its user's, and stays. If
+//! somebody set its parent's just before, or records are not permitted or were lost, the child is in doubt: it is left
+//! alone, counted, and kept in the state file, so that its user can have the mask restored (`--restore --in-doubt`).
+//! Without any records of calls, a task whose children are in doubt is barred: it is no longer managed.
 //!
-//! Between the last look at a mask and its change there is a microsecond in which a call by somebody else would be overwritten.
-//! If that may have happened, it is counted (`overtaken`).
+//! Between the last look at a mask and its change there is a microsecond in which a call by somebody else would be
+//! overwritten. If that may have happened, it is counted (`overtaken`).
 
 use std::collections::HashSet;
 
@@ -68,7 +68,8 @@ impl Judge {
         self.call_watch.look(&self.roots.proc);
     }
 
-    /// Restores a child's mask if the child has inherited a binding since `since_ns`. `on` is a CPU that its parent ran on.
+    /// Restores a child's mask if the child has inherited a binding since `since_ns`. `on` is a CPU that its parent ran
+    /// on.
     pub(super) fn judge(
         &mut self,
         state: &StateFile,
@@ -159,8 +160,8 @@ impl Judge {
         meanwhile && self.roots.proc.allowed_mask(saved.pid, saved.tid).is_ok_and(|now| now == saved.mask)
     }
 
-    /// A thread that may have been bound has ended. If it has executed a program, its process lives on with the binding, under
-    /// the id of its first thread. No record shows whether it did, so that process is in doubt.
+    /// A thread that may have been bound has ended. If it has executed a program, its process lives on with the
+    /// binding, under the id of its first thread. No record shows whether it did, so that process is in doubt.
     ///
     /// # Errors
     /// If the state file cannot be written.
@@ -182,7 +183,8 @@ impl Judge {
         self.doubt(state, of, saved, None)
     }
 
-    /// Whether a task is not to be managed, because its children's inherited masks look like masks chosen by their users.
+    /// Whether a task is not to be managed, because its children's inherited masks look like masks chosen by their
+    /// users.
     pub fn is_barred(&self, task: (i32, u64)) -> bool {
         self.barred.contains(&task)
     }

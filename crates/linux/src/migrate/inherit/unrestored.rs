@@ -110,7 +110,8 @@ impl Unrestored {
         Ok(())
     }
 
-    /// Tries again to restore masks, and drops tasks that need it no more. Masks in doubt are checked but not restored.
+    /// Tries again to restore masks, and drops tasks that no longer need it. Masks in doubt are checked but not
+    /// restored.
     pub fn retry(
         &mut self,
         state: &StateFile,

@@ -16,7 +16,7 @@ pub struct Saved {
     pub tid: i32,
     /// When it started, clock ticks since boot.
     pub start_ticks: u64,
-    /// When the daemon first bound it, clock ticks since boot; [`NEVER_TICKS`] if never. Children forked earlier have
+    /// When the daemon first bound it, clock ticks since boot; `NEVER_TICKS` if never. Children forked earlier have
     /// not inherited a binding.
     pub bound_ticks: u64,
     /// The CPUs that its user allows.
