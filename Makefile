@@ -48,7 +48,7 @@ aarch64:
 asan:
 	scripts/asan
 
-# Packs reprieve-rcu as it would be published, and lets a stranger's program use it.
+# Packs reprieve-rcu as it would be published, and lets a program that depends on it use it.
 package-test:
 	scripts/package-test
 

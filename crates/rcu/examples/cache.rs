@@ -1,8 +1,8 @@
-//! A cache that several threads share: a map whose values are expensive to make, count their uses, and are thrown away
-//! when nobody wants them.
+//! A cache that several threads share: a map whose values are expensive to make, count their uses, and are dropped
+//! when they are no longer wanted.
 //!
-//! Values hold a counter, which cannot be cloned, and so are behind an `Arc`. A view gives references to them, and the
-//! `Arc` keeps one where it must outlive the view.
+//! Values hold a counter, which cannot be cloned, and are therefore behind an `Arc`. A view gives references to them.
+//! The `Arc` keeps a value that must outlive the view.
 //!
 //! `cargo run --release -p reprieve-rcu --example cache`
 
@@ -30,15 +30,15 @@ impl Template {
 
 type Cache = RcuMap<String, Arc<Template>>;
 
-/// The source is lent: a `String` is made for the cache only if the template is new.
+/// The source is only lent: the cache makes a `String` of it only if the template is new.
 fn greet(cache: &Cache, source: &str, name: &str) -> String {
     let view = cache.pin();
     view.get_or_insert_with_ref(source, || Arc::new(Template::compile(source))).render(name)
 }
 
-/// Public for the test that runs it.
+/// Public for the test that runs this example.
 pub fn main() {
-    // In the process's common domain; a static would do as well.
+    // In the domain that the process shares. A static would work, too.
     let cache = Cache::default();
     std::thread::scope(|s| {
         for name in ["Ann", "Bob"] {

@@ -15,7 +15,7 @@ struct Config {
 const TIMEOUT_MS: Field<Config, u64> = field!(Config, timeout_ms);
 const WORKERS: usize = 2;
 
-/// Public for the test that runs it.
+/// Public for the test that runs this example.
 pub fn main() {
     let domain = Domain::default();
     let config = RcuCell::in_domain(&domain, Config { timeout_ms: 100, upstreams: vec!["a:80".into()] });
@@ -26,9 +26,9 @@ pub fn main() {
             s.spawn(|| {
                 let mut requests = 0u64;
                 while !stop.load(Ordering::Relaxed) {
-                    // A copy of a part: a worker that is preempted here delays no reload.
+                    // A copy of a part. A worker that is preempted here delays no reload.
                     assert!(config.get_field(TIMEOUT_MS) >= 100);
-                    // The whole, in place: what a worker uses here waits to be freed, and nothing else does.
+                    // The whole, in place. What a worker uses here waits to be freed, and nothing else does.
                     config.with(|c| assert!(c.upstreams.len() as u64 == c.timeout_ms / 100));
                     requests += 1;
                     if requests == 1 {

@@ -1,6 +1,6 @@
-//! What each kind of section adds to a look-up: thread CPU time, median of interleaved rounds. With few keys a
-//! bare look-up takes about 5 ns; with 4 million it waits for memory, and a section adds what it keeps the processor
-//! from doing meanwhile. What that is, the last rows show: plain instructions beside the same bare look-up.
+//! What each kind of section adds to a look-up: thread CPU time, median of interleaved rounds. With few keys a bare
+//! look-up takes about 5 ns. With 4 million keys it waits for memory, and a section adds the overlap with other
+//! look-ups that it prevents. The last rows show this for plain instructions beside the same bare look-up.
 //!
 //! `cargo run --release -p reprieve-rcu --example cost -- [KEYS] [--json FILE]`; the second adds to the file.
 
@@ -21,7 +21,7 @@ struct Node {
     next: AtomicPtr<Node>,
 }
 
-/// A fixed table of chains: the structure is not the subject.
+/// A fixed table of chains, because the structure does not matter here.
 struct Table {
     heads: Vec<AtomicPtr<Node>>,
     mask: usize,

@@ -1,4 +1,4 @@
-//! From unlinking an object to freeing it, while readers share a core: the figure that this crate is about.
+//! The time from unlinking an object to freeing it, while readers share a core. This crate exists to make it short.
 //!
 //! `cargo run --release -p reprieve-rcu --example delay -- [KIND...]`, with kinds read, acquire, lock,
 //! online; each with `+batch` or `+thread` for batches of 16 or a reclaimer thread, and `/shared` for the
@@ -16,7 +16,7 @@ const READERS: usize = 8;
 const RATE_PER_S: u64 = 5_000;
 const RUN: Duration = Duration::from_millis(1_500);
 
-/// An entry; its drop notes how long after its unlink it comes.
+/// An entry. Its drop records how long ago it was unlinked.
 struct Entry {
     key: u64,
     unlinked: Option<Instant>,
@@ -118,7 +118,7 @@ impl Run {
         self.errors.fetch_add(wrong, Ordering::Relaxed);
     }
 
-    /// Replaces entries at the rate. Returns how many, and the time spent on retiring them.
+    /// Replaces entries at the given rate. Returns how many, and the time spent on retiring them.
     fn write_loop(&self, delays: &Arc<Delays>, cpu: usize) -> (u64, Duration) {
         pin(cpu);
         let (start, mut done, mut cost) = (Instant::now(), 0, Duration::ZERO);

@@ -1,4 +1,4 @@
-//! An event loop that reads in every round, and sleeps in between: `Online`.
+//! An event loop that reads in every round and sleeps in between: `Online`.
 //!
 //! `cargo run -p reprieve-rcu --example event_loop`
 
@@ -6,7 +6,7 @@ use reprieve_rcu::{Domain, RcuCell};
 use std::collections::HashMap;
 use std::sync::mpsc;
 
-/// Public for the test that runs it.
+/// Public for the test that runs this example.
 pub fn main() {
     let domain = Domain::default();
     let routes = RcuCell::in_domain(&domain, HashMap::from([("/", 1u32)]));
@@ -19,14 +19,14 @@ pub fn main() {
             let reader = domain.register("event loop").expect("a reader");
             let mut online = reader.online();
             let mut answers = Vec::new();
-            // Waiting may take any time: offline, the loop holds nobody up.
+            // Waiting may take any time: while offline, the loop holds up nobody.
             while let Ok(first) = online.offline(|| events.recv()) {
-                // One round. References may be held across all of it, and entering a section costs nothing.
+                // One round. References may be held throughout, and entering a section costs nothing.
                 let table = routes.load(&online);
                 for path in std::iter::once(first).chain(events.try_iter()) {
                     answers.push(table.get(path).copied());
                 }
-                // The round's end: nothing is held. The compiler sees to it.
+                // The end of the round: nothing is held, and the compiler ensures it.
                 online.quiescent();
             }
             answers

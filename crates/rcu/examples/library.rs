@@ -1,7 +1,7 @@
 //! A shared library with a C interface: a setting that any thread reads and replaces.
 //!
-//! `cargo build -p reprieve-rcu --release --example library` makes `target/release/examples/liblibrary.so`. A
-//! program may close it while threads that have used it live: it stays loaded (see the guide).
+//! `cargo build -p reprieve-rcu --release --example library` makes `target/release/examples/liblibrary.so`. A program
+//! may close it while threads live that have used it, because it stays loaded (see the guide).
 
 use reprieve_rcu::{Domain, Guard, RcuCell};
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ pub extern "C" fn setting_get() -> u64 {
     setting().value.get()
 }
 
-/// The setting, read in a section that is on a record of the calling thread.
+/// The setting, read in a section on a record of the calling thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn setting_get_locked() -> u64 {
     let setting = setting();
@@ -41,13 +41,13 @@ pub extern "C" fn setting_hold() {
     HELD.with(|held| *held.borrow_mut() = Some(setting().domain.lock()));
 }
 
-/// Replaces the setting. False when too many old values wait to be freed.
+/// Replaces the setting. Returns false if too many old values wait to be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn setting_replace(value: u64) -> bool {
     setting().value.try_replace(value).is_ok()
 }
 
-/// Old values that wait to be freed, once `wait_ms` milliseconds are over or there are none.
+/// The number of old values that wait to be freed, after `wait_ms` milliseconds or as soon as there are none.
 #[unsafe(no_mangle)]
 pub extern "C" fn setting_garbage(wait_ms: u64) -> usize {
     let domain = &setting().domain;

@@ -1,7 +1,7 @@
-//! What a look-up costs: CPU time of the calling thread, for 4 million random keys, in one thread and in two.
+//! What a look-up costs: CPU time of the calling thread, for 4 million random keys, on one thread and on two.
 //!
-//! The limit is `std`'s `HashMap` with the same hasher, which is not concurrent. All kinds of look-up are
-//! measured in each round, in turn; a ratio is formed within a round, and its median is printed.
+//! The limit is `std`'s `HashMap` with the same hasher, which is not concurrent. Each round measures all kinds of
+//! look-up in turn. Ratios are formed within a round, and their median is printed.
 //!
 //! `cargo run --release -p reprieve-rcu --example lookup [ENTRIES [ROUNDS]]`
 
@@ -24,7 +24,7 @@ struct Maps {
     keys: u64,
 }
 
-/// A way to look keys up: the sum of the values of many.
+/// A way to look keys up. Returns the sum of the values of many keys.
 struct Way {
     name: &'static str,
     run: fn(&Maps, &Reader, u64) -> u64,
@@ -98,7 +98,7 @@ impl Maps {
     }
 }
 
-/// The n-th key: random, and found without a table (the finalizer of SplitMix64, a bijection).
+/// The n-th key: random, but computed without a table (the finalizer of SplitMix64, a bijection).
 #[inline(always)]
 fn key(n: u64) -> u64 {
     let x = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -114,7 +114,7 @@ fn cpu_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// CPU nanoseconds per look-up, the mean of `threads` threads.
+/// CPU nanoseconds per look-up, averaged over `threads` threads.
 fn time(maps: &Maps, way: &Way, threads: usize, round: usize) -> f64 {
     let start = Barrier::new(threads);
     let one = |thread: usize| {

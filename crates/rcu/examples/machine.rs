@@ -1,4 +1,4 @@
-//! What this machine offers to readers, and what of it is used: for reports of problems, and for new ports.
+//! What this machine offers to readers, and what of it is used. For problem reports and for ports to new machines.
 
 use reprieve_rcu::capabilities;
 

@@ -1,7 +1,7 @@
-//! A routing table: many threads look routes up for each packet, one changes them now and then.
+//! A routing table: many threads look up a route for each packet, and one thread changes routes now and then.
 //!
-//! Look-ups are restartable sections: a thread that is preempted in one holds up nobody, so that a withdrawn
-//! route is freed at once.
+//! Look-ups are restartable sections. A thread that is preempted in one holds up nobody, so that a withdrawn route is
+//! freed at once.
 //!
 //! `cargo run --release -p reprieve-rcu --example routing_table`
 
@@ -10,7 +10,7 @@ use reprieve_rcu::{Domain, RcuMap};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Where packets for a network go.
+/// Where to send the packets for a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Route {
     next_hop: Ipv4Addr,
@@ -30,7 +30,7 @@ fn lookup(routes: &Routes, address: Ipv4Addr) -> Option<Route> {
     [32, 24, 16, 8, 0].into_iter().find_map(|prefix| routes.copied(&network(address, prefix)))
 }
 
-/// Public for the test that runs it.
+/// Public for the test that runs this example.
 pub fn main() {
     let domain = Domain::default();
     let routes = Routes::with_hasher(&domain, FastHash::default());
@@ -52,7 +52,7 @@ pub fn main() {
                 }
             });
         }
-        // A more specific route flaps.
+        // A more specific route appears and disappears again and again.
         let flapping = network(Ipv4Addr::new(10, 1, 2, 0), 24);
         for _ in 0..1_000 {
             assert_eq!(routes.insert(flapping, route(3)), None);

@@ -1,4 +1,4 @@
-//! Grace periods by hand: a writer that never waits, and frees when its tokens have passed.
+//! Grace periods by hand: a writer that never waits, and frees once its tokens have passed.
 //!
 //! `cargo run -p reprieve-rcu --example tokens`
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 /// A buffer that readers read, and the writer uses again.
 type Buffer = [u64; 64];
 
-/// Public for the test that runs it.
+/// Public for the test that runs this example.
 pub fn main() {
     let domain = Domain::default();
     let fresh = |n: u64| Box::into_raw(Box::new([n; 64] as Buffer));
@@ -27,7 +27,7 @@ pub fn main() {
             }
         });
         for n in 1..=1_000 {
-            // A buffer whose readers have all left, or a new one. `check` never blocks.
+            // A buffer that all readers have left, or a new one. `check` never blocks.
             let buffer = match waiting.front() {
                 Some(&(token, buffer)) if domain.check(token) => {
                     waiting.pop_front();

@@ -1,7 +1,8 @@
-//! An async service whose tasks keep the routes that they began with, across awaits: `RcuCell::hold`.
+//! An async service whose tasks keep the routes that they started with, across awaits: `RcuCell::hold`.
 //!
-//! A guard of `Domain::lock` cannot be held across an `.await`: it belongs to its thread, and the runtime goes on with the
-//! task on another. A `Held` belongs to no thread, and keeps one value, so that a slow request delays no reload.
+//! A guard of `Domain::lock` cannot be held across an `.await`, because it belongs to its thread, and the runtime may
+//! continue the task on another one. A `Held` belongs to no thread, and keeps one value, so that a slow request
+//! delays no reload.
 //!
 //! `cargo run -p reprieve-rcu --example tokio_service`
 
@@ -23,10 +24,10 @@ const REQUESTS: usize = 200;
 const RELOADS: u64 = 100;
 
 static ROUTES: RcuCell<Routes> = RcuCell::lazy(|| Routes::new(0));
-/// Requests that went on with another thread than they began with.
+/// Requests that continued on another thread than they started on.
 static MOVED: AtomicUsize = AtomicUsize::new(0);
 
-/// One request: what it saw at first, it sees until its end.
+/// One request. It sees the same routes from beginning to end.
 async fn request() -> u64 {
     let routes: Held<Routes> = ROUTES.hold();
     let (generation, thread) = (routes.generation, std::thread::current().id());
@@ -43,13 +44,13 @@ async fn request() -> u64 {
 
 async fn reload() {
     for generation in 1..=RELOADS {
-        // Waits for no request: only the values that requests hold stay until they end.
+        // Waits for no request. Only the values that requests hold stay until these end.
         ROUTES.replace(Routes::new(generation));
         tokio::task::yield_now().await;
     }
 }
 
-/// Public for the test that runs it.
+/// Public for the test that runs this example.
 pub fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().expect("a runtime");
     let latest = runtime.block_on(async {

@@ -15,7 +15,7 @@ fn a_token_is_served_with_its_own_call_and_none_before() {
     fence::barrier().unwrap();
     assert_eq!(awaited.take_served(|_| false), Some(20));
     assert_eq!(awaited.take_served(|_| false), None);
-    // Three calls: that of the latest token serves all.
+    // There are three calls now. That of the latest token serves all.
     awaited.add(27, fence::tests::ticket_in(2_000_000));
     awaited.add(40, fence::tests::ticket_in(3_000_000));
     fence::barrier().unwrap();

@@ -1,7 +1,7 @@
 //! Tokens and epochs under loom: every interleaving, and every order that the C++ memory model allows.
 //!
-//! Readers are fenced: loom knows no membarrier (for that see `model_tests.rs`). Freeing is a write to the
-//! object's cell, so that loom reports a use that does not happen before it. Run with `RUSTFLAGS="--cfg loom"
+//! Readers are fenced, because loom has no membarrier (for that see `model_tests.rs`). Freeing is a write to the
+//! object's cell, so that loom reports a use that does not happen before the free. Run with `RUSTFLAGS="--cfg loom"
 //! cargo test --release --lib loom`.
 
 use super::*;
@@ -18,7 +18,7 @@ struct World {
     object: UnsafeCell<u32>,
 }
 
-// SAFETY: the object's cell is what the tests are about: loom reports an access that races.
+// SAFETY: loom checks the object's cell, and reports an access that races: that is what the tests are about.
 unsafe impl Sync for World {}
 
 impl World {
@@ -94,7 +94,7 @@ fn loom_a_quiescent_state_ends_what_precedes_it() {
     });
 }
 
-/// One writer relies on what another one's scan has found.
+/// One writer relies on what another writer's scan has found.
 #[test]
 fn loom_a_token_that_another_writer_saw_pass_may_be_relied_upon() {
     let mut model = loom::model::Builder::new();

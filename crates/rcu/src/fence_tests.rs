@@ -2,7 +2,7 @@ use super::*;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-/// A ticket that needs so many calls more than one made now.
+/// A ticket that needs this many calls more than one made now.
 pub(crate) fn ticket_in(calls: u32) -> Ticket {
     Ticket(Ticket::new().0.wrapping_add(2 * calls))
 }
@@ -37,7 +37,7 @@ fn concurrent_callers_are_all_served() {
     assert!((1..=4_000).contains(&made), "{made}");
 }
 
-/// Whether the thread `tid` sleeps on `SEQUENCE`, by what the kernel says of its system call: the number, then the
+/// Whether the thread `tid` sleeps on `SEQUENCE`. The kernel reports its system call: the number, and then the
 /// arguments (proc_pid_syscall(5)).
 fn sleeps_on_the_sequence(tid: i32) -> bool {
     let call = std::fs::read_to_string(format!("/proc/self/task/{tid}/syscall")).unwrap();
@@ -49,7 +49,7 @@ fn a_caller_that_sleeps_is_woken() {
     if !crate::machine::probe().asymmetric {
         return;
     }
-    // A call under way, as of another thread.
+    // Pretends that a call of another thread is under way.
     let begin = |now: u32| {
         let free = now.is_multiple_of(2);
         free && SEQUENCE.compare_exchange(now, now + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok()
@@ -62,18 +62,18 @@ fn a_caller_that_sleeps_is_woken() {
         std::thread::yield_now();
     };
     const LIMIT: Duration = Duration::from_secs(20);
-    let (send, told) = std::sync::mpsc::channel();
+    let (send, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         send.send(crate::platform::thread_id()).unwrap();
         barrier().unwrap();
         send.send(0).unwrap();
     });
-    let (tid, begun) = (told.recv().unwrap(), Instant::now());
+    let (tid, begun) = (receiver.recv().unwrap(), Instant::now());
     while !sleeps_on_the_sequence(tid) && begun.elapsed() < LIMIT {
         std::thread::yield_now();
     }
     let slept = sleeps_on_the_sequence(tid);
     run(before).unwrap();
     assert!(slept, "the caller did not wait for the call under way");
-    assert!(told.recv_timeout(LIMIT).is_ok(), "still asleep");
+    assert!(receiver.recv_timeout(LIMIT).is_ok(), "still asleep");
 }

@@ -4,7 +4,7 @@ use crate::mode::{ASYMMETRIC, FENCED};
 use crate::options::{Fencing, Options};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Readers of both kinds and a writer, while the domain switches as fast as it can. Objects are poisoned, not
+/// Readers of both kinds and a writer, while the domain switches as fast as it can. Objects are poisoned instead of
 /// freed.
 #[test]
 fn switching_under_load_is_safe() {
@@ -41,7 +41,7 @@ fn switching_under_load_is_safe() {
                 domain.core().modes.force(&domain.core().clock.mode, ASYMMETRIC);
             }
         });
-        // The switcher may get the CPU late.
+        // The switcher may get its CPU late.
         for i in (0u64..).take_while(|&i| i < 10_000 || domain.core().modes.switches() < 100) {
             let (old, new) = ((i % 16) as usize, (i + 1) % 16);
             slots[new as usize].store(1, Ordering::Relaxed);
@@ -55,8 +55,8 @@ fn switching_under_load_is_safe() {
     assert!(domain.stats().switches >= 100);
 }
 
-/// One thread switches, unlinks and poisons in turn: a section that began before the switch, and goes on while
-/// the writer calls no membarrier any more, must have been started again.
+/// One thread switches, unlinks and poisons in turn. A section that began before the switch may still run when the
+/// writer no longer calls membarrier; then the switch must have restarted it.
 #[test]
 fn a_switch_starts_again_what_relied_on_membarrier() {
     let domain = Domain::new(Options::new().fencing(Fencing::Adaptive));
@@ -84,7 +84,7 @@ fn a_switch_starts_again_what_relied_on_membarrier() {
             let (old, new) = ((i % 16) as usize, (i + 1) % 16);
             slots[new as usize].store(1, Ordering::Relaxed);
             modes.force(&domain.core().clock.mode, ASYMMETRIC);
-            // Time for a section to begin.
+            // Leaves time for a section to begin.
             (0..i % 200).for_each(|_| std::hint::spin_loop());
             modes.force(&domain.core().clock.mode, FENCED);
             current.store(new, Ordering::Release);
@@ -116,7 +116,7 @@ fn an_adaptive_domain_follows_membarrier_and_waits_for_no_call() {
     modes.observe(readers, true);
     modes.observe(readers, false);
     assert!(!domain.stats().fenced && modes.writers_need_barrier() && modes.switches() == 2);
-    // Quick again before it was left.
+    // membarrier is quick again before the switch is complete.
     modes.observe(readers, true);
     modes.observe(readers, false);
     assert!(!domain.stats().fenced && modes.writers_need_barrier() && modes.switches() == 2);

@@ -1,12 +1,12 @@
-//! The protocol on a machine with store buffers, every interleaving tried.
+//! The protocol on a model of a machine with store buffers, trying every interleaving.
 //!
-//! x86's memory model: a thread's stores wait in a queue of its own and reach memory in order; loads see the
-//! own queue, then memory; read-modify-writes and fences wait for the queue to be empty. membarrier is an
-//! interrupt that empties the reader's queue and, in its RSEQ variant, starts an armed section again.
+//! The model is x86's memory model. A thread's stores wait in a queue of its own and reach memory in order. Loads
+//! look at the thread's own queue first, then at memory. Read-modify-writes and fences wait until the queue is empty.
+//! membarrier is an interrupt that empties the reader's queue; its RSEQ variant also restarts an armed section.
 //!
-//! One writer unlinks and frees, one reader reads by either kind, one switcher moves the domain between its
-//! modes. The property: the reader never uses the object after it is freed. Each ordering that the argument
-//! rests on is also taken away, and then a violation must be found.
+//! One writer unlinks and frees, one reader reads by either kind of section, and one switcher moves the domain
+//! between its modes. The property is that the reader never uses the object after it is freed. Each ordering on which
+//! the argument rests is also taken away, and then the model must find a violation.
 
 use std::collections::HashSet;
 
@@ -64,7 +64,7 @@ struct Machine {
 }
 
 const DONE: u8 = 99;
-/// Where the reader's epoch program begins; its restartable program begins at 0.
+/// Where the reader's epoch program begins. Its restartable program begins at 0.
 const EPOCH: u8 = 20;
 
 impl Machine {
@@ -109,7 +109,7 @@ impl Machine {
         word == 0 || word >= self.held[WRITER]
     }
 
-    /// One step of `thread`. False when it must wait. Err when the object is used after it was freed.
+    /// One step of `thread`. Returns false if it must wait, and an error if it uses the object after it was freed.
     fn step(&mut self, thread: usize, leave: bool, without: Without) -> Result<bool, ()> {
         Ok(match thread {
             WRITER => self.write(without),
@@ -145,7 +145,7 @@ impl Machine {
                     },
                 )
             }
-            // A read-modify-write: waits for the queue.
+            // A read-modify-write, which waits for the queue.
             2..=4 if !self.is_drained(WRITER) => false,
             2 => {
                 self.tick();
@@ -234,7 +234,7 @@ impl Machine {
                 self.store(READER, Word, 0);
                 self.go(READER, DONE)
             }
-            // The mode read too early.
+            // Reads the mode too early.
             7 => {
                 let fence = self.load(READER, Mode) == FENCED;
                 self.go(READER, EPOCH + if fence { 8 } else { 9 })
@@ -291,7 +291,7 @@ struct Case {
     restartable: bool,
     /// The domain's mode at first.
     mode: u8,
-    /// Whether the switcher moves it to the other.
+    /// Whether the switcher moves the domain to the other mode.
     switches: bool,
 }
 
@@ -321,7 +321,7 @@ fn holds(case: Case, without: Without) -> bool {
             }
         }
     }
-    // The writer can always finish: the states are not all stuck.
+    // The writer must be able to finish, or the property would hold for want of a free.
     assert!(seen.iter().any(|m| m.freed), "{case:?}");
     true
 }

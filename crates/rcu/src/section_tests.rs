@@ -1,4 +1,4 @@
-//! Sections by themselves: every way in and out. On machines without them, nothing is tested here.
+//! Wide sections by themselves: every way in and out. On machines without them, nothing is tested here.
 
 use super::*;
 use crate::mode::{ASYMMETRIC, FENCED};
@@ -17,7 +17,7 @@ fn run<R: Copy>(f: impl Fn() -> R) -> Result<R, Refusal> {
     unsafe { restartable(&ASYM, &|| Ok(f()), |why, _| Err(why)) }
 }
 
-/// Runs `section` on a thread of its own, and membarrier here until it is over.
+/// Runs `section` on a thread of its own, and calls membarrier here until it is over.
 fn under_fire<R: Send>(section: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|s| {
         let thread = s.spawn(section);
@@ -78,7 +78,7 @@ fn values_held_across_a_restart_survive() {
     if !available() {
         return;
     }
-    // More live values than registers, of both kinds, around a section that is started again many times.
+    // More live values than registers, of both kinds, around a section that is restarted many times.
     under_fire(|| {
         let ints: [u64; 12] = std::array::from_fn(|i| std::hint::black_box(i as u64 * 3));
         let floats: [f64; 12] = std::array::from_fn(|i| std::hint::black_box(i as f64 * 0.5));
@@ -95,7 +95,7 @@ fn values_held_across_a_restart_survive() {
     });
 }
 
-/// Calls `f` with known values in the callee-saved registers, and returns in which bits they differ afterwards.
+/// Calls `f` with known values in the callee-saved registers. Returns which bits of them differ afterwards.
 #[unsafe(naked)]
 extern "C" fn bits_that_differ_after(f: extern "C" fn()) -> u64 {
     std::arch::naked_asm!(
@@ -109,11 +109,11 @@ extern "C" fn bits_that_differ_after(f: extern "C" fn()) -> u64 {
     )
 }
 
-/// Sections that keep other values in the callee-saved registers while they are started again.
+/// Sections that keep other values in the callee-saved registers while they are restarted.
 extern "C" fn sections_that_use_all_registers() {
     let before = restarts();
     while restarts() < before + 1_000 {
-        // SAFETY: the assembly puts back what it cannot declare, and touches no memory but the stack.
+        // SAFETY: the assembly restores what it cannot declare, and touches no memory but the stack.
         let used = run(|| unsafe {
             std::arch::asm!(
                 "push rbx; push rbp",
@@ -219,7 +219,7 @@ fn foreign_use_of_the_field_is_noticed() {
     let field = arch::rseq::field_offset(true).unwrap();
     let before = foreign();
     let seen = run(|| {
-        // SAFETY: what an rseq user without manners does: it leaves the field with something else in it.
+        // SAFETY: does what careless users of rseq do: leaves the field with something else in it.
         unsafe { std::arch::asm!("mov qword ptr fs:[{}], 0", in(reg) field) };
         1
     });
@@ -231,7 +231,7 @@ fn foreign_use_of_the_field_is_noticed() {
 static HANDLED: AtomicU64 = AtomicU64::new(0);
 static WRONG: AtomicU64 = AtomicU64::new(0);
 
-/// Reads, nested, in a handler, whatever it has interrupted.
+/// Reads, nested, in a handler, whatever the handler has interrupted.
 extern "C" fn on_signal(_: libc::c_int) {
     let seen = run(|| run(|| HANDLED.load(Ordering::Relaxed)).is_ok());
     WRONG.fetch_add(
@@ -258,7 +258,7 @@ fn signal_handlers_read_whatever_they_interrupt() {
         while thread.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }
-        // Signals coalesce while the reader waits for a CPU: send until enough have arrived.
+        // Signals coalesce while the reader waits for a CPU, so this sends them until enough have arrived.
         while HANDLED.load(Ordering::Relaxed) < 500 {
             // SAFETY: the thread lives until it is joined below.
             unsafe { libc::pthread_kill(thread.load(Ordering::SeqCst) as _, libc::SIGUSR1) };

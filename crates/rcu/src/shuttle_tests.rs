@@ -1,7 +1,7 @@
-//! What is built on the protocol, under shuttle: thousands of random schedules of the code that runs,
-//! sequentially consistent. What weaker orders allow is for loom and `model_tests.rs`.
+//! What is built on the protocol, under shuttle: thousands of random schedules of the code that runs, with sequential
+//! consistency. loom and `model_tests.rs` check what weaker orders allow.
 //!
-//! Objects are poisoned when they are freed, and never given back to the allocator within a run: a use after the
+//! Objects are poisoned when they are freed, and their memory is not reused within a run, so that a use after the
 //! free reads poison. `RUSTFLAGS="--cfg shuttle" cargo test --release --lib shuttle`
 
 use crate::epoch::{self, Acknowledged, Clock};
@@ -18,7 +18,7 @@ use shuttle::{Config, Runner, thread};
 use std::ptr;
 use std::sync::Arc;
 
-/// The same schedules each time.
+/// A seed, so that the schedules are the same each time.
 const SEED: u64 = 1;
 const PREEMPTIONS: usize = 3;
 
@@ -27,9 +27,10 @@ fn explore(f: impl Fn() + Send + Sync + 'static) {
     explore_thoroughly(4_000, f);
 }
 
-/// Runs `f` under `schedules` schedules of few preemptions, and under a quarter as many with any number.
+/// Runs `f` under `schedules` schedules with few preemptions, and under a quarter as many with any number.
 fn explore_thoroughly(schedules: usize, f: impl Fn() + Send + Sync + 'static) {
-    // The statics of this crate are shared by tests, and shuttle's atomics are for one thread of the system.
+    // One test at a time: tests share the statics of this crate, and only one system thread may use shuttle's
+    // atomics.
     static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let f = Arc::new(f);
@@ -46,7 +47,7 @@ fn options(fencing: Fencing) -> Options {
 const ALIVE: u64 = 0xa11f_e000;
 const FREED: u64 = 0xdead_dead;
 
-/// An object and whether it is alive. Leaked, so that its memory is never anything else.
+/// An object, and whether it is alive. It is leaked, so that its memory is never reused.
 fn object() -> *mut AtomicU64 {
     Box::into_raw(Box::new(AtomicU64::new(ALIVE)))
 }
@@ -107,7 +108,7 @@ impl World {
         let mut slot = reader.slot().unwrap();
         // SAFETY: one load; objects are retired by that address.
         let held = unsafe { slot.acquire(|| self.found()) }.unwrap();
-        // Outside of any section: the slot alone protects it.
+        // Outside of any section, so that only the slot protects it.
         thread::yield_now();
         assert_alive(&raw const *held);
     }
@@ -123,7 +124,7 @@ impl World {
     }
 }
 
-/// Two writers and a reader of each kind; in the end everything but the last object is freed.
+/// Two writers and a reader of each kind. In the end everything but the last object is freed.
 fn readers_beside_writers(fencing: Fencing, options: fn(Options) -> Options, read: fn(&World, &Reader)) {
     explore(move || {
         let world = World::new(options(self::options(fencing)));
@@ -146,8 +147,8 @@ fn shuttle_locked_readers() {
     readers_beside_writers(Fencing::Fenced, |o| o.batch(2), World::read_locked);
 }
 
-/// The protocol alone, in few steps: a reader registers while a writer scans for all. Either the scan finds it, or
-/// it finds what the scan vouches for.
+/// The protocol alone, in few steps: a reader registers while a writer's scan stands for all writers. Either the scan
+/// finds the reader, or the reader sees the unlinks that the scan covers.
 #[test]
 fn shuttle_readers_that_register_late() {
     explore_thoroughly(40_000, || {
@@ -200,7 +201,7 @@ fn shuttle_pinned_objects() {
     readers_beside_writers(Fencing::Fenced, |o| o.batch(2), World::pin);
 }
 
-/// Limits hold whatever the order, and whoever waits at a limit is not left waiting.
+/// Limits hold in any order, and a writer that waits at a limit is not left waiting.
 #[test]
 fn shuttle_limits() {
     for fencing in [Fencing::Asymmetric, Fencing::Fenced] {
@@ -217,7 +218,7 @@ fn shuttle_limits() {
     }
 }
 
-/// Tokens by hand: what was unlinked before a token that has passed is read by nobody.
+/// Tokens by hand: nobody reads what was unlinked before a token that has passed.
 #[test]
 fn shuttle_tokens() {
     for fencing in [Fencing::Asymmetric, Fencing::Fenced] {
@@ -225,7 +226,7 @@ fn shuttle_tokens() {
             let world = World::new(options(fencing));
             let readers = [world.spawn(World::read_locked), world.spawn(World::read_locked)];
             let other = world.clone();
-            // Another writer's scan may vouch for the token below.
+            // Another writer's scan may cover the token below.
             let writer = thread::spawn(move || {
                 let token = other.domain.start();
                 other.domain.check(token)
@@ -237,7 +238,7 @@ fn shuttle_tokens() {
     }
 }
 
-/// A waiter that sleeps is woken by the exit of the reader that it waits for. shuttle reports it if not.
+/// The exit of a reader wakes the writer that waits for it. Otherwise shuttle reports a deadlock.
 #[test]
 fn shuttle_synchronize_is_woken() {
     explore(|| {
@@ -250,7 +251,8 @@ fn shuttle_synchronize_is_woken() {
     });
 }
 
-/// Threads come and go beside a writer: records are used again, and a section left behind keeps its own.
+/// Threads come and go beside a writer. Records are used again, and a section that was left open keeps its own
+/// record.
 #[test]
 fn shuttle_registration() {
     explore(|| {
@@ -259,7 +261,7 @@ fn shuttle_registration() {
             .map(|n| {
                 let world = world.clone();
                 thread::spawn(move || match n {
-                    // By the thread's own record, left behind in a section.
+                    // By the thread's own record, which is left in a section.
                     0 => std::mem::forget(world.domain.lock()),
                     1 => drop(world.domain.lock()),
                     _ => world.read_locked(&world.domain.register("reader").unwrap()),
@@ -277,7 +279,7 @@ fn shuttle_registration() {
     });
 }
 
-/// Concurrent callers share membarriers; each is served by a call that began after its request.
+/// Concurrent callers share membarriers. Each is served by a call that began after its request.
 #[test]
 fn shuttle_callers_are_served_by_later_membarriers() {
     explore(|| {
@@ -316,8 +318,8 @@ fn shuttle_shared_membarriers() {
     });
 }
 
-/// Callbacks run once, also those that others retire; whoever calls `barrier` waits for what it has retired, whichever
-/// thread has it in hand.
+/// Callbacks run once, also those that other callbacks retire. A caller of `barrier` waits for what it has retired,
+/// whichever thread has it in hand.
 #[test]
 fn shuttle_callbacks_that_retire() {
     // With batches of one, threads also take each other's objects out of the bags.
@@ -334,7 +336,8 @@ fn shuttle_callbacks_that_retire() {
     }
 }
 
-/// A barrier frees what was retired before it, whichever thread has queued it, though a section holds up what is queued later.
+/// A barrier frees what was retired before it, whichever thread has queued it, even while a section holds up what is
+/// queued later.
 #[test]
 fn shuttle_barriers_and_batches_of_several_threads() {
     explore_thoroughly(12_000, || {
@@ -369,7 +372,7 @@ fn retire_twice(domain: &Domain) {
         again.defer(add);
     };
     domain.defer(callback);
-    // The second is for what the callback retired.
+    // The second barrier is for what the callback retired.
     domain.barrier();
     domain.barrier();
     assert_eq!(runs.load(Ordering::SeqCst), 1);

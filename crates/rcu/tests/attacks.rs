@@ -30,8 +30,8 @@ fn ends(f: impl FnOnce() + Send + 'static) {
     thread.join().expect("does not panic");
 }
 
-/// What a hook owns may use domains as it is dropped: at its domain's end, and not where a thread forgets the domain, whose
-/// address a new one may have.
+/// What a hook owns may use domains when it is dropped. That happens at its domain's end, and not when a thread
+/// forgets the domain, whose address a new domain may then have.
 #[test]
 fn what_a_hook_owns_is_dropped_as_its_domain_ends() {
     struct Uses;
@@ -66,7 +66,7 @@ fn an_online_reader_that_could_not_go_back_renews_nobody_elses_section() {
     let reader = domain.register("reader").unwrap();
     let mut online = reader.online();
     let mut guards = Vec::new();
-    // So deep that going online again does not nest.
+    // So deep that going online again cannot nest another section.
     assert!(panics(|| online.offline(|| (0..4_095).for_each(|_| guards.push(reader.lock())))));
     guards.truncate(1);
     cell.load(&guards[0]);
@@ -76,7 +76,8 @@ fn an_online_reader_that_could_not_go_back_renews_nobody_elses_section() {
     assert_eq!(drops.load(Ordering::SeqCst), 0);
 }
 
-/// As many leaked guards as sections nest, and then a panic: the reader cannot go back, and must not panic again.
+/// As many leaked guards as sections may nest, and then a panic: the reader cannot go online again, and must not
+/// panic again.
 #[test]
 fn an_online_reader_that_cannot_go_back_while_it_unwinds_stays_offline() {
     let domain = common::domain();
@@ -99,10 +100,10 @@ fn a_domain_that_ends_in_a_panic_is_forgotten_before_the_next_fork() {
     std::mem::forget(domain.lock());
     domain.defer(|| panic!("expected"));
     assert!(panics(|| drop(domain)));
-    // Forgets what is closed.
+    // Makes the thread forget closed domains.
     drop(common::domain().lock());
     let words: Vec<Vec<u64>> = (1..600).flat_map(|n| [(); 4].map(|()| vec![!0; n])).collect();
-    // With a user, `std` forks.
+    // With a user, `std` forks instead of spawning.
     let user = std::fs::metadata("/proc/self").unwrap().uid();
     assert!(std::process::Command::new("true").uid(user).status().unwrap().success());
     assert!(words.iter().flatten().all(|&word| word == !0));
@@ -115,7 +116,7 @@ fn a_reclaimer_s_handle_can_be_dropped_within_a_section() {
         let reclaimer = domain.spawn_reclaimer().unwrap();
         let guard = domain.lock();
         domain.defer(|| ());
-        // Let it begin to wait.
+        // Gives it time to begin to wait.
         std::thread::sleep(Duration::from_millis(20));
         drop(reclaimer);
         drop(guard);
@@ -159,7 +160,7 @@ fn nothing_is_dropped_under_a_map_s_lock() {
         let view = map.pin();
         map.discard(&1);
         drop(view);
-        // The closure's call would free what waits.
+        // Without the lock, this call of the closure would free what waits.
         let replace = |value: &Value| {
             cell.replace(value.0);
             Value(value.0 + 1)
@@ -180,7 +181,7 @@ fn a_hook_that_panics_loses_nothing() {
     });
     domain.barrier();
     assert_eq!(drops.load(Ordering::SeqCst), 1);
-    // A reclaimer thread survives it.
+    // A reclaimer thread survives such a panic.
     let reclaimer = domain.spawn_reclaimer().unwrap();
     with_reader_inside(&domain, "late again", || {
         let counted = Counted(drops.clone());
@@ -203,7 +204,8 @@ fn a_hook_that_waits_for_a_barrier_is_refused() {
     });
 }
 
-/// The last handle outside of the garbage is dropped while a panic unwinds: a thread of the process frees what is left.
+/// The last handle outside of the garbage is dropped while a panic unwinds. A thread of the process then frees what
+/// is left.
 #[test]
 fn a_panic_loses_nothing_that_owns_the_last_handle() {
     let alive = Arc::new(());
@@ -240,7 +242,7 @@ fn an_entry_s_destructor_that_panics_keeps_no_other_from_being_dropped() {
     let drops = [(); 3].map(|()| drops());
     let map = filled(&drops[0]);
     assert!(panics(|| drop(map)));
-    // Shard by shard: each panic ends the call.
+    // One call per shard, because each panic ends the call.
     let map = filled(&drops[1]);
     while !map.is_empty() {
         panics(|| map.retain(|_, _| false));
@@ -271,19 +273,19 @@ fn a_panic_whose_payload_panics_keeps_no_other_callback_from_being_run() {
     assert_eq!(drops.load(Ordering::SeqCst), 3);
 }
 
-/// While a panic unwinds, somebody else's callback is not run: a second panic would end the process.
+/// While a panic unwinds, no other callback runs, because a second panic would end the process.
 #[test]
 fn a_cell_that_a_panic_drops_runs_nobody_s_callback() {
     let domain = Domain::new(common::options().batch(2).deadline_ns(u64::MAX));
-    let (tell, told) = std::sync::mpsc::channel();
-    domain.defer(move || tell.send(std::thread::panicking()).unwrap());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    domain.defer(move || sender.send(std::thread::panicking()).unwrap());
     let unwind = || {
         let _cell = RcuCell::in_domain(&domain, 1);
         panic!("expected");
     };
     assert!(panics(unwind));
     domain.barrier();
-    assert_eq!(told.recv(), Ok(false), "later, or by another thread");
+    assert_eq!(receiver.recv(), Ok(false), "later, or by another thread");
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn writes_exceed_the_limits_unless_they_are_tries() {
     }
 }
 
-/// The object counts, not its value, and its address is not used again while the caller has a reference.
+/// The object counts, not its value. Its address is not used again while the caller has a reference.
 #[test]
 fn compare_exchange_tells_an_object_from_its_equal() {
     let domain = common::domain();
@@ -116,7 +116,7 @@ fn an_update_that_another_writer_overtook_is_made_again() {
     assert_eq!((cell.get(), calls), (11, 2));
 }
 
-/// What `update` replaced is freed within the call: it is not pinned by it any more.
+/// What `update` replaces is freed within the call, because the call no longer pins it then.
 #[test]
 fn an_update_frees_what_it_replaced() {
     let (domain, drops) = (common::domain(), drops());
@@ -125,7 +125,7 @@ fn an_update_frees_what_it_replaced() {
     assert_eq!((count(&drops), domain.stats().garbage_objects), (1, 0));
 }
 
-/// A closure that uses its own cell and others, which protects all of them.
+/// A closure that uses its own cell and others is protected in all of them.
 #[test]
 fn closures_within_closures_protect_their_values() {
     let (domain, drops) = (common::domain(), drops());
@@ -245,7 +245,8 @@ fn without_a_slot_values_are_read_in_a_section() {
     assert_eq!((only.check(), beyond.check()), (1, 2));
 }
 
-/// A thread's slots in domains that are gone are not taken for those of later ones, which may have the same address.
+/// Slots that a thread has in domains that are gone are not mistaken for those of later domains, which may have the
+/// same address.
 #[test]
 fn many_short_lived_domains_on_one_thread() {
     let lasting = RcuCell::in_domain(&common::domain(), 1u64);

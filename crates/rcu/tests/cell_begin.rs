@@ -1,4 +1,4 @@
-//! How cells begin: when and by whom the first value of a static cell is made.
+//! How cells begin: when, and by which call, the first value of a static cell is made.
 #![forbid(unsafe_code)]
 
 use reprieve_rcu::{Domain, RcuCell, field};
@@ -12,7 +12,7 @@ fn a_static_cell_begins_once_whichever_call_comes_first() {
     static MADE: AtomicUsize = AtomicUsize::new(0);
     static CELL: RcuCell<(u64, u8)> = RcuCell::lazy(|| {
         MADE.fetch_add(1, Ordering::SeqCst);
-        // Long enough for the others to come.
+        // Long enough for the other threads to arrive.
         thread::sleep(std::time::Duration::from_millis(20));
         (7, 1)
     });
@@ -60,7 +60,7 @@ fn a_cell_that_was_never_used_makes_no_value() {
     assert!(catch_unwind(AssertUnwindSafe(|| never.get())).is_err());
 }
 
-/// A copy of nothing is a value too, which only `first` can make.
+/// A copy of nothing still needs a value, which only `first` can make.
 #[test]
 fn a_value_without_size_is_made_before_it_is_copied() {
     #[derive(Clone, Copy)]
@@ -77,7 +77,7 @@ fn a_cell_begins_also_by_being_written() {
     NAME.replace(Some("one".to_owned()));
     assert_eq!(NAME.get_cloned().as_deref(), Some("one"));
     let other: RcuCell<Option<String>> = RcuCell::none();
-    // Not the cell's value: it has had none yet.
+    // This does not count as the cell's value, because the cell has had none yet.
     assert_eq!(other.compare_exchange(&None, Some("x".to_owned())), Err(Some("x".to_owned())));
     assert_eq!(other.get_cloned(), None);
 }

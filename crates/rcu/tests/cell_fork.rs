@@ -1,5 +1,5 @@
-//! fork while values are pinned: the child may use what a slot of another thread pins, for a scoped thread may have lent it.
-//! One test: forking is a matter of the whole process.
+//! fork while values are pinned. The child may use what a slot of another thread pins, because a scoped thread may
+//! have lent it out. One test, because a fork concerns the whole process.
 
 mod common;
 
@@ -12,7 +12,7 @@ fn in_child(child: impl FnOnce() -> bool) {
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
-        // A child that hangs is ended by the signal.
+        // The signal ends a child that hangs.
         // SAFETY: takes and touches nothing.
         unsafe { libc::alarm(20) };
         let status = i32::from(!child());
@@ -37,7 +37,7 @@ fn pinned_values_stay_in_the_child() {
         s.spawn(move || {
             cell.with(|_| {
                 send.send(()).unwrap();
-                // Until the other end is dropped, also by a panic.
+                // Until the other end is dropped, also if a panic does so.
                 let _ = is_over.recv();
             });
         });
@@ -48,12 +48,13 @@ fn pinned_values_stay_in_the_child() {
             cell.replace("second".to_owned());
             let _reuse: Vec<String> = (0..64).map(|i| format!("no {i}")).collect();
             let kept = *held == "first" && lent == "first" && domain.stats().garbage_objects == 1;
-            // The child's own work goes on.
+            // From here on the child does its own work.
             cell.replace("third".to_owned());
             let own = cell.hold();
             cell.with(|v| v == "third" && *own == "third") && kept && domain.stats().garbage_objects == 1
         });
-        // Forked within a closure: its slot goes on in the child, and another use falls back.
+        // Forked within a closure: the closure's slot stays in use in the child, so another use falls back to a
+        // section.
         cell.with(|value| {
             in_child(|| {
                 cell.replace("second".to_owned());

@@ -1,4 +1,4 @@
-//! Signal handlers that use a cell, whatever they interrupt: one test, because a handler is the whole process's.
+//! Signal handlers that use a cell, whatever they interrupt. One test, because a handler concerns the whole process.
 
 #[path = "common/canary.rs"]
 mod canary;
@@ -13,7 +13,7 @@ static CELL: RcuCell<Option<Arc<Canary>>> = RcuCell::none();
 static READS: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn on_signal(_: i32) {
-    // Twice: the inner one falls back. Nothing here allocates or frees.
+    // Twice, so that the inner use falls back to a section. Nothing here allocates or frees.
     CELL.with(|outer| {
         CELL.with(|inner| {
             for value in [outer, inner] {
@@ -30,7 +30,7 @@ fn a_handler_pins_while_its_thread_pins() {
     let replaced = AtomicUsize::new(0);
     let new = |number| Some(Arc::new(Canary::new(number, &drops)));
     CELL.replace(new(0));
-    // The thread's record and slot, before there is a handler.
+    // Makes the thread's record and slot before there is a handler.
     CELL.with(|_| CELL.with(|_| ()));
     // SAFETY: the handler reads, and has no data of its own.
     unsafe { libc::signal(libc::SIGUSR1, on_signal as *const () as libc::sighandler_t) };

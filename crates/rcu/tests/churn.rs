@@ -1,5 +1,5 @@
-//! Threads that come and go leave nothing behind: neither records nor memory. Alone in its process, because
-//! it counts allocations.
+//! Threads that come and go leave nothing behind, neither records nor memory. Alone in its process, because it counts
+//! allocations.
 
 mod common;
 
@@ -30,12 +30,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Threads alive at one time.
+/// How many threads are alive at one time.
 const TOGETHER: usize = 20;
-/// Threads in all; REPRIEVE_CHURN_THREADS asks for another number, where creating one takes long.
+/// How many threads there are in all. REPRIEVE_CHURN_THREADS sets another number, for systems where creating threads
+/// takes long.
 const THREADS: usize = 100_000;
 
-/// Threads that read by all kinds and end.
+/// Threads that read by all kinds of section and then end.
 fn churn(domain: &Domain, cell: &RcuCell<u64>, threads: usize) {
     for _ in 0..threads / TOGETHER {
         let all_registered = &Barrier::new(TOGETHER);
@@ -49,10 +50,11 @@ fn churn(domain: &Domain, cell: &RcuCell<u64>, threads: usize) {
         };
         std::thread::scope(|s| {
             let threads: Vec<_> = (0..TOGETHER).map(|_| s.spawn(life)).collect();
-            // The scope's end waits for the closures; this for the threads, which end later.
+            // The end of the scope waits for the closures. This waits for the threads, which end later.
             threads.into_iter().for_each(|t| t.join().unwrap());
         });
-        // One of its own and one that was registered, per thread alive at one time. Each round, because more would in
+        // Per thread alive at one time: its own record, and a registered one. Checked in each round, because
+        // otherwise too many would be refused only in the end.
         // the end be refused.
         assert_eq!(domain.stats().records, 2 * TOGETHER);
     }
@@ -62,7 +64,7 @@ fn churn(domain: &Domain, cell: &RcuCell<u64>, threads: usize) {
 fn many_threads_leave_nothing_behind() {
     let domain = common::domain();
     let cell = RcuCell::in_domain(&domain, 7);
-    // What is made once, and kept for the next threads, is made here.
+    // This makes what is made only once, and kept for later threads.
     churn(&domain, &cell, 5 * TOGETHER);
     let before = LIVE.load(Ordering::SeqCst);
     let asked = std::env::var("REPRIEVE_CHURN_THREADS").ok().and_then(|threads| threads.parse().ok());

@@ -1,5 +1,5 @@
-//! Where several rules meet: limits, panics, forks, callbacks of several domains, bursts. Each was a hang, a count that was off, or
-//! a call that took too long.
+//! Where several rules meet: limits, panics, forks, callbacks of several domains, bursts. Each of these was once a
+//! hang, a wrong count, or a call that took too long.
 
 mod common;
 
@@ -42,7 +42,7 @@ fn a_call_that_retires_while_its_thread_unwinds_ends_at_the_limit() {
     assert_eq!(domain.stats().garbage_objects, 0);
 }
 
-/// Both are at their limits, and each frees what the other waits for.
+/// Both domains are at their limits, and each frees what the other waits for.
 #[test]
 fn callbacks_that_retire_in_each_other_s_domain_do_not_wait_for_each_other() {
     let options = || common::options().limit_objects(1).at_limit(AtLimit::Reclaim);
@@ -83,7 +83,7 @@ fn who_waits_for_a_leaked_section_is_woken_when_that_is_ended() {
     }
 }
 
-/// The child does not count what other threads had in hand at the fork: nobody would free it there.
+/// The child does not count what other threads had in hand at the fork, because nobody there would free it.
 #[test]
 #[cfg(all(unix, not(reprieve_fallback)))]
 fn the_child_of_a_fork_counts_what_it_has() {
@@ -93,7 +93,7 @@ fn the_child_of_a_fork_counts_what_it_has() {
     let guard = domain.lock();
     domain.defer(|| ());
     let (meet, leave) = (Arc::new(Barrier::new(THREADS + 1)), Arc::new(Barrier::new(THREADS + 1)));
-    // Each thread is in a map's closure, with room reserved in the domain.
+    // Each thread is in a closure of a map, with room reserved in the domain.
     let threads: Vec<_> = (0..THREADS)
         .map(|_| {
             let (domain, meet, leave) = (domain.clone(), meet.clone(), leave.clone());
@@ -134,8 +134,8 @@ fn the_child_of_a_fork_counts_what_it_has() {
     assert_eq!(domain.stats().garbage_objects, 0);
 }
 
-/// With a limit of 1 ns a call that retires has no time to free what waits. It frees one portion of 64 objects, whatever the size of
-/// the batch.
+/// With a limit of 1 ns, a call that retires has no time to free what waits. It frees one portion of 64 objects,
+/// whatever the size of the batch.
 #[test]
 fn a_large_batch_is_freed_by_many_calls() {
     const OBJECTS: usize = 10_000;
@@ -150,7 +150,7 @@ fn a_large_batch_is_freed_by_many_calls() {
     domain.barrier();
     assert_eq!(domain.stats().garbage_objects, 0);
 
-    // At the limit as well.
+    // Also at the limit.
     let domain = Domain::new(options.batch(OBJECTS).limit_objects(OBJECTS).at_limit(AtLimit::NoWait));
     let guard = domain.lock();
     (0..OBJECTS).for_each(|_| domain.defer(|| ()));

@@ -1,12 +1,12 @@
-//! A shared library that contains this crate is opened, used by threads, and closed while they live. In processes of
-//! their own, one for each kind of section that the library may use.
+//! A shared library that contains this crate is opened, used by threads, and closed while they live. Each test runs
+//! in a process of its own, one for each kind of section that the library may use.
 
 use std::ffi::{CStr, CString, c_void};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Barrier, Once};
 
-/// `examples/library.rs`, which is built already where cargo was asked for all tests.
+/// `examples/library.rs`. It is built already if cargo was asked for all tests.
 fn path() -> PathBuf {
     std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("examples/liblibrary.so")
 }
@@ -17,7 +17,7 @@ fn build() {
         let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
         let args = ["build", "--offline", "-p", "reprieve-rcu", "--example", "library", "--profile", profile];
         let Ok(run) = Command::new(env!("CARGO")).args(args).output() else {
-            // A machine without cargo, as in scripts/aarch64, brings the library along.
+            // A machine without cargo, as in scripts/aarch64, brings the built library.
             return assert!(path().exists(), "no cargo, and no {}", path().display());
         };
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
@@ -96,7 +96,7 @@ fn workload() {
         for _ in 0..3 {
             s.spawn(|| {
                 library.check();
-                // Until the thread ends: its end must find the library's code.
+                // Until the thread ends. At its end it must still find the library's code.
                 (library.hold)();
                 used.wait();
                 closed.wait();
@@ -113,10 +113,10 @@ fn workload() {
         held_up && is_closed
     });
     assert!(held_up, "the threads' sections hold up what was replaced");
-    // The threads have ended, and their sections with them.
+    // The threads have ended, and with them their sections.
     assert_eq!((library.garbage)(10_000), 0);
     fork_works(library);
-    // The loader unloads now what it could not while the threads lived.
+    // Now the loader unloads what it could not unload while the threads lived.
     let again = open(0);
     // SAFETY: as above.
     assert_eq!(unsafe { libc::dlclose(again) }, 0);

@@ -1,5 +1,5 @@
-//! The same program on machines that have less: each run in a process of its own, by the environment's
-//! off-switch.
+//! The same program on machines that offer less. The environment variable that switches things off simulates each, in
+//! a process of its own.
 
 mod common;
 
@@ -83,13 +83,13 @@ fn with_a_registration_of_its_own() {
     }
 }
 
-/// valgrind offers no rseq: the fallback path, with every access checked.
+/// valgrind offers no rseq, so this runs the fallback path, with every access checked.
 #[test]
 #[ignore = "needs valgrind; scripts/valgrind runs it where valgrind is installed"]
 fn under_valgrind() {
     let program = std::env::current_exe().unwrap();
     let checks = ["--error-exitcode=1", "--leak-check=full", "--errors-for-leak-kinds=definite"];
-    // Fair: a spinning thread would otherwise keep valgrind's one lock.
+    // Fair, because a spinning thread would otherwise keep valgrind's only lock.
     let run = Command::new("valgrind")
         .args(checks)
         .arg("--fair-sched=yes")

@@ -1,4 +1,4 @@
-//! Where readers execute fences, a reader that is stopped anywhere holds up what its slot pins, and nothing else.
+//! Where readers execute fences, a reader that is stopped at any point holds up what its slot pins, and nothing else.
 
 #![cfg(target_os = "linux")]
 
@@ -13,13 +13,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use stop::Park;
 
-/// Stops.
+/// How often the reader is stopped.
 const ROUNDS: u64 = 200;
-/// Objects that the writer retires while the reader is stopped.
+/// How many objects the writer retires while the reader is stopped.
 const RETIRED: u64 = 100;
 
-/// Runs `read` again and again on a thread, which is stopped anywhere in it; `write` then retires some objects, of which at
-/// most `pinned` may wait.
+/// Runs `read` again and again on a thread, and stops the thread at random points. `write` then retires some objects,
+/// of which at most `pinned` may wait.
 fn holds_up_at_most(pinned: usize, domain: &Domain, read: impl Fn() + Sync, write: impl Fn(u64)) {
     let (park, tid, stop) = (Park::default(), AtomicI32::new(0), AtomicBool::new(false));
     let reads = AtomicU64::new(0);
@@ -47,7 +47,7 @@ fn holds_up_at_most(pinned: usize, domain: &Domain, read: impl Fn() + Sync, writ
             while reads.load(Ordering::Relaxed) < before + 10 {
                 std::thread::yield_now();
             }
-            // Else the next stop may pin the same shard once more, with what this one has left.
+            // Otherwise the next stop may pin the same shard again, together with what this stop has left.
             while domain.stats().garbage_objects > 0 {
                 domain.reclaim_now();
                 std::thread::yield_now();
@@ -117,7 +117,7 @@ fn a_slot_under_fire() {
         words.iter().for_each(|v| v.store(0, Ordering::Relaxed));
         POISONED.lock().unwrap().push(value.expose_provenance());
     }
-    /// Freed at the end: in another's memory a late look would find a good value.
+    /// Freed only at the end: in memory that is used again, a late reader would find a good value.
     static POISONED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let domain = fenced();
     let value = |n: u64| Box::into_raw(Box::new([AtomicU64::new(n), AtomicU64::new(!n)]));
@@ -165,7 +165,7 @@ fn a_look_up_in_a_map() {
     (0..KEYS).for_each(|key| _ = map.set(key, key));
     let read =
         || (0..50).for_each(|n| assert_eq!(map.copied(&(n * 77)).map(|value| value % KEYS), Some(n * 77)));
-    // A shard's part of what is retired, and as much again for chance.
+    // A shard's part of what is retired, and the same again as a margin.
     let part = 4 * RETIRED as usize / SHARDS;
     holds_up_at_most(part, &domain, read, |n| _ = map.set(n % KEYS, n));
 }
@@ -180,7 +180,7 @@ impl Hash for Slow {
     }
 }
 
-/// 1: the next comparison stops; 2: it has stopped; 3: it goes on.
+/// 1: the next comparison stops. 2: it has stopped. 3: it goes on.
 static GATE: AtomicU64 = AtomicU64::new(0);
 
 impl PartialEq for Slow {
@@ -214,7 +214,7 @@ fn an_entry_that_is_read_is_neither_dropped_nor_overwritten() {
             while GATE.load(Ordering::SeqCst) != 2 {
                 std::thread::yield_now();
             }
-            // The entry is removed, and its place is wanted; or the whole table goes.
+            // Either the entry is removed and its place is wanted, or the whole table is replaced.
             if change == 0 {
                 map.discard(&Slow(7));
                 (100..400).for_each(|n| _ = map.set(Slow(7 + n % 3), n));

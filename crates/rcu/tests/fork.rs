@@ -1,4 +1,4 @@
-//! fork, in a process with readers, writers and a reclaimer at work. One test: forking is a matter of the
+//! fork, in a process with readers, writers and a reclaimer thread at work. One test, because a fork concerns the
 //! whole process.
 
 mod common;
@@ -13,7 +13,7 @@ fn count_a_free(domain: &Domain, frees: &'static AtomicU64) {
     domain.defer(count);
 }
 
-/// What the child of a fork must be able to do. Its exit status tells which check failed.
+/// What the child of a fork must be able to do. Its exit status shows which check failed.
 fn in_child(domain: &Domain, frees: &'static AtomicU64) -> i32 {
     // SAFETY: no reference to anything that this domain frees is used here.
     unsafe { domain.end_sections_of_the_parent() };
@@ -45,7 +45,7 @@ fn in_child(domain: &Domain, frees: &'static AtomicU64) -> i32 {
     0
 }
 
-/// Stops the parent's threads, also when a check fails: the scope would wait for them.
+/// Stops the parent's threads, also if a check fails, because the scope would wait for them.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {

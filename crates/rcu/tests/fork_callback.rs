@@ -1,4 +1,4 @@
-//! fork within a callback, and in a process that has a reclaimer thread. One test: forking is a matter of the whole
+//! fork within a callback, and in a process that has a reclaimer thread. One test, because a fork concerns the whole
 //! process.
 
 mod common;
@@ -32,7 +32,7 @@ fn the_child_waits_for_nothing_that_the_parent_has_under_way() {
     domain.defer(move || {
         let pid = std::process::id();
         in_child(|| assert_ne!(std::process::id(), pid));
-        // The callback's end is what the next barrier waits for.
+        // The next barrier waits for the callback's end.
         drop(own);
     });
     domain.defer(|| ());
@@ -76,7 +76,8 @@ fn the_child_waits_for_nothing_that_the_parent_has_under_way() {
     });
 }
 
-/// The barrier whose callback forks is the one barrier in the child too: another one waits for its end, and is then served.
+/// A barrier whose callback forks is also the only barrier in the child: another one waits until it ends, and then
+/// runs.
 fn the_child_goes_on_with_a_barrier() {
     let domain = common::domain();
     let guard = domain.lock();

@@ -1,5 +1,5 @@
-//! fork while another thread is in a section: the child may hold references which that section lent out, so it goes on
-//! there. One test: forking is a matter of the whole process.
+//! fork while another thread is in a section. The child may hold references that this section lent out, so the
+//! section goes on there. One test, because a fork concerns the whole process.
 
 mod common;
 
@@ -35,10 +35,10 @@ fn a_reference_that_another_thread_lent_out_is_good_in_the_child() {
     std::thread::scope(|s| {
         let (domain, cell) = (&domain, &cell);
         s.spawn(move || {
-            // Leaked, so that the reference may be sent to a thread which this one does not outlive.
+            // Leaked, so that the reference may be sent to a thread that outlives this one.
             let guard: &reprieve_rcu::Guard<'_> = Box::leak(Box::new(domain.lock()));
             send.send(cell.load(guard)).unwrap();
-            // Until the other end is dropped, also by a panic.
+            // Until the other end is dropped, also if a panic does so.
             let _ = is_over.recv();
         });
         let _over = over;

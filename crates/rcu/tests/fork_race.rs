@@ -1,5 +1,5 @@
-//! Several threads fork at a time: in each child, the sections of the thread that forked go on. One test: forking is a
-//! matter of the whole process.
+//! Several threads fork at a time. In each child, the sections of the thread that forked go on. One test, because a
+//! fork concerns the whole process.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn is_held_up_by_this_thread_alone(domain: &Domain, name: &str) -> bool {
 #[test]
 fn a_child_keeps_the_sections_of_the_thread_that_forked() {
     let domain = common::domain();
-    // More domains make the handlers take longer, and so meet.
+    // With more domains the handlers take longer, so that they overlap.
     let _more: Vec<_> = (0..500).map(|_| common::domain()).collect();
     let (domain, lost) = (&domain, std::sync::atomic::AtomicUsize::new(0));
     std::thread::scope(|s| {

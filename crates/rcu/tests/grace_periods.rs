@@ -1,4 +1,4 @@
-//! Tokens, waiting, deadlines, late readers.
+//! Grace periods: tokens, waiting, deadlines, and late readers.
 
 mod common;
 
@@ -88,7 +88,7 @@ fn the_hook_fires_once_per_section() {
     assert!(seen.iter().all(|r| r.name == "hooked" && r.late_ns >= 1_000_000));
 }
 
-/// Waits for a reader that is in a section, and leaves it after a while.
+/// Waits for a reader that is in a section and leaves it after a while.
 fn is_woken_by(domain: &Domain, section: impl FnOnce(&mut Reader, &dyn Fn()) + Send) {
     let left = AtomicUsize::new(0);
     std::thread::scope(|s| {
@@ -134,7 +134,7 @@ fn a_reader_that_entered_alone_holds_up() {
     }
 }
 
-/// A guard that was leaked, and one that ends after it, are one section.
+/// A leaked guard, and a guard that ends after it, are one section.
 #[test]
 fn entering_ends_what_was_leaked() {
     let domain = common::domain();
@@ -215,15 +215,15 @@ fn a_panic_leaves_the_section() {
     domain.synchronize();
 }
 
-/// Readers that write down the newest value they have seen may not see an older one after a grace period that
-/// began after the newer was written.
+/// Readers record the newest value that they have seen. After a grace period that began when a newer value was
+/// written, no reader may see an older one.
 #[test]
 fn grace_periods_hold_under_load() {
     for options in
         [common::options(), common::options().help(Help::None), common::options().fencing(Fencing::Fenced)]
     {
         let domain = Domain::new(options);
-        // A slot is poisoned after the grace period that follows its unlink; readers must never see poison.
+        // A slot is poisoned after the grace period that follows its unlink, so readers must never see poison.
         let slots: Vec<AtomicUsize> = (0..64).map(|_| AtomicUsize::new(1)).collect();
         let (current, stop) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|s| {

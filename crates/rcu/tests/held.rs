@@ -37,7 +37,7 @@ fn one_value_is_kept_and_freed_when_it_is_let_go() {
     assert_eq!((count(&drops), domain.stats().garbage_objects), (8, 0), "by the last one's drop");
 }
 
-/// Slots are used again, so that many guards one after the other need one.
+/// Slots are used again, so that many guards one after the other need only one.
 #[test]
 fn slots_are_given_back() {
     let domain = Domain::new(common::options().limit_slots(1));
@@ -75,12 +75,12 @@ fn a_leaked_one_keeps_one_object_and_nothing_more() {
     assert_eq!((value.check(), count(&drops)), (1, 10));
 }
 
-/// Made by a thread that ends before the value is used, replaced and let go by others.
+/// Made by a thread that ends before other threads use the value, replace it and let it go.
 #[test]
 fn it_outlives_the_thread_that_made_it() {
     let (domain, cell, drops) = setting();
     let held = thread::scope(|s| s.spawn(|| cell.hold()).join().unwrap());
-    // Whatever the thread gave back is in use again.
+    // What the thread gave back is in use again.
     thread::scope(|s| s.spawn(|| cell.with(|_| drop(cell.hold()))).join().unwrap());
     cell.replace(Canary::new(2, &drops));
     assert_eq!((held.check(), count(&drops)), (1, 0));
@@ -95,7 +95,7 @@ fn it_is_let_go_by_a_destructor_of_the_thread_s_end() {
     thread_local!(static KEPT: RefCell<Option<Held<Canary>>> = const { RefCell::new(None) });
     let (domain, cell, drops) = setting();
     thread::scope(|s| {
-        // Joined by hand: the scope itself does not wait for destructors.
+        // Joined by hand, because the scope itself does not wait for destructors.
         s.spawn(|| {
             KEPT.with(|k| *k.borrow_mut() = Some(cell.hold()));
             cell.replace(Canary::new(2, &drops));
@@ -107,7 +107,7 @@ fn it_is_let_go_by_a_destructor_of_the_thread_s_end() {
     assert_eq!((count(&drops), domain.stats().garbage_objects), (1, 0));
 }
 
-/// It may own, indirectly, what owns it: a value that holds a value of its own cell's domain.
+/// It may indirectly own what owns it: a value may hold a value of its own cell's domain.
 #[test]
 fn a_value_may_hold_another_of_its_domain() {
     struct Link(#[allow(dead_code)] Option<Held<Canary>>, #[allow(dead_code)] Canary);
@@ -134,7 +134,7 @@ fn dropped_within_a_section_it_waits_for_nobody() {
     assert_eq!(count(&drops), 1);
 }
 
-/// Guards that travel between threads, while others of the domain come and go, under a writer.
+/// Guards that are sent between threads, while other guards of the domain come and go, beside a writer.
 #[test]
 fn guards_travel_under_load() {
     let (domain, cell, drops) = setting();

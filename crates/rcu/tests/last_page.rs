@@ -1,5 +1,5 @@
-//! The last page of user space is part of every section: the kernel runs instructions there for uprobes, so that a probe
-//! on a function which a section calls leads through it.
+//! The last page of user space is part of every section. The kernel runs instructions there for uprobes, so that a
+//! probe on a function that a section calls leads through it.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -8,10 +8,10 @@ mod common;
 use reprieve_rcu::capabilities;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Of 47-bit user space, which the kernel ends a page early.
+/// The end of 47-bit user space: the kernel ends it a page early.
 const LAST_PAGE: usize = 0x7fff_ffff_e000;
 
-/// A function in the last page that spins for milliseconds. None where something else is there.
+/// A function in the last page that spins for milliseconds. None if something else is there.
 fn spin_in_the_last_page() -> Option<extern "C" fn()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let protection = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;

@@ -1,5 +1,5 @@
-//! Guards, readers and views that safe code leaks, or sends the references of: none may lead to freed memory, and none
-//! may make a domain hang as it ends. All of it safe code.
+//! Guards, readers and views that safe code leaks, or whose references it sends to other threads: none may lead to
+//! freed memory, and none may make a domain hang as it ends. All of it is safe code.
 #![forbid(unsafe_code)]
 
 mod common;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// A value that tells when it is dropped, and whose memory says whether it was.
+/// A value that counts its drop, and whose memory shows whether it was dropped.
 struct Canary {
     words: [u64; 8],
     _drop: Counted,
@@ -22,7 +22,7 @@ fn canary(drops: &Arc<AtomicUsize>) -> Canary {
     Canary { words: ALIVE, _drop: Counted(drops.clone()) }
 }
 
-/// A cell of `domain` and the reference that a thread got from it which has leaked its guard, and ended.
+/// A cell of `domain`, and a reference that a thread got from it before it leaked its guard and ended.
 fn borrow_by_leaked_guard<'d>(domain: &'d Domain, cell: &RcuCell<Canary>) -> &'d Canary {
     let find = || {
         let guard: &'d Guard<'d> = Box::leak(Box::new(domain.lock()));
@@ -46,7 +46,7 @@ fn a_leaked_guard_protects_beyond_its_thread() {
     assert_eq!(drops.load(Ordering::SeqCst), 2, "the domain's end frees all: no borrow of it is left");
 }
 
-/// A value found through a section of a reader that was leaked, by a thread that has ended, is not freed.
+/// A value that was found through a leaked reader's section, by a thread that has ended, is not freed.
 macro_rules! protects_beyond_its_thread {
     ($name:ident, $reader:ident => $section:expr) => {
         #[test]
@@ -72,7 +72,7 @@ protects_beyond_its_thread!(a_leaked_reader_s_guard_protects_beyond_its_thread, 
 protects_beyond_its_thread!(a_leaked_entered_section_protects_beyond_its_thread, reader => reader.enter());
 protects_beyond_its_thread!(a_leaked_online_section_protects_beyond_its_thread, reader => reader.online());
 
-/// The references that a nested guard gave out outlive the guards inside.
+/// References that a nested guard gave out outlive the inner guards.
 #[test]
 fn only_the_leaked_one_of_nested_guards_stays() {
     let (domain, drops) = (common::domain(), Arc::new(AtomicUsize::new(0)));
@@ -90,7 +90,7 @@ fn only_the_leaked_one_of_nested_guards_stays() {
     assert_eq!((borrowed.words, drops.load(Ordering::SeqCst)), (ALIVE, 0));
 }
 
-/// A leaked section holds up its domain, not the records of other threads or other domains.
+/// A leaked section holds up its own domain, but no other domains and no records of other threads.
 #[test]
 fn a_leaked_guard_holds_up_its_own_domain_alone() {
     let (held, free) = (common::domain(), common::domain());
@@ -102,12 +102,12 @@ fn a_leaked_guard_holds_up_its_own_domain_alone() {
     });
     assert!(free.check(free.start()));
     assert!(!held.check(held.start()));
-    // The thread's id may be used again: nobody takes the section for one of the caller's own.
+    // The thread's id may be used again, and must not make the section look like one of the caller's own.
     let soon = std::time::Instant::now() + std::time::Duration::from_millis(5);
     assert!(held.synchronize_until(soon).is_err_and(|late| late.readers[0].ended));
 }
 
-/// Dropping the last handle ends, whoever leaked a guard, and frees all.
+/// Dropping the last handle returns, whatever guards were leaked, and frees everything.
 #[test]
 fn a_domain_ends_though_a_living_thread_has_leaked_a_guard() {
     let (domain, drops) = (Arc::new(common::domain()), Arc::new(AtomicUsize::new(0)));
@@ -141,7 +141,7 @@ fn a_domain_ends_though_this_thread_has_leaked_a_guard() {
     assert_eq!(drops.load(Ordering::SeqCst), 1);
 }
 
-/// A leaked slot pins its object no longer than its domain lives.
+/// A leaked slot pins its object only as long as its domain lives.
 #[test]
 fn a_domain_ends_though_a_slot_was_leaked() {
     let (domain, drops) = (common::domain(), Arc::new(AtomicUsize::new(0)));
@@ -154,10 +154,10 @@ fn a_domain_ends_though_a_slot_was_leaked() {
     assert_eq!(drops.load(Ordering::SeqCst), 1);
 }
 
-/// A thread that ends releases what it has not leaked; the destructors of its thread-local variables still read.
+/// A thread that ends releases what it has not leaked. The destructors of its thread-local variables may still read.
 #[test]
 fn thread_local_destructors_read_in_any_order() {
-    /// Guards of the thread that are still open.
+    /// How many guards of the thread are still open.
     static HELD: AtomicUsize = AtomicUsize::new(2);
     struct AtEnd(&'static RcuCell<String>, Option<Guard<'static>>);
     impl Drop for AtEnd {
@@ -170,7 +170,7 @@ fn thread_local_destructors_read_in_any_order() {
             drop(guard);
             let last = HELD.fetch_sub(1, Ordering::SeqCst) == 1;
             if last {
-                // Returns only if the section has ended.
+                // Returns only once the section has ended.
                 domain.synchronize();
             }
             assert_eq!(domain.check(token), last, "the last guard's end");
@@ -182,7 +182,7 @@ fn thread_local_destructors_read_in_any_order() {
         static FIRST: std::cell::RefCell<Option<AtEnd>> = const { std::cell::RefCell::new(None) };
         static SECOND: std::cell::RefCell<Option<AtEnd>> = const { std::cell::RefCell::new(None) };
     }
-    // An object of its own for each: the older guard of a thread would protect both.
+    // One object for each guard, because the older guard of a thread would protect both objects.
     static CELLS: [std::sync::OnceLock<RcuCell<String>>; 2] = [const { std::sync::OnceLock::new() }; 2];
     let cells = [0, 1].map(|n| CELLS[n].get_or_init(|| RcuCell::new("before".to_owned())));
     let [kept, replaced] = [0; 2].map(|_| Arc::new(std::sync::Barrier::new(2)));

@@ -1,4 +1,4 @@
-//! What `RcuMap` holds: alone against `std`'s `HashMap`, and under writers that do all they can at once. For its
+//! What `RcuMap` holds: compared with `std`'s `HashMap`, and beside writers that change it all the time. For its
 //! memory see `map_memory.rs`.
 
 mod common;
@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// A hasher under which keys collide: 4 hashes in all.
+/// A hasher under which keys collide: there are only 4 hashes.
 #[derive(Clone, Default)]
 struct Poor(u64);
 impl Hasher for Poor {
@@ -25,7 +25,7 @@ impl Hasher for Poor {
 }
 type PoorHash = BuildHasherDefault<Poor>;
 
-/// A hasher under which keys have one home, so that searches are long, but different tags.
+/// A hasher under which all keys have one home, so that searches are long, but have different tags.
 #[derive(Clone, Default)]
 struct Clustered(u64);
 impl Hasher for Clustered {
@@ -73,7 +73,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 0..1500)
 }
 
-/// Does `ops` to both kinds of map, and compares what they say.
+/// Applies `ops` to both kinds of map, and compares the results.
 fn agree<S: BuildHasher + Default>(ops: &[Op], shards: usize) {
     let domain = common::domain();
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(shards), S::default());
@@ -157,11 +157,11 @@ fn check(quad_seen: &Quad) -> u64 {
     quad_seen[0]
 }
 
-/// Keys that stay, keys that come and go.
+/// Keys that stay, and keys that come and go.
 const STAY: u64 = 64;
 const CHURN: u64 = 2048;
 
-/// Changes everything all the time: values of the keys that stay, and whether the others are there.
+/// Changes everything all the time: the values of the keys that stay, and whether the others are present.
 fn churn<S: BuildHasher>(map: &RcuMap<u64, Quad, S>, done: &AtomicBool, seed: u64) {
     let mut x = seed;
     while !done.load(Ordering::Relaxed) {
@@ -181,7 +181,7 @@ fn churn<S: BuildHasher>(map: &RcuMap<u64, Quad, S>, done: &AtomicBool, seed: u6
     }
 }
 
-/// Runs `read` in one thread beside two that churn, `rounds` times.
+/// Runs `read` on one thread beside two that change the map, `rounds` times.
 fn beside_writers<S: BuildHasher + Default + Sync>(
     shards: usize,
     batch: usize,
@@ -260,7 +260,7 @@ fn same(block: &Block) -> u64 {
 /// A key that comes and goes.
 const GUEST: u64 = 100;
 
-/// Updates four keys as quickly as it can, beside a reader of the same keys.
+/// Updates four keys as quickly as possible, beside a reader of the same keys.
 fn hot(read: impl Fn(&RcuMap<u64, Block, ClusteredHash>, u64) -> Option<u64>) {
     let domain = Domain::new(common::options().batch(4));
     let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), ClusteredHash::default());
@@ -319,7 +319,7 @@ fn a_value_lives_as_long_as_the_section_that_found_it() {
     let guard = domain.lock();
     let one = map.get(&1, &guard).unwrap();
     map.discard(&1);
-    // What could overwrite it: the slot is the first of its group.
+    // This could overwrite the entry, because the slot is the first of its group.
     (0..100).for_each(|n| assert_eq!(map.set(1, quad(n)), n > 0));
     (2..100).for_each(|n| assert!(!map.set(n, quad(n))));
     map.clear();
@@ -365,7 +365,8 @@ impl Hash for Noisy {
     }
 }
 
-/// A key, or what a closure holds, may write to the very shard when it is dropped: under the lock it would wait for itself.
+/// A key, or what a closure holds, may write to its own shard when it is dropped. Under that shard's lock it would
+/// wait for itself.
 #[test]
 fn what_an_operation_does_not_store_is_dropped_after_it() {
     let (send, done) = std::sync::mpsc::channel();

@@ -1,5 +1,4 @@
-//! What users of maps expect beside the operations: reserving, borrowed keys, conversions, and no bounds without a
-//! reason.
+//! What users of maps expect besides the operations: reserving, borrowed keys, conversions, and no needless bounds.
 
 mod common;
 
@@ -38,7 +37,7 @@ fn counted() -> (impl Fn(u64) -> Cloned, impl Fn() -> usize) {
     (move |n| Cloned(n, clones.clone()), move || counter.swap(0, Ordering::Relaxed))
 }
 
-/// Clones tell of rebuilds.
+/// Clones reveal rebuilds.
 #[test]
 fn what_was_reserved_for_is_inserted_without_a_rebuild() {
     for shards in [1, 16, 64] {
@@ -63,7 +62,7 @@ fn what_was_reserved_survives_a_rebuild_for_another_reason() {
     let map = RcuMap::with_options(&common::domain(), options, FastHash::default());
     map.set(0, value(0));
     map.reserve(5_000);
-    // Updates beside a reader use up the slots.
+    // Updates beside a reader use up the free slots.
     let section = map.domain().lock();
     (0..20_000).for_each(|n| assert!(map.set(0, value(n))));
     drop(section);
@@ -188,7 +187,7 @@ fn a_clone_is_another_map_of_the_same_domain() {
     assert!((0..1_000).all(|n| clone.copied(&n) == Some(n)));
 }
 
-/// A map in a static, without a domain to carry.
+/// A map in a static, without a domain to pass around.
 #[test]
 fn a_map_may_be_static() {
     static MAP: std::sync::LazyLock<RcuMap<u64, String>> = std::sync::LazyLock::new(RcuMap::default);
@@ -196,8 +195,8 @@ fn a_map_may_be_static() {
     assert_eq!(MAP.pin().get(&3).unwrap(), "3");
 }
 
-/// Compiles: what neither inserts nor returns a clone asks for no `Clone`, and what only looks at all asks for no
-/// `Hash` either.
+/// That this compiles is the test: operations that neither insert nor return a clone do not require `Clone`, and
+/// those that look at nothing do not require `Hash` either.
 #[expect(dead_code, reason = "to be compiled")]
 fn without_clone<K, V, S>(map: &RcuMap<K, V, S>, view: &Pinned<'_, K, V, S>, key: &K)
 where
@@ -236,7 +235,7 @@ where
     let _ = map.try_clear();
 }
 
-/// `copied` asks that the value can be copied, and the key compared, in a restartable section.
+/// `copied` requires that the value can be copied, and the key compared, in a restartable section.
 #[expect(dead_code, reason = "to be compiled")]
 fn copied<K: Plain + Hash + Send + Sync + 'static, V: Copy + Send + Sync + 'static>(
     map: &RcuMap<K, V>,
@@ -245,7 +244,7 @@ fn copied<K: Plain + Hash + Send + Sync + 'static, V: Copy + Send + Sync + 'stat
     map.copied(key)
 }
 
-/// `remove` clones the value, and never the key.
+/// `remove` clones the value, but never the key.
 #[expect(dead_code, reason = "to be compiled")]
 fn remove<K: Hash + Eq + Send + Sync + 'static, V: Clone + Send + Sync + 'static>(
     map: &RcuMap<K, V>,

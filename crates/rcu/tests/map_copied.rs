@@ -1,5 +1,5 @@
-//! `RcuMap::copied` against `get`, for keys and values of every size that registers have and some that they have not,
-//! among many keys and among keys that all collide.
+//! `RcuMap::copied` against `get`, for keys and values of every size that fits registers and some that do not, among
+//! many keys and among keys that all collide.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
 
-/// A hasher by which all keys collide.
+/// A hasher under which all keys collide.
 #[derive(Clone, Default)]
 struct One;
 impl BuildHasher for One {
@@ -26,7 +26,7 @@ impl Hasher for One {
     fn write(&mut self, _: &[u8]) {}
 }
 
-/// Half of the keys have entries; some have had one.
+/// Half of the keys have entries. Some of the others had one before.
 fn agrees<K, V, S>(keys: impl Iterator<Item = K>, value: impl Fn(usize) -> V, hasher: S)
 where
     K: Plain + Hash + Debug + Send + Sync + 'static,
@@ -45,7 +45,7 @@ where
     for key in &keys {
         assert_eq!(map.copied(key), view.get(key).copied(), "{key:?}");
     }
-    // More than are fetched at a time.
+    // More keys than are fetched at a time.
     let many: [K; 150] = std::array::from_fn(|n| keys[n * 7 % keys.len()]);
     assert_eq!(map.copied_many(&many), many.map(|key| view.get(&key).copied()));
     assert_eq!(view.len(), keys.len().div_ceil(2));

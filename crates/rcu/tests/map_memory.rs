@@ -1,5 +1,5 @@
-//! What `RcuMap` does with memory: entries are dropped once, limits refuse before anything changes, and panics
-//! of the user's code lose nothing.
+//! What `RcuMap` does with memory: entries are dropped once, limits refuse before anything changes, and panics of the
+//! user's code lose nothing.
 
 mod common;
 
@@ -114,13 +114,13 @@ fn a_full_domain_refuses_before_anything_changes() {
     assert_eq!(live.load(Ordering::Relaxed), 0);
 }
 
-/// Panics when it is cloned, hashed or compared as often as it is told.
+/// Panics at a given number of clones, hashes or comparisons.
 #[derive(Debug)]
 struct Fragile(u64, Arc<AtomicU64>);
 impl Fragile {
     fn step(&self) {
         if self.1.load(Ordering::Relaxed) != 0 && self.1.fetch_sub(1, Ordering::Relaxed) == 1 {
-            panic!("as told");
+            panic!("expected");
         }
     }
 }
@@ -153,7 +153,7 @@ fn panics_of_keys_and_values_leave_the_map_as_it_was() {
         let map = RcuMap::with_options(&domain, MapOptions::new().shards(1), FastHash::default());
         (0..14).for_each(|n| assert!(!map.set(key(n), Counted::new(&live, n))));
         fuse.store(at, Ordering::Relaxed);
-        // The table is full: a new key has it rebuilt.
+        // The table is full, so a new key causes it to be rebuilt.
         let result = catch_unwind(AssertUnwindSafe(|| map.set(key(14), Counted::new(&live, 14))));
         fuse.store(0, Ordering::Relaxed);
         let len = if result.is_err() { 14 } else { 15 };
@@ -164,7 +164,7 @@ fn panics_of_keys_and_values_leave_the_map_as_it_was() {
         drop(guard);
         domain.barrier();
         assert_eq!(live.load(Ordering::Relaxed), len as usize, "copies of a rebuild that failed are dropped");
-        assert!(catch_unwind(AssertUnwindSafe(|| map.update(&key(3), |_| panic!("as told")))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| map.update(&key(3), |_| panic!("expected")))).is_err());
         assert!(map.set(key(3), Counted::new(&live, 33)), "the lock is free");
     }
     assert!(panics > 20, "{panics} panics");
@@ -172,13 +172,13 @@ fn panics_of_keys_and_values_leave_the_map_as_it_was() {
     assert_eq!((live.load(Ordering::Relaxed), domain.stats().garbage_bytes), (0, 0));
 }
 
-/// Panics when it is dropped, if it is told to.
+/// Panics when it is dropped, if it is set to.
 #[derive(Clone)]
 struct Bomb(bool, Arc<AtomicUsize>);
 impl Drop for Bomb {
     fn drop(&mut self) {
         self.1.fetch_add(1, Ordering::Relaxed);
-        assert!(!self.0, "as told");
+        assert!(!self.0, "expected");
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 type Map = RcuMap<Fragile, Fragile, FastHash>;
 type Contents = BTreeMap<u64, u64>;
 
-/// A full table of one shard: a new key has it rebuilt.
+/// A full table of one shard: a new key causes it to be rebuilt.
 fn full_map(domain: &Domain, shared: &Arc<Shared>) -> Map {
     let map = RcuMap::with_options(domain, MapOptions::new().shards(1), FastHash::default());
     (0..14).for_each(|n| assert!(!map.set(Fragile::new(n, shared), Fragile::new(n, shared))));
@@ -129,7 +129,7 @@ const fn operations() -> [(&'static str, Operation); 22] {
     ]
 }
 
-/// Whatever panics at whatever step: each operation is done or is not, the lock is free, and nothing leaks.
+/// Whatever panics, at whatever step: each operation is done or is not, the lock is free, and nothing leaks.
 #[test]
 fn an_operation_whose_user_code_panics_is_not_done() {
     let (domain, shared) = (common::domain(), Arc::new(Shared::default()));
@@ -162,7 +162,7 @@ fn an_operation_whose_user_code_panics_is_not_done() {
     assert_eq!(shared.live.load(Ordering::Relaxed), 0);
 }
 
-/// `retain` goes on from shard to shard; a shard whose turn has not come is as it was, and one that was done stays so.
+/// `retain` goes from shard to shard. If it panics, later shards are unchanged, and earlier ones stay done.
 #[test]
 fn a_retain_that_panics_leaves_whole_shards() {
     let (domain, shared) = (common::domain(), Arc::new(Shared::default()));

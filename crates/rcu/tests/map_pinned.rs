@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// A value that knows whether it was dropped: what a reference to freed memory would show, and sooner.
+/// A value that records whether it was dropped, which shows sooner than freed memory would.
 #[derive(Debug)]
 struct Alive(u64, Arc<AtomicUsize>, AtomicBool);
 impl Alive {
@@ -36,7 +36,7 @@ impl Drop for Alive {
 
 type Map = RcuMap<u64, Alive, FastHash>;
 
-/// A map of one shard, so that everything meets.
+/// A map of one shard, so that all operations meet there.
 fn map(domain: &Domain, entries: u64) -> (Map, Arc<AtomicUsize>) {
     let drops = Arc::new(AtomicUsize::new(0));
     let map = RcuMap::with_options(domain, MapOptions::new().shards(1), FastHash::default());
@@ -60,7 +60,7 @@ fn ravage(map: &Map, drops: &Arc<AtomicUsize>) {
     map.domain().reclaim_now();
 }
 
-/// Takes a reference by each method, wrecks the map by `wreck`, and looks at the references again.
+/// Takes a reference by each method, changes the map by `wreck`, and checks the references again.
 fn references_hold(domain: &Domain, wreck: impl Fn(&Map, &Arc<AtomicUsize>)) {
     let (map, drops) = map(domain, 10);
     let view = map.pin();
@@ -112,7 +112,7 @@ fn references_outlive_the_entries_that_other_threads_change() {
     references_hold(&Domain::new(common::options().batch(16)), by_others);
 }
 
-/// As `ravage`, without expectations that other threads disappoint.
+/// As `ravage`, but expects nothing that other threads could spoil.
 fn ravage_beside_others(map: &Map, drops: &Arc<AtomicUsize>) {
     for n in 0..200 {
         map.set(n, Alive::new(1_000 + n, drops));
@@ -185,11 +185,11 @@ fn references_through_a_leaked_view_stay_good() {
     assert_eq!((kept.get(), removed.get()), (0, 1));
 }
 
-/// Fails until the record of a thread that leaked a section stays in it.
+/// Fails until the record of a thread that leaked a section stays in that section.
 #[test]
 
 fn references_through_a_view_that_an_ended_thread_leaked_stay_good() {
-    // Leaked too: a domain's end waits for its sections.
+    // Leaked, too, because a domain's end would wait for its sections.
     let domain: &'static Domain = Box::leak(Box::default());
     let (map, drops) = map(domain, 10);
     std::thread::scope(|s| {
@@ -210,7 +210,7 @@ fn a_view_that_unwinds_ends_its_section() {
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let view = map.pin();
         view.remove(&1);
-        panic!("as told");
+        panic!("expected");
     }));
     assert!(panicked.is_err());
     domain.synchronize_until(Instant::now() + Duration::from_secs(20)).expect("no section is left");
@@ -229,7 +229,7 @@ fn views_nest_and_are_sections_for_other_structures_of_the_domain() {
     assert_eq!(std::ptr::from_ref(view.map()), &raw const one);
 }
 
-/// Readers that keep references while writers replace all they can.
+/// Readers that keep references while writers replace as much as they can.
 #[test]
 fn views_hold_beside_writers() {
     let domain = Domain::new(common::options().batch(8));

@@ -22,7 +22,7 @@ fn without_deadlock<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static
     done.recv_timeout(Duration::from_secs(20)).expect("a deadlock, or a panic")
 }
 
-/// All keys have one home, so that tables turn out too small.
+/// A hasher under which all keys have one home, so that tables turn out too small.
 #[derive(Clone, Default)]
 struct LastHome(u64);
 impl Hasher for LastHome {
@@ -73,14 +73,15 @@ fn echoes() -> (Arc<Echoes>, Arc<Shared>) {
     (Arc::new(map), Arc::default())
 }
 
-/// A rebuild copies entries into a table that turns out too small: the copies are dropped after the lock.
+/// If a rebuild copies entries into a table that turns out too small, the copies are dropped after the lock is
+/// released.
 #[test]
 fn copies_made_in_vain_are_dropped_after_the_lock() {
     let in_vain = without_deadlock(|| {
         let (map, shared) = echoes();
         let mut in_vain = 0;
         for n in 0..300 {
-            // Nothing is freed before the section ends: what is dropped is what was copied in vain.
+            // Nothing is freed before the section ends, so what is dropped is what was copied in vain.
             let section = map.domain().lock();
             let before = shared.live.load(Ordering::Relaxed);
             map.set(n, Echo::new(&map, &shared));
@@ -93,14 +94,14 @@ fn copies_made_in_vain_are_dropped_after_the_lock() {
     assert!(in_vain > 0, "no table was too small");
 }
 
-/// The same where a clone panics under the lock, with copies made before.
+/// The same if a clone panics under the lock, with copies made before.
 #[test]
 fn copies_of_a_rebuild_that_panics_are_dropped_after_the_lock() {
     let dropped = without_deadlock(|| {
         let (map, shared) = echoes();
         (0..14).for_each(|n| assert!(!map.set(n, Echo::new(&map, &shared))));
         shared.fuse.store(10, Ordering::Relaxed);
-        // The value to be stored writes to the map too.
+        // The value to be stored writes to the map, too.
         let value = Echo::loud(&map, &shared);
         assert!(catch_unwind(AssertUnwindSafe(|| map.set(14, value))).is_err());
         shared.fuse.store(10, Ordering::Relaxed);
@@ -138,7 +139,7 @@ impl PartialEq for LoudKey {
 }
 impl Eq for LoudKey {}
 
-/// The value's clone panics when the key's is made.
+/// The clone of the value panics after the key was cloned.
 #[test]
 fn a_key_whose_value_cannot_be_cloned_is_dropped_after_the_lock() {
     let dropped = without_deadlock(|| {
@@ -167,7 +168,7 @@ fn contents_of(map: &LoudKeys) -> usize {
     map.pin().iter().filter(|(key, value)| key.0 == value.0).count()
 }
 
-/// A value, given or made, that is not needed, or whose operation panics.
+/// A value, given or made, that is not needed, or whose operation panics, is dropped after the lock is released.
 #[test]
 fn values_that_are_not_stored_are_dropped_after_the_lock() {
     let dropped = without_deadlock(|| {
@@ -198,7 +199,7 @@ fn closures_may_read_the_map_under_its_lock_and_write_to_it_outside() {
         map.retain(|key, _| map.pin().contains_key(key) && *key < 8);
         map.remove_if(&7, |_, _| map.len() == 8);
         assert_eq!(map.entry(50).or_insert_with(|| map.pin().len() as u64), Effect::Inserted);
-        // Not under the lock: writes are as good.
+        // This is not under the lock, so it may also write.
         let made = map.get_or_insert_with(60, || {
             map.set(60, 61);
             62
@@ -209,7 +210,7 @@ fn closures_may_read_the_map_under_its_lock_and_write_to_it_outside() {
     assert_eq!(numbers, 61 + fibonacci_by_hand(90));
 }
 
-/// The (n - 100)-th Fibonacci number, which the map remembers.
+/// The (n - 100)-th Fibonacci number. The map remembers it.
 fn fibonacci(map: &RcuMap<u64, u64, FastHash>, n: u64) -> u64 {
     *map.pin().get_or_insert_with(n, || match n - 100 {
         small @ 0..2 => small,
@@ -221,7 +222,7 @@ fn fibonacci_by_hand(n: u64) -> u64 {
     (0..n).fold((0, 1), |(a, b), _| (b, a + b)).0
 }
 
-/// A destructor that uses the map through a view, while a view is what removes its value.
+/// A destructor that uses the map through a view, while a view removes its value.
 #[test]
 fn destructors_may_use_the_map_through_views() {
     struct Last(Weak<RcuMap<u64, Arc<Last>>>, u64);
@@ -268,7 +269,7 @@ fn get_or_insert_agrees_on_a_value() {
     }
 }
 
-/// A key that breaks the promise of `Borrow`: the map may lose it, and does nothing worse.
+/// A key that breaks the promise of `Borrow`: the map may lose the key, and nothing worse happens.
 #[test]
 fn keys_that_break_promises_do_no_harm() {
     #[derive(Clone, PartialEq, Eq)]

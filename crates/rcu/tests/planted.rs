@@ -1,5 +1,5 @@
-//! A use after free, planted to prove that scripts/asan would see one: within a restartable section, where the
-//! sanitizer has it hardest. Runs only if the environment asks for it.
+//! A planted use after free, which proves that scripts/asan would see one: within a restartable section, where the
+//! sanitizer is most likely to miss it. Runs only if the environment asks for it.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What has piled up is freed in portions: none is forgotten, whatever slots pin and callbacks do.
+//! What has piled up is freed in portions, and nothing is forgotten, whatever slots pin and callbacks do.
 #![forbid(unsafe_code)]
 
 mod common;
@@ -42,7 +42,7 @@ fn a_callback_that_panics_keeps_no_other_portion_from_being_freed() {
     assert!(catch_unwind(AssertUnwindSafe(|| domain.barrier())).is_err());
     assert_eq!((ran.load(Ordering::SeqCst), domain.stats().garbage_objects), (990, 0));
 
-    // Nor the last handle, which a later portion owns.
+    // Neither is the last handle, which a later portion owns.
     let alive = Arc::new(());
     let guard = domain.lock();
     domain.defer(|| panic!("once"));

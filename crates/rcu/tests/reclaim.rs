@@ -107,7 +107,7 @@ fn dropping_the_last_handle_frees_everything() {
     assert_eq!(drops.load(Ordering::SeqCst), 1);
 }
 
-/// A handle that is dropped frees what it can, though its batch is not full: there may be no other to come by.
+/// Dropping a handle frees what it can, even if its batch is not full, because there may be no later call.
 #[test]
 fn dropping_any_handle_frees_what_it_can() {
     let drops = drops();
@@ -239,7 +239,7 @@ fn a_panic_in_a_callback_leaves_the_domain_usable() {
     domain.barrier();
 }
 
-/// A batch of callbacks of which some panic.
+/// A batch of callbacks, some of which panic.
 fn defer_some_that_panic(domain: &Domain, drops: &Arc<AtomicUsize>) {
     for i in 0..10 {
         let drops = drops.clone();
@@ -352,7 +352,7 @@ fn the_reclaimer_thread_frees_without_further_calls() {
     assert!(domain.spawn_reclaimer().is_err(), "one per domain");
     for round in 1..=20 {
         if round % 5 == 0 {
-            // Long enough for the thread to sleep until it is woken, not only for a deadline.
+            // Long enough for the thread to sleep until it is woken, and not only until a deadline.
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         (0..10).for_each(|_| retire(&domain, &drops));
@@ -361,7 +361,7 @@ fn the_reclaimer_thread_frees_without_further_calls() {
         }
     }
     let used_ns = reclaimer.cpu_ns();
-    // The portable half knows no clock for a thread.
+    // The portable half has no clock for a thread.
     assert!(cfg!(reprieve_fallback) || used_ns > 0, "20 rounds take time");
     assert!(reclaimer.cpu_ns() >= used_ns);
     drop(reclaimer);
@@ -396,8 +396,8 @@ fn concurrent_writers_and_barriers_lose_nothing() {
     }
 }
 
-/// By default a call that retires waits a millisecond for room, and then exceeds the limit: the caller may hold what a
-/// reader waits for.
+/// By default a call that retires waits a millisecond for room, and then exceeds the limit, because the caller may
+/// hold a lock that a reader waits for.
 #[test]
 fn a_writer_that_holds_what_a_reader_waits_for_does_not_wait_for_ever() {
     let domain = Domain::new(common::options().limit_objects(1));

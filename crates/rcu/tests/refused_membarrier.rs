@@ -1,5 +1,6 @@
-//! A seccomp filter, installed after the first use, refuses membarrier. Nothing may be freed any more, nobody may hang,
-//! and what needs a grace period says why there is none. In a process of its own: filters cannot be taken back.
+//! A seccomp filter that is installed after the first use refuses membarrier. From then on nothing may be freed,
+//! nobody may hang, and calls that need a grace period report why there is none. In a process of its own, because
+//! filters cannot be removed.
 
 #![cfg(target_os = "linux")]
 
@@ -53,7 +54,7 @@ fn with_a_filter() {
     let reclaimer = reclaimed.spawn_reclaimer().unwrap();
     refuse_membarrier();
 
-    // Writers of several threads, beyond the domain's limits, and none hangs or panics.
+    // Writers on several threads exceed the domain's limits, and none of them hangs or panics.
     for value in 3..100 {
         let cell = cell.clone();
         ends(move || cell.replace(value));

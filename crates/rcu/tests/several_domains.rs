@@ -41,7 +41,7 @@ fn a_callback_that_waits_for_its_own_domain_through_another_panics() {
     one.defer(move || inner.defer(move || outer.barrier()));
 }
 
-/// Each callback retires the next in the other domain: nothing runs out of stack.
+/// Each callback retires the next one in the other domain. The stack must not overflow.
 #[test]
 fn domains_that_retire_in_each_other_by_turns_need_no_stack() {
     fn step(here: Domain, there: Domain, left: usize, runs: Arc<AtomicUsize>) {
@@ -57,7 +57,7 @@ fn domains_that_retire_in_each_other_by_turns_need_no_stack() {
     assert_eq!((one.stats().garbage_objects, other.stats().garbage_objects), (0, 0));
 }
 
-/// A domain in the hands of its own garbage ends all the same once its last other handle is dropped.
+/// A domain that its own garbage owns still ends once its last other handle is dropped.
 #[test]
 fn a_queued_callback_that_owns_the_last_handle_runs() {
     for options in [common::options(), common::options().batch(100).deadline_ns(u64::MAX)] {
@@ -71,7 +71,7 @@ fn a_queued_callback_that_owns_the_last_handle_runs() {
     }
 }
 
-/// The same with cells of the domain within a value of the domain: many handles in one object.
+/// The same with cells of the domain within a value of the domain, so that one object owns many handles.
 #[test]
 fn a_value_that_owns_the_last_handles_is_dropped() {
     let (domain, drops) = (Domain::new(common::options().batch(100)), Arc::new(AtomicUsize::new(0)));
@@ -82,7 +82,7 @@ fn a_value_that_owns_the_last_handles_is_dropped() {
     assert_eq!(drops.load(Ordering::SeqCst), 10);
 }
 
-/// A reclaimer thread whose handle a callback of its own domain owns ends by itself.
+/// A reclaimer thread ends by itself if a callback of its own domain owns its handle.
 #[test]
 fn a_callback_may_own_its_reclaimer() {
     let (domain, runs) = (common::domain(), Arc::new(AtomicUsize::new(0)));

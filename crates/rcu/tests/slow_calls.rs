@@ -1,4 +1,4 @@
-//! A limit that every call of membarrier exceeds: the process's thread makes all calls. Nothing is lost by that.
+//! A limit that every call of membarrier exceeds, so that the fence thread makes all calls. Nothing is lost by that.
 
 #![cfg(target_os = "linux")]
 
@@ -94,8 +94,8 @@ extern "C" fn handler(_: libc::c_int) {
     HANDLED.fetch_add(usize::from(value > 0), Ordering::SeqCst);
 }
 
-/// A thread that has locked the domain before may read in a handler whatever it interrupts, also when its readers have gone
-/// over to fences since.
+/// A thread that has locked the domain before may read in a handler, whatever the handler interrupts, even if the
+/// domain's readers have switched to fences since.
 #[test]
 fn a_signal_handler_reads_a_domain_that_has_left_membarrier() {
     const THREADS: usize = 16;
@@ -134,7 +134,7 @@ fn a_signal_handler_reads_a_domain_that_has_left_membarrier() {
             reader.is_fenced()
         });
         for (n, thread) in threads.into_iter().enumerate() {
-            // SAFETY: the thread runs until it is told to stop.
+            // SAFETY: the thread runs until `stop` is set.
             unsafe { libc::pthread_kill(thread as _, libc::SIGUSR1) };
             until("a handler hangs", || HANDLED.load(Ordering::SeqCst) > n);
         }

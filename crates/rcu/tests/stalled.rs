@@ -1,9 +1,9 @@
-//! A reader that stalls for two seconds while a writer retires 5,000 objects per second: for each kind, how
-//! much garbage there is at most, and who is named. All at once, in one test.
+//! A reader that stalls for two seconds while a writer retires 5,000 objects per second: how much garbage there is at
+//! most, and which reader is named, for each kind of section. All cases run at once, in one test.
 //!
-//! Stated bounds: a restartable section that is stopped holds nothing, so each object is freed by the call
-//! that retires it. A guard of a slot holds one object. A section of the third kind holds all, up to the
-//! domain's limits, in objects or in bytes, whatever the domain does at its limits.
+//! The bounds: a stopped restartable section holds nothing, so that each object is freed by the call that retires it.
+//! A guard of a slot holds one object. A section of the third kind holds everything, up to the domain's limits, in
+//! objects or in bytes, whatever the domain does at its limits.
 
 mod common;
 
@@ -20,7 +20,7 @@ use stop::{Park, Tracer};
 const STALL: Duration = Duration::from_secs(2);
 const PER_SECOND: u64 = 5_000;
 const BYTES: usize = 100;
-/// Far less than is retired meanwhile: 10,000 objects, 1 MB.
+/// Far less than is retired meanwhile, which is 10,000 objects and 1 MB.
 const LIMIT_OBJECTS: usize = 1_000;
 const LIMIT_BYTES: usize = 64_000;
 
@@ -34,7 +34,7 @@ enum Kind {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stall {
-    /// In the handler of a signal that came within the section.
+    /// In the handler of a signal that arrived within the section.
     Parked,
     /// By a tracer, within the section.
     Traced,
@@ -94,7 +94,7 @@ impl Stage {
         }
     }
 
-    /// Short sections, until the end: it is stopped in one of them.
+    /// Short sections, until the end. The reader is stopped in one of them.
     fn read(&self) {
         let reader = self.domain.register(&self.name).unwrap();
         // SAFETY: the stage outlives its threads.
@@ -123,7 +123,8 @@ impl Stage {
             Kind::Read => unsafe {
                 reader.read(|| {
                     self.within();
-                    // Still within: where sections are epochs, a reader stopped after its end holds up nobody.
+                    // Still within the section: where sections are epochs, a reader that is stopped after its section
+                    // holds up nobody.
                     self.inside.store(false, Ordering::SeqCst);
                 });
             },
@@ -154,7 +155,7 @@ impl Stage {
         }
     }
 
-    /// Stops the reader within a section. None where that cannot be done.
+    /// Stops the reader within a section. None if that is not possible.
     fn stop_reader(&self) -> Option<Stopped<'_>> {
         while self.tid.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
@@ -176,7 +177,7 @@ impl Stage {
         }
     }
 
-    /// Retires at the rate, for the time; the first is the one that a slot may pin.
+    /// Retires at the given rate, for the given time. A slot may pin the first object.
     fn write(&self) {
         unsafe fn free(object: *mut [u8; BYTES]) {
             // SAFETY: from a box; poisoned first, for readers that come too late.
@@ -249,7 +250,7 @@ impl Stage {
 
 enum Stopped<'a> {
     Parked(&'a Park),
-    /// Goes on when the tracer is dropped.
+    /// The reader goes on when the tracer is dropped.
     Traced(#[allow(dead_code)] Tracer),
 }
 
@@ -261,8 +262,8 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// One case. All cases stop their readers before any writer begins: membarrier starts the running sections of
-/// all domains again.
+/// Runs one case. All cases stop their readers before any writer begins, because membarrier restarts the running
+/// sections of all domains.
 fn play(stage: &'static Stage, all_stopped: &Barrier, all_written: &Barrier) {
     let log = |r: &LateReader| stage.hooked.lock().unwrap().push(r.clone());
     assert!(stage.domain.on_late(1_000_000, log));
@@ -273,8 +274,8 @@ fn play(stage: &'static Stage, all_stopped: &Barrier, all_written: &Barrier) {
         let wanted = stopped.is_some();
         let writer = wanted.then(|| s.spawn(|| stage.write()));
         let until = Instant::now() + STALL;
-        // Where the domain waits at its limit, the writer goes on only after the reader. An emulated machine takes longer
-        // to get there.
+        // If the domain waits at its limit, the writer goes on only after the reader does. An emulated machine takes
+        // longer to get there.
         while writer.as_ref().is_some_and(|w| !w.is_finished()) {
             let is_full = stage.domain.stats().peak_objects >= stage.peak().0;
             if stage.case.at_limit == AtLimit::Reclaim && Instant::now() >= until && is_full {

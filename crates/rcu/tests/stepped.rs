@@ -1,5 +1,5 @@
-//! A signal at each instruction of `Domain::lock`, by stepping through it: the handler's guard of another domain, and the
-//! guards that are taken afterwards, hold up their own domains.
+//! A signal at each instruction of `Domain::lock`, by stepping through it. The guards that the handler and later code
+//! take, of other domains, must hold up their own domains.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64"))]
 
@@ -7,7 +7,7 @@ use reprieve_rcu::Domain;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The processor's flag that makes it trap after each instruction.
+/// The processor's flag for a trap after each instruction.
 const TRAP: u64 = 1 << 8;
 
 static LOCKED_LAST: OnceLock<Domain> = OnceLock::new();

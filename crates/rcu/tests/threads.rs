@@ -1,4 +1,4 @@
-//! Threads that come and go, and exit in a section; cells. What leaks: leaks.rs.
+//! Threads that come and go, and that end in a section. For leaks see leaks.rs.
 
 mod common;
 
@@ -39,8 +39,8 @@ fn a_guard_in_a_thread_local_protects_to_its_end() {
     assert!(IN_DESTRUCTOR.load(Ordering::SeqCst));
 }
 
-/// The same for a pthread key that is younger than the crate's own. Its destructor comes later in the same round, as
-/// that of `std` does on musl.
+/// The same for a pthread key that is younger than the crate's own. Its destructor then runs later in the same round,
+/// as that of `std` does on musl.
 #[cfg(unix)]
 #[test]
 fn a_guard_in_a_pthread_key_protects_to_its_end() {
@@ -68,8 +68,8 @@ fn a_guard_in_a_pthread_key_protects_to_its_end() {
     assert!(WAS_PROTECTED.load(Ordering::SeqCst));
 }
 
-/// A thread enters its first section in the destructor of a key, when `std` has forgotten the thread; and in every round of such
-/// destructors, before and after the library's own.
+/// A thread enters its first section in the destructor of a key, when `std` has forgotten the thread; and in every
+/// round of such destructors, before and after the library's own.
 #[cfg(unix)]
 #[test]
 fn sections_may_begin_in_every_round_of_a_pthread_key_s_destructors() {
@@ -115,7 +115,7 @@ fn many_short_lived_domains_on_one_thread() {
 #[test]
 fn cells_are_read_and_replaced_by_all() {
     let domain = common::domain();
-    // The halves always agree.
+    // The two halves always agree.
     let (cell, stop) = (RcuCell::in_domain(&domain, [0u64; 8]), AtomicBool::new(false));
     std::thread::scope(|s| {
         let writers =

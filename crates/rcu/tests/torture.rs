@@ -7,7 +7,7 @@ use engine::{Control, Kind, Outcome, Plan, run};
 use reprieve_rcu::{Fencing, capabilities};
 use std::time::Duration;
 
-/// A negative control ends when it is caught; the limit is for a machine on which it never is.
+/// A negative control ends as soon as it is caught. The limit is for machines on which it never is.
 const CAUGHT_WITHIN_MS: u64 = 60_000;
 
 fn torture(kind: Kind, control: Control, fencing: Fencing, ms: u64) -> Outcome {
@@ -19,7 +19,7 @@ fn no_reader_finds_poison(fencing: Fencing) {
     let asked = std::env::var("REPRIEVE_TORTURE_MS").ok().and_then(|ms| ms.parse().ok());
     for kind in [Kind::Read, Kind::Acquire, Kind::Lock, Kind::Online] {
         let mut ms = asked.unwrap_or(300);
-        // On a busy machine not everything happens within a moment: then it takes longer.
+        // On a busy machine not everything happens within a moment, so this allows more time.
         while !finds_no_poison(kind, fencing, ms) {
             ms *= 3;
             assert!(ms < 60_000, "{kind:?} {fencing:?}: not everything has happened");
@@ -27,7 +27,7 @@ fn no_reader_finds_poison(fencing: Fencing) {
     }
 }
 
-/// Returns whether everything happened that is to be endured.
+/// Returns whether all disturbances happened at least once.
 fn finds_no_poison(kind: Kind, fencing: Fencing, ms: u64) -> bool {
     let found = torture(kind, Control::None, fencing, ms);
     let did = &found.disturbances;

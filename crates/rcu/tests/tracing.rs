@@ -1,5 +1,4 @@
-//! The events of the feature `tracing`: which come, on which occasion, and that a subscriber may use the
-//! domain.
+//! The events of the feature `tracing`: which ones come on which occasion, and that a subscriber may use the domain.
 
 mod common;
 
@@ -13,15 +12,15 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// One test at a time: `tracing` keeps for each place in the code whether anyone wants its events, for all threads, and
-/// a subscriber that comes or goes meanwhile on another thread may make it miss one.
+/// One test at a time. For each place in the code, `tracing` remembers for all threads whether anyone wants its
+/// events. A subscriber that another thread adds or removes meanwhile may make it miss one.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps events as text, and retires in a domain at the second.
+/// Keeps events as text, and retires an object in a domain at the second event.
 struct Log {
     seen: Arc<Mutex<Vec<String>>>,
     domain: Domain,
@@ -47,10 +46,10 @@ impl Subscriber for Log {
             seen.push(text.0);
             seen.len() == 2
         };
-        // Not at the first: `tracing` takes no interest in an event that a subscriber meets for the first time within
-        // an event, and then never again.
+        // Not at the first event: if a subscriber meets an event for the first time within another event, `tracing`
+        // ignores it from then on.
         if second {
-            // What it retires may meet the limit again.
+            // What it retires may reach the limit again.
             self.domain.defer(|| ());
             self.domain.reclaim_now();
         }
@@ -76,8 +75,8 @@ fn long_grace_periods_and_no_others() {
     let _alone = alone();
     let domain = Domain::new(Options::new().patience_ns(0));
     assert!(events(&domain, || domain.synchronize()).is_empty(), "no limit, no event");
-    // A grace period that is held up for longer than any limit below. By a guard without a handle of its own: the thread
-    // that drops one would free.
+    // A grace period that is held up for longer than any limit below, by a guard without a handle of its own: a
+    // thread that drops a handle would free.
     let slow = || {
         let (entered, leave) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
         std::thread::scope(|s| {
@@ -119,7 +118,7 @@ fn limits_reached() {
     assert!(seen.iter().any(|e| e.contains("exceeds its limit")), "{seen:?}");
 }
 
-/// What a subscriber may do at the end of a grace period: nothing is in hand then.
+/// What a subscriber may do at the end of a grace period, when the caller has nothing in hand.
 struct Guest<F>(Mutex<Option<F>>);
 
 impl<F: FnOnce() + Send + 'static> Subscriber for Guest<F> {
@@ -167,7 +166,7 @@ fn a_subscriber_may_wait_for_a_barrier_and_may_panic() {
 #[test]
 #[ignore = "changes its process"]
 fn fencing_changes() {
-    // Every call takes longer than nothing, and none moves the domain back.
+    // Every call takes longer than 0, and none moves the domain back.
     let domain = Domain::new(Options::new().fencing(Fencing::Adaptive).call_limit_ns(1));
     let begun = Instant::now();
     let seen = events(&domain, || {

@@ -1,4 +1,5 @@
-//! Traversals find what a walk over the same structure finds, in every kind of section, for every kind of key and value.
+//! Traversals find what a walk over the same structure finds, in every kind of section and for every kind of key and
+//! value.
 
 mod common;
 
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 const LASTS: Duration = Duration::from_millis(300);
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Domains of which one reads in narrow sections and the other, where it can, in locked ones.
+/// Two domains: one reads in narrow sections, and the other in locked ones, if possible.
 fn domains() -> [Domain; 2] {
     [common::options(), common::options().fencing(Fencing::Fenced)].map(Domain::new)
 }
@@ -79,7 +80,7 @@ chained! {
     u64, [u64; 2]; u64, [u8; 31]; (u32, u32), u64; u128, u64; u64, [u8; 63]; u64, [u64; 16]; u64, [u64; 17]; Ipv4Addr, u64;
 }
 
-/// Looks up keys that are there, twice for the first, and one that is not.
+/// Looks up all keys that are there, the first one twice, and one key that is not there.
 fn chain<K: Copy + PartialEq + std::fmt::Debug, V: Copy + PartialEq + std::fmt::Debug>(
     key: fn(u8) -> K,
     value: fn(u8) -> V,
@@ -112,7 +113,7 @@ fn chains_of_keys_and_values_of_every_size_are_searched() {
     fn words<const N: usize>(n: u8) -> [u64; N] {
         std::array::from_fn(|i| u64::from_ne_bytes(bytes(n)) + i as u64)
     }
-    // Keys that differ in the topmost byte alone, as far as there is one.
+    // Keys that differ only in the topmost byte, if there is more than one.
     let high = |n: u8| u64::from(n) << 56 | 5;
     chain(|n| n, |_| ());
     chain(|n| n, |n| n);
@@ -126,7 +127,8 @@ fn chains_of_keys_and_values_of_every_size_are_searched() {
     chain(high, bytes::<63>);
     chain(high, words::<16>);
     chain(|n| Ipv4Addr::new(n, 0, 0, 1), u64::from);
-    // Not in a narrow section: a key of two parts, one of two words, a value that no registers hold.
+    // These do not run in narrow sections: a key of two parts, a key of two words, and a value that fits no
+    // registers.
     chain(|n| (u32::from(n), 5), u64::from);
     chain(|n| u128::from(n) << 120, u64::from);
     chain(high, words::<17>);
@@ -164,7 +166,7 @@ fn free<T>(pointer: &mut AtomicPtr<T>) {
     }
 }
 
-/// The place below `root` for so many of the digits of `key`.
+/// The place below `root` for the first digits of `key`.
 fn node<const N: usize, V>(root: &AtomicPtr<Branch<N, V>>, key: u128, digits: u32) -> &Branch<N, V> {
     let bits = N.trailing_zeros();
     let mut place = root;
@@ -183,7 +185,7 @@ fn node<const N: usize, V>(root: &AtomicPtr<Branch<N, V>>, key: u128, digits: u3
     unreachable!()
 }
 
-/// Random prefixes of random lengths, against the longest of a list.
+/// Random prefixes of random lengths, compared with the longest match in a list.
 fn trie<const N: usize>(seed: u64) {
     let bits = N.trailing_zeros();
     let mut random = seed;
@@ -198,11 +200,11 @@ fn trie<const N: usize>(seed: u64) {
         assert_eq!(look_up(&root, 1), None);
         let mut prefixes: Vec<(u128, u32, u32)> = Vec::new();
         for n in 0..200 {
-            // Few different bits, so that keys share prefixes.
+            // Only a few bits differ, so that keys share prefixes.
             let digits = next() as u32 % (128 / bits).min(12);
             let key = (0..128).fold(0u128, |key, _| key << 1 | u128::from(next() % 8 == 0));
             let kept = if digits == 0 { 0 } else { key >> (128 - digits * bits) << (128 - digits * bits) };
-            // Not the prefix without digits before the end: until then some have none.
+            // The empty prefix comes last: until then some keys have no prefix.
             if digits > 0 && !prefixes.iter().any(|&(k, d, _)| (k, d) == (kept, digits)) {
                 node(&root, kept, digits).value.store(Box::into_raw(Box::new(n)), Ordering::Release);
                 prefixes.push((kept, digits, n));
@@ -228,7 +230,7 @@ fn the_longest_prefix_is_found_in_tries_of_every_width() {
     trie::<256>(5);
 }
 
-/// Values that several registers bring, at the end of long keys: as many operands as there can be.
+/// Values that need several registers, at the end of long keys: as many operands as there can be.
 #[test]
 fn values_of_every_size_are_found_at_the_end_of_long_keys() {
     fn deep<V: Copy + PartialEq + std::fmt::Debug>(value: V) {
@@ -260,7 +262,7 @@ fn values_of_every_size_are_found_at_the_end_of_long_keys() {
     deep([7u64; 17]);
 }
 
-/// A whole key deep: the last level has no further digit.
+/// A trie as deep as a whole key: at the last level there is no further digit.
 #[test]
 fn addresses_are_looked_up_from_their_first_bit_to_their_last() {
     for domain in domains() {
@@ -285,7 +287,8 @@ fn addresses_are_looked_up_from_their_first_bit_to_their_last() {
     }
 }
 
-/// A link that is spoilt when it may be freed, and freed at the end of the test: another's memory would hide a late look.
+/// A link that is spoilt when it may be freed, and freed at the end of the test: memory that is used again would hide
+/// a late reader.
 struct Spoilt {
     key: u64,
     value: u64,
@@ -312,7 +315,8 @@ impl Chained for Spoilt {
     const VALUE: Field<Self, u64> = field!(Spoilt, value);
 }
 
-/// One thread replaces every link in turn, and each is freed at once; the others find all keys all the time.
+/// One thread replaces every link in turn, and each link is freed at once. The other threads find all keys all the
+/// time.
 #[test]
 fn what_is_replaced_during_a_search_is_not_found_freed() {
     // Long enough for a search to be under way when a link is freed.
@@ -335,7 +339,7 @@ fn what_is_replaced_during_a_search_is_not_found_freed() {
                     }
                 });
             }
-            // Long enough for searches to be preempted. It ends as well when one has failed.
+            // Long enough for searches to be preempted. Ends early if one has failed.
             let begun = Instant::now();
             while begun.elapsed() < LASTS
                 || (searches.load(Ordering::Relaxed) < 1_000 && begun.elapsed() < LIMIT)

@@ -1,4 +1,4 @@
-//! How long objects waited between their retirement and their free: counts by powers of two.
+//! How long objects waited between their retirement and their free, counted by powers of two.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -25,7 +25,7 @@ impl Ages {
         self.buckets[64 - age_ns.leading_zeros() as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Buckets that are not empty: what their ages are less than, in nanoseconds, and how many there are.
+    /// Buckets that are not empty: the upper bound of their ages in nanoseconds, and how many objects they count.
     pub fn histogram(&self) -> Vec<(u64, u64)> {
         let counts = self.buckets.iter().map(|b| b.load(Ordering::Relaxed)).enumerate();
         counts

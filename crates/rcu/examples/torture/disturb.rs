@@ -1,5 +1,5 @@
-//! What disturbs the readers from within their process: signals whose handlers read, signals whose handlers
-//! park the thread where it is, migrations, and forks.
+//! Disturbs the readers from within their process: by signals whose handlers read, signals whose handlers park the
+//! thread where it is, migrations, and forks.
 
 use super::stopper::sleep_ms;
 use super::{DWELL, World, dwell, next};
@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 thread_local! {
-    /// What the thread's handlers read; null before its records exist and after they are given back.
+    /// What the thread's handlers read. Null before its records exist and after they are given back.
     static WORLD: Cell<*const World> = const { Cell::new(ptr::null()) };
 }
 
-/// Whether handlers read and the process forks: the portable half of the crate allows neither.
+/// Whether handlers read and the process forks. The portable half of the crate allows neither.
 const SIGNALS_AND_FORKS: bool = cfg!(not(reprieve_fallback));
 
-/// Sections of handlers, of the process.
+/// How many sections handlers have run, in the whole process.
 pub static IN_HANDLERS: AtomicU64 = AtomicU64::new(0);
 
-/// How many of each there were.
+/// How many disturbances of each kind there were.
 #[derive(Debug, Default)]
 pub struct Disturbances {
     pub signals: u64,
@@ -40,14 +40,14 @@ pub fn install() {
     }
 }
 
-/// Lets the calling thread's handlers read, or (null) no longer.
+/// Lets the calling thread's handlers read from here on. With null they no longer read.
 pub fn handlers_read(world: *const World) {
     if SIGNALS_AND_FORKS {
         WORLD.set(world);
     }
 }
 
-/// Reads by both ways that handlers may use, the second nested in itself.
+/// Reads in both ways that handlers may use, the second of them nested.
 extern "C" fn read_in_handler(_: libc::c_int) {
     // SAFETY: set by a thread that lives, to a world that outlives it.
     let Some(world) = (unsafe { WORLD.get().as_ref() }) else { return };
@@ -60,13 +60,13 @@ extern "C" fn read_in_handler(_: libc::c_int) {
     IN_HANDLERS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Keeps the thread where it is, in a section or not.
+/// Keeps the thread where it is, in a section or outside.
 extern "C" fn park_in_handler(_: libc::c_int) {
     sleep_ms(5);
 }
 
 impl World {
-    /// Signals, parks and moves readers at random, until the end.
+    /// Signals, parks and moves readers at random until the end.
     pub fn disturb(&self) -> Disturbances {
         let (mut random, mut did) = (3, Disturbances::default());
         let mut next_fork = Instant::now();
@@ -102,7 +102,7 @@ impl World {
         did.signals += u64::from(!park);
     }
 
-    /// Forks, and lets the child read, retire and wait. Whether it could.
+    /// Forks, and lets the child read, retire and wait. Returns whether the child could.
     fn fork(&self) -> bool {
         let mut status = 0;
         // SAFETY: the child leaves by _exit, or is ended by its alarm.

@@ -1,11 +1,12 @@
-//! Readers and a writer that try to make a use after free happen, and notice it.
+//! Readers and a writer that try to provoke a use after free, and that notice one.
 //!
-//! Nothing is ever freed: an object that would be is poisoned, and recycled much later. A reader that finds
-//! poison in an object that it holds has caught an error, and nothing crashes. Hot keys and long dwells make
-//! it likely that a reader holds what the writer retires; signals whose handlers read, stopped and parked
-//! readers, migrations, thread churn and forks disturb both.
-//! A harness that never fails proves nothing: with parts of the protocol left out (`Control`), errors must be
-//! found.
+//! Nothing is really freed. An object that would be freed is poisoned, and recycled much later. A reader that finds
+//! poison in an object that it holds has caught an error, without a crash. Hot keys and long sections make it likely
+//! that a reader holds what the writer retires. Signals whose handlers read, stopped and parked readers, migrations,
+//! short-lived threads and forks disturb both sides.
+//!
+//! A test that never fails proves nothing. So there are negative controls with parts of the protocol left out
+//! (`Control`), in which errors must be found.
 
 #[path = "ages.rs"]
 mod ages;
@@ -24,13 +25,13 @@ use stopper::Stopper;
 
 const KEYS: usize = 16;
 const OBJECTS: usize = 4_096;
-/// Looks at one object per section: microseconds, so that sections are often interrupted. Some are longer: a
-/// writer that does too little needs a reader that goes on beside it.
+/// Looks at one object per section, which takes microseconds, so that sections are often interrupted. Some sections
+/// are longer, because a writer that does too little is only caught by a reader that runs beside it for long.
 const DWELL: usize = 2_000;
 const LONG_DWELL: usize = 30_000;
 const ALIVE: u64 = 0x600d;
 const POISON: u64 = 0xdead;
-/// Sections of one reader thread before it ends and another takes its place.
+/// How many sections one reader thread runs before it ends and another takes its place.
 const LIFE: u64 = 20_000;
 
 /// How the readers read.
@@ -46,16 +47,16 @@ pub enum Kind {
     Online,
 }
 
-/// What the writer does between unlinking and poisoning.
+/// What the writer does between unlinking and poisoning an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// What the crate says: nothing is left out.
+    /// All that the crate demands.
     None,
-    /// membarrier without its RSEQ variant.
+    /// Calls membarrier without its RSEQ variant.
     NoRseq,
-    /// Nothing at all.
+    /// Does nothing at all.
     NoBarrier,
-    /// A token is started, and not waited for.
+    /// Takes a token, but does not wait for it.
     NoWait,
 }
 
@@ -75,12 +76,12 @@ pub struct Outcome {
     pub sections: u64,
     pub errors: u64,
     pub retired: u64,
-    /// Reader threads that lived and ended.
+    /// How many reader threads lived and ended.
     pub lives: u64,
-    /// Sections within signal handlers.
+    /// How many sections ran within signal handlers.
     pub in_handlers: u64,
     pub disturbances: Disturbances,
-    /// Ages at their free, see `Ages::histogram`.
+    /// How old objects were when they were freed, see `Ages::histogram`.
     pub ages: Vec<(u64, u64)>,
     pub stats: Stats,
 }
@@ -101,25 +102,25 @@ struct World {
     errors: AtomicU64,
     lives: AtomicU64,
     stopper: Stopper,
-    /// Threads to disturb: locked while one of them ends.
-    /// Their `pthread_t`, which is a pointer with some C libraries.
+    /// The threads to disturb, by their `pthread_t`, which is a pointer with some C libraries. Locked while one of
+    /// them ends.
     threads: Mutex<Vec<usize>>,
 }
 
-/// membarrier without its RSEQ variant. It must succeed: one that is refused would be no barrier at all, and
-/// show less than it claims.
+/// Calls membarrier without its RSEQ variant. The call must succeed: if it were refused, there would be no barrier at
+/// all, and the control would show less than it claims.
 fn plain_membarrier() {
     const PRIVATE_EXPEDITED: i32 = 1 << 3;
     const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
     // SAFETY: membarrier touches no memory of the caller.
     let call = |command: i32| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
-    // The registration for the RSEQ variant does not count for this one.
+    // The registration for the RSEQ variant does not count for this variant.
     static REGISTERED: std::sync::OnceLock<i64> = std::sync::OnceLock::new();
     assert_eq!(*REGISTERED.get_or_init(|| call(REGISTER_PRIVATE_EXPEDITED)), 0);
     assert_eq!(call(PRIVATE_EXPEDITED), 0);
 }
 
-/// Whether the object at `at` stays what it is while it is held.
+/// Whether the object at `at` stays the same while it is held.
 fn dwell(at: *const Object, key: usize, looks: usize) -> bool {
     // SAFETY: objects are never freed.
     let object = unsafe { &*at };
@@ -136,7 +137,7 @@ impl World {
     /// One thread's life.
     fn read(&self, seed: u64) {
         let reader = self.domain.register("torture").expect("a reader");
-        // Handlers may lock a domain that the thread has locked before.
+        // Handlers may lock a domain only if the thread has locked it before.
         drop(self.domain.lock());
         disturb::handlers_read(self);
         let place = self.stopper.offer();
@@ -173,7 +174,7 @@ impl World {
                     dwell(self.load(key), key, looks)
                 }
                 Kind::Lock => {
-                    // The thread's own record, which its handlers use too, and one that was registered.
+                    // The thread's own record, which its handlers use, too, and a registered one.
                     let _own = seed.is_multiple_of(2).then(|| self.domain.lock());
                     let _guard = reader.lock();
                     // Ends before the outer section, which goes on.
@@ -191,13 +192,13 @@ impl World {
         (done, wrong)
     }
 
-    /// Replaces hot objects by fresh ones, as fast as it can. Returns how many.
+    /// Replaces hot objects by fresh ones as fast as it can. Returns how many.
     fn write(&self, objects: &'static [Object]) -> u64 {
         let (mut random, mut at, mut retired) = (7, KEYS, 0);
         while !self.stop.load(Ordering::Relaxed) {
             let fresh = &objects[at % OBJECTS];
             at += 1;
-            // Recycled only when its poisoning is over.
+            // Recycled only once its poisoning is over.
             if fresh.state.load(Ordering::Acquire) != POISON {
                 self.domain.reclaim_now();
                 continue;
@@ -276,7 +277,7 @@ impl World {
         }
     }
 
-    /// Until the time is over, or an error was found: a negative control has then served its purpose.
+    /// Until the time is over or an error is found. A negative control has then served its purpose.
     fn sleep_to_the_end(&self) {
         let end = Instant::now() + self.plan.duration;
         while Instant::now() < end && self.errors.load(Ordering::Relaxed) == 0 {
@@ -288,7 +289,7 @@ impl World {
 
 /// Runs `plan`.
 pub fn run(plan: Plan) -> Outcome {
-    // Both leaked: readers of negative controls may hold objects for any time.
+    // Both are leaked, because readers of negative controls may hold objects for any time.
     let ages: &'static Ages = Box::leak(Box::new(Ages::new()));
     let object = |_| Object {
         state: AtomicU64::new(POISON),

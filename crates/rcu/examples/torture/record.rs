@@ -1,10 +1,10 @@
-//! What is printed and kept of a run.
+//! What is printed and recorded of a run.
 
 use crate::engine::{Control, Outcome, Plan};
 use reprieve_rcu::capabilities;
 use std::fmt::Write;
 
-/// Whether a run found what it should: errors in negative controls only, and no child of a fork that failed.
+/// Whether a run found what it should: errors only in negative controls, and no failed child of a fork.
 pub fn is_good(plan: &Plan, found: &Outcome) -> bool {
     (found.errors == 0) == (plan.control == Control::None) && found.disturbances.forks_failed == 0
 }

@@ -1,14 +1,14 @@
-//! A process of its own that stops readers.
+//! A separate process that stops readers.
 //!
-//! SIGSTOP stops a whole process, so it cannot stop one reader under a writer that runs. A tracer can: the
-//! stopper attaches to a thread, which stops wherever it is, in a section as likely as not, lets it lie for
-//! some milliseconds and detaches. Now and then it stops the whole process, by SIGSTOP. Where the system
-//! forbids to trace, only the latter happens; the counts tell.
+//! SIGSTOP stops a whole process, so it cannot stop one reader beside a running writer. A tracer can: it attaches to
+//! a thread, which stops wherever it is, often within a section; it leaves it stopped for some milliseconds, and
+//! detaches. Now and then it stops the whole process by SIGSTOP. Where the system forbids tracing, only the latter
+//! happens. The counts show which did.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
-/// Threads that can be stopped at one time.
+/// How many threads can be offered at one time.
 const PLACES: usize = 16;
 
 /// What the two processes share.
@@ -47,7 +47,7 @@ impl Stopper {
         Self { shared, child }
     }
 
-    /// Offers the calling thread, until `retract` is called with the result.
+    /// Offers the calling thread to be stopped, until `retract` is called with the result.
     pub fn offer(&self) -> Option<usize> {
         // SAFETY: gettid takes and touches nothing.
         let tid = unsafe { libc::gettid() };
@@ -62,7 +62,7 @@ impl Stopper {
         }
     }
 
-    /// Ends the process. How often it stopped a thread, and the whole process.
+    /// Ends the process. Returns how often it stopped a thread, and how often the whole process.
     pub fn end(self) -> (u64, u64) {
         self.shared.stop.store(true, Ordering::Relaxed);
         // SAFETY: waits for the child that `start` made.
@@ -73,7 +73,7 @@ impl Stopper {
 }
 
 fn stop_readers(shared: &Shared, parent: libc::pid_t) -> ! {
-    // SAFETY: the stopper dies with its parent, and cannot signal a stranger.
+    // SAFETY: the stopper dies with its parent, and so cannot signal another process with its id.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let mut random = 11;
     // SAFETY: getppid takes and touches nothing.
@@ -97,7 +97,7 @@ fn stop_readers(shared: &Shared, parent: libc::pid_t) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Stops one thread for `lie_ms`. False when it cannot be traced, or has ended.
+/// Stops one thread for `lie_ms`. Returns false if the thread cannot be traced or has ended.
 fn stop_thread(tid: libc::pid_t, lie_ms: u64) -> bool {
     let none = ptr::null_mut::<libc::c_void>();
     let mut status = 0;
@@ -111,7 +111,7 @@ fn stop_thread(tid: libc::pid_t, lie_ms: u64) -> bool {
             return false;
         }
         sleep_ms(lie_ms);
-        // A signal that stopped it first is passed on; the stop that was asked for is none.
+        // A signal that stopped the thread first is passed on. The stop that the tracer asked for is not.
         let asked_for = status >> 16 != 0;
         let signal = if asked_for { 0 } else { libc::WSTOPSIG(status) };
         libc::ptrace(libc::PTRACE_DETACH, tid, none, signal as usize as *mut libc::c_void);

@@ -1,12 +1,15 @@
-//! Could a writer ask just the CPU that a reader runs on? No: on a machine with store buffers, every interleaving tried.
+//! Could a writer call membarrier only for the CPU that a reader runs on? No, as this model of a machine with store
+//! buffers shows by trying every interleaving.
 //!
-//! The kernel writes the number of a thread's CPU into its rseq area when the thread returns to user mode. A writer could
-//! read that number, and call membarrier for that CPU alone (MEMBARRIER_CMD_FLAG_CPU). But no fence lies between the
-//! kernel's store of the number and the reader's loads: the writer may read the number of the CPU that the reader has left,
-//! and the reader the pointer that the writer has replaced. Asking all CPUs, one after another, has no such gap: who leaves a
-//! CPU before it is asked is switched, which is a fence and starts its section again.
+//! The kernel writes the number of a thread's CPU into its rseq area when the thread returns to user mode. A writer
+//! could read that number, and call membarrier for that CPU alone (MEMBARRIER_CMD_FLAG_CPU). But there is no fence
+//! between the kernel's store of the number and the reader's loads. So the writer may read the number of the CPU that
+//! the reader has left, and the reader may load the pointer that the writer has replaced. Asking all CPUs, one after
+//! another, has no such gap: a thread that leaves a CPU before that CPU is asked goes through a context switch, which
+//! is a fence and restarts its section.
 //!
-//! So the crate never relies on a call for one CPU; the thread in `thread.rs` uses them to find out who is late.
+//! So the crate never relies on a call for one CPU. The thread in `thread.rs` uses such calls to find out which CPU
+//! is late.
 
 use std::collections::HashSet;
 
@@ -15,22 +18,23 @@ use std::collections::HashSet;
 enum Calls {
     /// For the CPU that the reader's number names.
     Aimed,
-    /// As `Aimed`, and the kernel executes a fence after it has written the number.
+    /// As `Aimed`, but the kernel executes a fence after it has written the number.
     AimedWithFence,
     /// For CPU 0, then for CPU 1.
     InTurn,
-    /// For CPU 0 alone: a control.
+    /// For CPU 0 alone, as a control.
     One,
 }
 
-/// One reader, which moves to the other CPU once, and one writer. The reader's store of its number may wait in a queue.
+/// One reader, which moves to the other CPU once, and one writer. The reader's store of its number may wait in a
+/// store buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Machine {
     linked: bool,
     freed: bool,
-    /// Where the reader runs.
+    /// The CPU on which the reader runs.
     cpu: u8,
-    /// What memory, and what the reader's queue, hold as its number.
+    /// The reader's number, in memory and in the reader's store buffer.
     number: u8,
     queued: Option<u8>,
     moved: bool,
@@ -47,7 +51,7 @@ impl Machine {
         }
     }
 
-    /// The reader's section starts again: whatever interrupts it, a switch or an interrupt, executes a fence.
+    /// Restarts the reader's section. The switch or interrupt that does so executes a fence.
     fn interrupt(&mut self) {
         self.drain();
         if self.reader == 2 {
@@ -61,7 +65,7 @@ impl Machine {
         }
     }
 
-    /// The scheduler moves the reader; the kernel then returns to user mode there.
+    /// The scheduler moves the reader to the other CPU, where the kernel returns to user mode.
     fn migrate(&mut self) -> bool {
         if self.moved {
             return false;
@@ -72,7 +76,8 @@ impl Machine {
         true
     }
 
-    /// The reader: load the pointer, use the object. False when it must wait, `Err` when it uses a freed one.
+    /// The reader loads the pointer, and then uses the object. Returns false if it must wait, and an error if it uses
+    /// a freed object.
     fn read(&mut self, calls: Calls) -> Result<bool, ()> {
         match self.reader {
             0 if calls == Calls::AimedWithFence && self.queued.is_some() => return Ok(false),

@@ -1,4 +1,5 @@
-//! A CPU that is away, made up (`membarrier::away`). In a process of its own: who calls membarrier concerns all domains.
+//! The fence thread, with a CPU that pretends to be away (`membarrier::away`). Each test runs in a process of its
+//! own, because the fence thread concerns all domains.
 
 use super::*;
 use crate::map::Decision;
@@ -18,7 +19,7 @@ fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Two calls of the caller's own that wait for the CPU.
+/// Two calls that the caller makes itself, and that wait for the CPU.
 fn wait_twice(domain: &Domain) {
     for _ in 0..2 {
         away::begin();
@@ -47,7 +48,7 @@ fn with_a_cpu_that_is_away() {
     const LATE: usize = 0;
     const RETIRED: usize = 50;
     away::CPU.store(LATE, Ordering::SeqCst);
-    // Its like is what the thread may use: the test's first thread still may use all CPUs.
+    // The test's first thread may still use all CPUs, and so the fence thread may use them.
     std::thread::spawn(|| {
         cpus::bind(&cpus::Set::of(1));
         let domain = Domain::new(Options::new().limit_objects(RETIRED).at_limit(AtLimit::NoWait));
@@ -57,7 +58,7 @@ fn with_a_cpu_that_is_away() {
         wait_twice(&domain);
         assert!(calls() && away::mine() == 2, "{}", away::mine());
 
-        // The adaptive domain leaves membarrier before the CPU goes away again.
+        // The adaptive domain stops using membarrier before the CPU goes away again.
         until("the adaptive domain leaves", || {
             cell.replace(cell.get() + 1);
             !adaptive.core().modes.writers_need_barrier()
@@ -75,12 +76,12 @@ fn with_a_cpu_that_is_away() {
         (0..RETIRED as u64).for_each(|n| cell.replace(n));
         assert_eq!(adaptive.stats().garbage_objects, 0);
         assert_eq!(away::mine(), 2, "the caller's own calls");
-        // A thread that waits does so asleep, until the CPU returns.
+        // A thread that waits sleeps until the CPU returns.
         let waiting = domain.clone();
         let waiter = std::thread::spawn(move || waiting.synchronize());
         std::thread::sleep(Duration::from_millis(20));
         assert!(!waiter.is_finished());
-        // And so does one that retires in a domain without a limit; then it frees.
+        // So does a thread that retires in a domain without a limit. Then it frees.
         let patient = Domain::new(Options::new().call_limit_ns(u64::MAX));
         let retiring = patient.clone();
         let writer = std::thread::spawn(move || {
@@ -99,16 +100,16 @@ fn with_a_cpu_that_is_away() {
         let late = domain.stats().late_cpu.unwrap();
         assert!(late.cpu == LATE && late.times > 0, "{late:?}");
 
-        // The last handle is owned by what waits: it is freed all the same.
+        // The last handle is owned by what waits, and still everything is freed.
         let (alone, ended) = (Domain::default(), Arc::new(()));
         let (own, note) = (alone.clone(), ended.clone());
         alone.defer(move || drop((own, note)));
         drop(alone);
         until("the domain ends", || Arc::strong_count(&ended) == 1);
 
-        // The child of a fork calls by itself.
+        // The child of a fork makes its own calls.
         domain.defer(|| ());
-        // SAFETY: the child has this one thread, and ends at once.
+        // SAFETY: the child has only this thread, and ends at once.
         let child = unsafe { libc::fork() };
         if child == 0 {
             domain.defer(|| ());
@@ -122,13 +123,13 @@ fn with_a_cpu_that_is_away() {
         unsafe { libc::waitpid(child, &raw mut status, 0) };
         assert_eq!(status, 0);
 
-        // After a second without a slow round, which a busy machine may not have: `latency.rs` decides.
+        // After a second without a slow round, which a busy machine may not have: `latency.rs` decides that.
         let begun = Instant::now();
         while calls() && begun.elapsed() < Duration::from_secs(3) {
             std::thread::sleep(Duration::from_millis(10));
         }
         CALLS.store(false, Ordering::SeqCst);
-        // A request that came at that moment is served all the same.
+        // A request that comes at that moment is served, too.
         let ticket = super::super::ask();
         until("a request is lost", || ticket.is_served());
         cell.replace(0);
@@ -165,7 +166,7 @@ fn with_a_barrier_while_a_cpu_is_away() {
     let (waiting, before) = (domain.clone(), domain.core().clock.now());
     let barrier = std::thread::spawn(move || waiting.barrier());
     until("the barrier has its token", || domain.core().clock.now() > before);
-    // What is retired next is held up; what the barrier waits for is not.
+    // What is retired next is held up. What the barrier waits for is not.
     let guard = domain.lock();
     domain.defer(|| ());
     away::end();
@@ -183,7 +184,7 @@ fn with_a_barrier_of_what_a_bag_holds() {
     away::CPU.store(0, Ordering::SeqCst);
     away::begin();
     let freed = Arc::new(());
-    // What a map's closure retires is put into a bag.
+    // What a closure of a map retires is put into a bag.
     map.compute(1, |_| {
         domain.defer_drop(freed.clone());
         Decision::Keep
@@ -192,7 +193,7 @@ fn with_a_barrier_of_what_a_bag_holds() {
     let barrier = std::thread::spawn(move || waiting.barrier());
     until("the barrier has its token", || domain.core().clock.now() > before);
     until("its batch is queued", || domain.reclaim().oldest_ns().is_some());
-    // Held up: not by the barrier's batch, which would then be.
+    // This is held up. It must not become part of the barrier's batch, or that would be held up, too.
     let guard = domain.lock();
     domain.defer(|| ());
     away::end();

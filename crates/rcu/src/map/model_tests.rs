@@ -1,9 +1,8 @@
-//! The functions of `control.rs` under a model checker: all interleavings, and all that their orderings
-//! allow.
+//! The functions of `control.rs` under a model checker: all interleavings, and everything that their orderings allow.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release --lib model_tests`
 
-/// `control.rs` once more, with the checker's atomics.
+/// `control.rs` again, with the checker's atomics.
 #[path = "control.rs"]
 mod control;
 
@@ -18,19 +17,19 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
-/// Groups without holes, as searches see them; and the entries of two slots, whose accesses loom checks.
+/// Groups without holes, as searches see them, and the entries of two slots, whose accesses loom checks.
 struct Slots {
     groups: [[AtomicU64; WORDS]; 2],
     entries: [UnsafeCell<u64>; 2],
 }
 
-// SAFETY: loom reports every access to an entry that is not ordered.
+// SAFETY: loom reports accesses to an entry that are not ordered.
 unsafe impl Sync for Slots {}
 
 const TAG: u8 = 5;
 
 impl Slots {
-    /// Full of entries with other tags, but for the given lanes, which are EMPTY.
+    /// Groups full of entries with other tags, except for the given lanes, which are EMPTY.
     fn new(empty: &[(usize, usize, usize)]) -> Arc<Self> {
         let mut words = [[0x0101_0101_0101_0101_u64; WORDS]; 2];
         for &(group, word, lane) in empty {
@@ -66,7 +65,7 @@ impl Slots {
     }
 }
 
-/// Lane of the second entry in its group: in the upper word.
+/// Lane of the second entry in its group, in the upper word.
 const SECOND: usize = 8 + 3;
 
 /// An update moves an entry from the first group's word 0, lane 2 to lane 3 of `second_group`'s word 1.

@@ -1,4 +1,4 @@
-//! A value whose memory tells whether it was dropped.
+//! A value whose memory shows whether it was dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Keys and values that panic in user code that a map calls.
+//! Keys and values that panic in the user code that a map calls.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering};
 /// What keys and values of one test share.
 #[derive(Default)]
 pub struct Shared {
-    /// Calls of user code until one panics; none at 0.
+    /// How many calls of user code remain until one panics; 0 if none will.
     pub fuse: AtomicU64,
     pub live: AtomicIsize,
 }

@@ -1,17 +1,17 @@
-//! What the tests share; no test uses all of it.
+//! What the tests share. No test uses all of it.
 #![allow(dead_code)]
 
 use reprieve_rcu::{Domain, Options};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Options with which a call that retires waits for membarrier, however long that takes: when a test's objects are freed does
-/// not depend on how busy the machine is.
+/// Options with which a call that retires waits for membarrier, however long that takes. When a test's objects are
+/// freed then does not depend on how busy the machine is.
 pub fn options() -> Options {
     Options::new().call_limit_ns(u64::MAX)
 }
 
-/// A domain with these options.
+/// A domain with the options of `options`.
 pub fn domain() -> Domain {
     Domain::new(options())
 }
@@ -30,7 +30,7 @@ pub fn counted(drops: &Arc<AtomicUsize>) -> *mut Counted {
     Box::into_raw(Box::new(Counted(drops.clone())))
 }
 
-/// Runs `f` on a thread that stays in a section of `domain` for as long.
+/// Runs `f` while another thread stays in a section of `domain`.
 pub fn with_reader_inside(domain: &Domain, name: &str, f: impl FnOnce()) {
     let (entered, leave) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
     std::thread::scope(|s| {
@@ -41,7 +41,7 @@ pub fn with_reader_inside(domain: &Domain, name: &str, f: impl FnOnce()) {
             leave.wait();
         });
         entered.wait();
-        // The reader leaves also when `f` panics.
+        // The reader leaves also if `f` panics.
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
         leave.wait();
         if let Err(panic) = outcome {

@@ -1,7 +1,7 @@
-//! Two ways to stop one thread wherever it is.
+//! Two ways to stop a single thread wherever it is.
 //!
-//! SIGSTOP stops a whole process. One thread alone is stopped by a tracer, which lies in a process of its
-//! own, or parks in the handler of a signal.
+//! SIGSTOP stops a whole process. To stop one thread alone, a tracer in a process of its own stops it, or the thread
+//! parks in the handler of a signal.
 
 use std::cell::Cell;
 use std::ptr;
@@ -33,7 +33,7 @@ fn nap() {
 }
 
 impl Park {
-    /// Says that the calling thread parks here.
+    /// Lets the calling thread park here.
     ///
     /// # Safety
     /// The place outlives the thread.
@@ -43,7 +43,7 @@ impl Park {
         unsafe { libc::signal(libc::SIGUSR2, park as *const () as libc::sighandler_t) };
     }
 
-    /// Stops the thread `tid` of this process, which parks here.
+    /// Stops the thread `tid` of this process, which has called `here`.
     pub fn stop(&self, tid: i32) {
         self.go.store(false, Ordering::SeqCst);
         // SAFETY: the thread is alive; its handler is installed.
@@ -65,30 +65,30 @@ impl Park {
 /// A process that has stopped a thread.
 pub struct Tracer {
     child: libc::pid_t,
-    /// Written to, to let the thread go on.
+    /// Writing to this lets the thread go on.
     go: i32,
 }
 
 impl Tracer {
-    /// Stops the thread `tid`. None where the system forbids to trace.
+    /// Stops the thread `tid`. None if the system forbids tracing.
     pub fn stop(tid: i32) -> Option<Self> {
-        let (mut told, mut go) = ([0; 2], [0; 2]);
+        let (mut report, mut go) = ([0; 2], [0; 2]);
         // SAFETY: the arrays are valid; the child calls async-signal-safe functions only, and ends by _exit.
         unsafe {
-            assert!(libc::pipe(told.as_mut_ptr()) == 0 && libc::pipe(go.as_mut_ptr()) == 0);
+            assert!(libc::pipe(report.as_mut_ptr()) == 0 && libc::pipe(go.as_mut_ptr()) == 0);
             let child = libc::fork();
             assert!(child >= 0);
             if child == 0 {
-                libc::close(told[0]);
+                libc::close(report[0]);
                 libc::close(go[1]);
-                trace(tid, told[1], go[0]);
+                trace(tid, report[1], go[0]);
             }
             libc::prctl(libc::PR_SET_PTRACER, child as libc::c_ulong);
-            libc::close(told[1]);
+            libc::close(report[1]);
             libc::close(go[0]);
             let mut stopped = 0u8;
-            libc::read(told[0], (&raw mut stopped).cast(), 1);
-            libc::close(told[0]);
+            libc::read(report[0], (&raw mut stopped).cast(), 1);
+            libc::close(report[0]);
             let tracer = Self { child, go: go[1] };
             (stopped == 1).then_some(tracer)
         }
@@ -108,8 +108,8 @@ impl Drop for Tracer {
     }
 }
 
-/// Stops `tid`, says so, and lets it go when there is something in `go`, or with the parent's end.
-unsafe fn trace(tid: i32, told: i32, go: i32) -> ! {
+/// Stops `tid`, reports that, and lets it go on when `go` has data, or when the parent ends.
+unsafe fn trace(tid: i32, report: i32, go: i32) -> ! {
     let (none, mut status, mut byte) = (ptr::null_mut::<libc::c_void>(), 0, 1u8);
     // SAFETY: the requests name a thread and pass no memory; the descriptors are the child's own.
     unsafe {
@@ -119,7 +119,7 @@ unsafe fn trace(tid: i32, told: i32, go: i32) -> ! {
             && libc::waitpid(tid, &raw mut status, libc::__WALL) == tid
             && libc::WIFSTOPPED(status)
         {
-            libc::write(told, (&raw const byte).cast(), 1);
+            libc::write(report, (&raw const byte).cast(), 1);
             libc::read(go, (&raw mut byte).cast(), 1);
             libc::ptrace(libc::PTRACE_DETACH, tid, none, none);
         }

@@ -1,4 +1,5 @@
-//! Narrow sections: every way in and out, and under fire. On machines without them, nothing is tested here.
+//! Narrow sections: every way in and out, also while signals and membarriers interrupt them all the time. On machines
+//! without them, nothing is tested here.
 
 use crate::mode::{ASYMMETRIC, FENCED};
 use crate::platform::membarrier;
@@ -15,7 +16,7 @@ fn available() -> bool {
     crate::machine::probe().restartable.is_ok()
 }
 
-/// Runs `section` on a thread of its own, and membarrier here until it is over.
+/// Runs `section` on a thread of its own, and calls membarrier here until it is over.
 fn under_fire<R: Send>(section: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|s| {
         let thread = s.spawn(section);
@@ -41,7 +42,7 @@ fn spin_while(place: &AtomicU64, value: u64) -> bool {
 
 fn copies<const N: usize>() {
     let value: [u8; N] = std::array::from_fn(|i| i as u8 + 1);
-    // Between bytes that are no part of it.
+    // Between bytes that are not part of it.
     let object = &mut (0xffu8, value, 0xffu8);
     let (start, offset) = (object as *mut (u8, [u8; N], u8), std::mem::offset_of!((u8, [u8; N], u8), 1));
     let place = AtomicPtr::new(start);
@@ -84,7 +85,7 @@ fn membarrier_starts_it_again_until_it_gives_up() {
     assert!(spin_while(&zero, 1), "the next one is a fresh one");
 }
 
-/// Within a wide section the field is the wide one's, before and after: its restart starts all again.
+/// Within a wide section the field is the wide section's, before and after: its restart restarts both.
 #[test]
 fn a_wide_section_around_it_stays_armed() {
     if !available() {
@@ -97,7 +98,7 @@ fn a_wide_section_around_it_stays_armed() {
             &ASYM,
             &|| {
                 let run = runs.fetch_add(1, Ordering::Relaxed);
-                // Ends when the section around it was started again; and does not give up meanwhile.
+                // Ends when the section around it was restarted, and does not give up meanwhile.
                 let done = spin_while(&runs, 1);
                 while run == 1 && black_box(true) {}
                 (run, done)
@@ -120,8 +121,9 @@ static PLACE: AtomicPtr<Object> = AtomicPtr::new(std::ptr::null_mut());
 static IN_HANDLERS: AtomicU64 = AtomicU64::new(0);
 static BAD_IN_HANDLERS: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the two halves of the object agree, with so many turns between the load of its address and theirs. None when
-/// it gave up. Always in one place, so that handlers use the same descriptor as what they interrupt.
+/// Whether the two halves of the object agree, with `turns` between the load of its address and theirs. None if the
+/// section gave up. Always the same place in the code, so that signal handlers use the same descriptor as what they
+/// interrupt.
 #[inline(never)]
 fn read_slowly(turns: u64) -> Option<bool> {
     let (key, value): (u64, u64);
@@ -148,13 +150,13 @@ fn read_slowly(turns: u64) -> Option<bool> {
 }
 
 extern "C" fn on_signal(_: libc::c_int) {
-    // Another site, and then the same.
+    // First another place, and then the same one.
     let other = spin_while(&BAD_IN_HANDLERS, u64::MAX);
     BAD_IN_HANDLERS.fetch_add(u64::from(!other || read_slowly(100) == Some(false)), Ordering::Relaxed);
     IN_HANDLERS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What the writer does between unlink and free.
+/// What the writer does between unlinking and freeing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Barrier {
     Rseq,
@@ -166,18 +168,18 @@ static OBJECTS: OnceLock<Vec<Leaked>> = OnceLock::new();
 
 /// An object that is never given back to the allocator.
 struct Leaked(*mut Object);
-// SAFETY: objects are shared on purpose; the test is about who may use them when.
+// SAFETY: objects are shared on purpose. The test is about who may use them when.
 unsafe impl Send for Leaked {}
 // SAFETY: as above.
 unsafe impl Sync for Leaked {}
 
-/// Makes the `n`th object the one that is found, and frees the one before.
+/// Makes the `n`th object the one that readers find, and frees the one before.
 fn replace(n: usize, barrier: Barrier) {
     let objects = OBJECTS.get_or_init(|| {
         (0..64).map(|_| Leaked(Box::into_raw(Box::new(Object { key: 0, value: 0 })))).collect()
     });
     let new = objects[n % objects.len()].0;
-    // SAFETY: objects are leaked; this one is unlinked, and written by this thread alone.
+    // SAFETY: objects are leaked. This one is unlinked, and only this thread writes it.
     unsafe {
         (&raw mut (*new).key).write_volatile(n as u64);
         (&raw mut (*new).value).write_volatile((n as u64).wrapping_mul(31));
@@ -188,14 +190,15 @@ fn replace(n: usize, barrier: Barrier) {
         Barrier::Plain => membarrier::barrier_without_rseq(),
         Barrier::None => {}
     }
-    // A run may begin with the object that the last one ended with.
+    // A run may begin with the object with which the last one ended.
     if !old.is_null() && old != new {
         // SAFETY: as above.
         unsafe { (&raw mut (*old).value).write_volatile(FREED) };
     }
 }
 
-/// Readers beside a writer that frees, for `time`, or until a wrong read where `until_bad`. Reads, and wrong ones.
+/// Readers beside a writer that frees, for `time`, or until a wrong read if `until_bad`. Returns all reads and wrong
+/// reads.
 fn torture(barrier: Barrier, time: Duration, until_bad: bool) -> (u64, u64) {
     const READERS: usize = 3;
     replace(0, Barrier::None);
@@ -206,7 +209,8 @@ fn torture(barrier: Barrier, time: Duration, until_bad: bool) -> (u64, u64) {
             s.spawn(|| {
                 // SAFETY: pthread_self takes and touches nothing.
                 thread.store(unsafe { libc::pthread_self() } as _, Ordering::SeqCst);
-                // Short ones end under fire; a fence that starts nothing again is over before long ones end.
+                // Short sections end in spite of the interruptions. A fence that restarts nothing is over before long
+                // sections end.
                 for turns in [100, 4_000, 40_000].into_iter().cycle() {
                     if stop.load(Ordering::Relaxed) {
                         break;
@@ -256,9 +260,9 @@ fn readers_under_fire_see_no_freed_object_and_controls_do() {
     assert_eq!((bad, BAD_IN_HANDLERS.load(Ordering::SeqCst)), (0, 0));
 }
 
-/// Traps that are still to come before the thread runs freely.
+/// How many traps are still to come before the thread runs freely.
 static STEPS: AtomicU64 = AtomicU64::new(0);
-/// The processor's flag that makes it trap after each instruction.
+/// The processor's flag for a trap after each instruction.
 const TRAP: i64 = 1 << 8;
 
 /// The descriptor of the section that is stepped through.
@@ -266,9 +270,9 @@ static OWN: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn on_step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     if STEPS.fetch_sub(1, Ordering::Relaxed) > 1 {
-        // As if this signal had not come: the kernel cleared the field for it.
+        // Restores the field, which the kernel cleared for this signal, as if the signal had not come.
         let field = super::FIELD.load(Ordering::Relaxed);
-        // SAFETY: the thread's own field, and a descriptor that is never unloaded.
+        // SAFETY: this is the thread's own field, and the descriptor is never unloaded.
         unsafe { std::arch::asm!("mov fs:[{}], {}", in(reg) field, in(reg) OWN.load(Ordering::Relaxed)) };
         return;
     }
@@ -276,21 +280,21 @@ extern "C" fn on_step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut lib
     unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP };
 }
 
-/// A signal clears the thread's field, or starts the section again, at whichever instruction it comes: what runs from
-/// there on is armed, so that a writer's membarrier starts it again.
+/// At whichever instruction a signal comes, it clears the thread's field or restarts the section. What runs from
+/// there on must be armed, so that a writer's membarrier restarts it.
 #[test]
 fn it_is_armed_after_a_signal_at_any_instruction() {
     if !available() {
         return;
     }
-    // SAFETY: the handler changes the interrupted context's flags alone.
+    // SAFETY: the handler changes only the interrupted context's flags.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_step as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO;
         assert_eq!(libc::sigaction(libc::SIGTRAP, &raw const action, std::ptr::null_mut()), 0);
     }
-    // The first tells which descriptor it is.
+    // The first call shows which descriptor it is.
     for steps in 1..=200 {
         STEPS.store(steps, Ordering::SeqCst);
         let (seen, own): (u64, u64);
@@ -304,7 +308,7 @@ fn it_is_armed_after_a_signal_at_any_instruction() {
                 own = out(reg) own,
             )
         };
-        // Beyond the section, they trap here.
+        // Beyond the section, further instructions trap here.
         while STEPS.load(Ordering::SeqCst) as i64 > 0 {}
         assert!(!done || seen == own, "not armed after {steps} steps");
         OWN.store(own, Ordering::SeqCst);
