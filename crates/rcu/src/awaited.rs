@@ -1,8 +1,7 @@
 //! Tokens whose writers asked the fence thread (`fence/thread.rs`) for a fence and did not wait for it.
 //!
-//! The fence of a token also serves all earlier tokens. So it is enough to remember the latest token of each call
-//! that is still to come. A request is served by the call after the one under way, or by the one after that: at most
-//! two entries.
+//! The fence of a token also serves all earlier tokens. So it is enough to remember the latest token of each call that is
+//! still to come. A request is served by the call after the one under way, or by the one after that: at most two entries.
 
 use crate::fence::Ticket;
 use crate::futex::Lock;

@@ -74,7 +74,7 @@ impl Core {
         let (modes, mode) = Modes::new(options.fencing, asymmetric);
         Self {
             clock: Clock::new(mode),
-            acks: Acknowledged::new(),
+            acks: Acknowledged::default(),
             modes,
             awaited: Awaited::default(),
             readers: Pool::new(),
@@ -134,9 +134,8 @@ impl Core {
     /// The writers' half of the fence: a section that began before this either sees the writer's unlink or is seen by
     /// the writer's scan.
     fn order(&self) -> Result<Response, NoFence> {
-        // This fence has two duties. It precedes the load of the state, see `mode.rs`. And where readers are fenced,
-        // it pairs with the fence in `epoch::enter`: whichever of the two fences comes second sees what precedes the
-        // other.
+        // This fence has two duties. It precedes the load of the state, see `mode.rs`. And where readers are fenced, it
+        // pairs with the fence in `epoch::enter`: whichever of the two fences comes second sees what precedes the other.
         full_fence(Ordering::SeqCst);
         let order = if self.modes.writers_need_barrier() {
             fence::request(self.call_limit_ns)?

@@ -219,8 +219,7 @@ impl Domain {
     /// ```
     ///
     /// # Safety
-    /// As for `retire`. Also, no hazard slot pins the object, because slots hold the addresses that `retire` is
-    /// given.
+    /// As for `retire`. Also, no hazard slot pins the object, because slots hold the addresses that `retire` is given.
     pub unsafe fn retire_box<T: Send + ?Sized + 'static>(&self, object: *mut T) {
         struct Object<T: ?Sized>(*mut T);
         // SAFETY: it stands for the box that the pointer comes from, and `T` may be sent.
@@ -348,8 +347,7 @@ impl Domain {
     /// lent out; objects retired since then wait for ever ([`LateReader::ended`] shows this).
     ///
     /// # Safety
-    /// Nobody uses a reference that such a section lent out: the forking thread holds only references of its own
-    /// guards.
+    /// Nobody uses a reference that such a section lent out: the forking thread holds only references of its own guards.
     pub unsafe fn end_sections_of_the_parent(&self) {
         // SAFETY: the caller's promise.
         unsafe { fork::end_sections_without_thread(self.core()) };

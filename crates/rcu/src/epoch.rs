@@ -152,6 +152,7 @@ pub(crate) fn oldest<'a>(words: impl Iterator<Item = &'a AtomicU64>, limit: u64)
 }
 
 /// What a domain's writers share about tokens. Both values only grow.
+#[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Acknowledged {
     /// The largest token whose fence is complete.
@@ -161,10 +162,6 @@ pub(crate) struct Acknowledged {
 }
 
 impl Acknowledged {
-    pub(crate) fn new() -> Self {
-        Self { fenced: AtomicU64::new(0), passed: AtomicU64::new(0) }
-    }
-
     /// Records that the fence of `token` is complete, and with it that of every earlier token: their unlinks precede
     /// their increments, which precede this token's.
     pub(crate) fn fence_done(&self, token: u64) {
@@ -179,14 +176,12 @@ impl Acknowledged {
 
     /// Whether `token` is known to have passed.
     pub(crate) fn has_passed(&self, token: u64) -> bool {
-        // Acquire pairs with the Release in `scan`: the readers' exits that the scanner saw precede the caller's
-        // free.
+        // Acquire pairs with the Release in `scan`: the readers' exits that the scanner saw precede the caller's free.
         self.passed.load(Ordering::Acquire) >= token
     }
 
-    /// Looks at all words, and records the largest token that has passed. Tokens beyond the last complete fence do
-    /// not count, whatever the words say: a reader may not see their unlinks, and its word may not be visible yet
-    /// either.
+    /// Looks at all words, and records the largest token that has passed. Tokens beyond the last complete fence do not
+    /// count, whatever the words say: a reader may not see their unlinks, and its word may not be visible yet either.
     ///
     /// `words` lists the readers, and is called after the limit was read. In the opposite order, a reader that
     /// registers in between would be missed, and the limit could cover an unlink that its section did not see.

@@ -25,7 +25,7 @@ impl World {
     fn new(readers: usize) -> Arc<Self> {
         Arc::new(Self {
             clock: Clock::new(FENCED),
-            acks: Acknowledged::new(),
+            acks: Acknowledged::default(),
             words: (0..readers).map(|_| AtomicU64::new(0)).collect(),
             linked: AtomicU32::new(1),
             object: UnsafeCell::new(1),

@@ -7,7 +7,7 @@ fn scan(acks: &Acknowledged, words: &[&AtomicU64]) -> u64 {
 
 #[test]
 fn a_section_holds_up_later_tokens_only() {
-    let (clock, acks, word) = (Clock::new(ASYMMETRIC), Acknowledged::new(), AtomicU64::new(0));
+    let (clock, acks, word) = (Clock::new(ASYMMETRIC), Acknowledged::default(), AtomicU64::new(0));
     let before = clock.tick();
     acks.fence_done(before);
     enter(&word, &clock);
@@ -22,7 +22,7 @@ fn a_section_holds_up_later_tokens_only() {
 
 #[test]
 fn an_unfenced_token_does_not_pass() {
-    let (clock, acks) = (Clock::new(ASYMMETRIC), Acknowledged::new());
+    let (clock, acks) = (Clock::new(ASYMMETRIC), Acknowledged::default());
     let fenced = clock.tick();
     acks.fence_done(fenced);
     let unfenced = clock.tick();
@@ -67,7 +67,7 @@ fn a_refresh_moves_on_unless_nested() {
 
 #[test]
 fn passed_never_goes_back() {
-    let (clock, acks, word) = (Clock::new(ASYMMETRIC), Acknowledged::new(), AtomicU64::new(0));
+    let (clock, acks, word) = (Clock::new(ASYMMETRIC), Acknowledged::default(), AtomicU64::new(0));
     let first = clock.tick();
     enter(&word, &clock);
     let second = clock.tick();

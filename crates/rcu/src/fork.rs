@@ -5,9 +5,8 @@
 //! threads were doing, and gives the forking thread's records its new id. A section that another thread was in goes
 //! on for ever, because the forking thread may hold references that this section lent out.
 //!
-//! Objects that another thread had in hand, on their way to the queue or being freed, are lost to the child: it
-//! neither frees them nor counts them as garbage. glibc keeps rseq registered over a fork; membarrier must be
-//! registered again.
+//! Objects that another thread had in hand, on their way to the queue or being freed, are lost to the child: it neither
+//! frees them nor counts them as garbage. glibc keeps rseq registered over a fork; membarrier must be registered again.
 //!
 //! The child has no reclaimer thread. There, writers free by themselves.
 

@@ -4,10 +4,9 @@
 //! while it holds the lock of a map's shard, because a destructor may use that map; nor while it runs a hook, because
 //! the hook's caller may have objects in hand.
 //!
-//! A callback may use its own domain and others, whose callbacks may use yet others. Each thread therefore keeps a
-//! list on its stack of the domains that it is freeing for, the innermost first. What a callback retires in one of
-//! these domains is put aside, and the call further down the stack frees it. So a long chain of callbacks needs no
-//! deep stack.
+//! A callback may use its own domain and others, whose callbacks may use yet others. Each thread therefore keeps a list
+//! on its stack of the domains that it is freeing for, the innermost first. What a callback retires in one of these
+//! domains is put aside, and the call further down the stack frees it. So a long chain of callbacks needs no deep stack.
 
 #[cfg(shuttle)]
 use crate::sync::LocalCell as _;

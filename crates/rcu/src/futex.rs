@@ -78,9 +78,7 @@ impl<T> Lock<T> {
             wake(&self.state, 1);
         }
     }
-}
 
-impl<T> Lock<T> {
     /// The value without a guard, for the fork handler.
     ///
     /// # Safety

@@ -5,6 +5,7 @@
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// What a domain holds at the moment, and its limits. The counters are Relaxed because they guard no memory.
+#[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Garbage {
     objects: AtomicUsize,
@@ -39,17 +40,7 @@ impl std::error::Error for Full {}
 
 impl Garbage {
     pub(crate) fn new(limit_objects: usize, limit_bytes: usize) -> Self {
-        Self {
-            objects: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
-            peak_objects: AtomicUsize::new(0),
-            peak_bytes: AtomicUsize::new(0),
-            freed: AtomicU64::new(0),
-            exceeded: AtomicU64::new(0),
-            forks: AtomicU64::new(0),
-            limit_objects,
-            limit_bytes,
-        }
+        Self { limit_objects, limit_bytes, ..Self::default() }
     }
 
     /// Reserves room for one object. If it is the only one, it is accepted whatever its size.
@@ -91,8 +82,7 @@ impl Garbage {
         self.forks.load(Ordering::Relaxed)
     }
 
-    /// For the child of a fork: sets what waits here. What other threads had in hand or had reserved is in the
-    /// parent.
+    /// For the child of a fork: sets what waits here. What other threads had in hand or had reserved is in the parent.
     pub(crate) fn recount(&self, objects: usize, bytes: usize) {
         self.forks.fetch_add(1, Ordering::Relaxed);
         self.objects.store(objects, Ordering::Relaxed);
@@ -139,8 +129,7 @@ impl Garbage {
     }
 }
 
-/// Counts objects as freed when dropped, also if a callback panics; but not in the child of a fork that a callback
-/// made.
+/// Counts objects as freed when dropped, also if a callback panics; but not in the child of a fork that a callback made.
 pub(crate) struct Freed<'a> {
     garbage: &'a Garbage,
     objects: usize,

@@ -28,8 +28,7 @@ impl Recorder {
         }
     }
 
-    /// Counts one duration. All accesses are Relaxed: a snapshot may be inconsistent between fields, never within
-    /// one.
+    /// Counts one duration. All accesses are Relaxed: a snapshot may be inconsistent between fields, never within one.
     pub(crate) fn record(&self, ns: u64) {
         self.buckets[index(ns)].fetch_add(1, Ordering::Relaxed);
         self.sum_ns.fetch_add(ns, Ordering::Relaxed);

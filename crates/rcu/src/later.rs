@@ -1,5 +1,4 @@
-//! A background thread for jobs that a caller must not wait for. It starts with the first job and runs one job at a
-//! time.
+//! A background thread for jobs that a caller must not wait for. It starts with the first job and runs one job at a time.
 //!
 //! At a fork, a job of the parent may be lost to the child, or be done in both processes.
 

@@ -49,11 +49,10 @@
 //! # Writers
 //!
 //! [`RcuCell`] and [`RcuMap`] free what they replace. In a structure of your own, unlink the object and then
-//! [`retire`](Domain::retire) it or [`defer`](Domain::defer) a callback. By default the same call frees, if no
-//! section of the third kind is in the way; otherwise a later call does. [`Options`] has batches, deadlines and
-//! limits on garbage, in objects and in bytes. [`Domain::spawn_reclaimer`] moves the work to a thread. Or do it by
-//! hand: [`Domain::start`] takes a [`Token`], [`Domain::check`] tells whether it has passed, and
-//! [`Domain::synchronize`] waits.
+//! [`retire`](Domain::retire) it or [`defer`](Domain::defer) a callback. By default the same call frees, if no section of
+//! the third kind is in the way; otherwise a later call does. [`Options`] has batches, deadlines and limits on garbage,
+//! in objects and in bytes. [`Domain::spawn_reclaimer`] moves the work to a thread. Or do it by hand: [`Domain::start`]
+//! takes a [`Token`], [`Domain::check`] tells whether it has passed, and [`Domain::synchronize`] waits.
 //!
 //! A [`Domain`] is a group of readers: a slow reader delays only the writers of its own domain. [`Domain::stats`],
 //! [`Domain::synchronize_until`] and [`Domain::on_late`] name the reader that holds up memory.

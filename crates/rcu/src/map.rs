@@ -11,8 +11,7 @@
 //!   would see both copies, so that a lock or an atomic in a value would exist twice, and stable Rust cannot tell
 //!   which values have such parts. Clones share an `Arc` in the value.
 //! - Whatever becomes invisible (an entry, a table) is freed after a grace period of the domain.
-//! - A look-up or an iteration finds every key that is present all the while. `table.rs` and `control.rs` explain
-//!   why.
+//! - A look-up or an iteration finds every key that is present all the while. `table.rs` and `control.rs` explain why.
 //!
 //! | file | |
 //! |---|---|
@@ -178,8 +177,7 @@ const FETCHED: usize = 64;
 ///   rebuilt, every few hundred updates. For a few hot keys, let the value be an `Arc<RcuCell<T>>`.
 /// - The hash must vary in its upper bits, too: the topmost seven are compared before keys are, and the bits below
 ///   them select the shard.
-/// - In the child of a fork the map can be read. It can be written if no other thread of the parent was writing to
-///   it.
+/// - In the child of a fork the map can be read. It can be written if no other thread of the parent was writing to it.
 pub struct RcuMap<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     domain: Domain,
     /// The domain's core, one load nearer.
@@ -221,8 +219,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
         &self.hasher
     }
 
-    /// The number of entries. While others write, it is the sum of what the shards held at slightly different
-    /// moments.
+    /// The number of entries. While others write, it is the sum of what the shards held at slightly different moments.
     pub fn len(&self) -> usize {
         self.shards.len()
     }

@@ -4,12 +4,11 @@
 //! has descheduled, that may take many milliseconds. While a thread calls membarrier for others (`fence/thread.rs`),
 //! an adaptive domain therefore moves its readers to full fences; afterwards it moves them back.
 //!
-//! To fences: set the readers' mode, call membarrier, then set the writers' state. The writer that begins the switch
-//! asks for the call and goes on; a writer that comes by after the call has ended sets the state. A restartable
-//! section reads the mode after it is armed, so if it read "asymmetric" before the call, the call restarts it. An
-//! epoch section reads the mode after it stored its word, so if it read "asymmetric" before the call, its word is
-//! visible after the call, and a writer that then relies on its own fence finds it. Later sections read "fenced".
-//! Nobody waits for readers.
+//! To fences: set the readers' mode, call membarrier, then set the writers' state. The writer that begins the switch asks
+//! for the call and goes on; a writer that comes by after the call has ended sets the state. A restartable section reads
+//! the mode after it is armed, so if it read "asymmetric" before the call, the call restarts it. An epoch section reads
+//! the mode after it stored its word, so if it read "asymmetric" before the call, its word is visible after the call, and
+//! a writer that then relies on its own fence finds it. Later sections read "fenced". Nobody waits for readers.
 //!
 //! Back to membarrier: set the state, execute a fence, then set the mode. A writer executes a fence before it reads
 //! the state. If it read "fenced", its fence came before the switcher's fence, so every thread that sees the new mode

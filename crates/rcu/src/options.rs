@@ -1,5 +1,4 @@
-//! The options of a domain. By default a writer that finds a limit reached waits for a millisecond, and then exceeds
-//! it.
+//! The options of a domain. By default a writer that finds a limit reached waits for a millisecond, and then exceeds it.
 
 use crate::units::MILLISECOND_NS;
 
@@ -129,14 +128,13 @@ impl Options {
     /// How long membarrier may hold up a call that retires, in nanoseconds. Default 1 ms. Such a call also spends at
     /// most half of this on freeing what earlier calls left.
     ///
-    /// membarrier waits for every CPU that runs a thread of the process. In a virtual machine whose vCPU the
-    /// hypervisor has descheduled, it waits for that vCPU's return. When a call that retires has waited longer than
-    /// this limit, and another one within a second, a thread of the process begins to call membarrier for all its
-    /// domains. Calls that retire then wait at most a tenth of a millisecond for that thread, and for room within the
-    /// limits ([`AtLimit`]); the first call after the fence frees what they retired. Callers that wait for a grace
-    /// period sleep. After a second without a slow call, callers call membarrier themselves again. That second
-    /// doubles, up to 64 s, each time calls turn slow again within a minute.
-    /// [`Stats::late_cpu`](crate::Stats::late_cpu) names the CPU that is late.
+    /// membarrier waits for every CPU that runs a thread of the process. In a virtual machine whose vCPU the hypervisor
+    /// has descheduled, it waits for that vCPU's return. When a call that retires has waited longer than this limit, and
+    /// another one within a second, a thread of the process begins to call membarrier for all its domains. Calls that
+    /// retire then wait at most a tenth of a millisecond for that thread, and for room within the limits ([`AtLimit`]);
+    /// the first call after the fence frees what they retired. Callers that wait for a grace period sleep. After a second
+    /// without a slow call, callers call membarrier themselves again. That second doubles, up to 64 s, each time calls
+    /// turn slow again within a minute. [`Stats::late_cpu`](crate::Stats::late_cpu) names the CPU that is late.
     ///
     /// With 0, the thread makes all calls from the first one on, also those of other domains, and no call that
     /// retires waits for it. Each such call then costs a wake-up and, on the thread, a membarrier per CPU; a later

@@ -196,52 +196,42 @@ impl Online<'_> {
 /// Proof that the thread is in a section of a domain: a [`Guard`], an [`Entered`] or an [`Online`].
 pub trait Section: sealed::Sealed {}
 
+#[allow(private_interfaces, reason = "nobody else can name the trait")]
 pub(crate) mod sealed {
     use super::{Core, Entered, Guard, Online};
 
     pub trait Sealed {
+        /// The core of the section's domain; none while offline.
         #[doc(hidden)]
-        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool;
-        /// Whether the section's domain has its mode at this address.
+        fn core(&self) -> Option<&Core>;
         #[doc(hidden)]
-        fn has_mode_at(&self, mode: *const ()) -> bool;
-    }
-    #[inline(always)]
-    fn is_same(core: &Core, other: &std::sync::Arc<impl Sized>) -> bool {
-        std::ptr::from_ref(core).cast::<()>() == std::sync::Arc::as_ptr(other).cast()
-    }
-    #[inline(always)]
-    fn is_mode(core: &Core, other: *const ()) -> bool {
-        std::ptr::from_ref(&core.clock.mode).cast::<()>() == other
+        #[inline(always)]
+        fn is_of(&self, core: &Core) -> bool {
+            self.core().is_some_and(|own| std::ptr::eq(own, core))
+        }
+        /// Whether the mode of the section's domain is at this address.
+        #[doc(hidden)]
+        #[inline(always)]
+        fn has_mode_at(&self, mode: *const ()) -> bool {
+            self.core().is_some_and(|own| std::ptr::from_ref(&own.clock.mode).cast() == mode)
+        }
     }
     impl Sealed for Guard<'_> {
         #[inline(always)]
-        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool {
-            is_same(self.core(), core)
-        }
-        #[inline(always)]
-        fn has_mode_at(&self, mode: *const ()) -> bool {
-            is_mode(self.core(), mode)
+        fn core(&self) -> Option<&Core> {
+            Some(self.core())
         }
     }
     impl Sealed for Entered<'_> {
         #[inline(always)]
-        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool {
-            is_same(self.core, core)
-        }
-        #[inline(always)]
-        fn has_mode_at(&self, mode: *const ()) -> bool {
-            is_mode(self.core, mode)
+        fn core(&self) -> Option<&Core> {
+            Some(self.core)
         }
     }
     impl Sealed for Online<'_> {
         #[inline(always)]
-        fn is_of(&self, core: &std::sync::Arc<impl Sized>) -> bool {
-            self.guard.as_ref().is_some_and(|g| g.is_of(core))
-        }
-        #[inline(always)]
-        fn has_mode_at(&self, mode: *const ()) -> bool {
-            self.guard.as_ref().is_some_and(|g| g.has_mode_at(mode))
+        fn core(&self) -> Option<&Core> {
+            self.guard.as_ref().map(Guard::core)
         }
     }
 }

@@ -114,8 +114,7 @@ impl Reclaim {
         match passed_ns {
             Some(passed_ns) if !retired.is_held(&self.core.pinned()) => {
                 let count = Freed::by_its_end(&self.garbage, 1, retired.bytes());
-                // SAFETY: the token was taken after the object was unlinked and has passed; no slot pins the
-                // object.
+                // SAFETY: the token was taken after the object was unlinked and has passed; no slot pins the object.
                 freeing(self, || unsafe { retired.free() });
                 drop(count);
                 self.core.note_duration(passed_ns - fence.from_ns);
@@ -140,9 +139,8 @@ impl Reclaim {
         self.queue.lock().add(batch, false);
     }
 
-    /// Queues an object whose fence is not complete, together with others. While a CPU is away there may be very many
-    /// of them. Growing a long queue may remap memory, and then the TLB shootdown would wait for the CPU that is
-    /// away.
+    /// Queues an object whose fence is not complete, together with others. While a CPU is away there may be very many of
+    /// them. Growing a long queue may remap memory, and then the TLB shootdown would wait for the CPU that is away.
     fn enqueue_awaited(&self, token: u64, retired: Retired) {
         self.queued.fetch_add(1, Ordering::Relaxed);
         // First, so that batches whose fence is complete by now do not wait for a later one.
@@ -217,16 +215,12 @@ impl Reclaim {
         }
         let mut queue = self.queue.lock();
         queue.forget_threads();
-        let queued = sizes(queue.batches.iter().flat_map(|b| &b.objects).chain(&queue.held));
+        let objects = queue.batches.iter().flat_map(|b| &b.objects).chain(&queue.held);
+        let queued = objects.fold((0, 0), |(objects, bytes), one| (objects + 1, bytes + one.bytes()));
         drop(queue);
         let bagged = self.bags.recount();
         self.queued.store(queued.0, Ordering::Relaxed);
         self.garbage.recount(queued.0 + bagged.0, queued.1 + bagged.1);
         self.has_thread.store(false, Ordering::Relaxed);
     }
-}
-
-/// The number of these objects, and the sum of their bytes.
-fn sizes<'a>(objects: impl IntoIterator<Item = &'a Retired>) -> (usize, usize) {
-    objects.into_iter().fold((0, 0), |(objects, bytes), one| (objects + 1, bytes + one.bytes()))
 }

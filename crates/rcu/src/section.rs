@@ -12,11 +12,9 @@
 //! - A section checks whether its domain permits it (`mode`) AFTER it is armed. A domain that stops using membarrier
 //!   changes the mode and calls membarrier once. A section that read the old mode was armed at that time, so the call
 //!   restarts it.
-//! - A section ends with the store that clears the field. Its result counts only if the field still held our
-//!   descriptor.
+//! - A section ends with the store that clears the field. Its result counts only if the field still held our descriptor.
 //!
-//! Sources: rseq(2); Linux `kernel/rseq.c` for what the kernel checks. The wide range and the low stub page are our
-//! own.
+//! Sources: rseq(2); Linux `kernel/rseq.c` for what the kernel checks. The wide range and the low stub page are our own.
 
 // Not every architecture uses all of this.
 #![cfg_attr(
@@ -50,19 +48,13 @@ pub(crate) use x86_64 as arch;
     not(any(shuttle, reprieve_fallback))
 )))]
 mod none;
-#[cfg(not(any(
-    all(
-        target_os = "linux",
-        target_arch = "x86_64",
-        target_pointer_width = "64",
-        not(any(shuttle, reprieve_fallback))
-    ),
-    shuttle
+#[cfg(not(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    not(any(shuttle, reprieve_fallback))
 )))]
 use none as arch;
-#[cfg(shuttle)]
-#[path = "section/shuttle.rs"]
-mod arch;
 
 mod obstacle;
 mod packed;

@@ -29,8 +29,7 @@ fn explore(f: impl Fn() + Send + Sync + 'static) {
 
 /// Runs `f` under `schedules` schedules with few preemptions, and under a quarter as many with any number.
 fn explore_thoroughly(schedules: usize, f: impl Fn() + Send + Sync + 'static) {
-    // One test at a time: tests share the statics of this crate, and only one system thread may use shuttle's
-    // atomics.
+    // One test at a time: tests share the statics of this crate, and only one system thread may use shuttle's atomics.
     static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let f = Arc::new(f);
@@ -152,7 +151,7 @@ fn shuttle_locked_readers() {
 #[test]
 fn shuttle_readers_that_register_late() {
     explore_thoroughly(40_000, || {
-        let (clock, acks) = (Arc::new(Clock::new(FENCED)), Arc::new(Acknowledged::new()));
+        let (clock, acks) = (Arc::new(Clock::new(FENCED)), Arc::new(Acknowledged::default()));
         let words = Arc::new(Pool::<AtomicU64>::new());
         let place = Arc::new(AtomicPtr::new(object()));
         let start = |clock: &Clock, acks: &Acknowledged| {
@@ -251,8 +250,7 @@ fn shuttle_synchronize_is_woken() {
     });
 }
 
-/// Threads come and go beside a writer. Records are used again, and a section that was left open keeps its own
-/// record.
+/// Threads come and go beside a writer. Records are used again, and a section that was left open keeps its own record.
 #[test]
 fn shuttle_registration() {
     explore(|| {

@@ -29,9 +29,8 @@ impl Cell {
     /// Runs the traversal `find` as a restartable section, and pins the object that it finds.
     ///
     /// # Safety
-    /// `find` keeps the rules of [`Reader::read`]. What it finds is null, or alive as long as it is reachable and
-    /// then retired by that address in the domain of `core`. `lock` enters a section of that domain. The caller owns
-    /// the slot.
+    /// `find` keeps the rules of [`Reader::read`]. What it finds is null, or alive as long as it is reachable and then
+    /// retired by that address in the domain of `core`. `lock` enters a section of that domain. The caller owns the slot.
     #[inline(always)]
     pub(crate) unsafe fn pin<'a, T>(
         &self,
@@ -126,9 +125,7 @@ impl Slot<'_> {
         let found = unsafe { cell.pin(self.reader.core(), f, || self.reader.lock()) };
         ptr::NonNull::new(found.cast_mut()).map(|object| HazardGuard { cell, object, _shared: PhantomData })
     }
-}
 
-impl Slot<'_> {
     /// Pins what `place` points to, and returns it. It stays pinned until the slot is used again or dropped. Unlike
     /// [`acquire`](Self::acquire), this holds up nothing else, even where the domain's readers execute fences.
     ///

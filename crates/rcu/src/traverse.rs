@@ -9,8 +9,7 @@
 //! (integers, `Ipv4Addr`). For others, [`Domain::read`] runs a closure. Without restartable sections, all of them are
 //! short locked sections.
 //!
-//! Writers publish with [`Release`](Ordering::Release), unlink, and then [`retire`](Domain::retire) in the same
-//! domain.
+//! Writers publish with [`Release`](Ordering::Release), unlink, and then [`retire`](Domain::retire) in the same domain.
 //!
 //! ```
 //! use reprieve_rcu::traverse::Chained;
@@ -241,8 +240,7 @@ impl Domain {
         }
     }
 
-    /// A copy of the value of the longest prefix of `key` that has one, in the trie whose topmost node `root` points
-    /// to.
+    /// A copy of the value of the longest prefix of `key` that has one, in the trie whose topmost node `root` points to.
     ///
     /// The value of the topmost node is that of the empty prefix. If the length of a prefix lies between two levels,
     /// store its value with each of its continuations to the lower level, as in DIR-24-8 (Gupta, Lin and McKeown,

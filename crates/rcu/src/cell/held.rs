@@ -54,8 +54,7 @@ unsafe impl<T: Send + Sync + 'static> Sync for Held<T> {}
 /// A hazard slot that borrows nothing.
 struct OwnedSlot {
     entry: Entry<hazard::Cell>,
-    /// Keeps the slot's pool alive. Dropped after the slot is given back, which frees the value if nobody else holds
-    /// it.
+    /// Keeps the slot's pool alive. Dropped after the slot is given back, which frees the value if nobody else holds it.
     domain: Domain,
 }
 

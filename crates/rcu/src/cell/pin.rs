@@ -35,8 +35,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         // SAFETY: values are retired by their address, in this domain, once they are unlinked. The slot is the
         // thread's own.
         let value = unsafe { slot.pin_at(domain.core(), &self.value, || domain.lock()) };
-        // SAFETY: the slot pins the value until it is dropped, at the end of this function. A cell in use has a
-        // value.
+        // SAFETY: the slot pins the value until it is dropped, at the end of this function. A cell in use has a value.
         f(unsafe { &*value })
     }
 

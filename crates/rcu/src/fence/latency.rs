@@ -75,8 +75,7 @@ impl Latencies {
         Verdict::HandOver
     }
 
-    /// Records that the thread makes the calls although none was slow. A round that takes longer than `limit_ns` is
-    /// slow.
+    /// Records that the thread makes the calls although none was slow. A round that takes longer than `limit_ns` is slow.
     pub(crate) fn handed_over_ahead(&mut self, now_ns: u64, limit_ns: u64) {
         (self.limit_ns, self.calm_ns, self.quick_since_ns) = (limit_ns, CALM_NS, None);
         self.next_probe_ns = now_ns + interval_ns(now_ns);
@@ -112,9 +111,8 @@ impl Latencies {
 /// relapse doubles the time until the calls are given back.
 const CROWDED: u64 = 90;
 
-/// Why the thread waits for its own CPU: either a hypervisor has taken the CPU away, or other threads use it. The
-/// first is a reason to make the calls. The second is not, and on a machine whose CPUs are all in use it would never
-/// end.
+/// Why the thread waits for its own CPU: either a hypervisor has taken the CPU away, or other threads use it. The first
+/// is a reason to make the calls. The second is not, and on a machine whose CPUs are all in use it would never end.
 #[derive(Debug, Default)]
 pub(crate) struct Crowd {
     /// The CPU of the last look, when that was, and for how long the CPU had been busy.
@@ -170,14 +168,14 @@ mod tests {
 
     impl World {
         fn new(on_ms: u64, quota_ends_ns: u64) -> Self {
-            let latencies = Latencies::new();
-            let (changes_ns, waited_ns) = (Vec::new(), 0);
+            let (now_ns, watched_until_ns, handed_over) = (0, 0, false);
+            let (changes_ns, waited_ns, latencies) = (Vec::new(), 0, Latencies::new());
             Self {
                 on_ms,
                 quota_ends_ns,
-                now_ns: 0,
-                watched_until_ns: 0,
-                handed_over: false,
+                now_ns,
+                watched_until_ns,
+                handed_over,
                 changes_ns,
                 waited_ns,
                 latencies,

@@ -41,31 +41,30 @@ impl Drop for Claimed<'_> {
     }
 }
 
-/// The calling thread's slot in `core`'s domain. None while it is in use further down the stack, or if the domain is
-/// at its limit of slots.
+/// The calling thread's slot in `core`'s domain. None while it is in use further down the stack, or if the domain is at its
+/// limit of slots.
 #[inline(always)]
 pub(crate) fn claim(core: &Arc<Core>) -> Option<Claimed<'_>> {
-    // SAFETY: it is null, or in the thread's list. `core` owns the pool of the entry, and is borrowed for as long as
-    // the result.
+    claim_by(core, find)
+}
+
+/// As `claim`, for a caller that may be a signal handler on a thread that has promised nothing: also none if the thread
+/// has no slot yet.
+#[inline(always)]
+pub(crate) fn claim_known(core: &Arc<Core>) -> Option<Claimed<'_>> {
+    claim_by(core, find_known)
+}
+
+#[inline(always)]
+fn claim_by(core: &Arc<Core>, find: impl FnOnce(&Arc<Core>) -> Option<&hazard::Cell>) -> Option<Claimed<'_>> {
+    // SAFETY: it is null, or in the thread's list. `core` owns the pool of the entry, and is borrowed for as long as the
+    // result.
     let slot: &hazard::Cell = match unsafe { LAST.get().as_ref() } {
         // SAFETY: as above.
         Some(last) if Arc::ptr_eq(&last.core, core) => unsafe { last.entry.get() },
         _ => find(core)?,
     };
     // Lazily, because dropping a `Claimed` ends the claim, also one that was not this caller's.
-    slot.claim().then(|| Claimed(slot))
-}
-
-/// As `claim`, for a caller that may be a signal handler on a thread that has promised nothing: also none if the
-/// thread has no slot yet.
-#[inline(always)]
-pub(crate) fn claim_known(core: &Arc<Core>) -> Option<Claimed<'_>> {
-    // SAFETY: as in `claim`.
-    let slot: &hazard::Cell = match unsafe { LAST.get().as_ref() } {
-        // SAFETY: as in `claim`.
-        Some(last) if Arc::ptr_eq(&last.core, core) => unsafe { last.entry.get() },
-        _ => find_known(core)?,
-    };
     slot.claim().then(|| Claimed(slot))
 }
 

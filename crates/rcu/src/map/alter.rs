@@ -94,8 +94,7 @@ impl<K: Clone, Q: Hash + Eq + ?Sized> Keyed<K> for Present<'_, Q> {
     }
 }
 
-/// What an operation did. The entries live at least as long as any section of the domain that began before the
-/// operation.
+/// What an operation did. The entries live at least as long as any section of the domain that began before the operation.
 pub(super) struct Altered<K, V> {
     pub(super) effect: Effect,
     /// The entry that was replaced or removed.

@@ -88,34 +88,10 @@ impl<'s, K, V> Iterator for Iter<'s, K, V> {
     }
 }
 
-impl<'s, K, V> Iterator for Keys<'s, K, V> {
-    type Item = &'s K;
-    fn next(&mut self) -> Option<&'s K> {
-        self.0.next().map(|(key, _)| key)
-    }
-}
-
-impl<'s, K, V> Iterator for Values<'s, K, V> {
-    type Item = &'s V;
-    fn next(&mut self) -> Option<&'s V> {
-        self.0.next().map(|(_, value)| value)
-    }
-}
-
 // By hand, because a derived one would require that entries are `Clone`.
 impl<K, V> Clone for Iter<'_, K, V> {
     fn clone(&self) -> Self {
         Self { ..*self }
-    }
-}
-impl<K, V> Clone for Keys<'_, K, V> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-impl<K, V> Clone for Values<'_, K, V> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
     }
 }
 
@@ -125,19 +101,37 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Iter<'_, K, V> {
         f.debug_list().entries(self.clone()).finish()
     }
 }
-impl<K: fmt::Debug, V> fmt::Debug for Keys<'_, K, V> {
-    /// What is still to come.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.clone()).finish()
-    }
-}
-impl<K, V: fmt::Debug> fmt::Debug for Values<'_, K, V> {
-    /// What is still to come.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.clone()).finish()
-    }
-}
 
 impl<K, V> FusedIterator for Iter<'_, K, V> {}
-impl<K, V> FusedIterator for Keys<'_, K, V> {}
-impl<K, V> FusedIterator for Values<'_, K, V> {}
+
+/// Iterators over one part of each entry.
+macro_rules! part {
+    ($iter:ident, $part:ident, $at:tt) => {
+        impl<'s, K, V> Iterator for $iter<'s, K, V> {
+            type Item = &'s $part;
+            fn next(&mut self) -> Option<&'s $part> {
+                self.0.next().map(|entry| entry.$at)
+            }
+        }
+
+        impl<K, V> Clone for $iter<'_, K, V> {
+            fn clone(&self) -> Self {
+                Self(self.0.clone())
+            }
+        }
+
+        impl<K, V> fmt::Debug for $iter<'_, K, V>
+        where
+            $part: fmt::Debug,
+        {
+            /// What is still to come.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_list().entries(self.clone()).finish()
+            }
+        }
+
+        impl<K, V> FusedIterator for $iter<'_, K, V> {}
+    };
+}
+part!(Keys, K, 0);
+part!(Values, V, 1);

@@ -2,13 +2,32 @@
 //! copy of the value. `table.rs` has the layout of a table, and explains why a search may end where it does.
 
 use super::plain::Plain;
-use super::table::{Places, tag_of};
+use super::table::{HEADER_BYTES, Header, Table, tag_of};
 use crate::section::arch::copy::{low, put, put_rest, word_of};
 use crate::section::arch::narrow::narrow;
 use crate::sync::AtomicU32;
 use std::arch::x86_64::{__m128i, _mm_set1_epi8};
-use std::mem::MaybeUninit;
+use std::marker::PhantomData;
+use std::mem::{MaybeUninit, offset_of};
 use std::sync::atomic::AtomicPtr;
+
+/// Where things lie, in bytes from a table's control bytes.
+struct Places<K, V>(PhantomData<(K, V)>);
+
+impl<K, V> Places<K, V> {
+    /// The header's number of home groups, less 1.
+    const HOME_MASK: isize = offset_of!(Header, home_mask) as isize - HEADER_BYTES as isize;
+    /// The size of a slot. The entry of slot `n` begins this many bytes times `!n` from where slots end; `!n` is
+    /// negative.
+    const ENTRY_BYTES: usize = size_of::<(K, V)>();
+    /// The same as a shift; 64 if it is not a power of two.
+    const ENTRY_SHIFT: u32 =
+        if Self::ENTRY_BYTES.is_power_of_two() { Self::ENTRY_BYTES.trailing_zeros() } else { 64 };
+    /// Where the key of an entry lies, counted from where slots end.
+    const KEY: isize = offset_of!((K, V), 0) as isize - Table::<K, V>::ALIGN as isize;
+    /// Where the value of an entry lies, likewise.
+    const VALUE: isize = offset_of!((K, V), 1) as isize - Table::<K, V>::ALIGN as isize;
+}
 
 /// A copy of the value of `key` in the table that `pointer` points to: `Some(None)` if the table does not have the
 /// key. `None` if a narrow section is not possible, and for keys and values that do not fit into registers.

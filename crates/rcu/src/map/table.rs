@@ -37,7 +37,7 @@ const FILL: usize = 14;
 
 /// Precedes the control bytes.
 #[repr(C, align(64))]
-struct Header {
+pub(super) struct Header {
     /// References: one of the shard, and one for each batch of removed entries that is still in the table.
     refs: AtomicUsize,
     /// How many groups have slots. 0 in the table that shards without entries share.
@@ -45,10 +45,10 @@ struct Header {
     /// How many groups away from its home an entry may be.
     reach: usize,
     /// The number of home groups, less 1.
-    home_mask: usize,
+    pub(super) home_mask: usize,
 }
 
-const HEADER_BYTES: usize = size_of::<Header>();
+pub(super) const HEADER_BYTES: usize = size_of::<Header>();
 
 #[repr(C)]
 struct Vacant {
@@ -80,37 +80,6 @@ impl<K, V> PartialEq for Table<K, V> {
     fn eq(&self, other: &Self) -> bool {
         self.control == other.control
     }
-}
-
-/// Where things lie, in bytes from a table's control bytes. For look-ups in assembly.
-#[cfg(all(
-    target_os = "linux",
-    target_arch = "x86_64",
-    target_pointer_width = "64",
-    not(any(shuttle, reprieve_fallback))
-))]
-pub(super) struct Places<K, V>(PhantomData<(K, V)>);
-
-#[cfg(all(
-    target_os = "linux",
-    target_arch = "x86_64",
-    target_pointer_width = "64",
-    not(any(shuttle, reprieve_fallback))
-))]
-impl<K, V> Places<K, V> {
-    /// The header's number of home groups, less 1.
-    pub(super) const HOME_MASK: isize =
-        std::mem::offset_of!(Header, home_mask) as isize - HEADER_BYTES as isize;
-    /// The size of a slot. The entry of slot `n` begins this many bytes times `!n` from where slots end; `!n` is
-    /// negative.
-    pub(super) const ENTRY_BYTES: usize = size_of::<(K, V)>();
-    /// The same as a shift; 64 if it is not a power of two.
-    pub(super) const ENTRY_SHIFT: u32 =
-        if Self::ENTRY_BYTES.is_power_of_two() { Self::ENTRY_BYTES.trailing_zeros() } else { 64 };
-    /// Where the key of an entry lies, counted from where slots end.
-    pub(super) const KEY: isize = std::mem::offset_of!((K, V), 0) as isize - Table::<K, V>::ALIGN as isize;
-    /// Where the value of an entry lies, likewise.
-    pub(super) const VALUE: isize = std::mem::offset_of!((K, V), 1) as isize - Table::<K, V>::ALIGN as isize;
 }
 
 /// The base-2 logarithm of how many home groups hold `entries`.
@@ -152,7 +121,7 @@ impl<K, V> Table<K, V> {
     }
 
     /// The alignment that header and slots need where they meet, which is also what lies between them.
-    const ALIGN: usize =
+    pub(super) const ALIGN: usize =
         if align_of::<(K, V)>() > HEADER_BYTES { align_of::<(K, V)>() } else { HEADER_BYTES };
 
     /// The layout of a table of `groups` groups, and the offset of its control bytes.

@@ -1,7 +1,6 @@
 //! Linux with 64-bit pointers: system calls and the C library.
 //!
-//! 32-bit Linux, including x32, uses the portable half: there the layout of a futex's timeout depends on the C
-//! library.
+//! 32-bit Linux, including x32, uses the portable half: there the layout of a futex's timeout depends on the C library.
 
 #[cfg(not(any(shuttle, loom)))]
 pub(crate) mod cpus;

@@ -1,9 +1,8 @@
 //! The loop of the optional reclaimer thread, which closes bags, waits for grace periods and frees, so that writers
 //! do none of that.
 //!
-//! It sleeps until there is garbage, then until a bag is full or due, then for the grace period. After a round it
-//! looks for more work on its own for some time before it asks to be woken, so that a steady writer never pays for a
-//! wake-up.
+//! It sleeps until there is garbage, then until a bag is full or due, then for the grace period. After a round it looks
+//! for more work on its own for some time before it asks to be woken, so that a steady writer never pays for a wake-up.
 //!
 //! The age at which a bag is due is drawn anew for each round, between half the domain's deadline and all of it. A
 //! bag is opened by a writer at work. With a fixed age, a writer whose period divides that age would be at work again

@@ -1,12 +1,22 @@
 //! Systems without restartable sections: nothing runs as one, and there is nothing to prepare.
 
-use super::{Obstacle, Packed, Refusal};
+#[cfg(shuttle)]
+#[path = "shuttle.rs"]
+mod model;
+#[cfg(shuttle)]
+pub(crate) use model::run;
+
+use super::Obstacle;
+#[cfg(not(shuttle))]
+use super::{Packed, Refusal};
+#[cfg(not(shuttle))]
 use crate::sync::AtomicU32;
 
 /// Never runs `f`.
 ///
 /// # Safety
 /// None needed; the signature is that of the other architectures.
+#[cfg(not(shuttle))]
 #[inline(always)]
 pub(crate) unsafe fn run<F: Fn() -> R, R: Copy>(
     _mode: &AtomicU32,

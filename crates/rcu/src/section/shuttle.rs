@@ -6,13 +6,9 @@
 //!
 //! Nesting is not modelled: the sections of the models are short and do not nest.
 
-pub(crate) use super::none::{
-    abandon_if_inside, copy, disable, inside, prepare, register_thread, unregister_thread,
-};
-
-use super::{Packed, Refusal};
 use crate::mode::is_asymmetric;
 use crate::platform::membarrier;
+use crate::section::{Packed, Refusal};
 use crate::sync::AtomicU32;
 
 /// Runs `f` between two calls of membarrier.

@@ -22,8 +22,7 @@ thread_local! {
 }
 
 /// Calls `run` with `value` when the calling thread ends. Of several calls of one thread, the last one counts. Does
-/// nothing if the thread-local variable is already gone, because the first call came from another variable's
-/// destructor.
+/// nothing if the thread-local variable is already gone, because the first call came from another variable's destructor.
 pub(crate) fn at_thread_end(value: *mut c_void, run: Run) {
     let _ = END.try_with(|end| end.0.set((value, Some(run))));
 }

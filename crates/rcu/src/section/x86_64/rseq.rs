@@ -87,8 +87,7 @@ fn published() -> Option<(u32, isize)> {
 
 #[cfg(not(all(target_env = "gnu", target_feature = "crt-static")))]
 fn symbol<T: Copy>(name: &std::ffi::CStr) -> Option<T> {
-    // SAFETY: the name is a C string. glibc documents these two symbols as constant objects of the types
-    // asked for.
+    // SAFETY: the name is a C string. glibc documents these two symbols as constant objects of the types asked for.
     unsafe {
         let at = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).cast::<T>();
         (!at.is_null()).then(|| *at)

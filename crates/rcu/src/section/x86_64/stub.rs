@@ -22,8 +22,7 @@ pub(super) const SIGNATURE: u32 = 0x5305_3053;
 /// Where the abort address lies in the page.
 #[cfg(test)]
 const ABORT_OFFSET: usize = 4;
-/// The lowest page to try. This is the usual vm.mmap_min_addr, below which nothing is mapped so that null pointers
-/// fault.
+/// The lowest page to try. This is the usual vm.mmap_min_addr, below which nothing is mapped so that null pointers fault.
 const LOWEST: usize = 0x1_0000;
 /// The highest. From here on the kernel puts mappings that must lie below 2 GiB (MAP_32BIT), which just-in-time
 /// compilers ask for.

@@ -1,11 +1,10 @@
 //! The inlined entry of wide restartable sections, and the way back in after an abort.
 //!
-//! The entry fills a frame, which is a local variable of its caller, with the callee-saved registers, the stack
-//! pointer, and the address at which to go on after an abort. It stores the frame's address in a TLS slot, arms the
-//! thread's `rseq_cs` field with the one descriptor, and calls the section. The kernel sends an abort to the stub
-//! page. The stub can rely on no register: it loads the frame's address from the slot and jumps to the address in the
-//! frame. The entry then ends as if the section had returned, and reports the restart. A cold function starts the
-//! section again.
+//! The entry fills a frame, which is a local variable of its caller, with the callee-saved registers, the stack pointer,
+//! and the address at which to go on after an abort. It stores the frame's address in a TLS slot, arms the thread's
+//! `rseq_cs` field with the one descriptor, and calls the section. The kernel sends an abort to the stub page. The stub
+//! can rely on no register: it loads the frame's address from the slot and jumps to the address in the frame. The entry
+//! then ends as if the section had returned, and reports the restart. A cold function starts the section again.
 //!
 //! The branches and loads of an entry cost most: among look-ups that wait for memory, each of them reduces how many
 //! look-ups overlap (example `cost`). So there are only four loads: the slot, the mode, the return address and the
@@ -210,12 +209,11 @@ unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result
     let mut frame = MaybeUninit::<Frame>::uninit();
     let report: u64;
     let (low, high): (Word, Word);
-    // SAFETY: the stack is aligned for the call; without `nostack` the compiler keeps nothing below the stack
-    // pointer. The section's calling convention preserves the callee-saved registers but r12, and an abort restores
-    // them; all other registers are declared. Every path ends with the stack pointer that it began with. The section
-    // itself is the caller's promise. Memory: the assembly is a barrier for the compiler, so that no access of the
-    // section moves out of it. The processor keeps loads before the later store that clears the field, which is x86's
-    // order.
+    // SAFETY: the stack is aligned for the call; without `nostack` the compiler keeps nothing below the stack pointer.
+    // The section's calling convention preserves the callee-saved registers but r12, and an abort restores them; all
+    // other registers are declared. Every path ends with the stack pointer that it began with. The section itself is the
+    // caller's promise. Memory: the assembly is a barrier for the compiler, so that no access of the section moves out of
+    // it. The processor keeps loads before the later store that clears the field, which is x86's order.
     unsafe {
         asm!(
             concat!("mov r11, [rip + ", slot!(), "@gottpoff]"),
