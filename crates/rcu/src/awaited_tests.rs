@@ -3,9 +3,7 @@ use crate::fence;
 
 #[test]
 fn a_token_is_served_with_its_own_call_and_none_before() {
-    if !crate::machine::probe().asymmetric {
-        return;
-    }
+    let true = crate::machine::probe().asymmetric else { return };
     let awaited = Awaited::default();
     assert_eq!(awaited.take_served(|_| false), None);
     let later = fence::tests::ticket_in(1_000_000);

@@ -146,7 +146,6 @@ impl Core {
         Ok(order)
     }
 
-    /// Whether the fence of `token` is complete.
     pub(crate) fn is_fenced(&self, token: u64) -> bool {
         self.acks.is_fenced(token)
     }
@@ -173,7 +172,6 @@ impl Core {
         self.acks.scan(|| self.readers.iter().map(|r| &r.word)) >= token
     }
 
-    /// Readers that hold up `token`.
     pub(crate) fn late(&self, token: u64) -> impl Iterator<Item = &Record> {
         self.readers.iter().filter(move |r| holds_up(r.word.load(Ordering::Acquire), token))
     }
@@ -329,7 +327,6 @@ impl Core {
         }
     }
 
-    /// The domain's hook.
     pub(crate) fn hook(&self) -> Option<Arc<Hook>> {
         self.hook.lock().clone()
     }
@@ -340,11 +337,8 @@ impl Core {
         let unreported =
             |r: &&Record| r.reported_word.load(Ordering::Relaxed) != r.word.load(Ordering::Relaxed);
         let due = |r: &Record| {
-            r.late_since_ns
-                .load(Ordering::Relaxed)
-                .saturating_add(hook.limit_ns)
-                .saturating_sub(now_ns)
-                .max(1)
+            let since_ns = r.late_since_ns.load(Ordering::Relaxed);
+            since_ns.saturating_add(hook.limit_ns).saturating_sub(now_ns).max(1)
         };
         self.late(token).filter(unreported).map(due).min()
     }

@@ -20,10 +20,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// A handle of a domain, which is cheap to clone. Dropping the last handle frees everything. Dropping another handle
-/// while garbage waits frees what may be freed, and waits for nobody; while membarrier is slow
-/// ([`Options::call_limit_ns`]), a thread of the process does that later. Readers, cells, maps and reclaimer threads
-/// hold handles.
+/// A handle of a domain, which is cheap to clone. Dropping the last handle frees everything. Dropping another handle while
+/// garbage waits frees what may be freed, and waits for nobody; while membarrier is slow ([`Options::call_limit_ns`]), a
+/// thread of the process does that later. Readers, cells, maps and reclaimer threads hold handles.
 #[derive(Clone)]
 pub struct Domain(Arc<Handle>);
 

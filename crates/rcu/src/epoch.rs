@@ -37,7 +37,6 @@ impl Clock {
         Self { token: AtomicU64::new(STEP), mode: AtomicU32::new(mode) }
     }
 
-    /// Takes a new token.
     pub(crate) fn tick(&self) -> u64 {
         // Release pairs with the Acquire in `now`: a reader that sees the token sees the unlink. Acquire orders the
         // tokens of several writers: the fence of a later token covers the unlinks of earlier ones.

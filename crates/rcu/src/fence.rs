@@ -10,8 +10,9 @@
 //! waits until that CPU runs again. While calls are slow, a dedicated thread makes them (`fence/thread.rs`): callers
 //! that may block sleep, and the others get a ticket.
 //!
-//! Invariant: when a ticket is served, every thread of the process has executed a full fence since the ticket was
-//! made, and every restartable section that was under way at that moment has ended or been restarted.
+//! Invariant: when a ticket is served, every thread of the process has executed a full fence since the ticket was made,
+//! and every restartable section that was under way at that moment has ended or been restarted. The process must be
+//! registered for membarrier.
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(any(shuttle, loom, reprieve_fallback))))]
 mod latency;
@@ -104,7 +105,6 @@ impl Ticket {
         Self(served_at(SEQUENCE.load(Ordering::SeqCst)))
     }
 
-    /// Whether the fence is complete.
     pub(crate) fn is_served(self) -> bool {
         // Acquire pairs with the Release in `run`.
         self.is_served_by(SEQUENCE.load(Ordering::Acquire))
@@ -128,8 +128,6 @@ pub(crate) enum Response {
 /// Executes a fence on behalf of all threads; while calls are slow, asks the thread for one instead. A call that
 /// takes longer than `limit_ns` counts as slow. With 0 the thread makes all calls; with `u64::MAX` the caller waits
 /// for the fence.
-///
-/// The process must be registered for membarrier.
 pub(crate) fn request(limit_ns: u64) -> Result<Response, NoFence> {
     if limit_ns == u64::MAX {
         return Ok(Response::Complete(wait(Ticket::new(), Wait::DEFAULT)?.expect("there is no deadline")));
@@ -197,8 +195,6 @@ pub(crate) fn barrier() -> Result<Complete, NoFence> {
 
 /// Executes a fence on behalf of all threads. Returns none if `deadline_ns` passes first; but a call that the caller
 /// makes itself is not cut short.
-///
-/// The process must be registered for membarrier.
 pub(crate) fn barrier_until(deadline_ns: Option<u64>) -> Result<Option<Complete>, NoFence> {
     wait(Ticket::new(), Wait { deadline_ns, ..Wait::DEFAULT })
 }

@@ -18,9 +18,7 @@ fn a_call_under_way_does_not_serve() {
 
 #[test]
 fn concurrent_callers_are_all_served() {
-    if !crate::machine::probe().asymmetric {
-        return;
-    }
+    let true = crate::machine::probe().asymmetric else { return };
     let (calls, before) = (AtomicU64::new(0), latency().count());
     std::thread::scope(|s| {
         for _ in 0..8 {
@@ -46,9 +44,7 @@ fn sleeps_on_the_sequence(tid: i32) -> bool {
 
 #[test]
 fn a_caller_that_sleeps_is_woken() {
-    if !crate::machine::probe().asymmetric {
-        return;
-    }
+    let true = crate::machine::probe().asymmetric else { return };
     // Pretends that a call of another thread is under way.
     let begin = |now: u32| {
         let free = now.is_multiple_of(2);

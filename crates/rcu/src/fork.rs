@@ -41,12 +41,10 @@ pub(crate) fn install() {
     ONCE.call_once(|| platform::at_fork(before, in_parent, in_child));
 }
 
-/// Adds a domain.
 pub(crate) fn remember(core: &Core, reclaim: &Reclaim) {
     DOMAINS.lock().push(Known { core, reclaim });
 }
 
-/// Removes a domain.
 pub(crate) fn forget(core: &Core) {
     DOMAINS.lock().retain(|k| !std::ptr::eq(k.core, core));
 }
@@ -81,7 +79,7 @@ extern "C" fn in_parent() {
     // SAFETY: `before` took all these locks on this thread.
     unsafe {
         later::release(false);
-        each(release);
+        each(|core, reclaim| unlock(core, reclaim));
         DOMAINS.release();
     }
 }
@@ -98,11 +96,6 @@ unsafe fn unlock(core: &Core, reclaim: &Reclaim) {
     }
 }
 
-fn release(core: &Core, reclaim: &Reclaim) {
-    // SAFETY: called by the handlers only, after `before`.
-    unsafe { unlock(core, reclaim) }
-}
-
 extern "C" fn in_child() {
     fence::reset_after_fork();
     membarrier::register_again();
@@ -111,7 +104,7 @@ extern "C" fn in_child() {
     unsafe {
         later::release(true);
         each(|core, reclaim| {
-            release(core, reclaim);
+            unlock(core, reclaim);
             core.awaited.reset_after_fork();
             // The child's only thread has seen its own unlinks, and there is no other thread that could miss them.
             core.acks.fence_done(core.clock.now());

@@ -56,7 +56,6 @@ impl Drop for Leave {
     }
 }
 
-/// Whether the calling thread is within a callback of any domain.
 pub(crate) fn within_callback() -> bool {
     !INNERMOST.get().is_null()
 }

@@ -95,7 +95,6 @@ impl Garbage {
         self.objects.fetch_sub(objects, Ordering::Relaxed);
     }
 
-    /// Counts objects that were freed.
     pub(crate) fn freed(&self, objects: usize, bytes: usize) {
         self.freed.fetch_add(objects as u64, Ordering::Relaxed);
         self.release(objects, bytes);

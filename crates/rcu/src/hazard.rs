@@ -25,7 +25,6 @@ impl Cell {
         self.pinned.store(found.cast_mut().cast(), Ordering::Release);
     }
 
-    /// The address that the slot pins, or null.
     pub(crate) fn pinned(&self) -> *mut () {
         // Acquire pairs with the Release in `release`.
         self.pinned.load(Ordering::Acquire)

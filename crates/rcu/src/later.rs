@@ -14,7 +14,6 @@ type Job = Box<dyn FnOnce() + Send>;
 static JOBS: Lock<Vec<Job>> = Lock::new(Vec::new());
 /// Changes with each job. The thread sleeps on it.
 static WORK: AtomicU32 = AtomicU32::new(0);
-/// Whether this process has started the thread.
 static STARTED: AtomicBool = AtomicBool::new(false);
 
 /// Runs `job` on the thread. If the system cannot start a thread now, the job waits until a later job starts one,

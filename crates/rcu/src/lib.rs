@@ -62,8 +62,7 @@
 //! - *A reader stalls.* In a section of the first two kinds, this holds up nothing else. In one of the third kind,
 //!   garbage grows. At the domain's limits, each call that retires waits a millisecond and then exceeds them, unless
 //!   [`AtLimit`] says otherwise.
-//! - *A section is interrupted too often.* After 64 restarts it runs as a section of the third kind, and `stats`
-//!   counts it.
+//! - *A section is interrupted too often.* After 64 restarts it runs as a section of the third kind, and `stats` counts it.
 //! - *A callback panics.* The others of its batch still run. Then the panic goes on, or ends at the reclaimer thread.
 //! - *A signal handler reads.* [`Domain::read`] works whatever the handler interrupts. Where it falls back to a
 //!   section of the third kind, and for [`Domain::lock`], the thread must have locked that domain before, and no

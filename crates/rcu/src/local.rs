@@ -208,12 +208,8 @@ fn give_back(mine: *mut c_void) {
         MINE.set(ptr::null_mut());
     }
     section::unregister_thread();
-    give_all_back(mine.cast());
-}
-
-fn give_all_back(mine: *mut Mine) {
     // SAFETY: the value is the thread's own list, set in `with_mine`, and nothing else can reach it any more.
-    let mine = unsafe { Box::from_raw(mine) };
+    let mine = unsafe { Box::from_raw(mine.cast::<Mine>()) };
     for owned in &mine.slots {
         slot::give_back(owned);
     }

@@ -5,8 +5,7 @@
 //! shard, and never for readers, except at the domain's limits.
 //!
 //! Invariants:
-//! - An entry does not change once it is visible. Changing a value means publishing another entry and removing the
-//!   old one.
+//! - An entry does not change once it is visible. Changing a value means publishing another entry and removing the old one.
 //! - Rebuilding a shard means cloning its entries, hence `Clone`. Moving them is not possible: for a while readers
 //!   would see both copies, so that a lock or an atomic in a value would exist twice, and stable Rust cannot tell
 //!   which values have such parts. Clones share an `Arc` in the value.
@@ -120,9 +119,8 @@ const FETCHED: usize = 64;
 ///
 /// # Values that cannot be cloned
 ///
-/// Entries are cloned when a shard is rebuilt, so values must be [`Clone`]. Put locks and atomics behind an [`Arc`],
-/// whose clones are the same object. Instead of a `Box<dyn Trait>`, use an `Arc<dyn Trait>`; `Arc::from` makes one
-/// from a box.
+/// Entries are cloned when a shard is rebuilt, so values must be [`Clone`]. Put locks and atomics behind an [`Arc`], whose
+/// clones are the same object. Instead of a `Box<dyn Trait>`, use an `Arc<dyn Trait>`; `Arc::from` makes one from a box.
 /// ```
 /// use reprieve_rcu::RcuMap;
 /// use std::sync::atomic::{AtomicU64, Ordering};

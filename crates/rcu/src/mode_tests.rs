@@ -4,14 +4,11 @@ use crate::mode::{ASYMMETRIC, FENCED};
 use crate::options::{Fencing, Options};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Readers of both kinds and a writer, while the domain switches as fast as it can. Objects are poisoned instead of
-/// freed.
+/// Readers of both kinds and a writer, while the domain switches as fast as it can. Objects are poisoned instead of freed.
 #[test]
 fn switching_under_load_is_safe() {
     let domain = Domain::new(Options::new().fencing(Fencing::Adaptive));
-    if !crate::machine::probe().asymmetric {
-        return;
-    }
+    let true = crate::machine::probe().asymmetric else { return };
     let slots: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(1)).collect();
     let (current, stop, poisoned) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
     let dwell = || {
@@ -60,9 +57,7 @@ fn switching_under_load_is_safe() {
 #[test]
 fn a_switch_starts_again_what_relied_on_membarrier() {
     let domain = Domain::new(Options::new().fencing(Fencing::Adaptive));
-    if !crate::machine::probe().asymmetric {
-        return;
-    }
+    let true = crate::machine::probe().asymmetric else { return };
     let ms = std::env::var("REPRIEVE_TORTURE_MS").ok().and_then(|ms| ms.parse().ok()).unwrap_or(200);
     let end = std::time::Instant::now() + std::time::Duration::from_millis(ms);
     let slots: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(1)).collect();
@@ -99,9 +94,7 @@ fn a_switch_starts_again_what_relied_on_membarrier() {
 
 #[test]
 fn an_adaptive_domain_follows_membarrier_and_waits_for_no_call() {
-    if !crate::machine::probe().asymmetric {
-        return;
-    }
+    let true = crate::machine::probe().asymmetric else { return };
     let domain = Domain::new(Options::new().fencing(Fencing::Adaptive));
     let (core, modes) = (domain.core(), &domain.core().modes);
     let readers = &core.clock.mode;

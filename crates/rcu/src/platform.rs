@@ -1,7 +1,6 @@
 //! System calls, and what the C library offers: for Linux, and for every other system.
 //!
-//! This is the one switch between systems. Both halves have the same functions, and no other file asks which system
-//! it is.
+//! This is the one switch between systems. Both halves have the same functions, and no other file asks which system it is.
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(reprieve_fallback)))]
 mod linux;

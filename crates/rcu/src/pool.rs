@@ -129,7 +129,6 @@ impl<T> Pool<T> {
         self.free.lock().push(entry);
     }
 
-    /// How many entries there are, in use or free.
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }

@@ -22,8 +22,7 @@ use std::sync::atomic::Ordering;
 pub struct Reader {
     domain: Domain,
     entry: Entry<Record>,
-    /// Where the two above lead to, so that a reader's path needs only one load each. Alive as long as the domain's
-    /// handle.
+    /// Where the two above lead to, so that a reader's path needs only one load each. Alive as long as the domain's handle.
     core: NonNull<Core>,
     record: NonNull<Record>,
     /// Only one thread writes a reader's word.

@@ -40,14 +40,12 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Makes the calling thread the owner.
     pub(crate) fn adopt(&self, name: String) {
         debug_assert_eq!(self.word.load(Ordering::Relaxed), 0);
         *self.name.lock() = name;
         self.tid.store(thread_id(), Ordering::Relaxed);
     }
 
-    /// Whether the thread with this id is the owner.
     pub(crate) fn is_owned_by(&self, tid: i32) -> bool {
         self.tid.load(Ordering::Relaxed) == tid
     }

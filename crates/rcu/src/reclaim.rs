@@ -1,9 +1,8 @@
 //! The way of an object from retired to freed.
 //!
-//! An object goes into a bag. A bag that is full, large or old is closed: it gets a token and joins the queue of
-//! batches. Once a batch's token has passed, the next call that comes by frees it: a call that retires, `barrier`, or
-//! the reclaimer thread. With batches of one, the call that retires does all of this at once and touches neither bag
-//! nor queue.
+//! An object goes into a bag. A bag that is full, large or old is closed: it gets a token and joins the queue of batches.
+//! Once a batch's token has passed, the next call that comes by frees it: a call that retires, `barrier`, or the reclaimer
+//! thread. With batches of one, the call that retires does all of this at once and touches neither bag nor queue.
 //!
 //! Invariants:
 //! - Frees and callbacks run outside of locks, so that they may retire objects themselves. What they retire is only
@@ -167,7 +166,6 @@ impl Reclaim {
         self.close(objects)
     }
 
-    /// Whether the calling thread puts objects of this domain aside instead of freeing them.
     fn puts_aside(&self) -> bool {
         puts_aside(self)
     }

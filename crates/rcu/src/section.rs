@@ -47,14 +47,8 @@ pub(crate) use x86_64 as arch;
     target_pointer_width = "64",
     not(any(shuttle, reprieve_fallback))
 )))]
-mod none;
-#[cfg(not(all(
-    target_os = "linux",
-    target_arch = "x86_64",
-    target_pointer_width = "64",
-    not(any(shuttle, reprieve_fallback))
-)))]
-use none as arch;
+#[path = "section/none.rs"]
+mod arch;
 
 mod obstacle;
 mod packed;

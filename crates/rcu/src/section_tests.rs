@@ -5,9 +5,9 @@ use crate::mode::{ASYMMETRIC, FENCED};
 use crate::platform;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-static ASYM: AtomicU32 = AtomicU32::new(ASYMMETRIC);
+pub(super) static ASYM: AtomicU32 = AtomicU32::new(ASYMMETRIC);
 
-fn available() -> bool {
+pub(super) fn available() -> bool {
     crate::machine::probe().restartable.is_ok()
 }
 
@@ -18,7 +18,7 @@ fn run<R: Copy>(f: impl Fn() -> R) -> Result<R, Refusal> {
 }
 
 /// Runs `section` on a thread of its own, and calls membarrier here until it is over.
-fn under_fire<R: Send>(section: impl FnOnce() -> R + Send) -> R {
+pub(super) fn under_membarriers<R: Send>(section: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|s| {
         let thread = s.spawn(section);
         while !thread.is_finished() {
@@ -30,9 +30,7 @@ fn under_fire<R: Send>(section: impl FnOnce() -> R + Send) -> R {
 
 #[test]
 fn results_of_every_size_come_back() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     assert_eq!(run(|| ()), Ok(()));
     assert_eq!(run(|| 7u8), Ok(7));
     assert_eq!(run(|| u64::MAX), Ok(u64::MAX));
@@ -44,9 +42,7 @@ fn results_of_every_size_come_back() {
 
 #[test]
 fn closures_of_every_size_arrive() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     let [a, b, c, d, e] = std::hint::black_box([1u64, 2, 3, 4, 5]);
     assert_eq!(run(move || a), Ok(1));
     assert_eq!(run(move || [a, b, c, d]), Ok([1, 2, 3, 4]));
@@ -56,13 +52,11 @@ fn closures_of_every_size_arrive() {
 
 #[test]
 fn membarrier_starts_a_running_section_again() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     // The section's first run never ends by itself.
     let runs = AtomicU64::new(0);
     let before = restarts();
-    let seen = under_fire(|| {
+    let seen = under_membarriers(|| {
         run(|| {
             let run = runs.fetch_add(1, Ordering::Relaxed);
             while run == 0 && std::hint::black_box(true) {}
@@ -75,11 +69,9 @@ fn membarrier_starts_a_running_section_again() {
 
 #[test]
 fn values_held_across_a_restart_survive() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     // More live values than registers, of both kinds, around a section that is restarted many times.
-    under_fire(|| {
+    under_membarriers(|| {
         let ints: [u64; 12] = std::array::from_fn(|i| std::hint::black_box(i as u64 * 3));
         let floats: [f64; 12] = std::array::from_fn(|i| std::hint::black_box(i as f64 * 0.5));
         for _ in 0..2_000 {
@@ -131,17 +123,15 @@ extern "C" fn sections_that_use_all_registers() {
 #[test]
 fn callee_saved_registers_survive_a_restart() {
     if available() {
-        assert_eq!(under_fire(|| bits_that_differ_after(sections_that_use_all_registers)), 0);
+        assert_eq!(under_membarriers(|| bits_that_differ_after(sections_that_use_all_registers)), 0);
     }
 }
 
 #[test]
 fn a_section_that_never_ends_gives_up() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     let runs = AtomicU64::new(0);
-    let end = under_fire(|| {
+    let end = under_membarriers(|| {
         run(|| {
             runs.fetch_add(1, Ordering::Relaxed);
             while std::hint::black_box(true) {}
@@ -155,9 +145,7 @@ fn a_section_that_never_ends_gives_up() {
 
 #[test]
 fn nested_sections_are_part_of_the_outer_one() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     assert!(!inside());
     let seen = run(|| {
         let inner = run(inside);
@@ -169,11 +157,9 @@ fn nested_sections_are_part_of_the_outer_one() {
 
 #[test]
 fn the_outer_section_restarts_with_the_inner_one() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     let outer = AtomicU64::new(0);
-    let seen = under_fire(|| {
+    let seen = under_membarriers(|| {
         run(|| {
             let run_of_outer = outer.fetch_add(1, Ordering::Relaxed);
             run(|| while run_of_outer == 0 && std::hint::black_box(true) {})
@@ -185,9 +171,7 @@ fn the_outer_section_restarts_with_the_inner_one() {
 
 #[test]
 fn a_fenced_domain_refuses_also_within_a_section() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     let fenced = AtomicU32::new(FENCED);
     // SAFETY: the section does nothing.
     let refused = || unsafe { restartable(&fenced, &|| Ok(1), |why, _| Err(why)) };
@@ -198,9 +182,7 @@ fn a_fenced_domain_refuses_also_within_a_section() {
 
 #[test]
 fn abandoning_ends_the_outer_section() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     let ends = run(|| {
         let _ = run(abandon_if_inside);
         1
@@ -213,9 +195,7 @@ fn abandoning_ends_the_outer_section() {
 
 #[test]
 fn foreign_use_of_the_field_is_noticed() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     let field = arch::rseq::field_offset(true).unwrap();
     let before = foreign();
     let seen = run(|| {
@@ -243,9 +223,7 @@ extern "C" fn on_signal(_: libc::c_int) {
 
 #[test]
 fn signal_handlers_read_whatever_they_interrupt() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     // SAFETY: the handler is async-signal-safe: it loads and counts.
     unsafe { libc::signal(libc::SIGUSR1, on_signal as *const () as libc::sighandler_t) };
     let (stop, thread) = (AtomicBool::new(false), AtomicU64::new(0));

@@ -1,10 +1,9 @@
 //! Hazard slots: each pins one object for any time, and holds up nothing else.
 //!
-//! `acquire` runs a restartable traversal, which ends by storing the pointer that it found in the slot. A writer
-//! unlinks the object, calls membarrier and then reads all slots. Either the traversal ended before that call, and
-//! the slot's store is visible; or the call restarts it, and it sees the unlink. Where an epoch section takes the
-//! place of the restartable one, the slot is stored within it: the writer first waits for the epochs to pass, and
-//! then reads the slots.
+//! `acquire` runs a restartable traversal, which ends by storing the pointer that it found in the slot. A writer unlinks
+//! the object, calls membarrier and then reads all slots. Either the traversal ended before that call, and the slot's store
+//! is visible; or the call restarts it, and it sees the unlink. Where an epoch section takes the place of the restartable
+//! one, the slot is stored within it: the writer first waits for the epochs to pass, and then reads the slots.
 //!
 //! `pin` needs no epoch, because it follows only one pointer. Where the domain is fenced, it stores what the pointer
 //! leads to in the slot, executes a fence, and checks whether the pointer is still the same. If it is, it also was

@@ -34,7 +34,6 @@ pub(super) const PATIENCE_NS: u64 = MILLISECOND_NS / 10;
 static QUICK: AtomicBool = AtomicBool::new(false);
 /// Whether the thread makes the calls.
 static CALLS: AtomicBool = AtomicBool::new(false);
-/// Whether this process has started the thread.
 static STARTED: Lock<bool> = Lock::new(false);
 /// Changes with each request. The thread sleeps on it.
 static ASKED: AtomicU32 = AtomicU32::new(0);
@@ -81,8 +80,7 @@ pub(super) fn keep_off() {
 pub(super) fn ask() {
     let _ = ASKED_AT_NS.compare_exchange(0, now_ns(), Ordering::SeqCst, Ordering::Relaxed);
     ASKED.fetch_add(1, Ordering::SeqCst);
-    // SeqCst, against the thread, which looks at the requests and then says that it sleeps: one of the two sees the
-    // other.
+    // SeqCst, against the thread, which looks at the requests and then says that it sleeps: one of the two sees the other.
     if ASLEEP.load(Ordering::SeqCst) {
         futex::wake(&ASKED, 1);
     }

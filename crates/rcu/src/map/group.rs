@@ -65,8 +65,7 @@ impl Group {
         Self(unsafe { std::arch::x86_64::_mm_set_epi64x(high as i64, low as i64) })
     }
 
-    /// Two loads with Acquire, the lower word first, into one register. The compiler would go through two other
-    /// registers.
+    /// Two loads with Acquire, the lower word first, into one register. The compiler would go through two other registers.
     #[cfg(not(any(miri, loom)))]
     #[inline(always)]
     pub(super) fn load(words: &[AtomicU64; 2]) -> Self {
@@ -129,7 +128,6 @@ fn words_equal(words: [u64; 2], byte: u8) -> Lanes {
 impl Lanes {
     pub(super) const NONE: Self = Self(0);
 
-    /// Whether there is any lane.
     #[inline(always)]
     pub(super) fn any(self) -> bool {
         self.0 != 0

@@ -24,6 +24,15 @@ impl FastHasher {
     }
 }
 
+macro_rules! words {
+    ($($write:ident $word:ty),*) => {$(
+        #[inline(always)]
+        fn $write(&mut self, n: $word) {
+            self.mix(n as u64);
+        }
+    )*};
+}
+
 impl Hasher for FastHasher {
     #[inline(always)]
     fn finish(&self) -> u64 {
@@ -43,30 +52,12 @@ impl Hasher for FastHasher {
         self.mix(u64::from_le_bytes(last) ^ (bytes.len() as u64) << 56);
     }
 
-    #[inline(always)]
-    fn write_u8(&mut self, n: u8) {
-        self.mix(u64::from(n));
-    }
-    #[inline(always)]
-    fn write_u16(&mut self, n: u16) {
-        self.mix(u64::from(n));
-    }
-    #[inline(always)]
-    fn write_u32(&mut self, n: u32) {
-        self.mix(u64::from(n));
-    }
-    #[inline(always)]
-    fn write_u64(&mut self, n: u64) {
-        self.mix(n);
-    }
+    words!(write_u8 u8, write_u16 u16, write_u32 u32, write_u64 u64, write_usize usize);
+
     #[inline(always)]
     fn write_u128(&mut self, n: u128) {
         self.mix(n as u64);
         self.mix((n >> 64) as u64);
-    }
-    #[inline(always)]
-    fn write_usize(&mut self, n: usize) {
-        self.mix(n as u64);
     }
 }
 

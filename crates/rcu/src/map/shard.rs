@@ -24,7 +24,6 @@ pub(super) use rebuild::Rebuilt;
 pub(super) const SHARDS_LIMIT: usize = 1 << 16;
 const SHARD_SHIFT: u32 = 41;
 
-/// A map's shards.
 pub(super) struct Shards<K, V> {
     /// Side by side, for readers, and apart from what writers write. The tables of 64 shards fill 8 cache lines.
     tables: Box<[AtomicPtr<()>]>,
@@ -101,7 +100,6 @@ impl<K, V> Shards<K, V> {
         share(entries, self.count())
     }
 
-    /// Locks a shard.
     pub(super) fn lock(&self, index: usize) -> Locked<'_, K, V> {
         let (writer, pointer) = (&self.writers[index], &self.tables[index]);
         let state = writer.lock.lock();

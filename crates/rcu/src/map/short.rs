@@ -17,8 +17,7 @@ struct Places<K, V>(PhantomData<(K, V)>);
 impl<K, V> Places<K, V> {
     /// The header's number of home groups, less 1.
     const HOME_MASK: isize = offset_of!(Header, home_mask) as isize - HEADER_BYTES as isize;
-    /// The size of a slot. The entry of slot `n` begins this many bytes times `!n` from where slots end; `!n` is
-    /// negative.
+    /// The size of a slot. The entry of slot `n` begins this many bytes times `!n` from where slots end; `!n` is negative.
     const ENTRY_BYTES: usize = size_of::<(K, V)>();
     /// The same as a shift; 64 if it is not a power of two.
     const ENTRY_SHIFT: u32 =

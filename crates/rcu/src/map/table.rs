@@ -105,7 +105,6 @@ impl<K, V> Table<K, V> {
         self == Self::vacant()
     }
 
-    /// The table as an untyped pointer.
     pub(super) fn into_raw(self) -> *mut () {
         self.control.as_ptr().cast()
     }
@@ -174,7 +173,6 @@ impl<K, V> Table<K, V> {
         self.header().groups
     }
 
-    /// Its size in memory.
     pub(super) fn bytes(self) -> usize {
         if self.is_vacant() { 0 } else { Self::layout(self.groups()).0.size() }
     }

@@ -11,7 +11,6 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::thread_local;
 use std::cell::Cell;
 
-/// Bags per domain.
 const BAGS: usize = 8;
 
 /// Objects that have no token yet.
@@ -44,7 +43,6 @@ impl Bag {
 #[repr(align(128))]
 struct Aligned(Lock<Bag>);
 
-/// A domain's bags.
 pub(super) struct Bags {
     bags: [Aligned; BAGS],
     /// Objects in all bags. Read before their locks are taken.
@@ -67,7 +65,6 @@ impl Bags {
         Self { bags: Default::default(), count: AtomicUsize::new(0), batch, batch_bytes, deadline_ns }
     }
 
-    /// Whether no bag holds an object.
     pub(super) fn are_empty(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 0
     }

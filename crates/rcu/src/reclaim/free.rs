@@ -82,7 +82,6 @@ impl Reclaim {
         }
     }
 
-    /// Frees what has passed. Returns whether there was any.
     fn free_some(&self) -> bool {
         let Some((due, under_way, longest_ns)) = self.take_due() else { return false };
         let bytes = due.iter().map(Retired::bytes).sum();

@@ -85,8 +85,7 @@ pub(crate) fn run(reclaim: &Reclaim, stop: &AtomicBool) {
                 }
                 looks = LOOKS;
                 due_ns = dither.next(reclaim.deadline_ns);
-                // The panic hook has reported the panic, as a rule that of a callback. The thread serves the other
-                // objects.
+                // The panic hook has reported the panic, as a rule that of a callback. The thread serves the other objects.
                 match catch_unwind(AssertUnwindSafe(|| free_round(reclaim, stop))) {
                     Ok(Ok(())) => {}
                     // membarrier is refused. Rest until it may be allowed again.

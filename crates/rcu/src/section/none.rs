@@ -1,4 +1,5 @@
-//! Systems without restartable sections: nothing runs as one, and there is nothing to prepare.
+//! Systems without restartable sections: nothing runs as one, and there is nothing to prepare. Functions are `unsafe` where
+//! those of x86-64 are.
 
 #[cfg(shuttle)]
 #[path = "shuttle.rs"]
@@ -12,10 +13,6 @@ use super::{Packed, Refusal};
 #[cfg(not(shuttle))]
 use crate::sync::AtomicU32;
 
-/// Never runs `f`.
-///
-/// # Safety
-/// None needed; the signature is that of the other architectures.
 #[cfg(not(shuttle))]
 #[inline(always)]
 pub(crate) unsafe fn run<F: Fn() -> R, R: Copy>(
@@ -46,10 +43,6 @@ pub(crate) mod copy {
     use crate::sync::AtomicU32;
     use std::sync::atomic::AtomicPtr;
 
-    /// Never copies.
-    ///
-    /// # Safety
-    /// None needed; the signature is that of the other architectures.
     #[inline(always)]
     pub(crate) unsafe fn copied<T: Copy, P>(_: &AtomicU32, _: &AtomicPtr<P>, _: usize) -> Option<T> {
         None

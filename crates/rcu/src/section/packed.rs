@@ -63,7 +63,6 @@ impl<F> Packed<F> {
         self.words
     }
 
-    /// Calls the closure.
     #[inline(always)]
     pub(crate) fn call<R>(&self) -> R
     where

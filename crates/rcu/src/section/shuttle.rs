@@ -11,10 +11,7 @@ use crate::platform::membarrier;
 use crate::section::{Packed, Refusal};
 use crate::sync::AtomicU32;
 
-/// Runs `f` between two calls of membarrier.
-///
-/// # Safety
-/// None needed; the signature is that of the other architectures.
+/// Runs `f` between two calls of membarrier. `unsafe` because that of x86-64 is.
 pub(crate) unsafe fn run<F: Fn() -> R, R: Copy>(
     mode: &AtomicU32,
     f: Packed<F>,

@@ -1,11 +1,9 @@
-//! Systems without narrow sections, where no traversal is one.
+//! Systems without narrow sections, where no traversal is one. The functions are `unsafe` because those of x86-64 are.
 
 use super::{Chained, Path, TrieNode};
 use crate::sync::AtomicU32;
 use std::sync::atomic::AtomicPtr;
 
-/// # Safety
-/// None needed; the signature is that of x86-64.
 #[inline(always)]
 pub(super) unsafe fn follow<P: Path>(
     _: &AtomicU32,
@@ -15,8 +13,6 @@ pub(super) unsafe fn follow<P: Path>(
     None
 }
 
-/// # Safety
-/// None needed; the signature is that of x86-64.
 #[inline(always)]
 pub(super) unsafe fn find_in_chain<N: Chained>(
     _: &AtomicU32,
@@ -26,8 +22,6 @@ pub(super) unsafe fn find_in_chain<N: Chained>(
     None
 }
 
-/// # Safety
-/// None needed; the signature is that of x86-64.
 #[inline(always)]
 pub(super) unsafe fn longest_prefix<N: TrieNode<BRANCHES>, const BRANCHES: usize>(
     _: &AtomicU32,

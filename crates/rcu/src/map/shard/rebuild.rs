@@ -8,9 +8,8 @@ use std::ptr::NonNull;
 /// The most groups that a new table has beyond its home groups, and their share.
 const TAIL: usize = 15;
 const TAIL_SHARE: usize = 8;
-/// A rebuild is due when an entry would be placed further from its home than this many groups, and also further than
-/// twice the farthest entry of a table just rebuilt. The second condition keeps colliding keys from causing a rebuild
-/// each time.
+/// A rebuild is due when an entry would be placed further from its home than this many groups, and also further than twice
+/// the farthest entry of a table just rebuilt. The second condition keeps colliding keys from causing a rebuild each time.
 const REACH: usize = 15;
 
 impl<K, V> Locked<'_, K, V> {

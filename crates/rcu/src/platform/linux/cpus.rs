@@ -6,12 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// As many CPUs as the C library's sets hold, 1,024. On larger machines no thread is bound to CPUs.
 const WORDS: usize = size_of::<libc::cpu_set_t>() / 8;
 
-/// A set of CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Set([u64; WORDS]);
 
 impl Set {
-    /// The set of one CPU.
     pub(crate) fn of(cpu: usize) -> Self {
         let mut set = Self::default();
         if let Some(word) = set.0.get_mut(cpu / 64) {
@@ -24,7 +22,6 @@ impl Set {
         self.meets(&Self::of(cpu))
     }
 
-    /// Whether the set is this CPU alone.
     #[cfg(test)]
     pub(crate) fn is_just(&self, cpu: usize) -> bool {
         *self == Self::of(cpu)
@@ -48,7 +45,6 @@ impl Set {
     }
 }
 
-/// A set of CPUs that threads share.
 pub(crate) struct Shared([AtomicU64; WORDS]);
 
 impl Shared {

@@ -27,8 +27,7 @@ pub(crate) fn thread_name() -> Option<String> {
     Some(name.to_string_lossy().into_owned())
 }
 
-/// Starts a thread that blocks all signals and that nobody joins. The program's signals are for the program's own
-/// threads.
+/// Starts a thread that blocks all signals and that nobody joins. The program's signals are for the program's own threads.
 pub(crate) fn spawn(name: &str, run: fn()) -> io::Result<()> {
     // A thread inherits the signal mask of the thread that starts it.
     without_signals(|| Builder::new().name(name.to_owned()).spawn(run).map(drop))

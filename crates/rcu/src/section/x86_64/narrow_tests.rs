@@ -1,31 +1,15 @@
 //! Narrow sections: every way in and out, also while signals and membarriers interrupt them all the time. On machines
 //! without them, nothing is tested here.
 
-use crate::mode::{ASYMMETRIC, FENCED};
+use crate::mode::FENCED;
 use crate::platform::membarrier;
+use crate::section::tests::{ASYM, available, under_membarriers};
 use crate::section::{RESTART_LIMIT, copied, restartable, restarts};
 use crate::sync::AtomicU32;
 use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-static ASYM: AtomicU32 = AtomicU32::new(ASYMMETRIC);
-
-fn available() -> bool {
-    crate::machine::probe().restartable.is_ok()
-}
-
-/// Runs `section` on a thread of its own, and calls membarrier here until it is over.
-fn under_fire<R: Send>(section: impl FnOnce() -> R + Send) -> R {
-    std::thread::scope(|s| {
-        let thread = s.spawn(section);
-        while !thread.is_finished() {
-            assert!(membarrier::barrier());
-        }
-        thread.join().unwrap()
-    })
-}
 
 /// A section that spins for as long as `place` holds `value`.
 fn spin_while(place: &AtomicU64, value: u64) -> bool {
@@ -57,17 +41,13 @@ macro_rules! for_sizes {
 
 #[test]
 fn values_of_every_size_are_copied() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     for_sizes!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 23 24 25 31 32 33 34 47 48 49 63 64 65 66 80 96 127 128 129);
 }
 
 #[test]
 fn a_fenced_domain_is_not_read() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     let mut value = 7u64;
     let (value, fenced) = (AtomicPtr::new(&raw mut value), AtomicU32::new(FENCED));
     // SAFETY: the object lives.
@@ -76,11 +56,9 @@ fn a_fenced_domain_is_not_read() {
 
 #[test]
 fn membarrier_starts_it_again_until_it_gives_up() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     let (zero, before) = (AtomicU64::new(0), restarts());
-    assert!(!under_fire(|| spin_while(&zero, 0)), "it never ends by itself");
+    assert!(!under_membarriers(|| spin_while(&zero, 0)), "it never ends by itself");
     assert!(restarts() - before >= RESTART_LIMIT);
     assert!(spin_while(&zero, 1), "the next one is a fresh one");
 }
@@ -88,9 +66,7 @@ fn membarrier_starts_it_again_until_it_gives_up() {
 /// Within a wide section the field is the wide section's, before and after: its restart restarts both.
 #[test]
 fn a_wide_section_around_it_stays_armed() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     let runs = AtomicU64::new(0);
     // SAFETY: loads, and counts in a place of its own.
     let section = || unsafe {
@@ -106,7 +82,7 @@ fn a_wide_section_around_it_stays_armed() {
             |why, _| panic!("{why:?}"),
         )
     };
-    let (run, done) = under_fire(section);
+    let (run, done) = under_membarriers(section);
     assert!(run >= 2 && done, "{run} {done}");
 }
 
@@ -121,9 +97,8 @@ static PLACE: AtomicPtr<Object> = AtomicPtr::new(std::ptr::null_mut());
 static IN_HANDLERS: AtomicU64 = AtomicU64::new(0);
 static BAD_IN_HANDLERS: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the two halves of the object agree, with `turns` between the load of its address and theirs. None if the
-/// section gave up. Always the same place in the code, so that signal handlers use the same descriptor as what they
-/// interrupt.
+/// Whether the two halves of the object agree, with `turns` between the load of its address and theirs. None if the section
+/// gave up. Always the same place in the code, so that signal handlers use the same descriptor as what they interrupt.
 #[inline(never)]
 fn read_slowly(turns: u64) -> Option<bool> {
     let (key, value): (u64, u64);
@@ -197,8 +172,7 @@ fn replace(n: usize, barrier: Barrier) {
     }
 }
 
-/// Readers beside a writer that frees, for `time`, or until a wrong read if `until_bad`. Returns all reads and wrong
-/// reads.
+/// Readers beside a writer that frees, for `time`, or until a wrong read if `until_bad`. Returns all reads and wrong reads.
 fn torture(barrier: Barrier, time: Duration, until_bad: bool) -> (u64, u64) {
     const READERS: usize = 3;
     replace(0, Barrier::None);
@@ -243,9 +217,7 @@ fn torture(barrier: Barrier, time: Duration, until_bad: bool) -> (u64, u64) {
 
 #[test]
 fn readers_under_fire_see_no_freed_object_and_controls_do() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     // SAFETY: the handler loads and counts.
     unsafe { libc::signal(libc::SIGUSR2, on_signal as *const () as libc::sighandler_t) };
     const LIMIT: Duration = Duration::from_secs(20);
@@ -284,9 +256,7 @@ extern "C" fn on_step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut lib
 /// there on must be armed, so that a writer's membarrier restarts it.
 #[test]
 fn it_is_armed_after_a_signal_at_any_instruction() {
-    if !available() {
-        return;
-    }
+    let true = available() else { return };
     // SAFETY: the handler changes only the interrupted context's flags.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

@@ -16,8 +16,7 @@ use std::ptr;
 
 /// Size of the page. x86-64 has no other base size.
 const PAGE_BYTES: usize = 4096;
-/// What the kernel expects in the four bytes before an abort address. glibc registers rseq with this signature
-/// (RSEQ_SIG).
+/// What the kernel expects in the four bytes before an abort address. glibc registers rseq with this signature (RSEQ_SIG).
 pub(super) const SIGNATURE: u32 = 0x5305_3053;
 /// Where the abort address lies in the page.
 #[cfg(test)]

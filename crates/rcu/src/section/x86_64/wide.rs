@@ -372,7 +372,6 @@ pub(crate) fn forget_thread() {
     set_slot(0);
 }
 
-/// The thread's slot.
 fn slot() -> u64 {
     let held: u64;
     // SAFETY: the slot is the thread's own.
