@@ -152,7 +152,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// The value, for as long as the section lasts.
     ///
     /// # Panics
-    /// When the section is one of another domain.
+    /// If the section belongs to another domain.
     #[inline(always)]
     pub fn load<'s>(&self, section: &'s impl Section) -> &'s T {
         if !section.has_mode_at(self.mode().cast()) {

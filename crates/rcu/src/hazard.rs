@@ -8,7 +8,7 @@ use std::ptr;
 /// A user's pointer: always that of `std`, also under a model checker.
 pub(crate) type Place<T> = std::sync::atomic::AtomicPtr<T>;
 
-/// One slot of a domain. Whoever took it from the pool owns it.
+/// One slot of a domain. The thread that took it from the pool owns it.
 #[derive(Default)]
 pub(crate) struct Cell {
     /// The address that the slot pins; null when none.

@@ -237,7 +237,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
     /// The value of `key`, for as long as the section lasts. Wait-free.
     ///
     /// # Panics
-    /// When the section is one of another domain.
+    /// If the section belongs to another domain.
     #[inline]
     pub fn get<'s, Q: Hash + Eq + ?Sized>(&self, key: &Q, section: &'s impl Section) -> Option<&'s V>
     where
@@ -249,7 +249,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
     /// The entry of `key`, for as long as the section lasts. Wait-free.
     ///
     /// # Panics
-    /// When the section is one of another domain.
+    /// If the section belongs to another domain.
     #[inline]
     pub fn get_key_value<'s, Q: Hash + Eq + ?Sized>(
         &self,
@@ -267,7 +267,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> RcuMap<
     /// Whether there is an entry of `key`. Wait-free.
     ///
     /// # Panics
-    /// When the section is one of another domain.
+    /// If the section belongs to another domain.
     pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q, section: &impl Section) -> bool
     where
         K: Borrow<Q>,

@@ -41,12 +41,13 @@ fn thread_is_on(cpu: usize) -> bool {
     cpus::of_thread(id.expect("there is the thread")).is_just(cpu)
 }
 
+const LATE: usize = 0;
+const RETIRED: usize = 50;
+
 /// Run by the test below.
 #[test]
 #[ignore = "changes its process"]
 fn with_a_cpu_that_is_away() {
-    const LATE: usize = 0;
-    const RETIRED: usize = 50;
     away::CPU.store(LATE, Ordering::SeqCst);
     // The test's first thread may still use all CPUs, and so the fence thread may use them.
     std::thread::spawn(|| {
@@ -57,86 +58,97 @@ fn with_a_cpu_that_is_away() {
         assert!(!calls());
         wait_twice(&domain);
         assert!(calls() && away::mine() == 2, "{}", away::mine());
-
-        // The adaptive domain stops using membarrier before the CPU goes away again.
-        until("the adaptive domain leaves", || {
-            cell.replace(cell.get() + 1);
-            !adaptive.core().modes.writers_need_barrier()
-        });
-        away::begin();
-        let freed = domain.stats().freed_objects;
-        (0..RETIRED).for_each(|_| domain.try_defer(|| ()).map_err(drop).unwrap());
-        assert!(domain.try_defer(|| ()).is_err(), "the limit holds");
-        assert_eq!(domain.stats().freed_objects, freed, "nothing is freed without a fence");
-        let late = domain.synchronize_until(Instant::now() + Duration::from_millis(30)).unwrap_err();
-        assert_eq!(late.cpu.map(|c| c.cpu), Some(LATE), "{late}");
-        assert!(late.to_string().contains("CPU 0 has not answered membarrier for"), "{late}");
-        assert!(thread_is_on(LATE), "where nobody else stands still");
-        // A domain whose readers execute fences waits for nobody.
-        (0..RETIRED as u64).for_each(|n| cell.replace(n));
-        assert_eq!(adaptive.stats().garbage_objects, 0);
-        assert_eq!(away::mine(), 2, "the caller's own calls");
-        // A thread that waits sleeps until the CPU returns.
-        let waiting = domain.clone();
-        let waiter = std::thread::spawn(move || waiting.synchronize());
-        std::thread::sleep(Duration::from_millis(20));
-        assert!(!waiter.is_finished());
-        // So does a thread that retires in a domain without a limit. Then it frees.
-        let patient = Domain::new(Options::new().call_limit_ns(u64::MAX));
-        let retiring = patient.clone();
-        let writer = std::thread::spawn(move || {
-            retiring.defer(|| ());
-            (away::mine(), retiring.stats().garbage_objects)
-        });
-        std::thread::sleep(Duration::from_millis(20));
-        assert!(!writer.is_finished());
-        away::end();
-        waiter.join().unwrap();
-        assert_eq!(writer.join().unwrap(), (0, 0));
-        until("everything is freed", || {
-            domain.reclaim_now();
-            domain.stats().garbage_objects == 0
-        });
-        let late = domain.stats().late_cpu.unwrap();
-        assert!(late.cpu == LATE && late.times > 0, "{late:?}");
-
-        // The last handle is owned by what waits, and still everything is freed.
-        let (alone, ended) = (Domain::default(), Arc::new(()));
-        let (own, note) = (alone.clone(), ended.clone());
-        alone.defer(move || drop((own, note)));
-        drop(alone);
-        until("the domain ends", || Arc::strong_count(&ended) == 1);
-
-        // The child of a fork makes its own calls.
-        domain.defer(|| ());
-        // SAFETY: the child has only this thread, and ends at once.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            domain.defer(|| ());
-            domain.barrier();
-            let fine = !calls() && domain.stats().garbage_objects == 0;
-            // SAFETY: ends the child.
-            unsafe { libc::_exit(i32::from(!fine)) };
-        }
-        let mut status = 0;
-        // SAFETY: `status` is valid for the call.
-        unsafe { libc::waitpid(child, &raw mut status, 0) };
-        assert_eq!(status, 0);
-
-        // After a second without a slow round, which a busy machine may not have: `latency.rs` decides that.
-        let begun = Instant::now();
-        while calls() && begun.elapsed() < Duration::from_secs(3) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        CALLS.store(false, Ordering::SeqCst);
-        // A request that comes at that moment is served, too.
-        let ticket = super::super::ask();
-        until("a request is lost", || ticket.is_served());
-        cell.replace(0);
-        assert!(adaptive.core().modes.writers_need_barrier() && adaptive.stats().garbage_objects == 0);
+        nobody_waits_while_it_is_away(&domain, &adaptive, &cell);
+        a_domain_ends_whose_last_handle_waits();
+        a_forked_child_makes_its_own_calls(&domain);
+        calls_return(&adaptive, &cell);
     })
     .join()
     .unwrap();
+}
+
+fn nobody_waits_while_it_is_away(domain: &Domain, adaptive: &Domain, cell: &RcuCell<u64>) {
+    // The adaptive domain stops using membarrier before the CPU goes away again.
+    until("the adaptive domain leaves", || {
+        cell.replace(cell.get() + 1);
+        !adaptive.core().modes.writers_need_barrier()
+    });
+    away::begin();
+    let freed = domain.stats().freed_objects;
+    (0..RETIRED).for_each(|_| domain.try_defer(|| ()).map_err(drop).unwrap());
+    assert!(domain.try_defer(|| ()).is_err(), "the limit holds");
+    assert_eq!(domain.stats().freed_objects, freed, "nothing is freed without a fence");
+    let late = domain.synchronize_until(Instant::now() + Duration::from_millis(30)).unwrap_err();
+    assert_eq!(late.cpu.map(|c| c.cpu), Some(LATE), "{late}");
+    assert!(late.to_string().contains("CPU 0 has not answered membarrier for"), "{late}");
+    assert!(thread_is_on(LATE), "where nobody else stands still");
+    // A domain whose readers execute fences waits for nobody.
+    (0..RETIRED as u64).for_each(|n| cell.replace(n));
+    assert_eq!(adaptive.stats().garbage_objects, 0);
+    assert_eq!(away::mine(), 2, "the caller's own calls");
+    // A thread that waits sleeps until the CPU returns.
+    let waiting = domain.clone();
+    let waiter = std::thread::spawn(move || waiting.synchronize());
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(!waiter.is_finished());
+    // So does a thread that retires in a domain without a limit. Then it frees.
+    let patient = Domain::new(Options::new().call_limit_ns(u64::MAX));
+    let retiring = patient.clone();
+    let writer = std::thread::spawn(move || {
+        retiring.defer(|| ());
+        (away::mine(), retiring.stats().garbage_objects)
+    });
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(!writer.is_finished());
+    away::end();
+    waiter.join().unwrap();
+    assert_eq!(writer.join().unwrap(), (0, 0));
+    until("everything is freed", || {
+        domain.reclaim_now();
+        domain.stats().garbage_objects == 0
+    });
+    let late = domain.stats().late_cpu.unwrap();
+    assert!(late.cpu == LATE && late.times > 0, "{late:?}");
+}
+
+/// What waits owns the last handle, and still everything is freed.
+fn a_domain_ends_whose_last_handle_waits() {
+    let (alone, ended) = (Domain::default(), Arc::new(()));
+    let (own, note) = (alone.clone(), ended.clone());
+    alone.defer(move || drop((own, note)));
+    drop(alone);
+    until("the domain ends", || Arc::strong_count(&ended) == 1);
+}
+
+fn a_forked_child_makes_its_own_calls(domain: &Domain) {
+    domain.defer(|| ());
+    // SAFETY: the child has only this thread, and ends at once.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        domain.defer(|| ());
+        domain.barrier();
+        let fine = !calls() && domain.stats().garbage_objects == 0;
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(!fine)) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is valid for the call.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0);
+}
+
+/// After a second without a slow round, which a busy machine may not have: `latency.rs` decides that.
+fn calls_return(adaptive: &Domain, cell: &RcuCell<u64>) {
+    let begun = Instant::now();
+    while calls() && begun.elapsed() < Duration::from_secs(3) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    CALLS.store(false, Ordering::SeqCst);
+    // A request that comes at that moment is served, too.
+    let ticket = super::super::ask();
+    until("a request is lost", || ticket.is_served());
+    cell.replace(0);
+    assert!(adaptive.core().modes.writers_need_barrier() && adaptive.stats().garbage_objects == 0);
 }
 
 /// Run by the test below.

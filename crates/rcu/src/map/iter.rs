@@ -32,7 +32,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
     /// a value that it had at some moment, and may be seen again with a later one.
     ///
     /// # Panics
-    /// When the section is one of another domain.
+    /// If the section belongs to another domain.
     pub fn iter<'s>(&'s self, section: &'s impl Section) -> Iter<'s, K, V> {
         self.assert_section(section);
         Iter {
@@ -47,7 +47,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
     /// Iterates over all keys, as `iter` does.
     ///
     /// # Panics
-    /// When the section is one of another domain.
+    /// If the section belongs to another domain.
     pub fn keys<'s>(&'s self, section: &'s impl Section) -> Keys<'s, K, V> {
         Keys(self.iter(section))
     }
@@ -55,7 +55,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> RcuMap<K, V, S> {
     /// Iterates over all values, as `iter` does.
     ///
     /// # Panics
-    /// When the section is one of another domain.
+    /// If the section belongs to another domain.
     pub fn values<'s>(&'s self, section: &'s impl Section) -> Values<'s, K, V> {
         Values(self.iter(section))
     }
