@@ -57,7 +57,7 @@ impl<E> Finished<E> {
 
 /// Works through a scenario's plan, one run at a time: repetitions of all conditions, interleaved, in an order from the
 /// seed. A run during which others used more of the machine than `run.foreign_cpu_limit_percent` is done again, in the
-/// whole study at most `run.redo_limit` times. `run` is told where to tell its stages.
+/// whole study at most `run.redo_limit` times. `run` reports its stages through the function that it is given.
 ///
 /// # Errors
 /// The first error of the plan or of a run; what had finished is in `observations`.
@@ -119,11 +119,11 @@ mod tests {
     use crate::observe::observation::Provenance;
     use crate::scenario::overrides;
 
-    /// Keeps what it is told of runs that have ended: number, total, standing.
+    /// Keeps number, total and standing of runs that have ended.
     #[derive(Default)]
-    struct Told(Vec<(usize, usize, Standing)>);
+    struct Ended(Vec<(usize, usize, Standing)>);
 
-    impl Progress for Told {
+    impl Progress for Ended {
         fn preparing(&mut self, _: &str) {}
         fn running(&mut self, _: usize, _: usize, _: &str, _: &str) {}
         fn ended(&mut self, number: usize, total: usize, observation: &Observation) {
@@ -164,21 +164,21 @@ mod tests {
     }
 
     /// Runs the plan with that much foreign CPU time in its runs, and returns the reported progress.
-    fn told(foreign: &[f64]) -> (Vec<Observation>, Vec<(usize, usize, Standing)>) {
-        let (mut observations, mut told, mut foreign) = (Vec::new(), Told::default(), foreign.iter());
+    fn run_with(foreign: &[f64]) -> (Vec<Observation>, Vec<(usize, usize, Standing)>) {
+        let (mut observations, mut ended, mut foreign) = (Vec::new(), Ended::default(), foreign.iter());
         let run = |planned: &PlannedRun, _: &mut dyn FnMut(&str)| -> Result<_, BadScenario> {
             Ok(observed(planned, *foreign.next().unwrap()))
         };
-        work_through(&scenario(), &mut observations, &mut told, run).unwrap();
-        (observations, told.0)
+        work_through(&scenario(), &mut observations, &mut ended, run).unwrap();
+        (observations, ended.0)
     }
 
     #[test]
     fn a_disturbed_run_is_done_again_at_once_until_the_limit_and_then_kept() {
         use Standing::{Accepted, Kept, Redone};
-        let (observations, told) = told(&[5.0, 5.1, 90.0, 4.9, 6.0, 0.0]);
+        let (observations, ended) = run_with(&[5.0, 5.1, 90.0, 4.9, 6.0, 0.0]);
         assert_eq!(
-            told,
+            ended,
             [
                 (1, 4, Accepted),
                 (2, 5, Redone),
@@ -203,7 +203,7 @@ mod tests {
             runs += 1;
             if runs == 3 { Err(BadScenario::new("k", "p")) } else { Ok(observed(planned, 0.0)) }
         };
-        let ended = work_through(&scenario(), &mut observations, &mut Told::default(), run);
+        let ended = work_through(&scenario(), &mut observations, &mut Ended::default(), run);
         assert_eq!((ended, observations.len()), (Err(BadScenario::new("k", "p")), 2));
     }
 }

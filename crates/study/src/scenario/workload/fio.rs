@@ -51,15 +51,15 @@ pub enum Placement {
     Pinned,
     /// Nobody: all jobs stay on the first vCPU.
     Gathered,
-    /// `reprieve migrate --apply`, as users run it.
+    /// The daemon: `reprieve migrate --apply`, as users run it.
     Migrate,
-    /// The same with the policy `pull`, and without its guard; so are the next three.
+    /// The daemon with the policy `pull`, without its guard.
     Pull,
-    /// With the policy `predict`.
+    /// The daemon with the policy `predict`, without its guard.
     Predict,
-    /// With the policy `react`.
+    /// The daemon with the policy `react`, without its guard.
     React,
-    /// With the policy `oracle`, told when the host's bursts come.
+    /// The daemon without its guard and with the policy `oracle`, which knows when the host's bursts come.
     Oracle,
 }
 
