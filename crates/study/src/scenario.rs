@@ -5,7 +5,7 @@
 //! | [`guest`] | `[guest]`: the machine under test |
 //! | [`host`] | `[host]`: the simulated host, and `[limits]` of a simulation |
 //! | [`xen`] | `[host.xen]`: settings of Xen's schedulers |
-//! | [`workload`] | `[workload]` |
+//! | [`Workload`] | `[workload]` |
 //! | [`io`] | `[workload]` of applications that do I/O |
 //! | [`fio`] | `[workload]` of fio in a real guest |
 //! | [`condition`] | `[conditions.NAME]` |
