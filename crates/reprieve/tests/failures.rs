@@ -176,13 +176,13 @@ fn without_root_a_run_works_and_says_what_it_lacks() {
     let record = run.record().unwrap();
     let condition = &record.studies[0].scenario.conditions["overcommitted"];
     if !quotas {
-        let note = "overcommitted: all vCPUs pinned to one pCPU, for want of CPU quotas (";
+        let note = "overcommitted: all vCPUs pinned to one pCPU, because CPU quotas are not permitted (";
         assert!(ended.stderr.contains(&format!("warning: {note}")), "{}", ended.stderr);
         // The way out.
         assert!(ended.stderr.contains("run as root") || ended.stderr.contains("mount"), "{}", ended.stderr);
         assert!(condition.quota.is_empty() && condition.pcpus.len() == 1, "{condition:?}");
         let unwrapped = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(unwrapped.contains("for want of CPU quotas"), "{}", ended.stdout);
+        assert!(unwrapped.contains("because CPU quotas are not permitted"), "{}", ended.stdout);
     }
     run.assert_nothing_is_left("without root");
 }
