@@ -244,7 +244,7 @@ impl Host {
         self.orders.resched.push(Cpu(pcpu as u32));
     }
 
-    /// The vCPU that runs on this pCPU pauses ([`Pausing::pause`]).
+    /// The vCPU that runs on this pCPU pauses ([`crate::sched::Pausing::pause`]).
     pub fn pause_running(&mut self, now_ns: u64, pcpu: usize, keeps_ns: u64) {
         self.end_running(now_ns, pcpu);
         match self.scheduler.pausing() {

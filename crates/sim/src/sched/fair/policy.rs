@@ -61,7 +61,7 @@ pub enum Arrival {
     New,
     /// From sleep, or from being throttled.
     Woken,
-    /// From a pause ([`crate::sched::Scheduler::pause`]): it keeps up to so much of what it has a right to, ns.
+    /// From a pause ([`crate::sched::Pausing::pause`]): it keeps up to so much of what it has a right to, ns.
     Resumed(u64),
     /// From another runqueue, runnable.
     Moved,
