@@ -68,11 +68,13 @@ fn contents(record: &Record) -> Markup {
                 @for study in &record.studies {
                     li {
                         a href={ "#" (study.scenario.name) } { (study.scenario.title) }
-                        ul {
-                            @for figure in figure::all(study) {
-                                li { a href={ "#" (figure.slug) } { (figure.title) } }
+                        (folded("Figures", html! {
+                            ul {
+                                @for figure in figure::all(study) {
+                                    li { a href={ "#" (figure.slug) } { (figure.title) } }
+                                }
                             }
-                        }
+                        }))
                     }
                 }
                 li { a href="#definitions" { "Definitions" } }

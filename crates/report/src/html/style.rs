@@ -33,7 +33,7 @@ dt{font-weight:600;margin-top:10px}
 dd{margin:0 0 0 18px}
 ul{padding-left:20px;margin:8px 0}
 .bar{display:inline-block;height:9px}
-nav li>a:first-child{font-weight:600}
+nav>ul>li>a{font-weight:600}nav details{margin:2px 0}nav summary{font-weight:400}
 @media(max-width:640px){main{padding:20px 14px 48px}h1{font-size:22px}.lead{font-size:16px}figure svg{min-width:620px}}
 @media print{main{max-width:none;padding:0}details>*{display:block}figure,tr{break-inside:avoid}}
 ";
