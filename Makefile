@@ -126,6 +126,9 @@ lint:
 	    cargo check -p reprieve-rcu --release --locked
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --release --locked --quiet
 	for patch in crates/rcu/mutants/*.patch; do git apply --check --recount "$$patch" || exit 1; done
+	# A file above 450 lines hides a second one. A module's file stands beside its folder.
+	git ls-files '*.rs' '*.c' '*.h' | xargs awk 'FNR == 451 { print FILENAME ": over 450 lines"; bad = 1 } END { exit bad }'
+	! git ls-files 'crates/*/src/*mod.rs' | grep '/mod\.rs$$'
 	shellcheck $(filter-out scripts/figures,$(wildcard scripts/*)) guest/init .ci/run
 
 setup:

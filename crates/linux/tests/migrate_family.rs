@@ -57,13 +57,8 @@ fn children(table: &Table) -> Option<Children> {
     let (root, sys) = (ProcRoot::default(), SysCpus::default());
     let forks = Forks::open(&sys.online());
     let call_watch = CallWatch::open(sys.path(), &sys.online(), now_ns());
-    let (forks, call_watch) = match (forks, call_watch) {
-        (Ok(forks), Ok(call_watch)) => (forks, call_watch),
-        (Err(e), _) | (_, Err(e)) => {
-            eprintln!("skipped: {e}");
-            return None;
-        }
-    };
+    let both = forks.and_then(|forks| Ok((forks, call_watch?)));
+    let (forks, call_watch) = both.inspect_err(|e| eprintln!("skipped: {e}")).ok()?;
     eprintln!("the probe of calls slows all system calls: {}", call_watch.slows_all());
     // A fork's child may have copied its parent's mask up to this long before; calls must be recorded from then on.
     std::thread::sleep(Duration::from_millis(100));

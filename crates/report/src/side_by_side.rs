@@ -14,10 +14,10 @@ enum Shows {
     Value(&'static str),
     /// Their ratios to the baseline's.
     Ratio(&'static str),
-    /// The share of the lost throughput that was given back, with its interval.
-    GivenBack,
+    /// The share of the lost throughput that was regained, with its interval.
+    Regained,
     /// The p-value of that.
-    GivenBackP,
+    RegainedP,
     /// What they are more than those of the workload's bare scheme.
     Added(&'static str),
 }
@@ -117,10 +117,10 @@ const FIO: [Layout; 2] = [
         &[
             ("reads", Shows::Value(metric::THROUGHPUT)),
             ("reads, ratio", Shows::Ratio(metric::THROUGHPUT)),
-            ("given back", Shows::GivenBack),
-            ("p", Shows::GivenBackP),
+            ("regained", Shows::Regained),
+            ("p", Shows::RegainedP),
         ],
-        "Given back is the share of the throughput that the disturbance takes from pinned jobs, within each repetition: its \
+        "Regained is the share of the throughput that the disturbance takes from pinned jobs, within each repetition: its \
          median, with its 95 % bootstrap interval; p is of a permutation test of the reads against those of pinned jobs.",
     ),
     (
@@ -231,7 +231,7 @@ fn rows_of<'a>(study: &'a Study, prefix: &str) -> Vec<Row<'a>> {
 fn column(rows: &[Row], name: &'static str, shows: Shows) -> Option<Column> {
     let id = match shows {
         Shows::Value(id) | Shows::Ratio(id) | Shows::Added(id) => id,
-        Shows::GivenBack | Shows::GivenBackP => metric::REGAINED,
+        Shows::Regained | Shows::RegainedP => metric::REGAINED,
     };
     let metric = metric::find(id)?;
     let cell = |&Row { study, condition, .. }: &Row| match shows {
@@ -244,8 +244,8 @@ fn column(rows: &[Row], name: &'static str, shows: Shows) -> Option<Column> {
             study.runs_of(condition).any(|run| run.metrics.contains_key(id)).then(one)
         }
         Shows::Ratio(id) => study.paired_ratio(id, condition, study.scenario.baseline()).map(ratio),
-        Shows::GivenBack => study.regained(condition).map(|share| interval(share, &significant)),
-        Shows::GivenBackP => {
+        Shows::Regained => study.regained(condition).map(|share| interval(share, &significant)),
+        Shows::RegainedP => {
             let p = study.regained_p(condition)?;
             Some(Spread { median: significant(p), range: String::new() })
         }

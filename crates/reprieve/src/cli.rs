@@ -145,7 +145,7 @@ pub struct MigrateArguments {
     /// Change nothing: replay a record of --record and check its decisions; without a file say what would be used
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "restore")]
     pub dry_run: Option<Option<PathBuf>>,
-    /// Give back the masks that a daemon which was killed has left behind, and end
+    /// Restore the masks that a killed daemon left behind, and end
     #[arg(long)]
     pub restore: bool,
     /// With --restore, also restore descendants of moved tasks that are bound to one CPU, even if their user bound them
@@ -154,10 +154,10 @@ pub struct MigrateArguments {
     /// Look only after tasks in a cgroup (cgroup=/PATH), of a user (user=NAME) or with a name (comm=NAME); repeatable
     #[arg(long, value_name = "CONDITION")]
     pub only: Vec<String>,
-    /// Say it in JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub json: bool,
-    /// With --apply, say each move, too: there may be a hundred a second
+    /// With --apply, also print each move: there may be a hundred a second
     #[arg(long, short)]
     pub verbose: bool,
     /// Write metrics in Prometheus' text form into this file, every second
@@ -169,7 +169,7 @@ pub struct MigrateArguments {
     /// Where masks are saved [/run/reprieve/migrate.state, or below $XDG_RUNTIME_DIR if you are not root]
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
-    /// End after so many seconds
+    /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
     pub limit_s: Option<u64>,
     /// How to place: combined, or to compare with: none, react, pull, predict
@@ -177,8 +177,8 @@ pub struct MigrateArguments {
     pub policy: String,
     /// For experiments: when vCPUs will go off and come back, lines `told OFF_NS VCPU BACK_NS`; for --policy oracle
     #[arg(long, value_name = "FILE", hide = true)]
-    pub told: Option<PathBuf>,
-    /// Go on though throughput falls
+    pub off_times: Option<PathBuf>,
+    /// Keep moving tasks even if throughput falls
     #[arg(long)]
     pub no_guard: bool,
 }

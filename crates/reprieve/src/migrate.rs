@@ -25,7 +25,7 @@ const PERIOD_NS: (u64, u64) = (1_000_000, 4_000_000);
 
 /// Runs the verb.
 pub fn migrate(arguments: &MigrateArguments) -> Result<(), Failure> {
-    let policy = policy(&arguments.policy, arguments.told.is_some())?;
+    let policy = policy(&arguments.policy, arguments.off_times.is_some())?;
     let filter = filter(&arguments.only)?;
     let words = Words { json: arguments.json, apply: arguments.apply, verbose: arguments.verbose };
     let state = arguments.state.clone().unwrap_or_else(default_state);
@@ -51,7 +51,7 @@ pub fn migrate(arguments: &MigrateArguments) -> Result<(), Failure> {
         apply: arguments.apply,
         filter,
         policy,
-        off_times: arguments.told.as_deref().map(off_times).transpose()?.unwrap_or_default(),
+        off_times: arguments.off_times.as_deref().map(off_times).transpose()?.unwrap_or_default(),
         guard: !arguments.no_guard,
         state,
         record: arguments.record.as_deref().map(create).transpose()?,

@@ -150,8 +150,33 @@ impl Words {
         }
         let share = summary.cpu_ns as f64 / summary.ran_ns.max(1) as f64;
         let moves = summary.moves;
-        let sentence = format!("{moves} change(s) of affinity; used {:.2} % of one CPU", share * 100.0);
-        self.say(json!({"event": "ended", "moves": moves, "cpu_share": share}), sentence)
+        let Summary { decisions, host_gaps, .. } = summary;
+        let sentence = format!(
+            "{}; {moves} change(s) of affinity; used {:.2} % of one CPU",
+            self.verdict(summary),
+            share * 100.0
+        );
+        let object = json!({
+            "event": "ended", "moves": moves, "decisions": decisions, "host_gaps": host_gaps, "cpu_share": share
+        });
+        self.say(object, sentence)
+    }
+
+    /// What the run found: whether vCPUs were taken away, and what follows from that.
+    fn verdict(&self, summary: &Summary) -> String {
+        let s = summary.ran_ns as f64 / 1e9;
+        let (gaps, decisions) = (summary.host_gaps, summary.decisions);
+        match (gaps, decisions, self.apply) {
+            (0, ..) => format!("nobody took a vCPU away in {s:.1} s, so moving tasks would not have helped"),
+            (_, 0, _) => format!(
+                "the host took vCPUs away {gaps} time(s) in {s:.1} s, but no I/O task was in need of another vCPU"
+            ),
+            (.., false) => format!(
+                "the host took vCPUs away {gaps} time(s) in {s:.1} s; {decisions} move(s) would have kept I/O tasks on \
+                 vCPUs that run: add --apply"
+            ),
+            (.., true) => format!("the host took vCPUs away {gaps} time(s) in {s:.1} s"),
+        }
     }
 
     /// Prints what a run would use.
@@ -213,6 +238,21 @@ fn object(decision: &Decision) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_verdict_says_whether_vcpus_were_taken_away_and_what_to_do() {
+        let verdict = |host_gaps, decisions, apply| {
+            let words = Words { json: false, apply, verbose: false };
+            words.verdict(&Summary { host_gaps, decisions, ran_ns: 2_500_000_000, ..Summary::default() })
+        };
+        assert!(verdict(0, 0, false).starts_with("nobody took a vCPU away in 2.5 s"));
+        assert!(verdict(7, 0, false).contains("away 7 time(s)") && !verdict(7, 0, false).contains("--apply"));
+        assert!(
+            verdict(7, 3, false)
+                .ends_with("3 move(s) would have kept I/O tasks on vCPUs that run: add --apply")
+        );
+        assert!(!verdict(7, 3, true).contains("--apply"));
+    }
 
     #[test]
     fn a_task_s_name_stays_within_its_sentence() {

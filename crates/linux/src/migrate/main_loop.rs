@@ -291,6 +291,11 @@ impl<'a> MainLoop<'a> {
         drained.and(flushed.map_err(unwritten)).and(followed)
     }
 
+    /// Number of decisions so far, and of gaps that were the host's doing.
+    pub fn decisions_and_host_gaps(&self) -> (u64, u64) {
+        (self.decisions.iter().sum(), self.links.status.host_gaps())
+    }
+
     /// Restores the masks of the last children; returns how many tasks are in doubt.
     pub fn finish_children(mut self, now_ns: u64) -> Result<usize> {
         let finished = self.roster.finish_children(now_ns);

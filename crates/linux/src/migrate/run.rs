@@ -40,6 +40,10 @@ pub struct Summary {
     pub restored: Restored,
     /// Number of changes of affinity.
     pub moves: u64,
+    /// Number of decisions, carried out or not.
+    pub decisions: u64,
+    /// Late beats of all vCPUs that were the host's doing: how often it took a vCPU away for longer than a beat's period.
+    pub host_gaps: u64,
     /// CPU time of the daemon, ns.
     pub cpu_ns: u64,
     /// Length of the run, ns.
@@ -105,6 +109,7 @@ pub fn run(mut options: Options<'_>, interrupt: &Interrupt, tell: &mut dyn FnMut
     let looped = run_loop(&mut main_loop, interrupt, began_ns, limit_ns);
     let moves = daemon.end();
     let finished = main_loop.finish(clock::now_ns());
+    let (decisions, host_gaps) = main_loop.decisions_and_host_gaps();
     // Managed tasks get their masks before the last children do, so that no new child inherits a binding.
     let restored = restorer.restore();
     let in_doubt = main_loop.finish_children(clock::now_ns());
@@ -112,7 +117,7 @@ pub fn run(mut options: Options<'_>, interrupt: &Interrupt, tell: &mut dyn FnMut
     let restored = Restored { in_doubt: in_doubt?, ..restored? };
     restorer.table.state().map_or(Ok(()), StateFile::remove_if_empty)?;
     let ran_ns = clock::now_ns() - began_ns;
-    Ok(Summary { restored, moves, cpu_ns: clock::own_cpu_ns(), ran_ns })
+    Ok(Summary { restored, moves, decisions, host_gaps, cpu_ns: clock::own_cpu_ns(), ran_ns })
 }
 
 /// Restores masks when it is dropped, whatever ended the run. Drop it after the threads have ended.

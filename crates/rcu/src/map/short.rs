@@ -34,6 +34,7 @@ impl<K, V> Places<K, V> {
 /// # Safety
 /// In a section of a domain with this mode, `pointer` points to a table of these types that is alive.
 #[inline(always)]
+#[expect(clippy::too_many_lines, reason = "one asm block, which a restartable section cannot leave")]
 pub(super) unsafe fn copied<K: Plain, V: Copy>(
     mode: &AtomicU32,
     pointer: &AtomicPtr<()>,

@@ -18,7 +18,7 @@ pub const RECORD: &str = "/tmp/record";
 /// Where the guest keeps what the daemon said (`guest/fio.c`).
 pub const SAID: &str = "/tmp/beside.out";
 /// What an oracle is told.
-pub const FORECAST: &str = "/tmp/told";
+pub const OFF_TIMES: &str = "/tmp/off-times";
 /// Where it saves masks: the guest has no /run.
 const STATE: &str = "/tmp/migrate.state";
 /// Most of a line that goes to the guest, whose limit is 4096 bytes.
@@ -79,7 +79,7 @@ pub fn daemon(fio: &Fio, name: &str) -> Option<String> {
         arguments.extend(["--no-guard", "--policy", policy].map(String::from));
     }
     if fio.placement == Placement::Oracle {
-        arguments.extend(["--told".into(), FORECAST.into()]);
+        arguments.extend(["--off-times".into(), OFF_TIMES.into()]);
     }
     Some(words(&format!("name={name}"), &arguments))
 }
@@ -88,9 +88,9 @@ fn words(first: &str, arguments: &[String]) -> String {
     arguments.iter().fold(first.into(), |line: String, argument| line + " argument=" + argument)
 }
 
-/// What an oracle is told, in lines that a guest takes: when each vCPU goes off and is back, by the guest's clock. `;` ends
+/// When each vCPU goes off and comes back, by the guest's clock, for the oracle: lines that the guest takes. `;` ends
 /// a line of the file.
-pub fn forecast(off: &[(usize, Span)]) -> Vec<String> {
+pub fn off_times(off: &[(usize, Span)]) -> Vec<String> {
     let mut lines = vec![String::new()];
     for (vcpu, span) in off {
         let entry = format!("told {} {vcpu} {}", span.start_ns, span.end_ns);
@@ -137,16 +137,16 @@ mod tests {
         let react = of(Placement::React).unwrap();
         assert!(react.ends_with("argument=--no-guard argument=--policy argument=react"), "{react}");
         let oracle = of(Placement::Oracle).unwrap();
-        assert!(oracle.ends_with("argument=oracle argument=--told argument=/tmp/told"), "{oracle}");
+        assert!(oracle.ends_with("argument=oracle argument=--off-times argument=/tmp/told"), "{oracle}");
         let unrecorded = daemon(&Fio { record: false, ..fio(Placement::Pull) }, "reprieve").unwrap();
         assert!(!unrecorded.contains("record"));
     }
 
     #[test]
-    fn all_that_an_oracle_is_told_fits_into_lines() {
+    fn all_off_times_fit_into_lines() {
         let off: Vec<(usize, Span)> =
             (0..1000u64).map(|n| (n as usize % 2, Span::new(n << 32, (n << 32) + 25))).collect();
-        let lines = forecast(&off);
+        let lines = off_times(&off);
         assert!(lines.len() > 1 && lines.iter().all(|line| line.len() < LINE_BYTES));
         let file = lines.join("\n").replace(';', "\n");
         let read = reprieve_linux::migrate::OffTimes::read(file.as_bytes(), 2);

@@ -97,9 +97,9 @@ impl Session {
         let pcpus = Stimulus::pcpus(name, condition, &lab.pcpus)?;
         Stimulus::pin(&self.booted.machine, &pcpus)?;
         let run = &scenario.run;
-        let forecast_ns = (run.warmup_ms + run.window_ms) * MILLISECOND_NS + HEAD_START_NS;
+        let known_ns = (run.warmup_ms + run.window_ms) * MILLISECOND_NS + HEAD_START_NS;
         if fio.placement == Placement::Oracle {
-            self.learn_clocks(forecast_ns, step)?;
+            self.learn_clocks(known_ns, step)?;
         }
         step("starts fio");
         self.booted.link.start(&command::start(fio, scenario.guest.vcpus))?;
@@ -183,13 +183,13 @@ impl Session {
                     spans.map(|span| (vcpu, Span::new(guest_ns(span.start_ns), guest_ns(span.end_ns)))),
                 );
             }
-            link.delete(command::FORECAST)?;
+            link.delete(command::OFF_TIMES)?;
             let began = Instant::now();
-            for line in command::forecast(&off) {
+            for line in command::off_times(&off) {
                 if began.elapsed() > ANSWERS_LIMIT {
                     return Err(VmError::late("write what an oracle is told", ANSWERS_LIMIT));
                 }
-                link.append(command::FORECAST, &line)?;
+                link.append(command::OFF_TIMES, &line)?;
             }
         }
         let name = lab.host.daemon.file_name().unwrap_or_default().to_string_lossy();

@@ -56,6 +56,11 @@ impl Status {
         }
     }
 
+    /// Number of gaps that were the host's doing, of all vCPUs.
+    pub fn host_gaps(&self) -> u64 {
+        self.vcpus.iter().map(|vcpu| vcpu.gaps[0].load(Ordering::Relaxed)).sum()
+    }
+
     /// Whether moving tasks may help: there are I/O tasks, and vCPUs go off.
     pub fn is_busy(&self) -> bool {
         self.wrong.load(Ordering::Relaxed) != 0 && self.io_tasks.load(Ordering::Relaxed) > 0

@@ -198,6 +198,7 @@ pub(crate) unsafe fn run<F: Fn() -> R, R: Copy>(
 ///
 /// # Safety
 /// As for [`crate::section::restartable`].
+#[expect(clippy::too_many_lines, reason = "one asm block, which a restartable section cannot leave")]
 #[inline(always)]
 unsafe fn enter<F: Fn() -> R, R: Copy>(mode: &AtomicU32, f: Packed<F>) -> Result<R, u64> {
     let words = f.words();
