@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The fio workload: Debian's fio reads from the guest's disk, and beside it a
- * task computes on every vCPU, as little favoured as can be. Beside them one
- * of the host's programs may run, the daemon whose work is measured. What fio
- * has read is taken from the block layer's own counters.
+ * The fio workload: Debian's fio reads from the guest's disk, while a task of
+ * the lowest priority (nice 19) computes on every vCPU. On request, one of the
+ * host's programs runs beside them: the daemon whose effect is measured. The
+ * block layer's own counters tell how much fio has read.
  */
 #define _GNU_SOURCE
 #include "lab.h"
@@ -22,13 +22,13 @@
 #include <unistd.h>
 
 #define DISK_STAT "/sys/block/vda/stat"
-/* Without it the kernel does not book the time that tasks wait for I/O. */
+/* The kernel measures how long tasks wait for I/O only if this is 1. */
 #define DELAY_ACCOUNTING "/proc/sys/kernel/task_delayacct"
 #define FIO_OUTPUT "/tmp/fio.out"
 #define BESIDE_OUTPUT "/tmp/beside.out"
-/* What a program beside fio may write: a record of some seconds. */
+/* Largest file that the program beside fio may write. A recording of some seconds fits. */
 #define BESIDE_BYTES_MAX (256u * 1024 * 1024)
-/* A program beside fio ends within this time, on vCPUs that nobody disturbs any more. */
+/* The program beside fio must end within this time. The host no longer disturbs the vCPUs then. */
 #define END_LIMIT_NS 20000000000u
 #define LOOP 1000
 
@@ -36,11 +36,11 @@ struct counter {
 	_Alignas(64) _Atomic uint64_t loops;
 };
 
-static pid_t fio, beside, computing[CHILDREN_MAX];	/* 0: none, or it has ended */
+static pid_t fio, beside, computing[CHILDREN_MAX];	/* 0: not started, or ended */
 static size_t tasks;
 static struct counter *counters;
 
-/* Never returns. The counter is written by this task alone. */
+/* Computes on one vCPU for ever, and counts its loops. No other task writes that counter. */
 static void compute(unsigned int vcpu)
 {
 	volatile uint64_t value = 1;
@@ -102,7 +102,7 @@ static int start_computing(void)
 			compute(vcpu);
 		if (computing[vcpu] < 0) {
 			computing[vcpu] = 0;
-			return fail("fio: %s", strerror(errno));
+			return fail("fio: fork: %s", strerror(errno));
 		}
 		tasks++;
 	}
@@ -179,15 +179,16 @@ static int fio_child_ended(pid_t pid, int status)
 	return 0;
 }
 
-/* Waits for a child. SIGCHLD is blocked, so that none comes between looking and waiting. */
+/* Whether the child ends by the deadline. SIGCHLD is blocked: one that comes after waitpid() ends the wait below. */
 static bool ended_by(pid_t pid, int *status, uint64_t deadline_ns)
 {
 	sigset_t child;
 	uint64_t now;
+	pid_t ended;
 
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
-	while (waitpid(pid, status, WNOHANG) == 0) {
+	while ((ended = waitpid(pid, status, WNOHANG)) == 0) {
 		struct timespec left;
 
 		now = now_ns();
@@ -197,10 +198,10 @@ static bool ended_by(pid_t pid, int *status, uint64_t deadline_ns)
 		left.tv_nsec = (long)((deadline_ns - now) % SECOND_NS);
 		sigtimedwait(&child, NULL, &left);
 	}
-	return true;
+	return ended > 0;
 }
 
-/* The program beside fio ends in good order, while what it looks after still runs. */
+/* Asks the program beside fio to end, while fio and the computing tasks, which it manages, still run. */
 static int finish_beside(void)
 {
 	int status;
