@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The clone microbenchmark: each worker process, bound to a vCPU, creates a
- * child in new namespaces, which exits at once, and waits for it. What a
- * namespace is made of goes to call_rcu() when its last process leaves.
- * After Prasad, Gopinath, McKenney, USENIX ATC 2017, section 2.
+ * child in new namespaces, which exits at once, and waits for it. When its
+ * last process leaves, the kernel frees a namespace through call_rcu().
+ * Modelled on Prasad, Gopinath, McKenney, USENIX ATC 2017, section 2.
  *
  *	clone WORKERS STOP_BELOW_BYTES NAMESPACES COUNTERS_FD
  *
- * WORKERS 0: one per online vCPU. NAMESPACES: of net,ipc,uts,pid,mnt.
+ * WORKERS 0: one per online vCPU. NAMESPACES: a list from net,ipc,uts,pid,mnt.
  * COUNTERS_FD: a memfd that holds a struct clone_counters. A worker pauses,
  * and counts a stall, while MemAvailable is below STOP_BELOW_BYTES.
  * Ends on SIGTERM with 0; with 1 as soon as a worker fails.
@@ -29,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* /proc/meminfo costs a good part of a clone: look at it every so many. */
+/* A look at /proc/meminfo costs a good part of a clone, so only one clone in this many has one. */
 #define OPS_PER_MEMORY_CHECK 8
 #define STALL_NS (10 * 1000 * 1000)
 
@@ -47,7 +47,7 @@ static int die(const char *what)
 	return 1;
 }
 
-/* Bytes, or UINT64_MAX if the kernel does not say. */
+/* MemAvailable, bytes; UINT64_MAX if it cannot be read. */
 static uint64_t available_bytes(int meminfo_fd)
 {
 	char text[4096];
@@ -67,14 +67,14 @@ static void bind_to(unsigned int cpu)
 
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
-	/* A vCPU that has gone offline: run anywhere rather than not at all. */
+	/* This fails if the vCPU has gone offline; the worker then runs anywhere. */
 	(void)sched_setaffinity(0, sizeof(set), &set);
 }
 
-/* One child in new namespaces, created and reaped. */
+/* Creates a child in new namespaces, and reaps it. */
 static int clone_once(unsigned long flags)
 {
-	/* The raw call, as fork() would run handlers and glibc's clone() wants a stack. */
+	/* The raw call, because fork() would run handlers, and glibc's clone() needs a stack. */
 	long pid = syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
 
 	if (pid == 0)
@@ -87,7 +87,7 @@ static int clone_once(unsigned long flags)
 	return 0;
 }
 
-/* ENOSPC and ENOMEM: namespaces are freed after a grace period; wait as for memory. */
+/* Too many namespaces or too little memory: grace periods free both, so the worker waits. */
 static int is_shortage(int error)
 {
 	return error == ENOMEM || error == ENOSPC || error == EAGAIN;
@@ -145,7 +145,7 @@ static int start_workers(pid_t *pids, unsigned int workers, unsigned int vcpus, 
 	return 0;
 }
 
-/* Waits for SIGTERM, or for a worker that ends by itself: returns the exit code. */
+/* Waits until SIGTERM arrives or a worker ends by itself, ends all workers, and returns the exit code. */
 static int supervise(const pid_t *pids, unsigned int workers)
 {
 	int status, code = 0;

@@ -1,7 +1,7 @@
 /*
- * Reclamation by synchronize_rcu in a tight loop: a thread on the writer's CPUs takes all nodes that wait, waits for one
- * grace period, frees them, and begins again at once; it sleeps only while no node waits. This is liburcu without the
- * 10 ms that a call_rcu worker sleeps.
+ * Reclamation by synchronize_rcu in a tight loop: a thread on the writer's CPUs takes all waiting nodes, waits for one
+ * grace period, frees them, and begins again at once. It sleeps only while no node waits, whereas liburcu's call_rcu
+ * worker sleeps 10 ms after each batch. A scheme's file defines SCHEME_NAME.
  */
 #ifndef PEERS_LIBURCU_SYNC_H
 #define PEERS_LIBURCU_SYNC_H

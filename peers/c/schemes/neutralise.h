@@ -1,13 +1,13 @@
 /*
- * The writer of the schemes that restart readers by a signal. It collects FREE_EVERY nodes, makes sure that no look-up holds
- * one of them, and frees them all. A scheme's file defines SCHEME_NAME, FREE_EVERY and NOTE, and, for NBR,
- * SIGNAL_EVERY_READER: it signals every reader, where DEBRA+ signals only those whose look-up began before the batch
- * was complete.
+ * The writer of the schemes that restart readers by a signal, DEBRA+ and NBR (neutralise_readers.h names the papers).
+ * It collects FREE_EVERY nodes, makes sure that no look-up holds one of them, and frees them all. A scheme's file
+ * defines SCHEME_NAME, FREE_EVERY and NOTE. NBR also defines SIGNAL_EVERY_READER; DEBRA+ signals only the readers
+ * whose look-up began before the batch was complete.
  *
- * A signal has not arrived when pthread_kill returns: a reader that runs on another CPU goes on until an interrupt takes
- * it into the kernel. Both papers assume that it has. The membarrier makes it so: it interrupts every CPU that runs one
- * of our threads, and on the way back a thread takes its signals before its next instruction. A reader that does not run
- * takes them before its next instruction, too, whenever that is: nobody waits for it.
+ * When pthread_kill returns, the signal may not have arrived: a reader on another CPU runs on until an interrupt takes
+ * it into the kernel. Both papers assume that the signal has arrived. membarrier(2) makes this true: it interrupts
+ * every CPU that runs a thread of this process, and a thread that returns from the kernel handles its signals before
+ * its next instruction. The same holds for a reader that is not running, so the writer need not wait until it runs.
  */
 #ifndef PEERS_NEUTRALISE_H
 #define PEERS_NEUTRALISE_H
@@ -43,16 +43,16 @@ static bool may_hold(uint64_t reader)
 	return true;
 }
 #else
-/* Readers that announce the new epoch see the table without the batch. The membarrier makes the announcements of all
- * others visible, which are plain stores. */
+/* A reader that announces the new epoch sees the table without the batch. Announcements are plain stores; the
+ * membarrier makes those of all other readers visible. */
 static void epoch_advance(void)
 {
 	__atomic_store_n(&epoch, epoch + 1, __ATOMIC_RELEASE);
 	membarrier_call();
 }
 
-/* A reader that still announces the epoch for which it was signalled has not run since: its section is over, though it
- * does not know yet. */
+/* A reader that still announces the epoch for which it was signalled has not run since. The handler will restart it
+ * before it touches a node, so it holds none. */
 static bool may_hold(uint64_t reader)
 {
 	static uint64_t signalled_for[MAX_READERS];
