@@ -1,5 +1,5 @@
-//! A planted use after free, which proves that scripts/asan would see one: within a restartable section, where the
-//! sanitizer is most likely to miss it. Runs only if the environment asks for it.
+//! Reads freed memory on purpose, to prove that scripts/asan would report a use after free. The read is in a
+//! restartable section (rseq), where the sanitizer is most likely to miss it. Runs only on request.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn use_after_free() {
     // SAFETY: the object came from a box, and is not linked anywhere.
     unsafe { domain.retire(object) };
     domain.barrier();
-    // SAFETY: not sound, on purpose: the object has been freed.
+    // SAFETY: deliberately unsound: the object has been freed.
     let read = unsafe { domain.read(|| ptr::read_volatile(black_box(object))) };
-    panic!("read {read:?}, and nobody noticed");
+    panic!("read {read:?} from freed memory, and the sanitizer did not report it");
 }

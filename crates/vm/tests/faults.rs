@@ -1,5 +1,6 @@
-//! What is wrong is noticed: a place that is off by one word makes the comparisons fail, a kernel that is not
-//! where it should be is refused, and nothing that a guest could say or hold makes the host panic.
+//! Faults in reading a guest's memory are noticed. A reader with one wrong address disagrees with the guest's own
+//! figures; a kernel that is not at its linked addresses is refused; and whatever a guest says or has in its memory,
+//! the host does not panic.
 
 mod support;
 
@@ -15,7 +16,7 @@ use reprieve_vm::lab::Booted;
 use reprieve_vm::qemu::GuestMemory;
 use support::{Bench, STOP_LIMIT, compare, image};
 
-/// The symbols that places are found from.
+/// The symbols that a layout needs, except the one for `preempt_count`, whose name depends on the kernel.
 const USED: [&str; 10] = [
     "linux_banner",
     "page_offset_base",
@@ -29,9 +30,9 @@ const USED: [&str; 10] = [
     "node_data",
 ];
 
-/// Looks for a disagreement.
+/// Compares a reader's figures with the guest's own; the error says where they disagree.
 type Compare = fn(&mut Booted, &Reader) -> Result<(), String>;
-/// Makes one place wrong.
+/// Puts one fault into a layout.
 type Plant = fn(&mut Layout);
 
 /// A reader whose layout has one fault.
@@ -41,43 +42,45 @@ fn faulty(bench: &Bench, booted: &Booted, plant: Plant) -> Reader {
     Reader::new(ram, layout)
 }
 
-/// A reader of a guest with one symbol that is off by a word; `None` if it was refused.
+/// A reader for which one symbol's address is a word too high; `None` if the kernel was then refused.
 fn shifted(bench: &Bench, booted: &mut Booted, symbol: &str) -> Option<Reader> {
-    let told = booted.hello.symbols.clone();
+    let right = booted.hello.symbols.clone();
     *booted.hello.symbols.get_mut(symbol).unwrap() += 8;
     let reader = bench.lab.reader(booted);
-    booted.hello.symbols = told;
+    booted.hello.symbols = right;
     reader.inspect_err(|error| eprintln!("{symbol} + 8: refused, {error}")).ok()
 }
 
 #[test]
-fn a_place_that_is_off_by_a_word_is_noticed() {
+fn a_wrong_address_is_noticed() {
     let Some(bench) = Bench::open() else { return };
     let mut booted = bench.boot(2, 512, "");
     let right = bench.reader(&booted);
-    let compares: [Compare; 5] =
-        [compare::buddy, compare::unusable_index, compare::footprint, compare::slab, compare::cpu_time];
     let check = |booted: &mut Booted, what: &str, wrong: &Reader, compare: Compare| {
         compare(booted, &right).unwrap();
         eprintln!("{what}: {}", compare(booted, wrong).expect_err(what));
     };
-    // One order on; a zone forgotten; free blocks in place of managed pages; one counter of two;
-    // no system time, which is most of a boot.
+    let orders_shifted: Plant = |l| l.zones.iter_mut().for_each(|zone| zone.free_blocks.rotate_left(1));
+    // Each fault, with the comparison that must notice it. "slab" reads one counter of two; "time" leaves out the
+    // system time, which is most of a boot.
     let plants: [(&str, Plant, Compare); 6] = [
-        ("orders", |l| l.zones.iter_mut().for_each(|zone| zone.free_blocks.rotate_left(1)), compares[0]),
-        ("orders", |l| l.zones.iter_mut().for_each(|zone| zone.free_blocks.rotate_left(1)), compares[1]),
-        ("zones", |l| l.zones.truncate(1), compares[0]),
-        ("managed", |l| l.zones[0].managed_pages = l.zones[0].free_blocks[0], compares[2]),
-        ("slab", |l| l.slab.truncate(1), compares[3]),
-        ("time", |l| l.cpus.iter_mut().for_each(|cpu| drop(cpu.kernel_time.drain(..1))), compares[4]),
+        ("orders", orders_shifted, compare::buddy),
+        ("orders", orders_shifted, compare::unusable_index),
+        ("zones", |l| l.zones.truncate(1), compare::buddy),
+        ("managed", |l| l.zones[0].managed_pages = l.zones[0].free_blocks[0], compare::footprint),
+        ("slab", |l| l.slab.truncate(1), compare::slab),
+        ("time", |l| l.cpus.iter_mut().for_each(|cpu| drop(cpu.kernel_time.drain(..1))), compare::cpu_time),
     ];
     for (what, plant, compare) in plants {
         let wrong = faulty(&bench, &booted, plant);
         check(&mut booted, what, &wrong, compare);
     }
-    for (symbol, compare) in
-        [("vm_node_stat", compares[3]), ("node_data", compares[0]), ("kernel_cpustat", compares[4])]
-    {
+    let symbols: [(&str, Compare); 3] = [
+        ("vm_node_stat", compare::slab),
+        ("node_data", compare::buddy),
+        ("kernel_cpustat", compare::cpu_time),
+    ];
+    for (symbol, compare) in symbols {
         if let Some(wrong) = shifted(&bench, &mut booted, symbol) {
             check(&mut booted, symbol, &wrong, compare);
         }
@@ -85,7 +88,7 @@ fn a_place_that_is_off_by_a_word_is_noticed() {
 }
 
 #[test]
-fn a_counter_that_is_another_is_noticed() {
+fn reading_the_wrong_counter_is_noticed() {
     let Some(bench) = Bench::open() else { return };
     let mut booted = bench.boot(2, 512, "");
     booted.link.start("memory pause_us=200 poll_us=100").unwrap();
@@ -107,12 +110,12 @@ fn a_counter_that_is_another_is_noticed() {
         let seen = compare::backlog(&mut booted, wrong);
         booted.link.stop(STOP_LIMIT).unwrap();
         let seen = seen.and(compare::drained_backlog(wrong));
-        eprintln!("backlog: {}", seen.expect_err("a backlog that is not one"));
+        eprintln!("backlog: {}", seen.expect_err("a wrong backlog agreed"));
     }
 }
 
 #[test]
-fn the_reader_bears_whatever_the_memory_holds() {
+fn the_reader_copes_with_any_memory() {
     let Some(bench) = Bench::open() else { return };
     let booted = bench.boot(2, 256, "");
     let bytes = booted.machine.memory.bytes();
@@ -127,7 +130,7 @@ fn the_reader_bears_whatever_the_memory_holds() {
     }
 }
 
-/// Reads all there is; what is bounded by the guest's size must be.
+/// Reads everything, and asserts that the figures stay within the guest's size.
 fn check_bounds(reader: &Reader, bytes: u64) {
     let memory = reader.memory();
     assert!(memory.used_bytes <= bytes && memory.slab_bytes <= bytes, "{memory:?}");
@@ -144,44 +147,45 @@ fn check_bounds(reader: &Reader, bytes: u64) {
 fn a_kernel_elsewhere_and_missing_symbols_are_refused() {
     let Some(bench) = Bench::open() else { return };
     let mut booted = bench.boot(1, 256, "");
-    let told = booted.hello.clone();
-    let refusal = |booted: &Booted| bench.lab.reader(booted).expect_err("a reader of nothing").to_string();
+    let right = booted.hello.clone();
+    let refusal = |booted: &Booted| bench.lab.reader(booted).expect_err("not refused").to_string();
 
-    // Moved by 2 MiB, as address randomisation moves it.
+    // All symbols are 2 MiB too high, as if address randomisation had moved the kernel.
     booted.hello.symbols.values_mut().for_each(|address| *address = address.wrapping_add(2 << 20));
     assert!(refusal(&booted).contains("nokaslr"), "{}", refusal(&booted));
-    booted.hello = told.clone();
+    booted.hello = right.clone();
     *booted.hello.symbols.get_mut("linux_banner").unwrap() = 0xffff_ffff_ffff_fff0;
     assert!(refusal(&booted).contains("0xfffffffffffffff0"), "{}", refusal(&booted));
-    // The kernel of another image.
-    booted.hello = told.clone();
+    // The release of another image's kernel.
+    booted.hello = right.clone();
     booted.hello.release = "5.0.0-other".into();
     assert!(refusal(&booted).contains("banner"), "{}", refusal(&booted));
 
     for name in USED {
         for lost in [None, Some(0)] {
-            booted.hello = told.clone();
+            booted.hello = right.clone();
             match lost {
                 None => drop(booted.hello.symbols.remove(name)),
                 Some(address) => drop(booted.hello.symbols.insert(name.into(), address)),
             }
             let error = refusal(&booted);
-            // A kernel without NUMA has another symbol in its place.
+            // Without this symbol the kernel counts as one without NUMA, which has another symbol instead.
             let named = if name == "node_data" { "contig_page_data" } else { name };
             assert!(error.contains(named), "{name}: {error}");
         }
     }
-    booted.hello = told;
+    booted.hello = right;
     bench.reader(&booted);
 }
 
 const RELEASE: &str = "6.1.0-hostile";
 const KERNEL_MAP: u64 = 0xffff_ffff_8000_0000;
 const DIRECT_MAP: u64 = 0xffff_8880_0000_0000;
-/// Room for what is looked at, the larger structures 256 KiB from each other.
+/// Size of a made-up guest's memory: room for all structures in [`kernel`].
 const MEMORY_BYTES: u64 = 1 << 20;
 
-/// What a hostile guest would write: addresses of its memory, of its ends and beyond, small and huge numbers.
+/// What a hostile guest may write: addresses within its memory, at the ends of its mappings and beyond, small and huge
+/// numbers.
 fn value() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => (0..MEMORY_BYTES / 8).prop_map(|word| DIRECT_MAP + 8 * word),
@@ -195,10 +199,10 @@ fn value() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// The least that passes for a kernel: its symbols, and what stands where in its memory.
+/// The least that passes for a kernel: its symbols, and the words of its memory, each with its index.
 fn kernel(btf: &Btf) -> (Symbols, Vec<(u64, u64)>) {
     let at = |structure: &str, path: &str| btf.offset(structure, path).unwrap().offset_bytes as u64;
-    // Offsets in the memory.
+    // Offsets in the memory, bytes.
     let (variables, rcu_state, table, task, per_cpu, node) =
         (0x100, 0x1000, 0x8000, 0x10000, 0x20000, 0x40000);
     let zone = node + at("pglist_data", "node_zones");
@@ -208,7 +212,7 @@ fn kernel(btf: &Btf) -> (Symbols, Vec<(u64, u64)>) {
         (variables + 16, 1),
         (rcu_state + at("rcu_state", "level"), KERNEL_MAP + rcu_state + at("rcu_state", "node")),
         (rcu_state + at("rcu_state", "gp_kthread"), DIRECT_MAP + task),
-        // For the first vCPU; the others share its area.
+        // Both vCPUs share one per-CPU area.
         (table, DIRECT_MAP + per_cpu),
         (table + 8, DIRECT_MAP + per_cpu),
         (variables + 24, DIRECT_MAP + node),
@@ -243,7 +247,7 @@ fn memory(words: &[(u64, u64)]) -> GuestMemory {
     memory
 }
 
-/// What no kernel has is refused by its name, and not cut to what can be followed.
+/// Counts that no kernel can have are refused with a message that names them. They are not cut down to a limit.
 #[test]
 fn counts_that_no_kernel_has_are_refused() {
     let Some(image) = image() else { return };
@@ -260,7 +264,7 @@ fn counts_that_no_kernel_has_are_refused() {
     };
     let grplo = 0x1000 / 8 + place("rcu_state", "node") + place("rcu_node", "grplo");
     let zones = 0x40000 / 8 + place("pglist_data", "nr_zones");
-    // Whichever half of its word it is.
+    // Both halves of a word have the value, so that it does not matter which half the count is.
     let both = |value: u64| value << 32 | value;
     assert_eq!(refusal(grplo, 0), Ok(()));
     let error = refusal(grplo, both(5)).unwrap_err();
@@ -271,7 +275,7 @@ fn counts_that_no_kernel_has_are_refused() {
     assert!(error.contains("the per-CPU area: "), "{error}");
 }
 
-/// A kernel that would do, with some of its symbols and words replaced.
+/// Takes a valid kernel, and replaces some of its symbols and words at random.
 #[test]
 fn no_guest_makes_the_host_panic() {
     let Some(image) = image() else { return };

@@ -1,4 +1,4 @@
-//! Axes: from values to a place between 0 and 1, and where the ticks are.
+//! Axes: they map values to places between 0 and 1, and choose the ticks.
 //!
 //! Invariants: `low < high`; every tick lies between them, in ascending order; labels of neighbouring ticks
 //! differ.
@@ -8,15 +8,16 @@ use reprieve_study::units::significant;
 
 use crate::quantity::Scale;
 
-/// No metric has meaning below; a step that rounds to zero would need infinitely many ticks.
+/// A linear axis that would end at or below this ends at 1 instead. No metric has such small values, and a step that
+/// rounds to zero would give infinitely many ticks.
 const SMALLEST: f64 = 1e-30;
 
-/// A tick's value and what stands beside it.
+/// A tick: its value and its label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tick {
     /// In the metric's base unit.
     pub at: f64,
-    /// Number only for linear axes, whose title has the unit; with its unit for logarithmic ones.
+    /// A number; on a logarithmic axis with its unit, which a linear axis has in its title.
     pub label: String,
 }
 
@@ -26,18 +27,18 @@ pub struct Axis {
     low: f64,
     high: f64,
     logarithmic: bool,
-    /// What it shows and in which unit.
+    /// The name of the quantity; on a linear axis also its unit.
     pub title: String,
     /// In ascending order.
     pub ticks: Vec<Tick>,
 }
 
-/// How far a linear axis goes.
+/// Where a linear axis ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// To the next tick.
+    /// At the first tick that is not below the highest value.
     AtTick,
-    /// To the highest value.
+    /// At the highest value.
     AtValue,
 }
 
@@ -48,7 +49,7 @@ impl Axis {
         let scale = Scale::of(unit, highest);
         let step = round_step(highest / scale.factor / wanted.max(1) as f64);
         let steps = highest / scale.factor / step;
-        // Without the slack, a highest value on a tick would open one more step.
+        // The slack is for rounding: a highest value on a tick needs no further tick, and does not lose its own.
         let count = match end {
             End::AtTick => (steps - 1e-9).ceil(),
             End::AtValue => (steps + 1e-9).floor(),
@@ -62,7 +63,7 @@ impl Axis {
             "" => name.to_string(),
             "k" => format!("{name}, thousands"),
             "M" => format!("{name}, millions"),
-            "G" => format!("{name}, thousand millions"),
+            "G" => format!("{name}, billions"),
             unit => format!("{name}, {unit}"),
         };
         Axis {
@@ -74,8 +75,8 @@ impl Axis {
         }
     }
 
-    /// From `low` to `high` on a logarithmic axis; both above zero. Ticks at powers of ten, and between them
-    /// at 2 and 5 when there would be too few.
+    /// From `low` to `high`, both above zero. Ticks are at powers of ten, and on an axis of at most 3.5 decades also at
+    /// 2 and 5 times these. An axis shorter than the step between two ticks may have none.
     pub fn logarithmic(name: &str, low: f64, high: f64, label: impl Fn(f64) -> String) -> Axis {
         let low = low.max(f64::MIN_POSITIVE);
         let high = if high > low { high } else { low * 10.0 };
@@ -93,7 +94,7 @@ impl Axis {
         Axis { low, high, logarithmic: true, title: name.into(), ticks }
     }
 
-    /// Where the value is: 0 at the low end, 1 at the high end; values beyond are put at the end.
+    /// The place of a value: 0 at the low end, 1 at the high end. A value beyond an end is put at that end.
     pub fn place(&self, value: f64) -> f64 {
         let share = if self.logarithmic {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
@@ -109,7 +110,7 @@ impl Axis {
     }
 }
 
-/// The nearest of 1, 2, 5 times a power of ten that is not below `step`.
+/// The smallest number not below `step` that is 1, 2 or 5 times a power of ten.
 fn round_step(step: f64) -> f64 {
     let power = 10_f64.powf(step.log10().floor());
     let parts = [1.0, 2.0, 5.0, 10.0];
@@ -117,7 +118,7 @@ fn round_step(step: f64) -> f64 {
     part.unwrap_or(10.0) * power
 }
 
-/// A duration as a tick's label: `10 ms`, without digits that say nothing.
+/// A duration as a tick's label, without trailing zeros: `10 ms`.
 pub fn duration_label(ns: f64) -> String {
     let scale = Scale::of(Unit::Nanoseconds, ns * (1.0 + 1e-9));
     format!("{} {}", plain(ns / scale.factor), scale.unit)
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_show_is_still_an_axis() {
+    fn a_useless_highest_value_still_gives_an_axis() {
         for highest in [0.0, -1.0, f64::MIN_POSITIVE, f64::NAN, f64::INFINITY] {
             let axis = Axis::linear("a", Unit::Count, highest, 5, End::AtTick);
             assert_eq!(axis.place(1.0), 1.0);

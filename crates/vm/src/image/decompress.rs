@@ -1,7 +1,7 @@
 //! Compressed kernels and modules: gzip, xz (with the x86 filter), zstd, and lz4 in the kernel's own framing.
 //!
-//! Output is bounded, whatever the input says. The format is told by its magic bytes, as in the kernel's
-//! `lib/decompress.c`. What follows the compressed data (the kernel build appends its size) is ignored.
+//! Output is bounded, whatever the input says. Magic bytes tell the format, as in the kernel's `lib/decompress.c`.
+//! Anything after the compressed data is ignored: the kernel's build appends the unpacked size.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,15 +11,15 @@ use super::error::ImageError;
 /// Largest unpacked file: a distribution's vmlinux has 50 to 100 MB.
 pub(crate) const UNPACKED_BYTES_MAX: usize = 1 << 30;
 
-/// The kernel compresses with windows up to this (`zstd --ultra -22`), bytes.
+/// Largest window that the kernel's build compresses with (`zstd --ultra -22`), bytes.
 const ZSTD_WINDOW_BYTES_MAX: u64 = 128 << 20;
 
-/// A block of the lz4 legacy frame holds at most this much, bytes (lz4's `LZ4 legacy frame`).
+/// Most bytes that one block of lz4's legacy frame unpacks to.
 const LZ4_BLOCK_BYTES_MAX: usize = 8 << 20;
 
 const LZ4_LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
 
-/// Unpacks `data`, or returns `None` if its magic bytes are of no known compression. `path` is for errors.
+/// Unpacks `data`, or returns `None` if it does not begin with known magic bytes. `path` is for errors.
 pub(crate) fn decompress(path: &Path, data: &[u8]) -> Result<Option<Vec<u8>>, ImageError> {
     let bad = |format, problem: String| ImageError::Decompress { path: path.to_owned(), format, problem };
     let unpacked = match data {
@@ -58,8 +58,8 @@ fn zstd(data: &[u8]) -> Result<Vec<u8>, String> {
         .and_then(read_bounded)
 }
 
-/// Blocks, each after its compressed length (u32, little endian). The appended size looks like a length that
-/// no data follows.
+/// Unpacks blocks, each of which follows its compressed length (u32, little endian). The appended size looks like a
+/// length, so a length that exceeds the rest of the data is no error: it ends the blocks.
 fn lz4_legacy(mut data: &[u8]) -> Result<Vec<u8>, String> {
     let mut unpacked = Vec::new();
     let mut block = vec![0; LZ4_BLOCK_BYTES_MAX];
