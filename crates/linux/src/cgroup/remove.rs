@@ -13,9 +13,9 @@ use super::fs::ControlFs;
 /// Attempts to empty and remove a directory. Tasks may fork into it meanwhile, and an exiting task leaves its cgroup a
 /// moment after it is no longer listed.
 const REMOVE_ATTEMPTS: usize = 200;
-/// Pause between two attempts, since v1 has no event for "empty". All attempts together take at most 1 s.
+/// Pause between two attempts, since v1 has no event for "empty". The pauses for one directory take at most 1 s.
 const REMOVE_PAUSE: Duration = Duration::from_millis(5);
-/// The deepest tree that is removed. Trees made here have two levels.
+/// The most levels of directories below the one that is removed. Trees made here have one.
 const MAX_DEPTH: usize = 4;
 
 /// Moves the tasks of `directory` and its children up, then removes the children and the directory.
@@ -57,11 +57,11 @@ fn remove_one(fs: &dyn ControlFs, directory: &Path) -> io::Result<()> {
 /// Moves all tasks of a directory up. If one cannot be moved, the next attempt to remove the directory fails.
 fn move_tasks_up(fs: &dyn ControlFs, directory: &Path) {
     for file in ["tasks", "cgroup.threads", "cgroup.procs"] {
-        // `cgroup.procs` of a threaded group refuses to be read.
+        // In a threaded group, `cgroup.procs` cannot be read.
         let tasks = fs.read(&directory.join(file)).unwrap_or_default();
         for task in tasks.split_ascii_whitespace() {
             let targets = directory.ancestors().skip(1).map(|above| above.join(file));
-            // A task that has ended (ESRCH) needs no target any more.
+            // A task that has ended (ESRCH) need not move any more.
             let _ = targets.take_while(|target| fs.read(target).is_ok()).find(|target| {
                 fs.write(target, task).map_or_else(|e| e.raw_os_error() == Some(libc::ESRCH), |()| true)
             });

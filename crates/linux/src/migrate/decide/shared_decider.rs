@@ -1,15 +1,16 @@
-//! Shares one decider among the beat threads: the thread that has just beaten runs it, if no other does.
+//! Shares one decider among the beat threads: after its beat a thread runs it, unless another thread is running it.
 //!
-//! A separate decider thread would need a wake-up for each beat that matters, and would have to be moved to a vCPU that
-//! is on; a beat thread already runs on one. Where a wake-up is expensive, as under emulation, this halves the daemon's
-//! cost.
+//! A separate decider thread would need a wake-up for each beat that calls for a decision, and would have to be moved
+//! to a vCPU that the host is running; a beat thread already runs on one. Where a wake-up is expensive, as under
+//! emulation, sharing halves the daemon's cost.
 //!
 //! Invariants: no thread waits for the decider. If another thread is running it, leave the work to that one, which
-//! checks for new work after unlocking. So no signal lies unread until the next beat.
+//! checks for new work after unlocking. So no signal has to wait for the next beat.
 //!
 //! Ordering, as in `table`: `asked` is stored, then a fence, then the try-lock (A); and the unlock, then a fence, then
-//! `asked` is loaded (B). If A's fence comes first in the total order of fences, B's load sees A's store. Otherwise A's
-//! try-lock sees B's unlock, and succeeds.
+//! `asked` is loaded (B). If A's fence comes first in the total order of fences, B's load sees A's store. Otherwise
+//! A's try-lock sees B's unlock, and succeeds, unless a third thread has the lock: then the same holds for A and that
+//! thread.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, TryLockError};
@@ -40,7 +41,7 @@ impl SharedDecider {
         SharedDecider { guarded, asked: AtomicBool::new(false) }
     }
 
-    /// Takes in all present signals and decides. Call it on this vCPU. Returns when the vCPU's next beat is due, ns;
+    /// Takes in all present signals and decides. Call it on vCPU `vcpu`. Returns when that vCPU's next beat is due, ns;
     /// `None` if another thread does the work instead.
     pub fn decide(&self, vcpu: usize) -> Option<u64> {
         let mut next_ns = None;
@@ -94,7 +95,7 @@ mod tests {
     const ROUNDS: usize = 60_000;
 
     #[test]
-    fn a_thread_that_finds_it_locked_is_served_by_the_other() {
+    fn beats_at_the_same_time_leave_no_signal_unread() {
         let shared = Arc::new(Shared::new(2, 1_000_000));
         let (outs, beats): (Vec<_>, Vec<_>) = (0..2).map(|_| RingBuffer::new(4)).unzip();
         let ((_signals, main_loop), (log, mut entries)) = (RingBuffer::new(1), RingBuffer::new(16));

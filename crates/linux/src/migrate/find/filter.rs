@@ -1,6 +1,7 @@
-//! The filter of tasks that the user wants to be managed: `--only cgroup=`, `user=`, `comm=`.
+//! Selects the tasks that the user wants managed: `--only cgroup=`, `user=`, `comm=`.
 //!
-//! Of several conditions of one kind, at least one must hold; of different kinds, all must.
+//! A task passes if, of each kind that is used, at least one condition holds. This module also tells whether this
+//! process has the capabilities that the daemon uses.
 
 use std::str::FromStr;
 
@@ -14,7 +15,7 @@ pub enum Condition {
     Cgroup(String),
     /// The task belongs to this user: an id, or a name in `/etc/passwd`.
     User(String),
-    /// The thread has this name, at most 15 bytes.
+    /// The thread has this name, of which the kernel keeps 15 bytes.
     Comm(String),
 }
 
@@ -27,7 +28,11 @@ impl FromStr for Condition {
                 Ok(Condition::Cgroup(path.trim_end_matches('/').into()))
             }
             Some(("user", user)) if !user.is_empty() => Ok(Condition::User(user.into())),
-            Some(("comm", comm)) if !comm.is_empty() => Ok(Condition::Comm(comm.chars().take(15).collect())),
+            // Cut and decoded as a name read from `/proc` is.
+            Some(("comm", comm)) if !comm.is_empty() => {
+                let bytes = &comm.as_bytes()[..comm.len().min(15)];
+                Ok(Condition::Comm(String::from_utf8_lossy(bytes).into_owned()))
+            }
             _ => Err(Error::invalid("condition", text, "use cgroup=/PATH, user=NAME or comm=NAME")),
         }
     }
@@ -42,7 +47,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The filter of these conditions. `passwd` is the text of `/etc/passwd`, for the names of users.
+    /// Combines the conditions. `passwd` is the text of `/etc/passwd`, in which names of users are looked up.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a user that is neither a number nor in `passwd`.
@@ -63,7 +68,7 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Whether the task passes.
+    /// Whether the task passes the filter.
     pub fn passes(&self, task: &TaskIdentity) -> bool {
         let below = |path: &String| {
             let of_task = task.cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
@@ -120,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_one_kind_widen_and_of_several_narrow() {
+    fn one_condition_of_each_kind_must_hold() {
         let task = task("fio", 105, "4:cpu:/x\n0::/db.slice/mongo\n");
         for (conditions, passes) in [
             (&[][..], true),
@@ -135,6 +140,9 @@ mod tests {
         ] {
             assert_eq!(filter(conditions).passes(&task), passes, "{conditions:?}");
         }
+        // The kernel keeps 15 bytes: seven of these letters, and half of the eighth.
+        let (name, kept) = ("ö".repeat(8), "ö".repeat(7) + "\u{fffd}");
+        assert!(filter(&[&format!("comm={name}")]).passes(&self::task(&kept, 0, "")));
     }
 
     #[test]

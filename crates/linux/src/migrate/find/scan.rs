@@ -1,16 +1,18 @@
 //! Scans all tasks, a few at a time, for those that do I/O: tasks that wait for I/O now, and tasks that have waited for
-//! I/O or read or written bytes since the last look. If a process has read and written nothing, its tasks are skipped.
+//! I/O, or read or written bytes, since the last look. If a whole process has read and written nothing since then, its
+//! tasks are skipped.
 //!
-//! With 10,000 tasks, a look at all of them takes a tenth of a second of CPU time, so a scan is spread over as many
-//! calls as its budget requires. Invariant: it never finds a kernel thread, a task whose affinity cannot be changed, or
-//! one of the daemon's own.
+//! A look at 10,000 tasks takes a tenth of a second of CPU time, so a round is spread over many calls, each of which
+//! the caller ends in time. Invariant: the scan never finds a kernel thread, a task whose affinity cannot be changed,
+//! or one of the daemon's own.
 
 use std::collections::{HashMap, HashSet};
 
 use super::source::Source;
 use crate::proc::{ProcRoot, TaskStat, TaskStatReader};
 
-/// The most tasks and processes remembered. With more, all are forgotten, which costs one round.
+/// The most tasks and processes remembered between rounds. Beyond that all are forgotten, and one round has nothing to
+/// compare with.
 const MAX_REMEMBERED: usize = 1 << 17;
 
 /// Re-check known kernel threads only every this many rounds, in case their PID was reused.
@@ -38,10 +40,10 @@ pub struct Scan {
     /// Tasks of process `pid` still to be looked at.
     tids: Vec<i32>,
     pid: i32,
-    /// For each process (tid 0) and task: its start time (0 for processes), and its wait time or bytes at the last
-    /// look.
-    done: HashMap<(i32, i32), (u64, u64)>,
-    /// Processes that are kernel threads. They are often the majority, and are not looked at in every round.
+    /// What the last look at each process (tid 0) and task found: its start time (0 for processes), and its wait time
+    /// or bytes.
+    last: HashMap<(i32, i32), (u64, u64)>,
+    /// Processes that are kernel threads. They are often the majority, so most rounds skip them.
     kernel: HashSet<i32>,
     rounds: u64,
 }
@@ -56,7 +58,7 @@ impl Scan {
             pids: Vec::new(),
             tids: Vec::new(),
             pid: 0,
-            done: HashMap::new(),
+            last: HashMap::new(),
             kernel: HashSet::new(),
             rounds: 0,
         }
@@ -70,8 +72,8 @@ impl Scan {
                 found.extend(self.look(tid));
             } else if let Some(pid) = self.pids.pop() {
                 self.pid = pid;
-                // An ended process has no tasks; the tasks of one that has read and written nothing need no look.
-                let idle = self.has_done(pid, 0, 0, self.root.io_bytes(pid, None)) == Some(false);
+                // Not idle: a process looked at for the first time, or whose bytes cannot be read.
+                let idle = self.has_grown(pid, 0, 0, self.root.io_bytes(pid, None)) == Some(false);
                 self.tids = if idle { Vec::new() } else { self.root.thread_ids(pid).unwrap_or_default() };
             } else {
                 if self.rounds.is_multiple_of(KERNEL_ROUNDS) {
@@ -79,8 +81,8 @@ impl Scan {
                 }
                 self.pids = self.root.process_ids().unwrap_or_default();
                 self.pids.retain(|pid| *pid != self.own_pid && !self.kernel.contains(pid));
-                if self.done.len() > MAX_REMEMBERED {
-                    self.done.clear();
+                if self.last.len() > MAX_REMEMBERED {
+                    self.last.clear();
                 }
                 self.rounds += 1;
                 if self.rounds > 1 {
@@ -91,13 +93,13 @@ impl Scan {
         found
     }
 
-    /// Finds a task that is already known to do I/O.
+    /// Looks at a task that is known to do I/O. Returns `None` if it has ended, or must not be managed.
     pub fn find(&self, pid: i32, tid: i32) -> Option<Found> {
         let stat = TaskStatReader::open(&self.root, pid, tid).ok()?.read().ok()?;
         (pid != self.own_pid && !stat.is_kernel && !stat.is_bound).then_some(Found { pid, tid, stat })
     }
 
-    /// Whether it has looked at all tasks twice, so that it could compare the two looks.
+    /// Whether two whole rounds are over, so that two looks at each task could be compared.
     pub fn has_compared(&self) -> bool {
         self.rounds > 2
     }
@@ -116,23 +118,21 @@ impl Scan {
         if stat.is_kernel || stat.is_bound {
             return None;
         }
-        let done = match self.source {
+        let amount = match self.source {
             Source::Events | Source::States => self.root.io_bytes(self.pid, Some(tid)),
             Source::DelayAccounting => Some(stat.io_wait_ns),
         };
-        let grew = self.has_done(self.pid, tid, stat.start_ticks, done) == Some(true);
-        let waits = grew || stat.state == 'D';
-        waits.then_some(Found { pid: self.pid, tid, stat })
+        let grew = self.has_grown(self.pid, tid, stat.start_ticks, amount) == Some(true);
+        let does_io = grew || stat.state == 'D';
+        does_io.then_some(Found { pid: self.pid, tid, stat })
     }
-}
 
-impl Scan {
     /// Whether the wait time or bytes of a task (or process, with `tid` 0) have grown since the last look; `None` if
     /// unknown.
-    fn has_done(&mut self, pid: i32, tid: i32, start: u64, done: Option<u64>) -> Option<bool> {
-        let now = (start, done?);
-        let before = self.done.insert((pid, tid), now)?;
-        // Another task may have the same id now.
+    fn has_grown(&mut self, pid: i32, tid: i32, start: u64, amount: Option<u64>) -> Option<bool> {
+        let now = (start, amount?);
+        let before = self.last.insert((pid, tid), now)?;
+        // With another start time, it is another task that reuses the id.
         (before.0 == now.0).then_some(now.1 > before.1)
     }
 }
@@ -174,7 +174,7 @@ mod tests {
             named.iter().filter_map(|(pid, tid)| Some(scan.find(*pid, *tid)?.tid)).collect();
         assert_eq!(found, [5, 6]);
         assert_eq!(round(&mut scan), [6]);
-        assert_eq!(round(&mut scan), [6], "in the next round again");
+        assert_eq!(round(&mut scan), [6], "found again in the next round");
         // Kernel threads' ids are reused eventually.
         put(&proc, 7, 7, &line('D', 0, 0));
         let rounds = (0..=KERNEL_ROUNDS).find(|_| round(&mut scan).contains(&7));
@@ -189,7 +189,7 @@ mod tests {
         let mut scan = Scan::new(&proc.root, Source::DelayAccounting, 1);
         assert!(round(&mut scan).is_empty());
         put(&proc, 5, 5, &line('R', 0, 12));
-        // Another task with the same id.
+        // Id 6 now belongs to another task.
         put(&proc, 6, 6, &line('R', 0, 12).replace(" 777 ", " 888 "));
         assert_eq!(round(&mut scan), [5]);
         assert!(round(&mut scan).is_empty());

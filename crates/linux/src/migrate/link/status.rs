@@ -1,5 +1,5 @@
-//! The policy's current state, as the decider shows it to the main loop, which uses it for metrics, for the pace of
-//! beats, and for the guard.
+//! The policy's current state. The decider publishes it here for the main loop, which uses it for metrics, for the pace
+//! of beats, and for the guard. A vCPU is *off* while the host has descheduled it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ pub struct VcpuStatus {
     pub regular_permille: AtomicU64,
     /// The median slice, ns; 0 if unknown.
     pub slice_ns: AtomicU64,
-    /// Number of gaps by verdict: host, guest, unknown.
+    /// Number of gaps between beats, by cause: the host, the guest, unknown.
     pub gaps: [AtomicU64; 3],
 }
 
@@ -25,7 +25,7 @@ pub struct Status {
     pub vcpus: Box<[VcpuStatus]>,
     /// Current number of I/O tasks.
     pub io_tasks: AtomicU64,
-    /// 1 if some vCPU is off for a share of time that matters.
+    /// 1 if the policy acts because some vCPU is off, or is expected to be, for too large a share of time; else 0.
     pub wrong: AtomicU64,
 }
 
@@ -39,7 +39,7 @@ impl Status {
         }
     }
 
-    /// Copies the policy's state at `now_ns`. Allocates nothing.
+    /// Publishes the policy's state at `now_ns`. Allocates nothing.
     pub fn show(&self, placer: &Placer, now_ns: u64) {
         let put = |to: &AtomicU64, value: u64| to.store(value, Ordering::Relaxed);
         put(&self.io_tasks, placer.io_tasks() as u64);
@@ -61,7 +61,7 @@ impl Status {
         self.vcpus.iter().map(|vcpu| vcpu.gaps[0].load(Ordering::Relaxed)).sum()
     }
 
-    /// Whether moving tasks may help: there are I/O tasks, and vCPUs go off.
+    /// Whether moving tasks may help: there are I/O tasks, and some vCPU is off too much.
     pub fn is_busy(&self) -> bool {
         self.wrong.load(Ordering::Relaxed) != 0 && self.io_tasks.load(Ordering::Relaxed) > 0
     }
