@@ -1,14 +1,14 @@
 //! The event queue: timers ordered by (time, class, sequence).
 //!
-//! An entity owns a few timers for the whole run, each armed for one time at most. So the queue never holds more than
-//! the existing timers. Of two timers armed for the same time, the one of the lower class comes first; within a class,
+//! An entity owns a few timers for the whole run, each armed for one time at most. So the number of keys is bounded by
+//! the number of timers. Of two timers armed for the same time, the one of the lower class comes first; within a class,
 //! the one armed first.
 //!
 //! The set of timers is fixed, so the queue is a selection tree (Knuth, The Art of Computer Programming, volume 3,
 //! section 5.4.1) rather than a heap. Each timer has its own leaf; four neighbours form a group, and the least key of a
 //! group is copied to its parent. Keys do not move, so no positions are kept. Arming a timer replaces one leaf and
-//! recomputes the groups above it: one cache line a level, with conditional moves instead of a heap's mispredicted
-//! branches. It stops at the first group whose least key stays the same.
+//! recomputes the groups above it, up to the first group whose least key stays the same: one cache line a level, with
+//! conditional moves instead of a heap's mispredicted branches.
 //!
 //! The handler of a timer usually arms it again at once. So [`Queue::pop`] leaves the key in the tree, and the next pop
 //! removes it unless the timer was armed again. The usual event then costs one walk up the tree instead of two.
@@ -29,7 +29,7 @@ impl Timer {
     }
 }
 
-/// The order of timers that expire at the same time: lower first.
+/// Of timers that expire at the same time, those of the lower class come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Class {
@@ -45,7 +45,7 @@ pub enum Class {
     Probe = 4,
 }
 
-/// Most timers of a queue; keys have no room for more.
+/// The most timers in one queue; a key has no room for a larger number.
 pub const MAX_TIMERS: usize = 1 << TIMER_BITS;
 
 const TIMER_BITS: u32 = 24;
@@ -79,7 +79,7 @@ impl Key {
         u128::from(self.time_ns) << 64 | u128::from(self.rank)
     }
 
-    /// The lesser of two keys. It is unpredictable, so it must not compile to a branch.
+    /// The lesser of two keys. Which one it is cannot be predicted, so this must not compile to a branch.
     fn min(self, other: Key) -> Key {
         let less = self.order() < other.order();
         Key {
@@ -175,7 +175,7 @@ impl Queue {
         timer
     }
 
-    /// Arms a timer or moves it. Within its time and class it now comes last.
+    /// Arms a timer, or moves an armed one. Of the timers with its time and class it now comes last.
     pub fn arm(&mut self, timer: Timer, at_ns: u64) {
         if self.sequence == u32::MAX {
             self.renumber();
@@ -217,12 +217,12 @@ impl Queue {
         (next != Key::NEVER).then_some(next.time_ns)
     }
 
-    /// Removes the next timer and disarms it.
+    /// Disarms the next timer to expire, and returns it with its time.
     pub fn pop(&mut self) -> Option<(u64, Timer)> {
         self.pop_until(u64::MAX)
     }
 
-    /// Like [`Queue::pop`], if the timer expires by that time. Cheaper than a call of [`Queue::next_ns`] before it.
+    /// Like [`Queue::pop`], but `None` if the timer expires after `until_ns`. Cheaper than a [`Queue::next_ns`] first.
     pub fn pop_until(&mut self, until_ns: u64) -> Option<(u64, Timer)> {
         self.settle();
         let next = self.least;
@@ -291,8 +291,8 @@ impl Queue {
         }
     }
 
-    /// Renumbers all keys in their order, so that sequence numbers start from 0 again. `popped` is renumbered too; that
-    /// is harmless.
+    /// Renumbers all keys in their order, so that sequence numbers start from 0 again. The key of `popped` is among
+    /// them, which is harmless: it is removed by timer, not by number.
     #[cold]
     fn renumber(&mut self) {
         let leaves = self.groups[self.leaves..].iter_mut().flat_map(|group| &mut group.0);

@@ -1,7 +1,7 @@
 //! The clone microbenchmark: one process per vCPU calls `clone()` into new namespaces in a loop. The child exits at
-//! once. A kernel worker tears down all namespaces that have gathered, after grace periods (`cleanup_net` in Linux:
-//! `synchronize_rcu()`, two expedited grace periods, `rcu_barrier()`). It calls `cond_resched()` between two
-//! namespaces.
+//! once. A kernel worker takes all network namespaces that have gathered, waits for grace periods (`cleanup_net` in
+//! Linux: `synchronize_rcu()`, two expedited grace periods, `rcu_barrier()`), and tears them down. It calls
+//! `cond_resched()` between two namespaces.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -44,7 +44,7 @@ struct Dying {
 
 type Shared = Rc<RefCell<Dying>>;
 
-/// Adds the workers, from vCPU 0 on, and the worker that tears down.
+/// Adds the workers, one per vCPU from vCPU 0 on, and the kernel worker that tears down namespaces.
 pub fn add(guest: &mut Guest, pace: Pace, workers: usize, namespaces: &[String], stop_below_bytes: u64) {
     let net = namespaces.iter().any(|name| name == "net");
     let mount = namespaces.iter().any(|name| name == "mnt");
@@ -121,7 +121,9 @@ impl Program for Worker {
                     env.counters().memory_shortages += 1;
                     return Op::Sleep { ns: SHORTAGE_PAUSE_NS };
                 };
-                self.dying.borrow_mut().objects.push(net);
+                if self.net.is_some() {
+                    self.dying.borrow_mut().objects.push(net);
+                }
                 Op::Run { ns: self.ns, mode: Mode::Kernel }
             }
             2 => {
@@ -163,7 +165,7 @@ impl Program for Cleaner {
             }
             2 | 3 => Op::SynchronizeExpedited,
             4 => Op::Barrier,
-            // Each namespace is its own operation: a preemption point stands between two.
+            // Each namespace is an operation of its own, so that a preemption point lies between two.
             _ => match self.batch.pop() {
                 Some(objects) => {
                     objects.into_iter().for_each(|object| env.free(object));

@@ -1,10 +1,11 @@
-//! Quiescent states as a CPU passes them: ticks, context switches, voluntary preemption points.
+//! The events at which a CPU notices a quiescent state: ticks, context switches, voluntary preemption points.
 
 use super::effects::{Context, Effects};
 use super::state::Rcu;
 
 impl Rcu {
-    /// The scheduler's tick (`rcu_sched_clock_irq`).
+    /// The scheduler's tick (`rcu_sched_clock_irq`): a quiescent state unless it interrupted the kernel. In the kernel
+    /// it asks for a context switch instead, if a scan needs a quiescent state soon.
     #[inline]
     pub fn tick(&mut self, cpu: usize, context: Context, effects: &mut Effects) {
         let this = &mut self.cpus[cpu];
@@ -37,7 +38,8 @@ impl Rcu {
         }
     }
 
-    /// Answers a scan that asked for help: a step out of and into watching, which the next scan will see.
+    /// Answers a scan that asked this CPU for help. If it asked for a step of the idle counter, the CPU makes two, as
+    /// if it had been idle for a moment; the next scan sees that.
     #[inline]
     fn answer_scan(&mut self, cpu: usize) {
         let this = &mut self.cpus[cpu];
@@ -46,8 +48,8 @@ impl Rcu {
         }
     }
 
-    /// The CPU is in a quiescent state; one for the normal grace period is reported by its next softirq, one for the
-    /// expedited at once (`rcu_qs`).
+    /// Notes that the CPU is in a quiescent state (`rcu_qs`). An expedited grace period learns of it at once; to a
+    /// normal one, the CPU's next softirq reports it.
     #[inline]
     fn quiescent(&mut self, cpu: usize, effects: &mut Effects) {
         let this = &mut self.cpus[cpu];
@@ -60,7 +62,7 @@ impl Rcu {
         }
     }
 
-    /// Whether the softirq has something to do on that CPU (`rcu_pending`).
+    /// Whether RCU's softirq has work on that CPU (`rcu_pending`).
     #[inline]
     fn is_pending(&self, cpu: usize) -> bool {
         let this = &self.cpus[cpu];
