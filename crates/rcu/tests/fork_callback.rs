@@ -1,5 +1,5 @@
-//! fork within a callback, and in a process that has a reclaimer thread. One test, because a fork concerns the whole
-//! process.
+//! Forks made by a callback, and forks of a process that has a reclaimer thread. All are in one test, because a fork
+//! concerns the whole process.
 
 mod common;
 
@@ -7,26 +7,26 @@ use reprieve_rcu::Domain;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Runs `child` in a child process, and demands that it ends in time.
+/// Runs `child` in a child process, and asserts that it succeeds within 20 s.
 fn in_child(child: impl FnOnce()) {
-    // SAFETY: the child does what the test is about, and leaves by _exit.
+    // SAFETY: the child only runs `child`, and leaves by _exit. The test is about domains after a fork.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
-        // SAFETY: ends the child if it hangs.
+        // SAFETY: alarm has no preconditions; it ends the child if it hangs.
         unsafe { libc::alarm(20) };
         child();
-        // SAFETY: ends the child without the parent's destructors.
+        // SAFETY: _exit has no preconditions; it skips the parent's destructors.
         unsafe { libc::_exit(0) };
     }
     let mut status = 0;
-    // SAFETY: waits for the child made above.
+    // SAFETY: `status` may be written.
     unsafe { libc::waitpid(pid, &raw mut status, 0) };
     assert_eq!(status, 0);
 }
 
 #[test]
-fn the_child_waits_for_nothing_that_the_parent_has_under_way() {
+fn the_child_does_not_wait_for_work_of_the_parent() {
     let domain = Domain::new(common::options().batch(2));
     let own = domain.clone();
     domain.defer(move || {
@@ -43,13 +43,14 @@ fn the_child_waits_for_nothing_that_the_parent_has_under_way() {
     forks.defer(move || {
         // SAFETY: the child returns from the callback, and then ends below.
         let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
         if pid > 0 {
             let mut status = 0;
-            // SAFETY: waits for the child made above.
+            // SAFETY: `status` may be written.
             unsafe { libc::waitpid(pid, &raw mut status, 0) };
             assert_eq!(status, 7 << 8);
         } else {
-            // SAFETY: ends the child if it hangs.
+            // SAFETY: alarm has no preconditions; it ends the child if it hangs.
             unsafe { libc::alarm(20) };
         }
         drop(for_callback);
@@ -59,7 +60,7 @@ fn the_child_waits_for_nothing_that_the_parent_has_under_way() {
     if std::process::id() != parent {
         forks.defer(|| ());
         forks.barrier();
-        // SAFETY: ends the child without the parent's destructors.
+        // SAFETY: _exit has no preconditions; it skips the parent's destructors.
         unsafe { libc::_exit(7) };
     }
 
@@ -71,13 +72,13 @@ fn the_child_waits_for_nothing_that_the_parent_has_under_way() {
         drop(reclaimer);
         domain.defer(|| ());
         domain.barrier();
-        assert!(domain.spawn_reclaimer().is_err(), "the child's own goes on");
+        assert!(domain.spawn_reclaimer().is_err(), "the child's reclaimer still runs");
         drop(another);
     });
 }
 
-/// A barrier whose callback forks is also the only barrier in the child: another one waits until it ends, and then
-/// runs.
+/// A callback forks during a barrier. In the child this barrier goes on, and a second one waits until the first has
+/// ended.
 fn the_child_goes_on_with_a_barrier() {
     let domain = common::domain();
     let guard = domain.lock();
@@ -87,14 +88,15 @@ fn the_child_goes_on_with_a_barrier() {
     domain.defer(move || {
         // SAFETY: the child returns from the callback, and then ends below.
         let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
         if pid > 0 {
             let mut status = 0;
-            // SAFETY: waits for the child made above.
+            // SAFETY: `status` may be written.
             unsafe { libc::waitpid(pid, &raw mut status, 0) };
             assert_eq!(status, 8 << 8);
             return;
         }
-        // SAFETY: ends the child if it hangs.
+        // SAFETY: alarm has no preconditions; it ends the child if it hangs.
         unsafe { libc::alarm(20) };
         std::thread::spawn(move || {
             begin.send(()).unwrap();
@@ -103,15 +105,16 @@ fn the_child_goes_on_with_a_barrier() {
         });
         begun.recv().unwrap();
         std::thread::sleep(Duration::from_millis(50));
-        assert!(done.try_recv().is_err(), "two barriers at a time");
-        // SAFETY: ends the child without the parent's destructors.
+        assert!(done.try_recv().is_err(), "two barriers ran at once");
+        // SAFETY: _exit has no preconditions; it skips the parent's destructors.
         std::thread::spawn(move || done.recv().map(|()| unsafe { libc::_exit(8) }));
     });
     drop(guard);
     domain.barrier();
     if std::process::id() != parent {
+        // The thread above ends the child sooner, unless the second barrier hangs.
         std::thread::sleep(Duration::from_secs(20));
-        // SAFETY: as above.
+        // SAFETY: _exit has no preconditions.
         unsafe { libc::_exit(9) };
     }
 }
