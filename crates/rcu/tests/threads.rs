@@ -2,10 +2,36 @@
 
 mod common;
 
-use reprieve_rcu::{Domain, RcuCell};
+use reprieve_rcu::map::{Iter, Keys, Pinned, Values};
+use reprieve_rcu::{Domain, Entered, Guard, HazardGuard, Online, RcuCell, Reader, Slot};
 use std::cell::RefCell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// A type that is neither `Send` nor `Sync`. For any other type, more than one of these implementations fits, and a
+/// call that does not choose one of them does not compile.
+trait Stays<Otherwise> {
+    fn on_its_thread() {}
+}
+enum Sent {}
+enum Shared {}
+impl<T> Stays<()> for T {}
+impl<T: Send> Stays<Sent> for T {}
+impl<T: Sync> Stays<Shared> for T {}
+
+#[test]
+fn readers_and_their_sections_stay_on_their_threads() {
+    Reader::on_its_thread();
+    Guard::on_its_thread();
+    Entered::on_its_thread();
+    Online::on_its_thread();
+    Slot::on_its_thread();
+    HazardGuard::<u8>::on_its_thread();
+    Pinned::<u8, u8>::on_its_thread();
+    Iter::<u8, u8>::on_its_thread();
+    Keys::<u8, u8>::on_its_thread();
+    Values::<u8, u8>::on_its_thread();
+}
 
 #[test]
 fn a_reader_dropped_with_a_leaked_guard_goes_offline() {
@@ -20,7 +46,7 @@ fn a_reader_dropped_with_a_leaked_guard_goes_offline() {
 #[test]
 fn a_guard_in_a_thread_local_protects_to_its_end() {
     static IN_DESTRUCTOR: AtomicBool = AtomicBool::new(false);
-    struct AtEnd(Option<reprieve_rcu::Guard<'static>>);
+    struct AtEnd(Option<Guard<'static>>);
     impl Drop for AtEnd {
         fn drop(&mut self) {
             let token = Domain::global().start();
@@ -45,7 +71,7 @@ fn a_guard_in_a_thread_local_protects_to_its_end() {
 #[test]
 fn a_guard_in_a_pthread_key_protects_to_its_end() {
     use std::ffi::c_void;
-    type Kept = reprieve_rcu::Guard<'static>;
+    type Kept = Guard<'static>;
     static WAS_PROTECTED: AtomicBool = AtomicBool::new(false);
     extern "C" fn destructor(guard: *mut c_void) {
         // SAFETY: the value set below, which is destroyed once.
