@@ -22,6 +22,18 @@ pub struct Identity {
     pub kind: &'static str,
 }
 
+impl Identity {
+    /// A binary of the benchmark of look-ups.
+    pub const fn lookup(scheme: &'static str, library: &'static str, version: &'static str) -> Self {
+        Self { scheme, library, version, kind: "lookup" }
+    }
+
+    /// A binary of the benchmark of values.
+    pub const fn value(scheme: &'static str, library: &'static str, version: &'static str) -> Self {
+        Self { scheme, library, version, kind: "value" }
+    }
+}
+
 #[derive(Serialize)]
 struct Deletes {
     asked_per_s: u64,

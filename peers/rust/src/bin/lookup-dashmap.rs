@@ -9,12 +9,7 @@ use std::process::ExitCode;
 struct Dash(DashMap<u64, u64, RandomState>);
 
 impl Map for Dash {
-    const IDENTITY: Identity = Identity {
-        scheme: "lookup-dashmap",
-        library: "dashmap",
-        version: env!("LIBRARY_VERSION_dashmap"),
-        kind: "lookup",
-    };
+    const IDENTITY: Identity = Identity::lookup("lookup-dashmap", "dashmap", env!("LIBRARY_VERSION_dashmap"));
     type Handle<'m> = ();
 
     fn build(capacity: usize, entries: impl Iterator<Item = (u64, u64)>) -> Self {

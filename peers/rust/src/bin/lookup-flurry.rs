@@ -9,12 +9,7 @@ use std::process::ExitCode;
 struct Flurry(HashMap<u64, u64, RandomState>);
 
 impl Map for Flurry {
-    const IDENTITY: Identity = Identity {
-        scheme: "lookup-flurry",
-        library: "flurry",
-        version: env!("LIBRARY_VERSION_flurry"),
-        kind: "lookup",
-    };
+    const IDENTITY: Identity = Identity::lookup("lookup-flurry", "flurry", env!("LIBRARY_VERSION_flurry"));
     type Handle<'m> = ();
 
     fn build(capacity: usize, entries: impl Iterator<Item = (u64, u64)>) -> Self {

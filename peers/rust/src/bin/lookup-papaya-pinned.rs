@@ -9,12 +9,8 @@ use std::process::ExitCode;
 struct PapayaPinned(HashMap<u64, u64, RandomState>);
 
 impl Map for PapayaPinned {
-    const IDENTITY: Identity = Identity {
-        scheme: "lookup-papaya-pinned",
-        library: "papaya",
-        version: env!("LIBRARY_VERSION_papaya"),
-        kind: "lookup",
-    };
+    const IDENTITY: Identity =
+        Identity::lookup("lookup-papaya-pinned", "papaya", env!("LIBRARY_VERSION_papaya"));
     type Handle<'m> = LocalGuard<'m>;
 
     fn build(capacity: usize, entries: impl Iterator<Item = (u64, u64)>) -> Self {

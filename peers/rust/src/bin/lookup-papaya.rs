@@ -9,12 +9,7 @@ use std::process::ExitCode;
 struct Papaya(HashMap<u64, u64, RandomState>);
 
 impl Map for Papaya {
-    const IDENTITY: Identity = Identity {
-        scheme: "lookup-papaya",
-        library: "papaya",
-        version: env!("LIBRARY_VERSION_papaya"),
-        kind: "lookup",
-    };
+    const IDENTITY: Identity = Identity::lookup("lookup-papaya", "papaya", env!("LIBRARY_VERSION_papaya"));
     type Handle<'m> = ();
 
     fn build(capacity: usize, entries: impl Iterator<Item = (u64, u64)>) -> Self {

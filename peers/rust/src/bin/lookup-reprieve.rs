@@ -1,19 +1,14 @@
 //! `RcuMap::copied`, and `copied_many`.
 
-use reprieve_peers::Identity;
 use reprieve_peers::lookup::{self, Map, TOGETHER};
+use reprieve_peers::{Identity, reprieve};
 use reprieve_rcu::RcuMap;
 use std::process::ExitCode;
 
 struct Reprieve(RcuMap<u64, u64, ahash::RandomState>);
 
 impl Map for Reprieve {
-    const IDENTITY: Identity = Identity {
-        scheme: "lookup-reprieve",
-        library: "reprieve-rcu",
-        version: env!("LIBRARY_VERSION_reprieve_rcu"),
-        kind: "lookup",
-    };
+    const IDENTITY: Identity = reprieve::identity("lookup-reprieve", "lookup");
     type Handle<'m> = ();
 
     fn build(_capacity: usize, entries: impl Iterator<Item = (u64, u64)>) -> Self {

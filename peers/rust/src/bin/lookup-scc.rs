@@ -9,12 +9,7 @@ use std::process::ExitCode;
 struct Scc(HashIndex<u64, u64, RandomState>);
 
 impl Map for Scc {
-    const IDENTITY: Identity = Identity {
-        scheme: "lookup-scc",
-        library: "scc",
-        version: env!("LIBRARY_VERSION_scc"),
-        kind: "lookup",
-    };
+    const IDENTITY: Identity = Identity::lookup("lookup-scc", "scc", env!("LIBRARY_VERSION_scc"));
     type Handle<'m> = ();
 
     fn build(capacity: usize, entries: impl Iterator<Item = (u64, u64)>) -> Self {

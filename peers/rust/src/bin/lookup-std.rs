@@ -9,12 +9,7 @@ use std::process::ExitCode;
 struct Std(HashMap<u64, u64, RandomState>);
 
 impl Map for Std {
-    const IDENTITY: Identity = Identity {
-        scheme: "lookup-std",
-        library: "std and ahash",
-        version: env!("LIBRARY_VERSION_ahash"),
-        kind: "lookup",
-    };
+    const IDENTITY: Identity = Identity::lookup("lookup-std", "std and ahash", env!("LIBRARY_VERSION_ahash"));
     type Handle<'m> = ();
 
     fn build(capacity: usize, entries: impl Iterator<Item = (u64, u64)>) -> Self {

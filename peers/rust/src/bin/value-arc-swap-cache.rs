@@ -9,12 +9,8 @@ use std::sync::Arc;
 struct Cached(ArcSwap<Value>);
 
 impl Cell for Cached {
-    const IDENTITY: Identity = Identity {
-        scheme: "value-arc-swap-cache",
-        library: "arc-swap",
-        version: env!("LIBRARY_VERSION_arc_swap"),
-        kind: "value",
-    };
+    const IDENTITY: Identity =
+        Identity::value("value-arc-swap-cache", "arc-swap", env!("LIBRARY_VERSION_arc_swap"));
     const NOTE: &'static str = "a cache per thread; an old value lives until every thread has read again";
     type Reader<'c> = Cache<&'c ArcSwap<Value>, Arc<Value>>;
     type Writer = ();

@@ -9,12 +9,8 @@ use std::sync::Arc;
 struct Full(ArcSwap<Value>);
 
 impl Cell for Full {
-    const IDENTITY: Identity = Identity {
-        scheme: "value-arc-swap-full",
-        library: "arc-swap",
-        version: env!("LIBRARY_VERSION_arc_swap"),
-        kind: "value",
-    };
+    const IDENTITY: Identity =
+        Identity::value("value-arc-swap-full", "arc-swap", env!("LIBRARY_VERSION_arc_swap"));
     const NOTE: &'static str = "an Arc cloned per read; freed with the last reference";
     type Reader<'c> = ();
     type Writer = ();

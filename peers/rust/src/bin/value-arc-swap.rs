@@ -9,12 +9,8 @@ use std::sync::Arc;
 struct Loads(ArcSwap<Value>);
 
 impl Cell for Loads {
-    const IDENTITY: Identity = Identity {
-        scheme: "value-arc-swap",
-        library: "arc-swap",
-        version: env!("LIBRARY_VERSION_arc_swap"),
-        kind: "value",
-    };
+    const IDENTITY: Identity =
+        Identity::value("value-arc-swap", "arc-swap", env!("LIBRARY_VERSION_arc_swap"));
     const NOTE: &'static str = "a guard per read; freed with the last reference";
     type Reader<'c> = ();
     type Writer = ();

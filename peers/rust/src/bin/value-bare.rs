@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 struct Bare(AtomicPtr<Value>);
 
 impl Cell for Bare {
-    const IDENTITY: Identity =
-        Identity { scheme: "value-bare", library: "none", version: "0", kind: "value" };
+    const IDENTITY: Identity = Identity::value("value-bare", "none", "0");
     const NOTE: &'static str = "an acquire load of a pointer; old values are leaked";
     type Reader<'c> = ();
     type Writer = ();

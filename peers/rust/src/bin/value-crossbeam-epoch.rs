@@ -9,12 +9,8 @@ use std::sync::atomic::Ordering;
 struct Epochs(Atomic<Value>);
 
 impl Cell for Epochs {
-    const IDENTITY: Identity = Identity {
-        scheme: "value-crossbeam-epoch",
-        library: "crossbeam-epoch",
-        version: env!("LIBRARY_VERSION_crossbeam_epoch"),
-        kind: "value",
-    };
+    const IDENTITY: Identity =
+        Identity::value("value-crossbeam-epoch", "crossbeam-epoch", env!("LIBRARY_VERSION_crossbeam_epoch"));
     const NOTE: &'static str = "a pin per read; freed two epochs later, by a thread that pins";
     type Reader<'c> = ();
     type Writer = ();

@@ -8,12 +8,8 @@ use std::process::ExitCode;
 struct Hazards(AtomicPtr<Value>);
 
 impl Cell for Hazards {
-    const IDENTITY: Identity = Identity {
-        scheme: "value-haphazard",
-        library: "haphazard",
-        version: env!("LIBRARY_VERSION_haphazard"),
-        kind: "value",
-    };
+    const IDENTITY: Identity =
+        Identity::value("value-haphazard", "haphazard", env!("LIBRARY_VERSION_haphazard"));
     const NOTE: &'static str =
         "a hazard pointer and a fence per read; freed by the writer, at 1,000 values or after 2 s";
     type Reader<'c> = HazardPointer<'static>;

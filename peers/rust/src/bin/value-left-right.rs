@@ -8,12 +8,8 @@ use std::process::ExitCode;
 struct LeftRight(ReadHandleFactory<Config>);
 
 impl Cell for LeftRight {
-    const IDENTITY: Identity = Identity {
-        scheme: "value-left-right",
-        library: "left-right",
-        version: env!("LIBRARY_VERSION_left_right"),
-        kind: "value",
-    };
+    const IDENTITY: Identity =
+        Identity::value("value-left-right", "left-right", env!("LIBRARY_VERSION_left_right"));
     const NOTE: &'static str =
         "an enter per read; both copies are overwritten, and the writer waits for readers";
     type Reader<'c> = ReadHandle<Config>;

@@ -8,12 +8,7 @@ use std::process::ExitCode;
 struct Load(RcuCell<Value>);
 
 impl Cell for Load {
-    const IDENTITY: Identity = Identity {
-        scheme: "value-reprieve-load",
-        library: "reprieve-rcu",
-        version: env!("LIBRARY_VERSION_reprieve_rcu"),
-        kind: "value",
-    };
+    const IDENTITY: Identity = reprieve::identity("value-reprieve-load", "value");
     const NOTE: &'static str = "a lock per read; an old value is freed in the call that replaces it, unless a reader is preempted within its section";
     type Reader<'c> = Reader;
     type Writer = ();

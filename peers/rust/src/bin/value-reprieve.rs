@@ -8,12 +8,7 @@ use std::process::ExitCode;
 struct Get(RcuCell<Value>);
 
 impl Cell for Get {
-    const IDENTITY: Identity = Identity {
-        scheme: "value-reprieve",
-        library: "reprieve-rcu",
-        version: env!("LIBRARY_VERSION_reprieve_rcu"),
-        kind: "value",
-    };
+    const IDENTITY: Identity = reprieve::identity("value-reprieve", "value");
     const NOTE: &'static str =
         "a restartable section per read; an old value is freed in the call that replaces it";
     type Reader<'c> = ();

@@ -8,12 +8,7 @@ use std::sync::RwLock;
 struct Locked(RwLock<Value>);
 
 impl Cell for Locked {
-    const IDENTITY: Identity = Identity {
-        scheme: "value-std-rwlock",
-        library: "std",
-        version: env!("LIBRARY_VERSION_std"),
-        kind: "value",
-    };
+    const IDENTITY: Identity = Identity::value("value-std-rwlock", "std", env!("LIBRARY_VERSION_std"));
     const NOTE: &'static str = "a read lock per read; the value is overwritten";
     type Reader<'c> = ();
     type Writer = ();
