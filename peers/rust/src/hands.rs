@@ -4,17 +4,15 @@
 //! While readers go hand over hand the writer must mark what it unlinks (see `haphazard.rs`); it always does, because
 //! readers and writer do not switch at the same time.
 
-use crate::reprieve::{Kind, identity};
+use crate::reprieve::{Kind, Registered, identity};
 use crate::{Found, Identity, Node, Options, Reader, Section, Sleep, Table};
 use reprieve_rcu::{Fencing, Slot};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The scheme while slow calls of membarrier are left to a thread.
-pub struct Adaptive;
-
-/// The scheme while all of them are: readers use slots from the first call on.
-pub struct Ahead;
+/// The scheme. Slow calls of membarrier are left to a thread; with `AHEAD` all of them are, and readers use slots from
+/// the first call on.
+pub struct Adaptive<const AHEAD: bool>;
 
 /// A reader, and slots for the node that it stands on and the next.
 pub struct Hands {
@@ -23,8 +21,8 @@ pub struct Hands {
     next: Slot<'static>,
 }
 
-impl Hands {
-    fn new(registered: reprieve_rcu::Reader) -> Self {
+impl Registered for Hands {
+    fn new(registered: reprieve_rcu::Reader, _: &Options) -> Self {
         // Leaked: the slots borrow it. The thread's end gives the registration back.
         let registered: &'static _ = Box::leak(Box::new(registered));
         let slot = || registered.slot().expect("at most 256 readers");
@@ -32,37 +30,21 @@ impl Hands {
     }
 }
 
-impl Kind for Adaptive {
-    const IDENTITY: Identity = identity("reprieve-adaptive", "restartable");
+impl<const AHEAD: bool> Kind for Adaptive<AHEAD> {
+    const IDENTITY: Identity =
+        identity(if AHEAD { "reprieve-adaptive-ahead" } else { "reprieve-adaptive" }, "restartable");
     const MARKS: bool = true;
-    const NOTES: &'static [&'static str] = &[
+    const NOTES: &'static [&'static str] = &[if AHEAD {
+        "readers go hand over hand by hazard slots; freed by the writer, in a call that retires"
+    } else {
         "readers go hand over hand by hazard slots while membarrier takes more than 1 ms; freed by the writer, in a call \
-         that retires",
-    ];
+         that retires"
+    }];
     type Reader = Hands;
 
     fn options() -> reprieve_rcu::Options {
-        reprieve_rcu::Options::new().fencing(Fencing::Adaptive)
-    }
-
-    fn reader(registered: reprieve_rcu::Reader, _: &Options) -> Hands {
-        Hands::new(registered)
-    }
-}
-
-impl Kind for Ahead {
-    const IDENTITY: Identity = identity("reprieve-adaptive-ahead", "restartable");
-    const MARKS: bool = true;
-    const NOTES: &'static [&'static str] =
-        &["readers go hand over hand by hazard slots; freed by the writer, in a call that retires"];
-    type Reader = Hands;
-
-    fn options() -> reprieve_rcu::Options {
-        Adaptive::options().call_limit_ns(0)
-    }
-
-    fn reader(registered: reprieve_rcu::Reader, _: &Options) -> Hands {
-        Hands::new(registered)
+        let options = reprieve_rcu::Options::new().fencing(Fencing::Adaptive);
+        if AHEAD { options.call_limit_ns(0) } else { options }
     }
 }
 

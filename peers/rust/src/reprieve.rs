@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 /// One way to use the library.
-pub trait Kind: Sync {
+pub trait Kind {
     /// Who this is.
     const IDENTITY: Identity;
 
@@ -25,15 +25,18 @@ pub trait Kind: Sync {
     const NOTES: &'static [&'static str];
 
     /// A reader thread's part.
-    type Reader: Reader;
+    type Reader: Registered;
 
     /// The domain's options.
     fn options() -> rcu::Options {
         rcu::Options::new()
     }
+}
 
-    /// The reader's part, from the registration of its thread.
-    fn reader(registered: rcu::Reader, options: &Options) -> Self::Reader;
+/// A reader thread's part, which is made from the thread's registration.
+pub trait Registered: Reader {
+    /// Reads by this registration.
+    fn new(registered: rcu::Reader, options: &Options) -> Self;
 }
 
 /// The identity of one of the project's schemes.
@@ -60,7 +63,7 @@ pub struct Reprieve<K> {
     reclaimer: Option<rcu::Reclaimer>,
     domain: rcu::Domain,
     options: Options,
-    _kind: PhantomData<K>,
+    _kind: PhantomData<fn() -> K>,
 }
 
 /// The writer's part: retires each node in the domain.
@@ -97,7 +100,7 @@ impl<K: Kind> Scheme for Reprieve<K> {
 
     fn reader(&self, id: usize) -> K::Reader {
         let registered = self.domain.register(&format!("reader {id}")).expect("at most 256 readers");
-        K::reader(registered, &self.options)
+        K::Reader::new(registered, &self.options)
     }
 
     fn writer(&self) -> Retirer<'_> {
@@ -146,9 +149,8 @@ unsafe fn free(node: *mut Node) {
 /// A reader whose look-ups are restartable sections.
 pub struct Restartable(rcu::Reader);
 
-impl Restartable {
-    /// Reads by this registration.
-    pub fn new(registered: rcu::Reader, _: &Options) -> Self {
+impl Registered for Restartable {
+    fn new(registered: rcu::Reader, _: &Options) -> Self {
         Self(registered)
     }
 }

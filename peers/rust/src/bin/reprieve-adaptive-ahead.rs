@@ -2,10 +2,10 @@
 //! for virtual machines whose vCPUs are descheduled. A thread makes all calls of membarrier, so that
 //! readers use slots from the first one on.
 
-use reprieve_peers::hands::Ahead;
+use reprieve_peers::hands::Adaptive;
 use reprieve_peers::reprieve::Reprieve;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    reprieve_peers::main::<Reprieve<Ahead>>()
+    reprieve_peers::main::<Reprieve<Adaptive<true>>>()
 }

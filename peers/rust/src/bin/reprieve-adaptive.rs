@@ -6,5 +6,5 @@ use reprieve_peers::reprieve::Reprieve;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    reprieve_peers::main::<Reprieve<Adaptive>>()
+    reprieve_peers::main::<Reprieve<Adaptive<false>>>()
 }

@@ -1,7 +1,7 @@
 //! reprieve-rcu, restartable sections, and a thread that makes all calls of membarrier from the first one on.
 
+use reprieve_peers::Identity;
 use reprieve_peers::reprieve::{Kind, Reprieve, Restartable, identity};
-use reprieve_peers::{Identity, Options};
 use std::process::ExitCode;
 
 struct Ahead;
@@ -13,10 +13,6 @@ impl Kind for Ahead {
 
     fn options() -> reprieve_rcu::Options {
         reprieve_rcu::Options::new().call_limit_ns(0)
-    }
-
-    fn reader(registered: reprieve_rcu::Reader, options: &Options) -> Restartable {
-        Restartable::new(registered, options)
     }
 }
 

@@ -1,23 +1,23 @@
 //! reprieve-rcu, look-ups of the library's own in one piece of assembly; each node is freed by the call that retires it.
 
-use reprieve_peers::reprieve::{Kind, Reprieve, identity};
+use reprieve_peers::reprieve::{Kind, Registered, Reprieve, identity};
 use reprieve_peers::{Found, Identity, Options, Reader, Section, Sleep, Table};
 use reprieve_rcu::Domain;
 use std::process::ExitCode;
 
-struct Chains;
-
 struct Chain(Domain);
 
-impl Kind for Chains {
+impl Kind for Chain {
     const IDENTITY: Identity = identity("reprieve-chain", "restartable, copies");
     const NOTES: &'static [&'static str] = &[
         "freed by the writer, in the call that retires; the reader copies the value in its section, and computes and sleeps after",
     ];
-    type Reader = Chain;
+    type Reader = Self;
+}
 
-    fn reader(registered: reprieve_rcu::Reader, _: &Options) -> Chain {
-        Chain(registered.domain().clone())
+impl Registered for Chain {
+    fn new(registered: reprieve_rcu::Reader, _: &Options) -> Self {
+        Self(registered.domain().clone())
     }
 }
 
@@ -32,5 +32,5 @@ impl Reader for Chain {
 }
 
 fn main() -> ExitCode {
-    reprieve_peers::main::<Reprieve<Chains>>()
+    reprieve_peers::main::<Reprieve<Chain>>()
 }

@@ -1,7 +1,7 @@
 //! reprieve-rcu, restartable sections; nodes of 2 ms share a grace period, and the writer frees them without a thread.
 
+use reprieve_peers::Identity;
 use reprieve_peers::reprieve::{Kind, Reprieve, Restartable, identity};
-use reprieve_peers::{Identity, Options};
 use std::process::ExitCode;
 
 struct Deadline;
@@ -17,10 +17,6 @@ impl Kind for Deadline {
     fn options() -> reprieve_rcu::Options {
         // The deadline alone closes batches.
         reprieve_rcu::Options::new().batch(1 << 20).deadline_ns(2_000_000)
-    }
-
-    fn reader(registered: reprieve_rcu::Reader, options: &Options) -> Restartable {
-        Restartable::new(registered, options)
     }
 }
 

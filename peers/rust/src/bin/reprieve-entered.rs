@@ -1,21 +1,21 @@
 //! reprieve-rcu, a section per look-up that cannot nest; a node is freed by the call that retires it, unless a reader is
 //! preempted within its section.
 
-use reprieve_peers::reprieve::{Kind, Reprieve, identity};
+use reprieve_peers::reprieve::{Kind, Registered, Reprieve, identity};
 use reprieve_peers::{Found, Identity, Options, Reader, Section, Sleep, Table, table::acquire};
 use std::process::ExitCode;
 
-struct Sections;
-
 struct Entering(reprieve_rcu::Reader);
 
-impl Kind for Sections {
+impl Kind for Entering {
     const IDENTITY: Identity = identity("reprieve-entered", "lock");
     const NOTES: &'static [&'static str] = &["freed by the writer, in a call that retires"];
-    type Reader = Entering;
+    type Reader = Self;
+}
 
-    fn reader(registered: reprieve_rcu::Reader, _: &Options) -> Entering {
-        Entering(registered)
+impl Registered for Entering {
+    fn new(registered: reprieve_rcu::Reader, _: &Options) -> Self {
+        Self(registered)
     }
 }
 
@@ -29,5 +29,5 @@ impl Reader for Entering {
 }
 
 fn main() -> ExitCode {
-    reprieve_peers::main::<Reprieve<Sections>>()
+    reprieve_peers::main::<Reprieve<Entering>>()
 }

@@ -1,7 +1,7 @@
 //! reprieve-rcu, readers that execute fences of their own; the writer calls no membarrier.
 
+use reprieve_peers::Identity;
 use reprieve_peers::reprieve::{Kind, Reprieve, Restartable, identity};
-use reprieve_peers::{Identity, Options};
 use reprieve_rcu::Fencing;
 use std::process::ExitCode;
 
@@ -15,10 +15,6 @@ impl Kind for Fenced {
 
     fn options() -> reprieve_rcu::Options {
         reprieve_rcu::Options::new().fencing(Fencing::Fenced)
-    }
-
-    fn reader(registered: reprieve_rcu::Reader, options: &Options) -> Restartable {
-        Restartable::new(registered, options)
     }
 }
 

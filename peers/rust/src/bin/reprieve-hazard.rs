@@ -1,23 +1,23 @@
 //! reprieve-rcu, a restartable traversal that pins the node it finds; only the pinned node waits for its reader.
 
-use reprieve_peers::reprieve::{Kind, Reprieve, identity};
+use reprieve_peers::reprieve::{Kind, Registered, Reprieve, identity};
 use reprieve_peers::{Found, Identity, Options, Reader, Section, Sleep, Table, table::acquire};
 use std::process::ExitCode;
 use std::ptr;
 
-struct Hazards;
-
 /// The slot of a reader that lives as long as its thread.
 struct Pinning(reprieve_rcu::Slot<'static>);
 
-impl Kind for Hazards {
+impl Kind for Pinning {
     const IDENTITY: Identity = identity("reprieve-hazard", "hazard");
     const NOTES: &'static [&'static str] = &["freed by the writer, in the call that retires, unless pinned"];
-    type Reader = Pinning;
+    type Reader = Self;
+}
 
-    fn reader(registered: reprieve_rcu::Reader, _: &Options) -> Pinning {
+impl Registered for Pinning {
+    fn new(registered: reprieve_rcu::Reader, _: &Options) -> Self {
         // Leaked: the slot borrows it. The thread's end gives the registration back.
-        Pinning(Box::leak(Box::new(registered)).slot().expect("at most 256 readers"))
+        Self(Box::leak(Box::new(registered)).slot().expect("at most 256 readers"))
     }
 }
 
@@ -36,5 +36,5 @@ impl Reader for Pinning {
 }
 
 fn main() -> ExitCode {
-    reprieve_peers::main::<Reprieve<Hazards>>()
+    reprieve_peers::main::<Reprieve<Pinning>>()
 }

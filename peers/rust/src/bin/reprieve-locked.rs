@@ -1,21 +1,21 @@
 //! reprieve-rcu, a lock and an unlock per look-up; a node is freed by the call that retires it, unless a reader is
 //! preempted within its section.
 
-use reprieve_peers::reprieve::{Kind, Reprieve, identity};
+use reprieve_peers::reprieve::{Kind, Registered, Reprieve, identity};
 use reprieve_peers::{Found, Identity, Options, Reader, Section, Sleep, Table, table::acquire};
 use std::process::ExitCode;
 
-struct Locks;
-
 struct Locked(reprieve_rcu::Reader);
 
-impl Kind for Locks {
+impl Kind for Locked {
     const IDENTITY: Identity = identity("reprieve-locked", "lock");
     const NOTES: &'static [&'static str] = &["freed by the writer, in a call that retires"];
-    type Reader = Locked;
+    type Reader = Self;
+}
 
-    fn reader(registered: reprieve_rcu::Reader, _: &Options) -> Locked {
-        Locked(registered)
+impl Registered for Locked {
+    fn new(registered: reprieve_rcu::Reader, _: &Options) -> Self {
+        Self(registered)
     }
 }
 
@@ -29,5 +29,5 @@ impl Reader for Locked {
 }
 
 fn main() -> ExitCode {
-    reprieve_peers::main::<Reprieve<Locks>>()
+    reprieve_peers::main::<Reprieve<Locked>>()
 }

@@ -1,10 +1,8 @@
 //! reprieve-rcu, readers that stay online and report quiescent states, as event loops do.
 
-use reprieve_peers::reprieve::{Kind, Reprieve, identity};
+use reprieve_peers::reprieve::{Kind, Registered, Reprieve, identity};
 use reprieve_peers::{Found, Identity, Options, Reader, Section, Sleep, Table, table::acquire};
 use std::process::ExitCode;
-
-struct States;
 
 /// A reader that lives as long as its thread, online.
 struct EventLoop {
@@ -13,15 +11,17 @@ struct EventLoop {
     until_quiescent: u64,
 }
 
-impl Kind for States {
+impl Kind for EventLoop {
     const IDENTITY: Identity = identity("reprieve-quiescent", "quiescent");
     const NOTES: &'static [&'static str] = &["freed by the writer, in a call that retires"];
-    type Reader = EventLoop;
+    type Reader = Self;
+}
 
-    fn reader(registered: reprieve_rcu::Reader, options: &Options) -> EventLoop {
+impl Registered for EventLoop {
+    fn new(registered: reprieve_rcu::Reader, options: &Options) -> Self {
         // Leaked: the section borrows it. The thread's end gives the registration back.
         let online = Box::leak(Box::new(registered)).online();
-        EventLoop { online, every: options.quiescent_every, until_quiescent: options.quiescent_every }
+        Self { online, every: options.quiescent_every, until_quiescent: options.quiescent_every }
     }
 }
 
@@ -40,5 +40,5 @@ impl Reader for EventLoop {
 }
 
 fn main() -> ExitCode {
-    reprieve_peers::main::<Reprieve<States>>()
+    reprieve_peers::main::<Reprieve<EventLoop>>()
 }

@@ -1,8 +1,8 @@
 //! reprieve-rcu, restartable sections; a reclaimer thread on the writer's CPUs waits and frees. Its deadline is what
 //! keeps the delay a hundredth of the tens of milliseconds that other libraries need when readers are preempted.
 
+use reprieve_peers::Identity;
 use reprieve_peers::reprieve::{Kind, Reprieve, Restartable, identity};
-use reprieve_peers::{Identity, Options};
 use std::process::ExitCode;
 
 struct Thread;
@@ -18,10 +18,6 @@ impl Kind for Thread {
 
     fn options() -> reprieve_rcu::Options {
         reprieve_rcu::Options::new().batch(1 << 20).deadline_ns(200_000)
-    }
-
-    fn reader(registered: reprieve_rcu::Reader, options: &Options) -> Restartable {
-        Restartable::new(registered, options)
     }
 }
 

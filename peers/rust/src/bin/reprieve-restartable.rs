@@ -1,7 +1,7 @@
 //! reprieve-rcu, restartable sections; each node is freed by the call that retires it.
 
+use reprieve_peers::Identity;
 use reprieve_peers::reprieve::{Kind, Reprieve, Restartable, identity};
-use reprieve_peers::{Identity, Options};
 use std::process::ExitCode;
 
 struct Prompt;
@@ -12,10 +12,6 @@ impl Kind for Prompt {
         "freed by the writer, in the call that retires; a stalled reader sleeps after its section, not in it",
     ];
     type Reader = Restartable;
-
-    fn reader(registered: reprieve_rcu::Reader, options: &Options) -> Restartable {
-        Restartable::new(registered, options)
-    }
 }
 
 fn main() -> ExitCode {

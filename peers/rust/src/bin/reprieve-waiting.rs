@@ -1,7 +1,7 @@
 //! reprieve-rcu, restartable sections, and a writer that calls membarrier however long it takes.
 
+use reprieve_peers::Identity;
 use reprieve_peers::reprieve::{Kind, Reprieve, Restartable, identity};
-use reprieve_peers::{Identity, Options};
 use std::process::ExitCode;
 
 struct Waiting;
@@ -13,10 +13,6 @@ impl Kind for Waiting {
 
     fn options() -> reprieve_rcu::Options {
         reprieve_rcu::Options::new().call_limit_ns(u64::MAX)
-    }
-
-    fn reader(registered: reprieve_rcu::Reader, options: &Options) -> Restartable {
-        Restartable::new(registered, options)
     }
 }
 
