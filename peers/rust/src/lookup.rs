@@ -6,7 +6,9 @@
 use crate::clock::{MILLISECOND_NS, now_ns, thread_cpu_ns};
 use crate::cpus::Cpus;
 use crate::random::{Stream, mix64};
+use crate::reader::Counts;
 use crate::report::{Identity, load_average};
+use crate::run::{program, watch};
 use clap::Parser;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -15,9 +17,6 @@ use std::thread;
 
 /// Look-ups between two glances at the clock.
 const BATCH: u64 = 1024;
-
-/// Beyond warm-up and window a run only fills the table: seconds. A minute means it hangs, and SIGALRM ends it.
-const GRACE_S: u64 = 60;
 
 /// What a look-up run is asked to do.
 #[derive(Clone, Debug, Parser, Serialize)]
@@ -91,13 +90,6 @@ struct LookupReport<'a> {
     notes: [String; 0],
 }
 
-#[derive(Default)]
-struct Counts {
-    lookups: u64,
-    cpu_ns: u64,
-    errors: u64,
-}
-
 #[inline]
 fn key_of(seed: u64, index: u64) -> u64 {
     mix64(index ^ seed)
@@ -133,7 +125,7 @@ fn look_up_until<M: Map>(
                 counts.errors += u64::from(map.get(handle, key) != Some(value_of(key)));
             }
         }
-        counts.lookups += BATCH;
+        counts.reads += BATCH;
         if now_ns() >= until_ns {
             break;
         }
@@ -157,33 +149,23 @@ fn thread_main<M: Map>(map: &M, o: &LookupOptions, id: u64, ready: &Barrier) -> 
 /// machine lacks a CPU.
 pub fn main<M: Map>() -> ExitCode {
     let options = LookupOptions::parse();
-    if options.describe {
-        println!("{}", serde_json::to_string(&M::IDENTITY).expect("strings are JSON"));
-        return ExitCode::SUCCESS;
-    }
-    match run::<M>(&options) {
-        Err(lacking) => {
-            eprintln!("{}: {lacking}", M::IDENTITY.scheme);
-            ExitCode::from(crate::EXIT_MISSING)
-        }
-        Ok(counts) => {
-            let report = LookupReport {
-                identity: M::IDENTITY,
-                options: &options,
-                lookups: counts.lookups,
-                cpu_ns_per_lookup: counts.cpu_ns as f64 / counts.lookups.max(1) as f64,
-                errors: counts.errors,
-                load_average: load_average(),
-                notes: [],
-            };
-            println!("{}", serde_json::to_string(&report).expect("numbers and strings are JSON"));
-            if counts.errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-    }
+    program(M::IDENTITY, options.describe, || {
+        let counts = run::<M>(&options)?;
+        let report = LookupReport {
+            identity: M::IDENTITY,
+            options: &options,
+            lookups: counts.reads,
+            cpu_ns_per_lookup: counts.cpu_ns as f64 / counts.reads.max(1) as f64,
+            errors: counts.errors,
+            load_average: load_average(),
+            notes: [],
+        };
+        Ok((report, counts.errors != 0))
+    })
 }
 
 fn run<M: Map>(o: &LookupOptions) -> Result<Counts, String> {
-    nix::unistd::alarm::set(((o.warmup_ms + o.duration_ms) / 1000 + GRACE_S) as u32);
+    watch(o.warmup_ms + o.duration_ms);
     o.cpus.nth(0).run_here()?;
     let map = M::build(
         o.entries as usize,
@@ -200,13 +182,6 @@ fn run<M: Map>(o: &LookupOptions) -> Result<Counts, String> {
             })
         };
         let started: Vec<_> = (0..o.threads).map(start).collect();
-        started.into_iter().try_fold(Counts::default(), |sum, thread| {
-            let one = thread.join().expect("look-ups do not panic")?;
-            Ok(Counts {
-                lookups: sum.lookups + one.lookups,
-                cpu_ns: sum.cpu_ns + one.cpu_ns,
-                errors: sum.errors + one.errors,
-            })
-        })
+        started.into_iter().map(|thread| thread.join().expect("look-ups do not panic")).sum()
     })
 }

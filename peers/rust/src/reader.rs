@@ -27,23 +27,23 @@ pub struct Reading<'a> {
     pub stall_ms: u64,
 }
 
-/// What a reader counted. Look-ups and CPU time are those of the window, misses and errors those of the whole run.
+/// What a reader counted. Reads and CPU time are those of the window, misses and errors those of the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Look-ups made.
-    pub lookups: u64,
+    /// Reads made: look-ups, or copies of the one value.
+    pub reads: u64,
     /// CPU time spent, in nanoseconds.
     pub cpu_ns: u64,
     /// Look-ups of a key that was being replaced.
     pub misses: u64,
-    /// Look-ups that met a node that did not hold its value.
+    /// Reads that met a node or a value that did not hold.
     pub errors: u64,
 }
 
 impl std::iter::Sum for Counts {
     fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
         counts.fold(Self::default(), |a, b| Self {
-            lookups: a.lookups + b.lookups,
+            reads: a.reads + b.reads,
             cpu_ns: a.cpu_ns + b.cpu_ns,
             misses: a.misses + b.misses,
             errors: a.errors + b.errors,
@@ -82,7 +82,7 @@ impl Tally {
     fn of_the_window(mut self) -> Counts {
         self.notice(Phase::Stop);
         let (start, end) = (self.start.unwrap_or_default(), self.end.unwrap_or_default());
-        Counts { lookups: end.lookups - start.lookups, cpu_ns: end.cpu_ns - start.cpu_ns, ..self.all }
+        Counts { reads: end.reads - start.reads, cpu_ns: end.cpu_ns - start.cpu_ns, ..self.all }
     }
 }
 
@@ -104,7 +104,7 @@ pub fn read(reader: &mut impl Reader, given: &Reading<'_>, mut random: Stream) -
             tally.notice(phase);
             if phase == Phase::Middle && given.stall_ms != 0 {
                 tally.count(look_up_stalled(reader, given, random.below(table.entries())));
-                tally.all.lookups += 1;
+                tally.all.reads += 1;
             }
             seen = phase;
         }
@@ -119,6 +119,6 @@ pub fn read(reader: &mut impl Reader, given: &Reading<'_>, mut random: Stream) -
                 assert!(given.own.dwell(given.own.key(), given.think_rounds));
             }
         }
-        tally.all.lookups += BATCH;
+        tally.all.reads += BATCH;
     }
 }

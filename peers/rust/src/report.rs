@@ -169,8 +169,8 @@ impl<'a> Report<'a> {
                 lateness_max_ns: counts.late_max_ns,
             },
             readers: Readers {
-                lookups: readers.lookups,
-                cpu_ns_per_lookup: ratio(readers.cpu_ns, readers.lookups),
+                lookups: readers.reads,
+                cpu_ns_per_lookup: ratio(readers.cpu_ns, readers.reads),
                 misses: readers.misses,
             },
             unreclaimed_peak: Peak { objects: counts.peak, bytes: counts.peak * size_of::<Node>() as u64 },

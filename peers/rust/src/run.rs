@@ -8,17 +8,18 @@ use crate::options::Options;
 use crate::phase::{self, Phase};
 use crate::random::Stream;
 use crate::reader::{self, Reading};
-use crate::report::Report;
+use crate::report::{Identity, Report};
 use crate::scheme::Scheme;
 use crate::section::{Section, rounds_of};
 use crate::table::{Node, Table};
 use crate::writer::{Window, Writer};
 use clap::Parser;
+use serde::Serialize;
 use std::process::ExitCode;
 use std::sync::Barrier;
 use std::thread;
 
-/// Beyond warm-up, window and stall a run only fills the table and drains: seconds. A minute means it hangs.
+/// Beyond its phases a run only fills the table and drains: seconds. A minute means it hangs.
 const GRACE_S: u64 = 60;
 
 /// The whole program of a binary: reads the command line, runs, prints one line of JSON.
@@ -27,43 +28,67 @@ const GRACE_S: u64 = 60;
 /// machine lacks something.
 pub fn main<S: Scheme>() -> ExitCode {
     let options = Options::parse();
-    if options.describe {
-        return print(&S::IDENTITY, ExitCode::SUCCESS);
-    }
-    let ledger: &'static Ledger = Box::leak(Box::new(Ledger::new()));
-    match prepare::<S>(&options) {
-        Err(lacking) => {
-            eprintln!("{}: {lacking}", S::IDENTITY.scheme);
-            ExitCode::from(crate::EXIT_MISSING)
+    program(S::IDENTITY, options.describe, || {
+        let ledger: &'static Ledger = Box::leak(Box::new(Ledger::new()));
+        let scheme = prepare::<S>(&options)?;
+        let (window, readers) = run(&scheme, &options, ledger);
+        let (notes, fences) = (scheme.notes(), scheme.fences());
+        if !S::FREES {
+            // Not reclamation, and in no histogram: the memory only goes back.
+            ledger.open_window(u64::MAX);
         }
-        Ok(scheme) => {
-            let (window, readers) = run(&scheme, &options, ledger);
-            let (notes, fences) = (scheme.notes(), scheme.fences());
-            if !S::FREES {
-                // Not reclamation, and in no histogram: the memory only goes back.
-                ledger.open_window(u64::MAX);
-            }
-            scheme.finish();
-            let report = Report::new(S::IDENTITY, &options, &window, readers, ledger, fences, notes);
-            let failed = report.errors() != 0 || ledger.unreclaimed() != 0;
-            print(&report, if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        scheme.finish();
+        let report = Report::new(S::IDENTITY, &options, &window, readers, ledger, fences, notes);
+        let failed = report.errors() != 0 || ledger.unreclaimed() != 0;
+        Ok((report, failed))
+    })
+}
+
+/// A program around `run`, which gives the report and whether the run failed, or says what the machine lacks. With
+/// `describe` it does not run.
+pub fn program<R: Serialize>(
+    identity: Identity,
+    describe: bool,
+    run: impl FnOnce() -> Result<(R, bool), String>,
+) -> ExitCode {
+    if describe {
+        return print(&identity, ExitCode::SUCCESS);
+    }
+    match run() {
+        Ok((report, failed)) => print(&report, if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }),
+        Err(lacking) => {
+            eprintln!("{}: {lacking}", identity.scheme);
+            ExitCode::from(crate::EXIT_MISSING)
         }
     }
 }
 
-fn print(line: &impl serde::Serialize, code: ExitCode) -> ExitCode {
+fn print(line: &impl Serialize, code: ExitCode) -> ExitCode {
     println!("{}", serde_json::to_string(line).expect("numbers, lists and strings are JSON"));
     code
 }
 
+/// Lets SIGALRM end a run of `run_ms` that hangs.
+pub fn watch(run_ms: u64) {
+    nix::unistd::alarm::set((run_ms / 1000 + GRACE_S) as u32);
+}
+
+/// Lets sleeps of this thread, and of those that it starts, end on time. The default slack of 50 us would blur the
+/// writer's schedule.
+///
+/// # Errors
+///
+/// When the kernel refuses.
+pub fn sleep_exactly() -> Result<(), String> {
+    nix::sys::prctl::set_timerslack(1).map_err(|error| format!("cannot set the timer slack: {error}"))
+}
+
 /// Starts the watchdog, goes to the writer's CPUs, and makes the scheme ready.
 fn prepare<S: Scheme>(options: &Options) -> Result<S, String> {
-    let run_s = (options.warmup_ms + options.duration_ms + options.stall_ms) / 1000;
-    nix::unistd::alarm::set((run_s + GRACE_S) as u32);
+    watch(options.warmup_ms + options.duration_ms + options.stall_ms);
     options.reader_cpus.run_here()?;
     options.writer_cpus.run_here()?;
-    // The default slack of 50 us would blur the writer's schedule. Threads inherit it.
-    nix::sys::prctl::set_timerslack(1).map_err(|error| format!("cannot set the timer slack: {error}"))?;
+    sleep_exactly()?;
     S::new(options)
 }
 

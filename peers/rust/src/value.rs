@@ -7,7 +7,9 @@
 
 use crate::clock::{MILLISECOND_NS, SECOND_NS, now_ns, sleep_until, thread_cpu_ns};
 use crate::cpus::Cpus;
+use crate::reader::Counts;
 use crate::report::{Identity, load_average};
+use crate::run::{program, sleep_exactly, watch};
 use clap::Parser;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -17,9 +19,6 @@ use std::thread;
 
 /// Reads between two glances at the clock.
 const BATCH: u64 = 1024;
-
-/// Beyond warm-up and window a run takes no time. A minute means it hangs, and SIGALRM ends it.
-const GRACE_S: u64 = 60;
 
 /// The options of a run.
 #[derive(Clone, Debug, Parser, Serialize)]
@@ -129,13 +128,6 @@ struct ValueReport<'a> {
     notes: [&'static str; 1],
 }
 
-#[derive(Clone, Copy, Default)]
-struct Reads {
-    reads: u64,
-    cpu_ns: u64,
-    errors: u64,
-}
-
 /// The writer's counts, from the start of the warm-up on.
 #[derive(Default)]
 struct Written {
@@ -145,8 +137,8 @@ struct Written {
 }
 
 /// Reads until `until_ns`, at least one batch.
-fn read_until<C: Cell>(cell: &C, reader: &mut C::Reader<'_>, last: &mut u64, until_ns: u64) -> Reads {
-    let mut counts = Reads::default();
+fn read_until<C: Cell>(cell: &C, reader: &mut C::Reader<'_>, last: &mut u64, until_ns: u64) -> Counts {
+    let mut counts = Counts::default();
     let start_ns = thread_cpu_ns();
     loop {
         for _ in 0..BATCH {
@@ -163,7 +155,7 @@ fn read_until<C: Cell>(cell: &C, reader: &mut C::Reader<'_>, last: &mut u64, unt
     counts
 }
 
-fn read<C: Cell>(cell: &C, o: &ValueOptions, ready: &Barrier) -> Reads {
+fn read<C: Cell>(cell: &C, o: &ValueOptions, ready: &Barrier) -> Counts {
     let mut reader = cell.reader();
     let mut last = 0;
     ready.wait();
@@ -171,7 +163,7 @@ fn read<C: Cell>(cell: &C, o: &ValueOptions, ready: &Barrier) -> Reads {
     let before = read_until(cell, &mut reader, &mut last, start_ns);
     let end_ns = start_ns + o.duration_ms * MILLISECOND_NS;
     let counts = read_until(cell, &mut reader, &mut last, end_ns);
-    Reads { errors: counts.errors + before.errors, ..counts }
+    Counts { errors: counts.errors + before.errors, ..counts }
 }
 
 /// Replaces the value on schedule while readers read. A writer that is late catches up.
@@ -196,13 +188,12 @@ fn write<C: Cell>(cell: &C, writer: &mut C::Writer, rate: u64, reading: &AtomicU
     written
 }
 
-fn run<C: Cell>(o: &ValueOptions) -> Result<(Reads, Written), String> {
-    nix::unistd::alarm::set(((o.warmup_ms + o.duration_ms) / 1000 + GRACE_S) as u32);
+fn run<C: Cell>(o: &ValueOptions) -> Result<(Counts, Written), String> {
+    watch(o.warmup_ms + o.duration_ms);
     C::check()?;
     o.reader_cpus.run_here()?;
     o.writer_cpus.run_here()?;
-    // The default slack of 50 us would blur the writer's schedule.
-    nix::sys::prctl::set_timerslack(1).map_err(|error| format!("cannot set the timer slack: {error}"))?;
+    sleep_exactly()?;
     let (cell, mut writer) = C::new(Value::new(0));
     let ready = Barrier::new(o.readers as usize + 1);
     let reading = AtomicU64::new(o.readers);
@@ -219,15 +210,8 @@ fn run<C: Cell>(o: &ValueOptions) -> Result<(Reads, Written), String> {
         let started: Vec<_> = (0..o.readers).map(start).collect();
         ready.wait();
         let written = write(&cell, &mut writer, o.replaces_per_s, &reading);
-        let sum = started.into_iter().fold(Reads::default(), |sum, thread| {
-            let one = thread.join().expect("reads do not panic");
-            Reads {
-                reads: sum.reads + one.reads,
-                cpu_ns: sum.cpu_ns + one.cpu_ns,
-                errors: sum.errors + one.errors,
-            }
-        });
-        Ok((sum, written))
+        let reads = started.into_iter().map(|thread| thread.join().expect("reads do not panic")).sum();
+        Ok((reads, written))
     })
 }
 
@@ -235,34 +219,24 @@ fn run<C: Cell>(o: &ValueOptions) -> Result<(Reads, Written), String> {
 /// something.
 pub fn main<C: Cell>() -> ExitCode {
     let options = ValueOptions::parse();
-    if options.describe {
-        println!("{}", serde_json::to_string(&C::IDENTITY).expect("strings are JSON"));
-        return ExitCode::SUCCESS;
-    }
-    match run::<C>(&options) {
-        Err(lacking) => {
-            eprintln!("{}: {lacking}", C::IDENTITY.scheme);
-            ExitCode::from(crate::EXIT_MISSING)
-        }
-        Ok((reads, written)) => {
-            let per_replace = |ns: u64| ns as f64 / written.replaces.max(1) as f64;
-            let report = ValueReport {
-                identity: C::IDENTITY,
-                options: &options,
-                reads: reads.reads,
-                cpu_ns_per_read: reads.cpu_ns as f64 / reads.reads.max(1) as f64,
-                replaces: Replaces {
-                    asked_per_s: options.replaces_per_s,
-                    delivered: written.replaces,
-                    cpu_ns_per_replace: per_replace(written.cpu_ns),
-                    replace_ns_mean: per_replace(written.replace_ns),
-                },
-                errors: reads.errors,
-                load_average: load_average(),
-                notes: [C::NOTE],
-            };
-            println!("{}", serde_json::to_string(&report).expect("numbers and strings are JSON"));
-            if reads.errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-    }
+    program(C::IDENTITY, options.describe, || {
+        let (reads, written) = run::<C>(&options)?;
+        let per_replace = |ns: u64| ns as f64 / written.replaces.max(1) as f64;
+        let report = ValueReport {
+            identity: C::IDENTITY,
+            options: &options,
+            reads: reads.reads,
+            cpu_ns_per_read: reads.cpu_ns as f64 / reads.reads.max(1) as f64,
+            replaces: Replaces {
+                asked_per_s: options.replaces_per_s,
+                delivered: written.replaces,
+                cpu_ns_per_replace: per_replace(written.cpu_ns),
+                replace_ns_mean: per_replace(written.replace_ns),
+            },
+            errors: reads.errors,
+            load_average: load_average(),
+            notes: [C::NOTE],
+        };
+        Ok((report, reads.errors != 0))
+    })
 }
