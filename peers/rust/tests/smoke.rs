@@ -128,7 +128,12 @@ fn run_scheme_on(binary: &Path, readers: &str, writer: &str, arguments: &str) ->
     let all = format!(
         "--reader-cpus {readers} --writer-cpus {writer} --warmup-ms 20 --deletes-per-s 20000 {arguments}"
     );
-    let output = run(binary, &all);
+    run_to_report(binary, &all)
+}
+
+/// The exit code, and the line of JSON.
+fn run_to_report(binary: &Path, arguments: &str) -> (i32, Value) {
+    let output = run(binary, arguments);
     let line = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{}: {error}: {output:?}", binary.display()));
     (output.status.code().unwrap(), line)
@@ -261,10 +266,8 @@ fn every_map_finds_every_key() {
         for threads in [1, 2] {
             let arguments =
                 format!("--entries 5000 --threads {threads} --cpus {cpu} --warmup-ms 1 --duration-ms 20");
-            let output = run(&binary, &arguments);
-            let line: Value = serde_json::from_slice(&output.stdout)
-                .unwrap_or_else(|error| panic!("{}: {error}: {output:?}", binary.display()));
-            assert_eq!((output.status.code(), &line["errors"]), (Some(0), &Value::from(0)), "{line}");
+            let (code, line) = run_to_report(&binary, &arguments);
+            assert_eq!((code, &line["errors"]), (0, &Value::from(0)), "{line}");
             assert!(line["lookups"].as_u64() > Some(0), "{line}");
         }
     }
@@ -277,10 +280,8 @@ fn every_cell_gives_whole_values_in_their_order() {
         let arguments = format!(
             "--readers 3 --reader-cpus {cpu} --writer-cpus {cpu} --replaces-per-s 20000 --warmup-ms 1 --duration-ms 100"
         );
-        let output = run(&binary, &arguments);
-        let line: Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("{}: {error}: {output:?}", binary.display()));
-        assert_eq!((output.status.code(), &line["errors"]), (Some(0), &Value::from(0)), "{line}");
+        let (code, line) = run_to_report(&binary, &arguments);
+        assert_eq!((code, &line["errors"]), (0, &Value::from(0)), "{line}");
         assert!(line["reads"].as_u64() > Some(0), "{line}");
         assert!(line["replaces"]["delivered"].as_u64() > Some(0), "{line}");
         assert_eq!(run(&binary, "--readers 0").status.code(), Some(2), "{}", binary.display());
