@@ -134,14 +134,3 @@ pub(crate) fn restarts() -> u64 {
 pub(crate) fn foreign() -> u64 {
     FOREIGN.load(Ordering::Relaxed)
 }
-
-#[cfg(all(
-    test,
-    not(loom),
-    target_os = "linux",
-    target_arch = "x86_64",
-    target_pointer_width = "64",
-    not(any(shuttle, reprieve_fallback))
-))]
-#[path = "section_tests.rs"]
-mod tests;

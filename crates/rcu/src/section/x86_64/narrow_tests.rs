@@ -3,7 +3,7 @@
 
 use crate::mode::FENCED;
 use crate::platform::membarrier;
-use crate::section::tests::{ASYM, available, under_membarriers};
+use crate::section::arch::wide::tests::{ASYM, available, under_membarriers};
 use crate::section::{RESTART_LIMIT, copied, restartable, restarts};
 use crate::sync::AtomicU32;
 use std::hint::black_box;

@@ -433,3 +433,7 @@ pub(crate) fn abandon_if_inside() {
         leave_section();
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "wide_tests.rs"]
+pub(in crate::section) mod tests;

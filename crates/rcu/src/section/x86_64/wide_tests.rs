@@ -3,11 +3,13 @@
 use super::*;
 use crate::mode::{ASYMMETRIC, FENCED};
 use crate::platform;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use crate::section::arch::rseq;
+use crate::section::{foreign, restartable, restarts};
+use std::sync::atomic::AtomicBool;
 
-pub(super) static ASYM: AtomicU32 = AtomicU32::new(ASYMMETRIC);
+pub(in crate::section) static ASYM: AtomicU32 = AtomicU32::new(ASYMMETRIC);
 
-pub(super) fn available() -> bool {
+pub(in crate::section) fn available() -> bool {
     crate::machine::probe().restartable.is_ok()
 }
 
@@ -18,7 +20,7 @@ fn run<R: Copy>(f: impl Fn() -> R) -> Result<R, Refusal> {
 }
 
 /// Runs `section` on a thread of its own, and calls membarrier here until it is over.
-pub(super) fn under_membarriers<R: Send>(section: impl FnOnce() -> R + Send) -> R {
+pub(in crate::section) fn under_membarriers<R: Send>(section: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|s| {
         let thread = s.spawn(section);
         while !thread.is_finished() {
@@ -196,7 +198,7 @@ fn abandoning_ends_the_outer_section() {
 #[test]
 fn foreign_use_of_the_field_is_noticed() {
     let true = available() else { return };
-    let field = arch::rseq::field_offset(true).unwrap();
+    let field = rseq::field_offset(true).unwrap();
     let before = foreign();
     let seen = run(|| {
         // SAFETY: does what careless users of rseq do: leaves the field with something else in it.
