@@ -33,22 +33,18 @@ fn highest_of(bucket: usize) -> u64 {
 }
 
 impl Default for Histogram {
+    /// A histogram without values.
     fn default() -> Self {
-        Self::new()
+        Self {
+            counts: (0..BUCKETS).map(|_| AtomicU64::default()).collect(),
+            count: AtomicU64::default(),
+            sum_ns: AtomicU64::default(),
+            max_ns: AtomicU64::default(),
+        }
     }
 }
 
 impl Histogram {
-    /// A histogram without values.
-    pub fn new() -> Self {
-        Self {
-            counts: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
-            count: AtomicU64::new(0),
-            sum_ns: AtomicU64::new(0),
-            max_ns: AtomicU64::new(0),
-        }
-    }
-
     /// Adds a value.
     pub fn record(&self, value_ns: u64) {
         // Relaxed: the count orders them.
@@ -115,7 +111,7 @@ mod tests {
 
     #[test]
     fn agrees_with_hdrhistogram() {
-        let ours = Histogram::new();
+        let ours = Histogram::default();
         let mut theirs = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 1 << 42, 3).unwrap();
         let mut stream = Stream::new(3, 0);
         for _ in 0..10_000 {
@@ -134,7 +130,7 @@ mod tests {
 
     #[test]
     fn mean_and_max_are_exact() {
-        let histogram = Histogram::new();
+        let histogram = Histogram::default();
         for value in [1, 2, 1_000_003] {
             histogram.record(value);
         }
@@ -147,7 +143,7 @@ mod tests {
 
     #[test]
     fn empty_is_zero() {
-        let histogram = Histogram::new();
+        let histogram = Histogram::default();
         assert_eq!((histogram.mean(), histogram.max(), histogram.quantile(0.5)), (0.0, 0, 0));
     }
 }

@@ -40,24 +40,20 @@ pub struct Ledger {
 }
 
 impl Default for Ledger {
+    /// A ledger whose window has not begun.
     fn default() -> Self {
-        Self::new()
+        Self {
+            window_start_ns: AtomicU64::new(u64::MAX),
+            window_end_ns: AtomicU64::new(u64::MAX),
+            retired: AtomicU64::default(),
+            freed: AtomicU64::default(),
+            freed_by: Default::default(),
+            delay: Histogram::default(),
+        }
     }
 }
 
 impl Ledger {
-    /// A ledger whose window has not begun.
-    pub fn new() -> Self {
-        Self {
-            window_start_ns: AtomicU64::new(u64::MAX),
-            window_end_ns: AtomicU64::new(u64::MAX),
-            retired: AtomicU64::new(0),
-            freed: AtomicU64::new(0),
-            freed_by: Default::default(),
-            delay: Histogram::new(),
-        }
-    }
-
     /// Deletes from this time of `CLOCK_MONOTONIC` on are in the window.
     pub fn open_window(&self, start_ns: u64) {
         self.window_start_ns.store(start_ns, Relaxed);
@@ -113,7 +109,7 @@ mod tests {
 
     #[test]
     fn only_deletes_of_the_window_are_recorded() {
-        let ledger = Ledger::new();
+        let ledger = Ledger::default();
         ledger.record(5);
         ledger.open_window(10);
         ledger.close_window(20);
@@ -126,7 +122,7 @@ mod tests {
 
     #[test]
     fn unreclaimed_is_retired_less_freed() {
-        let ledger = Ledger::new();
+        let ledger = Ledger::default();
         ledger.count_retired();
         ledger.count_retired();
         ledger.count_freed();

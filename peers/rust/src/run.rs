@@ -29,7 +29,7 @@ const GRACE_S: u64 = 60;
 pub fn main<S: Scheme>() -> ExitCode {
     let options = Options::parse();
     program(S::IDENTITY, options.describe, || {
-        let ledger: &'static Ledger = Box::leak(Box::new(Ledger::new()));
+        let ledger: &'static Ledger = Box::leak(Box::new(Ledger::default()));
         let scheme = prepare::<S>(&options)?;
         let (window, readers) = run(&scheme, &options, ledger);
         let (notes, fences) = (scheme.notes(), scheme.fences());

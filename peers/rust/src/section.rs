@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_section_tells_right_missing_and_wrong() {
-        let node = Node::new(5, Box::leak(Box::new(Ledger::new())));
+        let node = Node::new(5, Box::leak(Box::new(Ledger::default())));
         let section = Section::new(3);
         assert_eq!(section.hold(5, Some(&node)), Found::Right);
         assert_eq!(section.hold(5, None), Found::Missing);

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     fn ledger() -> &'static Ledger {
-        Box::leak(Box::new(Ledger::new()))
+        Box::leak(Box::new(Ledger::default()))
     }
 
     fn table(entries: u64, ledger: &'static Ledger) -> Table {
