@@ -38,7 +38,7 @@ fn a_handler_pins_while_its_thread_pins() {
     let reader = unsafe { libc::pthread_self() } as usize;
     std::thread::scope(|s| {
         s.spawn(|| {
-            let end = Instant::now() + Duration::from_secs(20);
+            let end = Instant::now() + Duration::from_secs(50);
             while READS.load(Ordering::Relaxed) < 3_000 && Instant::now() < end {
                 CELL.replace(new(replaced.fetch_add(1, Ordering::SeqCst) as u64));
             }
