@@ -11,72 +11,30 @@ pub const QUOTE_LIMIT_BYTES: usize = 80;
 /// `Result` with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of a probe or an actuator.
+/// An error of a probe or an actuator. `action` is what was tried, as a verb: "write", "set the affinity of"; `path` is the
+/// file, directory or thread it was tried on; `source` is the kernel's answer; `way_out` is what the user can do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the text above says what the fields are")]
 pub enum Error {
     /// The kernel refused: the caller lacks rights (EPERM, EACCES), or the mount is read-only (EROFS).
     #[error("not permitted to {action} {}: {source}; {way_out}", path.display())]
-    NotPermitted {
-        /// What was tried, as a verb: "write", "open", "set the affinity of".
-        action: &'static str,
-        /// The file, directory or thread it was tried on.
-        path: PathBuf,
-        /// The kernel's answer.
-        source: io::Error,
-        /// What the user can do.
-        way_out: &'static str,
-    },
+    NotPermitted { action: &'static str, path: PathBuf, source: io::Error, way_out: &'static str },
     /// The process or thread has ended.
     #[error("cannot {action} {}: the process or thread has ended; look its id up again", path.display())]
-    Gone {
-        /// What was tried, as a verb.
-        action: &'static str,
-        /// The file or thread it was tried on.
-        path: PathBuf,
-    },
+    Gone { action: &'static str, path: PathBuf },
     /// The kernel refused for any other reason.
     #[error("cannot {action} {}: {source}; {way_out}", path.display())]
-    Io {
-        /// What was tried, as a verb.
-        action: &'static str,
-        /// The file, directory or thread it was tried on.
-        path: PathBuf,
-        /// The kernel's answer.
-        source: io::Error,
-        /// What the user can do.
-        way_out: &'static str,
-    },
+    Io { action: &'static str, path: PathBuf, source: io::Error, way_out: &'static str },
     /// A kernel file does not have the documented format.
     #[error("{}: expected {expected}, found {found:?}; this kernel uses an unknown format, please report it", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// The documented content.
-        expected: &'static str,
-        /// The content found, cut to [`QUOTE_LIMIT_BYTES`].
-        found: String,
-    },
+    Malformed { path: PathBuf, expected: &'static str, found: String },
     /// The machine lacks a feature.
     #[error("this machine has no {what} (looked at {}); {way_out}", path.display())]
-    Missing {
-        /// The feature.
-        what: &'static str,
-        /// The file or directory that was searched.
-        path: PathBuf,
-        /// What the user can do.
-        way_out: &'static str,
-    },
-    /// The caller passed a value outside its limits.
+    Missing { what: &'static str, path: PathBuf, way_out: &'static str },
+    /// The caller passed a value outside its limits; `expected` says how to keep them.
     #[error("{what} {value:?} is not acceptable: {expected}")]
-    Invalid {
-        /// The name of the value.
-        what: &'static str,
-        /// The value, cut to [`QUOTE_LIMIT_BYTES`].
-        value: String,
-        /// The limits, and how to keep them.
-        expected: &'static str,
-    },
+    Invalid { what: &'static str, value: String, expected: &'static str },
 }
 
 impl Error {

@@ -13,8 +13,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::error::{Error, Result};
-use crate::threads;
+use crate::{Error, Result, threads};
 
 /// Holds the owner's PID, so that a hog notices if its owner died before the hog could arm the parent-death signal.
 const OWNER_VARIABLE: &str = "REPRIEVE_HOG_OWNER_PID";

@@ -43,26 +43,17 @@ mod run;
 mod testing;
 mod watch;
 
-pub use act::mover::{Mover, Outcomes};
-pub use decide::decider::{Decider, Lines};
-pub use decide::off_times::OffTimes;
-pub use find::filter::{Condition, Filter, may_move_all};
-pub use find::io_events::{Events, IoEvent, IoKind, Sorter};
-pub use find::source::Source;
-pub use inherit::ancestor::Ancestor;
-pub use inherit::children::Children;
-pub use inherit::unrestored::Unrestored;
-pub use link::entry::{Decision, Entry};
-pub use link::shared::{Shared, Sleeper};
-pub use masks::follow::{Followed, follow_call};
-pub use masks::state_file::{Doubtful, Restored, StateFile};
-pub use masks::state_record::{Binding, Saved, StateRecord};
-pub use masks::table::{Bound, Held, Table};
+pub use act::{Mover, Outcomes};
+pub use decide::{Decider, Lines, OffTimes};
+pub use find::{Condition, Events, Filter, IoEvent, IoKind, Sorter, Source, may_move_all};
+pub use inherit::{Ancestor, Children, Unrestored};
+pub use link::{Decision, Entry, Shared, Sleeper};
+pub use masks::{
+    Binding, Bound, Doubtful, Followed, Held, Restored, Saved, StateFile, StateRecord, Table, follow_call,
+};
 pub use notice::Notice;
 pub use options::Options;
 pub use report::run_record::{BadRecord, Replayed, replay, write_entry, write_header};
 pub use roots::Roots;
 pub use run::{Summary, run, settings};
-pub use watch::call_history::SetByOther;
-pub use watch::call_watch::CallWatch;
-pub use watch::forks::{Fork, Forks};
+pub use watch::{CallWatch, Fork, Forks, SetByOther};

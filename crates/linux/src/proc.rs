@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use reprieve_policy::SECOND_NS;
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 pub use block::DiskTotals;
 pub use cpus::SysCpus;

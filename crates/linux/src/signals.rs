@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rustix::pipe::PipeFlags;
 use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 const WAY_OUT: &str = "raise the limit of open files (ulimit -n)";
 

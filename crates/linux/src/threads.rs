@@ -15,7 +15,7 @@ pub use nice::{nice, set_nice};
 pub use slack::set_timer_slack_ns;
 pub use stopped::Stopped;
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 use rustix::thread::Pid;
 
 /// The kernel's id of the calling thread.

@@ -10,39 +10,24 @@ const MOST_CHARACTERS: usize = 400;
 
 /// An error of this ground.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ThreadsError {
     /// The scenario cannot be run on this machine.
     #[error(transparent)]
     Scenario(#[from] BadScenario),
-    /// The machine lacks something.
+    /// The machine lacks something: a directory, a program, or something a program needs.
     #[error("{what} is missing: {way_out}")]
-    Missing {
-        /// What is missing: a directory, a program, or something a program needs.
-        what: String,
-        /// How to get it.
-        way_out: String,
-    },
-    /// A program failed; the last line of its stderr may say more.
+    Missing { what: String, way_out: String },
+    /// The program of this scheme failed. `words` is the last line of its stderr, safe to print on a terminal; empty if
+    /// there is none.
     #[error("{program}: {problem}{}{words}", if words.is_empty() { "" } else { ": " })]
-    Program {
-        /// The program's name, which is the name of its scheme.
-        program: String,
-        /// The problem.
-        problem: String,
-        /// The last line it wrote to stderr, safe to print on a terminal; empty if there is none.
-        words: String,
-    },
+    Program { program: String, problem: String, words: String },
     /// A probe of the host failed.
     #[error(transparent)]
     Host(#[from] reprieve_linux::Error),
     /// A system call failed.
     #[error("{doing}: {source}")]
-    Io {
-        /// The action that failed.
-        doing: String,
-        /// The system's answer.
-        source: io::Error,
-    },
+    Io { doing: String, source: io::Error },
     /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,

@@ -8,12 +8,11 @@ use reprieve_linux::proc::{self, ForeignCpu, ProcRoot};
 use reprieve_linux::signals::Interrupt;
 use reprieve_study::delete_free::{Answer, Options};
 use reprieve_study::ground::{self, Finished, Progress};
-use reprieve_study::observation::{Observation, Provenance};
-use reprieve_study::scenario::{BadScenario, PlannedRun, Scenario, Workload};
+use reprieve_study::scenario::{BadScenario, PlannedRun};
+use reprieve_study::{Observation, Provenance, Scenario, Workload};
 
-use crate::error::ThreadsError;
 use crate::peer::Peers;
-use crate::program;
+use crate::{ThreadsError, program};
 
 /// The time a program may take beyond warm-up, window and stall, to fill its table and wait for the last frees. It
 /// takes a few seconds at most.

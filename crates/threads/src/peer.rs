@@ -8,8 +8,7 @@ use reprieve_linux::signals::Interrupt;
 use reprieve_study::delete_free::{self, Identity};
 use reprieve_study::overrides;
 
-use crate::error::ThreadsError;
-use crate::program;
+use crate::{ThreadsError, program};
 
 /// The environment variable that names the directory of the programs.
 pub const VARIABLE: &str = "REPRIEVE_PEERS";

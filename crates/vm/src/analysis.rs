@@ -2,11 +2,8 @@
 //! Pure: everything is handed in.
 
 use reprieve_study::derive::{self, put};
-use reprieve_study::grace_period::Span;
-use reprieve_study::observation::{self, Observation, Provenance};
-use reprieve_study::timeline::Timeline;
 use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
-use reprieve_study::{Tape, Workload, metric, units};
+use reprieve_study::{Observation, Provenance, Span, Tape, Timeline, Workload, metric, observation, units};
 
 use crate::link::{Fields, Outcome};
 use crate::watch::{MemorySample, Recording};
@@ -193,9 +190,8 @@ fn gp_compute(out: &mut Observation, recording: &Recording, descheduled: &[Vec<S
 
 #[cfg(test)]
 mod tests {
-    use reprieve_study::Distribution;
-    use reprieve_study::grace_period::GracePeriod;
     use reprieve_study::scenario::{Memory, Postmark};
+    use reprieve_study::{Distribution, GracePeriod};
 
     use super::*;
     use crate::watch::{Scheduling, WorkSample};

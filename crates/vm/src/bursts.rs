@@ -8,21 +8,19 @@
 //!
 //! Source: sched(7).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use reprieve_linux::threads::{self, FifoGuard};
-use reprieve_study::Span;
 use reprieve_study::scenario::Bursts;
-use reprieve_study::statistics;
 use reprieve_study::units::MILLISECOND_NS;
+use reprieve_study::{Span, statistics};
 
+use crate::VmError;
 use crate::clock::{now_ns, sleep_until};
-use crate::error::VmError;
 
 /// Priority of the bursts: above everything that is not real-time.
 const PRIORITY: u8 = 1;

@@ -4,7 +4,7 @@
 use reprieve_linux::proc::{ForeignCpu, ProcRoot, SchedStat, SchedStatReader};
 use reprieve_study::observation::VcpuTime;
 
-use crate::error::VmError;
+use crate::VmError;
 
 /// Readings at the start of a window.
 pub struct CpuAccount {

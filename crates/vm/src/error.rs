@@ -1,45 +1,31 @@
 //! The errors of the grounds with virtual machines. Each says its cause and, where the user can help, the way out.
 
-use std::fmt;
-use std::io;
 use std::time::Duration;
+use std::{fmt, io};
 
 use reprieve_study::scenario::BadScenario;
 use reprieve_study::shown;
 
 /// An error of this ground.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum VmError {
     /// The scenario cannot be run on this machine.
     #[error(transparent)]
     Scenario(#[from] BadScenario),
-    /// The machine lacks something.
+    /// The machine lacks something: a program, a device, a permission.
     #[error("{what} is missing: {way_out}")]
-    Missing {
-        /// A program, a device, a permission.
-        what: String,
-        /// How to get it.
-        way_out: String,
-    },
+    Missing { what: String, way_out: String },
     /// The guest failed. The last lines of its console are part of the message.
     #[error("{problem}{console}")]
-    Guest {
-        /// What happened.
-        problem: String,
-        /// The last lines that it printed.
-        console: ConsoleTail,
-    },
-    /// The guest did not boot in time, and printed nothing.
+    Guest { problem: String, console: ConsoleTail },
+    /// The guest did not boot in time, and printed nothing. `vcpus` says of each its instruction pointer, and whether it is
+    /// halted.
     #[error(
         "the guest did not boot within {:.0} s and printed nothing; its vCPUs are at {vcpus}: \
          guest.append=loglevel=7 makes it print what it does", limit.as_secs_f64()
     )]
-    Silent {
-        /// The time in which it had to boot.
-        limit: Duration,
-        /// The instruction pointer of each vCPU, and whether it is halted.
-        vcpus: String,
-    },
+    Silent { limit: Duration, vcpus: String },
     /// The guest's memory is not what its kernel's type information says.
     #[error("introspection: {0}")]
     Introspect(String),
@@ -54,12 +40,7 @@ pub enum VmError {
     Host(#[from] reprieve_linux::Error),
     /// The operating system refused something.
     #[error("{doing}: {source}")]
-    Io {
-        /// What was being done.
-        doing: String,
-        /// The system's answer.
-        source: io::Error,
-    },
+    Io { doing: String, source: io::Error },
     /// A replay of the daemon's record came to other decisions than the daemon did in the guest.
     #[error("the daemon's decisions differ from a replay of its record:\n    {0}")]
     Replay(String),

@@ -21,13 +21,11 @@ mod session;
 
 use std::path::PathBuf;
 
-use reprieve_study::observation::Observation;
-use reprieve_study::scenario::{PlannedRun, Scenario};
+use reprieve_study::scenario::PlannedRun;
+use reprieve_study::{Observation, Scenario};
 
-use crate::bursts;
-use crate::error::VmError;
-use crate::host::Host;
 use crate::lab::Lab;
+use crate::{Host, VmError, bursts};
 use session::Session;
 
 pub use command::disk;

@@ -5,18 +5,15 @@ use std::path::PathBuf;
 use reprieve_linux::cgroup::{self, Cgroups, Quota};
 use reprieve_linux::warden::Guarded;
 use reprieve_study::ground::{self, Finished, Progress};
-use reprieve_study::regained;
-use reprieve_study::scenario::{BadScenario, Scenario, Workload};
+use reprieve_study::scenario::BadScenario;
 use reprieve_study::units::MIB;
+use reprieve_study::{Scenario, Workload, regained};
 
-use crate::error::VmError;
-use crate::fio;
-use crate::host::Host;
 use crate::image::{self, Cache, ImageOptions, KernelChoice};
 use crate::lab::Lab;
-use crate::program;
 use crate::qemu::{self, Accel, Chosen, MachineSpec};
 use crate::stimulus::Stimulus;
+use crate::{Host, VmError, fio, program};
 
 /// A guest boots in about this time under emulation, s.
 const BOOT_S: u64 = 5;

@@ -7,7 +7,7 @@ use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
 use reprieve_linux::warden::{Guarded, Warden};
 
-use crate::error::VmError;
+use crate::VmError;
 
 /// The host's handles.
 #[derive(Clone)]

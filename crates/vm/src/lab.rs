@@ -2,25 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use reprieve_study::observation::{Observation, Provenance, VcpuTime};
-use reprieve_study::scenario::{
-    BadScenario, Clones, Memory, Observe, PlannedRun, Postmark, Scenario, Workload,
-};
+use reprieve_study::observation::VcpuTime;
+use reprieve_study::scenario::{BadScenario, Clones, Memory, Observe, PlannedRun, Postmark};
 use reprieve_study::units::{MIB, SECOND_NS};
-use reprieve_study::{Condition, GroundKind};
+use reprieve_study::{Condition, GroundKind, Observation, Provenance, Scenario, Workload};
 
 use crate::analysis::{self, RunLeft};
 use crate::bursts::Timing;
 use crate::cpu_account::CpuAccount;
-use crate::error::VmError;
-use crate::fio;
-use crate::host::Host;
 use crate::image::GuestImage;
 use crate::introspect::{Layout, Ram, Reader};
 use crate::link::{self, Fields, Hello, Link};
 use crate::qemu::{Chosen, Machine, MachineSpec};
 use crate::stimulus::Stimulus;
 use crate::watch::{Recording, Sampler, Watcher};
+use crate::{Host, VmError, fio};
 
 /// A workload of fixed size must end within this time.
 const FIXED_WORK_LIMIT: Duration = Duration::from_secs(900);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use reprieve_linux::threads::Stopped;
 use reprieve_study::scenario::Pause;
 
-use crate::error::VmError;
+use crate::VmError;
 
 /// The pauses of one run.
 pub struct Pauses {

@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use reprieve_study::delete_free::{Answer, Options};
-use reprieve_study::derive;
-use reprieve_study::observation::Observation;
-use reprieve_study::scenario::{BadScenario, PlannedRun, Scenario};
+use reprieve_study::scenario::{BadScenario, PlannedRun};
+use reprieve_study::{Observation, Scenario, derive};
 
+use crate::VmError;
 use crate::bursts::Timing;
-use crate::error::VmError;
 use crate::lab::{Booted, STOP_LIMIT, Work};
 use crate::stimulus::Stimulus;
 
@@ -92,8 +91,7 @@ fn command(scheme: &str, options: &Options) -> String {
 
 #[cfg(test)]
 mod tests {
-    use reprieve_study::overrides;
-    use reprieve_study::scenario::GroundKind;
+    use reprieve_study::{GroundKind, overrides};
 
     use super::*;
 

@@ -10,8 +10,8 @@ use reprieve_linux::warden::Guarded;
 use reprieve_study::Condition;
 use reprieve_study::scenario::{BadScenario, VcpuQuota};
 
+use crate::VmError;
 use crate::bursts::{self, Running, Timing};
-use crate::error::VmError;
 use crate::host::{Guard, Host};
 use crate::pauses::Pauses;
 use crate::qemu::Machine;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::fs::{ControlFs, RealFs};
-use crate::error::{Error, Result};
 use crate::proc::ProcRoot;
+use crate::{Error, Result};
 
 const WAY_OUT_MISSING: &str = "mount one: mount -t cgroup -o cpu none DIR, or a cgroup2 whose \
                                cgroup.controllers lists cpu (in a container, start it with a private cgroup \

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use super::fs::{ControlFs, RealFs};
 use super::{Cgroups, Version};
-use crate::error::Result;
+use crate::Result;
 use crate::proc::fake::FakeProc;
 
 pub(super) struct FakeHost {

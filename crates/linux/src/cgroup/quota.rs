@@ -4,7 +4,7 @@
 //! them too. Source: kernel/sched/core.c, `tg_set_cfs_bandwidth` (min_cfs_quota_period = 1 ms, max_cfs_quota_period = 1
 //! s).
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// The smallest quota the kernel accepts, us.
 pub const MIN_QUOTA_US: u64 = 1_000;

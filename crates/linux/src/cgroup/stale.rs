@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Cgroups, DIRECTORY_PREFIX, remove_tree};
-use crate::error::{Error, Result};
 use crate::proc::ProcRoot;
+use crate::{Error, Result};
 
 const WAY_OUT: &str = "run as the user who made it, or remove it by hand with rmdir";
 

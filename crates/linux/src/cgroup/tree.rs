@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Cgroups, DIRECTORY_PREFIX, Quota, Version, remove_tree};
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// The most groups of one tree.
 pub const MAX_GROUPS: usize = 1024;

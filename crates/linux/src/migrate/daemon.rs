@@ -9,19 +9,15 @@ use reprieve_policy::place::Settings;
 use reprieve_policy::signal::Signal;
 use rtrb::{Producer, RingBuffer};
 
-use crate::error::{Error, Result};
-use crate::migrate::act::mover::{self, Mover, Outcomes};
-use crate::migrate::beat::thread as beats;
-use crate::migrate::decide::decider::{Decider, Lines};
-use crate::migrate::decide::shared_decider::SharedDecider;
-use crate::migrate::find::io_events::{Events, Sorter};
-use crate::migrate::link::shared::{Shared, Sleeper};
-use crate::migrate::link::status::Status;
+use crate::migrate::act::{self, Mover, Outcomes};
+use crate::migrate::decide::{Decider, Lines, SharedDecider};
+use crate::migrate::find::{Events, Sorter};
+use crate::migrate::link::{Shared, Sleeper, Status};
 use crate::migrate::main_loop::Links;
-use crate::migrate::masks::table::Table;
-use crate::migrate::notice::Notice;
-use crate::migrate::options::Options;
+use crate::migrate::masks::Table;
+use crate::migrate::{Notice, Options, beat};
 use crate::proc::StealReader;
+use crate::{Error, Result};
 
 /// Capacity of a ring of beats: a quarter of a second at 1 ms, during which no thread may run the decider.
 const BEATS: usize = 256;
@@ -107,9 +103,7 @@ impl Daemon {
             let sleeper = Arc::new(Sleeper::default());
             let (own, table) = (Arc::clone(&sleeper), Arc::clone(&self.table));
             let (outcomes, shared) = (Arc::clone(&self.outcomes), Arc::clone(&self.shared));
-            self.spawn(&format!("mover {vcpu}"), move || {
-                mover::run(taken, &own, &table, &outcomes, &shared)
-            })?;
+            self.spawn(&format!("mover {vcpu}"), move || act::run(taken, &own, &table, &outcomes, &shared))?;
             movers.push(Mover::new(orders, Arc::clone(&sleeper)));
             self.sleepers.push(sleeper);
         }
@@ -126,7 +120,7 @@ impl Daemon {
     ) -> Result<()> {
         let (shared, decider, proc) = (Arc::clone(&self.shared), Arc::clone(decider), options.proc.clone());
         self.spawn(&format!("beat {vcpu}"), move || {
-            beats::run(vcpu, &proc, &shared, &decider, out, move |ok| {
+            beat::run(vcpu, &proc, &shared, &decider, out, move |ok| {
                 // Fails only if this comes so late that `start` no longer waits for it.
                 let _ = raised.send(ok);
             })

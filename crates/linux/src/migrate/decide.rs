@@ -1,5 +1,9 @@
 //! Turns signals into decisions within the time of a beat: without allocating or waiting.
 
-pub mod decider;
-pub mod off_times;
-pub mod shared_decider;
+mod decider;
+mod off_times;
+mod shared_decider;
+
+pub use decider::{Decider, Lines};
+pub use off_times::OffTimes;
+pub use shared_decider::SharedDecider;

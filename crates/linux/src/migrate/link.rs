@@ -1,5 +1,9 @@
 //! What connects the daemon's threads: entries of rings, shared state, and sleeping threads.
 
-pub mod entry;
-pub mod shared;
-pub mod status;
+mod entry;
+mod shared;
+mod status;
+
+pub use entry::{Decision, Entry};
+pub use shared::{Shared, Sleeper};
+pub use status::Status;

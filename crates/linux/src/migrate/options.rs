@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use reprieve_policy::place::Policy;
 
-use super::decide::off_times::OffTimes;
-use super::find::filter::Filter;
+use super::decide::OffTimes;
+use super::find::Filter;
 use crate::proc::ProcRoot;
 
 /// The options.

@@ -13,19 +13,15 @@ use reprieve_policy::SECOND_NS;
 use reprieve_policy::cpus::CpuSet;
 use reprieve_policy::signal::{Admission, Signal};
 
-use crate::error::Result;
-use crate::migrate::act::mover::Outcomes;
-use crate::migrate::find::filter::Filter;
-use crate::migrate::find::scan::Found;
-use crate::migrate::find::source::{Sampler, Source};
-use crate::migrate::inherit::ancestor::Ancestor;
-use crate::migrate::inherit::children::Children;
-use crate::migrate::masks::follow::{Followed, follow, follow_call};
-use crate::migrate::masks::restore::is_everything;
-use crate::migrate::masks::state_record::{Binding, NEVER_TICKS, Saved, StateRecord};
-use crate::migrate::masks::table::{Held, Table};
-use crate::migrate::roots::Roots;
-use crate::migrate::watch::call_history::SetByOther;
+use crate::Result;
+use crate::migrate::Roots;
+use crate::migrate::act::Outcomes;
+use crate::migrate::find::{Filter, Found, Sampler, Source};
+use crate::migrate::inherit::{Ancestor, Children};
+use crate::migrate::masks::{
+    Binding, Followed, Held, NEVER_TICKS, Saved, StateRecord, Table, follow, follow_call, is_everything,
+};
+use crate::migrate::watch::SetByOther;
 use crate::proc::{TaskIdentity, TaskStatReader};
 
 /// A task without I/O for this long is let go, ns.

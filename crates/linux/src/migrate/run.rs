@@ -9,26 +9,19 @@ use reprieve_policy::place::{Policy, Settings};
 use reprieve_policy::signal::Signal;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::error::{Error, Result};
-use crate::migrate::clock;
 use crate::migrate::daemon::Daemon;
-use crate::migrate::find::filter::may_lock_all;
-use crate::migrate::find::scan::Scan;
-use crate::migrate::find::source::Source;
-use crate::migrate::inherit::children::Children;
+use crate::migrate::find::{Scan, Source, may_lock_all};
+use crate::migrate::inherit::Children;
 use crate::migrate::main_loop::{MainLoop, Plan, unwritten};
-use crate::migrate::masks::state_file::{Doubtful, Restored, StateFile};
-use crate::migrate::masks::table::Table;
-use crate::migrate::notice::Notice;
-use crate::migrate::options::Options;
+use crate::migrate::masks::{Doubtful, Restored, StateFile, Table};
 use crate::migrate::report::metrics::MetricsFile;
 use crate::migrate::report::run_record;
-use crate::migrate::roots::Roots;
 use crate::migrate::roster::Roster;
-use crate::migrate::watch::call_watch::CallWatch;
-use crate::migrate::watch::forks::Forks;
+use crate::migrate::watch::{CallWatch, Forks};
+use crate::migrate::{Notice, Options, Roots, clock};
 use crate::proc::{ProcRoot, SysCpus, allowed_cpus};
 use crate::signals::Interrupt;
+use crate::{Error, Result};
 
 /// The most tasks managed at a time.
 const TASKS: usize = 256;

@@ -6,8 +6,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use reprieve_policy::cpus::CpuSet;
 
-use crate::migrate::masks::state_record::Saved;
-use crate::migrate::masks::table::Held;
+use crate::migrate::masks::{Held, Saved};
 use crate::proc::{ProcRoot, SysCpus, TaskStatReader};
 use crate::threads;
 

@@ -1,7 +1,13 @@
 //! Watches forks and calls that set masks, through the kernel's own records.
 
-pub mod call_history;
-pub mod call_watch;
-pub mod calls;
-pub mod forks;
-pub mod per_cpu;
+mod call_history;
+mod call_watch;
+mod calls;
+mod forks;
+mod per_cpu;
+
+pub use call_history::{CallHistory, CallTarget, SetByOther};
+pub use call_watch::CallWatch;
+pub use calls::{Call, Calls, Phase};
+pub use forks::{Fork, Forks};
+pub use per_cpu::{EventSpec, PerCpu, attributes};

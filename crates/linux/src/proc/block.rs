@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use super::ProcRoot;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// Name prefixes of devices that are left out: their I/O is counted on another device, or is none.
 const VIRTUAL: [&str; 6] = ["loop", "ram", "dm-", "md", "zram", "sr"];

@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use super::ProcRoot;
-use crate::error::Result;
+use crate::Result;
 
 /// Measures foreign CPU time on some CPUs, from [`ForeignCpu::open`] on.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! (within one boot, at the resolution of a clock tick). Source: proc_pid_stat(5).
 
 use super::{ProcRoot, tick_ns};
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// The most threads of one process that are listed.
 pub const MAX_THREADS: usize = 65_536;

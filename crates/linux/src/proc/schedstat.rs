@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use super::ProcRoot;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// Three u64 in decimal, two spaces and a newline need 63 bytes.
 const SCHEDSTAT_BYTES: usize = 64;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use super::system::{cpu_ticks, is_cpu_line};
 use super::{ProcRoot, tick_ns};
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// The most bytes read from `/proc/stat`: the lines of CPUs come first, 4096 of them at 60 bytes.
 const BUFFER_BYTES: usize = 256 << 10;

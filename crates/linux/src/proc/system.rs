@@ -3,7 +3,7 @@
 //! Source: proc_stat(5), proc_meminfo(5), random(4).
 
 use super::{ProcRoot, tick_ns};
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 impl ProcRoot {
     /// The summed idle time of these CPUs since boot, with and without outstanding I/O, ns, to a clock tick.

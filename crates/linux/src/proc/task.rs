@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use reprieve_policy::cpus::CpuSet;
 
 use super::{ProcRoot, tick_ns};
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// The longest line of `stat`: 52 fields of at most 20 digits, and a name of 64 bytes.
 const STAT_BYTES: usize = 1200;

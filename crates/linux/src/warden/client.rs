@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags};
 
 use super::line::{Guarded, Line};
 use super::{MAX_GUARDED, clean, server};
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// How long a closing main process waits for the warden to remove what is still registered.
 const CLOSE_WAIT: Duration = Duration::from_secs(30);

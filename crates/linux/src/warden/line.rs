@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::cgroup::DIRECTORY_PREFIX;
-use crate::error::{Error, Result};
 use crate::proc::ProcRoot;
+use crate::{Error, Result};
 
 /// The longest path, like the kernel's PATH_MAX.
 const MAX_PATH_BYTES: usize = 4096;

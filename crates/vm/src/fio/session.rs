@@ -4,14 +4,12 @@ use std::time::{Duration, Instant};
 
 use reprieve_linux::threads::FifoGuard;
 use reprieve_study::derive::{self, put};
-use reprieve_study::observation::Observation;
 use reprieve_study::scenario::{BadScenario, Fio, Placement, PlannedRun};
 use reprieve_study::units::{MIB, MILLISECOND_NS, SECOND_NS};
-use reprieve_study::{Condition, Span, metric};
+use reprieve_study::{Condition, Observation, Span, metric};
 
 use super::clocks::{Clocks, Fix};
-use super::command;
-use super::daemon_record;
+use super::{command, daemon_record};
 use crate::bursts::{self, Spans, Timing};
 use crate::clock::now_ns;
 use crate::error::{VmError, plain};
@@ -281,7 +279,7 @@ fn wait_began(link: &mut Link) -> Result<(), VmError> {
 
 #[cfg(test)]
 mod tests {
-    use reprieve_study::observation::Provenance;
+    use reprieve_study::Provenance;
 
     use super::*;
 

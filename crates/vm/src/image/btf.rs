@@ -29,40 +29,24 @@ pub struct Field {
 
 /// Why a question about types has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum BtfError {
     /// The bytes are not BTF.
     #[error("the kernel's type information (BTF) is damaged: {0}")]
     Damaged(String),
-    /// There is no such type.
+    /// There is no such struct or enum.
     #[error(
         "this kernel has no {kind} {name}; it is of a version that is not supported, or configured without it"
     )]
-    NoType {
-        /// "struct" or "enum".
-        kind: &'static str,
-        /// Its name.
-        name: String,
-    },
-    /// There is no such field or enumerator.
+    NoType { kind: &'static str, name: String },
+    /// There is no such field (by its path) or enumerator in that type.
     #[error(
         "this kernel has no {name} in {of}; it is of a version that is not supported, or configured without it"
     )]
-    NoMember {
-        /// The structure or enumeration.
-        of: String,
-        /// The path or the enumerator.
-        name: String,
-    },
+    NoMember { of: String, name: String },
     /// The field has no address of its own, or the path goes where it cannot.
     #[error("{of}.{path}: {problem}")]
-    BadPath {
-        /// The structure.
-        of: String,
-        /// The path.
-        path: String,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
+    BadPath { of: String, path: String, problem: &'static str },
 }
 
 /// Longest chain of typedefs and qualifiers, deepest nesting of anonymous members and arrays.

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
-use super::error::ImageError;
+use super::ImageError;
 
 const TEMPORARY_PREFIX: &str = "reprieve-tmp-";
 

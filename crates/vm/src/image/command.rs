@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::error::ImageError;
+use super::ImageError;
 
 /// A program that making an image needs, and the Debian or Ubuntu package that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

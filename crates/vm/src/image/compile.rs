@@ -4,11 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::cache::{Cache, key_of};
-use super::command;
-use super::error::{self, ImageError};
-use super::kernel::Kernel;
-use super::{module_build, packages};
+use super::cache::key_of;
+use super::{Cache, ImageError, Kernel, command, error, module_build, packages};
 use crate::unprivileged_user::unprivileged_user;
 
 /// A source file's name and content.

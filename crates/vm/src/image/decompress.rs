@@ -6,7 +6,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::error::ImageError;
+use super::ImageError;
 
 /// Largest unpacked file: a distribution's vmlinux has 50 to 100 MB.
 pub(crate) const UNPACKED_BYTES_MAX: usize = 1 << 30;

@@ -7,15 +7,11 @@ use super::btf::BtfError;
 
 /// Why a guest image could not be made.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ImageError {
     /// A file of the cache or of the user could not be read or written.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// No place for the cache is known.
     #[error("no cache directory: neither XDG_CACHE_HOME nor HOME is set; set one of them")]
     NoCacheDir,
@@ -24,141 +20,61 @@ pub enum ImageError {
         "the cache {}: {problem}; free some space or make it writable, or name another place: XDG_CACHE_HOME=DIRECTORY",
         root.display()
     )]
-    CacheUnusable {
-        /// The cache's directory.
-        root: PathBuf,
-        /// The system's answer.
-        problem: String,
-    },
+    CacheUnusable { root: PathBuf, problem: String },
     /// A program of the host is not installed.
     #[error("{program} is not installed; install it with: apt-get install {package}")]
-    MissingProgram {
-        /// The program's name.
-        program: String,
-        /// The distribution package that has it.
-        package: &'static str,
-    },
-    /// A program ran and failed.
+    MissingProgram { program: String, package: &'static str },
+    /// A program ran and failed. `hint` is the way out where the output shows it, or nothing; `output` the end of what it
+    /// printed.
     #[error("{command} failed ({status}){hint}\n{output}")]
-    CommandFailed {
-        /// The program and what it was to do.
-        command: String,
-        /// Its exit status.
-        status: String,
-        /// The way out where the output shows it, or nothing.
-        hint: String,
-        /// The end of what it printed.
-        output: String,
-    },
-    /// The package manager does not know any package that would do.
+    CommandFailed { command: String, status: String, hint: String, output: String },
+    /// The package manager does not know the package, nor its alternatives.
     #[error(
         "package {package}: not known to apt; run: apt-get update (and see that its repository is enabled)"
     )]
-    UnknownPackage {
-        /// The package, or the alternatives.
-        package: String,
-    },
-    /// apt knows a package, but cannot download it.
+    UnknownPackage { package: String },
+    /// apt knows a package, but cannot download it; `cause` is in apt's words.
     #[error(
         "package {package}: cannot be downloaded: {cause}; check the network and the proxy, and run: apt-get update \
          (without a network: --on sim needs no packages)"
     )]
-    NotDownloaded {
-        /// The package.
-        package: String,
-        /// The failure in apt's words.
-        cause: String,
-    },
+    NotDownloaded { package: String, cause: String },
     /// A package was unpacked, but is not made as expected.
     #[error("package {package}: no {what} in it")]
-    PackageLacks {
-        /// The package.
-        package: String,
-        /// The missing file.
-        what: String,
-    },
+    PackageLacks { package: String, what: String },
     /// A program of the host's lacks a library.
     #[error(
         "{program}: no library {library} on this host (looked for in {directories}); install the package that has it"
     )]
-    NoLibrary {
-        /// The program.
-        program: String,
-        /// The library's name.
-        library: String,
-        /// Where it was looked for.
-        directories: String,
-    },
+    NoLibrary { program: String, library: String, directories: String },
     /// Dependencies without end.
     #[error("package {package}: more than {limit} packages in its dependencies")]
-    TooManyPackages {
-        /// Where the walk began.
-        package: String,
-        /// The limit.
-        limit: usize,
-    },
+    TooManyPackages { package: String, limit: usize },
     /// The kernel file is of no known kind.
     #[error("{}: {problem}; hand in an x86-64 bzImage (/boot/vmlinuz-...) or an ELF vmlinux", path.display())]
-    NotAKernel {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
+    NotAKernel { path: PathBuf, problem: String },
     /// The kernel says nothing about its types.
     #[error("{}: the kernel has no BTF; choose a kernel built with CONFIG_DEBUG_INFO_BTF=y", path.display())]
-    NoBtf {
-        /// The kernel.
-        path: PathBuf,
-    },
+    NoBtf { path: PathBuf },
     /// The type information is damaged, or lacks what is asked for.
     #[error(transparent)]
     Btf(#[from] BtfError),
     /// A compressed file could not be unpacked.
     #[error("{}: {format} data: {problem}", path.display())]
-    Decompress {
-        /// The file.
-        path: PathBuf,
-        /// The compression.
-        format: &'static str,
-        /// What the decoder said.
-        problem: String,
-    },
+    Decompress { path: PathBuf, format: &'static str, problem: String },
     /// A driver the guest needs is neither built in nor a module.
     #[error("kernel {release}: no module {module} under {}, and it is not built in; \
              choose a kernel with virtio drivers", dir.display())]
-    NoModule {
-        /// The kernel.
-        release: String,
-        /// The module.
-        module: String,
-        /// Where it was looked for.
-        dir: PathBuf,
-    },
+    NoModule { release: String, module: String, dir: PathBuf },
     /// A module's file is damaged.
     #[error("{}: not a kernel module: {problem}", path.display())]
-    BadModule {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
+    BadModule { path: PathBuf, problem: String },
     /// A program of a package is damaged.
     #[error("{}: not a program: {problem}", path.display())]
-    BadProgram {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
+    BadProgram { path: PathBuf, problem: String },
     /// An archive cannot hold this.
     #[error("initramfs: {name}: {problem}")]
-    Archive {
-        /// The entry.
-        name: String,
-        /// What is wrong with it.
-        problem: String,
-    },
+    Archive { name: String, problem: String },
 }
 
 impl ImageError {

@@ -7,11 +7,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::cache::{Cache, key_of};
-use super::command;
-use super::error::{self, ImageError};
-use super::initramfs::Initramfs;
-use super::libraries;
+use super::cache::key_of;
+use super::{Cache, ImageError, Initramfs, command, error, libraries};
 
 /// Where they are in the guest; `guest/program.c` names the same places.
 const PROGRAMS: &str = "programs/bin";

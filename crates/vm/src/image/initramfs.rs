@@ -10,7 +10,7 @@ use std::path::Path;
 
 use cpio::newc::Builder;
 
-use super::error::{self, ImageError};
+use super::{ImageError, error};
 
 /// Largest file, bytes; newc itself ends at 4 GiB.
 const FILE_BYTES_MAX: usize = 256 << 20;

@@ -8,10 +8,8 @@ use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectSection};
 
-use super::cache::{self, Cache};
 use super::decompress::{UNPACKED_BYTES_MAX, decompress};
-use super::error::{self, ImageError};
-use super::packages::Unpacked;
+use super::{Cache, ImageError, Unpacked, cache, error};
 
 /// Which kernel a guest boots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

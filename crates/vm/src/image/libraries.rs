@@ -10,8 +10,7 @@ use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::{Dyn, FileHeader};
 use object::{Endianness, StringTable};
 
-use super::error::{self, ImageError};
-use super::packages::Unpacked;
+use super::{ImageError, Unpacked, error};
 
 /// Where packages have libraries, below their roots: with /usr merged, and before that; and where Ceph's, which fio needs, have
 /// one among themselves.

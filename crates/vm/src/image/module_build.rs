@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use super::command::{self, User};
-use super::error::{self, ImageError};
+use super::{ImageError, error};
 
 /// Largest module, bytes; ours has some 30 KiB.
 const MODULE_BYTES_MAX: u64 = 16 << 20;

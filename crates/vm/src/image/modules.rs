@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use object::{Object, ObjectSection};
 
 use super::decompress::decompress;
-use super::error::{self, ImageError};
+use super::{ImageError, error};
 
 /// Most modules looked at under one directory; a full distribution kernel has about 6,000.
 const MODULES_MAX: usize = 50_000;

@@ -4,10 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::cache::{Cache, key_of};
-use super::error::ImageError;
-use super::initramfs::Initramfs;
-use super::{libraries, packages};
+use super::cache::key_of;
+use super::{Cache, ImageError, Initramfs, libraries, packages};
 
 /// The package. It is linked with the libraries of all its engines, of which a guest uses none: 80 MB.
 const PACKAGE: &str = "fio";

@@ -9,9 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::cache::Cache;
-use super::command;
-use super::error::ImageError;
+use super::{Cache, ImageError, command};
 
 /// Most packages one entry may consist of.
 const PACKAGES_MAX: usize = 128;

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::ram::{Half, KERNEL_MAP, KERNEL_MAP_BYTES, PAGE_BYTES, Ram, Word};
-use crate::error::VmError;
+use crate::VmError;
 use crate::image::btf::Btf;
 
 /// Most CPUs, leaves and zones that are followed; a guest's own numbers are not trusted beyond.

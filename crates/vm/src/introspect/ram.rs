@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::error::VmError;
+use crate::VmError;
 use crate::qemu::GuestMemory;
 
 /// Size of a page of the guest.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use reprieve_linux::signals::Interrupt;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::error::VmError;
+use crate::VmError;
 
 /// Longest line of the protocol.
 pub(super) const LINE_BYTES: usize = 4096;

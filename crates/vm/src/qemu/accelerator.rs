@@ -10,9 +10,8 @@ use std::time::Duration;
 use reprieve_study::scenario::Accelerator;
 
 use super::{Accel, Machine, MachineSpec};
-use crate::error::VmError;
-use crate::host::Host;
 use crate::link::Link;
+use crate::{Host, VmError};
 
 /// A probe guest that is not in user space by then is no use. Under working KVM it takes about one second.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use command_fds::{CommandFdExt, FdMapping};
 use reprieve_linux::child;
 
-use crate::error::VmError;
+use crate::VmError;
 use crate::unprivileged_user::unprivileged_user;
 
 /// The emulator's program name.

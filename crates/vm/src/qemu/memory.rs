@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use crate::error::VmError;
+use crate::VmError;
 
 /// The memory of one guest.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Turns looks at `gp_seq` and the masks into grace periods. Pure: times are handed in.
 
-use reprieve_study::grace_period::{GracePeriod, Span};
+use reprieve_study::{GracePeriod, Span};
 
 use crate::introspect::{GpState, Impossible};
 

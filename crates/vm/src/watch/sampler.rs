@@ -10,16 +10,14 @@ use std::thread::JoinHandle;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use reprieve_linux::threads::{FifoGuard, set_timer_slack_ns};
-use reprieve_study::Distribution;
-use reprieve_study::grace_period::{GracePeriod, Span};
-use reprieve_study::statistics;
 use reprieve_study::units::SECOND_NS;
+use reprieve_study::{Distribution, GracePeriod, Span, statistics};
 
 use super::grace_periods::{GRACE_PERIODS, GpTracker};
 use super::impossible_looks::ImpossibleLooks;
 use super::scheduling::{Scheduling, Watcher};
+use crate::VmError;
 use crate::clock::{now_ns, sleep_until, thread_cpu_ns};
-use crate::error::VmError;
 use crate::introspect::{CpuState, Impossible, MemoryState, Reader};
 
 /// Memory and backlog are read at every so many looks.

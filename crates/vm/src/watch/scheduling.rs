@@ -5,9 +5,9 @@
 
 use reprieve_linux::proc::{ProcRoot, SchedStat, SchedStatReader};
 use reprieve_linux::switches::{IntervalBuilder, State, SwitchEvent, SwitchKind, SwitchRecorder};
-use reprieve_study::grace_period::Span;
+use reprieve_study::Span;
 
-use crate::error::VmError;
+use crate::VmError;
 
 /// Pages of each vCPU's event buffer: with 128 events a page, many times what comes between two drains.
 const RING_PAGES: usize = 64;

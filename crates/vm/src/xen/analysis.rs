@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 
 use reprieve_study::derive::{self, put};
-use reprieve_study::grace_period::Span;
-use reprieve_study::observation::{Observation, Provenance, VcpuTime};
-use reprieve_study::stalls;
-use reprieve_study::timeline::{Events, Trace, Track};
+use reprieve_study::observation::VcpuTime;
+use reprieve_study::timeline::{Events, Track};
 use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
-use reprieve_study::{Distribution, metric, units};
+use reprieve_study::{Distribution, Observation, Provenance, Span, Trace, metric, stalls, units};
 
 use super::report::{Report, Sample};
 use super::trace::{Records, VcpuId, VcpuSpans, causes, decisions, intervals};

@@ -2,19 +2,16 @@
 
 use std::path::PathBuf;
 
-use reprieve_study::Scenario;
 use reprieve_study::ground::{self, Finished, Progress};
-use reprieve_study::observation::Observation;
 use reprieve_study::scenario::{BadScenario, PlannedRun};
 use reprieve_study::units::MIB;
+use reprieve_study::{Observation, Scenario};
 
 use super::image;
 use super::lab::XenLab;
 use super::settings::Settings;
-use crate::error::VmError;
-use crate::host::Host;
 use crate::image::{Cache, ImageError};
-use crate::qemu;
+use crate::{Host, VmError, qemu};
 
 /// A run takes about this time where the host is not busy, s: nearly all of it is booting.
 const RUN_S: u64 = 60;

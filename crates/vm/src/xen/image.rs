@@ -12,9 +12,8 @@ use crate::image::compile::{self, Programs};
 use crate::image::decompress::decompress;
 use crate::image::error::{self, ImageError};
 use crate::image::initramfs::Initramfs;
-use crate::image::libraries;
 use crate::image::packages::{self, Unpacked};
-use crate::image::{self, Cache, Kernel};
+use crate::image::{self, Cache, Kernel, libraries};
 
 /// The version of Xen whose packages are taken.
 pub const XEN_VERSION: &str = "4.17";

@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use reprieve_study::observation::{Observation, Provenance};
 use reprieve_study::scenario::PlannedRun;
+use reprieve_study::{Observation, Provenance};
 
 use super::analysis::{self, RunLeft};
 use super::image::XenImage;
 use super::report::Report;
 use super::settings::Settings;
 use super::trace::Records;
+use crate::Host;
 use crate::error::{VmError, plain};
-use crate::host::Host;
 use crate::link::Link;
 use crate::qemu::{Accel, Hypervisor, Machine, MachineSpec};
 

@@ -3,8 +3,7 @@
 //! Nothing is taken on trust: numbers are parsed, their count is bounded and must be the one that the last line says,
 //! and a checksum over all of them must be right. So a log that lost or mixed up lines is an error, not a result.
 
-use crate::error::VmError;
-use crate::qemu;
+use crate::{VmError, qemu};
 
 use super::settings::SAMPLES_MAX;
 

@@ -6,10 +6,9 @@
 use std::ops::Range;
 
 use rand::{Rng, RngExt};
-use reprieve_study::scenario::{BadScenario, PlannedRun, Wakeup, Workload};
-use reprieve_study::statistics;
+use reprieve_study::scenario::{BadScenario, PlannedRun, Wakeup};
 use reprieve_study::units::{MIB, MILLISECOND_NS, SECOND_NS};
-use reprieve_study::{GroundKind, Scenario};
+use reprieve_study::{GroundKind, Scenario, Workload, statistics};
 
 /// dom0's memory: its file system twice (the archive, and unpacked), and the toolstack.
 const DOM0_MIB: u64 = 640;

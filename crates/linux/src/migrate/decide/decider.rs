@@ -14,12 +14,11 @@ use reprieve_policy::signal::Signal;
 
 use rtrb::{Consumer, Producer};
 
-use super::off_times::OffTimes;
-use crate::migrate::act::mover::Mover;
-use crate::migrate::find::io_events::Sorter;
-use crate::migrate::link::entry::{Decision, Entry};
-use crate::migrate::link::shared::Shared;
-use crate::migrate::masks::table::Table;
+use super::OffTimes;
+use crate::migrate::act::Mover;
+use crate::migrate::find::Sorter;
+use crate::migrate::link::{Decision, Entry, Shared};
+use crate::migrate::masks::Table;
 use crate::proc::StealReader;
 
 /// Beats older than this no longer describe the present, ns: much can happen in two periods of the fastest beats.

@@ -15,9 +15,9 @@
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, TryLockError};
 
-use super::decider::Decider;
+use super::Decider;
 use crate::migrate::clock;
-use crate::migrate::link::status::Status;
+use crate::migrate::link::Status;
 
 /// Time between two updates of the shown state, ns.
 const SHOW_NS: u64 = 50_000_000;
@@ -83,10 +83,9 @@ mod tests {
     use std::sync::Barrier;
 
     use super::*;
-    use crate::migrate::decide::decider::Lines;
-    use crate::migrate::link::entry::Entry;
-    use crate::migrate::link::shared::Shared;
-    use crate::migrate::masks::table::Table;
+    use crate::migrate::decide::Lines;
+    use crate::migrate::link::{Entry, Shared};
+    use crate::migrate::masks::Table;
     use reprieve_policy::beat::Beat;
     use reprieve_policy::place::Settings;
     use reprieve_policy::signal::Signal;

@@ -11,7 +11,7 @@ use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer, RingBufferBuilder,
 };
 
-use super::io_events::{Events, IoEvent, IoKind};
+use super::{Events, IoEvent, IoKind};
 
 /// The compiled program.
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/io_events.bpf.o"));

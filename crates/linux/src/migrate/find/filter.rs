@@ -5,8 +5,8 @@
 
 use std::str::FromStr;
 
-use crate::error::{Error, Result};
 use crate::proc::{ProcRoot, TaskIdentity};
+use crate::{Error, Result};
 
 /// One condition on a task.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 
 use reprieve_policy::signal::Signal;
 
-use crate::migrate::link::entry::Entry;
-use crate::migrate::masks::table::Table;
+use crate::migrate::link::Entry;
+use crate::migrate::masks::Table;
 
 /// The most events taken in one run.
 const AT_ONCE: usize = 4096;
@@ -148,8 +148,7 @@ impl Sorter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::migrate::masks::state_record::Saved;
-    use crate::migrate::masks::table::Held;
+    use crate::migrate::masks::{Held, Saved};
     use reprieve_policy::cpus::CpuSet;
 
     struct Played(std::vec::IntoIter<IoEvent>);

@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::source::Source;
+use super::Source;
 use crate::proc::{ProcRoot, TaskStat, TaskStatReader};
 
 /// The most tasks and processes remembered between rounds. Beyond that all are forgotten, and one round has nothing to

@@ -13,7 +13,7 @@
 
 use reprieve_policy::signal::Signal;
 
-use super::io_events::Events;
+use super::Events;
 use crate::proc::{ProcRoot, TaskStat};
 
 /// A source.
@@ -68,7 +68,7 @@ impl Source {
 /// Opens the source of events; `None` if this program was built without events.
 fn open_events() -> Option<Result<Box<dyn Events>, String>> {
     #[cfg(feature = "ebpf")]
-    return Some(crate::migrate::find::ebpf::Ebpf::open().map(|events| Box::new(events) as Box<dyn Events>));
+    return Some(super::ebpf::Ebpf::open().map(|events| Box::new(events) as Box<dyn Events>));
     #[cfg(not(feature = "ebpf"))]
     None
 }

@@ -1,9 +1,7 @@
 //! A task that the daemon has bound to a CPU, or a descendant of one: its children may inherit the binding.
 
-use crate::migrate::masks::changes::Window;
-use crate::migrate::masks::state_record::Saved;
-use crate::migrate::masks::table::Held;
-use crate::migrate::watch::forks::Fork;
+use crate::migrate::masks::{Held, Saved, Window};
+use crate::migrate::watch::Fork;
 
 /// The longest that a fork takes, ns. The kernel records it at its end. Before that, the child has copied its parent's
 /// mask, and other tasks may have set the child's.

@@ -15,18 +15,11 @@ use std::os::fd::BorrowedFd;
 use reprieve_policy::SECOND_NS;
 use reprieve_policy::cpus::CpuSet;
 
-use super::ancestor::{Ancestor, FORK_TAKES_NS};
-use super::judge::{Judge, Judged};
-use super::unrestored::Unrestored;
-use crate::error::Result;
-use crate::migrate::clock;
-use crate::migrate::masks::restore::find_children;
-use crate::migrate::masks::state_file::StateFile;
-use crate::migrate::masks::state_record::Saved;
-use crate::migrate::masks::table::Table;
-use crate::migrate::roots::Roots;
-use crate::migrate::watch::call_watch::CallWatch;
-use crate::migrate::watch::forks::{Fork, Forks};
+use super::{Ancestor, FORK_TAKES_NS, Judge, Judged, Unrestored};
+use crate::Result;
+use crate::migrate::masks::{Saved, StateFile, Table, find_children};
+use crate::migrate::watch::{CallWatch, Fork, Forks};
+use crate::migrate::{Roots, clock};
 use crate::proc::{ProcRoot, SysCpus, TaskStat, TaskStatReader};
 
 /// Time between a child's fork and the earliest judgement, ns. By then a program has started, and has bound itself if

@@ -16,17 +16,13 @@
 
 use std::collections::HashSet;
 
-use super::ancestor::Ancestor;
-use super::unrestored::Unrestored;
-use crate::error::Result;
-use crate::migrate::masks::changes::Window;
-use crate::migrate::masks::restore::{is_still_in_doubt, restore_mask, successor};
-use crate::migrate::masks::state_file::StateFile;
-use crate::migrate::masks::state_record::{Binding, Saved, StateRecord};
-use crate::migrate::masks::table::Table;
-use crate::migrate::roots::Roots;
-use crate::migrate::watch::call_history::SetByOther;
-use crate::migrate::watch::call_watch::CallWatch;
+use super::{Ancestor, Unrestored};
+use crate::Result;
+use crate::migrate::Roots;
+use crate::migrate::masks::{
+    Binding, Saved, StateFile, StateRecord, Table, Window, is_still_in_doubt, restore_mask, successor,
+};
+use crate::migrate::watch::{CallWatch, SetByOther};
 use reprieve_policy::SECOND_NS;
 
 /// The time within which the roster takes over a mask that somebody else has set, ns.

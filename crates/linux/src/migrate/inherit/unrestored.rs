@@ -8,13 +8,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::error::Result;
+use crate::Result;
 use crate::migrate::clock;
-use crate::migrate::masks::restore::{is_still_in_doubt, restore_mask};
-use crate::migrate::masks::state_file::StateFile;
-use crate::migrate::masks::state_record::{Saved, StateRecord};
-use crate::migrate::watch::call_history::SetByOther;
-use crate::migrate::watch::call_watch::CallWatch;
+use crate::migrate::masks::{Saved, StateFile, StateRecord, is_still_in_doubt, restore_mask};
+use crate::migrate::watch::{CallWatch, SetByOther};
 use crate::proc::{ProcRoot, SysCpus};
 
 /// Children are noted in the file only while it has fewer than this many tasks besides the managed ones: 4 MiB.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use reprieve_policy::beat::Pace;
 
-use crate::migrate::link::shared::Shared;
+use crate::migrate::link::Shared;
 
 /// The decider runs once in this many periods, and at once if a beat is late or tasks may have to leave.
 const LOOKS: u64 = 4;

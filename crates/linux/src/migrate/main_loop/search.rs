@@ -6,11 +6,9 @@ use std::sync::atomic::Ordering;
 use reprieve_policy::SECOND_NS;
 
 use super::budget_permille;
-use crate::migrate::clock;
-use crate::migrate::find::scan::{Found, Scan};
-use crate::migrate::find::source::Source;
-use crate::migrate::link::status::Status;
-use crate::migrate::roots::Roots;
+use crate::migrate::find::{Found, Scan, Source};
+use crate::migrate::link::Status;
+use crate::migrate::{Roots, clock};
 
 /// Least time between two scans, ns. To keep the budget, a scan extends it by its CPU time...
 const SCAN_NS: u64 = 100_000_000;

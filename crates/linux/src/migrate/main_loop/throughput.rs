@@ -3,7 +3,7 @@
 use reprieve_policy::SECOND_NS;
 use reprieve_policy::guard::{Advice, Guard};
 
-use crate::migrate::roots::Roots;
+use crate::migrate::Roots;
 use crate::proc::DiskTotals;
 
 /// The last reading, and the guard that judges.

@@ -19,12 +19,9 @@
 
 use reprieve_policy::cpus::CpuSet;
 
-use super::restore::is_everything;
-use super::state_record::Saved;
-use super::table::Table;
-use crate::error::Result;
-use crate::migrate::roots::Roots;
-use crate::threads;
+use super::{Saved, Table, is_everything};
+use crate::migrate::Roots;
+use crate::{Result, threads};
 
 /// The result of following a task's mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

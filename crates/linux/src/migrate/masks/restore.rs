@@ -22,8 +22,7 @@ use std::collections::BTreeSet;
 
 use reprieve_policy::cpus::CpuSet;
 
-use super::changes::Window;
-use super::state_record::{Binding, Saved, StateRecord};
+use super::{Binding, Saved, StateRecord, Window};
 use crate::error::{Error, Result, thread_path};
 use crate::migrate::clock;
 use crate::proc::{ProcRoot, SysCpus, TaskStatReader};

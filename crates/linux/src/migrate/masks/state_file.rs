@@ -26,11 +26,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::restore::{find_children, is_still_in_doubt, restore_mask, successor};
-use super::state_record::{Binding, NEVER_TICKS, Saved, StateRecord, binding_text};
-use crate::error::{Error, Result};
+use super::state_record::binding_text;
+use super::{
+    Binding, NEVER_TICKS, Saved, StateRecord, find_children, is_still_in_doubt, restore_mask, successor,
+};
 use crate::migrate::own_file::{self, beside};
 use crate::proc::{ProcRoot, SysCpus};
+use crate::{Error, Result};
 
 /// The start of the first line of a state file of any version.
 const FAMILY: &str = "reprieve-migrate-masks ";

@@ -24,12 +24,9 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use reprieve_policy::cpus::CpuSet;
 
-use super::changes::Changes;
-use super::state_file::StateFile;
-use super::state_record::{Binding, Saved, StateRecord};
-use crate::error::Result;
+use super::{Binding, Changes, Saved, StateFile, StateRecord};
 use crate::migrate::clock;
-use crate::threads;
+use crate::{Result, threads};
 
 /// Stands for no CPU: the task has, or is to have, its user's mask.
 const HOME: u32 = u32::MAX;

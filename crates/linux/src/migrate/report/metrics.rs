@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use reprieve_policy::place::Why;
 
-use crate::error::{Error, Result};
-use crate::migrate::act::mover::Outcomes;
-use crate::migrate::link::status::Status;
+use crate::migrate::act::Outcomes;
+use crate::migrate::link::Status;
 use crate::migrate::own_file;
+use crate::{Error, Result};
 
 /// The values of all metrics; `render` says what each means. Decisions are in the order of [`Why::ALL`].
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use reprieve_policy::io::IoSettings;
 use reprieve_policy::place::{Placer, Policy, Settings};
 use reprieve_policy::signal::Signal;
 
-use crate::migrate::link::entry::{Decision, Entry};
+use crate::migrate::link::{Decision, Entry};
 
 /// The first line of a record.
 pub const HEADER: &str = "reprieve-migrate 1";

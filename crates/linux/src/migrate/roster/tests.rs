@@ -1,8 +1,8 @@
 use super::*;
-use crate::migrate::find::scan::Scan;
-use crate::migrate::masks::state_file::StateFile;
+use crate::migrate::find::Scan;
+use crate::migrate::masks::StateFile;
 use crate::migrate::testing::{Shell, two_cpus};
-use crate::migrate::watch::call_watch::CallWatch;
+use crate::migrate::watch::CallWatch;
 use crate::proc::fake::FakeProc;
 use crate::proc::{ProcRoot, SysCpus};
 use std::path::Path;

@@ -14,7 +14,7 @@ use std::collections::{HashMap, VecDeque};
 
 use reprieve_policy::SECOND_NS;
 
-use super::calls::{Call, Phase};
+use super::{Call, Phase};
 
 /// How long calls are remembered, ns. Questions that reach further back get [`SetByOther::Unknown`].
 const REMEMBERED_NS: u64 = 10 * SECOND_NS;
@@ -23,25 +23,17 @@ const MOST: usize = 65_536;
 
 /// The answer to whether somebody else has set a task's mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "their names say what the fields are")]
 pub enum SetByOther {
     /// Nobody has.
     Never,
     /// Somebody has, by a call.
-    By {
-        /// When the call began, ns.
-        began_ns: u64,
-        /// When the call ended, ns.
-        ended_ns: u64,
-    },
+    By { began_ns: u64, ended_ns: u64 },
     /// A call for this task has begun and not ended yet.
     UnderWay,
-    /// Perhaps: the outcome of a call is unknown, or it named an id of the task's that may belong to another namespace.
-    Unclear {
-        /// When the call began, ns.
-        began_ns: u64,
-        /// When the call ended or was given up, ns.
-        noticed_ns: u64,
-    },
+    /// Perhaps: the outcome of a call is unknown, or it named an id of the task's that may belong to another namespace. The
+    /// call ended, or was given up, at `noticed_ns`.
+    Unclear { began_ns: u64, noticed_ns: u64 },
     /// Unknown: records are missing.
     Unknown,
 }

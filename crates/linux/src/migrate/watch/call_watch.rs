@@ -5,11 +5,10 @@ use std::path::Path;
 
 use reprieve_policy::cpus::CpuSet;
 
-use super::call_history::{CallHistory, CallTarget, SetByOther};
-use super::calls::{Call, Calls, Phase};
-use crate::error::{Error, Result};
+use super::{Call, CallHistory, CallTarget, Calls, Phase, SetByOther};
 use crate::migrate::clock;
 use crate::proc::ProcRoot;
+use crate::{Error, Result};
 
 /// The records of calls, and their history.
 pub struct CallWatch {

@@ -21,10 +21,9 @@ use perf_event_open_sys::bindings as perf;
 use reprieve_policy::cpus::CpuSet;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-use super::per_cpu::{EventSpec, PerCpu, attributes};
-use crate::error::{Error, Result};
+use super::{EventSpec, PerCpu, attributes};
 use crate::switches::perf_record::{PerfRecord, SAMPLE_REST_BYTES};
-use crate::threads;
+use crate::{Error, Result, threads};
 
 /// Pages of a ring: room for some 800 calls on one CPU between two looks.
 const RING_PAGES: usize = 16;

@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 use perf_event_open_sys::bindings as perf;
 use reprieve_policy::cpus::CpuSet;
 
-use super::per_cpu::{EventSpec, PerCpu, attributes};
-use crate::error::Result;
+use super::{EventSpec, PerCpu, attributes};
+use crate::Result;
 use crate::switches::perf_record::PerfRecord;
 
 /// Pages of a ring: room for 1,100 forks on one CPU between two looks.

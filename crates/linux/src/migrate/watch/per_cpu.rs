@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use perf_event_open_sys::{bindings as perf, perf_event_open};
 use reprieve_policy::cpus::CpuSet;
 
-use crate::error::{Error, Result};
 use crate::switches::perf_record::PerfRecord;
 use crate::switches::ring::Ring;
+use crate::{Error, Result};
 
 const WAY_OUT: &str = "run as root or with CAP_PERFMON; for forks only, perf_event_paranoid <= 0 is enough";
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use reprieve_study::grace_period::Span;
+use reprieve_study::Span;
 
 use super::records::Record;
 

@@ -1,7 +1,5 @@
 use super::*;
-use crate::migrate::masks::state_file::Doubtful;
-use crate::migrate::masks::state_record::{Binding, StateRecord};
-use crate::migrate::masks::table::Held;
+use crate::migrate::masks::{Binding, Doubtful, Held, StateRecord};
 use crate::migrate::testing::{Shell, Turn, two_cpus};
 use crate::threads;
 use std::ops::{Deref, DerefMut};

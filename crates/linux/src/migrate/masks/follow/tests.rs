@@ -1,8 +1,7 @@
 //! Tests with a live task, and with a `/proc` and `/sys` that show what the kernel would show in each case.
 
 use super::*;
-use crate::migrate::masks::state_file::StateFile;
-use crate::migrate::masks::table::Held;
+use crate::migrate::masks::{Held, StateFile};
 use crate::migrate::testing::{Shell, two_cpus};
 use crate::proc::fake::FakeProc;
 use crate::proc::{ProcRoot, SysCpus};
