@@ -8,6 +8,9 @@ use reprieve_study::shown;
 /// The most characters shown of a program's message.
 const MOST_CHARACTERS: usize = 400;
 
+/// `Result` with this ground's [`ThreadsError`].
+pub type Result<T, E = ThreadsError> = std::result::Result<T, E>;
+
 /// An error of this ground.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what the fields are")]

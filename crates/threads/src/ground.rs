@@ -12,7 +12,7 @@ use reprieve_study::scenario::{BadScenario, PlannedRun};
 use reprieve_study::{Observation, Provenance, Scenario, Workload};
 
 use crate::peer::Peers;
-use crate::{ThreadsError, program};
+use crate::{Result, ThreadsError, program};
 
 /// The time a program may take beyond warm-up, window and stall, to fill its table and wait for the last frees. It
 /// takes a few seconds at most.
@@ -36,7 +36,7 @@ impl Host {
     ///
     /// # Errors
     /// [`ThreadsError::Host`] if the CPUs cannot be read.
-    pub fn new(interrupt: Interrupt, peers: PathBuf) -> Result<Host, ThreadsError> {
+    pub fn new(interrupt: Interrupt, peers: PathBuf) -> Result<Host> {
         let cpus = proc::allowed_cpus()?;
         Ok(Host { proc_root: ProcRoot::default(), interrupt, peers, cpus })
     }
@@ -58,7 +58,7 @@ impl ground::Ground for ThreadsGround {
         format!("{runs} runs, about {} s", runs * each_ms / 1000)
     }
 
-    fn check(&self, scenario: &Scenario) -> Result<(), ThreadsError> {
+    fn check(&self, scenario: &Scenario) -> Result<()> {
         check_machine(scenario, &self.0)
     }
 
@@ -85,7 +85,7 @@ impl Ready {
     ///
     /// # Errors
     /// The obstacle, with its key or a way out; [`ThreadsError::Program`] if a program does not describe itself correctly.
-    fn new(scenario: &Scenario, host: Host, progress: &mut dyn Progress) -> Result<Ready, ThreadsError> {
+    fn new(scenario: &Scenario, host: Host, progress: &mut dyn Progress) -> Result<Ready> {
         check_machine(scenario, &host)?;
         let peers = Peers::open(&host.peers)?;
         progress.preparing("asks each program for its scheme");
@@ -96,7 +96,7 @@ impl Ready {
         Ok(Ready { host, seed: scenario.run.seed, peers, host_kernel })
     }
 
-    fn one(&self, planned: &PlannedRun, step: &mut dyn FnMut(&str)) -> Result<Observation, ThreadsError> {
+    fn one(&self, planned: &PlannedRun, step: &mut dyn FnMut(&str)) -> Result<Observation> {
         let (scheme, options) = asked(planned)?;
         let path = self.peers.program(scheme)?;
         let limit = Duration::from_millis(options.length_ms()) + SLACK;
@@ -128,7 +128,7 @@ impl Ready {
 ///
 /// # Errors
 /// If there are no programs, a scheme has no program, or this process may not use a CPU (with the key that names it).
-pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), ThreadsError> {
+pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<()> {
     let (plan, peers) = (scenario.plan()?, Peers::open(&host.peers)?);
     for planned in &plan {
         let (_, options) = asked(planned)?;

@@ -12,5 +12,5 @@ pub mod ground;
 pub mod peer;
 pub mod program;
 
-pub use error::ThreadsError;
+pub use error::{Result, ThreadsError};
 pub use ground::{Host, ThreadsGround};

@@ -8,7 +8,7 @@ use reprieve_linux::signals::Interrupt;
 use reprieve_study::delete_free::{self, Identity};
 use reprieve_study::overrides;
 
-use crate::{ThreadsError, program};
+use crate::{Result, ThreadsError, program};
 
 /// The environment variable that names the directory of the programs.
 pub const VARIABLE: &str = "REPRIEVE_PEERS";
@@ -37,7 +37,7 @@ impl Peers {
     ///
     /// # Errors
     /// [`ThreadsError::Missing`] if it contains none.
-    pub fn open(directory: &Path) -> Result<Peers, ThreadsError> {
+    pub fn open(directory: &Path) -> Result<Peers> {
         let peers = Peers { directory: directory.into() };
         if peers.names().is_empty() {
             let what = format!("{} with the peers' programs", directory.display());
@@ -64,7 +64,7 @@ impl Peers {
     ///
     /// # Errors
     /// [`ThreadsError::Missing`], with the most similar name, if there is none.
-    pub fn program(&self, scheme: &str) -> Result<PathBuf, ThreadsError> {
+    pub fn program(&self, scheme: &str) -> Result<PathBuf> {
         let path = self.directory.join(scheme);
         if path.is_file() {
             return Ok(path);
@@ -80,7 +80,7 @@ impl Peers {
     ///
     /// # Errors
     /// As [`Peers::program`] and [`program::run`], and [`ThreadsError::Program`] if it names another scheme.
-    pub fn describe(&self, scheme: &str, interrupt: &Interrupt) -> Result<Identity, ThreadsError> {
+    pub fn describe(&self, scheme: &str, interrupt: &Interrupt) -> Result<Identity> {
         let path = self.program(scheme)?;
         let said = program::run(&path, &["--describe".into()], DESCRIBE_LIMIT, interrupt, |_| ())?;
         let identity: Identity = said.read(delete_free::parse)?;

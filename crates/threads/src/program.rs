@@ -20,6 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
+use crate::Result;
 use crate::error::{ThreadsError, last_line};
 
 /// The most that a program may write to each of stdout and stderr. Its result takes about 1 KiB.
@@ -42,7 +43,7 @@ impl Said {
     ///
     /// # Errors
     /// [`ThreadsError::Program`] with the problem that `reader` reports.
-    pub fn read<T>(&self, reader: impl FnOnce(&str) -> Result<T, String>) -> Result<T, ThreadsError> {
+    pub fn read<T>(&self, reader: impl FnOnce(&str) -> Result<T, String>) -> Result<T> {
         reader(&self.stdout).map_err(|problem| self.failed(problem))
     }
 
@@ -64,7 +65,7 @@ pub fn run(
     limit: Duration,
     interrupt: &Interrupt,
     ended: impl FnOnce(i32),
-) -> Result<Said, ThreadsError> {
+) -> Result<Said> {
     let mut running = Running::start(path, arguments)?;
     let in_time = running.wait(limit, interrupt)?;
     let mut said = Said { program: name(path), stdout: String::new(), stderr: running.stderr.text()? };
@@ -77,7 +78,7 @@ pub fn run(
     judge(status, said)
 }
 
-fn judge(status: ExitStatus, said: Said) -> Result<Said, ThreadsError> {
+fn judge(status: ExitStatus, said: Said) -> Result<Said> {
     match status.code() {
         Some(0) => Ok(said),
         Some(CHECK_FAILED) => Err(said.failed("its own check of the freed memory failed".into())),
@@ -104,7 +105,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(path: &Path, arguments: &[String]) -> Result<Running, ThreadsError> {
+    fn start(path: &Path, arguments: &[String]) -> Result<Running> {
         let (stdout, stderr) = (Output::new()?, Output::new()?);
         let mut command = Command::new(path);
         command.args(arguments).stdin(Stdio::null()).stdout(stdout.handle()?).stderr(stderr.handle()?);
@@ -126,7 +127,7 @@ impl Running {
     }
 
     /// Waits for the end. Returns `false` if the limit passes first.
-    fn wait(&self, limit: Duration, interrupt: &Interrupt) -> Result<bool, ThreadsError> {
+    fn wait(&self, limit: Duration, interrupt: &Interrupt) -> Result<bool> {
         let deadline = Instant::now() + limit;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -144,7 +145,7 @@ impl Running {
     }
 
     /// Kills what is left of the process group, and returns the program's exit status: its own, if it ended by itself.
-    fn end(&mut self) -> Result<ExitStatus, ThreadsError> {
+    fn end(&mut self) -> Result<ExitStatus> {
         // After it is reaped, another process may get its PID: never kill twice.
         if let Some(status) = self.status {
             return Ok(status);
@@ -168,7 +169,7 @@ impl Drop for Running {
 struct Output(File);
 
 impl Output {
-    fn new() -> Result<Output, ThreadsError> {
+    fn new() -> Result<Output> {
         let made = || -> io::Result<File> {
             let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
             let file = rustix::fs::memfd_create("output", flags)?;
@@ -179,11 +180,11 @@ impl Output {
         made().map(Output).map_err(ThreadsError::io("making room for a program's output"))
     }
 
-    fn handle(&self) -> Result<File, ThreadsError> {
+    fn handle(&self) -> Result<File> {
         self.0.try_clone().map_err(ThreadsError::io("handing out room for a program's output"))
     }
 
-    fn text(&self) -> Result<String, ThreadsError> {
+    fn text(&self) -> Result<String> {
         let mut bytes = vec![0; OUTPUT_BYTES];
         self.0.read_exact_at(&mut bytes, 0).map_err(ThreadsError::io("reading a program's output"))?;
         // The unused rest is zeros.

@@ -19,8 +19,8 @@ use reprieve_study::scenario::Bursts;
 use reprieve_study::units::MILLISECOND_NS;
 use reprieve_study::{Span, statistics};
 
-use crate::VmError;
 use crate::clock::{now_ns, sleep_until};
+use crate::{Result, VmError};
 
 /// Priority of the bursts: above everything that is not real-time.
 const PRIORITY: u8 = 1;
@@ -92,7 +92,7 @@ impl Running {
     ///
     /// # Errors
     /// Real-time threads that are not permitted.
-    pub fn start(bursts: Bursts, pcpus: &[usize], timing: Timing) -> Result<Running, VmError> {
+    pub fn start(bursts: Bursts, pcpus: &[usize], timing: Timing) -> Result<Running> {
         let mut running = Running { stop: Arc::default(), threads: Vec::new() };
         for (index, pcpu) in pcpus.iter().copied().enumerate() {
             let spans = Spans::new(bursts, index, pcpus.len(), timing.seed);
@@ -127,17 +127,17 @@ impl Drop for Running {
 ///
 /// # Errors
 /// Why they are not, and the way out.
-pub fn try_permission() -> Result<(), VmError> {
+pub fn try_permission() -> Result<()> {
     let tried = std::thread::spawn(|| FifoGuard::raise(PRIORITY).map(drop)).join();
     tried.unwrap_or(Ok(())).map_err(VmError::from)
 }
 
 /// Gives QEMU's threads that are not vCPUs real-time priority, so that bursts do not delay devices and timers.
-pub fn raise(tids: &[i32]) -> Result<Vec<FifoGuard>, VmError> {
+pub fn raise(tids: &[i32]) -> Result<Vec<FifoGuard>> {
     Ok(tids.iter().map(|tid| FifoGuard::raise_thread(*tid, DEVICES)).collect::<Result<_, _>>()?)
 }
 
-fn prepare(pcpu: usize) -> Result<FifoGuard, VmError> {
+fn prepare(pcpu: usize) -> Result<FifoGuard> {
     threads::set_affinity(threads::own_tid(), &[pcpu])?;
     Ok(FifoGuard::raise(PRIORITY)?)
 }

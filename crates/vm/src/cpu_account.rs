@@ -4,7 +4,7 @@
 use reprieve_linux::proc::{ForeignCpu, ProcRoot, SchedStat, SchedStatReader};
 use reprieve_study::observation::VcpuTime;
 
-use crate::VmError;
+use crate::Result;
 
 /// Readings at the start of a window.
 pub struct CpuAccount {
@@ -23,8 +23,8 @@ impl CpuAccount {
         tids: &[i32],
         pcpus: &[usize],
         ours: &[i32],
-    ) -> Result<CpuAccount, VmError> {
-        let open = |tid: &i32| -> Result<_, VmError> {
+    ) -> Result<CpuAccount> {
+        let open = |tid: &i32| -> Result<_> {
             let reader = SchedStatReader::open(proc_root, machine, *tid)?;
             let first = reader.read()?;
             Ok((reader, first))
@@ -37,10 +37,10 @@ impl CpuAccount {
     }
 
     /// What each vCPU got since then, and the share of the pCPUs' time that went to processes outside the experiment.
-    pub fn close(&self, proc_root: &ProcRoot) -> Result<(Vec<VcpuTime>, f64), VmError> {
+    pub fn close(&self, proc_root: &ProcRoot) -> Result<(Vec<VcpuTime>, f64)> {
         let ours_ns = spent_by(proc_root, &self.ours)?.saturating_sub(self.ours_ns);
         let foreign_share = self.pcpus.share(proc_root, ours_ns)?;
-        let got = |(reader, first): &(SchedStatReader, SchedStat)| -> Result<VcpuTime, VmError> {
+        let got = |(reader, first): &(SchedStatReader, SchedStat)| -> Result<VcpuTime> {
             let last = reader.read()?;
             Ok(VcpuTime {
                 run_ns: last.run_ns.saturating_sub(first.run_ns),
@@ -52,6 +52,6 @@ impl CpuAccount {
     }
 }
 
-fn spent_by(proc_root: &ProcRoot, pids: &[i32]) -> Result<u64, VmError> {
+fn spent_by(proc_root: &ProcRoot, pids: &[i32]) -> Result<u64> {
     pids.iter().map(|pid| Ok(proc_root.process_cpu_ns(*pid)?)).sum()
 }

@@ -6,6 +6,9 @@ use std::{fmt, io};
 use reprieve_study::scenario::BadScenario;
 use reprieve_study::shown;
 
+/// `Result` with this ground's [`VmError`].
+pub type Result<T, E = VmError> = std::result::Result<T, E>;
+
 /// An error of this ground.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what the fields are")]

@@ -25,7 +25,7 @@ use reprieve_study::scenario::PlannedRun;
 use reprieve_study::{Observation, Scenario};
 
 use crate::lab::Lab;
-use crate::{Host, VmError, bursts};
+use crate::{Host, Result, Step, VmError, bursts};
 use session::Session;
 
 pub use command::disk;
@@ -34,7 +34,7 @@ pub use command::disk;
 ///
 /// # Errors
 /// It is not there.
-pub fn needed(scenario: &Scenario, host: &Host) -> Result<Vec<PathBuf>, VmError> {
+pub fn needed(scenario: &Scenario, host: &Host) -> Result<Vec<PathBuf>> {
     let runs = scenario.plan()?;
     let mut placements = runs.iter().filter_map(|run| Some(run.scenario.workload.fio()?.placement));
     if !placements.any(|placement| placement.policy().is_some()) {
@@ -51,7 +51,7 @@ pub fn needed(scenario: &Scenario, host: &Host) -> Result<Vec<PathBuf>, VmError>
 ///
 /// # Errors
 /// What keeps them from being.
-pub fn permit(scenario: &Scenario) -> Result<(), VmError> {
+pub fn permit(scenario: &Scenario) -> Result<()> {
     let has_bursts = scenario.chosen().any(|(_, condition)| condition.bursts.is_some());
     if has_bursts || scenario.workload.fio().is_some() { bursts::try_permission() } else { Ok(()) }
 }
@@ -69,12 +69,7 @@ impl Bench {
     ///
     /// # Errors
     /// Those of the machine and the guest; the next run then has a guest of its own.
-    pub fn run(
-        &mut self,
-        lab: &Lab,
-        planned: &PlannedRun,
-        step: &mut dyn FnMut(&str),
-    ) -> Result<Observation, VmError> {
+    pub fn run(&mut self, lab: &Lab, planned: &PlannedRun, step: &mut Step) -> Result<Observation> {
         let spec = lab.machine_spec(&planned.scenario);
         let mut session = match self.session.take().filter(|session| session.serves(planned, &spec)) {
             Some(session) => session,
@@ -94,7 +89,7 @@ impl Bench {
     ///
     /// # Errors
     /// [`VmError::Replay`] names the others.
-    pub fn conclude(self) -> Result<(), VmError> {
+    pub fn conclude(self) -> Result<()> {
         match self.differing.is_empty() {
             true => Ok(()),
             false => Err(VmError::Replay(self.differing.join("\n    "))),

@@ -13,7 +13,7 @@ use crate::image::{self, Cache, ImageOptions, KernelChoice};
 use crate::lab::Lab;
 use crate::qemu::{self, Accel, Chosen, MachineSpec};
 use crate::stimulus::Stimulus;
-use crate::{Host, VmError, fio, program};
+use crate::{Host, Result, VmError, fio, program};
 
 /// A guest boots in about this time under emulation, s.
 const BOOT_S: u64 = 5;
@@ -34,7 +34,7 @@ impl ground::Ground for VmGround {
         format!("{runs} runs, about {} s", runs * ((run.warmup_ms + run.window_ms) / 1000 + BOOT_S))
     }
 
-    fn check(&self, scenario: &Scenario) -> Result<(), VmError> {
+    fn check(&self, scenario: &Scenario) -> Result<()> {
         check_machine(scenario, &self.host)?;
         Ok(Cache::new(self.cache.clone()).map(drop)?)
     }
@@ -60,7 +60,7 @@ impl ground::Ground for VmGround {
 
 impl VmGround {
     /// What the runs of a scenario share: the image, the accelerator, the permissions.
-    fn lab(&self, scenario: &mut Scenario, progress: &mut dyn Progress) -> Result<Lab, VmError> {
+    fn lab(&self, scenario: &mut Scenario, progress: &mut dyn Progress) -> Result<Lab> {
         let host = &self.host;
         let pcpus = reprieve_linux::proc::allowed_cpus()?;
         check_machine(scenario, host)?;
@@ -93,11 +93,7 @@ impl VmGround {
 }
 
 /// With more vCPUs than pCPUs the vCPUs preempt each other even under an undisturbed condition. Says so in its label.
-fn admit_sharing(
-    scenario: &mut Scenario,
-    pcpus: &[usize],
-    progress: &mut dyn Progress,
-) -> Result<(), VmError> {
+fn admit_sharing(scenario: &mut Scenario, pcpus: &[usize], progress: &mut dyn Progress) -> Result<()> {
     let names: Vec<String> = scenario.conditions.keys().cloned().collect();
     for name in names {
         let vcpus = scenario.under(&name)?.guest.vcpus;
@@ -115,7 +111,7 @@ fn admit_sharing(
 /// # Errors
 /// The scenario names pCPUs that this process may not use, needs more memory than is available, or needs a program that
 /// is missing.
-pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), VmError> {
+pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<()> {
     let pcpus = reprieve_linux::proc::allowed_cpus()?;
     for (name, condition) in scenario.chosen() {
         Stimulus::pcpus(name, condition, &pcpus)?;
@@ -138,7 +134,7 @@ pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), VmError> {
 }
 
 /// Refuses the memory workload where the kernel's headers are missing: it is a kernel module. Neighbours run it, too.
-fn check_module(scenario: &Scenario, has_module: bool) -> Result<(), VmError> {
+fn check_module(scenario: &Scenario, has_module: bool) -> Result<()> {
     let memory = matches!(scenario.workload, Workload::Memory { .. });
     if has_module || (!memory && scenario.chosen().all(|(_, condition)| condition.neighbours == 0)) {
         return Ok(());
@@ -155,7 +151,7 @@ fn permit_quotas(
     host: &Host,
     pcpus: &[usize],
     progress: &mut dyn Progress,
-) -> Result<(), VmError> {
+) -> Result<()> {
     if scenario.chosen().all(|(_, condition)| condition.quota.is_empty()) {
         return Ok(());
     }
@@ -186,7 +182,7 @@ pub fn sweep(host: &Host) {
 ///
 /// # Errors
 /// Why this process cannot set quotas, and the way out.
-pub fn try_quota(host: &Host) -> Result<Cgroups, VmError> {
+pub fn try_quota(host: &Host) -> Result<Cgroups> {
     let cgroups = Cgroups::detect(&host.proc_root)?;
     cgroup::sweep_stale(&cgroups, &host.proc_root)?;
     let name = format!("{}-probe", cgroup::unique_name(&host.proc_root)?);

@@ -7,7 +7,7 @@ use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
 use reprieve_linux::warden::{Guarded, Warden};
 
-use crate::VmError;
+use crate::Result;
 
 /// The host's handles.
 #[derive(Clone)]
@@ -37,13 +37,13 @@ pub struct HogCommand {
 
 impl Host {
     /// Makes the warden responsible for an object until the returned guard is dropped.
-    pub fn guard(&self, object: Guarded) -> Result<Guard, VmError> {
+    pub fn guard(&self, object: Guarded) -> Result<Guard> {
         self.warden.guard(object.clone())?;
         Ok(Guard { warden: Arc::clone(&self.warden), object, gone: true })
     }
 
     /// The same for a process.
-    pub fn guard_process(&self, pid: i32) -> Result<Guard, VmError> {
+    pub fn guard_process(&self, pid: i32) -> Result<Guard> {
         self.guard(Guarded::process(&self.proc_root, pid)?)
     }
 }

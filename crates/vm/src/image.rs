@@ -27,9 +27,10 @@ use std::path::{Path, PathBuf};
 
 pub use cache::Cache;
 pub use command::{REQUIREMENTS, Requirement};
-pub use error::ImageError;
+pub use error::{ImageError, Result};
 pub use kernel::{Kernel, KernelChoice, vmlinux};
 
+use crate::Step;
 use compile::Programs;
 use host_programs::HostPrograms;
 use initramfs::Initramfs;
@@ -99,7 +100,7 @@ pub fn requirements() -> &'static [Requirement] {
 ///
 /// # Errors
 /// The distribution does not have it.
-pub fn kernel_available(cache: &Cache, series: Option<&str>) -> Result<String, ImageError> {
+pub fn kernel_available(cache: &Cache, series: Option<&str>) -> Result<String> {
     match series {
         Some(series) => packages::known(cache, &packages::series_packages(series)[0]),
         None => packages::any_known(cache, &packages::KERNELS.map(|names| names[0])),
@@ -111,11 +112,7 @@ pub fn kernel_available(cache: &Cache, series: Option<&str>) -> Result<String, I
 ///
 /// # Errors
 /// See [`ImageError`]; each says the way out.
-pub fn prepare(
-    cache: &Cache,
-    options: &ImageOptions,
-    progress: &mut dyn FnMut(&str),
-) -> Result<GuestImage, ImageError> {
+pub fn prepare(cache: &Cache, options: &ImageOptions, progress: &mut Step) -> Result<GuestImage> {
     let kernel = match &options.kernel {
         KernelChoice::Current => {
             Kernel::of_packages(&packages::kernel(cache, &packages::KERNELS, options.refresh, progress)?)?
@@ -164,8 +161,8 @@ fn gather(
     cache: &Cache,
     kernel: &Kernel,
     options: &ImageOptions,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Ingredients, ImageError> {
+    progress: &mut Step,
+) -> Result<Ingredients> {
     let names = ["busybox-static", "postmark", "libc6"];
     let [busybox, postmark, libc] = packages::singles(cache, names, options.refresh, progress)?;
     let compiler = compile::compiler(cache)?;
@@ -182,12 +179,7 @@ fn gather(
 }
 
 impl Hostile {
-    fn gather(
-        cache: &Cache,
-        kernel: &Kernel,
-        compiler: &str,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<Hostile, ImageError> {
+    fn gather(cache: &Cache, kernel: &Kernel, compiler: &str, progress: &mut Step) -> Result<Hostile> {
         Ok(Hostile {
             programs: compile::programs(cache, &compile::HOSTILE, compiler, progress)?,
             module: compile::module(cache, &compile::HOSTILE_MODULE, kernel, compiler, progress)?,
@@ -199,7 +191,7 @@ impl Hostile {
         format!("{} {module}", self.programs.key)
     }
 
-    fn add(&self, archive: &mut Initramfs) -> Result<(), ImageError> {
+    fn add(&self, archive: &mut Initramfs) -> Result<()> {
         archive.program_from("bin/babble", &self.programs.dir.join("babble"))?;
         if let Some(module) = &self.module {
             archive.data("lib/reprieve_hostile.ko", error::read(module)?)?;
@@ -232,7 +224,7 @@ impl Ingredients {
         cache::key_of(parts.into_iter().map(str::as_bytes).chain(lists))
     }
 
-    fn assemble(&self, kernel: &Kernel) -> Result<Initramfs, ImageError> {
+    fn assemble(&self, kernel: &Kernel) -> Result<Initramfs> {
         let mut archive = Initramfs::default();
         for name in MOUNT_POINTS {
             archive.directory(name)?;
@@ -267,11 +259,7 @@ impl Ingredients {
 }
 
 /// The drivers, and the order in which init loads them.
-pub(crate) fn add_drivers(
-    archive: &mut Initramfs,
-    kernel: &Kernel,
-    wanted: &[&str],
-) -> Result<(), ImageError> {
+pub(crate) fn add_drivers(archive: &mut Initramfs, kernel: &Kernel, wanted: &[&str]) -> Result<()> {
     let drivers: Vec<Module> = match &kernel.modules_dir {
         Some(dir) => modules::closure(dir, &kernel.release, wanted)?,
         None => Vec::new(),

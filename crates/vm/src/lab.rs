@@ -16,7 +16,7 @@ use crate::link::{self, Fields, Hello, Link};
 use crate::qemu::{Chosen, Machine, MachineSpec};
 use crate::stimulus::Stimulus;
 use crate::watch::{Recording, Sampler, Watcher};
-use crate::{Host, VmError, fio};
+use crate::{Host, Result, Step, VmError, fio};
 
 /// A workload of fixed size must end within this time.
 const FIXED_WORK_LIMIT: Duration = Duration::from_secs(900);
@@ -67,12 +67,12 @@ impl Lab {
     /// Boots a guest and pins its vCPUs. One that has not printed a word when its time is up, or whose kernel panics, is started
     /// once more, and that is noted: emulated guests sometimes hang like this (`qemu::command` tells why), one in some hundreds of Linux
     /// 6.12 panicked while it patched its own code, and a long plan should not end by that.
-    pub fn boot(&self, spec: &MachineSpec, pcpus: &[usize], limit: Duration) -> Result<Booted, VmError> {
+    pub fn boot(&self, spec: &MachineSpec, pcpus: &[usize], limit: Duration) -> Result<Booted> {
         let (booted, note) = twice_if_lost(|| self.boot_once(spec, pcpus, limit))?;
         Ok(Booted { note, ..booted })
     }
 
-    fn boot_once(&self, spec: &MachineSpec, pcpus: &[usize], limit: Duration) -> Result<Booted, VmError> {
+    fn boot_once(&self, spec: &MachineSpec, pcpus: &[usize], limit: Duration) -> Result<Booted> {
         let mut machine = Machine::start(spec, &self.host)?;
         let port = machine.port.try_clone().map_err(VmError::io("preparing the guest's port"))?;
         let mut link = Link::new(port, self.host.interrupt.clone())?;
@@ -89,7 +89,7 @@ impl Lab {
     }
 
     /// A reader of a booted guest's state.
-    pub fn reader(&self, booted: &Booted) -> Result<Reader, VmError> {
+    pub fn reader(&self, booted: &Booted) -> Result<Reader> {
         let mut ram = Ram::map(&booted.machine.memory)?;
         let hello = &booted.hello;
         let memory_bytes = booted.machine.memory.bytes();
@@ -105,7 +105,7 @@ impl Lab {
     }
 
     /// Does one run. `step` is told what happens.
-    pub fn run(&self, planned: &PlannedRun, step: &mut dyn FnMut(&str)) -> Result<Observation, VmError> {
+    pub fn run(&self, planned: &PlannedRun, step: &mut Step) -> Result<Observation> {
         let (name, scenario) = (&planned.condition, &planned.scenario);
         let condition = &scenario.conditions[name];
         let pcpus = Stimulus::pcpus(name, condition, &self.pcpus)?;
@@ -140,7 +140,7 @@ impl Lab {
 }
 
 /// Refuses a guest that says what cannot be of its machine: whatever is read by its word would lack vCPUs.
-fn believe(hello: &Hello, vcpus: usize) -> Result<(), VmError> {
+fn believe(hello: &Hello, vcpus: usize) -> Result<()> {
     if (1..=vcpus).contains(&hello.vcpus) {
         return Ok(());
     }
@@ -152,7 +152,7 @@ fn believe(hello: &Hello, vcpus: usize) -> Result<(), VmError> {
 const PANIC: &str = "Kernel panic - not syncing";
 
 /// What `start` gives; of a second start also why there was one.
-fn twice_if_lost<T>(mut start: impl FnMut() -> Result<T, VmError>) -> Result<(T, Option<String>), VmError> {
+fn twice_if_lost<T>(mut start: impl FnMut() -> Result<T>) -> Result<(T, Option<String>)> {
     match start() {
         Err(silent @ VmError::Silent { .. }) => {
             Ok((start()?, Some(format!("started a second time, for at first {silent}"))))
@@ -191,12 +191,7 @@ struct Done {
 }
 
 impl Work<'_> {
-    fn measure(
-        &self,
-        booted: &mut Booted,
-        neighbours: &mut [Booted],
-        step: &mut dyn FnMut(&str),
-    ) -> Result<Done, VmError> {
+    fn measure(&self, booted: &mut Booted, neighbours: &mut [Booted], step: &mut Step) -> Result<Done> {
         let lab = self.lab;
         let reader = if self.condition.unobserved { None } else { Some(lab.reader(booted)?) };
         self.start_neighbours(neighbours)?;
@@ -236,7 +231,7 @@ impl Work<'_> {
     }
 
     /// Starts what keeps the neighbours busy.
-    pub fn start_neighbours(&self, neighbours: &mut [Booted]) -> Result<(), VmError> {
+    pub fn start_neighbours(&self, neighbours: &mut [Booted]) -> Result<()> {
         let observe = Observe { sync_every_ms: 0, ..self.scenario.observe.clone() };
         let command = start_command(&busy(), self.scenario, &observe)?;
         neighbours.iter_mut().try_for_each(|neighbour| neighbour.link.start(&command))
@@ -248,7 +243,7 @@ impl Work<'_> {
         booted: &Booted,
         neighbours: &[Booted],
         stimulus: &Stimulus,
-    ) -> Result<CpuAccount, VmError> {
+    ) -> Result<CpuAccount> {
         let machine = &booted.machine;
         let neighbours = neighbours.iter().map(|neighbour| neighbour.machine.pid());
         let ours: Vec<i32> = stimulus.hog_pids().into_iter().chain(neighbours).collect();
@@ -257,14 +252,14 @@ impl Work<'_> {
     }
 
     /// An error if a neighbour has ended before the window did.
-    pub fn still_there(&self, neighbours: &mut [Booted], window: Duration) -> Result<(), VmError> {
+    pub fn still_there(&self, neighbours: &mut [Booted], window: Duration) -> Result<()> {
         match neighbours.iter_mut().all(|neighbour| neighbour.machine.is_running()) {
             true => Ok(()),
             false => Err(VmError::late("outlive the window as a neighbour", window)),
         }
     }
 
-    fn watch(&self, machine: &Machine, reader: Reader, notes: &mut Vec<String>) -> Result<Sampler, VmError> {
+    fn watch(&self, machine: &Machine, reader: Reader, notes: &mut Vec<String>) -> Result<Sampler> {
         let (watcher, note) = Watcher::open(&self.lab.host.proc_root, machine.pid(), &machine.vcpu_tids)?;
         notes.extend(note);
         Sampler::start(reader, watcher, self.scenario.observe.sample_hz, self.scenario.run.seed)
@@ -355,7 +350,7 @@ mod tests {
     #[test]
     fn only_what_is_silent_or_panics_is_started_again_and_only_once() {
         let silent = || VmError::Silent { limit: Duration::from_secs(5), vcpus: "0x10".into() };
-        let all = |mut answers: Vec<Result<u8, VmError>>| {
+        let all = |mut answers: Vec<Result<u8>>| {
             let said = twice_if_lost(|| answers.remove(0));
             (said.map_err(|error| error.to_string()), answers.len())
         };

@@ -40,7 +40,10 @@ mod unprivileged_user;
 pub mod watch;
 pub mod xen;
 
-pub use error::VmError;
+pub use error::{Result, VmError};
 pub use ground::VmGround;
 pub use host::{HogCommand, Host};
 pub use xen::XenGround;
+
+/// Is told of each step that takes a while.
+pub type Step<'a> = dyn FnMut(&str) + 'a;

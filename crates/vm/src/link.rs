@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use reprieve_linux::signals::Interrupt;
 use reprieve_study::Span;
 
+use crate::Result;
 use crate::error::{VmError, plain};
 use lines::{FILE_BYTES, Lines};
 
@@ -61,7 +62,7 @@ pub struct Link {
 
 impl Link {
     /// Talks over `stream`.
-    pub fn new(stream: UnixStream, interrupt: Interrupt) -> Result<Link, VmError> {
+    pub fn new(stream: UnixStream, interrupt: Interrupt) -> Result<Link> {
         Ok(Link { lines: Lines::new(stream, interrupt)? })
     }
 
@@ -71,7 +72,7 @@ impl Link {
     }
 
     /// Waits until the guest has booted and told its symbols.
-    pub fn wait_ready(&mut self, limit: Duration) -> Result<Hello, VmError> {
+    pub fn wait_ready(&mut self, limit: Duration) -> Result<Hello> {
         let deadline = Instant::now() + limit;
         let mut hello = Hello::default();
         loop {
@@ -101,25 +102,25 @@ impl Link {
     }
 
     /// Starts the workload.
-    pub fn start(&mut self, command: &str) -> Result<(), VmError> {
+    pub fn start(&mut self, command: &str) -> Result<()> {
         self.lines.send(&format!("start {command}"))?;
         self.expect("started", "start the workload", ANSWER_LIMIT).map(drop)
     }
 
     /// Asks for the workload's counters: `t_ns` is the guest's monotonic clock, `ops` its operations so far.
-    pub fn mark(&mut self) -> Result<Fields, VmError> {
+    pub fn mark(&mut self) -> Result<Fields> {
         self.lines.send("mark")?;
         self.expect("mark", "answer a mark", ANSWER_LIMIT).map(|line| fields(&line))
     }
 
     /// Waits for a workload of fixed size to end by itself.
-    pub fn wait_finished(&mut self, limit: Duration) -> Result<(), VmError> {
+    pub fn wait_finished(&mut self, limit: Duration) -> Result<()> {
         self.expect("finished", "finish its workload", limit).map(drop)
     }
 
     /// Lets the guest work for a while; returns early only with an error: the user's interrupt, the guest's end,
     /// or one that the guest reports.
-    pub fn let_work(&mut self, duration: Duration) -> Result<(), VmError> {
+    pub fn let_work(&mut self, duration: Duration) -> Result<()> {
         self.lines.deadline_passed = false;
         match self.expect("finished", "work", duration) {
             Ok(_) => Err(VmError::guest("the workload ended by itself")),
@@ -129,34 +130,29 @@ impl Link {
     }
 
     /// Starts one of the host's programs beside the workload: its name and its arguments.
-    pub fn start_beside(&mut self, words: &str) -> Result<(), VmError> {
+    pub fn start_beside(&mut self, words: &str) -> Result<()> {
         self.lines.send(&format!("beside {words}"))?;
         self.expect("beside", "start a program beside its workload", ANSWER_LIMIT).map(drop)
     }
 
     /// Adds a line to a file of the guest.
-    pub fn append(&mut self, path: &str, line: &str) -> Result<(), VmError> {
+    pub fn append(&mut self, path: &str, line: &str) -> Result<()> {
         self.lines.send(&format!("append {path} {line}"))?;
         self.expect("appended", "write a file", ANSWER_LIMIT).map(drop)
     }
 
     /// Removes a file of the guest, if it is there.
-    pub fn delete(&mut self, path: &str) -> Result<(), VmError> {
+    pub fn delete(&mut self, path: &str) -> Result<()> {
         self.lines.send(&format!("delete {path}"))?;
         self.expect("deleted", "remove a file", ANSWER_LIMIT).map(drop)
     }
 
     /// Reads a file of the guest of any size up to `most_bytes`, piece by piece.
-    pub fn read_whole(&mut self, path: &str, most_bytes: usize) -> Result<Vec<u8>, VmError> {
+    pub fn read_whole(&mut self, path: &str, most_bytes: usize) -> Result<Vec<u8>> {
         self.read_whole_within(path, most_bytes, WHOLE_LIMIT)
     }
 
-    fn read_whole_within(
-        &mut self,
-        path: &str,
-        most_bytes: usize,
-        limit: Duration,
-    ) -> Result<Vec<u8>, VmError> {
+    fn read_whole_within(&mut self, path: &str, most_bytes: usize, limit: Duration) -> Result<Vec<u8>> {
         let (began, mut whole) = (Instant::now(), Vec::new());
         loop {
             if began.elapsed() > limit {
@@ -175,11 +171,11 @@ impl Link {
     }
 
     /// Reads a file of the guest, at most 1 MiB.
-    pub fn read_file(&mut self, path: &str) -> Result<Vec<u8>, VmError> {
+    pub fn read_file(&mut self, path: &str) -> Result<Vec<u8>> {
         self.read_from(path)
     }
 
-    fn read_from(&mut self, what: &str) -> Result<Vec<u8>, VmError> {
+    fn read_from(&mut self, what: &str) -> Result<Vec<u8>> {
         self.lines.send(&format!("read {what}"))?;
         let line = self.expect("file", "send a file", ANSWER_LIMIT)?;
         let size: usize =
@@ -188,7 +184,7 @@ impl Link {
     }
 
     /// The next frame, `NAME LENGTH`, a newline and that many bytes; `limit` is how long the guest may be silent.
-    pub fn frame(&mut self, what: &str, limit: Duration) -> Result<(String, Vec<u8>), VmError> {
+    pub fn frame(&mut self, what: &str, limit: Duration) -> Result<(String, Vec<u8>)> {
         let deadline = Instant::now() + limit;
         let line = self.lines.line(what, deadline, limit)?;
         let parsed = line.split_once(' ').and_then(|(name, size)| Some((name, size.parse().ok()?)));
@@ -200,7 +196,7 @@ impl Link {
     }
 
     /// Stops the workload and collects its results.
-    pub fn stop(&mut self, limit: Duration) -> Result<Outcome, VmError> {
+    pub fn stop(&mut self, limit: Duration) -> Result<Outcome> {
         self.lines.send("stop")?;
         let deadline = Instant::now() + limit;
         let mut outcome = Outcome::default();
@@ -225,12 +221,12 @@ impl Link {
     }
 
     /// Tells the guest to switch itself off.
-    pub fn power_off(&mut self) -> Result<(), VmError> {
+    pub fn power_off(&mut self) -> Result<()> {
         self.lines.send("poweroff")
     }
 
     /// The next line that begins with `word`; an `error` line is an error, others are passed over.
-    fn expect(&mut self, word: &str, what: &str, limit: Duration) -> Result<String, VmError> {
+    fn expect(&mut self, word: &str, what: &str, limit: Duration) -> Result<String> {
         let deadline = Instant::now() + limit;
         loop {
             let line = self.lines.line(what, deadline, limit)?;
@@ -247,7 +243,7 @@ impl Link {
 ///
 /// # Errors
 /// Marks of which one has no time, or the later one an earlier time: whatever is a rate over it would be nonsense.
-pub fn between(first: &Fields, last: &Fields) -> Result<Span, VmError> {
+pub fn between(first: &Fields, last: &Fields) -> Result<Span> {
     match (first.get("t_ns"), last.get("t_ns")) {
         (Some(first), Some(last)) if first <= last => Ok(Span::new(*first, *last)),
         (Some(first), Some(last)) => {

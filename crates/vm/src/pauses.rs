@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use reprieve_linux::threads::Stopped;
 use reprieve_study::scenario::Pause;
 
-use crate::VmError;
+use crate::Result;
 
 /// The pauses of one run.
 pub struct Pauses {
@@ -25,7 +25,7 @@ impl Pauses {
     ///
     /// # Errors
     /// The kernel does not permit it. This is tried before any pause begins.
-    pub fn start(pauses: &[Pause], vcpu_tids: &[i32], start: Instant) -> Result<Self, VmError> {
+    pub fn start(pauses: &[Pause], vcpu_tids: &[i32], start: Instant) -> Result<Self> {
         let mut running = Self { threads: Vec::new(), stop: Vec::new() };
         // The check of the scenario made sure that every pause names an existing vCPU.
         let tids: Vec<i32> = pauses.iter().map(|pause| vcpu_tids[pause.vcpu]).collect();

@@ -11,10 +11,10 @@ use reprieve_study::delete_free::{Answer, Options};
 use reprieve_study::scenario::{BadScenario, PlannedRun};
 use reprieve_study::{Observation, Scenario, derive};
 
-use crate::VmError;
 use crate::bursts::Timing;
 use crate::lab::{Booted, STOP_LIMIT, Work};
 use crate::stimulus::Stimulus;
+use crate::{Result, Step, VmError};
 
 /// Time for filling the table and for the last frees, besides warm-up, window and the sleep of reader 0. Generous, because
 /// the vCPUs of an emulated guest may be starved.
@@ -26,7 +26,7 @@ const OUTPUT: &str = "/tmp/program.out";
 ///
 /// # Errors
 /// A scheme without a program.
-pub fn needed(scenario: &Scenario, directory: &Path) -> Result<Vec<PathBuf>, VmError> {
+pub fn needed(scenario: &Scenario, directory: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for planned in scenario.plan()? {
         let Some((scheme, _)) = Options::of(&planned.scenario, 0) else { continue };
@@ -50,8 +50,8 @@ impl Work<'_> {
         planned: &PlannedRun,
         booted: &mut Booted,
         neighbours: &mut [Booted],
-        step: &mut dyn FnMut(&str),
-    ) -> Result<Observation, VmError> {
+        step: &mut Step,
+    ) -> Result<Observation> {
         let other =
             || BadScenario::new("workload.kind", "is not delete-free, the only workload that is a program");
         let (scheme, options) = Options::of(&planned.scenario, planned.repetition).ok_or_else(other)?;

@@ -26,6 +26,7 @@ pub use command::{Accel, Disk, Hypervisor, MachineSpec, version};
 pub use console::console_tail;
 pub use memory::GuestMemory;
 
+use crate::Result;
 use crate::error::{ConsoleTail, VmError, plain};
 use crate::host::{Guard, Host};
 use console::Console;
@@ -51,7 +52,7 @@ pub struct Machine {
 
 impl Machine {
     /// Starts a machine; its guest begins to boot at once.
-    pub fn start(spec: &MachineSpec, host: &Host) -> Result<Machine, VmError> {
+    pub fn start(spec: &MachineSpec, host: &Host) -> Result<Machine> {
         let memory = GuestMemory::new(spec.memory_bytes)?;
         let pair = || UnixStream::pair().map_err(VmError::io("making a socket pair"));
         let (monitor, monitor_end) = pair()?;
@@ -84,7 +85,7 @@ impl Machine {
     }
 
     /// Threads that are no vCPUs: the main loop, and those that serve devices.
-    pub fn other_tids(&self, proc_root: &ProcRoot) -> Result<Vec<i32>, VmError> {
+    pub fn other_tids(&self, proc_root: &ProcRoot) -> Result<Vec<i32>> {
         let mut tids = proc_root.thread_ids(self.pid())?;
         tids.retain(|tid| !self.vcpu_tids.contains(tid));
         Ok(tids)
@@ -153,12 +154,12 @@ impl Machine {
     }
 
     /// Where the vCPUs are: of each its instruction pointer, and whether it is halted.
-    pub fn positions(&mut self) -> Result<String, VmError> {
+    pub fn positions(&mut self) -> Result<String> {
         let monitor = self.monitor.as_mut().expect("a machine that was started has one");
         monitor.positions()
     }
 
-    fn greet(&mut self, monitor: UnixStream) -> Result<(), VmError> {
+    fn greet(&mut self, monitor: UnixStream) -> Result<()> {
         let mut monitor = Monitor::greet(monitor)?;
         self.vcpu_tids = monitor.vcpu_tids()?;
         self.monitor = Some(monitor);

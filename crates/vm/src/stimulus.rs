@@ -10,7 +10,7 @@ use reprieve_linux::warden::Guarded;
 use reprieve_study::Condition;
 use reprieve_study::scenario::{BadScenario, VcpuQuota};
 
-use crate::VmError;
+use crate::Result;
 use crate::bursts::{self, Running, Timing};
 use crate::host::{Guard, Host};
 use crate::pauses::Pauses;
@@ -28,7 +28,7 @@ pub struct Stimulus {
 
 impl Stimulus {
     /// The pCPUs that a condition uses. An error if this process may not use one of them.
-    pub fn pcpus(name: &str, condition: &Condition, allowed: &[usize]) -> Result<Vec<usize>, VmError> {
+    pub fn pcpus(name: &str, condition: &Condition, allowed: &[usize]) -> Result<Vec<usize>> {
         if condition.pcpus.is_empty() {
             return Ok(allowed.to_vec());
         }
@@ -48,7 +48,7 @@ impl Stimulus {
 
     /// Pins a machine's vCPUs to pCPUs, round robin. QEMU's other threads stay unpinned: its main thread delivers the
     /// guest's timers and must not wait for a vCPU.
-    pub fn pin(machine: &Machine, pcpus: &[usize]) -> Result<(), VmError> {
+    pub fn pin(machine: &Machine, pcpus: &[usize]) -> Result<()> {
         for (tid, pcpu) in machine.vcpu_tids.iter().zip(pcpus.iter().cycle()) {
             threads::set_affinity(*tid, &[*pcpu])?;
         }
@@ -62,7 +62,7 @@ impl Stimulus {
         pcpus: &[usize],
         host: &Host,
         timing: Timing,
-    ) -> Result<Stimulus, VmError> {
+    ) -> Result<Stimulus> {
         let mut stimulus = Stimulus { bursts: None, pauses: None, hogs: Vec::new(), quotas: None };
         if !condition.quota.is_empty() {
             stimulus.limit(&condition.quota, machine, host)?;
@@ -84,7 +84,7 @@ impl Stimulus {
     }
 
     /// Schedules the pauses for a window that begins at `start`.
-    pub fn pause(&mut self, condition: &Condition, machine: &Machine, start: Instant) -> Result<(), VmError> {
+    pub fn pause(&mut self, condition: &Condition, machine: &Machine, start: Instant) -> Result<()> {
         self.pauses = Some(Pauses::start(&condition.pauses, &machine.vcpu_tids, start)?);
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Stimulus {
         self.hogs.iter().map(|(hog, _)| hog.pid()).collect()
     }
 
-    fn limit(&mut self, quotas: &[VcpuQuota], machine: &Machine, host: &Host) -> Result<(), VmError> {
+    fn limit(&mut self, quotas: &[VcpuQuota], machine: &Machine, host: &Host) -> Result<()> {
         let cgroups = Cgroups::detect(&host.proc_root)?;
         let name = unique_name(&host.proc_root)?;
         // Guard it before creating it, so that a kill in between leaves nothing behind.

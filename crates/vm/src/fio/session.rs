@@ -17,6 +17,7 @@ use crate::lab::{Booted, Lab, STOP_LIMIT, Work};
 use crate::link::{self, Fields, Link};
 use crate::qemu::MachineSpec;
 use crate::stimulus::Stimulus;
+use crate::{Result, Step};
 
 /// Exchanges of the clocks' times for a fix.
 const EXCHANGES: usize = 32;
@@ -65,7 +66,7 @@ struct Window {
 }
 
 impl Session {
-    pub(super) fn boot(lab: &Lab, spec: MachineSpec, planned: &PlannedRun) -> Result<Session, VmError> {
+    pub(super) fn boot(lab: &Lab, spec: MachineSpec, planned: &PlannedRun) -> Result<Session> {
         let limit = Duration::from_millis(planned.scenario.guest.boot_limit_ms);
         let mut booted = lab.boot(&spec, &lab.pcpus, limit)?;
         let raised = bursts::raise(&booted.machine.other_tids(&lab.host.proc_root)?)?;
@@ -83,12 +84,7 @@ impl Session {
         self.booted.machine.explain(error)
     }
 
-    pub(super) fn measure(
-        &mut self,
-        lab: &Lab,
-        planned: &PlannedRun,
-        step: &mut dyn FnMut(&str),
-    ) -> Result<Done, VmError> {
+    pub(super) fn measure(&mut self, lab: &Lab, planned: &PlannedRun, step: &mut Step) -> Result<Done> {
         let (name, scenario) = (&planned.condition, &planned.scenario);
         let other = || BadScenario::new("workload.kind", "is not fio");
         let (condition, fio) = (&scenario.conditions[name], scenario.workload.fio().ok_or_else(other)?);
@@ -139,7 +135,7 @@ impl Session {
 
     /// Learns how the clocks are related, while nothing runs in the guest, until that is known well enough for what an oracle
     /// is told of the next `for_ns`.
-    fn learn_clocks(&mut self, for_ns: u64, step: &mut dyn FnMut(&str)) -> Result<(), VmError> {
+    fn learn_clocks(&mut self, for_ns: u64, step: &mut Step) -> Result<()> {
         step("compares clocks");
         let began = Instant::now();
         for _ in 0..FIXES {
@@ -164,7 +160,7 @@ impl Session {
         pcpus: &[usize],
         seed: u64,
         run_ms: u64,
-    ) -> Result<Timing, VmError> {
+    ) -> Result<Timing> {
         let link = &mut self.booted.link;
         let timing = Timing { seed, epoch_ns: now_ns() + HEAD_START_NS };
         if fio.placement == Placement::Oracle
@@ -199,7 +195,7 @@ impl Session {
     }
 
     /// What the daemon's record tells, and where its replay differs.
-    fn replay(&mut self, span: Span, out: &mut Observation) -> Result<Option<String>, VmError> {
+    fn replay(&mut self, span: Span, out: &mut Observation) -> Result<Option<String>> {
         let bytes = self.booted.link.read_whole(command::RECORD, RECORD_BYTES)?;
         let recorded = daemon_record::read(&bytes, span)
             .map_err(|problem| VmError::guest(format!("the daemon's record: {problem}")))?;
@@ -239,7 +235,7 @@ impl Window {
 }
 
 /// A moment on the host's clock and the guest's.
-fn fix(link: &mut Link) -> Result<Fix, VmError> {
+fn fix(link: &mut Link) -> Result<Fix> {
     let (began, mut exchanges) = (Instant::now(), Vec::with_capacity(EXCHANGES));
     for _ in 0..EXCHANGES {
         if began.elapsed() > ANSWERS_LIMIT {
@@ -253,7 +249,7 @@ fn fix(link: &mut Link) -> Result<Fix, VmError> {
 }
 
 /// Waits until fio reads: it takes a while to come up.
-fn wait_reading(link: &mut Link) -> Result<(), VmError> {
+fn wait_reading(link: &mut Link) -> Result<()> {
     let reads = |link: &mut Link| Ok::<_, VmError>(link.mark()?.get("ops").copied().unwrap_or(0));
     let (began, before) = (Instant::now(), reads(link)?);
     while reads(link)?.saturating_sub(before) < READS {
@@ -266,7 +262,7 @@ fn wait_reading(link: &mut Link) -> Result<(), VmError> {
 }
 
 /// Waits until the daemon has said something: from then on it ends in good order.
-fn wait_began(link: &mut Link) -> Result<(), VmError> {
+fn wait_began(link: &mut Link) -> Result<()> {
     let began = Instant::now();
     while link.read_whole(command::SAID, RECORD_BYTES)?.is_empty() {
         if began.elapsed() > READING_LIMIT {

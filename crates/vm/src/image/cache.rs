@@ -13,7 +13,7 @@ use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
-use super::ImageError;
+use super::{ImageError, Result};
 
 const TEMPORARY_PREFIX: &str = "reprieve-tmp-";
 
@@ -28,7 +28,7 @@ impl Cache {
     ///
     /// # Errors
     /// The directory cannot be made.
-    pub fn new(root: impl Into<PathBuf>) -> Result<Cache, ImageError> {
+    pub fn new(root: impl Into<PathBuf>) -> Result<Cache> {
         let root = root.into();
         let unusable =
             |error: io::Error| ImageError::CacheUnusable { root: root.clone(), problem: error.to_string() };
@@ -42,7 +42,7 @@ impl Cache {
     ///
     /// # Errors
     /// Neither variable is set.
-    pub fn default_dir(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, ImageError> {
+    pub fn default_dir(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
         let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         absolute("XDG_CACHE_HOME")
             .or_else(|| absolute("HOME").map(|home| home.join(".cache")))
@@ -79,24 +79,14 @@ impl Cache {
     ///
     /// # Errors
     /// What `build` returns, or the cache cannot be written.
-    pub fn make(
-        &self,
-        kind: &str,
-        key: &str,
-        build: impl FnOnce(&Path) -> Result<(), ImageError>,
-    ) -> Result<PathBuf, ImageError> {
+    pub fn make(&self, kind: &str, key: &str, build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         match self.entry(kind, key) {
             Some(entry) => Ok(entry),
             None => self.make_new(kind, key, build).map_err(|error| self.explain(error)),
         }
     }
 
-    fn make_new(
-        &self,
-        kind: &str,
-        key: &str,
-        build: impl FnOnce(&Path) -> Result<(), ImageError>,
-    ) -> Result<PathBuf, ImageError> {
+    fn make_new(&self, kind: &str, key: &str, build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         let _lock = self.lock()?;
         // Another process may have made it while this one waited.
         if let Some(entry) = self.entry(kind, key) {
@@ -123,7 +113,7 @@ impl Cache {
     ///
     /// # Errors
     /// An entry cannot be removed.
-    pub(crate) fn keep_latest(&self, kind: &str, count: usize) -> Result<(), ImageError> {
+    pub(crate) fn keep_latest(&self, kind: &str, count: usize) -> Result<()> {
         if self.entries(kind, "").len() <= count {
             return Ok(());
         }
@@ -143,7 +133,7 @@ impl Cache {
         self.root.join(kind).join(key)
     }
 
-    fn lock(&self) -> Result<File, ImageError> {
+    fn lock(&self) -> Result<File> {
         let path = self.root.join("lock");
         let open = || -> io::Result<File> {
             let file = File::options().create(true).truncate(false).write(true).open(&path)?;

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::ImageError;
+use super::{ImageError, Result};
 
 /// A program that making an image needs, and the Debian or Ubuntu package that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ const DISK_FULL: &str = "No space left on device";
 ///
 /// # Errors
 /// The program is missing, or ends with anything but success.
-pub(crate) fn run(program: &str, arguments: &[&str], dir: &Path) -> Result<String, ImageError> {
+pub(crate) fn run(program: &str, arguments: &[&str], dir: &Path) -> Result<String> {
     run_as(None, program, arguments, dir)
 }
 
@@ -55,12 +55,7 @@ pub(crate) type User = (u32, u32);
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn run_as(
-    user: Option<User>,
-    program: &str,
-    arguments: &[&str],
-    dir: &Path,
-) -> Result<String, ImageError> {
+pub(crate) fn run_as(user: Option<User>, program: &str, arguments: &[&str], dir: &Path) -> Result<String> {
     let mut command = Command::new(program);
     if let Some((uid, gid)) = user {
         command.uid(uid).gid(gid);

@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use super::cache::key_of;
-use super::{Cache, ImageError, Kernel, command, error, module_build, packages};
+use super::{Cache, ImageError, Kernel, Result, command, error, module_build, packages};
+use crate::Step;
 use crate::unprivileged_user::unprivileged_user;
 
 /// A source file's name and content.
@@ -113,7 +114,7 @@ pub(crate) struct Programs {
 }
 
 /// What the compiler says it is.
-pub(crate) fn compiler(cache: &Cache) -> Result<String, ImageError> {
+pub(crate) fn compiler(cache: &Cache) -> Result<String> {
     let version = command::run("cc", &["--version"], cache.root())?;
     Ok(version.lines().next().unwrap_or_default().to_owned())
 }
@@ -123,8 +124,8 @@ pub(crate) fn programs(
     cache: &Cache,
     bundle: &Bundle,
     compiler: &str,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Programs, ImageError> {
+    progress: &mut Step,
+) -> Result<Programs> {
     let key = key_of(parts(bundle.sources).chain(FLAGS.map(str::as_bytes)).chain([compiler.as_bytes()]));
     let dir = cache.make("programs", &key, |dir| {
         progress("compiling the guest's programs");
@@ -145,8 +146,8 @@ pub(crate) fn module(
     module: &ModuleSources,
     kernel: &Kernel,
     compiler: &str,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Option<PathBuf>, ImageError> {
+    progress: &mut Step,
+) -> Result<Option<PathBuf>> {
     let Some(headers) = &kernel.headers_dir else { return Ok(None) };
     let key = key_of(parts(module.sources).chain([kernel.id.as_bytes(), compiler.as_bytes()]));
     let dir = cache.make("module", &key, |dir| {
@@ -162,7 +163,7 @@ fn parts(sources: &[Source]) -> impl Iterator<Item = &[u8]> {
     sources.iter().flat_map(|(name, content)| [name.as_bytes(), content.as_bytes()])
 }
 
-fn write_sources(dir: &Path, sources: &[Source]) -> Result<(), ImageError> {
+fn write_sources(dir: &Path, sources: &[Source]) -> Result<()> {
     for (name, content) in sources {
         let path = dir.join(name);
         if let Some(parent) = path.parent() {

@@ -6,7 +6,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::ImageError;
+use super::{ImageError, Result};
 
 /// Largest unpacked file: a distribution's vmlinux has 50 to 100 MB.
 pub(crate) const UNPACKED_BYTES_MAX: usize = 1 << 30;
@@ -19,8 +19,8 @@ const LZ4_BLOCK_BYTES_MAX: usize = 8 << 20;
 
 const LZ4_LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
 
-/// Unpacks `data`, or returns `None` if it does not begin with known magic bytes. `path` is for errors.
-pub(crate) fn decompress(path: &Path, data: &[u8]) -> Result<Option<Vec<u8>>, ImageError> {
+/// Unpacks `data`, or returns `None` if its magic bytes are of no known compression. `path` is for errors.
+pub(crate) fn decompress(path: &Path, data: &[u8]) -> Result<Option<Vec<u8>>> {
     let bad = |format, problem: String| ImageError::Decompress { path: path.to_owned(), format, problem };
     let unpacked = match data {
         [0x1f, 0x8b, ..] => read_bounded(flate2::read::GzDecoder::new(data)).map_err(|e| bad("gzip", e)),
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    fn unpack(data: &[u8]) -> Result<Option<Vec<u8>>, ImageError> {
+    fn unpack(data: &[u8]) -> Result<Option<Vec<u8>>> {
         decompress(Path::new("test"), data)
     }
 

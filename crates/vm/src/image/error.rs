@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::btf::BtfError;
 
+/// `Result` with [`ImageError`].
+pub type Result<T, E = ImageError> = std::result::Result<T, E>;
+
 /// Why a guest image could not be made.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what the fields are")]
@@ -101,11 +104,11 @@ impl ImageError {
 }
 
 /// [`std::fs::read`] whose error names the file.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, ImageError> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(ImageError::io(path))
 }
 
 /// [`std::fs::write`] whose error names the file.
-pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), ImageError> {
+pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     std::fs::write(path, content).map_err(ImageError::io(path))
 }

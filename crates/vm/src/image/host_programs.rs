@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::cache::key_of;
-use super::{Cache, ImageError, Initramfs, command, error, libraries};
+use super::{Cache, ImageError, Initramfs, Result, command, error, libraries};
+use crate::Step;
 
 /// Where they are in the guest; `guest/program.c` names the same places.
 const PROGRAMS: &str = "programs/bin";
@@ -27,11 +28,7 @@ pub(crate) struct HostPrograms {
 }
 
 /// Gathers the programs of these paths, whose file names differ. `None` if there are none.
-pub(crate) fn gather(
-    cache: &Cache,
-    paths: &[PathBuf],
-    progress: &mut dyn FnMut(&str),
-) -> Result<Option<HostPrograms>, ImageError> {
+pub(crate) fn gather(cache: &Cache, paths: &[PathBuf], progress: &mut Step) -> Result<Option<HostPrograms>> {
     if paths.is_empty() {
         return Ok(None);
     }
@@ -50,7 +47,7 @@ pub(crate) fn gather(
 
 impl HostPrograms {
     /// Adds them to a guest's file system.
-    pub fn add(&self, archive: &mut Initramfs) -> Result<(), ImageError> {
+    pub fn add(&self, archive: &mut Initramfs) -> Result<()> {
         for entry in fs::read_dir(&self.dir).map_err(ImageError::io(&self.dir))? {
             let path = entry.map_err(ImageError::io(&self.dir))?.path();
             archive.program_from(&format!("{PROGRAMS}/{}", name(&path)), &path)?;
@@ -67,7 +64,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn key_of_files<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<String, ImageError> {
+fn key_of_files<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<String> {
     let mut parts = Vec::new();
     for path in paths {
         // A digest each, so that one file at a time is in memory.

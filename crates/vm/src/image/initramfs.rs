@@ -10,7 +10,7 @@ use std::path::Path;
 
 use cpio::newc::Builder;
 
-use super::{ImageError, error};
+use super::{ImageError, Result, error};
 
 /// Largest file, bytes; newc itself ends at 4 GiB.
 const FILE_BYTES_MAX: usize = 256 << 20;
@@ -34,31 +34,31 @@ struct Entry {
 
 impl Initramfs {
     /// An empty directory, as a place to mount something.
-    pub fn directory(&mut self, name: &str) -> Result<(), ImageError> {
+    pub fn directory(&mut self, name: &str) -> Result<()> {
         self.add(name, DIRECTORY, Vec::new())
     }
 
     /// A file that can be executed.
-    pub fn program(&mut self, name: &str, content: Vec<u8>) -> Result<(), ImageError> {
+    pub fn program(&mut self, name: &str, content: Vec<u8>) -> Result<()> {
         self.add(name, PROGRAM, content)
     }
 
     /// A program copied from `path`.
-    pub fn program_from(&mut self, name: &str, path: &Path) -> Result<(), ImageError> {
+    pub fn program_from(&mut self, name: &str, path: &Path) -> Result<()> {
         self.program(name, error::read(path)?)
     }
 
     /// A file that is only read.
-    pub fn data(&mut self, name: &str, content: Vec<u8>) -> Result<(), ImageError> {
+    pub fn data(&mut self, name: &str, content: Vec<u8>) -> Result<()> {
         self.add(name, DATA, content)
     }
 
     /// A symbolic link.
-    pub fn link(&mut self, name: &str, target: &str) -> Result<(), ImageError> {
+    pub fn link(&mut self, name: &str, target: &str) -> Result<()> {
         self.add(name, LINK, target.as_bytes().to_vec())
     }
 
-    fn add(&mut self, name: &str, mode: u32, content: Vec<u8>) -> Result<(), ImageError> {
+    fn add(&mut self, name: &str, mode: u32, content: Vec<u8>) -> Result<()> {
         let refuse =
             |problem: &str| ImageError::Archive { name: name.to_owned(), problem: problem.to_owned() };
         if name.split('/').any(|part| matches!(part, "" | "." | "..")) {

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use object::{Object, ObjectSection};
 
 use super::decompress::{UNPACKED_BYTES_MAX, decompress};
-use super::{Cache, ImageError, Unpacked, cache, error};
+use super::{Cache, ImageError, Result, Unpacked, cache, error};
+use crate::Step;
 
 /// Which kernel a guest boots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,7 +68,7 @@ const SECTOR_BYTES: usize = 512;
 
 impl Kernel {
     /// The kernel of an unpacked image package, with its headers if they were unpacked beside it.
-    pub(crate) fn of_packages(unpacked: &Unpacked) -> Result<Kernel, ImageError> {
+    pub(crate) fn of_packages(unpacked: &Unpacked) -> Result<Kernel> {
         let boot = unpacked.find(&["boot"])?;
         let lacks =
             || ImageError::PackageLacks { package: unpacked.id.clone(), what: "boot/vmlinuz-*".into() };
@@ -92,11 +93,7 @@ impl Kernel {
     ///
     /// # Errors
     /// The file is not a kernel.
-    pub fn of_file(
-        vmlinuz: &Path,
-        modules_dir: Option<&Path>,
-        headers_dir: Option<&Path>,
-    ) -> Result<Kernel, ImageError> {
+    pub fn of_file(vmlinuz: &Path, modules_dir: Option<&Path>, headers_dir: Option<&Path>) -> Result<Kernel> {
         let unreadable = |error: std::io::Error| not_a_kernel(vmlinuz, &error.to_string());
         let vmlinuz = &fs::canonicalize(vmlinuz).map_err(unreadable)?;
         // Opening a FIFO would wait for its writer.
@@ -123,7 +120,7 @@ impl Kernel {
     ///
     /// # Errors
     /// The kernel cannot be unpacked, or has no BTF.
-    pub fn btf_bytes(&self, cache: &Cache, progress: &mut dyn FnMut(&str)) -> Result<Vec<u8>, ImageError> {
+    pub fn btf_bytes(&self, cache: &Cache, progress: &mut Step) -> Result<Vec<u8>> {
         let entry = cache.make("btf", &self.id, |dir| {
             progress(&format!("unpacking the kernel {} for its type information", self.release));
             error::write(&dir.join("vmlinux.btf"), btf_section(&self.vmlinuz, &vmlinux(&self.vmlinuz)?)?)
@@ -136,7 +133,7 @@ impl Kernel {
 ///
 /// # Errors
 /// The file is neither, is damaged, or is compressed in a way that is not supported (bzip2, lzma, lzo).
-pub fn vmlinux(path: &Path) -> Result<Vec<u8>, ImageError> {
+pub fn vmlinux(path: &Path) -> Result<Vec<u8>> {
     let data = read_kernel(path)?;
     if is_elf(&data) {
         return Ok(data);
@@ -146,7 +143,7 @@ pub fn vmlinux(path: &Path) -> Result<Vec<u8>, ImageError> {
     if is_elf(&unpacked) { Ok(unpacked) } else { Err(not_a_kernel(path, "its payload is not an ELF image")) }
 }
 
-fn read_kernel(path: &Path) -> Result<Vec<u8>, ImageError> {
+fn read_kernel(path: &Path) -> Result<Vec<u8>> {
     let mut data = Vec::new();
     let file = File::open(path).map_err(|error| not_a_kernel(path, &error.to_string()))?;
     file.take(KERNEL_FILE_BYTES_MAX + 1).read_to_end(&mut data).map_err(ImageError::io(path))?;
@@ -178,7 +175,7 @@ fn is_bzimage(data: &[u8]) -> bool {
 }
 
 /// The compressed kernel in a bzImage. Its place is relative to the code after the setup sectors.
-fn payload<'a>(path: &Path, data: &'a [u8]) -> Result<&'a [u8], ImageError> {
+fn payload<'a>(path: &Path, data: &'a [u8]) -> Result<&'a [u8]> {
     if !is_bzimage(data) {
         return Err(not_a_kernel(path, "neither a bzImage nor an ELF file"));
     }
@@ -196,7 +193,7 @@ fn payload<'a>(path: &Path, data: &'a [u8]) -> Result<&'a [u8], ImageError> {
 
 /// The release: the first word of the version text, which a bzImage points to and an ELF image has somewhere
 /// after "Linux version ".
-fn release(path: &Path, data: &[u8]) -> Result<String, ImageError> {
+fn release(path: &Path, data: &[u8]) -> Result<String> {
     let text = if is_bzimage(data) {
         u16_at(data, KERNEL_VERSION).and_then(|at| data.get(usize::from(at) + SECTOR_BYTES..))
     } else if is_elf(data) {
@@ -214,7 +211,7 @@ fn release(path: &Path, data: &[u8]) -> Result<String, ImageError> {
         .ok_or_else(|| not_a_kernel(path, "it does not say its version"))
 }
 
-fn btf_section<'a>(path: &Path, vmlinux: &'a [u8]) -> Result<&'a [u8], ImageError> {
+fn btf_section<'a>(path: &Path, vmlinux: &'a [u8]) -> Result<&'a [u8]> {
     let file = object::File::parse(vmlinux).map_err(|error| not_a_kernel(path, &error.to_string()))?;
     let section = file.section_by_name(".BTF").ok_or_else(|| ImageError::NoBtf { path: path.to_owned() })?;
     section.data().map_err(|error| not_a_kernel(path, &error.to_string()))

@@ -10,7 +10,7 @@ use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::{Dyn, FileHeader};
 use object::{Endianness, StringTable};
 
-use super::{ImageError, Unpacked, error};
+use super::{ImageError, Result, Unpacked, error};
 
 /// Where packages have libraries, below their roots: with /usr merged, and before that; and where Ceph's, which fio needs, have
 /// one among themselves.
@@ -36,7 +36,7 @@ pub(crate) fn in_packages(
     packages: &[Unpacked],
     programs: &[PathBuf],
     further: &[&str],
-) -> Result<BTreeMap<String, PathBuf>, ImageError> {
+) -> Result<BTreeMap<String, PathBuf>> {
     let places =
         packages.iter().flat_map(|package| IN_PACKAGES.map(|directory| package.root.join(directory)));
     closure(&places.collect::<Vec<_>>(), programs, further).map_err(|missing| match missing {
@@ -52,7 +52,7 @@ pub(crate) fn in_packages(
 ///
 /// # Errors
 /// A library that is in none of the usual directories, a program that cannot be read.
-pub(crate) fn on_host(programs: &[PathBuf]) -> Result<BTreeMap<String, PathBuf>, ImageError> {
+pub(crate) fn on_host(programs: &[PathBuf]) -> Result<BTreeMap<String, PathBuf>> {
     closure(&ON_HOST.map(PathBuf::from), programs, &[]).map_err(|missing| match missing {
         Missing::Library { name, wanted_by } => ImageError::NoLibrary {
             program: wanted_by.display().to_string(),
@@ -93,7 +93,7 @@ fn closure(
     // Names, and the file that each comes from.
     let mut wanted: Vec<(String, PathBuf)> =
         further.iter().map(|name| ((*name).to_owned(), PathBuf::new())).collect();
-    let of = |path: &Path| -> Result<Vec<(String, PathBuf)>, ImageError> {
+    let of = |path: &Path| -> Result<Vec<(String, PathBuf)>> {
         Ok(needed(path)?.into_iter().map(|name| (name, path.to_owned())).collect())
     };
     for program in programs {
@@ -115,7 +115,7 @@ fn closure(
 }
 
 /// The names in the file's dynamic section. A name with a slash would lead elsewhere, and is left out.
-fn needed(path: &Path) -> Result<Vec<String>, ImageError> {
+fn needed(path: &Path) -> Result<Vec<String>> {
     let data = error::read(path)?;
     let names = parse(&data).map_err(|problem| ImageError::BadProgram { path: path.to_owned(), problem })?;
     Ok(names.into_iter().filter(|name| !name.contains('/')).collect())

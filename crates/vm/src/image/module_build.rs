@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use super::command::{self, User};
-use super::{ImageError, error};
+use super::{ImageError, Result, error};
 
 /// Largest module, bytes; ours has some 30 KiB.
 const MODULE_BYTES_MAX: u64 = 16 << 20;
@@ -25,7 +25,7 @@ pub(super) fn build(
     dir: &Path,
     file: &str,
     user: Option<User>,
-) -> Result<(), ImageError> {
+) -> Result<()> {
     let Some(user) = user else { return make(headers, dir, None) };
     let folder = tempfile::Builder::new().prefix("reprieve-").tempdir();
     let folder = folder.map_err(ImageError::io(&std::env::temp_dir()))?;
@@ -39,7 +39,7 @@ pub(super) fn build(
     error::write(&dir.join(file), fetch(&build.join(file))?)
 }
 
-fn make(headers: &Path, dir: &Path, user: Option<User>) -> Result<(), ImageError> {
+fn make(headers: &Path, dir: &Path, user: Option<User>) -> Result<()> {
     let headers = headers.to_string_lossy();
     let sources = format!("M={}", dir.to_string_lossy());
     // The kernel's own compiler may not be installed; the host's does for a module of this size. Debug information, and
@@ -50,7 +50,7 @@ fn make(headers: &Path, dir: &Path, user: Option<User>) -> Result<(), ImageError
 }
 
 /// Copies the sources into a folder that is the user's.
-fn hand_over(dir: &Path, build: &Path, (uid, gid): User) -> Result<(), ImageError> {
+fn hand_over(dir: &Path, build: &Path, (uid, gid): User) -> Result<()> {
     let give = |path: &Path| chown(path, Some(uid), Some(gid)).map_err(ImageError::io(path));
     fs::create_dir(build).map_err(ImageError::io(build))?;
     for entry in fs::read_dir(dir).map_err(ImageError::io(dir))? {
@@ -63,7 +63,7 @@ fn hand_over(dir: &Path, build: &Path, (uid, gid): User) -> Result<(), ImageErro
 }
 
 /// The headers, or a copy of them in `folder`, that the user can read.
-fn readable(headers: &Path, packages: &Path, folder: &Path, user: User) -> Result<PathBuf, ImageError> {
+fn readable(headers: &Path, packages: &Path, folder: &Path, user: User) -> Result<PathBuf> {
     let makefile = headers.join("Makefile");
     if command::run_as(Some(user), "test", &["-r", &makefile.to_string_lossy()], Path::new("/")).is_ok() {
         return Ok(headers.into());
@@ -95,7 +95,7 @@ fn readable(headers: &Path, packages: &Path, folder: &Path, user: User) -> Resul
 }
 
 /// What make has left. The folder is another's: a link or a device may stand in the module's place.
-fn fetch(path: &Path) -> Result<Vec<u8>, ImageError> {
+fn fetch(path: &Path) -> Result<Vec<u8>> {
     let read = || -> io::Result<Vec<u8>> {
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
         let file = File::options().read(true).custom_flags(flags).open(path)?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use object::{Object, ObjectSection};
 
 use super::decompress::decompress;
-use super::{ImageError, error};
+use super::{ImageError, Result, error};
 
 /// Most modules looked at under one directory; a full distribution kernel has about 6,000.
 const MODULES_MAX: usize = 50_000;
@@ -25,7 +25,7 @@ pub(crate) struct Module {
 }
 
 /// The modules to load, in order, so that all of `wanted` are there. Built-in ones are left out.
-pub(crate) fn closure(dir: &Path, release: &str, wanted: &[&str]) -> Result<Vec<Module>, ImageError> {
+pub(crate) fn closure(dir: &Path, release: &str, wanted: &[&str]) -> Result<Vec<Module>> {
     let tree = Tree { dir, release, files: files_under(dir)?, built_in: built_in(dir)? };
     let mut order = Vec::new();
     let mut visited = BTreeSet::new();
@@ -45,12 +45,7 @@ struct Tree<'a> {
 impl Tree<'_> {
     /// Depth first, so that what a module needs comes before it. `visited` ends cycles, and bounds the depth
     /// by the number of modules.
-    fn visit(
-        &self,
-        name: &str,
-        visited: &mut BTreeSet<String>,
-        order: &mut Vec<Module>,
-    ) -> Result<(), ImageError> {
+    fn visit(&self, name: &str, visited: &mut BTreeSet<String>, order: &mut Vec<Module>) -> Result<()> {
         if self.built_in.contains(name) || !visited.insert(name.to_owned()) {
             return Ok(());
         }
@@ -81,7 +76,7 @@ fn module_name(file_name: &str) -> Option<String> {
 }
 
 /// All module files by name. Links (`build`, `source`) are not followed.
-fn files_under(dir: &Path) -> Result<BTreeMap<String, PathBuf>, ImageError> {
+fn files_under(dir: &Path) -> Result<BTreeMap<String, PathBuf>> {
     let mut files = BTreeMap::new();
     let mut left = vec![dir.to_owned()];
     while let Some(dir) = left.pop() {
@@ -101,7 +96,7 @@ fn files_under(dir: &Path) -> Result<BTreeMap<String, PathBuf>, ImageError> {
 }
 
 /// The names in `modules.builtin`; a kernel without that file has none that we know of.
-fn built_in(dir: &Path) -> Result<BTreeSet<String>, ImageError> {
+fn built_in(dir: &Path) -> Result<BTreeSet<String>> {
     let path = dir.join("modules.builtin");
     if !path.exists() {
         return Ok(BTreeSet::new());
@@ -112,7 +107,7 @@ fn built_in(dir: &Path) -> Result<BTreeSet<String>, ImageError> {
 }
 
 /// What the module says it depends on.
-fn depends(path: &Path, elf: &[u8]) -> Result<Vec<String>, ImageError> {
+fn depends(path: &Path, elf: &[u8]) -> Result<Vec<String>> {
     let bad = |problem: String| ImageError::BadModule { path: path.to_owned(), problem };
     let file = object::File::parse(elf).map_err(|error| bad(error.to_string()))?;
     let section = file.section_by_name(".modinfo").ok_or_else(|| bad("no .modinfo section".to_owned()))?;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::cache::key_of;
-use super::{Cache, ImageError, Initramfs, libraries, packages};
+use super::{Cache, Initramfs, Result, libraries, packages};
+use crate::Step;
 
 /// The package. It is linked with the libraries of all its engines, of which a guest uses none: 80 MB.
 const PACKAGE: &str = "fio";
@@ -25,11 +26,7 @@ pub(crate) struct PackagedFio {
 }
 
 /// Gathers it, from the cache where it is there.
-pub(crate) fn gather(
-    cache: &Cache,
-    refresh: bool,
-    progress: &mut dyn FnMut(&str),
-) -> Result<PackagedFio, ImageError> {
+pub(crate) fn gather(cache: &Cache, refresh: bool, progress: &mut Step) -> Result<PackagedFio> {
     let package = packages::with_libraries(cache, PACKAGE, refresh, progress)?;
     let program = package.find(&[PROGRAM])?;
     let found = libraries::in_packages(std::slice::from_ref(&package), std::slice::from_ref(&program), &[])?;
@@ -41,7 +38,7 @@ pub(crate) fn gather(
 
 impl PackagedFio {
     /// Adds it to a guest's file system.
-    pub fn add(&self, archive: &mut Initramfs) -> Result<(), ImageError> {
+    pub fn add(&self, archive: &mut Initramfs) -> Result<()> {
         archive.program_from(&format!("{ROOT}/bin/fio"), &self.program)?;
         for (library, path) in &self.libraries {
             let name = if libraries::is_loader(library) { LOADER } else { library };

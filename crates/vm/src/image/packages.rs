@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Cache, ImageError, command};
+use super::{Cache, ImageError, Result, command};
+use crate::Step;
 
 /// Most packages one entry may consist of.
 const PACKAGES_MAX: usize = 128;
@@ -39,7 +40,7 @@ pub(crate) struct Unpacked {
 
 impl Unpacked {
     /// The first of `names`, paths below the root, that is there.
-    pub fn find(&self, names: &[&str]) -> Result<PathBuf, ImageError> {
+    pub fn find(&self, names: &[&str]) -> Result<PathBuf> {
         let there = names.iter().map(|name| self.root.join(name)).find(|path| path.exists());
         there.ok_or_else(|| ImageError::PackageLacks { package: self.id.clone(), what: names.join(" or ") })
     }
@@ -58,8 +59,8 @@ pub(crate) fn kernel(
     cache: &Cache,
     kernels: &[&[&str]],
     refresh: bool,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Unpacked, ImageError> {
+    progress: &mut Step,
+) -> Result<Unpacked> {
     if !refresh && let Some(found) = kernels.iter().find_map(|names| latest(cache, names[0])) {
         return Ok(found);
     }
@@ -81,8 +82,8 @@ pub(crate) fn kernel_series(
     cache: &Cache,
     series: &str,
     refresh: bool,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Unpacked, ImageError> {
+    progress: &mut Step,
+) -> Result<Unpacked> {
     let [image, headers] = series_packages(series);
     kernel(cache, &[&[&image, &headers]], refresh, progress)
 }
@@ -97,8 +98,8 @@ pub(crate) fn singles<const N: usize>(
     cache: &Cache,
     names: [&str; N],
     refresh: bool,
-    progress: &mut dyn FnMut(&str),
-) -> Result<[Unpacked; N], ImageError> {
+    progress: &mut Step,
+) -> Result<[Unpacked; N]> {
     let mut unpacked = Vec::with_capacity(N);
     for name in names {
         let there = latest(cache, name).filter(|_| !refresh);
@@ -119,8 +120,8 @@ pub(crate) fn with_libraries(
     cache: &Cache,
     name: &str,
     refresh: bool,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Unpacked, ImageError> {
+    progress: &mut Step,
+) -> Result<Unpacked> {
     if let Some(found) = latest(cache, name).filter(|_| !refresh) {
         return Ok(found);
     }
@@ -133,7 +134,7 @@ pub(crate) fn with_libraries(
 ///
 /// # Errors
 /// apt does not know it, or there is no apt.
-pub(crate) fn known(cache: &Cache, name: &str) -> Result<String, ImageError> {
+pub(crate) fn known(cache: &Cache, name: &str) -> Result<String> {
     if let Some(there) = latest(cache, name) {
         return Ok(format!("{}, in the cache", there.id));
     }
@@ -147,7 +148,7 @@ pub(crate) fn known(cache: &Cache, name: &str) -> Result<String, ImageError> {
 ///
 /// # Errors
 /// apt knows none, or there is no apt.
-pub(crate) fn any_known(cache: &Cache, names: &[&str]) -> Result<String, ImageError> {
+pub(crate) fn any_known(cache: &Cache, names: &[&str]) -> Result<String> {
     let mut found = Err(ImageError::UnknownPackage { package: names.join(" or ") });
     for name in names {
         match known(cache, name) {
@@ -179,7 +180,7 @@ fn resolve(
     dir: &Path,
     names: &[&str],
     follow: impl Fn(&str) -> Vec<Vec<String>>,
-) -> Result<Option<Vec<Stanza>>, ImageError> {
+) -> Result<Option<Vec<Stanza>>> {
     let mut groups: Vec<Vec<String>> = names.iter().map(|name| vec![(*name).to_owned()]).collect();
     let mut resolved: Vec<Stanza> = Vec::new();
     // One level of dependencies a turn, as each question to apt takes a good part of a second.
@@ -229,7 +230,7 @@ fn follow(depends: &str, wanted: impl Fn(&str) -> bool) -> Vec<Vec<String>> {
 }
 
 /// What apt knows of the packages in these groups: their candidate versions, by name.
-fn show(dir: &Path, groups: &[Vec<String>]) -> Result<BTreeMap<String, Stanza>, ImageError> {
+fn show(dir: &Path, groups: &[Vec<String>]) -> Result<BTreeMap<String, Stanza>> {
     let mut arguments = vec!["show", "--no-all-versions"];
     arguments.extend(groups.iter().flatten().map(String::as_str));
     match command::run("apt-cache", &arguments, dir) {
@@ -266,9 +267,9 @@ fn parse_stanza(text: &str) -> Option<Stanza> {
 fn fetch(
     cache: &Cache,
     packages: &[Stanza],
-    finish: impl FnOnce(&Path) -> Result<(), ImageError>,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Unpacked, ImageError> {
+    finish: impl FnOnce(&Path) -> Result<()>,
+    progress: &mut Step,
+) -> Result<Unpacked> {
     // make takes a colon, which an epoch brings, for the end of a target.
     let id = format!("{}_{}", packages[0].package, packages[0].version.replace(':', "_"));
     let made = cache.make(KIND, &id, |dir| {
@@ -296,7 +297,7 @@ fn fetch(
 
 /// Downloads one package. Given several, apt would try each in turn on a server that does not answer; so the first one that
 /// fails ends a download within a minute.
-fn download(dir: &Path, package: &Stanza) -> Result<(), ImageError> {
+fn download(dir: &Path, package: &Stanza) -> Result<()> {
     let exact = format!("{}={}", package.package, package.version);
     let limits = ["Acquire::Retries=1", "Acquire::http::Timeout=12", "Acquire::https::Timeout=12"];
     let mut arguments = vec!["-q"];
@@ -317,7 +318,7 @@ fn cause(output: &str) -> &str {
     cause.or(output.lines().last()).unwrap_or_default().trim()
 }
 
-fn downloaded(dir: &Path) -> Result<Vec<PathBuf>, ImageError> {
+fn downloaded(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(dir).map_err(ImageError::io(dir))? {
         let path = entry.map_err(ImageError::io(dir))?.path();
@@ -331,7 +332,7 @@ fn downloaded(dir: &Path) -> Result<Vec<PathBuf>, ImageError> {
 
 /// Debian's header packages include each other's makefiles by absolute path, as if installed. Make it
 /// relative: they were unpacked side by side.
-fn patch_headers(root: &Path) -> Result<(), ImageError> {
+fn patch_headers(root: &Path) -> Result<()> {
     let sources = root.join("usr/src");
     let Ok(listing) = fs::read_dir(&sources) else { return Ok(()) };
     for entry in listing.flatten() {

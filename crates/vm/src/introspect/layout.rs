@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use super::ram::{Half, KERNEL_MAP, KERNEL_MAP_BYTES, PAGE_BYTES, Ram, Word};
-use crate::VmError;
 use crate::image::btf::Btf;
+use crate::{Result, VmError};
 
 /// Most CPUs, leaves and zones that are followed; a guest's own numbers are not trusted beyond.
 const MAX_CPUS: u64 = 64;
@@ -100,7 +100,7 @@ impl Layout {
         release: &str,
         cpus: usize,
         memory_bytes: u64,
-    ) -> Result<Layout, VmError> {
+    ) -> Result<Layout> {
         let finder = Finder { ram, btf, symbols };
         finder.check_banner(release)?;
         let direct_map = ram.read(finder.symbol("page_offset_base")?)?;
@@ -129,13 +129,13 @@ fn within(what: &'static str) -> impl FnOnce(VmError) -> VmError {
 }
 
 /// An address of the guest's that offsets can be added to without overflow: nothing lies above the kernel's image.
-fn bounded(address: u64) -> Result<u64, VmError> {
+fn bounded(address: u64) -> Result<u64> {
     let outside = || VmError::Introspect(format!("{address:#x} is no address of the kernel's image or data"));
     (address < KERNEL_MAP + KERNEL_MAP_BYTES).then_some(address).ok_or_else(outside)
 }
 
 impl Finder<'_> {
-    fn symbol(&self, name: &str) -> Result<u64, VmError> {
+    fn symbol(&self, name: &str) -> Result<u64> {
         let address = self.symbols.get(name).copied().filter(|address| *address != 0);
         let address = address.ok_or_else(|| {
             VmError::Introspect(format!("the guest's kernel did not tell the symbol {name}"))
@@ -144,15 +144,15 @@ impl Finder<'_> {
     }
 
     /// The address that stands at an address.
-    fn pointer(&self, address: u64) -> Result<u64, VmError> {
+    fn pointer(&self, address: u64) -> Result<u64> {
         bounded(self.ram.read(address)?)
     }
 
-    fn offset(&self, structure: &str, path: &str) -> Result<u64, VmError> {
+    fn offset(&self, structure: &str, path: &str) -> Result<u64> {
         Ok(self.btf.offset(structure, path)?.offset_bytes as u64)
     }
 
-    fn size_of(&self, structure: &str) -> Result<u64, VmError> {
+    fn size_of(&self, structure: &str) -> Result<u64> {
         match self.btf.size_of(structure)? as u64 {
             0 => Err(VmError::Introspect(format!("struct {structure} has no size"))),
             bytes => Ok(bytes),
@@ -160,7 +160,7 @@ impl Finder<'_> {
     }
 
     /// Offset of an enumerator's element in a table of 8-byte values.
-    fn element(&self, enumeration: &str, name: &str) -> Result<u64, VmError> {
+    fn element(&self, enumeration: &str, name: &str) -> Result<u64> {
         let value = self.btf.enum_value(enumeration, name)?;
         let index = u64::try_from(value).ok().filter(|index| *index < MAX_ELEMENTS);
         let broken = || VmError::Introspect(format!("{name} has the value {value}"));
@@ -168,7 +168,7 @@ impl Finder<'_> {
     }
 
     /// The kernel must lie where it was linked: its banner must be at its symbol.
-    fn check_banner(&self, release: &str) -> Result<(), VmError> {
+    fn check_banner(&self, release: &str) -> Result<()> {
         let address = self.symbol("linux_banner")?;
         let banner = if address >= KERNEL_MAP { self.ram.read_text(address, 128)? } else { String::new() };
         if banner.starts_with(&format!("Linux version {release} ")) {
@@ -181,7 +181,7 @@ impl Finder<'_> {
 
     /// Leaves of the tree: from the last level's first node to the last node (kernel/rcu/rcu.h,
     /// `rcu_for_each_leaf_node`). Both counts are variables of the kernel since they depend on boot parameters.
-    fn leaves(&self, rcu_state: u64) -> Result<Vec<Leaf>, VmError> {
+    fn leaves(&self, rcu_state: u64) -> Result<Vec<Leaf>> {
         let levels = self.ram.read_half(self.symbol("rcu_num_lvls")?)? as u64;
         let nodes = self.ram.read_half(self.symbol("rcu_num_nodes")?)? as u64;
         let node_bytes = self.size_of("rcu_node")?;
@@ -202,7 +202,7 @@ impl Finder<'_> {
         let leaf = |address: u64| {
             Ok(Leaf { mask: self.ram.word(address + mask)?, first_cpu: self.ram.read_half(address + low)? })
         };
-        let leaves: Vec<Leaf> = addresses.map(leaf).collect::<Result<_, VmError>>()?;
+        let leaves: Vec<Leaf> = addresses.map(leaf).collect::<Result<_>>()?;
         // Each leaf has the CPUs that follow those of the one before, one a bit.
         let follows = |pair: &[Leaf]| (1..=64).contains(&pair[1].first_cpu.saturating_sub(pair[0].first_cpu));
         if leaves.first().is_none_or(|leaf| leaf.first_cpu != 0) || !leaves.windows(2).all(follows) {
@@ -212,7 +212,7 @@ impl Finder<'_> {
         Ok(leaves)
     }
 
-    fn gp_kthread(&self, rcu_state: u64) -> Result<GpKthread, VmError> {
+    fn gp_kthread(&self, rcu_state: u64) -> Result<GpKthread> {
         let task = self.pointer(rcu_state + self.offset("rcu_state", "gp_kthread")?)?;
         Ok(GpKthread {
             on_cpu: self.ram.half(task + self.offset("task_struct", "on_cpu")?)?,
@@ -221,15 +221,15 @@ impl Finder<'_> {
         })
     }
 
-    fn either(&self, structure: &str, path: &str, other: &str) -> Result<u64, VmError> {
+    fn either(&self, structure: &str, path: &str, other: &str) -> Result<u64> {
         self.offset(structure, path).or_else(|_| self.offset(structure, other))
     }
 
-    fn cpu(&self, cpu: u64) -> Result<PerCpu, VmError> {
+    fn cpu(&self, cpu: u64) -> Result<PerCpu> {
         let base = self.ram.read(self.symbol("__per_cpu_offset")? + 8 * cpu)?;
         let per_cpu = |name: &str| bounded(base.wrapping_add(self.symbol(name)?));
         let times = per_cpu("kernel_cpustat")? + self.offset("kernel_cpustat", "cpustat")?;
-        let time = |names: &[&str]| -> Result<Vec<Word>, VmError> {
+        let time = |names: &[&str]| -> Result<Vec<Word>> {
             names.iter().map(|name| self.ram.word(times + self.element("cpu_usage_stat", name)?)).collect()
         };
         // A plain per-CPU variable before 6.2 and since 6.15, in between a member of pcpu_hot.
@@ -247,7 +247,7 @@ impl Finder<'_> {
     }
 
     /// The zones with pages of every memory node: `node_data[]` with NUMA, else `contig_page_data`.
-    fn zones(&self) -> Result<Vec<Zone>, VmError> {
+    fn zones(&self) -> Result<Vec<Zone>> {
         let nodes = match self.symbol("node_data") {
             Ok(table) => (0..MAX_ZONES)
                 .map(|node| self.pointer(table + 8 * node))
@@ -274,7 +274,7 @@ impl Finder<'_> {
         Ok(zones)
     }
 
-    fn zone(&self, address: u64) -> Result<Zone, VmError> {
+    fn zone(&self, address: u64) -> Result<Zone> {
         let areas = self.btf.offset("zone", "free_area")?;
         let (first, areas_bytes) = (address + areas.offset_bytes as u64, areas.size_bytes as u64);
         let (area_bytes, free) = (self.size_of("free_area")?, self.offset("free_area", "nr_free")?);
@@ -288,7 +288,7 @@ impl Finder<'_> {
         })
     }
 
-    fn slab(&self) -> Result<Vec<Word>, VmError> {
+    fn slab(&self) -> Result<Vec<Word>> {
         let table = self.symbol("vm_node_stat")?;
         let item = |name: &str| self.ram.word(table + self.element("node_stat_item", name)?);
         ["NR_SLAB_RECLAIMABLE_B", "NR_SLAB_UNRECLAIMABLE_B"].into_iter().map(item).collect()

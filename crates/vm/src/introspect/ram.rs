@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::VmError;
 use crate::qemu::GuestMemory;
+use crate::{Result, VmError};
 
 /// Size of a page of the guest.
 pub const PAGE_BYTES: u64 = 4096;
@@ -48,7 +48,7 @@ unsafe impl Sync for Ram {}
 
 impl Ram {
     /// Maps the memory of a guest.
-    pub fn map(memory: &GuestMemory) -> Result<Ram, VmError> {
+    pub fn map(memory: &GuestMemory) -> Result<Ram> {
         let bytes = memory.bytes();
         // SAFETY: a new mapping at an address of the kernel's choice; the file's size is sealed, so no access
         // within `bytes` can fault.
@@ -67,12 +67,12 @@ impl Ram {
     }
 
     /// The place of an aligned 8-byte value at a kernel address.
-    pub fn word(&self, address: u64) -> Result<Word, VmError> {
+    pub fn word(&self, address: u64) -> Result<Word> {
         self.place(address, 8).map(Word)
     }
 
     /// The place of an aligned 4-byte value at a kernel address.
-    pub fn half(&self, address: u64) -> Result<Half, VmError> {
+    pub fn half(&self, address: u64) -> Result<Half> {
         self.place(address, 4).map(Half)
     }
 
@@ -90,18 +90,18 @@ impl Ram {
     }
 
     /// The 8-byte value at a kernel address.
-    pub fn read(&self, address: u64) -> Result<u64, VmError> {
+    pub fn read(&self, address: u64) -> Result<u64> {
         self.word(address).map(|word| self.get(word))
     }
 
     /// The 4-byte value at a kernel address.
-    pub fn read_half(&self, address: u64) -> Result<u32, VmError> {
+    pub fn read_half(&self, address: u64) -> Result<u32> {
         self.half(address).map(|half| self.get_half(half))
     }
 
     /// A string that ends with a zero byte, at most `limit` bytes; what is not printable ASCII becomes `?`, for it may be
     /// shown on a terminal.
-    pub fn read_text(&self, address: u64, limit: usize) -> Result<String, VmError> {
+    pub fn read_text(&self, address: u64, limit: usize) -> Result<String> {
         let mut text = String::new();
         for at in address..address.saturating_add(limit as u64) {
             let word = self.read(at & !7)?.to_le_bytes();
@@ -114,7 +114,7 @@ impl Ram {
         Ok(text)
     }
 
-    fn place(&self, address: u64, size: u64) -> Result<usize, VmError> {
+    fn place(&self, address: u64, size: u64) -> Result<usize> {
         let outside =
             || VmError::Introspect(format!("kernel address {address:#x} is outside the guest's memory"));
         let physical = self.physical(address).ok_or_else(outside)?;

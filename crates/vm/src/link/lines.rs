@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use reprieve_linux::signals::Interrupt;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::VmError;
+use crate::{Result, VmError};
 
 /// Longest line of the protocol.
 pub(super) const LINE_BYTES: usize = 4096;
@@ -27,12 +27,12 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub fn new(stream: UnixStream, interrupt: Interrupt) -> Result<Lines, VmError> {
+    pub fn new(stream: UnixStream, interrupt: Interrupt) -> Result<Lines> {
         stream.set_nonblocking(true).map_err(VmError::io("preparing the guest's port"))?;
         Ok(Lines { stream, interrupt, buffer: Vec::new(), deadline_passed: false })
     }
 
-    pub fn send(&mut self, line: &str) -> Result<(), VmError> {
+    pub fn send(&mut self, line: &str) -> Result<()> {
         debug_assert!(line.len() < LINE_BYTES && !line.contains('\n'));
         // A line is far smaller than the socket's buffer, so the buffer is full only if the guest does not read.
         let gone = |error: std::io::Error| match error.kind() {
@@ -43,7 +43,7 @@ impl Lines {
     }
 
     /// The next line. `what` and `limit` say in an error what the guest did not do, and within which time.
-    pub fn line(&mut self, what: &str, deadline: Instant, limit: Duration) -> Result<String, VmError> {
+    pub fn line(&mut self, what: &str, deadline: Instant, limit: Duration) -> Result<String> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
@@ -57,13 +57,7 @@ impl Lines {
     }
 
     /// The next `size` raw bytes.
-    pub fn bytes(
-        &mut self,
-        size: usize,
-        what: &str,
-        deadline: Instant,
-        limit: Duration,
-    ) -> Result<Vec<u8>, VmError> {
+    pub fn bytes(&mut self, size: usize, what: &str, deadline: Instant, limit: Duration) -> Result<Vec<u8>> {
         if size > FILE_BYTES {
             return Err(VmError::guest(format!("the guest announced a file of {size} bytes")));
         }
@@ -74,7 +68,7 @@ impl Lines {
     }
 
     /// Waits for the guest, the user's interrupt or the deadline, and then reads once.
-    fn fill(&mut self, what: &str, deadline: Instant, limit: Duration) -> Result<(), VmError> {
+    fn fill(&mut self, what: &str, deadline: Instant, limit: Duration) -> Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
         self.deadline_passed = left.is_zero();
         if self.deadline_passed {

@@ -11,7 +11,7 @@ use reprieve_study::scenario::Accelerator;
 
 use super::{Accel, Machine, MachineSpec};
 use crate::link::Link;
-use crate::{Host, VmError};
+use crate::{Host, Result, VmError};
 
 /// A probe guest that is not in user space by then is no use. Under working KVM it takes about one second.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
@@ -30,12 +30,7 @@ pub struct Chosen {
 
 /// Decides. `spec` is a machine that would do for the probe; `remembered` is a file in which the probe's answer
 /// is kept, with the boot of the host that it is of.
-pub fn choose(
-    wanted: Accelerator,
-    spec: &MachineSpec,
-    remembered: &Path,
-    host: &Host,
-) -> Result<Chosen, VmError> {
+pub fn choose(wanted: Accelerator, spec: &MachineSpec, remembered: &Path, host: &Host) -> Result<Chosen> {
     let chosen = |accel, reason: &str| Ok(Chosen { accel, reason: reason.into() });
     match wanted {
         Accelerator::Tcg => chosen(Accel::Tcg, "asked for"),
@@ -68,9 +63,9 @@ pub fn choose(
 }
 
 /// Boots a guest under KVM and says how it went.
-fn probe(spec: &MachineSpec, host: &Host) -> Result<String, VmError> {
+fn probe(spec: &MachineSpec, host: &Host) -> Result<String> {
     let spec = MachineSpec { accel: Accel::Kvm, vcpus: 1, ..spec.clone() };
-    let attempt = || -> Result<(), VmError> {
+    let attempt = || -> Result<()> {
         let machine = Machine::start(&spec, host)?;
         let port = machine.port.try_clone().map_err(VmError::io("preparing the probe"))?;
         Link::new(port, host.interrupt.clone())?.wait_ready(PROBE_LIMIT).map(drop)

@@ -13,8 +13,8 @@ use std::process::{Child, Command, Stdio};
 use command_fds::{CommandFdExt, FdMapping};
 use reprieve_linux::child;
 
-use crate::VmError;
 use crate::unprivileged_user::unprivileged_user;
+use crate::{Result, VmError};
 
 /// The emulator's program name.
 pub const PROGRAM: &str = "qemu-system-x86_64";
@@ -190,7 +190,7 @@ fn counted(seed: u32) -> String {
 }
 
 /// Starts QEMU with the far ends of memory, monitor, console and port.
-pub fn spawn(spec: &MachineSpec, ends: [OwnedFd; 4]) -> Result<Child, VmError> {
+pub fn spawn(spec: &MachineSpec, ends: [OwnedFd; 4]) -> Result<Child> {
     let mut command = Command::new(PROGRAM);
     command.args(arguments(spec)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // A terminal's Ctrl-C is for us: we end the machine in good order.
@@ -217,7 +217,7 @@ pub fn spawn(spec: &MachineSpec, ends: [OwnedFd; 4]) -> Result<Child, VmError> {
     })
 }
 
-fn open(path: &Path) -> Result<OwnedFd, VmError> {
+fn open(path: &Path) -> Result<OwnedFd> {
     Ok(File::open(path).map_err(VmError::io(format!("opening {}", path.display())))?.into())
 }
 
@@ -242,7 +242,7 @@ fn user(accel: Accel) -> Option<(u32, u32)> {
 }
 
 /// QEMU's version, for captions: `7.2.22`.
-pub fn version() -> Result<String, VmError> {
+pub fn version() -> Result<String> {
     let output = Command::new(PROGRAM).arg("--version").output().map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => missing(),
         _ => VmError::Io { doing: format!("asking {PROGRAM} for its version"), source },

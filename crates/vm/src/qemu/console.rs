@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use reprieve_study::shown;
 
+use crate::Result;
 use crate::error::{ConsoleTail, VmError};
 
 /// Bytes kept.
@@ -28,7 +29,7 @@ pub struct Console(Arc<(Mutex<Kept>, Condvar)>);
 
 impl Console {
     /// Reads `stream` on a thread of its own until the other end closes it.
-    pub fn read(mut stream: UnixStream) -> Result<Console, VmError> {
+    pub fn read(mut stream: UnixStream) -> Result<Console> {
         let shared: Arc<(Mutex<Kept>, Condvar)> = Arc::default();
         let writer = Arc::clone(&shared);
         let body = move || {

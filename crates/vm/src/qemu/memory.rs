@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use crate::VmError;
+use crate::{Result, VmError};
 
 /// The memory of one guest.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct GuestMemory {
 
 impl GuestMemory {
     /// Makes zeroed memory; pages are only taken from the host when the guest touches them.
-    pub fn new(bytes: u64) -> Result<GuestMemory, VmError> {
+    pub fn new(bytes: u64) -> Result<GuestMemory> {
         let failed = |doing: &'static str| move |errno: rustix::io::Errno| VmError::io(doing)(errno.into());
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file =
@@ -36,7 +36,7 @@ impl GuestMemory {
     }
 
     /// Another handle of the same memory.
-    pub fn duplicate(&self) -> Result<OwnedFd, VmError> {
+    pub fn duplicate(&self) -> Result<OwnedFd> {
         self.file.try_clone().map_err(VmError::io("duplicating the guest's memory"))
     }
 }

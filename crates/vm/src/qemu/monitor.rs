@@ -7,6 +7,7 @@ use std::time::Duration;
 use qapi::Qmp;
 use qapi::qmp::{CpuInfoFast, human_monitor_command, query_cpus_fast};
 
+use crate::Result;
 use crate::error::{ConsoleTail, VmError};
 
 /// How long QEMU may take to answer.
@@ -17,7 +18,7 @@ pub struct Monitor(Qmp<qapi::Stream<BufReader<UnixStream>, UnixStream>>);
 
 impl Monitor {
     /// Waits for QEMU's greeting, and answers it.
-    pub fn greet(stream: UnixStream) -> Result<Monitor, VmError> {
+    pub fn greet(stream: UnixStream) -> Result<Monitor> {
         stream.set_read_timeout(Some(ANSWER_LIMIT)).map_err(VmError::io("preparing QEMU's monitor"))?;
         let writer = stream.try_clone().map_err(VmError::io("preparing QEMU's monitor"))?;
         let mut qmp = Qmp::new(qapi::Stream::new(BufReader::new(stream), writer));
@@ -26,7 +27,7 @@ impl Monitor {
     }
 
     /// Thread ids of the vCPUs, in order.
-    pub fn vcpu_tids(&mut self) -> Result<Vec<i32>, VmError> {
+    pub fn vcpu_tids(&mut self) -> Result<Vec<i32>> {
         let mut threads = Vec::new();
         for cpu in self.0.execute(&query_cpus_fast {}).map_err(failed)? {
             let CpuInfoFast::x86_64(cpu) = cpu else {
@@ -39,7 +40,7 @@ impl Monitor {
     }
 
     /// Where the vCPUs are: of each its instruction pointer, and whether it is halted.
-    pub fn positions(&mut self) -> Result<String, VmError> {
+    pub fn positions(&mut self) -> Result<String> {
         let command = human_monitor_command { command_line: "info registers -a".into(), cpu_index: None };
         let registers = self.0.execute(&command).map_err(failed)?;
         Ok(positions(&registers))

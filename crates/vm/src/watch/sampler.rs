@@ -16,9 +16,9 @@ use reprieve_study::{Distribution, GracePeriod, Span, statistics};
 use super::grace_periods::{GRACE_PERIODS, GpTracker};
 use super::impossible_looks::ImpossibleLooks;
 use super::scheduling::{Scheduling, Watcher};
-use crate::VmError;
 use crate::clock::{now_ns, sleep_until, thread_cpu_ns};
 use crate::introspect::{CpuState, Impossible, MemoryState, Reader};
+use crate::{Result, VmError};
 
 /// Memory and backlog are read at every so many looks.
 const MEMORY_EVERY: u64 = 4;
@@ -86,7 +86,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// Begins to look, on average `hz` times a second; the seed determines the time between looks.
-    pub fn start(reader: Reader, watcher: Watcher, hz: u32, seed: u64) -> Result<Sampler, VmError> {
+    pub fn start(reader: Reader, watcher: Watcher, hz: u32, seed: u64) -> Result<Sampler> {
         let stop = Arc::new(AtomicBool::new(false));
         let seen_stop = Arc::clone(&stop);
         let pace =

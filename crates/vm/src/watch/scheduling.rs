@@ -7,7 +7,7 @@ use reprieve_linux::proc::{ProcRoot, SchedStat, SchedStatReader};
 use reprieve_linux::switches::{IntervalBuilder, State, SwitchEvent, SwitchKind, SwitchRecorder};
 use reprieve_study::Span;
 
-use crate::VmError;
+use crate::Result;
 
 /// Pages of each vCPU's event buffer: with 128 events a page, many times what comes between two drains.
 const RING_PAGES: usize = 64;
@@ -55,7 +55,7 @@ pub enum Watcher {
 
 impl Watcher {
     /// Opens the best source for these threads of a process; the note says why it is not the best.
-    pub fn open(proc_root: &ProcRoot, pid: i32, tids: &[i32]) -> Result<(Watcher, Option<String>), VmError> {
+    pub fn open(proc_root: &ProcRoot, pid: i32, tids: &[i32]) -> Result<(Watcher, Option<String>)> {
         let refused = match SwitchRecorder::open(tids, RING_PAGES) {
             Ok(recorder) => {
                 let (events, vcpus) = (Vec::new(), tids.len());
@@ -69,7 +69,7 @@ impl Watcher {
     }
 
     /// Opens the second-best source.
-    pub fn delays(proc_root: &ProcRoot, pid: i32, tids: &[i32]) -> Result<Watcher, VmError> {
+    pub fn delays(proc_root: &ProcRoot, pid: i32, tids: &[i32]) -> Result<Watcher> {
         let open = |tid: &i32| SchedStatReader::open(proc_root, pid, *tid);
         let readers = tids.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let last = readers.iter().map(SchedStatReader::read).collect::<Result<_, _>>()?;

@@ -11,7 +11,7 @@ use super::image;
 use super::lab::XenLab;
 use super::settings::Settings;
 use crate::image::{Cache, ImageError};
-use crate::{Host, VmError, qemu};
+use crate::{Host, Result, VmError, qemu};
 
 /// A run takes about this time where the host is not busy, s: nearly all of it is booting.
 const RUN_S: u64 = 60;
@@ -32,7 +32,7 @@ impl ground::Ground for XenGround {
         format!("{runs} runs, about {} s", runs * RUN_S)
     }
 
-    fn check(&self, scenario: &Scenario) -> Result<(), VmError> {
+    fn check(&self, scenario: &Scenario) -> Result<()> {
         check_machine(scenario, &self.host)?;
         Ok(Cache::new(self.cache.clone()).map(drop)?)
     }
@@ -57,7 +57,7 @@ impl ground::Ground for XenGround {
 
 impl XenGround {
     /// What the runs share: the packages, and the images made of them.
-    fn lab(&self, scenario: &Scenario, progress: &mut dyn Progress) -> Result<XenLab, VmError> {
+    fn lab(&self, scenario: &Scenario, progress: &mut dyn Progress) -> Result<XenLab> {
         check_machine(scenario, &self.host)?;
         let qemu_version = qemu::version()?;
         let cache = Cache::new(self.cache.clone())?;
@@ -75,7 +75,7 @@ fn is_of(observation: &Observation, planned: &PlannedRun) -> bool {
 ///
 /// # Errors
 /// A key that real Xen cannot do, or more memory than is available.
-pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<(), VmError> {
+pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<()> {
     let available_bytes = host.proc_root.available_memory_bytes()?;
     for planned in scenario.plan()?.iter().filter(|planned| planned.repetition == 0) {
         let needed_bytes = Settings::of(planned)?.memory_bytes;

@@ -7,10 +7,11 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::PathBuf;
 
+use crate::Step;
 use crate::image::cache::key_of;
 use crate::image::compile::{self, Programs};
 use crate::image::decompress::decompress;
-use crate::image::error::{self, ImageError};
+use crate::image::error::{self, ImageError, Result};
 use crate::image::initramfs::Initramfs;
 use crate::image::packages::{self, Unpacked};
 use crate::image::{self, Cache, Kernel, libraries};
@@ -82,7 +83,7 @@ pub struct XenImage {
 ///
 /// # Errors
 /// See [`ImageError`]; each says the way out.
-pub fn prepare(cache: &Cache, refresh: bool, progress: &mut dyn FnMut(&str)) -> Result<XenImage, ImageError> {
+pub fn prepare(cache: &Cache, refresh: bool, progress: &mut Step) -> Result<XenImage> {
     let kernel = Kernel::of_packages(&packages::kernel(cache, &KERNELS, refresh, progress)?)?;
     let packages = packages::singles(cache, PACKAGES, refresh, progress)?;
     let compiler = compile::compiler(cache)?;
@@ -105,7 +106,7 @@ pub fn prepare(cache: &Cache, refresh: bool, progress: &mut dyn FnMut(&str)) -> 
 ///
 /// # Errors
 /// The distribution does not have it.
-pub fn available(cache: &Cache) -> Result<String, ImageError> {
+pub fn available(cache: &Cache) -> Result<String> {
     packages::known(cache, PACKAGES[0])
 }
 
@@ -123,7 +124,7 @@ impl Ingredients {
         key_of(ids.chain(others).chain(lists).map(str::as_bytes))
     }
 
-    fn assemble(&self, dir: &std::path::Path) -> Result<(), ImageError> {
+    fn assemble(&self, dir: &std::path::Path) -> Result<()> {
         error::write(&dir.join("xen"), self.hypervisor()?)?;
         let vmlinux = image::vmlinux(&self.kernel.vmlinuz)?;
         error::write(&dir.join("vmlinux"), &vmlinux)?;
@@ -133,7 +134,7 @@ impl Ingredients {
     }
 
     /// QEMU takes no compressed one.
-    fn hypervisor(&self) -> Result<Vec<u8>, ImageError> {
+    fn hypervisor(&self) -> Result<Vec<u8>> {
         let boot = self.packages[0].find(&["boot"])?;
         let compressed = |name: &str| name.starts_with("xen-") && name.ends_with(".gz");
         let name = fs::read_dir(&boot)
@@ -146,7 +147,7 @@ impl Ingredients {
         Ok(decompress(&path, &data)?.unwrap_or(data))
     }
 
-    fn dom0(&self, vmlinux: Vec<u8>) -> Result<Initramfs, ImageError> {
+    fn dom0(&self, vmlinux: Vec<u8>) -> Result<Initramfs> {
         let mut archive = Initramfs::default();
         archive.program("init", compile::XEN_INIT.into())?;
         archive.data("boot/vmlinux", vmlinux)?;
@@ -168,7 +169,7 @@ impl Ingredients {
         Ok(archive)
     }
 
-    fn dom_u(&self) -> Result<Vec<u8>, ImageError> {
+    fn dom_u(&self) -> Result<Vec<u8>> {
         let mut archive = Initramfs::default();
         archive.program_from("init", &self.programs.dir.join("wakeup"))?;
         let mut bytes = Vec::new();
@@ -177,7 +178,7 @@ impl Ingredients {
     }
 
     /// The first of these paths that is in one of the packages.
-    fn find(&self, names: &[&str]) -> Result<PathBuf, ImageError> {
+    fn find(&self, names: &[&str]) -> Result<PathBuf> {
         let found = self.packages.iter().find_map(|package| package.find(names).ok());
         found.ok_or_else(|| ImageError::PackageLacks {
             package: PACKAGES.join(", "),

@@ -12,10 +12,10 @@ use super::image::XenImage;
 use super::report::Report;
 use super::settings::Settings;
 use super::trace::Records;
-use crate::Host;
 use crate::error::{VmError, plain};
 use crate::link::Link;
 use crate::qemu::{Accel, Hypervisor, Machine, MachineSpec};
+use crate::{Host, Result, Step};
 
 /// dom0 says something at least so often while it boots and starts domUs, also on a busy host.
 const SILENCE_LIMIT: Duration = Duration::from_secs(300);
@@ -54,11 +54,7 @@ impl XenLab {
     /// # Errors
     /// A machine that does not boot, hangs or dies, a domU that crashes, results that are not whole; each with the last
     /// lines of a console.
-    pub fn boot(
-        &self,
-        planned: &PlannedRun,
-        step: &mut dyn FnMut(&str),
-    ) -> Result<Vec<Observation>, VmError> {
+    pub fn boot(&self, planned: &PlannedRun, step: &mut Step) -> Result<Vec<Observation>> {
         let settings = Settings::of(planned)?;
         step("boots Xen");
         let carried = self.carry(planned, &settings, step)?;
@@ -86,12 +82,7 @@ impl XenLab {
     }
 
     /// Runs a machine to its end and collects what it sends.
-    fn carry(
-        &self,
-        planned: &PlannedRun,
-        settings: &Settings,
-        step: &mut dyn FnMut(&str),
-    ) -> Result<Carried, VmError> {
+    fn carry(&self, planned: &PlannedRun, settings: &Settings, step: &mut Step) -> Result<Carried> {
         let mut machine = Machine::start(&self.machine_spec(settings), &self.host)?;
         let port = machine.port.try_clone().map_err(VmError::io("preparing the machine's port"))?;
         let mut link = Link::new(port, self.host.interrupt.clone())?;
@@ -153,7 +144,7 @@ struct Limits {
 }
 
 /// Takes frames until the last item. Each item is some frames and an empty one.
-fn collect(link: &mut Link, limits: Limits, step: &mut dyn FnMut(&str)) -> Result<Carried, VmError> {
+fn collect(link: &mut Link, limits: Limits, step: &mut Step) -> Result<Carried> {
     let (mut whole, mut open) = (Carried::new(), Carried::new());
     let (mut doing, mut limit) = ("boot Xen and dom0".to_string(), SILENCE_LIMIT);
     let began = Instant::now();
@@ -194,7 +185,7 @@ fn collect(link: &mut Link, limits: Limits, step: &mut dyn FnMut(&str)) -> Resul
 }
 
 /// Xen falls back to its default for a scheduler that it does not know, and only says so on its console.
-fn check_scheduler(planned: &PlannedRun, carried: Carried) -> Result<Carried, VmError> {
+fn check_scheduler(planned: &PlannedRun, carried: Carried) -> Result<Carried> {
     let text = String::from_utf8_lossy(carried.get(INFO).map_or(&[], Vec::as_slice));
     let (wanted, runs) = (planned.scenario.host.scheduler.name(), info(&text, "xen_scheduler"));
     match runs {
@@ -222,7 +213,7 @@ mod tests {
     use super::*;
 
     /// What is collected of these frames, and the phases that were told.
-    fn collected(frames: &[(&str, &str)]) -> (Result<Carried, VmError>, Vec<String>) {
+    fn collected(frames: &[(&str, &str)]) -> (Result<Carried>, Vec<String>) {
         let (mut machine, host) = UnixStream::pair().unwrap();
         let mut link = Link::new(host, Interrupt::manual().unwrap()).unwrap();
         for (name, bytes) in frames {

@@ -3,7 +3,7 @@
 //! Nothing is taken on trust: numbers are parsed, their count is bounded and must be the one that the last line says,
 //! and a checksum over all of them must be right. So a log that lost or mixed up lines is an error, not a result.
 
-use crate::{VmError, qemu};
+use crate::{Result, VmError, qemu};
 
 use super::settings::SAMPLES_MAX;
 
@@ -58,7 +58,7 @@ impl Report {
     ///
     /// # Errors
     /// A log that is not whole or has another number of segments, with its last lines.
-    pub fn parse(log: &[u8], segments: usize) -> Result<Vec<Report>, VmError> {
+    pub fn parse(log: &[u8], segments: usize) -> Result<Vec<Report>> {
         let mut reader = Reader::default();
         let text = String::from_utf8_lossy(log);
         // A terminal's line ends, and what a kernel printed into the middle of nothing.
