@@ -56,8 +56,6 @@ pub struct ImageOptions {
     /// With what a hostile guest needs: a module that writes over its kernel's memory, and a program that lies in the
     /// runner's place. Only tests of the host want that.
     pub hostile: bool,
-    /// Ask the distribution for newer packages than those in the cache.
-    pub refresh: bool,
 }
 
 /// All that a guest needs.
@@ -102,8 +100,8 @@ pub fn requirements() -> &'static [Requirement] {
 /// The distribution does not have it.
 pub fn kernel_available(cache: &Cache, series: Option<&str>) -> Result<String> {
     match series {
-        Some(series) => packages::known(cache, &packages::series_packages(series)[0]),
-        None => packages::any_known(cache, &packages::KERNELS.map(|names| names[0])),
+        Some(series) => packages::known(cache, &[&packages::series_packages(series)[0]]),
+        None => packages::known(cache, &packages::KERNELS.map(|names| names[0])),
     }
 }
 
@@ -115,10 +113,11 @@ pub fn kernel_available(cache: &Cache, series: Option<&str>) -> Result<String> {
 pub fn prepare(cache: &Cache, options: &ImageOptions, progress: &mut Step) -> Result<GuestImage> {
     let kernel = match &options.kernel {
         KernelChoice::Current => {
-            Kernel::of_packages(&packages::kernel(cache, &packages::KERNELS, options.refresh, progress)?)?
+            Kernel::of_packages(&packages::kernel(cache, &packages::KERNELS, progress)?)?
         }
         KernelChoice::Series(series) => {
-            Kernel::of_packages(&packages::kernel_series(cache, series, options.refresh, progress)?)?
+            let [image, headers] = packages::series_packages(series);
+            Kernel::of_packages(&packages::kernel(cache, &[&[&image, &headers]], progress)?)?
         }
         KernelChoice::File(path) => {
             Kernel::of_file(path, options.modules_dir.as_deref(), options.headers_dir.as_deref())?
@@ -164,7 +163,7 @@ fn gather(
     progress: &mut Step,
 ) -> Result<Ingredients> {
     let names = ["busybox-static", "postmark", "libc6"];
-    let [busybox, postmark, libc] = packages::singles(cache, names, options.refresh, progress)?;
+    let [busybox, postmark, libc] = packages::singles(cache, names, progress)?;
     let compiler = compile::compiler(cache)?;
     Ok(Ingredients {
         busybox,
@@ -173,7 +172,7 @@ fn gather(
         programs: compile::programs(cache, &compile::LAB, &compiler, progress)?,
         module: compile::module(cache, &compile::LAB_MODULE, kernel, &compiler, progress)?,
         host_programs: host_programs::gather(cache, &options.programs, progress)?,
-        fio: options.fio.then(|| packaged_fio::gather(cache, options.refresh, progress)).transpose()?,
+        fio: options.fio.then(|| packaged_fio::gather(cache, progress)).transpose()?,
         hostile: options.hostile.then(|| Hostile::gather(cache, kernel, &compiler, progress)).transpose()?,
     })
 }

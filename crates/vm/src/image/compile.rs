@@ -26,33 +26,24 @@ pub(crate) const XEN_INIT: &str = include_str!("../../../../guest/xen/init");
 
 /// Programs that are compiled together.
 pub(crate) struct Bundle {
-    sources: &'static [Source],
+    headers: &'static [Source],
     /// Each program and what it is made of.
-    programs: &'static [(&'static str, &'static [&'static str])],
+    programs: &'static [(&'static str, &'static [Source])],
+}
+
+impl Bundle {
+    fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.programs.iter().flat_map(|(_, sources)| *sources).chain(self.headers)
+    }
 }
 
 /// The programs of a lab guest: `lab` and `clone`.
 pub(crate) const LAB: Bundle = Bundle {
-    sources: &sources![
-        "clone.c",
-        "clone.h",
-        "clones.c",
-        "fio.c",
-        "idle.c",
-        "lab.c",
-        "lab.h",
-        "memory.c",
-        "postmark.c",
-        "program.c",
-        "symbols.c",
-        "sync.c",
-        "text.c",
-        "wire.c",
-    ],
+    headers: &sources!["clone.h", "lab.h"],
     programs: &[
         (
             "lab",
-            &[
+            &sources![
                 "lab.c",
                 "wire.c",
                 "text.c",
@@ -66,19 +57,18 @@ pub(crate) const LAB: Bundle = Bundle {
                 "idle.c",
             ],
         ),
-        ("clone", &["clone.c"]),
+        ("clone", &sources!["clone.c"]),
     ],
 };
 
 /// The programs of the ground xen: `wakeup` for domUs, `carry` for dom0.
 pub(crate) const XEN: Bundle = Bundle {
-    sources: &sources!["xen/carry.c", "xen/wakeup.c"],
-    programs: &[("carry", &["xen/carry.c"]), ("wakeup", &["xen/wakeup.c"])],
+    headers: &[],
+    programs: &[("carry", &sources!["xen/carry.c"]), ("wakeup", &sources!["xen/wakeup.c"])],
 };
 
 /// The program of a hostile guest: `babble`, in place of the runner.
-pub(crate) const HOSTILE: Bundle =
-    Bundle { sources: &sources!["babble.c"], programs: &[("babble", &["babble.c"])] };
+pub(crate) const HOSTILE: Bundle = Bundle { headers: &[], programs: &[("babble", &sources!["babble.c"])] };
 
 /// A kernel module.
 pub(crate) struct ModuleSources {
@@ -126,13 +116,13 @@ pub(crate) fn programs(
     compiler: &str,
     progress: &mut Step,
 ) -> Result<Programs> {
-    let key = key_of(parts(bundle.sources).chain(FLAGS.map(str::as_bytes)).chain([compiler.as_bytes()]));
+    let key = key_of(parts(bundle.sources()).chain(FLAGS.map(str::as_bytes)).chain([compiler.as_bytes()]));
     let dir = cache.make("programs", &key, |dir| {
         progress("compiling the guest's programs");
-        write_sources(dir, bundle.sources)?;
+        write_sources(dir, bundle.sources())?;
         for (program, sources) in bundle.programs {
-            let arguments: Vec<&str> =
-                FLAGS.iter().chain(&["-o", program]).chain(*sources).copied().collect();
+            let mut arguments = [&FLAGS[..], &["-o", program]].concat();
+            arguments.extend(sources.iter().map(|(name, _)| name));
             command::run("cc", &arguments, dir)?;
         }
         Ok(())
@@ -159,11 +149,11 @@ pub(crate) fn module(
     Ok(Some(dir.join(module.directory).join(module.file)))
 }
 
-fn parts(sources: &[Source]) -> impl Iterator<Item = &[u8]> {
-    sources.iter().flat_map(|(name, content)| [name.as_bytes(), content.as_bytes()])
+fn parts<'a>(sources: impl IntoIterator<Item = &'a Source>) -> impl Iterator<Item = &'a [u8]> {
+    sources.into_iter().flat_map(|(name, content)| [name.as_bytes(), content.as_bytes()])
 }
 
-fn write_sources(dir: &Path, sources: &[Source]) -> Result<()> {
+fn write_sources<'a>(dir: &Path, sources: impl IntoIterator<Item = &'a Source>) -> Result<()> {
     for (name, content) in sources {
         let path = dir.join(name);
         if let Some(parent) = path.parent() {
@@ -181,9 +171,13 @@ mod tests {
     #[test]
     fn every_source_of_a_program_is_carried() {
         for bundle in [LAB, XEN, HOSTILE] {
-            let carried = |wanted: &str| bundle.sources.iter().any(|(name, _)| *name == wanted);
-            for (program, sources) in bundle.programs {
-                assert!(sources.iter().all(|source| carried(source)), "{program}");
+            for (name, text) in bundle.sources() {
+                let mut headers =
+                    text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
+                assert!(
+                    headers.all(|header| bundle.headers.iter().any(|(name, _)| *name == header)),
+                    "{name}"
+                );
             }
         }
     }

@@ -14,8 +14,6 @@ use crate::Step;
 /// Where they are in the guest; `guest/program.c` names the same places.
 const PROGRAMS: &str = "programs/bin";
 const LIBRARIES: &str = "programs/lib";
-/// The loader's name beside the libraries, whatever the host calls it.
-const LOADER: &str = "ld.so";
 
 /// What was gathered.
 pub(crate) struct HostPrograms {
@@ -52,11 +50,7 @@ impl HostPrograms {
             let path = entry.map_err(ImageError::io(&self.dir))?.path();
             archive.program_from(&format!("{PROGRAMS}/{}", name(&path)), &path)?;
         }
-        for (library, path) in &self.libraries {
-            let name = if libraries::is_loader(library) { LOADER } else { library };
-            archive.program_from(&format!("{LIBRARIES}/{name}"), path)?;
-        }
-        Ok(())
+        libraries::add(archive, LIBRARIES, &self.libraries)
     }
 }
 

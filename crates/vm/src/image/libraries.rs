@@ -10,7 +10,7 @@ use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::{Dyn, FileHeader};
 use object::{Endianness, StringTable};
 
-use super::{ImageError, Result, Unpacked, error};
+use super::{ImageError, Initramfs, Result, Unpacked, error};
 
 /// Where packages have libraries, below their roots: with /usr merged, and before that; and where Ceph's, which fio needs, have
 /// one among themselves.
@@ -27,6 +27,9 @@ const ON_HOST: [&str; 6] = [
     "/lib64",
     "/usr/lib64",
 ];
+
+/// The loader's name in a guest, beside the libraries.
+const LOADER: &str = "ld.so";
 
 /// The files of all libraries that `programs` need, and of those in `further`, by name.
 ///
@@ -63,8 +66,21 @@ pub(crate) fn on_host(programs: &[PathBuf]) -> Result<BTreeMap<String, PathBuf>>
     })
 }
 
+/// Adds libraries to a guest's file system; their loader gets the name under which the guest calls it.
+pub(crate) fn add(
+    archive: &mut Initramfs,
+    directory: &str,
+    libraries: &BTreeMap<String, PathBuf>,
+) -> Result<()> {
+    for (library, path) in libraries {
+        let name = if is_loader(library) { LOADER } else { library };
+        archive.program_from(&format!("{directory}/{name}"), path)?;
+    }
+    Ok(())
+}
+
 /// Whether a library's name is that of the loader (System V ABI, x86-64 supplement: `ld-linux-x86-64.so.2`).
-pub(crate) fn is_loader(name: &str) -> bool {
+fn is_loader(name: &str) -> bool {
     name.starts_with("ld-linux")
 }
 
@@ -159,7 +175,7 @@ mod tests {
         std::fs::write(&path, "text").unwrap();
         let error = in_packages(&[], &[path], &[]).unwrap_err().to_string();
         assert!(error.contains("tool: not a program"), "{error}");
-        let packages = [Unpacked { package: "p".into(), id: "p_1".into(), root: dir.path().to_owned() }];
+        let packages = [Unpacked { id: "p_1".into(), root: dir.path().to_owned() }];
         let error = in_packages(&packages, &[], &["libx.so.1"]).unwrap_err().to_string();
         assert!(error.contains("p_1: no library libx.so.1"), "{error}");
         let program = std::env::current_exe().unwrap();

@@ -14,8 +14,6 @@ const PACKAGE: &str = "fio";
 const PROGRAM: &str = "usr/bin/fio";
 /// Where it is in the guest; `guest/fio.c` names the same place.
 const ROOT: &str = "packaged";
-/// The loader's name beside the libraries.
-const LOADER: &str = "ld.so";
 
 /// What was gathered.
 pub(crate) struct PackagedFio {
@@ -26,8 +24,8 @@ pub(crate) struct PackagedFio {
 }
 
 /// Gathers it, from the cache where it is there.
-pub(crate) fn gather(cache: &Cache, refresh: bool, progress: &mut Step) -> Result<PackagedFio> {
-    let package = packages::with_libraries(cache, PACKAGE, refresh, progress)?;
+pub(crate) fn gather(cache: &Cache, progress: &mut Step) -> Result<PackagedFio> {
+    let package = packages::with_libraries(cache, PACKAGE, progress)?;
     let program = package.find(&[PROGRAM])?;
     let found = libraries::in_packages(std::slice::from_ref(&package), std::slice::from_ref(&program), &[])?;
     // A library's own version is not in the name of the entry.
@@ -40,10 +38,6 @@ impl PackagedFio {
     /// Adds it to a guest's file system.
     pub fn add(&self, archive: &mut Initramfs) -> Result<()> {
         archive.program_from(&format!("{ROOT}/bin/fio"), &self.program)?;
-        for (library, path) in &self.libraries {
-            let name = if libraries::is_loader(library) { LOADER } else { library };
-            archive.program_from(&format!("{ROOT}/lib/{name}"), path)?;
-        }
-        Ok(())
+        libraries::add(archive, &format!("{ROOT}/lib"), &self.libraries)
     }
 }

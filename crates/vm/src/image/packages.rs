@@ -1,8 +1,8 @@
 //! Distribution packages, downloaded and unpacked into the cache; nothing is installed, root is not needed.
 //!
 //! apt knows the repositories and checks signatures; `dpkg-deb` unpacks. An entry is named after its first
-//! package and that package's exact version. Once there, it is used until a refresh is asked for: runs stay
-//! comparable, and no network is needed. A kernel comes as a meta package whose dependencies lead to the
+//! package and that package's exact version. Once there, it is used for good: runs stay comparable,
+//! and no network is needed. A kernel comes as a meta package whose dependencies lead to the
 //! packages with content: Debian Policy 7.1 for the syntax of `Depends`.
 
 use std::collections::BTreeMap;
@@ -30,8 +30,6 @@ const NOT_NEEDED: [&str; 2] = ["linux-base", "linux-firmware"];
 /// Packages unpacked side by side under one root directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unpacked {
-    /// The first package.
-    pub package: String,
     /// NAME_VERSION of the first package: two with the same id have the same content.
     pub id: String,
     /// The root they were unpacked under.
@@ -55,37 +53,8 @@ struct Stanza {
 }
 
 /// The first of these kernels (an image, and what is to lie beside it) that the distribution has.
-pub(crate) fn kernel(
-    cache: &Cache,
-    kernels: &[&[&str]],
-    refresh: bool,
-    progress: &mut Step,
-) -> Result<Unpacked> {
-    if !refresh && let Some(found) = kernels.iter().find_map(|names| latest(cache, names[0])) {
-        return Ok(found);
-    }
-    let resolved = kernels.iter().find_map(|names| resolve(cache.root(), names, follow_linux).transpose());
-    let packages = match resolved {
-        Some(packages) => packages?,
-        None => {
-            let images: Vec<&str> = kernels.iter().map(|names| names[0]).collect();
-            let names = images.join(" or ");
-            return Err(ImageError::UnknownPackage { package: names });
-        }
-    };
-    fetch(cache, &packages, patch_headers, progress)
-}
-
-/// The distribution's kernel for virtual machines of this series, such as "6.12": Debian has older and newer ones beside its
-/// current one.
-pub(crate) fn kernel_series(
-    cache: &Cache,
-    series: &str,
-    refresh: bool,
-    progress: &mut Step,
-) -> Result<Unpacked> {
-    let [image, headers] = series_packages(series);
-    kernel(cache, &[&[&image, &headers]], refresh, progress)
+pub(crate) fn kernel(cache: &Cache, kernels: &[&[&str]], progress: &mut Step) -> Result<Unpacked> {
+    entry(cache, kernels, follow_linux, patch_headers, progress)
 }
 
 /// Debian's names for a kernel of a series, and for its headers.
@@ -97,69 +66,51 @@ pub(crate) fn series_packages(series: &str) -> [String; 2] {
 pub(crate) fn singles<const N: usize>(
     cache: &Cache,
     names: [&str; N],
-    refresh: bool,
     progress: &mut Step,
 ) -> Result<[Unpacked; N]> {
-    let mut unpacked = Vec::with_capacity(N);
-    for name in names {
-        let there = latest(cache, name).filter(|_| !refresh);
-        unpacked.push(match there {
-            Some(found) => found,
-            None => {
-                let packages = resolve(cache.root(), &[name], |_| Vec::new())?
-                    .ok_or_else(|| ImageError::UnknownPackage { package: name.to_owned() })?;
-                fetch(cache, &packages, |_| Ok(()), progress)?
-            }
-        });
-    }
+    let single = |name: &str| entry(cache, &[&[name]], |_| Vec::new(), |_| Ok(()), progress);
+    let unpacked: Vec<Unpacked> = names.into_iter().map(single).collect::<Result<_>>()?;
     Ok(unpacked.try_into().expect("one entry for each name"))
 }
 
 /// This package and all packages with libraries that it depends on, side by side.
-pub(crate) fn with_libraries(
-    cache: &Cache,
-    name: &str,
-    refresh: bool,
-    progress: &mut Step,
-) -> Result<Unpacked> {
-    if let Some(found) = latest(cache, name).filter(|_| !refresh) {
-        return Ok(found);
-    }
-    let packages = resolve(cache.root(), &[name], follow_libraries)?
-        .ok_or_else(|| ImageError::UnknownPackage { package: name.to_owned() })?;
-    fetch(cache, &packages, |_| Ok(()), progress)
+pub(crate) fn with_libraries(cache: &Cache, name: &str, progress: &mut Step) -> Result<Unpacked> {
+    entry(cache, &[&[name]], follow_libraries, |_| Ok(()), progress)
 }
 
-/// The name and version of a package that is in the cache, or that apt could download.
-///
-/// # Errors
-/// apt does not know it, or there is no apt.
-pub(crate) fn known(cache: &Cache, name: &str) -> Result<String> {
-    if let Some(there) = latest(cache, name) {
-        return Ok(format!("{}, in the cache", there.id));
-    }
-    let packages = resolve(cache.root(), &[name], |_| Vec::new())?;
-    let first = packages.and_then(|packages| packages.into_iter().next());
-    let stanza = first.ok_or_else(|| ImageError::UnknownPackage { package: name.to_owned() })?;
-    Ok(format!("{} {}, to be downloaded", stanza.package, stanza.version))
-}
-
-/// The first of these packages that [`known`] finds.
+/// The name and version of the first of these packages that is in the cache, or that apt could download.
 ///
 /// # Errors
 /// apt knows none, or there is no apt.
-pub(crate) fn any_known(cache: &Cache, names: &[&str]) -> Result<String> {
-    let mut found = Err(ImageError::UnknownPackage { package: names.join(" or ") });
+pub(crate) fn known(cache: &Cache, names: &[&str]) -> Result<String> {
     for name in names {
-        match known(cache, name) {
-            Err(ImageError::UnknownPackage { .. }) => {}
-            other => {
-                found = other;
-                break;
-            }
+        if let Some(there) = latest(cache, name) {
+            return Ok(format!("{}, in the cache", there.id));
+        }
+        if let Some(packages) = resolve(cache.root(), &[name], |_| Vec::new())? {
+            let Stanza { package, version, .. } = &packages[0];
+            return Ok(format!("{package} {version}, to be downloaded"));
         }
     }
-    found
+    Err(ImageError::UnknownPackage { package: names.join(" or ") })
+}
+
+/// The first of these entries that is in the cache, else the first that apt knows, downloaded. Each is given by the packages it
+/// begins with; `follow` and `finish` are those of [`resolve`] and [`fetch`].
+fn entry(
+    cache: &Cache,
+    entries: &[&[&str]],
+    follow: impl Fn(&str) -> Vec<Vec<String>>,
+    finish: impl FnOnce(&Path) -> Result<()>,
+    progress: &mut Step,
+) -> Result<Unpacked> {
+    if let Some(found) = entries.iter().find_map(|names| latest(cache, names[0])) {
+        return Ok(found);
+    }
+    let resolved = entries.iter().find_map(|names| resolve(cache.root(), names, &follow).transpose());
+    let first: Vec<&str> = entries.iter().map(|names| names[0]).collect();
+    let unknown = || ImageError::UnknownPackage { package: first.join(" or ") };
+    fetch(cache, &resolved.ok_or_else(unknown)??, finish, progress)
 }
 
 /// Where all packages lie, each with what belongs to it below a root of its own.
@@ -171,7 +122,7 @@ pub(crate) fn root(cache: &Cache) -> PathBuf {
 fn latest(cache: &Cache, name: &str) -> Option<Unpacked> {
     let root = cache.entries(KIND, &format!("{name}_")).into_iter().next()?;
     let id = root.file_name()?.to_string_lossy().into_owned();
-    Some(Unpacked { package: name.to_owned(), id, root })
+    Some(Unpacked { id, root })
 }
 
 /// The packages `names` stand for: themselves, and those that `follow` picks from their dependencies, with
@@ -272,7 +223,7 @@ fn fetch(
 ) -> Result<Unpacked> {
     // make takes a colon, which an epoch brings, for the end of a target.
     let id = format!("{}_{}", packages[0].package, packages[0].version.replace(':', "_"));
-    let made = cache.make(KIND, &id, |dir| {
+    let root = cache.make(KIND, &id, |dir| {
         progress(&format!("downloading {id} ({} packages)", packages.len()));
         packages.iter().try_for_each(|package| download(dir, package))?;
         for path in downloaded(dir)? {
@@ -280,19 +231,8 @@ fn fetch(
             fs::remove_file(&path).map_err(ImageError::io(&path))?;
         }
         finish(dir)
-    });
-    match made {
-        Ok(root) => Ok(Unpacked { package: packages[0].package.clone(), id, root }),
-        // No network: an older version will do.
-        Err(error @ ImageError::NotDownloaded { .. }) => match latest(cache, &packages[0].package) {
-            Some(older) => {
-                progress(&format!("{id} cannot be had; using {}", older.id));
-                Ok(older)
-            }
-            None => Err(error),
-        },
-        Err(error) => Err(error),
-    }
+    })?;
+    Ok(Unpacked { id, root })
 }
 
 /// Downloads one package. Given several, apt would try each in turn on a server that does not answer; so the first one that

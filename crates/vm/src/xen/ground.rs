@@ -61,7 +61,7 @@ impl XenGround {
         check_machine(scenario, &self.host)?;
         let qemu_version = qemu::version()?;
         let cache = Cache::new(self.cache.clone())?;
-        let image = image::prepare(&cache, false, &mut |what| progress.preparing(what)).map_err(way_out)?;
+        let image = image::prepare(&cache, &mut |what| progress.preparing(what)).map_err(way_out)?;
         Ok(XenLab { host: self.host.clone(), image, qemu_version })
     }
 }

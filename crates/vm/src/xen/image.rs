@@ -83,9 +83,9 @@ pub struct XenImage {
 ///
 /// # Errors
 /// See [`ImageError`]; each says the way out.
-pub fn prepare(cache: &Cache, refresh: bool, progress: &mut Step) -> Result<XenImage> {
-    let kernel = Kernel::of_packages(&packages::kernel(cache, &KERNELS, refresh, progress)?)?;
-    let packages = packages::singles(cache, PACKAGES, refresh, progress)?;
+pub fn prepare(cache: &Cache, progress: &mut Step) -> Result<XenImage> {
+    let kernel = Kernel::of_packages(&packages::kernel(cache, &KERNELS, progress)?)?;
+    let packages = packages::singles(cache, PACKAGES, progress)?;
     let compiler = compile::compiler(cache)?;
     let programs = compile::programs(cache, &compile::XEN, &compiler, progress)?;
     let ingredients = Ingredients { kernel, packages, programs };
@@ -107,7 +107,7 @@ pub fn prepare(cache: &Cache, refresh: bool, progress: &mut Step) -> Result<XenI
 /// # Errors
 /// The distribution does not have it.
 pub fn available(cache: &Cache) -> Result<String> {
-    packages::known(cache, PACKAGES[0])
+    packages::known(cache, &PACKAGES[..1])
 }
 
 struct Ingredients {
