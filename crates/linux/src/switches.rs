@@ -15,10 +15,11 @@
 //! record may have been lost before the kernel reports it (`ring::Drained`).
 //! Source: perf_event_open(2); `PERF_RECORD_SWITCH` in include/uapi/linux/perf_event.h.
 
+pub(crate) mod event;
 mod interval;
 pub(crate) mod perf_record;
 mod recorder;
-pub(crate) mod ring;
+mod ring;
 
 pub use interval::{Interval, IntervalBuilder, State};
 pub use recorder::{MAX_RECORDED_THREADS, MAX_RING_PAGES, SwitchRecorder};

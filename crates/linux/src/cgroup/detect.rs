@@ -26,7 +26,7 @@ pub enum Version {
 }
 
 /// The cpu controller of this machine.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Cgroups {
     pub(super) version: Version,
     /// The directory for new trees.
@@ -36,12 +36,6 @@ pub struct Cgroups {
     mount_root: PathBuf,
     pub(super) proc_root: ProcRoot,
     pub(super) fs: Arc<dyn ControlFs>,
-}
-
-impl std::fmt::Debug for Cgroups {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cgroups").field("version", &self.version).field("base", &self.base).finish()
-    }
 }
 
 impl Cgroups {

@@ -18,6 +18,7 @@ pub(super) struct FakeHost {
     mountinfo: Mutex<String>,
 }
 
+#[derive(Debug)]
 pub(super) struct FakeFs {
     root: PathBuf,
     log: Mutex<Vec<String>>,
@@ -168,13 +169,5 @@ impl ControlFs for FakeFs {
         self.take_out(&self.root, value);
         let text = self.read(path)?;
         std::fs::write(path, format!("{text}{value}\n"))
-    }
-
-    fn read(&self, path: &Path) -> io::Result<String> {
-        RealFs.read(path)
-    }
-
-    fn children(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        RealFs.children(path)
     }
 }

@@ -10,4 +10,4 @@ pub use call_history::{CallHistory, CallTarget, SetByOther};
 pub use call_watch::CallWatch;
 pub use calls::{Call, Calls, Phase};
 pub use forks::{Fork, Forks};
-pub use per_cpu::{EventSpec, PerCpu, attributes};
+pub use per_cpu::{EventSpec, PerCpu};

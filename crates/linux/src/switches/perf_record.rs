@@ -51,43 +51,30 @@ pub(crate) fn size_bytes(header: [u8; HEADER_BYTES]) -> usize {
 pub(crate) fn decode(record: &[u8]) -> Option<PerfRecord> {
     let kind = u32::from_ne_bytes(bytes_at(record, 0)?);
     let misc = u16::from_ne_bytes(bytes_at(record, 4)?);
+    let number = |index: usize| Some(u32::from_ne_bytes(bytes_at(record, HEADER_BYTES + 4 * index)?) as i32);
+    let lost = |count_at: usize| {
+        let (time_ns, cpu) = sample_id(record, count_at + 8)?;
+        Some(PerfRecord::Lost { count: u64::from_ne_bytes(bytes_at(record, count_at)?), time_ns, cpu })
+    };
     match kind {
         perf::PERF_RECORD_SWITCH => {
             let (time_ns, cpu) = sample_id(record, HEADER_BYTES)?;
             Some(PerfRecord::Switch { kind: switch_kind(misc.into()), time_ns, cpu })
         }
         perf::PERF_RECORD_FORK => {
-            let number =
-                |index: usize| Some(u32::from_ne_bytes(bytes_at(record, HEADER_BYTES + 4 * index)?) as i32);
             let (time_ns, cpu) = sample_id(record, HEADER_BYTES + 24)?;
             Some(PerfRecord::Fork { pid: number(0)?, tid: number(2)?, parent_tid: number(3)?, time_ns, cpu })
         }
         perf::PERF_RECORD_SAMPLE => {
             let (time_ns, _) = sample_id(record, HEADER_BYTES)?;
-            let number =
-                |index: usize| Some(u32::from_ne_bytes(bytes_at(record, HEADER_BYTES + 4 * index)?) as i32);
             let mut rest = [0; SAMPLE_REST_BYTES];
             let after = &record[HEADER_BYTES + SAMPLE_ID_BYTES..];
             let kept = after.len().min(SAMPLE_REST_BYTES);
             rest[..kept].copy_from_slice(&after[..kept]);
             Some(PerfRecord::Sample { pid: number(0)?, tid: number(1)?, time_ns, rest })
         }
-        perf::PERF_RECORD_LOST => {
-            let (time_ns, cpu) = sample_id(record, HEADER_BYTES + 16)?;
-            Some(PerfRecord::Lost {
-                count: u64::from_ne_bytes(bytes_at(record, HEADER_BYTES + 8)?),
-                time_ns,
-                cpu,
-            })
-        }
-        RECORD_LOST_SAMPLES => {
-            let (time_ns, cpu) = sample_id(record, HEADER_BYTES + 8)?;
-            Some(PerfRecord::Lost {
-                count: u64::from_ne_bytes(bytes_at(record, HEADER_BYTES)?),
-                time_ns,
-                cpu,
-            })
-        }
+        perf::PERF_RECORD_LOST => lost(HEADER_BYTES + 8),
+        RECORD_LOST_SAMPLES => lost(HEADER_BYTES),
         _ => Some(PerfRecord::Other),
     }
 }

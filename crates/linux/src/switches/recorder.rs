@@ -3,12 +3,10 @@
 //! Invariants: each thread has its own event and ring (the kernel does not let threads share one). Draining takes only
 //! the records present when it reaches a ring, so it always ends; it allocates nothing. Source: perf_event_open(2).
 
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use perf_event_open_sys::bindings::perf_event_attr;
 
-use perf_event_open_sys::{bindings as perf, perf_event_open};
-
+use super::event::{Event, Refusal, dummy_attributes};
 use super::perf_record::PerfRecord;
-use super::ring::Ring;
 use super::{SwitchEvent, SwitchKind};
 use crate::error::{Error, Result, thread_path};
 
@@ -26,15 +24,8 @@ const WAY_OUT_MISSING: &str = "use a kernel with CONFIG_PERF_EVENTS, Linux 4.17 
 /// Records the switches of a fixed set of threads. Dropping it ends the recording.
 #[derive(Debug)]
 pub struct SwitchRecorder {
-    threads: Vec<Recorded>,
+    threads: Vec<Event>,
     lost: u64,
-}
-
-/// The fields drop in this order, so the ring is unmapped before its event is closed.
-#[derive(Debug)]
-struct Recorded {
-    ring: Ring,
-    _event: OwnedFd,
 }
 
 impl SwitchRecorder {
@@ -53,7 +44,7 @@ impl SwitchRecorder {
             let expected = "a power of two from 1 to 1024";
             return Err(Error::invalid("number of ring pages", ring_pages.to_string(), expected));
         }
-        let threads: Result<Vec<Recorded>> = tids.iter().map(|&tid| open_one(tid, ring_pages)).collect();
+        let threads: Result<Vec<Event>> = tids.iter().map(|&tid| open_one(tid, ring_pages)).collect();
         Ok(SwitchRecorder { threads: threads?, lost: 0 })
     }
 
@@ -88,48 +79,26 @@ impl SwitchRecorder {
     }
 }
 
-fn open_one(tid: i32, ring_pages: usize) -> Result<Recorded> {
+fn open_one(tid: i32, ring_pages: usize) -> Result<Event> {
     if tid <= 0 {
         return Err(Error::invalid("thread id", tid.to_string(), "use a positive thread id"));
     }
-    let mut attributes = switch_attributes();
-    let (any_cpu, no_group) = (-1, -1);
-    // SAFETY: `attributes` is a live, initialised perf_event_attr of the size it states.
-    let fd = unsafe {
-        perf_event_open(&mut attributes, tid, any_cpu, no_group, perf::PERF_FLAG_FD_CLOEXEC.into())
-    };
-    if fd < 0 {
-        return Err(open_failed(tid, std::io::Error::last_os_error()));
-    }
-    // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
-    let event = unsafe { OwnedFd::from_raw_fd(fd) };
-    let ring = Ring::map(event.as_fd(), ring_pages)
-        .map_err(|e| Error::io("map the switch ring of", thread_path(tid), e, WAY_OUT_MAP))?;
-    Ok(Recorded { ring, _event: event })
-}
-
-fn open_failed(tid: i32, source: std::io::Error) -> Error {
-    match source.raw_os_error() {
-        Some(libc::ENOSYS | libc::ENOENT | libc::EINVAL) => Error::Missing {
+    let any_cpu = -1;
+    Event::open(switch_attributes(), tid, any_cpu, ring_pages).map_err(|refusal| match refusal {
+        Refusal::Unknown => Error::Missing {
             what: "perf context switch records",
             path: "perf_event_open".into(),
             way_out: WAY_OUT_MISSING,
         },
-        _ => Error::task("record the switches of", thread_path(tid), source, WAY_OUT_OPEN),
-    }
+        Refusal::Open(e) => Error::task("record the switches of", thread_path(tid), e, WAY_OUT_OPEN),
+        Refusal::Map(e) => Error::io("map the switch ring of", thread_path(tid), e, WAY_OUT_MAP),
+    })
 }
 
-/// A software event that counts nothing and only produces switch records.
-fn switch_attributes() -> perf::perf_event_attr {
-    let mut attributes = perf::perf_event_attr::default();
-    attributes.type_ = perf::PERF_TYPE_SOFTWARE;
-    attributes.size = std::mem::size_of::<perf::perf_event_attr>() as u32;
-    attributes.config = perf::PERF_COUNT_SW_DUMMY.into();
-    attributes.sample_type = (perf::PERF_SAMPLE_TID | perf::PERF_SAMPLE_TIME | perf::PERF_SAMPLE_CPU).into();
-    attributes.clockid = libc::CLOCK_MONOTONIC;
+/// An event that only produces switch records.
+fn switch_attributes() -> perf_event_attr {
+    let mut attributes = dummy_attributes();
     attributes.set_context_switch(1);
-    attributes.set_sample_id_all(1);
-    attributes.set_use_clockid(1);
     // This excludes no switch records, but perf_event_paranoid = 2 refuses the event without it.
     attributes.set_exclude_kernel(1);
     attributes.set_exclude_hv(1);

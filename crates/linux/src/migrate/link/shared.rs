@@ -57,7 +57,7 @@ impl Sleeper {
 }
 
 /// The state that all threads share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Shared {
     /// All threads are to end.
     pub stop: AtomicBool,
@@ -81,14 +81,11 @@ impl Shared {
     /// The state for this many vCPUs, with this time between beats, ns.
     pub fn new(vcpus: usize, period_ns: u64) -> Shared {
         Shared {
-            stop: AtomicBool::new(false),
-            period_ns: AtomicU64::new(period_ns),
-            hurried_ns: AtomicU64::new(period_ns),
-            look_ns: AtomicU64::new(period_ns),
-            looked_ns: AtomicU64::new(0),
-            endangered: (0..vcpus).map(|_| AtomicBool::new(false)).collect(),
-            lost: AtomicU64::new(0),
-            worked_ns: AtomicU64::new(0),
+            period_ns: period_ns.into(),
+            hurried_ns: period_ns.into(),
+            look_ns: period_ns.into(),
+            endangered: (0..vcpus).map(|_| AtomicBool::default()).collect(),
+            ..Shared::default()
         }
     }
 

@@ -19,7 +19,7 @@ pub struct VcpuStatus {
 }
 
 /// The state of the policy.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Status {
     /// The state of each vCPU.
     pub vcpus: Box<[VcpuStatus]>,
@@ -32,11 +32,7 @@ pub struct Status {
 impl Status {
     /// The state for this many vCPUs.
     pub fn new(vcpus: usize) -> Status {
-        Status {
-            vcpus: (0..vcpus).map(|_| VcpuStatus::default()).collect(),
-            io_tasks: AtomicU64::new(0),
-            wrong: AtomicU64::new(0),
-        }
+        Status { vcpus: (0..vcpus).map(|_| VcpuStatus::default()).collect(), ..Status::default() }
     }
 
     /// Publishes the policy's state at `now_ns`. Allocates nothing.

@@ -28,8 +28,8 @@ use super::{Binding, Changes, Saved, StateFile, StateRecord};
 use crate::migrate::clock;
 use crate::{Result, threads};
 
-/// Stands for no CPU: the task has, or is to have, its user's mask.
-const HOME: u32 = u32::MAX;
+/// Stands for no CPU: the task has, or is to have, its user's mask. A CPU is its number plus one.
+const HOME: u32 = 0;
 
 /// A task in a slot.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl Held {
 }
 
 /// One slot.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Slot {
     /// The task's id, or 0 without a task: readable without the lock.
     tid: AtomicI32,
@@ -115,19 +115,6 @@ struct Slot {
     odd: AtomicBool,
     /// When an I/O event of the task was last seen, ns.
     io_ns: AtomicU64,
-}
-
-impl Default for Slot {
-    fn default() -> Slot {
-        Slot {
-            tid: AtomicI32::new(0),
-            wanted: AtomicU32::new(HOME),
-            held: Mutex::new(None),
-            dismissed: AtomicBool::new(false),
-            odd: AtomicBool::new(false),
-            io_ns: AtomicU64::new(0),
-        }
-    }
 }
 
 impl Slot {
@@ -292,7 +279,7 @@ impl Table {
     /// Sets the CPU wanted for the task in a slot, or its user's mask (`None`). Only the decider calls this.
     pub fn want(&self, slot: usize, cpu: Option<usize>) {
         // A of the ordering above, with the fence in `carry_out`.
-        self.slots[slot].wanted.store(cpu.map_or(HOME, |cpu| cpu as u32), Ordering::SeqCst);
+        self.slots[slot].wanted.store(cpu.map_or(HOME, |cpu| cpu as u32 + 1), Ordering::SeqCst);
     }
 
     /// Whether the task in a slot is not as wanted: an order was lost, or refused.
@@ -420,7 +407,7 @@ impl Table {
 }
 
 fn to_cpu(applied: u32) -> Option<usize> {
-    (applied != HOME).then_some(applied as usize)
+    applied.checked_sub(1).map(|cpu| cpu as usize)
 }
 
 #[cfg(test)]

@@ -21,7 +21,8 @@ use perf_event_open_sys::bindings as perf;
 use reprieve_policy::cpus::CpuSet;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-use super::{EventSpec, PerCpu, attributes};
+use super::{EventSpec, PerCpu};
+use crate::switches::event::attributes;
 use crate::switches::perf_record::{PerfRecord, SAMPLE_REST_BYTES};
 use crate::{Error, Result, threads};
 

@@ -5,11 +5,12 @@
 
 use std::os::fd::BorrowedFd;
 
-use perf_event_open_sys::bindings as perf;
+use perf_event_open_sys::bindings::perf_event_attr;
 use reprieve_policy::cpus::CpuSet;
 
-use super::{EventSpec, PerCpu, attributes};
+use super::{EventSpec, PerCpu};
 use crate::Result;
+use crate::switches::event::dummy_attributes;
 use crate::switches::perf_record::PerfRecord;
 
 /// Pages of a ring: room for 1,100 forks on one CPU between two looks.
@@ -71,13 +72,10 @@ impl Forks {
     }
 }
 
-/// A software event that counts nothing and records each fork.
-fn fork_attributes() -> perf::perf_event_attr {
-    let mut attributes = attributes();
-    attributes.type_ = perf::PERF_TYPE_SOFTWARE;
-    attributes.config = perf::PERF_COUNT_SW_DUMMY.into();
+/// An event that only records each fork.
+fn fork_attributes() -> perf_event_attr {
+    let mut attributes = dummy_attributes();
     attributes.set_task(1);
-    attributes.set_sample_id_all(1);
     // Becomes readable at the first record.
     attributes.set_watermark(1);
     attributes.__bindgen_anon_2.wakeup_watermark = 1;

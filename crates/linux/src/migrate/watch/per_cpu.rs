@@ -3,13 +3,13 @@
 //! Invariant: loss is never silent. A system-wide event needs CAP_PERFMON or `perf_event_paranoid` <= 0; a kprobe
 //! always needs CAP_PERFMON. Source: perf_event_open(2).
 
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use perf_event_open_sys::{bindings as perf, perf_event_open};
+use perf_event_open_sys::bindings::perf_event_attr;
 use reprieve_policy::cpus::CpuSet;
 
+use crate::switches::event::{Event, Refusal};
 use crate::switches::perf_record::PerfRecord;
-use crate::switches::ring::Ring;
 use crate::{Error, Result};
 
 const WAY_OUT: &str = "run as root or with CAP_PERFMON; for forks only, perf_event_paranoid <= 0 is enough";
@@ -17,19 +17,18 @@ const WAY_OUT: &str = "run as root or with CAP_PERFMON; for forks only, perf_eve
 /// What to record.
 #[derive(Clone)]
 pub struct EventSpec {
-    /// The event. Its records must carry TID, TIME and CPU; see [`attributes`].
-    pub attributes: perf::perf_event_attr,
+    /// The event. Its records must carry TID, TIME and CPU; see [`attributes`](crate::switches::event::attributes).
+    pub attributes: perf_event_attr,
     /// Pages of each ring, a power of two.
     pub ring_pages: usize,
     /// What is watched, for error messages, such as "forks".
     pub what: &'static str,
 }
 
-/// The event of one CPU. The fields drop in this order, so the ring is unmapped before its event is closed.
+/// The event of one CPU.
 struct Watched {
     cpu: usize,
-    ring: Ring,
-    event: OwnedFd,
+    event: Event,
 }
 
 /// The events of all CPUs.
@@ -39,16 +38,6 @@ pub struct PerCpu {
     missed: bool,
     /// Whether some online CPU is not watched.
     blind: bool,
-}
-
-/// The attributes that all events here share: each record has the task, the time by CLOCK_MONOTONIC, and the CPU.
-pub fn attributes() -> perf::perf_event_attr {
-    let mut attributes = perf::perf_event_attr::default();
-    attributes.size = std::mem::size_of::<perf::perf_event_attr>() as u32;
-    attributes.sample_type = (perf::PERF_SAMPLE_TID | perf::PERF_SAMPLE_TIME | perf::PERF_SAMPLE_CPU).into();
-    attributes.clockid = libc::CLOCK_MONOTONIC;
-    attributes.set_use_clockid(1);
-    attributes
 }
 
 impl PerCpu {
@@ -77,7 +66,7 @@ impl PerCpu {
     pub fn drain(&mut self, sink: &mut impl FnMut(PerfRecord)) -> bool {
         let mut missed = std::mem::take(&mut self.missed) || self.blind;
         for watched in &mut self.watched {
-            let drained = watched.ring.drain(&mut |record| match record {
+            let drained = watched.event.ring.drain(&mut |record| match record {
                 PerfRecord::Lost { .. } => missed = true,
                 record => sink(record),
             });
@@ -88,33 +77,22 @@ impl PerCpu {
 
     /// Descriptors that become readable when there are records, if the event's attributes set a watermark.
     pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.watched.iter().map(|watched| watched.event.as_fd())
+        self.watched.iter().map(|watched| watched.event.file.as_fd())
     }
 }
 
 fn watch(spec: &EventSpec, cpu: usize) -> Result<Watched> {
-    let mut attributes = spec.attributes;
-    let (any_task, no_group) = (-1, -1);
-    // SAFETY: `attributes` is a live, initialised perf_event_attr of the size it states. If it has a pointer, that is
-    // to a constant, the name of a function.
-    let fd = unsafe {
-        perf_event_open(&mut attributes, any_task, cpu as i32, no_group, perf::PERF_FLAG_FD_CLOEXEC.into())
-    };
-    let path = || std::path::PathBuf::from(format!("{} on CPU {cpu}", spec.what));
-    if fd < 0 {
-        let source = std::io::Error::last_os_error();
-        return Err(match source.raw_os_error() {
-            Some(libc::ENOSYS | libc::ENOENT | libc::EINVAL) => Error::Missing {
-                what: "perf records of all tasks",
-                path: path(),
-                way_out: "use a kernel with CONFIG_PERF_EVENTS",
-            },
-            _ => Error::io("watch", path(), source, WAY_OUT),
-        });
-    }
-    // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
-    let event = unsafe { OwnedFd::from_raw_fd(fd) };
-    let ring = Ring::map(event.as_fd(), spec.ring_pages)
-        .map_err(|e| Error::io("map the ring of", path(), e, "raise ulimit -l"))?;
-    Ok(Watched { cpu, ring, event })
+    let any_task = -1;
+    let opened = Event::open(spec.attributes, any_task, cpu as i32, spec.ring_pages);
+    let path = std::path::PathBuf::from(format!("{} on CPU {cpu}", spec.what));
+    let event = opened.map_err(|refusal| match refusal {
+        Refusal::Unknown => Error::Missing {
+            what: "perf records of all tasks",
+            path,
+            way_out: "use a kernel with CONFIG_PERF_EVENTS",
+        },
+        Refusal::Open(e) => Error::io("watch", path, e, WAY_OUT),
+        Refusal::Map(e) => Error::io("map the ring of", path, e, "raise ulimit -l"),
+    })?;
+    Ok(Watched { cpu, event })
 }
