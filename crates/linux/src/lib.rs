@@ -5,6 +5,7 @@
 //! | [`proc`] | reads run time, run delay, CPU time, memory and identity from a given `/proc` |
 //! | [`cgroup`] | sets a CPU bandwidth quota on single threads, with cgroup v1 or v2 |
 //! | [`switches`] | records through perf when threads ran, were preempted, or were blocked |
+//! | [`clock`] | the host's monotonic clock |
 //! | [`threads`] | sets affinity, policy, nice value and timer slack of threads |
 //! | [`child`] | starts child programs that die with their parent |
 //! | [`hogs`] | starts child processes that burn one CPU each |
@@ -16,6 +17,7 @@
 
 pub mod cgroup;
 pub mod child;
+pub mod clock;
 pub mod error;
 pub mod hogs;
 pub mod migrate;

@@ -24,7 +24,6 @@
 
 mod act;
 mod beat;
-mod clock;
 mod daemon;
 mod decide;
 mod find;

@@ -57,7 +57,7 @@ pub fn doctor() -> Result<(), Failure> {
 fn look() -> Vec<Finding> {
     let root = ProcRoot::default();
     let mut findings = vec![simulator(), peers(), machine(&root), emulator(), kvm()];
-    findings.extend(image::requirements().iter().map(program));
+    findings.extend(image::REQUIREMENTS.iter().map(program));
     findings.push(cache());
     let without = "without: name one with guest.kernel";
     findings.push(optional("guest kernel", guest_kernel(None), without));

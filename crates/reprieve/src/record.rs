@@ -6,10 +6,10 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use reprieve_linux::clock::now_ns;
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
 use reprieve_study::{Span, Tape, shown, tape, units};
-use reprieve_vm::clock::now_ns;
 use reprieve_vm::watch::Watcher;
 
 use crate::cli::RecordArguments;

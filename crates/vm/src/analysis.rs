@@ -179,8 +179,8 @@ fn gp_compute(out: &mut Observation, recording: &Recording, descheduled: &[Vec<S
     };
     let (mut kthread, mut softirq) = (0, 0);
     for sample in &recording.work {
-        kthread += sample.gp_kthread_on.is_some_and(|vcpu| on_pcpu(vcpu, sample.t_ns)) as u64;
-        let serving = (0..64).filter(|vcpu| sample.in_softirq >> vcpu & 1 == 1);
+        kthread += sample.work.gp_kthread_on.is_some_and(|vcpu| on_pcpu(vcpu, sample.t_ns)) as u64;
+        let serving = (0..64).filter(|vcpu| sample.work.in_softirq >> vcpu & 1 == 1);
         softirq += serving.filter(|vcpu| on_pcpu(*vcpu, sample.t_ns)).count() as u64;
     }
     let look_ns = recording.window.length_ns() as f64 / recording.looks as f64;
@@ -194,6 +194,7 @@ mod tests {
     use reprieve_study::{Distribution, GracePeriod};
 
     use super::*;
+    use crate::introspect::RcuWork;
     use crate::watch::{Scheduling, WorkSample};
 
     /// Ten looks, 1 ms apart, one grace period, vCPU 1 descheduled from 2 to 8 ms.
@@ -201,8 +202,7 @@ mod tests {
         let ms = |from: u64, to: u64| Span::new(from * 1_000_000, to * 1_000_000);
         let work = |t_ms: u64, gp_kthread_on, in_softirq| WorkSample {
             t_ns: t_ms * 1_000_000,
-            gp_kthread_on,
-            in_softirq,
+            work: RcuWork { gp_kthread_on, in_softirq },
         };
         Recording {
             window: ms(0, 10),

@@ -14,12 +14,12 @@ use std::thread::JoinHandle;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
+use reprieve_linux::clock::{now_ns, sleep_until};
 use reprieve_linux::threads::{self, FifoGuard};
 use reprieve_study::scenario::Bursts;
 use reprieve_study::units::MILLISECOND_NS;
 use reprieve_study::{Span, statistics};
 
-use crate::clock::{now_ns, sleep_until};
 use crate::{Result, VmError};
 
 /// Priority of the bursts: above everything that is not real-time.

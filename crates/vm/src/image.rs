@@ -88,11 +88,6 @@ pub(crate) const LOADER: [&str; 2] =
     ["usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"];
 const C_LIBRARY: [&str; 2] = ["usr/lib/x86_64-linux-gnu/libc.so.6", "lib/x86_64-linux-gnu/libc.so.6"];
 
-/// What making an image needs of the host, for a check beforehand.
-pub fn requirements() -> &'static [Requirement] {
-    &REQUIREMENTS
-}
-
 /// Whether guests can boot this series of the distribution's kernels, or, without one, its current kernel: which package, in the
 /// cache or to be downloaded. For a check beforehand.
 ///

@@ -10,6 +10,4 @@ mod sample;
 pub use impossible::Impossible;
 pub use layout::{Layout, Symbols};
 pub use ram::Ram;
-pub use sample::{
-    CpuState, GpState, HUGE_PAGE_ORDER, MemoryState, RcuWork, Reader, ZoneFree, unusable_index_printed,
-};
+pub use sample::{CpuState, GpState, HUGE_PAGE_ORDER, MemoryState, RcuWork, Reader, unusable_index_printed};

@@ -11,7 +11,6 @@
 //! | [`stimulus`] | puts a condition into force: pinning, quotas, busy processes, bursts, pauses |
 //! | [`bursts`] | real-time threads that take pCPUs from the guest |
 //! | [`pauses`] | vCPU threads that are stopped for a while |
-//! | [`clock`] | the host's monotonic clock |
 //! | [`cpu_account`] | CPU time that vCPUs and others got in a window |
 //! | [`lab`] | one run: boots a guest, measures it, ends it |
 //! | [`ground`] | works through a scenario's plan |
@@ -22,7 +21,6 @@
 
 pub mod analysis;
 pub mod bursts;
-pub mod clock;
 pub mod cpu_account;
 pub mod error;
 pub mod fio;

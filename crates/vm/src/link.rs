@@ -254,7 +254,7 @@ pub fn between(first: &Fields, last: &Fields) -> Result<Span> {
 }
 
 /// The `key=number` words of a line; other words are passed over.
-fn fields(line: &str) -> Fields {
+pub(crate) fn fields(line: &str) -> Fields {
     let pairs = line.split_ascii_whitespace().filter_map(|word| word.split_once('='));
     pairs.filter_map(|(key, value)| Some((key.to_string(), value.parse().ok()?))).collect()
 }

@@ -135,8 +135,8 @@ fn check_bounds(reader: &Reader, bytes: u64) {
     let memory = reader.memory();
     assert!(memory.used_bytes <= bytes && memory.slab_bytes <= bytes, "{memory:?}");
     assert!((0.0..=1.0).contains(&memory.unusable_index), "{memory:?}");
-    for (name, zone) in reader.zones() {
-        let printed = (0..zone.blocks.len()).map(|order| unusable_index_printed(&zone, order));
+    for (name, blocks) in reader.zones() {
+        let printed = (0..blocks.len()).map(|order| unusable_index_printed(&blocks, order));
         assert!(name.is_ascii() && printed.into_iter().all(|thousandths| thousandths <= 1000));
     }
     assert!(reader.rcu_work().gp_kthread_on.is_none_or(|cpu| cpu < reader.cpus()));

@@ -53,8 +53,8 @@ fn look(reader: &Reader) {
     let memory = reader.memory();
     assert!(memory.used_bytes <= BYTES && memory.slab_bytes <= BYTES, "{memory:?}");
     assert!((0.0..=1.0).contains(&memory.unusable_index), "{memory:?}");
-    for (name, zone) in reader.zones() {
-        let mut printed = (0..zone.blocks.len()).map(|order| unusable_index_printed(&zone, order));
+    for (name, blocks) in reader.zones() {
+        let mut printed = (0..blocks.len()).map(|order| unusable_index_printed(&blocks, order));
         assert!(name.chars().all(|c| c == ' ' || c.is_ascii_graphic()), "{name:?}");
         assert!(printed.all(|thousandths| thousandths <= 1000));
     }

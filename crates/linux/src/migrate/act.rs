@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rtrb::{Consumer, Producer};
 
-use crate::migrate::clock;
+use crate::clock;
 use crate::migrate::link::{Shared, Sleeper};
 use crate::migrate::masks::{Bound, Table};
 use crate::threads::FifoGuard;

@@ -12,7 +12,7 @@ use reprieve_policy::signal::Signal;
 use reprieve_policy::SECOND_NS;
 use rtrb::Producer;
 
-use crate::migrate::clock;
+use crate::clock;
 use crate::migrate::decide::SharedDecider;
 use crate::migrate::link::Shared;
 use crate::proc::{ProcRoot, SchedStatReader};

@@ -10,30 +10,31 @@ mod pacing;
 mod search;
 mod throughput;
 
+pub use pacing::Pacing;
+pub use search::Search;
+pub use throughput::Throughput;
+
 use std::collections::VecDeque;
 use std::io::Write;
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use reprieve_policy::SECOND_NS;
-use reprieve_policy::beat::Pace;
-use reprieve_policy::guard::{Advice, Guard};
+use reprieve_policy::guard::Advice;
 use reprieve_policy::place::Why;
 use reprieve_policy::signal::Signal;
 use rtrb::{Consumer, Producer};
 
 use super::act::Outcomes;
-use super::find::{Scan, Source};
 use super::link::{Decision, Entry, Shared, Status};
-use super::report::metrics::{Counted, MetricsFile};
+use super::report::metrics::{self, Counted};
 use super::report::run_record;
 use super::roster::Roster;
-use super::{Notice, Roots, clock};
+use super::{Notice, Roots};
+use crate::clock;
 use crate::{Error, Result};
-use pacing::Pacing;
-use search::Search;
-use throughput::Throughput;
 
 /// Shortest time between two rounds, ns.
 const ROUND_NS: u64 = 20_000_000;
@@ -71,34 +72,25 @@ pub struct Links {
 /// The parts that a loop is made of, besides its links.
 pub struct Plan<'a> {
     pub roots: Roots,
-    pub source: Source,
     pub roster: Roster,
-    pub scan: Scan,
-    pub pace: Pace,
-    /// Judges whether acting pays; without it the daemon acts in any case.
-    pub guard: Option<Guard>,
+    pub search: Search,
+    pub pacing: Pacing,
+    pub throughput: Throughput,
     /// Whether decisions are carried out.
     pub applies: bool,
     /// Receives signals and decisions.
     pub record: Option<Box<dyn Write + 'a>>,
-    pub metrics: Option<MetricsFile>,
+    /// The file for metrics.
+    pub metrics: Option<PathBuf>,
     pub tell: &'a mut dyn FnMut(Notice),
 }
 
 /// The loop's state.
 pub struct MainLoop<'a> {
-    roots: Roots,
-    roster: Roster,
+    plan: Plan<'a>,
     links: Links,
-    search: Search,
-    pacing: Pacing,
-    throughput: Throughput,
     /// Signals for the decider that found no room in the ring yet.
     unsent: VecDeque<Signal>,
-    applies: bool,
-    record: Option<Box<dyn Write + 'a>>,
-    metrics: Option<MetricsFile>,
-    tell: &'a mut dyn FnMut(Notice),
     decisions: [u64; Why::ALL.len()],
     read_ns: u64,
     forks_ns: u64,
@@ -110,17 +102,9 @@ pub struct MainLoop<'a> {
 impl<'a> MainLoop<'a> {
     pub fn new(plan: Plan<'a>, links: Links, now_ns: u64) -> MainLoop<'a> {
         MainLoop {
-            throughput: Throughput::new(&plan.roots, plan.guard),
-            roots: plan.roots,
-            roster: plan.roster,
+            plan,
             links,
-            search: Search::new(plan.scan, plan.source),
-            pacing: Pacing::new(plan.pace),
             unsent: VecDeque::new(),
-            applies: plan.applies,
-            record: plan.record,
-            metrics: plan.metrics,
-            tell: plan.tell,
             decisions: [0; Why::ALL.len()],
             read_ns: now_ns,
             forks_ns: 0,
@@ -134,7 +118,7 @@ impl<'a> MainLoop<'a> {
     pub fn round(&mut self, now_ns: u64) -> Result<u64> {
         let busy = self.links.status.is_busy();
         self.handle_forks(now_ns)?;
-        let signals = self.roster.look(now_ns)?;
+        let signals = self.plan.roster.look(now_ns)?;
         self.send(signals);
         self.drain(now_ns)?;
         self.admit(now_ns)?;
@@ -147,14 +131,14 @@ impl<'a> MainLoop<'a> {
         }
         let pause_ns = self.meter.step() * 1000 / budget_permille(busy);
         let next_ns = now_ns + pause_ns.clamp(ROUND_NS, LONGEST_ROUND_NS);
-        let due_ns = self.roster.children().due_ns().unwrap_or(next_ns);
+        let due_ns = self.plan.roster.children().due_ns().unwrap_or(next_ns);
         Ok(due_ns.clamp((now_ns + ROUND_NS).min(next_ns), next_ns))
     }
 
     /// Handles new forks.
     pub fn handle_forks(&mut self, now_ns: u64) -> Result<()> {
         self.forks_ns = now_ns;
-        self.roster.handle_forks(now_ns)
+        self.plan.roster.handle_forks(now_ns)
     }
 
     /// Descriptors that become readable when a task has forked. None while no task is bound, since then no child
@@ -162,7 +146,7 @@ impl<'a> MainLoop<'a> {
     /// thread busy.
     pub fn readable(&self, now_ns: u64) -> impl Iterator<Item = BorrowedFd<'_>> {
         let waits = self.links.status.is_busy() && now_ns.saturating_sub(self.forks_ns) >= FORKS_NS;
-        self.roster.children().readable().filter(move |_| waits)
+        self.plan.roster.children().readable().filter(move |_| waits)
     }
 
     /// When to call [`readable`](MainLoop::readable) again, ns, if its answer may change before the next round.
@@ -171,7 +155,7 @@ impl<'a> MainLoop<'a> {
         match self.links.status.is_busy() {
             true => (from_ns > now_ns).then_some(from_ns),
             // A managed task may be bound soon.
-            false => (self.roster.count() > 0).then_some(now_ns + BOUND_CHECK_NS),
+            false => (self.plan.roster.count() > 0).then_some(now_ns + BOUND_CHECK_NS),
         }
     }
 
@@ -195,13 +179,13 @@ impl<'a> MainLoop<'a> {
 
     /// Admits tasks that do I/O.
     fn admit(&mut self, now_ns: u64) -> Result<()> {
-        let found = self.search.found(&self.roots, &self.links.status, now_ns);
-        let signals = self.roster.admit(&found, now_ns)?;
+        let found = self.plan.search.found(&self.plan.roots, &self.links.status, now_ns);
+        let signals = self.plan.roster.admit(&found, now_ns)?;
         for signal in &signals {
             if let Signal::Admit { task, admission, .. } = signal
-                && let Some((pid, tid, comm)) = self.roster.task(*task)
+                && let Some((pid, tid, comm)) = self.plan.roster.task(*task)
             {
-                (self.tell)(Notice::TakenIn { pid, tid, comm, mask: admission.mask, at_ns: now_ns });
+                (self.plan.tell)(Notice::TakenIn { pid, tid, comm, mask: admission.mask, at_ns: now_ns });
             }
         }
         self.send(signals);
@@ -211,18 +195,18 @@ impl<'a> MainLoop<'a> {
     /// Takes in the decider's entries.
     fn drain(&mut self, now_ns: u64) -> Result<()> {
         while let Ok(entry) = self.links.log.pop() {
-            if let Some(record) = &mut self.record {
+            if let Some(record) = &mut self.plan.record {
                 run_record::write_entry(record, &entry).map_err(unwritten)?;
             }
             match entry {
                 Entry::Decision(decision) => self.report_decision(&decision),
-                Entry::Unmanaged { pid, tid } => self.search.add_unmanaged(pid, tid),
+                Entry::Unmanaged { pid, tid } => self.plan.search.add_unmanaged(pid, tid),
                 Entry::Signal(_) | Entry::Lost(_) => {}
             }
         }
         let lost = self.links.shared.lost.load(Ordering::Relaxed);
         if lost > self.lost {
-            (self.tell)(Notice::Lost { values: lost - self.lost, at_ns: now_ns });
+            (self.plan.tell)(Notice::Lost { values: lost - self.lost, at_ns: now_ns });
         }
         self.lost = lost;
         Ok(())
@@ -232,8 +216,8 @@ impl<'a> MainLoop<'a> {
         if let Some(index) = Why::ALL.iter().position(|why| *why == decision.made.why) {
             self.decisions[index] += 1;
         }
-        if let Some((pid, tid, comm)) = self.roster.task(decision.made.task) {
-            (self.tell)(Notice::Decision { pid, tid, comm, decision });
+        if let Some((pid, tid, comm)) = self.plan.roster.task(decision.made.task) {
+            (self.plan.tell)(Notice::Decision { pid, tid, comm, decision });
         }
     }
 
@@ -242,13 +226,13 @@ impl<'a> MainLoop<'a> {
         // This thread may be late, so rates are taken over the time that has passed.
         let span_ns = now_ns.saturating_sub(self.read_ns).max(1);
         self.read_ns = now_ns;
-        self.pacing.choose(&self.links.shared, span_ns, busy);
-        let (took_ns, advice) = self.throughput.read(&self.roots, span_ns, busy);
+        self.plan.pacing.choose(&self.links.shared, span_ns, busy);
+        let (took_ns, advice) = self.plan.throughput.read(&self.plan.roots, span_ns, busy);
         if let Some(took_ns) = took_ns {
             self.send(vec![Signal::Completion { at_ns: now_ns, took_ns }]);
         }
         if let Some(advice) = advice {
-            (self.tell)(Notice::Advice { advice, at_ns: now_ns });
+            (self.plan.tell)(Notice::Advice { advice, at_ns: now_ns });
             self.send(vec![match advice {
                 Advice::Act => Signal::Resume { at_ns: now_ns },
                 Advice::Watch | Advice::Rest => Signal::Halt { at_ns: now_ns },
@@ -257,32 +241,33 @@ impl<'a> MainLoop<'a> {
     }
 
     fn write_metrics(&self) -> Result<()> {
-        let Some(file) = &self.metrics else { return Ok(()) };
-        let judge = &self.roster.children().judge;
-        file.write(&Counted {
+        let Some(path) = &self.plan.metrics else { return Ok(()) };
+        let judge = &self.plan.roster.children().judge;
+        let counted = Counted {
             status: &self.links.status,
             outcomes: &self.links.outcomes,
             decisions: &self.decisions,
-            tasks: self.roster.count(),
-            turned_away: self.roster.turned_away,
+            tasks: self.plan.roster.count(),
+            turned_away: self.plan.roster.turned_away,
             freed_children: judge.restored,
             unrestored: judge.unrestored.count(),
             in_doubt: judge.unrestored.in_doubt(),
             overtaken: judge.overtaken,
             cpu_ns: clock::own_cpu_ns(),
-            period_ns: self.pacing.period_ns(),
+            period_ns: self.plan.pacing.period_ns(),
             lost: self.lost,
-            given_up: self.throughput.failures(),
-            acting: self.applies && self.throughput.advises_to_act(),
-        })
+            given_up: self.plan.throughput.failures(),
+            acting: self.plan.applies && self.plan.throughput.advises_to_act(),
+        };
+        metrics::write(path, &counted)
     }
 
     /// Takes in the last entries, after all other threads have ended, and follows masks that others have set until now.
     /// After this, restore the masks of managed tasks, and then call [`finish_children`](MainLoop::finish_children).
     pub fn finish(&mut self, now_ns: u64) -> Result<()> {
-        let followed = self.roster.finish(now_ns);
+        let followed = self.plan.roster.finish(now_ns);
         let drained = self.drain(now_ns);
-        let flushed = self.record.as_mut().map_or(Ok(()), |record| record.flush());
+        let flushed = self.plan.record.as_mut().map_or(Ok(()), |record| record.flush());
         drained.and(flushed.map_err(unwritten)).and(followed)
     }
 
@@ -293,9 +278,9 @@ impl<'a> MainLoop<'a> {
 
     /// Restores the masks of the last children; returns how many tasks are in doubt.
     pub fn finish_children(mut self, now_ns: u64) -> Result<usize> {
-        let finished = self.roster.finish_children(now_ns);
+        let finished = self.plan.roster.finish_children(now_ns);
         self.write_metrics().and(finished)?;
-        Ok(self.roster.children().judge.unrestored.in_doubt())
+        Ok(self.plan.roster.children().judge.unrestored.in_doubt())
     }
 }
 

@@ -9,16 +9,16 @@ use reprieve_policy::place::{Policy, Settings};
 use reprieve_policy::signal::Signal;
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::clock;
 use crate::migrate::daemon::Daemon;
 use crate::migrate::find::{Scan, Source, may_lock_all};
 use crate::migrate::inherit::Children;
-use crate::migrate::main_loop::{MainLoop, Plan, unwritten};
+use crate::migrate::main_loop::{MainLoop, Pacing, Plan, Search, Throughput, unwritten};
 use crate::migrate::masks::{Doubtful, Restored, StateFile, Table};
-use crate::migrate::report::metrics::MetricsFile;
 use crate::migrate::report::run_record;
 use crate::migrate::roster::Roster;
 use crate::migrate::watch::{CallWatch, Forks};
-use crate::migrate::{Notice, Options, Roots, clock};
+use crate::migrate::{Notice, Options, Roots};
 use crate::proc::{ProcRoot, SysCpus, allowed_cpus};
 use crate::signals::Interrupt;
 use crate::{Error, Result};
@@ -82,19 +82,19 @@ pub fn run(mut options: Options<'_>, interrupt: &Interrupt, tell: &mut dyn FnMut
     if let Some(out) = &mut options.record {
         run_record::write_header(out, &settings).map_err(unwritten)?;
     }
+    let guard = (options.apply && options.guard).then(Guard::default);
     let plan = Plan {
-        scan: Scan::new(&roots.proc, source, std::process::id() as i32),
+        search: Search::new(Scan::new(&roots.proc, source, std::process::id() as i32), source),
+        pacing: Pacing::new(Pace::new(vcpus.len(), fastest_ns, slowest_ns)),
+        throughput: Throughput::new(&roots, guard),
         roots,
-        source,
         roster,
-        pace: Pace::new(vcpus.len(), fastest_ns, slowest_ns),
-        guard: (options.apply && options.guard).then(Guard::default),
         applies: options.apply,
         record: options.record,
-        metrics: options.metrics.map(MetricsFile::new),
+        metrics: options.metrics,
         tell,
     };
-    if plan.guard.is_some() {
+    if guard.is_some() {
         // First measure throughput without moves. The ring is still empty, so this fits.
         let _ = links.signals.push(Signal::Halt { at_ns: began_ns });
     }

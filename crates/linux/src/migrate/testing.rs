@@ -118,7 +118,7 @@ impl Drop for Shell {
 pub fn saved(pid: i32, mask: CpuSet) -> Saved {
     let stat = TaskStatReader::open(&ProcRoot::default(), pid, pid).unwrap().read().unwrap();
     let whole = SysCpus::default().cpuset_of(&ProcRoot::default(), pid, pid).is_subset(&mask);
-    let bound_ticks = crate::migrate::clock::boot_ticks();
+    let bound_ticks = crate::clock::boot_ticks();
     Saved { pid, tid: pid, start_ticks: stat.start_ticks, bound_ticks, mask, whole }
 }
 

@@ -5,9 +5,9 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 
+use reprieve_linux::clock::now_ns;
 use reprieve_sim::sched::machine::spread;
 use reprieve_study::units::SECOND_NS;
-use reprieve_vm::clock::now_ns;
 use rustix::thread::{ClockId, Timespec};
 
 use crate::mixes::{Kind, LEAST_OFF_NS, MIXES, Seen, WARM_UP_NS, WINDOW_NS, Work};

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use reprieve_linux::clock::now_ns;
 use reprieve_linux::threads::FifoGuard;
 use reprieve_study::derive::{self, put};
 use reprieve_study::scenario::{BadScenario, Fio, Placement, PlannedRun};
@@ -11,7 +12,6 @@ use reprieve_study::{Condition, Observation, Span, metric};
 use super::clocks::{Clocks, Fix};
 use super::{command, daemon_record};
 use crate::bursts::{self, Spans, Timing};
-use crate::clock::now_ns;
 use crate::error::{VmError, plain};
 use crate::lab::{Booted, Lab, STOP_LIMIT, Work};
 use crate::link::{self, Fields, Link};

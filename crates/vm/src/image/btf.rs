@@ -123,11 +123,6 @@ impl Btf {
         Ok(self.structure(structure)?.size)
     }
 
-    /// Whether the kernel has this struct, union, or typedef of one.
-    pub fn has_struct(&self, structure: &str) -> bool {
-        self.structure(structure).is_ok()
-    }
-
     /// The value of `enumerator` in `enum name`.
     ///
     /// # Errors

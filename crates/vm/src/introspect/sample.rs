@@ -1,7 +1,7 @@
 //! One look at a guest: what [`super::layout::Layout`] knows to find, as numbers.
 
-use super::layout::Layout;
-use super::ram::{PAGE_BYTES, Ram};
+use super::layout::{Layout, PerCpu, Zone};
+use super::ram::{PAGE_BYTES, Ram, Word};
 
 /// Order of a huge page on x86-64: the unusable free space index is that of this order.
 pub const HUGE_PAGE_ORDER: usize = 9;
@@ -18,13 +18,6 @@ pub struct GpState {
     pub open: bool,
     /// CPUs that it still waits for, bit by CPU number; CPUs from 64 on are left out.
     pub holdouts: u64,
-}
-
-/// Free pages of one zone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZoneFree {
-    /// Free blocks of each order.
-    pub blocks: Vec<u64>,
 }
 
 /// Pages in use and how fragmented the free ones are.
@@ -111,8 +104,7 @@ impl Reader {
         let kthread = &self.layout.gp_kthread;
         let running = self.ram.get_half(kthread.on_cpu) != 0;
         let cpu = self.ram.get_half(kthread.cpu) as usize;
-        let serving =
-            |cpu: &super::layout::PerCpu| self.ram.get_half(cpu.preempt_count) & SERVING_SOFTIRQ != 0;
+        let serving = |cpu: &PerCpu| self.ram.get_half(cpu.preempt_count) & SERVING_SOFTIRQ != 0;
         let busy = self.layout.cpus.iter().take(64).enumerate().filter(|(_, cpu)| serving(cpu));
         RcuWork {
             gp_kthread_on: (running && cpu < self.cpus()).then_some(cpu),
@@ -121,15 +113,14 @@ impl Reader {
     }
 
     /// Free blocks per order of every populated zone, with its name.
-    pub fn zones(&self) -> Vec<(&str, ZoneFree)> {
-        let free = |zone: &super::layout::Zone| ZoneFree {
-            blocks: (0..zone.free_blocks.len()).map(|order| self.free_blocks(zone, order)).collect(),
-        };
+    pub fn zones(&self) -> Vec<(&str, Vec<u64>)> {
+        let free =
+            |zone: &Zone| (0..zone.free_blocks.len()).map(|order| self.free_blocks(zone, order)).collect();
         self.layout.zones.iter().map(|zone| (zone.name.as_str(), free(zone))).collect()
     }
 
     /// A count is bounded by the guest's size, so that a hostile one cannot overflow a sum.
-    fn free_blocks(&self, zone: &super::layout::Zone, order: usize) -> u64 {
+    fn free_blocks(&self, zone: &Zone, order: usize) -> u64 {
         self.ram.get(zone.free_blocks[order]).min(self.layout.memory_pages >> order)
     }
 
@@ -156,7 +147,7 @@ impl Reader {
     pub fn cpu(&self) -> CpuState {
         let mut total = CpuState::default();
         for cpu in &self.layout.cpus {
-            let sum = |words: &[super::ram::Word]| -> u64 {
+            let sum = |words: &[Word]| -> u64 {
                 words.iter().fold(0, |sum: u64, word| sum.wrapping_add(self.ram.get(*word)))
             };
             total.kernel_ns = total.kernel_ns.wrapping_add(sum(&cpu.kernel_time));
@@ -175,8 +166,8 @@ pub fn unusable_index(free_pages: u64, suitable_pages: u64) -> f64 {
 
 /// The same in thousandths as debugfs `extfrag/unusable_index` prints it for one zone and order: integer
 /// arithmetic, rounded down; 1000 when nothing is free.
-pub fn unusable_index_printed(zone: &ZoneFree, order: usize) -> u64 {
-    let pages = |from: usize| -> u64 { zone.blocks.iter().enumerate().skip(from).map(|(o, n)| n << o).sum() };
+pub fn unusable_index_printed(blocks: &[u64], order: usize) -> u64 {
+    let pages = |from: usize| -> u64 { blocks.iter().enumerate().skip(from).map(|(o, n)| n << o).sum() };
     let free = pages(0);
     ((free - pages(order)) * 1000).checked_div(free).unwrap_or(1000)
 }
@@ -189,8 +180,8 @@ mod tests {
     fn unusable_index_follows_its_formula() {
         assert_eq!(unusable_index(0, 0), 1.0);
         assert_eq!(unusable_index(1024, 512), 0.5);
-        let zone = ZoneFree { blocks: vec![3, 0, 1, 0, 0, 0, 0, 0, 0, 1, 1] };
-        assert_eq!(unusable_index_printed(&zone, 9), 7 * 1000 / (7 + 512 + 1024));
-        assert_eq!(unusable_index_printed(&zone, 0), 0);
+        let blocks = [3, 0, 1, 0, 0, 0, 0, 0, 0, 1, 1];
+        assert_eq!(unusable_index_printed(&blocks, 9), 7 * 1000 / (7 + 512 + 1024));
+        assert_eq!(unusable_index_printed(&blocks, 0), 0);
     }
 }

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
+use reprieve_linux::clock::{now_ns, sleep_until, thread_cpu_ns};
 use reprieve_linux::threads::{FifoGuard, set_timer_slack_ns};
 use reprieve_study::units::SECOND_NS;
 use reprieve_study::{Distribution, GracePeriod, Span, statistics};
@@ -16,8 +17,7 @@ use reprieve_study::{Distribution, GracePeriod, Span, statistics};
 use super::grace_periods::{GRACE_PERIODS, GpTracker};
 use super::impossible_looks::ImpossibleLooks;
 use super::scheduling::{Scheduling, Watcher};
-use crate::clock::{now_ns, sleep_until, thread_cpu_ns};
-use crate::introspect::{CpuState, Impossible, MemoryState, Reader};
+use crate::introspect::{CpuState, Impossible, MemoryState, RcuWork, Reader};
 use crate::{Result, VmError};
 
 /// Memory and backlog are read at every so many looks.
@@ -43,10 +43,8 @@ pub struct MemorySample {
 pub struct WorkSample {
     /// When.
     pub t_ns: u64,
-    /// CPU on which the grace-period kthread was running.
-    pub gp_kthread_on: Option<usize>,
-    /// CPUs that were serving a softirq.
-    pub in_softirq: u64,
+    /// What was computing.
+    pub work: RcuWork,
 }
 
 /// What was seen from start to finish.
@@ -146,7 +144,7 @@ fn record(reader: &Reader, mut watcher: Watcher, mut pace: Pace, stop: &AtomicBo
         impossible.see(tracker.see(t_ns, reader.gp()));
         let busy = reader.rcu_work();
         if (busy.gp_kthread_on.is_some() || busy.in_softirq != 0) && work.len() < WORK_SAMPLES {
-            work.push(WorkSample { t_ns, gp_kthread_on: busy.gp_kthread_on, in_softirq: busy.in_softirq });
+            work.push(WorkSample { t_ns, work: busy });
         }
         if looks % MEMORY_EVERY == 0 && memory.len() < MEMORY_SAMPLES {
             memory.push(MemorySample { t_ns, memory: reader.memory(), backlog: reader.backlog() });

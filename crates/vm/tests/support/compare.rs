@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use reprieve_linux::proc::ProcRoot;
 use reprieve_study::grace_period::union_ns;
-use reprieve_vm::introspect::{Reader, ZoneFree, unusable_index_printed};
+use reprieve_vm::introspect::{Reader, unusable_index_printed};
 use reprieve_vm::lab::Booted;
 use reprieve_vm::watch::{Sampler, Watcher};
 
@@ -54,7 +54,7 @@ fn by_zone(file: &str) -> Vec<(String, Vec<String>)> {
     file.lines().filter_map(zone).collect()
 }
 
-fn zones(reader: &Reader) -> Vec<(String, ZoneFree)> {
+fn zones(reader: &Reader) -> Vec<(String, Vec<u64>)> {
     reader.zones().into_iter().map(|(name, free)| (name.to_string(), free)).collect()
 }
 
@@ -62,7 +62,7 @@ fn zones(reader: &Reader) -> Vec<(String, ZoneFree)> {
 pub fn buddy(booted: &mut Booted, reader: &Reader) -> Result<(), String> {
     let tell = |booted: &mut Booted| by_zone(&text(booted, "/proc/buddyinfo"));
     let (seen, told) = settled(booted, || zones(reader), tell)?;
-    let printed = |(name, free): (String, ZoneFree)| (name, free.blocks.iter().map(u64::to_string).collect());
+    let printed = |(name, free): (String, Vec<u64>)| (name, free.iter().map(u64::to_string).collect());
     let seen: Vec<(String, Vec<String>)> = seen.into_iter().map(printed).collect();
     if seen.is_empty() || seen != told {
         return disagree(format!("free blocks: host {seen:?}, guest {told:?}"));
@@ -74,8 +74,8 @@ pub fn buddy(booted: &mut Booted, reader: &Reader) -> Result<(), String> {
 pub fn unusable_index(booted: &mut Booted, reader: &Reader) -> Result<(), String> {
     let tell = |booted: &mut Booted| by_zone(&text(booted, "/sys/kernel/debug/extfrag/unusable_index"));
     let (seen, told) = settled(booted, || zones(reader), tell)?;
-    let printed = |(name, free): (String, ZoneFree)| {
-        let thousandths = (0..free.blocks.len()).map(|order| unusable_index_printed(&free, order));
+    let printed = |(name, free): (String, Vec<u64>)| {
+        let thousandths = (0..free.len()).map(|order| unusable_index_printed(&free, order));
         (name, thousandths.map(|index| format!("{}.{:03}", index / 1000, index % 1000)).collect())
     };
     let seen: Vec<(String, Vec<String>)> = seen.into_iter().map(printed).collect();
@@ -94,7 +94,7 @@ pub fn footprint(booted: &mut Booted, reader: &Reader) -> Result<(), String> {
     };
     let look = || (reader.memory().used_bytes, zones(reader));
     let ((used_bytes, zones), managed_pages) = settled(booted, look, managed)?;
-    let blocks = zones.iter().flat_map(|(_, free)| free.blocks.iter().enumerate());
+    let blocks = zones.iter().flat_map(|(_, free)| free.iter().enumerate());
     let free_pages: u64 = blocks.map(|(order, blocks)| blocks << order).sum();
     if used_bytes != managed_pages.saturating_sub(free_pages) * 4096 {
         return disagree(format!("host {used_bytes} in use, guest {managed_pages} - {free_pages} pages"));

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, TryLockError};
 
 use super::Decider;
-use crate::migrate::clock;
+use crate::clock;
 use crate::migrate::link::Status;
 
 /// Time between two updates of the shown state, ns.

@@ -138,13 +138,13 @@ mod tests {
         let path = folder.path().join("file");
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.create(true).write(true).custom_flags(libc::O_DSYNC).open(path).unwrap();
-        let (own, before_ns) = (crate::threads::own_tid(), crate::migrate::clock::now_ns());
+        let (own, before_ns) = (crate::threads::own_tid(), crate::clock::now_ns());
         file.write_all(&[1; 4096]).unwrap();
         let mut seen = || std::iter::from_fn(|| events.next()).filter(|event| event.tid == own).count();
         assert_eq!(seen(), 0, "it does not watch yet");
         events.watch(true);
         file.write_all(&[1; 4096]).unwrap();
-        let after_ns = crate::migrate::clock::now_ns();
+        let after_ns = crate::clock::now_ns();
         let seen: Vec<IoEvent> =
             std::iter::from_fn(|| events.next()).filter(|event| event.tid == own).collect();
         if seen.is_empty() {

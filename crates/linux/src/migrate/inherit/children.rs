@@ -17,9 +17,10 @@ use reprieve_policy::cpus::CpuSet;
 
 use super::{Ancestor, FORK_TAKES_NS, Judge, Judged, Unrestored};
 use crate::Result;
+use crate::clock;
+use crate::migrate::Roots;
 use crate::migrate::masks::{Saved, StateFile, Table, find_children};
 use crate::migrate::watch::{CallWatch, Fork, Forks};
-use crate::migrate::{Roots, clock};
 use crate::proc::{ProcRoot, SysCpus, TaskStat, TaskStatReader};
 
 /// Time between a child's fork and the earliest judgement, ns. By then a program has started, and has bound itself if

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use crate::Result;
-use crate::migrate::clock;
+use crate::clock;
 use crate::migrate::masks::{Saved, StateFile, StateRecord, is_still_in_doubt, restore_mask};
 use crate::migrate::watch::{CallWatch, SetByOther};
 use crate::proc::{ProcRoot, SysCpus};

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use reprieve_policy::SECOND_NS;
 
 use super::budget_permille;
+use crate::clock;
+use crate::migrate::Roots;
 use crate::migrate::find::{Found, Scan, Source};
 use crate::migrate::link::Status;
-use crate::migrate::{Roots, clock};
 
 /// Least time between two scans, ns. To keep the budget, a scan extends it by its CPU time...
 const SCAN_NS: u64 = 100_000_000;

@@ -23,8 +23,8 @@ use std::collections::BTreeSet;
 use reprieve_policy::cpus::CpuSet;
 
 use super::{Binding, Saved, StateRecord, Window};
+use crate::clock;
 use crate::error::{Error, Result, thread_path};
-use crate::migrate::clock;
 use crate::proc::{ProcRoot, SysCpus, TaskStatReader};
 use crate::threads;
 

@@ -25,7 +25,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use reprieve_policy::cpus::CpuSet;
 
 use super::{Binding, Changes, Saved, StateFile, StateRecord};
-use crate::migrate::clock;
+use crate::clock;
 use crate::{Result, threads};
 
 /// Stands for no CPU: the task has, or is to have, its user's mask. A CPU is its number plus one.

@@ -5,7 +5,7 @@
 //! exposition format, version 0.0.4; the node exporter's textfile collector.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reprieve_policy::place::Why;
@@ -119,20 +119,10 @@ impl Text {
     }
 }
 
-/// The file for metrics.
-#[derive(Debug)]
-pub struct MetricsFile(PathBuf);
-
-impl MetricsFile {
-    pub fn new(path: PathBuf) -> MetricsFile {
-        MetricsFile(path)
-    }
-
-    /// Replaces the file.
-    pub fn write(&self, counted: &Counted) -> Result<()> {
-        let refused = |e| Error::io("write", &self.0, e, "name another file with --metrics");
-        own_file::replace(&self.0, &render(counted)).map_err(refused)
-    }
+/// Replaces the file for metrics.
+pub fn write(path: &Path, counted: &Counted) -> Result<()> {
+    let refused = |e| Error::io("write", path, e, "name another file with --metrics");
+    own_file::replace(path, &render(counted)).map_err(refused)
 }
 
 #[cfg(test)]
@@ -173,7 +163,7 @@ mod tests {
             assert!(text.lines().any(|line| line == expected), "{expected}\n{text}");
         }
         let folder = tempfile::tempdir().unwrap();
-        MetricsFile::new(folder.path().join("m.prom")).write(&counted).unwrap();
+        write(&folder.path().join("m.prom"), &counted).unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

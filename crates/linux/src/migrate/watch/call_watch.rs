@@ -6,7 +6,7 @@ use std::path::Path;
 use reprieve_policy::cpus::CpuSet;
 
 use super::{Call, CallHistory, CallTarget, Calls, Phase, SetByOther};
-use crate::migrate::clock;
+use crate::clock;
 use crate::proc::ProcRoot;
 use crate::{Error, Result};
 

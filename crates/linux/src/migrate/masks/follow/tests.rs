@@ -207,7 +207,7 @@ fn a_call_that_the_binding_hides_is_followed() {
     for moves_on in [false, true] {
         let case = Case::new("0-1", true);
         case.bind(0);
-        let asked_ns = crate::migrate::clock::now_ns();
+        let asked_ns = crate::clock::now_ns();
         if moves_on {
             case.bind(1);
         }
@@ -216,7 +216,7 @@ fn a_call_that_the_binding_hides_is_followed() {
     }
     // The user asked for the mask that the task had before, and then for one that shows.
     let case = Case::new("0-1", true);
-    let asked_ns = crate::migrate::clock::now_ns();
+    let asked_ns = crate::clock::now_ns();
     case.bind(1);
     assert_eq!(follow_call(&case, asked_ns), Followed::Same);
     assert_eq!((case.shell.mask(), wish(&case)), (CpuSet::of(1), (cpus("0-1"), Some(1))));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::migrate::clock;
+use crate::clock;
 use crate::migrate::testing::{Shell, two_cpus};
 use crate::threads;
 use reprieve_policy::cpus::CpuSet;

@@ -1,4 +1,5 @@
-//! The daemon's clock: CLOCK_MONOTONIC, which nobody sets and which stops while the machine is suspended.
+//! CLOCK_MONOTONIC in nanoseconds, which nobody sets and which stops while the machine is suspended: the clock of beats, bursts,
+//! looks and scheduling events, so that their times compare.
 
 use reprieve_policy::SECOND_NS;
 use reprieve_policy::beat::Work;
@@ -13,25 +14,25 @@ pub fn now_ns() -> u64 {
 }
 
 /// The current time in clock ticks since boot, like the start times of tasks. Includes time while suspended.
-pub fn boot_ticks() -> u64 {
+pub(crate) fn boot_ticks() -> u64 {
     ticks(to_ns(clock_gettime(TimeClock::Boottime)))
 }
 
 /// Converts ns to whole clock ticks.
-pub fn ticks(ns: u64) -> u64 {
+pub(crate) fn ticks(ns: u64) -> u64 {
     ns / tick_ns()
 }
 
 /// Converts a task's start time, in clock ticks since boot, to this clock, ns. The result may be early, never late: by
 /// up to a tick, and by the time the machine has since been suspended.
-pub fn began_ns(start_ticks: u64) -> u64 {
+pub(crate) fn began_ns(start_ticks: u64) -> u64 {
     let age_ns =
         to_ns(clock_gettime(TimeClock::Boottime)).saturating_sub(start_ticks.saturating_mul(tick_ns()));
     now_ns().saturating_sub(age_ns)
 }
 
 /// CPU time that this process has used, ns.
-pub fn own_cpu_ns() -> u64 {
+pub(crate) fn own_cpu_ns() -> u64 {
     to_ns(clock_gettime(TimeClock::ProcessCPUTime))
 }
 
@@ -42,7 +43,7 @@ pub fn thread_cpu_ns() -> u64 {
 
 /// Measures a thread's work by its own CPU clock.
 #[derive(Debug)]
-pub struct Meter {
+pub(crate) struct Meter {
     work: Work,
     cpu_ns: u64,
 }
@@ -67,7 +68,7 @@ pub fn sleep_until(at_ns: u64) {
 }
 
 /// The time as system calls take it.
-pub fn timespec(ns: u64) -> Timespec {
+pub(crate) fn timespec(ns: u64) -> Timespec {
     Timespec { tv_sec: (ns / SECOND_NS) as i64, tv_nsec: (ns % SECOND_NS) as _ }
 }
 
