@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reprieve_linux::migrate::{
-    Bound, Decider, Decision, Entry, Held, Lines, Mover, Saved, Shared, Sleeper, Table,
+    Bound, Decider, Decision, Entry, Held, Lines, Mover, OffTimes, Saved, Shared, Sleeper, Table,
 };
 use reprieve_linux::threads;
 use reprieve_policy::beat::Beat;
@@ -142,9 +142,18 @@ impl Played {
         let mask = CpuSet::first(2);
         let saved = Saved { pid: 4242, tid: 4242, start_ticks: 1, bound_ticks: 1, mask, whole: false };
         assert!(table.fill(0, Held::new(saved, mask, None)).unwrap());
-        let lines = Lines { beats: from_beats, main_loop: from_main_loop, events: None, log: to_log, movers };
+        let lines = Lines {
+            beats: from_beats,
+            main_loop: from_main_loop,
+            events: None,
+            log: to_log,
+            movers,
+            steal: None,
+            off_times: OffTimes::default(),
+            records: true,
+        };
         let settings = Settings::new(2, 4).with(policy);
-        let decider = Decider::new(settings, lines, Arc::clone(&table), Arc::clone(&shared), None, true);
+        let decider = Decider::new(settings, lines, Arc::clone(&table), Arc::clone(&shared));
         Played { decider, beats, main_loop, log, orders, table, shared }
     }
 

@@ -69,7 +69,7 @@ fn nothing_is_allocated_after_construction() {
 #[test]
 fn the_decider_allocates_nothing_after_construction() {
     use reprieve_linux::migrate::{
-        Decider, Events, IoEvent, IoKind, Lines, Mover, Shared, Sleeper, Sorter, Table,
+        Decider, Events, IoEvent, IoKind, Lines, Mover, OffTimes, Shared, Sleeper, Sorter, Table,
     };
     use reprieve_linux::proc::{ProcRoot, StealReader};
     use reprieve_policy::signal::Signal;
@@ -95,10 +95,20 @@ fn the_decider_allocates_nothing_after_construction() {
         fn watch(&mut self, _: bool) {}
     }
     let events = Some(Sorter::new(Box::new(Unmanaged(0)), 4));
-    let lines = Lines { beats: from_beats, main_loop: from_main_loop, events, log, movers };
     let steal = StealReader::open(&ProcRoot::default(), 2).ok();
+    let off_times = OffTimes::default();
+    let lines = Lines {
+        beats: from_beats,
+        main_loop: from_main_loop,
+        events,
+        log,
+        movers,
+        steal,
+        off_times,
+        records: false,
+    };
     let shared = Arc::new(Shared::new(2, MS));
-    let mut decider = Decider::new(settings, lines, Arc::new(Table::new(4, None)), shared, steal, false);
+    let mut decider = Decider::new(settings, lines, Arc::new(Table::new(4, None)), shared);
     let mut decided = 0;
     let count = allocations(|| {
         // The time of an oracle's signal is in the future, so do not run the decider at it.

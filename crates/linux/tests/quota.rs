@@ -96,5 +96,5 @@ fn a_live_owner_is_not_swept_a_dead_one_is() {
     let removed = sweep_stale(&cgroups, &root).unwrap();
     assert!(removed.contains(&stale.directory().to_path_buf()));
     assert!(tree.directory().exists());
-    assert!(matches!(cgroups.version(), Version::V1 | Version::V2));
+    assert!(matches!(cgroups.version, Version::V1 | Version::V2));
 }

@@ -80,7 +80,7 @@ fn simulator() -> Finding {
 fn peers() -> Finding {
     let found = grounds::peers().and_then(|directory| Ok(Peers::open(&directory)?));
     let found =
-        found.map(|peers| format!("{} programs in {}", peers.names().len(), peers.directory().display()));
+        found.map(|peers| format!("{} programs in {}", peers.names().len(), peers.directory.display()));
     optional("peers", found, "without: nothing runs on real threads (--on threads)")
 }
 
@@ -149,7 +149,7 @@ fn xen() -> Result<String, Failure> {
 
 fn quota() -> Result<String, Failure> {
     let cgroups = ground::try_quota(&grounds::host()?)?;
-    Ok(format!("cgroup {:?} at {}", cgroups.version(), cgroups.base().display()))
+    Ok(format!("cgroup {:?} at {}", cgroups.version, cgroups.base.display()))
 }
 
 fn optional<E: Display>(what: &'static str, found: Result<String, E>, without: &str) -> Finding {

@@ -29,7 +29,8 @@ pub fn directory(named: Option<OsString>, exe: &Path) -> PathBuf {
 /// A directory of programs.
 #[derive(Clone, Debug)]
 pub struct Peers {
-    directory: PathBuf,
+    /// Which.
+    pub directory: PathBuf,
 }
 
 impl Peers {
@@ -44,11 +45,6 @@ impl Peers {
             return Err(ThreadsError::Missing { what, way_out: WAY_OUT.into() });
         }
         Ok(peers)
-    }
-
-    /// The directory.
-    pub fn directory(&self) -> &Path {
-        &self.directory
     }
 
     /// The names of all programs, sorted.

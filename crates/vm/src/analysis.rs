@@ -195,6 +195,7 @@ mod tests {
 
     use super::*;
     use crate::introspect::RcuWork;
+    use crate::link::fields;
     use crate::watch::{Scheduling, WorkSample};
 
     /// Ten looks, 1 ms apart, one grace period, vCPU 1 descheduled from 2 to 8 ms.
@@ -241,10 +242,6 @@ mod tests {
         })
     }
 
-    fn fields(pairs: &[(&str, u64)]) -> Fields {
-        pairs.iter().map(|(key, value)| (key.to_string(), *value)).collect()
-    }
-
     fn memory() -> Workload {
         Workload::Memory(Memory::default())
     }
@@ -273,8 +270,7 @@ mod tests {
 
     #[test]
     fn throughput_is_of_the_guest_s_own_clock() {
-        let marks =
-            (fields(&[("ops", 100), ("t_ns", 1_000)]), fields(&[("ops", 400), ("t_ns", 1_000_001_000)]));
+        let marks = (fields("ops=100 t_ns=1000"), fields("ops=400 t_ns=1000001000"));
         let out = observed(memory(), marks, Outcome { sync_ns: vec![5_000, 7_000], ..Outcome::default() });
         assert!((out.metrics[metric::THROUGHPUT] - 300.0).abs() < 1e-3);
         assert_eq!((out.metrics[metric::SYNC_MEAN], out.metrics[metric::SYNC_MAX]), (6_000.0, 7_000.0));
@@ -284,11 +280,9 @@ mod tests {
     fn postmark_without_every_process_s_figures_has_no_throughput() {
         let workload = || Workload::Postmark(Postmark::default());
         let from = |begin: u64, end: u64| {
-            fields(&[
-                ("transactions", 50),
-                ("transactions_begin_ns", begin * 1_000_000),
-                ("transactions_end_ns", end * 1_000_000),
-            ])
+            fields(&format!(
+                "transactions=50 transactions_begin_ns={begin}000000 transactions_end_ns={end}000000"
+            ))
         };
         let done = from(0, 400);
         let of =

@@ -1,6 +1,8 @@
 //! The CPU time of a measured window, by the host's accounting: what each vCPU's thread got, and what processes outside the
 //! experiment took.
 
+use std::time::Instant;
+
 use reprieve_linux::proc::{ForeignCpu, ProcRoot, SchedStat, SchedStatReader};
 use reprieve_study::observation::VcpuTime;
 
@@ -8,10 +10,22 @@ use crate::Result;
 
 /// Readings at the start of a window.
 pub struct CpuAccount {
+    /// When it began.
+    pub opened: Instant,
     vcpus: Vec<(SchedStatReader, SchedStat)>,
     ours: Vec<i32>,
     ours_ns: u64,
     pcpus: ForeignCpu,
+}
+
+/// The CPU time of a window.
+pub struct Spent {
+    /// Its length.
+    pub window_ns: u64,
+    /// What each vCPU got.
+    pub vcpus: Vec<VcpuTime>,
+    /// The share of the pCPUs' time that went to processes outside the experiment.
+    pub foreign_share: f64,
 }
 
 impl CpuAccount {
@@ -33,11 +47,12 @@ impl CpuAccount {
         let mut ours = ours.to_vec();
         ours.extend([machine, std::process::id() as i32]);
         let (ours_ns, pcpus) = (spent_by(proc_root, &ours)?, ForeignCpu::open(proc_root, pcpus)?);
-        Ok(CpuAccount { vcpus, ours, ours_ns, pcpus })
+        Ok(CpuAccount { opened: Instant::now(), vcpus, ours, ours_ns, pcpus })
     }
 
-    /// What each vCPU got since then, and the share of the pCPUs' time that went to processes outside the experiment.
-    pub fn close(&self, proc_root: &ProcRoot) -> Result<(Vec<VcpuTime>, f64)> {
+    /// The window ends.
+    pub fn close(&self, proc_root: &ProcRoot) -> Result<Spent> {
+        let window_ns = self.opened.elapsed().as_nanos() as u64;
         let ours_ns = spent_by(proc_root, &self.ours)?.saturating_sub(self.ours_ns);
         let foreign_share = self.pcpus.share(proc_root, ours_ns)?;
         let got = |(reader, first): &(SchedStatReader, SchedStat)| -> Result<VcpuTime> {
@@ -48,7 +63,7 @@ impl CpuAccount {
             })
         };
         let vcpus = self.vcpus.iter().map(got).collect::<Result<_, _>>()?;
-        Ok((vcpus, foreign_share))
+        Ok(Spent { window_ns, vcpus, foreign_share })
     }
 }
 

@@ -1,21 +1,20 @@
 //! One run: a fresh guest is booted, put under its condition, watched, and ended.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use reprieve_study::observation::VcpuTime;
 use reprieve_study::scenario::{BadScenario, Clones, Memory, Observe, PlannedRun, Postmark};
 use reprieve_study::units::{MIB, SECOND_NS};
 use reprieve_study::{Condition, GroundKind, Observation, Provenance, Scenario, Workload};
 
 use crate::analysis::{self, RunLeft};
 use crate::bursts::Timing;
-use crate::cpu_account::CpuAccount;
+use crate::cpu_account::{CpuAccount, Spent};
 use crate::image::GuestImage;
 use crate::introspect::{Layout, Ram, Reader};
-use crate::link::{self, Fields, Hello, Link};
+use crate::link::{self, Hello, Link};
 use crate::qemu::{Chosen, Machine, MachineSpec};
 use crate::stimulus::Stimulus;
-use crate::watch::{Recording, Sampler, Watcher};
+use crate::watch::{Sampler, Watcher};
 use crate::{Host, Result, Step, VmError, fio};
 
 /// A workload of fixed size must end within this time.
@@ -119,23 +118,11 @@ impl Lab {
             neighbours.push(self.boot(&spec, &pcpus, limit)?);
         }
         let work = Work { lab: self, scenario, condition, pcpus: &pcpus };
-        if matches!(scenario.workload, Workload::DeleteFree { .. }) {
-            let observed = work.run_program(planned, &mut booted, &mut neighbours, step);
-            return observed.map_err(|error| booted.machine.explain(error));
-        }
-        let done = work.measure(&mut booted, &mut neighbours, step);
-        let done = done.map_err(|error| booted.machine.explain(error))?;
-        let observation = analysis::observe(RunLeft {
-            condition: name,
-            repetition: planned.repetition,
-            workload: &scenario.workload,
-            recording: done.recording,
-            marks: done.marks,
-            outcome: done.outcome,
-            look_ns: SECOND_NS / u64::from(scenario.observe.sample_hz),
-            provenance: done.provenance,
-        });
-        Ok(Observation { case: planned.case.clone(), sweep: planned.sweep.clone(), ..observation })
+        let measured = match scenario.workload {
+            Workload::DeleteFree { .. } => work.run_program(planned, &mut booted, &mut neighbours, step),
+            _ => work.measure(planned, &mut booted, &mut neighbours, step),
+        };
+        measured.map_err(|error| booted.machine.explain(error))
     }
 }
 
@@ -182,16 +169,14 @@ pub(crate) struct Work<'a> {
     pub pcpus: &'a [usize],
 }
 
-/// What a measurement gives.
-struct Done {
-    recording: Option<Recording>,
-    marks: (Fields, Fields),
-    outcome: crate::link::Outcome,
-    provenance: Provenance,
-}
-
 impl Work<'_> {
-    fn measure(&self, booted: &mut Booted, neighbours: &mut [Booted], step: &mut Step) -> Result<Done> {
+    fn measure(
+        &self,
+        planned: &PlannedRun,
+        booted: &mut Booted,
+        neighbours: &mut [Booted],
+        step: &mut Step,
+    ) -> Result<Observation> {
         let lab = self.lab;
         let reader = if self.condition.unobserved { None } else { Some(lab.reader(booted)?) };
         self.start_neighbours(neighbours)?;
@@ -211,23 +196,30 @@ impl Work<'_> {
             None => None,
         };
         let account = self.cpu_account(booted, neighbours, &stimulus)?;
-        let started = Instant::now();
-        stimulus.pause(self.condition, &booted.machine, started)?;
+        stimulus.pause(self.condition, &booted.machine, account.opened)?;
         match fixed_size {
             true => booted.link.wait_finished(FIXED_WORK_LIMIT)?,
             false => booted.link.let_work(Duration::from_millis(plan.window_ms))?,
         }
-        let window_ns = started.elapsed().as_nanos() as u64;
-        let (vcpus, foreign_share) = account.close(&lab.host.proc_root)?;
+        let spent = account.close(&lab.host.proc_root)?;
         let recording = sampler.map(Sampler::finish);
         let last = booted.link.mark()?;
         link::between(&first, &last)?;
         drop(stimulus);
-        self.still_there(neighbours, started.elapsed())?;
+        self.still_there(neighbours, account.opened.elapsed())?;
         step("stops");
         let outcome = booted.link.stop(STOP_LIMIT)?;
-        let provenance = self.provenance(booted, vcpus, window_ns, foreign_share, notes);
-        Ok(Done { recording, marks: (first, last), outcome, provenance })
+        let observation = analysis::observe(RunLeft {
+            condition: &planned.condition,
+            repetition: planned.repetition,
+            workload,
+            recording,
+            marks: (first, last),
+            outcome,
+            look_ns: SECOND_NS / u64::from(self.scenario.observe.sample_hz),
+            provenance: self.provenance(booted, spent, notes),
+        });
+        Ok(Observation { case: planned.case.clone(), sweep: planned.sweep.clone(), ..observation })
     }
 
     /// Starts what keeps the neighbours busy.
@@ -266,14 +258,7 @@ impl Work<'_> {
     }
 
     /// Where and how the run was measured.
-    pub fn provenance(
-        &self,
-        booted: &Booted,
-        vcpus: Vec<VcpuTime>,
-        window_ns: u64,
-        foreign_share: f64,
-        mut notes: Vec<String>,
-    ) -> Provenance {
+    pub fn provenance(&self, booted: &Booted, spent: Spent, mut notes: Vec<String>) -> Provenance {
         let lab = self.lab;
         notes.extend(booted.note.clone());
         Provenance {
@@ -284,9 +269,9 @@ impl Work<'_> {
             host_kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             host_pcpus: lab.pcpus.len(),
             seed: self.scenario.run.seed,
-            window_ns,
-            foreign_cpu_percent: foreign_share * 100.0,
-            vcpus,
+            window_ns: spent.window_ns,
+            foreign_cpu_percent: spent.foreign_share * 100.0,
+            vcpus: spent.vcpus,
             notes,
             ..Provenance::default()
         }

@@ -103,14 +103,12 @@ impl Link {
 
     /// Starts the workload.
     pub fn start(&mut self, command: &str) -> Result<()> {
-        self.lines.send(&format!("start {command}"))?;
-        self.expect("started", "start the workload", ANSWER_LIMIT).map(drop)
+        self.ask(&format!("start {command}"), "started", "start the workload").map(drop)
     }
 
     /// Asks for the workload's counters: `t_ns` is the guest's monotonic clock, `ops` its operations so far.
     pub fn mark(&mut self) -> Result<Fields> {
-        self.lines.send("mark")?;
-        self.expect("mark", "answer a mark", ANSWER_LIMIT).map(|line| fields(&line))
+        self.ask("mark", "mark", "answer a mark").map(|line| fields(&line))
     }
 
     /// Waits for a workload of fixed size to end by itself.
@@ -131,20 +129,17 @@ impl Link {
 
     /// Starts one of the host's programs beside the workload: its name and its arguments.
     pub fn start_beside(&mut self, words: &str) -> Result<()> {
-        self.lines.send(&format!("beside {words}"))?;
-        self.expect("beside", "start a program beside its workload", ANSWER_LIMIT).map(drop)
+        self.ask(&format!("beside {words}"), "beside", "start a program beside its workload").map(drop)
     }
 
     /// Adds a line to a file of the guest.
     pub fn append(&mut self, path: &str, line: &str) -> Result<()> {
-        self.lines.send(&format!("append {path} {line}"))?;
-        self.expect("appended", "write a file", ANSWER_LIMIT).map(drop)
+        self.ask(&format!("append {path} {line}"), "appended", "write a file").map(drop)
     }
 
     /// Removes a file of the guest, if it is there.
     pub fn delete(&mut self, path: &str) -> Result<()> {
-        self.lines.send(&format!("delete {path}"))?;
-        self.expect("deleted", "remove a file", ANSWER_LIMIT).map(drop)
+        self.ask(&format!("delete {path}"), "deleted", "remove a file").map(drop)
     }
 
     /// Reads a file of the guest of any size up to `most_bytes`, piece by piece.
@@ -158,7 +153,7 @@ impl Link {
             if began.elapsed() > limit {
                 return Err(VmError::late("send a file", limit));
             }
-            let piece = self.read_from(&format!("{path} {}", whole.len()))?;
+            let piece = self.read_file(&format!("{path} {}", whole.len()))?;
             let is_last = piece.len() < FILE_BYTES;
             whole.extend(piece);
             if whole.len() > most_bytes {
@@ -170,14 +165,9 @@ impl Link {
         }
     }
 
-    /// Reads a file of the guest, at most 1 MiB.
+    /// Reads a file of the guest, at most 1 MiB; from a place on, if `path` is followed by it.
     pub fn read_file(&mut self, path: &str) -> Result<Vec<u8>> {
-        self.read_from(path)
-    }
-
-    fn read_from(&mut self, what: &str) -> Result<Vec<u8>> {
-        self.lines.send(&format!("read {what}"))?;
-        let line = self.expect("file", "send a file", ANSWER_LIMIT)?;
+        let line = self.ask(&format!("read {path}"), "file", "send a file")?;
         let size: usize =
             line.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
         self.lines.bytes(size, "send a file", Instant::now() + ANSWER_LIMIT, ANSWER_LIMIT)
@@ -223,6 +213,12 @@ impl Link {
     /// Tells the guest to switch itself off.
     pub fn power_off(&mut self) -> Result<()> {
         self.lines.send("poweroff")
+    }
+
+    /// Sends a line, and waits for the one that begins with `word`. An error says `what` the guest did not do.
+    fn ask(&mut self, line: &str, word: &str, what: &str) -> Result<String> {
+        self.lines.send(line)?;
+        self.expect(word, what, ANSWER_LIMIT)
     }
 
     /// The next line that begins with `word`; an `error` line is an error, others are passed over.

@@ -64,18 +64,16 @@ impl Work<'_> {
         stimulus.pause(self.condition, &booted.machine, window)?;
         step("is measured");
         let account = self.cpu_account(booted, neighbours, &stimulus)?;
-        let started = Instant::now();
         booted.link.wait_finished(Duration::from_millis(options.length_ms()) + SLACK)?;
-        let window_ns = started.elapsed().as_nanos() as u64;
-        let (vcpus, foreign_share) = account.close(&self.lab.host.proc_root)?;
+        let spent = account.close(&self.lab.host.proc_root)?;
         drop(stimulus);
-        self.still_there(neighbours, started.elapsed())?;
+        self.still_there(neighbours, account.opened.elapsed())?;
         step("stops");
         booted.link.stop(STOP_LIMIT)?;
         let text = String::from_utf8_lossy(&booted.link.read_file(OUTPUT)?).into_owned();
         let answer = Answer::read(&text, scheme, &options)
             .map_err(|problem| VmError::guest(format!("{scheme}: {problem}")))?;
-        let provenance = self.provenance(booted, vcpus, window_ns, foreign_share, Vec::new());
+        let provenance = self.provenance(booted, spent, Vec::new());
         let mut out = answer.observe(planned, provenance);
         derive::cpu_given(&mut out);
         Ok(out)

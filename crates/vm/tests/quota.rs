@@ -48,7 +48,7 @@ fn two_sources_agree_on_a_vcpu_under_quota() {
     booted.link.let_work(Duration::from_millis(3000)).unwrap();
     let [switches, delays] = samplers.map(Sampler::finish);
     let window_ns = started.elapsed().as_nanos() as u64;
-    let (vcpus, _) = account.close(&host.proc_root).unwrap();
+    let vcpus = account.close(&host.proc_root).unwrap().vcpus;
     drop(stimulus);
     booted.link.stop(STOP_LIMIT).unwrap();
 

@@ -28,9 +28,10 @@ pub enum Version {
 /// The cpu controller of this machine.
 #[derive(Clone, Debug)]
 pub struct Cgroups {
-    pub(super) version: Version,
+    /// The cgroup version.
+    pub version: Version,
     /// The directory for new trees.
-    pub(super) base: PathBuf,
+    pub base: PathBuf,
     mount_point: PathBuf,
     /// The part of the hierarchy that the mount shows: `/`, or a part of it in containers.
     mount_root: PathBuf,
@@ -74,16 +75,6 @@ impl Cgroups {
             Version::V2 => cgroups.nearest_with_cpu_below(own),
         };
         Ok(cgroups)
-    }
-
-    /// The cgroup version.
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    /// The directory for new trees.
-    pub fn base(&self) -> &Path {
-        &self.base
     }
 
     /// The directory in the cpu hierarchy that holds `thread`, a tid or "self".
@@ -184,8 +175,8 @@ mod tests {
             host.mount("cgroup", "rw,cpuset", "cpuset").mount("cgroup", options, "cpu dir");
             host.own_cgroups("5:cpu,cpuacct:/user/me\n3:cpuset:/x\n0::/y\n");
             let cgroups = host.detect().unwrap();
-            assert_eq!(cgroups.version(), Version::V1);
-            assert_eq!(cgroups.base(), host.path("cpu dir/user/me"));
+            assert_eq!(cgroups.version, Version::V1);
+            assert_eq!(cgroups.base, host.path("cpu dir/user/me"));
         }
     }
 
@@ -204,7 +195,7 @@ mod tests {
         host.put("u/cgroup.controllers", "hugetlb\n");
         assert!(host.detect().unwrap_err().to_string().contains("mount -t cgroup"));
         host.put("u/cgroup.controllers", "cpuset cpu io\n");
-        assert_eq!(host.detect().unwrap().version(), Version::V2);
+        assert_eq!(host.detect().unwrap().version, Version::V2);
     }
 
     #[test]
@@ -212,12 +203,12 @@ mod tests {
         let host = FakeHost::new();
         host.mount("cgroup2", "rw", "u").own_cgroups("0::/user.slice/session.scope\n");
         host.put("u/cgroup.controllers", "cpu\n").put("u/user.slice/cgroup.subtree_control", "memory\n");
-        assert_eq!(host.detect().unwrap().base(), host.path("u"));
+        assert_eq!(host.detect().unwrap().base, host.path("u"));
         host.put("u/user.slice/cgroup.subtree_control", "cpu memory\n");
-        assert_eq!(host.detect().unwrap().base(), host.path("u/user.slice"));
+        assert_eq!(host.detect().unwrap().base, host.path("u/user.slice"));
         // The own cgroup is never the base: its processes must not compete with groups below it.
         host.put("u/user.slice/session.scope/cgroup.subtree_control", "cpu\n");
-        assert_eq!(host.detect().unwrap().base(), host.path("u/user.slice"));
+        assert_eq!(host.detect().unwrap().base, host.path("u/user.slice"));
     }
 
     #[test]
@@ -225,7 +216,7 @@ mod tests {
         let host = FakeHost::new();
         host.mount_part("cgroup", "rw,cpu", "/docker/abc", "cpu");
         host.own_cgroups("5:cpu:/docker/abc/app\n");
-        assert_eq!(host.detect().unwrap().base(), host.path("cpu/app"));
+        assert_eq!(host.detect().unwrap().base, host.path("cpu/app"));
         for hidden in ["/elsewhere", "/docker/abc/../x", "/docker/abcd"] {
             host.own_cgroups(&format!("5:cpu:{hidden}\n"));
             assert!(host.detect().unwrap_err().to_string().contains("namespace"), "{hidden}");

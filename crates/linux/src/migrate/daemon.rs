@@ -77,11 +77,12 @@ impl Daemon {
             events: events.map(|events| Sorter::new(events, table.slots())),
             log,
             movers,
+            steal: StealReader::open(&options.proc, settings.vcpus).ok(),
+            off_times: options.off_times.clone(),
+            records,
         };
-        let steal = StealReader::open(&options.proc, settings.vcpus).ok();
         let (table, shared) = (Arc::clone(table), Arc::clone(&daemon.shared));
-        let decider = Decider::new(settings, lines, table, shared, steal, records)
-            .with_off_times(options.off_times.clone());
+        let decider = Decider::new(settings, lines, table, shared);
         let decider = Arc::new(SharedDecider::new(decider, status));
         let (raised, are_raised) = channel();
         for (vcpu, out) in vcpus.iter().copied().zip(outs) {

@@ -131,7 +131,7 @@ impl<'a> MainLoop<'a> {
         }
         let pause_ns = self.meter.step() * 1000 / budget_permille(busy);
         let next_ns = now_ns + pause_ns.clamp(ROUND_NS, LONGEST_ROUND_NS);
-        let due_ns = self.plan.roster.children().due_ns().unwrap_or(next_ns);
+        let due_ns = self.plan.roster.children.due_ns().unwrap_or(next_ns);
         Ok(due_ns.clamp((now_ns + ROUND_NS).min(next_ns), next_ns))
     }
 
@@ -146,7 +146,7 @@ impl<'a> MainLoop<'a> {
     /// thread busy.
     pub fn readable(&self, now_ns: u64) -> impl Iterator<Item = BorrowedFd<'_>> {
         let waits = self.links.status.is_busy() && now_ns.saturating_sub(self.forks_ns) >= FORKS_NS;
-        self.plan.roster.children().readable().filter(move |_| waits)
+        self.plan.roster.children.readable().filter(move |_| waits)
     }
 
     /// When to call [`readable`](MainLoop::readable) again, ns, if its answer may change before the next round.
@@ -242,7 +242,7 @@ impl<'a> MainLoop<'a> {
 
     fn write_metrics(&self) -> Result<()> {
         let Some(path) = &self.plan.metrics else { return Ok(()) };
-        let judge = &self.plan.roster.children().judge;
+        let judge = &self.plan.roster.children.judge;
         let counted = Counted {
             status: &self.links.status,
             outcomes: &self.links.outcomes,
@@ -280,7 +280,7 @@ impl<'a> MainLoop<'a> {
     pub fn finish_children(mut self, now_ns: u64) -> Result<usize> {
         let finished = self.plan.roster.finish_children(now_ns);
         self.write_metrics().and(finished)?;
-        Ok(self.plan.roster.children().judge.unrestored.in_doubt())
+        Ok(self.plan.roster.children.judge.unrestored.in_doubt())
     }
 }
 

@@ -78,7 +78,7 @@ pub struct Roster {
     /// Grows as slots are first used.
     members: Vec<Option<Member>>,
     table: Arc<Table>,
-    children: Children,
+    pub children: Children,
     outcomes: Arc<Outcomes>,
     /// The online CPUs, and when they were read, ns.
     online: (CpuSet, u64),
@@ -110,10 +110,6 @@ impl Roster {
     pub fn task(&self, slot: usize) -> Option<(i32, i32, &str)> {
         let member = self.members.get(slot)?.as_ref()?;
         Some((member.pid, member.tid, &member.identity.comm))
-    }
-
-    pub fn children(&self) -> &Children {
-        &self.children
     }
 
     /// Handles new forks.

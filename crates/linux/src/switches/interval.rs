@@ -32,13 +32,6 @@ pub struct Interval {
     pub cpu: Option<u32>,
 }
 
-impl Interval {
-    /// The length, ns.
-    pub fn duration_ns(&self) -> u64 {
-        self.end_ns - self.start_ns
-    }
-}
-
 /// Turns the events of one thread into the intervals of one window.
 #[derive(Clone, Debug)]
 pub struct IntervalBuilder {

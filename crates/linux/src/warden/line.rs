@@ -18,14 +18,10 @@ pub(super) const MAX_LINE_BYTES: usize = MAX_PATH_BYTES + "+process ".len();
 
 /// An object that must not outlive the main process. Paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the text at each says what the fields are")]
 pub enum Guarded {
-    /// A process; it is killed.
-    Process {
-        /// The PID.
-        pid: i32,
-        /// The start time, clock ticks since boot.
-        start_ticks: u64,
-    },
+    /// The process with this PID that started so many clock ticks after boot; it is killed.
+    Process { pid: i32, start_ticks: u64 },
     /// A cgroup that is, or whose parent is, named `reprieve-*`; its tasks are moved up, and it is removed with its
     /// children.
     Cgroup(PathBuf),

@@ -222,7 +222,7 @@ impl Run {
     pub fn cgroups(&self) -> Vec<PathBuf> {
         let Ok(cgroups) = Cgroups::detect(&ProcRoot::default()) else { return Vec::new() };
         let begin = format!("reprieve-{}-", self.pid());
-        names_in(cgroups.base()).filter(|(name, _)| name.starts_with(&begin)).map(|(_, path)| path).collect()
+        names_in(&cgroups.base).filter(|(name, _)| name.starts_with(&begin)).map(|(_, path)| path).collect()
     }
 
     /// Everything of it that must not outlive it.

@@ -109,16 +109,14 @@ impl Session {
         let work = Work { lab, scenario, condition, pcpus: &pcpus };
         let first = self.booted.link.mark()?;
         let account = work.cpu_account(&self.booted, &[], &stimulus)?;
-        let started = Instant::now();
         self.booted.link.let_work(Duration::from_millis(run.window_ms))?;
-        let window_ns = started.elapsed().as_nanos() as u64;
-        let (vcpus, foreign_share) = account.close(&lab.host.proc_root)?;
+        let spent = account.close(&lab.host.proc_root)?;
         let window = Window { first, last: self.booted.link.mark()? };
         let span = link::between(&window.first, &window.last)?;
         drop(stimulus);
         step("stops");
         self.booted.link.stop(STOP_LIMIT)?;
-        let provenance = work.provenance(&self.booted, vcpus, window_ns, foreign_share, Vec::new());
+        let provenance = work.provenance(&self.booted, spent, Vec::new());
         let mut observation = Observation::new(name, planned.repetition, provenance);
         (observation.case, observation.sweep) = (planned.case.clone(), planned.sweep.clone());
         window.observe(&mut observation);
@@ -278,21 +276,12 @@ mod tests {
     use reprieve_study::Provenance;
 
     use super::*;
-
-    fn fields(pairs: &[(&str, u64)]) -> Fields {
-        pairs.iter().map(|(key, value)| (key.to_string(), *value)).collect()
-    }
+    use crate::link::fields;
 
     #[test]
     fn rates_are_of_the_guest_s_clock_and_what_was_not_told_is_absent() {
-        let first = fields(&[("t_ns", 5), ("ops", 100), ("sectors", 0), ("loops", 7), ("beside_ns", 0)]);
-        let last = fields(&[
-            ("t_ns", 2_000_000_005),
-            ("ops", 3_100),
-            ("sectors", 24_000),
-            ("loops", 207),
-            ("beside_ns", 20_000_000),
-        ]);
+        let first = fields("t_ns=5 ops=100 sectors=0 loops=7 beside_ns=0");
+        let last = fields("t_ns=2000000005 ops=3100 sectors=24000 loops=207 beside_ns=20000000");
         let mut out = Observation::new("c", 0, Provenance::default());
         Window { first: first.clone(), last }.observe(&mut out);
         assert_eq!(out.metrics[metric::THROUGHPUT], 1_500.0);
@@ -300,7 +289,7 @@ mod tests {
         assert_eq!(out.metrics[metric::COMPUTING_LOOPS], 100.0);
         assert_eq!(out.metrics[metric::BEATS_CPU], 0.01);
         let mut out = Observation::new("c", 0, Provenance::default());
-        Window { first, last: fields(&[("t_ns", 1_000_000_005), ("ops", 1_100)]) }.observe(&mut out);
+        Window { first, last: fields("t_ns=1000000005 ops=1100") }.observe(&mut out);
         assert_eq!(out.metrics.len(), 1);
     }
 }

@@ -69,12 +69,9 @@ pub enum ImageError {
     #[error("kernel {release}: no module {module} under {}, and it is not built in; \
              choose a kernel with virtio drivers", dir.display())]
     NoModule { release: String, module: String, dir: PathBuf },
-    /// A module's file is damaged.
-    #[error("{}: not a kernel module: {problem}", path.display())]
-    BadModule { path: PathBuf, problem: String },
-    /// A program of a package is damaged.
-    #[error("{}: not a program: {problem}", path.display())]
-    BadProgram { path: PathBuf, problem: String },
+    /// The file of a module or a program is damaged.
+    #[error("{}: not a {kind}: {problem}", path.display())]
+    BadFile { path: PathBuf, kind: &'static str, problem: String },
     /// An archive cannot hold this.
     #[error("initramfs: {name}: {problem}")]
     Archive { name: String, problem: String },

@@ -133,7 +133,11 @@ fn closure(
 /// The names in the file's dynamic section. A name with a slash would lead elsewhere, and is left out.
 fn needed(path: &Path) -> Result<Vec<String>> {
     let data = error::read(path)?;
-    let names = parse(&data).map_err(|problem| ImageError::BadProgram { path: path.to_owned(), problem })?;
+    let names = parse(&data).map_err(|problem| ImageError::BadFile {
+        path: path.to_owned(),
+        kind: "program",
+        problem,
+    })?;
     Ok(names.into_iter().filter(|name| !name.contains('/')).collect())
 }
 

@@ -108,7 +108,7 @@ fn built_in(dir: &Path) -> Result<BTreeSet<String>> {
 
 /// What the module says it depends on.
 fn depends(path: &Path, elf: &[u8]) -> Result<Vec<String>> {
-    let bad = |problem: String| ImageError::BadModule { path: path.to_owned(), problem };
+    let bad = |problem: String| ImageError::BadFile { path: path.to_owned(), kind: "kernel module", problem };
     let file = object::File::parse(elf).map_err(|error| bad(error.to_string()))?;
     let section = file.section_by_name(".modinfo").ok_or_else(|| bad("no .modinfo section".to_owned()))?;
     Ok(modinfo_depends(section.data().map_err(|error| bad(error.to_string()))?))

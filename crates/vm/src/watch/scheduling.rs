@@ -30,27 +30,12 @@ pub struct Scheduling {
 }
 
 /// Collects it.
+#[allow(missing_docs, reason = "their names say what the fields are")]
 pub enum Watcher {
-    /// From switch records.
-    Switches {
-        /// The records' source.
-        recorder: SwitchRecorder,
-        /// What came so far.
-        events: Vec<SwitchEvent>,
-        /// What came when no more could be kept.
-        dropped: u64,
-        /// Threads.
-        vcpus: usize,
-    },
+    /// From switch records. `dropped` counts those that came when no more could be kept.
+    Switches { recorder: SwitchRecorder, events: Vec<SwitchEvent>, dropped: u64, vcpus: usize },
     /// From delays booked in schedstat.
-    Delays {
-        /// One for each vCPU.
-        readers: Vec<SchedStatReader>,
-        /// What each said last.
-        last: Vec<SchedStat>,
-        /// Spans so far.
-        descheduled: Vec<Vec<Span>>,
-    },
+    Delays { readers: Vec<SchedStatReader>, last: Vec<SchedStat>, descheduled: Vec<Vec<Span>> },
 }
 
 impl Watcher {

@@ -24,7 +24,7 @@ use crate::proc::StealReader;
 /// Beats older than this no longer describe the present, ns: much can happen in two periods of the fastest beats.
 const OLD_NS: u64 = 2_000_000;
 
-/// The rings that the decider reads and writes.
+/// The rings that the decider reads and writes, and what else it knows.
 pub struct Lines {
     /// From each beat thread.
     pub beats: Vec<Consumer<Signal>>,
@@ -36,6 +36,12 @@ pub struct Lines {
     pub log: Producer<Entry>,
     /// To the movers, one per vCPU that tasks leave; empty if decisions are only reported.
     pub movers: Vec<Mover>,
+    /// Without it beats carry no steal.
+    pub steal: Option<StealReader>,
+    /// An oracle's knowledge.
+    pub off_times: OffTimes,
+    /// Whether signals also go to the main loop, for the record.
+    pub records: bool,
 }
 
 /// The source of a signal.
@@ -52,11 +58,7 @@ pub struct Decider {
     lines: Lines,
     table: Arc<Table>,
     shared: Arc<Shared>,
-    steal: Option<StealReader>,
     steal_reads: StealReads,
-    off_times: OffTimes,
-    /// Whether signals also go to the main loop, for the record.
-    records: bool,
     made: Vec<Move>,
     /// Slots with a new order, each with the number of the mover that gets it.
     touched: Vec<(usize, usize)>,
@@ -65,15 +67,8 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// A decider that knows nothing yet. Without `steal`, beats carry no steal.
-    pub fn new(
-        settings: Settings,
-        lines: Lines,
-        table: Arc<Table>,
-        shared: Arc<Shared>,
-        steal: Option<StealReader>,
-        records: bool,
-    ) -> Decider {
+    /// A decider that knows nothing yet.
+    pub fn new(settings: Settings, lines: Lines, table: Arc<Table>, shared: Arc<Shared>) -> Decider {
         Decider {
             placer: Placer::new(settings),
             steal_reads: StealReads::new(settings.vcpus),
@@ -82,16 +77,8 @@ impl Decider {
             lines,
             table,
             shared,
-            steal,
-            off_times: OffTimes::default(),
-            records,
             unsent: 0,
         }
-    }
-
-    /// The same decider with an oracle's knowledge.
-    pub fn with_off_times(self, off_times: OffTimes) -> Decider {
-        Decider { off_times, ..self }
     }
 
     /// Takes in all present signals, and lets time pass up to `now_ns`.
@@ -100,7 +87,7 @@ impl Decider {
         if let Some(events) = &mut self.lines.events {
             events.begin();
         }
-        while let Some(signal) = self.off_times.due(now_ns) {
+        while let Some(signal) = self.lines.off_times.due(now_ns) {
             self.take(signal);
         }
         self.catch_up(now_ns);
@@ -179,7 +166,7 @@ impl Decider {
 
     fn with_steal(&mut self, beat: Beat, now_ns: u64) -> Signal {
         let read = || {
-            let steal = self.steal.as_mut()?;
+            let steal = self.lines.steal.as_mut()?;
             steal.read(now_ns).ok()?;
             steal.steal_ns(beat.vcpu)
         };
@@ -187,7 +174,7 @@ impl Decider {
     }
 
     fn take(&mut self, signal: Signal) {
-        if self.records {
+        if self.lines.records {
             self.send(Entry::Signal(signal));
         }
         self.made.clear();

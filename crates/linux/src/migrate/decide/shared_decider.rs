@@ -83,7 +83,7 @@ mod tests {
     use std::sync::Barrier;
 
     use super::*;
-    use crate::migrate::decide::Lines;
+    use crate::migrate::decide::{Lines, OffTimes};
     use crate::migrate::link::{Entry, Shared};
     use crate::migrate::masks::Table;
     use reprieve_policy::beat::Beat;
@@ -98,9 +98,19 @@ mod tests {
         let shared = Arc::new(Shared::new(2, 1_000_000));
         let (outs, beats): (Vec<_>, Vec<_>) = (0..2).map(|_| RingBuffer::new(4)).unzip();
         let ((_signals, main_loop), (log, mut entries)) = (RingBuffer::new(1), RingBuffer::new(16));
-        let lines = Lines { beats, main_loop, events: None, log, movers: Vec::new() };
+        let off_times = OffTimes::default();
+        let lines = Lines {
+            beats,
+            main_loop,
+            events: None,
+            log,
+            movers: Vec::new(),
+            steal: None,
+            off_times,
+            records: true,
+        };
         let table = Arc::new(Table::new(1, None));
-        let decider = Decider::new(Settings::new(2, 1), lines, table, shared, None, true);
+        let decider = Decider::new(Settings::new(2, 1), lines, table, shared);
         let (decider, barrier) = (SharedDecider::new(decider, Arc::new(Status::new(2))), Barrier::new(3));
         // Number of rounds after which a signal was still unread.
         let mut left = 0;

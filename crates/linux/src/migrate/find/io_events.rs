@@ -20,26 +20,21 @@ const AGAIN_NS: u64 = 200_000_000;
 ///
 /// A source may lose events: of two beginnings in a row, the second also counts as the end of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the text at each says what the fields are")]
 pub enum IoKind {
     /// The task had no I/O outstanding and has issued one.
     Begin,
-    /// The task's last outstanding I/O has ended.
-    End {
-        /// How long that I/O took, ns.
-        took_ns: u64,
-    },
+    /// The task's last outstanding I/O has ended; it took this long.
+    End { took_ns: u64 },
 }
 
-/// An I/O event of a task.
+/// An I/O event of task `tid` of process `pid`, at a time of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the text above says what the fields are")]
 pub struct IoEvent {
-    /// The task's process.
     pub pid: i32,
-    /// The task.
     pub tid: i32,
-    /// The time, ns of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// The kind.
     pub kind: IoKind,
 }
 

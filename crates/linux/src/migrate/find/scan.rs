@@ -18,14 +18,11 @@ const MAX_REMEMBERED: usize = 1 << 17;
 /// Re-check known kernel threads only every this many rounds, in case their PID was reused.
 const KERNEL_ROUNDS: u64 = 16;
 
-/// A task that does I/O.
+/// A task that does I/O, with its state when it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its process.
     pub pid: i32,
-    /// Its thread id.
     pub tid: i32,
-    /// Its state when it was found.
     pub stat: TaskStat,
 }
 

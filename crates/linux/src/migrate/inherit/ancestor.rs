@@ -24,7 +24,7 @@ impl Ancestor {
     /// A managed task, with its user's mask as it was at `at_ns`; `None` if the daemon never bound it.
     pub fn of(held: &Held, at_ns: u64) -> Option<Ancestor> {
         let (saved, numbers) = (held.saved_at(at_ns).clone(), held.numbers.clone());
-        Some(Ancestor { saved, bound: held.changes().bound()?, numbers })
+        Some(Ancestor { saved, bound: held.changes.bound?, numbers })
     }
 
     /// Whether a child whose fork was recorded at `at_ns` may have inherited a binding.

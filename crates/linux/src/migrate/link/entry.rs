@@ -18,6 +18,7 @@ pub struct Decision {
 
 /// An entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the text at each says what the fields are")]
 pub enum Entry {
     /// A signal that the policy took in.
     Signal(Signal),
@@ -25,13 +26,8 @@ pub enum Entry {
     Decision(Decision),
     /// This many entries did not fit into the ring here.
     Lost(u64),
-    /// An unmanaged task does I/O.
-    Unmanaged {
-        /// Its process.
-        pid: i32,
-        /// Its thread id.
-        tid: i32,
-    },
+    /// Unmanaged task `tid` of process `pid` does I/O.
+    Unmanaged { pid: i32, tid: i32 },
 }
 
 impl Decision {

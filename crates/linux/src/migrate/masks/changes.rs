@@ -32,8 +32,9 @@ pub struct Changes {
     last: [Change; LAST],
     /// Number of changes ever made.
     count: usize,
-    /// From the first binding to the last restored mask.
-    bound: Option<Window>,
+    /// From the first binding to the last restored mask: the time in which the daemon had, or may have had, the task
+    /// bound; `None` if never.
+    pub bound: Option<Window>,
     /// Whether the latest change restores the user's mask.
     unbinds: bool,
 }
@@ -60,11 +61,6 @@ impl Changes {
         }
     }
 
-    /// The time in which the daemon had, or may have had, the task bound; `None` if never.
-    pub fn bound(&self) -> Option<Window> {
-        self.bound
-    }
-
     /// Somebody else began to set the mask at `began_ns`, and a later change of the daemon's has overwritten it. That
     /// change had found the mask as the daemon had left it, so the call must have asked for the same mask. Returns that
     /// binding. The inner `None` is the user's mask; the outer `None` means that the daemon has changed nothing since.
@@ -82,7 +78,7 @@ mod tests {
     #[test]
     fn the_overwritten_mask_is_the_one_before_the_first_later_change() {
         let mut changes = Changes::default();
-        assert_eq!((changes.bound(), changes.overwritten_since(0)), (None, None));
+        assert_eq!((changes.bound, changes.overwritten_since(0)), (None, None));
         for (at_ns, before, after) in [(10, None, Some(1)), (20, Some(1), Some(2)), (30, Some(2), None)] {
             changes.begin(at_ns, before, after);
             changes.end(at_ns + 5, true);
@@ -91,17 +87,17 @@ mod tests {
         assert_eq!(changes.overwritten_since(16), Some(Some(1)));
         assert_eq!(changes.overwritten_since(24), Some(Some(1)), "during the change");
         assert_eq!((changes.overwritten_since(25), changes.overwritten_since(35)), (Some(Some(2)), None));
-        assert_eq!(changes.bound(), Some(Window { from_ns: 10, until_ns: 35 }));
+        assert_eq!(changes.bound, Some(Window { from_ns: 10, until_ns: 35 }));
         changes.begin(40, None, Some(1));
         assert_eq!(
-            changes.bound(),
+            changes.bound,
             Some(Window { from_ns: 10, until_ns: u64::MAX }),
             "from the first binding on"
         );
         changes.end(45, false);
         changes.begin(50, Some(1), None);
         changes.end(55, false);
-        assert_eq!(changes.bound().unwrap().until_ns, u64::MAX, "the change was refused");
+        assert_eq!(changes.bound.unwrap().until_ns, u64::MAX, "the change was refused");
     }
 
     #[test]

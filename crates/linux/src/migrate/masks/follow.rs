@@ -71,7 +71,7 @@ pub fn follow(roots: &Roots, table: &Table, slot: usize) -> Result<Followed> {
 /// set. It was, so the user asked for CPU 1.
 pub fn follow_call(roots: &Roots, table: &Table, slot: usize, began_ns: u64) -> Result<Followed> {
     let known = table.look(slot, |held| {
-        let asked = held.changes().overwritten_since(began_ns).unwrap_or(held.bound_to());
+        let asked = held.changes.overwritten_since(began_ns).unwrap_or(held.bound_to());
         (held.saved.clone(), held.bound_to(), held.shown(), asked)
     });
     let Some((saved, bound, shown, asked)) = known else { return Ok(Followed::Busy) };

@@ -48,7 +48,7 @@ pub struct Held {
     /// The mask that the kernel made of the user's mask when it was last restored: smaller, if CPUs were unavailable.
     given: CpuSet,
     /// The daemon's changes to its mask.
-    changes: Changes,
+    pub changes: Changes,
     /// The task before its user last changed the mask, and when that was noticed, ns.
     former: Option<(Saved, u64)>,
 }
@@ -79,11 +79,6 @@ impl Held {
     /// The task as it was known at this time.
     pub fn saved_at(&self, at_ns: u64) -> &Saved {
         self.former.as_ref().filter(|(_, until_ns)| at_ns < *until_ns).map_or(&self.saved, |(saved, _)| saved)
-    }
-
-    /// The daemon's changes to its mask.
-    pub fn changes(&self) -> &Changes {
-        &self.changes
     }
 
     /// The CPU it is bound to, if any.

@@ -214,7 +214,7 @@ fn a_leaving_task_whose_mask_cannot_be_restored_is_kept() {
         let record = roster.table.state().unwrap().records().unwrap();
         assert_eq!((record.len(), &record[0].saved), (1, &saved), "{second}");
     }
-    assert_eq!((roster.count(), roster.children().judge.unrestored.count()), (0, 1));
+    assert_eq!((roster.count(), roster.children.judge.unrestored.count()), (0, 1));
     assert_eq!(shell.mask(), CpuSet::of(one));
 }
 

@@ -42,16 +42,12 @@ const REGISTERS: (u32, u32) = (perf::PERF_REG_ARM64_X0, perf::PERF_REG_ARM64_X0)
 const NO_TASK: i32 = i32::MAX;
 const WAY_OUT: &str = "use a kernel with CONFIG_KPROBE_EVENTS or CONFIG_FTRACE_SYSCALLS";
 
-/// The begin or end of a call.
+/// The begin or end of a call by this process and thread, at a time of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The calling process.
     pub caller_pid: i32,
-    /// The calling thread.
     pub caller_tid: i32,
-    /// The time, ns of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// Begin or end.
     pub phase: Phase,
 }
 

@@ -16,18 +16,15 @@ use crate::switches::perf_record::PerfRecord;
 /// Pages of a ring: room for 1,100 forks on one CPU between two looks.
 const RING_PAGES: usize = 16;
 
-/// A fork.
+/// Task `parent_tid` forked task `tid` of process `pid`, at a time of CLOCK_MONOTONIC. If the parent was bound, `cpu` is the one
+/// that it was bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the text above says what the fields are")]
 pub struct Fork {
-    /// The task that forked.
     pub parent_tid: i32,
-    /// The process of the new task.
     pub pid: i32,
-    /// The new task.
     pub tid: i32,
-    /// The time, ns of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// The CPU. If the parent was bound, this is the CPU it was bound to.
     pub cpu: usize,
 }
 

@@ -1,43 +1,14 @@
 //! The scheduler's events in the words in which stalls are told. Those that no stall needs, of load and of each look at a
 //! queue, are left out.
 
-use reprieve_study::stalls::{Decision, GUEST, SPINNER, What};
+use reprieve_study::stalls::{Decision, GUEST, SPINNER};
 
+use super::decisions::{EVENTS, Says};
 use super::intervals::IDLE_DOMAIN;
 use super::records::Record;
 
 /// dom0's number.
 const DOM0: u32 = 0;
-
-/// Where an event names the domain that it is about.
-#[derive(Clone, Copy)]
-enum Who {
-    /// In the first word.
-    First,
-    /// In the upper half of the first word. (Of a tickle that is a pCPU, and it is not said.)
-    Packed,
-    /// In the third word, after the vCPU that is left.
-    Third,
-}
-
-const EVENTS: [(u32, What, Who); 16] = [
-    (0x22002, What::BecomesActive, Who::First),
-    (0x22003, What::BecomesInactive, Who::First),
-    (0x22005, What::TickFinds, Who::First),
-    (0x22006, What::Preempts, Who::Packed),
-    (0x22007, What::BoostStarts, Who::First),
-    (0x22008, What::BoostEnds, Who::First),
-    (0x2200a, What::RateLimitHolds, Who::Packed),
-    (0x22206, What::Preempts, Who::Packed),
-    (0x22207, What::NewCredit, Who::Packed),
-    (0x22216, What::RateLimitHolds, Who::Packed),
-    (0x28004, What::Wakes, Who::First),
-    (0x28006, What::Blocks, Who::First),
-    (0x2800a, What::Runs, Who::Third),
-    (0x28011, What::GoesOn, Who::First),
-    (0x28003, What::Blocks, Who::First),
-    (0x28007, What::Blocks, Who::First),
-];
 
 /// The events of these records that are told, in the order of time. `ns` gives the time of a counter's value, if it is in
 /// the window; `guest` is the number of the guest's domain.
@@ -46,10 +17,11 @@ pub fn decisions(records: &[Record], ns: impl Fn(u64) -> Option<u64>, guest: u32
 }
 
 fn decision(record: &Record, t_ns: u64, guest: u32) -> Option<Decision> {
-    let (_, what, place) = EVENTS.iter().find(|(event, ..)| *event == record.event)?;
-    let domain = match (place, record.words()) {
-        (Who::First, [domain, ..]) | (Who::Third, [_, _, domain, ..]) => *domain,
-        (Who::Packed, [packed, ..]) => packed >> 16,
+    let (_, _, says, what) = EVENTS.iter().find(|(event, ..)| *event == record.event)?;
+    let domain = match (says, record.words()) {
+        (Says::Vcpu, [domain, ..]) | (Says::TwoVcpus, [_, _, domain, ..]) => *domain,
+        // Of a tickle this is of a pCPU, and is not said.
+        (Says::Packed | Says::Numbers, [packed, ..]) => packed >> 16,
         _ => return None,
     };
     let who = match domain {
@@ -58,7 +30,7 @@ fn decision(record: &Record, t_ns: u64, guest: u32) -> Option<Decision> {
         DOM0 => "dom0",
         _ => SPINNER,
     };
-    Some(Decision { t_ns, what: *what, who: who.into(), note: note(record) })
+    Some(Decision { t_ns, what: (*what)?, who: who.into(), note: note(record) })
 }
 
 /// Run times, in which the reader sees slices and the rate limit.

@@ -1,5 +1,7 @@
 //! The scheduler's decisions, with their names and what they say: for a trace viewer, event by event.
 
+use reprieve_study::stalls::What;
+
 use super::records::Record;
 
 /// One event of the scheduler.
@@ -14,7 +16,7 @@ pub struct Decision {
 }
 
 /// What the words of an event are.
-enum Says {
+pub(super) enum Says {
     /// Nothing that is shown.
     Nothing,
     /// A domain and its vCPU; further words are numbers.
@@ -27,7 +29,7 @@ enum Says {
     Numbers,
 }
 
-/// Events that are shown: number, name, words. Changes of run states are intervals, and left out here; so are credit2's
+/// Events that are shown: number, name, words, and what they are in a stall, of those that a stall needs. Changes of run states are intervals, and left out here; so are credit2's
 /// events of load, and its look at each one that waits.
 ///
 /// credit2's numbers are those of Xen 4.17; the formats file of later versions has those from 0x22213 on one lower. They were
@@ -35,35 +37,35 @@ enum Says {
 /// the pCPU that was tickled for it, its credit) right after it names the vCPU that the switch then takes; 0x22216 (the vCPU,
 /// its run time in ns, below the rate limit) comes where the same vCPU goes on; 0x22207 (the vCPU, its credit before and
 /// after) comes where a candidate had none left; 0x2220d (the vCPU, its pCPU, its credit) after each wake.
-const NAMES: [(u32, &str, Says); 28] = [
-    (0x22001, "credit: tasklet", Says::Nothing),
-    (0x22002, "credit: becomes active", Says::Vcpu),
-    (0x22003, "credit: becomes inactive", Says::Vcpu),
-    (0x22004, "credit: stolen", Says::Vcpu),
-    (0x22005, "credit: picked pCPU", Says::Vcpu),
-    (0x22006, "credit: tickles pCPU", Says::Numbers),
-    (0x22007, "credit: boost starts", Says::Vcpu),
-    (0x22008, "credit: boost ends", Says::Vcpu),
-    (0x22009, "credit: schedules", Says::Nothing),
-    (0x2200a, "credit: rate limit holds", Says::Packed),
-    (0x2200b, "credit: looks for work elsewhere", Says::Nothing),
-    (0x22202, "credit2: place in the runqueue", Says::Packed),
-    (0x22203, "credit2: burns credit", Says::Packed),
-    (0x22205, "credit2: may it preempt", Says::Packed),
-    (0x22206, "credit2: tickles pCPU", Says::Numbers),
-    (0x22207, "credit2: resets credit", Says::Packed),
-    (0x2220d, "credit2: looks whom to preempt", Says::Packed),
-    (0x22213, "credit2: picked pCPU", Says::Packed),
-    (0x22214, "credit2: candidate", Says::Packed),
-    (0x22215, "credit2: schedules", Says::Nothing),
-    (0x22216, "credit2: rate limit holds", Says::Packed),
-    (0x28003, "sleeps", Says::Vcpu),
-    (0x28004, "wakes", Says::Vcpu),
-    (0x28005, "yields", Says::Vcpu),
-    (0x28006, "blocks", Says::Vcpu),
-    (0x28007, "shuts down", Says::Vcpu),
-    (0x2800a, "switches", Says::TwoVcpus),
-    (0x28011, "goes on", Says::Vcpu),
+pub(super) const EVENTS: [(u32, &str, Says, Option<What>); 28] = [
+    (0x22001, "credit: tasklet", Says::Nothing, None),
+    (0x22002, "credit: becomes active", Says::Vcpu, Some(What::BecomesActive)),
+    (0x22003, "credit: becomes inactive", Says::Vcpu, Some(What::BecomesInactive)),
+    (0x22004, "credit: stolen", Says::Vcpu, None),
+    (0x22005, "credit: picked pCPU", Says::Vcpu, Some(What::TickFinds)),
+    (0x22006, "credit: tickles pCPU", Says::Numbers, Some(What::Preempts)),
+    (0x22007, "credit: boost starts", Says::Vcpu, Some(What::BoostStarts)),
+    (0x22008, "credit: boost ends", Says::Vcpu, Some(What::BoostEnds)),
+    (0x22009, "credit: schedules", Says::Nothing, None),
+    (0x2200a, "credit: rate limit holds", Says::Packed, Some(What::RateLimitHolds)),
+    (0x2200b, "credit: looks for work elsewhere", Says::Nothing, None),
+    (0x22202, "credit2: place in the runqueue", Says::Packed, None),
+    (0x22203, "credit2: burns credit", Says::Packed, None),
+    (0x22205, "credit2: may it preempt", Says::Packed, None),
+    (0x22206, "credit2: tickles pCPU", Says::Numbers, Some(What::Preempts)),
+    (0x22207, "credit2: resets credit", Says::Packed, Some(What::NewCredit)),
+    (0x2220d, "credit2: looks whom to preempt", Says::Packed, None),
+    (0x22213, "credit2: picked pCPU", Says::Packed, None),
+    (0x22214, "credit2: candidate", Says::Packed, None),
+    (0x22215, "credit2: schedules", Says::Nothing, None),
+    (0x22216, "credit2: rate limit holds", Says::Packed, Some(What::RateLimitHolds)),
+    (0x28003, "sleeps", Says::Vcpu, Some(What::Blocks)),
+    (0x28004, "wakes", Says::Vcpu, Some(What::Wakes)),
+    (0x28005, "yields", Says::Vcpu, None),
+    (0x28006, "blocks", Says::Vcpu, Some(What::Blocks)),
+    (0x28007, "shuts down", Says::Vcpu, Some(What::Blocks)),
+    (0x2800a, "switches", Says::TwoVcpus, Some(What::Runs)),
+    (0x28011, "goes on", Says::Vcpu, Some(What::GoesOn)),
 ];
 
 /// The decisions within a window of the records' times.
@@ -73,7 +75,7 @@ pub fn decisions(records: &[Record], start: u64, end: u64) -> Vec<Decision> {
 }
 
 fn decision(record: &Record) -> Option<Decision> {
-    let (_, name, says) = NAMES.iter().find(|(event, ..)| *event == record.event)?;
+    let (_, name, says, _) = EVENTS.iter().find(|(event, ..)| *event == record.event)?;
     let said = said(says, record.words());
     let text = if said.is_empty() { (*name).to_string() } else { format!("{name}: {said}") };
     Some(Decision { tsc: record.tsc, pcpu: record.pcpu, text })
@@ -132,6 +134,6 @@ mod tests {
 
     #[test]
     fn each_event_has_one_name() {
-        assert!(NAMES.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(EVENTS.is_sorted_by(|a, b| a.0 < b.0));
     }
 }
