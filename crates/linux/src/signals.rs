@@ -71,9 +71,6 @@ impl Interrupt {
 
     /// As [`install`](Interrupt::install), but a second signal does not end the process: for a process that must first
     /// undo its changes, which takes a bounded time.
-    ///
-    /// # Errors
-    /// As [`install`](Interrupt::install).
     pub fn install_patient() -> Result<Interrupt> {
         Interrupt::installed(&[])
     }

@@ -13,7 +13,7 @@ pub type Result<T, E = ThreadsError> = std::result::Result<T, E>;
 
 /// An error of this ground.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages say what they are, and what their fields are")]
 pub enum ThreadsError {
     /// The scenario cannot be run on this machine.
     #[error(transparent)]
@@ -28,10 +28,8 @@ pub enum ThreadsError {
     /// A probe of the host failed.
     #[error(transparent)]
     Host(#[from] reprieve_linux::Error),
-    /// A system call failed.
     #[error("{doing}: {source}")]
     Io { doing: String, source: io::Error },
-    /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,
 }

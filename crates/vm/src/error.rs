@@ -11,7 +11,7 @@ pub type Result<T, E = VmError> = std::result::Result<T, E>;
 
 /// An error of this ground.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages say what they are, and what their fields are")]
 pub enum VmError {
     /// The scenario cannot be run on this machine.
     #[error(transparent)]
@@ -41,13 +41,10 @@ pub enum VmError {
     /// A probe or an actuator of the host failed.
     #[error(transparent)]
     Host(#[from] reprieve_linux::Error),
-    /// The operating system refused something.
     #[error("{doing}: {source}")]
     Io { doing: String, source: io::Error },
-    /// A replay of the daemon's record came to other decisions than the daemon did in the guest.
     #[error("the daemon's decisions differ from a replay of its record:\n    {0}")]
     Replay(String),
-    /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,
 }

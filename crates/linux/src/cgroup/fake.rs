@@ -39,14 +39,11 @@ impl FakeHost {
     /// A host with the cpu controller mounted at `m`, and this process in its `/own`.
     pub(super) fn with(version: Version) -> FakeHost {
         let host = FakeHost::new();
-        match version {
-            Version::V1 => host.mount("cgroup", "rw,cpu", "m").own_cgroups("4:cpu:/own\n"),
-            Version::V2 => host.mount("cgroup2", "rw", "m").own_cgroups("0::/own\n"),
+        let (kind, options, own, members) = match version {
+            Version::V1 => ("cgroup", "rw,cpu", "4:cpu:/own\n", ["tasks", "cgroup.procs"]),
+            Version::V2 => ("cgroup2", "rw", "0::/own\n", ["cgroup.threads", "cgroup.procs"]),
         };
-        let members: &[&str] = match version {
-            Version::V1 => &["tasks", "cgroup.procs"],
-            Version::V2 => &["cgroup.threads", "cgroup.procs"],
-        };
+        host.mount(kind, options, "m").own_cgroups(own);
         if version == Version::V2 {
             host.put("m/cgroup.controllers", "cpu\n").put("m/cgroup.subtree_control", "");
         }
@@ -137,18 +134,11 @@ impl ControlFs for FakeFs {
         self.record("mkdir", path, "")?;
         std::fs::create_dir(path)?;
         let is_v1 = std::fs::read_to_string(self.root.join("../self/cgroup"))?.contains(":cpu:");
-        let files: &[&str] = match is_v1 {
-            true => &["tasks", "cgroup.procs", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.stat"],
-            false => &[
-                "cgroup.procs",
-                "cgroup.threads",
-                "cgroup.type",
-                "cgroup.subtree_control",
-                "cpu.max",
-                "cpu.stat",
-            ],
+        let files = match is_v1 {
+            true => "tasks cgroup.procs cpu.cfs_quota_us cpu.cfs_period_us cpu.stat",
+            false => "cgroup.procs cgroup.threads cgroup.type cgroup.subtree_control cpu.max cpu.stat",
         };
-        files.iter().try_for_each(|name| std::fs::write(path.join(name), ""))?;
+        files.split(' ').try_for_each(|name| std::fs::write(path.join(name), ""))?;
         if is_v1 { std::fs::write(path.join("cpu.cfs_period_us"), "100000\n") } else { Ok(()) }
     }
 

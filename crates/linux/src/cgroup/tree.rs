@@ -4,6 +4,9 @@
 //! release and when the tree ends. Before it moves a thread it reads the thread's current group, so it never touches
 //! another thread that has since got the same tid. A thread started by an assigned thread inherits its group, and moves
 //! to the tree's base when the tree ends.
+//!
+//! Errors, of everything here: [`Error::NotPermitted`], [`Error::Gone`] if the process or thread has ended, and [`Error::Io`] if
+//! the kernel refuses, such as a quota.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -51,7 +54,7 @@ impl Cgroups {
     ///
     /// # Errors
     /// [`Error::Invalid`] unless the name has 1 to [`MAX_NAME_BYTES`] characters of a-z, 0-9 and `-`;
-    /// [`Error::NotPermitted`]; [`Error::Io`] if it exists.
+    /// [`Error::Io`] if it exists.
     pub fn create(&self, name: &str) -> Result<QuotaTree> {
         check_name("quota tree name", name)?;
         let directory = self.path_of(name);
@@ -88,8 +91,7 @@ impl QuotaTree {
     /// Makes a group whose threads share `quota`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a bad label or too many groups; [`Error::NotPermitted`]; [`Error::Io`] if the label is in use
-    /// or the kernel refuses the quota.
+    /// [`Error::Invalid`] for a bad label or too many groups; [`Error::Io`] if the label is in use.
     pub fn quota_group(&mut self, label: &str, quota: Quota) -> Result<GroupId> {
         check_name("quota group label", label)?;
         if self.groups.len() >= MAX_GROUPS {
@@ -110,9 +112,6 @@ impl QuotaTree {
     ///
     /// v1 has two files, and refuses a group a larger share than the group above it has. So the write that lowers the
     /// share comes first, and between the two writes the share never exceeds both the old and the new one.
-    ///
-    /// # Errors
-    /// [`Error::NotPermitted`], [`Error::Io`] if the kernel refuses the quota.
     pub fn set_quota(&mut self, group: GroupId, quota: Quota) -> Result<()> {
         let directory = self.group(group)?;
         let (quota_us, period_us) = (quota.quota_us(), quota.period_us());
@@ -130,9 +129,6 @@ impl QuotaTree {
 
     /// Makes the threads of process `pid` assignable. v2 requires this and moves the process into the tree; on v1 it
     /// only checks that the process is alive.
-    ///
-    /// # Errors
-    /// [`Error::Gone`], [`Error::NotPermitted`].
     pub fn adopt_process(&mut self, pid: i32) -> Result<()> {
         let current = self.current_directory(pid)?;
         if self.cgroups.version == Version::V1 || current.starts_with(&self.directory) {
@@ -146,7 +142,7 @@ impl QuotaTree {
     /// Moves thread `tid` into a group, from outside or from another group of this tree.
     ///
     /// # Errors
-    /// [`Error::Invalid`] on v2 if its process was not adopted, [`Error::Gone`], [`Error::NotPermitted`].
+    /// [`Error::Invalid`] on v2 if its process was not adopted.
     pub fn assign(&mut self, tid: i32, group: GroupId) -> Result<()> {
         let target = self.group(group)?.join(self.thread_file());
         let current = self.current_directory(tid)?;
@@ -164,9 +160,6 @@ impl QuotaTree {
 
     /// Moves thread `tid` back to where it came from. A thread that has ended or is not in this tree is left alone. In
     /// any case no quota of this tree applies to it afterwards.
-    ///
-    /// # Errors
-    /// [`Error::NotPermitted`], [`Error::Io`].
     pub fn release(&mut self, tid: i32) -> Result<()> {
         let home = self.threads.get(&tid).cloned().unwrap_or_else(|| self.thread_home().to_path_buf());
         self.move_home(tid, &home, self.thread_file())?;

@@ -50,22 +50,23 @@ impl Shell {
 
     /// Starts a child process that sleeps.
     pub fn fork(&mut self) -> i32 {
-        let pid = self.tell("sleep 1000 >/dev/null & echo $!");
-        self.started.push(pid);
-        pid
+        self.start_other("sleep 1000 >/dev/null & echo $!")
     }
 
     /// Starts a grandchild that sleeps; the child between has ended.
     pub fn fork_twice(&mut self) -> i32 {
-        let pid = self.tell("(sleep 1000 >/dev/null & echo $!)");
+        self.start_other("(sleep 1000 >/dev/null & echo $!)")
+    }
+
+    fn start_other(&mut self, command: &str) -> i32 {
+        let pid = self.tell(command);
         self.started.push(pid);
         pid
     }
 
     /// Starts a child that binds itself and sleeps.
     pub fn fork_pinned(&mut self, cpu: usize) -> i32 {
-        let pid = self.tell(&format!("taskset -c {cpu} sleep 1000 >/dev/null & echo $!"));
-        self.started.push(pid);
+        let pid = self.start_other(&format!("taskset -c {cpu} sleep 1000 >/dev/null & echo $!"));
         // Wait until it has bound itself and sleeps.
         let is_asleep =
             || std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "sleep\n");

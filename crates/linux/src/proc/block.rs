@@ -30,9 +30,6 @@ impl DiskTotals {
 impl ProcRoot {
     /// The I/O of all whole disks: those with a directory in `block` below `sys`, the `/sys` to use. Without `block`,
     /// all devices that are not virtual.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if there is no `/proc/diskstats`; [`Error::Malformed`].
     pub fn disk_totals(&self, sys: &Path) -> Result<DiskTotals> {
         let text = self.read_system("diskstats")?;
         let blocks = sys.join("block");
@@ -54,9 +51,6 @@ impl ProcRoot {
     }
 
     /// Time since boot during which some task waited for I/O (PSI), ns.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the kernel has no PSI; [`Error::Malformed`].
     pub fn io_pressure_ns(&self) -> Result<u64> {
         let text = self.read_system("pressure/io")?;
         let total = text.lines().find_map(|line| line.strip_prefix("some ")?.split_once("total="));

@@ -18,9 +18,6 @@ pub struct ForeignCpu {
 
 impl ForeignCpu {
     /// Starts to measure these CPUs.
-    ///
-    /// # Errors
-    /// [`Error`](crate::Error) `Io` or `Malformed` on `/proc/stat`.
     pub fn open(root: &ProcRoot, cpus: &[usize]) -> Result<ForeignCpu> {
         let (opened, idle_ns) = (Instant::now(), root.idle_ns(cpus)?);
         Ok(ForeignCpu { cpus: cpus.to_vec(), opened, idle_ns })
@@ -29,9 +26,6 @@ impl ForeignCpu {
     /// The share (0 to 1) of these CPUs' time since the start that was foreign: used by other processes or, if the host
     /// is itself a virtual machine, stolen by its hypervisor. `ours_ns` is the CPU time of this program's own processes
     /// since then. It counts in full, so if they also ran on other CPUs, the share is a lower bound.
-    ///
-    /// # Errors
-    /// [`Error`](crate::Error) `Io` or `Malformed` on `/proc/stat`.
     pub fn share(&self, root: &ProcRoot, ours_ns: u64) -> Result<f64> {
         let whole_ns = self.opened.elapsed().as_nanos() as u64 * self.cpus.len() as u64;
         let idle_ns = root.idle_ns(&self.cpus)?.saturating_sub(self.idle_ns);

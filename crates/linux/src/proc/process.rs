@@ -15,17 +15,11 @@ const START_TIME_AFTER_NAME: usize = 22 - 3;
 
 impl ProcRoot {
     /// When process `pid` started, in clock ticks since boot. Together with the PID this identifies a process.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] if there is no such process, [`Error::Malformed`].
     pub fn start_time_ticks(&self, pid: i32) -> Result<u64> {
         self.stat_fields(pid, START_TIME_AFTER_NAME, "a start time in field 22", |[ticks]| ticks)
     }
 
     /// Whether process `pid` has ended and only waits for its parent to reap it. Some parents never do.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] if there is no such process.
     pub fn is_zombie(&self, pid: i32) -> Result<bool> {
         let text = self.read_task(&format!("{pid}/stat"))?;
         let has_ended = matches!(after_name(&text).trim_start().chars().next(), Some('Z' | 'X' | 'x'));
@@ -35,9 +29,6 @@ impl ProcRoot {
 
     /// CPU time of process `pid` since its start, including ended threads, ns, to a clock tick. It can still be read
     /// after the process has ended, until its parent reaps it.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] if there is no such process, [`Error::Malformed`].
     pub fn whole_cpu_ns(&self, pid: i32) -> Result<u64> {
         let sum = |[user, system]: [u64; 2]| user.saturating_add(system).saturating_mul(tick_ns());
         self.stat_fields(pid, USER_TIME_AFTER_NAME, "CPU times in fields 14 and 15", sum)
@@ -61,9 +52,6 @@ impl ProcRoot {
     }
 
     /// The ids of the live threads of process `pid`, ascending, at most [`MAX_THREADS`].
-    ///
-    /// # Errors
-    /// [`Error::Gone`] if there is no such process, [`Error::NotPermitted`].
     pub fn thread_ids(&self, pid: i32) -> Result<Vec<i32>> {
         let path = self.join(format!("{pid}/task"));
         let way_out = "run as the user who owns the process, or as root";
@@ -79,9 +67,6 @@ impl ProcRoot {
     /// The sum of the CPU times of the live threads of process `pid`, ns.
     ///
     /// Ended threads do not count, so the sum can fall.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] if there is no such process, [`Error::NotPermitted`], [`Error::Malformed`].
     pub fn process_cpu_ns(&self, pid: i32) -> Result<u64> {
         let mut sum_ns = 0u64;
         for tid in self.thread_ids(pid)? {

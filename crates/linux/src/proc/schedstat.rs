@@ -30,9 +30,6 @@ pub struct SchedStat {
 
 impl ProcRoot {
     /// Reads the statistics of thread `tid` of process `pid` once.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] if the thread has ended; [`Error::NotPermitted`]; [`Error::Malformed`].
     pub fn schedstat(&self, pid: i32, tid: i32) -> Result<SchedStat> {
         SchedStatReader::open(self, pid, tid)?.read()
     }
@@ -51,9 +48,6 @@ pub struct SchedStatReader {
 
 impl SchedStatReader {
     /// Opens the file of thread `tid` of process `pid`.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] if there is no such thread, [`Error::NotPermitted`].
     pub fn open(root: &ProcRoot, pid: i32, tid: i32) -> Result<SchedStatReader> {
         let path = root.join(format!("{pid}/task/{tid}/schedstat"));
         let file = File::open(&path).map_err(|e| Error::task("open", &path, e, WAY_OUT))?;
@@ -61,9 +55,6 @@ impl SchedStatReader {
     }
 
     /// Reads the current numbers. Allocates only to report an error.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] if the thread has ended, [`Error::Malformed`].
     pub fn read(&self) -> Result<SchedStat> {
         let mut buffer = [0u8; SCHEDSTAT_BYTES];
         let length =

@@ -41,9 +41,6 @@ pub struct StealReader {
 
 impl StealReader {
     /// Opens `/proc/stat` for CPUs 0 to `cpus` - 1.
-    ///
-    /// # Errors
-    /// [`Error::Io`] or [`Error::NotPermitted`] if it cannot be opened.
     pub fn open(root: &ProcRoot, cpus: usize) -> Result<StealReader> {
         let path = root.join("stat");
         let file = File::open(&path).map_err(|e| Error::io("open", &path, e, WAY_OUT))?;
@@ -57,9 +54,6 @@ impl StealReader {
     }
 
     /// Reads all CPUs at `now_ns`, by any monotonic clock. CPUs that are offline keep their value.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the file can no longer be read.
     pub fn read(&mut self, now_ns: u64) -> Result<()> {
         let mut length = 0;
         // The kernel returns about a page at a time.

@@ -7,9 +7,6 @@ use crate::{Error, Result};
 
 impl ProcRoot {
     /// The summed idle time of these CPUs since boot, with and without outstanding I/O, ns, to a clock tick.
-    ///
-    /// # Errors
-    /// [`Error::Io`] or [`Error::Malformed`] on `/proc/stat`.
     pub(super) fn idle_ns(&self, cpus: &[usize]) -> Result<u64> {
         let text = self.read_system("stat")?;
         let mut ticks = 0u64;
@@ -23,9 +20,6 @@ impl ProcRoot {
     }
 
     /// The kernel's estimate of the memory available without swapping (`MemAvailable`), bytes.
-    ///
-    /// # Errors
-    /// [`Error::Io`] or [`Error::Malformed`] on `/proc/meminfo`.
     pub fn available_memory_bytes(&self) -> Result<u64> {
         let text = self.read_system("meminfo")?;
         text.lines()
@@ -35,9 +29,6 @@ impl ProcRoot {
     }
 
     /// The UUID of this boot. Times since boot are comparable only within one boot.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the kernel has no such file.
     pub fn boot_id(&self) -> Result<String> {
         Ok(self.read_system("sys/kernel/random/boot_id")?.trim().to_string())
     }

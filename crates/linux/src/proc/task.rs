@@ -71,9 +71,6 @@ impl TaskStat {
 
 impl ProcRoot {
     /// The ids of all processes, ascending.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the root cannot be listed.
     pub fn process_ids(&self) -> Result<Vec<i32>> {
         let entries = std::fs::read_dir(self.path());
         let entries =
@@ -85,9 +82,6 @@ impl ProcRoot {
     }
 
     /// The identity of task `tid` of process `pid`.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] if it has ended, [`Error::NotPermitted`], [`Error::Malformed`].
     pub fn task_identity(&self, pid: i32, tid: i32) -> Result<TaskIdentity> {
         let relative = format!("{pid}/task/{tid}/status");
         let status = self.read_task(&relative)?;
@@ -106,9 +100,6 @@ impl ProcRoot {
     }
 
     /// The CPUs that task `tid` of process `pid` may run on, including offline ones.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] if it has ended, [`Error::NotPermitted`], [`Error::Malformed`].
     pub fn allowed_mask(&self, pid: i32, tid: i32) -> Result<CpuSet> {
         let relative = format!("{pid}/task/{tid}/status");
         let status = self.read_task(&relative)?;
@@ -119,9 +110,6 @@ impl ProcRoot {
 
     /// The ids of task `tid` of process `pid`: in the PID namespace of `/proc`, then in each nested namespace that the
     /// task is in. Before Linux 4.1 only the first.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] if it has ended, [`Error::NotPermitted`].
     pub fn numbers(&self, pid: i32, tid: i32) -> Result<Vec<i32>> {
         let status = self.read_task(&format!("{pid}/task/{tid}/status"))?;
         let list = field(&status, "NSpid:").unwrap_or_default();
@@ -169,9 +157,6 @@ pub struct TaskStatReader {
 
 impl TaskStatReader {
     /// Opens the file of task `tid` of process `pid`.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] if there is no such task, [`Error::NotPermitted`].
     pub fn open(root: &ProcRoot, pid: i32, tid: i32) -> Result<TaskStatReader> {
         let path = root.join(format!("{pid}/task/{tid}/stat"));
         let file = File::open(&path).map_err(|e| Error::task("open", &path, e, WAY_OUT))?;
@@ -180,9 +165,6 @@ impl TaskStatReader {
     }
 
     /// Reads the current state. Allocates only to report an error.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] if the task has ended, [`Error::Malformed`].
     pub fn read(&self) -> Result<TaskStat> {
         let mut buffer = [0; STAT_BYTES];
         let name = || crate::error::thread_path(self.tid);

@@ -35,9 +35,6 @@ pub fn set_affinity(tid: i32, cpus: &[usize]) -> Result<()> {
 }
 
 /// As [`affinity`], but allocates only to report an error.
-///
-/// # Errors
-/// As [`affinity`].
 pub fn affinity_set(tid: i32) -> Result<CpuSet> {
     let set = sched_getaffinity(Some(to_pid(tid)?))
         .map_err(|e| Error::task("read the affinity of", thread_path(tid), e, WAY_OUT))?;

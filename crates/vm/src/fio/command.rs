@@ -36,31 +36,19 @@ pub fn start(fio: &Fio, vcpus: usize) -> String {
         Access::Sequential => "read",
     };
     let part_mib = DISK_MIB / u64::from(fio.jobs);
-    let mut arguments = vec![
-        "--name=reads".to_string(),
-        format!("--filename={DEVICE}"),
-        "--ioengine=psync".into(),
-        "--direct=1".into(),
-        format!("--rw={access}"),
-        format!("--bs={}k", fio.block_kib),
-        format!("--numjobs={}", fio.jobs),
-        // Job processes would be sessions of their own, and outlive fio when it is killed.
-        "--thread".into(),
-        format!("--size={part_mib}m"),
-        format!("--offset_increment={part_mib}m"),
-        "--norandommap".into(),
-        "--time_based".into(),
-        format!("--runtime={FOR_EVER_S}"),
-        "--clocksource=clock_gettime".into(),
-        "--eta=never".into(),
-    ];
+    // Job processes would be sessions of their own, and outlive fio when it is killed: so threads.
+    let mut arguments = format!(
+        "--name=reads --filename={DEVICE} --ioengine=psync --direct=1 --rw={access} --bs={}k --numjobs={} --thread \
+         --size={part_mib}m --offset_increment={part_mib}m --norandommap --time_based --runtime={FOR_EVER_S} \
+         --clocksource=clock_gettime --eta=never",
+        fio.block_kib, fio.jobs
+    );
     match fio.placement {
+        // Each job has one of them, in turn.
         Placement::Pinned => {
-            arguments.push(format!("--cpus_allowed=0-{}", vcpus - 1));
-            // Each job has one of them, in turn.
-            arguments.push("--cpus_allowed_policy=split".into());
+            arguments += &format!(" --cpus_allowed=0-{} --cpus_allowed_policy=split", vcpus - 1);
         }
-        Placement::Gathered => arguments.push("--cpus_allowed=0".into()),
+        Placement::Gathered => arguments += " --cpus_allowed=0",
         _ => {}
     }
     words("fio", &arguments)
@@ -69,23 +57,22 @@ pub fn start(fio: &Fio, vcpus: usize) -> String {
 /// The line that starts the daemon beside fio, if it is to run: the program `name` of the host's.
 pub fn daemon(fio: &Fio, name: &str) -> Option<String> {
     let policy = fio.placement.policy()?;
-    let mut arguments: Vec<String> =
-        ["migrate", "--apply", "--json", "--state", STATE].map(String::from).into();
+    let mut arguments = format!("migrate --apply --json --state {STATE}");
     if fio.record {
-        arguments.extend(["--record".into(), RECORD.into()]);
+        arguments += &format!(" --record {RECORD}");
     }
     if !policy.is_empty() {
         // What is compared is the policy; the guard would end the one that does harm.
-        arguments.extend(["--no-guard", "--policy", policy].map(String::from));
+        arguments += &format!(" --no-guard --policy {policy}");
     }
     if fio.placement == Placement::Oracle {
-        arguments.extend(["--off-times".into(), OFF_TIMES.into()]);
+        arguments += &format!(" --off-times {OFF_TIMES}");
     }
     Some(words(&format!("name={name}"), &arguments))
 }
 
-fn words(first: &str, arguments: &[String]) -> String {
-    arguments.iter().fold(first.into(), |line: String, argument| line + " argument=" + argument)
+fn words(first: &str, arguments: &str) -> String {
+    format!("{first} argument={}", arguments.replace(' ', " argument="))
 }
 
 /// When each vCPU goes off and comes back, by the guest's clock, for the oracle: lines that the guest takes. `;` ends

@@ -29,17 +29,14 @@ pub struct Field {
 
 /// Why a question about types has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages say what they are, and what their fields are")]
 pub enum BtfError {
-    /// The bytes are not BTF.
     #[error("the kernel's type information (BTF) is damaged: {0}")]
     Damaged(String),
-    /// There is no such struct or enum.
     #[error(
         "this kernel has no {kind} {name}; it is of a version that is not supported, or configured without it"
     )]
     NoType { kind: &'static str, name: String },
-    /// There is no such field (by its path) or enumerator in that type.
     #[error(
         "this kernel has no {name} in {of}; it is of a version that is not supported, or configured without it"
     )]

@@ -52,9 +52,6 @@ pub(crate) fn run(program: &str, arguments: &[&str], dir: &Path) -> Result<Strin
 pub(crate) type User = (u32, u32);
 
 /// The same as another user, which only root can. It has none of our groups.
-///
-/// # Errors
-/// As [`run`].
 pub(crate) fn run_as(user: Option<User>, program: &str, arguments: &[&str], dir: &Path) -> Result<String> {
     let mut command = Command::new(program);
     if let Some((uid, gid)) = user {

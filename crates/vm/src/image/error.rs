@@ -10,28 +10,24 @@ pub type Result<T, E = ImageError> = std::result::Result<T, E>;
 
 /// Why a guest image could not be made.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages say what they are, and what their fields are")]
 pub enum ImageError {
     /// A file of the cache or of the user could not be read or written.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    /// No place for the cache is known.
     #[error("no cache directory: neither XDG_CACHE_HOME nor HOME is set; set one of them")]
     NoCacheDir,
-    /// The cache cannot be written.
     #[error(
         "the cache {}: {problem}; free some space or make it writable, or name another place: XDG_CACHE_HOME=DIRECTORY",
         root.display()
     )]
     CacheUnusable { root: PathBuf, problem: String },
-    /// A program of the host is not installed.
     #[error("{program} is not installed; install it with: apt-get install {package}")]
     MissingProgram { program: String, package: &'static str },
     /// A program ran and failed. `hint` is the way out where the output shows it, or nothing; `output` the end of what it
     /// printed.
     #[error("{command} failed ({status}){hint}\n{output}")]
     CommandFailed { command: String, status: String, hint: String, output: String },
-    /// The package manager does not know the package, nor its alternatives.
     #[error(
         "package {package}: not known to apt; run: apt-get update (and see that its repository is enabled)"
     )]
@@ -45,7 +41,6 @@ pub enum ImageError {
     /// A package was unpacked, but is not made as expected.
     #[error("package {package}: no {what} in it")]
     PackageLacks { package: String, what: String },
-    /// A program of the host's lacks a library.
     #[error(
         "{program}: no library {library} on this host (looked for in {directories}); install the package that has it"
     )]
@@ -53,26 +48,20 @@ pub enum ImageError {
     /// Dependencies without end.
     #[error("package {package}: more than {limit} packages in its dependencies")]
     TooManyPackages { package: String, limit: usize },
-    /// The kernel file is of no known kind.
     #[error("{}: {problem}; hand in an x86-64 bzImage (/boot/vmlinuz-...) or an ELF vmlinux", path.display())]
     NotAKernel { path: PathBuf, problem: String },
-    /// The kernel says nothing about its types.
     #[error("{}: the kernel has no BTF; choose a kernel built with CONFIG_DEBUG_INFO_BTF=y", path.display())]
     NoBtf { path: PathBuf },
     /// The type information is damaged, or lacks what is asked for.
     #[error(transparent)]
     Btf(#[from] BtfError),
-    /// A compressed file could not be unpacked.
     #[error("{}: {format} data: {problem}", path.display())]
     Decompress { path: PathBuf, format: &'static str, problem: String },
-    /// A driver the guest needs is neither built in nor a module.
     #[error("kernel {release}: no module {module} under {}, and it is not built in; \
              choose a kernel with virtio drivers", dir.display())]
     NoModule { release: String, module: String, dir: PathBuf },
-    /// The file of a module or a program is damaged.
     #[error("{}: not a {kind}: {problem}", path.display())]
     BadFile { path: PathBuf, kind: &'static str, problem: String },
-    /// An archive cannot hold this.
     #[error("initramfs: {name}: {problem}")]
     Archive { name: String, problem: String },
 }
@@ -108,4 +97,10 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 /// [`std::fs::write`] whose error names the file.
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     std::fs::write(path, content).map_err(ImageError::io(path))
+}
+
+/// The paths of all that is in a directory.
+pub(crate) fn list(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(dir).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    entries.map_err(ImageError::io(dir))
 }

@@ -4,11 +4,10 @@
 //! Invariant: the key says every byte of the programs and of the libraries.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::cache::key_of;
-use super::{Cache, ImageError, Initramfs, Result, command, error, libraries};
+use super::{Cache, Initramfs, Result, command, error, libraries};
 use crate::Step;
 
 /// Where they are in the guest; `guest/program.c` names the same places.
@@ -46,8 +45,7 @@ pub(crate) fn gather(cache: &Cache, paths: &[PathBuf], progress: &mut Step) -> R
 impl HostPrograms {
     /// Adds them to a guest's file system.
     pub fn add(&self, archive: &mut Initramfs) -> Result<()> {
-        for entry in fs::read_dir(&self.dir).map_err(ImageError::io(&self.dir))? {
-            let path = entry.map_err(ImageError::io(&self.dir))?.path();
+        for path in error::list(&self.dir)? {
             archive.program_from(&format!("{PROGRAMS}/{}", name(&path)), &path)?;
         }
         libraries::add(archive, LIBRARIES, &self.libraries)
@@ -77,7 +75,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str, content: &str| {
             let path = dir.path().join(name);
-            fs::write(&path, content).unwrap();
+            std::fs::write(&path, content).unwrap();
             path
         };
         let key = |paths: &[PathBuf]| key_of_files(paths.iter()).unwrap();

@@ -53,10 +53,9 @@ fn make(headers: &Path, dir: &Path, user: Option<User>) -> Result<()> {
 fn hand_over(dir: &Path, build: &Path, (uid, gid): User) -> Result<()> {
     let give = |path: &Path| chown(path, Some(uid), Some(gid)).map_err(ImageError::io(path));
     fs::create_dir(build).map_err(ImageError::io(build))?;
-    for entry in fs::read_dir(dir).map_err(ImageError::io(dir))? {
-        let entry = entry.map_err(ImageError::io(dir))?;
-        let copy = build.join(entry.file_name());
-        fs::copy(entry.path(), &copy).map_err(ImageError::io(&copy))?;
+    for source in error::list(dir)? {
+        let copy = build.join(source.file_name().unwrap_or_default());
+        fs::copy(source, &copy).map_err(ImageError::io(&copy))?;
         give(&copy)?;
     }
     give(build)

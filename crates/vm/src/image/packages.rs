@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Cache, ImageError, Result, command};
+use super::{Cache, ImageError, Result, command, error};
 use crate::Step;
 
 /// Most packages one entry may consist of.
@@ -259,13 +259,8 @@ fn cause(output: &str) -> &str {
 }
 
 fn downloaded(dir: &Path) -> Result<Vec<PathBuf>> {
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(dir).map_err(ImageError::io(dir))? {
-        let path = entry.map_err(ImageError::io(dir))?.path();
-        if path.extension().is_some_and(|extension| extension == "deb") {
-            paths.push(path);
-        }
-    }
+    let mut paths = error::list(dir)?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "deb"));
     paths.sort();
     Ok(paths)
 }

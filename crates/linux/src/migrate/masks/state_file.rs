@@ -18,6 +18,8 @@
 //!
 //! Invariants: a task is in the file before it is bound, and leaves it only when it has its mask again or has ended. A
 //! mask that cannot be restored stays in the file. A mask in doubt is restored only if the user asks for it.
+//!
+//! Errors: [`Error::NotPermitted`], or [`Error::Io`], and then what was to be written stays as it was; [`Error::Malformed`].
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -132,9 +134,6 @@ impl StateFile {
 
     /// Restores the masks in the file at `path`, and removes the file if it is then empty. If there is no file, does
     /// nothing, and leaves no lock behind.
-    ///
-    /// # Errors
-    /// As [`open`](StateFile::open) and [`restore`](StateFile::restore).
     pub fn restore_at(path: &Path, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
         if !path.exists() {
             return Ok(Restored::default());
@@ -144,9 +143,6 @@ impl StateFile {
 
     /// Saves the time, in clock ticks since boot, up to which forks have been handled: every child that started before
     /// it and had inherited a binding has its mask, or is in the file.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; the earlier time then stays in the file.
     pub fn save_handled(&self, ticks: u64) -> Result<()> {
         self.write_at(format!("{ticks:>HANDLED_BYTES$}").as_bytes(), HANDLED_AT)
     }
@@ -175,9 +171,6 @@ impl StateFile {
     }
 
     /// All records in the file.
-    ///
-    /// # Errors
-    /// [`Error::Io`], [`Error::Malformed`].
     pub fn records(&self) -> Result<Vec<StateRecord>> {
         let unread = |e: std::io::Error| Error::io("read", &self.path, e, WAY_OUT);
         let length = self.file.metadata().map_err(unread)?.len();
@@ -204,9 +197,7 @@ impl StateFile {
     }
 
     /// Saves a task, not bound yet, in a slot.
-    ///
-    /// # Errors
-    /// [`Error::Io`] or [`Error::NotPermitted`]; do not bind the task then.
+    /// If this fails, do not bind the task.
     pub fn put(&self, slot: usize, saved: &Saved) -> Result<()> {
         self.put_record(&StateRecord {
             slot,
@@ -219,7 +210,7 @@ impl StateFile {
     /// Saves a record in its slot.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::NotPermitted`]; [`Error::Invalid`] with too many tasks.
+    /// [`Error::Invalid`] with too many tasks.
     pub fn put_record(&self, record: &StateRecord) -> Result<()> {
         if record.slot >= MAX_RECORDS {
             return Err(Error::invalid("task to save", record.slot.to_string(), "at most 65536 tasks"));
@@ -228,17 +219,12 @@ impl StateFile {
     }
 
     /// Saves the binding of the task in a slot, and when the task was first bound. Allocates nothing.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; do not bind the task then.
+    /// If this fails, do not bind the task.
     pub fn bind(&self, slot: usize, binding: Binding, bound_ticks: u64) -> Result<()> {
         self.write_at(&binding_text(binding, bound_ticks), offset(slot))
     }
 
     /// Removes the task in a slot, which has its mask again or has ended.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; the task then stays in the file.
     pub fn clear(&self, slot: usize) -> Result<()> {
         self.write_at(&padded("\n"), offset(slot))
     }
@@ -250,9 +236,6 @@ impl StateFile {
 
     /// Restores all masks as [`restore`](StateFile::restore) does, and removes the file if it is then empty. Save
     /// nothing after this.
-    ///
-    /// # Errors
-    /// As [`restore`](StateFile::restore).
     pub fn finish(&self, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
         let sum = self.restore(root, sys, doubtful)?;
         self.remove_if_empty()?;
@@ -261,9 +244,7 @@ impl StateFile {
 
     /// Restores all masks, and removes the tasks that are done from the file. Also searches for children that may have
     /// inherited a binding of a task in the file. They are in doubt, since nobody recorded who bound them.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the file cannot be read or written. Tasks that could not be changed are counted, and stay in the file.
+    /// Tasks that could not be changed are counted, and stay in the file.
     pub fn restore(&self, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
         let records = self.records()?;
         let bound = records.iter().filter(|record| record.saved.bound_ticks != NEVER_TICKS);
@@ -316,9 +297,6 @@ impl StateFile {
     }
 
     /// As [`restore`](StateFile::restore), but does not search for children.
-    ///
-    /// # Errors
-    /// As [`restore`](StateFile::restore).
     pub fn restore_records(&self, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
         let mut sum = Restored::default();
         for record in self.records()? {
@@ -341,9 +319,6 @@ impl StateFile {
     }
 
     /// Removes the file if it is empty. Save nothing after this.
-    ///
-    /// # Errors
-    /// [`Error::Io`], [`Error::Malformed`].
     pub fn remove_if_empty(&self) -> Result<()> {
         if self.records()?.is_empty() { self.remove() } else { Ok(()) }
     }

@@ -24,9 +24,6 @@ pub const HEADER: &str = "reprieve-migrate 1";
 const DECISION: &str = "> ";
 
 /// Writes the header and the settings.
-///
-/// # Errors
-/// The writer's.
 pub fn write_header(out: &mut impl Write, settings: &Settings) -> std::io::Result<()> {
     let Settings { vcpus, tasks, policy, io, act_off_permille, moves_per_s, move_cost_ns, refill_ns_per_kib } =
         settings;
@@ -40,9 +37,6 @@ pub fn write_header(out: &mut impl Write, settings: &Settings) -> std::io::Resul
 }
 
 /// Writes one entry.
-///
-/// # Errors
-/// The writer's.
 pub fn write_entry(out: &mut impl Write, entry: &Entry) -> std::io::Result<()> {
     match entry {
         Entry::Signal(signal) => writeln!(out, "{signal}"),
@@ -270,22 +264,10 @@ mod tests {
             state ^= state << 17;
             (state % below as u64) as usize
         };
-        const WILD: [&str; 14] = [
-            "0",
-            "1",
-            "2",
-            "63",
-            "64",
-            "65535",
-            "65536",
-            "4294967295",
-            "1000000000000",
-            "9223372036854775807",
-            "9223372036854775808",
-            "18446744073709551615",
-            "-",
-            "0-63",
-        ];
+        let wild: Vec<&str> = "0 1 2 63 64 65535 65536 4294967295 1000000000000 9223372036854775807 \
+                               9223372036854775808 18446744073709551615 - 0-63"
+            .split(' ')
+            .collect();
         let lines: Vec<Vec<&str>> = record.lines().map(|line| line.split(' ').collect()).collect();
         let others =
             ["tick 5", "seen 5 0 1", "dismiss 5 1", "io-end 5 0", "io-begin 5 1", "mask 5 0 0", "told 5 0 9"];
@@ -301,7 +283,7 @@ mod tests {
                 // Every fourth change is in the settings.
                 let line = if next(4) == 0 { 1 } else { 2 + next(lines.len() - 2) };
                 let word = 1 + next(lines[line].len() - 1);
-                lines[line][word] = WILD[next(WILD.len())];
+                lines[line][word] = wild[next(wild.len())];
             }
             let text = lines.iter().map(|words| words.join(" ") + "\n").collect::<String>();
             let began = std::time::Instant::now();

@@ -19,10 +19,6 @@ pub struct CallWatch {
 
 impl CallWatch {
     /// Watches all calls from now on.
-    ///
-    /// # Errors
-    /// [`NotPermitted`](crate::Error::NotPermitted); [`Io`](crate::Error::Io); [`Missing`](crate::Error::Missing) if the
-    /// kernel has no such probes, or they do not work.
     pub fn open(sys: &Path, online: &CpuSet, now_ns: u64) -> Result<CallWatch> {
         if !sees_all_numbers() {
             let (path, way_out) = ("/proc/self/ns/pid".into(), "run it outside of containers");
@@ -78,9 +74,6 @@ impl CallWatch {
     }
 
     /// The same for task `tid` of process `pid`.
-    ///
-    /// # Errors
-    /// As [`ProcRoot::numbers`].
     pub fn since_of(&self, root: &ProcRoot, pid: i32, tid: i32, since_ns: u64) -> Result<SetByOther> {
         Ok(self.since(&root.numbers(pid, tid)?, since_ns))
     }

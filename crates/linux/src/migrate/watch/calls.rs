@@ -80,9 +80,6 @@ pub struct Calls {
 
 impl Calls {
     /// Watches these CPUs; `sys` is the `/sys` to use.
-    ///
-    /// # Errors
-    /// [`Error::NotPermitted`]; [`Error::Io`]; [`Error::Missing`] if the kernel has no such probes, or they do not work.
     pub fn open(sys: &Path, online: &CpuSet) -> Result<Calls> {
         let function = of_function(sys).and_then(|specs| Calls::open_tested(Probe::Function, specs, online));
         match function {

@@ -36,10 +36,6 @@ pub struct Forks {
 
 impl Forks {
     /// Watches these CPUs.
-    ///
-    /// # Errors
-    /// [`NotPermitted`](crate::Error::NotPermitted); [`Io`](crate::Error::Io); [`Missing`](crate::Error::Missing) if the
-    /// kernel has no perf.
     pub fn open(online: &CpuSet) -> Result<Forks> {
         let spec = EventSpec { attributes: fork_attributes(), ring_pages: RING_PAGES, what: "forks" };
         Ok(Forks { watched: PerCpu::open(spec, online)?, forks: Vec::new() })

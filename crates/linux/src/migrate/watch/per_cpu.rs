@@ -42,9 +42,6 @@ pub struct PerCpu {
 
 impl PerCpu {
     /// Opens the event on these CPUs.
-    ///
-    /// # Errors
-    /// [`Error::NotPermitted`]; [`Error::Io`]; [`Error::Missing`] if the kernel has no such event.
     pub fn open(spec: EventSpec, online: &CpuSet) -> Result<PerCpu> {
         let watched: Result<Vec<Watched>> = online.iter().map(|cpu| watch(&spec, cpu)).collect();
         Ok(PerCpu { watched: watched?, spec, missed: false, blind: false })

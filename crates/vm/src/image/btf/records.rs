@@ -118,9 +118,6 @@ struct Record<'a> {
 
 impl Records {
     /// Reads the header, and finds all types.
-    ///
-    /// # Errors
-    /// What is wrong with the bytes.
     pub(super) fn read(bytes: &[u8]) -> Result<Records, &'static str> {
         let (types, text) = sections(bytes)?;
         let (words, []) = types.as_chunks() else { return Err("its types end within a word") };

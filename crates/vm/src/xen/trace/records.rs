@@ -73,9 +73,6 @@ impl Records {
     }
 
     /// Reads a file.
-    ///
-    /// # Errors
-    /// See [`Records::unpack`].
     pub fn parse(data: &[u8]) -> Result<Records, String> {
         let mut words = Words { rest: data };
         let (mut records, mut pcpu) = (Records::default(), None);
