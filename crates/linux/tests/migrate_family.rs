@@ -48,13 +48,13 @@ fn table(folder: &Path) -> Table {
 
 /// Watches for children without any records of the kernel's.
 fn blind(table: &Table) -> Children {
-    let (root, sys) = (ProcRoot::default(), SysCpus::default());
-    Children::new(&root, &sys, None, CallWatch::blind(), 4, table.state()).unwrap()
+    Children::new(&Roots::default(), None, CallWatch::blind(), 4, table.state()).unwrap()
 }
 
 /// Watches for children with records of forks and of calls, if permitted.
 fn children(table: &Table) -> Option<Children> {
-    let (root, sys) = (ProcRoot::default(), SysCpus::default());
+    let roots = Roots::default();
+    let sys = &roots.sys;
     let forks = Forks::open(&sys.online());
     let call_watch = CallWatch::open(sys.path(), &sys.online(), now_ns());
     let both = forks.and_then(|forks| Ok((forks, call_watch?)));
@@ -62,7 +62,7 @@ fn children(table: &Table) -> Option<Children> {
     eprintln!("the probe of calls slows all system calls: {}", call_watch.slows_all());
     // A fork's child may have copied its parent's mask up to this long before; calls must be recorded from then on.
     std::thread::sleep(Duration::from_millis(100));
-    Some(Children::new(&root, &sys, Some(forks), call_watch, 4, table.state()).unwrap())
+    Some(Children::new(&roots, Some(forks), call_watch, 4, table.state()).unwrap())
 }
 
 fn pins() -> usize {
@@ -325,7 +325,7 @@ fn no_wish_is_lost_without_records() {
 #[test]
 fn no_wish_is_lost_by_restoring_what_a_killed_daemon_has_left() {
     let Some((one, other)) = two_cpus() else { return };
-    let (root, sys) = (ProcRoot::default(), SysCpus::default());
+    let roots = Roots::default();
     for form in ["process", "thread"] {
         let folder = tempfile::tempdir().unwrap();
         let table = table(folder.path());
@@ -337,12 +337,12 @@ fn no_wish_is_lost_by_restoring_what_a_killed_daemon_has_left() {
         grow(&mut family, &table, None, [one, other]);
         family.wait_until_bound();
         drop(table);
-        let state = StateFile::open(&folder.path().join("state"), &root).unwrap();
-        let restored = state.finish(&root, &sys, Doubtful::Leave).unwrap();
+        let state = StateFile::open(&folder.path().join("state"), &roots.proc).unwrap();
+        let restored = state.finish(&roots, Doubtful::Leave).unwrap();
         let (lost, bound) = family.wrong(&mask);
         assert_eq!((lost, restored.restored, threads::affinity_set(family.tid).unwrap()), (0, 1, mask));
         assert!(bound > 0 && restored.in_doubt >= bound, "{restored:?}, {bound} bound");
-        let restored = state.finish(&root, &sys, Doubtful::Restore).unwrap();
+        let restored = state.finish(&roots, Doubtful::Restore).unwrap();
         assert_eq!((family.wrong(&mask).1, restored.failed), (0, Restored::default().failed));
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reprieve_linux::migrate::{
-    self, Condition, Doubtful, Filter, OffTimes, Options, Source, StateFile, Summary, may_move_all,
+    self, Condition, Doubtful, Filter, OffTimes, Options, Roots, Source, StateFile, Summary, may_move_all,
 };
 use reprieve_linux::proc::{ProcRoot, SysCpus, allowed_cpus};
 use reprieve_linux::signals::Interrupt;
@@ -151,7 +151,7 @@ fn check_permission(filter: &Filter) -> Result<(), Failure> {
 }
 
 fn restore(state: &Path, doubtful: Doubtful, words: &Words) -> Result<(), Failure> {
-    let restored = StateFile::restore_at(state, &ProcRoot::default(), &SysCpus::default(), doubtful);
+    let restored = StateFile::restore_at(state, &Roots::default(), doubtful);
     let restored = restored.map_err(failure)?;
     words.restored(&restored)?;
     match restored.failed {

@@ -75,16 +75,6 @@ impl VmError {
             _ => false,
         }
     }
-
-    /// Adds the end of the console to a failure of the guest that has none yet.
-    pub fn with_console(self, tail: impl FnOnce() -> ConsoleTail) -> VmError {
-        match self {
-            VmError::Guest { problem, console } if console.0.is_empty() => {
-                VmError::Guest { problem, console: tail() }
-            }
-            other => other,
-        }
-    }
 }
 
 /// Text from a guest, escaped for the user's terminal, and cut.

@@ -78,11 +78,12 @@ impl Bench {
                 Session::boot(lab, spec, planned)?
             }
         };
-        let done = session.measure(lab, planned, step).map_err(|error| session.explain(error))?;
+        let (observation, differs) =
+            session.measure(lab, planned, step).map_err(|error| session.explain(error))?;
         self.session = Some(session);
         let title = || format!("{}, repetition {}", planned.title(), planned.repetition);
-        self.differing.extend(done.differs.map(|differs| format!("{}: {differs}", title())));
-        Ok(done.observation)
+        self.differing.extend(differs.map(|differs| format!("{}: {differs}", title())));
+        Ok(observation)
     }
 
     /// Whether every recorded run was decided as its replay decides.

@@ -222,10 +222,10 @@ impl Work<'_> {
         Ok(Observation { case: planned.case.clone(), sweep: planned.sweep.clone(), ..observation })
     }
 
-    /// Starts what keeps the neighbours busy.
+    /// Starts what keeps all vCPUs of the neighbours busy: the memory microbenchmark.
     pub fn start_neighbours(&self, neighbours: &mut [Booted]) -> Result<()> {
         let observe = Observe { sync_every_ms: 0, ..self.scenario.observe.clone() };
-        let command = start_command(&busy(), self.scenario, &observe)?;
+        let command = start_command(&Workload::Memory(Memory::default()), self.scenario, &observe)?;
         neighbours.iter_mut().try_for_each(|neighbour| neighbour.link.start(&command))
     }
 
@@ -276,11 +276,6 @@ impl Work<'_> {
             ..Provenance::default()
         }
     }
-}
-
-/// What a neighbour does: the memory microbenchmark, which keeps all of its vCPUs busy.
-fn busy() -> Workload {
-    Workload::Memory(Memory::default())
 }
 
 /// The line that starts a workload in a guest.

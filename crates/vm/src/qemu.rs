@@ -125,7 +125,12 @@ impl Machine {
             }
             (error, _) => error,
         };
-        error.with_console(|| self.console_tail())
+        match error {
+            VmError::Guest { problem, console } if console.0.is_empty() => {
+                VmError::Guest { problem, console: self.console.tail() }
+            }
+            other => other,
+        }
     }
 
     /// Whether QEMU has closed its end of the port.
@@ -133,11 +138,6 @@ impl Machine {
         let mut port = [PollFd::new(&self.port, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         rustix::event::poll(&mut port, Some(&now)).is_ok() && port[0].revents().contains(PollFlags::HUP)
-    }
-
-    /// The last lines that the guest printed.
-    pub fn console_tail(&self) -> ConsoleTail {
-        self.console.tail()
     }
 
     /// Waits until the process has ended by itself; `false` if it has not within the limit.

@@ -3,7 +3,7 @@
 use crate::proc::{ProcRoot, SysCpus};
 
 /// Both roots.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Roots {
     /// `/proc`.
     pub proc: ProcRoot,

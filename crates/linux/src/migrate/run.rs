@@ -64,7 +64,7 @@ pub fn run(mut options: Options<'_>, interrupt: &Interrupt, tell: &mut dyn FnMut
     };
     let state = options.apply.then(|| StateFile::open(&options.state, &roots.proc)).transpose()?;
     if let Some(state) = &state {
-        state.restore(&roots.proc, &roots.sys, Doubtful::Leave)?;
+        state.restore(&roots, Doubtful::Leave)?;
     }
     let (source, events, no_events) = Source::open(&roots.proc);
     no_events.into_iter().for_each(|why| tell(Notice::Warning(why)));
@@ -121,8 +121,7 @@ struct Restorer {
 
 impl Restorer {
     fn restore(&self) -> Result<Restored> {
-        let restore =
-            |state: &StateFile| state.restore_records(&self.roots.proc, &self.roots.sys, Doubtful::Leave);
+        let restore = |state: &StateFile| state.restore_records(&self.roots, Doubtful::Leave);
         self.table.state().map_or(Ok(Restored::default()), restore)
     }
 }
@@ -131,7 +130,7 @@ impl Drop for Restorer {
     fn drop(&mut self) {
         // After an orderly end nothing is left to do. Otherwise a mask that cannot be restored stays in the state file.
         if let Some(state) = self.table.state() {
-            let _ = state.finish(&self.roots.proc, &self.roots.sys, Doubtful::Leave);
+            let _ = state.finish(&self.roots, Doubtful::Leave);
         }
     }
 }
@@ -151,7 +150,7 @@ fn watch_children(
         }
     });
     let call_watch = state.map_or_else(CallWatch::blind, |_| open_call_watch(roots, tell));
-    Children::new(&roots.proc, &roots.sys, forks, call_watch, TASKS, state)
+    Children::new(roots, forks, call_watch, TASKS, state)
 }
 
 /// Watches the calls that set masks, to distinguish a user's mask from the daemon's.

@@ -16,8 +16,8 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::line::Guarded;
 use crate::cgroup::{RealFs, remove_tree};
-use crate::migrate::{Doubtful, StateFile};
-use crate::proc::{ProcRoot, SysCpus};
+use crate::migrate::{Doubtful, Roots, StateFile};
+use crate::proc::ProcRoot;
 
 /// How long all killed processes together may take to exit. Freeing a guest's memory takes a while.
 const KILL_WAIT: Duration = Duration::from_secs(10);
@@ -28,10 +28,11 @@ const DIR_PAUSE: Duration = Duration::from_millis(50);
 
 /// Removes everything in `guarded`.
 pub(super) fn remove_all(guarded: &BTreeSet<Guarded>, root: &ProcRoot) {
+    let roots = Roots { proc: root.clone(), ..Roots::default() };
     for object in guarded {
         // A mask that cannot be restored stays in the file, for the next start or `--restore`.
         if let Guarded::Masks(path) = object {
-            let _ = StateFile::restore_at(path, root, &SysCpus::default(), Doubtful::Leave);
+            let _ = StateFile::restore_at(path, &roots, Doubtful::Leave);
         }
     }
     let killed: Vec<OwnedFd> = guarded.iter().filter_map(|object| kill(object, root)).collect();

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use reprieve_linux::migrate::{Bound, Doubtful, Held, Restored, Saved, StateFile, Table};
-use reprieve_linux::proc::{ProcRoot, SysCpus, TaskStatReader};
+use reprieve_linux::migrate::{Bound, Doubtful, Held, Restored, Roots, Saved, StateFile, Table};
+use reprieve_linux::proc::{ProcRoot, TaskStatReader};
 use reprieve_linux::threads;
 use reprieve_policy::cpus::CpuSet;
 
@@ -54,7 +54,7 @@ pub fn open(folder: &Path) -> StateFile {
 }
 
 pub fn restore(state: &StateFile) -> Restored {
-    state.restore(&ProcRoot::default(), &SysCpus::default(), Doubtful::Leave).unwrap()
+    state.restore(&Roots::default(), Doubtful::Leave).unwrap()
 }
 
 /// A table of these tasks, whose users allow `mask`.

@@ -52,19 +52,6 @@ pub(super) struct Session {
     clocks: Clocks,
 }
 
-/// What a run gave.
-pub(super) struct Done {
-    pub observation: Observation,
-    /// Where a replay decides otherwise than the daemon did.
-    pub differs: Option<String>,
-}
-
-/// What the guest told of a window.
-struct Window {
-    first: Fields,
-    last: Fields,
-}
-
 impl Session {
     pub(super) fn boot(lab: &Lab, spec: MachineSpec, planned: &PlannedRun) -> Result<Session> {
         let limit = Duration::from_millis(planned.scenario.guest.boot_limit_ms);
@@ -84,7 +71,13 @@ impl Session {
         self.booted.machine.explain(error)
     }
 
-    pub(super) fn measure(&mut self, lab: &Lab, planned: &PlannedRun, step: &mut Step) -> Result<Done> {
+    /// Does one run. Gives also where a replay decides otherwise than the daemon did.
+    pub(super) fn measure(
+        &mut self,
+        lab: &Lab,
+        planned: &PlannedRun,
+        step: &mut Step,
+    ) -> Result<(Observation, Option<String>)> {
         let (name, scenario) = (&planned.condition, &planned.scenario);
         let other = || BadScenario::new("workload.kind", "is not fio");
         let (condition, fio) = (&scenario.conditions[name], scenario.workload.fio().ok_or_else(other)?);
@@ -111,15 +104,15 @@ impl Session {
         let account = work.cpu_account(&self.booted, &[], &stimulus)?;
         self.booted.link.let_work(Duration::from_millis(run.window_ms))?;
         let spent = account.close(&lab.host.proc_root)?;
-        let window = Window { first, last: self.booted.link.mark()? };
-        let span = link::between(&window.first, &window.last)?;
+        let last = self.booted.link.mark()?;
+        let span = link::between(&first, &last)?;
         drop(stimulus);
         step("stops");
         self.booted.link.stop(STOP_LIMIT)?;
         let provenance = work.provenance(&self.booted, spent, Vec::new());
         let mut observation = Observation::new(name, planned.repetition, provenance);
         (observation.case, observation.sweep) = (planned.case.clone(), planned.sweep.clone());
-        window.observe(&mut observation);
+        observe(&first, &last, &mut observation);
         if fio.placement.policy().is_some() {
             let said = self.booted.link.read_whole(command::SAID, RECORD_BYTES)?;
             observation.provenance.notes.extend(daemon_record::notes(&said).iter().map(|note| plain(note)));
@@ -128,7 +121,7 @@ impl Session {
             Some(_) if fio.record => self.replay(span, &mut observation)?,
             _ => None,
         };
-        Ok(Done { observation, differs })
+        Ok((observation, differs))
     }
 
     /// Learns how the clocks are related, while nothing runs in the guest, until that is known well enough for what an oracle
@@ -210,26 +203,25 @@ impl Session {
     }
 }
 
-impl Window {
-    fn observe(&self, out: &mut Observation) {
-        let delta = |key: &str| Some(self.last.get(key)?.checked_sub(*self.first.get(key)?)? as f64);
-        let Some(elapsed_ns) = delta("t_ns").filter(|elapsed_ns| *elapsed_ns > 0.0) else { return };
-        let per_s = |count: f64| count * SECOND_NS as f64 / elapsed_ns;
-        for (key, metric, factor) in [
-            ("ops", metric::THROUGHPUT, 1.0),
-            // The block layer's, whatever the disk's.
-            ("sectors", metric::IO_RATE, 512.0),
-            ("loops", metric::COMPUTING_LOOPS, 1.0),
-        ] {
-            if let Some(count) = delta(key) {
-                put(out, metric, per_s(count * factor));
-            }
+/// What the guest told of a window, by its marks.
+fn observe(first: &Fields, last: &Fields, out: &mut Observation) {
+    let delta = |key: &str| Some(last.get(key)?.checked_sub(*first.get(key)?)? as f64);
+    let Some(elapsed_ns) = delta("t_ns").filter(|elapsed_ns| *elapsed_ns > 0.0) else { return };
+    let per_s = |count: f64| count * SECOND_NS as f64 / elapsed_ns;
+    for (key, metric, factor) in [
+        ("ops", metric::THROUGHPUT, 1.0),
+        // The block layer's, whatever the disk's.
+        ("sectors", metric::IO_RATE, 512.0),
+        ("loops", metric::COMPUTING_LOOPS, 1.0),
+    ] {
+        if let Some(count) = delta(key) {
+            put(out, metric, per_s(count * factor));
         }
-        if let Some(cpu_ns) = delta("beside_ns") {
-            put(out, metric::BEATS_CPU, cpu_ns / elapsed_ns);
-        }
-        derive::cpu_given(out);
     }
+    if let Some(cpu_ns) = delta("beside_ns") {
+        put(out, metric::BEATS_CPU, cpu_ns / elapsed_ns);
+    }
+    derive::cpu_given(out);
 }
 
 /// A moment on the host's clock and the guest's.
@@ -249,22 +241,20 @@ fn fix(link: &mut Link) -> Result<Fix> {
 /// Waits until fio reads: it takes a while to come up.
 fn wait_reading(link: &mut Link) -> Result<()> {
     let reads = |link: &mut Link| Ok::<_, VmError>(link.mark()?.get("ops").copied().unwrap_or(0));
-    let (began, before) = (Instant::now(), reads(link)?);
-    while reads(link)?.saturating_sub(before) < READS {
-        if began.elapsed() > READING_LIMIT {
-            return Err(VmError::late("read with fio", READING_LIMIT));
-        }
-        link.let_work(LOOK)?;
-    }
-    Ok(())
+    let before = reads(link)?;
+    wait_until(link, "read with fio", |link| Ok(reads(link)?.saturating_sub(before) >= READS))
 }
 
 /// Waits until the daemon has said something: from then on it ends in good order.
 fn wait_began(link: &mut Link) -> Result<()> {
+    wait_until(link, "start its daemon", |link| Ok(!link.read_whole(command::SAID, RECORD_BYTES)?.is_empty()))
+}
+
+fn wait_until(link: &mut Link, what: &str, is_so: impl Fn(&mut Link) -> Result<bool>) -> Result<()> {
     let began = Instant::now();
-    while link.read_whole(command::SAID, RECORD_BYTES)?.is_empty() {
+    while !is_so(link)? {
         if began.elapsed() > READING_LIMIT {
-            return Err(VmError::late("start its daemon", READING_LIMIT));
+            return Err(VmError::late(what, READING_LIMIT));
         }
         link.let_work(LOOK)?;
     }
@@ -283,13 +273,13 @@ mod tests {
         let first = fields("t_ns=5 ops=100 sectors=0 loops=7 beside_ns=0");
         let last = fields("t_ns=2000000005 ops=3100 sectors=24000 loops=207 beside_ns=20000000");
         let mut out = Observation::new("c", 0, Provenance::default());
-        Window { first: first.clone(), last }.observe(&mut out);
+        observe(&first, &last, &mut out);
         assert_eq!(out.metrics[metric::THROUGHPUT], 1_500.0);
         assert_eq!(out.metrics[metric::IO_RATE], 6_144_000.0);
         assert_eq!(out.metrics[metric::COMPUTING_LOOPS], 100.0);
         assert_eq!(out.metrics[metric::BEATS_CPU], 0.01);
         let mut out = Observation::new("c", 0, Provenance::default());
-        Window { first, last: fields("t_ns=1000000005 ops=1100") }.observe(&mut out);
+        observe(&first, &fields("t_ns=1000000005 ops=1100"), &mut out);
         assert_eq!(out.metrics.len(), 1);
     }
 }

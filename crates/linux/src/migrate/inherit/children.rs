@@ -21,7 +21,7 @@ use crate::clock;
 use crate::migrate::Roots;
 use crate::migrate::masks::{Saved, StateFile, Table, find_children};
 use crate::migrate::watch::{CallWatch, Fork, Forks};
-use crate::proc::{ProcRoot, SysCpus, TaskStat, TaskStatReader};
+use crate::proc::{TaskStat, TaskStatReader};
 
 /// Time between a child's fork and the earliest judgement, ns. By then a program has started, and has bound itself if
 /// it does.
@@ -70,21 +70,19 @@ impl Children {
     /// Watches from now on. Uses the slots of the state file from `first_slot` on, and takes over what is left in that
     /// file.
     pub fn new(
-        root: &ProcRoot,
-        sys: &SysCpus,
+        roots: &Roots,
         forks: Option<Forks>,
         call_watch: CallWatch,
         first_slot: usize,
         state: Option<&StateFile>,
     ) -> Result<Children> {
-        let roots = Roots { proc: root.clone(), sys: sys.clone() };
         let mut new = Children {
-            judge: Judge::new(roots, call_watch, Unrestored::new(first_slot)),
+            judge: Judge::new(roots.clone(), call_watch, Unrestored::new(first_slot)),
             forks,
             remembered: HashMap::new(),
             again: Vec::new(),
             pending: Vec::new(),
-            online: sys.online(),
+            online: roots.sys.online(),
             searched_ns: 0,
             searches: false,
             handled_ticks: clock::boot_ticks(),
@@ -163,7 +161,7 @@ impl Children {
             self.search(table, state)?;
         }
         let Judge { unrestored, roots, call_watch, .. } = &mut self.judge;
-        unrestored.retry(state, &roots.proc, &roots.sys, call_watch, now_ns)
+        unrestored.retry(state, roots, call_watch, now_ns)
     }
 
     /// Remembers a task that leaves the table, and whose children may not all be known yet.

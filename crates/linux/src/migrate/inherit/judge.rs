@@ -129,7 +129,7 @@ impl Judge {
 
     /// Restores a child's mask; returns when, if the mask was changed.
     pub(super) fn restore(&mut self, state: &StateFile, child: StateRecord) -> Result<Option<Window>> {
-        match restore_mask(&self.roots.proc, &self.roots.sys, &child) {
+        match restore_mask(&self.roots, &child) {
             Ok(Some(window)) => {
                 self.restored += 1;
                 self.overtaken += u64::from(self.was_overtaken(&child.saved, window));

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 
 use crate::Result;
 use crate::clock;
+use crate::migrate::Roots;
 use crate::migrate::masks::{Saved, StateFile, StateRecord, is_still_in_doubt, restore_mask};
 use crate::migrate::watch::{CallWatch, SetByOther};
-use crate::proc::{ProcRoot, SysCpus};
 
 /// Children are noted in the file only while it has fewer than this many tasks besides the managed ones: 4 MiB.
 const MOST_NOTED: usize = 1024;
@@ -112,13 +112,12 @@ impl Unrestored {
     pub fn retry(
         &mut self,
         state: &StateFile,
-        root: &ProcRoot,
-        sys: &SysCpus,
+        roots: &Roots,
         call_watch: &CallWatch,
         now_ns: u64,
     ) -> Result<()> {
         for Waiting { record, since_ns } in std::mem::take(&mut self.waiting) {
-            let keeps = match call_watch.since_of(root, record.saved.pid, record.saved.tid, since_ns) {
+            let keeps = match call_watch.since_of(&roots.proc, record.saved.pid, record.saved.tid, since_ns) {
                 Ok(SetByOther::By { .. }) => false,
                 Ok(SetByOther::UnderWay) => true,
                 Ok(SetByOther::Unknown | SetByOther::Unclear { .. })
@@ -130,8 +129,8 @@ impl Unrestored {
                     continue;
                 }
                 Err(e) => !e.is_gone(),
-                Ok(_) if record.in_doubt => is_still_in_doubt(root, &record),
-                Ok(_) => restore_mask(root, sys, &record).is_err_and(|e| !e.is_gone()),
+                Ok(_) if record.in_doubt => is_still_in_doubt(&roots.proc, &record),
+                Ok(_) => restore_mask(roots, &record).is_err_and(|e| !e.is_gone()),
             };
             match keeps {
                 true => self.waiting.push(Waiting { since_ns: now_ns, record }),

@@ -25,6 +25,7 @@ use reprieve_policy::cpus::CpuSet;
 use super::{Binding, Saved, StateRecord, Window};
 use crate::clock;
 use crate::error::{Error, Result, thread_path};
+use crate::migrate::Roots;
 use crate::proc::{ProcRoot, SysCpus, TaskStatReader};
 use crate::threads;
 
@@ -38,17 +39,16 @@ const MAX_LOOKED_AT: usize = 65_536;
 /// # Errors
 /// [`Error::Gone`] if the task has ended; [`Error::NotPermitted`]; [`Error::Io`].
 pub fn restore_mask(
-    root: &ProcRoot,
-    sys: &SysCpus,
+    roots: &Roots,
     StateRecord { saved, binding, .. }: &StateRecord,
 ) -> Result<Option<Window>> {
-    let reader = TaskStatReader::open(root, saved.pid, saved.tid)?;
+    let reader = TaskStatReader::open(&roots.proc, saved.pid, saved.tid)?;
     let gone = || Error::Gone { action: "restore", path: thread_path(saved.tid) };
     if reader.read()?.start_ticks != saved.start_ticks {
         return Err(gone());
     }
-    let now = root.allowed_mask(saved.pid, saved.tid)?;
-    if !is_bound_as(&now, saved, *binding) && !is_lost(root, sys, &now, saved, *binding) {
+    let now = roots.proc.allowed_mask(saved.pid, saved.tid)?;
+    if !is_bound_as(&now, saved, *binding) && !is_lost(roots, &now, saved, *binding) {
         return Ok(None);
     }
     // Check once more right before the change: reading `/proc` takes long enough for somebody else to change the mask.
@@ -85,15 +85,10 @@ fn is_bound_as(now: &CpuSet, saved: &Saved, Binding { from, to }: Binding) -> bo
 }
 
 /// Whether the kernel has undone the binding because its CPU is no longer available to the task.
-fn is_lost(
-    root: &ProcRoot,
-    sys: &SysCpus,
-    now: &CpuSet,
-    saved: &Saved,
-    Binding { from, to }: Binding,
-) -> bool {
-    let there = sys.cpuset_of(root, saved.pid, saved.tid);
-    [from, to].into_iter().flatten().any(|cpu| !there.contains(cpu)) && is_everything(sys, &there, now)
+fn is_lost(roots: &Roots, now: &CpuSet, saved: &Saved, Binding { from, to }: Binding) -> bool {
+    let there = roots.sys.cpuset_of(&roots.proc, saved.pid, saved.tid);
+    let lost = [from, to].into_iter().flatten().any(|cpu| !there.contains(cpu));
+    lost && is_everything(&roots.sys, &there, now)
 }
 
 /// Whether a mask contains all CPUs available to the task (`there`), or all that the machine may have.

@@ -32,8 +32,9 @@ use super::state_record::binding_text;
 use super::{
     Binding, NEVER_TICKS, Saved, StateRecord, find_children, is_still_in_doubt, restore_mask, successor,
 };
+use crate::migrate::Roots;
 use crate::migrate::own_file::{self, beside};
-use crate::proc::{ProcRoot, SysCpus};
+use crate::proc::ProcRoot;
 use crate::{Error, Result};
 
 /// The start of the first line of a state file of any version.
@@ -134,11 +135,11 @@ impl StateFile {
 
     /// Restores the masks in the file at `path`, and removes the file if it is then empty. If there is no file, does
     /// nothing, and leaves no lock behind.
-    pub fn restore_at(path: &Path, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
+    pub fn restore_at(path: &Path, roots: &Roots, doubtful: Doubtful) -> Result<Restored> {
         if !path.exists() {
             return Ok(Restored::default());
         }
-        StateFile::open(path, root)?.finish(root, sys, doubtful)
+        StateFile::open(path, &roots.proc)?.finish(roots, doubtful)
     }
 
     /// Saves the time, in clock ticks since boot, up to which forks have been handled: every child that started before
@@ -236,8 +237,8 @@ impl StateFile {
 
     /// Restores all masks as [`restore`](StateFile::restore) does, and removes the file if it is then empty. Save
     /// nothing after this.
-    pub fn finish(&self, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
-        let sum = self.restore(root, sys, doubtful)?;
+    pub fn finish(&self, roots: &Roots, doubtful: Doubtful) -> Result<Restored> {
+        let sum = self.restore(roots, doubtful)?;
         self.remove_if_empty()?;
         Ok(sum)
     }
@@ -245,21 +246,21 @@ impl StateFile {
     /// Restores all masks, and removes the tasks that are done from the file. Also searches for children that may have
     /// inherited a binding of a task in the file. They are in doubt, since nobody recorded who bound them.
     /// Tasks that could not be changed are counted, and stay in the file.
-    pub fn restore(&self, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
+    pub fn restore(&self, roots: &Roots, doubtful: Doubtful) -> Result<Restored> {
         let records = self.records()?;
         let bound = records.iter().filter(|record| record.saved.bound_ticks != NEVER_TICKS);
         let bound: Vec<Saved> = bound.map(|record| record.saved.clone()).collect();
-        let mut children = self.new_children(root, &bound, &[])?;
+        let mut children = self.new_children(&roots.proc, &bound, &[])?;
         // On a full file system this fails, but there is room once other records are blank.
         let _ = self.put_children(&mut children);
-        let first = self.restore_records(root, sys, doubtful)?;
+        let first = self.restore_records(roots, doubtful)?;
         // Children forked while those masks were restored.
-        children.extend(self.new_children(root, &bound, &children)?);
+        children.extend(self.new_children(&roots.proc, &bound, &children)?);
         if children.is_empty() {
             return Ok(first);
         }
         let unwritten = self.put_children(&mut children);
-        let second = self.restore_records(root, sys, doubtful)?;
+        let second = self.restore_records(roots, doubtful)?;
         unwritten.map(|()| Restored {
             restored: first.restored + second.restored,
             gone: first.gone + second.gone,
@@ -297,14 +298,14 @@ impl StateFile {
     }
 
     /// As [`restore`](StateFile::restore), but does not search for children.
-    pub fn restore_records(&self, root: &ProcRoot, sys: &SysCpus, doubtful: Doubtful) -> Result<Restored> {
+    pub fn restore_records(&self, roots: &Roots, doubtful: Doubtful) -> Result<Restored> {
         let mut sum = Restored::default();
         for record in self.records()? {
-            if record.in_doubt && doubtful == Doubtful::Leave && is_still_in_doubt(root, &record) {
+            if record.in_doubt && doubtful == Doubtful::Leave && is_still_in_doubt(&roots.proc, &record) {
                 sum.in_doubt += 1;
                 continue;
             }
-            match restore_mask(root, sys, &record) {
+            match restore_mask(roots, &record) {
                 Ok(Some(_)) => sum.restored += 1,
                 Ok(None) => sum.untouched += 1,
                 Err(e) if e.is_gone() => sum.gone += 1,

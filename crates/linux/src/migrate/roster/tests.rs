@@ -28,8 +28,7 @@ fn roster(roots: &Roots, slots: usize, conditions: &[&str], state: Option<StateF
     let conditions: Vec<_> = conditions.iter().map(|text| text.parse().unwrap()).collect();
     let filter = Filter::new(&conditions, "").unwrap();
     let table = Arc::new(Table::new(slots, state));
-    let children =
-        Children::new(&roots.proc, &roots.sys, None, CallWatch::blind(), slots, table.state()).unwrap();
+    let children = Children::new(&roots, None, CallWatch::blind(), slots, table.state()).unwrap();
     Roster::new(roots.clone(), Source::States, filter, 4, table, children, Arc::default())
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::migrate::masks::{Binding, Doubtful, Held, StateRecord};
 use crate::migrate::testing::{Shell, Turn, two_cpus};
+use crate::proc::{ProcRoot, SysCpus};
 use crate::threads;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
@@ -49,8 +50,7 @@ fn with(table: &Table, forks: bool, calls: bool) -> Option<Watched> {
     }
     match (forks, call_watch) {
         (Ok(forks), Ok(call_watch)) => {
-            let children =
-                Children::new(&ProcRoot::default(), &sys, forks, call_watch, 4, table.state()).unwrap();
+            let children = Children::new(&Roots::default(), forks, call_watch, 4, table.state()).unwrap();
             Some(Watched(children, turn))
         }
         (Err(e), _) | (_, Err(e)) => {
@@ -141,8 +141,7 @@ fn a_child_that_is_still_starting_is_in_the_file() {
     children.round(&table, clock::now_ns()).unwrap();
     shell.end();
     let state = table.state().unwrap();
-    let restore =
-        |doubtful| state.restore(&children.judge.roots.proc, &children.judge.roots.sys, doubtful).unwrap();
+    let restore = |doubtful| state.restore(&children.judge.roots, doubtful).unwrap();
     assert_eq!((restore(Doubtful::Leave).in_doubt, mask_of(grandchild)), (1, CpuSet::of(one)));
     assert_eq!((restore(Doubtful::Restore).restored, mask_of(grandchild)), (1, mask));
 }

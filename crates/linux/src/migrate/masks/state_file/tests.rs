@@ -4,10 +4,6 @@ use crate::migrate::testing::{Shell, two_cpus};
 use crate::threads;
 use reprieve_policy::cpus::CpuSet;
 
-fn roots() -> (ProcRoot, SysCpus) {
-    (ProcRoot::default(), SysCpus::default())
-}
-
 fn try_open(path: &Path) -> Result<StateFile> {
     StateFile::open(path, &ProcRoot::default())
 }
@@ -83,7 +79,7 @@ fn bindings_of_any_length_fit() {
 #[test]
 fn masks_left_by_a_killed_daemon_are_restored_by_the_next() {
     let Some((one, other)) = two_cpus() else { return };
-    let ((root, sys), folder, shell) = (roots(), tempfile::tempdir().unwrap(), Shell::start());
+    let (roots, folder, shell) = (Roots::default(), tempfile::tempdir().unwrap(), Shell::start());
     let (path, mask) = (folder.path().join("state"), shell.mask());
     // The daemon was killed before or after the change that the file names.
     for bound in [one, other] {
@@ -94,12 +90,12 @@ fn masks_left_by_a_killed_daemon_are_restored_by_the_next() {
         drop(first);
         let next = open(&path).unwrap();
         assert_eq!(
-            next.restore(&root, &sys, Doubtful::Leave).unwrap(),
+            next.restore(&roots, Doubtful::Leave).unwrap(),
             Restored { restored: 1, ..Restored::default() }
         );
         assert_eq!((shell.mask(), path.exists()), (mask, true), "the file stays in use");
         assert_eq!(
-            next.finish(&root, &sys, Doubtful::Leave).unwrap(),
+            next.finish(&roots, Doubtful::Leave).unwrap(),
             Restored::default(),
             "there is nothing more to do"
         );
@@ -110,7 +106,7 @@ fn masks_left_by_a_killed_daemon_are_restored_by_the_next() {
 #[test]
 fn a_mask_that_its_user_changed_stays_and_another_task_with_the_id_is_not_touched() {
     let Some((one, other)) = two_cpus() else { return };
-    let ((root, sys), folder, shell) = (roots(), tempfile::tempdir().unwrap(), Shell::start());
+    let (roots, folder, shell) = (Roots::default(), tempfile::tempdir().unwrap(), Shell::start());
     let state = open(&folder.path().join("state")).unwrap();
     let saved = shell.saved();
     // It is bound to a CPU that the daemon has not bound it to.
@@ -124,7 +120,7 @@ fn a_mask_that_its_user_changed_stays_and_another_task_with_the_id_is_not_touche
         state.put(slot + 1, saved).unwrap();
         state.bind(slot + 1, binding(None, Some(other)), 1).unwrap();
     }
-    let restored = state.restore(&root, &sys, Doubtful::Leave).unwrap();
+    let restored = state.restore(&roots, Doubtful::Leave).unwrap();
     assert_eq!(restored, Restored { untouched: 1, gone: 2, ..Restored::default() });
     assert_eq!(shell.mask(), CpuSet::of(other));
 }
@@ -132,12 +128,12 @@ fn a_mask_that_its_user_changed_stays_and_another_task_with_the_id_is_not_touche
 #[test]
 fn a_task_that_was_never_bound_is_left_alone_though_it_is_on_one_cpu() {
     let Some((one, _)) = two_cpus() else { return };
-    let ((root, sys), folder, shell) = (roots(), tempfile::tempdir().unwrap(), Shell::start());
+    let (roots, folder, shell) = (Roots::default(), tempfile::tempdir().unwrap(), Shell::start());
     let state = open(&folder.path().join("state")).unwrap();
     state.put(0, &shell.saved()).unwrap();
     shell.bind(&CpuSet::of(one));
     assert_eq!(
-        state.restore(&root, &sys, Doubtful::Leave).unwrap(),
+        state.restore(&roots, Doubtful::Leave).unwrap(),
         Restored { untouched: 1, ..Restored::default() }
     );
     assert_eq!(shell.mask(), CpuSet::of(one));
@@ -146,7 +142,7 @@ fn a_task_that_was_never_bound_is_left_alone_though_it_is_on_one_cpu() {
 #[test]
 fn a_mask_that_cannot_be_restored_stays_in_the_file() {
     let Some((one, other)) = two_cpus() else { return };
-    let ((root, sys), folder, shell) = (roots(), tempfile::tempdir().unwrap(), Shell::start());
+    let (roots, folder, shell) = (Roots::default(), tempfile::tempdir().unwrap(), Shell::start());
     let path = folder.path().join("state");
     let state = open(&path).unwrap();
     // The kernel refuses a mask without any CPU of this machine.
@@ -155,17 +151,14 @@ fn a_mask_that_cannot_be_restored_stays_in_the_file() {
     state.put(3, &saved).unwrap();
     state.bind(3, binding(Some(other), Some(one)), 1).unwrap();
     shell.bind(&CpuSet::of(one));
-    assert_eq!(
-        state.finish(&root, &sys, Doubtful::Leave).unwrap(),
-        Restored { failed: 1, ..Restored::default() }
-    );
+    assert_eq!(state.finish(&roots, Doubtful::Leave).unwrap(), Restored { failed: 1, ..Restored::default() });
     drop(state);
     let next = open(&path).unwrap();
     assert_eq!(next.records().unwrap().len(), 1);
     shell.bind(&CpuSet::of(other));
     next.bind(3, binding(None, Some(one)), 1).unwrap();
     assert_eq!(
-        next.finish(&root, &sys, Doubtful::Leave).unwrap().untouched,
+        next.finish(&roots, Doubtful::Leave).unwrap().untouched,
         1,
         "until its user has decided otherwise"
     );
@@ -176,7 +169,7 @@ fn a_mask_that_cannot_be_restored_stays_in_the_file() {
 #[test]
 fn a_child_of_a_bound_task_is_in_doubt_and_restored_only_on_request() {
     let Some((one, _)) = two_cpus() else { return };
-    let ((root, sys), folder, mut shell) = (roots(), tempfile::tempdir().unwrap(), Shell::start());
+    let (roots, folder, mut shell) = (Roots::default(), tempfile::tempdir().unwrap(), Shell::start());
     let (path, mask) = (folder.path().join("state"), shell.mask());
     let mask_of = |tid| threads::affinity_set(tid).unwrap();
     let before = shell.fork();
@@ -191,7 +184,7 @@ fn a_child_of_a_bound_task_is_in_doubt_and_restored_only_on_request() {
     assert_eq!(mask_of(child), CpuSet::of(one), "it inherits, through exec(2)");
     drop(state);
     let state = open(&path).unwrap();
-    let restored = state.finish(&root, &sys, Doubtful::Leave).unwrap();
+    let restored = state.finish(&roots, Doubtful::Leave).unwrap();
     assert_eq!(restored, Restored { restored: 1, in_doubt: 3, ..Restored::default() });
     assert_eq!((shell.mask(), mask_of(child), mask_of(pinned)), (mask, CpuSet::of(one), CpuSet::of(one)));
     drop(state);
@@ -199,9 +192,9 @@ fn a_child_of_a_bound_task_is_in_doubt_and_restored_only_on_request() {
     shell.pin(pinned, &mask);
     shell.kill(ends);
     let state = open(&path).unwrap();
-    let restored = state.restore(&root, &sys, Doubtful::Leave).unwrap();
+    let restored = state.restore(&roots, Doubtful::Leave).unwrap();
     assert_eq!(restored, Restored { untouched: 1, gone: 1, in_doubt: 1, ..Restored::default() });
-    let restored = state.finish(&root, &sys, Doubtful::Restore).unwrap();
+    let restored = state.finish(&roots, Doubtful::Restore).unwrap();
     assert_eq!(restored, Restored { restored: 1, ..Restored::default() });
     assert_eq!((mask_of(child), path.exists()), (mask, false));
     assert_eq!(mask_of(before), CpuSet::of(one), "its user has bound the earlier child");
@@ -211,7 +204,7 @@ fn a_child_of_a_bound_task_is_in_doubt_and_restored_only_on_request() {
 #[test]
 fn a_child_of_a_task_no_longer_bound_is_in_doubt_and_one_of_a_task_never_bound_is_not() {
     let Some((one, _)) = two_cpus() else { return };
-    let ((root, sys), folder) = (roots(), tempfile::tempdir().unwrap());
+    let (roots, folder) = (Roots::default(), tempfile::tempdir().unwrap());
     let path = folder.path().join("state");
     for (bound_ticks, in_doubt) in [(clock::boot_ticks(), 1), (NEVER_TICKS, 0)] {
         let mut shell = Shell::start();
@@ -221,9 +214,9 @@ fn a_child_of_a_task_no_longer_bound_is_in_doubt_and_one_of_a_task_never_bound_i
         shell.bind(&CpuSet::of(one));
         shell.fork();
         shell.bind(&mask);
-        let restored = state.finish(&root, &sys, Doubtful::Leave).unwrap();
+        let restored = state.finish(&roots, Doubtful::Leave).unwrap();
         assert_eq!(restored, Restored { untouched: 1, in_doubt, ..Restored::default() });
-        assert_eq!(state.finish(&root, &sys, Doubtful::Restore).unwrap().restored, in_doubt);
+        assert_eq!(state.finish(&roots, Doubtful::Restore).unwrap().restored, in_doubt);
     }
 }
 
@@ -246,18 +239,18 @@ fn a_child_is_compared_with_each_bound_thread_of_its_parent() {
 #[test]
 fn a_process_whose_bound_thread_executed_a_program_is_in_doubt() {
     let Some((one, _)) = two_cpus() else { return };
-    let ((root, sys), folder, shell) = (roots(), tempfile::tempdir().unwrap(), Shell::start());
+    let (roots, folder, shell) = (Roots::default(), tempfile::tempdir().unwrap(), Shell::start());
     let (path, mask) = (folder.path().join("state"), shell.mask());
     let state = open(&path).unwrap();
     let thread = Saved { tid: i32::MAX, ..shell.saved() };
     state.put(0, &thread).unwrap();
     state.bind(0, binding(None, Some(one)), clock::boot_ticks() + 1).unwrap();
-    assert!(successor(&root, &thread).is_none(), "it is not bound");
+    assert!(successor(&roots.proc, &thread).is_none(), "it is not bound");
     shell.bind(&CpuSet::of(one));
-    assert!(successor(&root, &shell.saved()).is_none(), "it is the first thread itself");
-    let restored = state.finish(&root, &sys, Doubtful::Leave).unwrap();
+    assert!(successor(&roots.proc, &shell.saved()).is_none(), "it is the first thread itself");
+    let restored = state.finish(&roots, Doubtful::Leave).unwrap();
     assert_eq!(restored, Restored { gone: 1, in_doubt: 1, ..Restored::default() });
-    assert_eq!(state.finish(&root, &sys, Doubtful::Restore).unwrap().restored, 1);
+    assert_eq!(state.finish(&roots, Doubtful::Restore).unwrap().restored, 1);
     assert_eq!(shell.mask(), mask);
 }
 
