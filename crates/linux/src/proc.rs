@@ -19,7 +19,7 @@ mod steal;
 mod system;
 mod task;
 
-use std::fs::File;
+use std::fs::{DirEntry, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -89,6 +89,14 @@ impl ProcRoot {
 /// The clock tick of `/proc`, 1/USER_HZ s, ns: the unit of start times and CPU times.
 pub(crate) fn tick_ns() -> u64 {
     SECOND_NS / rustix::param::clock_ticks_per_second().max(1)
+}
+
+/// The processes or threads of a directory, ascending.
+fn ids(entries: impl Iterator<Item = std::io::Result<DirEntry>>) -> Vec<i32> {
+    let mut ids: Vec<i32> =
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    ids.sort_unstable();
+    ids
 }
 
 /// Reads at most [`MAX_FILE_BYTES`] and replaces bytes that are not UTF-8 (thread names may contain any).

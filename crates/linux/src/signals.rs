@@ -13,8 +13,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use libc::{
+    SIGALRM, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGPWR, SIGQUIT, SIGRTMAX, SIGRTMIN, SIGSTKFLT, SIGTERM,
+    SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ,
+};
 use rustix::pipe::PipeFlags;
-use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
 
 use crate::{Error, Result};
 
@@ -26,22 +29,10 @@ const HARD: [i32; 3] = [SIGINT, SIGTERM, SIGQUIT];
 /// The signals that end a process by default, can be caught, and do not mean a crash.
 pub(crate) fn orderly() -> impl Iterator<Item = i32> {
     let named = [
-        libc::SIGHUP,
-        libc::SIGINT,
-        libc::SIGQUIT,
-        libc::SIGUSR1,
-        libc::SIGUSR2,
-        libc::SIGALRM,
-        libc::SIGTERM,
-        libc::SIGSTKFLT,
-        libc::SIGXCPU,
-        libc::SIGXFSZ,
-        libc::SIGVTALRM,
-        libc::SIGPROF,
-        libc::SIGIO,
-        libc::SIGPWR,
+        SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGSTKFLT, SIGXCPU, SIGXFSZ, SIGVTALRM,
+        SIGPROF, SIGIO, SIGPWR,
     ];
-    named.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+    named.into_iter().chain(SIGRTMIN()..=SIGRTMAX())
 }
 
 /// Shows whether the user wants the process to end. Clones share one state.
@@ -183,24 +174,13 @@ mod tests {
     /// Checks against the kernel's list (signal(7)) that no signal is missing.
     #[test]
     fn the_other_signals_are_harmless_crashes_or_cannot_be_caught() {
-        let crashes = [
-            libc::SIGILL,
-            libc::SIGTRAP,
-            libc::SIGABRT,
-            libc::SIGBUS,
-            libc::SIGFPE,
-            libc::SIGSEGV,
-            libc::SIGSYS,
-        ];
-        let harmless = [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH];
-        let stops = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
-        let known: Vec<i32> = [libc::SIGKILL, libc::SIGPIPE]
-            .into_iter()
-            .chain(crashes)
-            .chain(harmless)
-            .chain(stops)
-            .chain(orderly())
-            .collect();
+        use libc::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGPIPE, SIGSEGV, SIGSYS, SIGTRAP};
+        use libc::{SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
+        let crashes = [SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS];
+        let harmless = [SIGCHLD, SIGCONT, SIGURG, SIGWINCH];
+        let stops = [SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU];
+        let others = [SIGKILL, SIGPIPE].into_iter().chain(crashes).chain(harmless).chain(stops);
+        let known: Vec<i32> = others.chain(orderly()).collect();
         let unknown: Vec<i32> = (1..32).filter(|signal| !known.contains(signal)).collect();
         assert!(unknown.is_empty(), "{unknown:?}");
     }

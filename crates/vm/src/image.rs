@@ -21,8 +21,6 @@ mod modules;
 mod packaged_fio;
 pub(crate) mod packages;
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 pub use cache::Cache;
@@ -102,9 +100,6 @@ pub fn kernel_available(cache: &Cache, series: Option<&str>) -> Result<String> {
 
 /// Everything a guest needs, from the cache where it is there. `progress` is told of each step that takes
 /// time: downloading (about 45 MB), compiling, unpacking.
-///
-/// # Errors
-/// See [`ImageError`]; each says the way out.
 pub fn prepare(cache: &Cache, options: &ImageOptions, progress: &mut Step) -> Result<GuestImage> {
     let kernel = match &options.kernel {
         KernelChoice::Current => {
@@ -124,10 +119,7 @@ pub fn prepare(cache: &Cache, options: &ImageOptions, progress: &mut Step) -> Re
     ["initramfs", "host-programs"].iter().try_for_each(|kind| cache.keep_latest(kind, ENTRIES))?;
     let entry = cache.make("initramfs", &ingredients.key(&kernel), |dir| {
         progress("making the guest's file system");
-        let path = dir.join("initramfs.cpio");
-        let archive = ingredients.assemble(&kernel)?;
-        let file = File::create(&path).map_err(ImageError::io(&path))?;
-        archive.write(BufWriter::new(file)).map_err(ImageError::io(&path))
+        ingredients.assemble(&kernel)?.write_to(&dir.join("initramfs.cpio"))
     })?;
     let has_module = ingredients.module.is_some();
     Ok(GuestImage { kernel, initramfs: entry.join("initramfs.cpio"), btf, has_module })

@@ -7,7 +7,7 @@ mod layout;
 mod ram;
 mod sample;
 
-pub use impossible::Impossible;
+pub use impossible::{Impossible, ImpossibleLooks};
 pub use layout::{Layout, Symbols};
 pub use ram::Ram;
 pub use sample::{CpuState, GpState, HUGE_PAGE_ORDER, MemoryState, RcuWork, Reader, unusable_index_printed};

@@ -2,7 +2,6 @@
 //! scheduler did to its vCPUs, and the recording that comes of it.
 
 mod grace_periods;
-mod impossible_looks;
 mod sampler;
 mod scheduling;
 

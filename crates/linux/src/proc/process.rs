@@ -56,12 +56,7 @@ impl ProcRoot {
         let path = self.join(format!("{pid}/task"));
         let way_out = "run as the user who owns the process, or as root";
         let entries = std::fs::read_dir(&path).map_err(|e| Error::task("list", &path, e, way_out))?;
-        let mut tids: Vec<i32> = entries
-            .take(MAX_THREADS)
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-            .collect();
-        tids.sort_unstable();
-        Ok(tids)
+        Ok(super::ids(entries.take(MAX_THREADS)))
     }
 
     /// The sum of the CPU times of the live threads of process `pid`, ns.

@@ -75,10 +75,7 @@ impl ProcRoot {
         let entries = std::fs::read_dir(self.path());
         let entries =
             entries.map_err(|e| Error::io("list", self.path(), e, "is /proc mounted and readable?"))?;
-        let mut pids: Vec<i32> =
-            entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-        pids.sort_unstable();
-        Ok(pids)
+        Ok(super::ids(entries))
     }
 
     /// The identity of task `tid` of process `pid`.

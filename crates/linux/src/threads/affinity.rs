@@ -16,9 +16,6 @@ const WAY_OUT: &str = "run as the user who owns the process, or with CAP_SYS_NIC
 const WAY_OUT_CPUS: &str = "choose CPUs that are online and in the thread's cpuset";
 
 /// The CPUs that thread `tid` may run on, ascending.
-///
-/// # Errors
-/// [`Error::Gone`] if there is no such thread.
 pub fn affinity(tid: i32) -> Result<Vec<usize>> {
     Ok(affinity_set(tid)?.iter().collect())
 }
@@ -44,7 +41,7 @@ pub fn affinity_set(tid: i32) -> Result<CpuSet> {
 /// Restricts thread `tid` to these CPUs. Allocates only to report an error.
 ///
 /// # Errors
-/// [`Error::Gone`]; [`Error::NotPermitted`]; [`Error::Io`] if none of the CPUs is online and in the thread's cpuset.
+/// [`Error::Io`] if none of the CPUs is online and in the thread's cpuset.
 pub fn set_affinity_set(tid: i32, cpus: &CpuSet) -> Result<()> {
     let mut set = KernelSet::new();
     cpus.iter().for_each(|cpu| set.set(cpu));

@@ -9,9 +9,6 @@ use crate::error::{Error, Result, thread_path};
 const WAY_OUT: &str = "run as root, or raise RLIMIT_NICE (ulimit -e)";
 
 /// The nice value of thread `tid`.
-///
-/// # Errors
-/// [`Error::Gone`] if there is no such thread.
 pub fn nice(tid: i32) -> Result<i32> {
     rustix::process::getpriority_process(Some(to_pid(tid)?))
         .map_err(|e| Error::task("read the nice value of", thread_path(tid), e, WAY_OUT))
@@ -20,7 +17,7 @@ pub fn nice(tid: i32) -> Result<i32> {
 /// Sets the nice value of thread `tid`.
 ///
 /// # Errors
-/// [`Error::Invalid`] outside -20 to 19, [`Error::Gone`], [`Error::NotPermitted`].
+/// [`Error::Invalid`] outside -20 to 19.
 pub fn set_nice(tid: i32, nice: i32) -> Result<()> {
     if !(-20..=19).contains(&nice) {
         return Err(Error::invalid("nice value", nice.to_string(), "-20 (favoured) to 19"));

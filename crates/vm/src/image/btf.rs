@@ -113,17 +113,11 @@ impl Btf {
     }
 
     /// Size of a struct, union, or typedef of one, bytes.
-    ///
-    /// # Errors
-    /// No such structure.
     pub fn size_of(&self, structure: &str) -> Result<usize, BtfError> {
         Ok(self.structure(structure)?.size)
     }
 
     /// The value of `enumerator` in `enum name`.
-    ///
-    /// # Errors
-    /// No such enumeration or enumerator.
     pub fn enum_value(&self, name: &str, enumerator: &str) -> Result<i64, BtfError> {
         let mut known = false;
         for id in self.types.named(name) {

@@ -5,7 +5,8 @@
 //! than the host on copying.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use cpio::newc::Builder;
@@ -78,6 +79,12 @@ impl Initramfs {
             Some(old) if old.mode != DIRECTORY || mode != DIRECTORY => Err(refuse("there twice")),
             _ => Ok(()),
         }
+    }
+
+    /// Writes the archive to a new file.
+    pub fn write_to(&self, path: &Path) -> Result<()> {
+        let file = File::create(path).map_err(ImageError::io(path))?;
+        self.write(BufWriter::new(file)).map_err(ImageError::io(path))
     }
 
     /// Writes the archive. Sorted by name, a directory comes before what is in it.

@@ -15,9 +15,8 @@ use reprieve_study::units::SECOND_NS;
 use reprieve_study::{Distribution, GracePeriod, Span, statistics};
 
 use super::grace_periods::{GRACE_PERIODS, GpTracker};
-use super::impossible_looks::ImpossibleLooks;
 use super::scheduling::{Scheduling, Watcher};
-use crate::introspect::{CpuState, Impossible, MemoryState, RcuWork, Reader};
+use crate::introspect::{CpuState, Impossible, ImpossibleLooks, MemoryState, RcuWork, Reader};
 use crate::{Result, VmError};
 
 /// Memory and backlog are read at every so many looks.

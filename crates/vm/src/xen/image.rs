@@ -3,8 +3,7 @@
 //! dom0 holds the toolstack's few programs with their libraries, the kernel's image for the domUs, and their file
 //! system, which is one program. The kernel is the distribution's for real machines: the one for clouds has no dom0.
 
-use std::fs::{self, File};
-use std::io::BufWriter;
+use std::fs;
 use std::path::PathBuf;
 
 use crate::Step;
@@ -80,9 +79,6 @@ pub struct XenImage {
 
 /// Everything, from the cache where it is there. `progress` is told of each step that takes time: downloading (about
 /// 75 MB), compiling, unpacking.
-///
-/// # Errors
-/// See [`ImageError`]; each says the way out.
 pub fn prepare(cache: &Cache, progress: &mut Step) -> Result<XenImage> {
     let kernel = Kernel::of_packages(&packages::kernel(cache, &KERNELS, progress)?)?;
     let packages = packages::singles(cache, PACKAGES, progress)?;
@@ -128,9 +124,7 @@ impl Ingredients {
         error::write(&dir.join("xen"), self.hypervisor()?)?;
         let vmlinux = image::vmlinux(&self.kernel.vmlinuz)?;
         error::write(&dir.join("vmlinux"), &vmlinux)?;
-        let path = dir.join("dom0.cpio");
-        let file = File::create(&path).map_err(ImageError::io(&path))?;
-        self.dom0(vmlinux)?.write(BufWriter::new(file)).map_err(ImageError::io(&path))
+        self.dom0(vmlinux)?.write_to(&dir.join("dom0.cpio"))
     }
 
     /// QEMU takes no compressed one.

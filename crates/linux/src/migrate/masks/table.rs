@@ -12,6 +12,8 @@
 //! again after unlocking. A task's mask is in the state file before its slot is filled, and its binding before it is
 //! bound. A slot is emptied only when its task has its mask again, has ended, or is recorded elsewhere.
 //!
+//! Errors: the state cannot be saved; nothing is changed then.
+//!
 //! Ordering: the wanted CPU is stored, then a fence, then the try-lock (A); and the unlock, then a fence, then the
 //! wanted CPU is loaded (B). If A's fence comes first in the total order of fences, B's load sees A's store. Otherwise
 //! A's try-lock sees B's unlock, and succeeds. With weaker fences both could fail, and the order would wait for the
@@ -169,9 +171,6 @@ impl Table {
 
     /// Saves a task and fills an empty slot with it. Only the main loop calls this, for a slot that the decider does
     /// not know. Returns `false` if another thread holds the slot.
-    ///
-    /// # Errors
-    /// If the task cannot be saved; the slot then stays empty.
     pub fn fill(&self, slot: usize, held: Held) -> Result<bool> {
         let to = &self.slots[slot];
         let Some(mut empty) = to.try_hold() else { return Ok(false) };
@@ -188,9 +187,6 @@ impl Table {
     }
 
     /// Empties a slot whose task has its mask again, or has `ended`. Returns whether that was possible now.
-    ///
-    /// # Errors
-    /// If the state file cannot be written.
     pub fn clear(&self, slot: usize, ended: bool) -> Result<bool> {
         let of = &self.slots[slot];
         let Some(mut held) = of.try_hold() else { return Ok(false) };
@@ -230,9 +226,6 @@ impl Table {
     /// Changes the saved state of the task in a slot: its user's mask and the usable part of it. `bound` is its binding
     /// when the caller looked. If `given` is set, the task is no longer bound but has this mask, by the kernel, its
     /// user or the caller. Returns `false` if another thread holds the task, or has bound it elsewhere since.
-    ///
-    /// # Errors
-    /// If the state cannot be saved; nothing is changed then.
     pub fn remask(
         &self,
         slot: usize,
