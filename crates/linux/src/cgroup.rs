@@ -7,7 +7,7 @@
 //!
 //! Invariants: only directories named `reprieve-*` are made or removed; a released thread goes back to the cgroup it
 //! came from; no directory outlives its [`QuotaTree`]. If the process is killed, the [warden](crate::warden) removes
-//! [`QuotaTree::paths`], and [`sweep_stale`] removes what earlier runs left.
+//! [`QuotaTree::directory`], and [`sweep_stale`] removes what earlier runs left.
 //!
 //! On v2 the base is the nearest ancestor of this process's cgroup that already enables the cpu controller for its
 //! children, or else the root. So no existing cgroup is reconfigured, and processes can always go back. A thread can

@@ -37,15 +37,13 @@ pub enum SwitchKind {
     Lost,
 }
 
-/// One switch of one thread.
+/// One switch of one thread, which is given by its index in the list that the recorder got, at a time of CLOCK_MONOTONIC. The CPU
+/// is there if the kernel reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the text above says what the fields are")]
 pub struct SwitchEvent {
-    /// The thread, as an index into the list given to the recorder.
     pub thread_index: usize,
-    /// The time, ns of CLOCK_MONOTONIC.
     pub time_ns: u64,
-    /// The CPU, if the kernel reported it.
     pub cpu: Option<u32>,
-    /// The kind of switch.
     pub kind: SwitchKind,
 }

@@ -68,11 +68,11 @@ fn play_main(directory: &Path) {
     let tree = Cgroups::detect(&root).and_then(|cgroups| cgroups.create(&unique_name(&root)?)).ok();
     let mut cgroup = String::from("-");
     let _tree = tree.map(|mut tree| {
-        warden.guard(Guarded::Cgroup(tree.directory().to_path_buf())).unwrap();
+        warden.guard(Guarded::Cgroup(tree.directory.clone())).unwrap();
         tree.adopt_process(pid).unwrap();
         let group = tree.quota_group("g", Quota::new(50_000, 100_000).unwrap()).unwrap();
         tree.assign(pid, group).unwrap();
-        cgroup = tree.directory().display().to_string();
+        cgroup = tree.directory.display().to_string();
         tree
     });
     println!("{} {pid} {cgroup}", warden.pid());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use reprieve_linux::migrate::{
     self, Condition, Doubtful, Filter, OffTimes, Options, Roots, Source, StateFile, Summary, may_move_all,
 };
-use reprieve_linux::proc::{ProcRoot, SysCpus, allowed_cpus};
+use reprieve_linux::proc::{ProcRoot, allowed_cpus};
 use reprieve_linux::signals::Interrupt;
 use reprieve_linux::warden::Guarded;
 use reprieve_policy::place::Policy;
@@ -58,8 +58,7 @@ pub fn migrate(arguments: &MigrateArguments) -> Result<(), Failure> {
         metrics: arguments.metrics.clone(),
         limit: arguments.limit_s.map(Duration::from_secs),
         period_ns: PERIOD_NS,
-        proc: ProcRoot::default(),
-        sys: SysCpus::default().path().into(),
+        roots: Roots::default(),
     };
     // A second ^C does not hurry the end: masks must be restored, which takes a bounded time.
     let interrupt = Interrupt::install_patient()?;
@@ -138,7 +137,7 @@ fn own_user() -> Option<u32> {
 
 /// Refuses a process without CAP_SYS_NICE, unless the filter confines it to its own tasks.
 fn check_permission(filter: &Filter) -> Result<(), Failure> {
-    let own_only = own_user().is_some_and(|own| filter.users() == [own]);
+    let own_only = own_user().is_some_and(|own| filter.users == [own]);
     if may_move_all(&ProcRoot::default()) || own_only {
         return Ok(());
     }

@@ -11,23 +11,17 @@ use crate::watch::{MemorySample, Recording};
 /// Looks should come at 1 kHz or better: a run in which they do not gets a note.
 const COARSE_NS: u64 = MILLISECOND_NS;
 
-/// What one run left.
+/// What one run left. There is no recording when nobody watched. `marks` are the workload's counters at the start and at the end of
+/// the window, `look_ns` is the time between two looks that was aimed at, and the host's books of the vCPUs are in `provenance`.
+#[allow(missing_docs, reason = "the text above and the names say what the fields are")]
 pub struct RunLeft<'a> {
-    /// Name of the condition.
     pub condition: &'a str,
-    /// Which repetition.
     pub repetition: u32,
-    /// What ran.
     pub workload: &'a Workload,
-    /// What was seen; `None` when nobody watched.
     pub recording: Option<Recording>,
-    /// The workload's counters at the start and at the end of the window.
     pub marks: (Fields, Fields),
-    /// What the guest reported at its end.
     pub outcome: Outcome,
-    /// Time between two looks that was aimed at.
     pub look_ns: u64,
-    /// Where and how; the host's books of the vCPUs are in it.
     pub provenance: Provenance,
 }
 

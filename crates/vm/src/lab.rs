@@ -91,7 +91,7 @@ impl Lab {
     pub fn reader(&self, booted: &Booted) -> Result<Reader> {
         let mut ram = Ram::map(&booted.machine.memory)?;
         let hello = &booted.hello;
-        let memory_bytes = booted.machine.memory.bytes();
+        let memory_bytes = booted.machine.memory.bytes;
         let layout = Layout::find(
             &mut ram,
             &self.image.btf,

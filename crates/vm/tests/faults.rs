@@ -118,7 +118,7 @@ fn reading_the_wrong_counter_is_noticed() {
 fn the_reader_copes_with_any_memory() {
     let Some(bench) = Bench::open() else { return };
     let booted = bench.boot(2, 256, "");
-    let bytes = booted.machine.memory.bytes();
+    let bytes = booted.machine.memory.bytes;
     for word in [0, 1, u64::MAX, u64::MAX / 2, u64::MAX / 2 + 1, u64::MAX / 3, 1 << 40] {
         let memory = GuestMemory::new(bytes).unwrap();
         let piece = word.to_le_bytes().repeat(1 << 17);

@@ -99,9 +99,9 @@ fn doubts(observation: &Observation) -> Vec<String> {
 
 /// A copy of a guest's memory.
 fn copy(memory: &GuestMemory) -> GuestMemory {
-    let copied = GuestMemory::new(memory.bytes()).unwrap();
+    let copied = GuestMemory::new(memory.bytes).unwrap();
     let mut piece = vec![0; MIB as usize];
-    for offset in (0..memory.bytes()).step_by(piece.len()) {
+    for offset in (0..memory.bytes).step_by(piece.len()) {
         assert_eq!(rustix::io::pread(memory.as_fd(), &mut piece[..], offset).unwrap(), piece.len());
         if piece.iter().any(|byte| *byte != 0) {
             rustix::io::pwrite(copied.as_fd(), &piece, offset).unwrap();
@@ -125,7 +125,7 @@ fn inflict(memory: &GuestMemory, wounds: &[Wound]) -> Vec<Wound> {
 fn reader_of(bench: &Bench, memory: &GuestMemory, hello: &Hello) -> Result<Reader, VmError> {
     let mut ram = Ram::map(memory)?;
     let (btf, symbols) = (&bench.lab.image.btf, &hello.symbols);
-    let layout = Layout::find(&mut ram, btf, symbols, &hello.release, hello.vcpus, memory.bytes())?;
+    let layout = Layout::find(&mut ram, btf, symbols, &hello.release, hello.vcpus, memory.bytes)?;
     Ok(Reader::new(ram, layout))
 }
 

@@ -35,7 +35,8 @@ pub struct GroupId(usize);
 #[derive(Debug)]
 pub struct QuotaTree {
     cgroups: Cgroups,
-    directory: PathBuf,
+    /// The tree's own directory. Guarding it with a warden also guards the groups in it.
+    pub directory: PathBuf,
     groups: Vec<PathBuf>,
     /// The directory each assigned thread came from.
     threads: BTreeMap<i32, PathBuf>,
@@ -165,16 +166,6 @@ impl QuotaTree {
         self.move_home(tid, &home, self.thread_file())?;
         self.threads.remove(&tid);
         Ok(())
-    }
-
-    /// The tree's own directory. Guarding it with a warden also guards the groups in it.
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
-    /// All directories of the tree in the order in which they must be removed: groups first.
-    pub fn paths(&self) -> Vec<PathBuf> {
-        self.groups.iter().chain([&self.directory]).cloned().collect()
     }
 
     /// Moves everything back and removes the directories, as dropping does, but reports errors.

@@ -77,7 +77,7 @@ impl Daemon {
             events: events.map(|events| Sorter::new(events, table.slots())),
             log,
             movers,
-            steal: StealReader::open(&options.proc, settings.vcpus).ok(),
+            steal: StealReader::open(&options.roots.proc, settings.vcpus).ok(),
             off_times: options.off_times.clone(),
             records,
         };
@@ -119,7 +119,8 @@ impl Daemon {
         out: Producer<Signal>,
         raised: Sender<bool>,
     ) -> Result<()> {
-        let (shared, decider, proc) = (Arc::clone(&self.shared), Arc::clone(decider), options.proc.clone());
+        let (shared, decider, proc) =
+            (Arc::clone(&self.shared), Arc::clone(decider), options.roots.proc.clone());
         self.spawn(&format!("beat {vcpu}"), move || {
             beat::run(vcpu, &proc, &shared, &decider, out, move |ok| {
                 // Fails only if this comes so late that `start` no longer waits for it.

@@ -8,7 +8,7 @@ use reprieve_policy::place::Policy;
 
 use super::decide::OffTimes;
 use super::find::Filter;
-use crate::proc::ProcRoot;
+use super::roots::Roots;
 
 /// The options.
 pub struct Options<'a> {
@@ -32,8 +32,6 @@ pub struct Options<'a> {
     pub limit: Option<Duration>,
     /// Shortest and longest time between beats, ns.
     pub period_ns: (u64, u64),
-    /// The `/proc` to use.
-    pub proc: ProcRoot,
-    /// The `/sys` to use.
-    pub sys: PathBuf,
+    /// The `/proc` and `/sys` to use.
+    pub roots: Roots,
 }

@@ -227,9 +227,9 @@ impl Roster {
             member.leave(slot, ended, now_ns, signals);
             return Ok(());
         };
-        let before_ns = member.sampler.outstanding_ns();
+        let before_ns = member.sampler.outstanding_ns;
         let sample = member.sampler.look(source, slot, &stat, now_ns);
-        if member.sampler.outstanding_ns() > before_ns {
+        if member.sampler.outstanding_ns > before_ns {
             member.busy_ns = now_ns;
         }
         member.busy_ns = member.busy_ns.max(table.io_ns(slot).min(now_ns));
@@ -381,12 +381,6 @@ impl Roster {
             self.members[slot] = None;
         }
         Ok(())
-    }
-
-    /// All managed tasks with their users' masks.
-    #[cfg(test)]
-    pub fn saved(&self) -> Vec<Saved> {
-        (0..self.table.slots()).filter_map(|slot| self.table.look(slot, |held| held.saved.clone())).collect()
     }
 }
 

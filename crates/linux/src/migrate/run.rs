@@ -19,7 +19,7 @@ use crate::migrate::report::run_record;
 use crate::migrate::roster::Roster;
 use crate::migrate::watch::{CallWatch, Forks};
 use crate::migrate::{Notice, Options, Roots};
-use crate::proc::{ProcRoot, SysCpus, allowed_cpus};
+use crate::proc::{ProcRoot, allowed_cpus};
 use crate::signals::Interrupt;
 use crate::{Error, Result};
 
@@ -55,7 +55,7 @@ pub fn settings(policy: Policy, vcpus: usize) -> Settings {
 /// [`Error::Missing`] with fewer than two vCPUs; as [`StateFile::open`]; and any failure to save masks or to write the record
 /// or the metrics, which ends the run and restores masks.
 pub fn run(mut options: Options<'_>, interrupt: &Interrupt, tell: &mut dyn FnMut(Notice)) -> Result<Summary> {
-    let roots = Roots { proc: options.proc.clone(), sys: SysCpus::new(&options.sys) };
+    let roots = options.roots.clone();
     let vcpus = allowed_cpus()?;
     let Some(count) = vcpus.last().map(|last| last + 1).filter(|_| vcpus.len() >= 2) else {
         let way_out = "run it in a virtual machine with at least two vCPUs, and allow it to use two";

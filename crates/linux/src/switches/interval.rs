@@ -19,16 +19,13 @@ pub enum State {
     Unknown,
 }
 
-/// A period of time in one state.
+/// A period of time in one state, never empty. `cpu` is the one it ran on, or last ran on; `None` if unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the text above says what the fields are")]
 pub struct Interval {
-    /// When it begins, ns.
     pub start_ns: u64,
-    /// When it ends, ns; later than `start_ns`.
     pub end_ns: u64,
-    /// What the thread was doing.
     pub state: State,
-    /// The CPU it ran on, or last ran on; `None` if unknown.
     pub cpu: Option<u32>,
 }
 

@@ -49,7 +49,7 @@ unsafe impl Sync for Ram {}
 impl Ram {
     /// Maps the memory of a guest.
     pub fn map(memory: &GuestMemory) -> Result<Ram> {
-        let bytes = memory.bytes();
+        let bytes = memory.bytes;
         // SAFETY: a new mapping at an address of the kernel's choice; the file's size is sealed, so no access
         // within `bytes` can fault.
         let base = unsafe {

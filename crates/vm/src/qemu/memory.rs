@@ -11,7 +11,8 @@ use crate::{Result, VmError};
 #[derive(Debug)]
 pub struct GuestMemory {
     file: OwnedFd,
-    bytes: u64,
+    /// Its size.
+    pub bytes: u64,
 }
 
 impl GuestMemory {
@@ -28,11 +29,6 @@ impl GuestMemory {
         rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(0o666))
             .map_err(failed("opening the guest's memory to QEMU"))?;
         Ok(GuestMemory { file, bytes })
-    }
-
-    /// Size in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Another handle of the same memory.

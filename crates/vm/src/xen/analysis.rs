@@ -16,19 +16,15 @@ const STALL_NS: u64 = MILLISECOND_NS;
 /// Events that a trace shows at most on one track; it is for looking at.
 const EVENTS_MAX: usize = 100_000;
 
-/// What one run left: a segment of a boot.
+/// What one run left: a segment of a boot. The VMs beside the guest are domains 1 to `spinners`, the guest is the next; there are
+/// `records` if the scheduler's events were recorded.
+#[allow(missing_docs, reason = "the text above and the names say what the fields are")]
 pub struct RunLeft<'a> {
-    /// Name of the condition.
     pub condition: &'a str,
-    /// Which repetition.
     pub repetition: u32,
-    /// VMs beside the guest: domains 1 to this; the guest is the next.
     pub spinners: u32,
-    /// What the guest measured.
     pub report: Report,
-    /// The scheduler's events, if they were recorded.
     pub records: Option<&'a Records>,
-    /// Where and how.
     pub provenance: Provenance,
 }
 

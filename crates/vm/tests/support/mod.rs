@@ -176,7 +176,7 @@ impl Bench {
     pub fn layout(&self, booted: &Booted) -> Result<(Ram, Layout), VmError> {
         let (hello, memory) = (&booted.hello, &booted.machine.memory);
         let mut ram = Ram::map(memory)?;
-        let (btf, bytes) = (&self.lab.image.btf, memory.bytes());
+        let (btf, bytes) = (&self.lab.image.btf, memory.bytes);
         let layout = Layout::find(&mut ram, btf, &hello.symbols, &hello.release, hello.vcpus, bytes)?;
         Ok((ram, layout))
     }

@@ -24,7 +24,8 @@ fn v1_life_of_a_tree() {
     ];
     assert_eq!(host.log(), made);
     host.thread(31, "/own/reprieve-t/g");
-    assert_eq!(tree.paths(), [host.path("m/own/reprieve-t/g"), host.path("m/own/reprieve-t")]);
+    assert_eq!(tree.directory, host.path("m/own/reprieve-t"));
+    assert_eq!(tree.groups, [host.path("m/own/reprieve-t/g")]);
     drop(tree);
     let removed = ["write m/own/tasks 31", "rmdir m/own/reprieve-t/g", "rmdir m/own/reprieve-t"];
     assert_eq!(host.log(), removed);

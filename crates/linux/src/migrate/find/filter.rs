@@ -42,7 +42,8 @@ impl FromStr for Condition {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     cgroups: Vec<String>,
-    users: Vec<u32>,
+    /// The users whose tasks may pass; empty means all users.
+    pub users: Vec<u32>,
     comms: Vec<String>,
 }
 
@@ -79,11 +80,6 @@ impl Filter {
         (self.cgroups.is_empty() || self.cgroups.iter().any(below))
             && (self.users.is_empty() || self.users.contains(&task.user))
             && (self.comms.is_empty() || self.comms.contains(&task.comm))
-    }
-
-    /// The users whose tasks may pass; empty means all users.
-    pub fn users(&self) -> &[u32] {
-        &self.users
     }
 }
 

@@ -101,12 +101,6 @@ impl Scan {
         self.rounds > 2
     }
 
-    /// Number of rounds begun.
-    #[cfg(test)]
-    fn rounds(&self) -> u64 {
-        self.rounds
-    }
-
     fn look(&mut self, tid: i32) -> Option<Found> {
         let stat = TaskStatReader::open(&self.root, self.pid, tid).ok()?.read().ok()?;
         if stat.is_kernel {
@@ -219,7 +213,7 @@ mod tests {
         }
         let mut scan = Scan::new(&proc.root, Source::States, 0);
         let (mut found, mut calls) = (0, 0);
-        while scan.rounds() < 2 {
+        while scan.rounds < 2 {
             let mut left = 60;
             found += scan
                 .advance(|| {

@@ -80,7 +80,8 @@ pub struct Sampler {
     /// Whether it waited at the last look.
     waited: bool,
     first_wait_ns: u64,
-    outstanding_ns: u64,
+    /// Time with I/O outstanding so far, ns.
+    pub outstanding_ns: u64,
 }
 
 impl Sampler {
@@ -105,11 +106,6 @@ impl Sampler {
             }
         }
         Some(Signal::IoSampled { task, at_ns: now_ns, outstanding_ns: self.outstanding_ns })
-    }
-
-    /// Time with I/O outstanding so far, ns.
-    pub fn outstanding_ns(&self) -> u64 {
-        self.outstanding_ns
     }
 }
 
@@ -153,7 +149,7 @@ mod tests {
         let looks = [(0, 'D', 0), (10, 'D', 10), (20, 'R', 15), (30, 'R', 15), (40, 'D', 20), (35, 'D', 20)];
         for (now_ns, state, outstanding_ns) in looks {
             sampler.look(Source::States, 0, &stat(state, 0), now_ns);
-            assert_eq!(sampler.outstanding_ns(), outstanding_ns, "{now_ns}");
+            assert_eq!(sampler.outstanding_ns, outstanding_ns, "{now_ns}");
         }
     }
 

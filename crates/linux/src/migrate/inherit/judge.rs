@@ -48,7 +48,7 @@ pub struct Judge {
     /// Masks that could not be restored yet, and tasks in doubt.
     pub unrestored: Unrestored,
     /// Tasks that are not to be managed any more: thread id and start time.
-    barred: HashSet<(i32, u64)>,
+    pub(super) barred: HashSet<(i32, u64)>,
     /// Number of children that got their masks back.
     pub restored: u64,
     /// How often somebody else set a mask while it was being restored, so that it may have been overwritten.
@@ -183,11 +183,5 @@ impl Judge {
     /// users.
     pub fn is_barred(&self, task: (i32, u64)) -> bool {
         self.barred.contains(&task)
-    }
-
-    /// Number of barred tasks.
-    #[cfg(test)]
-    pub fn barred(&self) -> usize {
-        self.barred.len()
     }
 }

@@ -28,8 +28,14 @@ fn roster(roots: &Roots, slots: usize, conditions: &[&str], state: Option<StateF
     let conditions: Vec<_> = conditions.iter().map(|text| text.parse().unwrap()).collect();
     let filter = Filter::new(&conditions, "").unwrap();
     let table = Arc::new(Table::new(slots, state));
-    let children = Children::new(&roots, None, CallWatch::blind(), slots, table.state()).unwrap();
+    let children = Children::new(roots, None, CallWatch::blind(), slots, table.state()).unwrap();
     Roster::new(roots.clone(), Source::States, filter, 4, table, children, Arc::default())
+}
+
+/// All managed tasks with their users' masks.
+fn saved(roster: &Roster) -> Vec<Saved> {
+    let saved = |slot| roster.table.look(slot, |held| held.saved.clone());
+    (0..roster.table.slots()).filter_map(saved).collect()
 }
 
 fn found(root: &ProcRoot) -> Vec<Found> {
@@ -54,7 +60,7 @@ fn a_task_that_waits_passes_the_filter_and_can_be_moved_is_admitted_once() {
     assert_eq!(signals, [Signal::Admit { task: 0, admission, at_ns: S }]);
     assert!(roster.admit(&found(&proc.root), 2 * S).unwrap().is_empty());
     assert_eq!((roster.count(), roster.task(0)), (1, Some((5, 5, "fio"))));
-    let saved = &roster.saved()[0];
+    let saved = &saved(&roster)[0];
     assert_eq!((saved.pid, saved.start_ticks, saved.mask, saved.whole), (5, 777, CpuSet::first(3), false));
 }
 
@@ -71,7 +77,7 @@ fn a_whole_cpuset_is_saved_as_such_and_with_offline_cpus() {
         other => panic!("{other}"),
     };
     assert_eq!(signals.iter().map(usable).collect::<Vec<_>>(), ["0-3", "1-2"]);
-    let saved = roster.saved();
+    let saved = saved(&roster);
     let told: Vec<_> = saved.iter().map(|saved| (saved.mask.to_string(), saved.whole)).collect();
     assert_eq!(told, [("0-7".into(), true), ("1-2".into(), true)]);
 }
@@ -146,7 +152,7 @@ fn on_a_recorded_machine_the_one_waiting_task_is_admitted_and_no_kernel_thread()
     let signals = roster.admit(&found(&roots.proc), 0).unwrap();
     let admission = Admission::new(CpuSet::first(2), Some(1));
     assert_eq!(signals, [Signal::Admit { task: 0, admission, at_ns: 0 }]);
-    let saved = &roster.saved()[0];
+    let saved = &saved(&roster)[0];
     assert_eq!((saved.tid, saved.start_ticks, saved.whole), (27281, 6_161_564, true));
     // It waits at every look, so all time between looks is I/O.
     let sampled = |outstanding_ns, at_ns| Signal::IoSampled { task: 0, at_ns, outstanding_ns };
@@ -203,7 +209,7 @@ fn a_leaving_task_whose_mask_cannot_be_restored_is_kept() {
     roster.admit(&[found_shell(&shell)], 0).unwrap();
     bind(&roster, 0, Some(one));
     // The kernel refuses a mask without any CPU of this machine.
-    let saved = Saved { mask: CpuSet::of(1000), whole: false, ..roster.saved()[0].clone() };
+    let saved = Saved { mask: CpuSet::of(1000), whole: false, ..saved(&roster)[0].clone() };
     assert!(roster.table.remask(0, Some(one), &saved, CpuSet::of(one), None).unwrap());
     roster.look(IDLE_NS + S).unwrap();
     roster.table.want(0, None);
@@ -239,7 +245,7 @@ fn a_user_s_change_is_followed_and_a_task_that_cannot_be_moved_is_let_go() {
     let signals = roster.look(MASK_NS).unwrap();
     let mask = CpuSet::of(other);
     assert!(signals.contains(&Signal::Mask { task: 0, mask, at_ns: MASK_NS }), "{signals:?}");
-    assert_eq!((roster.saved()[0].mask, shell.mask()), (mask, mask));
+    assert_eq!((saved(&roster)[0].mask, shell.mask()), (mask, mask));
     // A refusal although nothing has changed has no reason that will go away.
     bind(&roster, 0, Some(one));
     let signals = roster.look(2 * MASK_NS).unwrap();
