@@ -40,6 +40,9 @@ pub use task::{TaskIdentity, TaskStat, TaskStatReader};
 /// container host are smaller.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;
 
+const WAY_OUT_SYSTEM: &str = "is /proc mounted and readable?";
+const WAY_OUT_TASK: &str = "run as the user who owns the process, or as root (is /proc hidepid?)";
+
 /// The directory where `/proc` is mounted. `ProcRoot::default()` is the live one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcRoot(PathBuf);
@@ -69,20 +72,13 @@ impl ProcRoot {
     /// Reads a file about the whole system.
     pub(crate) fn read_system(&self, relative: &str) -> Result<String> {
         let path = self.join(relative);
-        read_bounded(&path).map_err(|e| Error::io("read", &path, e, "is /proc mounted and readable?"))
+        read_bounded(&path).map_err(|e| Error::io("read", &path, e, WAY_OUT_SYSTEM))
     }
 
     /// Reads a file about a process or thread, which may end at any time.
     pub(crate) fn read_task(&self, relative: &str) -> Result<String> {
         let path = self.join(relative);
-        read_bounded(&path).map_err(|e| {
-            Error::task(
-                "read",
-                &path,
-                e,
-                "run as the user who owns the process, or as root (is /proc hidepid?)",
-            )
-        })
+        read_bounded(&path).map_err(|e| Error::task("read", &path, e, WAY_OUT_TASK))
     }
 }
 

@@ -56,7 +56,10 @@ impl Lab {
             memory_bytes: scenario.guest.memory_mib * MIB,
             kernel: self.image.kernel.vmlinuz.clone(),
             initramfs: self.image.initramfs.clone(),
-            append: append(scenario),
+            append: [scenario.guest.append.clone(), scenario.guest.rcu.command_line()]
+                .join(" ")
+                .trim()
+                .into(),
             accel: self.chosen.accel,
             disk: scenario.workload.fio().map(fio::disk),
             hypervisor: None,
@@ -149,12 +152,6 @@ fn twice_if_lost<T>(mut start: impl FnMut() -> Result<T>) -> Result<(T, Option<S
         }
         first => Ok((first?, None)),
     }
-}
-
-/// What a scenario adds to the kernel's command line.
-fn append(scenario: &Scenario) -> String {
-    let words = [scenario.guest.append.clone(), scenario.guest.rcu.command_line()];
-    words.join(" ").trim().into()
 }
 
 /// One measurement in progress.

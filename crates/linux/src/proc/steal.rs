@@ -11,12 +11,11 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use super::system::{cpu_ticks, is_cpu_line};
-use super::{ProcRoot, tick_ns};
+use super::{ProcRoot, WAY_OUT_SYSTEM, tick_ns};
 use crate::{Error, Result};
 
 /// The most bytes read from `/proc/stat`: the lines of CPUs come first, 4096 of them at 60 bytes.
 const BUFFER_BYTES: usize = 256 << 10;
-const WAY_OUT: &str = "is /proc mounted and readable?";
 /// The place of steal among the numbers of a CPU's line.
 const STEAL: usize = 7;
 
@@ -43,7 +42,7 @@ impl StealReader {
     /// Opens `/proc/stat` for CPUs 0 to `cpus` - 1.
     pub fn open(root: &ProcRoot, cpus: usize) -> Result<StealReader> {
         let path = root.join("stat");
-        let file = File::open(&path).map_err(|e| Error::io("open", &path, e, WAY_OUT))?;
+        let file = File::open(&path).map_err(|e| Error::io("open", &path, e, WAY_OUT_SYSTEM))?;
         Ok(StealReader {
             file,
             path,
@@ -59,7 +58,7 @@ impl StealReader {
         // The kernel returns about a page at a time.
         while length < self.buffer.len() {
             let read = self.file.read_at(&mut self.buffer[length..], length as u64);
-            let read = read.map_err(|e| Error::io("read", &self.path, e, WAY_OUT))?;
+            let read = read.map_err(|e| Error::io("read", &self.path, e, WAY_OUT_SYSTEM))?;
             length += read;
             // The lines of CPUs come first, so they are complete once any other line follows.
             if read == 0 || has_other_line(&self.buffer[..length]) {

@@ -8,12 +8,11 @@ use std::os::unix::fs::FileExt;
 
 use reprieve_policy::cpus::CpuSet;
 
-use super::{ProcRoot, tick_ns};
+use super::{ProcRoot, WAY_OUT_SYSTEM, WAY_OUT_TASK, tick_ns};
 use crate::{Error, Result};
 
 /// The longest line of `stat`: 52 fields of at most 20 digits, and a name of 64 bytes.
 const STAT_BYTES: usize = 1200;
-const WAY_OUT: &str = "run as the user who owns the process, or as root (is /proc hidepid?)";
 
 const PF_KTHREAD: u64 = 0x0020_0000;
 const PF_IO_WORKER: u64 = 0x10;
@@ -73,8 +72,7 @@ impl ProcRoot {
     /// The ids of all processes, ascending.
     pub fn process_ids(&self) -> Result<Vec<i32>> {
         let entries = std::fs::read_dir(self.path());
-        let entries =
-            entries.map_err(|e| Error::io("list", self.path(), e, "is /proc mounted and readable?"))?;
+        let entries = entries.map_err(|e| Error::io("list", self.path(), e, WAY_OUT_SYSTEM))?;
         Ok(super::ids(entries))
     }
 
@@ -156,7 +154,7 @@ impl TaskStatReader {
     /// Opens the file of task `tid` of process `pid`.
     pub fn open(root: &ProcRoot, pid: i32, tid: i32) -> Result<TaskStatReader> {
         let path = root.join(format!("{pid}/task/{tid}/stat"));
-        let file = File::open(&path).map_err(|e| Error::task("open", &path, e, WAY_OUT))?;
+        let file = File::open(&path).map_err(|e| Error::task("open", &path, e, WAY_OUT_TASK))?;
         let ns_per_tick = tick_ns();
         Ok(TaskStatReader { file, tid, ns_per_tick })
     }
@@ -166,7 +164,7 @@ impl TaskStatReader {
         let mut buffer = [0; STAT_BYTES];
         let name = || crate::error::thread_path(self.tid);
         let length =
-            self.file.read_at(&mut buffer, 0).map_err(|e| Error::task("read", name(), e, WAY_OUT))?;
+            self.file.read_at(&mut buffer, 0).map_err(|e| Error::task("read", name(), e, WAY_OUT_TASK))?;
         parse(&buffer[..length], self.ns_per_tick).ok_or_else(|| {
             let text = String::from_utf8_lossy(&buffer[..length]);
             Error::malformed(name().join("stat"), "42 fields", &text)

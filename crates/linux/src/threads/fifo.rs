@@ -35,11 +35,8 @@ impl FifoGuard {
     /// As [`FifoGuard::raise`], and [`Error::Gone`].
     pub fn raise_thread(tid: i32, priority: u8) -> Result<FifoGuard> {
         if !(1..=99).contains(&priority) {
-            return Err(Error::invalid(
-                "real-time priority",
-                priority.to_string(),
-                "1 (lowest) to 99 (highest)",
-            ));
+            let expected = "1 (lowest) to 99 (highest)";
+            return Err(Error::invalid("real-time priority", priority.to_string(), expected));
         }
         let (former_policy, former_priority) = current(tid)?;
         if former_policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_DEADLINE {

@@ -37,15 +37,13 @@ pub(super) fn remove_all(guarded: &BTreeSet<Guarded>, root: &ProcRoot) {
     }
     let killed: Vec<OwnedFd> = guarded.iter().filter_map(|object| kill(object, root)).collect();
     wait_for_exit(&killed, KILL_WAIT);
+    // The set has cgroups before directories.
     for object in guarded {
-        // If this fails (no permission, or new tasks keep arriving), the next run's sweep finds the cgroup.
-        if let Guarded::Cgroup(path) = object {
-            let _ = remove_tree(&RealFs, path);
-        }
-    }
-    for object in guarded {
-        if let Guarded::Dir(path) = object {
-            let _ = remove_dir(path);
+        match object {
+            // If this fails (no permission, or new tasks keep arriving), the next run's sweep finds the cgroup.
+            Guarded::Cgroup(path) => drop(remove_tree(&RealFs, path)),
+            Guarded::Dir(path) => drop(remove_dir(path)),
+            Guarded::Process { .. } | Guarded::Masks(_) => {}
         }
     }
 }

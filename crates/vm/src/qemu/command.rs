@@ -129,7 +129,10 @@ fn arguments(spec: &MachineSpec) -> Vec<OsString> {
     let (accel, mut cpu) = match spec.accel {
         Accel::Kvm => ("kvm".to_string(), "host"),
         Accel::Tcg => ("tcg,thread=multi".to_string(), "max"),
-        Accel::Counted { seed } => (counted(seed), "max"),
+        Accel::Counted { seed } => {
+            let clock = format!("-icount shift={ICOUNT_SHIFT},sleep=off -rtc base={ICOUNT_EPOCH},clock=vm");
+            (format!("tcg,thread=single {clock} -seed {seed}"), "max")
+        }
     };
     let port = match spec.hypervisor {
         None => "-device virtio-serial-pci -device virtserialport,chardev=port,name=reprieve.lab".to_string(),
@@ -181,12 +184,6 @@ fn boot(spec: &MachineSpec) -> [String; 6] {
         }
     };
     ["-kernel".into(), file(kernel), "-append".into(), append, "-initrd".into(), initrd]
-}
-
-fn counted(seed: u32) -> String {
-    format!(
-        "tcg,thread=single -icount shift={ICOUNT_SHIFT},sleep=off -rtc base={ICOUNT_EPOCH},clock=vm -seed {seed}"
-    )
 }
 
 /// Starts QEMU with the far ends of memory, monitor, console and port.

@@ -85,9 +85,8 @@ pub fn check_machine(scenario: &Scenario, host: &Host) -> Result<()> {
                 needed_bytes / MIB,
                 available_bytes / MIB
             );
-            return Err(
-                BadScenario::new(format!("conditions.{}.spinners", planned.condition), problem).into()
-            );
+            let key = format!("conditions.{}.spinners", planned.condition);
+            return Err(BadScenario::new(key, problem).into());
         }
     }
     Ok(())

@@ -200,12 +200,8 @@ impl StateFile {
     /// Saves a task, not bound yet, in a slot.
     /// If this fails, do not bind the task.
     pub fn put(&self, slot: usize, saved: &Saved) -> Result<()> {
-        self.put_record(&StateRecord {
-            slot,
-            saved: saved.clone(),
-            binding: Binding::default(),
-            in_doubt: false,
-        })
+        let (saved, binding) = (saved.clone(), Binding::default());
+        self.put_record(&StateRecord { slot, saved, binding, in_doubt: false })
     }
 
     /// Saves a record in its slot.
