@@ -3,7 +3,7 @@
 //! The caller gives the root, so everything here also works on a fake tree. Invariants: nothing is written; every file
 //! is read up to a limit; times are in nanoseconds and sizes in bytes, whatever unit the kernel prints.
 //!
-//! Errors, of everything here: [`Error::Gone`] if the process or task has ended or does not exist, [`Error::NotPermitted`],
+//! Errors of all functions here: [`Error::Gone`] if the process or task has ended or does not exist, [`Error::NotPermitted`],
 //! [`Error::Io`] if the kernel has no such file, and [`Error::Malformed`] if it is not as documented.
 //!
 //! The files are parsed by hand, since procfs-core allocates on every read, which the readers in the daemon's beat must

@@ -3,7 +3,7 @@
 //! Threads are named by their kernel id (tid), as in `/proc/PID/task`. Invariant: a guard restores the former value,
 //! never a default. Source: sched(7), sched_setaffinity(2), setpriority(2), prctl(2).
 //!
-//! Errors, of everything here: [`Error::Gone`] if there is no such thread, and [`Error::NotPermitted`].
+//! Errors of all functions here: [`Error::Gone`] if there is no such thread, and [`Error::NotPermitted`].
 
 mod affinity;
 mod fifo;

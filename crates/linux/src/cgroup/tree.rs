@@ -5,8 +5,8 @@
 //! another thread that has since got the same tid. A thread started by an assigned thread inherits its group, and moves
 //! to the tree's base when the tree ends.
 //!
-//! Errors, of everything here: [`Error::NotPermitted`], [`Error::Gone`] if the process or thread has ended, and [`Error::Io`] if
-//! the kernel refuses, such as a quota.
+//! Errors of all functions here: [`Error::NotPermitted`], [`Error::Gone`] if the process or thread has ended, and [`Error::Io`]
+//! if the kernel refuses, for instance a quota.
 
 use std::collections::BTreeMap;
 use std::io;

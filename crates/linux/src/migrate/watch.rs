@@ -1,6 +1,6 @@
 //! Watches forks and calls that set masks, through the kernel's own records.
 //!
-//! Errors: not permitted, or the kernel has no such events or probes, or they do not work.
+//! Errors: watching is not permitted, or the kernel has no such events or probes, or these do not work.
 
 mod call_history;
 mod call_watch;

@@ -18,9 +18,9 @@ pub(crate) struct Event {
 pub(crate) enum Refusal {
     /// The kernel has no such event.
     Unknown,
-    /// It does not open the event.
+    /// The kernel refuses to open the event.
     Open(io::Error),
-    /// It does not map the ring.
+    /// The kernel refuses to map the ring.
     Map(io::Error),
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn attributes() -> perf::perf_event_attr {
     attributes
 }
 
-/// The attributes of a software event that counts nothing: what it is for is its records.
+/// The attributes of a software event that counts nothing; only its records matter.
 pub(crate) fn dummy_attributes() -> perf::perf_event_attr {
     let mut attributes = attributes();
     attributes.type_ = perf::PERF_TYPE_SOFTWARE;

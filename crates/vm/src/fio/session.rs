@@ -71,7 +71,7 @@ impl Session {
         self.booted.machine.explain(error)
     }
 
-    /// Does one run. Gives also where a replay decides otherwise than the daemon did.
+    /// Does one run. Also returns where a replay decided otherwise than the daemon did.
     pub(super) fn measure(
         &mut self,
         lab: &Lab,

@@ -1,7 +1,7 @@
 //! Distribution packages, downloaded and unpacked into the cache; nothing is installed, root is not needed.
 //!
 //! apt knows the repositories and checks signatures; `dpkg-deb` unpacks. An entry is named after its first
-//! package and that package's exact version. Once there, it is used for good: runs stay comparable,
+//! package and that package's exact version. Once there, it is never replaced: runs stay comparable,
 //! and no network is needed. A kernel comes as a meta package whose dependencies lead to the
 //! packages with content: Debian Policy 7.1 for the syntax of `Depends`.
 

@@ -19,7 +19,7 @@
 //! Invariants: a task is in the file before it is bound, and leaves it only when it has its mask again or has ended. A
 //! mask that cannot be restored stays in the file. A mask in doubt is restored only if the user asks for it.
 //!
-//! Errors: [`Error::NotPermitted`], or [`Error::Io`], and then what was to be written stays as it was; [`Error::Malformed`].
+//! Errors: [`Error::NotPermitted`] or [`Error::Io`], and then the file stays as it was; [`Error::Malformed`].
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -197,8 +197,7 @@ impl StateFile {
         Ok(records)
     }
 
-    /// Saves a task, not bound yet, in a slot.
-    /// If this fails, do not bind the task.
+    /// Saves a task, not bound yet, in a slot. If this fails, do not bind the task.
     pub fn put(&self, slot: usize, saved: &Saved) -> Result<()> {
         let (saved, binding) = (saved.clone(), Binding::default());
         self.put_record(&StateRecord { slot, saved, binding, in_doubt: false })
@@ -215,8 +214,8 @@ impl StateFile {
         self.write_at(&padded(&record.text()), offset(record.slot))
     }
 
-    /// Saves the binding of the task in a slot, and when the task was first bound. Allocates nothing.
-    /// If this fails, do not bind the task.
+    /// Saves the binding of the task in a slot, and when the task was first bound. Allocates nothing. If this fails, do not
+    /// bind the task.
     pub fn bind(&self, slot: usize, binding: Binding, bound_ticks: u64) -> Result<()> {
         self.write_at(&binding_text(binding, bound_ticks), offset(slot))
     }
@@ -240,8 +239,8 @@ impl StateFile {
     }
 
     /// Restores all masks, and removes the tasks that are done from the file. Also searches for children that may have
-    /// inherited a binding of a task in the file. They are in doubt, since nobody recorded who bound them.
-    /// Tasks that could not be changed are counted, and stay in the file.
+    /// inherited a binding of a task in the file. They are in doubt, since nobody recorded who bound them. Tasks that could
+    /// not be changed are counted, and stay in the file.
     pub fn restore(&self, roots: &Roots, doubtful: Doubtful) -> Result<Restored> {
         let records = self.records()?;
         let bound = records.iter().filter(|record| record.saved.bound_ticks != NEVER_TICKS);
