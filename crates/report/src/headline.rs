@@ -20,6 +20,9 @@ const STARVED: f64 = 1.2;
 /// A study of which more than this share of runs was disturbed should not be quoted.
 const DISTURBED: f64 = 0.2;
 
+/// Smaller ratios are put as fractions: 1/125000 instead of 0.000008 times.
+const READABLE: f64 = 0.01;
+
 /// How a change of a metric is put: before the factor, and after it.
 const WORDS: [(&str, &str, &str); 9] = [
     (metric::GP_MEAN, "grace periods lasted", "as long on average"),
@@ -147,12 +150,19 @@ impl Change {
 
     fn words(&self) -> String {
         let (_, before, after) = WORDS[self.place];
-        format!("{before} {} times {after}", significant(self.ratio.value))
+        match self.ratio.value {
+            small if small < READABLE => format!("{before} 1/{} {after}", significant(1.0 / small)),
+            ratio => format!("{before} {} times {after}", significant(ratio)),
+        }
     }
 
     fn words_with_interval(&self) -> String {
         let Estimate { low, high, .. } = self.ratio;
-        format!("{} (95 %: {} to {})", self.words(), significant(low), significant(high))
+        let show = |ratio: f64| match self.ratio.value < READABLE {
+            true => format!("1/{}", significant(1.0 / ratio)),
+            false => significant(ratio),
+        };
+        format!("{} (95 %: {} to {})", self.words(), show(low), show(high))
     }
 }
 

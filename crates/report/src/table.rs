@@ -31,6 +31,8 @@ pub struct Line {
     pub significant: bool,
     /// The published figure as printed there.
     pub published: String,
+    /// The same as a ratio: `0.333` for -66.7 %.
+    pub published_ratio: String,
     /// Ours against the published one.
     pub verdict: Verdict,
 }
@@ -53,6 +55,10 @@ impl Line {
             p: row.p_value.map_or_else(String::new, p_value),
             significant: row.p_holm.is_some_and(|p| p < SIGNIFICANT_BELOW),
             published: row.published.as_ref().map_or_else(String::new, |published| published.printed.clone()),
+            published_ratio: row
+                .published
+                .as_ref()
+                .map_or_else(String::new, |published| significant(published.ratio)),
             verdict: row.verdict,
         })
     }

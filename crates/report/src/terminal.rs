@@ -61,7 +61,8 @@ pub fn render_short(record: &Record, options: &Options) -> String {
     let short: Vec<String> = record.studies.iter().filter_map(headline::short).collect();
     let mut text = String::new();
     if short.len() > 1 {
-        heading(&mut text, "In short", options);
+        let simulated = record.studies.iter().all(Study::is_simulated);
+        heading(&mut text, if simulated { "In short (all simulated)" } else { "In short" }, options);
         short.iter().for_each(|sentence| wrapped(&mut text, "", sentence, 2, options));
         let _ = writeln!(text);
     }
@@ -126,11 +127,23 @@ fn render_published(text: &mut String, study: &Study, options: &Options) {
     for statement in &published.statements {
         wrapped(text, "  - ", statement, 4, options);
     }
-    if !published.fitted.is_empty() {
-        let chosen = published.fitted.join("; ");
-        wrapped(text, "Fitted: ", &format!("chosen with these figures in view: {chosen}."), 2, options);
-    }
+    fitted(text, study, options);
     let _ = writeln!(text);
+}
+
+/// What was chosen with the published figures in view.
+fn fitted(text: &mut String, study: &Study, options: &Options) {
+    let fitted = &study.scenario.published.fitted;
+    if !fitted.is_empty() {
+        let chosen = fitted.join("; ");
+        wrapped(
+            text,
+            "Fitted: ",
+            &format!("chosen with the published figures in view: {chosen}."),
+            2,
+            options,
+        );
+    }
 }
 
 /// The same conditions in two records, `b` against `a`; `names` is what to call them.

@@ -121,9 +121,10 @@ fn next(arguments: &RunArguments, record: &Record) -> String {
     text += &format!("All metrics, with ranges and p-values: {full}\n");
     let has_guests =
         |study: &&Study| study.scenario.workload.grounds().contains(&GroundKind::Vm) && study.is_simulated();
-    if let Some(study) = record.studies.iter().find(has_guests) {
-        let name = shown::line(&study.scenario.name);
-        text += &format!("The same on real guests: reprieve run {name} --on vm\n");
+    let names: Vec<_> =
+        record.studies.iter().filter(has_guests).map(|study| shown::line(&study.scenario.name)).collect();
+    if !names.is_empty() {
+        text += &format!("The same on real guests: reprieve run {} --on vm\n", names.join(" "));
     }
     text
 }

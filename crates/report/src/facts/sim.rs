@@ -11,7 +11,7 @@ pub fn short(study: &Study) -> String {
     let mut parts = vec![
         format!("{} vCPUs, {} MiB", guest.vcpus, guest.memory_mib),
         format!("{} pCPUs, {}", host.pcpus_for(guest.vcpus), host.scheduler.name()),
-        format!("speed {}", guest.speed),
+        format!("guest {} times as fast as those of the calibration", guest.speed),
         format!("seed {}", study.scenario.run.seed),
     ];
     parts.extend(study.result_hash().map(|hash| format!("result {hash}")));

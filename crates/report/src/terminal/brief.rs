@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color};
+use reprieve_study::comparison::AGREES_WITHIN;
 use reprieve_study::{Comparison, Study, Verdict, metric};
 
 use super::{
-    LONGEST_HEADER, Options, causes, clean, empty_table, finish, grids, heading, replays, side, sweeps,
-    wrapped,
+    LONGEST_HEADER, Options, causes, clean, empty_table, finish, fitted, grids, heading, replays, side,
+    sweeps, wrapped,
 };
 use crate::layout::Layout;
 use crate::table::{self, Line};
@@ -20,17 +21,26 @@ const COLUMNS: usize = 4;
 /// How to read a table of ratios.
 const RATIOS: &str = "Ratios of medians to the baseline's, with their 95 % bootstrap intervals.";
 /// What the marks beside published figures mean.
-const MARKS: &str =
-    "(=) about the published effect, (+) larger, (-) smaller, (!) the other way, (?) not clear here.";
+fn marks() -> String {
+    format!(
+        "(=) our effect and the published one are within {AGREES_WITHIN} times of each other, as logarithms of ratios; (+) \
+         larger, (-) smaller, (!) the other way, (?) not clear here."
+    )
+}
 
 /// A study in at most 25 lines a comparison.
 pub fn render(text: &mut String, study: &Study, options: &Options) {
     heading(text, &format!("{}: {}", study.scenario.name, study.scenario.title), options);
     let how = if study.is_simulated() { "Simulated" } else { "Measured" };
-    wrapped(text, "", &format!("{how}: {}.", facts::short(study)), 2, options);
+    let runs = match study.scenario.run.repeat {
+        1 => "one run".to_string(),
+        runs => format!("{runs} runs"),
+    };
+    wrapped(text, "", &format!("{how}, {runs} of each condition: {}.", facts::short(study)), 2, options);
     for sentence in headline::of(study) {
         wrapped(text, "", &sentence, 2, options);
     }
+    fitted(text, study, options);
     for warning in facts::warnings(study) {
         wrapped(text, "Note: ", &warning, 2, options);
     }
@@ -48,10 +58,6 @@ pub fn render(text: &mut String, study: &Study, options: &Options) {
     }
     if let Some(remark) = table::unmeasured(study) {
         wrapped(text, "", &remark, 0, options);
-    }
-    if !study.scenario.published.fitted.is_empty() {
-        let fitted = study.scenario.published.fitted.join("; ");
-        wrapped(text, "Fitted: ", &format!("chosen with these figures in view: {fitted}."), 2, options);
     }
     let _ = writeln!(text);
 }
@@ -129,7 +135,7 @@ fn table_of(text: &mut String, study: &Study, comparison: &Comparison, options: 
             Cell::new(ratio(line)),
         ];
         if with_published {
-            cells.push(published(line, options));
+            cells.push(published_ratio(line, options));
         }
         out.add_row(cells);
     }
@@ -141,11 +147,11 @@ fn table_of(text: &mut String, study: &Study, comparison: &Comparison, options: 
     }
     let _ = writeln!(text, "\n{}", out.trim_fmt());
     if with_published {
-        wrapped(text, "", MARKS, 0, options);
+        wrapped(text, "", &marks(), 0, options);
     }
 }
 
-fn published(line: &Line, options: &Options) -> Cell {
+fn published_ratio(line: &Line, options: &Options) -> Cell {
     let (mark, colour) = match line.verdict {
         Verdict::NoReference => return Cell::new(""),
         agreeing if agreeing.agrees() => ('=', Some(Color::Green)),
@@ -153,7 +159,7 @@ fn published(line: &Line, options: &Options) -> Cell {
         Verdict::OppositeDirection => ('!', Some(Color::Red)),
         Verdict::NoClearEffect | Verdict::TooFewRuns { .. } | Verdict::NotMeasured => ('?', None),
     };
-    let cell = Cell::new(format!("{} ({mark})", clean(&line.published)));
+    let cell = Cell::new(format!("x{} ({mark})", line.published_ratio));
     match colour.filter(|_| options.colour) {
         Some(colour) => cell.fg(colour),
         None => cell,

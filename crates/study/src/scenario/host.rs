@@ -40,7 +40,8 @@ pub struct HostModel {
     /// as most threads of a real host do: there, one vCPU on two pCPUs is off 5 times a second, against 1,300
     /// times where both pCPUs are busy.
     pub noise_bound: bool,
-    /// Length of a slice, in us; 0 for the scheduler's own. Only Linux's schedulers read it.
+    /// Length of a slice, in us (under CFS the least one: `min_granularity`); 0 for the scheduler's own. Only Linux's
+    /// schedulers read it.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub slice_us: u64,
     /// Settings of Xen's schedulers.
@@ -77,6 +78,10 @@ impl HostModel {
         match self.slice_us {
             _ if self.scheduler.is_xen() => self.xen.text(self.scheduler),
             0 => name.into(),
+            // CFS has no slices of a fixed length, only a least one.
+            slice_us if self.scheduler == SchedulerKind::Cfs => {
+                format!("{name} with a minimal granularity of {slice_us} us")
+            }
             slice_us => format!("{name} with slices of {slice_us} us"),
         }
     }

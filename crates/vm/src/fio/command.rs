@@ -124,7 +124,7 @@ mod tests {
         let react = of(Placement::React).unwrap();
         assert!(react.ends_with("argument=--no-guard argument=--policy argument=react"), "{react}");
         let oracle = of(Placement::Oracle).unwrap();
-        assert!(oracle.ends_with("argument=oracle argument=--off-times argument=/tmp/told"), "{oracle}");
+        assert!(oracle.ends_with("argument=oracle argument=--off-times argument=/tmp/off-times"), "{oracle}");
         let unrecorded = daemon(&Fio { record: false, ..fio(Placement::Pull) }, "reprieve").unwrap();
         assert!(!unrecorded.contains("record"));
     }
