@@ -144,14 +144,4 @@ impl Disk {
     pub fn busy_ns(&self, now_ns: u64) -> u64 {
         self.busy_ns + if self.served.is_empty() { 0 } else { now_ns - self.booked_ns }
     }
-
-    /// Bytes that were served to a guest.
-    pub fn bytes_of(&self, guest: usize) -> u64 {
-        self.fair.bytes_of(guest)
-    }
-
-    /// Requests under way.
-    pub fn under_way(&self) -> usize {
-        self.entering.len() + self.fair.waiting() + self.served.len() + self.leaving.len()
-    }
 }

@@ -204,25 +204,12 @@ impl Queue {
         }
     }
 
-    /// When the timer expires, if it is armed.
-    pub fn armed_for(&self, timer: Timer) -> Option<u64> {
-        let Place { group, slot } = self.leaf(timer);
-        let key = self.groups[group].0[slot];
-        (key != Key::NEVER && self.popped != Some(timer)).then_some(key.time_ns)
-    }
-
-    /// When the next timer expires.
-    pub fn next_ns(&self) -> Option<u64> {
-        let next = self.popped.map_or(self.least, |popped| self.least_without(popped));
-        (next != Key::NEVER).then_some(next.time_ns)
-    }
-
     /// Disarms the next timer to expire, and returns it with its time.
     pub fn pop(&mut self) -> Option<(u64, Timer)> {
         self.pop_until(u64::MAX)
     }
 
-    /// Like [`Queue::pop`], but `None` if the timer expires after `until_ns`. Cheaper than a [`Queue::next_ns`] first.
+    /// Like [`Queue::pop`], but `None` if the timer expires after `until_ns`.
     pub fn pop_until(&mut self, until_ns: u64) -> Option<(u64, Timer)> {
         self.settle();
         let next = self.least;
@@ -252,17 +239,6 @@ impl Queue {
             place = Place { group, slot }.parent();
         }
         self.least = key;
-    }
-
-    /// The least key of all timers except that one.
-    fn least_without(&self, timer: Timer) -> Key {
-        let mut key = Key::NEVER;
-        let mut place = Some(self.leaf(timer));
-        while let Some(at) = place {
-            key = self.groups[at.group].least_beside(at.slot).min(key);
-            place = at.parent();
-        }
-        key
     }
 
     /// Removes the key of the timer popped last, unless it was armed again.

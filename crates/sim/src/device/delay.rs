@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug)]
 pub struct Delay<T> {
     delay_ns: u64,
-    under_way: VecDeque<(u64, T)>,
+    pub(super) under_way: VecDeque<(u64, T)>,
 }
 
 impl<T> Delay<T> {
@@ -28,15 +28,5 @@ impl<T> Delay<T> {
     /// When the next item comes out.
     pub fn next(&self) -> Option<u64> {
         self.under_way.front().map(|(at_ns, _)| *at_ns)
-    }
-
-    /// The number of items inside.
-    pub fn len(&self) -> usize {
-        self.under_way.len()
-    }
-
-    /// Whether no item is inside.
-    pub fn is_empty(&self) -> bool {
-        self.under_way.is_empty()
     }
 }

@@ -33,7 +33,6 @@ struct Client {
     weight: u64,
     /// Service so far, by weight: ns x [`WEIGHT`] / weight.
     service_ns: u64,
-    bytes: u64,
     in_service: usize,
 }
 
@@ -52,7 +51,8 @@ pub struct Fair {
     params: Params,
     clients: Vec<Client>,
     slice: Option<Slice>,
-    waiting: usize,
+    /// Requests that wait, of all VMs.
+    pub(super) waiting: usize,
     /// Service of the VM chosen last; a VM that returns starts from here at least.
     floor_ns: u64,
 }
@@ -64,7 +64,6 @@ impl Fair {
             waiting: VecDeque::new(),
             weight: params.weights.get(guest).copied().unwrap_or(WEIGHT).max(1),
             service_ns: 0,
-            bytes: 0,
             in_service: 0,
         };
         let clients = (0..guests).map(client).collect();
@@ -96,7 +95,6 @@ impl Fair {
         let client = &mut self.clients[chosen];
         let request = client.waiting.pop_front()?;
         client.in_service += 1;
-        client.bytes += request.bytes;
         self.waiting -= 1;
         self.floor_ns = self.floor_ns.max(client.service_ns);
         if let Some(slice) = &mut self.slice {
@@ -153,15 +151,5 @@ impl Fair {
         let slice = self.slice?;
         let hoped_ns = slice.idle_since_ns? + self.params.idle_ns;
         (self.waiting > 0).then_some(hoped_ns.min(slice.began_ns + self.params.slice_ns))
-    }
-
-    /// The number of waiting requests.
-    pub fn waiting(&self) -> usize {
-        self.waiting
-    }
-
-    /// Bytes that the VM has received, or is receiving.
-    pub fn bytes_of(&self, guest: usize) -> u64 {
-        self.clients[guest].bytes
     }
 }

@@ -165,11 +165,6 @@ impl Block {
         self.cache.add_file(start_byte, pages)
     }
 
-    /// Size of a page.
-    pub fn page_bytes(&self) -> u64 {
-        self.spec.page_bytes
-    }
-
     /// A task reads. Returns whether all pages are present, and the CPU time. If not, the task waits for the first
     /// missing page and should then ask again.
     pub fn read(&mut self, by: By, pages: Pages) -> (bool, u64) {
@@ -403,11 +398,6 @@ impl Block {
     /// Whether a completion interrupt is pending for that vCPU.
     pub fn waits_for_interrupt(&self, v: usize) -> bool {
         !self.completions[v].is_empty()
-    }
-
-    /// Whether that task waits for a page.
-    pub fn is_waiting(&self, task: TaskId) -> bool {
-        self.waiters.iter().any(|waiter| waiter.task == task)
     }
 
     /// Memory of its requests and of the cache's order.

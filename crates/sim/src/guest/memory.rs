@@ -223,17 +223,6 @@ impl Memory {
         self.costs.page_pcp_ns + self.pages.free(cpu, frame.0, order, &self.costs)
     }
 
-    /// Gives up what is kept for speed: CPUs' slabs, empty slabs, per-CPU page lists. (`kmem_cache_shrink()` of each
-    /// cache, then `drain_all_pages()`.)
-    pub fn shrink(&mut self) {
-        for store in &mut self.stores {
-            if let Store::Slabs(slabs) = store {
-                slabs.shrink(&mut self.pages, &self.costs);
-            }
-        }
-        self.pages.drain(&self.costs);
-    }
-
     /// All memory under the allocator.
     pub fn managed_bytes(&self) -> u64 {
         self.pages.managed_frames() * FRAME_BYTES

@@ -6,6 +6,32 @@ use super::*;
 
 const CLASSES: [Class; 5] = [Class::Work, Class::GuestClock, Class::HostClock, Class::Stimulus, Class::Probe];
 
+impl Queue {
+    /// When the timer expires, if it is armed.
+    fn armed_for(&self, timer: Timer) -> Option<u64> {
+        let Place { group, slot } = self.leaf(timer);
+        let key = self.groups[group].0[slot];
+        (key != Key::NEVER && self.popped != Some(timer)).then_some(key.time_ns)
+    }
+
+    /// When the next timer expires.
+    fn next_ns(&self) -> Option<u64> {
+        let next = self.popped.map_or(self.least, |popped| self.least_without(popped));
+        (next != Key::NEVER).then_some(next.time_ns)
+    }
+
+    /// The least key of all timers except that one.
+    fn least_without(&self, timer: Timer) -> Key {
+        let mut key = Key::NEVER;
+        let mut place = Some(self.leaf(timer));
+        while let Some(at) = place {
+            key = self.groups[at.group].least_beside(at.slot).min(key);
+            place = at.parent();
+        }
+        key
+    }
+}
+
 /// Time, class, sequence.
 type ModelKey = (u64, Class, u64);
 

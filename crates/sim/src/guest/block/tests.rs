@@ -18,6 +18,13 @@ fn spec(ring: usize) -> BlockSpec {
     }
 }
 
+impl Block {
+    /// Whether that task waits for a page.
+    fn is_waiting(&self, task: TaskId) -> bool {
+        self.waiters.iter().any(|waiter| waiter.task == task)
+    }
+}
+
 fn by(task: u32, vcpu: usize) -> By {
     By { task: TaskId(task), vcpu, now_ns: 0 }
 }

@@ -284,7 +284,7 @@ impl SlabCache {
     }
 
     /// Gives a slab's block back; the slab is on no list.
-    fn discard(&mut self, cpu: usize, number: u32, pages: &mut Pages, costs: &Costs) -> u64 {
+    pub fn discard(&mut self, cpu: usize, number: u32, pages: &mut Pages, costs: &Costs) -> u64 {
         let slab = &mut self.slabs[number as usize];
         let (frame, order) = (slab.frame, slab.order);
         slab.place = Place::Unused;
@@ -323,7 +323,7 @@ impl SlabCache {
     }
 
     /// Moves the CPU's whole list to the node's, but gives back empty slabs once the node has enough.
-    fn unload(&mut self, cpu: usize, pages: &mut Pages, costs: &Costs) -> u64 {
+    pub fn unload(&mut self, cpu: usize, pages: &mut Pages, costs: &Costs) -> u64 {
         let mut at = self.cpus[cpu].partial;
         self.cpus[cpu].partial = NONE;
         self.cpus[cpu].count = 0;
@@ -337,7 +337,7 @@ impl SlabCache {
     }
 
     /// Puts a slab with free objects at the tail of the node's list, or gives it back.
-    fn join_node(&mut self, cpu: usize, number: u32, pages: &mut Pages, costs: &Costs) -> u64 {
+    pub fn join_node(&mut self, cpu: usize, number: u32, pages: &mut Pages, costs: &Costs) -> u64 {
         let slab = &mut self.slabs[number as usize];
         if slab.free == slab.objects && self.node.count >= self.geometry.node_slabs {
             return self.discard(cpu, number, pages, costs);
@@ -354,7 +354,7 @@ impl SlabCache {
         0
     }
 
-    fn leave_node(&mut self, number: u32) {
+    pub fn leave_node(&mut self, number: u32) {
         let Slab { before, after, .. } = self.slabs[number as usize];
         match before {
             NONE => self.node.first = after,
@@ -365,39 +365,5 @@ impl SlabCache {
             after => self.slabs[after as usize].before = before,
         }
         self.node.count -= 1;
-    }
-
-    /// Takes CPUs' slabs away and gives all empty ones back.
-    pub fn shrink(&mut self, pages: &mut Pages, costs: &Costs) {
-        for cpu in 0..self.cpus.len() {
-            self.deactivate(cpu, pages, costs);
-            self.unload(cpu, pages, costs);
-        }
-        let mut at = self.node.first;
-        while at != NONE {
-            let slab = self.slabs[at as usize];
-            if slab.free == slab.objects {
-                self.leave_node(at);
-                self.discard(0, at, pages, costs);
-            }
-            at = slab.after;
-        }
-    }
-
-    /// Takes the CPU's active slab away.
-    fn deactivate(&mut self, cpu: usize, pages: &mut Pages, costs: &Costs) {
-        let own = &mut self.cpus[cpu];
-        let (number, free) = (own.active, own.free);
-        if number == NONE {
-            return;
-        }
-        (own.active, own.free) = (NONE, 0);
-        let slab = &mut self.slabs[number as usize];
-        slab.free += free;
-        if slab.free == 0 {
-            slab.place = Place::Full;
-        } else {
-            self.join_node(cpu, number, pages, costs);
-        }
     }
 }

@@ -4,6 +4,7 @@ mod buddy;
 mod faults;
 mod model;
 mod percpu;
+mod shrink;
 mod slabs;
 mod speed;
 mod whole;

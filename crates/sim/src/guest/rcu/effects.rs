@@ -27,15 +27,6 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// Empties it, and keeps its memory.
-    pub fn clear(&mut self) {
-        self.softirq.clear();
-        self.wake_kthread = false;
-        self.resched.clear();
-        self.ipi.clear();
-        self.wake.clear();
-    }
-
     /// Whether nothing is to be done.
     #[inline]
     pub fn is_empty(&self) -> bool {

@@ -47,12 +47,6 @@ impl Rcu {
         effects.resched.push(cpu as u32);
     }
 
-    /// Whether the expedited grace period waits for that CPU.
-    pub fn is_expedited_holdout(&self, cpu: usize) -> bool {
-        let cpu = &self.cpus[cpu];
-        self.tree.nodes[cpu.leaf as usize].expedited & cpu.bit != 0
-    }
-
     /// Starts one: the caller's CPU and those that are idle are quiescent, the others are interrupted
     /// (`sync_rcu_exp_select_cpus`).
     fn select(&mut self, cpu: usize, effects: &mut Effects) {

@@ -18,6 +18,7 @@ pub struct Rcu {
     pub(super) delays: Delays,
     pub(super) tree: Tree,
     pub(super) cpus: Vec<Cpu>,
+    /// The number of the current or next grace period above two bits of state. Starts at 0, wraps.
     pub(super) gp_seq: u64,
     /// A grace period is to be started (`RCU_GP_FLAG_INIT`).
     pub(super) start_wanted: bool,
@@ -36,6 +37,7 @@ pub struct Rcu {
     pub(super) expedited: Expedited,
     pub(super) grace_periods: GracePeriods,
     pub(super) backlog: u64,
+    /// Grace periods so long that a kernel would have warned of an RCU CPU stall.
     pub(super) stall_warnings: u64,
 }
 
@@ -82,11 +84,6 @@ impl Rcu {
         in_progress(self.gp_seq)
     }
 
-    /// `gp_seq`: the number of the current or next grace period above two bits of state. Starts at 0, wraps.
-    pub fn gp_seq(&self) -> u64 {
-        self.gp_seq
-    }
-
     /// Callbacks on a CPU, not yet invoked or in a batch that has not ended (`rcu_segcblist.len`).
     pub fn backlog(&self, cpu: usize) -> u64 {
         self.cpus[cpu].callbacks.len()
@@ -95,18 +92,6 @@ impl Rcu {
     /// The sum of [`Rcu::backlog`] over the CPUs.
     pub fn backlog_total(&self) -> u64 {
         self.backlog
-    }
-
-    /// Whether the grace period waits for that CPU.
-    pub fn is_holdout(&self, cpu: usize) -> bool {
-        let cpu = &self.cpus[cpu];
-        self.tree.nodes[cpu.leaf as usize].waiting & cpu.bit != 0
-    }
-
-    /// The CPUs for which the grace period waits, from the lowest.
-    pub fn holdouts(&self) -> impl Iterator<Item = usize> + '_ {
-        let leaves = self.tree.leaves().map(|leaf| &self.tree.nodes[leaf]);
-        leaves.flat_map(|leaf| bits(leaf.waiting).map(|bit| leaf.first_cpu + bit as usize))
     }
 
     /// Takes the grace periods that ended since the last call, in order. A CPU's time in `cleared_ns` is when its bit
@@ -118,16 +103,6 @@ impl Rcu {
     /// Start of the grace period in progress.
     pub fn open_since_ns(&self) -> Option<u64> {
         self.gp_in_progress().then_some(self.grace_periods.start_ns)
-    }
-
-    /// Scans for idle CPUs so far (`n_force_qs`).
-    pub fn scans(&self) -> u64 {
-        self.scans
-    }
-
-    /// Grace periods so long that a kernel would have warned of an RCU CPU stall.
-    pub fn stall_warnings(&self) -> u64 {
-        self.stall_warnings
     }
 
     /// Wakes the kthread, if there is something for it to do (`rcu_gp_kthread_wake`).

@@ -37,7 +37,7 @@ fn beyond_the_mark_a_grace_period_in_progress_is_hurried_once() {
     assert!(call(&mut rcu, 1).is_empty(), "the look is still to come");
     // The scan that was asked for is made, though its time has not come.
     let step = rcu.kthread(0, 0, 1, Wakeup::Woken, &mut Effects::default());
-    assert_eq!((step.next, rcu.scans()), (Kthread::Work, 1));
+    assert_eq!((step.next, rcu.scans), (Kthread::Work, 1));
     assert!(call(&mut rcu, 101).is_empty(), "a scan was made since");
     assert!(call(&mut rcu, 101).wake_kthread);
 }

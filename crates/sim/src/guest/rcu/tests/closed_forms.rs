@@ -35,7 +35,7 @@ fn idle_cpus_are_found_by_the_first_scan() {
     guest.run_until(20 * MS);
     let period = only(&mut guest);
     assert_eq!((period.span.start_ns, period.span.end_ns), (4 * MS, 12 * MS));
-    assert_eq!(guest.rcu.scans(), 1);
+    assert_eq!(guest.rcu.scans, 1);
     guest.run_until(24 * MS);
     assert_eq!(guest.invoked(), 1);
 }
@@ -141,11 +141,11 @@ fn grace_periods_longer_than_the_stall_time_are_counted() {
     guest.run_until(5 * MS);
     guest.send_away(1, 190 * MS);
     guest.run_until(300 * MS);
-    assert_eq!(guest.rcu.stall_warnings(), 0);
+    assert_eq!(guest.rcu.stall_warnings, 0);
     guest.call(0);
     guest.run_until(305 * MS);
     guest.send_away(1, 210 * MS);
     guest.run_until(600 * MS);
     assert_eq!(lengths_ns(&mut guest).len(), 2);
-    assert_eq!(guest.rcu.stall_warnings(), 1);
+    assert_eq!(guest.rcu.stall_warnings, 1);
 }

@@ -10,7 +10,7 @@ fn busy_cpus_are_interrupted_and_report_when_they_switch() {
     rcu.idle_enter(3);
     rcu.start_expedited(1, 77, &mut effects);
     assert_eq!(effects.ipi, [0, 2, 4]);
-    effects.clear();
+    effects = Effects::default();
     for cpu in [0, 2, 4] {
         assert!(rcu.is_expedited_holdout(cpu));
         rcu.expedited_ipi(cpu, Context::User, &mut effects);
@@ -27,7 +27,7 @@ fn an_interrupt_that_finds_the_cpu_idle_reports_at_once() {
     rcu.start_expedited(0, 77, &mut effects);
     rcu.expedited_ipi(1, Context::Idle, &mut effects);
     assert_eq!((effects.wake.as_slice(), effects.resched.len()), ([77].as_slice(), 0));
-    effects.clear();
+    effects = Effects::default();
     rcu.expedited_ipi(1, Context::Kernel, &mut effects);
     assert!(effects.is_empty(), "nobody waits any more");
 }
@@ -48,12 +48,12 @@ fn who_comes_during_one_waits_for_the_next() {
     rcu.start_expedited(0, 1, &mut effects);
     rcu.start_expedited(0, 2, &mut effects);
     rcu.start_expedited(0, 3, &mut effects);
-    effects.clear();
+    effects = Effects::default();
     rcu.expedited_ipi(1, Context::Kernel, &mut effects);
     rcu.context_switch(1, &mut effects);
     // CPU 1 reported last, so it is quiescent for the next one; CPU 0 is asked.
     assert_eq!((effects.wake.as_slice(), effects.ipi.as_slice()), ([1].as_slice(), [0].as_slice()));
-    effects.clear();
+    effects = Effects::default();
     rcu.expedited_ipi(0, Context::Kernel, &mut effects);
     rcu.context_switch(0, &mut effects);
     assert_eq!(effects.wake, [2, 3]);

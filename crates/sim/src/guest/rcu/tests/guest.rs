@@ -4,7 +4,28 @@
 use reprieve_study::units::SECOND_NS;
 
 use super::style::{Random, Style};
+use crate::guest::rcu::tree::bits;
 use crate::guest::rcu::{Callback, Context, Effects, Kthread, Params, Rcu, Wakeup};
+
+impl Rcu {
+    /// Whether the grace period waits for that CPU.
+    pub fn is_holdout(&self, cpu: usize) -> bool {
+        let cpu = &self.cpus[cpu];
+        self.tree.nodes[cpu.leaf as usize].waiting & cpu.bit != 0
+    }
+
+    /// The CPUs for which the grace period waits, from the lowest.
+    pub fn holdouts(&self) -> impl Iterator<Item = usize> + '_ {
+        let leaves = self.tree.leaves().map(|leaf| &self.tree.nodes[leaf]);
+        leaves.flat_map(|leaf| bits(leaf.waiting).map(|bit| leaf.first_cpu + bit as usize))
+    }
+
+    /// Whether the expedited grace period waits for that CPU.
+    pub fn is_expedited_holdout(&self, cpu: usize) -> bool {
+        let cpu = &self.cpus[cpu];
+        self.tree.nodes[cpu.leaf as usize].expedited & cpu.bit != 0
+    }
+}
 
 pub struct Vcpu {
     pub mode: Context,
@@ -267,7 +288,7 @@ impl Guest {
 
     /// Does what RCU wants, as that CPU.
     fn apply(&mut self, cpu: usize) {
-        let mut effects = std::mem::take(&mut self.effects);
+        let effects = std::mem::take(&mut self.effects);
         for &on in &effects.softirq {
             assert_eq!(on as usize, cpu, "only the CPU itself raises its softirq");
             self.vcpus[cpu].softirq = true;
@@ -281,8 +302,6 @@ impl Guest {
         if effects.wake_kthread {
             self.wake_kthread(None, Wakeup::Woken);
         }
-        effects.clear();
-        self.effects = effects;
     }
 
     fn wake_kthread(&mut self, on: Option<usize>, why: Wakeup) {

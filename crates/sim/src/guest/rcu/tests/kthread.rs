@@ -35,9 +35,9 @@ fn it_scans_after_each_pause() {
     let mut rcu = started(&params, 2);
     assert_eq!(run(&mut rcu, 100), Kthread::SleepJiffies(3));
     assert_eq!(run(&mut rcu, 101), Kthread::SleepJiffies(2), "woken for nothing: it sleeps on");
-    assert_eq!(rcu.scans(), 0);
+    assert_eq!(rcu.scans, 0);
     assert_eq!(run(&mut rcu, 104), Kthread::Work);
-    assert_eq!((rcu.scans(), run(&mut rcu, 104)), (1, Kthread::SleepJiffies(2)));
+    assert_eq!((rcu.scans, run(&mut rcu, 104)), (1, Kthread::SleepJiffies(2)));
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_time_out_too_early_keeps_to_the_time() {
     let mut rcu = started(&Params { jiffies_till_first_fqs: Some(3), ..Params::default() }, 2);
     assert_eq!(run(&mut rcu, 100), Kthread::SleepJiffies(3));
     let step = rcu.kthread(0, 101, 0, Wakeup::TimedOut, &mut Effects::default());
-    assert_eq!((step.next, rcu.scans()), (Kthread::SleepJiffies(2), 0));
+    assert_eq!((step.next, rcu.scans), (Kthread::SleepJiffies(2), 0));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_wanted_look_is_a_scan_before_its_time() {
     assert_eq!(run(&mut rcu, 100), Kthread::SleepJiffies(1));
     rcu.look_wanted = true;
     assert_eq!(run(&mut rcu, 100), Kthread::Work);
-    assert_eq!((rcu.scans(), rcu.look_wanted, rcu.gp_in_progress()), (1, false, true));
+    assert_eq!((rcu.scans, rcu.look_wanted, rcu.gp_in_progress()), (1, false, true));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn it_ends_the_grace_period_when_nobody_is_waited_for() {
     assert_eq!(run(&mut rcu, 100), Kthread::SleepJiffies(1));
     rcu.clear_waiting(100, 0, 3, &mut Effects::default());
     assert_eq!(run(&mut rcu, 100), Kthread::Work);
-    assert_eq!((rcu.gp_seq(), rcu.scans(), rcu.look_wanted), (4, 0, false));
+    assert_eq!((rcu.gp_seq, rcu.scans, rcu.look_wanted), (4, 0, false));
     assert_eq!(run(&mut rcu, 100), Kthread::SleepUntilWoken);
 }
 
@@ -79,7 +79,7 @@ fn a_request_made_meanwhile_starts_the_next_one() {
     assert_eq!(run(&mut rcu, 100), Kthread::Work);
     assert!(!rcu.gp_in_progress() && rcu.start_wanted);
     assert_eq!(run(&mut rcu, 100), Kthread::Work);
-    assert_eq!(rcu.gp_seq(), 5);
+    assert_eq!(rcu.gp_seq, 5);
 }
 
 #[test]
@@ -89,9 +89,9 @@ fn overload_scans_at_once_twice_and_shortens_the_pause() {
     (rcu.start_wanted, rcu.overloaded, rcu.overloaded_next) = (true, true, true);
     rcu.tree.nodes[0].overloaded = 1;
     assert_eq!(run(&mut rcu, 100), Kthread::Work, "the start");
-    assert_eq!((run(&mut rcu, 100), rcu.scans()), (Kthread::Work, 1));
-    assert_eq!((run(&mut rcu, 100), rcu.scans()), (Kthread::Work, 2));
-    assert_eq!((run(&mut rcu, 100), rcu.scans()), (Kthread::SleepJiffies(2), 2));
+    assert_eq!((run(&mut rcu, 100), rcu.scans), (Kthread::Work, 1));
+    assert_eq!((run(&mut rcu, 100), rcu.scans), (Kthread::Work, 2));
+    assert_eq!((run(&mut rcu, 100), rcu.scans), (Kthread::SleepJiffies(2), 2));
 }
 
 #[test]
