@@ -95,12 +95,10 @@ impl Kernel {
     }
 
     fn scheduler(self, vcpus: usize, hz: u64) -> Box<dyn Placement> {
+        let tunables = sched::Tunables::linux(vcpus, hz);
         match self {
-            Kernel::V6_1 => Box::new(sched::cfs::cfs(vcpus, hz)),
-            Kernel::V6_12 => {
-                let tunables = sched::Tunables { run_to_parity: true, ..sched::Tunables::linux(vcpus, hz) };
-                Box::new(sched::eevdf::eevdf_with(vcpus, &tunables))
-            }
+            Kernel::V6_1 => Box::new(sched::cfs::cfs_with(vcpus, &tunables)),
+            Kernel::V6_12 => Box::new(sched::eevdf::eevdf_with(vcpus, &tunables)),
         }
     }
 }
@@ -269,20 +267,14 @@ impl Guest {
         }
     }
 
-    /// A running vCPU takes its pending interrupts.
-    pub fn interrupt(&mut self, clock: &mut Clock<'_>, v: usize) {
-        self.book(clock.now_ns, v);
-        self.run(clock, v);
-    }
-
-    /// A vCPU's present stretch of work is done.
-    pub fn work_done(&mut self, clock: &mut Clock<'_>, v: usize) {
+    /// A running vCPU goes on: an interrupt waits for it, or its present stretch of work is done.
+    pub fn go_on(&mut self, clock: &mut Clock<'_>, v: usize) {
         self.book(clock.now_ns, v);
         self.run(clock, v);
     }
 
     /// A vCPU's clock-event device fires.
-    pub fn clock_event(&mut self, _clock: &mut Clock<'_>, v: usize) {
+    pub fn clock_event(&mut self, v: usize) {
         self.vcpus[v].pending |= vcpu::interrupt::CLOCK;
         self.requests.push(Request::Kick(v));
     }

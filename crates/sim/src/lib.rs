@@ -21,6 +21,7 @@
 //! | [`stall`] | what made a vCPU wait |
 //! | [`ground`] | scenario in, observations out |
 
+mod bits;
 mod build;
 mod cpu_share;
 pub mod device;

@@ -104,8 +104,8 @@ pub trait Scheduler: std::fmt::Debug {
     fn block(&mut self, now_ns: u64, cpu: Cpu, orders: &mut Orders);
     /// Puts what runs on this CPU back into its queue (unless it blocked or is throttled) and decides what runs next.
     fn pick(&mut self, now_ns: u64, cpu: Cpu, orders: &mut Orders) -> Option<Entity>;
-    /// The scheduler's tick on that CPU.
-    fn tick(&mut self, now_ns: u64, cpu: Cpu, orders: &mut Orders);
+    /// The scheduler's tick on that CPU. One that needs no ticks does nothing.
+    fn tick(&mut self, _now_ns: u64, _cpu: Cpu, _orders: &mut Orders) {}
     /// What runs on this CPU gives way to others; it stays runnable. The dispatcher calls `pick` next.
     fn yield_now(&mut self, now_ns: u64, cpu: Cpu, orders: &mut Orders);
     /// One of the scheduler's own timers expired.
@@ -113,7 +113,9 @@ pub trait Scheduler: std::fmt::Debug {
     /// Time between ticks.
     fn tick_ns(&self) -> u64;
     /// Whether ticks on that CPU can decide anything now. What `pick`, `wake` or `timer` did may change it.
-    fn needs_tick(&self, cpu: Cpu) -> bool;
+    fn needs_tick(&self, _cpu: Cpu) -> bool {
+        false
+    }
     /// What runs on that CPU.
     fn running(&self, cpu: Cpu) -> Option<Entity>;
     /// How vCPUs pause under it, if it counts pauses apart from sleeps.

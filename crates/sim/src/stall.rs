@@ -50,27 +50,15 @@ impl Mechanism {
         Mechanism::Other,
     ];
 
-    /// The metric that counts these stalls.
-    pub fn metric(self) -> &'static str {
+    /// The metric that counts these stalls, and their name in reports.
+    pub fn metric_and_label(self) -> (&'static str, &'static str) {
         match self {
-            Mechanism::HogBoosted => metric::LATE_HOG_BOOSTED,
-            Mechanism::InactiveOver => metric::LATE_INACTIVE_OVER,
-            Mechanism::BoostErased => metric::LATE_BOOST_ERASED,
-            Mechanism::RateLimit => metric::LATE_RATE_LIMIT,
-            Mechanism::SliceEnd => metric::LATE_SLICE_END,
-            Mechanism::Other => metric::LATE_OTHER,
-        }
-    }
-
-    /// The name in reports.
-    pub fn label(self) -> &'static str {
-        match self {
-            Mechanism::HogBoosted => "boosted hog",
-            Mechanism::InactiveOver => "inactive, then OVER",
-            Mechanism::BoostErased => "BOOST erased",
-            Mechanism::RateLimit => "rate limit",
-            Mechanism::SliceEnd => "slice end",
-            Mechanism::Other => "other",
+            Mechanism::HogBoosted => (metric::LATE_HOG_BOOSTED, "boosted hog"),
+            Mechanism::InactiveOver => (metric::LATE_INACTIVE_OVER, "inactive, then OVER"),
+            Mechanism::BoostErased => (metric::LATE_BOOST_ERASED, "BOOST erased"),
+            Mechanism::RateLimit => (metric::LATE_RATE_LIMIT, "rate limit"),
+            Mechanism::SliceEnd => (metric::LATE_SLICE_END, "slice end"),
+            Mechanism::Other => (metric::LATE_OTHER, "other"),
         }
     }
 }

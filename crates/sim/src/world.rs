@@ -233,7 +233,7 @@ impl World {
             Source::VcpuWork { guest, vcpu } => {
                 let number = guest as usize;
                 let guest = &mut self.guests[number];
-                guest.work_done(&mut clock, vcpu as usize);
+                guest.go_on(&mut clock, vcpu as usize);
                 // Most stretches of work end without a request.
                 if guest.has_requests() {
                     self.talking.push(number);

@@ -151,7 +151,8 @@ fn world(guests: usize, number: usize) -> World {
 
 fn add_host(world: &mut World, pcpus: usize) -> usize {
     let spec = HostSpec { pcpus, switch_ns: 2_000, cold_cache_ns: 10_000, spare_lock_holders: false };
-    let host = Host::new(spec, Box::new(sched::eevdf::eevdf(pcpus, HZ)), world.queue());
+    let tunables = sched::Tunables::linux(pcpus, HZ);
+    let host = Host::new(spec, Box::new(sched::eevdf::eevdf_with(pcpus, &tunables)), world.queue());
     world.add_host(host)
 }
 

@@ -62,7 +62,7 @@ impl Costs {
             packet_ns: ns(24_000),
             lock_ns: ns(300),
             spin_ns: 100_000,
-            memory: memory::Costs::default().scaled(MEMORY_PERMILLE * 1000 / speed_permille),
+            memory: memory::Costs::scaled(MEMORY_PERMILLE * 1000 / speed_permille),
         }
     }
 }

@@ -86,7 +86,7 @@ impl Guest {
         let cpu = Cpu(v as u32);
         if self.tasks.scheduler.needs_tick(cpu) {
             self.tasks.scheduler.tick(clock.now_ns, cpu, &mut self.tasks.orders);
-            self.apply_orders(clock, Some(v));
+            self.apply_orders(Some(v));
         }
         self.costs.tick_ns
     }

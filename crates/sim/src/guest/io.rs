@@ -183,7 +183,7 @@ impl Guest {
             let vcpus = (0..self.vcpus.len() as u32).filter(|v| mask >> v & 1 == 1);
             let allowed: Vec<Cpu> = vcpus.map(Cpu).collect();
             self.tasks.scheduler.set_allowed(clock.now_ns, Entity(task.0), &allowed, &mut self.tasks.orders);
-            self.apply_orders(clock, Some(here));
+            self.apply_orders(Some(here));
         }
         self.io.disk.as_mut().expect("it has one").masks = masks;
     }
@@ -217,22 +217,9 @@ impl Guest {
         if !io.block.is_idle_at_device() {
             return false;
         }
-        let mut has_work = false;
-        for v in 0..self.vcpus.len() {
-            if io.block.waits_for_interrupt(v) {
-                if self.is_on(v) {
-                    return false;
-                }
-                has_work = true;
-            }
-        }
-        for task in &io.tasks {
-            let Some(v) = self.tasks.place(*task) else { continue };
-            if self.is_on(v) {
-                return false;
-            }
-            has_work = true;
-        }
-        has_work
+        let interrupted = (0..self.vcpus.len()).filter(|v| io.block.waits_for_interrupt(*v));
+        let runnable = io.tasks.iter().filter_map(|task| self.tasks.place(*task));
+        let mut needed = interrupted.chain(runnable).peekable();
+        needed.peek().is_some() && needed.all(|v| !self.is_on(v))
     }
 }

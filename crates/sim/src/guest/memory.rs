@@ -21,8 +21,6 @@
 //! | `geometry`, `slab` | what a slab of a cache is; the cache itself |
 //! | `boot`, `check` | memory taken by a booted kernel; proof of the invariants |
 
-use std::fmt;
-
 mod boot;
 mod check;
 mod costs;
@@ -93,16 +91,9 @@ pub struct Frame(pub u32);
 pub struct Cache(pub u16);
 
 /// No frames left for a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the guest is out of memory")]
 pub struct OutOfMemory;
-
-impl fmt::Display for OutOfMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the guest is out of memory")
-    }
-}
-
-impl std::error::Error for OutOfMemory {}
 
 /// Where a cache's objects come from.
 #[derive(Debug)]

@@ -126,7 +126,7 @@ impl Guest {
         while let Some(cpu) = self.rcu.effects.resched.pop() {
             self.tasks.orders.resched.push(Cpu(cpu));
         }
-        self.apply_orders(clock, here);
+        self.apply_orders(here);
         while let Some(cpu) = self.rcu.effects.ipi.pop() {
             self.vcpus[cpu as usize].pending |= interrupt::EXPEDITED;
             self.requests.push(Request::Kick(cpu as usize));

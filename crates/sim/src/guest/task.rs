@@ -63,6 +63,7 @@ pub enum Kind {
 }
 
 /// A task, in one cache line.
+#[derive(Default)]
 #[repr(align(64))]
 pub struct Task {
     /// What it runs; taken out while it decides.
@@ -96,20 +97,6 @@ pub struct Task {
 impl Task {
     /// A task that has not run yet.
     pub fn new(kind: Kind) -> Task {
-        Task {
-            kind: Some(kind),
-            left_ns: 0,
-            mode: Mode::Kernel,
-            locks: 0,
-            blocked: true,
-            waits: false,
-            woken: false,
-            runs_on: false,
-            timed_out: false,
-            exec_ns: 0,
-            woke_exec_ns: 0,
-            sleep: 0,
-            timer_on: None,
-        }
+        Task { kind: Some(kind), blocked: true, ..Task::default() }
     }
 }

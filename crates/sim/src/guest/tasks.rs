@@ -159,7 +159,7 @@ impl Guest {
         }
         let from = from.map(|v| Cpu(v as u32));
         self.tasks.scheduler.wake(clock.now_ns, Entity(task.0), from, &mut self.tasks.orders);
-        self.apply_orders(clock, from.map(|cpu| cpu.0 as usize));
+        self.apply_orders(from.map(|cpu| cpu.0 as usize));
     }
 
     /// Switches to what the guest's scheduler picks.
@@ -195,11 +195,11 @@ impl Guest {
             vcpu.begin(Level::Overhead, self.costs.switch_ns);
         }
         self.apply_effects(clock, Some(v));
-        self.apply_orders(clock, Some(v));
+        self.apply_orders(Some(v));
     }
 
     /// Does what the guest's scheduler wants: the vCPUs named should schedule.
-    pub(super) fn apply_orders(&mut self, _clock: &mut Clock<'_>, here: Option<usize>) {
+    pub(super) fn apply_orders(&mut self, here: Option<usize>) {
         while let Some(cpu) = self.tasks.orders.resched.pop() {
             let v = cpu.0 as usize;
             let vcpu = &mut self.vcpus[v];

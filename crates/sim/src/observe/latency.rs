@@ -82,9 +82,9 @@ impl Watched {
             stalls.into_iter().map(|stall| (stall, waits.why(stall))).collect();
         for mechanism in Mechanism::ALL {
             let count = named.iter().filter(|(_, why)| *why == mechanism).count();
-            put(out, mechanism.metric(), count as f64);
+            put(out, mechanism.metric_and_label().0, count as f64);
         }
-        named.into_iter().map(|(stall, why)| (stall, why.label().into())).collect()
+        named.into_iter().map(|(stall, why)| (stall, why.metric_and_label().1.into())).collect()
     }
 
     fn spinners(&self, out: &mut Observation, world: &World) {

@@ -10,12 +10,7 @@
 use super::Tunables;
 use super::fair::{Arrival, Departure, Fair, Policy, Runqueue, Share, Waiter, scaled};
 
-/// A CFS scheduler for that many CPUs, with Linux's constants.
-pub fn cfs(cpus: usize, hz: u64) -> Fair<Cfs> {
-    cfs_with(cpus, &Tunables::linux(cpus, hz))
-}
-
-/// A CFS scheduler with those constants.
+/// A CFS scheduler for that many CPUs.
 pub fn cfs_with(cpus: usize, tunables: &Tunables) -> Fair<Cfs> {
     Fair::new(cpus, tunables, Cfs::new(tunables))
 }

@@ -160,6 +160,7 @@ impl Credit {
     }
 }
 
+/// Its ticks are timers of its own, because they have a phase for each pCPU.
 impl Scheduler for Credit {
     fn add(&mut self, spec: &Spec) -> Entity {
         let entity = u32::try_from(self.vcpus.len()).expect("vCPUs are numbered by u32");
@@ -171,7 +172,7 @@ impl Scheduler for Credit {
         // It starts where the fewest are.
         let cpu = allowed.iter().min_by_key(|&cpu| self.started_on[cpu as usize]).expect("a pool has pCPUs");
         self.started_on[cpu as usize] += 1;
-        self.vcpus.push(Vcpu::new(domain, allowed, cpu));
+        self.vcpus.push(Vcpu { domain, allowed, cpu, ..Vcpu::default() });
         Entity(entity)
     }
 
@@ -207,9 +208,6 @@ impl Scheduler for Credit {
         }
         self.running(cpu)
     }
-
-    /// The scheduler has timers of its own for its ticks: they have a phase for each pCPU.
-    fn tick(&mut self, _now_ns: u64, _cpu: Cpu, _orders: &mut Orders) {}
 
     fn yield_now(&mut self, _now_ns: u64, cpu: Cpu, _orders: &mut Orders) {
         if let Some(current) = self.pcpus[cpu.0].current {
@@ -248,16 +246,12 @@ impl Scheduler for Credit {
                 orders.arm.push((number, interrupt.after(TICK_WORK_NS) + self.params.tick_ns()));
                 self.sample(now_ns, cpu, orders);
             }
-            _ => self.end_slice(now_ns, cpu, orders),
+            _ => self.pcpus.end_slice(now_ns, cpu, &mut self.log, orders),
         }
     }
 
     fn tick_ns(&self) -> u64 {
         self.params.tick_ns()
-    }
-
-    fn needs_tick(&self, _cpu: Cpu) -> bool {
-        false
     }
 
     fn running(&self, cpu: Cpu) -> Option<Entity> {

@@ -81,6 +81,7 @@ impl Credit2 {
     }
 }
 
+/// It needs no ticks: a pCPU's timer is set for what it runs.
 impl Scheduler for Credit2 {
     fn add(&mut self, spec: &Spec) -> Entity {
         let entity = u32::try_from(self.vcpus.len()).expect("vCPUs are numbered by u32");
@@ -125,9 +126,6 @@ impl Scheduler for Credit2 {
         self.running(cpu)
     }
 
-    /// It needs no ticks: a pCPU's timer is set for what it runs.
-    fn tick(&mut self, _now_ns: u64, _cpu: Cpu, _orders: &mut Orders) {}
-
     fn yield_now(&mut self, _now_ns: u64, cpu: Cpu, _orders: &mut Orders) {
         if let Some(current) = self.pcpus[cpu.0].current {
             self.vcpus[current as usize].yields = true;
@@ -137,16 +135,12 @@ impl Scheduler for Credit2 {
 
     fn timer(&mut self, now_ns: u64, number: u32, orders: &mut Orders) {
         if let Some(cpu) = self.pcpus.expired(now_ns, number) {
-            self.end_slice(now_ns, cpu, orders);
+            self.pcpus.end_slice(now_ns, cpu, &mut self.log, orders);
         }
     }
 
     fn tick_ns(&self) -> u64 {
         params::CREDIT_NS as u64
-    }
-
-    fn needs_tick(&self, _cpu: Cpu) -> bool {
-        false
     }
 
     fn running(&self, cpu: Cpu) -> Option<Entity> {

@@ -15,12 +15,7 @@
 use super::fair::{Arrival, Departure, Fair, Policy, Runqueue, Share};
 use super::tunables::{BASE_SLICE_NS, Tunables};
 
-/// An EEVDF scheduler for that many CPUs, with Linux's constants.
-pub fn eevdf(cpus: usize, hz: u64) -> Fair<Eevdf> {
-    eevdf_with(cpus, &Tunables::linux(cpus, hz))
-}
-
-/// An EEVDF scheduler with those constants.
+/// An EEVDF scheduler for that many CPUs.
 pub fn eevdf_with(cpus: usize, tunables: &Tunables) -> Fair<Eevdf> {
     Fair::new(cpus, tunables, Eevdf::new(tunables))
 }

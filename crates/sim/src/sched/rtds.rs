@@ -221,9 +221,6 @@ impl Scheduler for Rtds {
         self.running(cpu)
     }
 
-    /// It needs no ticks.
-    fn tick(&mut self, _now_ns: u64, _cpu: Cpu, _orders: &mut Orders) {}
-
     /// To yield is to give up the rest of the budget.
     fn yield_now(&mut self, now_ns: u64, cpu: Cpu, _orders: &mut Orders) {
         if let Some(current) = self.pcpus[cpu.0].current {
@@ -241,19 +238,12 @@ impl Scheduler for Rtds {
                 self.replenish(now_ns, orders);
             }
         } else if let Some(cpu) = self.pcpus.expired(now_ns, number) {
-            if let Some(current) = self.pcpus[cpu].current {
-                self.log.push(now_ns, cpu, current, Kind::SliceEnd);
-            }
-            self.pcpus.order(cpu, orders);
+            self.pcpus.end_slice(now_ns, cpu, &mut self.log, orders);
         }
     }
 
     fn tick_ns(&self) -> u64 {
         self.params.period_ns.max(1)
-    }
-
-    fn needs_tick(&self, _cpu: Cpu) -> bool {
-        false
     }
 
     fn running(&self, cpu: Cpu) -> Option<Entity> {

@@ -57,7 +57,7 @@ impl World {
         match request {
             Request::Kick(_) => match presence {
                 Presence::Running => {
-                    self.guests[guest].interrupt(&mut clock, v);
+                    self.guests[guest].go_on(&mut clock, v);
                     self.talking.push(guest);
                 }
                 Presence::Halted if self.guests[guest].stays_paused(v) => {}

@@ -2,7 +2,6 @@
 //! ([`crate::host::Emulator`]).
 
 use super::{Placement, World};
-use crate::guest::Clock;
 use crate::host::{Body, State};
 use crate::sched::{Cpu, Entity, Spec};
 
@@ -64,8 +63,7 @@ impl World {
     }
 
     fn timer_interrupt(&mut self, guest: usize, v: usize) {
-        let mut clock = Clock { now_ns: self.now_ns, queue: &mut self.queue, work: &mut self.work };
-        self.guests[guest].clock_event(&mut clock, v);
+        self.guests[guest].clock_event(v);
         self.talking.push(guest);
     }
 }

@@ -81,7 +81,8 @@ pub fn world_of(vcpus: usize, hz: u64, add: impl FnOnce(&mut Guest)) -> World {
     let costs = Costs::at_speed(1_000);
     let mut world = World::new();
     let spec = HostSpec { pcpus: vcpus, switch_ns: 0, cold_cache_ns: 0, spare_lock_holders: false };
-    let host = Host::new(spec, Box::new(sched::eevdf::eevdf(vcpus, 250)), world.queue());
+    let tunables = sched::Tunables::linux(vcpus, 250);
+    let host = Host::new(spec, Box::new(sched::eevdf::eevdf_with(vcpus, &tunables)), world.queue());
     let host = world.add_host(host);
     let memory = Memory::new(&memory::Spec { bytes: 64 << 20, cpus: vcpus, costs: costs.memory.clone() });
     let spec = Spec {

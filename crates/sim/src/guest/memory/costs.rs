@@ -45,40 +45,27 @@ pub struct Costs {
 
 impl Default for Costs {
     fn default() -> Costs {
-        Costs {
-            slab_fast_ns: 7,
-            slab_remote_ns: 13,
-            slab_partial_ns: 100,
-            slab_new_ns: 250,
-            page_pcp_ns: 40,
-            page_buddy_ns: 60,
-            split_ns: 15,
-            claim_ns: 15,
-            merge_ns: 20,
-            reclaim_ns: 20_000,
-            compaction_ns: 100_000,
-            tlb_miss_ns: 30,
-        }
+        Costs::scaled(1000)
     }
 }
 
 impl Costs {
     /// The costs of a machine on which all takes `permille` / 1000 times as long, rounded down.
-    pub fn scaled(&self, permille: u64) -> Costs {
+    pub fn scaled(permille: u64) -> Costs {
         let ns = |native_ns: u64| native_ns * permille / 1000;
         Costs {
-            slab_fast_ns: ns(self.slab_fast_ns),
-            slab_remote_ns: ns(self.slab_remote_ns),
-            slab_partial_ns: ns(self.slab_partial_ns),
-            slab_new_ns: ns(self.slab_new_ns),
-            page_pcp_ns: ns(self.page_pcp_ns),
-            page_buddy_ns: ns(self.page_buddy_ns),
-            split_ns: ns(self.split_ns),
-            claim_ns: ns(self.claim_ns),
-            merge_ns: ns(self.merge_ns),
-            reclaim_ns: ns(self.reclaim_ns),
-            compaction_ns: ns(self.compaction_ns),
-            tlb_miss_ns: ns(self.tlb_miss_ns),
+            slab_fast_ns: ns(7),
+            slab_remote_ns: ns(13),
+            slab_partial_ns: ns(100),
+            slab_new_ns: ns(250),
+            page_pcp_ns: ns(40),
+            page_buddy_ns: ns(60),
+            split_ns: ns(15),
+            claim_ns: ns(15),
+            merge_ns: ns(20),
+            reclaim_ns: ns(20_000),
+            compaction_ns: ns(100_000),
+            tlb_miss_ns: ns(30),
         }
     }
 

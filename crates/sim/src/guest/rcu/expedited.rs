@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use super::effects::{Context, Effects};
 use super::sequence::{end, in_progress, is_before, snapshot, start};
 use super::state::Rcu;
-use super::tree::{Kind, bits};
+use super::tree::Kind;
+use crate::bits::bits;
 
 /// The current expedited grace period, and who waits.
 #[derive(Debug, Default)]

@@ -8,7 +8,8 @@ use reprieve_study::units::SECOND_NS;
 use super::effects::Effects;
 use super::sequence::{end, is_before, start};
 use super::state::Rcu;
-use super::tree::{Kind, bits};
+use super::tree::Kind;
+use crate::bits::bits;
 
 /// Why the kthread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

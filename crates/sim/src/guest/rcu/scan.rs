@@ -2,7 +2,7 @@
 
 use super::effects::Effects;
 use super::state::Rcu;
-use super::tree::bits;
+use crate::bits::bits;
 
 impl Rcu {
     /// One scan over the CPUs that the grace period still waits for. The first one of a grace period looks which CPUs

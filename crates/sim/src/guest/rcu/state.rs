@@ -9,7 +9,8 @@ use super::grace_periods::GracePeriods;
 use super::kthread::Stage;
 use super::params::{Delays, Params};
 use super::sequence::{STATE_BITS, in_progress};
-use super::tree::{Kind, Tree, bits};
+use super::tree::{Kind, Tree};
+use crate::bits::bits;
 
 /// RCU of one guest. CPUs are numbered from 0; all are online.
 #[derive(Debug)]

@@ -146,15 +146,6 @@ impl Tree {
     }
 }
 
-/// The positions of the bits of a mask, from the lowest.
-pub(super) fn bits(mut mask: u64) -> impl Iterator<Item = u32> {
-    std::iter::from_fn(move || {
-        let bit = mask.trailing_zeros();
-        mask &= mask.wrapping_sub(1);
-        (bit < u64::BITS).then_some(bit)
-    })
-}
-
 #[cfg(test)]
 #[path = "tests/tree.rs"]
 mod tests;

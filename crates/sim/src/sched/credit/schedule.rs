@@ -8,14 +8,6 @@ use crate::sched::Orders;
 use crate::sched::xen::{Kind, Priority};
 
 impl Credit {
-    /// The timer of a pCPU's current vCPU expired.
-    pub(super) fn end_slice(&mut self, now_ns: u64, cpu: u32, orders: &mut Orders) {
-        if let Some(current) = self.pcpus[cpu].current {
-            self.log.push(now_ns, cpu, current, Kind::SliceEnd);
-        }
-        self.pcpus.order(cpu, orders);
-    }
-
     /// Decides what the pCPU runs.
     pub(super) fn decide(&mut self, now_ns: u64, cpu: u32, orders: &mut Orders) {
         let current = self.pcpus[cpu].current;

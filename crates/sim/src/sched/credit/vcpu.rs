@@ -9,9 +9,10 @@ use crate::sched::xen::{Mask, Priority};
 pub const CREDIT_NS: u64 = 100_000;
 
 /// What a vCPU does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// Nothing.
+    #[default]
     Blocked,
     /// Waits in the queue of its pCPU.
     Queued,
@@ -22,7 +23,7 @@ pub enum State {
 }
 
 /// A vCPU.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Vcpu {
     /// Whose it is.
     pub domain: usize,
@@ -52,24 +53,6 @@ pub struct Vcpu {
 }
 
 impl Vcpu {
-    /// A blocked one without credit.
-    pub fn new(domain: usize, allowed: Mask, cpu: u32) -> Vcpu {
-        Vcpu {
-            domain,
-            allowed,
-            cpu,
-            state: State::Blocked,
-            credit: 0,
-            charged_to_ns: 0,
-            over: false,
-            boosted: false,
-            active: false,
-            parked: false,
-            migrating: false,
-            yields: false,
-        }
-    }
-
     /// Its priority.
     pub fn priority(&self) -> Priority {
         match (self.boosted, self.over) {

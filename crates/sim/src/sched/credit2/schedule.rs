@@ -7,14 +7,6 @@ use crate::sched::Orders;
 use crate::sched::xen::Kind;
 
 impl Credit2 {
-    /// The timer of a pCPU's current vCPU expired.
-    pub(super) fn end_slice(&mut self, now_ns: u64, cpu: u32, orders: &mut Orders) {
-        if let Some(current) = self.pcpus[cpu].current {
-            self.log.push(now_ns, cpu, current, Kind::SliceEnd);
-        }
-        self.pcpus.order(cpu, orders);
-    }
-
     /// Decides what a pCPU of that runqueue runs.
     pub(super) fn decide(&mut self, now_ns: u64, queue: usize, cpu: u32, orders: &mut Orders) {
         self.queues[queue].tickled.remove(cpu);

@@ -2,6 +2,7 @@
 //!
 //! Searches for a CPU look at one domain or two, never at every CPU of the machine.
 
+use crate::bits::bits;
 use crate::sched::Cpu;
 
 /// CPUs on which an entity may run.
@@ -118,15 +119,6 @@ impl Domains {
         domain.idle = domain.idle & !(1 << bit) | (idle as u64) << bit;
         domain.crowded = domain.crowded & !(1 << bit) | (crowded as u64) << bit;
     }
-}
-
-/// The bits that are set, in order.
-pub fn bits(mut word: u64) -> impl Iterator<Item = u32> {
-    std::iter::from_fn(move || {
-        let bit = word.trailing_zeros();
-        word &= word.wrapping_sub(1);
-        (bit < 64).then_some(bit)
-    })
 }
 
 /// The first bit that is set after `bit`, going round.

@@ -2,13 +2,13 @@
 
 use reprieve_study::units::MILLISECOND_NS as MS;
 
-use crate::sched::cfs::{Cfs, cfs};
+use crate::sched::cfs::{Cfs, cfs_with};
 use crate::sched::fair::Fair;
-use crate::sched::{Cpu, Entity, Orders, Pausing, Placement, Scheduler, Spec};
+use crate::sched::{Cpu, Entity, Orders, Pausing, Placement, Scheduler, Spec, Tunables};
 
 /// Two CPUs with one entity each that runs, and one that waits on CPU 0.
 fn crowded() -> (Fair<Cfs>, [Entity; 3], Orders) {
-    let mut scheduler = cfs(2, 250);
+    let mut scheduler = cfs_with(2, &Tunables::linux(2, 250));
     let mut orders = Orders::default();
     let one = |cpu| Spec { allowed: vec![Cpu(cpu)], ..Spec::default() };
     let all = [scheduler.add(&one(0)), scheduler.add(&one(1)), scheduler.add(&one(0))];

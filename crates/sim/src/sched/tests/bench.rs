@@ -3,9 +3,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::sched::cfs::cfs;
-use crate::sched::eevdf::eevdf;
-use crate::sched::{Cpu, Entity, Orders, Scheduler, Spec};
+use crate::sched::cfs::cfs_with;
+use crate::sched::eevdf::eevdf_with;
+use crate::sched::{Cpu, Entity, Orders, Scheduler, Spec, Tunables};
 
 const ROUNDS: u32 = 2_000_000;
 
@@ -69,12 +69,14 @@ fn tick(sched: &mut dyn Scheduler, cpus: u32, entities: u32) -> f64 {
 fn cost() {
     for (cpus, entities, is_pinned) in [(2, 4, true), (2, 4, false), (1000, 2000, true), (1000, 2000, false)]
     {
-        type New = fn(usize) -> Box<dyn Scheduler>;
-        let kinds: [(&str, New); 2] =
-            [("eevdf", |cpus| Box::new(eevdf(cpus, 1000))), ("cfs", |cpus| Box::new(cfs(cpus, 1000)))];
+        type New = fn(usize, &Tunables) -> Box<dyn Scheduler>;
+        let kinds: [(&str, New); 2] = [
+            ("eevdf", |cpus, with| Box::new(eevdf_with(cpus, with))),
+            ("cfs", |cpus, with| Box::new(cfs_with(cpus, with))),
+        ];
         for (name, new) in kinds {
             let made = || {
-                let mut sched = new(cpus as usize);
+                let mut sched = new(cpus as usize, &Tunables::linux(cpus as usize, 1000));
                 for entity in 0..entities {
                     let allowed = if is_pinned { vec![Cpu(entity % cpus)] } else { Vec::new() };
                     sched.add(&Spec { allowed, ..Spec::default() });

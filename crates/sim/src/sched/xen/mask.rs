@@ -1,11 +1,12 @@
 //! A set of pCPUs, searched in turn.
 
+use crate::bits::bits;
 use crate::sched::Cpu;
 
 const BITS: u32 = u64::BITS;
 
 /// A set of pCPUs. Two that are used together are for the same number of pCPUs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mask(Vec<u64>);
 
 impl Mask {
@@ -71,21 +72,14 @@ impl Mask {
         let both = |word: u32| self.0[word as usize] & other.0[word as usize];
         let up_to = u64::MAX >> (BITS - 1 - bit);
         let parts = std::iter::once((at, both(at) & !up_to))
-            .chain(
-                (1..words)
-                    .map(|step| ((at + step) % words, u64::MAX))
-                    .map(|(word, all)| (word, both(word) & all)),
-            )
+            .chain((1..words).map(|step| (at + step) % words).map(|word| (word, both(word))))
             .chain(std::iter::once((at, both(at) & up_to)));
         parts.filter(|part| part.1 != 0).map(|(word, bits)| word * BITS + bits.trailing_zeros()).next()
     }
 
     /// All, the lowest first.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
-        let bits = |(at, &word): (usize, &u64)| {
-            (0..BITS).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at as u32 * BITS + bit)
-        };
-        self.0.iter().enumerate().flat_map(bits)
+        (0u32..).zip(&self.0).flat_map(|(at, &word)| bits(word).map(move |bit| at * BITS + bit))
     }
 }
 

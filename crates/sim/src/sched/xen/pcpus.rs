@@ -4,6 +4,7 @@
 //! A decision is taken only if it is due: somebody ordered it, the current vCPU left, or it yielded. Another one at the
 //! same time would meet the rate limit and cut the slice short, where Xen's softirq is raised only once.
 
+use super::{Kind, Log};
 use crate::sched::{Cpu, Orders};
 
 /// One pCPU.
@@ -107,6 +108,14 @@ impl Pcpus {
             pcpu.timer_ns = None;
             cpu
         })
+    }
+
+    /// The timer of a pCPU's current vCPU expired.
+    pub fn end_slice(&mut self, now_ns: u64, cpu: u32, log: &mut Log, orders: &mut Orders) {
+        if let Some(current) = self[cpu].current {
+            log.push(now_ns, cpu, current, Kind::SliceEnd);
+        }
+        self.order(cpu, orders);
     }
 
     /// How long the current vCPU of that pCPU has run.

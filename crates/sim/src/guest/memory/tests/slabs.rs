@@ -256,7 +256,7 @@ fn without_pressure_only_what_short_memory_makes_necessary_is_free() {
 #[test]
 fn scaled_costs_are_in_proportion() {
     let costs = Costs::default();
-    let slow = costs.scaled(12_000);
+    let slow = Costs::scaled(12_000);
     assert_eq!((slow.slab_fast_ns, slow.reclaim_ns), (12 * costs.slab_fast_ns, 12 * costs.reclaim_ns));
-    assert_eq!(costs.scaled(1000), costs);
+    assert_eq!(Costs::scaled(1000), costs);
 }

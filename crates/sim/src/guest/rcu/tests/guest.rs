@@ -4,7 +4,7 @@
 use reprieve_study::units::SECOND_NS;
 
 use super::style::{Random, Style};
-use crate::guest::rcu::tree::bits;
+use crate::bits::bits;
 use crate::guest::rcu::{Callback, Context, Effects, Kthread, Params, Rcu, Wakeup};
 
 impl Rcu {

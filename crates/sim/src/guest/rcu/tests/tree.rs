@@ -1,4 +1,5 @@
 use super::*;
+use crate::bits::bits;
 
 fn shape(cpus: usize, leaf: usize, fanout: usize) -> (usize, usize, usize) {
     let tree = Tree::new(cpus, leaf, fanout);
