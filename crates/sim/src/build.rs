@@ -7,14 +7,11 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use reprieve_study::Scenario;
-use reprieve_study::scenario::{
-    BadScenario, Cause, Condition, HostModel, Requests, SchedulerKind, Spinlocks, Workload,
-};
+use reprieve_study::scenario::{BadScenario, Cause, Condition, HostModel, Requests, SchedulerKind, Workload};
 use reprieve_study::units::{MIB, MILLISECOND_NS, SECOND_NS};
 
 use crate::cpu_share::CpuShare;
 use crate::guest::costs::Costs;
-use crate::guest::lock::Discipline;
 use crate::guest::memory::{self, Memory};
 use crate::guest::rcu;
 use crate::guest::{self, Guest};
@@ -198,11 +195,7 @@ fn make_guest(
         costs: costs.clone(),
         rcu: rcu_params(scenario, condition.without.contains(&Cause::ReaderPreemption)),
         locks: workload::locks(&scenario.workload),
-        discipline: match scenario.guest.spinlocks {
-            Spinlocks::Queued => Discipline::Queued,
-            Spinlocks::Paravirtual => Discipline::Paravirtual,
-            Spinlocks::TestAndSet => Discipline::TestAndSet,
-        },
+        discipline: scenario.guest.spinlocks,
         tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, tick_ns - 1),
         idle: match scenario.workload {
             // The workload that we also run on real Xen.

@@ -29,12 +29,14 @@ mod tests;
 pub mod timers;
 pub mod vcpu;
 
+use reprieve_study::scenario::Spinlocks;
+
 use crate::guest::costs::Costs;
 use crate::guest::env::Counters;
 use crate::guest::ids::TaskId;
 use crate::guest::io::IoSide;
 use crate::guest::jiffies::Jiffies;
-use crate::guest::lock::{Discipline, Locks};
+use crate::guest::lock::Locks;
 use crate::guest::memory::Memory;
 use crate::guest::network::Packet;
 use crate::guest::rcu_side::RcuSide;
@@ -118,7 +120,7 @@ pub struct Spec {
     /// The number of spinlocks.
     pub locks: u32,
     /// How waiters get a spinlock.
-    pub discipline: Discipline,
+    pub discipline: Spinlocks,
     /// When its first tick falls: from 0 to the length of a tick.
     pub tick_phase_ns: u64,
     /// Its clock and its idleness.

@@ -73,7 +73,7 @@ pub struct Thread {
     /// CPU time left of a burst.
     pub left_ns: u64,
     /// When it entered its present state.
-    since_ns: u64,
+    pub since_ns: u64,
     /// What it does.
     pub state: State,
     /// The pCPU that it runs on, or ran on last.
@@ -126,11 +126,6 @@ impl Thread {
         }
         self.state = state;
         std::mem::replace(&mut self.since_ns, now_ns)
-    }
-
-    /// When its present state began.
-    pub fn since_ns(&self) -> u64 {
-        self.since_ns
     }
 
     /// Run time and delay up to now.

@@ -110,7 +110,8 @@ impl Wait {
 /// Follows the waits of one vCPU through the events of its scheduler.
 #[derive(Debug)]
 pub struct Waits {
-    entity: Entity,
+    /// The vCPU that is followed.
+    pub entity: Entity,
     slice_ns: u64,
     /// Entities that have BOOST from their own migration, and their pCPU.
     boosted_by_migration: BTreeMap<Entity, Cpu>,
@@ -137,11 +138,6 @@ impl Waits {
             over_unseen: false,
             waits: Vec::new(),
         }
-    }
-
-    /// The vCPU that is followed.
-    pub fn entity(&self) -> Entity {
-        self.entity
     }
 
     /// The vCPU's wait ends: it gets `cpu`. `events` are all events since the last call, in order. `preempted` says

@@ -1,12 +1,12 @@
 //! Worlds of small guests that do nothing but switch, tick and free through `call_rcu()`, on overcommitted hosts: how
 //! many events a second, and what an event costs when there are many guests.
 
+use reprieve_study::scenario::Spinlocks;
 use reprieve_study::units::SECOND_NS;
 
 use reprieve_sim::guest::costs::Costs;
 use reprieve_sim::guest::env::Env;
 use reprieve_sim::guest::ids::Mode;
-use reprieve_sim::guest::lock::Discipline;
 use reprieve_sim::guest::memory::{self, Cache, Memory, Mobility};
 use reprieve_sim::guest::rcu;
 use reprieve_sim::guest::task::{Op, Program};
@@ -125,7 +125,7 @@ impl Fleet {
                 let waits = world.vcpu_times(guest).iter().all(|(_, delay_ns)| *delay_ns > 0);
                 assert!(waits, "the host of guest {guest} is not overcommitted");
                 assert!(
-                    counters.operations > 0 && world.guest(guest).rcu.invoked() > 0,
+                    counters.operations > 0 && world.guest(guest).rcu.invoked > 0,
                     "guest {guest} did nothing: {counters:?}"
                 );
             }
@@ -164,7 +164,7 @@ fn make_guest(world: &mut World, seed: u64) -> Guest {
         costs: Costs::at_speed(SPEED_PERMILLE),
         rcu: rcu::Params { hz: HZ, ..rcu::Params::default() },
         locks: 0,
-        discipline: Discipline::Queued,
+        discipline: Spinlocks::Queued,
         tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, SECOND_NS / HZ - 1),
         idle: Default::default(),
     };
@@ -192,7 +192,7 @@ impl Program for Retire {
         }
         let object = env.alloc(self.cache).expect("the guest has memory for its objects");
         env.free_deferred(object);
-        env.counters().operations += 1;
-        Op::Run { ns: env.random().within(*RUN_NS.start(), *RUN_NS.end()), mode: Mode::Kernel }
+        env.counters.operations += 1;
+        Op::Run { ns: env.random.within(*RUN_NS.start(), *RUN_NS.end()), mode: Mode::Kernel }
     }
 }

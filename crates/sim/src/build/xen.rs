@@ -4,11 +4,11 @@
 //! spike. The host's own threads belong to dom0.
 
 use reprieve_study::scenario::xen::WEIGHT;
-use reprieve_study::scenario::{HostModel, SchedulerKind, Xen, XenFix, XenVersion};
+use reprieve_study::scenario::{HostModel, SchedulerKind, Xen, XenFix};
 use reprieve_study::units::MILLISECOND_NS;
 
 use crate::random::Stream;
-use crate::sched::credit::{self, Credit, Fixes, Version};
+use crate::sched::credit::{self, Credit, Fixes};
 use crate::sched::credit2::{self, Credit2};
 use crate::sched::rtds::{self, Rtds};
 use crate::sched::xen::DomainSpec;
@@ -74,11 +74,6 @@ pub fn scheduler(host: &HostModel, pcpus: usize, seed: u64) -> Box<dyn Scheduler
 
 /// The phases of ticks and accounting are drawn from the seed.
 fn credit_params(xen: &Xen, cpus: u32, seed: u64) -> credit::Params {
-    let version = match xen.version {
-        XenVersion::V4_5 => Version::V4_5,
-        XenVersion::V4_7 => Version::V4_7,
-        XenVersion::V4_17 => Version::V4_17,
-    };
     let asked = Fixes {
         boost_on_migration: xen.fixes.contains(&XenFix::BoostOnMigration),
         inactive_debt: xen.fixes.contains(&XenFix::InactiveDebt),
@@ -87,9 +82,9 @@ fn credit_params(xen: &Xen, cpus: u32, seed: u64) -> credit::Params {
     let mut params = credit::Params {
         slice_ns: xen.slice_ms * MILLISECOND_NS,
         ratelimit_ns: xen.ratelimit_us * 1_000,
-        fixes: version.fixes() | asked,
+        fixes: Fixes::of(xen.version) | asked,
         race_window_ns: xen.race_window_ns,
-        ..credit::Params::xen(version, cpus)
+        ..credit::Params::xen(xen.version, cpus)
     };
     let phase_ns = |kind, number, most_ns| Stream::new(seed, kind, number).within(1, most_ns);
     params.accounting_phase_ns = phase_ns("credit accounting", 0, params.slice_ns);

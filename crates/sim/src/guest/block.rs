@@ -129,7 +129,7 @@ pub struct Block {
     /// Traced starts and ends.
     events: Vec<BlockEvent>,
     /// CPU time spent on tracing.
-    traced_ns: u64,
+    pub(super) traced_ns: u64,
     /// Steps of long loops (the simulator's cost, not the guest's).
     work: u64,
 }
@@ -310,11 +310,6 @@ impl Block {
         self.events.push(BlockEvent { at_ns, task, vcpu, begins, took_ns });
         self.traced_ns += self.spec.trace_ns;
         self.spec.trace_ns
-    }
-
-    /// CPU time spent on tracing.
-    pub fn traced_ns(&self) -> u64 {
-        self.traced_ns
     }
 
     fn io(&self, id: u32) -> &Io {

@@ -27,10 +27,12 @@ pub struct Env<'a> {
     pub(super) memory: &'a mut Memory,
     pub(super) rcu: &'a mut RcuSide,
     pub(super) io: &'a mut IoSide,
-    pub(super) random: &'a mut Stream,
+    /// The program's stream of random numbers.
+    pub random: &'a mut Stream,
     pub(super) to_wake: &'a mut Vec<TaskId>,
     pub(super) jiffies: u64,
-    pub(super) counters: &'a mut Counters,
+    /// What the workload has counted.
+    pub counters: &'a mut Counters,
     pub(super) spent_ns: u64,
 }
 
@@ -67,28 +69,18 @@ impl Env<'_> {
         self.spent_ns += ns;
     }
 
-    /// The program's stream of random numbers.
-    pub fn random(&mut self) -> &mut Stream {
-        self.random
-    }
-
-    /// What the workload has counted.
-    pub fn counters(&mut self) -> &mut Counters {
-        self.counters
+    /// Charges an allocation, or counts that it failed.
+    fn charge<T>(&mut self, allocated: Result<(T, u64), OutOfMemory>) -> Result<T, OutOfMemory> {
+        self.counters.failures += u64::from(allocated.is_err());
+        let (what, ns) = allocated?;
+        self.spent_ns += ns;
+        Ok(what)
     }
 
     /// Allocates an object.
     pub fn alloc(&mut self, cache: Cache) -> Result<Object, OutOfMemory> {
-        match self.memory.alloc(self.vcpu, cache) {
-            Ok((object, ns)) => {
-                self.spent_ns += ns;
-                Ok(object)
-            }
-            Err(error) => {
-                self.counters.failures += 1;
-                Err(error)
-            }
-        }
+        let allocated = self.memory.alloc(self.vcpu, cache);
+        self.charge(allocated)
     }
 
     /// Frees an object at once.
@@ -98,16 +90,8 @@ impl Env<'_> {
 
     /// Allocates a block of pages.
     pub fn alloc_pages(&mut self, order: u8, mobility: Mobility) -> Result<Frame, OutOfMemory> {
-        match self.memory.alloc_pages(self.vcpu, order, mobility) {
-            Ok((frame, ns)) => {
-                self.spent_ns += ns;
-                Ok(frame)
-            }
-            Err(error) => {
-                self.counters.failures += 1;
-                Err(error)
-            }
-        }
+        let allocated = self.memory.alloc_pages(self.vcpu, order, mobility);
+        self.charge(allocated)
     }
 
     /// Frees a block of pages.

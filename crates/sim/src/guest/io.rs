@@ -39,7 +39,7 @@ pub struct BlockIo {
     masks: Vec<(TaskId, u64)>,
     wakes: Vec<TaskId>,
     /// Changes of affinity so far.
-    moves: u64,
+    pub moves: u64,
     /// Beats so far.
     pub(super) beats_done: u64,
     inactivity: Inactivity,
@@ -97,11 +97,6 @@ impl BlockIo {
         self.masks.push((task, mask));
     }
 
-    /// Changes of affinity so far.
-    pub fn moves(&self) -> u64 {
-        self.moves
-    }
-
     /// Inactivity of its tasks up to now, the sum.
     pub fn inactive_ns(&self, now_ns: u64) -> u64 {
         self.inactivity.at(now_ns).tasks_ns
@@ -138,7 +133,7 @@ impl Guest {
     pub fn daemon_ns(&self) -> u64 {
         let Some(io) = &self.io.disk else { return 0 };
         let threads_ns: u64 = io.beats.iter().map(|task| self.task_ns(*task)).sum();
-        threads_ns + io.beats_done * self.around_a_beat_ns() + io.block.traced_ns()
+        threads_ns + io.beats_done * self.around_a_beat_ns() + io.block.traced_ns
     }
 
     /// CPU time of a task, interrupts not counted, up to when its vCPU was booked last.

@@ -12,23 +12,13 @@
 
 use std::collections::VecDeque;
 
+use reprieve_study::scenario::Spinlocks;
+
 use crate::guest::ids::TaskId;
 
 /// A spinlock, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lock(pub u32);
-
-/// How waiters get it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Discipline {
-    /// In the order of arrival, whatever happens to their vCPUs.
-    #[default]
-    Queued,
-    /// Those whose vCPU runs.
-    Paravirtual,
-    /// Any whose vCPU runs.
-    TestAndSet,
-}
 
 /// What a release leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +41,13 @@ pub struct SpinLock {
 /// The spinlocks of a guest.
 #[derive(Debug)]
 pub(super) struct Locks {
-    pub discipline: Discipline,
+    pub discipline: Spinlocks,
     all: Vec<SpinLock>,
 }
 
 impl Locks {
     /// That many free locks.
-    pub fn new(count: u32, discipline: Discipline) -> Locks {
+    pub fn new(count: u32, discipline: Spinlocks) -> Locks {
         Locks { discipline, all: vec![SpinLock::default(); count as usize] }
     }
 
@@ -70,8 +60,8 @@ impl Locks {
     pub fn retry(&mut self, lock: Lock, task: TaskId) -> bool {
         let lock = &mut self.all[lock.0 as usize];
         match self.discipline {
-            Discipline::TestAndSet => lock.retry_out_of_turn(task),
-            Discipline::Queued | Discipline::Paravirtual => lock.retry(task),
+            Spinlocks::TestAndSet => lock.retry_out_of_turn(task),
+            Spinlocks::Queued | Spinlocks::Paravirtual => lock.retry(task),
         }
     }
 
@@ -79,9 +69,9 @@ impl Locks {
     pub fn release(&mut self, lock: Lock, runs: impl Fn(TaskId) -> bool) -> Release {
         let lock = &mut self.all[lock.0 as usize];
         match self.discipline {
-            Discipline::Queued => lock.release(),
-            Discipline::Paravirtual => lock.release_to_running(runs),
-            Discipline::TestAndSet => lock.release_to_any_running(runs),
+            Spinlocks::Queued => lock.release(),
+            Spinlocks::Paravirtual => lock.release_to_running(runs),
+            Spinlocks::TestAndSet => lock.release_to_any_running(runs),
         }
     }
 }

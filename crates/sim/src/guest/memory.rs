@@ -232,7 +232,7 @@ impl Memory {
     /// Memory in slabs, free objects included, and in large objects.
     pub fn slab_bytes(&self) -> u64 {
         let frames = |store: &Store| match store {
-            Store::Slabs(slabs) => slabs.frames(),
+            Store::Slabs(slabs) => slabs.frames,
             Store::Pages(..) => 0,
         };
         (self.stores.iter().map(frames).sum::<u64>() + self.large_frames) * FRAME_BYTES

@@ -103,7 +103,7 @@ impl Guest {
 
     /// Whether a vCPU is paused.
     pub fn is_paused(&self, v: usize) -> bool {
-        self.vcpus[v].is_paused()
+        self.vcpus[v].paused
     }
 
     /// A pause ends.

@@ -18,9 +18,10 @@ pub struct RcuSide {
     pub(super) gp_kthread: TaskId,
     barrier: Barrier,
     pub(super) batched: BatchedFrees,
-    /// Callbacks queued so far, and invoked so far.
+    /// Callbacks queued so far.
     pub(crate) queued: u64,
-    pub(crate) invoked: u64,
+    /// Callbacks invoked so far.
+    pub invoked: u64,
 }
 
 /// The one `rcu_barrier()` that can be in progress; others wait their turn.
@@ -58,11 +59,6 @@ impl RcuSide {
     /// Callbacks, and objects of `kfree_rcu()`, that wait for a grace period.
     pub fn backlog(&self) -> u64 {
         self.state.backlog_total() + self.batched.backlog()
-    }
-
-    /// Callbacks invoked so far.
-    pub fn invoked(&self) -> u64 {
-        self.invoked
     }
 
     /// Takes the grace periods that ended since the last call, in order ([`Rcu::finished`]).

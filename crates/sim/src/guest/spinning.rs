@@ -1,7 +1,9 @@
 //! Taking and releasing spinlocks, and waiting for them.
 
+use reprieve_study::scenario::Spinlocks;
+
 use crate::guest::ids::TaskId;
-use crate::guest::lock::{Discipline, Lock, Release};
+use crate::guest::lock::{Lock, Release};
 use crate::guest::vcpu::{Level, Presence, UNTIL_HANDED_OVER};
 use crate::guest::{Clock, Guest, Request};
 
@@ -26,7 +28,7 @@ impl Guest {
             return false;
         }
         let vcpu = &mut self.vcpus[v];
-        if self.locks.discipline != Discipline::Paravirtual {
+        if self.locks.discipline != Spinlocks::Paravirtual {
             clock.queue.disarm(vcpu.work);
             return true;
         }

@@ -171,7 +171,7 @@ pub struct Vcpu {
     /// Since when it is halted.
     halted_ns: u64,
     /// Whether it is halted because the guest paused it, in the middle of its task.
-    paused: bool,
+    pub paused: bool,
     /// The spinlock that its current task waits for.
     pub spins_for: Option<Lock>,
     /// How long it has spun since it began to, or since it was kicked.
@@ -310,11 +310,6 @@ impl Vcpu {
     pub fn pause(&mut self, now_ns: u64) {
         self.halt(now_ns);
         self.paused = true;
-    }
-
-    /// Whether it is.
-    pub fn is_paused(&self) -> bool {
-        self.paused
     }
 
     /// It has something to do again.

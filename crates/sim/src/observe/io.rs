@@ -34,7 +34,7 @@ impl Sums {
             bytes: guest.counters().io_bytes,
             inactive_ns: io.inactive_ns(world.now_ns),
             whole_inactive_ns: io.whole_inactive_ns(world.now_ns),
-            moves: io.moves(),
+            moves: io.moves,
             busy_ns: world.vcpu_times(number).iter().map(|(run_ns, _)| run_ns).sum(),
             daemon_ns: guest.daemon_ns(),
             computing_ns: sum(&io.computing),

@@ -12,7 +12,7 @@ use super::decisions::decision;
 use crate::latency::Latencies;
 use crate::sched::Entity;
 use crate::sched::xen::Event;
-use crate::stall::{Mechanism, Waits};
+use crate::stall::Mechanism;
 use crate::world::World;
 
 /// Most slices on a track of a trace. More would not help a person who looks at it.
@@ -98,7 +98,7 @@ impl Watched {
 
     /// A few stalls with the scheduler's decisions around them, if its events were recorded.
     fn explained(&self, world: &World, stalls: &[(Span, String)], events: &[Event]) -> Vec<Stall> {
-        let Some(guest) = world.waits().map(Waits::entity).filter(|_| !events.is_empty()) else {
+        let Some(guest) = world.waits().map(|waits| waits.entity).filter(|_| !events.is_empty()) else {
             return Vec::new();
         };
         let spinners: Vec<Entity> = self.spinners.iter().map(|(entity, _)| *entity).collect();

@@ -165,10 +165,7 @@ impl Scheduler for Credit {
     fn add(&mut self, spec: &Spec) -> Entity {
         let entity = u32::try_from(self.vcpus.len()).expect("vCPUs are numbered by u32");
         let domain = self.domain(spec);
-        let mut allowed = Mask::of(self.params.cpus, &spec.allowed).and(&self.pool);
-        if allowed.is_empty() {
-            allowed = self.pool.clone();
-        }
+        let allowed = self.pool.narrowed(&spec.allowed);
         // It starts where the fewest are.
         let cpu = allowed.iter().min_by_key(|&cpu| self.started_on[cpu as usize]).expect("a pool has pCPUs");
         self.started_on[cpu as usize] += 1;

@@ -90,7 +90,7 @@ impl Scheduler for Credit2 {
         let fewest = |queue: &usize| self.queues[*queue].members.len();
         let number = (0..self.queues.len()).filter(usable).min_by_key(fewest).unwrap_or(0);
         let queue = &mut self.queues[number];
-        let allowed = if queue.cpus.meets(&wanted) { queue.cpus.and(&wanted) } else { queue.cpus.clone() };
+        let allowed = queue.cpus.narrowed(&spec.allowed);
         let cpu =
             allowed.iter().min_by_key(|&cpu| self.started_on[cpu as usize]).expect("a runqueue has pCPUs");
         self.started_on[cpu as usize] += 1;

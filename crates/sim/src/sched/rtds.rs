@@ -92,7 +92,7 @@ impl Rtds {
     fn tickle(&mut self, now_ns: u64, entity: u32, orders: &mut Orders) {
         let server = &self.servers[entity as usize];
         let others = server.allowed.iter().filter(|&cpu| cpu != server.cpu);
-        let free = std::iter::once(server.cpu).chain(others).filter(|&cpu| !self.pcpus.is_ordered(cpu));
+        let free = std::iter::once(server.cpu).chain(others).filter(|&cpu| !self.pcpus[cpu].ordered);
         let deadline_ns = |cpu: u32| {
             let current = self.pcpus[cpu].current;
             current.map_or(u64::MAX, |current| self.servers[current as usize].deadline_ns)
@@ -174,10 +174,7 @@ impl Rtds {
 impl Scheduler for Rtds {
     fn add(&mut self, spec: &Spec) -> Entity {
         let entity = u32::try_from(self.servers.len()).expect("vCPUs are numbered by u32");
-        let mut allowed = Mask::of(self.params.cpus, &spec.allowed).and(&self.pool);
-        if allowed.is_empty() {
-            allowed = self.pool.clone();
-        }
+        let allowed = self.pool.narrowed(&spec.allowed);
         let (budget_ns, period_ns, phase_ns) = match &spec.quota {
             Some(quota) => (quota.quota_ns, quota.period_ns.max(1), quota.phase_ns),
             None => (self.params.budget_ns, self.params.period_ns.max(1), 0),

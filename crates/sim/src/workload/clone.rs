@@ -118,7 +118,7 @@ impl Program for Worker {
                 let net = if env.available_bytes() < self.stop_below_bytes { None } else { self.clone(env) };
                 let Some(net) = net else {
                     self.step = 0;
-                    env.counters().memory_shortages += 1;
+                    env.counters.memory_shortages += 1;
                     return Op::Sleep { ns: SHORTAGE_PAUSE_NS };
                 };
                 if self.net.is_some() {
@@ -137,7 +137,7 @@ impl Program for Worker {
             3 if self.mount => Op::SynchronizeExpedited,
             _ => {
                 self.step = 0;
-                env.counters().operations += 1;
+                env.counters.operations += 1;
                 Op::Schedule
             }
         }

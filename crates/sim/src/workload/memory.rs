@@ -64,7 +64,7 @@ pub fn add(guest: &mut Guest, pace: Pace, asked: &Memory, limit_objects: u64) {
 impl Worker {
     /// Waits a tick, because too much memory waits for a grace period or none is left.
     fn wait_for_memory(&mut self, env: &mut Env<'_>) -> Op {
-        env.counters().memory_shortages += 1;
+        env.counters.memory_shortages += 1;
         self.stage = Stage::Idle;
         Op::SleepJiffies(1)
     }
@@ -84,7 +84,7 @@ impl Worker {
         } else {
             env.free_deferred(object);
         }
-        env.counters().operations += 1;
+        env.counters.operations += 1;
         true
     }
 }

@@ -125,7 +125,7 @@ impl Process {
             return None;
         };
         let mut file = File { inode, dentry, node: None, pages: Vec::new(), bytes: 0 };
-        let bytes = env.random().within(self.size.0, self.size.1);
+        let bytes = env.random.within(self.size.0, self.size.1);
         self.grow(env, &mut file, bytes);
         self.files.push(file);
         self.open_and_close(env);
@@ -154,7 +154,7 @@ impl Process {
     }
 
     fn delete(&mut self, env: &mut Env<'_>) {
-        let place = env.random().within(0, self.files.len() as u64 - 1) as usize;
+        let place = env.random.within(0, self.files.len() as u64 - 1) as usize;
         let file = self.files.swap_remove(place);
         file.pages.into_iter().for_each(|frame| env.free_pages(frame, 0));
         [Some(file.inode), Some(file.dentry), file.node]
@@ -164,12 +164,12 @@ impl Process {
     }
 
     fn access(&mut self, env: &mut Env<'_>) {
-        let appends = env.random().one_in(2);
+        let appends = env.random.one_in(2);
         if appends && !self.files.is_empty() {
-            let place = env.random().within(0, self.files.len() as u64 - 1) as usize;
+            let place = env.random.within(0, self.files.len() as u64 - 1) as usize;
             let mut file = self.files.swap_remove(place);
             let room = (self.size.1).saturating_sub(file.bytes);
-            let bytes = env.random().within(0, room);
+            let bytes = env.random.within(0, room);
             self.grow(env, &mut file, bytes);
             self.files.push(file);
         }
@@ -178,18 +178,14 @@ impl Process {
 
     fn ready(&mut self, env: &mut Env<'_>) {
         self.ready.set(self.ready.get() + 1);
-        let now_ns = env.now_ns;
-        let counters = env.counters();
-        counters.ready += 1;
-        counters.ready_ns = now_ns;
+        env.counters.ready += 1;
+        env.counters.ready_ns = env.now_ns;
     }
 
     fn finish(&mut self, env: &mut Env<'_>) -> Op {
         self.step = Step::Done;
-        let now_ns = env.now_ns;
-        let counters = env.counters();
-        counters.finished += 1;
-        counters.finished_ns = now_ns;
+        env.counters.finished += 1;
+        env.counters.finished_ns = env.now_ns;
         Op::Schedule
     }
 
@@ -228,11 +224,11 @@ impl Program for Process {
                 self.kernel(ACCESS_US)
             }
             Step::Name => {
-                self.deletes = env.random().one_in(2) && !self.files.is_empty();
+                self.deletes = env.random.one_in(2) && !self.files.is_empty();
                 if self.deletes {
                     self.delete(env);
                 } else if self.create(env).is_none() {
-                    env.counters().memory_shortages += 1;
+                    env.counters.memory_shortages += 1;
                 }
                 self.step = Step::Take;
                 self.kernel(NAME_US)
@@ -247,7 +243,7 @@ impl Program for Process {
             }
             Step::Release => {
                 self.step = Step::User;
-                env.counters().operations += 1;
+                env.counters.operations += 1;
                 Op::Unlock(LOCK)
             }
             Step::Done => Op::Exit,

@@ -18,8 +18,7 @@ impl Program for Sync {
     fn next(&mut self, env: &mut Env<'_>) -> Op {
         match self.called_ns.take() {
             Some(called_ns) => {
-                let latency_ns = env.now_ns - called_ns;
-                env.counters().sync_ns.push(latency_ns);
+                env.counters.sync_ns.push(env.now_ns - called_ns);
                 Op::Sleep { ns: self.every_ns }
             }
             None => {

@@ -33,13 +33,12 @@ impl Program for Wakeup {
         let now_ns = env.now_ns;
         match self.due_ns.take() {
             Some(due_ns) => {
-                let counters = env.counters();
-                counters.operations += 1;
-                counters.latencies.add(Span::new(due_ns, now_ns), 0);
+                env.counters.operations += 1;
+                env.counters.latencies.add(Span::new(due_ns, now_ns), 0);
                 Op::Run { ns: self.work_ns, mode: Mode::User }
             }
             None => {
-                let ns = self.sleep.draw(env.random());
+                let ns = self.sleep.draw(env.random);
                 self.due_ns = Some(now_ns + ns);
                 env.spend(self.going_to_sleep_ns);
                 Op::Sleep { ns }

@@ -42,7 +42,7 @@ impl Recording {
 
     /// The thread of a vCPU has nothing to do.
     pub fn idle(&mut self, now_ns: u64, entity: Entity) {
-        if let Some(waits) = self.waits.as_mut().filter(|waits| waits.entity() == entity) {
+        if let Some(waits) = self.waits.as_mut().filter(|waits| waits.entity == entity) {
             waits.idle(now_ns);
         }
     }
@@ -93,7 +93,7 @@ impl World {
         for (v, entity) in placement.threads.iter().enumerate().take(recorded.len()) {
             let thread = &self.hosts[placement.host].threads[entity.0 as usize];
             if thread.preempted && thread.state != State::Running {
-                add_span(&mut recorded[v], Span::new(thread.since_ns(), self.now_ns));
+                add_span(&mut recorded[v], Span::new(thread.since_ns, self.now_ns));
             }
         }
         recorded

@@ -5,7 +5,6 @@
 
 use reprieve_sim::ground::{self, Tapes};
 use reprieve_sim::guest::costs::Costs;
-use reprieve_sim::guest::lock::Discipline;
 use reprieve_sim::guest::memory::{self, Memory};
 use reprieve_sim::guest::rcu;
 use reprieve_sim::guest::{Guest, Spec};
@@ -13,7 +12,7 @@ use reprieve_sim::host::{Host, HostSpec};
 use reprieve_sim::world::World;
 use reprieve_sim::{SimError, sched};
 use reprieve_study::ground::{Finished, Progress};
-use reprieve_study::scenario::BadScenario;
+use reprieve_study::scenario::{BadScenario, Spinlocks};
 use reprieve_study::timeline::Events;
 use reprieve_study::{Observation, Scenario, Span, overrides};
 
@@ -92,7 +91,7 @@ pub fn world_of(vcpus: usize, hz: u64, add: impl FnOnce(&mut Guest)) -> World {
         costs,
         rcu: rcu::Params { hz, ..rcu::Params::default() },
         locks: 0,
-        discipline: Discipline::Queued,
+        discipline: Spinlocks::Queued,
         tick_phase_ns: 0,
         idle: Default::default(),
     };

@@ -107,7 +107,7 @@ fn times_are_told_though_telling_costs_nothing_and_nothing_is_told_unasked() {
         complete(&mut block, &requests);
         let mut events = Vec::new();
         block.take_events(&mut events);
-        assert_eq!((events.len(), block.traced_ns()), (told, 0));
+        assert_eq!((events.len(), block.traced_ns), (told, 0));
     }
 }
 

@@ -206,7 +206,7 @@ impl SlabCache {
             frames.push(slab.frame);
             total += 1 << slab.order;
         }
-        ensure!(total == self.frames(), "{total} frames of slabs are counted as {}", self.frames());
+        ensure!(total == self.frames, "{total} frames of slabs are counted as {}", self.frames);
         Ok(())
     }
 

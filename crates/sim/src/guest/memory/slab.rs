@@ -86,7 +86,8 @@ pub(super) struct SlabCache {
     words: usize,
     /// Head of the unused slab numbers, linked by `after`.
     unused: u32,
-    frames: u64,
+    /// Frames in slabs.
+    pub frames: u64,
 }
 
 impl SlabCache {
@@ -104,11 +105,6 @@ impl SlabCache {
             unused: NONE,
             frames: 0,
         }
-    }
-
-    /// Frames in slabs.
-    pub fn frames(&self) -> u64 {
-        self.frames
     }
 
     /// The bits of a slab's objects.

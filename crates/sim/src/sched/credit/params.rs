@@ -4,16 +4,7 @@ use reprieve_study::units::MILLISECOND_NS;
 
 use crate::sched::Cpu;
 
-/// A version of Xen, for what its credit scheduler does differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
-    /// 4.5.0 to 4.6: the first that has all three bugs.
-    V4_5,
-    /// 4.7: bug 1 is fixed.
-    V4_7,
-    /// 4.17: when the rate limit keeps the current vCPU, its timer is set for what is left of the limit.
-    V4_17,
-}
+pub use reprieve_study::scenario::XenVersion as Version;
 
 /// Which of the three bugs are fixed, each by the smallest change of its mechanism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,12 +19,19 @@ pub struct Fixes {
     pub boost_erased: bool,
 }
 
+impl Fixes {
+    /// Those that a version has: 4.5 and 4.6 have all three bugs.
+    pub fn of(version: Version) -> Fixes {
+        Fixes { boost_on_migration: version != Version::V4_5, ..Fixes::default() }
+    }
+}
+
 /// How long the timer runs if the rate limit keeps the current vCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rearm {
-    /// The whole limit once more.
+    /// The whole limit once more: before 4.17.
     Whole,
-    /// What is left of it, to the last ns: in a trace of 4.17.7 it and the run time made 1 ms in each of 995 cases, whose run
+    /// What is left of it, to the last ns: 4.17. In a trace of 4.17.7 it and the run time made 1 ms in each of 995 cases, whose run
     /// times were 30 us to 999.5 us. The timer comes after 50 us at the soonest (`timer_slop`).
     Left,
 }
@@ -45,18 +43,6 @@ pub const TICKS_PER_SLICE: u64 = 3;
 pub const SLICE_NS: u64 = 30 * MILLISECOND_NS;
 /// Xen's default rate limit.
 pub const RATELIMIT_NS: u64 = MILLISECOND_NS;
-
-impl Version {
-    /// The fixes that it has.
-    pub fn fixes(self) -> Fixes {
-        Fixes { boost_on_migration: self != Version::V4_5, ..Fixes::default() }
-    }
-
-    /// What it does when the rate limit keeps the current vCPU.
-    pub fn rearm(self) -> Rearm {
-        if self == Version::V4_17 { Rearm::Left } else { Rearm::Whole }
-    }
-}
 
 /// What a credit scheduler is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,8 +76,8 @@ impl Params {
             pool: Vec::new(),
             slice_ns: SLICE_NS,
             ratelimit_ns: RATELIMIT_NS,
-            fixes: version.fixes(),
-            rearm: version.rearm(),
+            fixes: Fixes::of(version),
+            rearm: if version == Version::V4_17 { Rearm::Left } else { Rearm::Whole },
             race_window_ns: 1,
             accounting_phase_ns: SLICE_NS,
             tick_phases_ns: Vec::new(),

@@ -25,6 +25,12 @@ impl Mask {
         mask
     }
 
+    /// Those of the set that are named; all of it if none of them is.
+    pub fn narrowed(&self, named: &[Cpu]) -> Mask {
+        let both = self.and(&Mask::of(self.0.len() as u32 * BITS, named));
+        if both.is_empty() { self.clone() } else { both }
+    }
+
     /// Adds one.
     pub fn insert(&mut self, cpu: u32) {
         self.0[(cpu / BITS) as usize] |= 1 << (cpu % BITS);

@@ -14,7 +14,8 @@ pub struct Pcpu {
     pub current: Option<u32>,
     /// Since when its current vCPU has had it without another between.
     pub since_ns: u64,
-    ordered: bool,
+    /// Whether a decision was ordered and has not been taken yet.
+    pub ordered: bool,
     timer_ns: Option<u64>,
 }
 
@@ -50,11 +51,6 @@ impl Pcpus {
         if !std::mem::replace(&mut self[cpu].ordered, true) {
             orders.resched.push(Cpu(cpu));
         }
-    }
-
-    /// Whether a decision was ordered and has not been taken yet.
-    pub fn is_ordered(&self, cpu: u32) -> bool {
-        self[cpu].ordered
     }
 
     /// Whether a decision is due, as `pick` is called; from now on it is not.

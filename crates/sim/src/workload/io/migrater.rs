@@ -167,7 +167,7 @@ impl Program for BeatThread {
         let next_ns = daemon.placer.next_beat_ns(env.vcpu).unwrap_or(0);
         // Threads of a live guest do not start in step, so each one's beats have a phase of their own.
         let sleep_ns = match self.due {
-            None => env.random().within(1, period_ns),
+            None => env.random.within(1, period_ns),
             Some(_) => next_ns.saturating_sub(now_ns).max(period_ns),
         };
         self.due = Some((now_ns + sleep_ns, period_ns));

@@ -106,8 +106,8 @@ impl Thread {
         }
         self.waits = None;
         self.step_done(env);
-        env.counters().io_bytes += self.kib(pages) << 10;
-        env.counters().read_bytes += copied_kib << 10;
+        env.counters.io_bytes += self.kib(pages) << 10;
+        env.counters.read_bytes += copied_kib << 10;
         Op::Run { ns: (copied_kib * self.does.copy_ns_per_kib).max(1), mode: Mode::Kernel }
     }
 
@@ -115,19 +115,19 @@ impl Thread {
         self.at += 1;
         if self.at == self.does.steps.len() {
             self.at = 0;
-            env.counters().operations += 1;
+            env.counters.operations += 1;
         }
     }
 
     fn read(&mut self, env: &mut Env<'_>, access: Access, kib: u64) -> Op {
-        let pages = self.reads.take(env.random(), access, (kib / self.does.page_kib) as u32);
+        let pages = self.reads.take(env.random, access, (kib / self.does.page_kib) as u32);
         env.spend(self.does.call_ns);
         self.go_on(env, Waits::ForRead(pages))
     }
 
     fn write(&mut self, env: &mut Env<'_>, access: Access, kib: u64) -> Op {
         let cursor = self.writes.as_mut().expect("a thread that writes has a file for it");
-        let pages = cursor.take(env.random(), access, (kib / self.does.page_kib) as u32);
+        let pages = cursor.take(env.random, access, (kib / self.does.page_kib) as u32);
         env.spend(self.does.call_ns + kib * self.does.copy_ns_per_kib);
         self.go_on(env, Waits::ToWrite(pages))
     }
@@ -148,7 +148,7 @@ impl Program for Thread {
             Step::Compute { us, spread_percent } => {
                 self.step_done(env);
                 let (ns, by_ns) = (us * 1_000, us * 10 * spread_percent);
-                let ns = if by_ns == 0 { ns } else { env.random().within(ns - by_ns, ns + by_ns) };
+                let ns = if by_ns == 0 { ns } else { env.random.within(ns - by_ns, ns + by_ns) };
                 Op::Run { ns: ns.max(1), mode: Mode::User }
             }
         }

@@ -120,9 +120,9 @@ fn a_list_that_is_too_long_moves_to_the_node_and_its_surplus_of_empty_slabs_is_f
     // Lists of 6 moved with the 7th, 13th and 19th slab: the node keeps 5 empty ones, 13 went back.
     let slabs = cache_of(&memory, cache);
     assert_eq!((slabs.node.count, slabs.cpus[0].count), (5, 2));
-    assert_eq!(slabs.frames(), (1 + 5 + 2) * 2);
+    assert_eq!(slabs.frames, (1 + 5 + 2) * 2);
     memory.shrink();
-    assert_eq!(cache_of(&memory, cache).frames(), 2, "the active slab, which is full");
+    assert_eq!(cache_of(&memory, cache).frames, 2, "the active slab, which is full");
     assert_eq!(memory.footprint_bytes(), 2 * FRAME_BYTES);
     memory.check().unwrap();
 }
@@ -137,12 +137,12 @@ fn an_empty_slab_beyond_the_nodes_minimum_goes_back_at_once() {
         memory.free(0, slab[0]);
     }
     assert_eq!(cache_of(&memory, cache).node.count, 12);
-    let before = cache_of(&memory, cache).frames();
+    let before = cache_of(&memory, cache).frames;
     for &object in objects[1..8].iter() {
         memory.free(0, object);
     }
     assert_eq!(cache_of(&memory, cache).node.count, 11);
-    assert_eq!(cache_of(&memory, cache).frames(), before - 2);
+    assert_eq!(cache_of(&memory, cache).frames, before - 2);
     memory.check().unwrap();
 }
 

@@ -9,7 +9,7 @@ fn refused(woken: Priority, current: Priority) -> Kind {
 
 /// A hog and a vCPU that was just woken beside it, both pinned to pCPU 0 of two; the other pCPU idles.
 fn bug_1(version: Version, fixes: Fixes) -> (Bench, Entity, Entity) {
-    let mut bench = Bench::new(Params { fixes: version.fixes() | fixes, ..Params::xen(version, 2) });
+    let mut bench = Bench::new(Params { fixes: Fixes::of(version) | fixes, ..Params::xen(version, 2) });
     let hog = bench.woken(&[0]);
     bench.pass(5 * MS);
     bench.tick(0);

@@ -40,7 +40,7 @@ fn params() -> impl Strategy<Value = Params> {
             pool: pool.into_iter().filter(|&cpu| cpu < cpus).map(Cpu).collect(),
             slice_ns: slice_ms * MS,
             ratelimit_ns: limit * 500 * US,
-            fixes: version.fixes() | Fixes { inactive_debt, boost_erased, ..Fixes::default() },
+            fixes: Fixes::of(version) | Fixes { inactive_debt, boost_erased, ..Fixes::default() },
             race_window_ns: limit * 10 * MS,
             ..Params::xen(version, cpus)
         },
