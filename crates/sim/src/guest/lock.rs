@@ -58,11 +58,7 @@ impl Locks {
 
     /// A waiter looks at the lock; returns whether it was taken.
     pub fn retry(&mut self, lock: Lock, task: TaskId) -> bool {
-        let lock = &mut self.all[lock.0 as usize];
-        match self.discipline {
-            Spinlocks::TestAndSet => lock.retry_out_of_turn(task),
-            Spinlocks::Queued | Spinlocks::Paravirtual => lock.retry(task),
-        }
+        self.all[lock.0 as usize].retry(task, self.discipline != Spinlocks::TestAndSet)
     }
 
     /// Releases a lock. `runs` says whether a waiter's vCPU runs.
@@ -87,25 +83,13 @@ impl SpinLock {
         false
     }
 
-    /// A waiter looks at the lock: takes it if it is free and nobody came before.
-    pub fn retry(&mut self, task: TaskId) -> bool {
-        if self.holder.is_none() && self.waiters.front() == Some(&task) {
-            self.holder = self.waiters.pop_front();
-            return true;
-        }
-        false
-    }
-
-    /// A waiter looks at the lock: takes it if it is free, whoever came before.
-    pub fn retry_out_of_turn(&mut self, task: TaskId) -> bool {
+    /// A waiter looks at the lock: takes it if it is free and, where the order counts, nobody came before.
+    pub fn retry(&mut self, task: TaskId, in_order: bool) -> bool {
         let place = self.waiters.iter().position(|waiter| *waiter == task);
-        match place.filter(|_| self.holder.is_none()) {
-            Some(place) => {
-                self.holder = self.waiters.remove(place);
-                true
-            }
-            None => false,
-        }
+        let may = |place: &usize| self.holder.is_none() && (*place == 0 || !in_order);
+        let Some(place) = place.filter(may) else { return false };
+        self.holder = self.waiters.remove(place);
+        true
     }
 
     /// Releases it to a waiter of which `runs` says that its vCPU runs.
@@ -157,13 +141,13 @@ mod tests {
     fn a_test_and_set_lock_goes_to_whoever_runs() {
         let mut lock = contended();
         assert_eq!(lock.release_to_any_running(|task| task == TaskId(2)), Release::HandedTo(TaskId(2)));
-        assert!(!lock.retry_out_of_turn(TaskId(1)), "it is held");
+        assert!(!lock.retry(TaskId(1), false), "it is held");
         assert_eq!(lock.release_to_any_running(|_| false), Release::Free);
         assert!(lock.take(TaskId(3)), "who arrives need not queue");
         assert!(!lock.take(TaskId(4)));
         assert_eq!(lock.release_to_any_running(|_| false), Release::Free);
-        assert!(!lock.retry_out_of_turn(TaskId(5)), "one that does not wait");
-        assert!(lock.retry_out_of_turn(TaskId(4)), "before the first");
+        assert!(!lock.retry(TaskId(5), false), "one that does not wait");
+        assert!(lock.retry(TaskId(4), false), "before the first");
         assert_eq!(lock.release_to_any_running(|_| true), Release::HandedTo(TaskId(1)));
     }
 
@@ -171,11 +155,11 @@ mod tests {
     fn a_paravirtual_lock_is_not_given_to_who_does_not_run_and_can_be_stolen() {
         let mut lock = contended();
         assert_eq!(lock.release_to_running(|_| false), Release::Kick(TaskId(1)));
-        assert!(!lock.retry(TaskId(2)), "the first waiter comes first");
+        assert!(!lock.retry(TaskId(2), true), "the first waiter comes first");
         assert!(lock.take(TaskId(3)), "but who arrives may steal");
-        assert!(!lock.retry(TaskId(1)));
+        assert!(!lock.retry(TaskId(1), true));
         assert_eq!(lock.release_to_running(|_| false), Release::Kick(TaskId(1)));
-        assert!(lock.retry(TaskId(1)));
+        assert!(lock.retry(TaskId(1), true));
         assert_eq!(lock.release_to_running(|_| true), Release::HandedTo(TaskId(2)));
     }
 }

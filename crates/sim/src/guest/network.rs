@@ -29,21 +29,11 @@ pub(super) struct Network {
     /// Packets in the device's ring.
     ring: Vec<Packet>,
     /// Packets in the server's socket.
-    socket: VecDeque<Packet>,
+    pub socket: VecDeque<Packet>,
     /// Answers that leave.
-    answers: Vec<Packet>,
+    pub answers: Vec<Packet>,
     server: Option<TaskId>,
     lost: u64,
-}
-
-impl Network {
-    pub(super) fn receive(&mut self) -> Option<Packet> {
-        self.socket.pop_front()
-    }
-
-    pub(super) fn answer(&mut self, request: Packet) {
-        self.answers.push(request);
-    }
 }
 
 impl Guest {

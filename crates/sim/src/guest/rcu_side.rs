@@ -91,7 +91,7 @@ impl Guest {
         let timed_out = std::mem::take(&mut self.tasks[task].timed_out);
         let why = if timed_out { Wakeup::TimedOut } else { Wakeup::Woken };
         let step = self.rcu.state.kthread(clock.now_ns, self.jiffies.now, v, why, &mut self.rcu.effects);
-        self.set_mode(v, Mode::Kernel);
+        self.vcpus[v].mode = Mode::Kernel;
         match step.next {
             Kthread::Work => {
                 let ns = self.costs.kthread_step_ns + self.costs.kthread_visit_ns * step.visited;

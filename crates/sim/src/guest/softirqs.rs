@@ -4,7 +4,6 @@
 use reprieve_study::units::MILLISECOND_NS;
 
 use crate::guest::callback::{Action, action};
-use crate::guest::ids::TaskId;
 use crate::guest::vcpu::{Level, SoftPass, softirq};
 use crate::guest::{Clock, Guest, Kernel};
 
@@ -16,7 +15,7 @@ const PASS_RESTARTS: u32 = 10;
 impl Guest {
     /// At the end of an interrupt: begins a pass, unless one is in progress or ksoftirqd has taken over.
     pub(super) fn begin_softirqs_after_interrupt(&mut self, clock: &mut Clock<'_>, v: usize) {
-        let taken_over = self.kernel == Kernel::V6_1 && !self.is_blocked(self.tasks.ksoftirqd[v]);
+        let taken_over = self.kernel == Kernel::V6_1 && !self.tasks[self.tasks.ksoftirqd[v]].blocked;
         if self.vcpus[v].softirqs != 0 && self.vcpus[v].pass.is_none() && !taken_over {
             self.begin_softirqs(clock, v);
         }
@@ -121,10 +120,5 @@ impl Guest {
         }
         self.rcu.invoked += self.rcu.state.end_batch(v, &mut self.rcu.effects);
         ns
-    }
-
-    /// Whether a task sleeps or waits.
-    pub(super) fn is_blocked(&self, task: TaskId) -> bool {
-        self.tasks[task].blocked
     }
 }

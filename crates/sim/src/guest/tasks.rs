@@ -35,7 +35,7 @@ impl Guest {
                 let spent_ns = env.spent_ns;
                 self.send_answers();
                 self.send_to_disk();
-                self.set_mode(v, Mode::Kernel);
+                self.vcpus[v].mode = Mode::Kernel;
                 self.vcpus[v].begin(Level::Task, spent_ns);
                 self.tasks[task].kind = Some(kind);
                 self.apply_effects(clock, Some(v));
@@ -64,17 +64,13 @@ impl Guest {
         }
     }
 
-    pub(super) fn set_mode(&mut self, v: usize, mode: Mode) {
-        self.vcpus[v].mode = mode;
-    }
-
     fn perform(&mut self, clock: &mut Clock<'_>, v: usize, task: TaskId, op: Op) {
         self.tasks[task].runs_on = matches!(op, Op::RunOn { .. });
         match op {
             Op::Run { ns, mode } => {
                 // What the program spent was in the kernel; a stretch has one mode, that of its larger part.
                 if ns > self.vcpus[v].left(Level::Task) {
-                    self.set_mode(v, mode);
+                    self.vcpus[v].mode = mode;
                 }
                 self.vcpus[v].begin(Level::Task, ns);
             }

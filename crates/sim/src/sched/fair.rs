@@ -109,9 +109,7 @@ impl<P: Policy> Fair<P> {
 
     /// Orders `pick` for that CPU, once.
     fn resched(&mut self, cpu: u32, orders: &mut Orders) {
-        let queue = &mut self.queues[cpu as usize];
-        if !queue.resched {
-            queue.resched = true;
+        if !std::mem::replace(&mut self.queues[cpu as usize].resched, true) {
             orders.resched.push(Cpu(cpu));
         }
     }

@@ -6,7 +6,7 @@
 use reprieve_study::units::SECOND_NS;
 
 use super::effects::Effects;
-use super::sequence::{end, is_before, start};
+use super::sequence::{STATE_BITS, end, is_before, start};
 use super::state::Rcu;
 use super::tree::Kind;
 use crate::bits::bits;
@@ -144,7 +144,7 @@ impl Rcu {
         self.start_wanted = false;
         self.look_wanted = false;
         self.gp_start = jiffies;
-        self.grace_periods.start(now_ns, self.sequence());
+        self.grace_periods.start(now_ns, self.gp_seq >> STATE_BITS);
         self.gp_seq = start(self.gp_seq);
         self.tree.set(Kind::Normal);
         for node in &mut self.tree.nodes {

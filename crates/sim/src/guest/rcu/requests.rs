@@ -20,7 +20,7 @@ impl Rcu {
                 // The end of the grace period in progress will find the request.
                 break false;
             }
-            match self.tree.parent(at) {
+            match node.parent {
                 Some(parent) => at = parent,
                 None => break !self.gp_in_progress(),
             }

@@ -8,7 +8,7 @@ use super::expedited::Expedited;
 use super::grace_periods::GracePeriods;
 use super::kthread::Stage;
 use super::params::{Delays, Params};
-use super::sequence::{STATE_BITS, in_progress};
+use super::sequence::in_progress;
 use super::tree::{Kind, Tree};
 use crate::bits::bits;
 
@@ -122,9 +122,5 @@ impl Rcu {
             self.look_wanted = true;
             self.wake_kthread(effects);
         }
-    }
-
-    pub(super) fn sequence(&self) -> u64 {
-        self.gp_seq >> STATE_BITS
     }
 }

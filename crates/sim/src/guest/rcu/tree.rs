@@ -6,7 +6,7 @@
 /// A node. Masks of a leaf have a bit per CPU, others a bit per child.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
-    parent: Option<u32>,
+    pub parent: Option<u32>,
     /// Its bit in the parent's masks.
     bit: u64,
     /// Its first CPU.
@@ -100,12 +100,6 @@ impl Tree {
     /// The leaves' indices.
     pub fn leaves(&self) -> std::ops::Range<usize> {
         self.first_leaf..self.nodes.len()
-    }
-
-    /// A node's parent.
-    #[inline]
-    pub fn parent(&self, node: u32) -> Option<u32> {
-        self.nodes[node as usize].parent
     }
 
     /// Whether a grace period waits for nobody any more.

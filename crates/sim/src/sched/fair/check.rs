@@ -53,10 +53,8 @@ impl<P: Policy> Fair<P> {
 
     fn check_place(&self, entity: u32, cpu: u32, unwelcome: bool) {
         let member = &self.members[entity as usize];
-        let (domain, bit) = self.domains.locate(cpu);
         assert_eq!(member.cpu, Some(cpu));
-        let allowed = self.domains.allowed(&member.affinity, domain) >> bit & 1 == 1;
-        assert!(allowed || unwelcome, "pinning is violated");
+        assert!(self.may_run(entity, cpu) || unwelcome, "pinning is violated");
     }
 
     fn check_bits(&self, cpu: u32) {
@@ -103,13 +101,11 @@ impl<P: Policy> Fair<P> {
 
     /// Whether some CPU of the domain of an idle one has an entity that waits and might run on the idle one.
     pub fn could_pull(&self, cpu: Cpu) -> bool {
-        let (home, bit) = self.domains.locate(cpu.0);
+        let home = self.domains.locate(cpu.0).0;
         self.queues.iter().enumerate().any(|(from, queue)| {
             let near = self.domains.locate(from as u32).0 == home;
-            let allowed = |entity: u32| {
-                self.domains.allowed(&self.members[entity as usize].affinity, home) >> bit & 1 == 1
-            };
-            near && queue.count() > 1 && queue.waiting().iter().any(|waiter| allowed(waiter.entity))
+            let allowed = |waiter: &super::Waiter| self.may_run(waiter.entity, cpu.0);
+            near && queue.count() > 1 && queue.waiting().iter().any(allowed)
         })
     }
 }

@@ -31,9 +31,8 @@ impl<P: Policy> Fair<P> {
         {
             return cpu;
         }
-        let allowed = self.domains.allowed(&member.affinity, domain) >> bit & 1 == 1;
         // Linux's bias for the waker's CPU, half of a domain's imbalance_pct beyond 100: of equal ones it is the waker's.
-        if allowed && self.load(from) * 100 < self.load(was) * 108 { from } else { was }
+        if self.may_run(entity, from) && self.load(from) * 100 < self.load(was) * 108 { from } else { was }
     }
 
     /// An idle CPU of that domain: the first after that bit, going round.
