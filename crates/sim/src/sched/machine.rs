@@ -182,22 +182,18 @@ impl<P: Policy> Machine<P> {
         let entity = self.cpus[cpu.0 as usize].running.expect("who is done runs");
         let (work, left_ns) = &mut self.work[entity.0 as usize];
         debug_assert_eq!(*left_ns, 0);
-        match work {
+        let (run_ns, slept_ns) = match work {
             Work::Spin => unreachable!("it never is"),
-            Work::Bursts { run_ns, sleep_ns } => {
-                *left_ns = *run_ns;
-                self.events.push(Reverse((self.now_ns + *sleep_ns, Event::Wake(entity))));
-                self.sched.block(self.now_ns, cpu, orders);
-            }
-            Work::Spread { run_ns, sleep_ns, state } => {
-                *left_ns = *run_ns;
-                self.events.push(Reverse((self.now_ns + spread(*sleep_ns, state), Event::Wake(entity))));
-                self.sched.block(self.now_ns, cpu, orders);
-            }
-            Work::Yields { run_ns } => {
-                *left_ns = *run_ns;
-                self.sched.yield_now(self.now_ns, cpu, orders);
-            }
+            Work::Bursts { run_ns, sleep_ns } => (*run_ns, Some(*sleep_ns)),
+            Work::Spread { run_ns, sleep_ns, state } => (*run_ns, Some(spread(*sleep_ns, state))),
+            Work::Yields { run_ns } => (*run_ns, None),
+        };
+        *left_ns = run_ns;
+        if let Some(slept_ns) = slept_ns {
+            self.events.push(Reverse((self.now_ns + slept_ns, Event::Wake(entity))));
+            self.sched.block(self.now_ns, cpu, orders);
+        } else {
+            self.sched.yield_now(self.now_ns, cpu, orders);
         }
         orders.resched.push(cpu);
     }

@@ -151,10 +151,9 @@ impl Cache {
     /// # Errors
     /// What differs.
     pub fn check(&self) -> Result<(), String> {
-        let there = |file: &File| file.pages.iter().filter(|state| **state != State::Absent).count();
-        let counted: usize = self.files.iter().map(there).sum();
-        let is_pending = |file: &File| file.pages.iter().filter(|state| **state == State::Pending).count();
-        let pending: usize = self.files.iter().map(is_pending).sum();
+        let states = || self.files.iter().flat_map(|file| &file.pages);
+        let counted = states().filter(|state| **state != State::Absent).count();
+        let pending = states().filter(|state| **state == State::Pending).count();
         if pending != self.pending {
             return Err(format!("{pending} pages are on their way, and {} are counted", self.pending));
         }

@@ -8,7 +8,7 @@
 use super::vcpu::State;
 use super::{Credit, Wake};
 use crate::sched::Orders;
-use crate::sched::xen::Kind;
+use crate::sched::xen::{Kind, Priority};
 
 /// A VM.
 #[derive(Clone, Debug)]
@@ -99,9 +99,7 @@ impl Credit {
         if unsorted {
             let vcpus = &self.vcpus;
             // Stable, and BOOST stays where it is among UNDER.
-            queue.waiting.sort_by_key(|&entity| {
-                vcpus[entity as usize].priority() == crate::sched::xen::Priority::Over
-            });
+            queue.waiting.sort_by_key(|&entity| vcpus[entity as usize].priority() == Priority::Over);
         }
         let Some(entity) = self.pcpus[cpu].current else { return };
         let vcpu = &mut self.vcpus[entity as usize];
