@@ -1,4 +1,5 @@
-//! The decisions of I/O-aware placement, as pure code: signals in, decisions out.
+//! The decisions of I/O-aware placement and of remedies for preempted RCU readers, as pure code: signals in, decisions
+//! out.
 //!
 //! | module | decides |
 //! |---|---|
@@ -6,6 +7,7 @@
 //! | [`io`] | which tasks are I/O tasks, and how much of their time is I/O |
 //! | [`place`] | which I/O task goes to which vCPU, and when |
 //! | [`guard`] | whether moving tasks pays, judged by throughput |
+//! | [`boost`] | which descheduled vCPUs should run, so that a grace period can end |
 //!
 //! Three more serve these: [`signal`], the type of all input, with a text form for records; [`cpus`], sets of CPUs; and
 //! [`window`], quantiles of the latest values.
@@ -25,6 +27,7 @@
 //! ```
 
 pub mod beat;
+pub mod boost;
 pub mod cpus;
 pub mod guard;
 pub mod io;

@@ -328,6 +328,11 @@ impl Guest {
         &mut self.counters.latencies
     }
 
+    /// The vCPU on which RCU's kthread runs or waits to run.
+    pub fn ready_gp_kthread(&self) -> Option<usize> {
+        self.tasks.place(self.rcu.gp_kthread)
+    }
+
     /// CPU time of RCU's kthread.
     pub fn gp_kthread_ns(&self) -> u64 {
         self.tasks[self.rcu.gp_kthread].exec_ns

@@ -93,7 +93,8 @@ impl Orders {
     }
 }
 
-/// A CPU scheduler. What only some can do besides is in [`Placement`], [`Pausing`] and [`Scheduler::log`].
+/// A CPU scheduler. What only some can do besides is in [`Placement`], [`Pausing`], [`Boosting`] and
+/// [`Scheduler::log`].
 pub trait Scheduler: std::fmt::Debug {
     /// A new entity, blocked.
     fn add(&mut self, spec: &Spec) -> Entity;
@@ -122,6 +123,10 @@ pub trait Scheduler: std::fmt::Debug {
     fn pausing(&mut self) -> Option<&mut dyn Pausing> {
         None
     }
+    /// How single entities are let run before all others under it, if it can do that.
+    fn boosting(&mut self) -> Option<&mut dyn Boosting> {
+        None
+    }
     /// Where it records why it decides as it does, if it can.
     fn log(&mut self) -> Option<&mut xen::Log> {
         None
@@ -146,4 +151,15 @@ pub trait Pausing {
     fn lag_ns(&mut self, now_ns: u64, entity: Entity) -> i64;
     /// The entity, if it waits, runs next on its CPU as far as fairness allows (CFS; EEVDF ignores it).
     fn favour(&mut self, now_ns: u64, entity: Entity, orders: &mut Orders);
+}
+
+/// A scheduler under which single entities can be let run before all others for a while, also beyond their quota.
+pub trait Boosting {
+    /// From now on the entity runs before all others of its CPU whenever it has work. The time is charged to it as ever.
+    fn boost(&mut self, now_ns: u64, entity: Entity, orders: &mut Orders);
+    /// It competes like any other again.
+    fn end_boost(&mut self, now_ns: u64, entity: Entity, orders: &mut Orders);
+    /// CPU time that it has had beyond what it has a right to: beyond its quota, or ahead of the others of its CPU (virtual
+    /// time, ns), whichever is more.
+    fn debt_ns(&mut self, now_ns: u64, entity: Entity) -> u64;
 }

@@ -3,6 +3,7 @@
 //! An event changes one entity, which may leave requests and orders. `dispatch` carries them all out before time goes
 //! on.
 
+mod boosting;
 pub mod client;
 mod dispatch;
 mod emulator;
@@ -33,6 +34,7 @@ enum Source {
     SliceEnd { host: u32, entity: u32 },
     Disk,
     Accounting,
+    Boosting,
 }
 
 /// Where a guest's vCPUs run.
@@ -68,6 +70,7 @@ pub struct World {
     clients: Vec<Client>,
     io: io::IoWorld,
     recording: Recording,
+    boosting: Option<boosting::Daemon>,
 }
 
 impl World {
@@ -268,6 +271,7 @@ impl World {
             }
             Source::Disk => self.disk_event(),
             Source::Accounting => self.account_pauses(),
+            Source::Boosting => self.look_and_boost(),
         }
     }
 

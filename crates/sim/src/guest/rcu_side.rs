@@ -71,6 +71,11 @@ impl RcuSide {
         self.state.open_since_ns()
     }
 
+    /// Whether the grace period in progress waits for that vCPU.
+    pub fn is_holdout(&self, v: usize) -> bool {
+        self.state.is_holdout(v)
+    }
+
     /// Checks that no callback is lost or invoked twice.
     ///
     /// # Errors

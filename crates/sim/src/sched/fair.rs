@@ -11,6 +11,7 @@
 mod affinity;
 mod balance;
 mod bandwidth;
+mod boost;
 #[cfg(test)]
 mod check;
 mod domains;
@@ -22,7 +23,7 @@ pub use policy::{Arrival, Departure, NICE_0, Policy, Share, scaled};
 pub use runqueue::{Runqueue, Waiter};
 
 use super::tunables::MAX_DOMAIN_CPUS;
-use super::{Cpu, Entity, Orders, Pausing, Placement, Scheduler, Spec, Tunables};
+use super::{Boosting, Cpu, Entity, Orders, Pausing, Placement, Scheduler, Spec, Tunables};
 use bandwidth::Bandwidth;
 use domains::{Affinity, Domains};
 
@@ -49,6 +50,8 @@ struct Member {
     limit: Option<u32>,
     /// It pauses: how much of what it has a right to it keeps at most, ns.
     pauses: Option<u64>,
+    /// It runs before all others of its CPU, whatever its quota.
+    boosted: bool,
 }
 
 impl Member {
@@ -67,6 +70,8 @@ pub struct Fair<P> {
     queues: Vec<Runqueue>,
     domains: Domains,
     bandwidth: Bandwidth,
+    /// The number of boosted entities.
+    boosted: usize,
 }
 
 impl<P: Policy> Fair<P> {
@@ -83,6 +88,7 @@ impl<P: Policy> Fair<P> {
             queues: (0..cpus).map(|_| Runqueue::default()).collect(),
             domains,
             bandwidth: Bandwidth::default(),
+            boosted: 0,
         }
     }
 
@@ -102,7 +108,8 @@ impl<P: Policy> Fair<P> {
         queue.since_ns = now_ns;
         let member = &mut self.members[entity as usize];
         member.share.charge(delta_ns);
-        let spent = member.limit.is_some_and(|limit| self.bandwidth.charge(limit, now_ns, delta_ns));
+        let mut spent = member.limit.is_some_and(|limit| self.bandwidth.charge(limit, now_ns, delta_ns));
+        spent &= !member.boosted;
         let over = self.policy.charged(queue, &mut member.share);
         spent || over && !queue.waiting().is_empty()
     }
@@ -140,7 +147,7 @@ impl<P: Policy> Fair<P> {
 
     /// Like `insert`, and preempts what runs there if it should.
     fn enqueue(&mut self, now_ns: u64, entity: u32, cpu: u32, arrival: Arrival, orders: &mut Orders) {
-        let mut resched = self.account(now_ns, cpu);
+        let mut resched = self.account(now_ns, cpu) || self.members[entity as usize].boosted;
         self.insert(entity, cpu, arrival);
         let queue = &mut self.queues[cpu as usize];
         if !queue.resched {
@@ -162,6 +169,7 @@ impl<P: Policy> Fair<P> {
         let member = &mut self.members[entity as usize];
         if let Some(limit) = member.limit
             && self.bandwidth.charge(limit, now_ns, 0)
+            && !member.boosted
         {
             member.state = State::Throttled;
             return self.bandwidth.arm(limit, orders);
@@ -194,7 +202,7 @@ impl<P: Policy> Fair<P> {
     /// Throttles what runs on that CPU (accounted up to now) if its quota is spent.
     fn throttle(&mut self, now_ns: u64, cpu: u32, orders: &mut Orders) {
         let Some(entity) = self.queues[cpu as usize].current else { return };
-        let Some(limit) = self.members[entity as usize].limit else { return };
+        let Member { limit: Some(limit), boosted: false, .. } = self.members[entity as usize] else { return };
         if self.bandwidth.charge(limit, now_ns, 0) {
             self.put_aside(cpu, State::Throttled);
             self.bandwidth.arm(limit, orders);
@@ -228,7 +236,15 @@ impl<P: Policy> Scheduler for Fair<P> {
         let limit = spec.quota.as_ref().map(|quota| self.bandwidth.add(entity, quota));
         let affinity = self.domains.affinity(&spec.allowed);
         let share = Share::new(entity, weight);
-        self.members.push(Member { share, state: State::Blocked, cpu: None, affinity, limit, pauses: None });
+        self.members.push(Member {
+            share,
+            state: State::Blocked,
+            cpu: None,
+            affinity,
+            limit,
+            pauses: None,
+            boosted: false,
+        });
         Entity(entity)
     }
 
@@ -255,8 +271,11 @@ impl<P: Policy> Scheduler for Fair<P> {
         let queue = &mut self.queues[cpu as usize];
         queue.resched = false;
         if !queue.waiting().is_empty() {
-            let current = queue.current.map(|entity| &self.members[entity as usize].share);
-            if let Some(at) = self.policy.choose(queue, current) {
+            let chosen = self.find_boosted(cpu).unwrap_or_else(|| {
+                let queue = &self.queues[cpu as usize];
+                self.policy.choose(queue, self.current(cpu))
+            });
+            if let Some(at) = chosen {
                 self.switch(now_ns, cpu, at);
             }
         }
@@ -310,6 +329,10 @@ impl<P: Policy> Scheduler for Fair<P> {
     }
 
     fn pausing(&mut self) -> Option<&mut dyn Pausing> {
+        Some(self)
+    }
+
+    fn boosting(&mut self) -> Option<&mut dyn Boosting> {
         Some(self)
     }
 }

@@ -3,6 +3,7 @@
 mod affinity;
 mod balance;
 mod bench;
+mod boost;
 mod fairness;
 mod fuzz;
 mod policies;

@@ -106,6 +106,12 @@ impl Rcu {
         self.gp_in_progress().then_some(self.grace_periods.start_ns)
     }
 
+    /// Whether the grace period in progress waits for that CPU.
+    pub fn is_holdout(&self, cpu: usize) -> bool {
+        let Cpu { leaf, bit, .. } = self.cpus[cpu];
+        self.gp_in_progress() && self.tree.nodes[leaf as usize].waiting & bit != 0
+    }
+
     /// Wakes the kthread, if there is something for it to do (`rcu_gp_kthread_wake`).
     pub(super) fn wake_kthread(&self, effects: &mut Effects) {
         effects.wake_kthread |= self.start_wanted || self.look_wanted;

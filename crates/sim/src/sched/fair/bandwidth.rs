@@ -71,6 +71,12 @@ impl Bandwidth {
         (self.limits.len() - 1) as u32
     }
 
+    /// CPU time that the entity has had beyond its quota, to be taken from the next periods.
+    pub fn debt_ns(&mut self, limit: u32, now_ns: u64) -> u64 {
+        self.charge(limit, now_ns, 0);
+        u64::try_from(-self.limits[limit as usize].left_ns).unwrap_or(0)
+    }
+
     /// The entity ran for that long, up to now. True if nothing is left.
     pub fn charge(&mut self, limit: u32, now_ns: u64, delta_ns: u64) -> bool {
         let limit = &mut self.limits[limit as usize];

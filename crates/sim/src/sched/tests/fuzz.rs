@@ -7,7 +7,7 @@ use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
 use crate::sched::cfs::Cfs;
 use crate::sched::eevdf::Eevdf;
 use crate::sched::fair::{Fair, Policy};
-use crate::sched::{Cpu, Entity, Orders, Quota, Scheduler, Spec, Tunables};
+use crate::sched::{Boosting, Cpu, Entity, Orders, Quota, Scheduler, Spec, Tunables};
 
 /// An operation; numbers are taken modulo what there is.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,8 @@ enum Op {
     Yield(u32),
     Tick(u32),
     Pick(u32),
+    Boost(u32),
+    EndBoost(u32),
     /// Calls `pick` where it is ordered.
     Obey,
 }
@@ -28,6 +30,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => any::<u32>().prop_map(Op::Yield),
         3 => any::<u32>().prop_map(Op::Tick),
         1 => any::<u32>().prop_map(Op::Pick),
+        1 => any::<u32>().prop_map(Op::Boost),
+        1 => any::<u32>().prop_map(Op::EndBoost),
         4 => Just(Op::Obey),
     ]
 }
@@ -101,6 +105,15 @@ impl<P: Policy> Model<P> {
             }
             Op::Tick(number) => self.sched.tick(now_ns, cpu(number), &mut self.orders),
             Op::Pick(number) => self.pick(cpu(number)),
+            Op::Boost(entity) | Op::EndBoost(entity) => {
+                let entity = Entity(entity % self.blocked.len() as u32);
+                let orders = &mut self.orders;
+                match op {
+                    Op::Boost(_) => self.sched.boost(now_ns, entity, orders),
+                    _ => self.sched.end_boost(now_ns, entity, orders),
+                }
+                self.sched.debt_ns(now_ns, entity);
+            }
             Op::Obey => {
                 while let Some(cpu) = self.orders.resched.pop() {
                     self.pick(cpu);

@@ -1,0 +1,198 @@
+//! Which descheduled vCPUs of a VM should run, so that its RCU grace period can end.
+//!
+//! A grace period waits for every vCPU that has not reported a quiescent state (a *holdout*), and for the kthread that
+//! ends it. While the host keeps such a vCPU off, the grace period cannot end, and what was freed under RCU piles up. This
+//! module asks for exactly these vCPUs to be let on, for a fraction of a millisecond each.
+//!
+//! A kernel without preemption reports in two steps: a switch of tasks is noted, and the next timer tick reports it. A
+//! guest that comes back takes its overdue tick at once. So two short visits that are a tick apart end what one visit
+//! would have to wait a whole tick for: the cap is short, and the pause between two visits about a tick.
+//!
+//! The time is lent, not given. Who carries out the orders charges it to the vCPU as any other run time, so that the vCPU
+//! has to wait for it later. Three bounds hold even if a grace period never ends: no visit begins while the vCPU owes
+//! more than a limit, or when its visits took their share of the last second; and after a few visits to a vCPU that did
+//! not help, each further pause in the same grace period is twice as long.
+
+use crate::SECOND_NS;
+
+/// Visits to a vCPU within one grace period after which the pause before each further one doubles.
+const PATIENCE: u32 = 4;
+/// The longest pause between two visits.
+const LONGEST_PAUSE_NS: u64 = SECOND_NS;
+
+/// When to boost, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Age of a grace period from which on vCPUs are boosted, ns.
+    pub threshold_ns: u64,
+    /// The longest visit, ns.
+    pub cap_ns: u64,
+    /// The shortest pause between two visits of a vCPU, ns: a little less than the guest's tick.
+    pub cool_down_ns: u64,
+    /// A vCPU that owes this much CPU time is not boosted, ns.
+    pub debt_ns: u64,
+    /// CPU time that a vCPU's visits may take, in thousandths of the time. It saves up to one second's worth.
+    pub share_permille: u64,
+}
+
+impl Default for Settings {
+    /// Chosen on simulated guests with a tick of 4 ms.
+    fn default() -> Settings {
+        Settings {
+            threshold_ns: 5_000_000,
+            cap_ns: 300_000,
+            cool_down_ns: 3_600_000,
+            debt_ns: 10_000_000,
+            share_permille: 200,
+        }
+    }
+}
+
+/// What is known of a vCPU at a look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vcpu {
+    /// It has work and no pCPU.
+    pub is_off: bool,
+    /// The open grace period waits for it.
+    pub is_holdout: bool,
+    /// The grace-period kthread wants to run on it.
+    pub has_kthread: bool,
+    /// CPU time that it has had, ns.
+    pub run_ns: u64,
+    /// CPU time that it has had beyond what it has a right to, ns.
+    pub debt_ns: u64,
+}
+
+impl Vcpu {
+    fn is_waited_for(&self) -> bool {
+        self.is_holdout || self.has_kthread
+    }
+}
+
+/// What is known of a VM at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    /// The moment.
+    pub at_ns: u64,
+    /// When the open grace period began; none if none is open.
+    pub open_since_ns: Option<u64>,
+    /// All vCPUs, in the same order at every look.
+    pub vcpus: &'a [Vcpu],
+}
+
+/// What to do with a vCPU, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Let it run at once.
+    Begin(usize),
+    /// It competes like any other again.
+    End(usize),
+}
+
+/// A visit that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Visit {
+    began_ns: u64,
+    /// The vCPU's run time when it began.
+    run_ns: u64,
+}
+
+/// What is remembered of a vCPU.
+#[derive(Clone, Debug)]
+struct Past {
+    visit: Option<Visit>,
+    /// The next visit may begin then.
+    next_ns: u64,
+    /// Visits in the grace period that is open.
+    visits: u32,
+    /// CPU time that visits may still take, in thousandths of ns.
+    budget: u64,
+    /// Until when the budget is filled.
+    filled_ns: u64,
+}
+
+/// Decides for one VM.
+#[derive(Clone, Debug)]
+pub struct Booster {
+    settings: Settings,
+    pasts: Vec<Past>,
+    orders: Vec<Order>,
+    /// The grace period of the last look, by its start.
+    open_since_ns: Option<u64>,
+}
+
+impl Booster {
+    /// For a VM with that many vCPUs, from `now_ns` on.
+    pub fn new(settings: Settings, vcpus: usize, now_ns: u64) -> Booster {
+        let budget = settings.share_permille * SECOND_NS;
+        let past = Past { visit: None, next_ns: now_ns, visits: 0, budget, filled_ns: now_ns };
+        let orders = Vec::with_capacity(vcpus);
+        Booster { settings, pasts: vec![past; vcpus], orders, open_since_ns: None }
+    }
+
+    /// Takes a look, and says what to do: at most one order for each vCPU.
+    ///
+    /// # Panics
+    /// If the number of vCPUs is not the one given at first.
+    pub fn look(&mut self, look: &Look<'_>) -> &[Order] {
+        assert_eq!(look.vcpus.len(), self.pasts.len(), "a VM's vCPUs do not change");
+        self.orders.clear();
+        if look.open_since_ns != self.open_since_ns {
+            self.open_since_ns = look.open_since_ns;
+            self.pasts.iter_mut().for_each(|past| past.visits = 0);
+        }
+        let due_ns = look.open_since_ns.map(|since_ns| since_ns.saturating_add(self.settings.threshold_ns));
+        let is_due = due_ns.is_some_and(|due_ns| look.at_ns >= due_ns);
+        for (v, vcpu) in look.vcpus.iter().enumerate() {
+            let past = &mut self.pasts[v];
+            past.fill(&self.settings, look.at_ns);
+            let is_wanted = is_due && vcpu.is_waited_for();
+            match past.visit {
+                Some(visit) => {
+                    let is_over = look.at_ns.saturating_sub(visit.began_ns) >= self.settings.cap_ns;
+                    if is_over || !is_wanted {
+                        past.end(visit, &self.settings, look.at_ns, vcpu);
+                        self.orders.push(Order::End(v));
+                    }
+                }
+                None if is_wanted && vcpu.is_off && past.may_begin(&self.settings, look.at_ns, vcpu) => {
+                    past.visit = Some(Visit { began_ns: look.at_ns, run_ns: vcpu.run_ns });
+                    past.visits += 1;
+                    self.orders.push(Order::Begin(v));
+                }
+                None => {}
+            }
+        }
+        &self.orders
+    }
+
+    /// vCPUs that are being boosted: whoever stops must end these.
+    pub fn boosted(&self) -> impl Iterator<Item = usize> + '_ {
+        self.pasts.iter().enumerate().filter(|(_, past)| past.visit.is_some()).map(|(v, _)| v)
+    }
+}
+
+impl Past {
+    fn fill(&mut self, settings: &Settings, at_ns: u64) {
+        let elapsed_ns = at_ns.saturating_sub(self.filled_ns).min(SECOND_NS);
+        let most = settings.share_permille * SECOND_NS;
+        self.budget = (self.budget + elapsed_ns * settings.share_permille).min(most);
+        self.filled_ns = self.filled_ns.max(at_ns);
+    }
+
+    fn may_begin(&self, settings: &Settings, at_ns: u64, vcpu: &Vcpu) -> bool {
+        at_ns >= self.next_ns && vcpu.debt_ns < settings.debt_ns && self.budget >= settings.cap_ns * 1000
+    }
+
+    fn end(&mut self, visit: Visit, settings: &Settings, at_ns: u64, vcpu: &Vcpu) {
+        let took_ns = vcpu.run_ns.saturating_sub(visit.run_ns);
+        self.budget = self.budget.saturating_sub(took_ns.saturating_mul(1000));
+        self.visit = None;
+        let doublings = self.visits.saturating_sub(PATIENCE).min(16);
+        let pause_ns = (settings.cool_down_ns << doublings).min(LONGEST_PAUSE_NS.max(settings.cool_down_ns));
+        self.next_ns = at_ns.saturating_add(pause_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+use super::*;
+
+const MS: u64 = 1_000_000;
+const STEP_NS: u64 = 100_000;
+
+/// A VM of two vCPUs with a grace period open since 0; vCPU 1 is off and the holdout.
+fn held_up(run_ns: u64) -> [Vcpu; 2] {
+    let on = Vcpu { run_ns: 0, ..Vcpu::default() };
+    [on, Vcpu { is_off: true, is_holdout: true, run_ns, ..Vcpu::default() }]
+}
+
+fn look<'a>(at_ns: u64, vcpus: &'a [Vcpu]) -> Look<'a> {
+    Look { at_ns, open_since_ns: Some(0), vcpus }
+}
+
+/// Visits of vCPU 1 as (begin, end), if each runs for its whole length and none helps.
+fn visits(settings: Settings, until_ns: u64, debt_of: impl Fn(u64) -> u64) -> Vec<(u64, u64)> {
+    let mut booster = Booster::new(settings, 2, 0);
+    let (mut visits, mut began, mut run_ns) = (Vec::new(), None, 0);
+    for at_ns in (0..until_ns).step_by(STEP_NS as usize) {
+        let mut vcpus = held_up(run_ns);
+        vcpus[1].is_off = began.is_none();
+        vcpus[1].debt_ns = debt_of(run_ns);
+        match booster.look(&look(at_ns, &vcpus)) {
+            [] => {}
+            [Order::Begin(1)] => began = Some(at_ns),
+            [Order::End(1)] => visits.push((began.take().expect("it began"), at_ns)),
+            other => panic!("{other:?}"),
+        }
+        run_ns += if began.is_some() { STEP_NS } else { 0 };
+    }
+    visits
+}
+
+#[test]
+fn a_holdout_that_is_off_is_visited_from_the_threshold_on_for_the_cap() {
+    let visits = visits(Settings::default(), 20 * MS, |_| 0);
+    assert_eq!(visits[0], (5 * MS, 5_300_000));
+    assert_eq!(visits[1], (8_900_000, 9_200_000), "the cool-down lies between");
+}
+
+#[test]
+fn only_who_holds_the_grace_period_up_and_is_off_is_visited() {
+    let on = Vcpu::default();
+    let off = Vcpu { is_off: true, ..on };
+    let cases = [
+        (Vcpu { is_holdout: true, ..off }, true),
+        (Vcpu { has_kthread: true, ..off }, true),
+        (Vcpu { is_holdout: true, ..on }, false),
+        (off, false),
+    ];
+    for (vcpu, is_visited) in cases {
+        let orders = |open_since_ns| {
+            let mut booster = Booster::new(Settings::default(), 1, 0);
+            booster.look(&Look { at_ns: 6 * MS, open_since_ns, vcpus: &[vcpu] }).to_vec()
+        };
+        let expected = if is_visited { vec![Order::Begin(0)] } else { Vec::new() };
+        assert_eq!(orders(Some(0)), expected, "{vcpu:?}");
+        assert_eq!(orders(Some(2 * MS)), [], "too young");
+        assert_eq!(orders(None), [], "none is open");
+    }
+}
+
+#[test]
+fn a_visit_ends_as_soon_as_the_vcpu_has_reported() {
+    let mut booster = Booster::new(Settings::default(), 2, 0);
+    let mut vcpus = held_up(0);
+    assert_eq!(booster.look(&look(5 * MS, &vcpus)), [Order::Begin(1)]);
+    assert_eq!(booster.boosted().collect::<Vec<_>>(), [1]);
+    vcpus[1] = Vcpu { run_ns: 50_000, ..Vcpu::default() };
+    assert_eq!(booster.look(&look(5 * MS + 50_000, &vcpus)), [Order::End(1)]);
+    assert_eq!(booster.boosted().count(), 0);
+}
+
+#[test]
+fn visits_to_a_grace_period_that_never_ends_become_rare() {
+    let visits = visits(Settings::default(), 10_000 * MS, |_| 0);
+    let pauses: Vec<u64> = visits.windows(2).map(|pair| pair[1].0 - pair[0].1).collect();
+    assert!(pauses[..3].iter().all(|&pause_ns| pause_ns == 3_600_000), "{pauses:?}");
+    assert!(pauses.windows(2).skip(3).all(|pair| pair[1] == (2 * pair[0]).min(1000 * MS)), "{pauses:?}");
+    assert!(visits.len() < 25, "{}", visits.len());
+}
+
+#[test]
+fn who_owes_much_is_not_visited() {
+    let settings = Settings { debt_ns: 500_000, ..Settings::default() };
+    let visits = visits(settings, 1_000 * MS, |run_ns| run_ns);
+    assert_eq!(visits.len(), 2, "0.6 ms are owed after two visits: {visits:?}");
+}
+
+#[test]
+fn visits_take_no_more_than_their_share_of_any_second() {
+    let settings = Settings { cool_down_ns: 0, share_permille: 50, ..Settings::default() };
+    let mut booster = Booster::new(settings, 2, 0);
+    let (mut run_ns, mut is_boosted, mut taken) = (0, false, Vec::new());
+    for step in 0..50_000_u64 {
+        let at_ns = step * STEP_NS;
+        // Another grace period at every 20 ms, so that patience never ends.
+        let mut vcpus = held_up(run_ns);
+        vcpus[1].is_off = !is_boosted;
+        let open_since_ns = Some(at_ns / (20 * MS) * 20 * MS);
+        match booster.look(&Look { at_ns, open_since_ns, vcpus: &vcpus }) {
+            [] => {}
+            [order] => is_boosted = *order == Order::Begin(1),
+            other => panic!("{other:?}"),
+        }
+        run_ns += if is_boosted { STEP_NS } else { 0 };
+        taken.push(run_ns);
+    }
+    let in_second = |end: usize| taken[end] - taken[end - 10_000];
+    let most = (10_000..taken.len()).map(in_second).max().unwrap();
+    // What was saved up and what comes in meanwhile, and the visit that was under way.
+    assert!(most <= 2 * 50 * MS + settings.cap_ns, "{most}");
+    let later = in_second(taken.len() - 1);
+    assert!((45 * MS..=51 * MS).contains(&later), "5 % of the last second, not {later}");
+}
