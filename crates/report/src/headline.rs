@@ -91,10 +91,15 @@ fn is_published(study: &Study, comparison: &Comparison) -> bool {
     study.scenario.published.condition == comparison.condition
 }
 
-/// The condition whose effects were published and those that change most, in their order.
+fn has_remedies(study: &Study, comparison: &Comparison) -> bool {
+    let condition = study.scenario.conditions.get(&comparison.condition);
+    condition.is_some_and(|condition| !condition.remedies.is_empty())
+}
+
+/// The condition whose effects were published, those with remedies, and those that change most, in their order.
 fn most_changed<'a>(study: &Study, compared: &[&'a Comparison]) -> Vec<&'a Comparison> {
     let change = |comparison: &Comparison| {
-        if is_published(study, comparison) {
+        if is_published(study, comparison) || has_remedies(study, comparison) {
             return f64::INFINITY;
         }
         changes(comparison).iter().map(Change::size).fold(0.0, f64::max)

@@ -119,10 +119,14 @@ fn next(arguments: &RunArguments, record: &Record) -> String {
     };
     let mut text = terminal::render_short(record, &output::options(false));
     text += &format!("All metrics, with ranges and p-values: {full}\n");
-    let has_guests =
-        |study: &&Study| study.scenario.workload.grounds().contains(&GroundKind::Vm) && study.is_simulated();
-    let names: Vec<_> =
-        record.studies.iter().filter(has_guests).map(|study| shown::line(&study.scenario.name)).collect();
+    let has_guests = |name: &&str| catalog::read(name, Some(GroundKind::Vm), &[]).is_ok();
+    let names: Vec<&str> = record
+        .studies
+        .iter()
+        .filter(|study| study.is_simulated())
+        .map(|study| study.scenario.name.as_str())
+        .filter(has_guests)
+        .collect();
     if !names.is_empty() {
         text += &format!("The same on real guests: reprieve run {} --on vm\n", names.join(" "));
     }

@@ -6,8 +6,11 @@ mod xen;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use reprieve_policy::boost;
 use reprieve_study::Scenario;
-use reprieve_study::scenario::{BadScenario, Cause, Condition, HostModel, Requests, SchedulerKind, Workload};
+use reprieve_study::scenario::{
+    BadScenario, Boost, Cause, Condition, HostModel, Remedy, Requests, SchedulerKind, Workload,
+};
 use reprieve_study::units::{MIB, MILLISECOND_NS, SECOND_NS};
 
 use crate::cpu_share::CpuShare;
@@ -62,6 +65,9 @@ pub fn build(
     let phases: Vec<u64> = (0..scenario.guest.vcpus).map(|_| phases.within(0, 999_999)).collect();
     let model = &scenario.host;
     let guest = world.add_guest(host, guest, |v| xen::guest(model, vcpu_spec(condition, v, phases[v])));
+    if condition.remedies.contains(&Remedy::Boost) {
+        add_boosting(&mut world, guest, &model.boost);
+    }
     add_emulator(&mut world, guest, scenario, seed, 0);
     add_client(&mut world, guest, scenario, seed);
     if let Some(io) = scenario.workload.io() {
@@ -251,6 +257,17 @@ fn vcpu_spec(condition: &Condition, v: usize, phase_permillion: u64) -> Spec {
         Quota { quota_ns, period_ns, phase_ns: period_ns * phase_permillion / 1_000_000 }
     });
     Spec { allowed, quota, domain: DomainSpec::numbered(xen::GUEST), ..Spec::default() }
+}
+
+fn add_boosting(world: &mut World, guest: usize, boost: &Boost) {
+    let settings = boost::Settings {
+        threshold_ns: boost.threshold_us * 1000,
+        cap_ns: boost.cap_us * 1000,
+        cool_down_ns: boost.cool_down_us * 1000,
+        debt_ns: boost.debt_us * 1000,
+        share_permille: boost.share_percent * 10,
+    };
+    world.add_boosting(guest, settings, boost.look_us * 1000);
 }
 
 /// Adds the thread that serves the timers of the guest's vCPUs, if the scenario has one. It is not pinned.

@@ -4,6 +4,7 @@
 //! portable, and no protection against tampering.
 
 use reprieve_study::Observation;
+use reprieve_study::metric;
 use reprieve_study::observation::{VCPU_OFF, VCPU_UNDISTURBED};
 use reprieve_study::timeline::Events;
 
@@ -33,7 +34,10 @@ pub fn result_hash(events: u64, of: &Observation) -> String {
     let numbers = [of.provenance.events, of.provenance.window_ns, of.provenance.samples];
     let vcpus = of.provenance.vcpus.iter().flat_map(|vcpu| [vcpu.run_ns, vcpu.delay_ns]);
     numbers.into_iter().chain(vcpus).chain(of.holdouts.iter().copied()).for_each(|word| digest.add(word));
-    for (name, value) in &of.metrics {
+    // Without I/O this one is new. It derives from events that the digest already covers; left out, it keeps the hashes of
+    // older recordings valid.
+    let has_io = of.metrics.contains_key(metric::IO_RATE);
+    for (name, value) in of.metrics.iter().filter(|(name, _)| has_io || *name != metric::NEIGHBOUR_CPU) {
         digest.text(name);
         digest.add(value.to_bits());
     }
@@ -44,8 +48,7 @@ pub fn result_hash(events: u64, of: &Observation) -> String {
             digest.add(value.to_bits());
         }
     }
-    // These two derive from events that the digest already covers. Left out, they keep the hashes of older recordings
-    // valid.
+    // The same for these two.
     let is_new = |name: &str| [VCPU_OFF, VCPU_UNDISTURBED].contains(&name);
     for (name, distribution) in of.distributions.iter().filter(|(name, _)| !is_new(name)) {
         digest.text(name);

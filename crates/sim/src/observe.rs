@@ -1,6 +1,7 @@
 //! Turns a simulated run into its observation: the metrics that a real guest also gives, and those only a simulator
 //! sees.
 
+mod costs;
 mod decisions;
 mod io;
 mod latency;
@@ -20,7 +21,8 @@ use reprieve_study::{Scenario, Tape};
 use crate::guest::env::Counters;
 use crate::guest::vcpu::Times;
 use crate::sched::Entity;
-use crate::world::World;
+use crate::world::{Given, World};
+use costs::Neighbours;
 use latency::Watched;
 
 /// The guest under test is the first one of the world.
@@ -35,6 +37,7 @@ struct Sums {
     times: Times,
     gp_kthread_ns: u64,
     vcpus: Vec<(u64, u64)>,
+    boosted: Option<Given>,
 }
 
 impl Sums {
@@ -51,6 +54,7 @@ impl Sums {
             times,
             gp_kthread_ns: guest.gp_kthread_ns(),
             vcpus: world.vcpu_times(GUEST),
+            boosted: world.boosted(),
         }
     }
 }
@@ -74,6 +78,7 @@ pub struct Observer {
     latency: Option<Watched>,
     /// Replaces RCU and memory if the workload does block I/O.
     io: Option<io::Watched>,
+    neighbours: Neighbours,
 }
 
 impl Observer {
@@ -85,7 +90,9 @@ impl Observer {
         let latency =
             scenario.workload.is_latency().then(|| Watched::begin(world, scenario, &built.spinners));
         let io = scenario.workload.io().map(|_| io::Watched::begin(world, scenario, &built.neighbours));
-        Observer { start, grace_periods: Vec::new(), series: Default::default(), looks: 0, latency, io }
+        let neighbours = Neighbours::begin(world, &built.neighbours);
+        let (grace_periods, series) = (Vec::new(), Default::default());
+        Observer { start, grace_periods, series, looks: 0, latency, io, neighbours }
     }
 
     /// Samples the guest's memory, and collects the grace periods that have ended.
@@ -156,6 +163,8 @@ impl Observer {
         guest_cpu(&mut out, &self.start, &end);
         self.grace_periods(&mut out, world, run, &end);
         derive::memory(&mut out, std::mem::take(&mut self.series));
+        self.neighbours.observe(&mut out, world);
+        costs::boosts(&mut out, self.start.boosted, end.boosted);
         out
     }
 

@@ -15,6 +15,7 @@ use crate::guest::{Clock, Guest, Request};
 use crate::host::{Body, Host, State};
 use crate::queue::{Queue, Timer};
 use crate::sched::{Cpu, Entity};
+pub use boosting::Given;
 use client::Client;
 use recording::Recording;
 

@@ -64,6 +64,7 @@ pub fn disturbance(condition: &Condition) -> String {
         let causes: Vec<&str> = condition.without.iter().map(|cause| cause.label()).collect();
         parts.push(format!("without {}", causes.join(" and ")));
     }
+    parts.extend(condition.remedies.iter().map(|remedy| remedy.label().to_string()));
     parts.extend(condition.set.iter().map(|(key, value)| format!("{key} = {value}")));
     if condition.unobserved {
         parts.push("not observed".into());

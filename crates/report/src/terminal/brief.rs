@@ -180,7 +180,11 @@ fn table_of_few(text: &mut String, study: &Study, comparisons: &[&Comparison], o
             found.iter().map(|lines| line_of(lines, id).map(|at| &lines[at])).collect();
         let Some(any) = of_each.iter().flatten().next() else { continue };
         let baseline = any.baseline.as_ref().map_or("-".to_string(), |spread| spread.median.clone());
-        let ratios = of_each.iter().map(|line| Cell::new(line.map_or("-".to_string(), ratio)));
+        // What only some conditions have, as boosts, is shown as it is.
+        let treated =
+            |line: &Line| line.treated.as_ref().map_or("-".to_string(), |spread| spread.median.clone());
+        let cell = |line: &Line| if line.baseline.is_none() { treated(line) } else { ratio(line) };
+        let ratios = of_each.iter().map(|line| Cell::new(line.map_or("-".to_string(), cell)));
         out.add_row([Cell::new(any.metric.label), Cell::new(baseline)].into_iter().chain(ratios));
     }
     finish(text, out, 1);

@@ -8,6 +8,7 @@ use reprieve_study::timeline::Timeline;
 use reprieve_study::units::{MIB, SECOND_NS};
 
 use super::GUEST;
+use super::costs::Neighbours;
 use crate::guest::Guest;
 use crate::guest::ids::TaskId;
 use crate::sched::Entity;
@@ -60,7 +61,7 @@ pub(super) struct Watched {
     start: Vec<Sums>,
     start_ns: u64,
     disk_busy_ns: u64,
-    neighbours: Vec<(Entity, u64)>,
+    neighbours: Neighbours,
     computing: u32,
     rate: Timeline,
     last: (u64, u64),
@@ -75,13 +76,12 @@ impl Watched {
     /// Starts the window.
     pub(super) fn begin(world: &World, scenario: &Scenario, neighbours: &[Entity]) -> Watched {
         let start: Vec<Sums> = (0..guests(world)).map(|guest| Sums::of(world, guest)).collect();
-        let ran = |entity: &Entity| (*entity, world.thread_run_ns(0, *entity));
         Watched {
             last: (world.now_ns, start.first().map_or(0, |sums| sums.bytes)),
             start,
             start_ns: world.now_ns,
             disk_busy_ns: world.disk().map_or(0, |disk| disk.busy_ns(world.now_ns)),
-            neighbours: neighbours.iter().map(ran).collect(),
+            neighbours: Neighbours::begin(world, neighbours),
             computing: scenario.workload.io().map_or(0, |io| io.computing),
             rate: Timeline::default(),
         }
@@ -124,7 +124,7 @@ impl Watched {
         if self.computing > 0 {
             put(out, metric::COMPUTING_CPU, own.computing_ns as f64 / window / f64::from(self.computing));
         }
-        self.neighbours(out, world);
+        self.neighbours.observe(out, world);
         put(out, metric::MOVES, own.moves as f64 * SECOND_NS as f64 / window);
         put(out, metric::BEATS_CPU, own.daemon_ns as f64 / window);
         if all.len() > 1 {
@@ -133,16 +133,6 @@ impl Watched {
             put(out, metric::JAIN, jain(&rates));
         }
         out.timelines.insert(reprieve_study::observation::IO_OVER_TIME.into(), self.rate);
-    }
-
-    fn neighbours(&self, out: &mut Observation, world: &World) {
-        if self.neighbours.is_empty() {
-            return;
-        }
-        let ran = |(entity, before_ns): &(Entity, u64)| world.thread_run_ns(0, *entity) - before_ns;
-        let ran_ns: u64 = self.neighbours.iter().map(ran).sum();
-        let whole_ns = out.provenance.window_ns as f64 * self.neighbours.len() as f64;
-        put(out, metric::NEIGHBOUR_CPU, ran_ns as f64 / whole_ns);
     }
 }
 

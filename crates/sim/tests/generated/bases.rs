@@ -69,7 +69,7 @@ pub const MORE: &str = "
 ";
 
 /// Texts that keys can have; of each key that ends so.
-pub const TEXTS: [(&str, &[&str]); 14] = [
+pub const TEXTS: [(&str, &[&str]); 15] = [
     ("replay", &["", "tape", "none"]),
     ("scheduler", &["eevdf", "cfs", "credit", "credit2", "rtds"]),
     ("spinlocks", &["queued", "paravirtual", "test-and-set"]),
@@ -83,6 +83,7 @@ pub const TEXTS: [(&str, &[&str]); 14] = [
         "without",
         &["reader-preemption", "lock-holder-preemption", "context-switches", "cpu-share", "memory-pressure"],
     ),
+    ("remedies", &["boost"]),
     ("namespaces", &["net", "ipc", "uts", "pid", "mnt"]),
     ("kernel", &["", "6.1", "6.12"]),
     ("observe.rows", &["gp_mean_ns", "footprint_peak_bytes", "no_such_metric"]),

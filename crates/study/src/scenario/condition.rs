@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::remedy::Remedy;
 use super::setting::{self, Setting};
 
 /// One condition: what the host does to the guest.
@@ -46,6 +47,8 @@ pub struct Condition {
     /// Causes that the simulation leaves out, to learn how much of the effect each has. Only on the
     /// simulator.
     pub without: Vec<Cause>,
+    /// What is done against preempted RCU readers. Only on the simulator, and not in a replay.
+    pub remedies: Vec<Remedy>,
     /// Keys of `guest`, `host`, `workload`, `observe` and `limits`, and the lengths of `run`, that have
     /// another value under this condition: `set = { guest.vcpus = 4 }`.
     #[serde(deserialize_with = "setting::flattened")]

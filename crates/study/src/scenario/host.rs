@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Xen;
+use super::{Boost, Xen};
 
 /// The simulated host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -44,6 +44,8 @@ pub struct HostModel {
     /// schedulers read it.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub slice_us: u64,
+    /// Settings of the remedy `boost`.
+    pub boost: Boost,
     /// Settings of Xen's schedulers.
     pub xen: Xen,
 }
@@ -61,6 +63,7 @@ impl Default for HostModel {
             noise_tail: Vec::new(),
             noise_bound: true,
             slice_us: 0,
+            boost: Boost::default(),
             xen: Xen::default(),
         }
     }

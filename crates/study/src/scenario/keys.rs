@@ -9,7 +9,7 @@ use serde_json::Value;
 use toml::Table;
 
 use super::schema::Schema;
-use super::{GroundKind, HostModel, Scenario, SchedulerKind, Workload, check};
+use super::{Condition, GroundKind, HostModel, Remedy, Scenario, SchedulerKind, Workload, check};
 pub use markdown::render;
 
 /// A table of a scenario file.
@@ -201,7 +201,8 @@ fn sample(ground: GroundKind, scheduler: SchedulerKind, workload: &Workload) -> 
         host: HostModel { scheduler, ..HostModel::default() },
         workload: workload.clone(),
         observe: Default::default(),
-        conditions: Default::default(),
+        conditions: [(String::new(), Condition { remedies: Remedy::ALL.to_vec(), ..Condition::default() })]
+            .into(),
         cases: Default::default(),
         sweeps: Default::default(),
         limits: Default::default(),

@@ -3,7 +3,7 @@
 //! A file may have such keys, because one file serves several grounds. A condition, a case, a sweep and `--set` ask
 //! for a difference, so they are refused if there can be none.
 
-use super::{BadScenario, GroundKind, Scenario, SchedulerKind};
+use super::{BadScenario, Condition, GroundKind, Remedy, Scenario, SchedulerKind};
 
 /// Keys that nothing reads in some scenarios.
 struct Unread {
@@ -15,7 +15,7 @@ struct Unread {
     why: &'static str,
 }
 
-const UNREAD: [Unread; 15] = [
+const UNREAD: [Unread; 16] = [
     Unread {
         keys: &["host."],
         applies: |scenario| matches!(scenario.ground, GroundKind::Vm | GroundKind::Threads),
@@ -90,6 +90,14 @@ const UNREAD: [Unread; 15] = [
             scenario.ground == GroundKind::Sim && scenario.host.scheduler != SchedulerKind::Credit
         },
         why: "of the simulated schedulers only credit reads it",
+    },
+    Unread {
+        keys: &["host.boost."],
+        applies: |scenario| {
+            let boosts = |condition: &Condition| condition.remedies.contains(&Remedy::Boost);
+            scenario.ground != GroundKind::Sim || !scenario.conditions.values().any(boosts)
+        },
+        why: "no condition has the remedy boost on the simulator",
     },
     Unread {
         keys: &["guest.memory_mib", "guest.rcu.", "observe.sync_every_ms"],

@@ -14,6 +14,7 @@ impl Scenario {
         }
         self.check_times(&key, condition)?;
         check_replay(&key("replay"), condition)?;
+        self.check_remedies(&key("remedies"), condition)?;
         check_bursts(&key, condition, self.guest.vcpus)?;
         self.check_condition_on_ground(&prefix, condition)?;
         if self.ground != GroundKind::Sim {
@@ -26,6 +27,26 @@ impl Scenario {
                 bad(key("pcpus"), format!("there is no pCPU {other}; the simulated host has {pcpus}"))
             }
             None => Ok(()),
+        }
+    }
+
+    /// A remedy must have something to work on.
+    fn check_remedies(&self, key: &str, condition: &Condition) -> Result<(), BadScenario> {
+        if condition.remedies.is_empty() {
+            return Ok(());
+        }
+        if !self.workload.loads_rcu() {
+            return bad(key, "this workload waits for no grace period; remove it");
+        }
+        if self.host.scheduler.is_xen() {
+            return bad(
+                key,
+                "only Linux's schedulers can boost; set host.scheduler to eevdf or cfs, or remove it",
+            );
+        }
+        match condition.replay.is_empty() {
+            true => Ok(()),
+            false => bad(key, "what a recording says cannot be changed by a remedy; remove one of them"),
         }
     }
 

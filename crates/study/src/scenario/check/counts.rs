@@ -95,7 +95,8 @@ fn check_condition(name: &String, condition: &Condition) -> Result<(), BadScenar
     at_most(&sub("pauses"), condition.pauses.len(), limits::PAUSES, "pauses")?;
     texts(&sub("replay"), [&condition.replay])?;
     at_most(&sub("spikes"), condition.spikes.len(), limits::SPIKES, "spikes")?;
-    at_most(&sub("without"), condition.without.len(), crate::scenario::Cause::ALL.len(), "causes")
+    at_most(&sub("without"), condition.without.len(), crate::scenario::Cause::ALL.len(), "causes")?;
+    at_most(&sub("remedies"), condition.remedies.len(), crate::scenario::Remedy::ALL.len(), "remedies")
 }
 
 /// Checks a name, a label, and the keys that are set.

@@ -98,7 +98,7 @@ const KEYS: [GroundKey<Scenario>; 8] = [
     },
 ];
 
-const CONDITION_KEYS: [GroundKey<Condition>; 12] = [
+const CONDITION_KEYS: [GroundKey<Condition>; 13] = [
     GroundKey { name: "quota", grounds: SIM_AND_VM, is_used: |c| !c.quota.is_empty() },
     GroundKey { name: "neighbours", grounds: SIM_AND_VM, is_used: |c| c.neighbours > 0 },
     GroundKey { name: "hogs", grounds: SIM_AND_VM, is_used: |c| c.hogs > 0 },
@@ -108,6 +108,7 @@ const CONDITION_KEYS: [GroundKey<Condition>; 12] = [
     GroundKey { name: "spikes", grounds: SIM, is_used: |c| !c.spikes.is_empty() },
     GroundKey { name: "replay", grounds: SIM, is_used: |c| !c.replay.is_empty() },
     GroundKey { name: "without", grounds: SIM, is_used: |c| !c.without.is_empty() },
+    GroundKey { name: "remedies", grounds: SIM, is_used: |c| !c.remedies.is_empty() },
     GroundKey {
         name: "pcpus",
         grounds: &[GroundKind::Sim, GroundKind::Vm, GroundKind::Xen],

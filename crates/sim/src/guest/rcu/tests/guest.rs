@@ -8,12 +8,6 @@ use crate::bits::bits;
 use crate::guest::rcu::{Callback, Context, Effects, Kthread, Params, Rcu, Wakeup};
 
 impl Rcu {
-    /// Whether the grace period waits for that CPU.
-    pub fn is_holdout(&self, cpu: usize) -> bool {
-        let cpu = &self.cpus[cpu];
-        self.tree.nodes[cpu.leaf as usize].waiting & cpu.bit != 0
-    }
-
     /// The CPUs for which the grace period waits, from the lowest.
     pub fn holdouts(&self) -> impl Iterator<Item = usize> + '_ {
         let leaves = self.tree.leaves().map(|leaf| &self.tree.nodes[leaf]);
