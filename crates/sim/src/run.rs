@@ -302,7 +302,7 @@ fn policy(workload: &Workload) -> &'static str {
 
 fn host_kernel(host: &HostModel) -> String {
     if host.scheduler.is_xen() {
-        return format!("model of Xen {} with {}", host.xen.version.name(), host.scheduler.name());
+        return format!("model of Xen {} with {}", host.xen.version, host.scheduler.name());
     }
     format!("model of Linux with {}, HZ {}", host.scheduler.name(), host.hz)
 }

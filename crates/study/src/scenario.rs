@@ -124,14 +124,10 @@ impl GroundKind {
     pub const ALL: [GroundKind; 4] = [GroundKind::Sim, GroundKind::Vm, GroundKind::Threads, GroundKind::Xen];
 }
 
+/// The name in a scenario file.
 impl fmt::Display for GroundKind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            GroundKind::Sim => out.write_str("sim"),
-            GroundKind::Vm => out.write_str("vm"),
-            GroundKind::Threads => out.write_str("threads"),
-            GroundKind::Xen => out.write_str("xen"),
-        }
+        self.serialize(out)
     }
 }
 
@@ -219,6 +215,9 @@ pub struct BadScenario {
     /// What is wrong with it and what would be right.
     pub problem: String,
 }
+
+/// What reads or checks a scenario gives its result, or the key at fault.
+pub(crate) type Result<T = (), E = BadScenario> = std::result::Result<T, E>;
 
 impl BadScenario {
     /// The problem of that key.

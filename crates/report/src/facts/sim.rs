@@ -47,7 +47,7 @@ pub fn machine(study: &Study) -> Vec<Fact> {
                 guest.memory_mib,
                 guest.hz,
                 speed(guest.speed),
-                guest.spinlocks.name()
+                guest.spinlocks
             ),
         ),
         setting(

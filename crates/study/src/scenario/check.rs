@@ -10,7 +10,14 @@ mod host;
 mod io;
 mod workload;
 
-use super::{BadScenario, Case, Scenario, Sweep, Workload, limits};
+use std::fmt::Display;
+
+use indexmap::IndexMap;
+
+use super::{
+    BadScenario, Case, PublishedOrder, PublishedPair, PublishedRatio, Rcu, Result, Scenario, Setting, Sweep,
+    Workload, limits,
+};
 use crate::observe::metric;
 use crate::observe::tape::Tape;
 use crate::units;
@@ -24,29 +31,22 @@ pub const TAPE_END_NS: u64 = 10 * units::MILLISECOND_NS;
 pub(super) const OF_ONE_RUN: [&str; 7] =
     ["guest.", "host.", "workload.", "observe.", "limits.", "run.warmup_ms", "run.window_ms"];
 
-pub(super) fn bad<T>(key: impl Into<String>, problem: impl Into<String>) -> Result<T, BadScenario> {
+pub(super) fn bad<T>(key: impl Into<String>, problem: impl Into<String>) -> Result<T> {
     Err(BadScenario::new(key, problem))
 }
 
-pub(super) fn within(key: &str, value: u64, low: u64, high: u64) -> Result<(), BadScenario> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    bad(key, format!("{value} is not within {low} to {high}"))
+/// Refuses a key if what `problem` says is so.
+pub(super) fn refuse_if(is_so: bool, key: impl Into<String>, problem: impl Into<String>) -> Result {
+    if is_so { bad(key, problem) } else { Ok(()) }
 }
 
-fn within_f64(key: &str, value: f64, low: f64, high: f64) -> Result<(), BadScenario> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    bad(key, format!("{value} is not within {low} to {high}"))
+pub(super) fn within<N: PartialOrd + Copy + Display>(key: &str, value: N, low: N, high: N) -> Result {
+    let is_within = (low..=high).contains(&value);
+    refuse_if(!is_within, key, format!("{value} is not within {low} to {high}"))
 }
 
 /// Refuses a key that none of these scenarios reads.
-fn check_effect_in_any<'a>(
-    scenarios: impl IntoIterator<Item = &'a Scenario>,
-    key: &str,
-) -> Result<(), BadScenario> {
+fn check_effect_in_any<'a>(scenarios: impl IntoIterator<Item = &'a Scenario>, key: &str) -> Result {
     let mut refusal = Ok(());
     for scenario in scenarios {
         refusal = scenario.check_effect(key);
@@ -57,21 +57,23 @@ fn check_effect_in_any<'a>(
     refusal
 }
 
+/// Refuses settings of keys that single runs cannot have values of their own for.
+fn check_settable(key: &str, set: &IndexMap<String, Setting>) -> Result {
+    let Some(other) = set.keys().find(|key| !of_one_run(key)) else { return Ok(()) };
+    bad(key, format!("{other} cannot be set; keys of {} can", OF_ONE_RUN.join(", ")))
+}
+
 impl Scenario {
     /// Refuses a scenario that its ground could not run on any machine. The ground itself checks the limits of the
     /// machine at hand, such as its memory and pCPUs.
-    pub fn check(&self) -> Result<(), BadScenario> {
+    pub fn check(&self) -> Result {
         self.check_counts()?;
         self.check_run()?;
-        if self.conditions.is_empty() {
-            return bad("conditions", "a scenario needs at least one condition, the baseline");
-        }
+        let problem = "a scenario needs at least one condition, the baseline";
+        refuse_if(self.conditions.is_empty(), "conditions", problem)?;
         self.check_names("run.conditions", &self.run.conditions)?;
         for (name, condition) in &self.conditions {
-            if let Some(key) = condition.set.keys().find(|key| !of_one_run(key)) {
-                let problem = format!("{key} cannot be set; keys of {} can", OF_ONE_RUN.join(", "));
-                return bad(format!("conditions.{name}.set"), problem);
-            }
+            check_settable(&format!("conditions.{name}.set"), &condition.set)?;
         }
         self.check_products()?;
         let common = self.common();
@@ -88,14 +90,14 @@ impl Scenario {
     }
 
     /// This scenario, if it can be run under that condition.
-    pub(super) fn check_for(self, condition: &str) -> Result<Scenario, BadScenario> {
+    pub(super) fn check_for(self, condition: &str) -> Result<Scenario> {
         self.check_run()?;
         self.check_condition(condition)?;
         Ok(self)
     }
 
     /// Checks the keys that concern every run.
-    fn check_run(&self) -> Result<(), BadScenario> {
+    fn check_run(&self) -> Result {
         self.check_ranges()?;
         self.check_rows()?;
         self.check_guest()?;
@@ -104,78 +106,52 @@ impl Scenario {
         self.check_ground()
     }
 
-    fn check_rows(&self) -> Result<(), BadScenario> {
+    fn check_rows(&self) -> Result {
         let rows = &self.observe.rows;
-        if rows.len() > limits::ROWS {
-            return bad(
-                "observe.rows",
-                format!("{} metrics are more than the {} of a short table", rows.len(), limits::ROWS),
-            );
-        }
-        match rows.iter().find(|id| metric::find(id).is_none()) {
-            Some(id) => bad(
-                "observe.rows",
-                format!("there is no metric {id:?}; their identifiers are in every record (--json)"),
-            ),
-            None => Ok(()),
-        }
+        let problem = format!("{} metrics are more than the {} of a short table", rows.len(), limits::ROWS);
+        refuse_if(rows.len() > limits::ROWS, "observe.rows", problem)?;
+        let Some(id) = rows.iter().find(|id| metric::find(id).is_none()) else { return Ok(()) };
+        bad(
+            "observe.rows",
+            format!("there is no metric {id:?}; their identifiers are in every record (--json)"),
+        )
     }
 
-    fn check_guest(&self) -> Result<(), BadScenario> {
-        let guest = &self.guest;
-        let append = &guest.append;
-        if append.len() > limits::APPEND_BYTES || append.contains(char::is_control) {
-            return bad(
-                "guest.append",
-                format!("must be at most {} bytes, without control characters", limits::APPEND_BYTES),
-            );
-        }
-        if guest.rcu.qlowmark > guest.rcu.qhimark {
-            return bad(
-                "guest.rcu.qlowmark",
-                format!(
-                    "{} is more than guest.rcu.qhimark, {}; lower it",
-                    guest.rcu.qlowmark, guest.rcu.qhimark
-                ),
-            );
-        }
-        Ok(())
+    fn check_guest(&self) -> Result {
+        let append = &self.guest.append;
+        let is_unfit = append.len() > limits::APPEND_BYTES || append.contains(char::is_control);
+        let problem = format!("must be at most {} bytes, without control characters", limits::APPEND_BYTES);
+        refuse_if(is_unfit, "guest.append", problem)?;
+        let Rcu { qlowmark, qhimark, .. } = self.guest.rcu;
+        let problem = format!("{qlowmark} is more than guest.rcu.qhimark, {qhimark}; lower it");
+        refuse_if(qlowmark > qhimark, "guest.rcu.qlowmark", problem)
     }
 
     /// Checks that the recording fits the condition that replays it.
     ///
     /// # Errors
     /// The recording has another number of vCPUs, or is shorter than the window.
-    pub fn check_tape(&self, condition: &str, tape: &Tape) -> Result<(), BadScenario> {
+    pub fn check_tape(&self, condition: &str, tape: &Tape) -> Result {
         let key = format!("conditions.{condition}.replay");
-        if tape.vcpus() != self.guest.vcpus {
-            let (has, wants) = (tape.vcpus(), self.guest.vcpus);
-            return bad(key, format!("the recording is of {has} vCPUs, and guest.vcpus is {wants}"));
-        }
-        if self.workload.io().is_some_and(|io| io.rivals > 0) {
-            return bad(
-                key,
-                "with workload.rivals a recording is not all that disturbs the guest; remove one of them",
-            );
-        }
+        let (has, wants) = (tape.vcpus(), self.guest.vcpus);
+        let problem = format!("the recording is of {has} vCPUs, and guest.vcpus is {wants}");
+        refuse_if(has != wants, &key, problem)?;
+        let has_rivals = self.workload.io().is_some_and(|io| io.rivals > 0);
+        let problem =
+            "with workload.rivals a recording is not all that disturbs the guest; remove one of them";
+        refuse_if(has_rivals, &key, problem)?;
         let has_ms = (tape.length_ns() + TAPE_END_NS) / units::MILLISECOND_NS;
         let is_fixed_work = matches!(self.workload, Workload::Postmark { .. });
-        if !is_fixed_work && self.run.window_ms > has_ms {
-            let (length, wants_ms) = (units::duration(tape.length_ns() as f64), self.run.window_ms);
-            let problem = format!(
-                "the recording has {length}, and run.window_ms is {wants_ms}; set that to at most {has_ms}"
-            );
-            return bad(key, problem);
-        }
-        Ok(())
+        let (length, wants_ms) = (units::duration(tape.length_ns() as f64), self.run.window_ms);
+        let problem = format!(
+            "the recording has {length}, and run.window_ms is {wants_ms}; set that to at most {has_ms}"
+        );
+        refuse_if(!is_fixed_work && wants_ms > has_ms, key, problem)
     }
 
-    fn check_case(&self, name: &str, case: &Case) -> Result<(), BadScenario> {
+    fn check_case(&self, name: &str, case: &Case) -> Result {
         let key = format!("cases.{name}.set");
-        if let Some(other) = case.set.keys().find(|key| !of_one_run(key)) {
-            let problem = format!("{other} cannot be set; keys of {} can", OF_ONE_RUN.join(", "));
-            return bad(key, problem);
-        }
+        check_settable(&key, &case.set)?;
         let common = self.in_case(name)?;
         let within = |error: BadScenario| BadScenario::new(&key, error.to_string());
         common.check_run().map_err(within)?;
@@ -188,23 +164,19 @@ impl Scenario {
         case.set.keys().try_for_each(|key| check_effect_in_any(&points, key).map_err(within))
     }
 
-    fn check_sweep(&self, common: &Scenario, name: &str, sweep: &Sweep) -> Result<(), BadScenario> {
+    fn check_sweep(&self, common: &Scenario, name: &str, sweep: &Sweep) -> Result {
         let key = |key: &str| format!("sweeps.{name}.{key}");
-        if !of_one_run(&sweep.key) && !sweep.key.starts_with("conditions.") {
-            let problem =
-                format!("{} cannot be swept; keys of conditions., {} can", sweep.key, OF_ONE_RUN.join(", "));
-            return bad(key("key"), problem);
-        }
-        within(&key("values"), sweep.values.len() as u64, 1, limits::SWEEP_VALUES as u64)?;
+        let can_be_swept = of_one_run(&sweep.key) || sweep.key.starts_with("conditions.");
+        let problem =
+            format!("{} cannot be swept; keys of conditions., {} can", sweep.key, OF_ONE_RUN.join(", "));
+        refuse_if(!can_be_swept, key("key"), problem)?;
+        within(&key("values"), sweep.values.len(), 1, limits::SWEEP_VALUES)?;
         self.check_names(&key("conditions"), &sweep.conditions)?;
         let conditions: Vec<&str> = self.swept(sweep).collect();
         for value in &sweep.values {
-            if !value.number().is_some_and(f64::is_finite) {
-                return bad(
-                    key("values"),
-                    format!("\"{value}\" is not a number, and only numbers are swept"),
-                );
-            }
+            let is_number = value.number().is_some_and(f64::is_finite);
+            let problem = format!("\"{value}\" is not a number, and only numbers are swept");
+            refuse_if(!is_number, key("values"), problem)?;
             for condition in &conditions {
                 let scenario = self.at(common, condition, Some((name, sweep, value)))?;
                 scenario
@@ -216,7 +188,7 @@ impl Scenario {
     }
 
     /// Refuses assigned keys that no run reads.
-    pub(super) fn check_assigned<'a>(&self, keys: impl Iterator<Item = &'a str>) -> Result<(), BadScenario> {
+    pub(super) fn check_assigned<'a>(&self, keys: impl Iterator<Item = &'a str>) -> Result {
         let mut points = Vec::new();
         for key in keys {
             if points.is_empty() {
@@ -227,61 +199,47 @@ impl Scenario {
         Ok(())
     }
 
-    fn check_names(&self, key: &str, names: &[String]) -> Result<(), BadScenario> {
-        match names.iter().find(|name| !self.conditions.contains_key(*name)) {
-            Some(name) => {
-                let known: Vec<&str> = self.conditions.keys().map(String::as_str).collect();
-                bad(key, format!("no condition {name:?}; there are {}", known.join(", ")))
-            }
-            None => Ok(()),
-        }
+    fn check_names(&self, key: &str, names: &[String]) -> Result {
+        let unknown = names.iter().find(|name| !self.conditions.contains_key(*name));
+        let Some(name) = unknown else { return Ok(()) };
+        let known: Vec<&str> = self.conditions.keys().map(String::as_str).collect();
+        bad(key, format!("no condition {name:?}; there are {}", known.join(", ")))
     }
 
-    fn check_published(&self) -> Result<(), BadScenario> {
-        let bad = |key: &str, problem: String| Err(BadScenario { key: key.into(), problem });
-        for published in &self.published.ratios {
-            if metric::find(&published.metric).is_none() {
-                return bad("published.ratios", format!("there is no metric {:?}", published.metric));
-            }
-            if !(published.ratio.is_finite() && published.ratio > 0.0) {
-                return bad("published.ratios", format!("{} is not a positive number", published.ratio));
-            }
+    fn check_published(&self) -> Result {
+        let has_condition = |name: &str| self.conditions.contains_key(name);
+        let check_ratio = |key: &str, ratio: f64| {
+            let is_positive = ratio.is_finite() && ratio > 0.0;
+            refuse_if(!is_positive, key, format!("{ratio} is not a positive number"))
+        };
+        let check_case_name = |key: &str, case: &String| {
+            let is_known = case.is_empty() || self.cases.contains_key(case);
+            refuse_if(!is_known, key, format!("there is no case {case:?}"))
+        };
+        for PublishedRatio { metric, ratio, .. } in &self.published.ratios {
+            let problem = format!("there is no metric {metric:?}");
+            refuse_if(metric::find(metric).is_none(), "published.ratios", problem)?;
+            check_ratio("published.ratios", *ratio)?;
         }
-        for pair in &self.published.pairs {
-            let named = [&pair.condition, &pair.against];
-            let known = named.iter().all(|name| self.conditions.contains_key(*name));
-            if metric::find(&pair.metric).is_none() || !known {
-                let problem = format!(
-                    "there is no metric {:?}, or no condition {:?} or {:?}",
-                    pair.metric, pair.condition, pair.against
-                );
-                return bad("published.pairs", problem);
-            }
-            if !(pair.case.is_empty() || self.cases.contains_key(&pair.case)) {
-                return bad("published.pairs", format!("there is no case {:?}", pair.case));
-            }
-            if !(pair.ratio.is_finite() && pair.ratio > 0.0) {
-                return bad("published.pairs", format!("{} is not a positive number", pair.ratio));
-            }
+        for PublishedPair { case, metric, condition, against, ratio, .. } in &self.published.pairs {
+            let is_known =
+                metric::find(metric).is_some() && has_condition(condition) && has_condition(against);
+            let problem =
+                format!("there is no metric {metric:?}, or no condition {condition:?} or {against:?}");
+            refuse_if(!is_known, "published.pairs", problem)?;
+            check_case_name("published.pairs", case)?;
+            check_ratio("published.pairs", *ratio)?;
         }
-        for order in &self.published.orders {
-            let known = order.rising.iter().all(|name| self.conditions.contains_key(name));
-            if metric::find(&order.metric).is_none() || !known || order.rising.len() < 2 {
-                let problem = format!(
-                    "there is no metric {:?}, or {:?} are not two or more conditions",
-                    order.metric, order.rising
-                );
-                return bad("published.orders", problem);
-            }
-            if !(order.case.is_empty() || self.cases.contains_key(&order.case)) {
-                return bad("published.orders", format!("there is no case {:?}", order.case));
-            }
+        for PublishedOrder { case, metric, rising } in &self.published.orders {
+            let is_order = rising.len() >= 2 && rising.iter().all(|name| has_condition(name));
+            let problem =
+                format!("there is no metric {metric:?}, or {rising:?} are not two or more conditions");
+            refuse_if(metric::find(metric).is_none() || !is_order, "published.orders", problem)?;
+            check_case_name("published.orders", case)?;
         }
-        let conditions = self.published.ratios.iter().map(|ratio| self.published.condition_of(ratio));
-        match conditions.into_iter().find(|name| !self.conditions.contains_key(*name)) {
-            Some(name) => bad("published.condition", format!("there is no condition {name:?}")),
-            None => Ok(()),
-        }
+        let mut conditions = self.published.ratios.iter().map(|ratio| self.published.condition_of(ratio));
+        let Some(name) = conditions.find(|name| !has_condition(name)) else { return Ok(()) };
+        bad("published.condition", format!("there is no condition {name:?}"))
     }
 }
 

@@ -1,5 +1,7 @@
 //! One condition: what the host does to the guest.
 
+use std::fmt;
+
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -190,16 +192,12 @@ impl Cause {
             Cause::MemoryPressure => "memory pressure",
         }
     }
+}
 
-    /// The name in a scenario file.
-    pub fn key(self) -> &'static str {
-        match self {
-            Cause::ReaderPreemption => "reader-preemption",
-            Cause::LockHolderPreemption => "lock-holder-preemption",
-            Cause::ContextSwitches => "context-switches",
-            Cause::CpuShare => "cpu-share",
-            Cause::MemoryPressure => "memory-pressure",
-        }
+/// The name in a scenario file.
+impl fmt::Display for Cause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(out)
     }
 }
 
@@ -210,7 +208,7 @@ mod tests {
     #[test]
     fn a_cause_s_key_is_what_a_file_has() {
         for cause in Cause::ALL {
-            assert_eq!(serde_json::to_value(cause).unwrap(), cause.key());
+            assert_eq!(serde_json::to_value(cause).unwrap(), cause.to_string());
         }
     }
 

@@ -10,7 +10,7 @@
 use toml::{Table, Value};
 
 use super::overrides::{check_size, choose_ground, merge};
-use super::{BadScenario, GroundKind, limits};
+use super::{BadScenario, GroundKind, Result, limits};
 
 /// The text of the scenario file of that name, or why there is none.
 pub type Others<'a> = &'a dyn Fn(&str) -> Result<String, String>;
@@ -18,18 +18,13 @@ pub type Others<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 const KEY: &str = "conditions_of";
 
 /// Replaces `conditions_of` by the conditions that it stands for.
-pub(crate) fn resolve(table: &mut Table, ground: GroundKind, others: Others) -> Result<(), BadScenario> {
+pub(crate) fn resolve(table: &mut Table, ground: GroundKind, others: Others) -> Result {
     let own = table.get("name").and_then(Value::as_str).unwrap_or("this file").to_owned();
     take(table, ground, others, &mut vec![own])
 }
 
 /// `chain` has the scenarios that take conditions from each other, beginning with the one that is read.
-fn take(
-    table: &mut Table,
-    ground: GroundKind,
-    others: Others,
-    chain: &mut Vec<String>,
-) -> Result<(), BadScenario> {
+fn take(table: &mut Table, ground: GroundKind, others: Others, chain: &mut Vec<String>) -> Result {
     let bad = |problem: String| BadScenario::new(KEY, problem);
     let name = match table.remove(KEY) {
         None => return Ok(()),

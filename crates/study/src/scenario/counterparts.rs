@@ -5,8 +5,8 @@
 //! comparison, the record and the report see only conditions. A counterpart that the file already has is used as it
 //! is, so adding them twice changes nothing.
 
-use super::check::ONLY_SIM;
-use super::{BadScenario, Cause, Condition, GroundKind, Scenario};
+use super::check::{ONLY_SIM, refuse_if};
+use super::{BadScenario, Cause, Condition, GroundKind, Result, Scenario};
 
 const KEY: &str = "run.attribute";
 
@@ -16,13 +16,11 @@ impl Scenario {
     /// # Errors
     /// The ground is not the simulator; a condition is not run, is the baseline or equals it, or leaves causes out
     /// itself; or the name of a counterpart is taken.
-    pub(crate) fn add_counterparts(&mut self) -> Result<(), BadScenario> {
+    pub(crate) fn add_counterparts(&mut self) -> Result {
         if self.run.attribute.is_empty() {
             return Ok(());
         }
-        if self.ground != GroundKind::Sim {
-            return Err(BadScenario::new(KEY, ONLY_SIM));
-        }
+        refuse_if(self.ground != GroundKind::Sim, KEY, ONLY_SIM)?;
         self.run.attribute.iter().try_for_each(|name| self.check_attributed(name))?;
         self.name_swept_conditions();
         let mut wholes = vec![self.baseline().to_string()];
@@ -36,28 +34,22 @@ impl Scenario {
         Ok(())
     }
 
-    fn check_attributed(&self, name: &str) -> Result<(), BadScenario> {
-        let bad = |problem: String| Err(BadScenario::new(KEY, problem));
+    fn check_attributed(&self, name: &str) -> Result {
         let chosen = |wanted: &str| self.chosen().find(|(name, _)| *name == wanted).map(|(_, found)| found);
         let baseline = self.baseline();
         let (Some(condition), Some(base)) = (chosen(name), chosen(baseline)) else {
             let others: Vec<&str> = self.chosen().skip(1).map(|(name, _)| name.as_str()).collect();
-            return bad(format!(
-                "no condition {name:?} is run; besides the baseline there are {}",
-                others.join(", ")
-            ));
+            let others = others.join(", ");
+            let problem = format!("no condition {name:?} is run; besides the baseline there are {others}");
+            return Err(BadScenario::new(KEY, problem));
         };
-        if name == baseline {
-            return bad(format!("{name:?} is the baseline, which loses nothing"));
-        }
+        refuse_if(name == baseline, KEY, format!("{name:?} is the baseline, which loses nothing"))?;
         let relabelled = Condition { label: base.label.clone(), ..condition.clone() };
-        if relabelled == *base {
-            return bad(format!("{name:?} does what the baseline does: there is nothing to attribute"));
-        }
-        match [(name, condition), (baseline, base)].into_iter().find(|(_, one)| !one.without.is_empty()) {
-            Some((name, _)) => bad(format!("{name:?} leaves causes out already")),
-            None => Ok(()),
-        }
+        let problem = format!("{name:?} does what the baseline does: there is nothing to attribute");
+        refuse_if(relabelled == *base, KEY, problem)?;
+        [(name, condition), (baseline, base)].into_iter().try_for_each(|(name, one)| {
+            refuse_if(!one.without.is_empty(), KEY, format!("{name:?} leaves causes out already"))
+        })
     }
 
     /// Sweeps leave counterparts out: a sweep of all conditions means those that the file has.
@@ -68,7 +60,7 @@ impl Scenario {
         }
     }
 
-    fn add_counterpart(&mut self, whole: &str, cause: Cause) -> Result<(), BadScenario> {
+    fn add_counterpart(&mut self, whole: &str, cause: Cause) -> Result {
         let made = Condition {
             label: format!("{whole}, but {} left out", cause.label()),
             without: vec![cause],
@@ -80,12 +72,11 @@ impl Scenario {
         let name = match self.conditions.iter().find(same) {
             Some((name, _)) => name.clone(),
             None => {
-                let name = counterpart_name(whole, cause);
-                if self.conditions.contains_key(&name) {
-                    let problem =
-                        format!("needs the name {name:?} for a condition; there is another one of that name");
-                    return Err(BadScenario::new(KEY, problem));
-                }
+                // Only characters of its parts and hyphens, so that it can be part of a file name.
+                let name = format!("{whole}-without-{cause}");
+                let problem =
+                    format!("needs the name {name:?} for a condition; there is another one of that name");
+                refuse_if(self.conditions.contains_key(&name), KEY, problem)?;
                 self.conditions.insert(name.clone(), made);
                 name
             }
@@ -95,12 +86,6 @@ impl Scenario {
         }
         Ok(())
     }
-}
-
-/// `overcommitted-without-cpu-share`: only characters of its parts and hyphens, so that it can be part of a file
-/// name.
-fn counterpart_name(whole: &str, cause: Cause) -> String {
-    format!("{whole}-without-{}", cause.key())
 }
 
 #[cfg(test)]
@@ -142,7 +127,7 @@ mod tests {
         assert_eq!(added.len(), 2 * Cause::ALL.len());
         for (index, (name, condition)) in added.iter().enumerate() {
             let (whole, cause) = (["baseline", "over"][index / 5], Cause::ALL[index % 5]);
-            assert_eq!(**name, format!("{whole}-without-{}", cause.key()));
+            assert_eq!(**name, format!("{whole}-without-{}", cause));
             assert_eq!(condition.without, [cause]);
             assert!(condition.is_counterpart_of(&scenario.conditions[whole]), "{condition:?}");
         }

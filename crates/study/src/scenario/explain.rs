@@ -7,9 +7,9 @@ use serde::de::DeserializeOwned;
 use serde_path_to_error::{Path, Segment};
 use toml::{Table, Value};
 
-use super::BadScenario;
 use super::keys::{self, KeyTable};
 use super::workload::{Clones, DeleteFree, Fio, Io, Memory, Postmark, Requests, Wakeup};
+use super::{BadScenario, Result};
 
 /// The key of an error that concerns the whole file.
 pub(super) const WHOLE: &str = "scenario";
@@ -67,12 +67,12 @@ fn leaves_out(short: &str, key: &str) -> bool {
 ///
 /// # Errors
 /// The key at fault, and what it may be.
-pub(super) fn parse<T: DeserializeOwned>(table: &Table) -> Result<T, BadScenario> {
+pub(super) fn parse<T: DeserializeOwned>(table: &Table) -> Result<T> {
     parse_at("", table)
 }
 
 /// The value of a table whose keys begin with `prefix`.
-fn parse_at<T: DeserializeOwned>(prefix: &str, table: &Table) -> Result<T, BadScenario> {
+fn parse_at<T: DeserializeOwned>(prefix: &str, table: &Table) -> Result<T> {
     serde_path_to_error::deserialize(table.clone()).map_err(|error| {
         let (path, error) = (steps(error.path()), error.into_inner());
         explain(prefix, table, path, error.message())
@@ -140,7 +140,7 @@ fn unknown(wrong: &str, known: &[&str]) -> String {
 }
 
 /// Parses the workload with the type of its kind; `None` if the kind itself is at fault.
-fn again(workload: &Table) -> Option<Result<(), BadScenario>> {
+fn again(workload: &Table) -> Option<Result> {
     let mut keys = workload.clone();
     let kind = keys.remove("kind")?;
     match kind.as_str()? {

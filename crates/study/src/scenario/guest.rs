@@ -1,5 +1,7 @@
 //! The machine under test.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +63,7 @@ impl Default for Guest {
 
 /// How a guest's spinlocks are handed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Spinlocks {
     /// In the order of arrival, as on bare metal.
     #[default]
@@ -70,18 +72,13 @@ pub enum Spinlocks {
     Paravirtual,
     /// To any vCPU that runs; waiters spin. Guests have these that see a hypervisor without paravirtual locks, as
     /// under QEMU without KVM.
-    #[serde(rename = "test-and-set")]
     TestAndSet,
 }
 
-impl Spinlocks {
-    /// The name for people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Spinlocks::Queued => "queued",
-            Spinlocks::Paravirtual => "paravirtual",
-            Spinlocks::TestAndSet => "test-and-set",
-        }
+/// The name in a scenario file.
+impl fmt::Display for Spinlocks {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(out)
     }
 }
 

@@ -3,9 +3,10 @@
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use super::check::refuse_if;
 use super::conditions_of::{self, Others};
 use super::explain::{self, WHOLE};
-use super::{BadScenario, GroundKind, Scenario, Setting, limits};
+use super::{BadScenario, GroundKind, Result, Scenario, Setting, limits};
 
 pub use super::explain::nearest;
 
@@ -14,7 +15,7 @@ pub use super::explain::nearest;
 ///
 /// Before that, the table `[on.GROUND]` is laid over the rest of the file: tables are merged, other values replaced.
 /// A file that takes the conditions of another one is refused: see [`read_with`].
-pub fn read(text: &str, ground: Option<GroundKind>, assignments: &[String]) -> Result<Scenario, BadScenario> {
+pub fn read(text: &str, ground: Option<GroundKind>, assignments: &[String]) -> Result<Scenario> {
     read_with(text, ground, assignments, &|_| Err("no other scenario can be read here".into()))
 }
 
@@ -24,8 +25,10 @@ pub fn read_with(
     ground: Option<GroundKind>,
     assignments: &[String],
     others: Others,
-) -> Result<Scenario, BadScenario> {
-    let mut table = parse_file(text)?;
+) -> Result<Scenario> {
+    check_size(text)?;
+    let mut table: Table =
+        text.parse().map_err(|e: toml::de::Error| BadScenario::new(WHOLE, e.to_string()))?;
     let ground = choose_ground(&mut table, ground)?;
     conditions_of::resolve(&mut table, ground, others)?;
     let mut scenario = to_scenario(&table)?;
@@ -43,26 +46,15 @@ pub fn read_with(
 }
 
 /// Refuses a scenario file that is too large.
-pub(crate) fn check_size(text: &str) -> Result<(), BadScenario> {
-    if text.len() as u64 > limits::FILE_BYTES {
-        let problem = format!("{} bytes are more than {} for a file", text.len(), limits::FILE_BYTES);
-        return Err(BadScenario::new(WHOLE, problem));
-    }
-    Ok(())
-}
-
-/// The table of a scenario file of bounded size.
-pub(crate) fn parse_file(text: &str) -> Result<Table, BadScenario> {
-    check_size(text)?;
-    text.parse().map_err(|e: toml::de::Error| BadScenario::new(WHOLE, e.to_string()))
+pub(crate) fn check_size(text: &str) -> Result {
+    let problem = format!("{} bytes are more than {} for a file", text.len(), limits::FILE_BYTES);
+    refuse_if(text.len() as u64 > limits::FILE_BYTES, WHOLE, problem)
 }
 
 /// The scenario of the table, with assignments `key=value` on top.
-fn assigned(table: &Table, scenario: &Scenario, assignments: &[String]) -> Result<Scenario, BadScenario> {
-    if assignments.len() > limits::ASSIGNMENTS {
-        let problem = format!("{} assignments are more than {}", assignments.len(), limits::ASSIGNMENTS);
-        return Err(BadScenario::new(WHOLE, problem));
-    }
+fn assigned(table: &Table, scenario: &Scenario, assignments: &[String]) -> Result<Scenario> {
+    let problem = format!("{} assignments are more than {}", assignments.len(), limits::ASSIGNMENTS);
+    refuse_if(assignments.len() > limits::ASSIGNMENTS, WHOLE, problem)?;
     let full = to_table(scenario)?;
     let mut settings = Vec::new();
     for assignment in assignments {
@@ -70,9 +62,7 @@ fn assigned(table: &Table, scenario: &Scenario, assignments: &[String]) -> Resul
             return Err(BadScenario::new(assignment, "write it as key=value"));
         };
         let key = key.trim();
-        if key == "ground" {
-            return Err(BadScenario::new(key, "choose it with --on"));
-        }
+        refuse_if(key == "ground", key, "choose it with --on")?;
         // A text may look like a number: kernel 6.12.
         let path: Vec<&str> = key.split('.').collect();
         let value = match explain::lookup(&full, &path) {
@@ -100,24 +90,24 @@ fn assigned(table: &Table, scenario: &Scenario, assignments: &[String]) -> Resul
 pub fn apply<'a>(
     scenario: &Scenario,
     settings: impl IntoIterator<Item = (&'a str, &'a Setting)>,
-) -> Result<Scenario, BadScenario> {
+) -> Result<Scenario> {
     let full = to_table(scenario)?;
     let settings: Vec<_> = settings.into_iter().map(|(key, value)| (key, value.to_toml())).collect();
     to_scenario(&set(&full, &paths(&full), &settings)?)
 }
 
 /// The table with other values for some keys, which must be among `paths`.
-fn set(table: &Table, paths: &[String], settings: &[(&str, Value)]) -> Result<Table, BadScenario> {
+fn set(table: &Table, paths: &[String], settings: &[(&str, Value)]) -> Result<Table> {
     let mut table = table.clone();
     settings.iter().try_for_each(|(key, value)| assign(&mut table, paths, key, value.clone()))?;
     Ok(table)
 }
 
-pub(super) fn to_table(scenario: &Scenario) -> Result<Table, BadScenario> {
+pub(super) fn to_table(scenario: &Scenario) -> Result<Table> {
     Table::try_from(scenario).map_err(|e| BadScenario::new(WHOLE, e.to_string()))
 }
 
-fn to_scenario(table: &Table) -> Result<Scenario, BadScenario> {
+fn to_scenario(table: &Table) -> Result<Scenario> {
     #[cfg(test)]
     DESERIALIZED.set(DESERIALIZED.get() + 1);
     explain::parse(table)
@@ -136,10 +126,7 @@ struct OnlyGround {
 }
 
 /// Removes `[on]` from the table, lays the chosen ground's part over the rest, and returns the ground.
-pub(crate) fn choose_ground(
-    table: &mut Table,
-    ground: Option<GroundKind>,
-) -> Result<GroundKind, BadScenario> {
+pub(crate) fn choose_ground(table: &mut Table, ground: Option<GroundKind>) -> Result<GroundKind> {
     let names = GroundKind::ALL.map(|ground| ground.to_string());
     let mut on = match table.remove("on") {
         None => Table::new(),
@@ -183,7 +170,7 @@ pub(crate) fn merge(table: &mut Table, over: Table) {
 }
 
 /// Sets one key. It must be among `paths`, those of the scenario with all its defaults.
-fn assign(table: &mut Table, paths: &[String], key: &str, value: Value) -> Result<(), BadScenario> {
+fn assign(table: &mut Table, paths: &[String], key: &str, value: Value) -> Result {
     if !paths.iter().any(|path| path == key) {
         let problem = format!("there is no such key; {}", explain::other_keys(key, paths));
         return Err(BadScenario::new(key, problem));

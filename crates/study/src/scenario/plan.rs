@@ -8,7 +8,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use rand::seq::SliceRandom;
 
-use super::{BadScenario, Condition, Published, Scenario, Setting, Sweep};
+use super::{BadScenario, Condition, Published, Result, Scenario, Setting, Sweep};
 use crate::observe::observation::{self, SweepPoint};
 use crate::scenario::overrides;
 use crate::statistics;
@@ -43,7 +43,7 @@ impl Scenario {
     ///
     /// # Errors
     /// The condition does not exist, or its settings cannot be run.
-    pub fn under(&self, condition: &str) -> Result<Scenario, BadScenario> {
+    pub fn under(&self, condition: &str) -> Result<Scenario> {
         self.at(&self.common(), condition, None)
     }
 
@@ -79,7 +79,7 @@ impl Scenario {
     }
 
     /// [`Scenario::common`] with what this case sets.
-    pub(super) fn in_case(&self, name: &str) -> Result<Scenario, BadScenario> {
+    pub(super) fn in_case(&self, name: &str) -> Result<Scenario> {
         let Some(case) = self.cases.get(name) else {
             return Err(BadScenario::new("cases", format!("there is no case {name:?}")));
         };
@@ -92,7 +92,7 @@ impl Scenario {
     ///
     /// # Errors
     /// The settings of a condition or a sweep cannot be run.
-    pub fn plan(&self) -> Result<Vec<PlannedRun>, BadScenario> {
+    pub fn plan(&self) -> Result<Vec<PlannedRun>> {
         let block = self.block()?;
         let mut rng = statistics::stream(self.run.seed, "order of runs");
         let repetition = |repetition: u32| {
@@ -105,7 +105,7 @@ impl Scenario {
     }
 
     /// The first repetition, in the file's order.
-    pub(super) fn block(&self) -> Result<Vec<PlannedRun>, BadScenario> {
+    pub(super) fn block(&self) -> Result<Vec<PlannedRun>> {
         let mut block = Vec::new();
         let mut add = |condition: &str, case: Option<&String>, sweep, scenario| {
             let (condition, case) = (condition.to_string(), case.cloned());
@@ -162,7 +162,7 @@ impl Scenario {
         common: &Scenario,
         condition: &str,
         point: Option<Point<'_>>,
-    ) -> Result<Scenario, BadScenario> {
+    ) -> Result<Scenario> {
         let Some(treatment) = self.conditions.get(condition) else {
             return Err(BadScenario::new("conditions", format!("there is no condition {condition:?}")));
         };

@@ -4,15 +4,15 @@
 use toml::{Table, Value};
 
 use super::schema::Schema;
-use super::{BadScenario, Scenario, overrides};
+use super::{BadScenario, Result, Scenario, overrides};
 
 impl Scenario {
-    pub(super) fn check_ranges(&self) -> Result<(), BadScenario> {
+    pub(super) fn check_ranges(&self) -> Result {
         check_table(Schema::root(), &overrides::to_table(self)?, &mut Vec::new())
     }
 }
 
-fn check_table(schema: Schema, table: &Table, path: &mut Vec<String>) -> Result<(), BadScenario> {
+fn check_table(schema: Schema, table: &Table, path: &mut Vec<String>) -> Result {
     let is = |kind: &Schema| {
         kind.tag().is_some_and(|(key, name)| table.get(key).and_then(Value::as_str) == Some(name))
     };
@@ -27,7 +27,7 @@ fn check_table(schema: Schema, table: &Table, path: &mut Vec<String>) -> Result<
     Ok(())
 }
 
-fn check(schema: Schema, value: &Value, path: &mut Vec<String>) -> Result<(), BadScenario> {
+fn check(schema: Schema, value: &Value, path: &mut Vec<String>) -> Result {
     let number = match value {
         Value::Integer(number) => *number as f64,
         Value::Float(number) => *number,

@@ -3,7 +3,7 @@
 //! A file may have such keys, because one file serves several grounds. A condition, a case, a sweep and `--set` ask
 //! for a difference, so they are refused if there can be none.
 
-use super::{BadScenario, Condition, GroundKind, Remedy, Scenario, SchedulerKind};
+use super::{BadScenario, Condition, GroundKind, Remedy, Result, Scenario, SchedulerKind};
 
 /// Keys that nothing reads in some scenarios.
 struct Unread {
@@ -116,7 +116,7 @@ impl Scenario {
     ///
     /// # Errors
     /// The key, and why it has no effect.
-    pub(crate) fn check_effect(&self, key: &str) -> Result<(), BadScenario> {
+    pub(crate) fn check_effect(&self, key: &str) -> Result {
         let is = |known: &&str| if known.ends_with('.') { key.starts_with(*known) } else { key == *known };
         let unread = UNREAD.iter().find(|unread| unread.keys.iter().any(is) && (unread.applies)(self));
         match unread {

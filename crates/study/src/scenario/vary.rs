@@ -5,24 +5,23 @@
 
 use indexmap::IndexMap;
 
-use super::check::{OF_ONE_RUN, of_one_run};
-use super::{BadScenario, Case, Condition, Published, Scenario, Setting, limits, overrides};
+use super::check::{OF_ONE_RUN, of_one_run, refuse_if};
+use super::{BadScenario, Case, Condition, Published, Result, Scenario, Setting, limits, overrides};
 
 impl Scenario {
     /// The scenario with each value of `KEY=V1,V2,...`, without its sweeps and published figures.
     ///
     /// # Errors
     /// The key does not exist or cannot be varied, or cannot have one of the values.
-    pub fn varied(&self, assignment: &str) -> Result<Scenario, BadScenario> {
+    pub fn varied(&self, assignment: &str) -> Result<Scenario> {
         let Some((key, values)) = assignment.split_once('=') else {
             return Err(BadScenario::new(assignment, "write it as key=value,value,..."));
         };
         let key = key.trim();
         let values: Vec<Setting> = values.split(',').map(|value| Setting::parse(value.trim())).collect();
-        if values.len() < 2 || values.len() > limits::SWEEP_VALUES {
-            let problem = format!("give it 2 to {} values, with commas between them", limits::SWEEP_VALUES);
-            return Err(BadScenario::new(key, problem));
-        }
+        let is_few_or_many = !(2..=limits::SWEEP_VALUES).contains(&values.len());
+        let problem = format!("give it 2 to {} values, with commas between them", limits::SWEEP_VALUES);
+        refuse_if(is_few_or_many, key, problem)?;
         let mut varied = self.clone();
         varied.sweeps.clear();
         varied.published = Published::default();
@@ -35,7 +34,7 @@ impl Scenario {
         Ok(varied)
     }
 
-    fn vary_condition(&mut self, key: &str, rest: &str, values: &[Setting]) -> Result<(), BadScenario> {
+    fn vary_condition(&mut self, key: &str, rest: &str, values: &[Setting]) -> Result {
         let name = self
             .conditions
             .keys()
@@ -45,30 +44,25 @@ impl Scenario {
             return Err(BadScenario::new(key, format!("names no condition; there are {}", known.join(", "))));
         };
         let baseline = self.baseline().to_string();
-        if name == baseline {
-            return Err(BadScenario::new(key, "the baseline has one value: the others are compared with it"));
-        }
+        let problem = "the baseline has one value: the others are compared with it";
+        refuse_if(name == baseline, key, problem)?;
         let variant = |value: &Setting| {
             let mut scenario = overrides::apply(self, [(key, value)])?;
             let condition = scenario.conditions.swap_remove(&name).unwrap_or_default();
             Ok((title(key, value), Condition { label: String::new(), ..condition }))
         };
-        let variants: Vec<(String, Condition)> =
-            values.iter().map(variant).collect::<Result<_, BadScenario>>()?;
+        let variants: Vec<(String, Condition)> = values.iter().map(variant).collect::<Result<_>>()?;
         self.conditions.retain(|other, _| *other == baseline);
         self.conditions.extend(variants);
         self.run.conditions.clear();
         Ok(())
     }
 
-    fn vary_all(&mut self, key: &str, values: &[Setting]) -> Result<(), BadScenario> {
-        if !self.cases.is_empty() {
-            return Err(BadScenario::new(key, "this scenario has cases already; vary a key of a condition"));
-        }
-        if !of_one_run(key) {
-            let problem = format!("cannot be varied; conditions and keys of {} can", OF_ONE_RUN.join(", "));
-            return Err(BadScenario::new(key, problem));
-        }
+    fn vary_all(&mut self, key: &str, values: &[Setting]) -> Result {
+        let problem = "this scenario has cases already; vary a key of a condition";
+        refuse_if(!self.cases.is_empty(), key, problem)?;
+        let problem = format!("cannot be varied; conditions and keys of {} can", OF_ONE_RUN.join(", "));
+        refuse_if(!of_one_run(key), key, problem)?;
         for value in values {
             // Here errors name the key alone; a case's would name the case, too.
             overrides::apply(self, [(key, value)])?.check()?;

@@ -1,5 +1,7 @@
 //! `[host.xen]`: settings of Xen's schedulers, on a simulated host and on real Xen.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -75,14 +77,10 @@ pub enum XenVersion {
     V4_17,
 }
 
-impl XenVersion {
-    /// The name for people.
-    pub fn name(self) -> &'static str {
-        match self {
-            XenVersion::V4_5 => "4.5",
-            XenVersion::V4_7 => "4.7",
-            XenVersion::V4_17 => "4.17",
-        }
+/// The name in a scenario file.
+impl fmt::Display for XenVersion {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(out)
     }
 }
 
@@ -101,16 +99,6 @@ pub enum XenFix {
 }
 
 impl XenFix {
-    /// The name in a scenario file.
-    pub fn name(self) -> &'static str {
-        match self {
-            XenFix::BoostOnMigration => "boost-on-migration",
-            XenFix::InactiveDebt => "inactive-debt",
-            XenFix::BoostErased => "boost-erased",
-            XenFix::LateWake => "late-wake",
-        }
-    }
-
     /// The scheduler that it concerns.
     pub fn scheduler(self) -> SchedulerKind {
         match self {
@@ -120,10 +108,17 @@ impl XenFix {
     }
 }
 
+/// The name in a scenario file.
+impl fmt::Display for XenFix {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(out)
+    }
+}
+
 impl Xen {
     /// For captions: version, and what differs from Xen's defaults.
     pub(super) fn text(&self, scheduler: SchedulerKind) -> String {
-        let mut text = format!("{} of Xen {}", scheduler.name(), self.version.name());
+        let mut text = format!("{} of Xen {}", scheduler.name(), self.version);
         if scheduler == SchedulerKind::Credit {
             text += &format!(" with slices of {} ms", self.slice_ms);
         }
@@ -131,7 +126,7 @@ impl Xen {
             text += &format!(", rate limit {} us", self.ratelimit_us);
         }
         if !self.fixes.is_empty() {
-            let names: Vec<&str> = self.fixes.iter().map(|fix| fix.name()).collect();
+            let names: Vec<String> = self.fixes.iter().map(XenFix::to_string).collect();
             text += &format!(", fixed: {}", names.join(", "));
         }
         for (who, weight, cap_percent) in [

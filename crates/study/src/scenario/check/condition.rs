@@ -1,16 +1,16 @@
 //! The limits of a condition: what the host does must fit the guest, the window and the simulated host.
 
-use super::{bad, within, within_f64};
-use crate::scenario::{BadScenario, Condition, GroundKind, Scenario, SchedulerKind, Workload, limits};
+use super::{bad, refuse_if, within};
+use crate::scenario::{Condition, GroundKind, Result, Scenario, SchedulerKind, Workload, limits};
 
 impl Scenario {
-    pub(super) fn check_condition(&self, name: &str) -> Result<(), BadScenario> {
+    pub(super) fn check_condition(&self, name: &str) -> Result {
         let prefix = format!("conditions.{name}.");
         let key = |key: &str| format!("{prefix}{key}");
         let condition = &self.conditions[name];
         self.check_quotas(&key("quota"), condition)?;
         if condition.overcommit != 0.0 {
-            within_f64(&key("overcommit"), condition.overcommit, 1.0, 16.0)?;
+            within(&key("overcommit"), condition.overcommit, 1.0, 16.0)?;
         }
         self.check_times(&key, condition)?;
         check_replay(&key("replay"), condition)?;
@@ -22,12 +22,8 @@ impl Scenario {
         }
         self.check_threads(name, condition)?;
         let pcpus = self.pcpus_under(condition);
-        match condition.pcpus.iter().find(|pcpu| **pcpu >= pcpus) {
-            Some(other) => {
-                bad(key("pcpus"), format!("there is no pCPU {other}; the simulated host has {pcpus}"))
-            }
-            None => Ok(()),
-        }
+        let Some(other) = condition.pcpus.iter().find(|pcpu| **pcpu >= pcpus) else { return Ok(()) };
+        bad(key("pcpus"), format!("there is no pCPU {other}; the simulated host has {pcpus}"))
     }
 
     /// A remedy must have something to work on.
@@ -51,7 +47,7 @@ impl Scenario {
     }
 
     /// Limits the threads that the simulated host's scheduler chooses from.
-    fn check_threads(&self, name: &str, condition: &Condition) -> Result<(), BadScenario> {
+    fn check_threads(&self, name: &str, condition: &Condition) -> Result {
         let vcpus = self.guest.vcpus as u64;
         let pcpus = self.pcpus_under(condition) as u64;
         let vms =
@@ -61,59 +57,46 @@ impl Scenario {
         let each_pcpu = 1 + u64::from(condition.hogs);
         let threads =
             vms * vcpus + overcommitted + each_pcpu * pcpus + u64::from(condition.spinners) + spikes;
-        if threads > limits::HOST_THREADS {
-            let problem = format!(
-                "its VMs, hogs and spikes have {threads} threads on the simulated host, more than {}; remove some",
-                limits::HOST_THREADS
-            );
-            return bad(format!("conditions.{name}"), problem);
-        }
-        Ok(())
+        let problem = format!(
+            "its VMs, hogs and spikes have {threads} threads on the simulated host, more than {}; remove some",
+            limits::HOST_THREADS
+        );
+        refuse_if(threads > limits::HOST_THREADS, format!("conditions.{name}"), problem)
     }
 
-    fn check_quotas(&self, key: &str, condition: &Condition) -> Result<(), BadScenario> {
+    fn check_quotas(&self, key: &str, condition: &Condition) -> Result {
         let capped = matches!(self.host.scheduler, SchedulerKind::Credit | SchedulerKind::Credit2);
-        if capped && self.ground == GroundKind::Sim && !condition.quota.is_empty() {
-            return bad(
-                key,
-                "Xen's credit schedulers have no quotas; set host.scheduler to rtds, or remove it",
-            );
-        }
+        let has_none = capped && self.ground == GroundKind::Sim;
+        let problem = "Xen's credit schedulers have no quotas; set host.scheduler to rtds, or remove it";
+        refuse_if(has_none && !condition.quota.is_empty(), key, problem)?;
         let mut limited = vec![false; self.guest.vcpus];
         for quota in &condition.quota {
             let Some(seen) = limited.get_mut(quota.vcpu) else {
                 return bad(key, self.no_vcpu(quota.vcpu));
             };
-            if std::mem::replace(seen, true) {
-                return bad(key, format!("vCPU {} has two quotas; remove one", quota.vcpu));
-            }
-            if quota.percent / 100.0 * (quota.period_ms as f64) < 1.0 {
-                return bad(key, "the kernel grants no less than 1 ms a period; lengthen the period");
-            }
+            let problem = format!("vCPU {} has two quotas; remove one", quota.vcpu);
+            refuse_if(std::mem::replace(seen, true), key, problem)?;
+            let granted_ms = quota.percent / 100.0 * (quota.period_ms as f64);
+            let problem = "the kernel grants no less than 1 ms a period; lengthen the period";
+            refuse_if(granted_ms < 1.0, key, problem)?;
         }
         Ok(())
     }
 
     /// Pauses and spikes must lie within the window, and name vCPUs that exist.
-    fn check_times(&self, key: &dyn Fn(&str) -> String, condition: &Condition) -> Result<(), BadScenario> {
+    fn check_times(&self, key: &dyn Fn(&str) -> String, condition: &Condition) -> Result {
         // The window of a workload of fixed size ends with its work.
         let window_ms = match self.workload {
             Workload::Postmark { .. } => 3_600_000,
             _ => self.run.window_ms,
         };
         let fits = |key: String, at_ms: u64, for_ms: u64| {
-            if for_ms == 0 || at_ms.saturating_add(for_ms) > window_ms {
-                return bad(
-                    key,
-                    format!("{for_ms} ms at {at_ms} ms are not within the {window_ms} ms of a window"),
-                );
-            }
-            Ok(())
+            let is_outside = for_ms == 0 || at_ms.saturating_add(for_ms) > window_ms;
+            let problem = format!("{for_ms} ms at {at_ms} ms are not within the {window_ms} ms of a window");
+            refuse_if(is_outside, key, problem)
         };
         for pause in &condition.pauses {
-            if pause.vcpu >= self.guest.vcpus {
-                return bad(key("pauses"), self.no_vcpu(pause.vcpu));
-            }
+            refuse_if(pause.vcpu >= self.guest.vcpus, key("pauses"), self.no_vcpu(pause.vcpu))?;
             fits(key("pauses"), pause.at_ms, pause.for_ms)?;
         }
         for spike in &condition.spikes {
@@ -128,27 +111,20 @@ impl Scenario {
 }
 
 /// A recording holds everything that the host did, so nothing else may disturb the guest.
-fn check_replay(key: &str, condition: &Condition) -> Result<(), BadScenario> {
+fn check_replay(key: &str, condition: &Condition) -> Result {
     let alone = Condition { replay: String::new(), ..condition.clone() };
-    match condition.replay.is_empty() || alone.is_undisturbed() {
-        true => Ok(()),
-        false => bad(
-            key,
-            "a recording holds all that the host did to the guest; remove it, or what else disturbs the guest",
-        ),
-    }
+    let is_disturbed = !condition.replay.is_empty() && !alone.is_undisturbed();
+    let problem =
+        "a recording holds all that the host did to the guest; remove it, or what else disturbs the guest";
+    refuse_if(is_disturbed, key, problem)
 }
 
 /// Bursts of one pCPU must not meet, and the kernel lets real-time threads have 95 % of a second
 /// (`sched_rt_runtime_us`).
-fn check_bursts(
-    key: &dyn Fn(&str) -> String,
-    condition: &Condition,
-    vcpus: usize,
-) -> Result<(), BadScenario> {
+fn check_bursts(key: &dyn Fn(&str) -> String, condition: &Condition, vcpus: usize) -> Result {
     let Some(bursts) = condition.bursts else { return Ok(()) };
     if let Some(vcpu) = bursts.vcpu {
-        within(&key("bursts.vcpu"), vcpu as u64, 0, vcpus.saturating_sub(1) as u64)?;
+        within(&key("bursts.vcpu"), vcpu, 0, vcpus.saturating_sub(1))?;
     }
     within(&key("bursts.for_ms"), bursts.for_ms, 1, bursts.every_ms * 9 / 10)?;
     within(&key("bursts.jitter_ms"), bursts.jitter_ms, 0, (bursts.every_ms - bursts.for_ms) / 2)

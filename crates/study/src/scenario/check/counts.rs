@@ -1,15 +1,17 @@
 //! Limits how much a scenario asks for. These checks bound the work of all later ones, so they come first and look at
 //! counts and lengths alone.
 
-use super::bad;
-use crate::scenario::{BadScenario, Clones, Condition, Published, Scenario, Setting, Workload, limits};
+use serde::Serialize;
+
+use super::{bad, refuse_if};
+use crate::scenario::{Clones, Condition, Published, Result, Scenario, Setting, Workload, limits};
 
 /// The way out if a product is too large.
 const SPLIT: &str = "make several scenarios of it";
 
 impl Scenario {
     /// Counts that are known from the file as it is.
-    pub(crate) fn check_counts(&self) -> Result<(), BadScenario> {
+    pub(crate) fn check_counts(&self) -> Result {
         self.check_texts()?;
         at_most("conditions", self.conditions.len(), limits::CONDITIONS, "conditions")?;
         at_most("cases", self.cases.len(), limits::CASES, "cases")?;
@@ -33,42 +35,28 @@ impl Scenario {
     }
 
     /// Products, such as the number of runs. They are computed before anything is expanded.
-    pub(super) fn check_products(&self) -> Result<(), BadScenario> {
+    pub(super) fn check_products(&self) -> Result {
         let points = self.points();
-        if points > limits::POINTS {
-            let problem = format!(
-                "conditions by cases and by values of sweeps are {points} scenarios, more than {}; {SPLIT}",
-                limits::POINTS
-            );
-            return bad(if self.sweeps.is_empty() { "conditions" } else { "sweeps" }, problem);
-        }
+        let key = if self.sweeps.is_empty() { "conditions" } else { "sweeps" };
+        let problem = format!(
+            "conditions by cases and by values of sweeps are {points} scenarios, more than {}; {SPLIT}",
+            limits::POINTS
+        );
+        refuse_if(points > limits::POINTS, key, problem)?;
         let runs = self.runs();
-        if runs > limits::RUNS {
-            return bad("run.repeat", format!("{runs} runs are more than {}; lower it", limits::RUNS));
-        }
-        let bytes = self.common().toml_bytes().saturating_add(self.largest_condition_bytes());
+        let problem = format!("{runs} runs are more than {}; lower it", limits::RUNS);
+        refuse_if(runs > limits::RUNS, "run.repeat", problem)?;
+        let largest = self.conditions.values().map(toml_bytes).max().unwrap_or(0);
+        let bytes = toml_bytes(&self.common()).saturating_add(largest);
         let expanded = bytes.saturating_mul(points);
-        if expanded > limits::EXPANDED_BYTES {
-            let problem = format!(
-                "{points} scenarios of {bytes} bytes are {expanded} bytes to run, more than {}; {SPLIT}",
-                limits::EXPANDED_BYTES
-            );
-            return bad("conditions", problem);
-        }
-        Ok(())
+        let problem = format!(
+            "{points} scenarios of {bytes} bytes are {expanded} bytes to run, more than {}; {SPLIT}",
+            limits::EXPANDED_BYTES
+        );
+        refuse_if(expanded > limits::EXPANDED_BYTES, "conditions", problem)
     }
 
-    /// Length as TOML, in bytes.
-    fn toml_bytes(&self) -> u64 {
-        toml::to_string(self).map_or(0, |text| text.len() as u64)
-    }
-
-    fn largest_condition_bytes(&self) -> u64 {
-        let bytes = |condition| toml::to_string(condition).map_or(0, |text| text.len() as u64);
-        self.conditions.values().map(bytes).max().unwrap_or(0)
-    }
-
-    fn check_texts(&self) -> Result<(), BadScenario> {
+    fn check_texts(&self) -> Result {
         names("name", [&self.name])?;
         texts("title", [&self.title])?;
         texts("guest.kernel", [&self.guest.kernel])?;
@@ -87,7 +75,12 @@ impl Scenario {
     }
 }
 
-fn check_condition(name: &String, condition: &Condition) -> Result<(), BadScenario> {
+/// Length as TOML.
+fn toml_bytes(value: &impl Serialize) -> u64 {
+    toml::to_string(value).map_or(0, |text| text.len() as u64)
+}
+
+fn check_condition(name: &String, condition: &Condition) -> Result {
     check_set("conditions", name, &condition.label, condition.set.iter())?;
     let sub = |sub: &str| format!("conditions.{name}.{sub}");
     at_most(&sub("quota"), condition.quota.len(), limits::PCPUS, "quotas")?;
@@ -105,7 +98,7 @@ fn check_set<'a>(
     name: &String,
     label: &String,
     set: impl ExactSizeIterator<Item = (&'a String, &'a Setting)>,
-) -> Result<(), BadScenario> {
+) -> Result {
     names(of, [name])?;
     texts(&format!("{of}.{name}.label"), [label])?;
     let key = format!("{of}.{name}.set");
@@ -124,7 +117,7 @@ fn check_set<'a>(
     Ok(())
 }
 
-fn check_published(published: &Published) -> Result<(), BadScenario> {
+fn check_published(published: &Published) -> Result {
     let counts = [
         ("ratios", published.ratios.len()),
         ("pairs", published.pairs.len()),
@@ -149,31 +142,21 @@ fn check_published(published: &Published) -> Result<(), BadScenario> {
     Ok(())
 }
 
-fn at_most(key: &str, count: usize, limit: usize, what: &str) -> Result<(), BadScenario> {
-    if count > limit {
-        return bad(key, format!("{count} {what} are more than {limit}"));
-    }
-    Ok(())
+fn at_most(key: &str, count: usize, limit: usize, what: &str) -> Result {
+    refuse_if(count > limit, key, format!("{count} {what} are more than {limit}"))
 }
 
-fn names<'a>(key: &str, names: impl IntoIterator<Item = &'a String>) -> Result<(), BadScenario> {
+fn names<'a>(key: &str, names: impl IntoIterator<Item = &'a String>) -> Result {
     lengths(key, "name", names, limits::NAME_BYTES)
 }
 
-fn texts<'a>(key: &str, texts: impl IntoIterator<Item = &'a String>) -> Result<(), BadScenario> {
+fn texts<'a>(key: &str, texts: impl IntoIterator<Item = &'a String>) -> Result {
     lengths(key, "text", texts, limits::TEXT_BYTES)
 }
 
-fn lengths<'a>(
-    key: &str,
-    what: &str,
-    texts: impl IntoIterator<Item = &'a String>,
-    limit: usize,
-) -> Result<(), BadScenario> {
-    match texts.into_iter().find(|text| text.len() > limit) {
-        Some(text) => bad(key, format!("a {what} of {} bytes is longer than {limit}", text.len())),
-        None => Ok(()),
-    }
+fn lengths<'a>(key: &str, what: &str, texts: impl IntoIterator<Item = &'a String>, limit: usize) -> Result {
+    let Some(text) = texts.into_iter().find(|text| text.len() > limit) else { return Ok(()) };
+    bad(key, format!("a {what} of {} bytes is longer than {limit}", text.len()))
 }
 
 #[cfg(test)]

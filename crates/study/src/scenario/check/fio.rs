@@ -1,39 +1,27 @@
 //! The limits of the workload `fio`.
 
-use super::bad;
-use crate::scenario::{BadScenario, Condition, Fio, Placement, Scenario};
+use super::refuse_if;
+use crate::scenario::{Condition, Fio, Placement, Result, Scenario};
 
 impl Scenario {
-    pub(super) fn check_fio(&self, fio: &Fio) -> Result<(), BadScenario> {
-        if !fio.block_kib.is_power_of_two() {
-            return bad("workload.block_kib", format!("{} is not a power of two", fio.block_kib));
-        }
-        if fio.placement.policy().is_some() && self.guest.vcpus < 2 {
-            return bad("guest.vcpus", "the daemon needs two vCPUs to move tasks between");
-        }
-        Ok(())
+    pub(super) fn check_fio(&self, fio: &Fio) -> Result {
+        let problem = format!("{} is not a power of two", fio.block_kib);
+        refuse_if(!fio.block_kib.is_power_of_two(), "workload.block_kib", problem)?;
+        let is_alone = fio.placement.policy().is_some() && self.guest.vcpus < 2;
+        refuse_if(is_alone, "guest.vcpus", "the daemon needs two vCPUs to move tasks between")
     }
 
     /// Refuses what fio's guest cannot have beside it, and a placement without what it needs.
-    pub(super) fn check_condition_of_fio(
-        &self,
-        prefix: &str,
-        condition: &Condition,
-    ) -> Result<(), BadScenario> {
+    pub(super) fn check_condition_of_fio(&self, prefix: &str, condition: &Condition) -> Result {
         let Some(fio) = self.workload.fio() else { return Ok(()) };
-        if condition.neighbours > 0 {
-            return bad(format!("{prefix}neighbours"), "fio's guest is alone; use bursts, quota or hogs");
-        }
-        if !condition.pauses.is_empty() {
-            return bad(format!("{prefix}pauses"), "fio's vCPUs are not paused; use bursts");
-        }
-        if fio.placement == Placement::Oracle && condition.bursts.is_none() {
-            return bad(
-                format!("{prefix}bursts"),
-                "the oracle policy needs bursts; add some, or choose another workload.placement",
-            );
-        }
-        Ok(())
+        let key = |key: &str| format!("{prefix}{key}");
+        let problem = "fio's guest is alone; use bursts, quota or hogs";
+        refuse_if(condition.neighbours > 0, key("neighbours"), problem)?;
+        let problem = "fio's vCPUs are not paused; use bursts";
+        refuse_if(!condition.pauses.is_empty(), key("pauses"), problem)?;
+        let knows_nothing = fio.placement == Placement::Oracle && condition.bursts.is_none();
+        let problem = "the oracle policy needs bursts; add some, or choose another workload.placement";
+        refuse_if(knows_nothing, key("bursts"), problem)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Refuses what a ground cannot do, with the key at fault.
 
-use super::{bad, within};
+use super::{bad, refuse_if, within};
 use crate::scenario::{
-    Accelerator, BadScenario, Condition, GroundKind, Scenario, SchedulerKind, Workload, XenVersion,
+    Accelerator, Condition, GroundKind, Result, Scenario, SchedulerKind, Workload, XenVersion,
 };
 
 pub(in crate::scenario) const ONLY_SIM: &str =
@@ -16,7 +16,7 @@ const NOT_XEN: &str = "real Xen cannot do that; run it with --on sim, or remove 
 
 impl Scenario {
     /// Refuses what only another ground can do.
-    pub(super) fn check_ground(&self) -> Result<(), BadScenario> {
+    pub(super) fn check_ground(&self) -> Result {
         if !self.workload.grounds().contains(&self.ground) {
             return Err(self.workload.not_on(self.ground));
         }
@@ -36,23 +36,17 @@ impl Scenario {
     }
 
     /// Checks what the packaged Xen, and a guest without devices, can do.
-    fn check_real_xen(&self) -> Result<(), BadScenario> {
-        let (host, xen) = (&self.host, &self.host.xen);
-        if !matches!(host.scheduler, SchedulerKind::Credit | SchedulerKind::Credit2) {
-            return bad("host.scheduler", "real Xen runs with credit or credit2; set it to one of them");
-        }
-        if xen.version != XenVersion::V4_17 {
-            return bad("host.xen.version", "real Xen is 4.17 here; set it to 4.17, or run it with --on sim");
-        }
-        within("guest.vcpus", self.guest.vcpus as u64, 1, 1)
+    fn check_real_xen(&self) -> Result {
+        let has_it = matches!(self.host.scheduler, SchedulerKind::Credit | SchedulerKind::Credit2);
+        let problem = "real Xen runs with credit or credit2; set it to one of them";
+        refuse_if(!has_it, "host.scheduler", problem)?;
+        let problem = "real Xen is 4.17 here; set it to 4.17, or run it with --on sim";
+        refuse_if(self.host.xen.version != XenVersion::V4_17, "host.xen.version", problem)?;
+        within("guest.vcpus", self.guest.vcpus, 1, 1)
     }
 
     /// Refuses what this ground's host cannot do to the machine under test.
-    pub(super) fn check_condition_on_ground(
-        &self,
-        prefix: &str,
-        condition: &Condition,
-    ) -> Result<(), BadScenario> {
+    pub(super) fn check_condition_on_ground(&self, prefix: &str, condition: &Condition) -> Result {
         refuse(prefix, &CONDITION_KEYS, condition, self.ground)?;
         match self.ground {
             GroundKind::Vm => self.check_condition_of_fio(prefix, condition),
@@ -131,7 +125,7 @@ pub(in crate::scenario) fn grounds_of(key: &str) -> &'static [GroundKind] {
 }
 
 /// Refuses the first of these keys that is used and that this ground cannot do.
-fn refuse<T>(prefix: &str, keys: &[GroundKey<T>], of: &T, ground: GroundKind) -> Result<(), BadScenario> {
+fn refuse<T>(prefix: &str, keys: &[GroundKey<T>], of: &T, ground: GroundKind) -> Result {
     let cannot = |key: &&GroundKey<T>| (key.is_used)(of) && !key.grounds.contains(&ground);
     let Some(key) = keys.iter().find(cannot) else { return Ok(()) };
     let why = match (ground, key.grounds) {

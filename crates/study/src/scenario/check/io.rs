@@ -1,8 +1,8 @@
 //! The limits of the workload `io`.
 
-use super::{bad, within};
+use super::{bad, refuse_if, within};
 use crate::scenario::io::{BlockLayer, IoTask, Step};
-use crate::scenario::{BadScenario, Io, IoSystem, Scenario, SchedulerKind};
+use crate::scenario::{Io, IoSystem, Result, Scenario, SchedulerKind};
 
 /// Most threads of an application, over all tasks: the accounting of inactivity looks at each of them in each event.
 const THREADS: u64 = 256;
@@ -14,7 +14,7 @@ const STEP_PAGES: u64 = 1 << 18;
 const LEAST_PAGE_KIB: u64 = 4;
 
 impl Scenario {
-    pub(super) fn check_io(&self, io: &Io) -> Result<(), BadScenario> {
+    pub(super) fn check_io(&self, io: &Io) -> Result {
         if !io.applications.contains_key(&io.application) {
             let known: Vec<&str> = io.applications.keys().map(String::as_str).collect();
             let problem =
@@ -36,14 +36,11 @@ impl Scenario {
         };
         let all = running.tasks.iter().map(pages).fold(0, u64::saturating_add);
         let all = all.saturating_mul(u64::from(io.rivals) + 1);
-        if all > PAGES {
-            let problem =
-                format!("the files have {all} pages of {page_kib} KiB, more than {PAGES}; enlarge it");
-            return bad("workload.block.page_kib", problem);
-        }
+        let problem = format!("the files have {all} pages of {page_kib} KiB, more than {PAGES}; enlarge it");
+        refuse_if(all > PAGES, "workload.block.page_kib", problem)?;
         io.applications.iter().try_for_each(|(name, application)| {
             let key = format!("workload.applications.{name}.tasks");
-            within(&key, application.tasks.len() as u64, 1, 16)?;
+            within(&key, application.tasks.len(), 1, 16)?;
             // The size of pages may suit only the application that runs.
             let page_kib = if *name == io.application { page_kib } else { LEAST_PAGE_KIB };
             application.tasks.iter().try_for_each(|task| {
@@ -53,54 +50,43 @@ impl Scenario {
         })
     }
 
-    fn check_systems(&self, io: &Io) -> Result<(), BadScenario> {
+    fn check_systems(&self, io: &Io) -> Result {
         let systems = &io.systems;
         within("workload.systems.calm_beat_us", systems.calm_beat_us, systems.beat_us, 100_000)?;
         let of_the_host = matches!(io.system, IoSystem::Vslicer | IoSystem::Xballoon);
-        if of_the_host && self.host.scheduler != SchedulerKind::Cfs {
-            return bad(
-                "workload.system",
-                "this system is modelled only on hosts with cfs; set host.scheduler to cfs",
-            );
-        }
-        Ok(())
+        let problem = "this system is modelled only on hosts with cfs; set host.scheduler to cfs";
+        refuse_if(of_the_host && self.host.scheduler != SchedulerKind::Cfs, "workload.system", problem)
     }
 }
 
 /// All pages of a step are in the page cache at once, so a step that is larger than the cache would never end.
-fn check_steps(key: &str, task: &IoTask, block: &BlockLayer) -> Result<(), BadScenario> {
+fn check_steps(key: &str, task: &IoTask, block: &BlockLayer) -> Result {
     let cache_kib = block.cache_mib << 10;
     let sizes = task.steps.iter().filter_map(|step| match step {
         Step::Read { kib, .. } | Step::Write { kib, .. } => Some(*kib),
         Step::Compute { .. } => None,
     });
     let Some(kib) = sizes.max() else { return Ok(()) };
-    if kib > cache_kib {
-        let problem = format!(
-            "a step of {kib} KiB is larger than the page cache of {cache_kib} KiB; make it smaller, or raise \
-             workload.block.cache_mib"
-        );
-        return bad(key, problem);
-    }
+    let problem = format!(
+        "a step of {kib} KiB is larger than the page cache of {cache_kib} KiB; make it smaller, or raise \
+         workload.block.cache_mib"
+    );
+    refuse_if(kib > cache_kib, key, problem)?;
     let (pages, page_kib) = (kib / block.page_kib, block.page_kib);
-    if pages > STEP_PAGES {
-        let problem = format!(
-            "a step of {kib} KiB has {pages} pages of {page_kib} KiB, more than {STEP_PAGES}; make it smaller, or \
-             raise workload.block.page_kib"
-        );
-        return bad(key, problem);
-    }
-    Ok(())
+    let problem = format!(
+        "a step of {kib} KiB has {pages} pages of {page_kib} KiB, more than {STEP_PAGES}; make it smaller, or \
+         raise workload.block.page_kib"
+    );
+    refuse_if(pages > STEP_PAGES, key, problem)
 }
 
-fn check_task(key: &str, task: &IoTask, page_kib: u64) -> Result<(), BadScenario> {
-    within(key, task.steps.len() as u64, 1, 64)?;
+fn check_task(key: &str, task: &IoTask, page_kib: u64) -> Result {
+    within(key, task.steps.len(), 1, 64)?;
     for step in &task.steps {
         let (Step::Read { kib, .. } | Step::Write { kib, .. }) = step else { continue };
         within(key, *kib, page_kib, task.file_mib << 10)?;
-        if kib % page_kib != 0 {
-            return bad(key, format!("{kib} KiB are not whole pages of {page_kib} KiB"));
-        }
+        let problem = format!("{kib} KiB are not whole pages of {page_kib} KiB");
+        refuse_if(kib % page_kib != 0, key, problem)?;
     }
     Ok(())
 }

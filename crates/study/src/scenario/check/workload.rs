@@ -1,12 +1,14 @@
 //! The limits of workloads.
 
-use super::{bad, within};
-use crate::scenario::{BadScenario, Clones, Memory, Postmark, Requests, Scenario, Workload};
+use super::{bad, refuse_if, within};
+use crate::scenario::{Clones, Memory, Postmark, Requests, Result, Scenario, Workload};
 
 impl Scenario {
-    pub(super) fn check_workload(&self) -> Result<(), BadScenario> {
+    pub(super) fn check_workload(&self) -> Result {
         match &self.workload {
-            Workload::Memory(memory) => self.check_memory(memory),
+            Workload::Memory(Memory { backlog_limit_mib, .. }) => {
+                within("workload.backlog_limit_mib", *backlog_limit_mib, 0, self.guest.memory_mib)
+            }
             Workload::Clone(clones) => self.check_clones(clones),
             Workload::Postmark(postmark) => self.check_postmark(postmark),
             Workload::Wakeup(_) => Ok(()),
@@ -17,11 +19,7 @@ impl Scenario {
         }
     }
 
-    fn check_memory(&self, memory: &Memory) -> Result<(), BadScenario> {
-        within("workload.backlog_limit_mib", memory.backlog_limit_mib, 0, self.guest.memory_mib)
-    }
-
-    fn check_clones(&self, clones: &Clones) -> Result<(), BadScenario> {
+    fn check_clones(&self, clones: &Clones) -> Result {
         let vcpus = self.guest.vcpus as u64;
         within("workload.workers", clones.workers.into(), 0, vcpus)?;
         let others = if clones.workers == 0 { 0 } else { vcpus - u64::from(clones.workers) };
@@ -33,7 +31,7 @@ impl Scenario {
         within("workload.stop_below_mib", clones.stop_below_mib, 0, self.guest.memory_mib)
     }
 
-    fn check_postmark(&self, postmark: &Postmark) -> Result<(), BadScenario> {
+    fn check_postmark(&self, postmark: &Postmark) -> Result {
         let Postmark { processes, files, transactions, size_min_bytes, size_max_bytes, .. } = *postmark;
         let memory_mib = self.guest.memory_mib;
         within("workload.files", files, processes.into(), 10_000_000)?;
@@ -42,21 +40,16 @@ impl Scenario {
         // A file takes whole pages, and an inode and a dentry of about 1 KiB together.
         let file_bytes = (size_min_bytes + size_max_bytes).div_ceil(2).next_multiple_of(4096) + 1024;
         let need_mib = files.saturating_mul(file_bytes) >> 20;
-        if need_mib * 4 > memory_mib * 3 {
-            let problem = format!(
-                "the files take about {need_mib} MiB of a guest with {memory_mib} MiB; \
-                 lower it or raise guest.memory_mib"
-            );
-            return bad("workload.files", problem);
-        }
-        Ok(())
+        let problem = format!(
+            "the files take about {need_mib} MiB of a guest with {memory_mib} MiB; \
+             lower it or raise guest.memory_mib"
+        );
+        refuse_if(need_mib * 4 > memory_mib * 3, "workload.files", problem)
     }
 }
 
-fn check_requests(served: &Requests) -> Result<(), BadScenario> {
-    if served.gap_us > 0 && served.rate_per_s > 0 {
-        let problem = "makes a closed loop, and workload.rate_per_s an open one; remove one of them";
-        return bad("workload.gap_us", problem);
-    }
-    Ok(())
+fn check_requests(served: &Requests) -> Result {
+    let is_both = served.gap_us > 0 && served.rate_per_s > 0;
+    let problem = "makes a closed loop, and workload.rate_per_s an open one; remove one of them";
+    refuse_if(is_both, "workload.gap_us", problem)
 }
