@@ -8,7 +8,7 @@ mod latency;
 mod sim;
 mod threads;
 
-use reprieve_study::observation::Observation;
+use reprieve_study::observation::{Observation, Standing};
 use reprieve_study::scenario::{Clones, Memory, Postmark};
 use reprieve_study::units::{self, significant};
 use reprieve_study::{GroundKind, Study, Workload, statistics};
@@ -274,8 +274,8 @@ fn quality(study: &Study) -> Vec<Fact> {
             "{} % of the machine (median; at most {} %, limit {limit} %); disturbed runs: {} done again, {} kept",
             significant(median),
             significant(most),
-            study.redone(),
-            study.kept_disturbed()
+            study.count(Standing::Redone),
+            study.count(Standing::Kept)
         )
     });
     // A guest's numbers, or a record's: any.

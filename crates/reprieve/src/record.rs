@@ -40,8 +40,8 @@ pub fn record(arguments: &RecordArguments) -> Result<(), Failure> {
     let (window, ended_early) = watch(&root, arguments, &tids, &mut watcher, &interrupt);
     let scheduling = watcher.finish(window);
     let tape = Tape::new(window, &scheduling.descheduled);
-    let mut notes = Vec::from_iter(ended_early.map(|why| format!("{why} after {}", time(tape.length_ns()))));
-    if tape.length_ns() == 0 {
+    let mut notes = Vec::from_iter(ended_early.map(|why| format!("{why} after {}", time(tape.length_ns))));
+    if tape.length_ns == 0 {
         return Err(Failure::Failed(format!("nothing was recorded: {}", notes.join(", "))));
     }
     if scheduling.lost > 0 {
@@ -119,7 +119,7 @@ fn told(tape: &Tape, threads: &[Thread]) -> String {
     for (vcpu, thread) in threads.iter().enumerate() {
         let times: Vec<u64> = tape.off(vcpu).map(Span::length_ns).collect();
         let (all_ns, longest_ns) = (times.iter().sum::<u64>(), times.iter().max().copied().unwrap_or(0));
-        let percent = 100.0 * all_ns as f64 / tape.length_ns() as f64;
+        let percent = 100.0 * all_ns as f64 / tape.length_ns as f64;
         text.push_str(&format!(
             "{}: kept from running {} times, {percent:.1} % of the time, at most {}\n",
             shown::line(&thread.name),

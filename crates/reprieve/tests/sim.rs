@@ -111,7 +111,7 @@ fn what_a_run_has_recorded_is_replayed_beside_what_it_showed() {
     assert!(said.contains("quota: rcu-conformance, quota-20-100, repetition 0; sim, reprieve"), "{said}");
     let record = Record::from_json(&std::fs::read_to_string(record).unwrap()).unwrap();
     let replayed = record.studies[0].runs_of("quota").next().unwrap().replayed.as_ref().unwrap();
-    assert_eq!(&replayed.metrics, tape.metrics());
+    assert_eq!(replayed.metrics, tape.metrics);
     assert!(said.contains("Average grace periods are within a factor of "), "{said}");
     assert!(record.studies[0].runs_of("baseline").all(|run| run.replayed.is_none()));
 }
@@ -132,8 +132,8 @@ fn a_process_s_thread_is_recorded() {
     }
     assert!(output.status.success(), "{output:?}");
     let tape = Tape::from_json(&std::fs::read_to_string(&file).unwrap()).unwrap();
-    assert_eq!((tape.vcpus(), tape.length_ns()), (1, 1_000_000_000));
-    assert!(tape.source().starts_with(&format!("process {me}, ")), "{}", tape.source());
+    assert_eq!((tape.vcpus(), tape.length_ns), (1, 1_000_000_000));
+    assert!(tape.source.starts_with(&format!("process {me}, ")), "{}", tape.source);
     assert!(String::from_utf8(output.stdout).unwrap().contains(": kept from running "));
 }
 
@@ -168,6 +168,6 @@ fn a_recording_that_ends_early_is_kept() {
         assert!(status.success(), "{said}");
         let tape = Tape::from_json(&std::fs::read_to_string(&file).unwrap()).unwrap();
         let why = if how == "thread" { "a thread has ended" } else { "a signal ended it" };
-        assert!(tape.source().contains(why) && said.contains(why), "{said}{}", tape.source());
+        assert!(tape.source.contains(why) && said.contains(why), "{said}{}", tape.source);
     }
 }

@@ -49,7 +49,7 @@ mod tests {
         latencies.add(Span::new(0, STALL_NS), 5 * STALL_NS);
         latencies.add(Span::new(7, STALL_NS + 8), 0);
         assert_eq!((latencies.stalls.len(), latencies.all.count()), (1, 2));
-        assert_eq!(latencies.all.max_ns(), 6 * STALL_NS);
+        assert_eq!(latencies.all.max_ns, 6 * STALL_NS);
         latencies.add(Span::new(0, 1), 0);
         assert!(latencies.is_complete());
         latencies.add(Span::new(0, 9 * STALL_NS), 0);

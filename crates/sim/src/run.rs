@@ -59,11 +59,11 @@ pub fn simulate(
         observation = simulate(CpuShare::of(&observation))?;
     }
     if let Some(tape) = tape {
-        let (source, metrics) = (tape.source().to_string(), tape.metrics().clone());
+        let (source, metrics) = (tape.source.clone(), tape.metrics.clone());
         observation.replayed = Some(Replayed { source, metrics });
         let provenance = &mut observation.provenance;
-        if provenance.window_ns > tape.length_ns() + TAPE_END_NS {
-            let length = units::duration(tape.length_ns() as f64);
+        if provenance.window_ns > tape.length_ns + TAPE_END_NS {
+            let length = units::duration(tape.length_ns as f64);
             provenance.notes.push(format!(
                 "the recording ended after {length}: from then on nothing disturbed the guest"
             ));

@@ -47,7 +47,7 @@ fn a_replay_takes_the_same_times_away() {
     let tapes = Tapes::from([("recorded".to_string(), Arc::new(tape.clone()))]);
     let replayed = run(REPLAY, &tapes).unwrap();
     assert_eq!(off(replayed.tape.as_ref().unwrap()), off(&tape));
-    assert_eq!(replayed.replayed.unwrap().source, tape.source());
+    assert_eq!(replayed.replayed.unwrap().source, tape.source);
     let gp = |run: &Observation| run.metrics[metric::GP_MEAN];
     let undisturbed = run("[conditions.c]", &Tapes::new()).unwrap();
     assert!(gp(&recorded) > 2.0 * gp(&undisturbed));

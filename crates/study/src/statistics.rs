@@ -75,6 +75,11 @@ pub fn ratio_of_medians(treated: &[f64], base: &[f64], rng: &mut impl Rng) -> Op
     of_medians(&[treated, base], rng, |medians| ratio(medians[0], medians[1]))
 }
 
+/// Natural logarithm of a ratio; `None` unless both are positive.
+pub(crate) fn log_ratio(above: f64, below: f64) -> Option<f64> {
+    (above > 0.0 && below > 0.0).then(|| (above / below).ln())
+}
+
 fn ratio(treated: f64, base: f64) -> Option<f64> {
     (base != 0.0).then(|| treated / base).filter(|ratio| ratio.is_finite())
 }

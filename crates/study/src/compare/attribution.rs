@@ -72,12 +72,8 @@ impl Attribution {
             name.as_str() != scenario.baseline() && (asked.is_empty() || asked.contains(name))
         };
         let runs = Runs { scenario, observations };
-        scenario
-            .conditions
-            .iter()
-            .filter(lossy)
-            .filter_map(|(name, whole)| runs.attribute(name, whole))
-            .collect()
+        let conditions = scenario.conditions.iter().filter(lossy);
+        conditions.filter_map(|(name, whole)| runs.attribute(name, whole)).collect()
     }
 
     /// Throughput lost, operations per second; below zero when the condition is faster.
@@ -96,7 +92,7 @@ impl Runs<'_> {
     /// Throughput of each run of a condition.
     fn throughput(&self, condition: &str) -> Vec<f64> {
         let runs = self.observations.iter().filter(|run| run.is_of(condition));
-        runs.filter_map(|run| run.metrics.get(metric::THROUGHPUT).copied()).collect()
+        runs.filter_map(|run| run.value(metric::THROUGHPUT)).collect()
     }
 
     fn attribute(&self, name: &str, whole: &Condition) -> Option<Attribution> {

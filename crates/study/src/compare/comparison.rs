@@ -87,12 +87,8 @@ impl Verdict {
     }
 
     fn of(ratio: Option<Estimate>, published: Option<&PublishedRatio>, least_p: f64) -> Verdict {
-        let Some(published) = published else {
-            return Verdict::NoReference;
-        };
-        let Some(ours) = ratio else {
-            return Verdict::NotMeasured;
-        };
+        let Some(published) = published else { return Verdict::NoReference };
+        let Some(ours) = ratio else { return Verdict::NotMeasured };
         if ours.low <= 1.0 && ours.high >= 1.0 {
             return Verdict::NoClearEffect;
         }
@@ -106,25 +102,20 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Verdict::NoReference => out.write_str(""),
-            Verdict::NotMeasured => out.write_str("no ratio"),
-            Verdict::NoClearEffect => out.write_str("no clear effect"),
-            Verdict::TooFewRuns { same_direction: true } => {
-                out.write_str("points the same way; too few runs")
+        let said: String = match self {
+            Verdict::NoReference => "".into(),
+            Verdict::NotMeasured => "no ratio".into(),
+            Verdict::NoClearEffect => "no clear effect".into(),
+            Verdict::TooFewRuns { same_direction: true } => "points the same way; too few runs".into(),
+            Verdict::TooFewRuns { same_direction: false } => "points the other way; too few runs".into(),
+            Verdict::SameDirection { times } if self.agrees() => format!("agrees, {times:.2} of the effect"),
+            Verdict::SameDirection { times: less @ ..1.0 } => {
+                format!("same direction, only {less:.2} of the effect")
             }
-            Verdict::TooFewRuns { same_direction: false } => {
-                out.write_str("points the other way; too few runs")
-            }
-            Verdict::SameDirection { times } if self.agrees() => {
-                write!(out, "agrees, {times:.2} of the effect")
-            }
-            Verdict::SameDirection { times } if *times < 1.0 => {
-                write!(out, "same direction, only {times:.2} of the effect")
-            }
-            Verdict::SameDirection { times } => write!(out, "same direction, {times:.1} times the effect"),
-            Verdict::OppositeDirection => out.write_str("opposite direction"),
-        }
+            Verdict::SameDirection { times } => format!("same direction, {times:.1} times the effect"),
+            Verdict::OppositeDirection => "opposite direction".into(),
+        };
+        out.write_str(&said)
     }
 }
 
@@ -146,7 +137,7 @@ impl Comparison {
         let published = &scenario.published;
         let values = |name: &str, metric: &str| -> Vec<f64> {
             let counted = observations.iter().filter(|observation| observation.is_of(name));
-            counted.filter_map(|observation| observation.metrics.get(metric).copied()).collect()
+            counted.filter_map(|observation| observation.value(metric)).collect()
         };
         let row = |metric: &metric::Metric| {
             let (base, treated) = (values(baseline, metric.id), values(condition, metric.id));
@@ -180,16 +171,9 @@ impl Row {
         published: Option<&PublishedRatio>,
         seed: u64,
     ) -> Row {
-        let ratio = statistics::ratio_of_medians(
-            &treated,
-            &baseline,
-            &mut statistics::stream(seed, &format!("bootstrap {metric}")),
-        );
-        let p_value = statistics::permutation_p(
-            &treated,
-            &baseline,
-            &mut statistics::stream(seed, &format!("permutation {metric}")),
-        );
+        let stream = |purpose: &str| statistics::stream(seed, &format!("{purpose} {metric}"));
+        let ratio = statistics::ratio_of_medians(&treated, &baseline, &mut stream("bootstrap"));
+        let p_value = statistics::permutation_p(&treated, &baseline, &mut stream("permutation"));
         Row {
             metric: metric.into(),
             verdict: Verdict::of(ratio, published, statistics::least_p(treated.len(), baseline.len())),

@@ -6,7 +6,6 @@
 
 use crate::compare::comparison::SIGNIFICANT_BELOW;
 use crate::observe::metric;
-use crate::observe::observation::Observation;
 use crate::recorded::record::Study;
 use crate::statistics::{self, Estimate};
 
@@ -62,7 +61,7 @@ pub struct Level {
 impl Level {
     /// Natural logarithm of simulated over real; `None` unless both are positive.
     pub fn error(&self) -> Option<f64> {
-        log_ratio(self.simulated, self.real)
+        statistics::log_ratio(self.simulated, self.real)
     }
 }
 
@@ -120,7 +119,7 @@ pub enum Sign {
 impl Effect {
     /// Simulated log-ratio less real log-ratio; `None` unless both ratios are positive.
     pub fn error(&self) -> Option<f64> {
-        log_ratio(self.simulated.estimate.value, self.real.estimate.value)
+        statistics::log_ratio(self.simulated.estimate.value, self.real.estimate.value)
     }
 
     /// Whether both ratios are on the same side of 1, clear or not.
@@ -187,7 +186,7 @@ impl Conformance {
     fn of(real: &Study, simulated: &Study) -> Conformance {
         let baseline = real.scenario.baseline();
         let level = |metric: &'static str| {
-            let median = |study| statistics::median(&values(study, baseline, metric));
+            let median = |study: &Study| statistics::median(&study.values_of(metric, baseline));
             Some(Level { metric, real: median(real)?, simulated: median(simulated)? })
         };
         let effect = |condition: &String, metric: &'static str| {
@@ -249,17 +248,8 @@ fn median_share(errors: impl Iterator<Item = f64>) -> Option<f64> {
     statistics::median(&errors.map(f64::abs).collect::<Vec<f64>>()).map(|median| median.exp_m1())
 }
 
-fn log_ratio(above: f64, below: f64) -> Option<f64> {
-    (above > 0.0 && below > 0.0).then(|| (above / below).ln())
-}
-
-fn values(study: &Study, condition: &str, metric: &str) -> Vec<f64> {
-    let of = |run: &Observation| run.metrics.get(metric).copied();
-    study.runs_of(condition).filter_map(of).collect()
-}
-
 fn ratio(study: &Study, baseline: &str, condition: &str, metric: &str) -> Option<Ratio> {
-    let (base, treated) = (values(study, baseline, metric), values(study, condition, metric));
+    let (base, treated) = (study.values_of(metric, baseline), study.values_of(metric, condition));
     let mut stream = statistics::stream(study.scenario.run.seed, &format!("bootstrap {metric}"));
     let estimate = statistics::ratio_of_medians(&treated, &base, &mut stream)?;
     let has_enough_runs = statistics::least_p(treated.len(), base.len()) < SIGNIFICANT_BELOW;
@@ -269,7 +259,7 @@ fn ratio(study: &Study, baseline: &str, condition: &str, metric: &str) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::observation::{Provenance, Standing};
+    use crate::observe::observation::{Observation, Provenance, Standing};
     use crate::scenario::GroundKind;
     use crate::scenario::overrides;
     use crate::units;

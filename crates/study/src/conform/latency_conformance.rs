@@ -57,7 +57,7 @@ impl Quantity {
         match self {
             Quantity::Median => quantile(0.5),
             Quantity::P999 => quantile(0.999),
-            Quantity::Longest => all.max_ns() as f64,
+            Quantity::Longest => all.max_ns as f64,
             Quantity::Stalls | Quantity::LongStalls => runs.iter().map(|run| self.of_one(run)).sum(),
         }
     }

@@ -59,7 +59,7 @@ fn of(study: &Study, condition: &str) -> Option<OffTimes> {
         share: all.mean_ns().unwrap_or(0.0) * all.count() as f64 / vcpus_ns,
         p50_ns: all.quantile_ns(0.5).unwrap_or(0),
         p99_ns: all.quantile_ns(0.99).unwrap_or(0),
-        longest_ns: all.max_ns(),
+        longest_ns: all.max_ns,
     })
 }
 

@@ -33,7 +33,7 @@ pub fn sync_latencies(out: &mut Observation, latencies_ns: &[u64]) {
     latencies.extend(latencies_ns.iter().copied());
     if let Some(mean) = latencies.mean_ns() {
         put(out, metric::SYNC_MEAN, mean);
-        put(out, metric::SYNC_MAX, latencies.max_ns() as f64);
+        put(out, metric::SYNC_MAX, latencies.max_ns as f64);
         out.distributions.insert(observation::SYNC_LATENCIES.into(), latencies);
     }
 }
@@ -52,7 +52,7 @@ pub fn latencies(out: &mut Observation, latencies: Distribution) {
     ] {
         put(out, id, latencies.quantile_ns(quantile).unwrap_or(0) as f64);
     }
-    put(out, metric::LATENCY_MAX, latencies.max_ns() as f64);
+    put(out, metric::LATENCY_MAX, latencies.max_ns as f64);
     out.distributions.insert(observation::LATENCIES.into(), latencies);
 }
 
@@ -83,7 +83,7 @@ impl GracePeriods<'_> {
             put(out, metric::GP_P50, p50 as f64);
             put(out, metric::GP_P99, p99 as f64);
             // A grace period that has not ended lasts at least as long as its age.
-            put(out, metric::GP_MAX, durations.max_ns().max(self.open_ns.unwrap_or(0)) as f64);
+            put(out, metric::GP_MAX, durations.max_ns.max(self.open_ns.unwrap_or(0)) as f64);
         }
         let preemptions = ReaderPreemptions::count(self.ended, self.descheduled);
         put(out, metric::READER_PREEMPTIONS, preemptions.any as f64);
@@ -111,9 +111,7 @@ pub const MEMORY_SERIES: [(&str, &str, Option<&str>); 4] = [
 /// A guest's memory over time, in the order of [`MEMORY_SERIES`]. Nothing if there are no samples.
 pub fn memory(out: &mut Observation, series: [Timeline; 4]) {
     for ((name, peak, mean), series) in MEMORY_SERIES.into_iter().zip(series) {
-        let Some(largest) = series.values.iter().copied().reduce(f64::max) else {
-            continue;
-        };
+        let Some(largest) = series.values.iter().copied().reduce(f64::max) else { continue };
         put(out, peak, largest);
         if let Some(mean) = mean {
             put(out, mean, series.values.iter().sum::<f64>() / series.values.len() as f64);
@@ -206,7 +204,7 @@ mod tests {
         let mut out = Observation::new("c", 0, Provenance::default());
         let span = |from_us: u64, to_us: u64| Span::new(from_us * 1000, to_us * 1000);
         descheduling(&mut out, &[vec![span(0, 10), span(50, 70), span(75, 80)], vec![span(30, 60)], vec![]]);
-        let of = |key: &str| (out.distributions[key].count(), out.distributions[key].max_ns());
+        let of = |key: &str| (out.distributions[key].count(), out.distributions[key].max_ns);
         assert_eq!(
             (of(observation::VCPU_OFF), of(observation::VCPU_UNDISTURBED)),
             ((4, 30_000), (2, 40_000))

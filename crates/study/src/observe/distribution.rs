@@ -14,7 +14,8 @@ const HIGHEST_NS: u64 = 3_600_000_000_000;
 pub struct Distribution {
     histogram: Histogram<u64>,
     sum_ns: u64,
-    max_ns: u64,
+    /// Exact maximum; 0 when empty.
+    pub max_ns: u64,
 }
 
 impl Default for Distribution {
@@ -41,11 +42,6 @@ impl Distribution {
     /// Exact mean, `None` when empty.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.sum_ns as f64 / self.count() as f64)
-    }
-
-    /// Exact maximum; 0 when empty.
-    pub fn max_ns(&self) -> u64 {
-        self.max_ns
     }
 
     /// The duration that a share `quantile` (0 to 1) of all durations does not exceed; `None` when empty.

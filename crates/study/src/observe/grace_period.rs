@@ -51,11 +51,6 @@ impl GracePeriod {
         let cleared_ns = (*self.cleared_ns.get(vcpu)?)?;
         Some(Span::new(self.span.start_ns, cleared_ns.clamp(self.span.start_ns, self.span.end_ns)))
     }
-
-    /// When the last bit cleared.
-    fn last_cleared_ns(&self) -> Option<u64> {
-        self.cleared_ns.iter().flatten().copied().max()
-    }
 }
 
 /// What descheduled vCPUs did to a run's grace periods.
@@ -77,12 +72,10 @@ impl ReaderPreemptions {
         let mut total = ReaderPreemptions::default();
         let mut next = vec![0; descheduled.len()];
         for period in grace_periods {
-            let last_ns = period.last_cleared_ns();
+            let last_ns = period.cleared_ns.iter().flatten().copied().max();
             let mut held = Vec::new();
             for (vcpu, spans) in descheduled.iter().enumerate() {
-                let Some(holdout) = period.holdout(vcpu) else {
-                    continue;
-                };
+                let Some(holdout) = period.holdout(vcpu) else { continue };
                 while spans.get(next[vcpu]).is_some_and(|span| span.end_ns <= period.span.start_ns) {
                     next[vcpu] += 1;
                 }

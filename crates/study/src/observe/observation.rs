@@ -10,7 +10,7 @@ use crate::observe::tape::Tape;
 use crate::observe::timeline::{Timeline, Trace};
 
 /// The result of one run of one condition.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     /// Name of the condition.
     pub condition: String,
@@ -72,22 +72,12 @@ pub struct SweepPoint {
 impl Observation {
     /// An accepted run outside of any sweep, with no results yet.
     pub fn new(condition: &str, repetition: u32, provenance: Provenance) -> Observation {
-        Observation {
-            condition: condition.into(),
-            repetition,
-            standing: Standing::Accepted,
-            case: None,
-            sweep: None,
-            provenance,
-            metrics: BTreeMap::new(),
-            distributions: BTreeMap::new(),
-            timelines: BTreeMap::new(),
-            holdouts: Vec::new(),
-            stalls: Vec::new(),
-            trace: None,
-            tape: None,
-            replayed: None,
-        }
+        Observation { condition: condition.into(), repetition, provenance, ..Observation::default() }
+    }
+
+    /// The value of that metric, if it was measured.
+    pub fn value(&self, metric: &str) -> Option<f64> {
+        self.metrics.get(metric).copied()
     }
 
     /// For progress: the condition, and the value of the sweep.
@@ -144,10 +134,11 @@ pub const GP_OVER_TIME: &str = "gp_duration_ns";
 pub const IO_OVER_TIME: &str = "io_bytes_per_s";
 
 /// Whether a run enters the comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Standing {
     /// Foreign CPU time was below the limit.
+    #[default]
     Accepted,
     /// Foreign CPU time was above the limit, and the run was done again: it does not enter the comparison.
     Redone,

@@ -35,16 +35,16 @@ const TEXT_BYTES: usize = 4_096;
 pub struct Tape {
     version: u32,
     /// What was recorded, where, and how; for people.
-    source: String,
+    pub source: String,
     /// Length of the recording, ns. Times count from its beginning.
-    length_ns: u64,
+    pub length_ns: u64,
     /// For each vCPU, when it was off and for how long, ns.
     #[serde(deserialize_with = "few_vcpus")]
     off: Vec<Vec<(u64, u64)>>,
     /// Metrics of the recorded run, by [`crate::observe::metric`] identifier, for comparison with a replay. Empty in
     /// files of `reprieve record`, which sees nothing inside the guest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    metrics: BTreeMap<String, f64>,
+    pub metrics: BTreeMap<String, f64>,
 }
 
 /// Why a file is no recording.
@@ -110,21 +110,6 @@ impl Tape {
     /// The text of a file.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("numbers and texts can be written")
-    }
-
-    /// What was recorded, where, and how.
-    pub fn source(&self) -> &str {
-        &self.source
-    }
-
-    /// Length of the recording, ns.
-    pub fn length_ns(&self) -> u64 {
-        self.length_ns
-    }
-
-    /// Metrics of the recorded run, by [`crate::observe::metric`] identifier.
-    pub fn metrics(&self) -> &BTreeMap<String, f64> {
-        &self.metrics
     }
 
     /// Number of vCPUs.

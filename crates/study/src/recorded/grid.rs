@@ -73,10 +73,7 @@ impl Study {
             "" => self.mean_ratio(published),
             case => self.ratio(case, published),
         };
-        let verdict = match ratio {
-            None => Verdict::NotMeasured,
-            Some(ours) => Verdict::between(ours, published.ratio),
-        };
+        let verdict = ratio.map_or(Verdict::NotMeasured, |ours| Verdict::between(ours, published.ratio));
         Pair { published: published.clone(), ratio, verdict }
     }
 
@@ -89,36 +86,32 @@ impl Study {
         let mut order = Order { published: published.clone(), holds: Vec::new(), fails: Vec::new() };
         let of = |case: &&String| published.case.is_empty() || **case == published.case;
         for case in self.scenario.cases.keys().filter(of) {
-            let median =
-                |condition: &String| statistics::median(&self.values(case, condition, &published.metric));
-            let medians: Option<Vec<f64>> = published.rising.iter().map(median).collect();
-            match medians {
-                Some(medians) if medians.windows(2).all(|pair| pair[0] < pair[1]) => {
-                    order.holds.push(case.clone())
-                }
-                Some(_) => order.fails.push(case.clone()),
-                None => {}
-            }
+            let medians = published.rising.iter().map(|name| self.median(case, name, &published.metric));
+            let Some(medians) = medians.collect::<Option<Vec<f64>>>() else { continue };
+            let rises = medians.windows(2).all(|pair| pair[0] < pair[1]);
+            if rises { &mut order.holds } else { &mut order.fails }.push(case.clone());
         }
         order
     }
 
     fn mean_ratio(&self, pair: &PublishedPair) -> Option<f64> {
-        let ratios: Option<Vec<f64>> =
-            self.scenario.cases.keys().map(|case| self.ratio(case, pair)).collect();
-        let ratios = ratios.filter(|ratios| !ratios.is_empty())?;
-        Some(ratios.iter().sum::<f64>() / ratios.len() as f64)
+        let ratios = self.scenario.cases.keys().map(|case| self.ratio(case, pair));
+        statistics::mean(&ratios.collect::<Option<Vec<f64>>>()?)
     }
 
     fn ratio(&self, case: &str, pair: &PublishedPair) -> Option<f64> {
-        let median = |condition: &str| statistics::median(&self.values(case, condition, &pair.metric));
+        let median = |condition: &str| self.median(case, condition, &pair.metric);
         let (above, below) = (median(&pair.condition)?, median(&pair.against)?);
         (below > 0.0).then(|| above / below)
     }
 
+    fn median(&self, case: &str, condition: &str, metric: &str) -> Option<f64> {
+        statistics::median(&self.values(case, condition, metric))
+    }
+
     fn values(&self, case: &str, condition: &str, metric: &str) -> Vec<f64> {
         let of = |run: &&Observation| run.is_of_case(Some(case), condition);
-        self.observations.iter().filter(of).filter_map(|run| run.metrics.get(metric).copied()).collect()
+        self.observations.iter().filter(of).filter_map(|run| run.value(metric)).collect()
     }
 }
 

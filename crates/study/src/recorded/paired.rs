@@ -7,11 +7,10 @@ use crate::statistics::{self, Estimate};
 impl Study {
     /// A metric under two conditions, for each repetition in which both have a run that counts.
     pub fn pairs(&self, metric: &str, condition: &str, reference: &str) -> Vec<(f64, f64)> {
-        let value = |run: &crate::observe::observation::Observation| run.metrics.get(metric).copied();
-        let partner = |repetition: u32| {
-            self.runs_of(reference).find(|run| run.repetition == repetition).and_then(value)
-        };
-        self.runs_of(condition).filter_map(|run| Some((value(run)?, partner(run.repetition)?))).collect()
+        let partner = |repetition: u32| self.runs_of(reference).find(|run| run.repetition == repetition);
+        self.runs_of(condition)
+            .filter_map(|run| Some((run.value(metric)?, partner(run.repetition)?.value(metric)?)))
+            .collect()
     }
 
     /// Median of a metric's ratios, condition over reference, each within a repetition, with its 95 % bootstrap interval;

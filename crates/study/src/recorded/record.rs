@@ -108,14 +108,14 @@ impl Study {
         Attribution::all(&self.scenario, &self.observations)
     }
 
-    /// Number of runs that other processes disturbed and that were done again.
-    pub fn redone(&self) -> usize {
-        self.observations.iter().filter(|observation| observation.standing == Standing::Redone).count()
+    /// Number of runs of that standing.
+    pub fn count(&self, standing: Standing) -> usize {
+        self.observations.iter().filter(|observation| observation.standing == standing).count()
     }
 
-    /// Number of runs that other processes disturbed and that are in the comparison nevertheless.
-    pub fn kept_disturbed(&self) -> usize {
-        self.observations.iter().filter(|observation| observation.standing == Standing::Kept).count()
+    /// The values of a metric in the runs of a condition that count.
+    pub(crate) fn values_of(&self, metric: &str, condition: &str) -> Vec<f64> {
+        self.runs_of(condition).filter_map(|run| run.value(metric)).collect()
     }
 
     /// The runs of a condition that count, without those of sweeps.

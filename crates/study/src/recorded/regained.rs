@@ -25,7 +25,7 @@ pub fn pinned(scenario: &Scenario) -> Option<&str> {
 /// Sets [`metric::REGAINED`] in each run that counts and whose repetition has both references.
 pub fn fill(scenario: &Scenario, observations: &mut [Observation]) {
     let Some(pinned) = pinned(scenario) else { return };
-    let throughput = |run: &Observation| run.metrics.get(metric::THROUGHPUT).copied();
+    let throughput = |run: &Observation| run.value(metric::THROUGHPUT);
     let of = |runs: &[Observation], condition: &str, repetition: u32| {
         let mut same = runs.iter().filter(|run| run.is_of(condition) && run.repetition == repetition);
         same.find_map(throughput)
@@ -63,10 +63,6 @@ impl Study {
             (self.values_of(metric::THROUGHPUT, condition), self.values_of(metric::THROUGHPUT, pinned));
         let mut rng = statistics::stream(self.scenario.run.seed, &format!("given back p {condition}"));
         statistics::permutation_p(&one, &other, &mut rng)
-    }
-
-    fn values_of(&self, metric: &str, condition: &str) -> Vec<f64> {
-        self.runs_of(condition).filter_map(|run| run.metrics.get(metric).copied()).collect()
     }
 }
 

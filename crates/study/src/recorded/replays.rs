@@ -43,7 +43,7 @@ pub struct Figure {
 impl Figure {
     /// Natural logarithm of replayed over recorded; `None` unless both are positive.
     pub fn error(&self) -> Option<f64> {
-        (self.recorded > 0.0 && self.replayed > 0.0).then(|| (self.replayed / self.recorded).ln())
+        statistics::log_ratio(self.replayed, self.recorded)
     }
 }
 
@@ -61,7 +61,7 @@ pub fn of(study: &Study) -> Vec<Replay> {
         let runs: Vec<&Observation> = study.observations.iter().filter(same).collect();
         let Replayed { source, metrics } = runs.first()?.replayed.as_ref()?;
         let figure = |metric: &'static str| {
-            let values: Vec<f64> = runs.iter().filter_map(|run| run.metrics.get(metric).copied()).collect();
+            let values: Vec<f64> = runs.iter().filter_map(|run| run.value(metric)).collect();
             let (recorded, replayed) = (*metrics.get(metric)?, statistics::median(&values)?);
             Some(Figure { metric, recorded, replayed })
         };

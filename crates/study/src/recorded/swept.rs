@@ -23,15 +23,13 @@ pub struct Point {
 impl Study {
     /// The curves of a metric over that sweep, in the order of its conditions; none when it was not measured.
     pub fn curves(&self, sweep: &str, metric: &str) -> Vec<Curve> {
-        let Some(swept) = self.scenario.sweeps.get(sweep) else {
-            return Vec::new();
-        };
+        let Some(swept) = self.scenario.sweeps.get(sweep) else { return Vec::new() };
         let point = |condition: &str, at: f64| {
             let runs = self.observations.iter().filter(|run| {
                 let here = run.sweep.as_ref().is_some_and(|point| point.sweep == sweep && point.value == at);
                 here && run.condition == condition && run.standing.counts()
             });
-            let values: Vec<f64> = runs.filter_map(|run| run.metrics.get(metric).copied()).collect();
+            let values: Vec<f64> = runs.filter_map(|run| run.value(metric)).collect();
             (!values.is_empty()).then_some(Point { at, values })
         };
         let of = |condition: &str| Curve {

@@ -140,9 +140,9 @@ impl Scenario {
         let problem =
             "with workload.rivals a recording is not all that disturbs the guest; remove one of them";
         refuse_if(has_rivals, &key, problem)?;
-        let has_ms = (tape.length_ns() + TAPE_END_NS) / units::MILLISECOND_NS;
+        let has_ms = (tape.length_ns + TAPE_END_NS) / units::MILLISECOND_NS;
         let is_fixed_work = matches!(self.workload, Workload::Postmark { .. });
-        let (length, wants_ms) = (units::duration(tape.length_ns() as f64), self.run.window_ms);
+        let (length, wants_ms) = (units::duration(tape.length_ns as f64), self.run.window_ms);
         let problem = format!(
             "the recording has {length}, and run.window_ms is {wants_ms}; set that to at most {has_ms}"
         );

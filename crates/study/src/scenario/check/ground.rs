@@ -55,61 +55,41 @@ impl Scenario {
     }
 }
 
-/// A key of `T` that some grounds cannot do.
-struct GroundKey<T: 'static> {
-    name: &'static str,
-    grounds: &'static [GroundKind],
-    is_used: fn(&T) -> bool,
-}
+/// A key of `T`, the grounds that can do it, and whether a `T` asks for it.
+type GroundKey<T> = (&'static str, &'static [GroundKind], fn(&T) -> bool);
 
 const SIM: &[GroundKind] = &[GroundKind::Sim];
 const VM: &[GroundKind] = &[GroundKind::Vm];
 const SIM_AND_VM: &[GroundKind] = &[GroundKind::Sim, GroundKind::Vm];
 const KEYS: [GroundKey<Scenario>; 8] = [
-    GroundKey { name: "guest.kernel", grounds: SIM_AND_VM, is_used: |s| !s.guest.kernel.is_empty() },
-    GroundKey { name: "guest.append", grounds: VM, is_used: |s| !s.guest.append.is_empty() },
-    GroundKey {
-        name: "guest.accelerator",
-        grounds: VM,
-        is_used: |s| s.guest.accelerator != Accelerator::Auto,
-    },
-    GroundKey { name: "host.xen.fixes", grounds: SIM, is_used: |s| !s.host.xen.fixes.is_empty() },
-    GroundKey { name: "run.attribute", grounds: SIM, is_used: |s| !s.run.attribute.is_empty() },
-    GroundKey {
-        name: "workload.batched",
-        grounds: SIM,
-        is_used: |s| matches!(&s.workload, Workload::Memory(memory) if memory.batched),
-    },
-    GroundKey {
-        name: "workload.computing",
-        grounds: SIM,
-        is_used: |s| matches!(&s.workload, Workload::Clone(clones) if clones.computing > 0),
-    },
-    GroundKey {
-        name: "workload.think_us",
-        grounds: SIM,
-        is_used: |s| matches!(&s.workload, Workload::Postmark(postmark) if postmark.think_us > 0),
-    },
+    ("guest.kernel", SIM_AND_VM, |s| !s.guest.kernel.is_empty()),
+    ("guest.append", VM, |s| !s.guest.append.is_empty()),
+    ("guest.accelerator", VM, |s| s.guest.accelerator != Accelerator::Auto),
+    ("host.xen.fixes", SIM, |s| !s.host.xen.fixes.is_empty()),
+    ("run.attribute", SIM, |s| !s.run.attribute.is_empty()),
+    ("workload.batched", SIM, |s| matches!(&s.workload, Workload::Memory(memory) if memory.batched)),
+    ("workload.computing", SIM, |s| matches!(&s.workload, Workload::Clone(clones) if clones.computing > 0)),
+    (
+        "workload.think_us",
+        SIM,
+        |s| matches!(&s.workload, Workload::Postmark(postmark) if postmark.think_us > 0),
+    ),
 ];
 
 const CONDITION_KEYS: [GroundKey<Condition>; 13] = [
-    GroundKey { name: "quota", grounds: SIM_AND_VM, is_used: |c| !c.quota.is_empty() },
-    GroundKey { name: "neighbours", grounds: SIM_AND_VM, is_used: |c| c.neighbours > 0 },
-    GroundKey { name: "hogs", grounds: SIM_AND_VM, is_used: |c| c.hogs > 0 },
-    GroundKey { name: "bursts", grounds: VM, is_used: |c| c.bursts.is_some() },
-    GroundKey { name: "spinners", grounds: &[GroundKind::Sim, GroundKind::Xen], is_used: |c| c.spinners > 0 },
-    GroundKey { name: "overcommit", grounds: SIM, is_used: |c| c.overcommit != 0.0 },
-    GroundKey { name: "spikes", grounds: SIM, is_used: |c| !c.spikes.is_empty() },
-    GroundKey { name: "replay", grounds: SIM, is_used: |c| !c.replay.is_empty() },
-    GroundKey { name: "without", grounds: SIM, is_used: |c| !c.without.is_empty() },
-    GroundKey { name: "remedies", grounds: SIM, is_used: |c| !c.remedies.is_empty() },
-    GroundKey {
-        name: "pcpus",
-        grounds: &[GroundKind::Sim, GroundKind::Vm, GroundKind::Xen],
-        is_used: |c| !c.pcpus.is_empty(),
-    },
-    GroundKey { name: "unobserved", grounds: VM, is_used: |c| c.unobserved },
-    GroundKey { name: "pauses", grounds: SIM_AND_VM, is_used: |c| !c.pauses.is_empty() },
+    ("quota", SIM_AND_VM, |c| !c.quota.is_empty()),
+    ("neighbours", SIM_AND_VM, |c| c.neighbours > 0),
+    ("hogs", SIM_AND_VM, |c| c.hogs > 0),
+    ("bursts", VM, |c| c.bursts.is_some()),
+    ("spinners", &[GroundKind::Sim, GroundKind::Xen], |c| c.spinners > 0),
+    ("overcommit", SIM, |c| c.overcommit != 0.0),
+    ("spikes", SIM, |c| !c.spikes.is_empty()),
+    ("replay", SIM, |c| !c.replay.is_empty()),
+    ("without", SIM, |c| !c.without.is_empty()),
+    ("remedies", SIM, |c| !c.remedies.is_empty()),
+    ("pcpus", &[GroundKind::Sim, GroundKind::Vm, GroundKind::Xen], |c| !c.pcpus.is_empty()),
+    ("unobserved", VM, |c| c.unobserved),
+    ("pauses", SIM_AND_VM, |c| !c.pauses.is_empty()),
 ];
 
 /// The grounds that can do what this key asks for; NAME stands for the condition's name.
@@ -117,23 +97,23 @@ pub(in crate::scenario) fn grounds_of(key: &str) -> &'static [GroundKind] {
     let grounds = match key.strip_prefix("conditions.NAME.") {
         Some(key) => {
             let first = key.split('.').next();
-            CONDITION_KEYS.iter().find(|known| Some(known.name) == first).map(|known| known.grounds)
+            CONDITION_KEYS.iter().find(|(name, ..)| Some(*name) == first).map(|(_, grounds, _)| *grounds)
         }
-        None => KEYS.iter().find(|known| known.name == key).map(|known| known.grounds),
+        None => KEYS.iter().find(|(name, ..)| *name == key).map(|(_, grounds, _)| *grounds),
     };
     grounds.unwrap_or(&GroundKind::ALL)
 }
 
 /// Refuses the first of these keys that is used and that this ground cannot do.
 fn refuse<T>(prefix: &str, keys: &[GroundKey<T>], of: &T, ground: GroundKind) -> Result {
-    let cannot = |key: &&GroundKey<T>| (key.is_used)(of) && !key.grounds.contains(&ground);
-    let Some(key) = keys.iter().find(cannot) else { return Ok(()) };
-    let why = match (ground, key.grounds) {
+    let cannot = |(_, grounds, is_used): &&GroundKey<T>| is_used(of) && !grounds.contains(&ground);
+    let Some((key, grounds, _)) = keys.iter().find(cannot) else { return Ok(()) };
+    let why = match (ground, *grounds) {
         (GroundKind::Threads, _) => ONLY_SET,
         (GroundKind::Xen, _) => NOT_XEN,
         (_, [GroundKind::Vm]) => ONLY_VM,
         (_, [GroundKind::Sim]) => ONLY_SIM,
         _ => NOT_VM,
     };
-    bad(format!("{prefix}{}", key.name), why)
+    bad(format!("{prefix}{key}"), why)
 }
