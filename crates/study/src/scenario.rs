@@ -162,13 +162,6 @@ pub struct RunPlan {
     pub attribute: Vec<String>,
 }
 
-impl RunPlan {
-    /// The part that concerns one run: the names of conditions matter to the plan alone.
-    fn of_one_run(&self) -> RunPlan {
-        RunPlan { conditions: Vec::new(), attribute: Vec::new(), ..*self }
-    }
-}
-
 impl Default for RunPlan {
     fn default() -> Self {
         RunPlan {

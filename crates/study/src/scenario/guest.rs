@@ -4,6 +4,7 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toml::Table;
 
 /// The machine under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -117,22 +118,12 @@ impl Default for Rcu {
 }
 
 impl Rcu {
-    /// Name and value of each parameter.
-    pub fn parameters(&self) -> [(&'static str, i64); 5] {
-        [
-            ("blimit", self.blimit),
-            ("qhimark", self.qhimark),
-            ("qlowmark", self.qlowmark),
-            ("jiffies_till_first_fqs", self.jiffies_till_first_fqs),
-            ("jiffies_till_next_fqs", self.jiffies_till_next_fqs),
-        ]
-    }
-
     /// The parameters that differ from the kernel's defaults, for a kernel's command line.
     pub fn command_line(&self) -> String {
-        let defaults = Rcu::default().parameters();
-        let changed = self.parameters().into_iter().zip(defaults).filter(|(ours, default)| ours != default);
-        changed.map(|((name, value), _)| format!("rcutree.{name}={value}")).collect::<Vec<_>>().join(" ")
+        let [ours, defaults] =
+            [self, &Rcu::default()].map(|rcu| Table::try_from(rcu).expect("names and numbers"));
+        let changed = ours.iter().filter(|(name, value)| defaults.get(*name) != Some(*value));
+        changed.map(|(name, value)| format!("rcutree.{name}={value}")).collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use rand::seq::SliceRandom;
 
-use super::{BadScenario, Condition, Published, Result, Scenario, Setting, Sweep};
+use super::{BadScenario, Condition, Published, Result, RunPlan, Scenario, Setting, Sweep};
 use crate::observe::observation::{self, SweepPoint};
 use crate::scenario::overrides;
 use crate::statistics;
@@ -65,7 +65,8 @@ impl Scenario {
             name: self.name.clone(),
             title: self.title.clone(),
             ground: self.ground,
-            run: self.run.of_one_run(),
+            // The names of conditions matter to the plan alone.
+            run: RunPlan { conditions: Vec::new(), attribute: Vec::new(), ..self.run },
             guest: self.guest.clone(),
             host: self.host.clone(),
             workload: self.workload.clone(),
@@ -168,13 +169,13 @@ impl Scenario {
         };
         let mut scenario = common.clone();
         scenario.conditions.insert(condition.into(), treatment.without_settings());
-        let within = |key: &str, error: BadScenario| BadScenario::new(key, error.to_string());
+        let checked = |scenario: Result<Scenario>, key: String| {
+            let scenario = scenario.and_then(|scenario| scenario.check_for(condition));
+            scenario.map_err(|error| BadScenario::new(key, error.to_string()))
+        };
         if !treatment.set.is_empty() {
-            let key = format!("conditions.{condition}.set");
-            let done =
-                overrides::apply(&scenario, treatment.set.iter().map(|(key, value)| (key.as_str(), value)));
-            scenario =
-                done.and_then(|done| done.check_for(condition)).map_err(|error| within(&key, error))?;
+            let settings = treatment.set.iter().map(|(key, value)| (key.as_str(), value));
+            scenario = checked(overrides::apply(&scenario, settings), format!("conditions.{condition}.set"))?;
         }
         if let Some((name, sweep, value)) = point {
             // `*` stands for the condition of the run.
@@ -185,9 +186,7 @@ impl Scenario {
                 scenario.conditions.insert(other.into(), treatment.without_settings());
             }
             let done = overrides::apply(&scenario, [(key.as_str(), value)]);
-            let key = format!("sweeps.{name}");
-            scenario =
-                done.and_then(|done| done.check_for(condition)).map_err(|error| within(&key, error))?;
+            scenario = checked(done, format!("sweeps.{name}"))?;
         }
         Ok(scenario)
     }

@@ -18,7 +18,7 @@ struct Unread {
 const UNREAD: [Unread; 16] = [
     Unread {
         keys: &["host."],
-        applies: |scenario| matches!(scenario.ground, GroundKind::Vm | GroundKind::Threads),
+        applies: |s| matches!(s.ground, GroundKind::Vm | GroundKind::Threads),
         why: "[host] describes a simulated host; here this machine's own scheduler runs",
     },
     Unread {
@@ -29,66 +29,62 @@ const UNREAD: [Unread; 16] = [
             "host.slice_us",
             "host.xen.race_window_ns",
         ],
-        applies: |scenario| scenario.ground == GroundKind::Xen,
+        applies: |s| s.ground == GroundKind::Xen,
         why: "real Xen cannot change it; only the simulator can",
     },
     Unread {
         keys: &["host.noise_per_s", "host.noise_ns", "host.noise_tail", "host.noise_bound"],
-        applies: |scenario| scenario.ground == GroundKind::Xen,
+        applies: |s| s.ground == GroundKind::Xen,
         why: "only simulated hosts have threads of their own to order",
     },
     Unread {
         keys: &["guest.hz", "guest.speed", "guest.timer_thread_ns", "guest.spinlocks", "limits."],
-        applies: |scenario| scenario.ground != GroundKind::Sim,
+        applies: |s| s.ground != GroundKind::Sim,
         why: "only the simulator reads it",
     },
     Unread {
         keys: &["guest.rcu.", "guest.boot_limit_ms", "observe.sample_hz", "observe.sync_every_ms"],
-        applies: |scenario| scenario.ground == GroundKind::Xen,
+        applies: |s| s.ground == GroundKind::Xen,
         why: "the guests of real Xen measure latency alone, and nobody looks into them",
     },
     Unread {
         keys: &["guest.", "observe.sample_hz", "observe.sync_every_ms"],
-        applies: |scenario| scenario.ground == GroundKind::Threads,
+        applies: |s| s.ground == GroundKind::Threads,
         why: "real threads run on this machine; there is no guest",
     },
     Unread {
         keys: &["observe.sample_hz", "observe.sync_every_ms"],
-        applies: |scenario| scenario.ground == GroundKind::Vm && !scenario.workload.loads_rcu(),
+        applies: |s| s.ground == GroundKind::Vm && !s.workload.loads_rcu(),
         why: "this workload measures itself; the guest's memory is not looked into",
     },
     Unread {
         keys: &["guest.boot_limit_ms", "guest.accelerator"],
-        applies: |scenario| scenario.ground == GroundKind::Sim,
+        applies: |s| s.ground == GroundKind::Sim,
         why: "simulated guests do not boot",
     },
     Unread {
         keys: &["run.foreign_cpu_limit_percent", "run.redo_limit"],
-        applies: |scenario| scenario.ground == GroundKind::Sim,
+        applies: |s| s.ground == GroundKind::Sim,
         why: "other programs of this machine cannot disturb a simulated run",
     },
     Unread {
         keys: &["host.xen."],
-        applies: |scenario| !scenario.host.scheduler.is_xen(),
+        applies: |s| !s.host.scheduler.is_xen(),
         why: "host.scheduler is none of Xen's; set it to credit, credit2 or rtds",
     },
     Unread {
         keys: &["host.xen."],
-        applies: |scenario| {
-            scenario.ground == GroundKind::Sim && scenario.host.scheduler == SchedulerKind::Rtds
-        },
+        applies: |s| s.ground == GroundKind::Sim && s.host.scheduler == SchedulerKind::Rtds,
         why: "rtds knows budgets and periods alone: the quota of a condition",
     },
     Unread {
         keys: &["host.hz", "host.noise_bound"],
-        applies: |scenario| scenario.ground == GroundKind::Sim && scenario.host.scheduler.is_xen(),
+        applies: |s| s.ground == GroundKind::Sim && s.host.scheduler.is_xen(),
         why: "Xen has ticks of its own, and a vCPU of dom0 on each pCPU; only Linux's schedulers read it",
     },
     Unread {
         keys: &["host.xen.slice_ms", "host.xen.version", "host.xen.race_window_ns"],
-        applies: |scenario| {
-            scenario.ground == GroundKind::Sim && scenario.host.scheduler != SchedulerKind::Credit
-        },
+        applies: |s| s.ground == GroundKind::Sim && s.host.scheduler != SchedulerKind::Credit,
         why: "of the simulated schedulers only credit reads it",
     },
     Unread {
@@ -101,12 +97,12 @@ const UNREAD: [Unread; 16] = [
     },
     Unread {
         keys: &["guest.memory_mib", "guest.rcu.", "observe.sync_every_ms"],
-        applies: |scenario| scenario.ground == GroundKind::Sim && scenario.workload.is_latency(),
+        applies: |s| s.ground == GroundKind::Sim && s.workload.is_latency(),
         why: "a workload of wake-ups or requests frees no memory and waits for no grace period",
     },
     Unread {
         keys: &["observe.sync_every_ms"],
-        applies: |scenario| scenario.ground == GroundKind::Sim && scenario.guest.vcpus == 1,
+        applies: |s| s.ground == GroundKind::Sim && s.guest.vcpus == 1,
         why: "with one vCPU synchronize_rcu() has nobody to wait for, so it is not timed",
     },
 ];
@@ -119,10 +115,8 @@ impl Scenario {
     pub(crate) fn check_effect(&self, key: &str) -> Result {
         let is = |known: &&str| if known.ends_with('.') { key.starts_with(*known) } else { key == *known };
         let unread = UNREAD.iter().find(|unread| unread.keys.iter().any(is) && (unread.applies)(self));
-        match unread {
-            Some(unread) => Err(BadScenario::new(key, format!("has no effect here: {}", unread.why))),
-            None => Ok(()),
-        }
+        let Some(Unread { why, .. }) = unread else { return Ok(()) };
+        Err(BadScenario::new(key, format!("has no effect here: {why}")))
     }
 }
 

@@ -129,18 +129,14 @@ impl Workload {
 
     /// The workload `io`, if it is that.
     pub fn io(&self) -> Option<&Io> {
-        match self {
-            Workload::Io(io) => Some(io),
-            _ => None,
-        }
+        let Workload::Io(io) = self else { return None };
+        Some(io)
     }
 
     /// The workload `fio`, if it is that.
     pub fn fio(&self) -> Option<&Fio> {
-        match self {
-            Workload::Fio(fio) => Some(fio),
-            _ => None,
-        }
+        let Workload::Fio(fio) = self else { return None };
+        Some(fio)
     }
 
     /// Number of latencies after which the window ends; `None` if the window has a fixed length.
