@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use reprieve_report::{headline, html, perfetto, terminal};
 use reprieve_study::record::SCHEMA_VERSION;
-use reprieve_study::{GroundKind, Record, Scenario, Study, overrides, shown};
+use reprieve_study::{GroundKind, Record, Scenario, Study, overrides};
 
 use crate::cli::RunArguments;
 use crate::failure::Failure;

@@ -27,7 +27,7 @@ impl Scenario {
     }
 
     /// A remedy must have something to work on.
-    fn check_remedies(&self, key: &str, condition: &Condition) -> Result<(), BadScenario> {
+    fn check_remedies(&self, key: &str, condition: &Condition) -> Result<()> {
         if condition.remedies.is_empty() {
             return Ok(());
         }
