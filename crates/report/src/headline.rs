@@ -113,9 +113,11 @@ fn most_changed<'a>(study: &Study, compared: &[&'a Comparison]) -> Vec<&'a Compa
 
 /// One condition; nothing if it was measured by none of these metrics.
 fn found(study: &Study, comparison: &Comparison) -> Option<String> {
-    let name = match study.scenario.conditions.get(&comparison.condition) {
+    let condition = study.scenario.conditions.get(&comparison.condition);
+    let does = condition.map(facts::disturbance).filter(|does| *does != comparison.condition);
+    let name = match does {
         None => comparison.condition.clone(),
-        Some(condition) => format!("{} ({})", comparison.condition, facts::disturbance(condition)),
+        Some(does) => format!("{} ({does})", comparison.condition),
     };
     let rows: Vec<&Row> = WORDS.iter().filter_map(|(id, ..)| comparison.row(id)).collect();
     if rows.is_empty() {

@@ -21,7 +21,7 @@ small{font-size:12px}
 td.verdict{white-space:nowrap}
 tr.first-other td{border-top:2px solid}
 table.facts td:first-child{white-space:nowrap;width:1%}
-.figures{display:grid;grid-template-columns:1fr;gap:30px;margin-top:20px}
+.figures{display:grid;grid-template-columns:minmax(0,1fr);gap:30px;margin-top:20px}
 figure{margin:0;max-width:860px}
 figure svg{display:block;width:100%;height:auto}
 figure h4{font-size:14px;margin:0 0 4px}
