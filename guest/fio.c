@@ -10,13 +10,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,36 +26,9 @@
 #define BESIDE_BYTES_MAX (256u * 1024 * 1024)
 /* The program beside fio must end within this time. The host no longer disturbs the vCPUs then. */
 #define END_LIMIT_NS 20000000000u
-#define LOOP 1000
+#define LOWEST_PRIORITY 19
 
-struct counter {
-	_Alignas(64) _Atomic uint64_t loops;
-};
-
-static pid_t fio, beside, computing[CHILDREN_MAX];	/* 0: not started, or ended */
-static size_t tasks;
-static struct counter *counters;
-
-/* Computes on one vCPU for ever, and counts its loops. No other task writes that counter. */
-static void compute(unsigned int vcpu)
-{
-	volatile uint64_t value = 1;
-	uint64_t loops = 0;
-	cpu_set_t set;
-	int i;
-
-	CPU_ZERO(&set);
-	CPU_SET(vcpu, &set);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	prctl(PR_SET_NAME, "compute");
-	if (sched_setaffinity(0, sizeof(set), &set) || (errno = 0, nice(19), errno))
-		_exit(1);
-	for (;;) {
-		for (i = 0; i < LOOP; i++)
-			value = value * 6364136223846793005u + 1;
-		atomic_store_explicit(&counters[vcpu].loops, ++loops, memory_order_relaxed);
-	}
-}
+static pid_t fio, beside;	/* 0: not started, or ended */
 
 static void end(pid_t *pid)
 {
@@ -72,48 +41,16 @@ static void end(pid_t *pid)
 
 static void end_all(void)
 {
-	size_t i;
-
 	end(&beside);
 	end(&fio);
-	for (i = 0; i < tasks; i++)
-		end(&computing[i]);
-	tasks = 0;
-	if (counters)
-		munmap(counters, CHILDREN_MAX * sizeof(*counters));
-	counters = NULL;
-}
-
-static int start_computing(void)
-{
-	unsigned int vcpus = online_vcpus(), vcpu;
-
-	if (vcpus > CHILDREN_MAX)
-		return fail("fio: more than %d vCPUs", CHILDREN_MAX);
-	counters = mmap(NULL, CHILDREN_MAX * sizeof(*counters), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-			-1, 0);
-	if (counters == MAP_FAILED) {
-		counters = NULL;
-		return fail("fio counters: %s", strerror(errno));
-	}
-	for (vcpu = 0; vcpu < vcpus; vcpu++) {
-		computing[vcpu] = fork();
-		if (computing[vcpu] == 0)
-			compute(vcpu);
-		if (computing[vcpu] < 0) {
-			computing[vcpu] = 0;
-			return fail("fio: fork: %s", strerror(errno));
-		}
-		tasks++;
-	}
-	return 0;
+	computing_finish();
 }
 
 static int fio_start(const struct options *options)
 {
 	if (write_file(DELAY_ACCOUNTING, "1"))
 		return -1;
-	if (!start_computing())
+	if (!computing_start(0, online_vcpus(), LOWEST_PRIORITY))
 		fio = launch("/packaged", "fio", options, FIO_OUTPUT, FILE_BYTES_MAX);
 	if (fio > 0)
 		return 0;
@@ -145,24 +82,19 @@ static uint64_t cpu_ns(pid_t pid)
 
 static void fio_mark(struct text *out)
 {
-	uint64_t reads = 0, merged, sectors = 0, loops = 0;
+	uint64_t reads = 0, merged, sectors = 0;
 	char line[512];
-	size_t i;
 
-	for (i = 0; i < tasks; i++)
-		loops += atomic_load_explicit(&counters[i].loops, memory_order_relaxed);
 	if (read_file(DISK_STAT, line, sizeof(line)) < 0 ||
 	    sscanf(line, "%" SCNu64 " %" SCNu64 " %" SCNu64, &reads, &merged, &sectors) != 3)
 		reads = sectors = 0;
-	text_add(out, "ops=%" PRIu64 " sectors=%" PRIu64 " loops=%" PRIu64, reads, sectors, loops);
+	text_add(out, "ops=%" PRIu64 " sectors=%" PRIu64, reads, sectors);
 	if (beside)
 		text_add(out, " beside_ns=%" PRIu64, cpu_ns(beside));
 }
 
 static int fio_child_ended(pid_t pid, int status)
 {
-	size_t i;
-
 	if (fio && pid == fio) {
 		fio = 0;
 		return fail("fio %s", exit_reason(status));
@@ -171,11 +103,6 @@ static int fio_child_ended(pid_t pid, int status)
 		beside = 0;
 		return fail("the program beside fio %s", exit_reason(status));
 	}
-	for (i = 0; i < tasks; i++)
-		if (computing[i] && pid == computing[i]) {
-			computing[i] = 0;
-			return fail("a computing task %s", exit_reason(status));
-		}
 	return 0;
 }
 

@@ -66,6 +66,8 @@ static int set_option(struct options *options, const char *key, char *value)
 		{ "size_max", &options->size_max, 1024 * 1024 },
 		{ "seed", &options->seed, INT32_MAX / 2 },
 		{ "sync_every_us", &options->sync_every_us, 60000000 },
+		{ "computing", &options->computing, CHILDREN_MAX },
+		{ "computing_from", &options->computing_from, CHILDREN_MAX },
 	};
 	uint64_t parsed;
 	char *end;
@@ -119,24 +121,34 @@ static int say_error(void)
 }
 
 /* The module polls grace periods whatever the workload; the memory workload loads it itself. */
+static int start_module(const struct options *options)
+{
+	if (!options->poll_us || current == &memory_workload)
+		return 0;
+	return module_load(options, 0) || module_run(true) ? -1 : 0;
+}
+
+/* The workload last: what it does is counted from then on. */
 static int start_parts(const struct options *options)
 {
 	uint64_t dropped;
 
-	if (sync_start(options->sync_every_us))
-		return -1;
-	if (options->poll_us && current != &memory_workload &&
-	    (module_load(options, 0) || module_run(true))) {
-		sync_finish(NULL, &dropped);
-		return -1;
-	}
-	if (current->start(options)) {
-		sync_finish(NULL, &dropped);
-		if (module_loaded())
-			module_run(false);
-		return -1;
-	}
-	return 0;
+	if (!sync_start(options->sync_every_us) &&
+	    !computing_start(options->computing_from, options->computing, 0) &&
+	    !start_module(options) && !current->start(options))
+		return 0;
+	sync_finish(NULL, &dropped);
+	computing_finish();
+	if (module_loaded())
+		module_run(false);
+	return -1;
+}
+
+/* The workload's counters, and those of tasks beside it. */
+static void mark_parts(const struct workload *workload, struct text *text)
+{
+	workload->mark(text);
+	computing_mark(text);
 }
 
 static int start(char **place)
@@ -171,7 +183,7 @@ static int mark(void)
 	struct text text = { .at = line, .size = sizeof(line) };
 
 	if (current)
-		current->mark(&text);
+		mark_parts(current, &text);
 	return wire_say(&wire, "mark t_ns=%" PRIu64 " %s", now_ns(), line);
 }
 
@@ -187,10 +199,11 @@ static int stop(void)
 		return say_error();
 	}
 	/* Before it ends, as the counters end with it. */
-	workload->mark(&text);
+	mark_parts(workload, &text);
 	current = NULL;
 	if (workload->finish(&wire) && say_error())
 		return -1;
+	computing_finish();
 	if (module_loaded() && module_run(false) && say_error())
 		return -1;
 	if (sync_finish(&wire, &dropped))
@@ -323,6 +336,8 @@ static int reap(int signals)
 		;
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
 		verdict = sync_child_ended(pid, status);
+		if (!verdict)
+			verdict = computing_child_ended(pid, status);
 		if (!verdict && current && current->child_ended)
 			verdict = current->child_ended(pid, status);
 		if (verdict < 0 && say_error())

@@ -8,6 +8,7 @@
  * text.c      key=value options, small files, the error text
  * symbols.c   kernel addresses for the host's introspection
  * sync.c      the prober of synchronize_rcu() latency
+ * computing.c tasks that compute beside a workload
  * memory.c, clones.c, postmark.c, program.c, fio.c, idle.c    one workload each
  * clone.c     a program of its own, which clones.c starts
  */
@@ -85,9 +86,11 @@ int wire_say(struct wire *wire, const char *format, ...) __attribute__((format(p
 
 struct options {
 	uint64_t object_bytes, burst, pause_us, max_backlog_bytes, poll_us;	/* memory */
-	uint64_t workers, stop_below_bytes;	/* clone */
+	uint64_t workers;	/* memory, clone */
+	uint64_t stop_below_bytes;	/* clone */
 	uint64_t processes, files, transactions, size_min, size_max, seed;	/* postmark */
 	uint64_t sync_every_us;	/* any */
+	uint64_t computing, computing_from;	/* any */
 	char namespaces[64];	/* clone */
 	char name[65];	/* program, beside */
 	/* program, fio, beside: point into the command's line, which lasts until start returns */
@@ -141,5 +144,14 @@ int sync_start(uint64_t every_us);
 int sync_child_ended(pid_t pid, int status);
 /* Ends it and sends its samples, unless wire is NULL; the number that did not fit into *dropped. */
 int sync_finish(struct wire *wire, uint64_t *dropped);
+
+/*
+ * Tasks that compute in user space, one on each of count vCPUs from first_vcpu on. On failure it leaves none behind.
+ * What they count is a word of a mark.
+ */
+int computing_start(uint64_t first_vcpu, uint64_t count, int niceness);
+void computing_mark(struct text *out);
+int computing_child_ended(pid_t pid, int status);
+void computing_finish(void);
 
 #endif

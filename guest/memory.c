@@ -77,7 +77,9 @@ static int read_counters(char *line, size_t size)
 
 static int memory_start(const struct options *options)
 {
-	return module_load(options, -1) || module_run(true) ? -1 : 0;
+	int workers = options->workers ? (int)options->workers : -1;
+
+	return module_load(options, workers) || module_run(true) ? -1 : 0;
 }
 
 static void memory_mark(struct text *out)

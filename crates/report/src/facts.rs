@@ -192,17 +192,13 @@ pub fn workload(workload: &Workload) -> String {
         Workload::Requests(requests) => latency::requests(requests),
         Workload::Io(io) => self::io::workload(io),
         Workload::Fio(fio) => self::io::fio(fio),
-        Workload::Memory(Memory { object_bytes, burst, pause_us, .. }) => format!(
+        Workload::Memory(Memory { object_bytes, burst, pause_us, computing, .. }) => format!(
             "memory: objects of {object_bytes} bytes, freed through call_rcu(), a context switch every {burst}, \
-             {pause_us} us pause"
+             {pause_us} us pause{}",
+            beside(*computing)
         ),
         Workload::Clone(Clones { namespaces, computing, .. }) => {
-            let computing = match computing {
-                0 => String::new(),
-                1 => ", beside a process that computes".into(),
-                many => format!(", beside {many} processes that compute"),
-            };
-            format!("clone: into new namespaces ({}){computing}", namespaces.join(", "))
+            format!("clone: into new namespaces ({}){}", namespaces.join(", "), beside(*computing))
         }
         Workload::Postmark(Postmark { processes, files, transactions, think_us, .. }) => {
             let think = match think_us {
@@ -213,6 +209,15 @@ pub fn workload(workload: &Workload) -> String {
                 "postmark: {processes} processes, {files} files, {transactions} transactions{think}, on tmpfs"
             )
         }
+    }
+}
+
+/// The processes that only compute, if there are any.
+fn beside(computing: u32) -> String {
+    match computing {
+        0 => String::new(),
+        1 => ", beside a process that computes".into(),
+        many => format!(", beside {many} processes that compute"),
     }
 }
 

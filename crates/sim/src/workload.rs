@@ -115,7 +115,10 @@ pub fn add(
                 0 => scenario.guest.memory_mib / 2,
                 limit => limit,
             };
-            memory::add(guest, pace, memory, (limit_mib << 20) / memory.object_bytes);
+            let vcpus = guest.vcpus().len();
+            let workers = vcpus - memory.computing as usize;
+            memory::add(guest, pace, memory, workers, (limit_mib << 20) / memory.object_bytes);
+            computing::add(guest, workers..vcpus, NICE_0);
         }
         Workload::Clone(clones) => {
             let workers = if clones.workers == 0 { scenario.guest.vcpus } else { clones.workers as usize };

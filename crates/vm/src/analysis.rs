@@ -83,6 +83,9 @@ fn throughput(out: &mut Observation, workload: &Workload, marks: &(Fields, Field
     if let Some(stalls) = delta(marks, "stalls") {
         put(out, metric::STALLS, stalls as f64);
     }
+    if let Some(per_s) = rate(delta(marks, "loops"), delta(marks, "t_ns")) {
+        put(out, metric::COMPUTING_LOOPS, per_s);
+    }
 }
 
 /// `None` when a process did not finish: the rest would not be the whole.

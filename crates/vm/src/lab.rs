@@ -15,7 +15,7 @@ use crate::link::{self, Hello, Link};
 use crate::qemu::{Chosen, Machine, MachineSpec};
 use crate::stimulus::Stimulus;
 use crate::watch::{Sampler, Watcher};
-use crate::{Host, Result, Step, VmError, fio};
+use crate::{Host, Result, Step, VmError, fio, parameters};
 
 /// A workload of fixed size must end within this time.
 const FIXED_WORK_LIMIT: Duration = Duration::from_secs(900);
@@ -115,6 +115,8 @@ impl Lab {
         let limit = Duration::from_millis(scenario.guest.boot_limit_ms);
         step("boots");
         let mut booted = self.boot(&spec, &pcpus, limit)?;
+        let settings = parameters::taken(&mut booted.link, &spec.append);
+        let settings = settings.map_err(|error| booted.machine.explain(error))?;
         let mut neighbours = Vec::new();
         for _ in 0..condition.neighbours {
             step("boots a neighbour");
@@ -125,7 +127,10 @@ impl Lab {
             Workload::DeleteFree { .. } => work.run_program(planned, &mut booted, &mut neighbours, step),
             _ => work.measure(planned, &mut booted, &mut neighbours, step),
         };
-        measured.map_err(|error| booted.machine.explain(error))
+        let mut observation = measured.map_err(|error| booted.machine.explain(error))?;
+        parameters::leave_out_unaccounted(&settings, &mut observation);
+        observation.provenance.settings = settings.lines;
+        Ok(observation)
     }
 }
 
@@ -279,16 +284,25 @@ impl Work<'_> {
 fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) -> Result<String, BadScenario> {
     let guest_bytes = scenario.guest.memory_mib * MIB;
     let command = match workload {
-        Workload::Memory(Memory { object_bytes, burst, pause_us, backlog_limit_mib, .. }) => {
+        Workload::Memory(Memory { object_bytes, burst, pause_us, backlog_limit_mib, computing, .. }) => {
             let limit = if *backlog_limit_mib == 0 { guest_bytes / 2 } else { backlog_limit_mib * MIB };
+            let workers = match computing {
+                0 => 0,
+                computing => scenario.guest.vcpus - *computing as usize,
+            };
+            let beside = beside(workers, *computing);
             format!(
-                "memory object_bytes={object_bytes} burst={burst} pause_us={pause_us} max_backlog_bytes={limit}"
+                "memory workers={workers} object_bytes={object_bytes} burst={burst} pause_us={pause_us} \
+                 max_backlog_bytes={limit}{beside}"
             )
         }
-        Workload::Clone(Clones { workers, namespaces, stop_below_mib, .. }) => {
+        Workload::Clone(Clones { workers, namespaces, stop_below_mib, computing }) => {
             let stop_below_bytes = stop_below_mib * MIB;
             let namespaces = namespaces.join(",");
-            format!("clone workers={workers} stop_below_bytes={stop_below_bytes} namespaces={namespaces}")
+            let beside = beside(*workers as usize, *computing);
+            format!(
+                "clone workers={workers} stop_below_bytes={stop_below_bytes} namespaces={namespaces}{beside}"
+            )
         }
         Workload::Postmark(Postmark {
             processes,
@@ -311,6 +325,14 @@ fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) ->
         _ if scenario.guest.vcpus == 1 => command,
         every_ms => format!("{command} sync_every_us={}", every_ms * 1000),
     })
+}
+
+/// The options for tasks that compute on the vCPUs after those of the workers.
+fn beside(workers: usize, computing: u32) -> String {
+    match computing {
+        0 => String::new(),
+        _ => format!(" computing={computing} computing_from={workers}"),
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! | [`bursts`] | real-time threads that take pCPUs from the guest |
 //! | [`pauses`] | vCPU threads that are stopped for a while |
 //! | [`cpu_account`] | CPU time that vCPUs and others got in a window |
+//! | [`parameters`] | whether a guest's kernel took the words of its command line |
 //! | [`lab`] | one run: boots a guest, measures it, ends it |
 //! | [`ground`] | works through a scenario's plan |
 //! | [`program`] | a run whose workload is a program of the host |
@@ -30,6 +31,7 @@ pub mod image;
 pub mod introspect;
 pub mod lab;
 pub mod link;
+pub mod parameters;
 pub mod pauses;
 pub mod program;
 pub mod qemu;

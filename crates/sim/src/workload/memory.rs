@@ -42,11 +42,11 @@ enum Stage {
 /// finds them when it starts a grace period, and requests the next one.
 const PIECE: u32 = 64;
 
-/// Adds a worker for each vCPU.
-pub fn add(guest: &mut Guest, pace: Pace, asked: &Memory, limit_objects: u64) {
+/// Adds a worker for each of the first vCPUs.
+pub fn add(guest: &mut Guest, pace: Pace, asked: &Memory, workers: usize, limit_objects: u64) {
     let Memory { object_bytes, burst, pause_us, batched, .. } = *asked;
     let cache = guest.memory.add_cache(object_bytes as u32, Mobility::Unmovable);
-    for v in 0..guest.vcpus().len() {
+    for v in 0..workers {
         let worker = Worker {
             cache,
             burst,

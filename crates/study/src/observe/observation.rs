@@ -183,6 +183,9 @@ pub struct Provenance {
     pub samples: u64,
     /// Grace periods that began and ended between two samples: counted, but without a duration.
     pub missed_gps: u64,
+    /// What the guest's kernel shows of its settings, a line each: `preempt is voluntary`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<String>,
     /// Notes on what could not be done or measured, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -57,7 +57,9 @@ impl Study {
     pub fn in_case(&self, case: &str) -> Study {
         let of_case = self.observations.iter().filter(|run| run.case.as_deref() == Some(case));
         let runs = of_case.map(|run| Observation { case: None, ..run.clone() }).collect();
-        let scenario = Scenario { cases: Default::default(), ..self.scenario.clone() };
+        let mut scenario = Scenario { cases: Default::default(), ..self.scenario.clone() };
+        let quota = self.scenario.cases.get(case).map_or(&[][..], |case| &case.quota);
+        scenario.conditions.values_mut().for_each(|condition| condition.quota.extend_from_slice(quota));
         Study::new(scenario, runs, None)
     }
 

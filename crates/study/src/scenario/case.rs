@@ -1,9 +1,10 @@
-//! A case: the same conditions, with another workload. Each is compared within itself.
+//! A case: the same conditions, with another workload or on a host that does something else. Each is compared within itself.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::VcpuQuota;
 use super::setting::{self, Setting};
 
 /// One case.
@@ -12,6 +13,8 @@ use super::setting::{self, Setting};
 pub struct Case {
     /// One line that says what the case is.
     pub label: String,
+    /// CPU quotas of single vCPUs, besides those of each condition.
+    pub quota: Vec<VcpuQuota>,
     /// Keys that have another value in this case, as in `set` of a condition.
     #[serde(deserialize_with = "setting::flattened")]
     pub set: IndexMap<String, Setting>,

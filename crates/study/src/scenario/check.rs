@@ -157,8 +157,11 @@ impl Scenario {
         common.check_run().map_err(within)?;
         let mut points = Vec::new();
         for (condition, _) in self.chosen() {
-            let scenario = self.at(&common, condition, None)?;
-            scenario.check_condition(condition)?;
+            let scenario = self.at_case(&common, case, condition)?;
+            scenario.check_condition(condition).map_err(|error| match case.quota.is_empty() {
+                true => error,
+                false => BadScenario::new(format!("cases.{name}.quota"), error.to_string()),
+            })?;
             points.push(scenario);
         }
         case.set.keys().try_for_each(|key| check_effect_in_any(&points, key).map_err(within))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use rand::seq::SliceRandom;
 
-use super::{BadScenario, Condition, Published, Result, RunPlan, Scenario, Setting, Sweep};
+use super::{BadScenario, Case, Condition, Published, Result, RunPlan, Scenario, Setting, Sweep};
 use crate::observe::observation::{self, SweepPoint};
 use crate::scenario::overrides;
 use crate::statistics;
@@ -89,6 +89,13 @@ impl Scenario {
         overrides::apply(&self.common(), settings).map_err(within)
     }
 
+    /// `common` of a case, under a condition and with the quotas of that case.
+    pub(super) fn at_case(&self, common: &Scenario, case: &Case, condition: &str) -> Result<Scenario> {
+        let mut scenario = self.at(common, condition, None)?;
+        scenario.conditions[condition].quota.extend(case.quota.iter().cloned());
+        Ok(scenario)
+    }
+
     /// The runs in their order: within each repetition all conditions and all values of the sweeps, shuffled.
     ///
     /// # Errors
@@ -116,10 +123,10 @@ impl Scenario {
         for (condition, _) in self.chosen().filter(|_| self.cases.is_empty()) {
             add(condition, None, None, self.at(&common, condition, None)?);
         }
-        for name in self.cases.keys() {
-            let case = self.in_case(name)?;
+        for (name, case) in &self.cases {
+            let common = self.in_case(name)?;
             for (condition, _) in self.chosen() {
-                add(condition, Some(name), None, self.at(&case, condition, None)?);
+                add(condition, Some(name), None, self.at_case(&common, case, condition)?);
             }
         }
         for (name, sweep) in &self.sweeps {

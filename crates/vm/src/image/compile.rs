@@ -49,6 +49,7 @@ pub(crate) const LAB: Bundle = Bundle {
                 "text.c",
                 "symbols.c",
                 "sync.c",
+                "computing.c",
                 "memory.c",
                 "clones.c",
                 "postmark.c",

@@ -61,14 +61,13 @@ type GroundKey<T> = (&'static str, &'static [GroundKind], fn(&T) -> bool);
 const SIM: &[GroundKind] = &[GroundKind::Sim];
 const VM: &[GroundKind] = &[GroundKind::Vm];
 const SIM_AND_VM: &[GroundKind] = &[GroundKind::Sim, GroundKind::Vm];
-const KEYS: [GroundKey<Scenario>; 8] = [
+const KEYS: [GroundKey<Scenario>; 7] = [
     ("guest.kernel", SIM_AND_VM, |s| !s.guest.kernel.is_empty()),
     ("guest.append", VM, |s| !s.guest.append.is_empty()),
     ("guest.accelerator", VM, |s| s.guest.accelerator != Accelerator::Auto),
     ("host.xen.fixes", SIM, |s| !s.host.xen.fixes.is_empty()),
     ("run.attribute", SIM, |s| !s.run.attribute.is_empty()),
     ("workload.batched", SIM, |s| matches!(&s.workload, Workload::Memory(memory) if memory.batched)),
-    ("workload.computing", SIM, |s| matches!(&s.workload, Workload::Clone(clones) if clones.computing > 0)),
     (
         "workload.think_us",
         SIM,
@@ -94,7 +93,8 @@ const CONDITION_KEYS: [GroundKey<Condition>; 13] = [
 
 /// The grounds that can do what this key asks for; NAME stands for the condition's name.
 pub(in crate::scenario) fn grounds_of(key: &str) -> &'static [GroundKind] {
-    let grounds = match key.strip_prefix("conditions.NAME.") {
+    let of_condition = key.strip_prefix("conditions.NAME.").or_else(|| key.strip_prefix("cases.NAME."));
+    let grounds = match of_condition {
         Some(key) => {
             let first = key.split('.').next();
             CONDITION_KEYS.iter().find(|(name, ..)| Some(*name) == first).map(|(_, grounds, _)| *grounds)

@@ -6,8 +6,9 @@ use crate::scenario::{Clones, Memory, Postmark, Requests, Result, Scenario, Work
 impl Scenario {
     pub(super) fn check_workload(&self) -> Result {
         match &self.workload {
-            Workload::Memory(Memory { backlog_limit_mib, .. }) => {
-                within("workload.backlog_limit_mib", *backlog_limit_mib, 0, self.guest.memory_mib)
+            Workload::Memory(Memory { backlog_limit_mib, computing, .. }) => {
+                within("workload.backlog_limit_mib", *backlog_limit_mib, 0, self.guest.memory_mib)?;
+                within("workload.computing", u64::from(*computing), 0, self.guest.vcpus as u64 - 1)
             }
             Workload::Clone(clones) => self.check_clones(clones),
             Workload::Postmark(postmark) => self.check_postmark(postmark),

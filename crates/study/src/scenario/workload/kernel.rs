@@ -21,11 +21,20 @@ pub struct Memory {
     pub backlog_limit_mib: u64,
     /// Frees objects in batches, by `kfree_rcu()`, instead of one by one. Only on the simulator.
     pub batched: bool,
+    /// Processes that compute in user space, pinned to the last vCPUs, which then have no worker. Less than `guest.vcpus`.
+    pub computing: u32,
 }
 
 impl Default for Memory {
     fn default() -> Self {
-        Memory { object_bytes: 1_024, burst: 10, pause_us: 0, backlog_limit_mib: 0, batched: false }
+        Memory {
+            object_bytes: 1_024,
+            burst: 10,
+            pause_us: 0,
+            backlog_limit_mib: 0,
+            batched: false,
+            computing: 0,
+        }
     }
 }
 
@@ -40,7 +49,6 @@ pub struct Clones {
     /// The workers pause while less memory than this, in MiB, is available in the guest. At most the guest's memory.
     pub stop_below_mib: u64,
     /// Processes that compute in user space, pinned to the vCPUs after those of `workers`, which must leave as many free.
-    /// Only on the simulator.
     pub computing: u32,
 }
 
