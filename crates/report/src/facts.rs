@@ -9,9 +9,9 @@ mod sim;
 mod threads;
 
 use reprieve_study::observation::{Observation, Standing};
-use reprieve_study::scenario::{Clones, Memory, Postmark};
+use reprieve_study::scenario::{Case, Clones, Memory, Postmark};
 use reprieve_study::units::{self, significant};
-use reprieve_study::{GroundKind, Study, Workload, statistics};
+use reprieve_study::{Condition, GroundKind, Study, Workload, statistics};
 
 use crate::holdouts;
 pub use disturbance::{described, disturbance};
@@ -253,8 +253,17 @@ fn cases(study: &Study) -> Vec<Fact> {
     if scenario.cases.is_empty() {
         return Vec::new();
     }
-    let cases = scenario.cases.iter().map(|(name, case)| setting(name, case.label.clone()));
-    let conditions = scenario.chosen().map(|(name, condition)| setting(name, described(condition)));
+    let host = |case: &Case| {
+        let condition = Condition { label: case.label.clone(), quota: case.quota.clone(), ..Condition::default() };
+        if case.quota.is_empty() { case.label.clone() } else { described(&condition) }
+    };
+    let cases = scenario.cases.iter().map(|(name, case)| setting(name, host(case)));
+    let conditions = scenario.chosen().flat_map(|(name, condition)| {
+        let runs: Vec<&Observation> =
+            study.observations.iter().filter(|run| run.condition == *name).collect();
+        let shown = distinct_of(&runs, |run| run.provenance.settings.join("; "));
+        [setting(name, described(condition)), outcome(&format!("{name} had"), shown)]
+    });
     cases.chain(conditions).collect()
 }
 
@@ -326,8 +335,12 @@ fn notes(study: &Study) -> Vec<String> {
 
 /// The different values among all runs, in order of appearance.
 fn distinct(study: &Study, value: impl Fn(&Observation) -> String) -> String {
+    distinct_of(&study.observations.iter().collect::<Vec<_>>(), value)
+}
+
+fn distinct_of(runs: &[&Observation], value: impl Fn(&Observation) -> String) -> String {
     let mut seen: Vec<String> = Vec::new();
-    for run in &study.observations {
+    for run in runs {
         let here = value(run);
         if !here.is_empty() && !seen.contains(&here) {
             seen.push(here);

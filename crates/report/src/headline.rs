@@ -9,7 +9,7 @@ use reprieve_study::statistics::{self, Estimate};
 use reprieve_study::units::significant;
 use reprieve_study::{Comparison, Condition, Row, Study, metric};
 
-use crate::{facts, table};
+use crate::{facts, stimuli, table};
 
 /// Conditions that get a sentence of their own.
 const TOLD: usize = 2;
@@ -38,6 +38,9 @@ const WORDS: [(&str, &str, &str); 9] = [
 
 /// The sentences; none for a study whose tables are not comparisons.
 pub fn of(study: &Study) -> Vec<String> {
+    if stimuli::is_of(study) {
+        return disturbed(study).into_iter().chain(stimuli::sentences(study)).collect();
+    }
     // Cases of I/O are compared by ratios between conditions that their scenario names.
     if !study.scenario.cases.is_empty() && study.scenario.workload.io().is_none() {
         return of_cases(study);

@@ -3,6 +3,7 @@
 use reprieve_study::{Study, Workload};
 
 use crate::side_by_side::{self, SideBySide};
+use crate::stimuli;
 
 /// The tables of a study.
 pub enum Layout {
@@ -21,6 +22,9 @@ impl Layout {
     pub fn of(study: &Study) -> Layout {
         if let Some(side) = side_by_side::of(study) {
             return Layout::SideBySide(side);
+        }
+        if stimuli::is_of(study) {
+            return Layout::SideBySide(stimuli::table(study));
         }
         match (&study.scenario.workload, study.scenario.cases.is_empty()) {
             (_, true) => Layout::Comparisons,

@@ -16,6 +16,7 @@ pub mod perfetto;
 pub mod quantity;
 mod replays;
 pub mod side_by_side;
+pub mod stimuli;
 pub mod sweeps;
 pub mod table;
 pub mod terminal;

@@ -147,6 +147,8 @@ pub struct SideBySide {
     pub rows: Vec<String>,
     /// Columns that belong together.
     pub groups: Vec<Group>,
+    /// Whether each group is a table of its own, because their columns have the same names.
+    pub are_apart: bool,
     /// How to read it, and what was published.
     pub remarks: Vec<String>,
 }
@@ -155,7 +157,7 @@ pub struct SideBySide {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// What they are about.
-    pub name: &'static str,
+    pub name: String,
     /// Those with a value in any row.
     pub columns: Vec<Column>,
 }
@@ -190,7 +192,7 @@ pub fn of(study: &Study) -> Option<SideBySide> {
         let column = |(name, shows): &(&'static str, Shows)| column(&rows, name, *shows);
         let columns: Vec<Column> = columns.iter().filter_map(column).collect();
         if !columns.is_empty() {
-            groups.push(Group { name, columns });
+            groups.push(Group { name: name.to_string(), columns });
             legends.push(*legend);
         }
     }
@@ -211,7 +213,7 @@ pub fn of(study: &Study) -> Option<SideBySide> {
         legends.into_iter().chain([of_all]).filter(|legend| !legend.is_empty()).collect();
     let legend = format!("Medians over repetitions (smallest–largest).{ratios} {}", legends.join(" "));
     let remarks = [legend].into_iter().chain(published(study)).collect();
-    Some(SideBySide { title, groups, remarks, rows: rows.into_iter().map(|row| row.title).collect() })
+    Some(SideBySide { title, groups, are_apart: false, remarks, rows: rows.into_iter().map(|row| row.title).collect() })
 }
 
 /// A condition, with the runs among which its baseline is.

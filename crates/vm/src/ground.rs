@@ -145,17 +145,22 @@ fn check_module(scenario: &Scenario, has_module: bool) -> Result<()> {
     Err(VmError::Missing { what, way_out })
 }
 
-/// Where CPU quotas are not permitted, a condition with quotas pins all vCPUs to one pCPU instead, and says so.
+/// Where CPU quotas are not permitted, a condition with quotas pins all vCPUs to one pCPU instead, and says so. For the
+/// quotas of a case there is no such substitute.
 fn permit_quotas(
     scenario: &mut Scenario,
     host: &Host,
     pcpus: &[usize],
     progress: &mut dyn Progress,
 ) -> Result<()> {
-    if scenario.chosen().all(|(_, condition)| condition.quota.is_empty()) {
+    let have_cases = scenario.cases.values().any(|case| !case.quota.is_empty());
+    if !have_cases && scenario.chosen().all(|(_, condition)| condition.quota.is_empty()) {
         return Ok(());
     }
     let Err(refusal) = try_quota(host) else { return Ok(()) };
+    if have_cases {
+        return Err(refusal);
+    }
     for (name, condition) in &mut scenario.conditions {
         if condition.quota.is_empty() {
             continue;

@@ -28,8 +28,18 @@ fn memory_agrees_to_the_page() {
 
 #[test]
 fn grace_periods_agree() {
+    grace_periods_agree_with("");
+}
+
+/// vCPU 1 without a tick: the kthread's scan clears its bit instead of the vCPU itself.
+#[test]
+fn grace_periods_agree_under_nohz_full() {
+    grace_periods_agree_with("nohz_full=1");
+}
+
+fn grace_periods_agree_with(append: &str) {
     let Some(bench) = Bench::open() else { return };
-    let mut booted = bench.boot(2, 512, "");
+    let mut booted = bench.boot(2, 512, append);
     // A pause, so that the workers leave time to the poll.
     booted.link.start("memory pause_us=200 poll_us=100").unwrap();
     let mut watch = || {
@@ -46,8 +56,18 @@ fn grace_periods_agree() {
 
 #[test]
 fn the_backlog_agrees() {
+    the_backlog_agrees_with("");
+}
+
+/// Callbacks that threads invoke wait in other lists, of which the kernel keeps the same count.
+#[test]
+fn the_backlog_agrees_under_rcu_nocbs() {
+    the_backlog_agrees_with("rcu_nocbs=all");
+}
+
+fn the_backlog_agrees_with(append: &str) {
     let Some(bench) = Bench::open() else { return };
-    let mut booted = bench.boot(2, 512, "");
+    let mut booted = bench.boot(2, 512, append);
     let reader = bench.reader(&booted);
     for burst in [3_000, 6_000] {
         booted.link.start(&compare::stalling(burst)).unwrap();

@@ -2,10 +2,11 @@
 
 mod support;
 
-use reprieve_study::observation::{self, Observation};
+use reprieve_study::observation::{self, Observation, Provenance};
 use reprieve_study::scenario::{GroundKind, Scenario};
 use reprieve_study::{metric, overrides};
-use support::{BOOT_LIMIT, Bench, STOP_LIMIT};
+use reprieve_vm::parameters;
+use support::{BOOT_LIMIT, Bench, STOP_LIMIT, text};
 
 /// Metrics of any observed run of a workload that uses RCU.
 const ALWAYS: [&str; 12] = [
@@ -78,6 +79,83 @@ fn memory() {
     check(&observation);
     assert!(observation.metrics[metric::BACKLOG_PEAK] > 0.0);
     assert!(observation.provenance.window_ns >= 1_500_000_000);
+}
+
+/// Workers on the first vCPUs, and a process on the last one that never enters the kernel by itself.
+#[test]
+fn memory_beside_a_process_that_computes() {
+    let Some(bench) = Bench::open() else { return };
+    let observation = run(&bench, "kind = 'memory'\ncomputing = 1", "");
+    check(&observation);
+    assert!(observation.metrics[metric::COMPUTING_LOOPS] > 0.0);
+    let mut booted = bench.boot(2, 512, "");
+    for refused in ["idle computing=3", "idle computing=1 computing_from=2", "idle computing=65"] {
+        let error = booted.link.start(refused).unwrap_err().to_string();
+        assert!(error.contains("computing"), "{error}");
+    }
+    booted.link.start("memory workers=1 computing=1 computing_from=1").unwrap();
+    let children = text(&mut booted, "/proc/1/task/1/children");
+    let child = children.split_whitespace().next().expect("the process that computes");
+    let mut allowed = || {
+        let status = text(&mut booted, &format!("/proc/{child}/status"));
+        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_string()
+    };
+    // It pins itself once it has begun.
+    assert!((0..1000).any(|_| allowed() == "1"), "{}", allowed());
+    assert_eq!(children.split_whitespace().count(), 1);
+    let first = booted.link.mark().unwrap();
+    booted.link.let_work(std::time::Duration::from_millis(300)).unwrap();
+    let last = booted.link.mark().unwrap();
+    assert!(last["loops"] > first["loops"] && last["ops"] > first["ops"], "{first:?} {last:?}");
+    let outcome = booted.link.stop(STOP_LIMIT).unwrap();
+    assert!(outcome.result["loops"] >= last["loops"]);
+    assert_eq!(text(&mut booted, "/proc/1/task/1/children"), "", "it has ended");
+    booted.link.start("idle").unwrap();
+    assert!(!booted.link.mark().unwrap().contains_key("loops"));
+}
+
+/// A guest of which one vCPU has no tick boots and is measured, but for what it does not tell.
+#[test]
+fn boot_parameters_that_the_kernel_takes() {
+    let Some(bench) = Bench::open() else { return };
+    let words = "nohz_full=1 rcutree.use_softirq=0 rcutree.kthread_prio=10 preempt=full";
+    let observation = run(&bench, "kind = 'memory'", &format!("set = {{ guest.append = '{words}' }}"));
+    let Provenance { settings, notes, .. } = &observation.provenance;
+    let expected = [
+        "preempt is full",
+        "nohz_full is 1",
+        "rcutree.use_softirq is N",
+        "rcutree.kthread_prio is 10",
+    ];
+    assert_eq!(settings, &expected);
+    let metrics = &observation.metrics;
+    for present in [metric::GP_MEAN, metric::THROUGHPUT, metric::BACKLOG_PEAK, metric::FOOTPRINT_PEAK] {
+        assert!(metrics[present] > 0.0, "{present}");
+    }
+    for absent in [metric::SYNC_MEAN, metric::KERNEL_CPU, metric::IDLE_CPU] {
+        assert!(!metrics.contains_key(absent), "{absent}");
+    }
+    assert!(notes.iter().any(|note| note.contains("membarrier")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("nohz_full")), "{notes:?}");
+}
+
+#[test]
+fn boot_parameters_that_the_kernel_passes_over() {
+    let Some(bench) = Bench::open() else { return };
+    let mut booted = bench.boot(2, 256, "nonsense rcutree.nonsense=1 preempt=wrongly rcutree.kthread_prio=10");
+    let mut refusal = |words: &str| match parameters::taken(&mut booted.link, words) {
+        Ok(settings) => panic!("{settings:?}"),
+        Err(error) => error.to_string(),
+    };
+    assert_eq!(refusal("nonsense"), "guest.append: nonsense: the guest's kernel does not know it");
+    assert!(refusal("rcutree.nonsense=1").contains("no such parameter"));
+    assert!(refusal("preempt=wrongly").contains("in the guest's kernel preempt is"));
+    assert!(refusal("rcutree.kthread_prio=11").ends_with("in the guest's kernel rcutree.kthread_prio is 10"));
+    assert!(refusal("rcu_nocbs=all").contains("offloads no callbacks"));
+    assert!(refusal("nohz_full=1").contains("nohz_full"));
+    let settings = parameters::taken(&mut booted.link, "rcutree.kthread_prio=10 quiet").unwrap();
+    assert!(settings.lines.contains(&"rcutree.kthread_prio is 10".to_string()), "{settings:?}");
+    assert!(!settings.has_tickless);
 }
 
 /// The other kernel that results are recorded with: another scheduler, another allocator, another layout.

@@ -20,7 +20,7 @@ pub fn render(text: &mut String, side: &SideBySide, options: &Options) {
     let _ = writeln!(text);
     heading(text, &side.title, options);
     let all: Vec<&Column> = side.groups.iter().flat_map(|group| &group.columns).collect();
-    if fits(&side.rows, &all, options) {
+    if !side.are_apart && fits(&side.rows, &all, options) {
         table(text, &side.rows, &all, true, options);
     } else {
         for group in &side.groups {

@@ -1,0 +1,194 @@
+//! A study whose cases are what the host does to the guest, and whose conditions are settings of that guest: a table for
+//! each case, a line for each setting, as ratios to the guest without it; and which settings help, what they cost where the
+//! host does nothing, and which do nothing. Cells and sentences, for terminal and page alike.
+//!
+//! A change is clear if its interval excludes "no change" and, where there are enough runs for a test, its p-value is below
+//! 0.05 after Bonferroni's correction for all settings.
+
+use reprieve_study::comparison::SIGNIFICANT_BELOW;
+use reprieve_study::conformance::NO_EFFECT;
+use reprieve_study::statistics::{self, Estimate};
+use reprieve_study::units::significant;
+use reprieve_study::{Row, Study, metric};
+
+use crate::quantity::Spread;
+use crate::side_by_side::{Column, Group, SideBySide};
+
+/// What is shown: heading and metric.
+const COLUMNS: [(&str, &str); 7] = [
+    ("GP average", metric::GP_MEAN),
+    ("GP p99", metric::GP_P99),
+    ("backlog peak", metric::BACKLOG_PEAK),
+    ("memory peak", metric::FOOTPRINT_PEAK),
+    ("sync average", metric::SYNC_MEAN),
+    ("throughput", metric::THROUGHPUT),
+    ("user loops", metric::COMPUTING_LOOPS),
+];
+/// Settings that a sentence names with their ratios.
+const NAMED: usize = 3;
+
+/// Whether a study is one of these.
+pub fn is_of(study: &Study) -> bool {
+    let cases = &study.scenario.cases;
+    study.scenario.workload.loads_rcu() && cases.values().any(|case| !case.quota.is_empty())
+}
+
+/// A group of columns for each case.
+pub fn table(study: &Study) -> SideBySide {
+    let baseline = study.scenario.baseline();
+    let names: Vec<&String> = study.scenario.chosen().map(|(name, _)| name).collect();
+    let group = |(case, of_case): (String, Study)| {
+        let column = |(name, id): &(&'static str, &'static str)| {
+            let metric = metric::find(id)?;
+            let cells: Vec<Option<Spread>> = names.iter().map(|name| cell(&of_case, id, name)).collect();
+            cells.iter().any(Option::is_some).then_some(Column { name, definition: metric.definition, cells })
+        };
+        Group { name: case, columns: COLUMNS.iter().filter_map(column).collect() }
+    };
+    let remarks = vec![
+        format!(
+            "{baseline}: medians. The others: ratios of medians to {baseline}'s, with their 95 % bootstrap intervals. GP is a \
+             grace period; backlog is callbacks that wait for one; sync is synchronize_rcu(), as membarrier() shows it."
+        ),
+        format!(
+            "A change is called clear if its interval excludes 1 and, with enough runs, its p is below {SIGNIFICANT_BELOW} after \
+             Bonferroni's correction for {} settings.",
+            names.len().saturating_sub(1)
+        ),
+    ];
+    let groups = study.of_cases().into_iter().map(group).filter(|group| !group.columns.is_empty()).collect();
+    let rows = names.into_iter().cloned().collect();
+    SideBySide { title: format!("By case, over {baseline}"), rows, groups, are_apart: true, remarks }
+}
+
+/// The baseline's median, or another condition's ratio to it.
+fn cell(of_case: &Study, id: &str, condition: &str) -> Option<Spread> {
+    if condition == of_case.scenario.baseline() {
+        let values: Vec<f64> =
+            of_case.runs_of(condition).filter_map(|run| run.metrics.get(id).copied()).collect();
+        return Spread::of(metric::find(id)?.unit, &values).map(|spread| Spread { range: String::new(), ..spread });
+    }
+    let Estimate { value, low, high } = row(of_case, condition, id)?.ratio?;
+    let range = if low == high { String::new() } else { format!("[{}, {}]", significant(low), significant(high)) };
+    Some(Spread { median: significant(value), range })
+}
+
+fn row<'a>(of_case: &'a Study, condition: &str, id: &str) -> Option<&'a Row> {
+    of_case.comparisons.iter().find(|one| one.condition == condition)?.row(id)
+}
+
+/// The answer, for each case in which the host disturbs the guest.
+pub fn sentences(study: &Study) -> Vec<String> {
+    let cases = study.of_cases();
+    let is_disturbed = |name: &str| study.scenario.cases.get(name).is_some_and(|case| !case.quota.is_empty());
+    let calm = cases.iter().find(|(name, _)| !is_disturbed(name)).map(|(_, of_case)| of_case);
+    let told = cases.iter().filter(|(name, _)| is_disturbed(name));
+    told.flat_map(|(name, of_case)| of_one(name, of_case, calm)).collect()
+}
+
+fn of_one(name: &str, of_case: &Study, calm: Option<&Study>) -> Vec<String> {
+    let found = Effects::on(metric::GP_P99, of_case);
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let few = if found.has_enough_runs { "" } else { "too few runs for a test (--repeat 10); in these, " };
+    let mut said = vec![match found.less.first() {
+        None => format!("{name}: {few}no setting clearly shortens the longest grace periods (p99)."),
+        Some((best, ratio)) => format!(
+            "{name}: {few}{best} helps most: GP p99 x{} (95 %: {} to {}); {}.",
+            significant(ratio.value),
+            significant(ratio.low),
+            significant(ratio.high),
+            cost(best, calm)
+        ),
+    }];
+    let others = |head: &str, effects: &[(&str, Estimate)], with_cost: bool| {
+        let one = |(name, ratio): &(&str, Estimate)| {
+            let cost = if with_cost { format!(" ({})", cost(name, calm)) } else { String::new() };
+            format!("{name} x{}{cost}", significant(ratio.value))
+        };
+        let named: Vec<String> = effects.iter().take(NAMED).map(one).collect();
+        let more = effects.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        (!named.is_empty()).then(|| format!("{head}: {}{more}.", named.join(", ")))
+    };
+    said.extend(others("Also shorter GP p99", found.less.get(1..).unwrap_or_default(), true));
+    said.extend(others("Longer GP p99", &found.more, false));
+    if !found.unclear.is_empty() {
+        said.push(format!("No clear change of GP p99: {}.", found.unclear.join(", ")));
+    }
+    let sync = Effects::on(metric::SYNC_MEAN, of_case);
+    said.extend(others("Shorter synchronize_rcu()", &sync.less, false));
+    vec![said.join(" ")]
+}
+
+/// What a setting costs where the host does nothing.
+fn cost(condition: &str, calm: Option<&Study>) -> String {
+    let Some(calm) = calm else { return "its cost undisturbed was not measured".into() };
+    let settings = settings_of(calm);
+    let clear = |id: &str| {
+        let row = row(calm, condition, id)?;
+        row.ratio.filter(|_| is_clear(row, settings))
+    };
+    let grace_periods = clear(metric::GP_MEAN).filter(|ratio| ratio.value > 1.0);
+    let longer = grace_periods.map(|ratio| format!("GPs last x{} on average", significant(ratio.value)));
+    let throughput = match clear(metric::THROUGHPUT) {
+        Some(ratio) if ratio.value < 1.0 => {
+            Some(format!("it costs {} % of throughput", significant((1.0 - ratio.value) * 100.0)))
+        }
+        Some(ratio) => Some(format!("throughput is x{}", significant(ratio.value))),
+        None => None,
+    };
+    let said: Vec<String> = throughput.into_iter().chain(longer).collect();
+    match said.is_empty() {
+        true => "undisturbed no clear cost".into(),
+        false => format!("undisturbed {}", said.join(" and ")),
+    }
+}
+
+/// The conditions of a case by what they do to a metric; the largest effect first.
+#[derive(Default)]
+struct Effects<'a> {
+    less: Vec<(&'a str, Estimate)>,
+    more: Vec<(&'a str, Estimate)>,
+    unclear: Vec<&'a str>,
+    has_enough_runs: bool,
+}
+
+impl<'a> Effects<'a> {
+    fn on(id: &str, of_case: &'a Study) -> Effects<'a> {
+        let (settings, mut found) = (settings_of(of_case), Effects::default());
+        for comparison in &of_case.comparisons {
+            let Some((row, ratio)) = comparison.row(id).and_then(|row| Some((row, row.ratio?))) else { continue };
+            let name = comparison.condition.as_str();
+            found.has_enough_runs |= has_enough_runs(row, settings);
+            match is_clear(row, settings) {
+                false => found.unclear.push(name),
+                true if ratio.value < 1.0 => found.less.push((name, ratio)),
+                true => found.more.push((name, ratio)),
+            }
+        }
+        found.less.sort_by(|(_, a), (_, b)| a.value.total_cmp(&b.value));
+        found.more.sort_by(|(_, a), (_, b)| b.value.total_cmp(&a.value));
+        found
+    }
+
+    fn is_empty(&self) -> bool {
+        self.less.is_empty() && self.more.is_empty() && self.unclear.is_empty()
+    }
+}
+
+fn settings_of(of_case: &Study) -> usize {
+    of_case.scenario.chosen().count().saturating_sub(1).max(1)
+}
+
+/// Whether a test could find anything after the correction.
+fn has_enough_runs(row: &Row, settings: usize) -> bool {
+    statistics::least_p(row.treated.len(), row.baseline.len()) * (settings as f64) < SIGNIFICANT_BELOW
+}
+
+fn is_clear(row: &Row, settings: usize) -> bool {
+    let apart = row.ratio.is_some_and(|ratio| ratio.low > NO_EFFECT || ratio.high < 1.0 / NO_EFFECT);
+    let passes = row.p_value.is_some_and(|p| p * (settings as f64) < SIGNIFICANT_BELOW);
+    apart && (passes || !has_enough_runs(row, settings))
+}
