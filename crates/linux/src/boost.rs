@@ -27,7 +27,8 @@ mod run;
 mod vcpus;
 
 pub use group::{Group, Limited};
-pub use run::{Aim, Boosting, Given, Plan};
+pub use reprieve_policy::boost::Aim;
+pub use run::{Boosting, Given, Plan};
 
 /// What one look at a guest's RCU says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use reprieve_policy::boost::{Booster, Look, Order, Settings, Unaimed};
+use reprieve_policy::boost::{Aim, Decider, Look, Order, Settings};
+use reprieve_policy::cpus::CpuSet;
 
 use super::vcpus::Vcpus;
 use super::{GuestRcu, Limited, RcuLook};
@@ -15,20 +16,6 @@ use crate::{Error, Result, threads};
 
 /// A vCPU that has not used up what it was lent by now sleeps, or has no pCPU.
 const LONGEST_VISIT_NS: u64 = 10_000_000;
-
-/// What visits follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aim {
-    /// Grace periods that are open for long.
-    GracePeriods,
-    /// Nothing: as many visits of each vCPU, at random times that follow from the seed. A control.
-    Clock {
-        /// Visits per second of each vCPU.
-        per_s: u64,
-        /// Seed of the times.
-        seed: u64,
-    },
-}
 
 /// What to boost, and how.
 #[derive(Clone, Debug)]
@@ -123,27 +110,12 @@ impl Drop for Boosting {
     }
 }
 
-/// Decides by either aim.
-enum Policy {
-    Aimed(Booster),
-    Unaimed(Unaimed),
-}
-
-impl Policy {
-    fn look(&mut self, look: &Look<'_>) -> &[Order] {
-        match self {
-            Policy::Aimed(booster) => booster.look(look),
-            Policy::Unaimed(unaimed) => unaimed.look(look),
-        }
-    }
-}
-
 /// The body of the thread.
 struct Loop<G> {
     plan: Plan,
     vcpus: Vcpus,
     guest: G,
-    policy: Policy,
+    policy: Decider,
     /// The open grace period's number, and when it was first seen.
     open: Option<(u64, u64)>,
     /// vCPUs that have not used up what they were lent, and when that was.
@@ -151,7 +123,7 @@ struct Loop<G> {
     /// Orders of this look.
     orders: Vec<Order>,
     /// The CPUs that this thread may use while nobody is visited, and where it is bound meanwhile.
-    home: Option<reprieve_policy::cpus::CpuSet>,
+    home: Option<CpuSet>,
     bound_to: Option<usize>,
     given: Given,
 }
@@ -159,12 +131,7 @@ struct Loop<G> {
 impl<G: GuestRcu> Loop<G> {
     fn new(plan: Plan, vcpus: Vcpus, guest: G) -> Loop<G> {
         let (count, now_ns) = (plan.tids.len(), now_ns());
-        let policy = match plan.aim {
-            Aim::GracePeriods => Policy::Aimed(Booster::new(plan.settings, count, now_ns)),
-            Aim::Clock { per_s, seed } => {
-                Policy::Unaimed(Unaimed::new(plan.settings, count, now_ns, per_s, seed))
-            }
-        };
+        let policy = Decider::new(plan.aim, plan.settings, count, now_ns);
         Loop {
             plan,
             vcpus,
