@@ -9,6 +9,7 @@
 //! | [`introspect`] | a guest's state, read from its memory |
 //! | [`watch`] | samples a running guest thousands of times a second |
 //! | [`stimulus`] | puts a condition into force: pinning, quotas, busy processes, bursts, pauses |
+//! | [`boosting`] | boosts of vCPUs that a grace period waits for |
 //! | [`bursts`] | real-time threads that take pCPUs from the guest |
 //! | [`pauses`] | vCPU threads that are stopped for a while |
 //! | [`cpu_account`] | CPU time that vCPUs and others got in a window |
@@ -21,6 +22,7 @@
 //! | [`xen`] | the ground `xen`, with the same tools for images and machines |
 
 pub mod analysis;
+pub mod boosting;
 pub mod bursts;
 pub mod cpu_account;
 pub mod error;

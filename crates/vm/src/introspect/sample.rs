@@ -112,6 +112,13 @@ impl Reader {
         }
     }
 
+    /// CPU on which the grace-period kthread runs or waits to run (`on_rq` is 1 then, and 2 while it is moved).
+    pub fn gp_kthread_wanted_on(&self) -> Option<usize> {
+        let kthread = &self.layout.gp_kthread;
+        let cpu = self.ram.get_half(kthread.cpu) as usize;
+        (self.ram.get_half(kthread.on_rq) != 0 && cpu < self.cpus()).then_some(cpu)
+    }
+
     /// Free blocks per order of every populated zone, with its name.
     pub fn zones(&self) -> Vec<(&str, Vec<u64>)> {
         let free =
