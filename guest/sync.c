@@ -120,7 +120,7 @@ int sync_finish(struct wire *wire, uint64_t *dropped)
 
 	*dropped = 0;
 	if (unsupported && wire)
-		return wire_say(wire, "sync unsupported: no membarrier(MEMBARRIER_CMD_GLOBAL) in this kernel");
+		return wire_say(wire, "sync unsupported: this kernel has no membarrier(MEMBARRIER_CMD_GLOBAL), as under nohz_full");
 	if (!samples)
 		return 0;
 	if (prober) {
