@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::input;
 
 /// Names and texts.
-pub const BUILT_IN: [(&str, &str); 37] = [
+pub const BUILT_IN: [(&str, &str); 38] = [
     ("rcu-memory", include_str!("../../../scenarios/rcu-memory.toml")),
     ("rcu-clone", include_str!("../../../scenarios/rcu-clone.toml")),
     ("rcu-postmark", include_str!("../../../scenarios/rcu-postmark.toml")),
