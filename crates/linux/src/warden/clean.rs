@@ -1,4 +1,4 @@
-//! Removes what is still registered: tasks' bindings first, then processes, then the cgroups they were in, then
+//! Removes what is still registered: tasks' bindings and lent quotas first, then processes, then the cgroups they were in, then
 //! directories.
 //!
 //! Invariants: a failure does not keep the rest from being tried; every wait is bounded. The right process is killed:
@@ -6,7 +6,8 @@
 //! existed when the pidfd was opened, and the pidfd refers to it. Source: pidfd_open(2).
 
 use std::collections::BTreeSet;
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,6 +24,8 @@ use crate::proc::ProcRoot;
 const KILL_WAIT: Duration = Duration::from_secs(10);
 /// Attempts to remove a directory: another process may still be writing into it.
 const DIR_ATTEMPTS: usize = 20;
+/// Types of cgroup file systems, v1 and v2 (include/uapi/linux/magic.h).
+const CGROUP_MAGIC: [u64; 2] = [0x27_e0eb, 0x6367_7270];
 /// Pause between two attempts.
 const DIR_PAUSE: Duration = Duration::from_millis(50);
 
@@ -30,6 +33,9 @@ const DIR_PAUSE: Duration = Duration::from_millis(50);
 pub(super) fn remove_all(guarded: &BTreeSet<Guarded>, root: &ProcRoot) {
     let roots = Roots { proc: root.clone(), ..Roots::default() };
     for object in guarded {
+        if let Guarded::Quota { path, quota_us, period_us } = object {
+            let _ = put_quota_back(path, *quota_us, *period_us);
+        }
         // A mask that cannot be restored stays in the file, for the next start or `--restore`.
         if let Guarded::Masks(path) = object {
             let _ = StateFile::restore_at(path, &roots, Doubtful::Leave);
@@ -43,7 +49,7 @@ pub(super) fn remove_all(guarded: &BTreeSet<Guarded>, root: &ProcRoot) {
             // If this fails (no permission, or new tasks keep arriving), the next run's sweep finds the cgroup.
             Guarded::Cgroup(path) => drop(remove_tree(&RealFs, path)),
             Guarded::Dir(path) => drop(remove_dir(path)),
-            Guarded::Process { .. } | Guarded::Masks(_) => {}
+            Guarded::Process { .. } | Guarded::Masks(_) | Guarded::Quota { .. } => {}
         }
     }
 }
@@ -72,6 +78,19 @@ pub(super) fn wait_for_exit(pidfds: &[OwnedFd], limit: Duration) {
             }
         }
     }
+}
+
+/// Writes a quota to a file of a cgroup file system, and to no other file.
+fn put_quota_back(path: &Path, quota_us: u64, period_us: u64) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    if !CGROUP_MAGIC.contains(&(rustix::fs::fstatfs(&file)?.f_type as u64)) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let text = match path.ends_with("cpu.max") {
+        true => format!("{quota_us} {period_us}"),
+        false => quota_us.to_string(),
+    };
+    file.write_all(text.as_bytes())
 }
 
 fn remove_dir(path: &Path) -> io::Result<()> {
@@ -103,6 +122,16 @@ mod tests {
         assert!(child.try_wait().unwrap().is_none());
         remove_all(&BTreeSet::from([Guarded::Process { pid, start_ticks }]), &root);
         assert!(child.try_wait().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_quota_goes_to_no_file_of_another_file_system() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("cpu.max");
+        std::fs::write(&path, "kept").unwrap();
+        let object = Guarded::Quota { path: path.clone(), quota_us: 20_000, period_us: 100_000 };
+        remove_all(&BTreeSet::from([object]), &ProcRoot::default());
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "kept");
     }
 
     #[test]

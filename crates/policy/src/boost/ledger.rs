@@ -145,7 +145,9 @@ impl Ledger {
             let least_ns = LEAST_NS.min(self.quota_ns);
             self.quota_ns.saturating_sub(self.debt_ns + lead_ns).max(least_ns)
         };
-        self.allow(Allowance { run_ns, length_ns: quota_ns, is_visit: false });
+        // What it runs before the period begins is not taken from the period.
+        let sure_ns = self.next.map_or(0, |next| next.from_ns.saturating_sub(at_ns)).min(lead_ns);
+        self.allow(Allowance { run_ns, length_ns: quota_ns + sure_ns, is_visit: false });
         self.held_ns = quota_ns;
         self.is_settled = true;
         quota_ns
@@ -159,7 +161,9 @@ impl Ledger {
     fn begin_period(&mut self, at_ns: u64, run_ns: u64, begun: Bounds) {
         if !self.is_settled {
             self.settle(run_ns);
-            let length_ns = self.quota_ns.saturating_sub(self.debt_ns);
+            // It may have run since the period began. Whoever lends too early takes nothing away: visits are no shorter.
+            let late_ns = at_ns.saturating_sub(begun.from_ns).min(LEAST_NS);
+            let length_ns = self.quota_ns.saturating_sub(self.debt_ns + late_ns);
             self.allow(Allowance { run_ns, length_ns, is_visit: false });
         }
         self.is_settled = false;
