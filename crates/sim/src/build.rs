@@ -24,8 +24,8 @@ use crate::random::Stream;
 use crate::sched::xen::DomainSpec;
 use crate::sched::{self, Cpu, Entity, Quota, Scheduler, Spec};
 use crate::workload::{self, Spread};
-use crate::world::World;
 use crate::world::client::{Client, Loop};
+use crate::world::{Times, World};
 
 /// Memory that the simulator needs for each page frame of a guest: the buddy allocator's state.
 const BYTES_PER_FRAME: u64 = 16;
@@ -267,7 +267,8 @@ fn add_boosting(world: &mut World, guest: usize, boost: &Boost) {
         debt_ns: boost.debt_us * 1000,
         share_permille: boost.share_percent * 10,
     };
-    world.add_boosting(guest, settings, boost.look_us * 1000);
+    let times = Times { every_ns: boost.look_us * 1000, cost_ns: boost.look_ns };
+    world.add_boosting(guest, settings, times);
 }
 
 /// Adds the thread that serves the timers of the guest's vCPUs, if the scenario has one. It is not pinned.

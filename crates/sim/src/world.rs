@@ -15,7 +15,7 @@ use crate::guest::{Clock, Guest, Request};
 use crate::host::{Body, Host, State};
 use crate::queue::{Queue, Timer};
 use crate::sched::{Cpu, Entity};
-pub use boosting::Given;
+pub use boosting::{Given, Times};
 use client::Client;
 use recording::Recording;
 
@@ -35,7 +35,6 @@ enum Source {
     SliceEnd { host: u32, entity: u32 },
     Disk,
     Accounting,
-    Boosting,
 }
 
 /// Where a guest's vCPUs run.
@@ -164,6 +163,10 @@ impl World {
                 let at_ns = now_ns + stream.exponential(*sleep_ns);
                 self.queue.arm(thread.timer, at_ns);
             }
+            Body::Booster => {
+                let timer = thread.timer;
+                self.queue.arm(timer, now_ns + 1);
+            }
             Body::Emulator(_) | Body::Spike { .. } => {}
         }
     }
@@ -272,7 +275,6 @@ impl World {
             }
             Source::Disk => self.disk_event(),
             Source::Accounting => self.account_pauses(),
-            Source::Boosting => self.look_and_boost(),
         }
     }
 
@@ -304,6 +306,7 @@ impl World {
                 }
             },
             Body::Emulator(_) => self.emulator_timer(number, entity),
+            Body::Booster => self.booster_timer(number, entity),
             // If it is waiting for a pCPU, it blocks as soon as it runs.
             Body::Spike { .. } => {
                 if state == State::Running {

@@ -3,7 +3,7 @@
 mod support;
 
 use reprieve_study::Observation;
-use reprieve_study::metric::{BOOSTED_CPU, BOOSTS, GP_MEAN, GP_P99, NEIGHBOUR_CPU, THROUGHPUT};
+use reprieve_study::metric::{BOOSTED_CPU, BOOSTER_CPU, BOOSTS, GP_MEAN, GP_P99, NEIGHBOUR_CPU, THROUGHPUT};
 
 const HEAD: &str = "
     run = { repeat = 1, warmup_ms = 100, window_ms = 2_000 }
@@ -62,8 +62,13 @@ fn neighbours_lose_little() {
 
 #[test]
 fn a_stopped_vcpu_cannot_be_boosted() {
-    let [nothing, boost] =
-        runs("cfs", "pauses = [{ vcpu = 1, at_ms = 500, for_ms = 300 }]", "noise_per_s = 0");
+    let paused = |look_ns: u64| {
+        let pause = "pauses = [{ vcpu = 1, at_ms = 500, for_ms = 300 }]";
+        runs("cfs", pause, &format!("noise_per_s = 0\nboost.look_ns = {look_ns}"))
+    };
+    let [_, boost] = paused(5_000);
+    assert_eq!(support::metric(&boost, BOOSTS), 0.0, "nor one that the daemon's own look displaces");
+    let [nothing, boost] = paused(0);
     assert_eq!(support::metric(&boost, BOOSTS), 0.0);
     assert_eq!(support::metric(&boost, GP_P99), support::metric(&nothing, GP_P99));
 }
@@ -79,9 +84,23 @@ fn each_setting_is_read() {
         "debt_us = 1_000",
         "share_percent = 1",
         "look_us = 370",
+        "look_ns = 7_000",
     ] {
         assert_ne!(hash(&format!("boost = {{ {setting} }}")), usual, "{setting}");
     }
+}
+
+#[test]
+fn looks_cost_cpu_time() {
+    let cpu = |cost_ns: u64| {
+        let [_, boost] = runs("eevdf", QUOTA, &format!("boost.look_ns = {cost_ns}"));
+        support::metric(&boost, BOOSTER_CPU)
+    };
+    assert_eq!(cpu(0), 0.0);
+    let usual = cpu(5_000);
+    // No more than at each look_us.
+    assert!(usual > 0.001 && usual <= 0.05, "{usual}");
+    assert!(cpu(20_000) > 2.0 * usual, "{}", cpu(20_000));
 }
 
 #[test]

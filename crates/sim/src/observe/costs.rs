@@ -36,5 +36,6 @@ pub(super) fn boosts(out: &mut Observation, before: Option<Given>, after: Option
     if window_ns > 0.0 {
         put(out, metric::BOOSTS, (after.boosts - before.boosts) as f64 * 1e9 / window_ns);
         put(out, metric::BOOSTED_CPU, (after.run_ns - before.run_ns) as f64 / (window_ns * vcpus));
+        put(out, metric::BOOSTER_CPU, (after.daemon_ns - before.daemon_ns) as f64 / window_ns);
     }
 }

@@ -188,7 +188,7 @@ impl World {
                     self.guests[guest].arm_pausing(vcpu, false);
                 }
             }
-            Body::Noise { .. } | Body::Emulator(_) => {
+            Body::Noise { .. } | Body::Emulator(_) | Body::Booster => {
                 thread.left_ns -= (now_ns - since_ns).min(thread.left_ns);
                 self.queue.disarm(thread.timer);
             }
@@ -226,7 +226,7 @@ impl World {
                 self.guests[guest].enter(&mut clock, vcpu, overhead_ns);
                 self.talking.push(guest);
             }
-            Body::Noise { .. } | Body::Emulator(_) => {
+            Body::Noise { .. } | Body::Emulator(_) | Body::Booster => {
                 self.queue.arm(thread.timer, now_ns + thread.left_ns.max(1))
             }
             Body::Spike { until_ns } if now_ns >= *until_ns => self.queue.arm(thread.timer, now_ns),

@@ -138,6 +138,8 @@ metrics! {
         "Times that a descheduled vCPU was let on because a grace period waited for it, per second of the window."
     BOOSTED_CPU "boosted_cpu_share" Share "CPU within boosts, of one vCPU"
         "Run time of the vCPUs within boosts over the window, mean over the vCPUs."
+    BOOSTER_CPU "booster_cpu_share" Share "Boosting daemon's CPU, of one CPU"
+        "CPU time over the window of the daemon on the host that watches the guest's grace periods and boosts its vCPUs."
     DISK_BUSY "disk_busy_share" Share "Disk busy"
         "Time of the window during which the disk worked on a request of any VM."
     RIVAL_RATE "rival_io_bytes_per_s" BytesPerSecond "Read and written by a rival VM"
