@@ -6,10 +6,10 @@ mod xen;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use reprieve_policy::boost;
+use reprieve_policy::{boost, grant};
 use reprieve_study::Scenario;
 use reprieve_study::scenario::{
-    BadScenario, Boost, Cause, Condition, HostModel, Remedy, Requests, SchedulerKind, Workload,
+    BadScenario, Boost, Cause, Condition, HostModel, Remedy, Requests, SchedulerKind, SliceGrant, Workload,
 };
 use reprieve_study::units::{MIB, MILLISECOND_NS, SECOND_NS};
 
@@ -67,6 +67,10 @@ pub fn build(
     let guest = world.add_guest(host, guest, |v| xen::guest(model, vcpu_spec(condition, v, phases[v])));
     if condition.remedies.contains(&Remedy::Boost) {
         add_boosting(&mut world, guest, &model.boost);
+    }
+    if condition.remedies.contains(&Remedy::SliceGrant) {
+        let SliceGrant { slice_us, debt_us, .. } = model.slice_grant;
+        world.add_granting(guest, grant::Settings { slice_ns: slice_us * 1000, debt_ns: debt_us * 1000 });
     }
     add_emulator(&mut world, guest, scenario, seed, 0);
     add_client(&mut world, guest, scenario, seed);
@@ -166,6 +170,10 @@ fn guest_costs(scenario: &Scenario, condition: &Condition, speed_permille: u64) 
     let mut costs = Costs::at_speed(speed_permille);
     // The spin limit is a time, whatever the guest's speed; but it is CPU time, so a compensated guest spins for less.
     costs.spin_ns = costs.spin_ns * workload::speed_permille(scenario) / speed_permille;
+    if condition.remedies.contains(&Remedy::SliceGrant) {
+        let SliceGrant { readers_per_ms, mark_ns, .. } = scenario.host.slice_grant;
+        costs.marks_per_million = readers_per_ms * 2 * mark_ns;
+    }
     if condition.without.contains(&Cause::MemoryPressure) {
         costs.memory = costs.memory.without_pressure();
     }

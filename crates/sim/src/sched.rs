@@ -169,6 +169,9 @@ pub trait Boosting {
     fn boost(&mut self, now_ns: u64, entity: Entity, orders: &mut Orders);
     /// One boost of the entity is over. After the last one it competes like any other again.
     fn end_boost(&mut self, now_ns: u64, entity: Entity, orders: &mut Orders);
+    /// Whether the next `pick` for that CPU takes it from what runs there, as its slice or quota is over or another should
+    /// preempt it; not if boosted or urgent ones come first. `pick` comes next.
+    fn gives_way(&mut self, now_ns: u64, cpu: Cpu) -> bool;
     /// CPU time that it has had beyond what it has a right to: beyond its quota, or ahead of the others of its CPU (virtual
     /// time, ns), whichever is more. To ask changes nothing.
     fn debt_ns(&self, now_ns: u64, entity: Entity) -> u64;

@@ -7,6 +7,7 @@ mod boosting;
 pub mod client;
 mod dispatch;
 mod emulator;
+mod granting;
 mod io;
 mod recording;
 
@@ -17,6 +18,7 @@ use crate::queue::{Queue, Timer};
 use crate::sched::{Cpu, Entity};
 pub use boosting::{Given, Times};
 use client::Client;
+pub use granting::Granted;
 use recording::Recording;
 
 /// Steps of a loop that cost as much as a usual event (estimated at 3 ns and 100 ns). Scenarios can make some loops
@@ -35,6 +37,7 @@ enum Source {
     SliceEnd { host: u32, entity: u32 },
     Disk,
     Accounting,
+    Granted { guest: u32, vcpu: u32 },
 }
 
 /// Where a guest's vCPUs run.
@@ -71,6 +74,7 @@ pub struct World {
     io: io::IoWorld,
     recording: Recording,
     boosting: Option<boosting::Daemon>,
+    granting: Option<granting::Granting>,
 }
 
 impl World {
@@ -275,6 +279,7 @@ impl World {
             }
             Source::Disk => self.disk_event(),
             Source::Accounting => self.account_pauses(),
+            Source::Granted { guest, vcpu } => self.end_granted(guest as usize, vcpu as usize),
         }
     }
 

@@ -3,7 +3,10 @@
 mod support;
 
 use reprieve_study::Observation;
-use reprieve_study::metric::{BOOSTED_CPU, BOOSTER_CPU, BOOSTS, GP_MEAN, GP_P99, NEIGHBOUR_CPU, THROUGHPUT};
+use reprieve_study::metric::{
+    BOOSTED_CPU, BOOSTER_CPU, BOOSTS, GP_MEAN, GP_P99, GRANTED_CPU, GRANTS, MARKS_CPU, NEIGHBOUR_CPU,
+    THROUGHPUT,
+};
 
 const HEAD: &str = "
     run = { repeat = 1, warmup_ms = 100, window_ms = 2_000 }
@@ -13,6 +16,11 @@ const HEAD: &str = "
 
 /// The run without remedy, and the one with boosts.
 fn runs(scheduler: &str, disturbance: &str, more: &str) -> [Observation; 2] {
+    runs_of("boost", scheduler, disturbance, more)
+}
+
+/// The run without remedy, and the one with that remedy.
+fn runs_of(remedy: &str, scheduler: &str, disturbance: &str, more: &str) -> [Observation; 2] {
     let text = format!(
         "
         {HEAD}
@@ -21,13 +29,13 @@ fn runs(scheduler: &str, disturbance: &str, more: &str) -> [Observation; 2] {
         {more}
         [conditions.nothing]
         {disturbance}
-        [conditions.boost]
+        [conditions.remedy]
         {disturbance}
-        remedies = ['boost']
+        remedies = ['{remedy}']
         "
     );
     let runs = support::run(&text);
-    ["nothing", "boost"].map(|name| runs.iter().find(|run| run.condition == name).unwrap().clone())
+    ["nothing", "remedy"].map(|name| runs.iter().find(|run| run.condition == name).unwrap().clone())
 }
 
 const QUOTA: &str = "quota = [{ vcpu = 1, percent = 20, period_ms = 100 }]";
@@ -73,6 +81,14 @@ fn a_stopped_vcpu_cannot_be_boosted() {
     assert_eq!(support::metric(&boost, GP_P99), support::metric(&nothing, GP_P99));
 }
 
+fn each_is_read(remedy: &str, key: &str, settings: &[&str]) {
+    let hash = |more: &str| runs_of(remedy, "cfs", QUOTA, more)[1].provenance.result_hash.clone();
+    let usual = hash("");
+    for setting in settings {
+        assert_ne!(hash(&format!("{key} = {{ {setting} }}")), usual, "{setting}");
+    }
+}
+
 #[test]
 fn each_setting_is_read() {
     let hash = |more: &str| runs("cfs", QUOTA, more)[1].provenance.result_hash.clone();
@@ -88,6 +104,11 @@ fn each_setting_is_read() {
     ] {
         assert_ne!(hash(&format!("boost = {{ {setting} }}")), usual, "{setting}");
     }
+    each_is_read(
+        "slice-grant",
+        "slice_grant",
+        &["slice_us = 400", "debt_us = 500", "readers_per_ms = 900", "mark_ns = 50"],
+    );
 }
 
 #[test]
@@ -104,6 +125,40 @@ fn looks_cost_cpu_time() {
 }
 
 #[test]
+fn a_marked_reader_keeps_its_pcpu_for_one_more_slice_and_pays_it_back() {
+    for scheduler in ["eevdf", "cfs"] {
+        let [_, grant] = runs_of("slice-grant", scheduler, "overcommit = 2", "");
+        let [grants, share] = [GRANTS, GRANTED_CPU].map(|id| support::metric(&grant, id));
+        assert!(grants > 10.0, "{scheduler}: {grants}");
+        // Two vCPUs: a slice of 1 ms each time, or less where the vCPU halts.
+        assert!(
+            share <= grants * 0.001 / 2.0 * 1.01 && share > grants * 0.000_5 / 2.0,
+            "{scheduler}: {share}"
+        );
+        let neighbours = support::metric(&grant, NEIGHBOUR_CPU);
+        assert!((0.45..0.55).contains(&neighbours), "{scheduler}: half is theirs, not {neighbours}");
+        let [_, quota] = runs_of("slice-grant", scheduler, QUOTA, "");
+        let given = quota.provenance.vcpus[1].run_ns;
+        assert!(given <= 2_000_000_000 / 5 + 15_000_000, "{scheduler}: {given}");
+        assert!(support::metric(&quota, GRANTS) > 5.0, "{scheduler}");
+    }
+}
+
+#[test]
+fn marks_of_readers_cost_the_guest_its_time() {
+    let marked = |readers: u64, mark_ns: u64| {
+        let more = format!("slice_grant = {{ readers_per_ms = {readers}, mark_ns = {mark_ns} }}");
+        let [nothing, grant] = runs_of("slice-grant", "cfs", "overcommit = 1", &more);
+        let ratio = support::metric(&grant, THROUGHPUT) / support::metric(&nothing, THROUGHPUT);
+        (support::metric(&grant, MARKS_CPU), ratio)
+    };
+    assert_eq!(marked(0, 5).0, 0.0);
+    // 1,000 sections of two marks of 100 ns in each ms: a fifth more.
+    let (share, ratio) = marked(1_000, 100);
+    assert!((0.1..0.17).contains(&share) && ratio < 0.9, "{share}, {ratio}");
+}
+
+#[test]
 fn remedies_without_anything_to_work_on_are_refused() {
     let refusal = |more: &str| {
         let text = format!("name = 't'\ntitle = 't'\n{HEAD}\n{more}");
@@ -111,10 +166,12 @@ fn remedies_without_anything_to_work_on_are_refused() {
     };
     let boost = "conditions.c = { remedies = ['boost'] }";
     assert!(
-        refusal(&format!("host.scheduler = 'credit'\n{boost}")).contains("only Linux's schedulers can boost")
+        refusal(&format!("host.scheduler = 'credit'\n{boost}")).contains("only under Linux's schedulers")
     );
     let twice = "conditions.c = { remedies = ['boost', 'boost'] }";
-    assert!(refusal(twice).starts_with("conditions.c.remedies: "), "{}", refusal(twice));
+    assert_eq!(refusal(twice), "conditions.c.remedies: boost is there twice; remove one");
     let set = "conditions.c = { set = { host.boost.cap_us = 100 } }";
     assert!(refusal(set).contains("no condition has the remedy boost"), "{}", refusal(set));
+    let set = "conditions.c = { remedies = ['boost'], set = { host.slice_grant.slice_us = 100 } }";
+    assert!(refusal(set).contains("no condition has the remedy slice-grant"), "{}", refusal(set));
 }

@@ -1,5 +1,7 @@
 //! What is done against preempted RCU readers, and with which settings.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,17 +12,29 @@ pub enum Remedy {
     /// The host lets descheduled vCPUs for which a grace period waits run for a moment. They pay the time back. Its
     /// settings are `host.boost`.
     Boost,
+    /// Readers mark their read-side sections in memory that they share with the host. A vCPU that would be descheduled
+    /// within one, or while it runs RCU's kthread, gets one more slice and pays it back (the idea of eCS, 2018). Each mark
+    /// costs CPU time. Its settings are `host.slice_grant`.
+    SliceGrant,
 }
 
 impl Remedy {
     /// All of them.
-    pub const ALL: [Remedy; 1] = [Remedy::Boost];
+    pub const ALL: [Remedy; 2] = [Remedy::Boost, Remedy::SliceGrant];
 
     /// The name for people.
     pub fn label(self) -> &'static str {
         match self {
             Remedy::Boost => "boosts of vCPUs that grace periods wait for",
+            Remedy::SliceGrant => "one more slice for marked readers",
         }
+    }
+}
+
+/// The name in a scenario file.
+impl fmt::Display for Remedy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(out)
     }
 }
 
@@ -65,5 +79,29 @@ impl Default for Boost {
             look_us: 100,
             look_ns: 5_000,
         }
+    }
+}
+
+/// Settings of the remedy `slice-grant`. Only the simulator reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SliceGrant {
+    /// Length of the one more slice, in us.
+    #[schemars(range(min = 10, max = 100_000))]
+    pub slice_us: u64,
+    /// A vCPU that has had this much more CPU time than it has a right to gets no further slice, in us.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub debt_us: u64,
+    /// Read-side sections that the guest's kernel enters per ms of CPU time in it. An estimate, not a measurement.
+    #[schemars(range(min = 0, max = 10_000))]
+    pub readers_per_ms: u64,
+    /// CPU time of a mark, in ns; a section has two, at its entry and at its exit. An estimate, not a measurement.
+    #[schemars(range(min = 0, max = 1_000))]
+    pub mark_ns: u64,
+}
+
+impl Default for SliceGrant {
+    fn default() -> SliceGrant {
+        SliceGrant { slice_us: 1_000, debt_us: 10_000, readers_per_ms: 300, mark_ns: 5 }
     }
 }

@@ -5,7 +5,7 @@
 //! afterwards.
 
 use super::{Fair, Policy, Share, State};
-use crate::sched::{Boosting, Entity, Orders};
+use crate::sched::{Boosting, Cpu, Entity, Orders};
 
 impl<P: Policy> Boosting for Fair<P> {
     fn boost(&mut self, now_ns: u64, entity: Entity, orders: &mut Orders) {
@@ -50,6 +50,19 @@ impl<P: Policy> Boosting for Fair<P> {
             }
             State::Queued | State::Throttled | State::Blocked => {}
         }
+    }
+
+    fn gives_way(&mut self, now_ns: u64, cpu: Cpu) -> bool {
+        let Cpu(cpu) = cpu;
+        self.account(now_ns, cpu);
+        let Some(current) = self.queues[cpu as usize].current else { return false };
+        let member = &self.members[current as usize];
+        if member.rank() > 0 || self.find_ranked(cpu).is_some() {
+            return false;
+        }
+        let is_spent = member.limit.is_some_and(|limit| self.bandwidth.charge(limit, now_ns, 0));
+        let queue = &self.queues[cpu as usize];
+        is_spent || !queue.waiting().is_empty() && self.policy.choose(queue, self.current(cpu)).is_some()
     }
 
     fn debt_ns(&self, now_ns: u64, entity: Entity) -> u64 {

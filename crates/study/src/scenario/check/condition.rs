@@ -37,13 +37,17 @@ impl Scenario {
         if self.host.scheduler.is_xen() {
             return bad(
                 key,
-                "only Linux's schedulers can boost; set host.scheduler to eevdf or cfs, or remove it",
+                "only under Linux's schedulers are there remedies; set host.scheduler to eevdf or cfs, or remove it",
             );
         }
-        match condition.replay.is_empty() {
-            true => Ok(()),
-            false => bad(key, "what a recording says cannot be changed by a remedy; remove one of them"),
+        if !condition.replay.is_empty() {
+            return bad(key, "what a recording says cannot be changed by a remedy; remove one of them");
         }
+        for (n, remedy) in condition.remedies.iter().enumerate() {
+            let is_there_twice = condition.remedies[..n].contains(remedy);
+            refuse_if(is_there_twice, key, format!("{remedy} is there twice; remove one"))?;
+        }
+        Ok(())
     }
 
     /// Limits the threads that the simulated host's scheduler chooses from.
