@@ -148,12 +148,22 @@ fn host_spec(scenario: &Scenario, pcpus: usize, condition: &Condition) -> HostSp
     }
 }
 
+/// Ticks a second, and the length of a slice; 0 for the scheduler's own. Slices end at ticks, so short ones need more.
+fn ticks_and_slice(model: &HostModel, condition: &Condition) -> (u64, u64) {
+    if !condition.remedies.contains(&Remedy::ShortSlices) {
+        return (model.hz, model.slice_us);
+    }
+    let slice_us = model.short_slices.slice_us;
+    (model.hz.max(1_000_000_u64.div_ceil(slice_us)), slice_us)
+}
+
 fn add_host(world: &mut World, scenario: &Scenario, pcpus: usize, condition: &Condition, seed: u64) -> usize {
     let model = &scenario.host;
-    let mut tunables = sched::Tunables::linux(pcpus, model.hz);
-    if model.slice_us > 0 {
-        tunables.base_slice_ns = model.slice_us * 1000;
-        tunables.min_granularity_ns = model.slice_us * 1000;
+    let (hz, slice_us) = ticks_and_slice(model, condition);
+    let mut tunables = sched::Tunables::linux(pcpus, hz);
+    if slice_us > 0 {
+        tunables.base_slice_ns = slice_us * 1000;
+        tunables.min_granularity_ns = slice_us * 1000;
     }
     let scheduler: Box<dyn Scheduler> = match model.scheduler {
         SchedulerKind::Eevdf => Box::new(sched::eevdf::eevdf_with(pcpus, &tunables)),

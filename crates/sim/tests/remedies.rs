@@ -104,6 +104,7 @@ fn each_setting_is_read() {
     ] {
         assert_ne!(hash(&format!("boost = {{ {setting} }}")), usual, "{setting}");
     }
+    each_is_read("short-slices", "short_slices", &["slice_us = 2_000"]);
     each_is_read(
         "slice-grant",
         "slice_grant",
@@ -159,6 +160,28 @@ fn marks_of_readers_cost_the_guest_its_time() {
 }
 
 #[test]
+fn short_slices_are_what_slices_and_ticks_as_short_are() {
+    for scheduler in ["eevdf", "cfs"] {
+        let text = format!(
+            "
+            {HEAD}
+            host.scheduler = '{scheduler}'
+            [conditions.remedy]
+            overcommit = 2
+            remedies = ['short-slices']
+            [conditions.set]
+            overcommit = 2
+            set = {{ host.slice_us = 1_000, host.hz = 1_000 }}
+            "
+        );
+        let [remedy, set] = <[Observation; 2]>::try_from(support::run(&text)).unwrap();
+        assert_eq!(remedy.metrics, set.metrics, "{scheduler}");
+        let [nothing, remedy] = runs_of("short-slices", scheduler, "overcommit = 2", "");
+        assert!(support::metric(&remedy, GP_P99) < support::metric(&nothing, GP_P99), "{scheduler}");
+    }
+}
+
+#[test]
 fn remedies_without_anything_to_work_on_are_refused() {
     let refusal = |more: &str| {
         let text = format!("name = 't'\ntitle = 't'\n{HEAD}\n{more}");
@@ -172,6 +195,12 @@ fn remedies_without_anything_to_work_on_are_refused() {
     assert_eq!(refusal(twice), "conditions.c.remedies: boost is there twice; remove one");
     let set = "conditions.c = { set = { host.boost.cap_us = 100 } }";
     assert!(refusal(set).contains("no condition has the remedy boost"), "{}", refusal(set));
+    let short = "host.slice_us = 900\nconditions.c = { remedies = ['short-slices'] }";
+    assert!(
+        refusal(short).starts_with("conditions.c.remedies: short-slices: host.slice_us"),
+        "{}",
+        refusal(short)
+    );
     let set = "conditions.c = { remedies = ['boost'], set = { host.slice_grant.slice_us = 100 } }";
     assert!(refusal(set).contains("no condition has the remedy slice-grant"), "{}", refusal(set));
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Boost, SliceGrant, Xen};
+use super::{Boost, ShortSlices, SliceGrant, Xen};
 
 /// The simulated host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -48,6 +48,8 @@ pub struct HostModel {
     pub boost: Boost,
     /// Settings of the remedy `slice-grant`.
     pub slice_grant: SliceGrant,
+    /// Setting of the remedy `short-slices`.
+    pub short_slices: ShortSlices,
     /// Settings of Xen's schedulers.
     pub xen: Xen,
 }
@@ -67,6 +69,7 @@ impl Default for HostModel {
             slice_us: 0,
             boost: Boost::default(),
             slice_grant: SliceGrant::default(),
+            short_slices: ShortSlices::default(),
             xen: Xen::default(),
         }
     }

@@ -16,17 +16,20 @@ pub enum Remedy {
     /// within one, or while it runs RCU's kthread, gets one more slice and pays it back (the idea of eCS, 2018). Each mark
     /// costs CPU time. Its settings are `host.slice_grant`.
     SliceGrant,
+    /// The host's scheduler cuts slices short. Its setting is `host.short_slices`.
+    ShortSlices,
 }
 
 impl Remedy {
     /// All of them.
-    pub const ALL: [Remedy; 2] = [Remedy::Boost, Remedy::SliceGrant];
+    pub const ALL: [Remedy; 3] = [Remedy::Boost, Remedy::SliceGrant, Remedy::ShortSlices];
 
     /// The name for people.
     pub fn label(self) -> &'static str {
         match self {
             Remedy::Boost => "boosts of vCPUs that grace periods wait for",
             Remedy::SliceGrant => "one more slice for marked readers",
+            Remedy::ShortSlices => "short slices",
         }
     }
 }
@@ -103,5 +106,21 @@ pub struct SliceGrant {
 impl Default for SliceGrant {
     fn default() -> SliceGrant {
         SliceGrant { slice_us: 1_000, debt_us: 10_000, readers_per_ms: 300, mark_ns: 5 }
+    }
+}
+
+/// The setting of the remedy `short-slices`. Only the simulator reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShortSlices {
+    /// Length of a slice, in us (under CFS the least one: `min_granularity`). A host cuts slices at its ticks alone, so its
+    /// ticks become as frequent; more than 1,000 a second there are not.
+    #[schemars(range(min = 1_000, max = 100_000))]
+    pub slice_us: u64,
+}
+
+impl Default for ShortSlices {
+    fn default() -> ShortSlices {
+        ShortSlices { slice_us: 1_000 }
     }
 }

@@ -15,7 +15,7 @@ struct Unread {
     why: &'static str,
 }
 
-const UNREAD: [Unread; 17] = [
+const UNREAD: [Unread; 18] = [
     Unread {
         keys: &["host."],
         applies: |s| matches!(s.ground, GroundKind::Vm | GroundKind::Threads),
@@ -96,6 +96,11 @@ const UNREAD: [Unread; 17] = [
         keys: &["host.slice_grant."],
         applies: |s| lacks(s, Remedy::SliceGrant),
         why: "no condition has the remedy slice-grant on the simulator",
+    },
+    Unread {
+        keys: &["host.short_slices."],
+        applies: |s| lacks(s, Remedy::ShortSlices),
+        why: "no condition has the remedy short-slices on the simulator",
     },
     Unread {
         keys: &["guest.memory_mib", "guest.rcu.", "observe.sync_every_ms"],
