@@ -267,6 +267,7 @@ fn vcpu_spec(condition: &Condition, v: usize, phase_permillion: u64) -> Spec {
         // In a replay each vCPU has a pCPU of its own.
         _ if !condition.replay.is_empty() => vec![Cpu(v as u32)],
         0 => Vec::new(),
+        _ if condition.remedies.contains(&Remedy::Unpin) => shared_pcpus(condition),
         pcpus => vec![Cpu(condition.pcpus[v % pcpus] as u32)],
     };
     let quota = condition.quota.iter().find(|quota| quota.vcpu == v).map(|quota| {

@@ -182,6 +182,20 @@ fn short_slices_are_what_slices_and_ticks_as_short_are() {
 }
 
 #[test]
+fn unpinned_vcpus_find_the_pcpu_that_is_free() {
+    for scheduler in ["eevdf", "cfs"] {
+        let more = "pcpus = 3\nnoise_per_s = 0";
+        // Both vCPUs are pinned to the pCPU 0, and the other two have room.
+        let [pinned, free] = runs_of("unpin", scheduler, "pcpus = [0, 0, 1, 2]", more);
+        let run_ns = |of: &Observation| of.provenance.vcpus.iter().map(|vcpu| vcpu.run_ns).sum::<u64>();
+        assert!(run_ns(&pinned) <= 2_000_000_000, "{scheduler}");
+        assert!(run_ns(&free) > 3_990_000_000, "{scheduler}: {}", run_ns(&free));
+        let [pinned, free] = [pinned, free].map(|of| support::metric(&of, GP_P99));
+        assert!(free < pinned, "{scheduler}: {free} against {pinned}");
+    }
+}
+
+#[test]
 fn remedies_without_anything_to_work_on_are_refused() {
     let refusal = |more: &str| {
         let text = format!("name = 't'\ntitle = 't'\n{HEAD}\n{more}");
@@ -195,6 +209,8 @@ fn remedies_without_anything_to_work_on_are_refused() {
     assert_eq!(refusal(twice), "conditions.c.remedies: boost is there twice; remove one");
     let set = "conditions.c = { set = { host.boost.cap_us = 100 } }";
     assert!(refusal(set).contains("no condition has the remedy boost"), "{}", refusal(set));
+    let unpin = "conditions.c = { pcpus = [1, 1], remedies = ['unpin'] }";
+    assert!(refusal(unpin).starts_with("conditions.c.remedies: unpin: vCPUs are not"), "{}", refusal(unpin));
     let short = "host.slice_us = 900\nconditions.c = { remedies = ['short-slices'] }";
     assert!(
         refusal(short).starts_with("conditions.c.remedies: short-slices: host.slice_us"),

@@ -18,11 +18,13 @@ pub enum Remedy {
     SliceGrant,
     /// The host's scheduler cuts slices short. Its setting is `host.short_slices`.
     ShortSlices,
+    /// vCPUs that the condition pins to one of its `pcpus` each may run on all of these.
+    Unpin,
 }
 
 impl Remedy {
     /// All of them.
-    pub const ALL: [Remedy; 3] = [Remedy::Boost, Remedy::SliceGrant, Remedy::ShortSlices];
+    pub const ALL: [Remedy; 4] = [Remedy::Boost, Remedy::SliceGrant, Remedy::ShortSlices, Remedy::Unpin];
 
     /// The name for people.
     pub fn label(self) -> &'static str {
@@ -30,6 +32,7 @@ impl Remedy {
             Remedy::Boost => "boosts of vCPUs that grace periods wait for",
             Remedy::SliceGrant => "one more slice for marked readers",
             Remedy::ShortSlices => "short slices",
+            Remedy::Unpin => "vCPUs not pinned",
         }
     }
 }
