@@ -20,11 +20,15 @@ pub enum Remedy {
     ShortSlices,
     /// vCPUs that the condition pins to one of its `pcpus` each may run on all of these.
     Unpin,
+    /// While some vCPUs of the VM run and others wait for a pCPU, all that have work run together for a slice, and pay it
+    /// back. A vCPU without work takes no pCPU. Its settings are `host.co_schedule`.
+    CoSchedule,
 }
 
 impl Remedy {
     /// All of them.
-    pub const ALL: [Remedy; 4] = [Remedy::Boost, Remedy::SliceGrant, Remedy::ShortSlices, Remedy::Unpin];
+    pub const ALL: [Remedy; 5] =
+        [Remedy::Boost, Remedy::SliceGrant, Remedy::ShortSlices, Remedy::Unpin, Remedy::CoSchedule];
 
     /// The name for people.
     pub fn label(self) -> &'static str {
@@ -33,6 +37,7 @@ impl Remedy {
             Remedy::SliceGrant => "one more slice for marked readers",
             Remedy::ShortSlices => "short slices",
             Remedy::Unpin => "vCPUs not pinned",
+            Remedy::CoSchedule => "vCPUs that run together",
         }
     }
 }
@@ -125,5 +130,26 @@ pub struct ShortSlices {
 impl Default for ShortSlices {
     fn default() -> ShortSlices {
         ShortSlices { slice_us: 1_000 }
+    }
+}
+
+/// Settings of the remedy `co-schedule`. Only the simulator reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CoSchedule {
+    /// How long the vCPUs run together, in us.
+    #[schemars(range(min = 100, max = 100_000))]
+    pub slice_us: u64,
+    /// They do not begin to while one of them has had this much more CPU time than it has a right to, in us.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub lead_us: u64,
+    /// Time between two looks of the host's scheduler, in us. They take no CPU time.
+    #[schemars(range(min = 100, max = 100_000))]
+    pub look_us: u64,
+}
+
+impl Default for CoSchedule {
+    fn default() -> CoSchedule {
+        CoSchedule { slice_us: 4_000, lead_us: 500, look_us: 1_000 }
     }
 }
