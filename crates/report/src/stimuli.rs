@@ -66,10 +66,12 @@ fn cell(of_case: &Study, id: &str, condition: &str) -> Option<Spread> {
     if condition == of_case.scenario.baseline() {
         let values: Vec<f64> =
             of_case.runs_of(condition).filter_map(|run| run.metrics.get(id).copied()).collect();
-        return Spread::of(metric::find(id)?.unit, &values).map(|spread| Spread { range: String::new(), ..spread });
+        return Spread::of(metric::find(id)?.unit, &values)
+            .map(|spread| Spread { range: String::new(), ..spread });
     }
     let Estimate { value, low, high } = row(of_case, condition, id)?.ratio?;
-    let range = if low == high { String::new() } else { format!("[{}, {}]", significant(low), significant(high)) };
+    let range =
+        if low == high { String::new() } else { format!("[{}, {}]", significant(low), significant(high)) };
     Some(Spread { median: significant(value), range })
 }
 
@@ -159,7 +161,9 @@ impl<'a> Effects<'a> {
     fn on(id: &str, of_case: &'a Study) -> Effects<'a> {
         let (settings, mut found) = (settings_of(of_case), Effects::default());
         for comparison in &of_case.comparisons {
-            let Some((row, ratio)) = comparison.row(id).and_then(|row| Some((row, row.ratio?))) else { continue };
+            let Some((row, ratio)) = comparison.row(id).and_then(|row| Some((row, row.ratio?))) else {
+                continue;
+            };
             let name = comparison.condition.as_str();
             found.has_enough_runs |= has_enough_runs(row, settings);
             match is_clear(row, settings) {

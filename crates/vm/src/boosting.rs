@@ -37,11 +37,12 @@ pub fn start(
     (machine, host): (&Machine, &Host),
     limits: Vec<Limited>,
 ) -> Result<Option<Boosting>> {
-    let aim = match condition.remedies.first() {
-        None => return Ok(None),
-        Some(Remedy::Boost) => Aim::GracePeriods,
-        Some(Remedy::BoostUnaimed) => Aim::Clock { per_s: boost.unaimed_per_s, seed },
-    };
+    let aim = condition.remedies.iter().find_map(|remedy| match remedy {
+        Remedy::Boost => Some(Aim::GracePeriods),
+        Remedy::BoostUnaimed => Some(Aim::Clock { per_s: boost.unaimed_per_s, seed }),
+        _ => None,
+    });
+    let Some(aim) = aim else { return Ok(None) };
     let settings = Settings {
         threshold_ns: boost.threshold_us * 1000,
         cap_ns: (boost.cap_us * 1000).max(LEAST_NS),

@@ -46,4 +46,12 @@ impl Decider {
             Decider::Unaimed(unaimed) => unaimed.look(look),
         }
     }
+    /// When to look again after a look at `at_ns`, if looks that may find something to do are `look_ns` apart.
+    pub fn next_look_ns(&self, at_ns: u64, look_ns: u64) -> u64 {
+        match self {
+            Decider::Aimed(booster) => booster.next_look_ns(at_ns, look_ns),
+            // Its visits are due at any time.
+            Decider::Unaimed(_) => at_ns.saturating_add(look_ns.max(1)),
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! What is done against preempted RCU readers, and with which settings.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,18 +14,52 @@ pub enum Remedy {
     Boost,
     /// A control: as many boosts, as long and paid back as those, at random times that follow from the seed.
     BoostUnaimed,
+    /// Readers mark their read-side sections in memory that they share with the host. A vCPU that would be descheduled
+    /// within one, or while it runs RCU's kthread, gets one more slice and pays it back (the idea of eCS, 2018). Each mark
+    /// costs CPU time. Its settings are `host.slice_grant`.
+    SliceGrant,
+    /// The host's scheduler cuts slices short. Its setting is `host.short_slices`.
+    ShortSlices,
+    /// vCPUs that the condition pins to one of its `pcpus` each may run on all of these.
+    Unpin,
+    /// While some vCPUs of the VM run and others wait for a pCPU, all that have work run together for a slice, and pay it
+    /// back. A vCPU without work takes no pCPU. Its settings are `host.co_schedule`.
+    CoSchedule,
 }
 
 impl Remedy {
     /// All of them.
-    pub const ALL: [Remedy; 2] = [Remedy::Boost, Remedy::BoostUnaimed];
+    pub const ALL: [Remedy; 6] = [
+        Remedy::Boost,
+        Remedy::BoostUnaimed,
+        Remedy::SliceGrant,
+        Remedy::ShortSlices,
+        Remedy::Unpin,
+        Remedy::CoSchedule,
+    ];
+
+    /// Whether it lets descheduled vCPUs run. Real guests can have these.
+    pub fn is_boost(self) -> bool {
+        matches!(self, Remedy::Boost | Remedy::BoostUnaimed)
+    }
 
     /// The name for people.
     pub fn label(self) -> &'static str {
         match self {
             Remedy::Boost => "boosts of vCPUs that grace periods wait for",
             Remedy::BoostUnaimed => "boosts of vCPUs at random times",
+            Remedy::SliceGrant => "one more slice for marked readers",
+            Remedy::ShortSlices => "short slices",
+            Remedy::Unpin => "vCPUs not pinned",
+            Remedy::CoSchedule => "vCPUs that run together",
         }
+    }
+}
+
+/// The name in a scenario file.
+impl fmt::Display for Remedy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(out)
     }
 }
 
@@ -46,12 +82,18 @@ pub struct Boost {
     /// CPU time of a vCPU that its boosts may take, in per cent of one CPU.
     #[schemars(range(min = 1, max = 100))]
     pub share_percent: u64,
-    /// Time between two looks at the guest, in us.
+    /// Time between two looks at the guest, in us, while a grace period is old enough or a boost is under way. Before that
+    /// there are none.
     #[schemars(range(min = 10, max = 10_000))]
     pub look_us: u64,
     /// Boosts per second of each vCPU under `boost-unaimed`.
     #[schemars(range(min = 1, max = 10_000))]
     pub unaimed_per_s: u64,
+    /// CPU time that a look takes of a pCPU, with its wake-up and switches, in ns. An estimate, not a measurement: a
+    /// timer's expiry, and reads of a few hundred bytes of guest memory and of what the host says of each vCPU's thread. 0
+    /// for looks that cost nothing.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub look_ns: u64,
 }
 
 impl Default for Boost {
@@ -64,6 +106,68 @@ impl Default for Boost {
             share_percent: 20,
             look_us: 100,
             unaimed_per_s: 20,
+            look_ns: 5_000,
         }
+    }
+}
+
+/// Settings of the remedy `slice-grant`. Only the simulator reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SliceGrant {
+    /// Length of the one more slice, in us.
+    #[schemars(range(min = 10, max = 100_000))]
+    pub slice_us: u64,
+    /// A vCPU that has had this much more CPU time than it has a right to gets no further slice, in us.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub debt_us: u64,
+    /// Read-side sections that the guest's kernel enters per ms of CPU time in it. An estimate, not a measurement.
+    #[schemars(range(min = 0, max = 10_000))]
+    pub readers_per_ms: u64,
+    /// CPU time of a mark, in ns; a section has two, at its entry and at its exit. An estimate, not a measurement.
+    #[schemars(range(min = 0, max = 1_000))]
+    pub mark_ns: u64,
+}
+
+impl Default for SliceGrant {
+    fn default() -> SliceGrant {
+        SliceGrant { slice_us: 1_000, debt_us: 10_000, readers_per_ms: 300, mark_ns: 5 }
+    }
+}
+
+/// The setting of the remedy `short-slices`. Only the simulator reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShortSlices {
+    /// Length of a slice, in us (under CFS the least one: `min_granularity`). A host cuts slices at its ticks alone, so its
+    /// ticks become as frequent; more than 1,000 a second there are not.
+    #[schemars(range(min = 1_000, max = 100_000))]
+    pub slice_us: u64,
+}
+
+impl Default for ShortSlices {
+    fn default() -> ShortSlices {
+        ShortSlices { slice_us: 1_000 }
+    }
+}
+
+/// Settings of the remedy `co-schedule`. Only the simulator reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CoSchedule {
+    /// How long the vCPUs run together, in us.
+    #[schemars(range(min = 100, max = 100_000))]
+    pub slice_us: u64,
+    /// They do not begin to while one of them has had this much more CPU time than it has a right to, in us.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub lead_us: u64,
+    /// Time between two looks of the host's scheduler, in us. They take no CPU time.
+    #[schemars(range(min = 100, max = 100_000))]
+    pub look_us: u64,
+}
+
+impl Default for CoSchedule {
+    fn default() -> CoSchedule {
+        CoSchedule { slice_us: 4_000, lead_us: 500, look_us: 1_000 }
     }
 }

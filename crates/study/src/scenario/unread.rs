@@ -15,7 +15,7 @@ struct Unread {
     why: &'static str,
 }
 
-const UNREAD: [Unread; 19] = [
+const UNREAD: [Unread; 23] = [
     Unread {
         keys: &["host."],
         applies: |s| s.ground == GroundKind::Threads,
@@ -105,9 +105,17 @@ const UNREAD: [Unread; 19] = [
         keys: &["host.boost."],
         applies: |s| {
             !matches!(s.ground, GroundKind::Sim | GroundKind::Vm)
-                || !(s.has_remedy(Remedy::Boost) || s.has_remedy(Remedy::BoostUnaimed))
+                || !s
+                    .conditions
+                    .values()
+                    .any(|condition| condition.remedies.iter().any(|remedy| remedy.is_boost()))
         },
         why: "no condition has the remedy boost or boost-unaimed on this ground",
+    },
+    Unread {
+        keys: &["host.boost.look_ns"],
+        applies: |s| s.ground != GroundKind::Sim,
+        why: "only the simulator reads it: a real look takes what it takes",
     },
     Unread {
         keys: &["host.boost.unaimed_per_s"],
@@ -118,6 +126,21 @@ const UNREAD: [Unread; 19] = [
         keys: &["host.boost.threshold_us"],
         applies: |s| !s.has_remedy(Remedy::Boost),
         why: "no condition has the remedy boost, which alone waits for a grace period to be that old",
+    },
+    Unread {
+        keys: &["host.slice_grant."],
+        applies: |s| lacks(s, Remedy::SliceGrant),
+        why: "no condition has the remedy slice-grant on the simulator",
+    },
+    Unread {
+        keys: &["host.short_slices."],
+        applies: |s| lacks(s, Remedy::ShortSlices),
+        why: "no condition has the remedy short-slices on the simulator",
+    },
+    Unread {
+        keys: &["host.co_schedule."],
+        applies: |s| lacks(s, Remedy::CoSchedule),
+        why: "no condition has the remedy co-schedule on the simulator",
     },
     Unread {
         keys: &["guest.memory_mib", "guest.rcu.", "observe.sync_every_ms"],
@@ -131,6 +154,11 @@ const UNREAD: [Unread; 19] = [
     },
 ];
 
+/// Whether no condition has that remedy on the simulator.
+fn lacks(scenario: &Scenario, remedy: Remedy) -> bool {
+    scenario.ground != GroundKind::Sim || !scenario.has_remedy(remedy)
+}
+
 impl Scenario {
     fn has_remedy(&self, remedy: Remedy) -> bool {
         self.conditions.values().any(|condition| condition.remedies.contains(&remedy))
@@ -141,7 +169,8 @@ impl Scenario {
     /// # Errors
     /// The key, and why it has no effect.
     pub(crate) fn check_effect(&self, key: &str) -> Result {
-        let is = |known: &&str| if known.ends_with(['.', '_']) { key.starts_with(*known) } else { key == *known };
+        let is =
+            |known: &&str| if known.ends_with(['.', '_']) { key.starts_with(*known) } else { key == *known };
         let unread = UNREAD.iter().find(|unread| unread.keys.iter().any(is) && (unread.applies)(self));
         let Some(Unread { why, .. }) = unread else { return Ok(()) };
         Err(BadScenario::new(key, format!("has no effect here: {why}")))
@@ -199,17 +228,23 @@ mod tests {
         for ground in [GroundKind::Sim, GroundKind::Vm] {
             assert_eq!(set(ground, quota, "cap_us"), "");
             assert!(set(ground, "", "cap_us").contains("no condition has the remedy boost"));
-            assert!(set(ground, quota, "unaimed_per_s").contains("no condition has the remedy boost-unaimed"));
+            assert!(
+                set(ground, quota, "unaimed_per_s").contains("no condition has the remedy boost-unaimed")
+            );
             let unaimed = quota.replace("'boost'", "'boost-unaimed'");
             assert_eq!(set(ground, &unaimed, "unaimed_per_s"), "");
             assert!(set(ground, &unaimed, "threshold_us").contains("which alone waits for a grace period"));
         }
-        let both = "[conditions.c]\nquota = [{ vcpu = 1, percent = 20 }]\nremedies = ['boost', 'boost-unaimed']";
+        let both =
+            "[conditions.c]\nquota = [{ vcpu = 1, percent = 20 }]\nremedies = ['boost', 'boost-unaimed']";
         assert!(refusal(GroundKind::Vm, both, &[]).starts_with("conditions.c.remedies: choose one"));
         let without = "[conditions.c]\nremedies = ['boost']";
         assert_eq!(refusal(GroundKind::Sim, without, &[]), "");
         let refused = refusal(GroundKind::Vm, without, &[]);
-        assert!(refused.starts_with("conditions.c.remedies: in real guests only a vCPU with a quota"), "{refused}");
+        assert!(
+            refused.starts_with("conditions.c.remedies: in real guests only a vCPU with a quota"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -54,6 +54,7 @@ fn spec(kind: Kind) -> Spec {
         quota_ns: period_ms * 10_000 * percent,
         period_ns: period_ms * 1_000_000,
         phase_ns: 0,
+        burst_ns: 0,
     });
     Spec { weight: weight(kind.nice), quota, ..Spec::default() }
 }

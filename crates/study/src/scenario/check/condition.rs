@@ -1,7 +1,7 @@
 //! The limits of a condition: what the host does must fit the guest, the window and the simulated host.
 
 use super::{bad, refuse_if, within};
-use crate::scenario::{Condition, GroundKind, Result, Scenario, SchedulerKind, Workload, limits};
+use crate::scenario::{Condition, GroundKind, Remedy, Result, Scenario, SchedulerKind, Workload, limits};
 
 impl Scenario {
     pub(super) fn check_condition(&self, name: &str) -> Result {
@@ -34,18 +34,51 @@ impl Scenario {
         if !self.workload.loads_rcu() {
             return bad(key, "this workload waits for no grace period; remove it");
         }
-        refuse_if(condition.remedies.len() > 1, key, "choose one: they would act on the same vCPUs")?;
-        let problem = "in real guests only a vCPU with a quota can be boosted; give one a quota, or remove it";
-        refuse_if(self.ground == GroundKind::Vm && condition.quota.is_empty(), key, problem)?;
+        let boosts = condition.remedies.iter().filter(|remedy| remedy.is_boost()).count();
+        refuse_if(boosts > 1, key, "choose one way to boost: both would act on the same vCPUs")?;
+        if self.ground == GroundKind::Vm {
+            if let Some(remedy) = condition.remedies.iter().find(|remedy| !remedy.is_boost()) {
+                return bad(key, format!("{remedy}: only the simulator can do that; remove it"));
+            }
+            let problem =
+                "in real guests only a vCPU with a quota can be boosted; give one a quota, or remove it";
+            refuse_if(condition.quota.is_empty(), key, problem)?;
+        }
         if self.ground == GroundKind::Sim && self.host.scheduler.is_xen() {
             return bad(
                 key,
-                "only Linux's schedulers can boost; set host.scheduler to eevdf or cfs, or remove it",
+                "only under Linux's schedulers are there remedies; set host.scheduler to eevdf or cfs, or remove it",
             );
         }
-        match condition.replay.is_empty() {
-            true => Ok(()),
-            false => bad(key, "what a recording says cannot be changed by a remedy; remove one of them"),
+        if !condition.replay.is_empty() {
+            return bad(key, "what a recording says cannot be changed by a remedy; remove one of them");
+        }
+        for (n, remedy) in condition.remedies.iter().enumerate() {
+            let is_there_twice = condition.remedies[..n].contains(remedy);
+            refuse_if(is_there_twice, key, format!("{remedy} is there twice; remove one"))?;
+            if let Some(problem) = self.without_effect(condition, *remedy) {
+                return bad(key, format!("{remedy}: {problem}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a remedy cannot do anything under this condition.
+    fn without_effect(&self, condition: &Condition, remedy: Remedy) -> Option<&'static str> {
+        let slice_us = self.host.slice_us;
+        let is_short = slice_us != 0 && slice_us <= self.host.short_slices.slice_us;
+        let first = condition.pcpus.first();
+        match remedy {
+            Remedy::Unpin if condition.pcpus.iter().all(|pcpu| Some(pcpu) == first) => {
+                Some("vCPUs are not pinned to several pCPUs; name these in pcpus, or remove it")
+            }
+            Remedy::CoSchedule if self.guest.vcpus < 2 => {
+                Some("a guest of one vCPU has none that could run together; raise guest.vcpus, or remove it")
+            }
+            Remedy::ShortSlices if is_short => {
+                Some("host.slice_us is no longer than host.short_slices.slice_us already; remove one of them")
+            }
+            _ => None,
         }
     }
 
@@ -85,10 +118,17 @@ impl Scenario {
             let problem = "the kernel takes no burst_ms beyond what may be run in a period; lower it";
             refuse_if(quota.burst_ms as f64 > granted_ms, key, problem)?;
             let has_burst = quota.burst_ms > 0;
-            let problem = "Xen's rtds saves no unused time; set host.scheduler to eevdf or cfs, or remove burst_ms";
-            refuse_if(has_burst && self.ground == GroundKind::Sim && self.host.scheduler.is_xen(), key, problem)?;
-            let problem = "a boost writes the quota, and would fill the burst; remove burst_ms, or the remedy";
-            refuse_if(has_burst && !condition.remedies.is_empty(), key, problem)?;
+            let problem =
+                "Xen's rtds saves no unused time; set host.scheduler to eevdf or cfs, or remove burst_ms";
+            refuse_if(
+                has_burst && self.ground == GroundKind::Sim && self.host.scheduler.is_xen(),
+                key,
+                problem,
+            )?;
+            let problem =
+                "a boost writes the quota, and would fill the burst; remove burst_ms, or the remedy";
+            let is_boosted = condition.remedies.iter().any(|remedy| remedy.is_boost());
+            refuse_if(has_burst && is_boosted, key, problem)?;
         }
         Ok(())
     }
