@@ -141,7 +141,8 @@ impl Scenario {
     /// # Errors
     /// The key, and why it has no effect.
     pub(crate) fn check_effect(&self, key: &str) -> Result {
-        let is = |known: &&str| if known.ends_with(['.', '_']) { key.starts_with(*known) } else { key == *known };
+        let is =
+            |known: &&str| if known.ends_with(['.', '_']) { key.starts_with(*known) } else { key == *known };
         let unread = UNREAD.iter().find(|unread| unread.keys.iter().any(is) && (unread.applies)(self));
         let Some(Unread { why, .. }) = unread else { return Ok(()) };
         Err(BadScenario::new(key, format!("has no effect here: {why}")))
@@ -199,17 +200,23 @@ mod tests {
         for ground in [GroundKind::Sim, GroundKind::Vm] {
             assert_eq!(set(ground, quota, "cap_us"), "");
             assert!(set(ground, "", "cap_us").contains("no condition has the remedy boost"));
-            assert!(set(ground, quota, "unaimed_per_s").contains("no condition has the remedy boost-unaimed"));
+            assert!(
+                set(ground, quota, "unaimed_per_s").contains("no condition has the remedy boost-unaimed")
+            );
             let unaimed = quota.replace("'boost'", "'boost-unaimed'");
             assert_eq!(set(ground, &unaimed, "unaimed_per_s"), "");
             assert!(set(ground, &unaimed, "threshold_us").contains("which alone waits for a grace period"));
         }
-        let both = "[conditions.c]\nquota = [{ vcpu = 1, percent = 20 }]\nremedies = ['boost', 'boost-unaimed']";
+        let both =
+            "[conditions.c]\nquota = [{ vcpu = 1, percent = 20 }]\nremedies = ['boost', 'boost-unaimed']";
         assert!(refusal(GroundKind::Vm, both, &[]).starts_with("conditions.c.remedies: choose one"));
         let without = "[conditions.c]\nremedies = ['boost']";
         assert_eq!(refusal(GroundKind::Sim, without, &[]), "");
         let refused = refusal(GroundKind::Vm, without, &[]);
-        assert!(refused.starts_with("conditions.c.remedies: in real guests only a vCPU with a quota"), "{refused}");
+        assert!(
+            refused.starts_with("conditions.c.remedies: in real guests only a vCPU with a quota"),
+            "{refused}"
+        );
     }
 
     #[test]
