@@ -254,7 +254,8 @@ fn cases(study: &Study) -> Vec<Fact> {
         return Vec::new();
     }
     let host = |case: &Case| {
-        let condition = Condition { label: case.label.clone(), quota: case.quota.clone(), ..Condition::default() };
+        let condition =
+            Condition { label: case.label.clone(), quota: case.quota.clone(), ..Condition::default() };
         if case.quota.is_empty() { case.label.clone() } else { described(&condition) }
     };
     let cases = scenario.cases.iter().map(|(name, case)| setting(name, host(case)));

@@ -213,7 +213,13 @@ pub fn of(study: &Study) -> Option<SideBySide> {
         legends.into_iter().chain([of_all]).filter(|legend| !legend.is_empty()).collect();
     let legend = format!("Medians over repetitions (smallest–largest).{ratios} {}", legends.join(" "));
     let remarks = [legend].into_iter().chain(published(study)).collect();
-    Some(SideBySide { title, groups, are_apart: false, remarks, rows: rows.into_iter().map(|row| row.title).collect() })
+    Some(SideBySide {
+        title,
+        groups,
+        are_apart: false,
+        remarks,
+        rows: rows.into_iter().map(|row| row.title).collect(),
+    })
 }
 
 /// A condition, with the runs among which its baseline is.

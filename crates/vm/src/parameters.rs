@@ -163,7 +163,10 @@ mod tests {
         assert_eq!(said("b", None), Ok(None), "another word");
         assert_eq!(said("quiet", None), Ok(None), "it is known, and shown nowhere");
         let refused = said("rcutree.nonsense=1", None).unwrap_err();
-        assert!(refused.ends_with("no such parameter (no /sys/module/rcutree/parameters/nonsense)"), "{refused}");
+        assert!(
+            refused.ends_with("no such parameter (no /sys/module/rcutree/parameters/nonsense)"),
+            "{refused}"
+        );
         assert_eq!(said("sysctl.vm.swappiness=1", None), Ok(None));
     }
 
@@ -174,7 +177,9 @@ mod tests {
         assert_eq!(line_of("preempt=none", "(none) voluntary full"), "preempt is none");
         assert_eq!(line_of("nohz_full=all", "1"), "nohz_full is 1");
         let refused = |word, shown| said(word, Some(shown)).unwrap_err();
-        assert!(refused("rcutree.use_softirq=0", "Y").ends_with("in the guest's kernel rcutree.use_softirq is Y"));
+        assert!(
+            refused("rcutree.use_softirq=0", "Y").ends_with("in the guest's kernel rcutree.use_softirq is Y")
+        );
         assert!(refused("rcutree.kthread_prio=10", "1").contains("kthread_prio is 1"));
         assert!(refused("preempt=none", "none (voluntary) full").contains("preempt is voluntary"));
         assert!(refused("nohz_full=1", "(null)").contains("nohz_full"));

@@ -121,12 +121,8 @@ fn boot_parameters_that_the_kernel_takes() {
     let words = "nohz_full=1 rcutree.use_softirq=0 rcutree.kthread_prio=10 preempt=full";
     let observation = run(&bench, "kind = 'memory'", &format!("set = {{ guest.append = '{words}' }}"));
     let Provenance { settings, notes, .. } = &observation.provenance;
-    let expected = [
-        "preempt is full",
-        "nohz_full is 1",
-        "rcutree.use_softirq is N",
-        "rcutree.kthread_prio is 10",
-    ];
+    let expected =
+        ["preempt is full", "nohz_full is 1", "rcutree.use_softirq is N", "rcutree.kthread_prio is 10"];
     assert_eq!(settings, &expected);
     let metrics = &observation.metrics;
     for present in [metric::GP_MEAN, metric::THROUGHPUT, metric::BACKLOG_PEAK, metric::FOOTPRINT_PEAK] {
@@ -142,7 +138,8 @@ fn boot_parameters_that_the_kernel_takes() {
 #[test]
 fn boot_parameters_that_the_kernel_passes_over() {
     let Some(bench) = Bench::open() else { return };
-    let mut booted = bench.boot(2, 256, "nonsense rcutree.nonsense=1 preempt=wrongly rcutree.kthread_prio=10");
+    let mut booted =
+        bench.boot(2, 256, "nonsense rcutree.nonsense=1 preempt=wrongly rcutree.kthread_prio=10");
     let mut refusal = |words: &str| match parameters::taken(&mut booted.link, words) {
         Ok(settings) => panic!("{settings:?}"),
         Err(error) => error.to_string(),
