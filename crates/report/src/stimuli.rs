@@ -196,3 +196,86 @@ fn is_clear(row: &Row, settings: usize) -> bool {
     let passes = row.p_value.is_some_and(|p| p * (settings as f64) < SIGNIFICANT_BELOW);
     apart && (passes || !has_enough_runs(row, settings))
 }
+
+#[cfg(test)]
+mod tests {
+    use reprieve_study::observation::{Provenance, Standing};
+    use reprieve_study::{Observation, overrides};
+
+    use super::*;
+
+    const TEXT: &str = "
+        name = 't'
+        title = 't'
+        workload = { kind = 'memory' }
+        [cases.calm]
+        [cases.kept-off]
+        quota = [{ vcpu = 1, percent = 20 }]
+        [conditions.none]
+        [conditions.good]
+        [conditions.idle]
+        [conditions.bad]
+    ";
+
+    fn run(case: &str, condition: &str, repetition: u32, values: [f64; 3]) -> Observation {
+        let mut out = Observation::new(condition, repetition, Provenance::default());
+        let ids = [metric::GP_P99, metric::THROUGHPUT, metric::SYNC_MEAN];
+        out.metrics = ids.iter().zip(values).map(|(id, value)| (id.to_string(), value)).collect();
+        Observation { case: Some(case.into()), standing: Standing::Accepted, ..out }
+    }
+
+    /// GP p99, throughput and synchronize_rcu() as a share of those of `none`, which differ by 1 % between repetitions.
+    fn study(repeat: u32) -> Study {
+        let all = [
+            ("calm", "none", [1.0, 1.0, 1.0]),
+            ("calm", "good", [1.0, 0.75, 1.0]),
+            ("calm", "idle", [1.0, 1.0, 1.0]),
+            ("calm", "bad", [1.0, 1.0, 1.0]),
+            ("kept-off", "none", [10.0, 1.0, 10.0]),
+            ("kept-off", "good", [5.0, 1.0, 10.0]),
+            ("kept-off", "idle", [10.0, 1.0, 1.0]),
+            ("kept-off", "bad", [30.0, 1.0, 10.0]),
+        ];
+        let runs = (0..repeat).flat_map(|repetition| {
+            let drift = 1.0 + f64::from(repetition % 3) / 100.0;
+            all.map(|(case, condition, values)| {
+                run(case, condition, repetition, values.map(|value| value * drift))
+            })
+        });
+        Study::new(overrides::read(TEXT, None, &[]).unwrap(), runs.collect(), None)
+    }
+
+    #[test]
+    fn the_answer_names_what_helps_what_it_costs_and_what_does_nothing() {
+        let said = sentences(&study(10));
+        let [said] = &said[..] else { panic!("one disturbed case: {said:?}") };
+        assert!(said.starts_with("kept-off: good helps most: GP p99 x0.500 (95 %: 0.4"), "{said}");
+        assert!(said.contains("; undisturbed it costs 25.0 % of throughput."), "{said}");
+        assert!(said.contains("Longer GP p99: bad x3.00."), "{said}");
+        assert!(said.contains("No clear change of GP p99: idle."), "{said}");
+        assert!(said.contains("Shorter synchronize_rcu(): idle x0.100."), "{said}");
+        let few = sentences(&study(2));
+        assert!(few[0].contains("too few runs for a test"), "{few:?}");
+    }
+
+    #[test]
+    fn each_case_has_a_table_with_values_of_the_baseline_and_ratios_of_the_others() {
+        let side = table(&study(10));
+        assert!(side.are_apart);
+        assert_eq!(side.rows, ["none", "good", "idle", "bad"]);
+        let groups: Vec<&str> = side.groups.iter().map(|group| group.name.as_str()).collect();
+        assert_eq!(groups, ["calm", "kept-off"]);
+        let p99 = &side.groups[1].columns[0];
+        assert_eq!(p99.name, "GP p99", "the average was not measured");
+        let medians: Vec<&str> =
+            p99.cells.iter().map(|cell| cell.as_ref().unwrap().median.as_str()).collect();
+        assert_eq!(medians, ["10.1 ns", "0.500", "1.00", "3.00"]);
+    }
+
+    #[test]
+    fn only_a_case_with_a_disturbance_makes_such_a_study() {
+        assert!(is_of(&study(1)));
+        let calm = TEXT.replace("quota", "label = 'x' #");
+        assert!(!is_of(&Study::new(overrides::read(&calm, None, &[]).unwrap(), Vec::new(), None)));
+    }
+}

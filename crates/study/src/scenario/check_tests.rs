@@ -1,7 +1,7 @@
 //! What is refused, and by which key.
 
 use super::*;
-use crate::scenario::{Cause, GroundKind, Postmark};
+use crate::scenario::{Cause, GroundKind, Memory, PlannedRun, Postmark};
 
 fn read(text: &str) -> Scenario {
     let head =
@@ -19,6 +19,45 @@ fn the_first_condition_is_the_baseline() {
     assert_eq!(scenario.check(), Ok(()));
     assert_eq!(scenario.baseline(), "baseline");
     assert!(scenario.conditions[0].is_undisturbed() && !scenario.conditions[1].is_undisturbed());
+}
+
+#[test]
+fn a_case_s_quotas_are_those_of_each_of_its_runs() {
+    let cases = "[cases.calm]\n[cases.kept-off]\nquota = [{ vcpu = 0, percent = 20 }]";
+    let scenario = read(&format!("quota = [{{ vcpu = 1, percent = 50 }}]\n{cases}"));
+    assert_eq!(scenario.check(), Ok(()));
+    let quotas = |case: &str, condition: &str| -> Vec<(usize, f64)> {
+        let plan = scenario.plan().unwrap();
+        let is_it = |run: &&PlannedRun| run.case.as_deref() == Some(case) && run.condition == condition;
+        let run = plan.iter().find(is_it).unwrap();
+        run.scenario.conditions[condition].quota.iter().map(|quota| (quota.vcpu, quota.percent)).collect()
+    };
+    assert_eq!(quotas("calm", "baseline"), []);
+    assert_eq!(quotas("calm", "overcommitted"), [(1, 50.0)]);
+    assert_eq!(quotas("kept-off", "baseline"), [(0, 20.0)]);
+    assert_eq!(quotas("kept-off", "overcommitted"), [(1, 50.0), (0, 20.0)]);
+    let refused = |quota: &str| {
+        let case = format!("[cases.kept-off]\nquota = [{quota}]");
+        read(&format!("quota = [{{ vcpu = 1, percent = 50 }}]\n{case}")).check().unwrap_err()
+    };
+    assert_eq!(refused("{ vcpu = 2, percent = 20 }").key, "cases.kept-off.quota");
+    let twice = refused("{ vcpu = 1, percent = 20 }");
+    assert_eq!(twice.key, "cases.kept-off.quota");
+    assert!(twice.problem.contains("vCPU 1 has two quotas"), "{twice}");
+    assert_eq!(refused("{ vcpu = 0, percent = 101 }").key, "cases.kept-off.quota.0.percent");
+}
+
+#[test]
+fn memory_leaves_at_least_one_vcpu_to_its_workers() {
+    let with = |computing: u32| {
+        let mut scenario = scenario();
+        scenario.workload = Workload::Memory(Memory { computing, ..Memory::default() });
+        scenario
+    };
+    for ground in [GroundKind::Sim, GroundKind::Vm] {
+        assert_eq!(Scenario { ground, ..with(1) }.check(), Ok(()));
+        assert_eq!(Scenario { ground, ..with(2) }.check().unwrap_err().key, "workload.computing");
+    }
 }
 
 #[test]
