@@ -68,6 +68,9 @@ pub fn build(
     if condition.remedies.contains(&Remedy::Boost) {
         add_boosting(&mut world, guest, &model.boost);
     }
+    if condition.remedies.contains(&Remedy::Oracle) {
+        world.add_oracle(guest);
+    }
     add_emulator(&mut world, guest, scenario, seed, 0);
     add_client(&mut world, guest, scenario, seed);
     if let Some(io) = scenario.workload.io() {
@@ -199,7 +202,7 @@ fn make_guest(
         vcpus: scenario.guest.vcpus,
         hz: scenario.guest.hz,
         costs: costs.clone(),
-        rcu: rcu_params(scenario, condition.without.contains(&Cause::ReaderPreemption)),
+        rcu: rcu_params(scenario, descheduled_is_quiescent(condition)),
         locks: workload::locks(&scenario.workload),
         discipline: scenario.guest.spinlocks,
         tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, tick_ns - 1),
@@ -219,6 +222,10 @@ fn make_guest(
     let mut guest = Guest::new(&spec, memory, seed, world.queue());
     workload::add(&mut guest, scenario, speed_permille, number)?;
     Ok(guest)
+}
+
+fn descheduled_is_quiescent(condition: &Condition) -> bool {
+    condition.without.contains(&Cause::ReaderPreemption) || condition.remedies.contains(&Remedy::Oracle)
 }
 
 /// RCU's parameters. A value below 0 means the kernel's default rule.

@@ -333,6 +333,14 @@ impl Guest {
         self.tasks.place(self.rcu.gp_kthread)
     }
 
+    /// Whether callbacks of that vCPU could be invoked already, and its tick, which starts that, is overdue. For a vCPU
+    /// that is let on for it (`is_on`) the tick has come.
+    pub fn could_free(&self, now_ns: u64, v: usize, is_on: bool) -> bool {
+        let vcpu = &self.vcpus[v];
+        let is_overdue = !vcpu.tick_stopped && vcpu.next_tick_ns <= now_ns;
+        (is_on || is_overdue) && self.rcu.state.has_due_callbacks(v)
+    }
+
     /// CPU time of RCU's kthread.
     pub fn gp_kthread_ns(&self) -> u64 {
         self.tasks[self.rcu.gp_kthread].exec_ns

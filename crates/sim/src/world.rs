@@ -8,6 +8,7 @@ pub mod client;
 mod dispatch;
 mod emulator;
 mod io;
+mod oracle;
 mod recording;
 
 use crate::digest::mixed;
@@ -72,6 +73,7 @@ pub struct World {
     io: io::IoWorld,
     recording: Recording,
     boosting: Option<boosting::Daemon>,
+    oracle: Option<oracle::Oracle>,
 }
 
 impl World {
@@ -226,6 +228,7 @@ impl World {
             self.digest = mixed(self.digest, at_ns ^ (timer.index() as u64) << 40);
             self.happen(self.sources[timer.index()]);
             self.settle();
+            self.foresee();
             self.book_inactivity();
         }
         false

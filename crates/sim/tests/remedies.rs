@@ -3,7 +3,9 @@
 mod support;
 
 use reprieve_study::Observation;
-use reprieve_study::metric::{BOOSTED_CPU, BOOSTS, GP_MEAN, GP_P99, NEIGHBOUR_CPU, THROUGHPUT};
+use reprieve_study::metric::{
+    BOOSTED_CPU, BOOSTS, GP_MEAN, GP_P99, NEIGHBOUR_CPU, READER_HELD, READER_PREEMPTIONS, THROUGHPUT,
+};
 
 const HEAD: &str = "
     run = { repeat = 1, warmup_ms = 100, window_ms = 2_000 }
@@ -58,6 +60,31 @@ fn neighbours_lose_little() {
     assert!(support::metric(&boost, GP_MEAN) < 0.9 * support::metric(&nothing, GP_MEAN));
     let neighbours = |run| support::metric(run, NEIGHBOUR_CPU);
     assert!(neighbours(&boost) > 0.95 * neighbours(&nothing), "{}", neighbours(&boost));
+}
+
+#[test]
+fn under_the_oracle_no_grace_period_waits_for_a_descheduled_vcpu_and_the_guest_gets_no_more() {
+    let text = format!(
+        "
+        {HEAD}
+        host.scheduler = 'cfs'
+        [conditions.nothing]
+        overcommit = 2
+        [conditions.oracle]
+        overcommit = 2
+        remedies = ['oracle']
+        "
+    );
+    let runs = support::run(&text);
+    let of = |name: &str, id| support::metric(runs.iter().find(|run| run.condition == name).unwrap(), id);
+    for waits in [READER_PREEMPTIONS, READER_HELD] {
+        assert!(of("nothing", waits) > 0.0, "{waits}");
+        assert_eq!(of("oracle", waits), 0.0, "{waits}");
+    }
+    // Two ticks are what it takes without anybody else.
+    assert!(of("oracle", GP_P99) < 10e6 && of("nothing", GP_P99) > 20e6, "{}", of("oracle", GP_P99));
+    let neighbours = of("oracle", NEIGHBOUR_CPU) / of("nothing", NEIGHBOUR_CPU);
+    assert!((0.93..1.07).contains(&neighbours), "the time is lent: {neighbours}");
 }
 
 #[test]

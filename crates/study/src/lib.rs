@@ -18,7 +18,7 @@ pub mod shown;
 pub mod statistics;
 pub mod units;
 
-pub use compare::{attribution, comparison};
+pub use compare::{attribution, comparison, recovery};
 pub use conform::{conformance, latency_conformance, off_times};
 pub use observe::{derive, distribution, grace_period, metric, observation, stalls, tape, timeline};
 pub use recorded::{grid, paired, record, regained, replays, swept};
@@ -33,6 +33,7 @@ pub use latency_conformance::LatencyConformance;
 pub use metric::{Metric, Unit};
 pub use observation::{Observation, Provenance, SweepPoint};
 pub use record::{Record, Study};
+pub use recovery::Recovery;
 pub use scenario::{Condition, GroundKind, Scenario, Workload};
 pub use tape::Tape;
 pub use timeline::{Timeline, Trace};

@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Workload;
 use super::setting::{self, Setting};
 
 /// One case.
@@ -12,6 +13,9 @@ use super::setting::{self, Setting};
 pub struct Case {
     /// One line that says what the case is.
     pub label: String,
+    /// Runs in the guest in place of the scenario's workload, of any kind. What `set` says is set afterwards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workload: Option<Workload>,
     /// Keys that have another value in this case, as in `set` of a condition.
     #[serde(deserialize_with = "setting::flattened")]
     pub set: IndexMap<String, Setting>,

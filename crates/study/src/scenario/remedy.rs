@@ -10,16 +10,21 @@ pub enum Remedy {
     /// The host lets descheduled vCPUs for which a grace period waits run for a moment. They pay the time back. Its
     /// settings are `host.boost`.
     Boost,
+    /// What nobody can do, to compare the others with: a vCPU that the host takes off its pCPU counts as quiescent at
+    /// once, though it may be within a reader; and a vCPU on which the grace-period kthread could run, or that could
+    /// free memory whose grace period is over, runs at once. They pay the time back.
+    Oracle,
 }
 
 impl Remedy {
     /// All of them.
-    pub const ALL: [Remedy; 1] = [Remedy::Boost];
+    pub const ALL: [Remedy; 2] = [Remedy::Boost, Remedy::Oracle];
 
     /// The name for people.
     pub fn label(self) -> &'static str {
         match self {
             Remedy::Boost => "boosts of vCPUs that grace periods wait for",
+            Remedy::Oracle => "an oracle: no grace period waits for a descheduled vCPU",
         }
     }
 }

@@ -68,7 +68,7 @@ impl Scenario {
             overrides::apply(self, [(key, value)])?.check()?;
             self.check_effect(key)?;
             let set = IndexMap::from([(key.to_string(), value.clone())]);
-            self.cases.insert(title(key, value), Case { label: title(key, value), set });
+            self.cases.insert(title(key, value), Case { label: title(key, value), set, ..Case::default() });
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `kind = "memory"`: kernel threads, one for each vCPU, that allocate objects and free them through `call_rcu()`.
+/// `kind = "memory"`: kernel threads, each on a vCPU of its own, that allocate objects and free them through `call_rcu()`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Memory {
@@ -21,11 +21,24 @@ pub struct Memory {
     pub backlog_limit_mib: u64,
     /// Frees objects in batches, by `kfree_rcu()`, instead of one by one. Only on the simulator.
     pub batched: bool,
+    /// Kernel threads; 0 for one on each vCPU. At most `guest.vcpus`. Only on the simulator.
+    pub workers: u32,
+    /// Processes that compute in user space, pinned to the vCPUs after those of `workers`, which must leave as many free.
+    /// Only on the simulator.
+    pub computing: u32,
 }
 
 impl Default for Memory {
     fn default() -> Self {
-        Memory { object_bytes: 1_024, burst: 10, pause_us: 0, backlog_limit_mib: 0, batched: false }
+        Memory {
+            object_bytes: 1_024,
+            burst: 10,
+            pause_us: 0,
+            backlog_limit_mib: 0,
+            batched: false,
+            workers: 0,
+            computing: 0,
+        }
     }
 }
 
