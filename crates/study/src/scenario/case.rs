@@ -13,8 +13,10 @@ use super::setting::{self, Setting};
 pub struct Case {
     /// One line that says what the case is.
     pub label: String,
-    /// Runs in the guest in place of the scenario's workload, of any kind. What `set` says is set afterwards.
+    /// What runs in the guest in place of the scenario's workload: a table of the same keys, of any kind. What `set` says
+    /// is set afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "IndexMap<String, Setting>")]
     pub workload: Option<Workload>,
     /// Keys that have another value in this case, as in `set` of a condition.
     #[serde(deserialize_with = "setting::flattened")]
