@@ -101,8 +101,8 @@ struct Visit {
 #[derive(Clone, Debug)]
 struct Past {
     visit: Option<Visit>,
-    /// The next visit may begin then.
-    next_ns: u64,
+    /// When the last visit ended.
+    ended_ns: Option<u64>,
     /// Visits in the grace period that is open.
     visits: u32,
     /// CPU time that visits may still take, in thousandths of ns.
@@ -125,7 +125,7 @@ impl Booster {
     /// For a VM with that many vCPUs, from `now_ns` on.
     pub fn new(settings: Settings, vcpus: usize, now_ns: u64) -> Booster {
         let budget = settings.share_permille * SECOND_NS;
-        let past = Past { visit: None, next_ns: now_ns, visits: 0, budget, filled_ns: now_ns };
+        let past = Past { visit: None, ended_ns: None, visits: 0, budget, filled_ns: now_ns };
         let orders = Vec::with_capacity(vcpus);
         Booster { settings, pasts: vec![past; vcpus], orders, open_since_ns: None }
     }
@@ -151,7 +151,7 @@ impl Booster {
                 Some(visit) => {
                     let is_over = look.at_ns.saturating_sub(visit.began_ns) >= self.settings.cap_ns;
                     if is_over || !is_wanted {
-                        past.end(visit, &self.settings, look.at_ns, vcpu);
+                        past.end(visit, look.at_ns, vcpu);
                         self.orders.push(Order::End(v));
                     }
                 }
@@ -164,6 +164,22 @@ impl Booster {
             }
         }
         &self.orders
+    }
+
+    /// When to look again after a look at `at_ns`, if looks that may find something to do are `look_ns` apart.
+    ///
+    /// Without a visit under way nothing is to be done before a grace period is old enough, and one that is not open yet
+    /// cannot be so before the threshold has passed. A visit ends in time.
+    pub fn next_look_ns(&self, at_ns: u64, look_ns: u64) -> u64 {
+        let soon_ns = at_ns.saturating_add(look_ns.max(1));
+        let ends = self.pasts.iter().filter_map(|past| past.visit);
+        match ends.map(|visit| visit.began_ns.saturating_add(self.settings.cap_ns)).min() {
+            Some(end_ns) => soon_ns.min(end_ns.max(at_ns + 1)),
+            None => {
+                let since_ns = self.open_since_ns.unwrap_or(at_ns);
+                soon_ns.max(since_ns.saturating_add(self.settings.threshold_ns))
+            }
+        }
     }
 
     /// vCPUs that are being boosted: whoever stops must end these.
@@ -181,16 +197,20 @@ impl Past {
     }
 
     fn may_begin(&self, settings: &Settings, at_ns: u64, vcpu: &Vcpu) -> bool {
-        at_ns >= self.next_ns && vcpu.debt_ns < settings.debt_ns && self.budget >= settings.cap_ns * 1000
+        let next_ns = self.ended_ns.map_or(0, |ended_ns| ended_ns.saturating_add(self.pause_ns(settings)));
+        at_ns >= next_ns && vcpu.debt_ns < settings.debt_ns && self.budget >= settings.cap_ns * 1000
     }
 
-    fn end(&mut self, visit: Visit, settings: &Settings, at_ns: u64, vcpu: &Vcpu) {
+    /// The pause before the next visit. What one grace period has taught does not hold for the next.
+    fn pause_ns(&self, settings: &Settings) -> u64 {
+        let doublings = self.visits.saturating_sub(PATIENCE).min(16);
+        (settings.cool_down_ns << doublings).min(LONGEST_PAUSE_NS.max(settings.cool_down_ns))
+    }
+
+    fn end(&mut self, visit: Visit, at_ns: u64, vcpu: &Vcpu) {
         let took_ns = vcpu.run_ns.saturating_sub(visit.run_ns);
         self.budget = self.budget.saturating_sub(took_ns.saturating_mul(1000));
-        self.visit = None;
-        let doublings = self.visits.saturating_sub(PATIENCE).min(16);
-        let pause_ns = (settings.cool_down_ns << doublings).min(LONGEST_PAUSE_NS.max(settings.cool_down_ns));
-        self.next_ns = at_ns.saturating_add(pause_ns);
+        (self.visit, self.ended_ns) = (None, Some(at_ns));
     }
 }
 

@@ -6,10 +6,10 @@ mod xen;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use reprieve_policy::boost;
+use reprieve_policy::{boost, grant};
 use reprieve_study::Scenario;
 use reprieve_study::scenario::{
-    BadScenario, Boost, Cause, Condition, HostModel, Remedy, Requests, SchedulerKind, Workload,
+    BadScenario, Boost, Cause, Condition, HostModel, Remedy, Requests, SchedulerKind, SliceGrant, Workload,
 };
 use reprieve_study::units::{MIB, MILLISECOND_NS, SECOND_NS};
 
@@ -24,8 +24,8 @@ use crate::random::Stream;
 use crate::sched::xen::DomainSpec;
 use crate::sched::{self, Cpu, Entity, Quota, Scheduler, Spec};
 use crate::workload::{self, Spread};
-use crate::world::World;
 use crate::world::client::{Client, Loop};
+use crate::world::{Times, World};
 
 /// Memory that the simulator needs for each page frame of a guest: the buddy allocator's state.
 const BYTES_PER_FRAME: u64 = 16;
@@ -67,6 +67,10 @@ pub fn build(
     let guest = world.add_guest(host, guest, |v| xen::guest(model, vcpu_spec(condition, v, phases[v])));
     if condition.remedies.contains(&Remedy::Boost) {
         add_boosting(&mut world, guest, &model.boost);
+    }
+    if condition.remedies.contains(&Remedy::SliceGrant) {
+        let SliceGrant { slice_us, debt_us, .. } = model.slice_grant;
+        world.add_granting(guest, grant::Settings { slice_ns: slice_us * 1000, debt_ns: debt_us * 1000 });
     }
     if condition.remedies.contains(&Remedy::Oracle) {
         world.add_oracle(guest);
@@ -147,12 +151,22 @@ fn host_spec(scenario: &Scenario, pcpus: usize, condition: &Condition) -> HostSp
     }
 }
 
+/// Ticks a second, and the length of a slice; 0 for the scheduler's own. Slices end at ticks, so short ones need more.
+fn ticks_and_slice(model: &HostModel, condition: &Condition) -> (u64, u64) {
+    if !condition.remedies.contains(&Remedy::ShortSlices) {
+        return (model.hz, model.slice_us);
+    }
+    let slice_us = model.short_slices.slice_us;
+    (model.hz.max(1_000_000_u64.div_ceil(slice_us)), slice_us)
+}
+
 fn add_host(world: &mut World, scenario: &Scenario, pcpus: usize, condition: &Condition, seed: u64) -> usize {
     let model = &scenario.host;
-    let mut tunables = sched::Tunables::linux(pcpus, model.hz);
-    if model.slice_us > 0 {
-        tunables.base_slice_ns = model.slice_us * 1000;
-        tunables.min_granularity_ns = model.slice_us * 1000;
+    let (hz, slice_us) = ticks_and_slice(model, condition);
+    let mut tunables = sched::Tunables::linux(pcpus, hz);
+    if slice_us > 0 {
+        tunables.base_slice_ns = slice_us * 1000;
+        tunables.min_granularity_ns = slice_us * 1000;
     }
     let scheduler: Box<dyn Scheduler> = match model.scheduler {
         SchedulerKind::Eevdf => Box::new(sched::eevdf::eevdf_with(pcpus, &tunables)),
@@ -169,6 +183,10 @@ fn guest_costs(scenario: &Scenario, condition: &Condition, speed_permille: u64) 
     let mut costs = Costs::at_speed(speed_permille);
     // The spin limit is a time, whatever the guest's speed; but it is CPU time, so a compensated guest spins for less.
     costs.spin_ns = costs.spin_ns * workload::speed_permille(scenario) / speed_permille;
+    if condition.remedies.contains(&Remedy::SliceGrant) {
+        let SliceGrant { readers_per_ms, mark_ns, .. } = scenario.host.slice_grant;
+        costs.marks_per_million = readers_per_ms * 2 * mark_ns;
+    }
     if condition.without.contains(&Cause::MemoryPressure) {
         costs.memory = costs.memory.without_pressure();
     }
@@ -274,7 +292,8 @@ fn add_boosting(world: &mut World, guest: usize, boost: &Boost) {
         debt_ns: boost.debt_us * 1000,
         share_permille: boost.share_percent * 10,
     };
-    world.add_boosting(guest, settings, boost.look_us * 1000);
+    let times = Times { every_ns: boost.look_us * 1000, cost_ns: boost.look_ns };
+    world.add_boosting(guest, settings, times);
 }
 
 /// Adds the thread that serves the timers of the guest's vCPUs, if the scenario has one. It is not pinned.

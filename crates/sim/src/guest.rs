@@ -33,7 +33,7 @@ use reprieve_study::scenario::Spinlocks;
 
 use crate::guest::costs::Costs;
 use crate::guest::env::Counters;
-use crate::guest::ids::TaskId;
+use crate::guest::ids::{Mode, TaskId};
 use crate::guest::io::IoSide;
 use crate::guest::jiffies::Jiffies;
 use crate::guest::lock::Locks;
@@ -306,6 +306,16 @@ impl Guest {
         let vcpu = &self.vcpus[v];
         let waited_for = u32::from(vcpu.spins_for.is_some());
         vcpu.current.is_some_and(|task| self.tasks[task].locks > waited_for)
+    }
+
+    /// Whether the marks of its readers say that this vCPU is within a read-side section, or it runs RCU's kthread. A
+    /// stretch in the kernel without a preemption point counts as one section; waiting for a spinlock does not.
+    pub fn is_marked(&self, v: usize) -> bool {
+        let vcpu = &self.vcpus[v];
+        let Some(task) = vcpu.current else { return false };
+        let is_in_stretch =
+            vcpu.mode == Mode::Kernel && vcpu.left(Level::Task) > 0 && vcpu.spins_for.is_none();
+        task == self.rcu.gp_kthread || self.tasks[task].runs_on || is_in_stretch || self.holds_lock(v)
     }
 
     /// The vCPUs.

@@ -27,11 +27,21 @@ pub enum Body {
     },
     /// Serves the timers of a guest's vCPUs, as QEMU's main thread does where the kernel does not.
     Emulator(Emulator),
+    /// Looks at a guest from time to time, and boosts its vCPUs.
+    Booster,
     /// A neighbour that is busy for a while on command ([`crate::world::World::spike`]).
     Spike {
         /// The end of the present spike.
         until_ns: u64,
     },
+}
+
+impl Body {
+    /// Whether what it runs displaces what others have in the pCPU's caches. A look of a few microseconds does not: its
+    /// cost includes what it displaces.
+    pub fn cools_caches(&self) -> bool {
+        !matches!(self, Body::Booster)
+    }
 }
 
 /// QEMU's main thread. It serves all expired timers under one lock, which a vCPU needs to take its interrupt. So the
@@ -268,7 +278,9 @@ impl Host {
         let thread = &mut self.threads[entity.0 as usize];
         let since_ns = thread.become_state(now_ns, State::Blocked);
         self.pcpus[pcpu].busy_ns += now_ns - since_ns;
-        self.pcpus[pcpu].last = Some(entity);
+        if thread.body.cools_caches() {
+            self.pcpus[pcpu].last = Some(entity);
+        }
     }
 
     /// Checks that the run time of all threads equals the busy time of all pCPUs.

@@ -21,7 +21,7 @@ use reprieve_study::{Scenario, Tape};
 use crate::guest::env::Counters;
 use crate::guest::vcpu::Times;
 use crate::sched::Entity;
-use crate::world::{Given, World};
+use crate::world::{Given, Granted, World};
 use costs::Neighbours;
 use latency::Watched;
 
@@ -38,6 +38,8 @@ struct Sums {
     gp_kthread_ns: u64,
     vcpus: Vec<(u64, u64)>,
     boosted: Option<Given>,
+    granted: Option<Granted>,
+    marks_ns: u64,
 }
 
 impl Sums {
@@ -55,6 +57,8 @@ impl Sums {
             gp_kthread_ns: guest.gp_kthread_ns(),
             vcpus: world.vcpu_times(GUEST),
             boosted: world.boosted(),
+            granted: world.granted(),
+            marks_ns: guest.counters().marks_ns,
         }
     }
 }
@@ -165,6 +169,7 @@ impl Observer {
         derive::memory(&mut out, std::mem::take(&mut self.series));
         self.neighbours.observe(&mut out, world);
         costs::boosts(&mut out, self.start.boosted, end.boosted);
+        costs::grants(&mut out, [self.start.granted, end.granted], [self.start.marks_ns, end.marks_ns]);
         out
     }
 

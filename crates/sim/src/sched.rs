@@ -63,13 +63,22 @@ pub struct Spec {
     pub allowed: Vec<Cpu>,
     /// Its bandwidth, if limited.
     pub quota: Option<Quota>,
+    /// It runs before all others of its CPU whenever it has work, boosted ones included, as a real-time thread does.
+    /// Only Linux's schedulers read it.
+    pub urgent: bool,
     /// The VM that it belongs to. Only Xen's schedulers read it.
     pub domain: xen::DomainSpec,
 }
 
 impl Default for Spec {
     fn default() -> Self {
-        Spec { weight: 1024, allowed: Vec::new(), quota: None, domain: xen::DomainSpec::default() }
+        Spec {
+            weight: 1024,
+            allowed: Vec::new(),
+            quota: None,
+            urgent: false,
+            domain: xen::DomainSpec::default(),
+        }
     }
 }
 
@@ -156,10 +165,14 @@ pub trait Pausing {
 /// A scheduler under which single entities can be let run before all others for a while, also beyond their quota.
 pub trait Boosting {
     /// From now on the entity runs before all others of its CPU whenever it has work. The time is charged to it as ever.
+    /// Each boost needs an end of its own.
     fn boost(&mut self, now_ns: u64, entity: Entity, orders: &mut Orders);
-    /// It competes like any other again.
+    /// One boost of the entity is over. After the last one it competes like any other again.
     fn end_boost(&mut self, now_ns: u64, entity: Entity, orders: &mut Orders);
+    /// Whether the next `pick` for that CPU takes it from what runs there, as its slice or quota is over or another should
+    /// preempt it; not if boosted or urgent ones come first. `pick` comes next.
+    fn gives_way(&mut self, now_ns: u64, cpu: Cpu) -> bool;
     /// CPU time that it has had beyond what it has a right to: beyond its quota, or ahead of the others of its CPU (virtual
-    /// time, ns), whichever is more.
-    fn debt_ns(&mut self, now_ns: u64, entity: Entity) -> u64;
+    /// time, ns), whichever is more. To ask changes nothing.
+    fn debt_ns(&self, now_ns: u64, entity: Entity) -> u64;
 }

@@ -7,6 +7,7 @@ mod boosting;
 pub mod client;
 mod dispatch;
 mod emulator;
+mod granting;
 mod io;
 mod oracle;
 mod recording;
@@ -16,8 +17,9 @@ use crate::guest::{Clock, Guest, Request};
 use crate::host::{Body, Host, State};
 use crate::queue::{Queue, Timer};
 use crate::sched::{Cpu, Entity};
-pub use boosting::Given;
+pub use boosting::{Given, Times};
 use client::Client;
+pub use granting::Granted;
 use recording::Recording;
 
 /// Steps of a loop that cost as much as a usual event (estimated at 3 ns and 100 ns). Scenarios can make some loops
@@ -36,7 +38,7 @@ enum Source {
     SliceEnd { host: u32, entity: u32 },
     Disk,
     Accounting,
-    Boosting,
+    Granted { guest: u32, vcpu: u32 },
 }
 
 /// Where a guest's vCPUs run.
@@ -73,6 +75,7 @@ pub struct World {
     io: io::IoWorld,
     recording: Recording,
     boosting: Option<boosting::Daemon>,
+    granting: Option<granting::Granting>,
     oracle: Option<oracle::Oracle>,
 }
 
@@ -165,6 +168,10 @@ impl World {
             Body::Noise { sleep_ns, stream, .. } => {
                 let at_ns = now_ns + stream.exponential(*sleep_ns);
                 self.queue.arm(thread.timer, at_ns);
+            }
+            Body::Booster => {
+                let timer = thread.timer;
+                self.queue.arm(timer, now_ns + 1);
             }
             Body::Emulator(_) | Body::Spike { .. } => {}
         }
@@ -275,7 +282,7 @@ impl World {
             }
             Source::Disk => self.disk_event(),
             Source::Accounting => self.account_pauses(),
-            Source::Boosting => self.look_and_boost(),
+            Source::Granted { guest, vcpu } => self.end_granted(guest as usize, vcpu as usize),
         }
     }
 
@@ -307,6 +314,7 @@ impl World {
                 }
             },
             Body::Emulator(_) => self.emulator_timer(number, entity),
+            Body::Booster => self.booster_timer(number, entity),
             // If it is waiting for a pCPU, it blocks as soon as it runs.
             Body::Spike { .. } => {
                 if state == State::Running {

@@ -4,7 +4,8 @@ mod support;
 
 use reprieve_study::Observation;
 use reprieve_study::metric::{
-    BOOSTED_CPU, BOOSTS, GP_MEAN, GP_P99, NEIGHBOUR_CPU, READER_HELD, READER_PREEMPTIONS, THROUGHPUT,
+    BOOSTED_CPU, BOOSTER_CPU, BOOSTS, GP_MEAN, GP_P99, GRANTED_CPU, GRANTS, MARKS_CPU, NEIGHBOUR_CPU,
+    READER_HELD, READER_PREEMPTIONS, THROUGHPUT,
 };
 
 const HEAD: &str = "
@@ -15,6 +16,11 @@ const HEAD: &str = "
 
 /// The run without remedy, and the one with boosts.
 fn runs(scheduler: &str, disturbance: &str, more: &str) -> [Observation; 2] {
+    runs_of("boost", scheduler, disturbance, more)
+}
+
+/// The run without remedy, and the one with that remedy.
+fn runs_of(remedy: &str, scheduler: &str, disturbance: &str, more: &str) -> [Observation; 2] {
     let text = format!(
         "
         {HEAD}
@@ -23,13 +29,13 @@ fn runs(scheduler: &str, disturbance: &str, more: &str) -> [Observation; 2] {
         {more}
         [conditions.nothing]
         {disturbance}
-        [conditions.boost]
+        [conditions.remedy]
         {disturbance}
-        remedies = ['boost']
+        remedies = ['{remedy}']
         "
     );
     let runs = support::run(&text);
-    ["nothing", "boost"].map(|name| runs.iter().find(|run| run.condition == name).unwrap().clone())
+    ["nothing", "remedy"].map(|name| runs.iter().find(|run| run.condition == name).unwrap().clone())
 }
 
 const QUOTA: &str = "quota = [{ vcpu = 1, percent = 20, period_ms = 100 }]";
@@ -89,10 +95,23 @@ fn under_the_oracle_no_grace_period_waits_for_a_descheduled_vcpu_and_the_guest_g
 
 #[test]
 fn a_stopped_vcpu_cannot_be_boosted() {
-    let [nothing, boost] =
-        runs("cfs", "pauses = [{ vcpu = 1, at_ms = 500, for_ms = 300 }]", "noise_per_s = 0");
+    let paused = |look_ns: u64| {
+        let pause = "pauses = [{ vcpu = 1, at_ms = 500, for_ms = 300 }]";
+        runs("cfs", pause, &format!("noise_per_s = 0\nboost.look_ns = {look_ns}"))
+    };
+    let [_, boost] = paused(5_000);
+    assert_eq!(support::metric(&boost, BOOSTS), 0.0, "nor one that the daemon's own look displaces");
+    let [nothing, boost] = paused(0);
     assert_eq!(support::metric(&boost, BOOSTS), 0.0);
     assert_eq!(support::metric(&boost, GP_P99), support::metric(&nothing, GP_P99));
+}
+
+fn each_is_read(remedy: &str, key: &str, settings: &[&str]) {
+    let hash = |more: &str| runs_of(remedy, "cfs", QUOTA, more)[1].provenance.result_hash.clone();
+    let usual = hash("");
+    for setting in settings {
+        assert_ne!(hash(&format!("{key} = {{ {setting} }}")), usual, "{setting}");
+    }
 }
 
 #[test]
@@ -106,8 +125,84 @@ fn each_setting_is_read() {
         "debt_us = 1_000",
         "share_percent = 1",
         "look_us = 370",
+        "look_ns = 7_000",
     ] {
         assert_ne!(hash(&format!("boost = {{ {setting} }}")), usual, "{setting}");
+    }
+    each_is_read("short-slices", "short_slices", &["slice_us = 2_000"]);
+    each_is_read(
+        "slice-grant",
+        "slice_grant",
+        &["slice_us = 400", "debt_us = 500", "readers_per_ms = 900", "mark_ns = 50"],
+    );
+}
+
+#[test]
+fn looks_cost_cpu_time() {
+    let cpu = |cost_ns: u64| {
+        let [_, boost] = runs("eevdf", QUOTA, &format!("boost.look_ns = {cost_ns}"));
+        support::metric(&boost, BOOSTER_CPU)
+    };
+    assert_eq!(cpu(0), 0.0);
+    let usual = cpu(5_000);
+    // No more than at each look_us.
+    assert!(usual > 0.001 && usual <= 0.05, "{usual}");
+    assert!(cpu(20_000) > 2.0 * usual, "{}", cpu(20_000));
+}
+
+#[test]
+fn a_marked_reader_keeps_its_pcpu_for_one_more_slice_and_pays_it_back() {
+    for scheduler in ["eevdf", "cfs"] {
+        let [_, grant] = runs_of("slice-grant", scheduler, "overcommit = 2", "");
+        let [grants, share] = [GRANTS, GRANTED_CPU].map(|id| support::metric(&grant, id));
+        assert!(grants > 10.0, "{scheduler}: {grants}");
+        // Two vCPUs: a slice of 1 ms each time, or less where the vCPU halts.
+        assert!(
+            share <= grants * 0.001 / 2.0 * 1.01 && share > grants * 0.000_5 / 2.0,
+            "{scheduler}: {share}"
+        );
+        let neighbours = support::metric(&grant, NEIGHBOUR_CPU);
+        assert!((0.45..0.55).contains(&neighbours), "{scheduler}: half is theirs, not {neighbours}");
+        let [_, quota] = runs_of("slice-grant", scheduler, QUOTA, "");
+        let given = quota.provenance.vcpus[1].run_ns;
+        assert!(given <= 2_000_000_000 / 5 + 15_000_000, "{scheduler}: {given}");
+        assert!(support::metric(&quota, GRANTS) > 5.0, "{scheduler}");
+    }
+}
+
+#[test]
+fn marks_of_readers_cost_the_guest_its_time() {
+    let marked = |readers: u64, mark_ns: u64| {
+        let more = format!("slice_grant = {{ readers_per_ms = {readers}, mark_ns = {mark_ns} }}");
+        let [nothing, grant] = runs_of("slice-grant", "cfs", "overcommit = 1", &more);
+        let ratio = support::metric(&grant, THROUGHPUT) / support::metric(&nothing, THROUGHPUT);
+        (support::metric(&grant, MARKS_CPU), ratio)
+    };
+    assert_eq!(marked(0, 5).0, 0.0);
+    // 1,000 sections of two marks of 100 ns in each ms: a fifth more.
+    let (share, ratio) = marked(1_000, 100);
+    assert!((0.1..0.17).contains(&share) && ratio < 0.9, "{share}, {ratio}");
+}
+
+#[test]
+fn short_slices_are_what_slices_and_ticks_as_short_are() {
+    for scheduler in ["eevdf", "cfs"] {
+        let text = format!(
+            "
+            {HEAD}
+            host.scheduler = '{scheduler}'
+            [conditions.remedy]
+            overcommit = 2
+            remedies = ['short-slices']
+            [conditions.set]
+            overcommit = 2
+            set = {{ host.slice_us = 1_000, host.hz = 1_000 }}
+            "
+        );
+        let [remedy, set] = <[Observation; 2]>::try_from(support::run(&text)).unwrap();
+        assert_eq!(remedy.metrics, set.metrics, "{scheduler}");
+        let [nothing, remedy] = runs_of("short-slices", scheduler, "overcommit = 2", "");
+        assert!(support::metric(&remedy, GP_P99) < support::metric(&nothing, GP_P99), "{scheduler}");
     }
 }
 
@@ -119,10 +214,18 @@ fn remedies_without_anything_to_work_on_are_refused() {
     };
     let boost = "conditions.c = { remedies = ['boost'] }";
     assert!(
-        refusal(&format!("host.scheduler = 'credit'\n{boost}")).contains("only Linux's schedulers can boost")
+        refusal(&format!("host.scheduler = 'credit'\n{boost}")).contains("only under Linux's schedulers")
     );
     let twice = "conditions.c = { remedies = ['boost', 'boost'] }";
-    assert!(refusal(twice).starts_with("conditions.c.remedies: "), "{}", refusal(twice));
+    assert_eq!(refusal(twice), "conditions.c.remedies: boost is there twice; remove one");
     let set = "conditions.c = { set = { host.boost.cap_us = 100 } }";
     assert!(refusal(set).contains("no condition has the remedy boost"), "{}", refusal(set));
+    let short = "host.slice_us = 900\nconditions.c = { remedies = ['short-slices'] }";
+    assert!(
+        refusal(short).starts_with("conditions.c.remedies: short-slices: host.slice_us"),
+        "{}",
+        refusal(short)
+    );
+    let set = "conditions.c = { remedies = ['boost'], set = { host.slice_grant.slice_us = 100 } }";
+    assert!(refusal(set).contains("no condition has the remedy slice-grant"), "{}", refusal(set));
 }

@@ -9,7 +9,7 @@
 //! | [`io`] | `[workload]` of applications that do I/O |
 //! | [`fio`] | `[workload]` of fio in a real guest |
 //! | [`condition`] | `[conditions.NAME]` |
-//! | [`remedy`] | `remedies` of a condition, and `[host.boost]` |
+//! | [`remedy`] | `remedies` of a condition, and their settings in `[host]` |
 //! | [`case`] | `[cases.NAME]`: all conditions, with another workload |
 //! | [`sweep`] | `[sweeps.NAME]`: one key, several values |
 //! | [`setting`] | values that a condition or a sweep sets |
@@ -55,7 +55,7 @@ pub use guest::{Accelerator, Guest, Rcu, Spinlocks};
 pub use host::{HostModel, Limits, NoiseTail, SchedulerKind};
 pub use plan::PlannedRun;
 pub use published::{Published, PublishedOrder, PublishedPair, PublishedRatio};
-pub use remedy::{Boost, Remedy};
+pub use remedy::{Boost, Remedy, ShortSlices, SliceGrant};
 pub use setting::Setting;
 pub use sweep::Sweep;
 pub use workload::{

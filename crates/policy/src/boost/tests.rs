@@ -114,3 +114,36 @@ fn visits_take_no_more_than_their_share_of_any_second() {
     let later = in_second(taken.len() - 1);
     assert!((45 * MS..=51 * MS).contains(&later), "5 % of the last second, not {later}");
 }
+
+#[test]
+fn what_one_grace_period_has_taught_does_not_hold_for_the_next() {
+    let mut booster = Booster::new(Settings::default(), 2, 0);
+    let (mut is_boosted, mut ended_ns) = (false, 0);
+    for at_ns in (0..5_000 * MS).step_by(STEP_NS as usize) {
+        let mut vcpus = held_up(0);
+        vcpus[1].is_off = !is_boosted;
+        for order in booster.look(&look(at_ns, &vcpus)) {
+            is_boosted = *order == Order::Begin(1);
+            ended_ns = at_ns;
+        }
+    }
+    assert!(!is_boosted && ended_ns + 20 * MS < 5_000 * MS, "it waits for long: {ended_ns}");
+    let open_since_ns = Some(4_990 * MS);
+    let orders = booster.look(&Look { at_ns: 5_000 * MS, open_since_ns, vcpus: &held_up(0) });
+    assert_eq!(orders, [Order::Begin(1)]);
+}
+
+#[test]
+fn looks_are_rare_until_something_can_be_due_and_a_visit_ends_in_time() {
+    let mut booster = Booster::new(Settings::default(), 2, 0);
+    let vcpus = held_up(0);
+    booster.look(&Look { at_ns: MS, open_since_ns: None, vcpus: &vcpus });
+    assert_eq!(booster.next_look_ns(MS, STEP_NS), 6 * MS, "none that begins later is due before");
+    booster.look(&Look { at_ns: 6 * MS, open_since_ns: Some(3 * MS), vcpus: &vcpus });
+    assert_eq!(booster.next_look_ns(6 * MS, STEP_NS), 8 * MS);
+    booster.look(&Look { at_ns: 8 * MS, open_since_ns: Some(3 * MS), vcpus: &vcpus });
+    assert_eq!(booster.next_look_ns(8 * MS, STEP_NS), 8 * MS + STEP_NS);
+    assert_eq!(booster.next_look_ns(8 * MS, 370_000), 8_370_000);
+    assert_eq!(booster.next_look_ns(8_370_000, 370_000), 8_500_000, "the cap");
+    assert_eq!(booster.next_look_ns(9 * MS, 370_000), 9 * MS + 1, "it is over");
+}

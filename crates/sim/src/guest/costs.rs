@@ -39,6 +39,9 @@ pub struct Costs {
     /// A paravirtual lock's waiter halts when it has spun for so long: 2^15 rounds (SPIN_THRESHOLD) of a pause
     /// instruction, of about 3 ns when it exits early; not scaled.
     pub spin_ns: u64,
+    /// For marks at the entry and exit of read-side sections, in millionths of the CPU time in the kernel; 0 if there are
+    /// none.
+    pub marks_per_million: u64,
     /// The memory allocator's.
     pub memory: memory::Costs,
 }
@@ -62,6 +65,7 @@ impl Costs {
             packet_ns: ns(24_000),
             lock_ns: ns(300),
             spin_ns: 100_000,
+            marks_per_million: 0,
             memory: memory::Costs::scaled(MEMORY_PERMILLE * 1000 / speed_permille),
         }
     }

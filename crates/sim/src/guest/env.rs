@@ -47,6 +47,8 @@ pub struct Counters {
     pub read_bytes: u64,
     /// How often a worker could not go on because memory was short.
     pub memory_shortages: u64,
+    /// CPU time for marks of read-side sections.
+    pub marks_ns: u64,
     /// Allocations that failed.
     pub failures: u64,
     /// Latencies of `synchronize_rcu()`, in ns.

@@ -73,8 +73,12 @@ impl Guest {
                     self.vcpus[v].mode = mode;
                 }
                 self.vcpus[v].begin(Level::Task, ns);
+                self.mark_readers(v);
             }
-            Op::RunOn { ns } => self.vcpus[v].begin(Level::Task, ns),
+            Op::RunOn { ns } => {
+                self.vcpus[v].begin(Level::Task, ns);
+                self.mark_readers(v);
+            }
             Op::Lock(lock) => self.take_lock(v, task, lock),
             Op::Unlock(lock) => self.release_lock(clock, v, task, lock),
             Op::Schedule => {
@@ -103,6 +107,16 @@ impl Guest {
                 }
             }
             Op::Exit => self.block(v, task),
+        }
+    }
+
+    /// Charges what the marks of read-side sections cost within the stretch that begins, if it is in the kernel.
+    fn mark_readers(&mut self, v: usize) {
+        let vcpu = &mut self.vcpus[v];
+        if self.costs.marks_per_million > 0 && vcpu.mode == Mode::Kernel {
+            let ns = vcpu.left(Level::Task) * self.costs.marks_per_million / 1_000_000;
+            vcpu.begin(Level::Task, ns);
+            self.counters.marks_ns += ns;
         }
     }
 

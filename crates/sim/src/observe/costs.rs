@@ -5,7 +5,7 @@ use reprieve_study::derive::put;
 use reprieve_study::metric;
 
 use crate::sched::Entity;
-use crate::world::{Given, World};
+use crate::world::{Given, Granted, World};
 
 /// The run time of the neighbours' vCPUs at the window's start.
 #[derive(Debug)]
@@ -28,6 +28,22 @@ impl Neighbours {
     }
 }
 
+/// What slices were granted, and what marks have cost, since the window's start: before and after.
+pub(super) fn grants(
+    out: &mut Observation,
+    [before, after]: [Option<Granted>; 2],
+    [marks_before_ns, marks_ns]: [u64; 2],
+) {
+    let (Some(before), Some(after)) = (before, after) else { return };
+    let window_ns = out.provenance.window_ns as f64;
+    let whole_ns = window_ns * out.provenance.vcpus.len() as f64;
+    if whole_ns > 0.0 {
+        put(out, metric::GRANTS, (after.slices - before.slices) as f64 * 1e9 / window_ns);
+        put(out, metric::GRANTED_CPU, (after.run_ns - before.run_ns) as f64 / whole_ns);
+        put(out, metric::MARKS_CPU, (marks_ns - marks_before_ns) as f64 / whole_ns);
+    }
+}
+
 /// What boosts have given since the window's start.
 pub(super) fn boosts(out: &mut Observation, before: Option<Given>, after: Option<Given>) {
     let (Some(before), Some(after)) = (before, after) else { return };
@@ -36,5 +52,6 @@ pub(super) fn boosts(out: &mut Observation, before: Option<Given>, after: Option
     if window_ns > 0.0 {
         put(out, metric::BOOSTS, (after.boosts - before.boosts) as f64 * 1e9 / window_ns);
         put(out, metric::BOOSTED_CPU, (after.run_ns - before.run_ns) as f64 / (window_ns * vcpus));
+        put(out, metric::BOOSTER_CPU, (after.daemon_ns - before.daemon_ns) as f64 / window_ns);
     }
 }

@@ -50,11 +50,18 @@ struct Member {
     limit: Option<u32>,
     /// It pauses: how much of what it has a right to it keeps at most, ns.
     pauses: Option<u64>,
-    /// It runs before all others of its CPU, whatever its quota.
-    boosted: bool,
+    /// Boosts under way: while there are any, it runs before those without, whatever its quota.
+    boosts: u32,
+    /// It runs before all others.
+    urgent: bool,
 }
 
 impl Member {
+    /// Those of a higher rank run before those of a lower one; of those of the lowest, as the policy says.
+    fn rank(&self) -> u8 {
+        if self.urgent { 2 } else { u8::from(self.boosts > 0) }
+    }
+
     fn movable(&self) -> bool {
         !matches!(self.affinity, Affinity::One(_))
     }
@@ -70,8 +77,8 @@ pub struct Fair<P> {
     queues: Vec<Runqueue>,
     domains: Domains,
     bandwidth: Bandwidth,
-    /// The number of boosted entities.
-    boosted: usize,
+    /// The number of entities above the lowest rank.
+    ranked: usize,
 }
 
 impl<P: Policy> Fair<P> {
@@ -88,7 +95,7 @@ impl<P: Policy> Fair<P> {
             queues: (0..cpus).map(|_| Runqueue::default()).collect(),
             domains,
             bandwidth: Bandwidth::default(),
-            boosted: 0,
+            ranked: 0,
         }
     }
 
@@ -109,7 +116,7 @@ impl<P: Policy> Fair<P> {
         let member = &mut self.members[entity as usize];
         member.share.charge(delta_ns);
         let mut spent = member.limit.is_some_and(|limit| self.bandwidth.charge(limit, now_ns, delta_ns));
-        spent &= !member.boosted;
+        spent &= member.boosts == 0;
         let over = self.policy.charged(queue, &mut member.share);
         spent || over && !queue.waiting().is_empty()
     }
@@ -147,7 +154,7 @@ impl<P: Policy> Fair<P> {
 
     /// Like `insert`, and preempts what runs there if it should.
     fn enqueue(&mut self, now_ns: u64, entity: u32, cpu: u32, arrival: Arrival, orders: &mut Orders) {
-        let mut resched = self.account(now_ns, cpu) || self.members[entity as usize].boosted;
+        let mut resched = self.account(now_ns, cpu) || self.members[entity as usize].rank() > 0;
         self.insert(entity, cpu, arrival);
         let queue = &mut self.queues[cpu as usize];
         if !queue.resched {
@@ -169,7 +176,7 @@ impl<P: Policy> Fair<P> {
         let member = &mut self.members[entity as usize];
         if let Some(limit) = member.limit
             && self.bandwidth.charge(limit, now_ns, 0)
-            && !member.boosted
+            && member.boosts == 0
         {
             member.state = State::Throttled;
             return self.bandwidth.arm(limit, orders);
@@ -202,7 +209,7 @@ impl<P: Policy> Fair<P> {
     /// Throttles what runs on that CPU (accounted up to now) if its quota is spent.
     fn throttle(&mut self, now_ns: u64, cpu: u32, orders: &mut Orders) {
         let Some(entity) = self.queues[cpu as usize].current else { return };
-        let Member { limit: Some(limit), boosted: false, .. } = self.members[entity as usize] else { return };
+        let Member { limit: Some(limit), boosts: 0, .. } = self.members[entity as usize] else { return };
         if self.bandwidth.charge(limit, now_ns, 0) {
             self.put_aside(cpu, State::Throttled);
             self.bandwidth.arm(limit, orders);
@@ -243,8 +250,10 @@ impl<P: Policy> Scheduler for Fair<P> {
             affinity,
             limit,
             pauses: None,
-            boosted: false,
+            boosts: 0,
+            urgent: spec.urgent,
         });
+        self.ranked += usize::from(spec.urgent);
         Entity(entity)
     }
 
@@ -271,7 +280,7 @@ impl<P: Policy> Scheduler for Fair<P> {
         let queue = &mut self.queues[cpu as usize];
         queue.resched = false;
         if !queue.waiting().is_empty() {
-            let chosen = self.find_boosted(cpu).unwrap_or_else(|| {
+            let chosen = self.find_ranked(cpu).unwrap_or_else(|| {
                 let queue = &self.queues[cpu as usize];
                 self.policy.choose(queue, self.current(cpu))
             });

@@ -1,26 +1,35 @@
 //! A daemon on the host that lets descheduled vCPUs of the guest under test run, so that its grace periods can end
-//! ([`reprieve_policy::boost`]). It reads the guest's RCU state and its own host's scheduler at regular times. What it
-//! takes of a CPU itself is not simulated.
+//! ([`reprieve_policy::boost`]). It is an urgent thread of the host: each look at the guest's RCU state and at the host's
+//! scheduler takes CPU time on some pCPU, and what it finds at the look's end is what it acts on.
 
 use reprieve_policy::boost::{Booster, Look, Order, Settings, Vcpu};
 
-use super::{Source, World, register};
-use crate::host::State;
-use crate::queue::{Class, Timer};
+use super::World;
+use crate::host::{Body, State};
+use crate::sched::{Cpu, Entity, Spec};
 
 /// The daemon.
 #[derive(Debug)]
 pub(super) struct Daemon {
     guest: usize,
     booster: Booster,
-    /// Expires at each look.
-    timer: Timer,
-    look_ns: u64,
+    /// Its thread.
+    entity: Entity,
+    times: Times,
     /// vCPUs as of the last look.
     vcpus: Vec<Vcpu>,
     /// The run time of each vCPU when its boost began.
     begun_ns: Vec<u64>,
     given: Given,
+}
+
+/// When the daemon looks, and what a look costs.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Time between two looks while there may be something to do.
+    pub every_ns: u64,
+    /// CPU time of a look; 0 for looks that need no pCPU.
+    pub cost_ns: u64,
 }
 
 /// What boosts have given since the start.
@@ -30,20 +39,21 @@ pub struct Given {
     pub boosts: u64,
     /// CPU time of the vCPUs within them.
     pub run_ns: u64,
+    /// CPU time of the daemon.
+    pub daemon_ns: u64,
 }
 
 impl World {
-    /// Adds the daemon for that guest, which looks that often.
-    pub fn add_boosting(&mut self, guest: usize, settings: Settings, look_ns: u64) {
-        let timer = self.queue.add(Class::HostClock);
-        register(&mut self.sources, timer, Source::Boosting);
+    /// Adds the daemon for that guest.
+    pub fn add_boosting(&mut self, guest: usize, settings: Settings, times: Times) {
         let vcpus = self.guests[guest].vcpus().len();
-        self.queue.arm(timer, self.now_ns + look_ns);
+        let spec = Spec { urgent: true, ..Spec::default() };
+        let entity = self.add_thread(self.placements[guest].host, Body::Booster, &spec);
         self.boosting = Some(Daemon {
             guest,
             booster: Booster::new(settings, vcpus, self.now_ns),
-            timer,
-            look_ns,
+            entity,
+            times,
             vcpus: vec![Vcpu::default(); vcpus],
             begun_ns: vec![0; vcpus],
             given: Given::default(),
@@ -52,25 +62,49 @@ impl World {
 
     /// What boosts have given since the start; `None` without the daemon.
     pub fn boosted(&self) -> Option<Given> {
-        self.boosting.as_ref().map(|daemon| daemon.given)
+        let daemon = self.boosting.as_ref()?;
+        let daemon_ns = self.thread_run_ns(self.placements[daemon.guest].host, daemon.entity);
+        Some(Given { daemon_ns, ..daemon.given })
     }
 
-    /// The daemon looks, and does what the policy says.
-    pub(super) fn look_and_boost(&mut self) {
+    /// The daemon's timer expires: it wakes to look, or its look is done.
+    pub(super) fn booster_timer(&mut self, number: usize, entity: Entity) {
+        let Some(Daemon { times, .. }) = self.boosting else { return };
+        let host = &mut self.hosts[number];
+        let thread = &mut host.threads[entity.0 as usize];
+        let (state, pcpu) = (thread.state, thread.pcpu);
+        if state == State::Blocked && times.cost_ns > 0 {
+            thread.left_ns = times.cost_ns;
+            return host.wake(self.now_ns, entity, Some(Cpu(pcpu as u32)));
+        }
+        let next_ns = self.look_and_boost().unwrap_or(self.now_ns + times.every_ns);
+        let host = &mut self.hosts[number];
+        self.queue.arm(host.threads[entity.0 as usize].timer, next_ns);
+        if state == State::Running {
+            host.block_running(self.now_ns, pcpu);
+        }
+    }
+
+    /// The daemon looks, and does what the policy says. Returns when to look again.
+    fn look_and_boost(&mut self) -> Option<u64> {
         let now_ns = self.now_ns;
-        let Some(daemon) = &mut self.boosting else { return };
-        let Daemon { guest, booster, vcpus, begun_ns, given, .. } = daemon;
-        self.queue.arm(daemon.timer, now_ns + daemon.look_ns);
+        let Daemon { guest, booster, entity: self_entity, times, vcpus, begun_ns, given, .. } =
+            self.boosting.as_mut()?;
         let (placement, guest) = (&self.placements[*guest], &self.guests[*guest]);
         let host = &mut self.hosts[placement.host];
-        let Some(scheduler) = host.scheduler.boosting() else { return };
+        let scheduler = host.scheduler.boosting()?;
         let ready = guest.ready_gp_kthread();
+        let own = &host.threads[self_entity.0 as usize];
+        let look_since_ns = if own.state == State::Running { own.since_ns } else { now_ns };
         for (v, vcpu) in vcpus.iter_mut().enumerate() {
             let entity = placement.threads[v];
             let thread = &host.threads[entity.0 as usize];
             *vcpu = Vcpu {
-                // No daemon can let a thread run that a stimulus has stopped.
-                is_off: thread.state == State::Runnable && thread.paused_until_ns.is_none(),
+                // No daemon can let a thread run that a stimulus has stopped; and who is off since the look began may
+                // be so because of it.
+                is_off: thread.state == State::Runnable
+                    && thread.paused_until_ns.is_none()
+                    && thread.since_ns < look_since_ns,
                 is_holdout: guest.rcu.is_holdout(v),
                 has_kthread: ready == Some(v),
                 run_ns: thread.times_at(now_ns).0,
@@ -91,6 +125,6 @@ impl World {
                 }
             }
         }
-        self.deciding.push(placement.host);
+        Some(booster.next_look_ns(now_ns, times.every_ns))
     }
 }

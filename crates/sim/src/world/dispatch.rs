@@ -79,6 +79,7 @@ impl World {
                     None => host.block_running(self.now_ns, thread.pcpu),
                 }
                 self.recording.idle(self.now_ns, entity);
+                self.end_granted(guest, v);
             }
             Request::Unlocked(_) => {
                 let pcpu = thread.pcpu;
@@ -144,8 +145,11 @@ impl World {
             host.scheduler.block(now_ns, Cpu(pcpu as u32), &mut host.orders);
             host.pcpus[pcpu].running = None;
         }
+        let previous = self.hosts[number].pcpus[pcpu].running;
+        if let Some(entity) = previous {
+            self.may_grant(number, pcpu, entity);
+        }
         let host = &mut self.hosts[number];
-        let previous = host.pcpus[pcpu].running;
         let next = host.scheduler.pick(now_ns, Cpu(pcpu as u32), &mut host.orders);
         if next == previous {
             return host.keep_tick(now_ns, pcpu, &mut self.queue);
@@ -188,7 +192,7 @@ impl World {
                     self.guests[guest].arm_pausing(vcpu, false);
                 }
             }
-            Body::Noise { .. } | Body::Emulator(_) => {
+            Body::Noise { .. } | Body::Emulator(_) | Body::Booster => {
                 thread.left_ns -= (now_ns - since_ns).min(thread.left_ns);
                 self.queue.disarm(thread.timer);
             }
@@ -209,6 +213,9 @@ impl World {
         match &thread.body {
             Body::Vcpu { guest, vcpu } => {
                 let (guest, vcpu) = (*guest, *vcpu);
+                if let Some(granting) = &mut self.granting {
+                    granting.begin_stay(guest, vcpu);
+                }
                 if let Some(slice) = thread.micro_slice {
                     self.queue.arm(slice.timer, now_ns + slice.run_ns);
                 }
@@ -226,7 +233,7 @@ impl World {
                 self.guests[guest].enter(&mut clock, vcpu, overhead_ns);
                 self.talking.push(guest);
             }
-            Body::Noise { .. } | Body::Emulator(_) => {
+            Body::Noise { .. } | Body::Emulator(_) | Body::Booster => {
                 self.queue.arm(thread.timer, now_ns + thread.left_ns.max(1))
             }
             Body::Spike { until_ns } if now_ns >= *until_ns => self.queue.arm(thread.timer, now_ns),

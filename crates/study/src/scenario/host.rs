@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Boost, Xen};
+use super::{Boost, ShortSlices, SliceGrant, Xen};
 
 /// The simulated host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +46,10 @@ pub struct HostModel {
     pub slice_us: u64,
     /// Settings of the remedy `boost`.
     pub boost: Boost,
+    /// Settings of the remedy `slice-grant`.
+    pub slice_grant: SliceGrant,
+    /// Setting of the remedy `short-slices`.
+    pub short_slices: ShortSlices,
     /// Settings of Xen's schedulers.
     pub xen: Xen,
 }
@@ -64,6 +68,8 @@ impl Default for HostModel {
             noise_bound: true,
             slice_us: 0,
             boost: Boost::default(),
+            slice_grant: SliceGrant::default(),
+            short_slices: ShortSlices::default(),
             xen: Xen::default(),
         }
     }

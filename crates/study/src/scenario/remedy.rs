@@ -1,5 +1,7 @@
 //! What is done against preempted RCU readers, and with which settings.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +12,12 @@ pub enum Remedy {
     /// The host lets descheduled vCPUs for which a grace period waits run for a moment. They pay the time back. Its
     /// settings are `host.boost`.
     Boost,
+    /// Readers mark their read-side sections in memory that they share with the host. A vCPU that would be descheduled
+    /// within one, or while it runs RCU's kthread, gets one more slice and pays it back (the idea of eCS, 2018). Each mark
+    /// costs CPU time. Its settings are `host.slice_grant`.
+    SliceGrant,
+    /// The host's scheduler cuts slices short. Its setting is `host.short_slices`.
+    ShortSlices,
     /// What nobody can do, to compare the others with: a vCPU that the host takes off its pCPU counts as quiescent at
     /// once, though it may be within a reader; and a vCPU on which the grace-period kthread could run, or that could
     /// free memory whose grace period is over, runs at once. They pay the time back.
@@ -18,14 +26,23 @@ pub enum Remedy {
 
 impl Remedy {
     /// All of them.
-    pub const ALL: [Remedy; 2] = [Remedy::Boost, Remedy::Oracle];
+    pub const ALL: [Remedy; 4] = [Remedy::Boost, Remedy::SliceGrant, Remedy::ShortSlices, Remedy::Oracle];
 
     /// The name for people.
     pub fn label(self) -> &'static str {
         match self {
             Remedy::Boost => "boosts of vCPUs that grace periods wait for",
+            Remedy::SliceGrant => "one more slice for marked readers",
+            Remedy::ShortSlices => "short slices",
             Remedy::Oracle => "an oracle: no grace period waits for a descheduled vCPU",
         }
+    }
+}
+
+/// The name in a scenario file.
+impl fmt::Display for Remedy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(out)
     }
 }
 
@@ -48,9 +65,15 @@ pub struct Boost {
     /// CPU time of a vCPU that its boosts may take, in per cent of one CPU.
     #[schemars(range(min = 1, max = 100))]
     pub share_percent: u64,
-    /// Time between two looks at the guest, in us.
+    /// Time between two looks at the guest, in us, while a grace period is old enough or a boost is under way. Before that
+    /// there are none.
     #[schemars(range(min = 10, max = 10_000))]
     pub look_us: u64,
+    /// CPU time that a look takes of a pCPU, with its wake-up and switches, in ns. An estimate, not a measurement: a
+    /// timer's expiry, and reads of a few hundred bytes of guest memory and of what the host says of each vCPU's thread. 0
+    /// for looks that cost nothing.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub look_ns: u64,
 }
 
 impl Default for Boost {
@@ -62,6 +85,47 @@ impl Default for Boost {
             debt_us: 10_000,
             share_percent: 20,
             look_us: 100,
+            look_ns: 5_000,
         }
+    }
+}
+
+/// Settings of the remedy `slice-grant`. Only the simulator reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SliceGrant {
+    /// Length of the one more slice, in us.
+    #[schemars(range(min = 10, max = 100_000))]
+    pub slice_us: u64,
+    /// A vCPU that has had this much more CPU time than it has a right to gets no further slice, in us.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub debt_us: u64,
+    /// Read-side sections that the guest's kernel enters per ms of CPU time in it. An estimate, not a measurement.
+    #[schemars(range(min = 0, max = 10_000))]
+    pub readers_per_ms: u64,
+    /// CPU time of a mark, in ns; a section has two, at its entry and at its exit. An estimate, not a measurement.
+    #[schemars(range(min = 0, max = 1_000))]
+    pub mark_ns: u64,
+}
+
+impl Default for SliceGrant {
+    fn default() -> SliceGrant {
+        SliceGrant { slice_us: 1_000, debt_us: 10_000, readers_per_ms: 300, mark_ns: 5 }
+    }
+}
+
+/// The setting of the remedy `short-slices`. Only the simulator reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShortSlices {
+    /// Length of a slice, in us (under CFS the least one: `min_granularity`). A host cuts slices at its ticks alone, so its
+    /// ticks become as frequent; more than 1,000 a second there are not.
+    #[schemars(range(min = 1_000, max = 100_000))]
+    pub slice_us: u64,
+}
+
+impl Default for ShortSlices {
+    fn default() -> ShortSlices {
+        ShortSlices { slice_us: 1_000 }
     }
 }

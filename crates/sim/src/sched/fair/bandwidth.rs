@@ -13,7 +13,7 @@ use crate::sched::{Orders, Quota};
 pub const MIN_NS: u64 = MILLISECOND_NS;
 
 /// An entity's bandwidth.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Limit {
     quota_ns: i64,
     period_ns: u64,
@@ -71,10 +71,12 @@ impl Bandwidth {
         (self.limits.len() - 1) as u32
     }
 
-    /// CPU time that the entity has had beyond its quota, to be taken from the next periods.
-    pub fn debt_ns(&mut self, limit: u32, now_ns: u64) -> u64 {
-        self.charge(limit, now_ns, 0);
-        u64::try_from(-self.limits[limit as usize].left_ns).unwrap_or(0)
+    /// CPU time that the entity has had beyond its quota, to be taken from the next periods. Of that `more_ns` has not
+    /// been charged yet.
+    pub fn debt_ns(&self, limit: u32, now_ns: u64, more_ns: u64) -> u64 {
+        let mut limit = self.limits[limit as usize];
+        limit.refill(now_ns);
+        u64::try_from(-limit.left_ns.saturating_sub_unsigned(more_ns)).unwrap_or(0)
     }
 
     /// The entity ran for that long, up to now. True if nothing is left.

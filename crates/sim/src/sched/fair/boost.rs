@@ -1,20 +1,21 @@
 //! Boosts of single entities, as a daemon on the host makes them: the entity leaves its quota group for a moment, and runs
-//! before all others of its CPU.
+//! before all others of its CPU but urgent ones ([`crate::sched::Spec::urgent`]).
 //!
 //! The time is lent. It is charged to the entity's quota and virtual time as at any other time, so that it waits for it
 //! afterwards.
 
-use super::{Fair, Policy, State};
-use crate::sched::{Boosting, Entity, Orders};
+use super::{Fair, Policy, Share, State};
+use crate::sched::{Boosting, Cpu, Entity, Orders};
 
 impl<P: Policy> Boosting for Fair<P> {
     fn boost(&mut self, now_ns: u64, entity: Entity, orders: &mut Orders) {
         let Entity(entity) = entity;
         let member = &mut self.members[entity as usize];
-        if std::mem::replace(&mut member.boosted, true) {
+        member.boosts += 1;
+        if member.boosts > 1 {
             return;
         }
-        self.boosted += 1;
+        self.ranked += usize::from(!member.urgent);
         if member.state == State::Throttled {
             let cpu = member.cpu;
             self.start(now_ns, entity, cpu, None, orders);
@@ -28,10 +29,12 @@ impl<P: Policy> Boosting for Fair<P> {
     fn end_boost(&mut self, now_ns: u64, entity: Entity, orders: &mut Orders) {
         let Entity(entity) = entity;
         let member = &mut self.members[entity as usize];
-        if !std::mem::take(&mut member.boosted) {
+        let Some(left) = member.boosts.checked_sub(1) else { return };
+        member.boosts = left;
+        if left > 0 {
             return;
         }
-        self.boosted -= 1;
+        self.ranked -= usize::from(!member.urgent);
         let (state, cpu, limit) = (member.state, member.cpu, member.limit);
         let Some(cpu) = cpu else { return };
         match state {
@@ -49,15 +52,27 @@ impl<P: Policy> Boosting for Fair<P> {
         }
     }
 
-    fn debt_ns(&mut self, now_ns: u64, entity: Entity) -> u64 {
+    fn gives_way(&mut self, now_ns: u64, cpu: Cpu) -> bool {
+        let Cpu(cpu) = cpu;
+        self.account(now_ns, cpu);
+        let Some(current) = self.queues[cpu as usize].current else { return false };
+        let member = &self.members[current as usize];
+        if member.rank() > 0 || self.find_ranked(cpu).is_some() {
+            return false;
+        }
+        let is_spent = member.limit.is_some_and(|limit| self.bandwidth.charge(limit, now_ns, 0));
+        let queue = &self.queues[cpu as usize];
+        is_spent || !queue.waiting().is_empty() && self.policy.choose(queue, self.current(cpu)).is_some()
+    }
+
+    fn debt_ns(&self, now_ns: u64, entity: Entity) -> u64 {
         let member = &self.members[entity.0 as usize];
-        let quota_ns = member.limit.map_or(0, |limit| self.bandwidth.debt_ns(limit, now_ns));
+        // What runs has not been charged since the last accounting.
+        let on = member.cpu.filter(|_| member.state == State::Running).map(|cpu| &self.queues[cpu as usize]);
+        let since_ns = on.map_or(0, |queue| now_ns.saturating_sub(queue.since_ns));
+        let quota_ns = member.limit.map_or(0, |limit| self.bandwidth.debt_ns(limit, now_ns, since_ns));
         let ahead = match (member.state, member.cpu) {
-            (State::Queued | State::Running, Some(cpu)) => {
-                self.account(now_ns, cpu);
-                let average = self.queues[cpu as usize].average(self.current(cpu));
-                self.members[entity.0 as usize].share.vruntime - average
-            }
+            (State::Queued | State::Running, Some(cpu)) => self.ahead(now_ns, member.share, cpu),
             _ => 0,
         };
         quota_ns.max(u64::try_from(ahead).unwrap_or(0))
@@ -65,17 +80,34 @@ impl<P: Policy> Boosting for Fair<P> {
 }
 
 impl<P: Policy> Fair<P> {
-    /// What runs next on that CPU because it is boosted: the one that runs already (`None`), or a place in the queue.
-    pub(super) fn find_boosted(&self, cpu: u32) -> Option<Option<usize>> {
-        if self.boosted == 0 {
+    /// By how much virtual time one that runs or waits on that CPU is ahead of the average there.
+    fn ahead(&self, now_ns: u64, share: Share, cpu: u32) -> i64 {
+        let queue = &self.queues[cpu as usize];
+        let current = self.current(cpu).map(|current| {
+            let mut current = *current;
+            current.charge(now_ns.saturating_sub(queue.since_ns));
+            current
+        });
+        let own = current.filter(|current| current.entity == share.entity).unwrap_or(share);
+        own.vruntime - queue.average(current.as_ref())
+    }
+
+    /// What runs next on that CPU because of its rank: the one that runs already (`None`), or a place in the queue.
+    pub(super) fn find_ranked(&self, cpu: u32) -> Option<Option<usize>> {
+        if self.ranked == 0 {
             return None;
         }
         let queue = &self.queues[cpu as usize];
-        let is_boosted = |entity: u32| self.members[entity as usize].boosted;
-        if queue.current.is_some_and(is_boosted) {
+        let rank = |entity: u32| self.members[entity as usize].rank();
+        let ranks = queue.waiting().iter().map(|waiter| rank(waiter.entity));
+        let highest = ranks.clone().max()?.max(queue.current.map_or(0, rank));
+        if highest == 0 {
+            return None;
+        }
+        if queue.current.is_some_and(|current| rank(current) == highest) {
             return Some(None);
         }
-        queue.waiting().iter().position(|waiter| is_boosted(waiter.entity)).map(Some)
+        Some(ranks.clone().position(|rank| rank == highest))
     }
 
     /// Throttles what waits on that CPU.

@@ -41,6 +41,7 @@ impl<P: Policy> Fair<P> {
             self.check_bits(cpu);
             assert_eq!(queue.paused, paused[cpu as usize]);
         }
+        assert_eq!(self.ranked, self.members.iter().filter(|member| member.rank() > 0).count());
         for (entity, member) in self.members.iter().enumerate() {
             let expected = match member.state {
                 State::Blocked | State::Throttled => (0, 0),

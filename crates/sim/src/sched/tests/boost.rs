@@ -42,7 +42,7 @@ fn runs_beyond_its_quota_and_pays_in_the_next_period<P: Policy>(new: fn(&Tunable
     assert_eq!(sched.pick(30 * MS, CPU, &mut orders), Some(Entity(0)));
     sched.tick(32 * MS, CPU, &mut orders);
     assert_eq!(sched.pick(32 * MS, CPU, &mut orders), Some(Entity(0)), "the quota does not end it");
-    assert_eq!(sched.debt_ns(33 * MS, Entity(0)), 2 * MS, "as of the last accounting");
+    assert_eq!(sched.debt_ns(33 * MS, Entity(0)), 3 * MS, "with what is not charged yet");
     orders = Orders::default();
     sched.end_boost(34 * MS, Entity(0), &mut orders);
     assert_eq!(orders.resched, [CPU]);
@@ -99,12 +99,87 @@ fn whose_boost_ends_while_it_waits_is_throttled<P: Policy>(new: fn(&Tunables) ->
     sched.check();
 }
 
+fn who_asks_for_a_debt_does_not_prolong_a_slice<P: Policy>(new: fn(&Tunables) -> P) {
+    let ticks_until_switch = |asks: bool| {
+        let (mut sched, mut orders) = fair(new, &[Spec::default(), Spec::default()]);
+        let first = sched.running(CPU);
+        let tick = |tick: &u64| {
+            if asks {
+                sched.debt_ns(tick * 4 * MS, Entity(1));
+            }
+            sched.tick(tick * 4 * MS, CPU, &mut orders);
+            sched.pick(tick * 4 * MS, CPU, &mut orders) != first
+        };
+        (1..100).find(tick).expect("the other one has its turn")
+    };
+    assert_eq!(ticks_until_switch(true), ticks_until_switch(false));
+}
+
+fn two_boosts_need_two_ends<P: Policy>(new: fn(&Tunables) -> P) {
+    let (mut sched, mut orders) = throttled(new);
+    sched.boost(30 * MS, Entity(0), &mut orders);
+    sched.boost(31 * MS, Entity(0), &mut orders);
+    sched.end_boost(32 * MS, Entity(0), &mut orders);
+    assert_eq!(sched.pick(32 * MS, CPU, &mut orders), Some(Entity(0)));
+    sched.end_boost(33 * MS, Entity(0), &mut orders);
+    assert_eq!(sched.pick(33 * MS, CPU, &mut orders), None);
+    sched.end_boost(33 * MS, Entity(0), &mut orders);
+    sched.check();
+}
+
+fn an_urgent_one_runs_before_a_boosted_one<P: Policy>(new: fn(&Tunables) -> P) {
+    let urgent = Spec { urgent: true, ..Spec::default() };
+    let (mut sched, mut orders) = fair(new, &[Spec::default(), urgent, Spec::default()]);
+    assert_eq!(sched.running(CPU), Some(Entity(1)));
+    sched.boost(MS, Entity(0), &mut orders);
+    assert_eq!(sched.pick(9 * MS, CPU, &mut orders), Some(Entity(1)), "whatever it has had");
+    sched.block(9 * MS, CPU, &mut orders);
+    assert_eq!(sched.pick(9 * MS, CPU, &mut orders), Some(Entity(0)));
+    orders = Orders::default();
+    sched.wake(10 * MS, Entity(1), None, &mut orders);
+    assert_eq!(orders.resched, [CPU]);
+    assert_eq!(sched.pick(10 * MS, CPU, &mut orders), Some(Entity(1)));
+    sched.check();
+}
+
+/// Boosts of half a millisecond, four in ten milliseconds unless it owes a millisecond, beside an equal one for 2 s.
+fn who_is_boosted_has_its_share_in_the_end<P: Policy>(new: fn(&Tunables) -> P) {
+    let (mut sched, mut orders) = fair(new, &[Spec::default(), Spec::default()]);
+    let (boosted, half) = (Entity(0), MS / 2);
+    let mut boosts = 0;
+    for step in 1..4_000 {
+        let now_ns = step * half;
+        let is_begun = step % 5 == 1 && sched.debt_ns(now_ns, boosted) < MS;
+        if is_begun {
+            sched.boost(now_ns, boosted, &mut orders);
+            boosts += 1;
+        } else if step % 5 == 2 {
+            sched.end_boost(now_ns, boosted, &mut orders);
+        }
+        if step % 8 == 0 {
+            sched.tick(now_ns, CPU, &mut orders);
+        }
+        if !orders.resched.is_empty() {
+            orders = Orders::default();
+            sched.pick(now_ns, CPU, &mut orders);
+        }
+    }
+    assert!(boosts > 100, "{boosts}");
+    let [first, second] = [0, 1].map(|entity| sched.charged_ns(Entity(entity)));
+    // What it may owe, a boost, and half of a turn of either.
+    assert!(first <= second + 2 * MS + MS + 8 * MS, "{first} against {second}");
+}
+
 #[test]
 fn under_cfs() {
     runs_beyond_its_quota_and_pays_in_the_next_period(Cfs::new);
     runs_before_others_and_falls_behind_them(Cfs::new);
     who_wakes_boosted_runs_at_once(Cfs::new);
     whose_boost_ends_while_it_waits_is_throttled(Cfs::new);
+    who_asks_for_a_debt_does_not_prolong_a_slice(Cfs::new);
+    two_boosts_need_two_ends(Cfs::new);
+    an_urgent_one_runs_before_a_boosted_one(Cfs::new);
+    who_is_boosted_has_its_share_in_the_end(Cfs::new);
 }
 
 #[test]
@@ -113,4 +188,8 @@ fn under_eevdf() {
     runs_before_others_and_falls_behind_them(Eevdf::new);
     who_wakes_boosted_runs_at_once(Eevdf::new);
     whose_boost_ends_while_it_waits_is_throttled(Eevdf::new);
+    who_asks_for_a_debt_does_not_prolong_a_slice(Eevdf::new);
+    two_boosts_need_two_ends(Eevdf::new);
+    an_urgent_one_runs_before_a_boosted_one(Eevdf::new);
+    who_is_boosted_has_its_share_in_the_end(Eevdf::new);
 }

@@ -42,8 +42,10 @@ fn spec(cpus: u32) -> impl Strategy<Value = Spec> {
         period_ns: period * MILLISECOND_NS,
         phase_ns: phase * MILLISECOND_NS,
     });
-    (1u32..300_000, prop::collection::vec((0..cpus).prop_map(Cpu), 0..4), prop::option::weighted(0.3, quota))
-        .prop_map(|(weight, allowed, quota)| Spec { weight, allowed, quota, ..Spec::default() })
+    let allowed = prop::collection::vec((0..cpus).prop_map(Cpu), 0..4);
+    (1u32..300_000, allowed, prop::option::weighted(0.3, quota), prop::bool::weighted(0.1)).prop_map(
+        |(weight, allowed, quota, urgent)| Spec { weight, allowed, quota, urgent, ..Spec::default() },
+    )
 }
 
 #[derive(Clone, Debug)]

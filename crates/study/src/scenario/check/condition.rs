@@ -1,7 +1,7 @@
 //! The limits of a condition: what the host does must fit the guest, the window and the simulated host.
 
 use super::{bad, refuse_if, within};
-use crate::scenario::{Condition, GroundKind, Result, Scenario, SchedulerKind, Workload, limits};
+use crate::scenario::{Condition, GroundKind, Remedy, Result, Scenario, SchedulerKind, Workload, limits};
 
 impl Scenario {
     pub(super) fn check_condition(&self, name: &str) -> Result {
@@ -37,12 +37,31 @@ impl Scenario {
         if self.host.scheduler.is_xen() {
             return bad(
                 key,
-                "only Linux's schedulers can boost; set host.scheduler to eevdf or cfs, or remove it",
+                "only under Linux's schedulers are there remedies; set host.scheduler to eevdf or cfs, or remove it",
             );
         }
-        match condition.replay.is_empty() {
-            true => Ok(()),
-            false => bad(key, "what a recording says cannot be changed by a remedy; remove one of them"),
+        if !condition.replay.is_empty() {
+            return bad(key, "what a recording says cannot be changed by a remedy; remove one of them");
+        }
+        for (n, remedy) in condition.remedies.iter().enumerate() {
+            let is_there_twice = condition.remedies[..n].contains(remedy);
+            refuse_if(is_there_twice, key, format!("{remedy} is there twice; remove one"))?;
+            if let Some(problem) = self.without_effect(condition, *remedy) {
+                return bad(key, format!("{remedy}: {problem}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a remedy cannot do anything under this condition.
+    fn without_effect(&self, _condition: &Condition, remedy: Remedy) -> Option<&'static str> {
+        let slice_us = self.host.slice_us;
+        let is_short = slice_us != 0 && slice_us <= self.host.short_slices.slice_us;
+        match remedy {
+            Remedy::ShortSlices if is_short => {
+                Some("host.slice_us is no longer than host.short_slices.slice_us already; remove one of them")
+            }
+            _ => None,
         }
     }
 
