@@ -8,6 +8,7 @@
 //! | [`place`] | which I/O task goes to which vCPU, and when |
 //! | [`guard`] | whether moving tasks pays, judged by throughput |
 //! | [`boost`] | which descheduled vCPUs should run, so that a grace period can end |
+//! | [`gang`] | when the vCPUs of a VM should run together |
 //! | [`grant`] | whether a reader that is about to be descheduled gets one more slice |
 //!
 //! Three more serve these: [`signal`], the type of all input, with a text form for records; [`cpus`], sets of CPUs; and
@@ -30,6 +31,7 @@
 pub mod beat;
 pub mod boost;
 pub mod cpus;
+pub mod gang;
 pub mod grant;
 pub mod guard;
 pub mod io;

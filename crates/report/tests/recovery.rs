@@ -84,7 +84,10 @@ fn the_tables_keep_what_is_not_recovered() {
 fn terminal_and_figure_show_them() {
     let study = study();
     let figure = figure::recovered(&study).unwrap();
-    assert_eq!(figure.title, "All remedies together recover at least 50 % of GP p99 and 100 % of peak footprint");
+    assert_eq!(
+        figure.title,
+        "All remedies together recover at least 50 % of GP p99 and 100 % of peak footprint"
+    );
     assert_eq!(figure.slug, "remedies-recovered");
     let record = Record { schema_version: 1, program: "".into(), command: "".into(), studies: vec![study] };
     for full in [false, true] {

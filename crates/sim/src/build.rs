@@ -6,10 +6,11 @@ mod xen;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use reprieve_policy::{boost, grant};
+use reprieve_policy::{boost, gang, grant};
 use reprieve_study::Scenario;
 use reprieve_study::scenario::{
-    BadScenario, Boost, Cause, Condition, HostModel, Remedy, Requests, SchedulerKind, SliceGrant, Workload,
+    BadScenario, Boost, Cause, CoSchedule, Condition, HostModel, Remedy, Requests, SchedulerKind, SliceGrant,
+    Workload,
 };
 use reprieve_study::units::{MIB, MILLISECOND_NS, SECOND_NS};
 
@@ -71,6 +72,11 @@ pub fn build(
     if condition.remedies.contains(&Remedy::SliceGrant) {
         let SliceGrant { slice_us, debt_us, .. } = model.slice_grant;
         world.add_granting(guest, grant::Settings { slice_ns: slice_us * 1000, debt_ns: debt_us * 1000 });
+    }
+    if condition.remedies.contains(&Remedy::CoSchedule) {
+        let CoSchedule { slice_us, lead_us, look_us } = model.co_schedule;
+        let settings = gang::Settings { slice_ns: slice_us * 1000, lead_ns: lead_us * 1000 };
+        world.add_coscheduling(guest, settings, look_us * 1000);
     }
     if condition.remedies.contains(&Remedy::Oracle) {
         world.add_oracle(guest);
@@ -274,6 +280,7 @@ fn vcpu_spec(condition: &Condition, v: usize, phase_permillion: u64) -> Spec {
         // In a replay each vCPU has a pCPU of its own.
         _ if !condition.replay.is_empty() => vec![Cpu(v as u32)],
         0 => Vec::new(),
+        _ if condition.remedies.contains(&Remedy::Unpin) => shared_pcpus(condition),
         pcpus => vec![Cpu(condition.pcpus[v % pcpus] as u32)],
     };
     let quota = condition.quota.iter().find(|quota| quota.vcpu == v).map(|quota| {

@@ -39,6 +39,7 @@ struct Sums {
     vcpus: Vec<(u64, u64)>,
     boosted: Option<Given>,
     granted: Option<Granted>,
+    gang_slices: Option<u64>,
     marks_ns: u64,
 }
 
@@ -58,6 +59,7 @@ impl Sums {
             vcpus: world.vcpu_times(GUEST),
             boosted: world.boosted(),
             granted: world.granted(),
+            gang_slices: world.gang_slices(),
             marks_ns: guest.counters().marks_ns,
         }
     }
@@ -169,6 +171,7 @@ impl Observer {
         derive::memory(&mut out, std::mem::take(&mut self.series));
         self.neighbours.observe(&mut out, world);
         costs::boosts(&mut out, self.start.boosted, end.boosted);
+        costs::gangs(&mut out, self.start.gang_slices, end.gang_slices);
         costs::grants(&mut out, [self.start.granted, end.granted], [self.start.marks_ns, end.marks_ns]);
         out
     }

@@ -5,6 +5,7 @@
 
 mod boosting;
 pub mod client;
+mod coscheduling;
 mod dispatch;
 mod emulator;
 mod granting;
@@ -38,6 +39,7 @@ enum Source {
     SliceEnd { host: u32, entity: u32 },
     Disk,
     Accounting,
+    Coscheduling,
     Granted { guest: u32, vcpu: u32 },
 }
 
@@ -76,6 +78,7 @@ pub struct World {
     recording: Recording,
     boosting: Option<boosting::Daemon>,
     granting: Option<granting::Granting>,
+    coscheduling: Option<coscheduling::Coscheduling>,
     oracle: Option<oracle::Oracle>,
 }
 
@@ -282,6 +285,7 @@ impl World {
             }
             Source::Disk => self.disk_event(),
             Source::Accounting => self.account_pauses(),
+            Source::Coscheduling => self.look_and_gather(),
             Source::Granted { guest, vcpu } => self.end_granted(guest as usize, vcpu as usize),
         }
     }

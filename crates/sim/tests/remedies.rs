@@ -2,11 +2,11 @@
 
 mod support;
 
-use reprieve_study::Observation;
 use reprieve_study::metric::{
-    BOOSTED_CPU, BOOSTER_CPU, BOOSTS, GP_MEAN, GP_P99, GRANTED_CPU, GRANTS, MARKS_CPU, NEIGHBOUR_CPU,
+    BOOSTED_CPU, BOOSTER_CPU, BOOSTS, GANGS, GP_MEAN, GP_P99, GRANTED_CPU, GRANTS, MARKS_CPU, NEIGHBOUR_CPU,
     READER_HELD, READER_PREEMPTIONS, THROUGHPUT,
 };
+use reprieve_study::{Observation, Span};
 
 const HEAD: &str = "
     run = { repeat = 1, warmup_ms = 100, window_ms = 2_000 }
@@ -129,6 +129,7 @@ fn each_setting_is_read() {
     ] {
         assert_ne!(hash(&format!("boost = {{ {setting} }}")), usual, "{setting}");
     }
+    each_is_read("co-schedule", "co_schedule", &["slice_us = 900", "lead_us = 20_000", "look_us = 700"]);
     each_is_read("short-slices", "short_slices", &["slice_us = 2_000"]);
     each_is_read(
         "slice-grant",
@@ -207,6 +208,45 @@ fn short_slices_are_what_slices_and_ticks_as_short_are() {
 }
 
 #[test]
+fn unpinned_vcpus_find_the_pcpu_that_is_free() {
+    for scheduler in ["eevdf", "cfs"] {
+        let more = "pcpus = 3\nnoise_per_s = 0";
+        // Both vCPUs are pinned to the pCPU 0, and the other two have room.
+        let [pinned, free] = runs_of("unpin", scheduler, "pcpus = [0, 0, 1, 2]", more);
+        let run_ns = |of: &Observation| of.provenance.vcpus.iter().map(|vcpu| vcpu.run_ns).sum::<u64>();
+        assert!(run_ns(&pinned) <= 2_000_000_000, "{scheduler}");
+        assert!(run_ns(&free) > 3_990_000_000, "{scheduler}: {}", run_ns(&free));
+        let [pinned, free] = [pinned, free].map(|of| support::metric(&of, GP_P99));
+        assert!(free < pinned, "{scheduler}: {free} against {pinned}");
+    }
+}
+
+/// Time during which both of two vCPUs were descheduled, over the time during which one was at least.
+fn together(of: &Observation) -> f64 {
+    let [first, second] = [0, 1].map(|vcpu| support::descheduled(of, vcpu));
+    let both: u64 =
+        first.iter().flat_map(|a| second.iter().map(move |b| a.overlap(*b).map_or(0, Span::length_ns))).sum();
+    let each: u64 = first.iter().chain(&second).map(|span| span.length_ns()).sum();
+    both as f64 / (each - both) as f64
+}
+
+#[test]
+fn a_gang_is_on_and_off_together_and_takes_no_more_than_its_share() {
+    for scheduler in ["eevdf", "cfs"] {
+        let [apart, gang] = runs_of("co-schedule", scheduler, "overcommit = 2", "");
+        assert!(support::metric(&gang, GANGS) > 10.0);
+        assert!(
+            together(&gang) > together(&apart),
+            "{scheduler}: {} against {}",
+            together(&gang),
+            together(&apart)
+        );
+        let neighbours = support::metric(&gang, NEIGHBOUR_CPU);
+        assert!((0.45..0.55).contains(&neighbours), "{scheduler}: half is theirs, not {neighbours}");
+    }
+}
+
+#[test]
 fn remedies_without_anything_to_work_on_are_refused() {
     let refusal = |more: &str| {
         let text = format!("name = 't'\ntitle = 't'\n{HEAD}\n{more}");
@@ -220,6 +260,12 @@ fn remedies_without_anything_to_work_on_are_refused() {
     assert_eq!(refusal(twice), "conditions.c.remedies: boost is there twice; remove one");
     let set = "conditions.c = { set = { host.boost.cap_us = 100 } }";
     assert!(refusal(set).contains("no condition has the remedy boost"), "{}", refusal(set));
+    let unpin = "conditions.c = { pcpus = [1, 1], remedies = ['unpin'] }";
+    assert!(refusal(unpin).starts_with("conditions.c.remedies: unpin: vCPUs are not"), "{}", refusal(unpin));
+    let gang = format!("name = 't'\ntitle = 't'\n{HEAD}\nconditions.c = {{ remedies = ['co-schedule'] }}");
+    let one =
+        reprieve_study::overrides::read(&gang, None, &["guest.vcpus=1".into()]).unwrap_err().to_string();
+    assert!(one.contains("a guest of one vCPU has none"), "{one}");
     let short = "host.slice_us = 900\nconditions.c = { remedies = ['short-slices'] }";
     assert!(
         refusal(short).starts_with("conditions.c.remedies: short-slices: host.slice_us"),

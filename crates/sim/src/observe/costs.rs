@@ -44,6 +44,15 @@ pub(super) fn grants(
     }
 }
 
+/// How often vCPUs began to run together since the window's start.
+pub(super) fn gangs(out: &mut Observation, before: Option<u64>, after: Option<u64>) {
+    let (Some(before), Some(after)) = (before, after) else { return };
+    let window_ns = out.provenance.window_ns as f64;
+    if window_ns > 0.0 {
+        put(out, metric::GANGS, (after - before) as f64 * 1e9 / window_ns);
+    }
+}
+
 /// What boosts have given since the window's start.
 pub(super) fn boosts(out: &mut Observation, before: Option<Given>, after: Option<Given>) {
     let (Some(before), Some(after)) = (before, after) else { return };

@@ -146,6 +146,8 @@ metrics! {
         "Run time of the vCPUs within such slices over the window, mean over the vCPUs."
     MARKS_CPU "reader_marks_cpu_share" Share "CPU for marks of readers, of one vCPU"
         "CPU time that the guest takes to mark the entry and exit of read-side sections over the window, mean over the vCPUs."
+    GANGS "gang_slices_per_s" PerSecond "Slices of vCPUs together"
+        "Times that the host began to let all vCPUs of the VM run together, per second of the window."
     DISK_BUSY "disk_busy_share" Share "Disk busy"
         "Time of the window during which the disk worked on a request of any VM."
     RIVAL_RATE "rival_io_bytes_per_s" BytesPerSecond "Read and written by a rival VM"

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Boost, ShortSlices, SliceGrant, Xen};
+use super::{Boost, CoSchedule, ShortSlices, SliceGrant, Xen};
 
 /// The simulated host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -50,6 +50,8 @@ pub struct HostModel {
     pub slice_grant: SliceGrant,
     /// Setting of the remedy `short-slices`.
     pub short_slices: ShortSlices,
+    /// Settings of the remedy `co-schedule`.
+    pub co_schedule: CoSchedule,
     /// Settings of Xen's schedulers.
     pub xen: Xen,
 }
@@ -70,6 +72,7 @@ impl Default for HostModel {
             boost: Boost::default(),
             slice_grant: SliceGrant::default(),
             short_slices: ShortSlices::default(),
+            co_schedule: CoSchedule::default(),
             xen: Xen::default(),
         }
     }

@@ -18,6 +18,11 @@ pub enum Remedy {
     SliceGrant,
     /// The host's scheduler cuts slices short. Its setting is `host.short_slices`.
     ShortSlices,
+    /// vCPUs that the condition pins to one of its `pcpus` each may run on all of these.
+    Unpin,
+    /// While some vCPUs of the VM run and others wait for a pCPU, all that have work run together for a slice, and pay it
+    /// back. A vCPU without work takes no pCPU. Its settings are `host.co_schedule`.
+    CoSchedule,
     /// What nobody can do, to compare the others with: a vCPU that the host takes off its pCPU counts as quiescent at
     /// once, though it may be within a reader; and a vCPU on which the grace-period kthread could run, or that could
     /// free memory whose grace period is over, runs at once. They pay the time back.
@@ -26,7 +31,14 @@ pub enum Remedy {
 
 impl Remedy {
     /// All of them.
-    pub const ALL: [Remedy; 4] = [Remedy::Boost, Remedy::SliceGrant, Remedy::ShortSlices, Remedy::Oracle];
+    pub const ALL: [Remedy; 6] = [
+        Remedy::Boost,
+        Remedy::SliceGrant,
+        Remedy::ShortSlices,
+        Remedy::Unpin,
+        Remedy::CoSchedule,
+        Remedy::Oracle,
+    ];
 
     /// The name for people.
     pub fn label(self) -> &'static str {
@@ -34,6 +46,8 @@ impl Remedy {
             Remedy::Boost => "boosts of vCPUs that grace periods wait for",
             Remedy::SliceGrant => "one more slice for marked readers",
             Remedy::ShortSlices => "short slices",
+            Remedy::Unpin => "vCPUs not pinned",
+            Remedy::CoSchedule => "vCPUs that run together",
             Remedy::Oracle => "an oracle: no grace period waits for a descheduled vCPU",
         }
     }
@@ -127,5 +141,26 @@ pub struct ShortSlices {
 impl Default for ShortSlices {
     fn default() -> ShortSlices {
         ShortSlices { slice_us: 1_000 }
+    }
+}
+
+/// Settings of the remedy `co-schedule`. Only the simulator reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CoSchedule {
+    /// How long the vCPUs run together, in us.
+    #[schemars(range(min = 100, max = 100_000))]
+    pub slice_us: u64,
+    /// They do not begin to while one of them has had this much more CPU time than it has a right to, in us.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub lead_us: u64,
+    /// Time between two looks of the host's scheduler, in us. They take no CPU time.
+    #[schemars(range(min = 100, max = 100_000))]
+    pub look_us: u64,
+}
+
+impl Default for CoSchedule {
+    fn default() -> CoSchedule {
+        CoSchedule { slice_us: 4_000, lead_us: 500, look_us: 1_000 }
     }
 }

@@ -15,7 +15,7 @@ struct Unread {
     why: &'static str,
 }
 
-const UNREAD: [Unread; 18] = [
+const UNREAD: [Unread; 19] = [
     Unread {
         keys: &["host."],
         applies: |s| matches!(s.ground, GroundKind::Vm | GroundKind::Threads),
@@ -101,6 +101,11 @@ const UNREAD: [Unread; 18] = [
         keys: &["host.short_slices."],
         applies: |s| lacks(s, Remedy::ShortSlices),
         why: "no condition has the remedy short-slices on the simulator",
+    },
+    Unread {
+        keys: &["host.co_schedule."],
+        applies: |s| lacks(s, Remedy::CoSchedule),
+        why: "no condition has the remedy co-schedule on the simulator",
     },
     Unread {
         keys: &["guest.memory_mib", "guest.rcu.", "observe.sync_every_ms"],

@@ -54,10 +54,17 @@ impl Scenario {
     }
 
     /// Why a remedy cannot do anything under this condition.
-    fn without_effect(&self, _condition: &Condition, remedy: Remedy) -> Option<&'static str> {
+    fn without_effect(&self, condition: &Condition, remedy: Remedy) -> Option<&'static str> {
         let slice_us = self.host.slice_us;
         let is_short = slice_us != 0 && slice_us <= self.host.short_slices.slice_us;
+        let first = condition.pcpus.first();
         match remedy {
+            Remedy::Unpin if condition.pcpus.iter().all(|pcpu| Some(pcpu) == first) => {
+                Some("vCPUs are not pinned to several pCPUs; name these in pcpus, or remove it")
+            }
+            Remedy::CoSchedule if self.guest.vcpus < 2 => {
+                Some("a guest of one vCPU has none that could run together; raise guest.vcpus, or remove it")
+            }
             Remedy::ShortSlices if is_short => {
                 Some("host.slice_us is no longer than host.short_slices.slice_us already; remove one of them")
             }
