@@ -36,6 +36,7 @@ struct Sums {
     memory_shortages: u64,
     times: Times,
     gp_kthread_ns: u64,
+    ipis: u64,
     vcpus: Vec<(u64, u64)>,
     boosted: Option<Given>,
 }
@@ -53,6 +54,7 @@ impl Sums {
             memory_shortages: guest.counters().memory_shortages,
             times,
             gp_kthread_ns: guest.gp_kthread_ns(),
+            ipis: guest.ipis(),
             vcpus: world.vcpu_times(GUEST),
             boosted: world.boosted(),
         }
@@ -165,6 +167,7 @@ impl Observer {
         derive::memory(&mut out, std::mem::take(&mut self.series));
         self.neighbours.observe(&mut out, world);
         costs::boosts(&mut out, self.start.boosted, end.boosted);
+        costs::ipis(&mut out, &run.scenario, end.ipis - self.start.ipis);
         out
     }
 

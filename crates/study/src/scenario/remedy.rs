@@ -10,17 +10,27 @@ pub enum Remedy {
     /// The host lets descheduled vCPUs for which a grace period waits run for a moment. They pay the time back. Its
     /// settings are `host.boost`.
     Boost,
+    // Of the guest.
+    /// Objects that wait for a grace period stay in their slab cache, and are allocated again right after it. Its
+    /// settings are `guest.slab`.
+    DeferredAwareSlab,
 }
 
 impl Remedy {
     /// All of them.
-    pub const ALL: [Remedy; 1] = [Remedy::Boost];
+    pub const ALL: [Remedy; 2] = [Remedy::Boost, Remedy::DeferredAwareSlab];
 
     /// The name for people.
     pub fn label(self) -> &'static str {
         match self {
             Remedy::Boost => "boosts of vCPUs that grace periods wait for",
+            Remedy::DeferredAwareSlab => "a slab allocator that knows of deferred frees",
         }
+    }
+
+    /// Whether the guest's kernel does it, and not the host.
+    pub fn is_of_guest(self) -> bool {
+        !matches!(self, Remedy::Boost)
     }
 }
 

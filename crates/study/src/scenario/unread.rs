@@ -15,7 +15,7 @@ struct Unread {
     why: &'static str,
 }
 
-const UNREAD: [Unread; 16] = [
+const UNREAD: [Unread; 17] = [
     Unread {
         keys: &["host."],
         applies: |s| matches!(s.ground, GroundKind::Vm | GroundKind::Threads),
@@ -89,11 +89,13 @@ const UNREAD: [Unread; 16] = [
     },
     Unread {
         keys: &["host.boost."],
-        applies: |scenario| {
-            let boosts = |condition: &Condition| condition.remedies.contains(&Remedy::Boost);
-            scenario.ground != GroundKind::Sim || !scenario.conditions.values().any(boosts)
-        },
+        applies: |s| lacks(s, Remedy::Boost),
         why: "no condition has the remedy boost on the simulator",
+    },
+    Unread {
+        keys: &["guest.slab."],
+        applies: |s| lacks(s, Remedy::DeferredAwareSlab),
+        why: "no condition has the remedy deferred-aware-slab on the simulator",
     },
     Unread {
         keys: &["guest.memory_mib", "guest.rcu.", "observe.sync_every_ms"],
@@ -106,6 +108,12 @@ const UNREAD: [Unread; 16] = [
         why: "with one vCPU synchronize_rcu() has nobody to wait for, so it is not timed",
     },
 ];
+
+/// Whether no condition on the simulator has the remedy.
+fn lacks(scenario: &Scenario, remedy: Remedy) -> bool {
+    let has = |condition: &Condition| condition.remedies.contains(&remedy);
+    scenario.ground != GroundKind::Sim || !scenario.conditions.values().any(has)
+}
 
 impl Scenario {
     /// Refuses a key that nothing reads when this scenario is run.
