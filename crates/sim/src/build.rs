@@ -1,6 +1,7 @@
 //! Builds the world of a run from a condition of its scenario: host, guests, neighbours and stimuli.
 
 mod io;
+mod remedies;
 mod xen;
 
 use std::borrow::Cow;
@@ -227,6 +228,7 @@ fn make_guest(
         hz: scenario.guest.hz,
         costs: costs.clone(),
         rcu: rcu_params(scenario, descheduled_is_quiescent(condition)),
+        remedies: remedies::of_guest(scenario, condition),
         locks: workload::locks(&scenario.workload),
         discipline: scenario.guest.spinlocks,
         tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, tick_ns - 1),

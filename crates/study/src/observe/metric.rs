@@ -138,6 +138,8 @@ metrics! {
         "Times that a descheduled vCPU was let on because a grace period waited for it, per second of the window."
     BOOSTED_CPU "boosted_cpu_share" Share "CPU within boosts, of one vCPU"
         "Run time of the vCPUs within boosts over the window, mean over the vCPUs."
+    IPIS "ipis_per_s" PerSecond "Interrupts between vCPUs"
+        "Interrupts by which the guest's vCPUs asked each other to schedule or to report, per second of the window; only where some condition has a remedy of the guest."
     BOOSTER_CPU "booster_cpu_share" Share "Boosting daemon's CPU, of one CPU"
         "CPU time over the window of the daemon on the host that watches the guest's grace periods and boosts its vCPUs."
     GRANTS "extra_slices_per_s" PerSecond "Extra slices of readers"

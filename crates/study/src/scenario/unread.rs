@@ -15,7 +15,7 @@ struct Unread {
     why: &'static str,
 }
 
-const UNREAD: [Unread; 19] = [
+const UNREAD: &[Unread] = &[
     Unread {
         keys: &["host."],
         applies: |s| matches!(s.ground, GroundKind::Vm | GroundKind::Threads),
@@ -91,6 +91,11 @@ const UNREAD: [Unread; 19] = [
         keys: &["host.boost."],
         applies: |s| lacks(s, Remedy::Boost),
         why: "no condition has the remedy boost on the simulator",
+    },
+    Unread {
+        keys: &["guest.slab."],
+        applies: |s| lacks(s, Remedy::DeferredAwareSlab),
+        why: "no condition has the remedy deferred-aware-slab on the simulator",
     },
     Unread {
         keys: &["host.slice_grant."],

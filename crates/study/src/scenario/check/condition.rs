@@ -34,6 +34,19 @@ impl Scenario {
         if !self.workload.loads_rcu() {
             return bad(key, "this workload waits for no grace period; remove it");
         }
+        for (number, remedy) in condition.remedies.iter().enumerate() {
+            refuse_if(
+                condition.remedies[..number].contains(remedy),
+                key,
+                "it names a remedy twice; remove one",
+            )?;
+            if let Some(why) = self.has_no_effect(*remedy) {
+                return bad(key, why);
+            }
+        }
+        if condition.remedies.iter().all(|remedy| remedy.is_of_guest()) {
+            return Ok(());
+        }
         if self.host.scheduler.is_xen() {
             return bad(
                 key,
