@@ -10,6 +10,7 @@ mod delay;
 mod distribution;
 mod over_time;
 mod ratios;
+mod recovery;
 mod staircase;
 pub mod style;
 mod sweep;
@@ -19,6 +20,7 @@ pub use delay::delay;
 pub use distribution::gp_distribution;
 pub use over_time::{backlog, footprint, footprint_and_gp, unusable};
 pub use ratios::{published, ratios};
+pub use recovery::recovered;
 pub use sweep::sweep;
 pub use tail::latency_tail;
 
@@ -103,7 +105,7 @@ impl Figure {
 
 /// Every figure that the study has data for, in the page's order.
 pub fn all(study: &Study) -> Vec<Figure> {
-    let mut figures: Vec<Figure> = footprint(study).into_iter().collect();
+    let mut figures: Vec<Figure> = recovered(study).into_iter().chain(footprint(study)).collect();
     // What the condition does comes before what it is compared with.
     let baseline = study.scenario.baseline();
     let names = || study.scenario.conditions.keys().map(String::as_str);

@@ -2,14 +2,13 @@
 //!
 //! A change is claimed only if its interval excludes "no change" and there are enough runs for a test to tell.
 
-use reprieve_study::comparison::SIGNIFICANT_BELOW;
-use reprieve_study::conformance::NO_EFFECT;
+use reprieve_study::comparison::{NO_EFFECT, SIGNIFICANT_BELOW};
 use reprieve_study::observation::Standing;
 use reprieve_study::statistics::{self, Estimate};
 use reprieve_study::units::significant;
 use reprieve_study::{Comparison, Condition, Row, Study, metric};
 
-use crate::{facts, stimuli, table};
+use crate::{facts, recovery, stimuli, table};
 
 /// Conditions that get a sentence of their own.
 const TOLD: usize = 2;
@@ -40,6 +39,9 @@ const WORDS: [(&str, &str, &str); 9] = [
 pub fn of(study: &Study) -> Vec<String> {
     if stimuli::is_of(study) {
         return disturbed(study).into_iter().chain(stimuli::sentences(study)).collect();
+    }
+    if let Some(found) = study.recovery() {
+        return disturbed(study).into_iter().chain(recovery::sentences(&found)).collect();
     }
     // Cases of I/O are compared by ratios between conditions that their scenario names.
     if !study.scenario.cases.is_empty() && study.scenario.workload.io().is_none() {

@@ -5,6 +5,7 @@ mod causes;
 mod comparisons;
 mod grids;
 mod holdouts;
+mod recovery;
 mod replays;
 mod side_by_side;
 mod style;
@@ -105,6 +106,7 @@ fn section(study: &Study) -> Markup {
                     }
                 }
             }
+            (recovery::render(study))
             (folded("All metrics", html! {
                 @match Layout::of(study) {
                     Layout::SideBySide(side) => (side_by_side::render(&side)),

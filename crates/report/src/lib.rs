@@ -14,6 +14,7 @@ pub mod html;
 mod layout;
 pub mod perfetto;
 pub mod quantity;
+pub mod recovery;
 mod replays;
 pub mod side_by_side;
 pub mod stimuli;

@@ -5,8 +5,7 @@
 //! A change is clear if its interval excludes "no change" and, where there are enough runs for a test, its p-value is below
 //! 0.05 after Bonferroni's correction for all settings.
 
-use reprieve_study::comparison::SIGNIFICANT_BELOW;
-use reprieve_study::conformance::NO_EFFECT;
+use reprieve_study::comparison::{NO_EFFECT, SIGNIFICANT_BELOW};
 use reprieve_study::statistics::{self, Estimate};
 use reprieve_study::units::significant;
 use reprieve_study::{Row, Study, metric};

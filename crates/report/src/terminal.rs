@@ -8,6 +8,7 @@ mod comparison;
 mod conformance;
 mod grids;
 mod latencies;
+mod recovery;
 mod replays;
 mod side;
 mod sweeps;
@@ -79,6 +80,9 @@ fn render_study(text: &mut String, study: &Study, options: &Options) {
     for fact in &facts {
         // A name that is longer has its spaces, too.
         wrapped(text, &format!("{:<pad$}  ", clean(&fact.name)), &fact.value, pad + 2, options);
+    }
+    if let Some(found) = study.recovery() {
+        recovery::render(text, &found, options);
     }
     match Layout::of(study) {
         Layout::SideBySide(side) => side::render(text, &side, options),

@@ -1,6 +1,7 @@
 //! Builds the world of a run from a condition of its scenario: host, guests, neighbours and stimuli.
 
 mod io;
+mod remedies;
 mod xen;
 
 use std::borrow::Cow;
@@ -81,6 +82,9 @@ pub fn build(
         let CoSchedule { slice_us, lead_us, look_us } = model.co_schedule;
         let settings = gang::Settings { slice_ns: slice_us * 1000, lead_ns: lead_us * 1000 };
         world.add_coscheduling(guest, settings, look_us * 1000);
+    }
+    if condition.remedies.contains(&Remedy::Oracle) {
+        world.add_oracle(guest);
     }
     add_emulator(&mut world, guest, scenario, seed, 0);
     add_client(&mut world, guest, scenario, seed);
@@ -227,7 +231,8 @@ fn make_guest(
         vcpus: scenario.guest.vcpus,
         hz: scenario.guest.hz,
         costs: costs.clone(),
-        rcu: rcu_params(scenario, condition.without.contains(&Cause::ReaderPreemption)),
+        rcu: rcu_params(scenario, descheduled_is_quiescent(condition)),
+        remedies: remedies::of_guest(scenario, condition),
         locks: workload::locks(&scenario.workload),
         discipline: scenario.guest.spinlocks,
         tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, tick_ns - 1),
@@ -247,6 +252,10 @@ fn make_guest(
     let mut guest = Guest::new(&spec, memory, seed, world.queue());
     workload::add(&mut guest, scenario, speed_permille, number)?;
     Ok(guest)
+}
+
+fn descheduled_is_quiescent(condition: &Condition) -> bool {
+    condition.without.contains(&Cause::ReaderPreemption) || condition.remedies.contains(&Remedy::Oracle)
 }
 
 /// RCU's parameters. A value below 0 means the kernel's default rule.

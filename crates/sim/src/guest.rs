@@ -7,11 +7,13 @@ mod batched_frees;
 pub mod block;
 pub mod callback;
 pub mod costs;
+mod deferring;
 pub mod env;
 pub mod ids;
 mod interrupts;
 pub mod io;
 mod jiffies;
+pub mod latent;
 pub mod lock;
 pub mod memory;
 pub mod network;
@@ -105,6 +107,13 @@ impl Kernel {
     }
 }
 
+/// What the guest's kernel does against preempted RCU readers; by default nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Remedies {
+    /// Its slab allocator knows of deferred frees.
+    pub slab: Option<latent::Settings>,
+}
+
 /// The parameters of a guest.
 pub struct Spec {
     /// Its kernel.
@@ -117,6 +126,8 @@ pub struct Spec {
     pub costs: Costs,
     /// RCU's parameters.
     pub rcu: rcu::Params,
+    /// Its remedies.
+    pub remedies: Remedies,
     /// The number of spinlocks.
     pub locks: u32,
     /// How waiters get a spinlock.
@@ -160,6 +171,8 @@ pub struct Guest {
     io: IoSide,
     /// An interrupt handler is running. The softirqs that it raises run when it ends.
     in_interrupt: bool,
+    /// Interrupts that its vCPUs sent each other.
+    ipis: u64,
     counters: Counters,
     requests: Vec<Request>,
 }
@@ -179,10 +192,11 @@ impl Guest {
             jiffies: Jiffies::new(spec.hz, spec.tick_phase_ns),
             tasks: TaskTable::new(spec.kernel.scheduler(spec.vcpus, spec.hz), seed),
             locks: Locks::new(spec.locks, spec.discipline),
-            rcu: RcuSide::new(&spec.rcu, spec.vcpus),
+            rcu: RcuSide::new(&spec.rcu, &spec.remedies, spec.vcpus),
             memory,
             io: IoSide::default(),
             in_interrupt: false,
+            ipis: 0,
             counters: Counters::default(),
             requests: Vec::new(),
         };
@@ -224,7 +238,7 @@ impl Guest {
             + self.counters.latencies.stalls.len() * size_of::<reprieve_study::Span>();
         let block = self.io.disk.as_ref().map_or(0, |io| io.block.held_bytes());
         // 8 bytes for a callback or object, twice: a growing queue takes up to twice its length.
-        self.rcu.backlog() * 16 + (latencies + block) as u64
+        self.rcu.held() * 16 + (latencies + block) as u64
     }
 
     /// A vCPU gets a pCPU. It first spends `overhead_ns` of CPU time.
@@ -341,6 +355,26 @@ impl Guest {
     /// The vCPU on which RCU's kthread runs or waits to run.
     pub fn ready_gp_kthread(&self) -> Option<usize> {
         self.tasks.place(self.rcu.gp_kthread)
+    }
+
+    /// Whether callbacks of that vCPU could be invoked already, and its tick, which starts that, is overdue. For a vCPU
+    /// that is let on for it (`is_on`) the tick has come.
+    pub fn could_free(&self, now_ns: u64, v: usize, is_on: bool) -> bool {
+        let vcpu = &self.vcpus[v];
+        let is_overdue = !vcpu.tick_stopped && vcpu.next_tick_ns <= now_ns;
+        (is_on || is_overdue) && self.rcu.state.has_due_callbacks(v)
+    }
+
+    /// Interrupts that its vCPUs have sent each other.
+    pub fn ipis(&self) -> u64 {
+        self.ipis
+    }
+
+    /// Interrupts a vCPU for another one.
+    fn send_ipi(&mut self, v: usize, interrupt: u8) {
+        self.ipis += 1;
+        self.vcpus[v].pending |= interrupt;
+        self.requests.push(Request::Kick(v));
     }
 
     /// CPU time of RCU's kthread.

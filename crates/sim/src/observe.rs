@@ -36,6 +36,7 @@ struct Sums {
     memory_shortages: u64,
     times: Times,
     gp_kthread_ns: u64,
+    ipis: u64,
     vcpus: Vec<(u64, u64)>,
     boosted: Option<Given>,
     granted: Option<Granted>,
@@ -56,6 +57,7 @@ impl Sums {
             memory_shortages: guest.counters().memory_shortages,
             times,
             gp_kthread_ns: guest.gp_kthread_ns(),
+            ipis: guest.ipis(),
             vcpus: world.vcpu_times(GUEST),
             boosted: world.boosted(),
             granted: world.granted(),
@@ -171,6 +173,7 @@ impl Observer {
         derive::memory(&mut out, std::mem::take(&mut self.series));
         self.neighbours.observe(&mut out, world);
         costs::boosts(&mut out, self.start.boosted, end.boosted);
+        costs::ipis(&mut out, &run.scenario, end.ipis - self.start.ipis);
         costs::gangs(&mut out, self.start.gang_slices, end.gang_slices);
         costs::grants(&mut out, [self.start.granted, end.granted], [self.start.marks_ns, end.marks_ns]);
         out

@@ -115,13 +115,12 @@ pub fn add(
                 0 => scenario.guest.memory_mib / 2,
                 limit => limit,
             };
-            let vcpus = guest.vcpus().len();
-            let workers = vcpus - memory.computing as usize;
-            memory::add(guest, pace, memory, workers, (limit_mib << 20) / memory.object_bytes);
-            computing::add(guest, workers..vcpus, NICE_0);
+            let workers = memory.workers_on(scenario.guest.vcpus);
+            memory::add(guest, pace, workers, memory, (limit_mib << 20) / memory.object_bytes);
+            computing::add(guest, workers..workers + memory.computing as usize, NICE_0);
         }
         Workload::Clone(clones) => {
-            let workers = if clones.workers == 0 { scenario.guest.vcpus } else { clones.workers as usize };
+            let workers = workers_of(clones.workers, scenario);
             clone::add(guest, pace, workers, &clones.namespaces, clones.stop_below_mib << 20);
             computing::add(guest, workers..workers + clones.computing as usize, NICE_0);
         }
@@ -138,6 +137,11 @@ pub fn add(
         sync::add(guest, scenario.observe.sync_every_ms * MILLISECOND_NS);
     }
     Ok(())
+}
+
+/// The workers that a scenario asks for: 0 means one on each vCPU.
+fn workers_of(asked: u32, scenario: &Scenario) -> usize {
+    if asked == 0 { scenario.guest.vcpus } else { asked as usize }
 }
 
 /// The number of workers of a workload of fixed size. All must be ready before the measured part begins, and finish

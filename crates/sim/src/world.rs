@@ -10,6 +10,7 @@ mod dispatch;
 mod emulator;
 mod granting;
 mod io;
+mod oracle;
 mod recording;
 
 use crate::digest::mixed;
@@ -78,6 +79,7 @@ pub struct World {
     boosting: Option<boosting::Daemon>,
     granting: Option<granting::Granting>,
     coscheduling: Option<coscheduling::Coscheduling>,
+    oracle: Option<oracle::Oracle>,
 }
 
 impl World {
@@ -236,6 +238,7 @@ impl World {
             self.digest = mixed(self.digest, at_ns ^ (timer.index() as u64) << 40);
             self.happen(self.sources[timer.index()]);
             self.settle();
+            self.foresee();
             self.book_inactivity();
         }
         false

@@ -4,7 +4,7 @@ mod support;
 
 use reprieve_study::metric::{
     BOOST_CPU, BOOSTED_CPU, BOOSTS, GANGS, GP_MEAN, GP_P99, GRANTED_CPU, GRANTS, MARKS_CPU, NEIGHBOUR_CPU,
-    THROUGHPUT,
+    READER_HELD, READER_PREEMPTIONS, THROUGHPUT,
 };
 use reprieve_study::{Observation, Span};
 
@@ -66,6 +66,31 @@ fn neighbours_lose_little() {
     assert!(support::metric(&boost, GP_MEAN) < 0.9 * support::metric(&nothing, GP_MEAN));
     let neighbours = |run| support::metric(run, NEIGHBOUR_CPU);
     assert!(neighbours(&boost) > 0.95 * neighbours(&nothing), "{}", neighbours(&boost));
+}
+
+#[test]
+fn under_the_oracle_no_grace_period_waits_for_a_descheduled_vcpu_and_the_guest_gets_no_more() {
+    let text = format!(
+        "
+        {HEAD}
+        host.scheduler = 'cfs'
+        [conditions.nothing]
+        overcommit = 2
+        [conditions.oracle]
+        overcommit = 2
+        remedies = ['oracle']
+        "
+    );
+    let runs = support::run(&text);
+    let of = |name: &str, id| support::metric(runs.iter().find(|run| run.condition == name).unwrap(), id);
+    for waits in [READER_PREEMPTIONS, READER_HELD] {
+        assert!(of("nothing", waits) > 0.0, "{waits}");
+        assert_eq!(of("oracle", waits), 0.0, "{waits}");
+    }
+    // Two ticks are what it takes without anybody else.
+    assert!(of("oracle", GP_P99) < 10e6 && of("nothing", GP_P99) > 20e6, "{}", of("oracle", GP_P99));
+    let neighbours = of("oracle", NEIGHBOUR_CPU) / of("nothing", NEIGHBOUR_CPU);
+    assert!((0.93..1.07).contains(&neighbours), "the time is lent: {neighbours}");
 }
 
 #[test]

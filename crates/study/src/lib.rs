@@ -18,7 +18,7 @@ pub mod shown;
 pub mod statistics;
 pub mod units;
 
-pub use compare::{attribution, comparison};
+pub use compare::{attribution, comparison, recovery};
 pub use conform::{conformance, latency_conformance, off_times};
 pub use observe::{
     derive, distribution, fairness, grace_period, metric, observation, stalls, tape, timeline,
@@ -35,6 +35,7 @@ pub use latency_conformance::LatencyConformance;
 pub use metric::{Metric, Unit};
 pub use observation::{Observation, Provenance, SweepPoint};
 pub use record::{Record, Study};
+pub use recovery::Recovery;
 pub use scenario::{Condition, GroundKind, Scenario, Workload};
 pub use tape::Tape;
 pub use timeline::{Timeline, Trace};

@@ -3,6 +3,7 @@
 //! | module | part of the file |
 //! |---|---|
 //! | [`guest`] | `[guest]`: the machine under test |
+//! | `guest_remedies` | `[guest.slab]` and its like: settings of remedies |
 //! | [`host`] | `[host]`: the simulated host, and `[limits]` of a simulation |
 //! | [`xen`] | `[host.xen]`: settings of Xen's schedulers |
 //! | [`Workload`] | `[workload]` |
@@ -33,6 +34,7 @@ mod conditions_of;
 mod counterparts;
 mod explain;
 pub mod guest;
+mod guest_remedies;
 pub mod host;
 pub mod keys;
 pub mod limits;
@@ -52,6 +54,7 @@ pub mod xen;
 pub use case::Case;
 pub use condition::{Bursts, Cause, Condition, Pause, Spike, VcpuQuota};
 pub use guest::{Accelerator, Guest, Rcu, Spinlocks};
+pub use guest_remedies::Slab;
 pub use host::{HostModel, Limits, NoiseTail, SchedulerKind};
 pub use plan::PlannedRun;
 pub use published::{Published, PublishedOrder, PublishedPair, PublishedRatio};

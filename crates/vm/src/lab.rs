@@ -299,12 +299,10 @@ impl Work<'_> {
 fn start_command(workload: &Workload, scenario: &Scenario, observe: &Observe) -> Result<String, BadScenario> {
     let guest_bytes = scenario.guest.memory_mib * MIB;
     let command = match workload {
-        Workload::Memory(Memory { object_bytes, burst, pause_us, backlog_limit_mib, computing, .. }) => {
+        Workload::Memory(memory) => {
+            let Memory { object_bytes, burst, pause_us, backlog_limit_mib, computing, .. } = memory;
             let limit = if *backlog_limit_mib == 0 { guest_bytes / 2 } else { backlog_limit_mib * MIB };
-            let workers = match computing {
-                0 => 0,
-                computing => scenario.guest.vcpus - *computing as usize,
-            };
+            let workers = memory.workers_on(scenario.guest.vcpus);
             let beside = beside(workers, *computing);
             format!(
                 "memory workers={workers} object_bytes={object_bytes} burst={burst} pause_us={pause_us} \

@@ -7,8 +7,8 @@ use reprieve_study::comparison::AGREES_WITHIN;
 use reprieve_study::{Comparison, Study, Verdict, metric};
 
 use super::{
-    LONGEST_HEADER, Options, causes, clean, empty_table, finish, fitted, grids, heading, replays, side,
-    sweeps, wrapped,
+    LONGEST_HEADER, Options, causes, clean, empty_table, finish, fitted, grids, heading, recovery, replays,
+    side, sweeps, wrapped,
 };
 use crate::layout::Layout;
 use crate::table::{self, Line};
@@ -44,11 +44,9 @@ pub fn render(text: &mut String, study: &Study, options: &Options) {
     for warning in facts::warnings(study) {
         wrapped(text, "Note: ", &warning, 2, options);
     }
-    match Layout::of(study) {
-        Layout::SideBySide(side) => side::render(text, &side, options),
-        Layout::Cases(found) => cases(text, study, &found, options),
-        Layout::Grids => grids::render(text, study, options),
-        Layout::Comparisons => comparisons(text, study, options),
+    match study.recovery() {
+        Some(found) => recovery::render(text, &found, options),
+        None => tables(text, study, options),
     }
     sweeps::render(text, study, options);
     replays::render(text, study, options);
@@ -60,6 +58,15 @@ pub fn render(text: &mut String, study: &Study, options: &Options) {
         wrapped(text, "", &remark, 0, options);
     }
     let _ = writeln!(text);
+}
+
+fn tables(text: &mut String, study: &Study, options: &Options) {
+    match Layout::of(study) {
+        Layout::SideBySide(side) => side::render(text, &side, options),
+        Layout::Cases(found) => cases(text, study, &found, options),
+        Layout::Grids => grids::render(text, study, options),
+        Layout::Comparisons => comparisons(text, study, options),
+    }
 }
 
 fn comparisons(text: &mut String, study: &Study, options: &Options) {

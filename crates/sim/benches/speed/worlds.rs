@@ -167,6 +167,7 @@ fn make_guest(world: &mut World, seed: u64) -> Guest {
         discipline: Spinlocks::Queued,
         tick_phase_ns: Stream::new(seed, "tick phase", 0).within(0, SECOND_NS / HZ - 1),
         idle: Default::default(),
+        remedies: Default::default(),
     };
     let costs = spec.costs.memory.clone();
     let memory = Memory::new(&memory::Spec { bytes: MEMORY_BYTES, cpus: VCPUS, costs });

@@ -25,6 +25,8 @@ struct Worker {
     monitor_at: Option<u64>,
     /// It should allocate pages of pointers.
     refill: bool,
+    /// It should wait for an expedited grace period.
+    expedite: bool,
     /// Batches whose grace period has ended.
     ready: Vec<usize>,
     /// Objects to free now.
@@ -54,6 +56,12 @@ impl BatchedFrees {
         worker.task.filter(|_| refill || monitor.is_some())
     }
 
+    /// Has the worker of a vCPU wait for an expedited grace period. Returns it: it must wake.
+    pub(super) fn expedite(&mut self, v: usize) -> Option<TaskId> {
+        self.workers[v].expedite = true;
+        self.workers[v].task
+    }
+
     /// The number of waiting objects.
     pub(super) fn backlog(&self) -> u64 {
         (0..self.workers.len()).map(|v| self.kfree.backlog(v as u32)).sum()
@@ -67,6 +75,9 @@ impl Guest {
         let worker = &mut self.rcu.batched.workers[v];
         if std::mem::take(&mut worker.refill) {
             return self.refill_pages(v);
+        }
+        if std::mem::take(&mut worker.expedite) {
+            return self.wait_expedited(clock, v, task);
         }
         if !worker.freeing.is_empty() {
             return self.free_chunk(v);

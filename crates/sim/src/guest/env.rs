@@ -81,7 +81,13 @@ impl Env<'_> {
 
     /// Allocates an object.
     pub fn alloc(&mut self, cache: Cache) -> Result<Object, OutOfMemory> {
-        let allocated = self.memory.alloc(self.vcpu, cache);
+        if let Some(object) = self.reuse(cache) {
+            return Ok(object);
+        }
+        let mut allocated = self.memory.alloc(self.vcpu, cache);
+        if allocated.is_err() && self.return_latent() {
+            allocated = self.memory.alloc(self.vcpu, cache);
+        }
         self.charge(allocated)
     }
 
@@ -104,13 +110,17 @@ impl Env<'_> {
     /// Frees an object after a grace period: `call_rcu()`.
     pub fn free_deferred(&mut self, object: Object) {
         self.spent_ns += self.costs.call_rcu_ns;
-        self.rcu.call(self.vcpu, callback::free(object));
+        if !self.rcu.keep_latent(self.vcpu, object) {
+            self.rcu.call(self.vcpu, callback::free(object));
+        }
     }
 
     /// Frees an object after a grace period, in a batch with others: `kfree_rcu()`.
     pub fn free_batched(&mut self, object: Object) {
         self.spent_ns += self.costs.call_rcu_ns;
-        self.to_wake.extend(self.rcu.batched.push(self.vcpu, object, self.jiffies));
+        if !self.rcu.keep_latent(self.vcpu, object) {
+            self.to_wake.extend(self.rcu.batched.push(self.vcpu, object, self.jiffies));
+        }
     }
 
     /// Objects that wait for a grace period, all vCPUs.

@@ -88,7 +88,7 @@ impl Guest {
             self.tasks.scheduler.tick(clock.now_ns, cpu, &mut self.tasks.orders);
             self.apply_orders(Some(v));
         }
-        self.costs.tick_ns
+        self.costs.tick_ns + self.return_surplus(v)
     }
 
     /// Wakes who sleeps by a timer, unless that sleep is over. Returns the CPU time.
@@ -134,7 +134,10 @@ impl Guest {
         let soon = self.vcpus[v].wheel.next().is_some_and(|deadline| deadline <= self.jiffies.now + 1);
         let until_ns = clock.now_ns + self.jiffies.tick_ns;
         let short = self.vcpus[v].precise.next().is_some_and(|at_ns| at_ns <= until_ns);
-        let stops = self.rcu.state.backlog(v) == 0 && !soon && !(short && self.idle.keeps_tick);
+        let stops = self.rcu.state.backlog(v) == 0
+            && !self.has_latent(v)
+            && !soon
+            && !(short && self.idle.keeps_tick);
         if stops && !self.vcpus[v].tick_stopped && self.jiffies.timekeeper == Some(v) {
             self.jiffies.timekeeper = None;
         } else if !stops {

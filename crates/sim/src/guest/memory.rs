@@ -170,6 +170,22 @@ impl Memory {
         }
     }
 
+    /// Whether a CPU can allocate an object of that cache without a new slab.
+    pub fn has_free(&self, cpu: usize, cache: Cache) -> bool {
+        match &self.stores[cache.0 as usize] {
+            Store::Slabs(slabs) => slabs.has_free(cpu),
+            Store::Pages(..) => true,
+        }
+    }
+
+    /// Objects that the slabs of a cache have room for.
+    pub fn objects_of(&self, cache: Cache) -> u64 {
+        match &self.stores[cache.0 as usize] {
+            Store::Slabs(slabs) => slabs.frames * FRAME_BYTES / u64::from(slabs.geometry.object_bytes),
+            Store::Pages(..) => 0,
+        }
+    }
+
     /// Frees an object, on any CPU; says what that cost, in ns.
     ///
     /// # Panics

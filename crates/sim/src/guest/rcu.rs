@@ -13,6 +13,7 @@
 //! | runs the RCU softirq | [`Rcu::core`], then [`Rcu::begin_batch`], [`Rcu::next_callback`], [`Rcu::end_batch`] |
 //! | runs the grace-period kthread | [`Rcu::kthread`] until it sleeps |
 //! | waits for an expedited grace period | [`Rcu::start_expedited`], [`Rcu::expedited_ipi`] |
+//! | asks whether a grace period has passed | [`Rcu::cookie`], [`Rcu::ask_for`], [`Rcu::has_passed`] |
 //!
 //! Invariants, which the tests check on random schedules: a callback is invoked only after every CPU passed a quiescent
 //! state since it was queued; each callback is invoked once, in order on its CPU; a grace period that waits for a CPU
@@ -36,6 +37,7 @@ mod idle;
 pub mod kfree;
 mod kthread;
 mod params;
+mod poll;
 mod requests;
 mod scan;
 mod sequence;
@@ -52,4 +54,5 @@ pub use core_work::CoreWork;
 pub use effects::{Context, Effects};
 pub use kthread::{Kthread, Step, Wakeup};
 pub use params::Params;
+pub use poll::Cookie;
 pub use state::Rcu;

@@ -5,9 +5,10 @@ use reprieve_study::GracePeriod;
 use crate::guest::batched_frees::BatchedFrees;
 use crate::guest::callback;
 use crate::guest::ids::{Mode, TaskId};
+use crate::guest::latent::Latent;
 use crate::guest::rcu::{Callback, Effects, Kthread, Params, Rcu, Wakeup};
 use crate::guest::vcpu::{Level, interrupt};
-use crate::guest::{Clock, Guest, Request};
+use crate::guest::{Clock, Guest, Remedies, deferring};
 use crate::sched::Cpu;
 
 /// RCU of a guest, with what the guest keeps for it.
@@ -18,6 +19,7 @@ pub struct RcuSide {
     pub(super) gp_kthread: TaskId,
     barrier: Barrier,
     pub(super) batched: BatchedFrees,
+    pub(super) latent: Option<Latent>,
     /// Callbacks queued so far.
     pub(crate) queued: u64,
     /// Callbacks invoked so far.
@@ -36,7 +38,7 @@ struct Barrier {
 
 impl RcuSide {
     /// RCU of a guest with that many vCPUs, all idle. Its tasks are yet to be named.
-    pub(super) fn new(params: &Params, vcpus: usize) -> RcuSide {
+    pub(super) fn new(params: &Params, remedies: &Remedies, vcpus: usize) -> RcuSide {
         let mut state = Rcu::new(params, vcpus);
         (0..vcpus).for_each(|v| state.idle_enter(v));
         RcuSide {
@@ -45,6 +47,7 @@ impl RcuSide {
             gp_kthread: TaskId(0),
             barrier: Barrier::default(),
             batched: BatchedFrees::new(params.hz, vcpus),
+            latent: deferring::latent(remedies, vcpus),
             queued: 0,
             invoked: 0,
         }
@@ -56,9 +59,17 @@ impl RcuSide {
         self.state.call(v, callback, &mut self.effects);
     }
 
-    /// Callbacks, and objects of `kfree_rcu()`, that wait for a grace period.
+    /// Callbacks, objects of `kfree_rcu()` and latent objects that wait for a grace period.
     pub fn backlog(&self) -> u64 {
-        self.state.backlog_total() + self.batched.backlog()
+        let has_passed = |cookie| self.state.has_passed(cookie);
+        let latent = self.latent.as_ref().map_or(0, |latent| latent.waiting(has_passed));
+        self.state.backlog_total() + self.batched.backlog() + latent
+    }
+
+    /// The same, with latent objects that can be used again.
+    pub(super) fn held(&self) -> u64 {
+        let latent = self.latent.as_ref().map_or(0, Latent::held);
+        self.state.backlog_total() + self.batched.backlog() + latent
     }
 
     /// Takes the grace periods that ended since the last call, in order ([`Rcu::finished`]).
@@ -86,7 +97,7 @@ impl RcuSide {
         if *queued != invoked + waiting {
             return Err(format!("{queued} callbacks were queued and {invoked} invoked, but {waiting} wait"));
         }
-        Ok(())
+        self.latent.as_ref().map_or(Ok(()), Latent::check)
     }
 }
 
@@ -129,8 +140,7 @@ impl Guest {
         }
         self.apply_orders(here);
         while let Some(cpu) = self.rcu.effects.ipi.pop() {
-            self.vcpus[cpu as usize].pending |= interrupt::EXPEDITED;
-            self.requests.push(Request::Kick(cpu as usize));
+            self.send_ipi(cpu as usize, interrupt::EXPEDITED);
         }
         while let Some(token) = self.rcu.effects.wake.pop() {
             self.wake_task(clock, TaskId(token as u32), here);
@@ -153,8 +163,7 @@ impl Guest {
         for other in 0..self.vcpus.len() {
             if self.rcu.state.backlog(other) > 0 {
                 self.rcu.barrier.left += 1;
-                self.vcpus[other].pending |= interrupt::BARRIER;
-                self.requests.push(Request::Kick(other));
+                self.send_ipi(other, interrupt::BARRIER);
             }
         }
         self.barrier_passed(clock, v, task);

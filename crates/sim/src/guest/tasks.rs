@@ -6,7 +6,7 @@ use crate::guest::ids::{Mode, TaskId};
 use crate::guest::task::{Kind, Op};
 use crate::guest::timers::Sleeper;
 use crate::guest::vcpu::{Level, interrupt};
-use crate::guest::{Clock, Guest, Request};
+use crate::guest::{Clock, Guest};
 use crate::sched::{Cpu, Entity};
 
 impl Guest {
@@ -216,8 +216,7 @@ impl Guest {
             if here == Some(v) {
                 vcpu.need_resched = true;
             } else if vcpu.pending & interrupt::RESCHEDULE == 0 {
-                vcpu.pending |= interrupt::RESCHEDULE;
-                self.requests.push(Request::Kick(v));
+                self.send_ipi(v, interrupt::RESCHEDULE);
             }
         }
         debug_assert!(self.tasks.orders.arm.is_empty(), "a guest's tasks have no quotas");

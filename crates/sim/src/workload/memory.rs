@@ -1,5 +1,5 @@
-//! The memory microbenchmark: a kernel thread per vCPU allocates objects, frees them through `call_rcu()`, and calls
-//! `schedule()` after every burst.
+//! The memory microbenchmark: kernel threads, each on a vCPU of its own, allocate objects, free them through `call_rcu()`,
+//! and call `schedule()` after every burst.
 
 use reprieve_study::scenario::Memory;
 
@@ -42,8 +42,8 @@ enum Stage {
 /// finds them when it starts a grace period, and requests the next one.
 const PIECE: u32 = 64;
 
-/// Adds a worker for each of the first vCPUs.
-pub fn add(guest: &mut Guest, pace: Pace, asked: &Memory, workers: usize, limit_objects: u64) {
+/// Adds the workers, one per vCPU from vCPU 0 on.
+pub fn add(guest: &mut Guest, pace: Pace, workers: usize, asked: &Memory, limit_objects: u64) {
     let Memory { object_bytes, burst, pause_us, batched, .. } = *asked;
     let cache = guest.memory.add_cache(object_bytes as u32, Mobility::Unmovable);
     for v in 0..workers {

@@ -90,6 +90,7 @@ pub fn world_of(vcpus: usize, hz: u64, add: impl FnOnce(&mut Guest)) -> World {
         hz,
         costs,
         rcu: rcu::Params { hz, ..rcu::Params::default() },
+        remedies: Default::default(),
         locks: 0,
         discipline: Spinlocks::Queued,
         tick_phase_ns: 0,

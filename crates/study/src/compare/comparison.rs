@@ -12,6 +12,10 @@ use crate::statistics::{self, Estimate};
 /// A difference with a p-value below this is called an effect.
 pub const SIGNIFICANT_BELOW: f64 = 0.05;
 
+/// A ratio within this factor of 1 is too small to act on. Among some 200 effects a few are significant although they
+/// are below 2 %; they do not count.
+pub const NO_EFFECT: f64 = 1.02;
+
 /// One condition against the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {

@@ -4,7 +4,7 @@
 //! errors of the baseline show how good the calibration is, and the errors of effects show how good the predictions
 //! are.
 
-use crate::compare::comparison::SIGNIFICANT_BELOW;
+use crate::compare::comparison::{NO_EFFECT, SIGNIFICANT_BELOW};
 use crate::observe::metric;
 use crate::recorded::record::Study;
 use crate::statistics::{self, Estimate};
@@ -30,10 +30,6 @@ pub const METRICS: [&str; 18] = [
     metric::SYNC_MEAN,
     metric::SYNC_MAX,
 ];
-
-/// A ratio within this factor of 1 is too small to act on. Among some 200 effects a few are significant although they
-/// are below 2 %; they do not count.
-pub const NO_EFFECT: f64 = 1.02;
 
 /// The simulator against real guests.
 #[derive(Clone, Debug, PartialEq)]

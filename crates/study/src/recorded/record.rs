@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::attribution::{self, Attribution};
 use crate::compare::comparison::Comparison;
+use crate::compare::recovery::Recovery;
 use crate::observe::observation::{Observation, Standing};
 use crate::scenario::{GroundKind, Scenario};
 use crate::statistics;
@@ -57,8 +58,10 @@ impl Study {
     pub fn in_case(&self, case: &str) -> Study {
         let of_case = self.observations.iter().filter(|run| run.case.as_deref() == Some(case));
         let runs = of_case.map(|run| Observation { case: None, ..run.clone() }).collect();
-        let mut scenario = Scenario { cases: Default::default(), ..self.scenario.clone() };
-        let quota = self.scenario.cases.get(case).map_or(&[][..], |case| &case.quota);
+        let of_scenario = self.scenario.cases.get(case).cloned().unwrap_or_default();
+        let workload = of_scenario.workload.unwrap_or_else(|| self.scenario.workload.clone());
+        let mut scenario = Scenario { cases: Default::default(), workload, ..self.scenario.clone() };
+        let quota = &of_scenario.quota;
         scenario.conditions.values_mut().for_each(|condition| condition.quota.extend_from_slice(quota));
         Study::new(scenario, runs, None)
     }
@@ -108,6 +111,11 @@ impl Study {
     /// The throughput that conditions cost, by cause.
     pub fn attributions(&self) -> Vec<Attribution> {
         Attribution::all(&self.scenario, &self.observations)
+    }
+
+    /// How much of the harm each remedy takes away, if the scenario compares remedies with an oracle.
+    pub fn recovery(&self) -> Option<Recovery> {
+        Recovery::of(&self.scenario, &self.observations)
     }
 
     /// Number of runs of that standing.

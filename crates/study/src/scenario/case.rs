@@ -4,8 +4,8 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::VcpuQuota;
 use super::setting::{self, Setting};
+use super::{VcpuQuota, Workload};
 
 /// One case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -15,6 +15,11 @@ pub struct Case {
     pub label: String,
     /// CPU quotas of single vCPUs, besides those of each condition.
     pub quota: Vec<VcpuQuota>,
+    /// What runs in the guest in place of the scenario's workload: a table of the same keys, of any kind. What `set` says
+    /// is set afterwards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "IndexMap<String, Setting>")]
+    pub workload: Option<Workload>,
     /// Keys that have another value in this case, as in `set` of a condition.
     #[serde(deserialize_with = "setting::flattened")]
     pub set: IndexMap<String, Setting>,

@@ -6,6 +6,7 @@ mod counts;
 mod delete_free;
 mod fio;
 mod ground;
+mod guest_remedies;
 mod host;
 mod io;
 mod workload;

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
+use super::guest_remedies::Slab;
+
 /// The machine under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -42,6 +44,8 @@ pub struct Guest {
     pub spinlocks: Spinlocks,
     /// Parameters of the guest's RCU.
     pub rcu: Rcu,
+    /// Settings of the remedy `deferred-aware-slab`.
+    pub slab: Slab,
 }
 
 impl Default for Guest {
@@ -58,6 +62,7 @@ impl Default for Guest {
             timer_thread_ns: 0,
             spinlocks: Spinlocks::default(),
             rcu: Rcu::default(),
+            slab: Slab::default(),
         }
     }
 }

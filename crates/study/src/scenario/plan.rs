@@ -79,14 +79,15 @@ impl Scenario {
         }
     }
 
-    /// [`Scenario::common`] with what this case sets.
+    /// [`Scenario::common`] with the workload of this case and what it sets.
     pub(super) fn in_case(&self, name: &str) -> Result<Scenario> {
         let Some(case) = self.cases.get(name) else {
             return Err(BadScenario::new("cases", format!("there is no case {name:?}")));
         };
         let within = |error: BadScenario| BadScenario::new(format!("cases.{name}.set"), error.to_string());
         let settings = case.set.iter().map(|(key, value)| (key.as_str(), value));
-        overrides::apply(&self.common(), settings).map_err(within)
+        let workload = case.workload.as_ref().unwrap_or(&self.workload);
+        overrides::apply(&Scenario { workload: workload.clone(), ..self.common() }, settings).map_err(within)
     }
 
     /// `common` of a case, under a condition and with the quotas of that case.

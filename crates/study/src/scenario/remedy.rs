@@ -25,17 +25,28 @@ pub enum Remedy {
     /// While some vCPUs of the VM run and others wait for a pCPU, all that have work run together for a slice, and pay it
     /// back. A vCPU without work takes no pCPU. Its settings are `host.co_schedule`.
     CoSchedule,
+    // Of the guest.
+    /// Objects that wait for a grace period stay in their slab cache, and are allocated again right after it. Its
+    /// settings are `guest.slab`.
+    DeferredAwareSlab,
+    // To compare with.
+    /// What nobody can do, to compare the others with: a vCPU that the host takes off its pCPU counts as quiescent at
+    /// once, though it may be within a reader; and a vCPU on which the grace-period kthread could run, or that could
+    /// free memory whose grace period is over, runs at once. They pay the time back.
+    Oracle,
 }
 
 impl Remedy {
     /// All of them.
-    pub const ALL: [Remedy; 6] = [
+    pub const ALL: [Remedy; 8] = [
         Remedy::Boost,
         Remedy::BoostUnaimed,
         Remedy::SliceGrant,
         Remedy::ShortSlices,
         Remedy::Unpin,
         Remedy::CoSchedule,
+        Remedy::DeferredAwareSlab,
+        Remedy::Oracle,
     ];
 
     /// Whether it lets descheduled vCPUs run. Real guests can have these.
@@ -48,11 +59,18 @@ impl Remedy {
         match self {
             Remedy::Boost => "boosts of vCPUs that grace periods wait for",
             Remedy::BoostUnaimed => "boosts of vCPUs at random times",
+            Remedy::DeferredAwareSlab => "a slab allocator that knows of deferred frees",
             Remedy::SliceGrant => "one more slice for marked readers",
             Remedy::ShortSlices => "short slices",
             Remedy::Unpin => "vCPUs not pinned",
             Remedy::CoSchedule => "vCPUs that run together",
+            Remedy::Oracle => "an oracle: no grace period waits for a descheduled vCPU",
         }
+    }
+
+    /// Whether the guest's kernel does it, and not the host.
+    pub fn is_of_guest(self) -> bool {
+        matches!(self, Remedy::DeferredAwareSlab)
     }
 }
 

@@ -15,7 +15,7 @@ struct Unread {
     why: &'static str,
 }
 
-const UNREAD: [Unread; 23] = [
+const UNREAD: &[Unread] = &[
     Unread {
         keys: &["host."],
         applies: |s| s.ground == GroundKind::Threads,
@@ -126,6 +126,11 @@ const UNREAD: [Unread; 23] = [
         keys: &["host.boost.threshold_us"],
         applies: |s| !s.has_remedy(Remedy::Boost),
         why: "no condition has the remedy boost, which alone waits for a grace period to be that old",
+    },
+    Unread {
+        keys: &["guest.slab."],
+        applies: |s| lacks(s, Remedy::DeferredAwareSlab),
+        why: "no condition has the remedy deferred-aware-slab on the simulator",
     },
     Unread {
         keys: &["host.slice_grant."],

@@ -9,7 +9,7 @@
 //! | 49-61 | generation of the slab's number, so that a handle kept too long is recognised | |
 //! | 62-63 | 0: an RCU callback says there what it is | |
 
-use super::Frame;
+use super::{Cache, Frame};
 
 /// Caches that a handle can name.
 pub(super) const CACHES: usize = 1 << 10;
@@ -40,6 +40,14 @@ impl Object {
     /// The object that is this block.
     pub(super) fn of_pages(frame: Frame, order: u8) -> Object {
         Object(u64::from(frame.0) << 32 | u64::from(order) << 1 | 1)
+    }
+
+    /// The cache of an object of a slab.
+    pub fn cache(self) -> Option<Cache> {
+        match self.place() {
+            Place::Slab { cache, .. } => Some(Cache(cache as u16)),
+            Place::Pages { .. } => None,
+        }
     }
 
     /// Where the object is.

@@ -178,6 +178,13 @@ impl SlabCache {
         }
     }
 
+    /// Whether a CPU can allocate without a new slab.
+    pub fn has_free(&self, cpu: usize) -> bool {
+        let own = self.cpus[cpu];
+        let active = own.active != NONE && self.slabs[own.active as usize].free > 0;
+        own.free > 0 || active || own.partial != NONE || self.node.first != NONE
+    }
+
     /// Finds a slab with free objects and makes it active.
     #[cold]
     fn refill(&mut self, cpu: usize, pages: &mut Pages, costs: &Costs) -> Result<u64, OutOfMemory> {

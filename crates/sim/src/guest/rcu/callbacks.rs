@@ -43,6 +43,11 @@ impl Callbacks {
         self.lengths[DONE]
     }
 
+    /// Whether there are callbacks whose grace period has ended by `seq`, whether the CPU has noticed or not.
+    pub fn are_due(&self, seq: u64) -> bool {
+        self.lengths[DONE] + self.taken > 0 || self.lengths[WAIT] > 0 && !is_before(seq, self.due[WAIT])
+    }
+
     /// Callbacks that must not be invoked yet.
     #[inline]
     pub fn pending(&self) -> u64 {

@@ -15,7 +15,7 @@ use crate::bits::bits;
 /// The current expedited grace period, and who waits.
 #[derive(Debug, Default)]
 pub(super) struct Expedited {
-    seq: u64,
+    pub seq: u64,
     /// For each waiter the number at which its grace period will have ended, and its token; in order of both.
     waiters: VecDeque<(u64, u64)>,
 }

@@ -7,7 +7,7 @@ use super::state::Rcu;
 impl Rcu {
     /// Asks for the grace period that ends at `target`, from a node up towards the root. True if the kthread must be
     /// woken to start it (`rcu_start_this_gp`).
-    fn request(&mut self, cpu: usize, from: u32, target: u64) -> bool {
+    pub(super) fn request(&mut self, cpu: usize, from: u32, target: u64) -> bool {
         let mut at = from;
         let start = loop {
             let node = &mut self.tree.nodes[at as usize];

@@ -112,6 +112,11 @@ impl Rcu {
         self.gp_in_progress() && self.tree.nodes[leaf as usize].waiting & bit != 0
     }
 
+    /// Whether callbacks of that CPU have their grace period behind them and were not invoked yet. Only the oracle asks.
+    pub fn has_due_callbacks(&self, cpu: usize) -> bool {
+        self.cpus[cpu].callbacks.are_due(self.gp_seq)
+    }
+
     /// Wakes the kthread, if there is something for it to do (`rcu_gp_kthread_wake`).
     pub(super) fn wake_kthread(&self, effects: &mut Effects) {
         effects.wake_kthread |= self.start_wanted || self.look_wanted;

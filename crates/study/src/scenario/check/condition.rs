@@ -34,6 +34,14 @@ impl Scenario {
         if !self.workload.loads_rcu() {
             return bad(key, "this workload waits for no grace period; remove it");
         }
+        for (n, remedy) in condition.remedies.iter().enumerate() {
+            let is_there_twice = condition.remedies[..n].contains(remedy);
+            refuse_if(is_there_twice, key, format!("{remedy} is there twice; remove one"))?;
+            let of_host = self.without_effect(condition, *remedy);
+            if let Some(problem) = of_host.or_else(|| self.has_no_effect(*remedy)) {
+                return bad(key, format!("{remedy}: {problem}"));
+            }
+        }
         let boosts = condition.remedies.iter().filter(|remedy| remedy.is_boost()).count();
         refuse_if(boosts > 1, key, "choose one way to boost: both would act on the same vCPUs")?;
         if self.ground == GroundKind::Vm {
@@ -44,7 +52,8 @@ impl Scenario {
                 "in real guests only a vCPU with a quota can be boosted; give one a quota, or remove it";
             refuse_if(condition.quota.is_empty(), key, problem)?;
         }
-        if self.ground == GroundKind::Sim && self.host.scheduler.is_xen() {
+        let is_of_host = condition.remedies.iter().any(|remedy| !remedy.is_of_guest());
+        if is_of_host && self.ground == GroundKind::Sim && self.host.scheduler.is_xen() {
             return bad(
                 key,
                 "only under Linux's schedulers are there remedies; set host.scheduler to eevdf or cfs, or remove it",
@@ -52,13 +61,6 @@ impl Scenario {
         }
         if !condition.replay.is_empty() {
             return bad(key, "what a recording says cannot be changed by a remedy; remove one of them");
-        }
-        for (n, remedy) in condition.remedies.iter().enumerate() {
-            let is_there_twice = condition.remedies[..n].contains(remedy);
-            refuse_if(is_there_twice, key, format!("{remedy} is there twice; remove one"))?;
-            if let Some(problem) = self.without_effect(condition, *remedy) {
-                return bad(key, format!("{remedy}: {problem}"));
-            }
         }
         Ok(())
     }

@@ -6,10 +6,7 @@ use crate::scenario::{Clones, Memory, Postmark, Requests, Result, Scenario, Work
 impl Scenario {
     pub(super) fn check_workload(&self) -> Result {
         match &self.workload {
-            Workload::Memory(Memory { backlog_limit_mib, computing, .. }) => {
-                within("workload.backlog_limit_mib", *backlog_limit_mib, 0, self.guest.memory_mib)?;
-                within("workload.computing", u64::from(*computing), 0, self.guest.vcpus as u64 - 1)
-            }
+            Workload::Memory(memory) => self.check_memory(memory),
             Workload::Clone(clones) => self.check_clones(clones),
             Workload::Postmark(postmark) => self.check_postmark(postmark),
             Workload::Wakeup(_) => Ok(()),
@@ -20,11 +17,24 @@ impl Scenario {
         }
     }
 
-    fn check_clones(&self, clones: &Clones) -> Result {
+    fn check_memory(&self, memory: &Memory) -> Result {
         let vcpus = self.guest.vcpus as u64;
-        within("workload.workers", clones.workers.into(), 0, vcpus)?;
-        let others = if clones.workers == 0 { 0 } else { vcpus - u64::from(clones.workers) };
-        within("workload.computing", clones.computing.into(), 0, others)?;
+        within("workload.workers", memory.workers.into(), 0, vcpus)?;
+        let workers = u64::from(memory.workers.max(1));
+        within("workload.computing", memory.computing.into(), 0, vcpus - workers)?;
+        within("workload.backlog_limit_mib", memory.backlog_limit_mib, 0, self.guest.memory_mib)
+    }
+
+    /// Workers have a vCPU each, 0 of them all vCPUs; processes that compute have the rest.
+    fn check_workers(&self, workers: u32, computing: u32) -> Result {
+        let vcpus = self.guest.vcpus as u64;
+        within("workload.workers", workers.into(), 0, vcpus)?;
+        let others = if workers == 0 { 0 } else { vcpus - u64::from(workers) };
+        within("workload.computing", computing.into(), 0, others)
+    }
+
+    fn check_clones(&self, clones: &Clones) -> Result {
+        self.check_workers(clones.workers, clones.computing)?;
         let known = Clones::NAMESPACES;
         if let Some(other) = clones.namespaces.iter().find(|name| !known.contains(&name.as_str())) {
             return bad("workload.namespaces", format!("{other:?} is none of {}", known.join(", ")));

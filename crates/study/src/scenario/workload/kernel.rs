@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `kind = "memory"`: kernel threads, one for each vCPU, that allocate objects and free them through `call_rcu()`.
+/// `kind = "memory"`: kernel threads, each on a vCPU of its own, that allocate objects and free them through `call_rcu()`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Memory {
@@ -21,7 +21,10 @@ pub struct Memory {
     pub backlog_limit_mib: u64,
     /// Frees objects in batches, by `kfree_rcu()`, instead of one by one. Only on the simulator.
     pub batched: bool,
-    /// Processes that compute in user space, pinned to the last vCPUs, which then have no worker. Less than `guest.vcpus`.
+    /// Kernel threads, on the first vCPUs; 0 for one on each vCPU that `computing` leaves. At most `guest.vcpus`.
+    pub workers: u32,
+    /// Processes that compute in user space, pinned to the vCPUs after those of the kernel threads, of which at least one
+    /// must remain.
     pub computing: u32,
 }
 
@@ -33,7 +36,18 @@ impl Default for Memory {
             pause_us: 0,
             backlog_limit_mib: 0,
             batched: false,
+            workers: 0,
             computing: 0,
+        }
+    }
+}
+
+impl Memory {
+    /// Kernel threads in a guest of that many vCPUs.
+    pub fn workers_on(&self, vcpus: usize) -> usize {
+        match self.workers as usize {
+            0 => vcpus - self.computing as usize,
+            workers => workers,
         }
     }
 }

@@ -15,13 +15,14 @@ fn rate() -> impl Strategy<Value = u64> {
 
 prop_compose! {
     fn styles()(
-        (calls, burst, switches, voluntary, crossings) in (1..60_u64, 1..30_u64, 2..200_u64, rate(), rate()),
+        (calls, burst, switches, voluntary, crossings) in (rate(), 1..30_u64, 2..200_u64, rate(), rate()),
+        asks in rate(),
         (idling, readers, deschedules, away_ns) in (rate(), rate(), rate(), 1..60_000_000_u64),
         (kthread_delay_ns, expedited, barriers, skew_ns) in (0..2_000_000_u64, rate(), rate(), 0..1_000_000_u64),
     ) -> Style {
         Style {
             calls, burst, switches, voluntary, crossings, idling, readers, deschedules, away_ns, kthread_delay_ns,
-            kthread_on: None, expedited, barriers, skew_ns,
+            kthread_on: None, expedited, asks, barriers, skew_ns,
         }
     }
 }

@@ -5,7 +5,7 @@ use reprieve_study::units::SECOND_NS;
 
 use super::style::{Random, Style};
 use crate::bits::bits;
-use crate::guest::rcu::{Callback, Context, Effects, Kthread, Params, Rcu, Wakeup};
+use crate::guest::rcu::{Callback, Context, Cookie, Effects, Kthread, Params, Rcu, Wakeup};
 
 impl Rcu {
     /// The CPUs for which the grace period waits, from the lowest.
@@ -65,6 +65,8 @@ pub struct Guest {
     effects: Effects,
     promises: Vec<Promise>,
     expedited: Vec<Promise>,
+    /// Moments whose grace period is asked for and polled.
+    polled: Vec<(Cookie, Promise)>,
     events: u64,
 }
 
@@ -95,6 +97,7 @@ impl Guest {
             effects: Effects::default(),
             promises: Vec::new(),
             expedited: Vec::new(),
+            polled: Vec::new(),
             events: 0,
             style,
         }
@@ -111,7 +114,8 @@ impl Guest {
         self.style = Style { switches: 20, idling: 40, readers: 3, ..Style::default() };
         let end_ns = self.now_ns + within_ns;
         let is_done = |guest: &Guest| {
-            guest.rcu.backlog_total() == 0 && guest.expedited.iter().all(|promise| promise.is_kept)
+            let waits = guest.expedited.iter().any(|promise| !promise.is_kept);
+            guest.rcu.backlog_total() == 0 && !waits && guest.polled.is_empty()
         };
         while !is_done(self) {
             assert!(self.now_ns < end_ns, "{} callbacks left", self.rcu.backlog_total());
@@ -131,6 +135,7 @@ impl Guest {
     pub fn step(&mut self) {
         self.now_ns += self.step_ns;
         let here: Vec<usize> = (0..self.vcpus.len()).filter(|&cpu| self.is_here(cpu)).collect();
+        self.poll();
         here.iter().for_each(|&cpu| self.interrupts(cpu));
         for &cpu in &here {
             self.schedule(cpu);
@@ -248,6 +253,24 @@ impl Guest {
         self.promises.push(promise);
         self.rcu.call(cpu, Callback(id), &mut self.effects);
         self.apply(cpu);
+    }
+
+    /// Asks for a grace period from now on.
+    fn ask(&mut self, cpu: usize) {
+        let (cookie, promise) = (self.rcu.cookie(), self.promise(false));
+        assert!(!self.rcu.has_passed(cookie));
+        self.polled.push((cookie, promise));
+        self.rcu.ask_for(cpu, cookie, &mut self.effects);
+        self.apply(cpu);
+    }
+
+    /// Forgets the moments after which a grace period has passed.
+    fn poll(&mut self) {
+        let (passed, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.polled)
+            .into_iter()
+            .partition(|(cookie, _)| self.rcu.has_passed(*cookie));
+        passed.iter().for_each(|(_, promise)| self.check(promise, 0));
+        self.polled = waiting;
     }
 
     fn entrain(&mut self, cpu: usize) {
@@ -375,6 +398,9 @@ impl Guest {
     fn act_in_kernel(&mut self, cpu: usize) {
         if self.random.one_in(self.style.calls) {
             (0..self.style.burst.max(1)).for_each(|_| self.call(cpu));
+        }
+        if self.random.one_in(self.style.asks) {
+            self.ask(cpu);
         }
         if self.random.one_in(self.style.barriers) {
             self.entrain(cpu);

@@ -40,6 +40,8 @@ pub struct Style {
     /// Where the kthread is woken; anywhere if nowhere.
     pub kthread_on: Option<usize>,
     pub expedited: u64,
+    /// Moments whose grace period is polled.
+    pub asks: u64,
     pub barriers: u64,
     /// Ticks of neighbouring CPUs are apart by this.
     pub skew_ns: u64,
