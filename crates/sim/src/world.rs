@@ -11,6 +11,7 @@ mod emulator;
 mod granting;
 mod io;
 mod recording;
+mod steadying;
 
 use crate::digest::mixed;
 use crate::guest::{Clock, Guest, Request};
@@ -39,6 +40,7 @@ enum Source {
     Disk,
     Accounting,
     Coscheduling,
+    Steadying,
     Granted { guest: u32, vcpu: u32 },
 }
 
@@ -78,6 +80,7 @@ pub struct World {
     boosting: Option<boosting::Daemon>,
     granting: Option<granting::Granting>,
     coscheduling: Option<coscheduling::Coscheduling>,
+    steadying: Option<steadying::Steadying>,
 }
 
 impl World {
@@ -283,6 +286,7 @@ impl World {
             Source::Disk => self.disk_event(),
             Source::Accounting => self.account_pauses(),
             Source::Coscheduling => self.look_and_gather(),
+            Source::Steadying => self.look_for_steady(),
             Source::Granted { guest, vcpu } => self.end_granted(guest as usize, vcpu as usize),
         }
     }

@@ -15,7 +15,7 @@ struct Unread {
     why: &'static str,
 }
 
-const UNREAD: [Unread; 19] = [
+const UNREAD: [Unread; 20] = [
     Unread {
         keys: &["host."],
         applies: |s| matches!(s.ground, GroundKind::Vm | GroundKind::Threads),
@@ -106,6 +106,11 @@ const UNREAD: [Unread; 19] = [
         keys: &["host.co_schedule."],
         applies: |s| lacks(s, Remedy::CoSchedule),
         why: "no condition has the remedy co-schedule on the simulator",
+    },
+    Unread {
+        keys: &["host.steady_cpus."],
+        applies: |s| lacks(s, Remedy::SteadyCpus),
+        why: "no condition has the remedy steady-cpus on the simulator",
     },
     Unread {
         keys: &["guest.memory_mib", "guest.rcu.", "observe.sync_every_ms"],
