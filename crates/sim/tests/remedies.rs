@@ -3,8 +3,8 @@
 mod support;
 
 use reprieve_study::metric::{
-    BOOST_CPU, BOOSTED_CPU, BOOSTS, GANGS, GP_MEAN, GP_P99, GRANTED_CPU, GRANTS, MARKS_CPU, NEIGHBOUR_CPU,
-    READER_HELD, READER_PREEMPTIONS, THROUGHPUT,
+    BOOST_CPU, BOOSTED_CPU, BOOSTS, GANGS, GP_MEAN, GP_P99, GRANTED_CPU, GRANTS, LEFT_ALONE, MARKS_CPU,
+    NEIGHBOUR_CPU, READER_HELD, READER_PREEMPTIONS, THROUGHPUT,
 };
 use reprieve_study::{Observation, Span};
 
@@ -130,6 +130,7 @@ fn each_setting_is_read() {
         assert_ne!(hash(&format!("boost = {{ {setting} }}")), usual, "{setting}");
     }
     each_is_read("co-schedule", "co_schedule", &["slice_us = 900", "lead_us = 20_000", "look_us = 700"]);
+    each_is_read("steady-cpus", "steady_cpus", &["steal_percent = 90", "look_ms = 7", "retry_ms = 50"]);
     each_is_read("short-slices", "short_slices", &["slice_us = 2_000"]);
     each_is_read(
         "slice-grant",
@@ -244,6 +245,34 @@ fn a_gang_is_on_and_off_together_and_takes_no_more_than_its_share() {
         let neighbours = support::metric(&gang, NEIGHBOUR_CPU);
         assert!((0.45..0.55).contains(&neighbours), "{scheduler}: half is theirs, not {neighbours}");
     }
+}
+
+#[test]
+fn tasks_leave_vcpus_with_steal_and_bound_ones_stay() {
+    let quota = "quota = [{ vcpu = 0, percent = 20 }, { vcpu = 1, percent = 20 }]";
+    let text = format!(
+        "
+        run = {{ repeat = 1, window_ms = 2_000 }}
+        guest = {{ vcpus = 4, memory_mib = 512, spinlocks = 'paravirtual' }}
+        workload = {{ kind = 'postmark', processes = 2, files = 100, transactions = 10_000 }}
+        host.noise_per_s = 0
+        [conditions.nothing]
+        {quota}
+        [conditions.remedy]
+        {quota}
+        remedies = ['steady-cpus']
+        "
+    );
+    let [nothing, steady] = <[Observation; 2]>::try_from(support::run(&text)).unwrap();
+    let throughput = |of| support::metric(of, THROUGHPUT);
+    assert!(throughput(&steady) > 1.1 * throughput(&nothing), "{}", throughput(&steady));
+    let left = support::metric(&steady, LEFT_ALONE);
+    assert!((0.1..=0.5).contains(&left), "two of four at most: {left}");
+    // The workers of this one are bound to their vCPUs, whatever the steal.
+    let [nothing, steady] = runs_of("steady-cpus", "cfs", QUOTA, "");
+    assert!(support::metric(&steady, LEFT_ALONE) > 0.1);
+    let run_ns = |of: &Observation| of.provenance.vcpus[1].run_ns;
+    assert!(run_ns(&steady) * 10 > run_ns(&nothing) * 9, "{}", run_ns(&steady));
 }
 
 #[test]

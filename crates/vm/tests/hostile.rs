@@ -72,6 +72,8 @@ fn watched<T>(reader: Reader, meanwhile: impl FnOnce() -> T) -> (Observation, T)
         condition: "hostile",
         repetition: 0,
         workload: &Workload::Memory(Memory::default()),
+        quotas: &[],
+        boosts: None,
         recording: Some(sampler.finish()),
         marks: Default::default(),
         outcome: Outcome::default(),
