@@ -10,6 +10,7 @@
 //! | [`boost`] | which descheduled vCPUs should run, so that a grace period can end |
 //! | [`gang`] | when the vCPUs of a VM should run together |
 //! | [`grant`] | whether a reader that is about to be descheduled gets one more slice |
+//! | [`steady`] | which vCPUs a guest should use, by their steal |
 //!
 //! Three more serve these: [`signal`], the type of all input, with a text form for records; [`cpus`], sets of CPUs; and
 //! [`window`], quantiles of the latest values.
@@ -37,6 +38,7 @@ pub mod guard;
 pub mod io;
 pub mod place;
 pub mod signal;
+pub mod steady;
 pub mod window;
 
 /// One second, ns.

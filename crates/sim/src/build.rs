@@ -7,11 +7,9 @@ mod xen;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use reprieve_policy::{boost, gang, grant};
 use reprieve_study::Scenario;
 use reprieve_study::scenario::{
-    BadScenario, Boost, Cause, CoSchedule, Condition, HostModel, Remedy, Requests, SchedulerKind, SliceGrant,
-    Workload,
+    BadScenario, Cause, Condition, HostModel, Remedy, Requests, SchedulerKind, SliceGrant, Workload,
 };
 use reprieve_study::units::{MIB, MILLISECOND_NS, SECOND_NS};
 
@@ -26,8 +24,8 @@ use crate::random::Stream;
 use crate::sched::xen::DomainSpec;
 use crate::sched::{self, Cpu, Entity, Quota, Scheduler, Spec};
 use crate::workload::{self, Spread};
+use crate::world::World;
 use crate::world::client::{Client, Loop};
-use crate::world::{Times, World};
 
 /// Memory that the simulator needs for each page frame of a guest: the buddy allocator's state.
 const BYTES_PER_FRAME: u64 = 16;
@@ -67,21 +65,7 @@ pub fn build(
     let phases: Vec<u64> = (0..scenario.guest.vcpus).map(|_| phases.within(0, 999_999)).collect();
     let model = &scenario.host;
     let guest = world.add_guest(host, guest, |v| xen::guest(model, vcpu_spec(condition, v, phases[v])));
-    if condition.remedies.contains(&Remedy::Boost) {
-        add_boosting(&mut world, guest, &model.boost);
-    }
-    if condition.remedies.contains(&Remedy::SliceGrant) {
-        let SliceGrant { slice_us, debt_us, .. } = model.slice_grant;
-        world.add_granting(guest, grant::Settings { slice_ns: slice_us * 1000, debt_ns: debt_us * 1000 });
-    }
-    if condition.remedies.contains(&Remedy::CoSchedule) {
-        let CoSchedule { slice_us, lead_us, look_us } = model.co_schedule;
-        let settings = gang::Settings { slice_ns: slice_us * 1000, lead_ns: lead_us * 1000 };
-        world.add_coscheduling(guest, settings, look_us * 1000);
-    }
-    if condition.remedies.contains(&Remedy::Oracle) {
-        world.add_oracle(guest);
-    }
+    remedies::add(&mut world, guest, model, condition);
     add_emulator(&mut world, guest, scenario, seed, 0);
     add_client(&mut world, guest, scenario, seed);
     if let Some(io) = scenario.workload.io() {
@@ -291,18 +275,6 @@ fn vcpu_spec(condition: &Condition, v: usize, phase_permillion: u64) -> Spec {
         Quota { quota_ns, period_ns, phase_ns: period_ns * phase_permillion / 1_000_000 }
     });
     Spec { allowed, quota, domain: DomainSpec::numbered(xen::GUEST), ..Spec::default() }
-}
-
-fn add_boosting(world: &mut World, guest: usize, boost: &Boost) {
-    let settings = boost::Settings {
-        threshold_ns: boost.threshold_us * 1000,
-        cap_ns: boost.cap_us * 1000,
-        cool_down_ns: boost.cool_down_us * 1000,
-        debt_ns: boost.debt_us * 1000,
-        share_permille: boost.share_percent * 10,
-    };
-    let times = Times { every_ns: boost.look_us * 1000, cost_ns: boost.look_ns };
-    world.add_boosting(guest, settings, times);
 }
 
 /// Adds the thread that serves the timers of the guest's vCPUs, if the scenario has one. It is not pinned.

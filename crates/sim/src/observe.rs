@@ -41,6 +41,7 @@ struct Sums {
     boosted: Option<Given>,
     granted: Option<Granted>,
     gang_slices: Option<u64>,
+    left_alone_ns: Option<u64>,
     marks_ns: u64,
 }
 
@@ -62,6 +63,7 @@ impl Sums {
             boosted: world.boosted(),
             granted: world.granted(),
             gang_slices: world.gang_slices(),
+            left_alone_ns: world.left_alone_ns(),
             marks_ns: guest.counters().marks_ns,
         }
     }
@@ -173,6 +175,7 @@ impl Observer {
         derive::memory(&mut out, std::mem::take(&mut self.series));
         self.neighbours.observe(&mut out, world);
         costs::boosts(&mut out, self.start.boosted, end.boosted);
+        costs::left_alone(&mut out, self.start.left_alone_ns, end.left_alone_ns);
         costs::ipis(&mut out, &run.scenario, end.ipis - self.start.ipis);
         costs::gangs(&mut out, self.start.gang_slices, end.gang_slices);
         costs::grants(&mut out, [self.start.granted, end.granted], [self.start.marks_ns, end.marks_ns]);

@@ -12,6 +12,7 @@ mod granting;
 mod io;
 mod oracle;
 mod recording;
+mod steadying;
 
 use crate::digest::mixed;
 use crate::guest::{Clock, Guest, Request};
@@ -40,6 +41,7 @@ enum Source {
     Disk,
     Accounting,
     Coscheduling,
+    Steadying,
     Granted { guest: u32, vcpu: u32 },
 }
 
@@ -79,6 +81,7 @@ pub struct World {
     boosting: Option<boosting::Daemon>,
     granting: Option<granting::Granting>,
     coscheduling: Option<coscheduling::Coscheduling>,
+    steadying: Option<steadying::Steadying>,
     oracle: Option<oracle::Oracle>,
 }
 
@@ -286,6 +289,7 @@ impl World {
             Source::Disk => self.disk_event(),
             Source::Accounting => self.account_pauses(),
             Source::Coscheduling => self.look_and_gather(),
+            Source::Steadying => self.look_for_steady(),
             Source::Granted { guest, vcpu } => self.end_granted(guest as usize, vcpu as usize),
         }
     }

@@ -3,8 +3,8 @@
 mod support;
 
 use reprieve_study::metric::{
-    BOOSTED_CPU, BOOSTER_CPU, BOOSTS, GANGS, GP_MEAN, GP_P99, GRANTED_CPU, GRANTS, MARKS_CPU, NEIGHBOUR_CPU,
-    READER_HELD, READER_PREEMPTIONS, THROUGHPUT,
+    BOOSTED_CPU, BOOSTER_CPU, BOOSTS, GANGS, GP_MEAN, GP_P99, GRANTED_CPU, GRANTS, LEFT_ALONE, MARKS_CPU,
+    NEIGHBOUR_CPU, READER_HELD, READER_PREEMPTIONS, THROUGHPUT,
 };
 use reprieve_study::{Observation, Span};
 
@@ -17,6 +17,12 @@ const HEAD: &str = "
 /// The run without remedy, and the one with boosts.
 fn runs(scheduler: &str, disturbance: &str, more: &str) -> [Observation; 2] {
     runs_of("boost", scheduler, disturbance, more)
+}
+
+/// The runs of these conditions; each has one.
+fn named(names: [&str; 2], text: &str) -> [Observation; 2] {
+    let runs = support::run(text);
+    names.map(|name| runs.iter().find(|run| run.condition == name).unwrap().clone())
 }
 
 /// The run without remedy, and the one with that remedy.
@@ -34,8 +40,7 @@ fn runs_of(remedy: &str, scheduler: &str, disturbance: &str, more: &str) -> [Obs
         remedies = ['{remedy}']
         "
     );
-    let runs = support::run(&text);
-    ["nothing", "remedy"].map(|name| runs.iter().find(|run| run.condition == name).unwrap().clone())
+    named(["nothing", "remedy"], &text)
 }
 
 const QUOTA: &str = "quota = [{ vcpu = 1, percent = 20, period_ms = 100 }]";
@@ -106,8 +111,8 @@ fn a_stopped_vcpu_cannot_be_boosted() {
     assert_eq!(support::metric(&boost, GP_P99), support::metric(&nothing, GP_P99));
 }
 
-fn each_is_read(remedy: &str, key: &str, settings: &[&str]) {
-    let hash = |more: &str| runs_of(remedy, "cfs", QUOTA, more)[1].provenance.result_hash.clone();
+fn each_is_read(remedy: &str, disturbance: &str, key: &str, settings: &[&str]) {
+    let hash = |more: &str| runs_of(remedy, "cfs", disturbance, more)[1].provenance.result_hash.clone();
     let usual = hash("");
     for setting in settings {
         assert_ne!(hash(&format!("{key} = {{ {setting} }}")), usual, "{setting}");
@@ -129,10 +134,18 @@ fn each_setting_is_read() {
     ] {
         assert_ne!(hash(&format!("boost = {{ {setting} }}")), usual, "{setting}");
     }
-    each_is_read("co-schedule", "co_schedule", &["slice_us = 900", "lead_us = 20_000", "look_us = 700"]);
-    each_is_read("short-slices", "short_slices", &["slice_us = 2_000"]);
+    each_is_read(
+        "co-schedule",
+        QUOTA,
+        "co_schedule",
+        &["slice_us = 900", "lead_us = 20_000", "look_us = 700"],
+    );
+    each_is_read("steady-cpus", "overcommit = 2", "steady_cpus", &["steal_percent = 90"]);
+    each_is_read("steady-cpus", QUOTA, "steady_cpus", &["look_ms = 7", "retry_ms = 50"]);
+    each_is_read("short-slices", QUOTA, "short_slices", &["slice_us = 2_000"]);
     each_is_read(
         "slice-grant",
+        QUOTA,
         "slice_grant",
         &["slice_us = 400", "debt_us = 500", "readers_per_ms = 900", "mark_ns = 50"],
     );
@@ -200,7 +213,7 @@ fn short_slices_are_what_slices_and_ticks_as_short_are() {
             set = {{ host.slice_us = 1_000, host.hz = 1_000 }}
             "
         );
-        let [remedy, set] = <[Observation; 2]>::try_from(support::run(&text)).unwrap();
+        let [remedy, set] = named(["remedy", "set"], &text);
         assert_eq!(remedy.metrics, set.metrics, "{scheduler}");
         let [nothing, remedy] = runs_of("short-slices", scheduler, "overcommit = 2", "");
         assert!(support::metric(&remedy, GP_P99) < support::metric(&nothing, GP_P99), "{scheduler}");
@@ -244,6 +257,34 @@ fn a_gang_is_on_and_off_together_and_takes_no_more_than_its_share() {
         let neighbours = support::metric(&gang, NEIGHBOUR_CPU);
         assert!((0.45..0.55).contains(&neighbours), "{scheduler}: half is theirs, not {neighbours}");
     }
+}
+
+#[test]
+fn tasks_leave_vcpus_with_steal_and_bound_ones_stay() {
+    let quota = "quota = [{ vcpu = 0, percent = 20 }, { vcpu = 1, percent = 20 }]";
+    let text = format!(
+        "
+        run = {{ repeat = 1, window_ms = 2_000 }}
+        guest = {{ vcpus = 4, memory_mib = 512, spinlocks = 'paravirtual' }}
+        workload = {{ kind = 'postmark', processes = 2, files = 100, transactions = 10_000 }}
+        host.noise_per_s = 0
+        [conditions.nothing]
+        {quota}
+        [conditions.remedy]
+        {quota}
+        remedies = ['steady-cpus']
+        "
+    );
+    let [nothing, steady] = named(["nothing", "remedy"], &text);
+    let throughput = |of| support::metric(of, THROUGHPUT);
+    assert!(throughput(&steady) > 1.1 * throughput(&nothing), "{}", throughput(&steady));
+    let left = support::metric(&steady, LEFT_ALONE);
+    assert!((0.1..=0.5).contains(&left), "two of four at most: {left}");
+    // The workers of this one are bound to their vCPUs, whatever the steal.
+    let [nothing, steady] = runs_of("steady-cpus", "cfs", QUOTA, "");
+    assert!(support::metric(&steady, LEFT_ALONE) > 0.1);
+    let run_ns = |of: &Observation| of.provenance.vcpus[1].run_ns;
+    assert!(run_ns(&steady) * 10 > run_ns(&nothing) * 9, "{}", run_ns(&steady));
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub use guest_remedies::Slab;
 pub use host::{HostModel, Limits, NoiseTail, SchedulerKind};
 pub use plan::PlannedRun;
 pub use published::{Published, PublishedOrder, PublishedPair, PublishedRatio};
-pub use remedy::{Boost, CoSchedule, Remedy, ShortSlices, SliceGrant};
+pub use remedy::{Boost, CoSchedule, Remedy, ShortSlices, SliceGrant, SteadyCpus};
 pub use setting::Setting;
 pub use sweep::Sweep;
 pub use workload::{

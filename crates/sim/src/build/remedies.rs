@@ -1,12 +1,56 @@
-//! The remedies of a condition that the guest's kernel takes.
+//! The remedies of a condition: those that a world carries out, and those that the guest's kernel takes. (`short-slices` and
+//! `unpin` are in how the host is built, the cost of marks is in the guest's costs.)
 
+use reprieve_policy::{boost, gang, grant, steady};
 use reprieve_study::Scenario;
-use reprieve_study::scenario::{Condition, Remedy};
+use reprieve_study::scenario::{Boost, CoSchedule, Condition, HostModel, Remedy, SliceGrant, SteadyCpus};
+use reprieve_study::units::MILLISECOND_NS;
 
 use crate::guest::{Remedies, latent};
+use crate::world::{Times, World};
 
-/// Those of the guest.
-pub(super) fn of_guest(scenario: &Scenario, condition: &Condition) -> Remedies {
+/// Adds them for that guest.
+pub fn add(world: &mut World, guest: usize, model: &HostModel, condition: &Condition) {
+    // Threads and timers are added in the order of the enum, whatever the condition's order is.
+    for remedy in Remedy::ALL.into_iter().filter(|remedy| condition.remedies.contains(remedy)) {
+        match remedy {
+            Remedy::Boost => add_boosting(world, guest, &model.boost),
+            Remedy::SliceGrant => {
+                let SliceGrant { slice_us, debt_us, .. } = model.slice_grant;
+                let settings = grant::Settings { slice_ns: slice_us * 1000, debt_ns: debt_us * 1000 };
+                world.add_granting(guest, settings);
+            }
+            Remedy::CoSchedule => {
+                let CoSchedule { slice_us, lead_us, look_us } = model.co_schedule;
+                let settings = gang::Settings { slice_ns: slice_us * 1000, lead_ns: lead_us * 1000 };
+                world.add_coscheduling(guest, settings, look_us * 1000);
+            }
+            Remedy::SteadyCpus => {
+                let SteadyCpus { steal_percent, look_ms, retry_ms } = model.steady_cpus;
+                let (steal_permille, retry_ns) = (steal_percent * 10, retry_ms * MILLISECOND_NS);
+                let settings = steady::Settings { steal_permille, retry_ns };
+                world.add_steadying(guest, settings, look_ms * MILLISECOND_NS);
+            }
+            Remedy::Oracle => world.add_oracle(guest),
+            Remedy::ShortSlices | Remedy::Unpin | Remedy::DeferredAwareSlab => {}
+        }
+    }
+}
+
+fn add_boosting(world: &mut World, guest: usize, boost: &Boost) {
+    let settings = boost::Settings {
+        threshold_ns: boost.threshold_us * 1000,
+        cap_ns: boost.cap_us * 1000,
+        cool_down_ns: boost.cool_down_us * 1000,
+        debt_ns: boost.debt_us * 1000,
+        share_permille: boost.share_percent * 10,
+    };
+    let times = Times { every_ns: boost.look_us * 1000, cost_ns: boost.look_ns };
+    world.add_boosting(guest, settings, times);
+}
+
+/// Those of the guest's kernel.
+pub fn of_guest(scenario: &Scenario, condition: &Condition) -> Remedies {
     let has = |remedy| condition.remedies.contains(&remedy);
     let guest = &scenario.guest;
     let slab = || latent::Settings {

@@ -11,6 +11,8 @@ use crate::sched::{Cpu, Entity, Orders, Placement, Spec};
 pub(super) struct TaskTable {
     tasks: Vec<Task>,
     streams: Vec<Stream>,
+    /// Where each may run, by its own affinity; empty for everywhere.
+    affinities: Vec<Vec<Cpu>>,
     pub scheduler: Box<dyn Placement>,
     /// What the scheduler wants done.
     pub orders: Orders,
@@ -27,6 +29,7 @@ impl TaskTable {
         TaskTable {
             tasks: Vec::new(),
             streams: Vec::new(),
+            affinities: Vec::new(),
             scheduler,
             orders: Orders::default(),
             to_wake: Vec::new(),
@@ -39,6 +42,7 @@ impl TaskTable {
     pub fn add(&mut self, kind: Kind, spec: &Spec) -> TaskId {
         let entity = self.scheduler.add(spec);
         self.streams.push(Stream::new(self.seed, "task", self.tasks.len() as u64));
+        self.affinities.push(spec.allowed.clone());
         self.tasks.push(Task::new(kind));
         TaskId(entity.0)
     }
@@ -46,6 +50,21 @@ impl TaskTable {
     /// All tasks, in the order in which they were added.
     pub fn ids(&self) -> impl Iterator<Item = TaskId> + use<> {
         (0..self.tasks.len() as u32).map(TaskId)
+    }
+
+    /// Where a task may run of these vCPUs, a bit for each; where its own affinity says, if that leaves nothing. `None` for
+    /// one that may run on one vCPU alone.
+    pub fn allowed_of(&self, task: TaskId, used: u64) -> Option<Vec<Cpu>> {
+        let affinity = &self.affinities[task.0 as usize];
+        let is_used = |cpu: &Cpu| used >> cpu.0 & 1 == 1;
+        match affinity.len() {
+            0 => Some((0..u64::BITS).map(Cpu).filter(is_used).collect()),
+            1 => None,
+            _ => {
+                let both: Vec<Cpu> = affinity.iter().copied().filter(is_used).collect();
+                Some(if both.is_empty() { affinity.clone() } else { both })
+            }
+        }
     }
 
     /// The random stream of a task, and the list of the tasks that it wakes.

@@ -172,6 +172,17 @@ impl Guest {
         self.apply_orders(from.map(|cpu| cpu.0 as usize));
     }
 
+    /// From now on tasks run on these vCPUs, a bit for each, as far as their own affinity lets them.
+    pub(crate) fn use_vcpus(&mut self, clock: &mut Clock<'_>, used: u64) {
+        for task in self.tasks.ids() {
+            if let Some(allowed) = self.tasks.allowed_of(task, used) {
+                let tasks = &mut self.tasks;
+                tasks.scheduler.set_allowed(clock.now_ns, Entity(task.0), &allowed, &mut tasks.orders);
+                self.apply_orders(None);
+            }
+        }
+    }
+
     /// Switches to what the guest's scheduler picks.
     pub(super) fn switch_task(&mut self, clock: &mut Clock<'_>, v: usize) {
         let cpu = Cpu(v as u32);

@@ -53,6 +53,15 @@ pub(super) fn gangs(out: &mut Observation, before: Option<u64>, after: Option<u6
     }
 }
 
+/// For how long vCPUs were left alone since the window's start.
+pub(super) fn left_alone(out: &mut Observation, before_ns: Option<u64>, after_ns: Option<u64>) {
+    let (Some(before_ns), Some(after_ns)) = (before_ns, after_ns) else { return };
+    let whole_ns = out.provenance.window_ns as f64 * out.provenance.vcpus.len() as f64;
+    if whole_ns > 0.0 {
+        put(out, metric::LEFT_ALONE, (after_ns - before_ns) as f64 / whole_ns);
+    }
+}
+
 /// Interrupts that the guest's vCPUs sent each other in the window, if some condition has a remedy of the guest to compare.
 pub(super) fn ipis(out: &mut Observation, scenario: &Scenario, ipis: u64) {
     let mut remedies = scenario.conditions.values().flat_map(|condition| &condition.remedies);

@@ -150,6 +150,8 @@ metrics! {
         "CPU time that the guest takes to mark the entry and exit of read-side sections over the window, mean over the vCPUs."
     GANGS "gang_slices_per_s" PerSecond "Slices of vCPUs together"
         "Times that the host began to let all vCPUs of the VM run together, per second of the window."
+    LEFT_ALONE "left_alone_share" Share "vCPUs left alone for their steal"
+        "Time during which the guest's scheduler kept tasks off a vCPU because of its steal, over the window, mean over the vCPUs."
     DISK_BUSY "disk_busy_share" Share "Disk busy"
         "Time of the window during which the disk worked on a request of any VM."
     RIVAL_RATE "rival_io_bytes_per_s" BytesPerSecond "Read and written by a rival VM"

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Boost, CoSchedule, ShortSlices, SliceGrant, Xen};
+use super::{Boost, CoSchedule, ShortSlices, SliceGrant, SteadyCpus, Xen};
 
 /// The simulated host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -52,6 +52,8 @@ pub struct HostModel {
     pub short_slices: ShortSlices,
     /// Settings of the remedy `co-schedule`.
     pub co_schedule: CoSchedule,
+    /// Settings of the remedy `steady-cpus`.
+    pub steady_cpus: SteadyCpus,
     /// Settings of Xen's schedulers.
     pub xen: Xen,
 }
@@ -73,6 +75,7 @@ impl Default for HostModel {
             slice_grant: SliceGrant::default(),
             short_slices: ShortSlices::default(),
             co_schedule: CoSchedule::default(),
+            steady_cpus: SteadyCpus::default(),
             xen: Xen::default(),
         }
     }

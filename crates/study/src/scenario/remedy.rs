@@ -23,6 +23,9 @@ pub enum Remedy {
     /// While some vCPUs of the VM run and others wait for a pCPU, all that have work run together for a slice, and pay it
     /// back. A vCPU without work takes no pCPU. Its settings are `host.co_schedule`.
     CoSchedule,
+    /// The guest's scheduler keeps tasks off vCPUs with steal as long as others have none, as far as the tasks' own
+    /// affinity lets it. Its settings are `host.steady_cpus`.
+    SteadyCpus,
     // Of the guest.
     /// Objects that wait for a grace period stay in their slab cache, and are allocated again right after it. Its
     /// settings are `guest.slab`.
@@ -36,12 +39,13 @@ pub enum Remedy {
 
 impl Remedy {
     /// All of them.
-    pub const ALL: [Remedy; 7] = [
+    pub const ALL: [Remedy; 8] = [
         Remedy::Boost,
         Remedy::SliceGrant,
         Remedy::ShortSlices,
         Remedy::Unpin,
         Remedy::CoSchedule,
+        Remedy::SteadyCpus,
         Remedy::DeferredAwareSlab,
         Remedy::Oracle,
     ];
@@ -55,6 +59,7 @@ impl Remedy {
             Remedy::ShortSlices => "short slices",
             Remedy::Unpin => "vCPUs not pinned",
             Remedy::CoSchedule => "vCPUs that run together",
+            Remedy::SteadyCpus => "tasks kept off vCPUs with steal",
             Remedy::Oracle => "an oracle: no grace period waits for a descheduled vCPU",
         }
     }
@@ -174,5 +179,26 @@ pub struct CoSchedule {
 impl Default for CoSchedule {
     fn default() -> CoSchedule {
         CoSchedule { slice_us: 4_000, lead_us: 500, look_us: 1_000 }
+    }
+}
+
+/// Settings of the remedy `steady-cpus`. Only the simulator reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SteadyCpus {
+    /// Steal of a vCPU beyond which tasks leave it, in per cent of the time between two looks.
+    #[schemars(range(min = 0, max = 100))]
+    pub steal_percent: u64,
+    /// Time between two looks, in ms. They take no CPU time.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub look_ms: u64,
+    /// How long a vCPU is left alone, in ms; then it is tried again.
+    #[schemars(range(min = 1, max = 60_000))]
+    pub retry_ms: u64,
+}
+
+impl Default for SteadyCpus {
+    fn default() -> SteadyCpus {
+        SteadyCpus { steal_percent: 10, look_ms: 20, retry_ms: 500 }
     }
 }

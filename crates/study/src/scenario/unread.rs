@@ -113,6 +113,11 @@ const UNREAD: &[Unread] = &[
         why: "no condition has the remedy co-schedule on the simulator",
     },
     Unread {
+        keys: &["host.steady_cpus."],
+        applies: |s| lacks(s, Remedy::SteadyCpus),
+        why: "no condition has the remedy steady-cpus on the simulator",
+    },
+    Unread {
         keys: &["guest.memory_mib", "guest.rcu.", "observe.sync_every_ms"],
         applies: |s| s.ground == GroundKind::Sim && s.workload.is_latency(),
         why: "a workload of wake-ups or requests frees no memory and waits for no grace period",

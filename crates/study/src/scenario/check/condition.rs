@@ -75,6 +75,9 @@ impl Scenario {
             Remedy::Unpin if condition.pcpus.iter().all(|pcpu| Some(pcpu) == first) => {
                 Some("vCPUs are not pinned to several pCPUs; name these in pcpus, or remove it")
             }
+            Remedy::SteadyCpus if self.guest.vcpus < 2 => {
+                Some("a guest of one vCPU has no other one; raise guest.vcpus, or remove it")
+            }
             Remedy::CoSchedule if self.guest.vcpus < 2 => {
                 Some("a guest of one vCPU has none that could run together; raise guest.vcpus, or remove it")
             }
