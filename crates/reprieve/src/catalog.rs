@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::input;
 
 /// Names and texts.
-pub const BUILT_IN: [(&str, &str); 39] = [
+pub const BUILT_IN: [(&str, &str); 40] = [
     ("rcu-memory", include_str!("../../../scenarios/rcu-memory.toml")),
     ("rcu-clone", include_str!("../../../scenarios/rcu-clone.toml")),
     ("rcu-postmark", include_str!("../../../scenarios/rcu-postmark.toml")),
@@ -18,6 +18,7 @@ pub const BUILT_IN: [(&str, &str); 39] = [
     ("rcu-observer", include_str!("../../../scenarios/rcu-observer.toml")),
     ("rcu-sweeps", include_str!("../../../scenarios/rcu-sweeps.toml")),
     ("rcu-remedies", include_str!("../../../scenarios/rcu-remedies.toml")),
+    ("rcu-remedies-sensitivity", include_str!("../../../scenarios/rcu-remedies-sensitivity.toml")),
     ("rcu-remedies-quota", include_str!("../../../scenarios/rcu-remedies-quota.toml")),
     ("rcu-parameters", include_str!("../../../scenarios/rcu-parameters.toml")),
     ("rcu-boost", include_str!("../../../scenarios/rcu-boost.toml")),

@@ -19,6 +19,12 @@ fn runs(scheduler: &str, disturbance: &str, more: &str) -> [Observation; 2] {
     runs_of("boost", scheduler, disturbance, more)
 }
 
+/// The runs of these conditions; each has one.
+fn named(names: [&str; 2], text: &str) -> [Observation; 2] {
+    let runs = support::run(text);
+    names.map(|name| runs.iter().find(|run| run.condition == name).unwrap().clone())
+}
+
 /// The run without remedy, and the one with that remedy.
 fn runs_of(remedy: &str, scheduler: &str, disturbance: &str, more: &str) -> [Observation; 2] {
     let text = format!(
@@ -34,8 +40,7 @@ fn runs_of(remedy: &str, scheduler: &str, disturbance: &str, more: &str) -> [Obs
         remedies = ['{remedy}']
         "
     );
-    let runs = support::run(&text);
-    ["nothing", "remedy"].map(|name| runs.iter().find(|run| run.condition == name).unwrap().clone())
+    named(["nothing", "remedy"], &text)
 }
 
 const QUOTA: &str = "quota = [{ vcpu = 1, percent = 20, period_ms = 100 }]";
@@ -106,8 +111,8 @@ fn a_stopped_vcpu_cannot_be_boosted() {
     assert_eq!(support::metric(&boost, GP_P99), support::metric(&nothing, GP_P99));
 }
 
-fn each_is_read(remedy: &str, key: &str, settings: &[&str]) {
-    let hash = |more: &str| runs_of(remedy, "cfs", QUOTA, more)[1].provenance.result_hash.clone();
+fn each_is_read(remedy: &str, disturbance: &str, key: &str, settings: &[&str]) {
+    let hash = |more: &str| runs_of(remedy, "cfs", disturbance, more)[1].provenance.result_hash.clone();
     let usual = hash("");
     for setting in settings {
         assert_ne!(hash(&format!("{key} = {{ {setting} }}")), usual, "{setting}");
@@ -129,11 +134,18 @@ fn each_setting_is_read() {
     ] {
         assert_ne!(hash(&format!("boost = {{ {setting} }}")), usual, "{setting}");
     }
-    each_is_read("co-schedule", "co_schedule", &["slice_us = 900", "lead_us = 20_000", "look_us = 700"]);
-    each_is_read("steady-cpus", "steady_cpus", &["steal_percent = 90", "look_ms = 7", "retry_ms = 50"]);
-    each_is_read("short-slices", "short_slices", &["slice_us = 2_000"]);
+    each_is_read(
+        "co-schedule",
+        QUOTA,
+        "co_schedule",
+        &["slice_us = 900", "lead_us = 20_000", "look_us = 700"],
+    );
+    each_is_read("steady-cpus", "overcommit = 2", "steady_cpus", &["steal_percent = 90"]);
+    each_is_read("steady-cpus", QUOTA, "steady_cpus", &["look_ms = 7", "retry_ms = 50"]);
+    each_is_read("short-slices", QUOTA, "short_slices", &["slice_us = 2_000"]);
     each_is_read(
         "slice-grant",
+        QUOTA,
         "slice_grant",
         &["slice_us = 400", "debt_us = 500", "readers_per_ms = 900", "mark_ns = 50"],
     );
@@ -201,7 +213,7 @@ fn short_slices_are_what_slices_and_ticks_as_short_are() {
             set = {{ host.slice_us = 1_000, host.hz = 1_000 }}
             "
         );
-        let [remedy, set] = <[Observation; 2]>::try_from(support::run(&text)).unwrap();
+        let [remedy, set] = named(["remedy", "set"], &text);
         assert_eq!(remedy.metrics, set.metrics, "{scheduler}");
         let [nothing, remedy] = runs_of("short-slices", scheduler, "overcommit = 2", "");
         assert!(support::metric(&remedy, GP_P99) < support::metric(&nothing, GP_P99), "{scheduler}");
@@ -263,7 +275,7 @@ fn tasks_leave_vcpus_with_steal_and_bound_ones_stay() {
         remedies = ['steady-cpus']
         "
     );
-    let [nothing, steady] = <[Observation; 2]>::try_from(support::run(&text)).unwrap();
+    let [nothing, steady] = named(["nothing", "remedy"], &text);
     let throughput = |of| support::metric(of, THROUGHPUT);
     assert!(throughput(&steady) > 1.1 * throughput(&nothing), "{}", throughput(&steady));
     let left = support::metric(&steady, LEFT_ALONE);

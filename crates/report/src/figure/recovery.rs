@@ -15,7 +15,7 @@ const ENDS: [f64; 2] = [-0.5, 1.5];
 const TICKS: [f64; 5] = [-0.5, 0.0, 0.5, 1.0, 1.5];
 const ROW: f64 = 22.0;
 /// Between two panels.
-const BETWEEN: f64 = 26.0;
+const BETWEEN: f64 = 54.0;
 const DOT: f64 = 3.5;
 /// The smallest share.
 const WORST_DOT: f64 = 5.0;
