@@ -8,9 +8,12 @@ mod comparison;
 mod conformance;
 mod grids;
 mod latencies;
+mod provision;
 mod replays;
 mod side;
 mod sweeps;
+
+pub use provision::render_provision;
 
 use std::borrow::Cow;
 use std::fmt::Write;

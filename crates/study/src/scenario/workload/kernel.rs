@@ -21,11 +21,25 @@ pub struct Memory {
     pub backlog_limit_mib: u64,
     /// Frees objects in batches, by `kfree_rcu()`, instead of one by one. Only on the simulator.
     pub batched: bool,
+    /// CPU time in the kernel after each burst for other work than freeing, in us. Only on the simulator.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub kernel_us: u64,
+    /// CPU time in user mode after each burst, in us. Only on the simulator.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub user_us: u64,
 }
 
 impl Default for Memory {
     fn default() -> Self {
-        Memory { object_bytes: 1_024, burst: 10, pause_us: 0, backlog_limit_mib: 0, batched: false }
+        Memory {
+            object_bytes: 1_024,
+            burst: 10,
+            pause_us: 0,
+            backlog_limit_mib: 0,
+            batched: false,
+            kernel_us: 0,
+            user_us: 0,
+        }
     }
 }
 
