@@ -83,17 +83,18 @@ fn verdict(checked: &Checked) -> &'static str {
 
 /// The answer in a few sentences.
 pub fn headline(answer: &Provision) -> Vec<String> {
-    let mut said = match answer.budget_bytes {
+    let mut said: Vec<String> = answer.against.iter().map(against_headline).collect();
+    said.extend(match answer.budget_bytes {
         Some(budget) if !answer.safe.is_empty() => safe(answer, budget as f64),
         _ => need(answer).into_iter().collect(),
-    };
+    });
     said.extend(because(answer));
     said.extend(sensitive(&answer.inputs));
     said
 }
 
 /// What measured runs say of the estimate.
-pub fn against_headline(found: &Against) -> String {
+fn against_headline(found: &Against) -> String {
     let (all, right) = (found.checked.len(), found.checked.len() - found.wrong().count());
     format!(
         "Of {all} measured conditions {right} agree: their p95 of extra memory is within a factor of {}, and no measured peak is \

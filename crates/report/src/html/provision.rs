@@ -8,7 +8,7 @@ use crate::figure;
 use crate::provision::{self, AGAINST_HEADER, HEADER, READING};
 
 /// The page; `command` is what makes it again.
-pub fn render_provision(answer: &Provision, against: Option<&Against>, command: &str) -> String {
+pub fn render_provision(answer: &Provision, command: &str) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -20,7 +20,7 @@ pub fn render_provision(answer: &Provision, against: Option<&Against>, command: 
             }
             body { main {
                 h1 { "How much memory this VM needs beside busy neighbours" }
-                @for sentence in against.map(provision::against_headline).iter().chain(&answer.headline) {
+                @for sentence in &answer.headline {
                     p class="lead" { (sentence) }
                 }
                 p class="muted" { "Simulated. " (answer.source) "." }
@@ -33,7 +33,7 @@ pub fn render_provision(answer: &Provision, against: Option<&Against>, command: 
                         }
                     }
                 }
-                @if let Some(found) = against { (measured(found)) }
+                @if let Some(found) = &answer.against { (measured(found)) }
                 h2 { "Conditions" }
                 (conditions(answer))
                 p class="muted" { (READING) }

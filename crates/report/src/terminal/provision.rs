@@ -10,20 +10,14 @@ use super::{Options, clean, empty_table, finish, wrapped};
 use crate::provision::{self, AGAINST_HEADER, HEADER, READING};
 
 /// The answer; beside measured runs, if there are some.
-pub fn render_provision(answer: &Provision, against: Option<&Against>, options: &Options) -> String {
+pub fn render_provision(answer: &Provision, options: &Options) -> String {
     let mut text = String::new();
-    for sentence in against.map(provision::against_headline).iter().chain(&answer.headline) {
+    for sentence in &answer.headline {
         wrapped(&mut text, "", sentence, 2, options);
     }
     let _ = writeln!(text);
-    if let Some(found) = against {
-        let mut out = empty_table(options);
-        out.set_header(AGAINST_HEADER.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
-        for checked in &found.checked {
-            out.add_row(provision::against_cells(checked).map(|cell| Cell::new(clean(&cell))));
-        }
-        finish(&mut text, out, 1);
-        let _ = writeln!(text);
+    if let Some(found) = &answer.against {
+        measured(&mut text, found, options);
     }
     let mut out = empty_table(options);
     out.set_header(HEADER.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
@@ -42,4 +36,14 @@ pub fn render_provision(answer: &Provision, against: Option<&Against>, options: 
     let runs = format!("{} windows of each condition, seed {}, result {}", answer.undisturbed.runs, answer.seed, answer.result_hash);
     wrapped(&mut text, "", &format!("Simulated. {}: {runs}", answer.source), 2, options);
     text
+}
+
+fn measured(text: &mut String, found: &Against, options: &Options) {
+    let mut out = empty_table(options);
+    out.set_header(AGAINST_HEADER.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
+    for checked in &found.checked {
+        out.add_row(provision::against_cells(checked).map(|cell| Cell::new(clean(&cell))));
+    }
+    finish(text, out, 1);
+    let _ = writeln!(text);
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::against::Against;
 use super::arrange::{Cell, UNDISTURBED};
 use super::peak::{self, Bound};
 use crate::observe::distribution::Distribution;
@@ -46,6 +47,9 @@ pub struct Provision {
     pub safe: Vec<Safe>,
     /// What other inputs would do.
     pub inputs: Vec<Input>,
+    /// Measured runs of the same conditions, if there are some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<Against>,
     /// Where this goes beyond what the simulator was checked on, and what else makes it weak.
     pub flags: Vec<String>,
 }
@@ -155,6 +159,7 @@ impl Provision {
             undisturbed,
             rows,
             inputs,
+            against: None,
             flags: Vec::new(),
         })
     }
