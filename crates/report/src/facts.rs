@@ -192,10 +192,18 @@ pub fn workload(workload: &Workload) -> String {
         Workload::Requests(requests) => latency::requests(requests),
         Workload::Io(io) => self::io::workload(io),
         Workload::Fio(fio) => self::io::fio(fio),
-        Workload::Memory(Memory { object_bytes, burst, pause_us, .. }) => format!(
-            "memory: objects of {object_bytes} bytes, freed through call_rcu(), a context switch every {burst}, \
-             {pause_us} us pause"
-        ),
+        Workload::Memory(Memory { object_bytes, burst, pause_us, kernel_us, user_us, .. }) => {
+            let other = match (kernel_us, user_us) {
+                (0, 0) => String::new(),
+                (kernel, user) => {
+                    format!(", other work for {kernel} us in the kernel and {user} us in user mode")
+                }
+            };
+            format!(
+                "memory: objects of {object_bytes} bytes, freed through call_rcu(), a context switch every {burst}{other}, \
+                 {pause_us} us pause"
+            )
+        }
         Workload::Clone(Clones { namespaces, computing, .. }) => {
             let computing = match computing {
                 0 => String::new(),

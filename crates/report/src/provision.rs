@@ -74,6 +74,7 @@ pub fn against_cells(checked: &Checked) -> [String; 6] {
 
 fn verdict(checked: &Checked) -> &'static str {
     match (checked.is_near, checked.is_bounded) {
+        (true, true) if checked.is_noise => "agrees: both are noise",
         (true, true) => "agrees",
         (false, true) => "p95 is off",
         (true, false) => "the measured peak is higher",
@@ -95,12 +96,20 @@ pub fn headline(answer: &Provision) -> Vec<String> {
 
 /// What measured runs say of the estimate.
 fn against_headline(found: &Against) -> String {
-    let (all, right) = (found.checked.len(), found.checked.len() - found.wrong().count());
+    let (clear, noise): (Vec<&Checked>, Vec<&Checked>) = found.checked.iter().partition(|one| !one.is_noise);
+    let right = |of: &[&Checked]| of.iter().filter(|one| one.is_near && one.is_bounded).count();
     format!(
-        "Of {all} measured conditions {right} agree: their p95 of extra memory is within a factor of {}, and no measured peak is \
-         above the upper bound of p99.9. Extra memory of less than {} counts as that.",
+        "Of {} measured conditions with clear extra memory, {} agree: the p95 is within a factor of {}, and no measured peak is \
+         above the upper bound of p99.9. Of {} more, predicted and measured p95 are both below {}, which is noise{}.",
+        clear.len(),
+        right(&clear),
         against::FACTOR,
-        size(found.floor_bytes)
+        noise.len(),
+        size(found.floor_bytes),
+        match noise.len() - right(&noise) {
+            0 => String::new(),
+            off => format!("; but {off} of them had a higher peak"),
+        }
     )
 }
 
@@ -116,7 +125,9 @@ fn safe(answer: &Provision, budget: f64) -> Vec<String> {
     let plain = |safe: &&Safe| safe.remedy.is_none();
     let mut said = Vec::new();
     if let Some(found) = answer.safe.iter().find(plain) {
-        let up_to = found.ratio.map(|ratio| answer.rows.iter().find(|row| row.ratio == Some(ratio) && row.remedy.is_none()));
+        let up_to = found
+            .ratio
+            .map(|ratio| answer.rows.iter().find(|row| row.ratio == Some(ratio) && row.remedy.is_none()));
         said.push(match (found.ratio, up_to.flatten()) {
             (Some(ratio), Some(row)) => format!(
                 "With {spare} to spare this VM is safe up to {ratio} busy vCPUs per pCPU{}: there its memory peaks at most {} \
@@ -152,7 +163,9 @@ fn need(answer: &Provision) -> Option<String> {
         .rows
         .iter()
         .filter(same)
-        .map(|row| format!("; with {} {}", row.remedy.map_or(String::new(), name), size(row.extra_at_risk.upper)))
+        .map(|row| {
+            format!("; with {} {}", row.remedy.map_or(String::new(), name), size(row.extra_at_risk.upper))
+        })
         .collect();
     Some(format!(
         "This VM needs up to {} beyond its undisturbed peak, {} ({} of windows of {}, upper bound){}.",

@@ -154,7 +154,13 @@ pub struct PlanArguments {
     #[arg(value_name = "PROFILE|SCENARIO")]
     pub input: String,
     /// Busy vCPUs on each pCPU, this VM's own included
-    #[arg(long, value_name = "R,R...", value_delimiter = ',', default_value = "1,1.5,2,3,4", conflicts_with = "against")]
+    #[arg(
+        long,
+        value_name = "R,R...",
+        value_delimiter = ',',
+        default_value = "1,1.5,2,3,4",
+        conflicts_with = "against"
+    )]
     pub ratios: Vec<f64>,
     /// Memory to spare beyond the undisturbed peak, such as 512MiB: the highest ratio is found that needs no more
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]

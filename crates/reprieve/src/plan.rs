@@ -31,7 +31,9 @@ pub fn plan(arguments: &PlanArguments) -> Result<(), Failure> {
     let answer = planned.answer(&study, arguments)?;
     output::first_failure([
         json.map_or(Ok(()), |json| json.write(answer.to_json().as_bytes())),
-        page.map_or(Ok(()), |page| page.write(html::render_provision(&answer, &command(arguments)).as_bytes())),
+        page.map_or(Ok(()), |page| {
+            page.write(html::render_provision(&answer, &command(arguments)).as_bytes())
+        }),
         output::print_made(&terminal::render_provision(&answer, &output::options(false))),
     ])?;
     let wrong = answer.against.as_ref().map_or(0, |against| against.wrong().count());
@@ -52,8 +54,10 @@ struct Planned {
 impl Planned {
     fn read(arguments: &PlanArguments) -> Result<Planned, Failure> {
         let (source, profile, base) = base(arguments)?;
-        // The simulation is short: its case is chosen with the base.
         let measured = arguments.against.as_deref().map(|path| record_file::study(path, None)).transpose()?;
+        if let Some(measured) = &measured {
+            measured.scenario.of_case(case_of(&measured.scenario, arguments))?;
+        }
         let wishes = Wishes {
             ratios: arguments.ratios.clone(),
             remedies: arguments.remedies.as_deref().map(remedies).transpose()?,
@@ -77,16 +81,21 @@ impl Planned {
         }
         let mut pilot = scenario.clone();
         (pilot.run.repeat, pilot.run.warmup_ms, pilot.run.window_ms) = (1, 0, PILOT_MS);
-        pilot.run.conditions = scenario.conditions.keys().last().cloned().into_iter().collect();
+        let names = scenario.conditions.keys();
+        let last = names.clone().next_back().filter(|_| names.len() > 1);
+        pilot.run.conditions = names.take(1).chain(last).cloned().collect();
+        let tried = pilot.run.conditions.len() as f64;
         let started = Instant::now();
         simulate(pilot, Some(1), true)?;
         let is_fixed_work = matches!(scenario.workload, Workload::Postmark(_));
         let simulated_ms = scenario.run.warmup_ms + scenario.run.window_ms;
         let times = if is_fixed_work { 1.0 } else { simulated_ms as f64 / PILOT_MS as f64 };
         let (runs, jobs) = (scenario.runs(), jobs.map_or_else(grounds::pcpus, usize::from));
-        let seconds = started.elapsed().as_secs_f64() * times * runs as f64 / jobs as f64;
+        let seconds = started.elapsed().as_secs_f64() / tried * times * runs as f64 / jobs as f64;
         let seconds = Duration::from_secs_f64(seconds.min(1e9)).as_secs().max(1);
-        text += &format!("{runs} runs, {jobs} at a time: about {seconds} s, by one short run of the last condition\n");
+        text += &format!(
+            "{runs} runs, {jobs} at a time: about {seconds} s, by a short run of the first and the last condition\n"
+        );
         Ok(text)
     }
 
@@ -96,7 +105,7 @@ impl Planned {
             Asked { source: self.source.clone(), risk: arguments.risk, budget_bytes: arguments.budget };
         let mut answer = Provision::of(study, &self.arranged.cells, &asked)?;
         if let Some(measured) = &self.measured {
-            answer.against = Some(Against::of(&answer, measured, arguments.case.as_deref().filter(|_| !measured.scenario.cases.is_empty()))?);
+            answer.against = Some(Against::of(&answer, measured, case_of(&measured.scenario, arguments))?);
         }
         let peaks = study.observations.iter().filter_map(|run| run.value(metric::FOOTPRINT_PEAK));
         let peak_bytes = peaks.fold(0.0, f64::max);
@@ -106,18 +115,30 @@ impl Planned {
     }
 }
 
+/// The case, if the scenario has some: only one of plan's two inputs may have them.
+fn case_of<'a>(scenario: &Scenario, arguments: &'a PlanArguments) -> Option<&'a str> {
+    arguments.case.as_deref().filter(|_| !scenario.cases.is_empty())
+}
+
 /// What to plan for: its source, its profile if it has one, and its scenario, of whose conditions nothing is used.
 fn base(arguments: &PlanArguments) -> Result<(String, Option<Profile>, Scenario), Failure> {
     let name = &arguments.input;
     let (source, profile, base) = if name.ends_with(".json") {
         let bad = |error: BadScenario| Failure::Usage(format!("{name}: {error}"));
         let text = input::read_text(Path::new(name), profile::FILE_BYTES, "profile")?;
+        if arguments.case.is_some() && arguments.against.is_none() {
+            return Err(Failure::Usage(
+                "--case: a profile has none; it was chosen when the profile was made".into(),
+            ));
+        }
         let profile = Profile::from_json(&text).map_err(bad)?;
         let scenario = profile.scenario().map_err(bad)?;
         (profile.source.clone(), Some(profile), scenario)
     } else {
         let scenario = catalog::read(name, Some(GroundKind::Sim), &[])?;
-        let case = arguments.case.as_deref();
+        let given = arguments.case.as_deref();
+        // With --against it may be the record's alone.
+        let case = if arguments.against.is_some() { case_of(&scenario, arguments) } else { given };
         let of_case = case.map_or(String::new(), |case| format!(", case {case}"));
         (format!("scenario {}{of_case}", scenario.name), None, scenario.of_case(case)?)
     };
@@ -141,7 +162,10 @@ fn remedies(names: &[String]) -> Result<Vec<Remedy>, Failure> {
     let find = |name: &String| {
         let found = known.iter().position(|known| known == name).map(|index| Remedy::ALL[index]);
         found.ok_or_else(|| {
-            Failure::Usage(format!("--remedies: there is no {name:?}; there are {}, and none for no remedy", known.join(", ")))
+            Failure::Usage(format!(
+                "--remedies: there is no {name:?}; there are {}, and none for no remedy",
+                known.join(", ")
+            ))
         })
     };
     names.iter().map(find).collect()

@@ -13,8 +13,7 @@ use crate::record_file;
 pub fn profile(arguments: &ProfileArguments) -> Result<(), Failure> {
     let study = record_file::study(&arguments.from, arguments.scenario.as_deref())?;
     let made = recorded::profile(&study, arguments.case.as_deref(), arguments.condition.as_deref());
-    let profile =
-        made.map_err(|error| Failure::Usage(format!("{}: {error}", arguments.from.display())))?;
+    let profile = made.map_err(|error| Failure::Usage(format!("{}: {error}", arguments.from.display())))?;
     profile.missing.iter().for_each(|missing| output::say(&format!("reprieve: warning: {missing}")));
     let write = |path: &PathBuf| Promised::open(path)?.write(profile.to_json().as_bytes());
     arguments.output.as_ref().map_or_else(|| output::print(&profile.to_json()), write)

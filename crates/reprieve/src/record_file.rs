@@ -23,7 +23,11 @@ pub fn study(path: &Path, scenario: Option<&str>) -> Result<Study, Failure> {
     studies.retain(|study| scenario.is_none_or(|name| study.scenario.name == name));
     match (studies.len(), studies.pop()) {
         (1, Some(study)) => Ok(study),
-        (0, _) => Err(Failure::Usage(format!("{}: has no such scenario; it has {}", path.display(), names.join(", ")))),
+        (0, _) => Err(Failure::Usage(format!(
+            "{}: has no such scenario; it has {}",
+            path.display(),
+            names.join(", ")
+        ))),
         _ => Err(Failure::Usage(format!("{}: has several scenarios: {}", path.display(), names.join(", ")))),
     }
 }

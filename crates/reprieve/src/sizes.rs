@@ -34,7 +34,10 @@ mod tests {
 
     #[test]
     fn sizes_have_units_and_limits() {
-        assert_eq!([parse("512MiB"), parse("1.5 GiB"), parse("1KiB")], [Ok(512 << 20), Ok(3 << 29), Ok(1024)]);
+        assert_eq!(
+            [parse("512MiB"), parse("1.5 GiB"), parse("1KiB")],
+            [Ok(512 << 20), Ok(3 << 29), Ok(1024)]
+        );
         for bad in ["512", "MiB", "-1MiB", "NaNMiB", "infGiB", "0MiB", "1e9TiB", ""] {
             assert!(parse(bad).is_err(), "{bad}");
         }

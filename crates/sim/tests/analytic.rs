@@ -161,7 +161,8 @@ fn loaded(kernel_us: u64, pause_us: u64) -> Observation {
 
 #[test]
 fn other_work_takes_its_time_where_it_is_said_to_be() {
-    let [none, more, paused] = [(0, 0), (1_000, 0), (1_000, 2_000)].map(|(kernel, pause)| loaded(kernel, pause));
+    let [none, more, paused] =
+        [(0, 0), (1_000, 0), (1_000, 2_000)].map(|(kernel, pause)| loaded(kernel, pause));
     let of = |run: &Observation, id: &str| run.metrics[id];
     let (bursts, with_more) = (of(&none, THROUGHPUT) / 10.0, of(&more, THROUGHPUT) / 10.0);
     // Every burst takes a millisecond more, and the ticks and callbacks of that time.

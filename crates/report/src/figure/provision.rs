@@ -26,12 +26,22 @@ pub fn extra_memory(answer: &Provision) -> Option<Figure> {
     x.title = "busy vCPUs per pCPU".into();
     x.ticks = ticks(&rows);
     let mut remedies: Vec<Option<Remedy>> = Vec::new();
-    rows.iter().for_each(|row| if !remedies.contains(&row.remedy) { remedies.push(row.remedy) });
+    rows.iter().for_each(|row| {
+        if !remedies.contains(&row.remedy) {
+            remedies.push(row.remedy)
+        }
+    });
     let named = |remedy: &Option<Remedy>| remedy.map_or("no remedy".into(), arrange::remedy_name);
     let names: Vec<(usize, String)> = remedies.iter().map(named).enumerate().collect();
     let (legend, legend_height) = legend(LINE, &names);
-    let panel =
-        Panel { left: left_of(&[&y]), top: LINE + legend_height + LINE, height: HEIGHT, right: RIGHT_MARGIN, x: &x, y: &y };
+    let panel = Panel {
+        left: left_of(&[&y]),
+        top: LINE + legend_height + LINE,
+        height: HEIGHT,
+        right: RIGHT_MARGIN,
+        x: &x,
+        y: &y,
+    };
     let body = html! {
         (legend)
         (panel.frame(true))

@@ -22,18 +22,35 @@ pub fn render_provision(answer: &Provision, options: &Options) -> String {
     let mut out = empty_table(options);
     out.set_header(HEADER.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
     for row in &answer.rows {
-        out.add_row(provision::cells(row).map(|(above, below)| Cell::new(format!("{}\n{}", clean(&above), clean(&below)))));
+        out.add_row(
+            provision::cells(row)
+                .map(|(above, below)| Cell::new(format!("{}\n{}", clean(&above), clean(&below)))),
+        );
     }
     finish(&mut text, out, 2);
     wrapped(&mut text, "", READING, 0, options);
     for input in &answer.inputs {
-        let line = format!("{} for {} at {}", size(input.after_bytes), size(input.before_bytes), input.of.replace('-', " "));
-        wrapped(&mut text, "  ", &format!("with {}: {line} (median of extra memory)", input.what), 4, options);
+        let line = format!(
+            "{} for {} at {}",
+            size(input.after_bytes),
+            size(input.before_bytes),
+            input.of.replace('-', " ")
+        );
+        wrapped(
+            &mut text,
+            "  ",
+            &format!("with {}: {line} (median of extra memory)", input.what),
+            4,
+            options,
+        );
     }
     for flag in &answer.flags {
         wrapped(&mut text, "! ", flag, 2, options);
     }
-    let runs = format!("{} windows of each condition, seed {}, result {}", answer.undisturbed.runs, answer.seed, answer.result_hash);
+    let runs = format!(
+        "{} windows of each condition, seed {}, result {}",
+        answer.undisturbed.runs, answer.seed, answer.result_hash
+    );
     wrapped(&mut text, "", &format!("Simulated. {}: {runs}", answer.source), 2, options);
     text
 }

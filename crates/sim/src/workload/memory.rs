@@ -35,7 +35,10 @@ enum Stage {
     /// Before a burst.
     Idle,
     /// `due` pairs have used their CPU time and take effect next. `left` pairs remain of the burst, with these.
-    Pairs { due: u32, left: u32 },
+    Pairs {
+        due: u32,
+        left: u32,
+    },
     /// The burst is done; other work is next, in the kernel and then in user mode.
     Kernel,
     User,

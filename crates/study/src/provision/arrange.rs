@@ -3,7 +3,11 @@
 use indexmap::IndexMap;
 
 use crate::recorded::record::Study;
-use crate::scenario::{BadScenario, Condition, GroundKind, Published, Remedy, Result, Scenario, Setting, Workload};
+use crate::scenario::{
+    BadScenario, Condition, GroundKind, Published, Remedy, Result, Scenario, Setting, Workload,
+};
+use crate::statistics;
+use crate::units::MILLISECOND_NS;
 
 /// The condition without neighbours.
 pub const UNDISTURBED: &str = "undisturbed";
@@ -14,6 +18,8 @@ const RATIOS: usize = 16;
 const VARIED_AT: f64 = 2.0;
 /// An input that is varied has so many times its value.
 const TIMES: i64 = 2;
+/// Simulated windows, where they are as long as measured ones, in ms.
+const WINDOW_MS: (u64, u64) = (500, 60_000);
 /// Slices of the host's scheduler when they are varied, in us: several times those of the schedulers themselves.
 const LONG_SLICE_US: i64 = 12_000;
 
@@ -52,6 +58,8 @@ pub struct Cell {
 pub struct Varied {
     /// The condition in which it is as it is.
     pub of: String,
+    /// The undisturbed condition with this input.
+    pub undisturbed: String,
     /// What it is, and its other value: `objects twice as large`.
     pub what: String,
 }
@@ -89,13 +97,19 @@ pub fn ratios(base: &Scenario, wishes: &Wishes) -> Result<Arranged> {
 }
 
 /// Arranges the conditions of a measured study but its baseline, to be laid beside it. Those that the simulator cannot do are
-/// left out.
+/// left out. Windows are as long as the measured ones.
 ///
 /// # Errors
 /// None can be simulated.
 pub fn as_measured(base: &Scenario, measured: &Study, wishes: &Wishes) -> Result<Arranged> {
     let mut making = Making::of(base, &Wishes { remedies: Some(Vec::new()), ..wishes.clone() })?;
     let baseline = measured.scenario.baseline();
+    // A longer window has higher peaks.
+    let windows: Vec<f64> = measured.observations.iter().map(|run| run.provenance.window_ns as f64).collect();
+    if let Some(window_ns) = statistics::median(&windows) {
+        let window_ms = (window_ns / MILLISECOND_NS as f64).round() as u64;
+        making.scenario.run.window_ms = window_ms.clamp(WINDOW_MS.0, WINDOW_MS.1);
+    }
     for (name, condition) in measured.scenario.chosen().filter(|(name, _)| *name != baseline) {
         let plain = Condition { label: String::new(), ..condition.clone() };
         let _ = making.add(name, name, None, plain, &Wishes { remedies: Some(Vec::new()), ..wishes.clone() });
@@ -139,7 +153,10 @@ impl Making {
     /// The undisturbed condition alone.
     fn of(base: &Scenario, wishes: &Wishes) -> Result<Making> {
         if !base.workload.loads_rcu() {
-            let problem = format!("{} frees nothing after grace periods; there is nothing to plan", base.workload.kind());
+            let problem = format!(
+                "{} frees nothing after grace periods; there is nothing to plan",
+                base.workload.kind()
+            );
             return Err(BadScenario::new("workload.kind", problem));
         }
         let mut scenario = base.clone();
@@ -170,7 +187,10 @@ impl Making {
         self.try_add(Cell::of(name, label, ratio), condition.clone())?;
         let remedies = wishes.remedies.as_deref().unwrap_or(&Remedy::ALL);
         for remedy in remedies {
-            let cell = Cell { remedy: Some(*remedy), ..Cell::of(&format!("{name}-{}", remedy_name(*remedy)), label, ratio) };
+            let cell = Cell {
+                remedy: Some(*remedy),
+                ..Cell::of(&format!("{name}-{}", remedy_name(*remedy)), label, ratio)
+            };
             let added = self.try_add(cell, Condition { remedies: vec![*remedy], ..condition.clone() });
             // Of all remedies, those are left out that this scenario cannot have, or none without another one.
             if wishes.remedies.is_some() {
@@ -207,10 +227,13 @@ impl Making {
         let whole_condition = self.scenario.conditions[of].clone();
         for (name, what, key, value) in inputs {
             let set = IndexMap::from([(key.to_string(), value)]);
-            let varied = Some(Varied { of: of.into(), what: what.into() });
+            let undisturbed = format!("{UNDISTURBED}-{name}");
+            let varied = Some(Varied { of: of.into(), undisturbed: undisturbed.clone(), what: what.into() });
             let cell = Cell { varied, ..Cell::of(&format!("{of}-{name}"), what, None) };
             // An input at the end of its range stays as it is.
-            let _ = self.try_add(cell, Condition { set, ..whole_condition.clone() });
+            if self.try_add(cell, Condition { set: set.clone(), ..whole_condition.clone() }).is_ok() {
+                self.scenario.conditions.insert(undisturbed, Condition { set, ..Condition::default() });
+            }
         }
         Ok(())
     }
@@ -228,7 +251,8 @@ mod tests {
     use crate::scenario::overrides;
 
     fn base(more: &str) -> Scenario {
-        let text = format!("name = 's'\ntitle = 't'\n{more}\n[conditions.a]\n[conditions.b]\nhogs = 1\nquota = []");
+        let text =
+            format!("name = 's'\ntitle = 't'\n{more}\n[conditions.a]\n[conditions.b]\nhogs = 1\nquota = []");
         overrides::read(&text, None, &[]).unwrap()
     }
 
@@ -247,7 +271,15 @@ mod tests {
         assert_eq!(arranged.scenario.conditions["ratio-4"].overcommit, 4.0);
         assert_eq!((arranged.scenario.run.repeat, arranged.scenario.run.seed), (10, 7));
         // Every cell is of a condition.
-        assert!(arranged.cells.iter().all(|cell| arranged.scenario.conditions.contains_key(&cell.condition)));
+        let has = |name: &String| arranged.scenario.conditions.contains_key(name);
+        assert!(arranged.cells.iter().all(|cell| has(&cell.condition)));
+        assert!(
+            arranged
+                .cells
+                .iter()
+                .filter_map(|cell| cell.varied.as_ref())
+                .all(|varied| has(&varied.undisturbed))
+        );
     }
 
     #[test]
@@ -259,12 +291,24 @@ mod tests {
         assert_eq!(refusal(&[]), "--ratios: give 1 to 16 of them, not 0");
         let xen = base("workload = { kind = 'memory' }\nhost.scheduler = 'credit'");
         let boost = Wishes { remedies: Some(vec![Remedy::Boost]), ..wishes(&[2.0]) };
-        assert!(super::ratios(&xen, &boost).unwrap_err().to_string().contains("only Linux's schedulers can boost"));
+        assert!(
+            super::ratios(&xen, &boost)
+                .unwrap_err()
+                .to_string()
+                .contains("only Linux's schedulers can boost")
+        );
         // Not asked for, it is left out; and so are slices, which Xen's schedulers do not read.
         let arranged = super::ratios(&xen, &wishes(&[2.0])).unwrap();
-        assert!(arranged.cells.iter().all(|cell| cell.remedy.is_none() && !cell.condition.ends_with("slices")));
+        assert!(
+            arranged.cells.iter().all(|cell| cell.remedy.is_none() && !cell.condition.ends_with("slices"))
+        );
         let wakeup = base("workload = { kind = 'wakeup' }");
-        assert!(super::ratios(&wakeup, &wishes(&[2.0])).unwrap_err().to_string().starts_with("workload.kind: wakeup frees nothing"));
+        assert!(
+            super::ratios(&wakeup, &wishes(&[2.0]))
+                .unwrap_err()
+                .to_string()
+                .starts_with("workload.kind: wakeup frees nothing")
+        );
     }
 
     #[test]

@@ -25,12 +25,20 @@ const UNEQUAL: u64 = 8;
 const FULL: f64 = 0.9;
 
 /// What is weak about an answer.
-pub fn flags(answer: &Provision, scenario: &Scenario, profile: Option<&Profile>, peak_bytes: f64) -> Vec<String> {
+pub fn flags(
+    answer: &Provision,
+    scenario: &Scenario,
+    profile: Option<&Profile>,
+    peak_bytes: f64,
+) -> Vec<String> {
     let mut flags = machine(scenario);
     flags.extend(conditions(answer, scenario));
     flags.extend(profile.into_iter().flat_map(|profile| of_profile(answer, profile)));
     if peak_bytes > FULL * (scenario.guest.memory_mib * MIB) as f64 {
-        flags.push("memory ran out in some runs: the guest's memory cuts the peaks off, and they would be higher".into());
+        flags.push(
+            "memory ran out in some runs: the guest's memory cuts the peaks off, and they would be higher"
+                .into(),
+        );
     }
     flags
 }
@@ -38,7 +46,11 @@ pub fn flags(answer: &Provision, scenario: &Scenario, profile: Option<&Profile>,
 fn machine(scenario: &Scenario) -> Vec<String> {
     let (guest, host) = (&scenario.guest, &scenario.host);
     let mut flags = Vec::new();
-    let mut say = |is_so: bool, text: String| if is_so { flags.push(format!("extrapolates: {text}")) };
+    let mut say = |is_so: bool, text: String| {
+        if is_so {
+            flags.push(format!("extrapolates: {text}"))
+        }
+    };
     let is_outside = |value, (low, high)| !(low..=high).contains(&value);
     say(
         is_outside(guest.vcpus as u64, (VCPUS.0 as u64, VCPUS.1 as u64)),
@@ -46,7 +58,10 @@ fn machine(scenario: &Scenario) -> Vec<String> {
     );
     say(
         is_outside(guest.memory_mib, MEMORY_MIB),
-        format!("the guest has {} MiB, those of the check had {} to {}", guest.memory_mib, MEMORY_MIB.0, MEMORY_MIB.1),
+        format!(
+            "the guest has {} MiB, those of the check had {} to {}",
+            guest.memory_mib, MEMORY_MIB.0, MEMORY_MIB.1
+        ),
     );
     say(
         host.scheduler != SchedulerKind::Eevdf,
@@ -57,7 +72,10 @@ fn machine(scenario: &Scenario) -> Vec<String> {
     if let Workload::Memory(memory) = &scenario.workload {
         say(
             is_outside(memory.object_bytes, OBJECT_BYTES),
-            format!("objects of {} bytes, those of the check had {} to {}", memory.object_bytes, OBJECT_BYTES.0, OBJECT_BYTES.1),
+            format!(
+                "objects of {} bytes, those of the check had {} to {}",
+                memory.object_bytes, OBJECT_BYTES.0, OBJECT_BYTES.1
+            ),
         );
     }
     flags
@@ -65,7 +83,8 @@ fn machine(scenario: &Scenario) -> Vec<String> {
 
 fn conditions(answer: &Provision, scenario: &Scenario) -> Vec<String> {
     let mut flags = Vec::new();
-    let beyond: Vec<String> = distinct(answer.rows.iter().filter_map(|row| row.ratio).filter(|ratio| *ratio > RATIO));
+    let beyond: Vec<String> =
+        distinct(answer.rows.iter().filter_map(|row| row.ratio).filter(|ratio| *ratio > RATIO));
     if !beyond.is_empty() {
         flags.push(format!("extrapolates: ratios above {RATIO} were not checked: {}", beyond.join(", ")));
     }
@@ -73,13 +92,20 @@ fn conditions(answer: &Provision, scenario: &Scenario) -> Vec<String> {
     let is_rounded = |ratio: &f64| (ratio * pcpus).fract() != 0.0;
     let rounded: Vec<String> = distinct(answer.rows.iter().filter_map(|row| row.ratio).filter(is_rounded));
     if !rounded.is_empty() {
-        flags.push(format!("{pcpus} pCPUs have no such ratios exactly, and the nearest was simulated: {}", rounded.join(", ")));
+        flags.push(format!(
+            "{pcpus} pCPUs have no such ratios exactly, and the nearest was simulated: {}",
+            rounded.join(", ")
+        ));
     }
     if answer.rows.iter().any(|row| row.remedy.is_some()) {
         flags.push("extrapolates: no remedy was checked on real guests".into());
     }
     if answer.rows.iter().any(|row| row.extra_at_risk.basis == Basis::Fitted) {
-        let few = if answer.undisturbed.runs < FEW { format!("; with fewer than {FEW} windows it holds less often than 95 of 100 times") } else { String::new() };
+        let few = if answer.undisturbed.runs < FEW {
+            format!("; with fewer than {FEW} windows it holds less often than 95 of 100 times")
+        } else {
+            String::new()
+        };
         flags.push(format!(
             "extrapolates: {} windows cannot count p{}, so its bound is fitted{few}",
             answer.undisturbed.runs,
@@ -100,18 +126,29 @@ fn of_profile(answer: &Provision, profile: &Profile) -> Vec<String> {
     let sizes = || profile.deferred_frees.iter().map(|one| one.bytes);
     let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
     if most > least.saturating_mul(UNEQUAL) {
-        flags.push(format!("objects of {least} to {most} bytes are simulated with their mean, {} bytes", units::significant(bytes / rate)));
+        flags.push(format!(
+            "objects of {least} to {most} bytes are simulated with their mean, {} bytes",
+            units::significant(bytes / rate)
+        ));
     }
     let undisturbed: &Row = &answer.undisturbed;
     let simulated = undisturbed.throughput_per_s.map_or(0.0, |throughput| throughput.value);
     // A simulated object may stand for a part of a large one.
     let wanted = simulated_rate(profile);
     if unlike(simulated, wanted) {
-        flags.push(format!("the simulated guest frees {} objects a second, and should free {}", units::count(simulated), units::count(wanted)));
+        flags.push(format!(
+            "the simulated guest frees {} objects a second, and should free {}",
+            units::count(simulated),
+            units::count(wanted)
+        ));
     }
     let (gp, recorded) = (undisturbed.gp_mean_ns, profile.grace_periods.mean_ns as f64);
     if unlike(gp, recorded) {
-        flags.push(format!("undisturbed grace periods last {} in the simulator, {} in the profile", units::duration(gp), units::duration(recorded)));
+        flags.push(format!(
+            "undisturbed grace periods last {} in the simulator, {} in the profile",
+            units::duration(gp),
+            units::duration(recorded)
+        ));
     }
     flags.extend(profile.missing.iter().map(|missing| format!("the profile lacks something: {missing}")));
     flags

@@ -109,7 +109,7 @@ pub struct Input {
     pub what: String,
     /// Median of extra memory before, bytes.
     pub before_bytes: f64,
-    /// And with it, bytes, beyond the same undisturbed peak.
+    /// And with it, bytes, beyond the undisturbed peak with it.
     pub after_bytes: f64,
 }
 
@@ -130,19 +130,35 @@ impl Provision {
     /// # Errors
     /// A condition has fewer than two runs, because the study ended early.
     pub fn of(study: &Study, cells: &[Cell], asked: &Asked) -> Result<Provision> {
-        let peaks = study.values_of(metric::FOOTPRINT_PEAK, UNDISTURBED);
-        let base = statistics::median(&peaks).ok_or_else(|| few(UNDISTURBED))?;
-        let plain = Cell { condition: UNDISTURBED.into(), label: UNDISTURBED.into(), ratio: None, remedy: None, varied: None };
+        let base_of =
+            |condition: &str| statistics::median(&study.values_of(metric::FOOTPRINT_PEAK, condition));
+        let plain = Cell {
+            condition: UNDISTURBED.into(),
+            label: UNDISTURBED.into(),
+            ratio: None,
+            remedy: None,
+            varied: None,
+        };
+        let base = base_of(UNDISTURBED).ok_or_else(|| few(UNDISTURBED))?;
         let row = |cell: &Cell| Row::of(study, cell, base, asked.risk);
         let undisturbed = row(&plain)?;
-        let rows: Vec<Row> = cells.iter().filter(|cell| cell.varied.is_none()).map(row).collect::<Result<_>>()?;
+        let rows: Vec<Row> =
+            cells.iter().filter(|cell| cell.varied.is_none()).map(row).collect::<Result<_>>()?;
         let input = |cell: &Cell| {
             let varied = cell.varied.as_ref()?;
-            Some(row(cell).map(|after| Input {
-                of: varied.of.clone(),
-                what: varied.what.clone(),
-                before_bytes: rows.iter().find(|row| row.condition == varied.of).map_or(0.0, |row| row.extra_median.value),
-                after_bytes: after.extra_median.value,
+            let after = base_of(&varied.undisturbed)
+                .ok_or_else(|| few(&varied.undisturbed))
+                .and_then(|base| Row::of(study, cell, base, asked.risk));
+            Some(after.map(|after| {
+                Input {
+                    of: varied.of.clone(),
+                    what: varied.what.clone(),
+                    before_bytes: rows
+                        .iter()
+                        .find(|row| row.condition == varied.of)
+                        .map_or(0.0, |row| row.extra_median.value),
+                    after_bytes: after.extra_median.value,
+                }
             }))
         };
         let inputs = cells.iter().filter_map(input).collect::<Result<Vec<Input>>>()?;
@@ -181,11 +197,14 @@ impl Row {
         let of_runs = runs.iter().filter_map(|run| run.distributions.get(observation::GP_DURATIONS));
         of_runs.for_each(|one| durations.merge(one));
         let peaks = study.values_of(metric::FOOTPRINT_PEAK, &cell.condition);
-        let extra: Vec<f64> = peaks.iter().map(|peak| (peak - base).max(0.0)).collect();
-        let bound = |share: f64| peak::quantile(&extra, share).ok_or_else(|| few(&cell.condition));
+        let extra: Vec<f64> = peaks.iter().map(|peak| peak - base).collect();
+        let bound = |share: f64| {
+            Ok(peak::quantile(&extra, share).ok_or_else(|| few(&cell.condition))?.at_least_none())
+        };
         let longest = runs.iter().filter_map(|run| run.value(metric::GP_MAX)).fold(0.0, f64::max);
         let median = |values: &[f64], purpose: &str| {
-            let mut rng = statistics::stream(study.scenario.run.seed, &format!("plan {} {purpose}", cell.condition));
+            let mut rng =
+                statistics::stream(study.scenario.run.seed, &format!("plan {} {purpose}", cell.condition));
             of_medians(&[values], &mut rng, |medians| medians.first().copied())
         };
         let of_metric = |id: &str| median(&study.values_of(id, &cell.condition), id);
@@ -202,7 +221,7 @@ impl Row {
             extra: [bound(RISKS[0])?, bound(RISKS[1])?, bound(RISKS[2])?],
             extra_at_risk: bound(risk)?,
             extra_largest_bytes: extra.iter().copied().fold(0.0, f64::max),
-            extra_median: median(&extra, "extra").ok_or_else(|| few(&cell.condition))?,
+            extra_median: median(&extra, "extra").map(at_least_none).ok_or_else(|| few(&cell.condition))?,
             unusable_index: of_metric(metric::UNUSABLE_PEAK),
             throughput_per_s: of_metric(metric::THROUGHPUT),
         })
@@ -214,6 +233,11 @@ impl Row {
     }
 }
 
+/// A guest that needs less than undisturbed needs no extra memory.
+fn at_least_none(Estimate { value, low, high }: Estimate) -> Estimate {
+    Estimate { value: value.max(0.0), low: low.max(0.0), high: high.max(0.0) }
+}
+
 /// For no remedy and for each, the highest ratio that is safe and below which every simulated ratio is: more overcommitment
 /// can need less memory, because the guest then frees less.
 fn safe(rows: &[Row], budget_bytes: f64) -> Vec<Safe> {
@@ -221,14 +245,23 @@ fn safe(rows: &[Row], budget_bytes: f64) -> Vec<Safe> {
     remedies.extend(rows.iter().filter(|row| row.remedy.is_some()).map(|row| row.remedy));
     remedies.dedup();
     let mut seen = Vec::new();
-    remedies.retain(|remedy| !seen.contains(remedy) && { seen.push(*remedy); true });
+    remedies.retain(|remedy| {
+        !seen.contains(remedy) && {
+            seen.push(*remedy);
+            true
+        }
+    });
     let of = |remedy: Option<Remedy>| {
         // Without neighbours a remedy has nothing to do, and is not simulated.
         let tried = |row: &&Row| row.ratio.is_some() && (row.remedy == remedy || row.ratio == Some(1.0));
         let with: Vec<&Row> = rows.iter().filter(tried).collect();
         let safe: Vec<f64> =
             with.iter().take_while(|row| row.is_within(budget_bytes)).filter_map(|row| row.ratio).collect();
-        (!with.is_empty()).then(|| Safe { remedy, ratio: safe.last().copied(), is_largest: safe.len() == with.len() })
+        (!with.is_empty()).then(|| Safe {
+            remedy,
+            ratio: safe.last().copied(),
+            is_largest: safe.len() == with.len(),
+        })
     };
     remedies.into_iter().filter_map(of).collect()
 }
@@ -271,7 +304,10 @@ mod tests {
             row(2.0, boost, 30.0),
         ];
         let found = |budget_mib: f64| {
-            safe(&rows, budget_mib * MIB as f64).iter().map(|safe| (safe.remedy, safe.ratio, safe.is_largest)).collect::<Vec<_>>()
+            safe(&rows, budget_mib * MIB as f64)
+                .iter()
+                .map(|safe| (safe.remedy, safe.ratio, safe.is_largest))
+                .collect::<Vec<_>>()
         };
         assert_eq!(found(100.0), [(None, Some(1.0), false), (boost, Some(2.0), true)]);
         assert_eq!(found(300.0), [(None, Some(2.0), true), (boost, Some(2.0), true)]);

@@ -86,7 +86,8 @@ mod tests {
     use crate::scenario::Guest;
 
     fn profile(entries: &[(f64, u64)], kernel_share: f64, idle_share: f64) -> Profile {
-        let frees = |(per_s, bytes): &(f64, u64)| DeferredFrees { cache: "c".into(), per_s: *per_s, bytes: *bytes };
+        let frees =
+            |(per_s, bytes): &(f64, u64)| DeferredFrees { cache: "c".into(), per_s: *per_s, bytes: *bytes };
         Profile {
             profile_version: VERSION,
             source: String::new(),
@@ -130,6 +131,9 @@ mod tests {
         assert!((speed - (PAIR_US * 250.0 + BURST_US) / 50.0).abs() < 1e-9, "{speed}");
         assert_eq!((fast.burst, fast.kernel_us, fast.user_us, fast.pause_us), (250, 0, 0, 0));
         let beyond = profile(&[(1e9, 64)], 1.0, 0.0).scenario().unwrap_err();
-        assert!(beyond.to_string().starts_with("deferred_frees: no guest of 2 vCPUs frees 1.000e9"), "{beyond}");
+        assert!(
+            beyond.to_string().starts_with("deferred_frees: no guest of 2 vCPUs frees 1.000e9"),
+            "{beyond}"
+        );
     }
 }

@@ -45,6 +45,13 @@ pub struct Bound {
     pub basis: Basis,
 }
 
+impl Bound {
+    /// With 0 in place of what is less.
+    pub fn at_least_none(self) -> Bound {
+        Bound { value: self.value.max(0.0), upper: self.upper.max(0.0), ..self }
+    }
+}
+
 /// The quantile `share` of the values; `None` with fewer than two of them, or if one is not finite.
 pub fn quantile(values: &[f64], share: f64) -> Option<Bound> {
     let mut sorted = values.to_vec();

@@ -99,7 +99,8 @@ impl Profile {
         let shape = |error: serde_json::Error| BadScenario::new("profile", error.to_string());
         let Version { profile_version } = serde_json::from_str(text).map_err(shape)?;
         if profile_version != VERSION {
-            let problem = format!("is {profile_version}, this program reads {VERSION}; make the profile again");
+            let problem =
+                format!("is {profile_version}, this program reads {VERSION}; make the profile again");
             return Err(BadScenario::new("profile_version", problem));
         }
         let reader = &mut serde_json::Deserializer::from_str(text);
@@ -148,7 +149,9 @@ impl Profile {
         // Both come from clocks that count ticks.
         within("kernel_share", both, 0.0, 1.001, "with idle_share")?;
         match self.descheduled {
-            Some(descheduled) => within("descheduled.per_s", descheduled.per_s, 0.0, RATE_PER_S, "times a second"),
+            Some(descheduled) => {
+                within("descheduled.per_s", descheduled.per_s, 0.0, RATE_PER_S, "times a second")
+            }
             None => Ok(()),
         }
     }
@@ -198,8 +201,11 @@ mod tests {
             ("0.5", "0.9", "kernel_share: 1.1 with idle_share"),
             ("\"mean_ns\":4000000", "\"mean_ns\":0", "grace_periods.mean_ns: 0 ns"),
             ("\"vcpus\":2", "\"vcpu\":2", "guest.vcpu: unknown field"),
-            ("{\"cache\":\"dentry\",\"per_s\":1000.0,\"bytes\":192},{\"cache\":\"filp\",\"per_s\":3000.0,\"bytes\":256}", "",
-             "deferred_frees: 0 entries are not within 1 to 4096"),
+            (
+                "{\"cache\":\"dentry\",\"per_s\":1000.0,\"bytes\":192},{\"cache\":\"filp\",\"per_s\":3000.0,\"bytes\":256}",
+                "",
+                "deferred_frees: 0 entries are not within 1 to 4096",
+            ),
         ] {
             let refused = refusal(from, to);
             assert!(refused.starts_with(says), "{to}: {refused}");

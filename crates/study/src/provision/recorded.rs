@@ -60,7 +60,9 @@ pub fn profile(study: &Study, case: Option<&str>, condition: Option<&str>) -> Re
 fn per_operation(workload: &Workload) -> Result<Vec<(String, f64, u64)>> {
     let entry = |cache: &str, number: f64, bytes: u64| (cache.to_string(), number, bytes);
     match workload {
-        Workload::Memory(Memory { object_bytes, .. }) => Ok(vec![entry("memory benchmark", 1.0, *object_bytes)]),
+        Workload::Memory(Memory { object_bytes, .. }) => {
+            Ok(vec![entry("memory benchmark", 1.0, *object_bytes)])
+        }
         // As the simulator's: 320 KiB for a network namespace, 3 KiB for another one, 5 KiB for the process.
         Workload::Clone(Clones { namespaces, .. }) => {
             let net = namespaces.iter().filter(|name| *name == "net").count();
@@ -80,7 +82,8 @@ fn per_operation(workload: &Workload) -> Result<Vec<(String, f64, u64)>> {
             entry("radix_tree_node", if *size_max_bytes > 4_096 { 0.5 } else { 0.0 }, 576),
         ]),
         other => {
-            let problem = format!("{} frees nothing after grace periods that a record tells of", other.kind());
+            let problem =
+                format!("{} frees nothing after grace periods that a record tells of", other.kind());
             Err(BadScenario::new("workload.kind", problem))
         }
     }
@@ -89,22 +92,33 @@ fn per_operation(workload: &Workload) -> Result<Vec<(String, f64, u64)>> {
 /// The guest as the simulator knows it, and what it does not know.
 fn guest(recorded: &Guest, kernel: &str) -> (Guest, Vec<String>) {
     let is = |series: &str| {
-        [recorded.kernel.as_str(), kernel].iter().any(|name| *name == series || name.starts_with(&format!("{series}.")))
+        [recorded.kernel.as_str(), kernel]
+            .iter()
+            .any(|name| *name == series || name.starts_with(&format!("{series}.")))
     };
     let (known, missing) = match () {
         () if is("6.12") => ("6.12", None),
         () if is("6.1") || (kernel.is_empty() && recorded.kernel.is_empty()) => ("", None),
-        () => ("", Some(format!("the simulator does not know the kernel {kernel}; it takes 6.1 in its place"))),
+        () => {
+            ("", Some(format!("the simulator does not know the kernel {kernel}; it takes 6.1 in its place")))
+        }
     };
-    let guest = Guest { kernel: known.into(), append: String::new(), accelerator: Guest::default().accelerator, ..recorded.clone() };
+    let guest = Guest {
+        kernel: known.into(),
+        append: String::new(),
+        accelerator: Guest::default().accelerator,
+        ..recorded.clone()
+    };
     (guest, missing.into_iter().collect())
 }
 
 fn descheduled(runs: &[&Observation]) -> Option<Descheduled> {
     let mut all = Distribution::default();
     runs.iter().filter_map(|run| run.distributions.get(observation::VCPU_OFF)).for_each(|off| all.merge(off));
-    let watched_ns: u64 =
-        runs.iter().map(|run| run.provenance.window_ns.saturating_mul(run.provenance.vcpus.len() as u64)).sum();
+    let watched_ns: u64 = runs
+        .iter()
+        .map(|run| run.provenance.window_ns.saturating_mul(run.provenance.vcpus.len() as u64))
+        .sum();
     let seconds = watched_ns as f64 / SECOND_NS as f64;
     Some(Descheduled {
         per_s: (watched_ns > 0).then(|| all.count() as f64 / seconds)?,
@@ -131,7 +145,9 @@ mod tests {
     use crate::scenario::overrides;
 
     pub(in crate::provision) fn study(workload: &str) -> Study {
-        let text = format!("name = 's'\ntitle = 't'\nworkload = {{ {workload} }}\n[conditions.a]\n[conditions.b]\nhogs = 1");
+        let text = format!(
+            "name = 's'\ntitle = 't'\nworkload = {{ {workload} }}\n[conditions.a]\n[conditions.b]\nhogs = 1"
+        );
         let scenario = overrides::read(&text, None, &[]).unwrap();
         let run = |repetition: u32, throughput: f64| {
             let vcpus = vec![VcpuTime::default(); 2];
@@ -184,6 +200,8 @@ mod tests {
         assert!(refused(Some("c"), None).contains("there is no case \"c\""));
         let mut other = study.clone();
         other.scenario.workload = Workload::Wakeup(Default::default());
-        assert!(profile(&other, None, None).unwrap_err().to_string().starts_with("workload.kind: wakeup frees"));
+        assert!(
+            profile(&other, None, None).unwrap_err().to_string().starts_with("workload.kind: wakeup frees")
+        );
     }
 }
