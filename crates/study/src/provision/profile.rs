@@ -193,7 +193,7 @@ mod tests {
             ("1000.0", "0", "deferred_frees[0].per_s: is 0; leave out"),
             ("3000.0", "-1", "deferred_frees[1].per_s: -1 objects a second are not within"),
             ("3000.0", "2e9", "deferred_frees[1].per_s: 2000000000 objects"),
-            ("3000.0", "1e999", "profile: number out of range"),
+            ("3000.0", "1e999", "deferred_frees[1].per_s: number out of range"),
             ("3000.0", "NaN", "profile: expected value"),
             ("\"bytes\":192", "\"bytes\":0", "deferred_frees[0].bytes: 0 bytes are not within 1 to 67108864"),
             ("\"bytes\":192", "\"bytes\":1e6", "deferred_frees[0].bytes: invalid type"),
