@@ -192,11 +192,19 @@ pub fn workload(workload: &Workload) -> String {
         Workload::Requests(requests) => latency::requests(requests),
         Workload::Io(io) => self::io::workload(io),
         Workload::Fio(fio) => self::io::fio(fio),
-        Workload::Memory(Memory { object_bytes, burst, pause_us, computing, .. }) => format!(
-            "memory: objects of {object_bytes} bytes, freed through call_rcu(), a context switch every {burst}, \
-             {pause_us} us pause{}",
-            beside(*computing)
-        ),
+        Workload::Memory(Memory { object_bytes, burst, pause_us, kernel_us, user_us, computing, .. }) => {
+            let other = match (kernel_us, user_us) {
+                (0, 0) => String::new(),
+                (kernel, user) => {
+                    format!(", other work for {kernel} us in the kernel and {user} us in user mode")
+                }
+            };
+            format!(
+                "memory: objects of {object_bytes} bytes, freed through call_rcu(), a context switch every {burst}{other}, \
+                 {pause_us} us pause{}",
+                beside(*computing)
+            )
+        }
         Workload::Clone(Clones { namespaces, computing, .. }) => {
             format!("clone: into new namespaces ({}){}", namespaces.join(", "), beside(*computing))
         }

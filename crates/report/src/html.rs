@@ -5,11 +5,14 @@ mod causes;
 mod comparisons;
 mod grids;
 mod holdouts;
+mod provision;
 mod recovery;
 mod replays;
 mod side_by_side;
 mod style;
 mod sweeps;
+
+pub use provision::render_provision;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use reprieve_study::{GroundKind, Record, Study, metric};

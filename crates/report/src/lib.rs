@@ -13,6 +13,7 @@ pub mod holdouts;
 pub mod html;
 mod layout;
 pub mod perfetto;
+pub mod provision;
 pub mod quantity;
 pub mod recovery;
 mod replays;

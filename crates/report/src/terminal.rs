@@ -8,10 +8,13 @@ mod comparison;
 mod conformance;
 mod grids;
 mod latencies;
+mod provision;
 mod recovery;
 mod replays;
 mod side;
 mod sweeps;
+
+pub use provision::render_provision;
 
 use std::borrow::Cow;
 use std::fmt::Write;

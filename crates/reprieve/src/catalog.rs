@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::input;
 
 /// Names and texts.
-pub const BUILT_IN: [(&str, &str); 40] = [
+pub const BUILT_IN: [(&str, &str); 43] = [
     ("rcu-memory", include_str!("../../../scenarios/rcu-memory.toml")),
     ("rcu-clone", include_str!("../../../scenarios/rcu-clone.toml")),
     ("rcu-postmark", include_str!("../../../scenarios/rcu-postmark.toml")),
@@ -27,6 +27,9 @@ pub const BUILT_IN: [(&str, &str); 40] = [
     ("rcu-conformance", include_str!("../../../scenarios/rcu-conformance.toml")),
     ("rcu-conformance-clone", include_str!("../../../scenarios/rcu-conformance-clone.toml")),
     ("rcu-conformance-postmark", include_str!("../../../scenarios/rcu-conformance-postmark.toml")),
+    ("rcu-plan", include_str!("../../../scenarios/rcu-plan.toml")),
+    ("rcu-plan-clone", include_str!("../../../scenarios/rcu-plan-clone.toml")),
+    ("rcu-plan-postmark", include_str!("../../../scenarios/rcu-plan-postmark.toml")),
     ("xen-tail-latency", include_str!("../../../scenarios/xen-tail-latency.toml")),
     ("xen-wakeup", include_str!("../../../scenarios/xen-wakeup.toml")),
     ("xen-stalls", include_str!("../../../scenarios/xen-stalls.toml")),

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::sizes;
+
 /// Measures the damage that CPU preemption does to code that must not be interrupted.
 ///
 /// A scenario is run on a ground and gives an observation; conditions are compared with the baseline.
@@ -45,6 +47,15 @@ pub enum Verb {
     /// On the host. The file is replayed in the simulator by `replay = "FILE"` in a condition of a scenario: what would that time
     /// have been with another RCU setting, or another workload?
     Record(RecordArguments),
+    /// Say how much memory a VM needs at each overcommit ratio
+    ///
+    /// Simulates the VM of a profile, or of a scenario, beside busy neighbours, without and with each remedy. Gives grace periods,
+    /// memory beyond the undisturbed peak with upper bounds, fragmentation and throughput, and the highest ratio that a budget
+    /// of memory allows. With --against, simulates the conditions of a measured record in place of ratios; exit code 1 if a
+    /// condition does not agree.
+    Plan(PlanArguments),
+    /// Make a profile of a VM, for `plan`
+    Profile(ProfileArguments),
     /// Keep I/O tasks of this virtual machine on vCPUs that are on
     ///
     /// A vCPU that the host deschedules issues no I/O. This finds tasks that do I/O, tells from timer beats when
@@ -134,6 +145,85 @@ pub struct RecordArguments {
     /// The file to write
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
+}
+
+/// Arguments of `plan`.
+#[derive(Debug, Args)]
+pub struct PlanArguments {
+    /// A profile (a .json file, see `reprieve profile`), or the name or path of a scenario
+    #[arg(value_name = "PROFILE|SCENARIO")]
+    pub input: String,
+    /// Busy vCPUs on each pCPU, this VM's own included
+    #[arg(
+        long,
+        value_name = "R,R...",
+        value_delimiter = ',',
+        default_value = "1,1.5,2,3,4",
+        conflicts_with = "against"
+    )]
+    pub ratios: Vec<f64>,
+    /// Memory to spare beyond the undisturbed peak, such as 512MiB: the highest ratio is found that needs no more
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
+    pub budget: Option<u64>,
+    /// The quantile of a window's peak that must fit into the budget: p50, p95, p99.9 or another one
+    #[arg(long, value_name = "QUANTILE", default_value = "p99.9", value_parser = sizes::quantile)]
+    pub risk: f64,
+    /// Remedies to try, each alone, or none [all that can be]
+    #[arg(long, value_name = "NAME,NAME...", value_delimiter = ',', conflicts_with = "against")]
+    pub remedies: Option<Vec<String>>,
+    /// Repetitions of each condition; each is one window
+    #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(2..=1_000))]
+    pub repeat: u32,
+    /// Seed of the workload and the resampling
+    #[arg(long, value_name = "S", default_value = "1")]
+    pub seed: u64,
+    /// Change a key of the scenario, or of the one that is made of the profile, for instance guest.vcpus=4; repeatable
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub assignments: Vec<String>,
+    /// The case, in a scenario or a record that has cases
+    #[arg(long, value_name = "NAME")]
+    pub case: Option<String>,
+    /// A record of real guests: its conditions are simulated, and laid beside it
+    #[arg(long, value_name = "RECORD")]
+    pub against: Option<PathBuf>,
+    /// Do not vary inputs to see which matter
+    #[arg(long)]
+    pub no_inputs: bool,
+    /// Simulated runs at a time; the results do not depend on it [the pCPUs of this process]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
+    /// Write the answer as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a self-contained page with the figure
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Show what would be simulated and about how long it takes, by one short run
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Say nothing while it runs; warnings and errors are still said
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Arguments of `profile`.
+#[derive(Debug, Args)]
+pub struct ProfileArguments {
+    /// A record of a workload that frees memory through RCU: memory, clone or postmark, on real guests or simulated
+    #[arg(long, value_name = "RECORD")]
+    pub from: PathBuf,
+    /// The scenario, in a record that has several
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Option<String>,
+    /// The case, in a record that has cases
+    #[arg(long, value_name = "NAME")]
+    pub case: Option<String>,
+    /// The condition whose runs are taken [the record's baseline]
+    #[arg(long, value_name = "NAME")]
+    pub condition: Option<String>,
+    /// The file to write [standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
 /// Arguments of `migrate`.

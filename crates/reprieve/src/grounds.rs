@@ -68,6 +68,11 @@ pub fn length(scenario: &Scenario) -> String {
     }
 }
 
+/// The pCPUs that this process may use.
+pub fn pcpus() -> usize {
+    available_parallelism().map_or(1, usize::from)
+}
+
 /// The ground of that kind for those of the scenarios that it runs.
 fn ground(
     kind: GroundKind,
@@ -77,7 +82,7 @@ fn ground(
 ) -> Result<Rc<dyn Ground<Error = Failure>>, Failure> {
     Ok(match kind {
         GroundKind::Sim => {
-            let jobs = jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
+            let jobs = jobs.map_or_else(pcpus, usize::from);
             let interrupt = interrupt.clone();
             let interrupted = Box::new(move || interrupt.is_raised());
             Rc::new(Failing(SimGround { tapes: tapes::read(scenarios)?, jobs, interrupted }))

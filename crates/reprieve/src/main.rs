@@ -15,11 +15,14 @@ mod list;
 mod migrate;
 mod migrate_words;
 mod output;
+mod plan;
+mod profile;
 mod progress;
 mod record;
 mod record_file;
 mod report;
 mod run;
+mod sizes;
 mod tapes;
 
 use std::process::ExitCode;
@@ -56,6 +59,8 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Compare(arguments) => compare::compare(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
         Verb::Record(arguments) => record::record(&arguments),
+        Verb::Plan(arguments) => plan::plan(&arguments),
+        Verb::Profile(arguments) => profile::profile(&arguments),
         Verb::Migrate(arguments) => migrate::migrate(&arguments),
         Verb::Doctor => doctor::doctor(),
         Verb::Completions { shell } => {

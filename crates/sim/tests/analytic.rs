@@ -2,6 +2,7 @@
 
 mod support;
 
+use reprieve_study::metric::{IDLE_CPU, KERNEL_CPU, THROUGHPUT};
 use reprieve_study::units::MILLISECOND_NS;
 use reprieve_study::{Observation, Span};
 use support::{descheduled, grace_periods, run_one};
@@ -138,4 +139,39 @@ fn only_network_namespaces_are_torn_down() {
     let throughput = |run| support::metric(run, reprieve_study::metric::THROUGHPUT);
     // 8.1 ms of CPU time a clone, and 1.2 ms.
     assert!(throughput(&uts) > 4.0 * throughput(&net), "{} and {}", throughput(&uts), throughput(&net));
+}
+
+/// A guest with one vCPU to itself, whose bursts are followed by 1 ms in user mode and that long in the kernel.
+fn loaded(kernel_us: u64, pause_us: u64) -> Observation {
+    run_one(&format!(
+        "
+        run = {{ repeat = 1, warmup_ms = 200, window_ms = 2_000 }}
+        observe = {{ sync_every_ms = 0 }}
+        guest = {{ vcpus = 1, memory_mib = 256 }}
+        host = {{ noise_per_s = 0 }}
+        [workload]
+        kind = 'memory'
+        user_us = 1_000
+        kernel_us = {kernel_us}
+        pause_us = {pause_us}
+        [conditions.alone]
+        "
+    ))
+}
+
+#[test]
+fn other_work_takes_its_time_where_it_is_said_to_be() {
+    let [none, more, paused] =
+        [(0, 0), (1_000, 0), (1_000, 2_000)].map(|(kernel, pause)| loaded(kernel, pause));
+    let of = |run: &Observation, id: &str| run.metrics[id];
+    let (bursts, with_more) = (of(&none, THROUGHPUT) / 10.0, of(&more, THROUGHPUT) / 10.0);
+    // Every burst takes a millisecond more, and the ticks and callbacks of that time.
+    assert!((1.0 / with_more - 1.0 / bursts - 1e-3).abs() < 6e-5, "{bursts} and {with_more} bursts a second");
+    let in_user_mode = |run: &Observation, bursts: f64| {
+        let share = 1.0 - of(run, KERNEL_CPU) - of(run, IDLE_CPU);
+        (share - bursts * 1e-3).abs()
+    };
+    assert!(in_user_mode(&none, bursts) < 0.02 && in_user_mode(&more, with_more) < 0.02);
+    let with_pause = of(&paused, THROUGHPUT) / 10.0;
+    assert!((of(&paused, IDLE_CPU) - with_pause * 2e-3).abs() < 0.05, "idle in the pauses");
 }

@@ -5,13 +5,14 @@
 //! [`Observation`], so that results are comparable, and every output reads the same [`metric`] table.
 //!
 //! The modules lie in rooms. Each room uses only those before it: `observe`, `scenario`, `compare`, `recorded`,
-//! `conform`. Users name a module without its room.
+//! `conform`, `provision`. Users name a module without its room.
 
 mod compare;
 mod conform;
 pub mod delete_free;
 pub mod ground;
 mod observe;
+pub mod provision;
 mod recorded;
 pub mod scenario;
 pub mod shown;

@@ -24,6 +24,9 @@ struct Worker {
     batched: bool,
     pair_ns: u64,
     burst_ns: u64,
+    /// Other work after each burst.
+    kernel_ns: u64,
+    user_ns: u64,
     stage: Stage,
 }
 
@@ -32,8 +35,14 @@ enum Stage {
     /// Before a burst.
     Idle,
     /// `due` pairs have used their CPU time and take effect next. `left` pairs remain of the burst, with these.
-    Pairs { due: u32, left: u32 },
-    /// The burst is done; the pause is next, or over.
+    Pairs {
+        due: u32,
+        left: u32,
+    },
+    /// The burst is done; other work is next, in the kernel and then in user mode.
+    Kernel,
+    User,
+    /// All work is done; the pause is next, or over.
     Pause,
 }
 
@@ -44,7 +53,7 @@ const PIECE: u32 = 64;
 
 /// Adds the workers, one per vCPU from vCPU 0 on.
 pub fn add(guest: &mut Guest, pace: Pace, workers: usize, asked: &Memory, limit_objects: u64) {
-    let Memory { object_bytes, burst, pause_us, batched, .. } = *asked;
+    let Memory { object_bytes, burst, pause_us, batched, kernel_us, user_us, .. } = *asked;
     let cache = guest.memory.add_cache(object_bytes as u32, Mobility::Unmovable);
     for v in 0..workers {
         let worker = Worker {
@@ -55,6 +64,8 @@ pub fn add(guest: &mut Guest, pace: Pace, workers: usize, asked: &Memory, limit_
             batched,
             pair_ns: pace.us(PAIR_US),
             burst_ns: pace.us(BURST_US),
+            kernel_ns: pace.stated_us(kernel_us),
+            user_ns: pace.stated_us(user_us),
             stage: Stage::Idle,
         };
         guest.add_program(Box::new(worker), Some(v));
@@ -74,6 +85,19 @@ impl Worker {
         let due = left.min(PIECE);
         self.stage = Stage::Pairs { due, left };
         Op::RunOn { ns: self.pair_ns * u64::from(due) + more_ns }
+    }
+
+    /// What comes after the burst, from that stage on.
+    fn other_work(&mut self, from: Stage) -> Op {
+        if matches!(from, Stage::Kernel) && self.kernel_ns > 0 {
+            self.stage = Stage::User;
+            return Op::Run { ns: self.kernel_ns, mode: Mode::Kernel };
+        }
+        self.stage = Stage::Pause;
+        if self.user_ns > 0 {
+            return Op::Run { ns: self.user_ns, mode: Mode::User };
+        }
+        if self.pause_ns > 0 { Op::Run { ns: 0, mode: Mode::Kernel } } else { Op::Schedule }
     }
 
     /// Lets one pair take effect; false if memory ran out.
@@ -99,9 +123,9 @@ impl Program for Worker {
                 if left > due {
                     return self.begin(left - due, 0);
                 }
-                self.stage = Stage::Pause;
-                if self.pause_ns > 0 { Op::Run { ns: 0, mode: Mode::Kernel } } else { Op::Schedule }
+                self.other_work(Stage::Kernel)
             }
+            Stage::Kernel | Stage::User => self.other_work(self.stage),
             Stage::Pause if self.pause_ns > 0 => {
                 self.stage = Stage::Idle;
                 Op::Sleep { ns: self.pause_ns }

@@ -66,6 +66,11 @@ impl Study {
         Study::new(scenario, runs, None)
     }
 
+    /// The runs of one case that count, or of a study without cases; those of sweeps are left out.
+    pub fn runs_in<'a>(&'a self, case: Option<&str>) -> Vec<&'a Observation> {
+        self.observations.iter().filter(|run| run.is_of_case(case, &run.condition)).collect()
+    }
+
     /// Each case with its runs as a study of their own.
     pub fn of_cases(&self) -> Vec<(String, Study)> {
         self.scenario.cases.keys().map(|case| (case.clone(), self.in_case(case))).collect()

@@ -79,6 +79,21 @@ impl Scenario {
         }
     }
 
+    /// What all conditions have in common, without the conditions: in a scenario with cases, in one of these.
+    ///
+    /// # Errors
+    /// There is no such case, or there are cases and none was named.
+    pub fn of_case(&self, case: Option<&str>) -> Result<Scenario> {
+        match case {
+            Some(name) => self.in_case(name),
+            None if self.cases.is_empty() => Ok(self.common()),
+            None => {
+                let known: Vec<&str> = self.cases.keys().map(String::as_str).collect();
+                Err(BadScenario::new("cases", format!("choose one with --case: {}", known.join(", "))))
+            }
+        }
+    }
+
     /// [`Scenario::common`] with the workload of this case and what it sets.
     pub(super) fn in_case(&self, name: &str) -> Result<Scenario> {
         let Some(case) = self.cases.get(name) else {

@@ -61,13 +61,15 @@ type GroundKey<T> = (&'static str, &'static [GroundKind], fn(&T) -> bool);
 const SIM: &[GroundKind] = &[GroundKind::Sim];
 const VM: &[GroundKind] = &[GroundKind::Vm];
 const SIM_AND_VM: &[GroundKind] = &[GroundKind::Sim, GroundKind::Vm];
-const KEYS: [GroundKey<Scenario>; 7] = [
+const KEYS: [GroundKey<Scenario>; 9] = [
     ("guest.kernel", SIM_AND_VM, |s| !s.guest.kernel.is_empty()),
     ("guest.append", VM, |s| !s.guest.append.is_empty()),
     ("guest.accelerator", VM, |s| s.guest.accelerator != Accelerator::Auto),
     ("host.xen.fixes", SIM, |s| !s.host.xen.fixes.is_empty()),
     ("run.attribute", SIM, |s| !s.run.attribute.is_empty()),
     ("workload.batched", SIM, |s| matches!(&s.workload, Workload::Memory(memory) if memory.batched)),
+    ("workload.kernel_us", SIM, |s| matches!(&s.workload, Workload::Memory(memory) if memory.kernel_us > 0)),
+    ("workload.user_us", SIM, |s| matches!(&s.workload, Workload::Memory(memory) if memory.user_us > 0)),
     (
         "workload.think_us",
         SIM,

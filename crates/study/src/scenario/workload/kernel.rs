@@ -26,6 +26,12 @@ pub struct Memory {
     /// Processes that compute in user space, pinned to the vCPUs after those of the kernel threads, of which at least one
     /// must remain.
     pub computing: u32,
+    /// CPU time in the kernel after each burst for other work than freeing, in us. Only on the simulator.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub kernel_us: u64,
+    /// CPU time in user mode after each burst, in us. Only on the simulator.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub user_us: u64,
 }
 
 impl Default for Memory {
@@ -38,6 +44,8 @@ impl Default for Memory {
             batched: false,
             workers: 0,
             computing: 0,
+            kernel_us: 0,
+            user_us: 0,
         }
     }
 }

@@ -1,0 +1,323 @@
+//! Makes the conditions to simulate of what is asked for.
+
+use indexmap::IndexMap;
+
+use crate::recorded::record::Study;
+use crate::scenario::{
+    BadScenario, Condition, GroundKind, Published, Remedy, Result, Scenario, Setting, Workload,
+};
+use crate::statistics;
+use crate::units::MILLISECOND_NS;
+
+/// The condition without neighbours.
+pub const UNDISTURBED: &str = "undisturbed";
+/// Least and largest overcommit ratio, and how many may be asked for.
+const RATIO: (f64, f64) = (1.0, 16.0);
+const RATIOS: usize = 16;
+/// Inputs are varied at the largest ratio up to this one, where an effect is clear and the simulator was checked.
+const VARIED_AT: f64 = 2.0;
+/// An input that is varied has so many times its value.
+const TIMES: i64 = 2;
+/// Simulated windows, where they are as long as measured ones, in ms.
+const WINDOW_MS: (u64, u64) = (500, 60_000);
+/// Slices of the host's scheduler when they are varied, in us: several times those of the schedulers themselves.
+const LONG_SLICE_US: i64 = 12_000;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wishes {
+    /// Busy vCPUs on each pCPU, the guest's own included.
+    pub ratios: Vec<f64>,
+    /// What is tried, each alone; `None` for all that can be.
+    pub remedies: Option<Vec<Remedy>>,
+    /// Whether inputs are varied, to see which matter.
+    pub varied: bool,
+    /// Repetitions of each condition.
+    pub repeat: u32,
+    /// Seed of the workload.
+    pub seed: u64,
+}
+
+/// A condition of the plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Its name in the scenario.
+    pub condition: String,
+    /// What it is, for a table.
+    pub label: String,
+    /// Busy vCPUs on each pCPU, where the condition is a ratio.
+    pub ratio: Option<f64>,
+    /// What is tried.
+    pub remedy: Option<Remedy>,
+    /// The input that has another value than in the condition of this name.
+    pub varied: Option<Varied>,
+}
+
+/// An input that is varied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Varied {
+    /// The condition in which it is as it is.
+    pub of: String,
+    /// The undisturbed condition with this input.
+    pub undisturbed: String,
+    /// What it is, and its other value: `objects twice as large`.
+    pub what: String,
+}
+
+/// The scenario to simulate, and what its conditions are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arranged {
+    /// Of which the first condition is [`UNDISTURBED`].
+    pub scenario: Scenario,
+    /// The other conditions, and ratio 1, which is the undisturbed one.
+    pub cells: Vec<Cell>,
+}
+
+/// Arranges ratios.
+///
+/// # Errors
+/// A ratio, a remedy or the scenario cannot be simulated.
+pub fn ratios(base: &Scenario, wishes: &Wishes) -> Result<Arranged> {
+    let ratios = sorted(&wishes.ratios)?;
+    let mut making = Making::of(base, wishes)?;
+    for ratio in &ratios {
+        if *ratio == 1.0 {
+            making.cells.push(Cell::of(UNDISTURBED, "1", Some(1.0)));
+            continue;
+        }
+        let label = ratio.to_string();
+        let condition = Condition { overcommit: *ratio, ..Condition::default() };
+        making.add(&format!("ratio-{label}"), &label, Some(*ratio), condition, wishes)?;
+    }
+    let at = ratios.iter().rev().find(|ratio| **ratio > 1.0 && **ratio <= VARIED_AT);
+    if let Some(at) = at.filter(|_| wishes.varied) {
+        making.vary(&format!("ratio-{at}"))?;
+    }
+    making.done()
+}
+
+/// Arranges the conditions of a measured study but its baseline, to be laid beside it. Those that the simulator cannot do are
+/// left out. Windows are as long as the measured ones.
+///
+/// # Errors
+/// None can be simulated.
+pub fn as_measured(base: &Scenario, measured: &Study, wishes: &Wishes) -> Result<Arranged> {
+    let mut making = Making::of(base, &Wishes { remedies: Some(Vec::new()), ..wishes.clone() })?;
+    let baseline = measured.scenario.baseline();
+    // A longer window has higher peaks.
+    let windows: Vec<f64> = measured.observations.iter().map(|run| run.provenance.window_ns as f64).collect();
+    if let Some(window_ns) = statistics::median(&windows) {
+        let window_ms = (window_ns / MILLISECOND_NS as f64).round() as u64;
+        making.scenario.run.window_ms = window_ms.clamp(WINDOW_MS.0, WINDOW_MS.1);
+    }
+    for (name, condition) in measured.scenario.chosen().filter(|(name, _)| *name != baseline) {
+        let plain = Condition { label: String::new(), ..condition.clone() };
+        let _ = making.add(name, name, None, plain, &Wishes { remedies: Some(Vec::new()), ..wishes.clone() });
+    }
+    let problem = "the record has no condition beside its baseline that the simulator can do";
+    if making.cells.is_empty() { Err(BadScenario::new("conditions", problem)) } else { making.done() }
+}
+
+/// A remedy's name in a scenario file.
+pub fn remedy_name(remedy: Remedy) -> String {
+    serde_json::to_value(remedy).ok().and_then(|name| name.as_str().map(String::from)).unwrap_or_default()
+}
+
+fn sorted(ratios: &[f64]) -> Result<Vec<f64>> {
+    let refused = |problem: String| Err(BadScenario::new("--ratios", problem));
+    if ratios.is_empty() || ratios.len() > RATIOS {
+        return refused(format!("give 1 to {RATIOS} of them, not {}", ratios.len()));
+    }
+    if let Some(bad) = ratios.iter().find(|ratio| !(RATIO.0..=RATIO.1).contains(*ratio)) {
+        return refused(format!("{bad} is not within {} to {}", RATIO.0, RATIO.1));
+    }
+    let mut sorted = ratios.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.dedup();
+    Ok(sorted)
+}
+
+impl Cell {
+    fn of(condition: &str, label: &str, ratio: Option<f64>) -> Cell {
+        Cell { condition: condition.into(), label: label.into(), ratio, remedy: None, varied: None }
+    }
+}
+
+/// An [`Arranged`] in the making.
+struct Making {
+    scenario: Scenario,
+    cells: Vec<Cell>,
+}
+
+impl Making {
+    /// The undisturbed condition alone.
+    fn of(base: &Scenario, wishes: &Wishes) -> Result<Making> {
+        if !base.workload.loads_rcu() {
+            let problem = format!(
+                "{} frees nothing after grace periods; there is nothing to plan",
+                base.workload.kind()
+            );
+            return Err(BadScenario::new("workload.kind", problem));
+        }
+        let mut scenario = base.clone();
+        scenario.ground = GroundKind::Sim;
+        scenario.run.repeat = wishes.repeat;
+        scenario.run.seed = wishes.seed;
+        scenario.run.conditions.clear();
+        scenario.run.attribute.clear();
+        scenario.cases.clear();
+        scenario.sweeps.clear();
+        scenario.published = Published::default();
+        scenario.conditions = IndexMap::from([(UNDISTURBED.to_string(), Condition::default())]);
+        scenario.check_counts()?;
+        scenario.under(UNDISTURBED)?;
+        scenario.check()?;
+        Ok(Making { scenario, cells: Vec::new() })
+    }
+
+    /// Adds a condition, and one more with each remedy.
+    fn add(
+        &mut self,
+        name: &str,
+        label: &str,
+        ratio: Option<f64>,
+        condition: Condition,
+        wishes: &Wishes,
+    ) -> Result {
+        self.try_add(Cell::of(name, label, ratio), condition.clone())?;
+        let remedies = wishes.remedies.as_deref().unwrap_or(&Remedy::ALL);
+        for remedy in remedies {
+            let cell = Cell {
+                remedy: Some(*remedy),
+                ..Cell::of(&format!("{name}-{}", remedy_name(*remedy)), label, ratio)
+            };
+            let added = self.try_add(cell, Condition { remedies: vec![*remedy], ..condition.clone() });
+            // Of all remedies, those are left out that this scenario cannot have, or none without another one.
+            if wishes.remedies.is_some() {
+                added?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a condition, if it can be simulated.
+    fn try_add(&mut self, cell: Cell, condition: Condition) -> Result {
+        let mut alone = Scenario { conditions: IndexMap::new(), ..self.scenario.clone() };
+        alone.conditions.insert(cell.condition.clone(), condition.clone());
+        alone.check_counts()?;
+        alone.check()?;
+        self.scenario.conditions.insert(cell.condition.clone(), condition);
+        self.cells.push(cell);
+        Ok(())
+    }
+
+    /// Adds that condition with other inputs, those that it can have.
+    fn vary(&mut self, of: &str) -> Result {
+        let whole = |value: u64| Setting::Integer((value as i64).saturating_mul(TIMES));
+        let speed = Setting::Number(self.scenario.guest.speed * TIMES as f64);
+        let mut inputs = vec![
+            ("speed", "a guest twice as fast", "guest.speed", speed),
+            ("slices", "slices of 12 ms on the host", "host.slice_us", Setting::Integer(LONG_SLICE_US)),
+        ];
+        if let Workload::Memory(memory) = &self.scenario.workload {
+            let (size, burst) = (whole(memory.object_bytes), whole(memory.burst.into()));
+            inputs.insert(0, ("bytes", "objects twice as large", "workload.object_bytes", size));
+            inputs.insert(1, ("burst", "twice as many frees at a time", "workload.burst", burst));
+        }
+        let whole_condition = self.scenario.conditions[of].clone();
+        for (name, what, key, value) in inputs {
+            let set = IndexMap::from([(key.to_string(), value)]);
+            let undisturbed = format!("{UNDISTURBED}-{name}");
+            let varied = Some(Varied { of: of.into(), undisturbed: undisturbed.clone(), what: what.into() });
+            let cell = Cell { varied, ..Cell::of(&format!("{of}-{name}"), what, None) };
+            // An input at the end of its range stays as it is.
+            if self.try_add(cell, Condition { set: set.clone(), ..whole_condition.clone() }).is_ok() {
+                self.scenario.conditions.insert(undisturbed, Condition { set, ..Condition::default() });
+            }
+        }
+        Ok(())
+    }
+
+    fn done(self) -> Result<Arranged> {
+        self.scenario.check_counts()?;
+        self.scenario.check()?;
+        Ok(Arranged { scenario: self.scenario, cells: self.cells })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::overrides;
+
+    fn base(more: &str) -> Scenario {
+        let text =
+            format!("name = 's'\ntitle = 't'\n{more}\n[conditions.a]\n[conditions.b]\nhogs = 1\nquota = []");
+        overrides::read(&text, None, &[]).unwrap()
+    }
+
+    fn wishes(ratios: &[f64]) -> Wishes {
+        Wishes { ratios: ratios.into(), remedies: None, varied: true, repeat: 10, seed: 7 }
+    }
+
+    #[test]
+    fn every_ratio_comes_alone_and_with_each_remedy_and_one_with_other_inputs() {
+        let arranged = ratios(&base("workload = { kind = 'memory' }"), &wishes(&[2.0, 1.0, 4.0])).unwrap();
+        let names: Vec<&str> = arranged.scenario.conditions.keys().map(String::as_str).collect();
+        assert_eq!(&names[..2], [UNDISTURBED, "ratio-2"]);
+        assert!(names.contains(&"ratio-4-boost") && names.contains(&"ratio-2-bytes"), "{names:?}");
+        assert!(!names.contains(&"ratio-4-bytes") && !names.contains(&"a"), "{names:?}");
+        assert_eq!(arranged.cells[0], Cell::of(UNDISTURBED, "1", Some(1.0)));
+        assert_eq!(arranged.scenario.conditions["ratio-4"].overcommit, 4.0);
+        assert_eq!((arranged.scenario.run.repeat, arranged.scenario.run.seed), (10, 7));
+        // Every cell is of a condition.
+        let has = |name: &String| arranged.scenario.conditions.contains_key(name);
+        assert!(arranged.cells.iter().all(|cell| has(&cell.condition)));
+        assert!(
+            arranged
+                .cells
+                .iter()
+                .filter_map(|cell| cell.varied.as_ref())
+                .all(|varied| has(&varied.undisturbed))
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_simulated_is_refused() {
+        let memory = base("workload = { kind = 'memory' }");
+        let refusal = |ratios: &[f64]| super::ratios(&memory, &wishes(ratios)).unwrap_err().to_string();
+        assert_eq!(refusal(&[0.5]), "--ratios: 0.5 is not within 1 to 16");
+        assert_eq!(refusal(&[f64::NAN]), "--ratios: NaN is not within 1 to 16");
+        assert_eq!(refusal(&[]), "--ratios: give 1 to 16 of them, not 0");
+        let xen = base("workload = { kind = 'memory' }\nhost.scheduler = 'credit'");
+        let boost = Wishes { remedies: Some(vec![Remedy::Boost]), ..wishes(&[2.0]) };
+        assert!(
+            super::ratios(&xen, &boost)
+                .unwrap_err()
+                .to_string()
+                .contains("only Linux's schedulers can boost")
+        );
+        // Not asked for, it is left out; and so are slices, which Xen's schedulers do not read.
+        let arranged = super::ratios(&xen, &wishes(&[2.0])).unwrap();
+        assert!(
+            arranged.cells.iter().all(|cell| cell.remedy.is_none() && !cell.condition.ends_with("slices"))
+        );
+        let wakeup = base("workload = { kind = 'wakeup' }");
+        assert!(
+            super::ratios(&wakeup, &wishes(&[2.0]))
+                .unwrap_err()
+                .to_string()
+                .starts_with("workload.kind: wakeup frees nothing")
+        );
+    }
+
+    #[test]
+    fn measured_conditions_are_taken_as_they_were() {
+        let measured = Study::new(base("workload = { kind = 'memory' }"), Vec::new(), None);
+        let base = measured.scenario.of_case(None).unwrap();
+        let arranged = as_measured(&base, &measured, &wishes(&[])).unwrap();
+        let names: Vec<&str> = arranged.scenario.conditions.keys().map(String::as_str).collect();
+        assert_eq!(names, [UNDISTURBED, "b"]);
+        assert_eq!(arranged.scenario.conditions["b"].hogs, 1);
+    }
+}

@@ -1,0 +1,176 @@
+//! Says where an answer goes beyond what the simulator was checked on, and what else makes it weak.
+//!
+//! The check is that of `records/conformance-*`: real guests of Linux 6.1 and 6.12 under QEMU's emulation, beside simulated ones.
+
+use super::estimate::{Provision, Row};
+use super::peak::{Basis, FEW};
+use super::profile::Profile;
+use crate::scenario::{Scenario, SchedulerKind, Workload};
+use crate::units::{self, MIB};
+
+/// Guests of the check: vCPUs, memory in MiB.
+const VCPUS: (usize, usize) = (1, 4);
+const MEMORY_MIB: (u64, u64) = (256, 512);
+/// Busy threads on each pCPU: two hogs and a vCPU.
+const RATIO: f64 = 3.0;
+/// Objects that were freed there, bytes: a directory entry to an object of a network namespace.
+const OBJECT_BYTES: (u64, u64) = (192, 2_048);
+/// Deferred frees of each vCPU in a second there: those of clone on 6.1 to those of the memory benchmark on 6.12.
+const RATE_PER_S: (f64, f64) = (6_000.0, 470_000.0);
+/// A simulated guest whose rate or grace periods differ from the profile's by more than this factor is another one.
+const UNLIKE: f64 = 1.5;
+/// Objects of a profile that differ by more than this factor are badly described by their mean.
+const UNEQUAL: u64 = 8;
+/// Peaks above this share of the guest's memory are cut off by it.
+const FULL: f64 = 0.9;
+
+/// What is weak about an answer.
+pub fn flags(
+    answer: &Provision,
+    scenario: &Scenario,
+    profile: Option<&Profile>,
+    peak_bytes: f64,
+) -> Vec<String> {
+    let mut flags = machine(scenario);
+    flags.extend(conditions(answer, scenario));
+    flags.extend(profile.into_iter().flat_map(|profile| of_profile(answer, profile)));
+    if peak_bytes > FULL * (scenario.guest.memory_mib * MIB) as f64 {
+        flags.push(
+            "memory ran out in some runs: the guest's memory cuts the peaks off, and they would be higher"
+                .into(),
+        );
+    }
+    flags
+}
+
+fn machine(scenario: &Scenario) -> Vec<String> {
+    let (guest, host) = (&scenario.guest, &scenario.host);
+    let mut flags = Vec::new();
+    let mut say = |is_so: bool, text: String| {
+        if is_so {
+            flags.push(format!("extrapolates: {text}"))
+        }
+    };
+    let is_outside = |value, (low, high)| !(low..=high).contains(&value);
+    say(
+        is_outside(guest.vcpus as u64, (VCPUS.0 as u64, VCPUS.1 as u64)),
+        format!("the guest has {} vCPUs, those of the check had {} to {}", guest.vcpus, VCPUS.0, VCPUS.1),
+    );
+    say(
+        is_outside(guest.memory_mib, MEMORY_MIB),
+        format!(
+            "the guest has {} MiB, those of the check had {} to {}",
+            guest.memory_mib, MEMORY_MIB.0, MEMORY_MIB.1
+        ),
+    );
+    say(
+        host.scheduler != SchedulerKind::Eevdf,
+        format!("the host's scheduler is {}, that of the check was EEVDF", host.scheduler.name()),
+    );
+    let is_emulated = guest.timer_thread_ns > 0;
+    say(!is_emulated, "the guest is simulated as under KVM, those of the check were emulated".into());
+    if let Workload::Memory(memory) = &scenario.workload {
+        say(
+            is_outside(memory.object_bytes, OBJECT_BYTES),
+            format!(
+                "objects of {} bytes, those of the check had {} to {}",
+                memory.object_bytes, OBJECT_BYTES.0, OBJECT_BYTES.1
+            ),
+        );
+    }
+    flags
+}
+
+fn conditions(answer: &Provision, scenario: &Scenario) -> Vec<String> {
+    let mut flags = Vec::new();
+    let beyond: Vec<String> =
+        distinct(answer.rows.iter().filter_map(|row| row.ratio).filter(|ratio| *ratio > RATIO));
+    if !beyond.is_empty() {
+        flags.push(format!("extrapolates: ratios above {RATIO} were not checked: {}", beyond.join(", ")));
+    }
+    let pcpus = scenario.host.pcpus_for(scenario.guest.vcpus) as f64;
+    let is_rounded = |ratio: &f64| (ratio * pcpus).fract() != 0.0;
+    let rounded: Vec<String> = distinct(answer.rows.iter().filter_map(|row| row.ratio).filter(is_rounded));
+    if !rounded.is_empty() {
+        flags.push(format!(
+            "{pcpus} pCPUs have no such ratios exactly, and the nearest was simulated: {}",
+            rounded.join(", ")
+        ));
+    }
+    if answer.rows.iter().any(|row| row.remedy.is_some()) {
+        flags.push("extrapolates: no remedy was checked on real guests".into());
+    }
+    if answer.rows.iter().any(|row| row.extra_at_risk.basis == Basis::Fitted) {
+        let few = if answer.undisturbed.runs < FEW {
+            format!("; with fewer than {FEW} windows it holds less often than 95 of 100 times")
+        } else {
+            String::new()
+        };
+        flags.push(format!(
+            "extrapolates: {} windows cannot count p{}, so its bound is fitted{few}",
+            answer.undisturbed.runs,
+            units::significant(answer.risk * 100.0).trim_end_matches(".0")
+        ));
+    }
+    flags
+}
+
+fn of_profile(answer: &Provision, profile: &Profile) -> Vec<String> {
+    let mut flags = Vec::new();
+    let (rate, bytes) = profile.rate();
+    let each = rate / profile.guest.vcpus.max(1) as f64;
+    if !(RATE_PER_S.0..=RATE_PER_S.1).contains(&each) {
+        let [rate, low, high] = [each, RATE_PER_S.0, RATE_PER_S.1].map(units::count);
+        flags.push(format!("extrapolates: {rate} deferred frees a second on each vCPU, those of the check had {low} to {high}"));
+    }
+    let sizes = || profile.deferred_frees.iter().map(|one| one.bytes);
+    let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
+    if most > least.saturating_mul(UNEQUAL) {
+        flags.push(format!(
+            "objects of {least} to {most} bytes are simulated with their mean, {} bytes",
+            units::significant(bytes / rate)
+        ));
+    }
+    let undisturbed: &Row = &answer.undisturbed;
+    let simulated = undisturbed.throughput_per_s.map_or(0.0, |throughput| throughput.value);
+    // A simulated object may stand for a part of a large one.
+    let wanted = simulated_rate(profile);
+    if unlike(simulated, wanted) {
+        flags.push(format!(
+            "the simulated guest frees {} objects a second, and should free {}",
+            units::count(simulated),
+            units::count(wanted)
+        ));
+    }
+    let (gp, recorded) = (undisturbed.gp_mean_ns, profile.grace_periods.mean_ns as f64);
+    if unlike(gp, recorded) {
+        flags.push(format!(
+            "undisturbed grace periods last {} in the simulator, {} in the profile",
+            units::duration(gp),
+            units::duration(recorded)
+        ));
+    }
+    flags.extend(profile.missing.iter().map(|missing| format!("the profile lacks something: {missing}")));
+    flags
+}
+
+/// Objects that the simulated guest should free in a second.
+fn simulated_rate(profile: &Profile) -> f64 {
+    let (_, bytes) = profile.rate();
+    match profile.scenario().map(|scenario| scenario.workload) {
+        Ok(Workload::Memory(memory)) => bytes / memory.object_bytes as f64,
+        _ => 0.0,
+    }
+}
+
+fn unlike(one: f64, other: f64) -> bool {
+    one > other * UNLIKE || other > one * UNLIKE
+}
+
+/// In ascending order, each once.
+fn distinct(ratios: impl Iterator<Item = f64>) -> Vec<String> {
+    let mut found: Vec<f64> = ratios.collect();
+    found.sort_by(f64::total_cmp);
+    found.dedup();
+    found.iter().map(f64::to_string).collect()
+}
