@@ -8,10 +8,10 @@
 //! | kernel | order |
 //! |---|---|
 //! | before 6.2 | offsets, relative_base, num_syms, names, markers, **token_table**, token_index |
+//! | 6.2, 6.3, Debian's 6.1 | the same, with seqs_of_names of 3 bytes a symbol after markers |
 //! | since 6.4 | num_syms, names, markers, **token_table**, token_index, offsets, relative_base |
 //!
-//! Source: the tables of Linux 6.1 and 6.12 in memory; the sizes of their elements are those of /proc/kallsyms's
-//! description in Documentation. Invariant: any bytes give an answer or none, in bounded time: every table is looked for
+//! Source: the tables of Linux 6.1 and 6.12, looked at in memory. Invariant: any bytes give an answer or none, in bounded time: every table is looked for
 //! within limits, and the addresses must ascend.
 
 use crate::introspect::{KERNEL_MAP, KERNEL_MAP_BYTES, Symbols};
@@ -105,20 +105,31 @@ fn text_end(bytes: &[u8], from: usize) -> Option<usize> {
     Some(from + text.iter().take(NAME_BYTES_MAX).position(|byte| *byte == 0)?)
 }
 
-/// How many symbols there are, and where their names begin: before the markers, which end where the tokens begin.
+/// How many symbols there are, and where their names begin. Before the tokens end the markers, or the numbers of symbols in
+/// the order of their names, 3 bytes each, and before these the markers.
 fn names(bytes: &[u8], tokens: usize) -> Option<(usize, usize)> {
-    let marker = |at: usize| -> Option<usize> { Some(u32::from_le_bytes(array(bytes, at)?) as usize) };
-    let padded = tokens.checked_sub(4).filter(|last| marker(*last) == Some(0));
-    let end = padded.unwrap_or(tokens);
+    let lowest = tokens.saturating_sub(3 * SYMBOLS_MAX);
+    let mut ends = (0..).map_while(|steps| tokens.checked_sub(8 * steps).filter(|end| *end >= lowest));
+    ends.find_map(|end| {
+        let (count, names) = names_before(bytes, end)?;
+        (end == tokens || end + (3 * count).next_multiple_of(8) == tokens).then_some((count, names))
+    })
+}
+
+/// The same, if the markers end here.
+fn names_before(bytes: &[u8], end: usize) -> Option<(usize, usize)> {
+    let number = |at: usize| -> Option<usize> { Some(u32::from_le_bytes(array(bytes, at)?) as usize) };
+    let padded = end.checked_sub(4).filter(|last| number(*last) == Some(0));
+    let end = padded.unwrap_or(end);
     let mut first = end.checked_sub(4)?;
-    let last = marker(first)?;
+    let last = number(first)?;
     let mut value = last;
     for _ in 0..SYMBOLS_MAX / MARKED {
         if value == 0 {
             break;
         }
         first = first.checked_sub(4)?;
-        let before = marker(first)?;
+        let before = number(first)?;
         if before >= value || value - before > MARKED * NAME_BYTES_MAX {
             return None;
         }
@@ -128,13 +139,15 @@ fn names(bytes: &[u8], tokens: usize) -> Option<(usize, usize)> {
     if value != 0 || markers < 2 || !first.is_multiple_of(8) {
         return None;
     }
-    // The names after the last marker are fewer than 256; before the first name stands their number.
+    // The names after the last marker are fewer than 257; before the first name stands their number.
     let latest = (first.checked_sub(last)?) & !7;
     let earliest = latest.saturating_sub(MARKED * NAME_BYTES_MAX).max(8);
-    let second = marker(first + 4)?;
-    (earliest.next_multiple_of(8)..=latest).rev().step_by(8).find_map(|names| {
-        let count = marker(names - 8)?;
-        let fits = count.div_ceil(MARKED) == markers && marker(names - 4)? == 0;
+    let second = number(first + 4)?;
+    let mut places =
+        (0..).map_while(|steps| latest.checked_sub(8 * steps).filter(|names| *names >= earliest));
+    places.find_map(|names| {
+        let count = number(names - 8)?;
+        let fits = count.div_ceil(MARKED) == markers && number(names - 4)? == 0;
         (fits && block_bytes(bytes, names)? == second).then_some((count, names))
     })
 }

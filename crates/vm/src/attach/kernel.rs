@@ -172,7 +172,8 @@ impl Search<'_> {
             (in_map && shift.is_multiple_of(ALIGN)).then_some(shift)
         };
         let shift = self.splits.iter().find_map(virtual_text)?;
-        let splits: Vec<Split> = self.splits.iter().filter(|split| virtual_text(split) == Some(shift)).copied().collect();
+        let splits: Vec<Split> =
+            self.splits.iter().filter(|split| virtual_text(split) == Some(shift)).copied().collect();
         // Per-CPU symbols are offsets, which do not move.
         let moved = |(name, address): (&String, &u64)| {
             let moved = if *address >= KERNEL_MAP { address.wrapping_add(shift) } else { *address };
@@ -246,8 +247,10 @@ impl Search<'_> {
             ))
         };
         let range = self.offset(kernel, "__start_BTF").zip(self.offset(kernel, "__stop_BTF"));
-        let (start, end) = range.ok_or_else(|| lacks("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)"))?;
-        let length = end.checked_sub(start).filter(|bytes| (1..=BTF_BYTES).contains(bytes) && end <= self.bytes);
+        let (start, end) =
+            range.ok_or_else(|| lacks("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)"))?;
+        let length =
+            end.checked_sub(start).filter(|bytes| (1..=BTF_BYTES).contains(bytes) && end <= self.bytes);
         let length = length.ok_or_else(|| lacks("the kernel's type information has no plausible size"))?;
         let mut bytes = vec![0; length as usize];
         if !self.memory.read(start, &mut bytes) {

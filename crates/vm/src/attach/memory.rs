@@ -120,7 +120,8 @@ mod tests {
         assert_ne!(ram.read(KERNEL_MAP + 2 * PAGE_BYTES).unwrap(), 0);
         let pid = std::process::id() as i32;
         let maps = ProcRoot::default().read_task(&format!("{pid}/maps")).unwrap();
-        let range = maps.lines().find(|line| line.contains("guest-memory") && length(line) == 37 * PAGE_BYTES);
+        let range =
+            maps.lines().find(|line| line.contains("guest-memory") && length(line) == 37 * PAGE_BYTES);
         let start = u64::from_str_radix(range.unwrap().split_once('-').unwrap().0, 16).unwrap();
         let memory = ProcessMemory::open(&ProcRoot::default(), pid, start, file.bytes).unwrap();
         let mut buffer = vec![1; 37 * page];

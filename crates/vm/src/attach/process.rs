@@ -88,7 +88,8 @@ fn command_line(root: &ProcRoot, pid: i32) -> Result<Vec<String>> {
 /// The threads of the vCPUs, in the order of their numbers, which begin with 0 and have no gap.
 fn vcpus(root: &ProcRoot, pid: i32) -> Result<Vec<i32>> {
     let threads = root.thread_ids(pid)?.into_iter();
-    let named = |tid: i32| Some((vcpu(&root.task_identity(pid, tid).ok()?.comm)?, tid));
+    let named =
+        |tid: i32| Some((vcpu(root.read_task(&format!("{pid}/task/{tid}/comm")).ok()?.trim_end())?, tid));
     let mut vcpus: Vec<(u32, i32)> = threads.filter_map(named).collect();
     vcpus.sort_unstable();
     let refused = |problem: &str| {
@@ -124,7 +125,8 @@ struct Options<'a>(&'a [String]);
 impl<'a> Options<'a> {
     /// What follows this option, which can also begin with two dashes.
     fn all(&self, option: &str) -> impl Iterator<Item = &'a str> {
-        let pairs = self.0.windows(2).filter(move |pair| pair[0] == option || pair[0] == format!("-{option}"));
+        let pairs =
+            self.0.windows(2).filter(move |pair| pair[0] == option || pair[0] == format!("-{option}"));
         pairs.map(|pair| pair[1].as_str())
     }
 }
@@ -155,7 +157,8 @@ fn memory_bytes(value: &str) -> Option<u64> {
 /// `-qmp unix:PATH,...`, and chardevs of `-mon`.
 fn monitors(options: &Options) -> Vec<String> {
     let direct = options.all("-qmp").filter_map(|value| value.strip_prefix("unix:")?.split(',').next());
-    let devices = options.all("-chardev").filter(|value| value.starts_with("socket") && value.contains("mon"));
+    let devices =
+        options.all("-chardev").filter(|value| value.starts_with("socket") && value.contains("mon"));
     let paths = devices.filter_map(|value| value.split(',').find_map(|part| part.strip_prefix("path=")));
     direct.chain(paths).map(String::from).collect()
 }

@@ -58,7 +58,9 @@ pub struct Zone {
 pub struct GpKthread {
     /// Whether it is on a CPU.
     pub on_cpu: Half,
-    /// On which.
+    /// Whether it runs or waits to run.
+    pub on_rq: Half,
+    /// On which CPU.
     pub cpu: Half,
 }
 
@@ -235,6 +237,7 @@ impl Finder<'_> {
         let task = self.pointer(rcu_state + self.offset("rcu_state", "gp_kthread")?)?;
         Ok(GpKthread {
             on_cpu: self.ram.half(task + self.offset("task_struct", "on_cpu")?)?,
+            on_rq: self.ram.half(task + self.offset("task_struct", "on_rq")?)?,
             // In thread_info since 5.16.
             cpu: self.ram.half(task + self.either("task_struct", "thread_info.cpu", "cpu")?)?,
         })

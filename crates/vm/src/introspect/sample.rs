@@ -64,6 +64,16 @@ impl Reader {
         Reader { ram, layout }
     }
 
+    /// Whether the memory could not be read at some time: figures since then mean nothing.
+    pub fn is_lost(&self) -> bool {
+        self.ram.is_lost()
+    }
+
+    /// What a place that was found beside the layout holds now.
+    pub fn word(&self, word: Word) -> u64 {
+        self.ram.get(word)
+    }
+
     /// CPUs of the guest.
     pub fn cpus(&self) -> usize {
         self.layout.cpus.len()
@@ -110,6 +120,13 @@ impl Reader {
             gp_kthread_on: (running && cpu < self.cpus()).then_some(cpu),
             in_softirq: busy.fold(0, |mask, (index, _)| mask | 1 << index),
         }
+    }
+
+    /// CPU on which the grace-period kthread runs or waits to run (`on_rq` is 1 then, and 2 while it is moved).
+    pub fn gp_kthread_wanted_on(&self) -> Option<usize> {
+        let kthread = &self.layout.gp_kthread;
+        let cpu = self.ram.get_half(kthread.cpu) as usize;
+        (self.ram.get_half(kthread.on_rq) != 0 && cpu < self.cpus()).then_some(cpu)
     }
 
     /// Free blocks per order of every populated zone, with its name.

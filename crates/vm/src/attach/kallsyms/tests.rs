@@ -7,8 +7,10 @@ use super::*;
 /// Which order and which kind of addresses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Form {
-    /// As Linux 6.1.
+    /// As Linux 5.10.
     Old,
+    /// As Debian's Linux 6.1.
+    Middle,
     /// As Linux 6.12.
     New,
     /// As Linux 6.15: addresses relative to the base alone.
@@ -57,8 +59,11 @@ pub fn tables(form: Form, base: u64, symbols: &[(&str, u64)]) -> (Vec<u8>, usize
     let count = (symbols.len() as u64).to_le_bytes();
     let marks: Vec<u8> = markers.iter().flat_map(|marker| marker.to_le_bytes()).collect();
     let base = base.to_le_bytes();
+    let by_name: Vec<u8> =
+        (0..symbols.len() as u32).flat_map(|number| [7, (number >> 8) as u8, number as u8]).collect();
     let parts: Vec<&[u8]> = match form {
         Form::Old => vec![&offsets, &base, &count, &names, &marks, &table, &index],
+        Form::Middle => vec![&offsets, &base, &count, &names, &marks, &by_name, &table, &index],
         _ => vec![&count, &names, &marks, &table, &index, &offsets, &base],
     };
     let mut bytes = vec![0xcc; 4096];
@@ -71,19 +76,25 @@ pub fn tables(form: Form, base: u64, symbols: &[(&str, u64)]) -> (Vec<u8>, usize
     (bytes, digits)
 }
 
-const BASE: u64 = KERNEL_MAP + 0x1_2340_0000 % KERNEL_MAP_BYTES;
+const BASE: u64 = KERNEL_MAP + 0x2340_0000;
 
 fn some(form: Form) -> Vec<(&'static str, u64)> {
-    let per_cpu = if form == Form::Plain { BASE + 0x80 } else { 0x2_0040 };
-    vec![("rcu_data", per_cpu), ("_text", BASE), ("rcu_state", BASE + 0x20_0000), ("rcu_state", BASE + 0x30_0000)]
+    let per_cpu = if form == Form::Plain { BASE + 0x40_0080 } else { 0x2_0040 };
+    vec![
+        ("rcu_data", per_cpu),
+        ("_text", BASE),
+        ("rcu_state", BASE + 0x20_0000),
+        ("rcu_state", BASE + 0x30_0000),
+    ]
 }
 
 #[test]
 fn all_forms_are_read() {
-    for form in [Form::Old, Form::New, Form::Plain] {
+    for form in [Form::Old, Form::Middle, Form::New, Form::Plain] {
         let symbols = some(form);
         let (bytes, digits) = tables(form, BASE, &symbols);
-        let found = decode(&bytes, digits, &["_text", "rcu_state", "rcu_data", "filler_699", "absent"]).unwrap();
+        let found =
+            decode(&bytes, digits, &["_text", "rcu_state", "rcu_data", "filler_699", "absent"]).unwrap();
         assert_eq!(found["_text"], BASE, "{form:?}");
         assert_eq!(found["rcu_state"], BASE + 0x20_0000, "the first of its name, {form:?}");
         assert_eq!(found["rcu_data"], symbols[0].1, "{form:?}");
@@ -109,13 +120,14 @@ fn addresses_that_do_not_ascend_are_none() {
 
 #[test]
 fn damaged_tables_give_an_answer_or_none() {
-    let whole = [Form::Old, Form::New, Form::Plain].map(|form| tables(form, BASE, &some(form)));
+    let whole = [Form::Old, Form::Middle, Form::New, Form::Plain].map(|form| tables(form, BASE, &some(form)));
     let damage = (
-        0..3_usize,
+        0..4_usize,
         proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12),
         prop::option::of(any::<prop::sample::Index>()),
     );
-    let config = proptest::test_runner::Config { cases: 3000, failure_persistence: None, ..Default::default() };
+    let config =
+        proptest::test_runner::Config { cases: 3000, failure_persistence: None, ..Default::default() };
     let found = std::cell::Cell::new(0);
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let tested = runner.run(&damage, |(which, pokes, cut)| {

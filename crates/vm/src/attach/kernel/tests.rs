@@ -140,10 +140,16 @@ fn damaged_memory_gives_a_kernel_or_an_error() {
     plant(&mut whole, 0, 0);
     let whole = &whole[..SMALL];
     let words = [0, 1, u64::MAX, 1 << 63, KERNEL_MAP, VIRTUAL, i64::MAX as u64];
-    let damage = proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<bool>()), 0..10);
+    let damage = proptest::collection::vec(
+        (any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<bool>()),
+        0..10,
+    );
     // Places that count: the banner, the variables, the tables.
-    let places: Vec<usize> = [BANNER_AT, PHYS_BASE_AT, CLOCK_AT].map(|at| at as usize / 8).into_iter()
-        .chain((0x20_0918 / 8)..(0x20_0918 / 8 + 4000)).collect();
+    let places: Vec<usize> = [BANNER_AT, PHYS_BASE_AT, CLOCK_AT]
+        .map(|at| at as usize / 8)
+        .into_iter()
+        .chain((0x20_0918 / 8)..(0x20_0918 / 8 + 4000))
+        .collect();
     let (found, refused) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
     let config = Config { cases: 1500, failure_persistence: None, ..Config::default() };
     let tested = TestRunner::new(config).run(&damage, |pokes| {

@@ -24,17 +24,12 @@ fn process(pid: i32, line: &str, threads: &[&str]) -> (TempDir, ProcRoot) {
 }
 
 fn add(dir: &Path, pid: i32, line: &str, threads: &[&str]) {
-    let stat = |name: &str| {
-        format!("{pid} ({name}) S 1 42 42 0 -1 4194560 9 0 0 0 1 2 0 0 20 0 1 0 777 1000 10 18446744073709551615 \
-                 1 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n")
-    };
-    put(dir, &format!("{pid}/stat"), &stat("qemu"));
+    let stat = format!("{pid} (qemu) S 1 42 42 0 -1 4194560 1 0 0 0 1 2 0 0 20 0 1 0 777 1000 10\n");
+    put(dir, &format!("{pid}/stat"), &stat);
     put(dir, &format!("{pid}/cmdline"), line);
     for (number, name) in threads.iter().enumerate() {
         let tid = pid + number as i32;
-        put(dir, &format!("{pid}/task/{tid}/stat"), &stat(name));
         put(dir, &format!("{pid}/task/{tid}/comm"), &format!("{name}\n"));
-        put(dir, &format!("{pid}/task/{tid}/cgroup"), "0::/\n");
     }
 }
 
@@ -58,7 +53,10 @@ fn fifty_guests_are_found_among_others() {
     }
     add(dir.path(), 700, "/usr/bin/qemu-img\0convert\0", &["qemu-img"]);
     let found = all(&root).unwrap();
-    assert_eq!(found.iter().map(|qemu| qemu.pid).collect::<Vec<_>>(), (100..600).step_by(10).collect::<Vec<_>>());
+    assert_eq!(
+        found.iter().map(|qemu| qemu.pid).collect::<Vec<_>>(),
+        (100..600).step_by(10).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -77,7 +75,9 @@ fn a_process_that_is_no_guest_is_refused_with_the_way_out() {
 
 #[test]
 fn options_are_read_in_all_their_forms() {
-    for (value, bytes) in [("512", 512 << 20), ("1G", 1 << 30), ("size=1048576k,slots=2", 1 << 30), ("4096M", 4 << 30)] {
+    for (value, bytes) in
+        [("512", 512 << 20), ("1G", 1 << 30), ("size=1048576k,slots=2", 1 << 30), ("4096M", 4 << 30)]
+    {
         assert_eq!(memory_bytes(value), Some(bytes), "{value}");
     }
     for value in ["", "x", "1Q", "99999999999T", "size="] {
