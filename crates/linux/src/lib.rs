@@ -3,6 +3,7 @@
 //! | module | reads or does |
 //! |---|---|
 //! | [`proc`] | reads run time, run delay, CPU time, memory and identity from a given `/proc` |
+//! | [`boost`] | lets descheduled vCPUs that a grace period waits for run for a moment |
 //! | [`cgroup`] | sets a CPU bandwidth quota on single threads, with cgroup v1 or v2 |
 //! | [`switches`] | records through perf when threads ran, were preempted, or were blocked |
 //! | [`clock`] | the host's monotonic clock |
@@ -15,6 +16,7 @@
 //! | [`error`] | the crate's error type |
 #![cfg(target_os = "linux")]
 
+pub mod boost;
 pub mod cgroup;
 pub mod child;
 pub mod clock;

@@ -13,6 +13,14 @@
 //! more than a limit, or when its visits took their share of the last second; and after a few visits to a vCPU that did
 //! not help, each further pause in the same grace period is twice as long.
 
+mod aim;
+mod ledger;
+mod unaimed;
+
+pub use aim::{Aim, Decider};
+pub use ledger::{LEAD_NS, LEAST_NS, Ledger};
+pub use unaimed::Unaimed;
+
 use crate::SECOND_NS;
 
 /// Visits to a vCPU within one grace period after which the pause before each further one doubles.

@@ -12,7 +12,7 @@
 //! Three more serve these: [`signal`], the type of all input, with a text form for records; [`cpus`], sets of CPUs; and
 //! [`window`], quantiles of the latest values.
 //!
-//! Invariants: nothing here reads a clock, does I/O, uses a random number, or allocates after construction. The caller
+//! Invariants: nothing here reads a clock, does I/O, uses a random number (a control gets a seed), or allocates after construction. The caller
 //! hands in the time, u64 ns on any monotonic clock. The same signals in the same order give the same decisions, so a
 //! recorded run can be replayed, and the simulator and the live daemon share this code.
 //!

@@ -6,7 +6,7 @@ mod xen;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use reprieve_policy::boost;
+use reprieve_policy::boost::{self, Aim};
 use reprieve_study::Scenario;
 use reprieve_study::scenario::{
     BadScenario, Boost, Cause, Condition, HostModel, Remedy, Requests, SchedulerKind, Workload,
@@ -65,8 +65,12 @@ pub fn build(
     let phases: Vec<u64> = (0..scenario.guest.vcpus).map(|_| phases.within(0, 999_999)).collect();
     let model = &scenario.host;
     let guest = world.add_guest(host, guest, |v| xen::guest(model, vcpu_spec(condition, v, phases[v])));
-    if condition.remedies.contains(&Remedy::Boost) {
-        add_boosting(&mut world, guest, &model.boost);
+    for remedy in &condition.remedies {
+        let aim = match remedy {
+            Remedy::Boost => Aim::GracePeriods,
+            Remedy::BoostUnaimed => Aim::Clock { per_s: model.boost.unaimed_per_s, seed },
+        };
+        add_boosting(&mut world, guest, &model.boost, aim);
     }
     add_emulator(&mut world, guest, scenario, seed, 0);
     add_client(&mut world, guest, scenario, seed);
@@ -254,12 +258,13 @@ fn vcpu_spec(condition: &Condition, v: usize, phase_permillion: u64) -> Spec {
     let quota = condition.quota.iter().find(|quota| quota.vcpu == v).map(|quota| {
         let period_ns = quota.period_ms * MILLISECOND_NS;
         let quota_ns = (period_ns as f64 * quota.percent / 100.0).round() as u64;
-        Quota { quota_ns, period_ns, phase_ns: period_ns * phase_permillion / 1_000_000 }
+        let phase_ns = period_ns * phase_permillion / 1_000_000;
+        Quota { quota_ns, period_ns, phase_ns, burst_ns: quota.burst_ms * MILLISECOND_NS }
     });
     Spec { allowed, quota, domain: DomainSpec::numbered(xen::GUEST), ..Spec::default() }
 }
 
-fn add_boosting(world: &mut World, guest: usize, boost: &Boost) {
+fn add_boosting(world: &mut World, guest: usize, boost: &Boost, aim: Aim) {
     let settings = boost::Settings {
         threshold_ns: boost.threshold_us * 1000,
         cap_ns: boost.cap_us * 1000,
@@ -267,7 +272,7 @@ fn add_boosting(world: &mut World, guest: usize, boost: &Boost) {
         debt_ns: boost.debt_us * 1000,
         share_permille: boost.share_percent * 10,
     };
-    world.add_boosting(guest, settings, boost.look_us * 1000);
+    world.add_boosting(guest, (aim, settings), boost.look_us * 1000);
 }
 
 /// Adds the thread that serves the timers of the guest's vCPUs, if the scenario has one. It is not pinned.

@@ -52,6 +52,8 @@ pub struct Quota {
     pub period_ns: u64,
     /// When the first period starts; periods follow each other without a gap.
     pub phase_ns: u64,
+    /// Unused CPU time that it may have later, at most. Only under Linux's schedulers.
+    pub burst_ns: u64,
 }
 
 /// What a scheduler must know of an entity.

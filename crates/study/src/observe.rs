@@ -3,6 +3,7 @@
 
 pub mod derive;
 pub mod distribution;
+pub mod fairness;
 pub mod grace_period;
 pub mod metric;
 pub mod observation;

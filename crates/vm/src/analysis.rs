@@ -1,10 +1,13 @@
 //! From what one run left (a recording, the workload's own counters, the host's books) to its observation.
 //! Pure: everything is handed in.
 
+use reprieve_linux::boost::Given;
 use reprieve_study::derive::{self, put};
+use reprieve_study::scenario::VcpuQuota;
 use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
 use reprieve_study::{Observation, Provenance, Span, Tape, Timeline, Workload, metric, observation, units};
 
+use crate::boosting;
 use crate::link::{Fields, Outcome};
 use crate::watch::{MemorySample, Recording};
 
@@ -12,12 +15,14 @@ use crate::watch::{MemorySample, Recording};
 const COARSE_NS: u64 = MILLISECOND_NS;
 
 /// What one run left. There is no recording when nobody watched. `marks` are the workload's counters at the start and at the end of
-/// the window, `look_ns` is the time between two looks that was aimed at, and the host's books of the vCPUs are in `provenance`.
+/// the window, `boosts` is what boosts had given then, `look_ns` is the time between two looks that was aimed at, and the host's books of the vCPUs are in `provenance`.
 #[allow(missing_docs, reason = "the text above and the names say what the fields are")]
 pub struct RunLeft<'a> {
     pub condition: &'a str,
     pub repetition: u32,
     pub workload: &'a Workload,
+    pub quotas: &'a [VcpuQuota],
+    pub boosts: Option<(Given, Given)>,
     pub recording: Option<Recording>,
     pub marks: (Fields, Fields),
     pub outcome: Outcome,
@@ -31,7 +36,11 @@ pub fn observe(left: RunLeft) -> Observation {
     throughput(&mut out, left.workload, &left.marks, &left.outcome);
     derive::cpu_given(&mut out);
     sync_latency(&mut out, &left.outcome);
+    if let Some(boosts) = left.boosts {
+        boosting::observe(&mut out, boosts);
+    }
     if let Some(recording) = left.recording {
+        boosting::fairness(&mut out, left.quotas, &recording);
         // Where only sums are booked nobody knows how long each time was.
         if !recording.scheduling.running.is_empty() {
             derive::descheduling(&mut out, &recording.scheduling.descheduled);
@@ -228,6 +237,8 @@ mod tests {
             condition: "c",
             repetition: 0,
             workload: &workload,
+            quotas: &[],
+            boosts: None,
             recording: Some(recording()),
             marks,
             outcome,
@@ -292,6 +303,8 @@ mod tests {
             condition: "c",
             repetition: 0,
             workload: &memory(),
+            quotas: &[],
+            boosts: None,
             recording: None,
             marks: Default::default(),
             outcome: Outcome::default(),

@@ -180,6 +180,7 @@ impl Work<'_> {
         self.start_neighbours(neighbours)?;
         let timing = Timing::from_now(self.scenario.run.seed);
         let mut stimulus = Stimulus::apply(self.condition, &booted.machine, self.pcpus, &lab.host, timing)?;
+        self.boost(&mut stimulus, booted)?;
         let (workload, plan) = (&self.scenario.workload, &self.scenario.run);
         let fixed_size = matches!(workload, Workload::Postmark { .. });
         booted.link.start(&start_command(workload, self.scenario, &self.scenario.observe)?)?;
@@ -194,12 +195,15 @@ impl Work<'_> {
             None => None,
         };
         let account = self.cpu_account(booted, neighbours, &stimulus)?;
+        let lent = stimulus.boosted();
         stimulus.pause(self.condition, &booted.machine, account.opened)?;
         match fixed_size {
             true => booted.link.wait_finished(FIXED_WORK_LIMIT)?,
             false => booted.link.let_work(Duration::from_millis(plan.window_ms))?,
         }
         let spent = account.close(&lab.host.proc_root)?;
+        let boosts = lent.zip(stimulus.boosted());
+        notes.extend(stimulus.end_boosts()?);
         let recording = sampler.map(Sampler::finish);
         let last = booted.link.mark()?;
         link::between(&first, &last)?;
@@ -211,6 +215,8 @@ impl Work<'_> {
             condition: &planned.condition,
             repetition: planned.repetition,
             workload,
+            quotas: &self.condition.quota,
+            boosts,
             recording,
             marks: (first, last),
             outcome,
@@ -218,6 +224,15 @@ impl Work<'_> {
             provenance: self.provenance(booted, spent, notes),
         });
         Ok(Observation { case: planned.case.clone(), sweep: planned.sweep.clone(), ..observation })
+    }
+
+    fn boost(&self, stimulus: &mut Stimulus, booted: &Booted) -> Result<()> {
+        if self.condition.remedies.is_empty() {
+            return Ok(());
+        }
+        let (guest, settings) = (self.lab.reader(booted)?, &self.scenario.host.boost);
+        let on = (&booted.machine, &self.lab.host);
+        stimulus.boost(self.condition, settings, self.scenario.run.seed, guest, on)
     }
 
     /// Starts what keeps all vCPUs of the neighbours busy: the memory microbenchmark.

@@ -10,6 +10,7 @@
 //! | [`attach`] | finds RCU's state in guests of others |
 //! | [`watch`] | samples a running guest thousands of times a second |
 //! | [`stimulus`] | puts a condition into force: pinning, quotas, busy processes, bursts, pauses |
+//! | [`boosting`] | boosts of vCPUs that a grace period waits for |
 //! | [`bursts`] | real-time threads that take pCPUs from the guest |
 //! | [`pauses`] | vCPU threads that are stopped for a while |
 //! | [`cpu_account`] | CPU time that vCPUs and others got in a window |
@@ -22,6 +23,7 @@
 
 pub mod analysis;
 pub mod attach;
+pub mod boosting;
 pub mod bursts;
 pub mod cpu_account;
 pub mod error;

@@ -3,18 +3,20 @@
 
 use std::time::Instant;
 
+use reprieve_linux::boost::{Boosting, Given, Limited};
 use reprieve_linux::cgroup::{Cgroups, Quota, QuotaTree, unique_name};
 use reprieve_linux::hogs::Hog;
 use reprieve_linux::threads::{self, FifoGuard};
 use reprieve_linux::warden::Guarded;
 use reprieve_study::Condition;
-use reprieve_study::scenario::{BadScenario, VcpuQuota};
+use reprieve_study::scenario::{BadScenario, Boost, VcpuQuota};
 
-use crate::Result;
 use crate::bursts::{self, Running, Timing};
 use crate::host::{Guard, Host};
+use crate::introspect::Reader;
 use crate::pauses::Pauses;
 use crate::qemu::Machine;
+use crate::{Result, boosting};
 
 /// A condition in force.
 pub struct Stimulus {
@@ -23,7 +25,10 @@ pub struct Stimulus {
     pauses: Option<Pauses>,
     // Each object is removed before its guard lets the warden forget it.
     hogs: Vec<(Hog, Guard)>,
+    // Boosts write the quotas.
+    boosting: Option<Boosting>,
     quotas: Option<(QuotaTree, Guard)>,
+    limits: Vec<Limited>,
 }
 
 impl Stimulus {
@@ -63,7 +68,14 @@ impl Stimulus {
         host: &Host,
         timing: Timing,
     ) -> Result<Stimulus> {
-        let mut stimulus = Stimulus { bursts: None, pauses: None, hogs: Vec::new(), quotas: None };
+        let mut stimulus = Stimulus {
+            bursts: None,
+            pauses: None,
+            hogs: Vec::new(),
+            boosting: None,
+            quotas: None,
+            limits: Vec::new(),
+        };
         if !condition.quota.is_empty() {
             stimulus.limit(&condition.quota, machine, host)?;
         }
@@ -89,6 +101,33 @@ impl Stimulus {
         Ok(())
     }
 
+    /// Begins to boost the vCPUs with a quota, if the condition has such a remedy. The times of unaimed boosts follow from
+    /// the seed.
+    pub fn boost(
+        &mut self,
+        condition: &Condition,
+        settings: &Boost,
+        seed: u64,
+        guest: Reader,
+        on: (&Machine, &Host),
+    ) -> Result<()> {
+        self.boosting = boosting::start(condition, settings, seed, guest, on, self.limits.clone())?;
+        Ok(())
+    }
+
+    /// What boosts have given so far; `None` if there are none.
+    pub fn boosted(&self) -> Option<Given> {
+        self.boosting.as_ref().map(Boosting::given)
+    }
+
+    /// Ends the boosts, if there are any. Gives what was not permitted.
+    ///
+    /// # Errors
+    /// Why they ended too early.
+    pub fn end_boosts(&mut self) -> Result<Vec<String>> {
+        Ok(self.boosting.take().map_or(Ok(Vec::new()), Boosting::finish)?)
+    }
+
     /// Process ids of the busy processes.
     pub fn hog_pids(&self) -> Vec<i32> {
         self.hogs.iter().map(|(hog, _)| hog.pid()).collect()
@@ -104,10 +143,10 @@ impl Stimulus {
         tree.adopt_process(machine.pid())?;
         for quota in quotas {
             let period_us = quota.period_ms * 1000;
-            let group = tree.quota_group(
-                &format!("vcpu{}", quota.vcpu),
-                Quota::from_percent(quota.percent, period_us)?,
-            )?;
+            let label = format!("vcpu{}", quota.vcpu);
+            let limit = Quota::from_percent(quota.percent, period_us)?.with_burst_us(quota.burst_ms * 1000)?;
+            let group = tree.quota_group(&label, limit)?;
+            self.limits.push(Limited { directory: tree.directory.join(label), vcpus: vec![quota.vcpu] });
             // The check of the scenario made sure that every quota names an existing vCPU.
             tree.assign(machine.vcpu_tids[quota.vcpu], group)?;
         }
@@ -117,6 +156,7 @@ impl Stimulus {
 
 impl Drop for Stimulus {
     fn drop(&mut self) {
+        drop(self.boosting.take());
         if let Some((tree, mut guard)) = self.quotas.take()
             && tree.close().is_err()
         {

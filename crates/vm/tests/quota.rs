@@ -25,7 +25,7 @@ fn two_sources_agree_on_a_vcpu_under_quota() {
     let mut booted = bench.boot(2, 512, "");
     let (host, machine) = (&bench.lab.host, &booted.machine);
     let condition = Condition {
-        quota: vec![VcpuQuota { vcpu: 1, percent: 20.0, period_ms: 100 }],
+        quota: vec![VcpuQuota { vcpu: 1, percent: 20.0, period_ms: 100, burst_ms: 0 }],
         ..Condition::default()
     };
     let stimulus = match Stimulus::apply(&condition, machine, &bench.lab.pcpus, host, Timing::from_now(1)) {

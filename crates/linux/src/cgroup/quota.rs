@@ -20,6 +20,7 @@ const MAX_QUOTA_US: u64 = 4096 * MAX_PERIOD_US;
 pub struct Quota {
     quota_us: u64,
     period_us: u64,
+    burst_us: u64,
 }
 
 impl Quota {
@@ -37,7 +38,24 @@ impl Quota {
                 "the kernel accepts no less than 1 ms (1000 us) per period: make the period longer";
             return Err(Error::invalid("quota", format!("{quota_us} us per {period_us} us"), expected));
         }
-        Ok(Quota { quota_us, period_us })
+        Ok(Quota { quota_us, period_us, burst_us: 0 })
+    }
+
+    /// The same quota, of which up to `burst_us` that was left unused may be used later.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for more than the quota.
+    pub fn with_burst_us(self, burst_us: u64) -> Result<Quota> {
+        if burst_us > self.quota_us {
+            let expected = "the kernel accepts no more than the quota of a period";
+            return Err(Error::invalid("burst", format!("{burst_us} us"), expected));
+        }
+        Ok(Quota { burst_us, ..self })
+    }
+
+    /// Unused CPU time that may be used later, us.
+    pub fn burst_us(self) -> u64 {
+        self.burst_us
     }
 
     /// A quota in percent of one CPU.
@@ -83,6 +101,13 @@ mod tests {
         {
             assert!(matches!(Quota::new(quota_us, period_us), Err(Error::Invalid { .. })));
         }
+    }
+
+    #[test]
+    fn no_more_is_saved_than_a_period_s_quota() {
+        let quota = Quota::new(20_000, 100_000).unwrap();
+        assert_eq!(quota.with_burst_us(20_000).unwrap().burst_us(), 20_000);
+        assert!(quota.with_burst_us(20_001).is_err());
     }
 
     #[test]

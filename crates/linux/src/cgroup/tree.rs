@@ -116,6 +116,21 @@ impl QuotaTree {
     pub fn set_quota(&mut self, group: GroupId, quota: Quota) -> Result<()> {
         let directory = self.group(group)?;
         let (quota_us, period_us) = (quota.quota_us(), quota.period_us());
+        self.set_limit(&directory, quota_us, period_us)?;
+        self.set_burst(&directory, quota.burst_us())
+    }
+
+    /// Kernels before 5.14 know no bursts: they are asked for one only if there shall be one.
+    fn set_burst(&self, directory: &Path, burst_us: u64) -> Result<()> {
+        let name = if self.cgroups.version == Version::V2 { "cpu.max.burst" } else { "cpu.cfs_burst_us" };
+        let file = directory.join(name);
+        if burst_us == 0 && self.cgroups.fs.read(&file).map_or(true, |text| text.trim() == "0") {
+            return Ok(());
+        }
+        self.write(&file, &burst_us.to_string(), "bursts need Linux 5.14; leave burst_ms out")
+    }
+
+    fn set_limit(&self, directory: &Path, quota_us: u64, period_us: u64) -> Result<()> {
         if self.cgroups.version == Version::V2 {
             let value = format!("{quota_us} {period_us}");
             return self.write(&directory.join("cpu.max"), &value, WAY_OUT_QUOTA);

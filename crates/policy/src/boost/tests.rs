@@ -1,6 +1,6 @@
 use super::*;
 
-const MS: u64 = 1_000_000;
+pub(super) const MS: u64 = 1_000_000;
 const STEP_NS: u64 = 100_000;
 
 /// A VM of two vCPUs with a grace period open since 0; vCPU 1 is off and the holdout.

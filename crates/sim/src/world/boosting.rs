@@ -2,7 +2,7 @@
 //! ([`reprieve_policy::boost`]). It reads the guest's RCU state and its own host's scheduler at regular times. What it
 //! takes of a CPU itself is not simulated.
 
-use reprieve_policy::boost::{Booster, Look, Order, Settings, Vcpu};
+use reprieve_policy::boost::{Aim, Decider, Look, Order, Settings, Vcpu};
 
 use super::{Source, World, register};
 use crate::host::State;
@@ -12,7 +12,7 @@ use crate::queue::{Class, Timer};
 #[derive(Debug)]
 pub(super) struct Daemon {
     guest: usize,
-    booster: Booster,
+    decider: Decider,
     /// Expires at each look.
     timer: Timer,
     look_ns: u64,
@@ -34,14 +34,14 @@ pub struct Given {
 
 impl World {
     /// Adds the daemon for that guest, which looks that often.
-    pub fn add_boosting(&mut self, guest: usize, settings: Settings, look_ns: u64) {
+    pub fn add_boosting(&mut self, guest: usize, (aim, settings): (Aim, Settings), look_ns: u64) {
         let timer = self.queue.add(Class::HostClock);
         register(&mut self.sources, timer, Source::Boosting);
         let vcpus = self.guests[guest].vcpus().len();
         self.queue.arm(timer, self.now_ns + look_ns);
         self.boosting = Some(Daemon {
             guest,
-            booster: Booster::new(settings, vcpus, self.now_ns),
+            decider: Decider::new(aim, settings, vcpus, self.now_ns),
             timer,
             look_ns,
             vcpus: vec![Vcpu::default(); vcpus],
@@ -59,7 +59,7 @@ impl World {
     pub(super) fn look_and_boost(&mut self) {
         let now_ns = self.now_ns;
         let Some(daemon) = &mut self.boosting else { return };
-        let Daemon { guest, booster, vcpus, begun_ns, given, .. } = daemon;
+        let Daemon { guest, decider, vcpus, begun_ns, given, .. } = daemon;
         self.queue.arm(daemon.timer, now_ns + daemon.look_ns);
         let (placement, guest) = (&self.placements[*guest], &self.guests[*guest]);
         let host = &mut self.hosts[placement.host];
@@ -78,7 +78,7 @@ impl World {
             };
         }
         let look = Look { at_ns: now_ns, open_since_ns: guest.rcu.open_since_ns(), vcpus };
-        for order in booster.look(&look) {
+        for order in decider.look(&look) {
             match *order {
                 Order::Begin(v) => {
                     begun_ns[v] = vcpus[v].run_ns;

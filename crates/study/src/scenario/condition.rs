@@ -49,7 +49,8 @@ pub struct Condition {
     /// Causes that the simulation leaves out, to learn how much of the effect each has. Only on the
     /// simulator.
     pub without: Vec<Cause>,
-    /// What is done against preempted RCU readers. Only on the simulator, and not in a replay.
+    /// What is done against preempted RCU readers, at most one remedy. On the simulator, except in a replay, and in real
+    /// guests, where it needs a quota to work on.
     pub remedies: Vec<Remedy>,
     /// Keys of `guest`, `host`, `workload`, `observe` and `limits`, and the lengths of `run`, that have
     /// another value under this condition: `set = { guest.vcpus = 4 }`.
@@ -106,6 +107,15 @@ pub struct VcpuQuota {
     #[serde(default = "hundred")]
     #[schemars(range(min = 1, max = 1_000))]
     pub period_ms: u64,
+    /// CPU time that the vCPU leaves unused in its periods and may run later, at most, in ms (`cpu.max.burst`). No more than
+    /// what it may run in a period.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 1_000))]
+    pub burst_ms: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 fn hundred() -> u64 {

@@ -3,11 +3,11 @@
 //! A file may have such keys, because one file serves several grounds. A condition, a case, a sweep and `--set` ask
 //! for a difference, so they are refused if there can be none.
 
-use super::{BadScenario, Condition, GroundKind, Remedy, Result, Scenario, SchedulerKind};
+use super::{BadScenario, GroundKind, Remedy, Result, Scenario, SchedulerKind};
 
 /// Keys that nothing reads in some scenarios.
 struct Unread {
-    /// Keys, or prefixes that end in a dot.
+    /// Keys, or prefixes that end in a dot or `_`.
     keys: &'static [&'static str],
     /// Whether the keys are without effect in a scenario.
     applies: fn(&Scenario) -> bool,
@@ -15,10 +15,24 @@ struct Unread {
     why: &'static str,
 }
 
-const UNREAD: [Unread; 16] = [
+const UNREAD: [Unread; 19] = [
     Unread {
         keys: &["host."],
-        applies: |s| matches!(s.ground, GroundKind::Vm | GroundKind::Threads),
+        applies: |s| s.ground == GroundKind::Threads,
+        why: "[host] describes a simulated host; here this machine's own scheduler runs",
+    },
+    Unread {
+        keys: &[
+            "host.pcpus",
+            "host.scheduler",
+            "host.hz",
+            "host.switch_ns",
+            "host.cold_cache_ns",
+            "host.noise_",
+            "host.slice_us",
+            "host.xen.",
+        ],
+        applies: |s| s.ground == GroundKind::Vm,
         why: "[host] describes a simulated host; here this machine's own scheduler runs",
     },
     Unread {
@@ -89,11 +103,21 @@ const UNREAD: [Unread; 16] = [
     },
     Unread {
         keys: &["host.boost."],
-        applies: |scenario| {
-            let boosts = |condition: &Condition| condition.remedies.contains(&Remedy::Boost);
-            scenario.ground != GroundKind::Sim || !scenario.conditions.values().any(boosts)
+        applies: |s| {
+            !matches!(s.ground, GroundKind::Sim | GroundKind::Vm)
+                || !(s.has_remedy(Remedy::Boost) || s.has_remedy(Remedy::BoostUnaimed))
         },
-        why: "no condition has the remedy boost on the simulator",
+        why: "no condition has the remedy boost or boost-unaimed on this ground",
+    },
+    Unread {
+        keys: &["host.boost.unaimed_per_s"],
+        applies: |s| !s.has_remedy(Remedy::BoostUnaimed),
+        why: "no condition has the remedy boost-unaimed",
+    },
+    Unread {
+        keys: &["host.boost.threshold_us"],
+        applies: |s| !s.has_remedy(Remedy::Boost),
+        why: "no condition has the remedy boost, which alone waits for a grace period to be that old",
     },
     Unread {
         keys: &["guest.memory_mib", "guest.rcu.", "observe.sync_every_ms"],
@@ -108,12 +132,16 @@ const UNREAD: [Unread; 16] = [
 ];
 
 impl Scenario {
+    fn has_remedy(&self, remedy: Remedy) -> bool {
+        self.conditions.values().any(|condition| condition.remedies.contains(&remedy))
+    }
+
     /// Refuses a key that nothing reads when this scenario is run.
     ///
     /// # Errors
     /// The key, and why it has no effect.
     pub(crate) fn check_effect(&self, key: &str) -> Result {
-        let is = |known: &&str| if known.ends_with('.') { key.starts_with(*known) } else { key == *known };
+        let is = |known: &&str| if known.ends_with(['.', '_']) { key.starts_with(*known) } else { key == *known };
         let unread = UNREAD.iter().find(|unread| unread.keys.iter().any(is) && (unread.applies)(self));
         let Some(Unread { why, .. }) = unread else { return Ok(()) };
         Err(BadScenario::new(key, format!("has no effect here: {why}")))

@@ -1,7 +1,7 @@
 //! CFS bandwidth: run time that an entity may have in each period.
 //!
 //! As in Linux, run time is charged where it is accounted (at ticks, wakes and switches), so that an entity overshoots by
-//! up to a tick; the debt is carried into the next periods, unused run time is not. Periods that have begun are added when
+//! up to a tick; the debt is carried into the next periods, unused run time only up to the burst. Periods that have begun are added when
 //! run time is charged, so a timer is needed only while somebody is throttled; entities with the same grid of periods
 //! share one, and are refilled in their order. Left out: Linux hands run time out to CPUs in slices of 5 ms.
 
@@ -16,6 +16,8 @@ pub const MIN_NS: u64 = MILLISECOND_NS;
 #[derive(Debug)]
 struct Limit {
     quota_ns: i64,
+    /// The most that can be left at the beginning of a period: the quota, and what may be saved.
+    most_ns: i64,
     period_ns: u64,
     /// What is left of this period's quota; a debt if negative.
     left_ns: i64,
@@ -33,7 +35,7 @@ impl Limit {
         }
         let periods = (now_ns - self.next_ns) / self.period_ns + 1;
         let added_ns = self.quota_ns.saturating_mul(periods.min(i64::MAX as u64) as i64);
-        self.left_ns = self.left_ns.saturating_add(added_ns).min(self.quota_ns);
+        self.left_ns = self.left_ns.saturating_add(added_ns).min(self.most_ns);
         self.next_ns += periods * self.period_ns;
     }
 }
@@ -67,7 +69,8 @@ impl Bandwidth {
         });
         self.grids[timer].members.push(entity);
         let timer = timer as u32;
-        self.limits.push(Limit { quota_ns, period_ns, left_ns: quota_ns, next_ns: phase_ns, timer });
+        let most_ns = quota_ns.saturating_add_unsigned(quota.burst_ns);
+        self.limits.push(Limit { quota_ns, most_ns, period_ns, left_ns: quota_ns, next_ns: phase_ns, timer });
         (self.limits.len() - 1) as u32
     }
 

@@ -9,7 +9,7 @@ use crate::sched::Quota;
 use crate::sched::xen::machine::{Machine, Work};
 
 fn server(budget_ms: u64, period_ms: u64, cpus: &[u32]) -> Spec {
-    let quota = Quota { quota_ns: budget_ms * MS, period_ns: period_ms * MS, phase_ns: 0 };
+    let quota = Quota { quota_ns: budget_ms * MS, period_ns: period_ms * MS, phase_ns: 0, burst_ns: 0 };
     let allowed = cpus.iter().copied().map(Cpu).collect();
     Spec { quota: Some(quota), allowed, ..Spec::default() }
 }

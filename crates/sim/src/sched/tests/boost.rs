@@ -22,7 +22,7 @@ fn fair<P: Policy>(new: fn(&Tunables) -> P, specs: &[Spec]) -> (Fair<P>, Orders)
 }
 
 fn fifth() -> Spec {
-    let quota = Quota { quota_ns: 20 * MS, period_ns: 100 * MS, phase_ns: 0 };
+    let quota = Quota { quota_ns: 20 * MS, period_ns: 100 * MS, phase_ns: 0, burst_ns: 0 };
     Spec { quota: Some(quota), ..Spec::default() }
 }
 

@@ -41,6 +41,7 @@ fn spec(cpus: u32) -> impl Strategy<Value = Spec> {
         quota_ns: quota * MILLISECOND_NS,
         period_ns: period * MILLISECOND_NS,
         phase_ns: phase * MILLISECOND_NS,
+        burst_ns: 0,
     });
     (1u32..300_000, prop::collection::vec((0..cpus).prop_map(Cpu), 0..4), prop::option::weighted(0.3, quota))
         .prop_map(|(weight, allowed, quota)| Spec { weight, allowed, quota, ..Spec::default() })

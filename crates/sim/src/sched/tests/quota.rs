@@ -17,7 +17,7 @@ fn cfs(cpus: usize, tunables: &Tunables) -> Machine<Cfs> {
 }
 
 fn limited(quota_ns: u64, phase_ns: u64) -> Spec {
-    Spec { quota: Some(Quota { quota_ns, period_ns: 100 * MS, phase_ns }), ..Spec::default() }
+    Spec { quota: Some(Quota { quota_ns, period_ns: 100 * MS, phase_ns, burst_ns: 0 }), ..Spec::default() }
 }
 
 fn assert_a_fifth<P: Policy>(mut machine: Machine<P>, others: usize) {

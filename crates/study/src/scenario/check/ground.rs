@@ -86,7 +86,7 @@ const CONDITION_KEYS: [GroundKey<Condition>; 13] = [
     ("spikes", SIM, |c| !c.spikes.is_empty()),
     ("replay", SIM, |c| !c.replay.is_empty()),
     ("without", SIM, |c| !c.without.is_empty()),
-    ("remedies", SIM, |c| !c.remedies.is_empty()),
+    ("remedies", SIM_AND_VM, |c| !c.remedies.is_empty()),
     ("pcpus", &[GroundKind::Sim, GroundKind::Vm, GroundKind::Xen], |c| !c.pcpus.is_empty()),
     ("unobserved", VM, |c| c.unobserved),
     ("pauses", SIM_AND_VM, |c| !c.pauses.is_empty()),

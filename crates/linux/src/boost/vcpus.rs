@@ -1,0 +1,95 @@
+//! The vCPUs' threads and their groups, as the policy sees them.
+
+use reprieve_policy::boost::{Ledger, Vcpu};
+
+use super::RcuLook;
+use super::group::{Group, Limited};
+use crate::Result;
+use crate::proc::{ProcRoot, SchedStatReader, TaskStatReader};
+
+/// A group, its books, and the vCPUs in it.
+#[derive(Debug)]
+pub(super) struct Account {
+    pub group: Group,
+    pub ledger: Ledger,
+    vcpus: Vec<usize>,
+    /// Run time of its vCPUs as of the last look.
+    pub run_ns: u64,
+}
+
+/// All vCPUs of one VM.
+#[derive(Debug)]
+pub(super) struct Vcpus {
+    times: Vec<SchedStatReader>,
+    places: Vec<TaskStatReader>,
+    pub accounts: Vec<Account>,
+    /// As of the last look.
+    pub seen: Vec<Vcpu>,
+}
+
+impl Vcpus {
+    pub fn open(root: &ProcRoot, pid: i32, tids: &[i32], limits: &[Limited]) -> Result<Vcpus> {
+        let times = tids.iter().map(|tid| SchedStatReader::open(root, pid, *tid)).collect::<Result<_>>()?;
+        let places = tids.iter().map(|tid| TaskStatReader::open(root, pid, *tid)).collect::<Result<_>>()?;
+        let accounts = limits.iter().map(Account::open).collect::<Result<_>>()?;
+        Ok(Vcpus { times, places, accounts, seen: vec![Vcpu::default(); tids.len()] })
+    }
+
+    /// The account of a vCPU, if it has a quota.
+    pub fn account_of(&mut self, vcpu: usize) -> Option<&mut Account> {
+        self.accounts.iter_mut().find(|account| account.vcpus.contains(&vcpu))
+    }
+
+    /// The pCPU of a vCPU.
+    pub fn pcpu_of(&self, vcpu: usize) -> Option<usize> {
+        self.places.get(vcpu)?.read().ok().map(|stat| stat.cpu)
+    }
+
+    /// Reads all run times.
+    pub fn read_times(&mut self) -> Result<()> {
+        for (seen, reader) in self.seen.iter_mut().zip(&self.times) {
+            seen.run_ns = reader.read()?.run_ns;
+        }
+        for account in &mut self.accounts {
+            account.run_ns = account.vcpus.iter().filter_map(|v| self.seen.get(*v)).map(|vcpu| vcpu.run_ns).sum();
+        }
+        Ok(())
+    }
+
+    /// Whether the kernel keeps each vCPU off, what it owes, and whether the grace period waits for it.
+    pub fn judge(&mut self, rcu: &RcuLook) {
+        for (v, seen) in self.seen.iter_mut().enumerate() {
+            let account = self.accounts.iter().find(|account| account.vcpus.contains(&v));
+            *seen = Vcpu {
+                is_off: account.is_some_and(|of| of.ledger.is_off(of.run_ns)),
+                is_holdout: v < 64 && rcu.holdouts >> v & 1 == 1,
+                has_kthread: rcu.kthread_on == Some(v),
+                run_ns: seen.run_ns,
+                debt_ns: account.map_or(0, |of| of.ledger.debt_ns(of.run_ns)),
+            };
+        }
+    }
+}
+
+impl Account {
+    fn open(limited: &Limited) -> Result<Account> {
+        let group = Group::open(&limited.directory)?;
+        let ledger = Ledger::new(group.quota_ns(), group.period_ns());
+        Ok(Account { group, ledger, vcpus: limited.vcpus.clone(), run_ns: 0 })
+    }
+
+    /// Does what the books say at this look.
+    pub fn look(&mut self, at_ns: u64, may_act: bool) -> Result<()> {
+        let count = if self.ledger.wants_count(at_ns) { Some(self.group.periods()?) } else { None };
+        match self.ledger.look(at_ns, self.run_ns, count) {
+            Some(quota_ns) if may_act => self.group.write(quota_ns),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lends a visit.
+    pub fn lend(&mut self, length_ns: u64) -> Result<()> {
+        let quota_ns = self.ledger.lend(self.run_ns, length_ns);
+        self.group.write(quota_ns)
+    }
+}

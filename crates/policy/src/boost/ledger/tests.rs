@@ -1,0 +1,215 @@
+use super::*;
+use crate::SECOND_NS;
+use crate::boost::{Aim, Decider, Look, Order, Settings, Vcpu};
+
+const MS: u64 = 1_000_000;
+const US: u64 = 1_000;
+/// Steps of the model.
+const STEP_NS: u64 = 10 * US;
+const QUOTA_NS: u64 = 20 * MS;
+const PERIOD_NS: u64 = 100 * MS;
+
+/// CFS bandwidth as Linux has it, of one thread that always wants to run and has a pCPU to itself. What it used is
+/// accounted each `tick_ns`, so it may run that much too long; the next period then has less left.
+struct Kernel {
+    held_ns: u64,
+    left_ns: i64,
+    is_throttled: bool,
+    run_ns: u64,
+    unaccounted_ns: u64,
+    tick_ns: u64,
+    phase_ns: u64,
+    periods: u64,
+}
+
+impl Kernel {
+    fn new(tick_ns: u64, phase_ns: u64) -> Kernel {
+        Kernel {
+            held_ns: QUOTA_NS,
+            left_ns: QUOTA_NS as i64,
+            is_throttled: false,
+            run_ns: 0,
+            unaccounted_ns: 0,
+            tick_ns,
+            phase_ns,
+            periods: 0,
+        }
+    }
+
+    /// The step before `at_ns`.
+    fn step(&mut self, at_ns: u64) {
+        if !self.is_throttled {
+            self.unaccounted_ns += STEP_NS;
+        }
+        if at_ns % self.tick_ns < STEP_NS {
+            self.account();
+        }
+        if at_ns >= self.phase_ns && (at_ns - self.phase_ns) % PERIOD_NS < STEP_NS {
+            self.periods += 1;
+            self.left_ns = (self.left_ns + self.held_ns as i64).min(self.held_ns as i64);
+            self.is_throttled &= self.left_ns <= 0;
+        }
+    }
+
+    fn account(&mut self) {
+        let ran_ns = std::mem::take(&mut self.unaccounted_ns);
+        self.run_ns += ran_ns;
+        self.left_ns -= ran_ns as i64;
+        self.is_throttled = self.left_ns <= 0;
+    }
+
+    /// `tg_set_cfs_bandwidth`: debts are forgotten, and nobody is throttled.
+    fn write(&mut self, quota_ns: u64) {
+        assert!((LEAST_NS..=QUOTA_NS).contains(&quota_ns), "{quota_ns}");
+        self.account();
+        (self.held_ns, self.left_ns, self.is_throttled) = (quota_ns, quota_ns as i64, false);
+    }
+}
+
+/// What came of a run.
+struct Ran {
+    /// Run time at each 10 ms.
+    run_ns: Vec<u64>,
+    visits: u64,
+    writes: u64,
+    lent_ns: u64,
+    held_ns: u64,
+}
+
+impl Ran {
+    /// The most that was run within any second, once the first period, which may be short, is over.
+    fn most_in_a_second_ns(&self) -> u64 {
+        self.run_ns[10..].windows(101).map(|window| window[100] - window[0]).max().unwrap()
+    }
+}
+
+fn settings() -> Settings {
+    Settings { cap_ns: MS, debt_ns: 8 * MS, ..Settings::default() }
+}
+
+/// The loop of a daemon on that kernel, with a guest whose grace period is open, and waits for the vCPU, as `open` says.
+fn run(mut kernel: Kernel, aim: Aim, look_ns: u64, seconds: u64, open: impl Fn(u64) -> Option<u64>) -> Ran {
+    let mut ledger = Ledger::new(QUOTA_NS, PERIOD_NS);
+    let mut decider = Decider::new(aim, settings(), 1, 0);
+    let mut ran = Ran { run_ns: Vec::new(), visits: 0, writes: 0, lent_ns: 0, held_ns: 0 };
+    let mut next_look_ns = 0;
+    for at_ns in (0..seconds * SECOND_NS).step_by(STEP_NS as usize) {
+        kernel.step(at_ns);
+        if at_ns % (10 * MS) == 0 {
+            ran.run_ns.push(kernel.run_ns + kernel.unaccounted_ns);
+        }
+        if at_ns < next_look_ns.min(ledger.due_ns().unwrap_or(u64::MAX)) {
+            continue;
+        }
+        next_look_ns = at_ns + look_ns;
+        let count = ledger.wants_count(at_ns).then_some(kernel.periods);
+        if let Some(quota_ns) = ledger.look(at_ns, kernel.run_ns, count) {
+            kernel.write(quota_ns);
+            ran.writes += 1;
+        }
+        let run_ns = kernel.run_ns;
+        let vcpu = Vcpu {
+            is_off: ledger.is_off(run_ns),
+            is_holdout: open(at_ns).is_some(),
+            run_ns,
+            debt_ns: ledger.debt_ns(run_ns),
+            ..Vcpu::default()
+        };
+        let rest_ns = kernel.left_ns - kernel.unaccounted_ns as i64;
+        assert!(!vcpu.is_off || kernel.is_throttled || rest_ns < MS as i64, "at {at_ns}: {rest_ns} ns are left");
+        for order in decider.look(&Look { at_ns, open_since_ns: open(at_ns), vcpus: &[vcpu] }) {
+            if let Order::Begin(0) = order {
+                ran.visits += 1;
+                kernel.write(ledger.lend(run_ns, settings().cap_ns));
+                ran.writes += 1;
+            }
+        }
+    }
+    (ran.lent_ns, ran.held_ns) = (ledger.lent_ns(), kernel.held_ns);
+    ran
+}
+
+/// A grace period of 30 ms begins each 31 ms.
+fn long_ones(at_ns: u64) -> Option<u64> {
+    (at_ns % (31 * MS) < 30 * MS).then(|| at_ns / (31 * MS) * (31 * MS) + 1)
+}
+
+#[test]
+fn a_vcpu_that_is_never_waited_for_costs_no_write() {
+    let ran = run(Kernel::new(4 * MS, 37 * MS), Aim::GracePeriods, 250 * US, 3, |_| None);
+    assert_eq!((ran.visits, ran.writes, ran.held_ns), (0, 0, QUOTA_NS));
+}
+
+#[test]
+fn what_visits_take_is_paid_back() {
+    for (tick_ns, phase_ns) in [(250 * US, 0), (250 * US, 37 * MS), (MS, 37_310 * US), (4 * MS, 99 * MS)] {
+        let ran = run(Kernel::new(tick_ns, phase_ns), Aim::GracePeriods, 250 * US, 10, long_ones);
+        assert!(ran.visits >= 100, "{} visits", ran.visits);
+        assert!(ran.lent_ns >= ran.visits * MS * 9 / 10, "{} ns lent", ran.lent_ns);
+        let all_ns = ran.run_ns.last().unwrap();
+        let due_ns = 10 * SECOND_NS / 5;
+        assert!(all_ns.abs_diff(due_ns) < due_ns / 50, "ticks of {tick_ns}: {all_ns} ns of {due_ns}");
+        let most_ns = ran.most_in_a_second_ns();
+        // A visit begins below the debt's limit, and lasts for the cap and a tick.
+        let bound_ns = SECOND_NS / 5 + settings().debt_ns + MS + tick_ns;
+        assert!(most_ns <= bound_ns, "ticks of {tick_ns}: {most_ns} ns in a second");
+    }
+}
+
+#[test]
+fn a_grace_period_that_never_ends_is_capped() {
+    let ran = run(Kernel::new(250 * US, 37 * MS), Aim::GracePeriods, 250 * US, 20, |_| Some(1));
+    // Patience ends: 4 visits, then pauses of 3, 6, ... ms, and 1 s at most.
+    assert!((12..=40).contains(&ran.visits), "{} visits", ran.visits);
+    assert!(ran.most_in_a_second_ns() <= SECOND_NS / 5 + settings().debt_ns + MS + 250 * US);
+    assert!(ran.run_ns.last().unwrap().abs_diff(4 * SECOND_NS) < 40 * MS);
+}
+
+#[test]
+fn the_control_has_visits_of_the_same_kind() {
+    let clock = Aim::Clock { per_s: 12, seed: 3 };
+    let aimed = run(Kernel::new(250 * US, 37 * MS), Aim::GracePeriods, 250 * US, 10, long_ones);
+    let unaimed = run(Kernel::new(250 * US, 37 * MS), clock, 250 * US, 10, |_| None);
+    assert!(unaimed.visits.abs_diff(120) <= 12, "{} visits", unaimed.visits);
+    let mean_ns = |ran: &Ran| ran.lent_ns / ran.visits;
+    assert!(mean_ns(&aimed).abs_diff(mean_ns(&unaimed)) < MS / 4);
+}
+
+#[test]
+fn the_quota_is_back_in_the_file_once_the_debt_is_paid() {
+    // One long grace period at first, and none afterwards.
+    let ran = run(Kernel::new(MS, 37 * MS), Aim::GracePeriods, 250 * US, 3, |at_ns| {
+        (at_ns < 500 * MS).then_some(1)
+    });
+    assert!(ran.visits > 0);
+    assert_eq!(ran.held_ns, QUOTA_NS);
+}
+
+#[test]
+fn nobody_is_known_to_be_off_before_the_phase_of_the_periods_is() {
+    let mut ledger = Ledger::new(QUOTA_NS, PERIOD_NS);
+    assert!(ledger.wants_count(0) && !ledger.is_off(50 * MS) && ledger.due_ns().is_none());
+    assert_eq!(ledger.look(0, 0, Some(5)), None);
+    assert!(!ledger.is_off(50 * MS));
+    assert_eq!(ledger.look(MS, 0, Some(6)), None);
+    // It may have run for that ms.
+    assert!(ledger.is_off(19 * MS) && !ledger.is_off(19 * MS - 1));
+    assert!(!ledger.wants_count(50 * MS) && ledger.wants_count(99 * MS));
+}
+
+#[test]
+fn a_group_s_debt_outlives_a_period_in_which_it_cannot_be_paid() {
+    let mut ledger = Ledger::new(QUOTA_NS, PERIOD_NS);
+    ledger.look(0, 0, Some(5));
+    ledger.look(MS, 0, Some(6));
+    assert_eq!(ledger.lend(20 * MS, MS / 2), LEAST_NS, "the kernel grants no less");
+    // Something went wrong: it ran for 50 ms.
+    let due_ns = ledger.due_ns().unwrap();
+    assert_eq!(ledger.look(due_ns, 70 * MS, None), Some(LEAST_NS), "50 ms are owed");
+    ledger.look(102 * MS, 70 * MS, Some(7));
+    let quota_ns = ledger.look(ledger.due_ns().unwrap(), 71 * MS, None).unwrap();
+    assert_eq!(quota_ns, LEAST_NS, "31 ms are owed");
+    ledger.look(203 * MS, 72 * MS, Some(8));
+    let quota_ns = ledger.look(ledger.due_ns().unwrap(), 72 * MS, None).unwrap();
+    assert!((6 * MS..=8 * MS).contains(&quota_ns), "12 ms are owed: {quota_ns}");
+}
