@@ -3,6 +3,9 @@
 // They panic where stdout or stderr is closed or full: `output` writes to both.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod boost;
+mod boost_metrics;
+mod boost_words;
 mod catalog;
 mod cli;
 mod compare;
@@ -57,6 +60,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Report(arguments) => report::report(&arguments),
         Verb::Record(arguments) => record::record(&arguments),
         Verb::Migrate(arguments) => migrate::migrate(&arguments),
+        Verb::Boost(arguments) => boost::boost(&arguments),
         Verb::Doctor => doctor::doctor(),
         Verb::Completions { shell } => {
             let mut text = Vec::new();

@@ -20,7 +20,9 @@ pub mod units;
 
 pub use compare::{attribution, comparison};
 pub use conform::{conformance, latency_conformance, off_times};
-pub use observe::{derive, distribution, fairness, grace_period, metric, observation, stalls, tape, timeline};
+pub use observe::{
+    derive, distribution, fairness, grace_period, metric, observation, stalls, tape, timeline,
+};
 pub use recorded::{grid, paired, record, regained, replays, swept};
 pub use scenario::overrides;
 

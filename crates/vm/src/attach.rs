@@ -11,6 +11,7 @@ mod kernel;
 mod memory;
 mod process;
 mod symbols;
+mod watched;
 
 use std::path::PathBuf;
 
@@ -19,6 +20,7 @@ use reprieve_linux::proc::ProcRoot;
 pub use kernel::{CLOCK_PAUSE, Kernel, Search, WANTED};
 pub use memory::ProcessMemory;
 pub use process::{MAX_VCPUS, Qemu, all, of, vcpu};
+pub use watched::{Ended, Seen, Watched};
 
 use crate::image::btf::Btf;
 use crate::introspect::{Layout, Ram, Reader, Word};

@@ -144,7 +144,8 @@ impl Stimulus {
         for quota in quotas {
             let period_us = quota.period_ms * 1000;
             let label = format!("vcpu{}", quota.vcpu);
-            let limit = Quota::from_percent(quota.percent, period_us)?.with_burst_us(quota.burst_ms * 1000)?;
+            let limit =
+                Quota::from_percent(quota.percent, period_us)?.with_burst_us(quota.burst_ms * 1000)?;
             let group = tree.quota_group(&label, limit)?;
             self.limits.push(Limited { directory: tree.directory.join(label), vcpus: vec![quota.vcpu] });
             // The check of the scenario made sure that every quota names an existing vCPU.

@@ -84,7 +84,8 @@ impl Group {
     /// Periods that the kernel has counted: those in which the group had something to run.
     pub fn periods(&self) -> Result<u64> {
         let mut buffer = [0; STAT_BYTES];
-        let length = self.stat.read_at(&mut buffer, 0).map_err(|e| Error::io("read", &self.path, e, WAY_OUT))?;
+        let length =
+            self.stat.read_at(&mut buffer, 0).map_err(|e| Error::io("read", &self.path, e, WAY_OUT))?;
         let text = std::str::from_utf8(&buffer[..length]).unwrap_or_default();
         let count = text.lines().find_map(|line| line.strip_prefix("nr_periods ")?.trim().parse().ok());
         count.ok_or_else(|| Error::malformed(self.path.with_file_name("cpu.stat"), "nr_periods", text))
@@ -102,7 +103,9 @@ impl Group {
     /// [`Error::Io`]; a group that was removed is no error.
     pub fn restore(&mut self) -> Result<()> {
         match std::mem::take(&mut self.is_changed) {
-            true => self.put(self.quota_us).or_else(|error| if error.is_gone() { Ok(()) } else { Err(error) }),
+            true => {
+                self.put(self.quota_us).or_else(|error| if error.is_gone() { Ok(()) } else { Err(error) })
+            }
             false => Ok(()),
         }
     }

@@ -71,7 +71,8 @@ impl Boosting {
         let told = Arc::clone(&given);
         let body = move || Loop::new(plan, vcpus, guest).run(&seen_stop, &told);
         let builder = std::thread::Builder::new().name("boost".into());
-        let thread = builder.spawn(body).map_err(|e| Error::io("start", "a thread", e, "free some memory"))?;
+        let thread =
+            builder.spawn(body).map_err(|e| Error::io("start", "a thread", e, "free some memory"))?;
         Ok(Boosting { thread: Some(thread), stop, given })
     }
 
@@ -148,8 +149,9 @@ impl<G: GuestRcu> Loop<G> {
 
     fn run(mut self, stop: &AtomicBool, told: &Mutex<Given>) -> Result<Vec<String>> {
         let mut notes = Vec::new();
-        let _priority = FifoGuard::raise(1)
-            .map_err(|error| notes.push(format!("the boosting loop runs without real-time priority: {error}")));
+        let _priority = FifoGuard::raise(1).map_err(|error| {
+            notes.push(format!("the boosting loop runs without real-time priority: {error}"))
+        });
         let _ = set_timer_slack_ns(1);
         self.home = threads::affinity_set(own_tid()).ok();
         let mut next_ns = now_ns();

@@ -51,7 +51,8 @@ impl Vcpus {
             seen.run_ns = reader.read()?.run_ns;
         }
         for account in &mut self.accounts {
-            account.run_ns = account.vcpus.iter().filter_map(|v| self.seen.get(*v)).map(|vcpu| vcpu.run_ns).sum();
+            account.run_ns =
+                account.vcpus.iter().filter_map(|v| self.seen.get(*v)).map(|vcpu| vcpu.run_ns).sum();
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Removes what is still registered: tasks' bindings first, then processes, then the cgroups they were in, then
+//! Removes what is still registered: tasks' bindings and lent quotas first, then processes, then the cgroups they were in, then
 //! directories.
 //!
 //! Invariants: a failure does not keep the rest from being tried; every wait is bounded. The right process is killed:
@@ -6,7 +6,7 @@
 //! existed when the pidfd was opened, and the pidfd refers to it. Source: pidfd_open(2).
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -30,9 +30,12 @@ const DIR_PAUSE: Duration = Duration::from_millis(50);
 pub(super) fn remove_all(guarded: &BTreeSet<Guarded>, root: &ProcRoot) {
     let roots = Roots { proc: root.clone(), ..Roots::default() };
     for object in guarded {
-        // A mask that cannot be restored stays in the file, for the next start or `--restore`.
-        if let Guarded::Masks(path) = object {
-            let _ = StateFile::restore_at(path, &roots, Doubtful::Leave);
+        match object {
+            // A mask that cannot be restored stays in the file, for the next start or `--restore`.
+            Guarded::Masks(path) => drop(StateFile::restore_at(path, &roots, Doubtful::Leave)),
+            // A group that is gone needs no quota.
+            Guarded::Quota { path, text } => drop(write(path, text)),
+            _ => {}
         }
     }
     let killed: Vec<OwnedFd> = guarded.iter().filter_map(|object| kill(object, root)).collect();
@@ -43,9 +46,14 @@ pub(super) fn remove_all(guarded: &BTreeSet<Guarded>, root: &ProcRoot) {
             // If this fails (no permission, or new tasks keep arriving), the next run's sweep finds the cgroup.
             Guarded::Cgroup(path) => drop(remove_tree(&RealFs, path)),
             Guarded::Dir(path) => drop(remove_dir(path)),
-            Guarded::Process { .. } | Guarded::Masks(_) => {}
+            Guarded::Process { .. } | Guarded::Masks(_) | Guarded::Quota { .. } => {}
         }
     }
+}
+
+/// Writes into a control file that exists.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    std::fs::OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())
 }
 
 /// Kills a guarded process, if it is still the same one. Returns its pidfd, which becomes readable when it has exited.
@@ -103,6 +111,17 @@ mod tests {
         assert!(child.try_wait().unwrap().is_none());
         remove_all(&BTreeSet::from([Guarded::Process { pid, start_ticks }]), &root);
         assert!(child.try_wait().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_quota_that_was_lent_is_put_back_and_a_group_that_is_gone_is_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let quota =
+            |name: &str| Guarded::Quota { path: folder.path().join(name), text: "20000 100000".into() };
+        std::fs::write(folder.path().join("cpu.max"), "01000 100000").unwrap();
+        remove_all(&BTreeSet::from([quota("cpu.max"), quota("gone/cpu.max")]), &ProcRoot::default());
+        assert_eq!(std::fs::read_to_string(folder.path().join("cpu.max")).unwrap(), "20000 100000");
+        assert!(!folder.path().join("gone").exists());
     }
 
     #[test]

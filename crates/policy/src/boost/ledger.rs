@@ -168,10 +168,8 @@ impl Ledger {
         }
         self.is_settled = false;
         let expected = self.next.unwrap_or(begun);
-        let both = Bounds {
-            from_ns: expected.from_ns.max(begun.from_ns),
-            to_ns: expected.to_ns.min(begun.to_ns),
-        };
+        let both =
+            Bounds { from_ns: expected.from_ns.max(begun.from_ns), to_ns: expected.to_ns.min(begun.to_ns) };
         // The kernel's timer may be late.
         let begun = if both.from_ns < both.to_ns { both } else { begun };
         let periods = at_ns.saturating_sub(begun.to_ns) / self.period_ns + 1;

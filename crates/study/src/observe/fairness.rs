@@ -23,7 +23,8 @@ pub fn most_in_a_second_ns(running: &[Span], window: Span) -> Option<u64> {
     };
     let in_second = |from_ns: u64| run_until(from_ns + SECOND_NS) - run_until(from_ns);
     let from = |t_ns: u64| t_ns.clamp(window.start_ns, last_ns);
-    let edges = running.iter().flat_map(|span| [from(span.start_ns), from(span.end_ns.saturating_sub(SECOND_NS))]);
+    let edges =
+        running.iter().flat_map(|span| [from(span.start_ns), from(span.end_ns.saturating_sub(SECOND_NS))]);
     Some(edges.map(in_second).max().unwrap_or(0))
 }
 

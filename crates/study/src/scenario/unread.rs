@@ -141,7 +141,8 @@ impl Scenario {
     /// # Errors
     /// The key, and why it has no effect.
     pub(crate) fn check_effect(&self, key: &str) -> Result {
-        let is = |known: &&str| if known.ends_with(['.', '_']) { key.starts_with(*known) } else { key == *known };
+        let is =
+            |known: &&str| if known.ends_with(['.', '_']) { key.starts_with(*known) } else { key == *known };
         let unread = UNREAD.iter().find(|unread| unread.keys.iter().any(is) && (unread.applies)(self));
         let Some(Unread { why, .. }) = unread else { return Ok(()) };
         Err(BadScenario::new(key, format!("has no effect here: {why}")))

@@ -116,7 +116,10 @@ fn run(mut kernel: Kernel, aim: Aim, look_ns: u64, seconds: u64, open: impl Fn(u
             ..Vcpu::default()
         };
         let rest_ns = kernel.left_ns - kernel.unaccounted_ns as i64;
-        assert!(!vcpu.is_off || kernel.is_throttled || rest_ns < MS as i64, "at {at_ns}: {rest_ns} ns are left");
+        assert!(
+            !vcpu.is_off || kernel.is_throttled || rest_ns < MS as i64,
+            "at {at_ns}: {rest_ns} ns are left"
+        );
         for order in decider.look(&Look { at_ns, open_since_ns: open(at_ns), vcpus: &[vcpu] }) {
             if let Order::Begin(0) = order {
                 ran.visits += 1;

@@ -35,7 +35,8 @@ impl Scenario {
             return bad(key, "this workload waits for no grace period; remove it");
         }
         refuse_if(condition.remedies.len() > 1, key, "choose one: they would act on the same vCPUs")?;
-        let problem = "in real guests only a vCPU with a quota can be boosted; give one a quota, or remove it";
+        let problem =
+            "in real guests only a vCPU with a quota can be boosted; give one a quota, or remove it";
         refuse_if(self.ground == GroundKind::Vm && condition.quota.is_empty(), key, problem)?;
         if self.ground == GroundKind::Sim && self.host.scheduler.is_xen() {
             return bad(
@@ -85,9 +86,15 @@ impl Scenario {
             let problem = "the kernel takes no burst_ms beyond what may be run in a period; lower it";
             refuse_if(quota.burst_ms as f64 > granted_ms, key, problem)?;
             let has_burst = quota.burst_ms > 0;
-            let problem = "Xen's rtds saves no unused time; set host.scheduler to eevdf or cfs, or remove burst_ms";
-            refuse_if(has_burst && self.ground == GroundKind::Sim && self.host.scheduler.is_xen(), key, problem)?;
-            let problem = "a boost writes the quota, and would fill the burst; remove burst_ms, or the remedy";
+            let problem =
+                "Xen's rtds saves no unused time; set host.scheduler to eevdf or cfs, or remove burst_ms";
+            refuse_if(
+                has_burst && self.ground == GroundKind::Sim && self.host.scheduler.is_xen(),
+                key,
+                problem,
+            )?;
+            let problem =
+                "a boost writes the quota, and would fill the burst; remove burst_ms, or the remedy";
             refuse_if(has_burst && !condition.remedies.is_empty(), key, problem)?;
         }
         Ok(())
