@@ -19,6 +19,8 @@ use crate::grounds;
 
 /// Most guests at a time.
 pub const MAX_GUESTS: usize = 64;
+/// Between two looks of those that only watch, ns: a quarter of the cost.
+const WATCH_NS: u64 = 1_000_000;
 /// Guests that are looked at at the full rate; of more, each is looked at less often.
 const AT_FULL_RATE: usize = 4;
 /// Between two looks at what the guests' threads did.
@@ -49,7 +51,7 @@ enum State {
         boosting: Boosting,
         guarded: Vec<Guarded>,
     },
-    /// It was started anew; the next attempt to attach.
+    /// It was started anew, or its groups were changed; the next attempt to attach.
     Waits(Instant),
     Ended(String),
 }
@@ -72,7 +74,7 @@ impl Guest {
     pub fn ended(&self) -> Option<&str> {
         match &self.state {
             State::Ended(why) => Some(why),
-            State::Waits(_) => Some("it was started anew, and its kernel was not found again yet"),
+            State::Waits(_) => Some("its kernel was not found again yet"),
             State::Watched { .. } => None,
         }
     }
@@ -101,16 +103,20 @@ pub fn boost(arguments: &BoostArguments) -> Result<(), Failure> {
     let interrupt = Interrupt::install_patient()?;
     let warden = arguments.apply.then(grounds::warden).transpose()?;
     let given = Given { btf: arguments.btf.clone(), symbols: arguments.symbols.clone() };
-    let look_ns = LOOK_NS * found.len().div_ceil(AT_FULL_RATE) as u64;
+    let look_ns =
+        if arguments.apply { LOOK_NS } else { WATCH_NS } * found.len().div_ceil(AT_FULL_RATE) as u64;
     let work = Work { root, given, warden, look_ns, words: &words };
     let (mut guests, mut failures) = (Vec::new(), Vec::new());
+    let one = found.len() == 1;
     for qemu in found {
         let name = words.name(&qemu);
         match work.attach(qemu) {
             Ok(guest) => guests.push(guest),
             Err(error) => {
-                let failure = Failure::from(error);
-                words.warn(&format!("{name}: {failure}"));
+                let failure = failure(&name, error);
+                if !one {
+                    words.warn(&failure.to_string());
+                }
                 failures.push(failure);
             }
         }
@@ -134,6 +140,18 @@ pub fn boost(arguments: &BoostArguments) -> Result<(), Failure> {
         _ => {
             Err(Failure::Failed(format!("{refused} of {} guests could not be watched", arguments.pids.len())))
         }
+    }
+}
+
+/// Why a guest cannot be watched.
+fn failure(name: &str, error: VmError) -> Failure {
+    match error {
+        VmError::Introspect(problem) => Failure::Failed(format!("{name}: {problem}")),
+        other => match Failure::from(other) {
+            Failure::Failed(text) => Failure::Failed(format!("{name}: {text}")),
+            Failure::Usage(text) => Failure::Usage(format!("{name}: {text}")),
+            Failure::Missing(text) => Failure::Missing(format!("{name}: {text}")),
+        },
     }
 }
 
@@ -260,21 +278,26 @@ impl Work<'_> {
         let name = self.words.name(&guest.qemu);
         match &guest.state {
             State::Watched { boosting, .. } if boosting.has_ended() => {
-                let ended = guest.seen().ended;
-                let problem = self.end(guest, "its vCPUs' threads have ended");
-                if ended == Some(Ended::Restarted) {
+                let restarted = guest.seen().ended == Some(Ended::Restarted);
+                let problem = self.end(guest, "").unwrap_or_default();
+                if !attach::is_there(&self.root, &guest.qemu) {
+                    self.words.warn(&format!("{name} has ended"));
+                    guest.state = State::Ended("it has ended".into());
+                } else if restarted {
                     guest.restarts += 1;
                     self.words.warn(&format!("{name} was started anew: its kernel is looked for again"));
                     guest.state = State::Waits(Instant::now());
-                } else if let Some(problem) = problem {
-                    self.words.warn(&problem);
+                } else {
+                    // Its groups were changed, as when somebody sets other quotas.
+                    self.words.warn(&format!("{problem}: it is attached to again"));
+                    guest.state = State::Waits(Instant::now());
                 }
             }
             State::Waits(next) if Instant::now() >= *next => {
                 guest.seen.lock().unwrap_or_else(PoisonError::into_inner).ended = None;
                 match self.start(guest) {
                     Ok(()) => self.words.warn(&format!("{name} is watched again")),
-                    Err(error) if !self.is_there(&guest.qemu) => {
+                    Err(error) if !attach::is_there(&self.root, &guest.qemu) => {
                         guest.state = State::Ended(format!("it has ended: {error}"));
                     }
                     Err(_) => guest.state = State::Waits(Instant::now() + AGAIN_EVERY),
@@ -282,10 +305,6 @@ impl Work<'_> {
             }
             _ => {}
         }
-    }
-
-    fn is_there(&self, qemu: &Qemu) -> bool {
-        self.root.start_time_ticks(qemu.pid).is_ok_and(|ticks| ticks == qemu.start_ticks)
     }
 
     /// Ends the looks at a guest and puts its quotas back. Says what was not as it should be.
@@ -297,7 +316,6 @@ impl Work<'_> {
             return None;
         };
         guest.earlier = given;
-        let ended_early = boosting.has_ended();
         let finished = boosting.finish();
         if let Some(warden) = &self.warden {
             // If the warden has ended, it needs no message.
@@ -307,11 +325,6 @@ impl Work<'_> {
         match finished {
             Ok(notes) if notes.is_empty() => None,
             Ok(notes) => Some(format!("{name}: {}", notes.join("; "))),
-            Err(error) if ended_early => {
-                let why = if self.is_there(&guest.qemu) { error.to_string() } else { "it has ended".into() };
-                guest.state = State::Ended(why.clone());
-                Some(format!("{name}: {why}"))
-            }
             Err(error) => Some(format!("{name}: {error}")),
         }
     }

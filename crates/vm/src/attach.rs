@@ -58,12 +58,15 @@ pub fn attach(root: &ProcRoot, qemu: Qemu, given: &Given) -> Result<Attached> {
     let open = || ProcessMemory::open(root, qemu.pid, start, bytes);
     let memory = open()?;
     // The process's number may have been used again before its memory was opened.
-    if root.start_time_ticks(qemu.pid)? != qemu.start_ticks {
-        return Err(VmError::Introspect(format!("process {} has ended", qemu.pid)));
+    if !is_there(root, &qemu) {
+        return Err(ended(&qemu));
     }
     let search = Search { memory: &memory, bytes, splits: qemu.splits, pause: CLOCK_PAUSE };
     let symbols = given.symbols.as_deref().map(symbols::read).transpose()?;
-    let kernel = search.running(symbols.as_ref())?;
+    let kernel = search.running(symbols.as_ref()).map_err(|error| match is_there(root, &qemu) {
+        true => error,
+        false => ended(&qemu),
+    })?;
     let btf = match &given.btf {
         None => search.btf(&kernel)?,
         Some(path) => {
@@ -73,6 +76,15 @@ pub fn attach(root: &ProcRoot, qemu: Qemu, given: &Given) -> Result<Attached> {
     };
     let (reader, clock) = reader(open, &kernel, &btf, bytes, qemu.vcpus.len())?;
     Ok(Attached { qemu, kernel, reader, clock })
+}
+
+/// Whether this process is still there, and not another that has its number now.
+pub fn is_there(root: &ProcRoot, qemu: &Qemu) -> bool {
+    root.start_time_ticks(qemu.pid).is_ok_and(|ticks| ticks == qemu.start_ticks)
+}
+
+fn ended(qemu: &Qemu) -> VmError {
+    VmError::Introspect(format!("process {} has ended", qemu.pid))
 }
 
 /// A reader of RCU's state, by the first way that memory can lie in which everything fits.

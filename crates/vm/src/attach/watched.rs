@@ -75,6 +75,8 @@ impl Seen {
 #[derive(Clone, Debug)]
 struct Last {
     at_ns: u64,
+    /// When the first look was.
+    first_ns: u64,
     times: Vec<SchedStat>,
     /// The open grace period, since when it was seen, and whether its start was seen.
     open: Option<(u64, u64, bool)>,
@@ -171,17 +173,14 @@ impl GuestRcu for Watched {
 fn take_note(seen: &mut Seen, last: Option<Last>, at_ns: u64, rcu: &RcuLook, times: Vec<SchedStat>) -> Last {
     let Some(last) = last else {
         // This one's start was not seen.
-        return Last {
-            at_ns,
-            times,
-            open: rcu.open.map(|number| (number, at_ns, false)),
-            holdouts: rcu.holdouts,
-        };
+        let open = rcu.open.map(|number| (number, at_ns, false));
+        return Last { at_ns, first_ns: at_ns, times, open, holdouts: rcu.holdouts };
     };
     seen.watched_ns += at_ns.saturating_sub(last.at_ns);
     for (v, (now, before)) in times.iter().zip(&last.times).enumerate() {
-        // The kernel books the time when the vCPU comes back: it has ended just now.
-        let off_ns = now.delay_ns.saturating_sub(before.delay_ns);
+        // The kernel books the time when the vCPU comes back: it has ended just now, and may have begun before all looks.
+        let booked_ns = now.delay_ns.saturating_sub(before.delay_ns);
+        let off_ns = booked_ns.min(at_ns.saturating_sub(last.first_ns));
         seen.off_ns[v] += off_ns;
         seen.run_ns[v] += now.run_ns.saturating_sub(before.run_ns);
         if let Some((_, since_ns, _)) = last.open.filter(|_| v < 64 && last.holdouts >> v & 1 == 1) {
@@ -199,7 +198,7 @@ fn take_note(seen: &mut Seen, last: Option<Last>, at_ns: u64, rcu: &RcuLook, tim
             next.map(|number| (number, at_ns, true))
         }
     };
-    Last { at_ns, times, open, holdouts: rcu.holdouts }
+    Last { at_ns, first_ns: last.first_ns, times, open, holdouts: rcu.holdouts }
 }
 
 #[cfg(test)]
@@ -249,6 +248,12 @@ mod tests {
         ]);
         assert_eq!((seen.waited_ns, seen.longest_wait_ns), (40 * MS, 40 * MS));
         assert_eq!(seen.off_ns, [5 * MS, 97 * MS]);
+    }
+
+    #[test]
+    fn time_before_the_first_look_does_not_count() {
+        let seen = seen(&[(100, None, 0, [0, 0]), (130, None, 0, [0, 90])]);
+        assert_eq!(seen.off_ns, [0, 30 * MS]);
     }
 
     #[test]
