@@ -1,7 +1,7 @@
 //! A helper process that cleans up after the main process, however that ends, even by SIGKILL.
 //!
 //! The program starts itself a second time as the *warden*, in a session of its own. It writes what must not outlive it
-//! to the warden's standard input, one line each: processes, cgroups, directories, and tasks' affinity masks. When the
+//! to the warden's standard input, one line each: processes, cgroups, directories, tasks' affinity masks, and quotas of cgroups that others have made. When the
 //! main process ends, for whatever reason, the kernel closes the pipe; the warden then removes what is still
 //! registered, and ends.
 //!
@@ -10,6 +10,7 @@
 //! +cgroup PATH                -cgroup PATH
 //! +dir PATH                   -dir PATH
 //! +masks PATH                 -masks PATH
+//! +quota QUOTA PERIOD PATH    -quota QUOTA PERIOD PATH
 //! ```
 //!
 //! Invariants:
@@ -18,6 +19,7 @@
 //! - a directory is removed only if it is named `reprieve-*`;
 //! - a state file of masks may have any absolute path: it is opened as `--restore` opens it, and any other file is left
 //!   alone;
+//! - a quota is written only to an existing file named `cpu.cfs_quota_us` or `cpu.max` that lies in a cgroup file system;
 //! - a truncated line is ignored, because a truncated path could name something else.
 //!
 //! No other child may inherit the pipe; the standard library opens it close-on-exec. A process that was started but not

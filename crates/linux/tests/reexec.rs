@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use reprieve_linux::boost::Group;
 use reprieve_linux::cgroup::{Cgroups, Quota, unique_name};
 use reprieve_linux::hogs::{self, Hog};
 use reprieve_linux::proc::ProcRoot;
@@ -25,6 +26,7 @@ fn main() {
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["role-warden"] => warden::run(std::io::stdin(), &ProcRoot::default()),
         ["role-main", directory] => play_main(Path::new(directory)),
+        ["role-lender", directory] => play_lender(Path::new(directory)),
         ["role-hog"] => hogs::spin(),
         ["role-hog-owner"] => play_hog_owner(),
         ["role-signals"] => play_signals(),
@@ -34,8 +36,9 @@ fn main() {
 
 /// Takes a name filter and `--list`, like the standard harness.
 fn run_tests(args: &[String]) {
-    let tests: [(&str, fn()); 5] = [
+    let tests: [(&str, fn()); 6] = [
         ("a_killed_main_leaves_nothing", a_killed_main_leaves_nothing),
+        ("a_quota_is_put_back_after_a_killed_main", a_quota_is_put_back_after_a_killed_main),
         ("a_main_that_ends_leaves_nothing", a_main_that_ends_leaves_nothing),
         ("a_hog_burns_and_ends_with_its_guard", a_hog_burns_and_ends_with_its_guard),
         ("a_hog_ends_with_a_killed_owner", a_hog_ends_with_a_killed_owner),
@@ -78,6 +81,16 @@ fn play_main(directory: &Path) {
     println!("{} {pid} {cgroup}", warden.pid());
     let _ = std::io::stdin().read(&mut [0]);
     // Ends normally, without killing the child.
+}
+
+/// Has a warden guard a group's quota, lends, and reports; then waits for its standard input.
+fn play_lender(directory: &Path) {
+    let warden = Warden::spawn(&std::env::current_exe().unwrap(), &["role-warden"]).unwrap();
+    let mut group = Group::open(directory).unwrap();
+    warden.guard(group.guarded()).unwrap();
+    group.write(1_000_000).unwrap();
+    println!("lent");
+    let _ = std::io::stdin().read(&mut [0]);
 }
 
 fn play_hog_owner() {
@@ -124,6 +137,28 @@ impl Stage {
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.main), signal).unwrap();
     }
+}
+
+fn a_quota_is_put_back_after_a_killed_main() {
+    let root = ProcRoot::default();
+    let made = Cgroups::detect(&root).and_then(|cgroups| cgroups.create(&unique_name(&root)?));
+    let mut tree = match made {
+        Ok(tree) => tree,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    tree.quota_group("vcpu1", Quota::new(20_000, 100_000).unwrap()).unwrap();
+    let directory = tree.directory.join("vcpu1");
+    let quota_ns = || Group::open(&directory).unwrap().quota_ns();
+    let mut stage = Stage::start(&["role-lender", directory.to_str().unwrap()]);
+    assert_eq!(stage.line(), "lent");
+    assert_eq!(quota_ns(), 1_000_000);
+    stage.signal(Signal::KILL);
+    let start = Instant::now();
+    while quota_ns() != 20_000_000 {
+        assert!(start.elapsed() < PATIENCE, "the quota was not put back");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    tree.close().unwrap();
 }
 
 /// A running role. It does not outlive its test, however that ends.

@@ -208,8 +208,7 @@ impl Work<'_> {
         if let Some(warden) = &self.warden {
             for limited in &guest.limits {
                 let group = Group::open(&limited.directory)?;
-                let (path, text) = group.held();
-                let object = Guarded::Quota { path: path.into(), text: text.trim().into() };
+                let object = group.guarded();
                 warden.guard(object.clone())?;
                 guarded.push(object);
             }

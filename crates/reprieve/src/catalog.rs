@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::input;
 
 /// Names and texts.
-pub const BUILT_IN: [(&str, &str); 37] = [
+pub const BUILT_IN: [(&str, &str); 38] = [
     ("rcu-memory", include_str!("../../../scenarios/rcu-memory.toml")),
     ("rcu-clone", include_str!("../../../scenarios/rcu-clone.toml")),
     ("rcu-postmark", include_str!("../../../scenarios/rcu-postmark.toml")),
@@ -19,6 +19,7 @@ pub const BUILT_IN: [(&str, &str); 37] = [
     ("rcu-sweeps", include_str!("../../../scenarios/rcu-sweeps.toml")),
     ("rcu-remedies", include_str!("../../../scenarios/rcu-remedies.toml")),
     ("rcu-remedies-quota", include_str!("../../../scenarios/rcu-remedies-quota.toml")),
+    ("rcu-boost", include_str!("../../../scenarios/rcu-boost.toml")),
     ("rcu-spikes", include_str!("../../../scenarios/rcu-spikes.toml")),
     ("rcu-kernel-share", include_str!("../../../scenarios/rcu-kernel-share.toml")),
     ("rcu-conformance", include_str!("../../../scenarios/rcu-conformance.toml")),

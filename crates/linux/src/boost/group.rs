@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::warden::Guarded;
 use crate::{Error, Result};
 
 const WAY_OUT: &str = "run as root, or as the user who owns the group";
@@ -76,9 +77,9 @@ impl Group {
         self.period_us * 1000
     }
 
-    /// The file that holds the quota, and what it held when it was opened.
-    pub fn held(&self) -> (&Path, String) {
-        (&self.path, self.text(self.quota_us))
+    /// The quota that it had when it was opened, for the warden to put back.
+    pub fn guarded(&self) -> Guarded {
+        Guarded::Quota { path: self.path.clone(), quota_us: self.quota_us, period_us: self.period_us }
     }
 
     /// Periods that the kernel has counted: those in which the group had something to run.
@@ -164,7 +165,8 @@ mod tests {
             let mut group = Group::open(directory.path()).unwrap();
             assert_eq!((group.quota_ns(), group.period_ns()), (20_000_000, 100_000_000));
             assert_eq!(group.periods().unwrap(), 12);
-            assert_eq!(group.held(), (&*directory.path().join(name), back.into()));
+            let path = directory.path().join(name);
+            assert_eq!(group.guarded(), Guarded::Quota { path, quota_us: 20_000, period_us: 100_000 });
             group.write(10_000_000).unwrap();
             assert_eq!(text(), lent);
             drop(group);

@@ -6,6 +6,7 @@
 //! existed when the pidfd was opened, and the pidfd refers to it. Source: pidfd_open(2).
 
 use std::collections::BTreeSet;
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -23,6 +24,8 @@ use crate::proc::ProcRoot;
 const KILL_WAIT: Duration = Duration::from_secs(10);
 /// Attempts to remove a directory: another process may still be writing into it.
 const DIR_ATTEMPTS: usize = 20;
+/// Types of cgroup file systems, v1 and v2 (include/uapi/linux/magic.h).
+const CGROUP_MAGIC: [u64; 2] = [0x27_e0eb, 0x6367_7270];
 /// Pause between two attempts.
 const DIR_PAUSE: Duration = Duration::from_millis(50);
 
@@ -30,12 +33,12 @@ const DIR_PAUSE: Duration = Duration::from_millis(50);
 pub(super) fn remove_all(guarded: &BTreeSet<Guarded>, root: &ProcRoot) {
     let roots = Roots { proc: root.clone(), ..Roots::default() };
     for object in guarded {
-        match object {
-            // A mask that cannot be restored stays in the file, for the next start or `--restore`.
-            Guarded::Masks(path) => drop(StateFile::restore_at(path, &roots, Doubtful::Leave)),
-            // A group that is gone needs no quota.
-            Guarded::Quota { path, text } => drop(write(path, text)),
-            _ => {}
+        if let Guarded::Quota { path, quota_us, period_us } = object {
+            let _ = put_quota_back(path, *quota_us, *period_us);
+        }
+        // A mask that cannot be restored stays in the file, for the next start or `--restore`.
+        if let Guarded::Masks(path) = object {
+            let _ = StateFile::restore_at(path, &roots, Doubtful::Leave);
         }
     }
     let killed: Vec<OwnedFd> = guarded.iter().filter_map(|object| kill(object, root)).collect();
@@ -49,11 +52,6 @@ pub(super) fn remove_all(guarded: &BTreeSet<Guarded>, root: &ProcRoot) {
             Guarded::Process { .. } | Guarded::Masks(_) | Guarded::Quota { .. } => {}
         }
     }
-}
-
-/// Writes into a control file that exists.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    std::fs::OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())
 }
 
 /// Kills a guarded process, if it is still the same one. Returns its pidfd, which becomes readable when it has exited.
@@ -80,6 +78,19 @@ pub(super) fn wait_for_exit(pidfds: &[OwnedFd], limit: Duration) {
             }
         }
     }
+}
+
+/// Writes a quota to a file of a cgroup file system, and to no other file.
+fn put_quota_back(path: &Path, quota_us: u64, period_us: u64) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    if !CGROUP_MAGIC.contains(&(rustix::fs::fstatfs(&file)?.f_type as u64)) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let text = match path.ends_with("cpu.max") {
+        true => format!("{quota_us} {period_us}"),
+        false => quota_us.to_string(),
+    };
+    file.write_all(text.as_bytes())
 }
 
 fn remove_dir(path: &Path) -> io::Result<()> {
@@ -114,14 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_that_was_lent_is_put_back_and_a_group_that_is_gone_is_not_made() {
-        let folder = tempfile::tempdir().unwrap();
-        let quota =
-            |name: &str| Guarded::Quota { path: folder.path().join(name), text: "20000 100000".into() };
-        std::fs::write(folder.path().join("cpu.max"), "01000 100000").unwrap();
-        remove_all(&BTreeSet::from([quota("cpu.max"), quota("gone/cpu.max")]), &ProcRoot::default());
-        assert_eq!(std::fs::read_to_string(folder.path().join("cpu.max")).unwrap(), "20000 100000");
-        assert!(!folder.path().join("gone").exists());
+    fn a_quota_goes_to_no_file_of_another_file_system() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("cpu.max");
+        std::fs::write(&path, "kept").unwrap();
+        let object = Guarded::Quota { path: path.clone(), quota_us: 20_000, period_us: 100_000 };
+        remove_all(&BTreeSet::from([object]), &ProcRoot::default());
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "kept");
     }
 
     #[test]

@@ -13,10 +13,10 @@ use crate::{Error, Result};
 
 /// The longest path, like the kernel's PATH_MAX.
 const MAX_PATH_BYTES: usize = 4096;
-/// The longest line without its newline.
-pub(super) const MAX_LINE_BYTES: usize = MAX_PATH_BYTES + "+quota ".len() + MAX_QUOTA_BYTES;
-/// The longest quota: two numbers and the spaces after them.
-const MAX_QUOTA_BYTES: usize = 42;
+/// The longest line without its newline: two numbers of 20 digits may stand before a path.
+pub(super) const MAX_LINE_BYTES: usize = MAX_PATH_BYTES + "+quota ".len() + 2 * 21;
+/// The files that hold a group's quota, under cgroup v1 and v2.
+const QUOTA_FILES: [&str; 2] = ["cpu.cfs_quota_us", "cpu.max"];
 
 /// An object that must not outlive the main process. Paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,8 +31,8 @@ pub enum Guarded {
     Dir(PathBuf),
     /// A state file of `reprieve migrate`; the masks in it are restored.
     Masks(PathBuf),
-    /// The file of a cgroup's CPU quota, and the text that is written into it.
-    Quota { path: PathBuf, text: String },
+    /// A file `cpu.cfs_quota_us` or `cpu.max` of any cgroup; the quota, in us per period in us, is put back.
+    Quota { path: PathBuf, quota_us: u64, period_us: u64 },
 }
 
 impl Guarded {
@@ -61,14 +61,18 @@ impl Guarded {
             Guarded::Cgroup(path) | Guarded::Dir(path) if !is_plain(path) => {
                 invalid("use an absolute path of at most 4096 bytes without newline, NUL, . and ..")
             }
+            Guarded::Quota { path, .. } if !is_plain(path) => {
+                invalid("use an absolute path of at most 4096 bytes without newline, NUL, . and ..")
+            }
+            Guarded::Quota { path, .. } if !QUOTA_FILES.iter().any(|name| path.ends_with(name)) => {
+                invalid("name a file cpu.cfs_quota_us or cpu.max")
+            }
+            Guarded::Quota { .. } => Ok(()),
             Guarded::Cgroup(path) if !has_prefix(path) && !path.parent().is_some_and(has_prefix) => {
                 invalid("name a cgroup reprieve-*, or a child of one")
             }
-            Guarded::Quota { path, text } if !is_plain(path) || !is_quota(path, text) => {
-                invalid("name a file cpu.max or cpu.cfs_quota_us, and give it numbers")
-            }
             Guarded::Dir(path) if !has_prefix(path) => invalid("name a directory reprieve-*"),
-            Guarded::Cgroup(_) | Guarded::Dir(_) | Guarded::Quota { .. } => Ok(()),
+            Guarded::Cgroup(_) | Guarded::Dir(_) => Ok(()),
         }
     }
 
@@ -79,7 +83,9 @@ impl Guarded {
             Guarded::Cgroup(path) => with_path("cgroup ", path),
             Guarded::Dir(path) => with_path("dir ", path),
             Guarded::Masks(path) => with_path("masks ", path),
-            Guarded::Quota { path, text } => with_path(&format!("quota {text} "), path),
+            Guarded::Quota { path, quota_us, period_us } => {
+                with_path(&format!("quota {quota_us} {period_us} "), path)
+            }
         }
     }
 
@@ -96,9 +102,11 @@ impl Guarded {
             b"dir" => Guarded::Dir(path()),
             b"masks" => Guarded::Masks(path()),
             b"quota" => {
-                let slash = rest.iter().position(|&byte| byte == b'/')?;
-                let text = std::str::from_utf8(&rest[..slash]).ok()?.strip_suffix(' ')?.to_string();
-                Guarded::Quota { path: PathBuf::from(OsStr::from_bytes(&rest[slash..])), text }
+                let mut parts = rest.splitn(3, |&byte| byte == b' ');
+                let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
+                let (quota_us, period_us) = (number()?, number()?);
+                let path = PathBuf::from(OsStr::from_bytes(parts.next()?));
+                Guarded::Quota { path, quota_us, period_us }
             }
             _ => return None,
         };
@@ -137,13 +145,6 @@ impl Line {
     }
 }
 
-/// Whether this is a quota's file, and a text that can stand in it.
-fn is_quota(path: &Path, text: &str) -> bool {
-    let is_file = path.file_name().is_some_and(|name| name == "cpu.max" || name == "cpu.cfs_quota_us");
-    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
-    is_file && text.len() < MAX_QUOTA_BYTES && text.split(' ').count() <= 2 && text.split(' ').all(is_number)
-}
-
 /// Whether this is an absolute path that fits into a line.
 fn is_text(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
@@ -178,8 +179,8 @@ mod tests {
             Guarded::Dir("/tmp/with space/reprieve-x y".into()),
             Guarded::Dir(OsStr::from_bytes(b"/tmp/reprieve-\xff").into()),
             Guarded::Masks("/tmp/of a user/../state".into()),
-            Guarded::Quota { path: "/cg/a b/cpu.max".into(), text: "20000 100000".into() },
-            Guarded::Quota { path: "/cg/a/cpu.cfs_quota_us".into(), text: "20000".into() },
+            Guarded::Quota { path: "/cg/a vm/cpu.max".into(), quota_us: u64::MAX, period_us: u64::MAX },
+            Guarded::Quota { path: "/cg/vcpu1/cpu.cfs_quota_us".into(), quota_us: 1, period_us: 2 },
         ] {
             guarded.check().unwrap();
             for line in [Line::Guard(guarded.clone()), Line::Release(guarded)] {
@@ -212,13 +213,14 @@ mod tests {
             "+cgroup /sys/fs/cgroup",
             "+cgroup /cg/reprieve-x/a/b",
             "+masks state",
-            "+quota 1 /cg/tasks",
-            "+quota 1 /cg/../cpu.max",
-            "+quota -1 /cg/cpu.cfs_quota_us",
-            "+quota 1 2 3 /cg/cpu.max",
-            "+quota /cg/cpu.max",
-            "+quota 1 cg/cpu.max",
             "+masks ",
+            "+quota 1 2 /etc/passwd",
+            "+quota 1 2 cpu.max",
+            "+quota 1 2 /cg/../cpu.max",
+            "+quota 1 2",
+            "+quota 1 /cg/cpu.max",
+            "+quota x 2 /cg/cpu.max",
+            "+quota 1 2 /cg/xcpu.max",
             "+process 1 5",
             "+process -4 5",
             "+process 0 5",

@@ -194,6 +194,46 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_boosts_are_read_where_something_boosts() {
+        let quota = "[conditions.c]\nquota = [{ vcpu = 1, percent = 20 }]\nremedies = ['boost']";
+        let set = |ground, more: &str, key: &str| refusal(ground, more, &[&format!("host.boost.{key}=200")]);
+        for ground in [GroundKind::Sim, GroundKind::Vm] {
+            assert_eq!(set(ground, quota, "cap_us"), "");
+            assert!(set(ground, "", "cap_us").contains("no condition has the remedy boost"));
+            assert!(
+                set(ground, quota, "unaimed_per_s").contains("no condition has the remedy boost-unaimed")
+            );
+            let unaimed = quota.replace("'boost'", "'boost-unaimed'");
+            assert_eq!(set(ground, &unaimed, "unaimed_per_s"), "");
+            assert!(set(ground, &unaimed, "threshold_us").contains("which alone waits for a grace period"));
+        }
+        let both =
+            "[conditions.c]\nquota = [{ vcpu = 1, percent = 20 }]\nremedies = ['boost', 'boost-unaimed']";
+        assert!(refusal(GroundKind::Vm, both, &[]).starts_with("conditions.c.remedies: choose one"));
+        let without = "[conditions.c]\nremedies = ['boost']";
+        assert_eq!(refusal(GroundKind::Sim, without, &[]), "");
+        let refused = refusal(GroundKind::Vm, without, &[]);
+        assert!(
+            refused.starts_with("conditions.c.remedies: in real guests only a vCPU with a quota"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_burst_is_no_larger_than_its_quota_and_alone() {
+        let quota = |burst_ms: u64, more: &str| {
+            format!("[conditions.c]\nquota = [{{ vcpu = 1, percent = 20, burst_ms = {burst_ms} }}]\n{more}")
+        };
+        assert_eq!(refusal(GroundKind::Vm, &quota(20, ""), &[]), "");
+        let refused = refusal(GroundKind::Vm, &quota(21, ""), &[]);
+        assert!(refused.starts_with("conditions.c.quota: the kernel takes no burst_ms beyond"), "{refused}");
+        let refused = refusal(GroundKind::Vm, &quota(20, "remedies = ['boost']"), &[]);
+        assert!(refused.contains("would fill the burst"), "{refused}");
+        let rtds = "set = { host.scheduler = 'rtds', host.slice_us = 0 }";
+        assert!(refusal(GroundKind::Sim, &quota(20, rtds), &[]).contains("Xen's rtds saves no unused time"));
+    }
+
+    #[test]
     fn a_key_that_some_condition_reads_can_be_assigned() {
         let mixed = "[conditions.c]\nset = { host.scheduler = 'credit' }";
         let set = |more| refusal(GroundKind::Sim, more, &["host.slice_us=0", "host.xen.slice_ms=10"]);

@@ -95,7 +95,7 @@ fn run(mut kernel: Kernel, aim: Aim, look_ns: u64, seconds: u64, open: impl Fn(u
     let mut next_look_ns = 0;
     for at_ns in (0..seconds * SECOND_NS).step_by(STEP_NS as usize) {
         kernel.step(at_ns);
-        if at_ns % (10 * MS) == 0 {
+        if at_ns.is_multiple_of(10 * MS) {
             ran.run_ns.push(kernel.run_ns + kernel.unaccounted_ns);
         }
         if at_ns < next_look_ns.min(ledger.due_ns().unwrap_or(u64::MAX)) {

@@ -67,6 +67,18 @@ fn unused_run_time_is_not_saved() {
 }
 
 #[test]
+fn unused_run_time_is_saved_up_to_the_burst() {
+    for (burst_ms, ran_ms) in [(5, 205), (20, 220)] {
+        let mut machine = eevdf(1, &Tunables::linux(1, 1000));
+        let Spec { quota: Some(quota), .. } = limited(20 * MS, 0) else { panic!("it is limited") };
+        let quota = Some(Quota { burst_ns: burst_ms * MS, ..quota });
+        let entity = machine.spawn(5 * S, Work::Spin, &Spec { quota, ..Spec::default() });
+        machine.run_until(6 * S, |_| {});
+        assert_eq!(machine.ran_ns(entity, 0, 6 * S), ran_ms * MS);
+    }
+}
+
+#[test]
 fn no_timer_while_nobody_is_throttled() {
     let mut machine = cfs(1, &Tunables::linux(1, 1000));
     machine.spawn(0, Work::Bursts { run_ns: 10 * MS, sleep_ns: 90 * MS }, &limited(20 * MS, 0));
