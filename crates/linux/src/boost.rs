@@ -24,10 +24,12 @@
 //! thread's scheduling class is never changed.
 
 mod group;
+mod limits;
 mod run;
 mod vcpus;
 
 pub use group::{Group, Limited};
+pub use limits::limits;
 pub use reprieve_policy::boost::Aim;
 pub use run::{Boosting, Given, Plan};
 

@@ -10,6 +10,7 @@
 //! | [`threads`] | sets affinity, policy, nice value and timer slack of threads |
 //! | [`child`] | starts child programs that die with their parent |
 //! | [`hogs`] | starts child processes that burn one CPU each |
+//! | [`metrics`] | a file for Prometheus |
 //! | [`migrate`] | keeps I/O tasks on vCPUs that are on, from inside a virtual machine |
 //! | [`warden`] | a helper process that cleans up however the main process ends |
 //! | [`signals`] | turns SIGINT, SIGTERM, SIGHUP and the like into an orderly end |
@@ -22,6 +23,7 @@ pub mod child;
 pub mod clock;
 pub mod error;
 pub mod hogs;
+pub mod metrics;
 pub mod migrate;
 pub mod proc;
 pub mod signals;

@@ -33,7 +33,7 @@ mod main_loop;
 mod masks;
 mod notice;
 mod options;
-mod own_file;
+pub(crate) mod own_file;
 mod report;
 mod roots;
 mod roster;

@@ -76,7 +76,7 @@ impl ProcRoot {
     }
 
     /// Reads a file about a process or thread, which may end at any time.
-    pub(crate) fn read_task(&self, relative: &str) -> Result<String> {
+    pub fn read_task(&self, relative: &str) -> Result<String> {
         let path = self.join(relative);
         read_bounded(&path).map_err(|e| Error::task("read", &path, e, WAY_OUT_TASK))
     }

@@ -64,6 +64,14 @@ pub enum Verb {
     /// when it ends. If it is killed, a second process, its warden, restores them at once; if both are, the next
     /// --apply or --restore does.
     Migrate(MigrateArguments),
+    /// Let vCPUs run for a moment that a guest's RCU grace period waits for
+    ///
+    /// On the host, for guests of QEMU (and so of libvirt). While a vCPU is off that has to report a quiescent state, no
+    /// grace period of its guest can end, and what the guest frees piles up. This reads RCU's state from the guest's
+    /// memory, with no help of the guest, and says how long grace periods wait for vCPUs that are off. By default it only
+    /// says what it would do; --apply does it: it lends a vCPU some of its own CPU quota's time ahead, and takes it back in
+    /// the next periods. Quotas are put back at the end; if it is killed, a second process, its warden, does that.
+    Boost(BoostArguments),
     /// Say what this machine has, what is missing and how to get it
     Doctor,
     /// Print a completion script for a shell
@@ -224,6 +232,35 @@ pub struct ProfileArguments {
     /// The file to write [standard output]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+/// Arguments of `boost`.
+#[derive(Debug, Args)]
+pub struct BoostArguments {
+    /// The process of a guest's QEMU; repeatable [all on this host, at most 64]
+    #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pids: Vec<i32>,
+    /// Let vCPUs run (needs root)
+    #[arg(long)]
+    pub apply: bool,
+    /// Without --apply: for how long to watch, in seconds; a signal ends it sooner
+    #[arg(long = "for", value_name = "SECONDS", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub for_s: u64,
+    /// End after this many seconds [with --apply, only a signal ends it]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit_s: Option<u64>,
+    /// The type information of the guests' kernel, a copy of its /sys/kernel/btf/vmlinux [found in the guest's memory]
+    #[arg(long, value_name = "FILE")]
+    pub btf: Option<PathBuf>,
+    /// The symbols of the guests' kernel, its System.map or a copy of /proc/kallsyms [found in the guest's memory]
+    #[arg(long, value_name = "FILE")]
+    pub symbols: Option<PathBuf>,
+    /// Print JSON, one object per line
+    #[arg(long)]
+    pub json: bool,
+    /// Write metrics in Prometheus' text form into this file, every second
+    #[arg(long, value_name = "FILE")]
+    pub metrics: Option<PathBuf>,
 }
 
 /// Arguments of `migrate`.

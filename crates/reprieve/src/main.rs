@@ -3,6 +3,9 @@
 // They panic where stdout or stderr is closed or full: `output` writes to both.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod boost;
+mod boost_metrics;
+mod boost_words;
 mod catalog;
 mod cli;
 mod compare;
@@ -62,6 +65,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Plan(arguments) => plan::plan(&arguments),
         Verb::Profile(arguments) => profile::profile(&arguments),
         Verb::Migrate(arguments) => migrate::migrate(&arguments),
+        Verb::Boost(arguments) => boost::boost(&arguments),
         Verb::Doctor => doctor::doctor(),
         Verb::Completions { shell } => {
             let mut text = Vec::new();

@@ -10,6 +10,7 @@ use reprieve_linux::clock::now_ns;
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
 use reprieve_study::{Span, Tape, shown, tape, units};
+use reprieve_vm::attach::vcpu;
 use reprieve_vm::watch::Watcher;
 
 use crate::cli::RecordArguments;
@@ -175,21 +176,5 @@ fn threads(root: &ProcRoot, arguments: &RecordArguments) -> Result<Vec<Thread>, 
             Err(Failure::Usage(format!("{count} threads are more than {}", tape::VCPUS)))
         }
         _ => Ok(chosen),
-    }
-}
-
-/// Which vCPU a thread is by QEMU's name for it: `CPU 3/KVM`.
-fn vcpu(name: &str) -> Option<u32> {
-    name.strip_prefix("CPU ")?.split_once('/')?.0.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn qemu_s_names_of_vcpus_are_known() {
-        assert_eq!([vcpu("CPU 0/KVM"), vcpu("CPU 13/TCG")], [Some(0), Some(13)]);
-        assert_eq!([vcpu("qemu-system-x86"), vcpu("CPU x/KVM"), vcpu("CPU 1")], [None; 3]);
     }
 }

@@ -4,10 +4,11 @@
 
 mod impossible;
 mod layout;
+mod mapping;
 mod ram;
 mod sample;
 
 pub use impossible::{Impossible, ImpossibleLooks};
 pub use layout::{Layout, Symbols};
-pub use ram::Ram;
+pub use ram::{Foreign, KERNEL_MAP, KERNEL_MAP_BYTES, PAGE_BYTES, Ram, Split, Word};
 pub use sample::{CpuState, GpState, HUGE_PAGE_ORDER, MemoryState, RcuWork, Reader, unusable_index_printed};

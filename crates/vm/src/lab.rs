@@ -62,6 +62,7 @@ impl Lab {
                 .into(),
             accel: self.chosen.accel,
             disk: scenario.workload.fio().map(fio::disk),
+            kaslr: false,
             hypervisor: None,
         }
     }

@@ -7,6 +7,7 @@
 //! | [`qemu`] | one QEMU process, from its start to its certain end |
 //! | [`link`] | the protocol with the runner inside a guest |
 //! | [`introspect`] | a guest's state, read from its memory |
+//! | [`attach`] | finds RCU's state in guests of others |
 //! | [`watch`] | samples a running guest thousands of times a second |
 //! | [`stimulus`] | puts a condition into force: pinning, quotas, busy processes, bursts, pauses |
 //! | [`boosting`] | boosts of vCPUs that a grace period waits for |
@@ -22,6 +23,7 @@
 //! | [`xen`] | the ground `xen`, with the same tools for images and machines |
 
 pub mod analysis;
+pub mod attach;
 pub mod boosting;
 pub mod bursts;
 pub mod cpu_account;

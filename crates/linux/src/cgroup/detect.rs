@@ -78,7 +78,7 @@ impl Cgroups {
     }
 
     /// The directory in the cpu hierarchy that holds `thread`, a tid or "self".
-    pub(super) fn directory_of(&self, thread: &str) -> Result<PathBuf> {
+    pub(crate) fn directory_of(&self, thread: &str) -> Result<PathBuf> {
         let relative = format!("{thread}/cgroup");
         let text = self.proc_root.read_task(&relative)?;
         let path = self.proc_root.join(&relative);

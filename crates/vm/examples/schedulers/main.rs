@@ -153,6 +153,7 @@ fn lab(series: &str) -> Result<(Lab, MachineSpec), Box<dyn std::error::Error>> {
         append: String::new(),
         accel: chosen.accel,
         disk: None,
+        kaslr: false,
         hypervisor: None,
     };
     Ok((Lab { host, image, chosen, qemu_version: qemu::version()?, pcpus: allowed_cpus()? }, spec))

@@ -103,6 +103,25 @@ impl Layout {
         cpus: usize,
         memory_bytes: u64,
     ) -> Result<Layout> {
+        let mut layout = Layout::find_rcu(ram, btf, symbols, release, cpus, memory_bytes)?;
+        let finder = Finder { ram, btf, symbols };
+        for (cpu, places) in (0..).zip(&mut layout.cpus) {
+            finder.times(cpu, places).map_err(within("the per-CPU area"))?;
+        }
+        layout.zones = finder.zones().map_err(within("the memory zones"))?;
+        layout.slab = finder.slab().map_err(within("the slab counters"))?;
+        Ok(layout)
+    }
+
+    /// As [`Layout::find`], but RCU's places alone: there are no zones, slab counters and CPU times.
+    pub fn find_rcu(
+        ram: &mut Ram,
+        btf: &Btf,
+        symbols: &Symbols,
+        release: &str,
+        cpus: usize,
+        memory_bytes: u64,
+    ) -> Result<Layout> {
         let finder = Finder { ram, btf, symbols };
         finder.check_banner(release)?;
         let direct_map = ram.read(finder.symbol("page_offset_base")?)?;
@@ -115,8 +134,8 @@ impl Layout {
             leaves: finder.leaves(rcu_state).map_err(within("the rcu_node tree"))?,
             gp_kthread: finder.gp_kthread(rcu_state).map_err(within("the grace-period kthread"))?,
             cpus: (0..(cpus as u64).min(MAX_CPUS)).map(cpu).collect::<Result<_, _>>()?,
-            zones: finder.zones().map_err(within("the memory zones"))?,
-            slab: finder.slab().map_err(within("the slab counters"))?,
+            zones: Vec::new(),
+            slab: Vec::new(),
             memory_pages: memory_bytes / PAGE_BYTES,
         })
     }
@@ -228,25 +247,39 @@ impl Finder<'_> {
         self.offset(structure, path).or_else(|_| self.offset(structure, other))
     }
 
-    fn cpu(&self, cpu: u64) -> Result<PerCpu> {
+    /// The address of a per-CPU variable.
+    fn per_cpu(&self, cpu: u64, name: &str) -> Result<u64> {
         let base = self.ram.read(self.symbol("__per_cpu_offset")? + 8 * cpu)?;
-        let per_cpu = |name: &str| bounded(base.wrapping_add(self.symbol(name)?));
-        let times = per_cpu("kernel_cpustat")? + self.offset("kernel_cpustat", "cpustat")?;
+        bounded(base.wrapping_add(self.symbol(name)?))
+    }
+
+    /// What RCU has of a CPU, without its times.
+    fn cpu(&self, cpu: u64) -> Result<PerCpu> {
+        // A plain per-CPU variable before 6.2 and since 6.15, in between a member of pcpu_hot.
+        let preempt_count = match self.symbols.contains_key("pcpu_hot") {
+            true => self.per_cpu(cpu, "pcpu_hot")? + self.offset("pcpu_hot", "preempt_count")?,
+            false => self.per_cpu(cpu, "__preempt_count")?,
+        };
+        let callbacks = self.per_cpu(cpu, "rcu_data")? + self.offset("rcu_data", "cblist.len")?;
+        let none = Vec::new;
+        Ok(PerCpu {
+            callbacks: self.ram.word(callbacks)?,
+            preempt_count: self.ram.half(preempt_count)?,
+            kernel_time: none(),
+            idle_time: none(),
+            user_time: none(),
+        })
+    }
+
+    fn times(&self, cpu: u64, places: &mut PerCpu) -> Result<()> {
+        let times = self.per_cpu(cpu, "kernel_cpustat")? + self.offset("kernel_cpustat", "cpustat")?;
         let time = |names: &[&str]| -> Result<Vec<Word>> {
             names.iter().map(|name| self.ram.word(times + self.element("cpu_usage_stat", name)?)).collect()
         };
-        // A plain per-CPU variable before 6.2 and since 6.15, in between a member of pcpu_hot.
-        let preempt_count = match self.symbols.contains_key("pcpu_hot") {
-            true => per_cpu("pcpu_hot")? + self.offset("pcpu_hot", "preempt_count")?,
-            false => per_cpu("__preempt_count")?,
-        };
-        Ok(PerCpu {
-            callbacks: self.ram.word(per_cpu("rcu_data")? + self.offset("rcu_data", "cblist.len")?)?,
-            preempt_count: self.ram.half(preempt_count)?,
-            kernel_time: time(&["CPUTIME_SYSTEM", "CPUTIME_IRQ", "CPUTIME_SOFTIRQ"])?,
-            idle_time: time(&["CPUTIME_IDLE", "CPUTIME_IOWAIT"])?,
-            user_time: time(&["CPUTIME_USER", "CPUTIME_NICE"])?,
-        })
+        places.kernel_time = time(&["CPUTIME_SYSTEM", "CPUTIME_IRQ", "CPUTIME_SOFTIRQ"])?;
+        places.idle_time = time(&["CPUTIME_IDLE", "CPUTIME_IOWAIT"])?;
+        places.user_time = time(&["CPUTIME_USER", "CPUTIME_NICE"])?;
+        Ok(())
     }
 
     /// The zones with pages of every memory node: `node_data[]` with NUMA, else `contig_page_data`.

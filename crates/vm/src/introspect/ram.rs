@@ -1,14 +1,12 @@
-//! The guest's memory, mapped read-only into this process.
+//! The guest's memory, read by the host: an address of its kernel is checked and translated once, when a [`Word`] or
+//! [`Half`] is made.
 //!
-//! The guest writes it at any time, so every access is a relaxed atomic load of an aligned word. An address
-//! is checked and translated once, when a [`Word`] or [`Half`] is made; reading one cannot fail.
+//! A lab guest's memory is mapped, and reading it cannot fail. That of a guest of others is read from its process, which
+//! may end: then places hold 0, and [`Ram::is_lost`] says so.
 
-use std::ffi::c_void;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::mm::{MapFlags, ProtFlags};
-
+use super::mapping::Mapping;
 use crate::qemu::GuestMemory;
 use crate::{Result, VmError};
 
@@ -18,10 +16,6 @@ pub const PAGE_BYTES: u64 = 4096;
 pub const KERNEL_MAP: u64 = 0xffff_ffff_8000_0000;
 /// Length of that map.
 pub const KERNEL_MAP_BYTES: u64 = 1 << 30;
-/// QEMU's `pc` machine puts memory beyond this above 4 GiB when it has [`SPLIT_FROM`] bytes or more
-/// (`hw/i386/pc_piix.c`, "max-ram-below-4g").
-const SPLIT_LOW: u64 = 0xc000_0000;
-const SPLIT_FROM: u64 = 0xe000_0000;
 const FOUR_GIB: u64 = 1 << 32;
 
 /// A checked place of 8 bytes in the guest's memory.
@@ -32,33 +26,90 @@ pub struct Word(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Half(usize);
 
+/// Which part of a guest's memory lies below 4 GiB in its physical addresses. The rest follows from 4 GiB on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// With this much memory or more it is split, bytes.
+    from: u64,
+    /// What then lies below, bytes.
+    low: u64,
+}
+
+impl Split {
+    /// QEMU's machine `pc` (hw/i386/pc_piix.c, "max-ram-below-4g").
+    pub const PC: Split = Split { from: 0xe000_0000, low: 0xc000_0000 };
+    /// QEMU's machine `q35` (hw/i386/pc_q35.c).
+    pub const Q35: Split = Split { from: 0xb000_0000, low: 0x8000_0000 };
+
+    fn low_bytes(self, bytes: u64) -> u64 {
+        if bytes >= self.from { self.low } else { bytes }
+    }
+
+    /// Where in a memory of so many bytes a physical address lies.
+    pub fn offset(self, bytes: u64, physical: u64) -> Option<u64> {
+        let low = self.low_bytes(bytes);
+        match physical {
+            p if p < low => Some(p),
+            p if p >= FOUR_GIB => (p - FOUR_GIB).checked_add(low).filter(|offset| *offset < bytes),
+            _ => None,
+        }
+    }
+
+    /// The physical address of a place in a memory of so many bytes.
+    pub fn physical(self, bytes: u64, offset: u64) -> u64 {
+        let low = self.low_bytes(bytes);
+        if offset < low { offset } else { offset - low + FOUR_GIB }
+    }
+}
+
+/// The memory of a guest that this process has not mapped.
+pub trait Foreign: std::fmt::Debug + Send + Sync {
+    /// Fills the buffer with what lies at this offset of the guest's memory; `false` if that cannot be read.
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> bool;
+
+    /// As `read`, from the start of a page on; but a page that the guest has never touched is left zero, and not made.
+    fn read_touched(&self, offset: u64, buffer: &mut [u8]) -> bool {
+        self.read(offset, buffer)
+    }
+}
+
 /// A guest's memory.
 #[derive(Debug)]
 pub struct Ram {
-    base: NonNull<u8>,
+    source: Source,
     bytes: u64,
+    split: Split,
+    /// What the physical address of the kernel's image exceeds the linked one by (`phys_base`); wraps around.
+    phys_base: u64,
     /// Where physical memory is mapped linearly (`page_offset_base`); 0 until it is known.
     direct_map: u64,
+    lost: AtomicBool,
 }
 
-// SAFETY: the mapping is shared and only read, through atomic loads, so any thread may do so.
-unsafe impl Send for Ram {}
-// SAFETY: as above.
-unsafe impl Sync for Ram {}
+#[derive(Debug)]
+enum Source {
+    Mapped(Mapping),
+    Foreign(Box<dyn Foreign>),
+}
 
 impl Ram {
-    /// Maps the memory of a guest.
+    /// Maps the memory of a lab guest, whose machine is `pc`, and whose kernel lies where it was linked for.
     pub fn map(memory: &GuestMemory) -> Result<Ram> {
-        let bytes = memory.bytes;
-        // SAFETY: a new mapping at an address of the kernel's choice; the file's size is sealed, so no access
-        // within `bytes` can fault.
-        let base = unsafe {
-            let (length, none) = (bytes as usize, std::ptr::null_mut());
-            rustix::mm::mmap(none, length, ProtFlags::READ, MapFlags::SHARED, memory, 0)
-        }
-        .map_err(|errno| VmError::Io { doing: "mapping the guest's memory".into(), source: errno.into() })?;
-        let base = NonNull::new(base.cast()).expect("mmap gives no null page");
-        Ok(Ram { base, bytes, direct_map: 0 })
+        Ok(Ram::new(Source::Mapped(Mapping::of(memory)?), memory.bytes, Split::PC, 0))
+    }
+
+    /// The memory of any guest, of so many bytes. `phys_base` is the kernel's variable of this name.
+    pub fn foreign(memory: Box<dyn Foreign>, bytes: u64, split: Split, phys_base: u64) -> Ram {
+        Ram::new(Source::Foreign(memory), bytes, split, phys_base)
+    }
+
+    fn new(source: Source, bytes: u64, split: Split, phys_base: u64) -> Ram {
+        Ram { source, bytes, split, phys_base, direct_map: 0, lost: AtomicBool::new(false) }
+    }
+
+    /// Whether the memory could not be read at some time: its process has ended, or gave it up.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// Says where the guest's linear map of physical memory begins.
@@ -78,15 +129,28 @@ impl Ram {
 
     /// The value at a place now.
     pub fn get(&self, word: Word) -> u64 {
-        // SAFETY: `place` checked that 8 aligned bytes at this offset lie within the mapping, which lives as
-        // long as `self`. Relaxed: a sample is a snapshot of each word, no ordering between words is assumed.
-        unsafe { (*self.base.as_ptr().add(word.0).cast::<AtomicU64>()).load(Ordering::Relaxed) }
+        match &self.source {
+            Source::Mapped(mapping) => mapping.word(word.0),
+            Source::Foreign(memory) => u64::from_le_bytes(self.fetch(memory.as_ref(), word.0)),
+        }
     }
 
     /// The value at a place now.
     pub fn get_half(&self, half: Half) -> u32 {
-        // SAFETY: as in `get`, with 4 bytes.
-        unsafe { (*self.base.as_ptr().add(half.0).cast::<AtomicU32>()).load(Ordering::Relaxed) }
+        match &self.source {
+            Source::Mapped(mapping) => mapping.half(half.0),
+            Source::Foreign(memory) => u32::from_le_bytes(self.fetch(memory.as_ref(), half.0)),
+        }
+    }
+
+    /// An aligned word lies within a page, and the kernel copies it as a whole.
+    fn fetch<const N: usize>(&self, memory: &dyn Foreign, offset: usize) -> [u8; N] {
+        let mut buffer = [0; N];
+        if !memory.read(offset as u64, &mut buffer) {
+            self.lost.store(true, Ordering::Relaxed);
+            return [0; N];
+        }
+        buffer
     }
 
     /// The 8-byte value at a kernel address.
@@ -118,12 +182,7 @@ impl Ram {
         let outside =
             || VmError::Introspect(format!("kernel address {address:#x} is outside the guest's memory"));
         let physical = self.physical(address).ok_or_else(outside)?;
-        let low = if self.bytes >= SPLIT_FROM { SPLIT_LOW } else { self.bytes };
-        let offset = match physical {
-            p if p < low => p,
-            p if p >= FOUR_GIB => p - FOUR_GIB + low,
-            _ => return Err(outside()),
-        };
+        let offset = self.split.offset(self.bytes, physical).ok_or_else(outside)?;
         // The linear map begins where the guest says: that need not be at a multiple of anything.
         if !address.is_multiple_of(size) || !offset.is_multiple_of(size) {
             return Err(VmError::Introspect(format!("kernel address {address:#x} is not aligned to {size}")));
@@ -134,23 +193,16 @@ impl Ram {
         Ok(offset as usize)
     }
 
-    /// Physical address of a kernel address: of the kernel's image (loaded where it was linked for, which
-    /// `nokaslr` makes so) or of the linear map.
+    /// Physical address of a kernel address: of the kernel's image, or of the linear map.
     fn physical(&self, address: u64) -> Option<u64> {
         if address >= KERNEL_MAP {
-            return Some(address - KERNEL_MAP).filter(|offset| *offset < KERNEL_MAP_BYTES);
+            let linked = Some(address - KERNEL_MAP).filter(|offset| *offset < KERNEL_MAP_BYTES);
+            return linked.map(|offset| offset.wrapping_add(self.phys_base));
         }
         if self.direct_map == 0 {
             return None;
         }
         address.checked_sub(self.direct_map)
-    }
-}
-
-impl Drop for Ram {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, and nothing borrows from it beyond `self`.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast::<c_void>(), self.bytes as usize) };
     }
 }
 
@@ -212,9 +264,9 @@ mod tests {
 
     #[test]
     fn memory_above_the_hole_follows_the_memory_below() {
-        let ram = ram(4 << 30, &[(SPLIT_LOW, 5)]);
+        let ram = ram(4 << 30, &[(Split::PC.low, 5)]);
         assert_eq!(ram.read(DIRECT + FOUR_GIB).unwrap(), 5);
-        assert!(ram.read(DIRECT + SPLIT_LOW).is_err());
+        assert!(ram.read(DIRECT + Split::PC.low).is_err());
         assert!(ram.read(DIRECT + FOUR_GIB + (1 << 30)).is_err());
     }
 

@@ -64,6 +64,16 @@ impl Reader {
         Reader { ram, layout }
     }
 
+    /// Whether the memory could not be read at some time: figures since then mean nothing.
+    pub fn is_lost(&self) -> bool {
+        self.ram.is_lost()
+    }
+
+    /// What a place that was found beside the layout holds now.
+    pub fn word(&self, word: Word) -> u64 {
+        self.ram.get(word)
+    }
+
     /// CPUs of the guest.
     pub fn cpus(&self) -> usize {
         self.layout.cpus.len()

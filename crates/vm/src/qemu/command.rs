@@ -74,6 +74,8 @@ pub struct MachineSpec {
     pub accel: Accel,
     /// A disk, besides.
     pub disk: Option<Disk>,
+    /// Whether a Linux kernel may put itself where it likes (KASLR). Its own tellings of symbols then say where.
+    pub kaslr: bool,
     /// What boots first, if the kernel is not the machine's own but its dom0's.
     pub hypervisor: Option<Hypervisor>,
 }
@@ -115,8 +117,9 @@ const DEBUG_PORT: u16 = 0xe9;
 /// execute an int3 of which memory knew no more, as of a translation that has missed the write; the handler finds none and
 /// sends it back, and so on. Seen in `alg_test`, and in `sched_clock_idle_wakeup_event`, which stays: `Lab::boot` has a
 /// second start for it.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 oops=panic nokaslr mitigations=off \
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 oops=panic mitigations=off \
                                 tsc=reliable clocksource=tsc cryptomgr.notests rdinit=/init";
+const NO_KASLR: &str = "nokaslr";
 
 /// A PV dom0 dies early where the processor keeps the kernel out of user pages.
 const XEN_CPU: &str = "max,-smap,-smep,-la57,-pku";
@@ -174,7 +177,8 @@ fn boot(spec: &MachineSpec) -> [String; 6] {
     let file = |fd: i32| format!("/proc/self/fd/{fd}");
     let words = |fixed: &str| format!("{fixed} {}", spec.append).trim().to_string();
     let (kernel, append, initrd) = match &spec.hypervisor {
-        None => (KERNEL_FD, words(KERNEL_ARGUMENTS), file(INITRAMFS_FD)),
+        None if spec.kaslr => (KERNEL_FD, words(KERNEL_ARGUMENTS), file(INITRAMFS_FD)),
+        None => (KERNEL_FD, words(&format!("{NO_KASLR} {KERNEL_ARGUMENTS}")), file(INITRAMFS_FD)),
         Some(hypervisor) => {
             let append = words(DOM0_ARGUMENTS);
             // QEMU separates modules by commas: one in an argument would end it.
@@ -262,6 +266,7 @@ mod tests {
             append: "x=1 y=2".into(),
             accel: Accel::Tcg,
             disk: None,
+            kaslr: false,
             hypervisor,
         }
     }
@@ -296,6 +301,9 @@ mod tests {
     #[test]
     fn the_kernel_s_command_line_is_one_argument() {
         let arguments = arguments(&spec(None));
+        assert!(after(&arguments, "-append").contains("nokaslr"));
+        let free = super::arguments(&MachineSpec { kaslr: true, ..spec(None) });
+        assert!(!after(&free, "-append").contains("nokaslr"));
         assert!(after(&arguments, "-append").ends_with("rdinit=/init x=1 y=2"));
         assert!(!arguments.contains(&"".into()));
         assert!(arguments.iter().all(|argument| !argument.to_string_lossy().contains("vmlinuz")));

@@ -106,6 +106,7 @@ impl XenLab {
             append: settings.dom0.clone(),
             accel: Accel::Counted { seed: settings.seed },
             disk: None,
+            kaslr: false,
             hypervisor: Some(Hypervisor {
                 image: self.image.hypervisor.clone(),
                 options: settings.xen.clone(),

@@ -162,6 +162,7 @@ impl Bench {
             append: append.into(),
             accel: self.lab.chosen.accel,
             disk: None,
+            kaslr: false,
             hypervisor: None,
         }
     }

@@ -1,19 +1,14 @@
-//! The daemon's metrics as a Prometheus text file, which is replaced as a whole.
-//!
-//! The text is written by hand, since prometheus-client writes OpenMetrics, whose `# TYPE` lines for counters lack the
-//! suffix `_total`, so that the textfile collector would take counters for untyped. Source: the Prometheus text
-//! exposition format, version 0.0.4; the node exporter's textfile collector.
+//! What the daemon tells of itself, for Prometheus.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reprieve_policy::place::Why;
 
+use crate::Result;
+use crate::metrics::Text;
 use crate::migrate::act::Outcomes;
 use crate::migrate::link::Status;
-use crate::migrate::own_file;
-use crate::{Error, Result};
 
 /// The values of all metrics; `render` says what each means. Decisions are in the order of [`Why::ALL`].
 #[derive(Debug)]
@@ -35,8 +30,8 @@ pub struct Counted<'a> {
 }
 
 /// The metrics as text.
-fn render(counted: &Counted) -> String {
-    let mut text = Text(String::new());
+fn render(counted: &Counted) -> Text {
+    let mut text = Text::new("reprieve_migrate_");
     text.one("tasks", "Managed tasks.", counted.tasks as f64);
     text.one("io_tasks", "Managed tasks that are I/O tasks now.", load(&counted.status.io_tasks));
     text.one("turned_away_total", "Tasks not managed for lack of room.", counted.turned_away as f64);
@@ -75,7 +70,7 @@ fn render(counted: &Counted) -> String {
     let orders = orders.map(|(name, count)| (format!("outcome=\"{name}\""), load(count)));
     text.many("moves_total", "Changes of affinity by outcome.", orders);
     render_vcpus(&mut text, counted.status);
-    text.0
+    text
 }
 
 fn render_vcpus(text: &mut Text, status: &Status) {
@@ -98,31 +93,9 @@ fn load(value: &AtomicU64) -> f64 {
     value.load(Ordering::Relaxed) as f64
 }
 
-struct Text(String);
-
-impl Text {
-    fn one(&mut self, name: &str, help: &str, value: f64) {
-        self.many(name, help, [(String::new(), value)]);
-    }
-
-    fn many(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (String, f64)>) {
-        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
-        let name = format!("reprieve_migrate_{name}");
-        // Writing to a string does not fail.
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-        for (labels, value) in values {
-            let _ = match labels.is_empty() {
-                true => writeln!(self.0, "{name} {value}"),
-                false => writeln!(self.0, "{name}{{{labels}}} {value}"),
-            };
-        }
-    }
-}
-
 /// Replaces the file for metrics.
 pub fn write(path: &Path, counted: &Counted) -> Result<()> {
-    let refused = |e| Error::io("write", path, e, "name another file with --metrics");
-    own_file::replace(path, &render(counted)).map_err(refused)
+    render(counted).write(path)
 }
 
 #[cfg(test)]
@@ -151,6 +124,7 @@ mod tests {
             acting: true,
         };
         let text = render(&counted);
+        let text = text.as_str();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let (name, value) = line.rsplit_once(' ').unwrap();
             assert!(name.starts_with("reprieve_migrate_") && value.parse::<f64>().is_ok(), "{line}");

@@ -1,0 +1,330 @@
+//! `reprieve boost`: on the host, sees how long RCU grace periods of guests wait for vCPUs that are off, and lets such vCPUs
+//! run for a moment.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use reprieve_linux::boost::{Aim, Boosting, Group, LOOK_NS, Limited, Plan, SETTINGS, limits};
+use reprieve_linux::proc::ProcRoot;
+use reprieve_linux::signals::Interrupt;
+use reprieve_linux::warden::{Guarded, Warden};
+use reprieve_vm::VmError;
+use reprieve_vm::attach::{self, Ended, Given, Qemu, Seen, Watched};
+
+use crate::boost_metrics;
+use crate::boost_words::Words;
+use crate::cli::BoostArguments;
+use crate::failure::Failure;
+use crate::grounds;
+
+/// Most guests at a time.
+pub const MAX_GUESTS: usize = 64;
+/// Between two looks of those that only watch, ns: a quarter of the cost.
+const WATCH_NS: u64 = 1_000_000;
+/// Guests that are looked at at the full rate; of more, each is looked at less often.
+const AT_FULL_RATE: usize = 4;
+/// Between two looks at what the guests' threads did.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Between two writes of the metrics, and two tries to attach again.
+const METRICS_EVERY: Duration = Duration::from_secs(1);
+const AGAIN_EVERY: Duration = Duration::from_secs(3);
+
+/// A guest, from the first attempt to attach to it.
+pub struct Guest {
+    /// Its process.
+    pub qemu: Qemu,
+    /// Release of its kernel.
+    pub release: String,
+    /// What was seen of it, over all its starts.
+    pub seen: Arc<Mutex<Seen>>,
+    /// The groups whose quota limits its vCPUs.
+    pub limits: Vec<Limited>,
+    /// What boosts gave, or would have given, before it was last attached to.
+    pub earlier: reprieve_linux::boost::Given,
+    /// How often it was started anew meanwhile.
+    pub restarts: u64,
+    state: State,
+}
+
+enum State {
+    Watched {
+        boosting: Boosting,
+        guarded: Vec<Guarded>,
+    },
+    /// It was started anew, or its groups were changed; the next attempt to attach.
+    Waits(Instant),
+    Ended(String),
+}
+
+impl Guest {
+    /// What boosts gave, or would have given.
+    pub fn given(&self) -> reprieve_linux::boost::Given {
+        let mut given = self.earlier;
+        if let State::Watched { boosting, .. } = &self.state {
+            let now = boosting.given();
+            given.visits += now.visits;
+            given.lent_ns += now.lent_ns;
+            given.own_cpu_ns += now.own_cpu_ns;
+            given.looks += now.looks;
+        }
+        given
+    }
+
+    /// Why it is no longer watched.
+    pub fn ended(&self) -> Option<&str> {
+        match &self.state {
+            State::Ended(why) => Some(why),
+            State::Waits(_) => Some("its kernel was not found again yet"),
+            State::Watched { .. } => None,
+        }
+    }
+
+    /// What was seen of it up to now.
+    pub fn seen(&self) -> Seen {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What all guests have in common.
+struct Work<'a> {
+    root: ProcRoot,
+    given: Given,
+    warden: Option<Warden>,
+    look_ns: u64,
+    words: &'a Words,
+}
+
+/// Runs the verb.
+pub fn boost(arguments: &BoostArguments) -> Result<(), Failure> {
+    let root = ProcRoot::default();
+    let words = Words { json: arguments.json, apply: arguments.apply };
+    let found = find(&root, &arguments.pids)?;
+    // A second ^C does not hurry the end: quotas are put back, which takes no time.
+    let interrupt = Interrupt::install_patient()?;
+    let warden = arguments.apply.then(grounds::warden).transpose()?;
+    let given = Given { btf: arguments.btf.clone(), symbols: arguments.symbols.clone() };
+    let look_ns =
+        if arguments.apply { LOOK_NS } else { WATCH_NS } * found.len().div_ceil(AT_FULL_RATE) as u64;
+    let work = Work { root, given, warden, look_ns, words: &words };
+    let (mut guests, mut failures) = (Vec::new(), Vec::new());
+    let one = found.len() == 1;
+    for qemu in found {
+        let name = words.name(&qemu);
+        match work.attach(qemu) {
+            Ok(guest) => guests.push(guest),
+            Err(error) => {
+                let failure = failure(&name, error);
+                if !one {
+                    words.warn(&failure.to_string());
+                }
+                failures.push(failure);
+            }
+        }
+    }
+    let refused = failures.len();
+    if let Some(first) = failures.into_iter().next().filter(|_| guests.is_empty()) {
+        return Err(first);
+    }
+    let seconds =
+        if arguments.apply { arguments.limit_s } else { arguments.limit_s.or(Some(arguments.for_s)) };
+    words.began(&guests, seconds)?;
+    let watched = work.watch(&mut guests, arguments, seconds.map(Duration::from_secs), &interrupt);
+    let notes: Vec<String> = guests.iter_mut().filter_map(|guest| work.end(guest, "")).collect();
+    notes.iter().for_each(|note| words.warn(note));
+    watched?;
+    guests.iter().try_for_each(|guest| words.guest(guest))?;
+    words.verdict(&guests)?;
+    match refused {
+        0 => Ok(()),
+        _ if arguments.pids.is_empty() => Ok(()),
+        _ => {
+            Err(Failure::Failed(format!("{refused} of {} guests could not be watched", arguments.pids.len())))
+        }
+    }
+}
+
+/// Why a guest cannot be watched.
+fn failure(name: &str, error: VmError) -> Failure {
+    match error {
+        VmError::Introspect(problem) => Failure::Failed(format!("{name}: {problem}")),
+        other => match Failure::from(other) {
+            Failure::Failed(text) => Failure::Failed(format!("{name}: {text}")),
+            Failure::Usage(text) => Failure::Usage(format!("{name}: {text}")),
+            Failure::Missing(text) => Failure::Missing(format!("{name}: {text}")),
+        },
+    }
+}
+
+/// The guests that were named, or all.
+fn find(root: &ProcRoot, pids: &[i32]) -> Result<Vec<Qemu>, Failure> {
+    let mut pids = pids.to_vec();
+    pids.sort_unstable();
+    pids.dedup();
+    let found = match pids.is_empty() {
+        false => pids.iter().map(|pid| attach::of(root, *pid)).collect::<Result<Vec<_>, VmError>>(),
+        true => attach::all(root),
+    };
+    let found = found.map_err(|error| match error {
+        VmError::Host(error) if error.is_gone() => Failure::Usage(error.to_string()),
+        VmError::Introspect(problem) => Failure::Usage(problem),
+        other => other.into(),
+    })?;
+    match found.len() {
+        0 => Err(Failure::Missing(
+            "no QEMU guest runs on this host that this user can see: run as root, in the host's PID namespace, or name one with \
+             --pid"
+                .into(),
+        )),
+        count if count > MAX_GUESTS => Err(Failure::Usage(format!(
+            "{count} guests are more than {MAX_GUESTS}: name some with --pid"
+        ))),
+        _ => Ok(found),
+    }
+}
+
+impl Work<'_> {
+    fn attach(&self, qemu: Qemu) -> Result<Guest, VmError> {
+        let seen = Arc::new(Mutex::new(Seen::new(qemu.vcpus.len())));
+        let mut guest = Guest {
+            qemu,
+            release: String::new(),
+            seen,
+            limits: Vec::new(),
+            earlier: reprieve_linux::boost::Given::default(),
+            restarts: 0,
+            state: State::Ended(String::new()),
+        };
+        self.start(&mut guest)?;
+        Ok(guest)
+    }
+
+    /// Attaches, and begins to look.
+    fn start(&self, guest: &mut Guest) -> Result<(), VmError> {
+        let attached = attach::attach(&self.root, guest.qemu.clone(), &self.given)?;
+        guest.release = attached.kernel.release.clone();
+        guest.limits = self.limits(&guest.qemu)?;
+        let watched = Watched::new(&self.root, attached, Arc::clone(&guest.seen))?;
+        let mut guarded = Vec::new();
+        if let Some(warden) = &self.warden {
+            for limited in &guest.limits {
+                let group = Group::open(&limited.directory)?;
+                let object = group.guarded();
+                warden.guard(object.clone())?;
+                guarded.push(object);
+            }
+        }
+        let plan = Plan {
+            proc_root: self.root.clone(),
+            pid: guest.qemu.pid,
+            tids: guest.qemu.vcpus.clone(),
+            limits: guest.limits.clone(),
+            settings: SETTINGS,
+            look_ns: self.look_ns,
+            aim: Aim::GracePeriods,
+            may_act: self.warden.is_some(),
+        };
+        let boosting = Boosting::start(plan, watched)?;
+        guest.state = State::Watched { boosting, guarded };
+        Ok(())
+    }
+
+    /// The groups that limit a guest. One that only watches does without those that it may not open.
+    fn limits(&self, qemu: &Qemu) -> Result<Vec<Limited>, VmError> {
+        let all = limits(&self.root, qemu.pid, &qemu.vcpus).and_then(|limits| {
+            limits.iter().try_for_each(|limited| Group::open(&limited.directory).map(drop))?;
+            Ok(limits)
+        });
+        match all {
+            Err(error) if self.warden.is_none() => {
+                let name = self.words.name(qemu);
+                self.words.warn(&format!("{name}: quotas are not looked at: {error}"));
+                Ok(Vec::new())
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Waits until the time is over, and sees to guests that end or are started anew.
+    fn watch(
+        &self,
+        guests: &mut [Guest],
+        arguments: &BoostArguments,
+        length: Option<Duration>,
+        interrupt: &Interrupt,
+    ) -> Result<(), Failure> {
+        let began = Instant::now();
+        let mut metrics_at = began;
+        while !interrupt.is_raised() && length.is_none_or(|length| began.elapsed() < length) {
+            std::thread::sleep(PAUSE);
+            guests.iter_mut().for_each(|guest| self.tend(guest));
+            if let Some(path) = arguments.metrics.as_deref().filter(|_| metrics_at.elapsed() >= METRICS_EVERY)
+            {
+                metrics_at = Instant::now();
+                boost_metrics::text(guests, arguments.apply).write(path)?;
+            }
+            if guests.iter().all(|guest| matches!(guest.state, State::Ended(_))) {
+                break;
+            }
+        }
+        match &arguments.metrics {
+            Some(path) => Ok(boost_metrics::text(guests, arguments.apply).write(path)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Sees whether a guest has ended or was started anew.
+    fn tend(&self, guest: &mut Guest) {
+        let name = self.words.name(&guest.qemu);
+        match &guest.state {
+            State::Watched { boosting, .. } if boosting.has_ended() => {
+                let restarted = guest.seen().ended == Some(Ended::Restarted);
+                let problem = self.end(guest, "").unwrap_or_default();
+                if !attach::is_there(&self.root, &guest.qemu) {
+                    self.words.warn(&format!("{name} has ended"));
+                    guest.state = State::Ended("it has ended".into());
+                } else if restarted {
+                    guest.restarts += 1;
+                    self.words.warn(&format!("{name} was started anew: its kernel is looked for again"));
+                    guest.state = State::Waits(Instant::now());
+                } else {
+                    // Its groups were changed, as when somebody sets other quotas.
+                    self.words.warn(&format!("{problem}: it is attached to again"));
+                    guest.state = State::Waits(Instant::now());
+                }
+            }
+            State::Waits(next) if Instant::now() >= *next => {
+                guest.seen.lock().unwrap_or_else(PoisonError::into_inner).ended = None;
+                match self.start(guest) {
+                    Ok(()) => self.words.warn(&format!("{name} is watched again")),
+                    Err(error) if !attach::is_there(&self.root, &guest.qemu) => {
+                        guest.state = State::Ended(format!("it has ended: {error}"));
+                    }
+                    Err(_) => guest.state = State::Waits(Instant::now() + AGAIN_EVERY),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the looks at a guest and puts its quotas back. Says what was not as it should be.
+    fn end(&self, guest: &mut Guest, why: &str) -> Option<String> {
+        let given = guest.given();
+        let last = std::mem::replace(&mut guest.state, State::Ended(why.into()));
+        let State::Watched { boosting, guarded } = last else {
+            guest.state = last;
+            return None;
+        };
+        guest.earlier = given;
+        let finished = boosting.finish();
+        if let Some(warden) = &self.warden {
+            // If the warden has ended, it needs no message.
+            guarded.iter().for_each(|object| drop(warden.release(object)));
+        }
+        let name = self.words.name(&guest.qemu);
+        match finished {
+            Ok(notes) if notes.is_empty() => None,
+            Ok(notes) => Some(format!("{name}: {}", notes.join("; "))),
+            Err(error) => Some(format!("{name}: {error}")),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Attaches to guests of any QEMU on this host, and needs no help of theirs: reads RCU's state from their memory.
+//!
+//! `process` finds QEMU's processes and threads, `memory` reads the guest's memory, `kernel` finds the running kernel in
+//! it, with the symbols (`kallsyms`, or a file of `symbols`) and type information of its own; `introspect` finds and reads
+//! RCU's state with these. Nothing is written to the guest, and nothing of QEMU's is stopped or asked.
+//!
+//! Invariant: whatever the guest has in its memory, attaching ends, with a reader or with an error.
+
+mod kallsyms;
+mod kernel;
+mod memory;
+mod process;
+mod symbols;
+mod watched;
+
+use std::path::PathBuf;
+
+use reprieve_linux::proc::ProcRoot;
+
+pub use kernel::{CLOCK_PAUSE, Kernel, Search, WANTED};
+pub use memory::ProcessMemory;
+pub use process::{MAX_VCPUS, Qemu, all, of, vcpu};
+pub use watched::{Ended, Seen, Watched};
+
+use crate::image::btf::Btf;
+use crate::introspect::{Layout, Ram, Reader, Word};
+use crate::{Result, VmError};
+
+/// What the user can give, in place of what is found in the guest's memory.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// A file with the type information of the guest's kernel.
+    pub btf: Option<PathBuf>,
+    /// A file with its symbols.
+    pub symbols: Option<PathBuf>,
+}
+
+/// A guest whose RCU state can be read.
+#[derive(Debug)]
+pub struct Attached {
+    /// Its process.
+    pub qemu: Qemu,
+    /// Its kernel.
+    pub kernel: Kernel,
+    /// Reads RCU's state; zones, slab and CPU times are not there.
+    pub reader: Reader,
+    /// The clock of its kernel: what no longer moves, while vCPUs run, is no longer the running kernel.
+    pub clock: Word,
+}
+
+/// Attaches to a guest. This can take seconds: the kernel is looked for in the whole memory.
+///
+/// # Errors
+/// The memory cannot be read; no kernel runs in it; its type information is missing or another kernel's.
+pub fn attach(root: &ProcRoot, qemu: Qemu, given: &Given) -> Result<Attached> {
+    let start = process::guest_memory(root, &qemu)?;
+    let bytes = qemu.memory_bytes;
+    let open = || ProcessMemory::open(root, qemu.pid, start, bytes);
+    let memory = open()?;
+    // The process's number may have been used again before its memory was opened.
+    if !is_there(root, &qemu) {
+        return Err(ended(&qemu));
+    }
+    let search = Search { memory: &memory, bytes, splits: qemu.splits, pause: CLOCK_PAUSE };
+    let symbols = given.symbols.as_deref().map(symbols::read).transpose()?;
+    let kernel = search.running(symbols.as_ref()).map_err(|error| match is_there(root, &qemu) {
+        true => error,
+        false => ended(&qemu),
+    })?;
+    let btf = match &given.btf {
+        None => search.btf(&kernel)?,
+        Some(path) => {
+            let bytes = std::fs::read(path).map_err(VmError::io(format!("reading {}", path.display())))?;
+            Btf::parse(&bytes)?
+        }
+    };
+    let (reader, clock) = reader(open, &kernel, &btf, bytes, qemu.vcpus.len())?;
+    Ok(Attached { qemu, kernel, reader, clock })
+}
+
+/// Whether this process is still there, and not another that has its number now.
+pub fn is_there(root: &ProcRoot, qemu: &Qemu) -> bool {
+    root.start_time_ticks(qemu.pid).is_ok_and(|ticks| ticks == qemu.start_ticks)
+}
+
+fn ended(qemu: &Qemu) -> VmError {
+    VmError::Introspect(format!("process {} has ended", qemu.pid))
+}
+
+/// A reader of RCU's state, by the first way that memory can lie in which everything fits.
+fn reader(
+    open: impl Fn() -> Result<ProcessMemory>,
+    kernel: &Kernel,
+    btf: &Btf,
+    bytes: u64,
+    cpus: usize,
+) -> Result<(Reader, Word)> {
+    let mut first = None;
+    for split in &kernel.splits {
+        let mut ram = Ram::foreign(Box::new(open()?), bytes, *split, kernel.phys_base);
+        let found = Layout::find_rcu(&mut ram, btf, &kernel.symbols, &kernel.release, cpus, bytes)
+            .and_then(|layout| check_cpus(&ram, kernel, btf, cpus).map(|()| layout));
+        match found {
+            Ok(layout) if !ram.is_lost() => {
+                let clock = ram.word(kernel.symbols.get("jiffies_64").copied().unwrap_or(0))?;
+                return Ok((Reader::new(ram, layout), clock));
+            }
+            Ok(_) => first = first.or(Some(VmError::Introspect("its process has ended".into()))),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(match first {
+        Some(VmError::Introspect(problem)) => VmError::Introspect(format!(
+            "kernel {} was found, but not its RCU state: {problem}; if you have given --btf or --symbols, are they of this \
+             kernel?",
+            kernel.release
+        )),
+        Some(other) => other,
+        None => VmError::Introspect("the kernel lies outside the guest's memory".into()),
+    })
+}
+
+/// Each CPU's RCU data must bear its number: of no other layout and no other place would that be true.
+fn check_cpus(ram: &Ram, kernel: &Kernel, btf: &Btf, cpus: usize) -> Result<()> {
+    let number = btf.offset("rcu_data", "cpu")?.offset_bytes as u64;
+    let symbol = |name: &str| kernel.symbols.get(name).copied().unwrap_or(0);
+    for cpu in 0..cpus as u64 {
+        let base = ram.read(symbol("__per_cpu_offset").wrapping_add(8 * cpu))?;
+        let address = base.wrapping_add(symbol("rcu_data")).wrapping_add(number);
+        let said = ram.read_half(address)?;
+        if u64::from(said) != cpu {
+            return Err(VmError::Introspect(format!(
+                "the RCU data of CPU {cpu} says that it is CPU {said}'s; is this vCPU online in the guest?"
+            )));
+        }
+    }
+    Ok(())
+}

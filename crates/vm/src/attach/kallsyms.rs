@@ -1,0 +1,228 @@
+//! The kernel's table of its own symbols, in the bytes of its memory.
+//!
+//! `scripts/kallsyms` writes it into every kernel with CONFIG_KALLSYMS: names are strings of bytes, each byte stands for
+//! one of 256 *tokens*, and a token is a text. The tables have no header, and no fixed place. They are found by the table
+//! of tokens: digits and letters always stand for themselves in it, so ten bytes apart from their zeros are known. The
+//! others lie before and after it, each a multiple of 8 bytes from the start of the kernel:
+//!
+//! | kernel | order |
+//! |---|---|
+//! | before 6.2 | offsets, relative_base, num_syms, names, markers, **token_table**, token_index |
+//! | 6.2, 6.3, Debian's 6.1 | the same, with seqs_of_names of 3 bytes a symbol after markers |
+//! | since 6.4 | num_syms, names, markers, **token_table**, token_index, offsets, relative_base |
+//!
+//! Source: the tables of Linux 6.1 and 6.12, looked at in memory. Invariant: any bytes give an answer or none, in bounded time: every table is looked for
+//! within limits, and the addresses must ascend.
+
+use crate::introspect::{KERNEL_MAP, KERNEL_MAP_BYTES, Symbols};
+
+/// Tokens `0` to `9`, with their ends: the only such bytes in a kernel.
+pub const DIGITS: &[u8; 20] = b"0\x001\x002\x003\x004\x005\x006\x007\x008\x009\x00";
+/// The number of the token `0`.
+const ZERO: usize = b'0' as usize;
+const TOKENS: usize = 256;
+/// Most symbols; Debian's kernels have some 200,000.
+const SYMBOLS_MAX: usize = 1 << 20;
+/// A marker says where the names of so many symbols begin.
+const MARKED: usize = 256;
+/// Longest name as it is stored, bytes.
+const NAME_BYTES_MAX: usize = 512;
+/// All tables lie within this much before and after the tokens, bytes.
+pub const BEFORE: usize = 24 << 20;
+/// As above.
+pub const AFTER: usize = 8 << 20;
+
+/// The symbols of these names, with their addresses; of one that is there several times the first.
+///
+/// `bytes` is a piece of a kernel's memory, which begins at a multiple of 8 bytes, and `digits` where [`DIGITS`] stand in
+/// it. `None` if no tables are there.
+pub fn decode(bytes: &[u8], digits: usize, wanted: &[&str]) -> Option<Symbols> {
+    let tokens = Tokens::find(bytes, digits)?;
+    let (count, names) = names(bytes, tokens.begin)?;
+    let addresses = Addresses::find(bytes, &tokens, names, count)?;
+    let mut symbols = Symbols::new();
+    let (mut at, mut name) = (names, Vec::new());
+    for index in 0..count {
+        let (codes, next) = entry(bytes, at)?;
+        at = next;
+        name.clear();
+        for code in codes {
+            name.extend_from_slice(tokens.text(bytes, *code));
+            if name.len() > NAME_BYTES_MAX {
+                break;
+            }
+        }
+        // The first character is the symbol's type.
+        let Some(name) = name.get(1..).and_then(|name| std::str::from_utf8(name).ok()) else { continue };
+        if wanted.contains(&name) && !symbols.contains_key(name) {
+            symbols.insert(name.to_string(), addresses.get(bytes, index)?);
+        }
+    }
+    Some(symbols)
+}
+
+/// The table of tokens, and behind it where each begins.
+struct Tokens {
+    begin: usize,
+    /// From `begin`.
+    starts: [usize; TOKENS],
+    /// Where the index ends.
+    end: usize,
+}
+
+impl Tokens {
+    fn find(bytes: &[u8], digits: usize) -> Option<Tokens> {
+        let mut at = digits;
+        for _ in ZERO..TOKENS {
+            at = text_end(bytes, at)? + 1;
+        }
+        let index = at.next_multiple_of(8);
+        let start = |token: usize| -> Option<usize> {
+            Some(u16::from_le_bytes(array(bytes, index + 2 * token)?).into())
+        };
+        let begin = digits.checked_sub(start(ZERO)?)?;
+        let mut starts = [0; TOKENS];
+        let mut expected = 0;
+        for (token, place) in starts.iter_mut().enumerate() {
+            *place = start(token)?;
+            if *place != expected {
+                return None;
+            }
+            expected = text_end(bytes, begin + expected)? + 1 - begin;
+        }
+        begin.is_multiple_of(8).then_some(Tokens { begin, starts, end: index + 2 * TOKENS })
+    }
+
+    fn text<'a>(&self, bytes: &'a [u8], code: u8) -> &'a [u8] {
+        let from = self.begin + self.starts[usize::from(code)];
+        text_end(bytes, from).map_or(&[], |to| &bytes[from..to])
+    }
+}
+
+/// Where the text that begins here ends.
+fn text_end(bytes: &[u8], from: usize) -> Option<usize> {
+    let text = bytes.get(from..)?;
+    Some(from + text.iter().take(NAME_BYTES_MAX).position(|byte| *byte == 0)?)
+}
+
+/// How many symbols there are, and where their names begin. Before the tokens end the markers, or the numbers of symbols in
+/// the order of their names, 3 bytes each, and before these the markers.
+fn names(bytes: &[u8], tokens: usize) -> Option<(usize, usize)> {
+    let lowest = tokens.saturating_sub(3 * SYMBOLS_MAX);
+    let mut ends = (0..).map_while(|steps| tokens.checked_sub(8 * steps).filter(|end| *end >= lowest));
+    ends.find_map(|end| {
+        let (count, names) = names_before(bytes, end)?;
+        (end == tokens || end + (3 * count).next_multiple_of(8) == tokens).then_some((count, names))
+    })
+}
+
+/// The same, if the markers end here.
+fn names_before(bytes: &[u8], end: usize) -> Option<(usize, usize)> {
+    let number = |at: usize| -> Option<usize> { Some(u32::from_le_bytes(array(bytes, at)?) as usize) };
+    let padded = end.checked_sub(4).filter(|last| number(*last) == Some(0));
+    let end = padded.unwrap_or(end);
+    let mut first = end.checked_sub(4)?;
+    let last = number(first)?;
+    let mut value = last;
+    for _ in 0..SYMBOLS_MAX / MARKED {
+        if value == 0 {
+            break;
+        }
+        first = first.checked_sub(4)?;
+        let before = number(first)?;
+        if before >= value || value - before > MARKED * NAME_BYTES_MAX {
+            return None;
+        }
+        value = before;
+    }
+    let markers = (end - first) / 4;
+    if value != 0 || markers < 2 || !first.is_multiple_of(8) {
+        return None;
+    }
+    // The names after the last marker are fewer than 257; before the first name stands their number.
+    let latest = (first.checked_sub(last)?) & !7;
+    let earliest = latest.saturating_sub(MARKED * NAME_BYTES_MAX).max(8);
+    let second = number(first + 4)?;
+    let mut places =
+        (0..).map_while(|steps| latest.checked_sub(8 * steps).filter(|names| *names >= earliest));
+    places.find_map(|names| {
+        let count = number(names - 8)?;
+        let fits = count.div_ceil(MARKED) == markers && number(names - 4)? == 0;
+        (fits && block_bytes(bytes, names)? == second).then_some((count, names))
+    })
+}
+
+/// Bytes of the names of 256 symbols.
+fn block_bytes(bytes: &[u8], names: usize) -> Option<usize> {
+    let end = (0..MARKED).try_fold(names, |at, _| Some(entry(bytes, at)?.1))?;
+    Some(end - names)
+}
+
+/// The codes of a name, and where the next begins. Its length has one byte, or, since 6.1, two if the first has bit 7.
+fn entry(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let first = usize::from(*bytes.get(at)?);
+    let (length, from) = match first {
+        0 => return None,
+        0x80.. => (first & 0x7f | usize::from(*bytes.get(at + 1)?) << 7, at + 2),
+        _ => (first, at + 1),
+    };
+    let codes = bytes.get(from..from.checked_add(length)?).filter(|codes| codes.len() <= NAME_BYTES_MAX)?;
+    Some((codes, from + length))
+}
+
+/// The symbols' addresses, 4 bytes each.
+struct Addresses {
+    /// Where the table begins.
+    at: usize,
+    /// The address that most are relative to.
+    base: u64,
+    /// Whether numbers from 0 on are per-CPU offsets, and those below 0 are `base - 1 - number`
+    /// (CONFIG_KALLSYMS_ABSOLUTE_PERCPU, until 6.15), or all are added to `base`.
+    absolute_per_cpu: bool,
+}
+
+impl Addresses {
+    fn find(bytes: &[u8], tokens: &Tokens, names: usize, count: usize) -> Option<Addresses> {
+        let table_bytes = (4 * count).next_multiple_of(8);
+        let after = tokens.end.next_multiple_of(8);
+        let before = names.checked_sub(16).and_then(|base| Some((base.checked_sub(table_bytes)?, base)));
+        let places = [Some((after, after + table_bytes)), before];
+        places.into_iter().flatten().find_map(|(at, base)| {
+            let base = u64::from_le_bytes(array(bytes, base)?);
+            if !(KERNEL_MAP..KERNEL_MAP + KERNEL_MAP_BYTES).contains(&base) {
+                return None;
+            }
+            [true, false].into_iter().find_map(|absolute_per_cpu| {
+                let found = Addresses { at, base, absolute_per_cpu };
+                found.ascend(bytes, count).then_some(found)
+            })
+        })
+    }
+
+    /// The kernel looks symbols up by their addresses, so these are sorted.
+    fn ascend(&self, bytes: &[u8], count: usize) -> bool {
+        let mut before = 0;
+        (0..count).all(|index| {
+            let Some(address) = self.get(bytes, index) else { return false };
+            let follows = address >= before;
+            before = address;
+            follows
+        })
+    }
+
+    fn get(&self, bytes: &[u8], index: usize) -> Option<u64> {
+        let number = i32::from_le_bytes(array(bytes, self.at + 4 * index)?);
+        match self.absolute_per_cpu {
+            true if number >= 0 => Some(number as u64),
+            true => Some(self.base.wrapping_sub(1).wrapping_sub(i64::from(number) as u64)),
+            false => Some(self.base.wrapping_add(u64::from(number as u32))),
+        }
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+#[cfg(test)]
+pub(super) mod tests;

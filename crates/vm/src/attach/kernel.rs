@@ -1,0 +1,267 @@
+//! The running kernel in a guest's memory: where it was put, what its symbols are, and its type information.
+//!
+//! A kernel of x86-64 lies in one piece, at a multiple of 2 MiB of physical memory, and is mapped at another multiple of
+//! 2 MiB from [`KERNEL_MAP`] on; with KASLR both are chosen at boot. Its variable `phys_base` holds their difference. A
+//! place in memory is taken for a kernel's if the banner stands there, and `phys_base` says that it lies where it was
+//! found. So copies, as of an image that is cached, do not count. What an earlier boot has left behind does not run: its
+//! clock, `jiffies_64`, stands still.
+//!
+//! Nothing here is trusted: all sizes have limits, and what is found is checked by `introspect` again.
+
+use std::time::Duration;
+
+use memchr::memmem;
+
+use super::kallsyms::{self, AFTER, BEFORE, DIGITS};
+use crate::image::btf::Btf;
+use crate::introspect::{Foreign, KERNEL_MAP, KERNEL_MAP_BYTES, PAGE_BYTES, Split, Symbols};
+use crate::{Result, VmError};
+
+/// What is looked at in one piece, bytes.
+const PIECE: u64 = 4 << 20;
+/// The kernel's alignment in memory and in its map (CONFIG_PHYSICAL_ALIGN is 2 MiB or more).
+const ALIGN: u64 = 2 << 20;
+/// Longest kernel image, bytes: what the map holds is half for modules.
+const IMAGE_BYTES: u64 = 512 << 20;
+/// Largest type information, bytes.
+const BTF_BYTES: u64 = 64 << 20;
+const BANNER: &[u8] = b"Linux version ";
+/// An idle kernel without ticks counts on at its next timer: one of a few seconds.
+const CLOCK_TRIES: u32 = 60;
+/// Between two looks at a kernel's clock.
+pub const CLOCK_PAUSE: Duration = Duration::from_millis(100);
+
+/// Symbols that are looked for: those of `introspect`, and those that are needed here.
+pub const WANTED: [&str; 14] = [
+    "_text",
+    "linux_banner",
+    "phys_base",
+    "page_offset_base",
+    "jiffies_64",
+    "rcu_state",
+    "rcu_data",
+    "rcu_num_lvls",
+    "rcu_num_nodes",
+    "__per_cpu_offset",
+    "pcpu_hot",
+    "__preempt_count",
+    "__start_BTF",
+    "__stop_BTF",
+];
+
+/// A guest's memory, to be searched.
+pub struct Search<'a> {
+    /// The memory.
+    pub memory: &'a dyn Foreign,
+    /// Its size, bytes.
+    pub bytes: u64,
+    /// How it can lie in physical addresses, the likeliest first.
+    pub splits: [Split; 2],
+    /// Between two of the looks at a kernel's clock that show whether it goes on: [`CLOCK_PAUSE`].
+    pub pause: Duration,
+}
+
+/// A kernel that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its release, as `6.1.0-44-cloud-amd64`.
+    pub release: String,
+    /// Addresses of what it has of [`WANTED`].
+    pub symbols: Symbols,
+    /// Its variable of this name.
+    pub phys_base: u64,
+    /// How memory lies in physical addresses; several ways may be possible.
+    pub splits: Vec<Split>,
+    /// Where its `_text` lies in the memory, bytes.
+    pub text_offset: u64,
+}
+
+impl Search<'_> {
+    /// The kernel that runs: by its own tables of symbols, or by those that are given.
+    ///
+    /// # Errors
+    /// There is none, or its clock stands still.
+    pub fn running(&self, given: Option<&Symbols>) -> Result<Kernel> {
+        let mut stands_still = None;
+        let mut is_running = |kernel: &Kernel| {
+            let runs = self.runs(kernel);
+            stands_still = stands_still.take().or_else(|| (!runs).then(|| kernel.release.clone()));
+            runs
+        };
+        let found = match given {
+            None => self.by_tables(&mut is_running),
+            Some(symbols) => self.by_symbols(symbols, &mut is_running),
+        };
+        let problem = match (found, stands_still, given) {
+            (Some(kernel), ..) => return Ok(kernel),
+            (None, Some(release), _) => format!(
+                "the guest's kernel {release} stands still: the guest is paused, has died, or is being started; try again \
+                 once it runs"
+            ),
+            (None, None, None) => "no Linux kernel with its symbols is in the guest's memory: it has not booted yet, is not \
+                 Linux on x86-64, hides its memory (SEV, TDX), or was built without CONFIG_KALLSYMS_ALL: then give \
+                 --symbols FILE, a copy of the guest's System.map or (as root) /proc/kallsyms"
+                .to_string(),
+            (None, None, Some(_)) => "no kernel that these --symbols fit is in the guest's memory: are they of the kernel that \
+                 it has booted, and was /proc/kallsyms read as root?"
+                .to_string(),
+        };
+        Err(VmError::Introspect(problem))
+    }
+
+    /// Goes through the memory for tables of symbols.
+    fn by_tables(&self, is_running: &mut dyn FnMut(&Kernel) -> bool) -> Option<Kernel> {
+        let digits = memmem::Finder::new(DIGITS);
+        // The next piece has the end of this one once more, in case that the digits lie across.
+        let mut piece = vec![0; (PIECE + PAGE_BYTES) as usize];
+        let mut at = 0;
+        while at < self.bytes {
+            let length = (PIECE + PAGE_BYTES).min(self.bytes - at) as usize;
+            let piece = &mut piece[..length];
+            if self.memory.read_touched(at, piece) {
+                let places: Vec<usize> = digits.find_iter(piece).take(MAX_PLACES).collect();
+                for place in places {
+                    let found = self.by_table(at + place as u64);
+                    if let Some(kernel) = found.filter(|kernel| is_running(kernel)) {
+                        return Some(kernel);
+                    }
+                }
+            }
+            at += PIECE;
+        }
+        None
+    }
+
+    /// The kernel whose table of tokens has its digits here.
+    fn by_table(&self, digits: u64) -> Option<Kernel> {
+        let from = digits.saturating_sub(BEFORE as u64) / PAGE_BYTES * PAGE_BYTES;
+        let to = (digits + AFTER as u64).min(self.bytes);
+        let mut bytes = vec![0; (to - from) as usize];
+        if !self.memory.read_touched(from, &mut bytes) {
+            return None;
+        }
+        let symbols = kallsyms::decode(&bytes, (digits - from) as usize, &WANTED)?;
+        let highest = digits / ALIGN * ALIGN;
+        let texts = (0..=IMAGE_BYTES / ALIGN).map_while(|steps| highest.checked_sub(steps * ALIGN));
+        texts.into_iter().find_map(|text| self.at(text, &symbols)).filter(|kernel| kernel.symbols == symbols)
+    }
+
+    /// Tries all places where a kernel with these symbols can be.
+    fn by_symbols(&self, symbols: &Symbols, is_running: &mut dyn FnMut(&Kernel) -> bool) -> Option<Kernel> {
+        let wanted = symbols.iter().filter(|(name, _)| WANTED.contains(&name.as_str()));
+        let symbols: Symbols = wanted.map(|(name, address)| (name.clone(), *address)).collect();
+        let texts = (0..self.bytes).step_by(ALIGN as usize);
+        texts.into_iter().filter_map(|text| self.at(text, &symbols)).find(|kernel| is_running(kernel))
+    }
+
+    /// The kernel that has its `_text` at this offset, if one is there and says so.
+    fn at(&self, text: u64, symbols: &Symbols) -> Option<Kernel> {
+        let linked = *symbols.get("_text")?;
+        let place = |name: &str| {
+            let distance = symbols.get(name)?.checked_sub(linked).filter(|bytes| *bytes < IMAGE_BYTES)?;
+            text.checked_add(distance)
+        };
+        let banner = self.banner(place("linux_banner")?)?;
+        let phys_base = self.word(place("phys_base")?)?;
+        // Where the kernel says that it is.
+        let virtual_text = |split: &Split| {
+            let physical = split.physical(self.bytes, text);
+            let address = physical.wrapping_sub(phys_base).wrapping_add(KERNEL_MAP);
+            let shift = address.wrapping_sub(linked);
+            let in_map = (KERNEL_MAP..KERNEL_MAP + KERNEL_MAP_BYTES).contains(&address);
+            (in_map && shift.is_multiple_of(ALIGN)).then_some(shift)
+        };
+        let shift = self.splits.iter().find_map(virtual_text)?;
+        let splits: Vec<Split> =
+            self.splits.iter().filter(|split| virtual_text(split) == Some(shift)).copied().collect();
+        // Per-CPU symbols are offsets, which do not move.
+        let moved = |(name, address): (&String, &u64)| {
+            let moved = if *address >= KERNEL_MAP { address.wrapping_add(shift) } else { *address };
+            (name.clone(), moved)
+        };
+        let symbols = symbols.iter().map(moved).collect();
+        Some(Kernel { release: banner, symbols, phys_base, splits, text_offset: text })
+    }
+
+    /// The release that a banner at this offset tells.
+    fn banner(&self, offset: u64) -> Option<String> {
+        let mut text = [0; 96];
+        // A quick look first: nearly all places have none.
+        let (start, _) = text.split_at_mut(BANNER.len());
+        if !self.read_near(offset, start) || start != BANNER {
+            return None;
+        }
+        self.read_near(offset, &mut text).then_some(())?;
+        let release = text[BANNER.len()..].split(|byte| *byte == b' ').next()?;
+        let is_plain = !release.is_empty() && release.iter().all(u8::is_ascii_graphic);
+        is_plain.then(|| String::from_utf8_lossy(release).into_owned())
+    }
+
+    fn word(&self, offset: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        self.read_near(offset, &mut word).then(|| u64::from_le_bytes(word))
+    }
+
+    /// Reads a few bytes without making the pages that they lie in.
+    fn read_near(&self, offset: u64, buffer: &mut [u8]) -> bool {
+        let from = offset / PAGE_BYTES * PAGE_BYTES;
+        let mut pages = [0; 2 * PAGE_BYTES as usize];
+        let length = (2 * PAGE_BYTES).min(self.bytes.saturating_sub(from)) as usize;
+        let at = (offset - from) as usize;
+        let pages = &mut pages[..length];
+        let Some(end) = at.checked_add(buffer.len()).filter(|end| *end <= length) else { return false };
+        if !self.memory.read_touched(from, pages) {
+            return false;
+        }
+        buffer.copy_from_slice(&pages[at..end]);
+        true
+    }
+
+    /// Whether its clock goes on.
+    fn runs(&self, kernel: &Kernel) -> bool {
+        let Some(first) = self.clock(kernel) else { return false };
+        (0..CLOCK_TRIES).any(|_| {
+            std::thread::sleep(self.pause);
+            self.clock(kernel).is_some_and(|now| now != first)
+        })
+    }
+
+    /// `jiffies_64`.
+    pub fn clock(&self, kernel: &Kernel) -> Option<u64> {
+        self.word(self.offset(kernel, "jiffies_64")?)
+    }
+
+    fn offset(&self, kernel: &Kernel, symbol: &str) -> Option<u64> {
+        let distance = kernel.symbols.get(symbol)?.checked_sub(*kernel.symbols.get("_text")?)?;
+        kernel.text_offset.checked_add(distance)
+    }
+
+    /// The kernel's own type information.
+    ///
+    /// # Errors
+    /// It has none, or it is damaged.
+    pub fn btf(&self, kernel: &Kernel) -> Result<Btf> {
+        let lacks = |why: &str| {
+            VmError::Introspect(format!(
+                "{why}: give --btf FILE, a copy of the guest's /sys/kernel/btf/vmlinux or of the BTF of its kernel's package"
+            ))
+        };
+        let range = self.offset(kernel, "__start_BTF").zip(self.offset(kernel, "__stop_BTF"));
+        let (start, end) =
+            range.ok_or_else(|| lacks("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)"))?;
+        let length =
+            end.checked_sub(start).filter(|bytes| (1..=BTF_BYTES).contains(bytes) && end <= self.bytes);
+        let length = length.ok_or_else(|| lacks("the kernel's type information has no plausible size"))?;
+        let mut bytes = vec![0; length as usize];
+        if !self.memory.read(start, &mut bytes) {
+            return Err(lacks("the kernel's type information cannot be read"));
+        }
+        Ok(Btf::parse(&bytes)?)
+    }
+}
+
+/// Places in a piece that are tried; a kernel has one.
+const MAX_PLACES: usize = 16;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! A file of symbols: the guest's `/proc/kallsyms`, or its kernel's `System.map`. Lines `ADDRESS TYPE NAME`; modules' lines
+//! have a fourth word and are left out.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use super::kernel::WANTED;
+use crate::introspect::Symbols;
+use crate::{Result, VmError};
+
+/// Longest file that is read, bytes; those of distributions have some 10 MB.
+const FILE_BYTES: u64 = 256 << 20;
+
+/// Reads what is needed of a file.
+///
+/// # Errors
+/// It cannot be read, or does not have the kernel's start, as a file that was copied without root's rights.
+pub fn read(path: &Path) -> Result<Symbols> {
+    let opened = File::open(path).map_err(VmError::io(format!("opening {}", path.display())))?;
+    let mut symbols = Symbols::new();
+    for line in BufReader::new(opened.take(FILE_BYTES)).split(b'\n') {
+        let line = line.map_err(VmError::io(format!("reading {}", path.display())))?;
+        let Ok(line) = std::str::from_utf8(&line) else { continue };
+        if let Some((name, address)) = symbol(line) {
+            symbols.entry(name.to_string()).or_insert(address);
+        }
+    }
+    match symbols.get("_text") {
+        Some(1..) => Ok(symbols),
+        _ => Err(VmError::Introspect(format!(
+            "{} has no address of _text: it must be the guest's System.map, or a copy of its /proc/kallsyms that root made",
+            path.display()
+        ))),
+    }
+}
+
+fn symbol(line: &str) -> Option<(&str, u64)> {
+    let mut words = line.split_ascii_whitespace();
+    let address = u64::from_str_radix(words.next()?, 16).ok()?;
+    let name = words.nth(1)?;
+    (words.next().is_none() && WANTED.contains(&name)).then_some((name, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Symbols> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        read(file.path())
+    }
+
+    #[test]
+    fn the_first_of_a_name_counts_and_none_of_a_module() {
+        let text = "0000000000012340 A rcu_data\nffffffff81000000 T _text\nffffffff82000000 D rcu_state\t[x]\n\
+                    ffffffff82000010 D rcu_state\nffffffff82000020 D rcu_state\nnonsense\n";
+        let symbols = of(text).unwrap();
+        assert_eq!((symbols["rcu_state"], symbols["rcu_data"]), (0xffff_ffff_8200_0010, 0x12340));
+        assert_eq!(symbols.len(), 3);
+    }
+
+    #[test]
+    fn a_file_without_addresses_is_refused() {
+        for text in ["", "0000000000000000 T _text\n", "Not really the map\n"] {
+            let error = of(text).unwrap_err().to_string();
+            assert!(error.contains("has no address of _text"), "{error}");
+        }
+    }
+}
