@@ -7,23 +7,24 @@ use reprieve_study::scenario::overrides;
 use reprieve_study::{GroundKind, metric};
 use support::Bench;
 
+/// The quota is so small that the vCPU uses it up on any machine, however busy.
 const TEXT: &str = "
     name = 'boosts'
     title = 'boosts'
     workload = { kind = 'memory' }
     run = { warmup_ms = 300, window_ms = 2500 }
     guest = { vcpus = 2, memory_mib = 256 }
-    host = { boost = { cap_us = 1000, cool_down_us = 8000, look_us = 250, unaimed_per_s = 100 } }
+    host = { boost = { threshold_us = 1000, cap_us = 1000, cool_down_us = 8000, look_us = 250, unaimed_per_s = 100 } }
     [conditions.nothing]
-    quota = [{ vcpu = 1, percent = 20 }]
+    quota = [{ vcpu = 1, percent = 3 }]
     [conditions.boost]
-    quota = [{ vcpu = 1, percent = 20 }]
+    quota = [{ vcpu = 1, percent = 3 }]
     remedies = ['boost']
     [conditions.boost-unaimed]
-    quota = [{ vcpu = 1, percent = 20 }]
+    quota = [{ vcpu = 1, percent = 3 }]
     remedies = ['boost-unaimed']
     [conditions.burst]
-    quota = [{ vcpu = 1, percent = 20, burst_ms = 20 }]
+    quota = [{ vcpu = 1, percent = 3, burst_ms = 3 }]
 ";
 
 /// Cgroups that this process has made.

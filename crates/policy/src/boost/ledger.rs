@@ -159,6 +159,10 @@ impl Ledger {
     }
 
     fn begin_period(&mut self, at_ns: u64, run_ns: u64, begun: Bounds) {
+        if self.next.is_none() {
+            // What it ran before is not known period by period.
+            self.begin_run_ns = run_ns;
+        }
         if !self.is_settled {
             self.settle(run_ns);
             // It may have run since the period began. Whoever lends too early takes nothing away: visits are no shorter.
