@@ -357,12 +357,13 @@ impl Guest {
         self.tasks.place(self.rcu.gp_kthread)
     }
 
-    /// Whether callbacks of that vCPU could be invoked already, and its tick, which starts that, is overdue. For a vCPU
-    /// that is let on for it (`is_on`) the tick has come.
-    pub fn could_free(&self, now_ns: u64, v: usize, is_on: bool) -> bool {
+    /// Whether callbacks of that vCPU could be invoked already, and its tick, which starts that, is overdue; or they are
+    /// being invoked.
+    pub fn could_free(&self, now_ns: u64, v: usize) -> bool {
         let vcpu = &self.vcpus[v];
         let is_overdue = !vcpu.tick_stopped && vcpu.next_tick_ns <= now_ns;
-        (is_on || is_overdue) && self.rcu.state.has_due_callbacks(v)
+        let rcu = &self.rcu.state;
+        is_overdue && rcu.has_due_callbacks(v) || rcu.has_ready_callbacks(v)
     }
 
     /// Interrupts that its vCPUs have sent each other.

@@ -134,10 +134,8 @@ impl Guest {
         let soon = self.vcpus[v].wheel.next().is_some_and(|deadline| deadline <= self.jiffies.now + 1);
         let until_ns = clock.now_ns + self.jiffies.tick_ns;
         let short = self.vcpus[v].precise.next().is_some_and(|at_ns| at_ns <= until_ns);
-        let stops = self.rcu.state.backlog(v) == 0
-            && !self.has_latent(v)
-            && !soon
-            && !(short && self.idle.keeps_tick);
+        let has_callbacks = self.rcu.state.backlog(v) > 0 || self.has_latent(v);
+        let stops = !(has_callbacks || soon || short && self.idle.keeps_tick);
         if stops && !self.vcpus[v].tick_stopped && self.jiffies.timekeeper == Some(v) {
             self.jiffies.timekeeper = None;
         } else if !stops {

@@ -40,15 +40,18 @@ impl World {
         let (placement, guest) = (&self.placements[*guest], &self.guests[*guest]);
         let host = &mut self.hosts[placement.host];
         let Some(scheduler) = host.scheduler.boosting() else { return };
-        let ready = guest.ready_gp_kthread();
+        let is_off = |v: usize| {
+            let thread = &host.threads[placement.threads[v].0 as usize];
+            // What a stimulus has stopped stays off.
+            thread.state == State::Runnable && thread.paused_until_ns.is_none()
+        };
+        // The kthread comes first: on its pCPU it would have to wait for others that are favoured.
+        let kthread = guest.ready_gp_kthread().filter(|v| favoured[*v] || is_off(*v));
+        let could_work = |v: usize| kthread.map_or_else(|| guest.could_free(now_ns, v), |with| with == v);
         let mut changed = false;
         for (v, is_favoured) in favoured.iter_mut().enumerate() {
             let entity = placement.threads[v];
-            let thread = &host.threads[entity.0 as usize];
-            // What a stimulus has stopped stays off.
-            let is_off = thread.state == State::Runnable && thread.paused_until_ns.is_none();
-            let could_work = ready == Some(v) || guest.could_free(now_ns, v, *is_favoured);
-            let is_wanted = could_work && (*is_favoured || is_off);
+            let is_wanted = could_work(v) && (*is_favoured || is_off(v));
             if is_wanted == *is_favoured {
                 continue;
             }

@@ -43,9 +43,14 @@ impl Callbacks {
         self.lengths[DONE]
     }
 
+    /// Whether there are callbacks that are being invoked, or may be.
+    pub fn are_ready(&self) -> bool {
+        self.lengths[DONE] + self.taken > 0
+    }
+
     /// Whether there are callbacks whose grace period has ended by `seq`, whether the CPU has noticed or not.
     pub fn are_due(&self, seq: u64) -> bool {
-        self.lengths[DONE] + self.taken > 0 || self.lengths[WAIT] > 0 && !is_before(seq, self.due[WAIT])
+        self.are_ready() || self.lengths[WAIT] > 0 && !is_before(seq, self.due[WAIT])
     }
 
     /// Callbacks that must not be invoked yet.

@@ -112,9 +112,15 @@ impl Rcu {
         self.gp_in_progress() && self.tree.nodes[leaf as usize].waiting & bit != 0
     }
 
-    /// Whether callbacks of that CPU have their grace period behind them and were not invoked yet. Only the oracle asks.
+    /// Whether callbacks of that CPU have their grace period behind them and were not invoked yet. Only the oracle asks,
+    /// as below.
     pub fn has_due_callbacks(&self, cpu: usize) -> bool {
         self.cpus[cpu].callbacks.are_due(self.gp_seq)
+    }
+
+    /// Whether the CPU has noticed callbacks of which this is so, and has not invoked them all.
+    pub fn has_ready_callbacks(&self, cpu: usize) -> bool {
+        self.cpus[cpu].callbacks.are_ready()
     }
 
     /// Wakes the kthread, if there is something for it to do (`rcu_gp_kthread_wake`).
