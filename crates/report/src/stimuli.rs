@@ -97,10 +97,9 @@ fn of_one(name: &str, of_case: &Study, calm: Option<&Study>) -> Vec<String> {
     let mut said = vec![match found.less.first() {
         None => format!("{name}: {few}no setting clearly shortens the longest grace periods (p99)."),
         Some((best, ratio)) => format!(
-            "{name}: {few}{best} helps most: GP p99 x{} (95 %: {} to {}); {}.",
+            "{name}: {few}{best} helps most: GP p99 x{}{}; {}.",
             significant(ratio.value),
-            significant(ratio.low),
-            significant(ratio.high),
+            interval(*ratio),
             cost(best, calm)
         ),
     }];
@@ -122,6 +121,15 @@ fn of_one(name: &str, of_case: &Study, calm: Option<&Study>) -> Vec<String> {
     let sync = Effects::on(metric::SYNC_MEAN, of_case);
     said.extend(others("Shorter synchronize_rcu()", &sync.less, false));
     vec![said.join(" ")]
+}
+
+/// For a sentence; nothing where single runs have none.
+fn interval(Estimate { low, high, .. }: Estimate) -> String {
+    if low == high {
+        String::new()
+    } else {
+        format!(" (95 %: {} to {})", significant(low), significant(high))
+    }
 }
 
 /// What a setting costs where the host does nothing.
