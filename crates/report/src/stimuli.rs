@@ -2,7 +2,7 @@
 //! each case, a line for each setting, as ratios to the guest without it; and which settings help, what they cost where the
 //! host does nothing, and which do nothing. Cells and sentences, for terminal and page alike.
 //!
-//! A change is clear if its interval excludes "no change" and, where there are enough runs for a test, its p-value is below
+//! A change is clear if its whole interval is further than [`NO_EFFECT`] from 1 and, where there are enough runs for a test, its p-value is below
 //! 0.05 after Bonferroni's correction for all settings.
 
 use reprieve_study::comparison::SIGNIFICANT_BELOW;
@@ -51,7 +51,7 @@ pub fn table(study: &Study) -> SideBySide {
              grace period; backlog is callbacks that wait for one; sync is synchronize_rcu(), as membarrier() shows it."
         ),
         format!(
-            "A change is called clear if its interval excludes 1 and, with enough runs, its p is below {SIGNIFICANT_BELOW} after \
+            "A change is called clear if its interval is more than 2 % away from 1 and, with enough runs, its p is below {SIGNIFICANT_BELOW} after \
              Bonferroni's correction for {} settings.",
             names.len().saturating_sub(1)
         ),
