@@ -2,8 +2,8 @@
 //! each case, a line for each setting, as ratios to the guest without it; and which settings help, what they cost where the
 //! host does nothing, and which do nothing. Cells and sentences, for terminal and page alike.
 //!
-//! A change is clear if its whole interval is further than [`NO_EFFECT`] from 1 and, where there are enough runs for a test, its p-value is below
-//! 0.05 after Bonferroni's correction for all settings.
+//! A change is clear if its whole interval is further than [`NO_EFFECT`] from 1 and, where there are enough runs for a
+//! test, its p-value is below 0.05 after Bonferroni's correction for all settings.
 
 use reprieve_study::comparison::SIGNIFICANT_BELOW;
 use reprieve_study::conformance::NO_EFFECT;
