@@ -2,8 +2,8 @@
 //! each case, a line for each setting, as ratios to the guest without it; and which settings help, what they cost where the
 //! host does nothing, and which do nothing. Cells and sentences, for terminal and page alike.
 //!
-//! A change is clear if its interval excludes "no change" and, where there are enough runs for a test, its p-value is below
-//! 0.05 after Bonferroni's correction for all settings.
+//! A change is clear if its whole interval is further than [`NO_EFFECT`] from 1 and, where there are enough runs for a
+//! test, its p-value is below 0.05 after Bonferroni's correction for all settings.
 
 use reprieve_study::comparison::{NO_EFFECT, SIGNIFICANT_BELOW};
 use reprieve_study::statistics::{self, Estimate};
@@ -50,7 +50,7 @@ pub fn table(study: &Study) -> SideBySide {
              grace period; backlog is callbacks that wait for one; sync is synchronize_rcu(), as membarrier() shows it."
         ),
         format!(
-            "A change is called clear if its interval excludes 1 and, with enough runs, its p is below {SIGNIFICANT_BELOW} after \
+            "A change is called clear if its interval is more than 2 % away from 1 and, with enough runs, its p is below {SIGNIFICANT_BELOW} after \
              Bonferroni's correction for {} settings.",
             names.len().saturating_sub(1)
         ),
@@ -96,10 +96,9 @@ fn of_one(name: &str, of_case: &Study, calm: Option<&Study>) -> Vec<String> {
     let mut said = vec![match found.less.first() {
         None => format!("{name}: {few}no setting clearly shortens the longest grace periods (p99)."),
         Some((best, ratio)) => format!(
-            "{name}: {few}{best} helps most: GP p99 x{} (95 %: {} to {}); {}.",
+            "{name}: {few}{best} helps most: GP p99 x{}{}; {}.",
             significant(ratio.value),
-            significant(ratio.low),
-            significant(ratio.high),
+            interval(*ratio),
             cost(best, calm)
         ),
     }];
@@ -121,6 +120,15 @@ fn of_one(name: &str, of_case: &Study, calm: Option<&Study>) -> Vec<String> {
     let sync = Effects::on(metric::SYNC_MEAN, of_case);
     said.extend(others("Shorter synchronize_rcu()", &sync.less, false));
     vec![said.join(" ")]
+}
+
+/// For a sentence; nothing where single runs have none.
+fn interval(Estimate { low, high, .. }: Estimate) -> String {
+    if low == high {
+        String::new()
+    } else {
+        format!(" (95 %: {} to {})", significant(low), significant(high))
+    }
 }
 
 /// What a setting costs where the host does nothing.
