@@ -142,8 +142,8 @@ impl Search<'_> {
         }
         let symbols = kallsyms::decode(&bytes, (digits - from) as usize, &WANTED)?;
         let highest = digits / ALIGN * ALIGN;
-        let texts = (0..=IMAGE_BYTES / ALIGN).map_while(|steps| highest.checked_sub(steps * ALIGN));
-        texts.into_iter().find_map(|text| self.at(text, &symbols)).filter(|kernel| kernel.symbols == symbols)
+        let mut texts = (0..=IMAGE_BYTES / ALIGN).map_while(|steps| highest.checked_sub(steps * ALIGN));
+        texts.find_map(|text| self.at(text, &symbols)).filter(|kernel| kernel.symbols == symbols)
     }
 
     /// Tries all places where a kernel with these symbols can be.
@@ -151,7 +151,7 @@ impl Search<'_> {
         let wanted = symbols.iter().filter(|(name, _)| WANTED.contains(&name.as_str()));
         let symbols: Symbols = wanted.map(|(name, address)| (name.clone(), *address)).collect();
         let texts = (0..self.bytes).step_by(ALIGN as usize);
-        texts.into_iter().filter_map(|text| self.at(text, &symbols)).find(|kernel| is_running(kernel))
+        texts.filter_map(|text| self.at(text, &symbols)).find(|kernel| is_running(kernel))
     }
 
     /// The kernel that has its `_text` at this offset, if one is there and says so.
