@@ -72,7 +72,11 @@ fn a_record_gives_a_profile_and_a_profile_the_same_plan_each_time() {
     let fitted = "extrapolates: 2 windows cannot count p99.9, so its bound is fitted; with fewer than 10";
     assert!(answer.flags.iter().any(|flag| flag.starts_with(fitted)), "{:?}", answer.flags);
     let is_unlike_the_check = |flag: &String| flag.contains("the check had") || flag.contains("ratios above");
-    assert!(!answer.flags.iter().any(is_unlike_the_check), "the guest is that of the check: {:?}", answer.flags);
+    assert!(
+        !answer.flags.iter().any(is_unlike_the_check),
+        "the guest is that of the check: {:?}",
+        answer.flags
+    );
     assert!(answer.rows[0].extra[2].upper >= answer.rows[0].extra_largest_bytes);
     assert!(
         one.0.starts_with("With 512 MiB to spare this VM is safe up to 2 busy vCPUs per pCPU"),
