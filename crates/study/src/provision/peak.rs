@@ -7,7 +7,7 @@
 //!   is p^n <= 0.05: 5 windows for p50, 59 for p95, 2,995 for p99.9.
 //! - *Fitted*, where n is too small for that: a Gumbel distribution, the limit of maxima of many values with a tail that falls
 //!   exponentially, by probability-weighted moments (Landwehr, Matalas and Wallis 1979), with the standard error of its
-//!   quantiles (Phien 1987). The bound adds [`ERRORS`] standard errors. It extrapolates.
+//!   quantiles (Phien 1987). The bound adds 2.5 standard errors. It extrapolates.
 //!
 //! Invariant: no upper bound of a quantile above one half is below the largest value, if it is fitted, and none is below its
 //! own estimate.
