@@ -8,6 +8,7 @@
 //! | [`place`] | which I/O task goes to which vCPU, and when |
 //! | [`guard`] | whether moving tasks pays, judged by throughput |
 //! | [`boost`] | which descheduled vCPUs should run, so that a grace period can end |
+//! | [`pressure`] | how long a caller waits that defers frees faster than grace periods end |
 //!
 //! Three more serve these: [`signal`], the type of all input, with a text form for records; [`cpus`], sets of CPUs; and
 //! [`window`], quantiles of the latest values.
@@ -32,6 +33,7 @@ pub mod cpus;
 pub mod guard;
 pub mod io;
 pub mod place;
+pub mod pressure;
 pub mod signal;
 pub mod window;
 

@@ -167,7 +167,7 @@ impl Observer {
         derive::memory(&mut out, std::mem::take(&mut self.series));
         self.neighbours.observe(&mut out, world);
         costs::boosts(&mut out, self.start.boosted, end.boosted);
-        costs::ipis(&mut out, &run.scenario, end.ipis - self.start.ipis);
+        costs::ipis(&mut out, end.ipis - self.start.ipis);
         out
     }
 

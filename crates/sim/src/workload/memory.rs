@@ -100,6 +100,9 @@ impl Program for Worker {
                     return self.begin(left - due, 0);
                 }
                 self.stage = Stage::Pause;
+                if let Some(op) = env.back_pressure() {
+                    return op;
+                }
                 if self.pause_ns > 0 { Op::Run { ns: 0, mode: Mode::Kernel } } else { Op::Schedule }
             }
             Stage::Pause if self.pause_ns > 0 => {

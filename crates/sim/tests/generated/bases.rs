@@ -83,7 +83,7 @@ pub const TEXTS: [(&str, &[&str]); 15] = [
         "without",
         &["reader-preemption", "lock-holder-preemption", "context-switches", "cpu-share", "memory-pressure"],
     ),
-    ("remedies", &["boost", "deferred-aware-slab"]),
+    ("remedies", &["boost", "deferred-aware-slab", "back-pressure", "expedited", "ask-first", "offload"]),
     ("namespaces", &["net", "ipc", "uts", "pid", "mnt"]),
     ("kernel", &["", "6.1", "6.12"]),
     ("observe.rows", &["gp_mean_ns", "footprint_peak_bytes", "no_such_metric"]),

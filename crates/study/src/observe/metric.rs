@@ -139,7 +139,7 @@ metrics! {
     BOOSTED_CPU "boosted_cpu_share" Share "CPU within boosts, of one vCPU"
         "Run time of the vCPUs within boosts over the window, mean over the vCPUs."
     IPIS "ipis_per_s" PerSecond "Interrupts between vCPUs"
-        "Interrupts by which the guest's vCPUs asked each other to schedule or to report, per second of the window; only where some condition has a remedy of the guest."
+        "Interrupts by which the guest's vCPUs asked each other to schedule or to report, per second of the window."
     DISK_BUSY "disk_busy_share" Share "Disk busy"
         "Time of the window during which the disk worked on a request of any VM."
     RIVAL_RATE "rival_io_bytes_per_s" BytesPerSecond "Read and written by a rival VM"

@@ -14,17 +14,38 @@ pub enum Remedy {
     /// Objects that wait for a grace period stay in their slab cache, and are allocated again right after it. Its
     /// settings are `guest.slab`.
     DeferredAwareSlab,
+    /// Tasks that defer frees faster than grace periods end wait, the longer the more of what is outstanding is theirs. Its
+    /// settings are `guest.pressure`.
+    BackPressure,
+    /// `rcupdate.rcu_expedited=1`: `synchronize_rcu()` waits for expedited grace periods. Callbacks do not.
+    Expedited,
+    /// vCPUs that a grace period waits for are interrupted at once and report at their next preemption point, instead of
+    /// at a tick. Its settings are `guest.ask_first`.
+    AskFirst,
+    /// `rcu_nocbs=all`: a kernel thread for each vCPU invokes its callbacks, on any vCPU.
+    Offload,
 }
 
 impl Remedy {
     /// All of them.
-    pub const ALL: [Remedy; 2] = [Remedy::Boost, Remedy::DeferredAwareSlab];
+    pub const ALL: [Remedy; 6] = [
+        Remedy::Boost,
+        Remedy::DeferredAwareSlab,
+        Remedy::BackPressure,
+        Remedy::Expedited,
+        Remedy::AskFirst,
+        Remedy::Offload,
+    ];
 
     /// The name for people.
     pub fn label(self) -> &'static str {
         match self {
             Remedy::Boost => "boosts of vCPUs that grace periods wait for",
             Remedy::DeferredAwareSlab => "a slab allocator that knows of deferred frees",
+            Remedy::BackPressure => "back-pressure on deferred frees",
+            Remedy::Expedited => "expedited grace periods for those who wait",
+            Remedy::AskFirst => "vCPUs that grace periods wait for are asked at once",
+            Remedy::Offload => "callbacks on kernel threads of their own",
         }
     }
 

@@ -15,7 +15,7 @@ struct Unread {
     why: &'static str,
 }
 
-const UNREAD: [Unread; 17] = [
+const UNREAD: [Unread; 19] = [
     Unread {
         keys: &["host."],
         applies: |s| matches!(s.ground, GroundKind::Vm | GroundKind::Threads),
@@ -96,6 +96,16 @@ const UNREAD: [Unread; 17] = [
         keys: &["guest.slab."],
         applies: |s| lacks(s, Remedy::DeferredAwareSlab),
         why: "no condition has the remedy deferred-aware-slab on the simulator",
+    },
+    Unread {
+        keys: &["guest.pressure."],
+        applies: |s| lacks(s, Remedy::BackPressure),
+        why: "no condition has the remedy back-pressure on the simulator",
+    },
+    Unread {
+        keys: &["guest.ask_first."],
+        applies: |s| lacks(s, Remedy::AskFirst),
+        why: "no condition has the remedy ask-first on the simulator",
     },
     Unread {
         keys: &["guest.memory_mib", "guest.rcu.", "observe.sync_every_ms"],
