@@ -118,9 +118,8 @@ fn each_setting_of_back_pressure_is_read() {
 fn only_those_who_wait_get_expedited_grace_periods() {
     let runs = runs(MEMORY, "expedited", "");
     assert!(ratio(&runs, SYNC_MEAN) < 0.8, "{}", ratio(&runs, SYNC_MEAN));
-    // The callbacks' memory is as before.
-    let peak = ratio(&runs, FOOTPRINT_PEAK);
-    assert!((0.8..1.2).contains(&peak), "{peak}");
+    // Callbacks wait as long as before: the vCPU is off for up to 80 ms.
+    assert!(support::metric(&runs[1], GP_P99) > 50e6, "{}", support::metric(&runs[1], GP_P99));
     assert!(ratio(&runs, IPIS) > 1.0, "{}", ratio(&runs, IPIS));
 }
 
@@ -141,9 +140,6 @@ fn each_setting_of_asking_is_read() {
 #[test]
 fn offloaded_callbacks_leave_softirqs() {
     let runs = runs(MEMORY, "offload", "");
-    for id in [GP_COMPUTE, GP_MEAN, FOOTPRINT_PEAK, THROUGHPUT, BACKLOG_PEAK] {
-        eprintln!("{id}: {}", ratio(&runs, id));
-    }
     assert!(ratio(&runs, GP_COMPUTE) < 0.2, "{}", ratio(&runs, GP_COMPUTE));
 }
 
