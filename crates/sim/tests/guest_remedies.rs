@@ -4,7 +4,8 @@ mod support;
 
 use reprieve_study::Observation;
 use reprieve_study::metric::{
-    BACKLOG_PEAK, FOOTPRINT_PEAK, GP_COMPUTE, GP_MEAN, GP_P99, IPIS, SYNC_MEAN, THROUGHPUT, UNUSABLE_PEAK,
+    BACKLOG_PEAK, FOOTPRINT_PEAK, GP_COMPUTE, GP_MAX, GP_MEAN, GP_P99, IPIS, SYNC_MEAN, THROUGHPUT,
+    UNUSABLE_PEAK,
 };
 
 const MEMORY: &str = "workload = { kind = 'memory', burst = 10 }";
@@ -127,8 +128,8 @@ fn only_those_who_wait_get_expedited_grace_periods() {
 fn whoever_is_asked_reports_before_its_tick() {
     let runs = runs(MEMORY, "ask-first", "");
     assert!(ratio(&runs, GP_MEAN) < 0.9, "{}", ratio(&runs, GP_MEAN));
-    // A descheduled vCPU cannot answer.
-    assert!(support::metric(&runs[1], GP_P99) > 50e6, "{}", support::metric(&runs[1], GP_P99));
+    // A descheduled vCPU cannot answer. (Short grace periods are so many that quantiles do not show the long ones.)
+    assert!(support::metric(&runs[1], GP_MAX) > 50e6, "{}", support::metric(&runs[1], GP_MAX));
     assert!(ratio(&runs, IPIS) > 2.0, "{}", ratio(&runs, IPIS));
 }
 
