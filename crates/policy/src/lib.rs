@@ -11,6 +11,7 @@
 //! | [`gang`] | when the vCPUs of a VM should run together |
 //! | [`grant`] | whether a reader that is about to be descheduled gets one more slice |
 //! | [`steady`] | which vCPUs a guest should use, by their steal |
+//! | [`pressure`] | how long a caller waits that defers frees faster than grace periods end |
 //!
 //! Three more serve these: [`signal`], the type of all input, with a text form for records; [`cpus`], sets of CPUs; and
 //! [`window`], quantiles of the latest values.
@@ -37,6 +38,7 @@ pub mod grant;
 pub mod guard;
 pub mod io;
 pub mod place;
+pub mod pressure;
 pub mod signal;
 pub mod steady;
 pub mod window;

@@ -211,7 +211,7 @@ fn make_guest(
         vcpus: scenario.guest.vcpus,
         hz: scenario.guest.hz,
         costs: costs.clone(),
-        rcu: rcu_params(scenario, descheduled_is_quiescent(condition)),
+        rcu: rcu_params(scenario, condition),
         remedies: remedies::of_guest(scenario, condition),
         locks: workload::locks(&scenario.workload),
         discipline: scenario.guest.spinlocks,
@@ -239,7 +239,8 @@ fn descheduled_is_quiescent(condition: &Condition) -> bool {
 }
 
 /// RCU's parameters. A value below 0 means the kernel's default rule.
-fn rcu_params(scenario: &Scenario, descheduled_is_quiescent: bool) -> rcu::Params {
+fn rcu_params(scenario: &Scenario, condition: &Condition) -> rcu::Params {
+    let descheduled_is_quiescent = descheduled_is_quiescent(condition);
     let given = &scenario.guest.rcu;
     let own_rule = |value: i64| u64::try_from(value).ok();
     rcu::Params {
@@ -249,6 +250,8 @@ fn rcu_params(scenario: &Scenario, descheduled_is_quiescent: bool) -> rcu::Param
         qlowmark: given.qlowmark.max(0) as u64,
         jiffies_till_first_fqs: own_rule(given.jiffies_till_first_fqs),
         jiffies_till_next_fqs: own_rule(given.jiffies_till_next_fqs),
+        asks: remedies::ask(scenario, condition),
+        offloads: condition.remedies.contains(&Remedy::Offload),
         descheduled_is_quiescent,
         ..rcu::Params::default()
     }

@@ -34,10 +34,11 @@ pub fn result_hash(events: u64, of: &Observation) -> String {
     let numbers = [of.provenance.events, of.provenance.window_ns, of.provenance.samples];
     let vcpus = of.provenance.vcpus.iter().flat_map(|vcpu| [vcpu.run_ns, vcpu.delay_ns]);
     numbers.into_iter().chain(vcpus).chain(of.holdouts.iter().copied()).for_each(|word| digest.add(word));
-    // Without I/O this one is new. It derives from events that the digest already covers; left out, it keeps the hashes of
+    // Interrupts are new, and so is the neighbours' CPU time without I/O. They derive from events that the digest already covers; left out, they keep the hashes of
     // older recordings valid.
     let has_io = of.metrics.contains_key(metric::IO_RATE);
-    for (name, value) in of.metrics.iter().filter(|(name, _)| has_io || *name != metric::NEIGHBOUR_CPU) {
+    let is_hashed = |name: &str| (has_io || name != metric::NEIGHBOUR_CPU) && name != metric::IPIS;
+    for (name, value) in of.metrics.iter().filter(|(name, _)| is_hashed(name)) {
         digest.text(name);
         digest.add(value.to_bits());
     }

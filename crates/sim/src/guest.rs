@@ -11,12 +11,14 @@ mod deferring;
 pub mod env;
 pub mod ids;
 mod interrupts;
+mod invoking;
 pub mod io;
 mod jiffies;
 pub mod latent;
 pub mod lock;
 pub mod memory;
 pub mod network;
+mod outstanding;
 pub mod pausing;
 pub mod rcu;
 pub mod rcu_side;
@@ -112,6 +114,10 @@ impl Kernel {
 pub struct Remedies {
     /// Its slab allocator knows of deferred frees.
     pub slab: Option<latent::Settings>,
+    /// Tasks that defer frees too fast wait.
+    pub pressure: Option<reprieve_policy::pressure::Settings>,
+    /// `synchronize_rcu()` waits for expedited grace periods.
+    pub expedites: bool,
 }
 
 /// The parameters of a guest.
@@ -171,6 +177,8 @@ pub struct Guest {
     io: IoSide,
     /// An interrupt handler is running. The softirqs that it raises run when it ends.
     in_interrupt: bool,
+    /// `synchronize_rcu()` waits for expedited grace periods.
+    expedites: bool,
     /// Interrupts that its vCPUs sent each other.
     ipis: u64,
     counters: Counters,
@@ -196,6 +204,7 @@ impl Guest {
             memory,
             io: IoSide::default(),
             in_interrupt: false,
+            expedites: spec.remedies.expedites,
             ipis: 0,
             counters: Counters::default(),
             requests: Vec::new(),
@@ -207,6 +216,10 @@ impl Guest {
             guest.tasks.ksoftirqd.push(ksoftirqd);
             let worker = guest.tasks.add(Kind::Kworker, &spec);
             guest.rcu.batched.set_worker(v, worker);
+        }
+        if spec.rcu.offloads {
+            let offload = |v| guest.tasks.add(Kind::Offload(v), &sched::Spec::default());
+            guest.rcu.offload = (0..spec.vcpus).map(offload).collect();
         }
         guest
     }

@@ -54,7 +54,7 @@ pub mod xen;
 pub use case::Case;
 pub use condition::{Bursts, Cause, Condition, Pause, Spike, VcpuQuota};
 pub use guest::{Accelerator, Guest, Rcu, Spinlocks};
-pub use guest_remedies::Slab;
+pub use guest_remedies::{AskFirst, Pressure, Slab};
 pub use host::{HostModel, Limits, NoiseTail, SchedulerKind};
 pub use plan::PlannedRun;
 pub use published::{Published, PublishedOrder, PublishedPair, PublishedRatio};

@@ -2,11 +2,12 @@
 //! `unpin` are in how the host is built, the cost of marks is in the guest's costs.)
 
 use reprieve_policy::boost::{self, Aim};
-use reprieve_policy::{gang, grant, steady};
+use reprieve_policy::{gang, grant, pressure, steady};
 use reprieve_study::Scenario;
 use reprieve_study::scenario::{Boost, CoSchedule, Condition, HostModel, Remedy, SliceGrant, SteadyCpus};
-use reprieve_study::units::MILLISECOND_NS;
+use reprieve_study::units::{MIB, MILLISECOND_NS};
 
+use crate::guest::rcu::Ask;
 use crate::guest::{Remedies, latent};
 use crate::world::{Times, World};
 
@@ -19,7 +20,23 @@ pub fn of_guest(scenario: &Scenario, condition: &Condition) -> Remedies {
         short_percent: guest.slab.short_percent,
         expedite: guest.slab.expedite,
     };
-    Remedies { slab: has(Remedy::DeferredAwareSlab).then(slab) }
+    let pressure = || pressure::Settings {
+        low_bytes: guest.pressure.low_mib * MIB,
+        high_bytes: guest.pressure.high_mib * MIB,
+        longest_ns: guest.pressure.longest_us * 1000,
+        synchronize: guest.pressure.synchronize,
+    };
+    Remedies {
+        slab: has(Remedy::DeferredAwareSlab).then(slab),
+        pressure: has(Remedy::BackPressure).then(pressure),
+        expedites: has(Remedy::Expedited),
+    }
+}
+
+/// When grace periods ask, if they do.
+pub(super) fn ask(scenario: &Scenario, condition: &Condition) -> Option<Ask> {
+    let ask = if scenario.guest.ask_first.at_start { Ask::AtStart } else { Ask::AtFirstScan };
+    condition.remedies.contains(&Remedy::AskFirst).then_some(ask)
 }
 
 /// Milliseconds as jiffies, at least one.
@@ -54,7 +71,13 @@ pub fn add(world: &mut World, guest: usize, model: &HostModel, condition: &Condi
                 world.add_steadying(guest, settings, look_ms * MILLISECOND_NS);
             }
             Remedy::Oracle => world.add_oracle(guest),
-            Remedy::ShortSlices | Remedy::Unpin | Remedy::DeferredAwareSlab => {}
+            Remedy::ShortSlices
+            | Remedy::Unpin
+            | Remedy::DeferredAwareSlab
+            | Remedy::BackPressure
+            | Remedy::Expedited
+            | Remedy::AskFirst
+            | Remedy::Offload => {}
         }
     }
 }

@@ -132,7 +132,12 @@ impl Guest {
     fn free_chunk(&mut self, v: usize) {
         let freeing = &mut self.rcu.batched.workers[v].freeing;
         let rest = freeing.len().saturating_sub(CHUNK);
-        let ns: u64 = freeing.drain(rest..).map(|object| self.memory.free(v, object)).sum();
+        let freed: Vec<Object> = freeing.drain(rest..).collect();
+        let mut ns = 0;
+        for object in freed {
+            self.rcu.remove_outstanding(v, &self.memory, object);
+            ns += self.memory.free(v, object);
+        }
         self.vcpus[v].begin(Level::Task, ns);
     }
 

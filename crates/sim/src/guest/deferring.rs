@@ -2,7 +2,6 @@
 
 use crate::guest::env::Env;
 use crate::guest::ids::TaskId;
-use crate::guest::latent::Latent;
 use crate::guest::memory::{Cache, Object};
 use crate::guest::rcu_side::RcuSide;
 use crate::guest::{Clock, Guest};
@@ -88,15 +87,10 @@ impl Guest {
         self.rcu.latent.as_ref().is_some_and(|latent| latent.has_any(v))
     }
 
-    /// A kernel worker waits for an expedited grace period that the allocator wants.
+    /// The current task waits for an expedited grace period.
     pub(super) fn wait_expedited(&mut self, clock: &mut Clock<'_>, v: usize, task: TaskId) {
         self.rcu.state.start_expedited(v, u64::from(task.0), &mut self.rcu.effects);
         self.block(v, task);
         self.apply_effects(clock, Some(v));
     }
-}
-
-/// The allocator of a guest with that many vCPUs, if it knows of deferred frees.
-pub(super) fn latent(remedies: &crate::guest::Remedies, vcpus: usize) -> Option<Latent> {
-    remedies.slab.map(|settings| Latent::new(settings, vcpus))
 }

@@ -20,6 +20,8 @@ pub struct Env<'a> {
     pub vcpu: usize,
     /// The task.
     pub task: TaskId,
+    /// Whether the task holds a spinlock, and so must not sleep.
+    pub is_atomic: bool,
     /// Time that the host has kept that vCPU waiting for a pCPU since it started, as it tells its guest.
     pub steal_ns: u64,
     /// The guest's costs.
@@ -111,6 +113,7 @@ impl Env<'_> {
     pub fn free_deferred(&mut self, object: Object) {
         self.spent_ns += self.costs.call_rcu_ns;
         if !self.rcu.keep_latent(self.vcpu, object) {
+            self.rcu.add_outstanding(self.vcpu, self.memory, object);
             self.rcu.call(self.vcpu, callback::free(object));
         }
     }
@@ -119,6 +122,7 @@ impl Env<'_> {
     pub fn free_batched(&mut self, object: Object) {
         self.spent_ns += self.costs.call_rcu_ns;
         if !self.rcu.keep_latent(self.vcpu, object) {
+            self.rcu.add_outstanding(self.vcpu, self.memory, object);
             self.to_wake.extend(self.rcu.batched.push(self.vcpu, object, self.jiffies));
         }
     }

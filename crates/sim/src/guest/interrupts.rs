@@ -38,6 +38,12 @@ impl Guest {
             self.apply_effects(clock, Some(v));
             ns += self.costs.interrupt_ns;
         }
+        if pending & interrupt::ASK != 0 {
+            self.rcu.state.asked_ipi(clock.now_ns, v, context, &mut self.rcu.effects);
+            self.apply_effects(clock, Some(v));
+            // With the report, which follows now or at the next switch.
+            ns += self.costs.interrupt_ns + self.costs.rcu_core_ns;
+        }
         if pending & interrupt::BARRIER != 0 {
             self.entrain_barrier(clock, v);
             ns += self.costs.interrupt_ns;
@@ -134,8 +140,8 @@ impl Guest {
         let soon = self.vcpus[v].wheel.next().is_some_and(|deadline| deadline <= self.jiffies.now + 1);
         let until_ns = clock.now_ns + self.jiffies.tick_ns;
         let short = self.vcpus[v].precise.next().is_some_and(|at_ns| at_ns <= until_ns);
-        let has_callbacks = self.rcu.state.backlog(v) > 0 || self.has_latent(v);
-        let stops = !(has_callbacks || soon || short && self.idle.keeps_tick);
+        let has_callbacks = self.rcu.state.backlog(v) > 0 && self.rcu.offload.is_empty();
+        let stops = !(has_callbacks || self.has_latent(v) || soon || short && self.idle.keeps_tick);
         if stops && !self.vcpus[v].tick_stopped && self.jiffies.timekeeper == Some(v) {
             self.jiffies.timekeeper = None;
         } else if !stops {

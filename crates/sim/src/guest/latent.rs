@@ -196,6 +196,17 @@ impl Latent {
         self.stocks.iter().flatten().map(|stock| waiting(stock, &has_passed)).sum()
     }
 
+    /// Bytes of a CPU's objects whose grace period has not passed.
+    pub fn waiting_bytes(
+        &self,
+        cpu: usize,
+        has_passed: impl Fn(Cookie) -> bool,
+        bytes_of: impl Fn(Cache) -> u64,
+    ) -> u64 {
+        let caches = self.stocks.iter().enumerate();
+        caches.map(|(n, stocks)| waiting(&stocks[cpu], &has_passed) * bytes_of(Cache(n as u16))).sum()
+    }
+
     /// All objects, also those that can be used again.
     pub fn held(&self) -> u64 {
         self.came - self.left

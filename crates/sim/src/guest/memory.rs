@@ -178,10 +178,26 @@ impl Memory {
         }
     }
 
+    /// Bytes of an object of that cache.
+    pub fn object_bytes(&self, cache: Cache) -> u64 {
+        match &self.stores[cache.0 as usize] {
+            Store::Slabs(slabs) => u64::from(slabs.geometry.object_bytes),
+            Store::Pages(order, _) => FRAME_BYTES << order,
+        }
+    }
+
+    /// Bytes of an object.
+    pub fn bytes_of(&self, object: Object) -> u64 {
+        match object.place() {
+            Place::Slab { cache, .. } => self.object_bytes(Cache(cache as u16)),
+            Place::Pages { order, .. } => FRAME_BYTES << order,
+        }
+    }
+
     /// Objects that the slabs of a cache have room for.
     pub fn objects_of(&self, cache: Cache) -> u64 {
         match &self.stores[cache.0 as usize] {
-            Store::Slabs(slabs) => slabs.frames * FRAME_BYTES / u64::from(slabs.geometry.object_bytes),
+            Store::Slabs(slabs) => slabs.frames * FRAME_BYTES / self.object_bytes(cache),
             Store::Pages(..) => 0,
         }
     }

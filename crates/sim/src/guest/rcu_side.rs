@@ -6,9 +6,10 @@ use crate::guest::batched_frees::BatchedFrees;
 use crate::guest::callback;
 use crate::guest::ids::{Mode, TaskId};
 use crate::guest::latent::Latent;
+use crate::guest::outstanding::Outstanding;
 use crate::guest::rcu::{Callback, Effects, Kthread, Params, Rcu, Wakeup};
 use crate::guest::vcpu::{Level, interrupt};
-use crate::guest::{Clock, Guest, Remedies, deferring};
+use crate::guest::{Clock, Guest, Remedies};
 use crate::sched::Cpu;
 
 /// RCU of a guest, with what the guest keeps for it.
@@ -20,6 +21,9 @@ pub struct RcuSide {
     barrier: Barrier,
     pub(super) batched: BatchedFrees,
     pub(super) latent: Option<Latent>,
+    pub(super) outstanding: Option<Outstanding>,
+    /// The thread that invokes each vCPU's callbacks, where they are offloaded.
+    pub(super) offload: Vec<TaskId>,
     /// Callbacks queued so far.
     pub(crate) queued: u64,
     /// Callbacks invoked so far.
@@ -47,7 +51,9 @@ impl RcuSide {
             gp_kthread: TaskId(0),
             barrier: Barrier::default(),
             batched: BatchedFrees::new(params.hz, vcpus),
-            latent: deferring::latent(remedies, vcpus),
+            latent: remedies.slab.map(|settings| Latent::new(settings, vcpus)),
+            outstanding: remedies.pressure.map(|settings| Outstanding::new(settings, vcpus)),
+            offload: Vec::new(),
             queued: 0,
             invoked: 0,
         }
@@ -129,6 +135,9 @@ impl Guest {
     }
 
     fn apply_all_effects(&mut self, clock: &mut Clock<'_>, here: Option<usize>) {
+        while let Some(cpu) = self.rcu.effects.report.pop() {
+            self.rcu.state.report_asked(clock.now_ns, cpu as usize, &mut self.rcu.effects);
+        }
         while let Some(cpu) = self.rcu.effects.softirq.pop() {
             self.raise_rcu(clock, cpu as usize);
         }
@@ -141,6 +150,12 @@ impl Guest {
         self.apply_orders(here);
         while let Some(cpu) = self.rcu.effects.ipi.pop() {
             self.send_ipi(cpu as usize, interrupt::EXPEDITED);
+        }
+        while let Some(cpu) = self.rcu.effects.ask.pop() {
+            self.send_ipi(cpu as usize, interrupt::ASK);
+        }
+        while let Some(cpu) = self.rcu.effects.invoke.pop() {
+            self.wake_task(clock, self.rcu.offload[cpu as usize], here);
         }
         while let Some(token) = self.rcu.effects.wake.pop() {
             self.wake_task(clock, TaskId(token as u32), here);

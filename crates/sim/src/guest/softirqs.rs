@@ -3,7 +3,6 @@
 
 use reprieve_study::units::MILLISECOND_NS;
 
-use crate::guest::callback::{Action, action};
 use crate::guest::vcpu::{Level, SoftPass, softirq};
 use crate::guest::{Clock, Guest, Kernel};
 
@@ -91,34 +90,6 @@ impl Guest {
             ns += self.run_callbacks(clock, v, ns);
         }
         self.apply_effects(clock, Some(v));
-        ns
-    }
-
-    fn run_callbacks(&mut self, clock: &mut Clock<'_>, v: usize, before_ns: u64) -> u64 {
-        let began_ns = clock.now_ns + before_ns;
-        let Some(batch) = self.rcu.state.begin_batch(began_ns, v) else {
-            return 0;
-        };
-        let vcpu = &self.vcpus[v];
-        let stops_at_limit = vcpu.need_resched || vcpu.current.is_some();
-        let (mut ns, mut count) = (0, 0);
-        while !batch.is_over(count, began_ns + ns, stops_at_limit) {
-            let Some(callback) = self.rcu.state.next_callback(v) else {
-                break;
-            };
-            count += 1;
-            ns += self.costs.callback_ns;
-            match action(callback) {
-                Action::Free(object) => ns += self.memory.free(v, object),
-                Action::Wake(task) => {
-                    ns += self.costs.wake_ns;
-                    self.wake_task(clock, task, Some(v));
-                }
-                Action::Barrier(task) => self.barrier_passed(clock, v, task),
-                Action::Batch { vcpu, batch } => self.batch_ready(clock, v, vcpu, batch),
-            }
-        }
-        self.rcu.invoked += self.rcu.state.end_batch(v, &mut self.rcu.effects);
         ns
     }
 }

@@ -58,6 +58,8 @@ pub enum Kind {
     GpKthread,
     /// Runs softirqs that did not fit into interrupts, on its vCPU.
     Ksoftirqd,
+    /// Invokes the callbacks that were queued on this vCPU (`rcuop`).
+    Offload(usize),
     /// Frees what `kfree_rcu()` collected on its vCPU.
     Kworker,
 }

@@ -12,6 +12,7 @@ use crate::sched::{Cpu, Entity};
 impl Guest {
     /// The current task's next operation.
     pub(super) fn next_operation(&mut self, clock: &mut Clock<'_>, v: usize, task: TaskId) {
+        let is_atomic = self.tasks[task].locks > 0;
         let mut kind = self.tasks[task].kind.take().expect("a task decides once at a time");
         match &mut kind {
             Kind::Program(program) => {
@@ -20,6 +21,7 @@ impl Guest {
                     now_ns: clock.now_ns,
                     vcpu: v,
                     task,
+                    is_atomic,
                     steal_ns: self.vcpus[v].times.stolen_ns,
                     costs: &self.costs,
                     memory: &mut self.memory,
@@ -48,6 +50,10 @@ impl Guest {
             Kind::Kworker => {
                 self.tasks[task].kind = Some(kind);
                 self.run_kworker(clock, v, task);
+            }
+            &mut Kind::Offload(of) => {
+                self.tasks[task].kind = Some(kind);
+                self.run_offloaded(clock, v, task, of);
             }
             Kind::GpKthread => {
                 self.tasks[task].kind = Some(kind);
@@ -87,17 +93,13 @@ impl Guest {
             }
             Op::Sleep { ns } => self.sleep_precisely(clock, v, task, ns),
             Op::SleepJiffies(jiffies) => self.sleep_jiffies(v, task, jiffies),
-            Op::Synchronize => {
+            Op::Synchronize if !self.expedites => {
                 self.vcpus[v].begin(Level::Task, self.costs.call_rcu_ns);
                 self.rcu.call(v, callback::wake(task));
                 self.apply_effects(clock, Some(v));
                 self.block(v, task);
             }
-            Op::SynchronizeExpedited => {
-                self.rcu.state.start_expedited(v, u64::from(task.0), &mut self.rcu.effects);
-                self.block(v, task);
-                self.apply_effects(clock, Some(v));
-            }
+            Op::Synchronize | Op::SynchronizeExpedited => self.wait_expedited(clock, v, task),
             Op::Barrier => self.start_barrier(clock, v, task),
             Op::Wait => {
                 let state = &mut self.tasks[task];

@@ -47,6 +47,8 @@ pub mod interrupt {
     pub const EVENT: u8 = 16;
     /// The disk is done with requests.
     pub const BLOCK: u8 = 32;
+    /// A grace period asks for a report.
+    pub const ASK: u8 = 64;
 }
 
 /// Softirqs that wait, as bits.

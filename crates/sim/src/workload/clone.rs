@@ -131,7 +131,7 @@ impl Program for Worker {
                 for object in self.held.drain(..) {
                     env.free_deferred(object);
                 }
-                Op::Schedule
+                env.back_pressure().unwrap_or(Op::Schedule)
             }
             // Unmounting waits for an expedited grace period.
             3 if self.mount => Op::SynchronizeExpedited,

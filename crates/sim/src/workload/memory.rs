@@ -123,6 +123,10 @@ impl Program for Worker {
                 if left > due {
                     return self.begin(left - due, 0);
                 }
+                if let Some(op) = env.back_pressure() {
+                    self.stage = Stage::Kernel;
+                    return op;
+                }
                 self.other_work(Stage::Kernel)
             }
             Stage::Kernel | Stage::User => self.other_work(self.stage),

@@ -95,6 +95,8 @@ enum Step {
     Access,
     /// Creates or deletes.
     Name,
+    /// Waits, if what it has deferred asks for that.
+    Defer,
     /// Takes the lock, works under it, releases it.
     Take,
     Held,
@@ -230,10 +232,14 @@ impl Program for Process {
                 } else if self.create(env).is_none() {
                     env.counters.memory_shortages += 1;
                 }
-                self.step = Step::Take;
+                self.step = Step::Defer;
                 self.kernel(NAME_US)
             }
-            Step::Take => {
+            Step::Defer if let Some(op) = env.back_pressure() => {
+                self.step = Step::Take;
+                op
+            }
+            Step::Defer | Step::Take => {
                 self.step = Step::Held;
                 Op::Lock(LOCK)
             }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use super::guest_remedies::Slab;
+use super::guest_remedies::{AskFirst, Pressure, Slab};
 
 /// The machine under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +46,10 @@ pub struct Guest {
     pub rcu: Rcu,
     /// Settings of the remedy `deferred-aware-slab`.
     pub slab: Slab,
+    /// Settings of the remedy `back-pressure`.
+    pub pressure: Pressure,
+    /// Settings of the remedy `ask-first`.
+    pub ask_first: AskFirst,
 }
 
 impl Default for Guest {
@@ -63,6 +67,8 @@ impl Default for Guest {
             spinlocks: Spinlocks::default(),
             rcu: Rcu::default(),
             slab: Slab::default(),
+            pressure: Pressure::default(),
+            ask_first: AskFirst::default(),
         }
     }
 }

@@ -32,6 +32,16 @@ pub enum Remedy {
     /// Objects that wait for a grace period stay in their slab cache, and are allocated again right after it. Its
     /// settings are `guest.slab`.
     DeferredAwareSlab,
+    /// Tasks that defer frees faster than grace periods end wait, the longer the more of what is outstanding is theirs. Its
+    /// settings are `guest.pressure`.
+    BackPressure,
+    /// `rcupdate.rcu_expedited=1`: `synchronize_rcu()` waits for expedited grace periods. Callbacks do not.
+    Expedited,
+    /// vCPUs that a grace period waits for are interrupted at once and report at their next preemption point, instead of
+    /// at a tick. Its settings are `guest.ask_first`.
+    AskFirst,
+    /// `rcu_nocbs=all`: a kernel thread for each vCPU invokes its callbacks, on any vCPU.
+    Offload,
     // To compare with.
     /// What nobody can do, to compare the others with: a vCPU that the host takes off its pCPU counts as quiescent at
     /// once, though it may be within a reader; and a vCPU on which the grace-period kthread could run, or that could
@@ -41,7 +51,7 @@ pub enum Remedy {
 
 impl Remedy {
     /// All of them.
-    pub const ALL: [Remedy; 9] = [
+    pub const ALL: [Remedy; 13] = [
         Remedy::Boost,
         Remedy::BoostUnaimed,
         Remedy::SliceGrant,
@@ -50,6 +60,10 @@ impl Remedy {
         Remedy::CoSchedule,
         Remedy::SteadyCpus,
         Remedy::DeferredAwareSlab,
+        Remedy::BackPressure,
+        Remedy::Expedited,
+        Remedy::AskFirst,
+        Remedy::Offload,
         Remedy::Oracle,
     ];
 
@@ -70,12 +84,23 @@ impl Remedy {
             Remedy::CoSchedule => "vCPUs that run together",
             Remedy::Oracle => "an oracle: no grace period waits for a descheduled vCPU",
             Remedy::SteadyCpus => "tasks kept off vCPUs with steal",
+            Remedy::BackPressure => "back-pressure on deferred frees",
+            Remedy::Expedited => "expedited grace periods for those who wait",
+            Remedy::AskFirst => "vCPUs that grace periods wait for are asked at once",
+            Remedy::Offload => "callbacks on kernel threads of their own",
         }
     }
 
     /// Whether the guest's kernel does it, and not the host.
     pub fn is_of_guest(self) -> bool {
-        matches!(self, Remedy::DeferredAwareSlab)
+        matches!(
+            self,
+            Remedy::DeferredAwareSlab
+                | Remedy::BackPressure
+                | Remedy::Expedited
+                | Remedy::AskFirst
+                | Remedy::Offload
+        )
     }
 }
 

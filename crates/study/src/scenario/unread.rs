@@ -153,6 +153,16 @@ const UNREAD: &[Unread] = &[
         why: "no condition has the remedy steady-cpus on the simulator",
     },
     Unread {
+        keys: &["guest.pressure."],
+        applies: |s| lacks(s, Remedy::BackPressure),
+        why: "no condition has the remedy back-pressure on the simulator",
+    },
+    Unread {
+        keys: &["guest.ask_first."],
+        applies: |s| lacks(s, Remedy::AskFirst),
+        why: "no condition has the remedy ask-first on the simulator",
+    },
+    Unread {
         keys: &["guest.memory_mib", "guest.rcu.", "observe.sync_every_ms"],
         applies: |s| s.ground == GroundKind::Sim && s.workload.is_latency(),
         why: "a workload of wake-ups or requests frees no memory and waits for no grace period",

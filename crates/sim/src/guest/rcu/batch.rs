@@ -68,7 +68,7 @@ impl Rcu {
         } else if left + self.params.qhimark < this.looked_at {
             this.looked_at = left;
         }
-        if this.callbacks.ready() > 0 {
+        if this.callbacks.ready() > 0 && !self.params.offloads {
             effects.softirq.push(cpu as u32);
         }
         invoked

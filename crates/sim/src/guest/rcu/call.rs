@@ -19,6 +19,8 @@ impl Rcu {
         if this.in_extended_qs() {
             effects.softirq.push(cpu as u32);
         }
+        self.call_offloaded(cpu, effects);
+        let this = &self.cpus[cpu];
         if this.callbacks.len() > this.looked_at + self.params.qhimark {
             self.relieve(cpu, effects);
         }

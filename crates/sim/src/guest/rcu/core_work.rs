@@ -28,12 +28,16 @@ impl Rcu {
         if !self.gp_in_progress() && self.cpus[cpu].callbacks.unassigned() > 0 {
             self.accelerate_and_wake(cpu, effects);
         }
-        CoreWork { noted, reported, callbacks_ready: self.cpus[cpu].callbacks.ready() > 0 }
+        CoreWork {
+            noted,
+            reported,
+            callbacks_ready: self.cpus[cpu].callbacks.ready() > 0 && !self.params.offloads,
+        }
     }
 
     /// Reports a quiescent state to the leaf (`rcu_report_qs_rdp`). The CPU knows of all grace periods, so the state
     /// belongs to the current one.
-    fn report(&mut self, now_ns: u64, cpu: usize, effects: &mut Effects) {
+    pub(super) fn report(&mut self, now_ns: u64, cpu: usize, effects: &mut Effects) {
         let this = &mut self.cpus[cpu];
         let (leaf, bit) = (this.leaf, this.bit);
         this.core_needs_qs = false;

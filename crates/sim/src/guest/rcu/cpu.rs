@@ -15,6 +15,8 @@ pub(super) struct Cpu {
     pub urgent: bool,
     /// A scan asks for a step of the idle counter (`rcu_need_heavy_qs`).
     pub heavy: bool,
+    /// It was asked for a report and will make one at its next quiescent state.
+    pub asked: bool,
     /// Its leaf.
     pub leaf: u32,
     /// Its bit in the leaf.

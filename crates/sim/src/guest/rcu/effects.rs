@@ -22,6 +22,12 @@ pub struct Effects {
     pub resched: Vec<u32>,
     /// CPUs to interrupt for an expedited grace period; each calls [`super::Rcu::expedited_ipi`].
     pub ipi: Vec<u32>,
+    /// CPUs to interrupt for a report; each calls [`super::Rcu::asked_ipi`].
+    pub ask: Vec<u32>,
+    /// The CPU of the call, if it was asked and is quiescent: it calls [`super::Rcu::report_asked`].
+    pub report: Vec<u32>,
+    /// CPUs some of whose offloaded callbacks are ready: their threads must wake.
+    pub invoke: Vec<u32>,
     /// Tokens of waiters whose expedited grace period is over.
     pub wake: Vec<u64>,
 }
@@ -31,6 +37,7 @@ impl Effects {
     #[inline]
     pub fn is_empty(&self) -> bool {
         let lists = self.softirq.is_empty() && self.resched.is_empty() && self.ipi.is_empty();
-        lists && self.wake.is_empty() && !self.wake_kthread
+        let remedies = self.ask.is_empty() && self.report.is_empty() && self.invoke.is_empty();
+        lists && remedies && self.wake.is_empty() && !self.wake_kthread
     }
 }

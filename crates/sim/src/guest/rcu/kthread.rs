@@ -6,6 +6,8 @@
 use reprieve_study::units::SECOND_NS;
 
 use super::effects::Effects;
+use super::params::Ask;
+use super::scan::Scan;
 use super::sequence::{STATE_BITS, end, is_before, start};
 use super::state::Rcu;
 use super::tree::Kind;
@@ -107,10 +109,10 @@ impl Rcu {
                         return Step::rest(Kthread::SleepJiffies(until - jiffies));
                     }
                     if is_over {
-                        return Step::work(self.end_gp(now_ns, cpu));
+                        return Step::work(self.end_gp(now_ns, cpu, effects));
                     }
                     if look || jiffies >= self.scan_at {
-                        return Step::work(self.scan_step(now_ns, jiffies, wait, effects));
+                        return Step::work(self.scan_step(now_ns, jiffies, cpu, wait, effects));
                     }
                     // Too early (the kernel's "stray signal").
                     let wait = Wait { at_once: false, ..wait };
@@ -131,8 +133,14 @@ impl Rcu {
         self.stage = Stage::Asleep { until: jiffies + pause, wait };
     }
 
-    fn scan_step(&mut self, now_ns: u64, jiffies: u64, wait: Wait, effects: &mut Effects) -> u64 {
-        let visited = self.scan(now_ns, jiffies, wait.is_first, effects);
+    fn scan_step(&mut self, now_ns: u64, jiffies: u64, cpu: usize, wait: Wait, effects: &mut Effects) -> u64 {
+        let asks = self.params.asks == Some(Ask::AtFirstScan) && wait.is_first;
+        let visited = self.scan(
+            now_ns,
+            jiffies,
+            Scan { is_first: wait.is_first, asks_as: asks.then_some(cpu) },
+            effects,
+        );
         let at_once = wait.is_first && self.overloaded;
         let wait = Wait { is_first: false, at_once };
         self.stage = Stage::Pause { jiffies: self.delays.next, keeps_time: false, wait };
@@ -158,13 +166,18 @@ impl Rcu {
             self.grace_periods
                 .forget(bits(descheduled).map(|bit| self.tree.nodes[leaf].first_cpu + bit as usize));
         }
-        let wait = Wait { is_first: true, at_once: self.overloaded };
+        let mut visited = self.tree.nodes.len() as u64;
+        let asks = self.params.asks == Some(Ask::AtStart);
+        if asks {
+            visited += self.scan(now_ns, jiffies, Scan { is_first: true, asks_as: Some(cpu) }, effects);
+        }
+        let wait = Wait { is_first: !asks, at_once: self.overloaded };
         self.stage = Stage::Pause { jiffies: self.delays.first, keeps_time: false, wait };
-        self.tree.nodes.len() as u64
+        visited
     }
 
     /// Ends the grace period, and asks for the next one if somebody needs it (`rcu_gp_cleanup`).
-    fn end_gp(&mut self, now_ns: u64, cpu: usize) -> u64 {
+    fn end_gp(&mut self, now_ns: u64, cpu: usize, effects: &mut Effects) -> u64 {
         let mut visited = 0;
         let new = end(self.gp_seq);
         let own_leaf = self.cpus[cpu].leaf as usize;
@@ -185,6 +198,7 @@ impl Rcu {
         self.look_wanted = false;
         let is_asked_for = self.accelerate(cpu, 0);
         self.start_wanted |= is_needed || is_asked_for;
+        visited += self.end_offloaded(effects);
         self.stage = Stage::Idle;
         visited
     }

@@ -33,6 +33,10 @@ pub struct Params {
     pub jiffies_to_sched_qs: Option<u64>,
     /// Age from which a grace period counts as stalled; from half of it, holdouts are rescheduled.
     pub stall_jiffies: Option<u64>,
+    /// Remedy: CPUs are asked for a report by an interrupt, when a grace period starts or at its first scan.
+    pub asks: Option<Ask>,
+    /// Remedy: callbacks are invoked by threads, and grace periods learn of them without their CPU (`rcu_nocbs=all`).
+    pub offloads: bool,
     /// Counterfactual: a vCPU that the host descheduled counts as quiescent at once (no reader preemption).
     pub descheduled_is_quiescent: bool,
 }
@@ -54,9 +58,20 @@ impl Default for Params {
             jiffies_till_next_fqs: None,
             jiffies_to_sched_qs: None,
             stall_jiffies: None,
+            asks: None,
+            offloads: false,
             descheduled_is_quiescent: false,
         }
     }
+}
+
+/// When CPUs are asked for a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// When a grace period starts.
+    AtStart,
+    /// At its first scan.
+    AtFirstScan,
 }
 
 /// Seconds until a stall (`CONFIG_RCU_CPU_STALL_TIMEOUT`).

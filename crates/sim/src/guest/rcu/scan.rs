@@ -4,11 +4,20 @@ use super::effects::Effects;
 use super::state::Rcu;
 use crate::bits::bits;
 
+/// What a scan does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Scan {
+    /// It is the first one of the grace period.
+    pub is_first: bool,
+    /// It asks those for a report that it does not find idle; the kthread runs on that CPU.
+    pub asks_as: Option<usize>,
+}
+
 impl Rcu {
     /// One scan over the CPUs that the grace period still waits for. The first one of a grace period looks which CPUs
     /// are idle now, later ones also which were idle since
     /// (`rcu_gp_fqs`). Answers how many nodes and CPUs it visited.
-    pub(super) fn scan(&mut self, now_ns: u64, jiffies: u64, is_first: bool, effects: &mut Effects) -> u64 {
+    pub(super) fn scan(&mut self, now_ns: u64, jiffies: u64, scan: Scan, effects: &mut Effects) -> u64 {
         let mut visited = 0;
         self.scans += 1;
         self.overloaded = std::mem::take(&mut self.overloaded_next);
@@ -22,10 +31,12 @@ impl Rcu {
                 let cpu = first_cpu + bit as usize;
                 visited += 1;
                 let is_quiescent =
-                    if is_first { self.look(cpu) } else { self.look_again(cpu, jiffies, effects) };
+                    if scan.is_first { self.look(cpu) } else { self.look_again(cpu, jiffies, effects) };
                 if is_quiescent {
                     quiescent |= 1 << bit;
                     self.calm(cpu);
+                } else if let Some(own) = scan.asks_as {
+                    self.ask(cpu, own, effects);
                 }
             }
             self.clear_waiting(now_ns, leaf as u32, quiescent, effects);

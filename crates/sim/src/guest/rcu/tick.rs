@@ -57,6 +57,9 @@ impl Rcu {
             return;
         }
         this.no_qs = false;
+        if std::mem::take(&mut this.asked) {
+            effects.report.push(cpu as u32);
+        }
         if this.no_expedited_qs {
             self.report_expedited(cpu, effects);
         }
@@ -68,7 +71,7 @@ impl Rcu {
         let this = &self.cpus[cpu];
         let in_progress = self.gp_in_progress();
         (this.core_needs_qs && !this.no_qs && in_progress)
-            || this.callbacks.ready() > 0
+            || (this.callbacks.ready() > 0 && !self.params.offloads)
             || (!in_progress && this.callbacks.unassigned() > 0)
             || self.tree.nodes[this.leaf as usize].gp_seq != this.gp_seq
     }

@@ -6,8 +6,8 @@ use reprieve_study::units::{MILLISECOND_NS, SECOND_NS};
 
 use super::guest::Guest;
 use super::style::Style;
-use crate::guest::rcu::Params;
 use crate::guest::rcu::state::Rcu;
+use crate::guest::rcu::{Ask, Params};
 
 fn rate() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), 2..10_u64, 10..100_u64]
@@ -34,9 +34,11 @@ prop_compose! {
         (blimit, qhimark) in (1..12_u64, 1..300_u64),
         jiffies_to_sched_qs in prop::option::of(1..4_u64),
         jiffies_till_first_fqs in prop::option::of(0..4_u64),
+        asks in prop::option::of(prop::sample::select(vec![Ask::AtStart, Ask::AtFirstScan])),
+        offloads in any::<bool>(),
     ) -> Params {
         Params { hz, leaf, fanout, blimit, qhimark, qlowmark: qhimark / 10, jiffies_to_sched_qs,
-            jiffies_till_first_fqs, stall_jiffies: Some(40), ..Params::default() }
+            jiffies_till_first_fqs, asks, offloads, stall_jiffies: Some(40), ..Params::default() }
     }
 }
 

@@ -3,9 +3,11 @@
 
 use reprieve_study::units::SECOND_NS;
 
+mod kthread;
+
 use super::style::{Random, Style};
 use crate::bits::bits;
-use crate::guest::rcu::{Callback, Context, Cookie, Effects, Kthread, Params, Rcu, Wakeup};
+use crate::guest::rcu::{Callback, Context, Cookie, Effects, Params, Rcu, Wakeup};
 
 impl Rcu {
     /// The CPUs for which the grace period waits, from the lowest.
@@ -29,6 +31,7 @@ pub struct Vcpu {
     softirq: bool,
     need_resched: bool,
     is_interrupted: bool,
+    is_asked: bool,
     next_tick_ns: u64,
     /// Number of the event at which it last was quiescent.
     quiescent_at: u64,
@@ -59,6 +62,7 @@ pub struct Guest {
     pub random: Random,
     /// Off in the counterfactual, where RCU breaks its promise on purpose.
     pub is_strict: bool,
+    is_offloaded: bool,
     pub step_ns: u64,
     tick_ns: u64,
     gp: Gp,
@@ -67,6 +71,8 @@ pub struct Guest {
     expedited: Vec<Promise>,
     /// Moments whose grace period is asked for and polled.
     polled: Vec<(Cookie, Promise)>,
+    /// CPUs whose callbacks some other one is to invoke.
+    offloaded: Vec<usize>,
     events: u64,
 }
 
@@ -81,6 +87,7 @@ impl Guest {
             softirq: false,
             need_resched: false,
             is_interrupted: false,
+            is_asked: false,
             next_tick_ns: tick_ns + cpu as u64 * style.skew_ns,
             quiescent_at: 0,
             last_invoked: None,
@@ -91,6 +98,7 @@ impl Guest {
             now_ns: 0,
             random: Random(seed),
             is_strict: !params.descheduled_is_quiescent,
+            is_offloaded: params.offloads,
             step_ns: 100_000,
             tick_ns,
             gp: Gp { is_asleep: true, cpu: 0, timer_at: None, ready_at_ns: 0, why: Wakeup::Woken },
@@ -98,6 +106,7 @@ impl Guest {
             promises: Vec::new(),
             expedited: Vec::new(),
             polled: Vec::new(),
+            offloaded: Vec::new(),
             events: 0,
             style,
         }
@@ -139,6 +148,9 @@ impl Guest {
         here.iter().for_each(|&cpu| self.interrupts(cpu));
         for &cpu in &here {
             self.schedule(cpu);
+            if let Some(of) = self.offloaded.pop() {
+                self.invoke(of, cpu);
+            }
             self.act(cpu);
         }
     }
@@ -173,7 +185,8 @@ impl Guest {
         let is_stopped = is_idle && self.rcu.backlog(cpu) == 0 && !timer_is_due;
         let ticks = self.vcpus[cpu].next_tick_ns <= self.now_ns && !is_stopped;
         let is_interrupted = std::mem::take(&mut self.vcpus[cpu].is_interrupted);
-        if !(ticks || timer_is_due || is_interrupted || self.vcpus[cpu].softirq) {
+        let is_asked = std::mem::take(&mut self.vcpus[cpu].is_asked);
+        if !(ticks || timer_is_due || is_interrupted || is_asked || self.vcpus[cpu].softirq) {
             return;
         }
         if is_idle {
@@ -182,6 +195,10 @@ impl Guest {
         let mode = self.vcpus[cpu].mode;
         if is_interrupted {
             self.rcu.expedited_ipi(cpu, mode, &mut self.effects);
+            self.apply(cpu);
+        }
+        if is_asked {
+            self.rcu.asked_ipi(self.now_ns, cpu, mode, &mut self.effects);
             self.apply(cpu);
         }
         if ticks {
@@ -206,14 +223,15 @@ impl Guest {
                 return;
             }
             if self.rcu.core(self.now_ns, cpu, &mut self.effects).callbacks_ready {
-                self.invoke(cpu);
+                self.invoke(cpu, cpu);
             }
             self.apply(cpu);
         }
     }
 
-    fn invoke(&mut self, cpu: usize) {
-        let batch = self.rcu.begin_batch(self.now_ns, cpu).expect("callbacks are ready");
+    /// Invokes ready callbacks of a CPU on that or another one.
+    fn invoke(&mut self, cpu: usize, on: usize) {
+        let Some(batch) = self.rcu.begin_batch(self.now_ns, cpu) else { return };
         let mut count = 0;
         while !batch.is_over(count, self.now_ns, self.vcpus[cpu].mode != Context::Idle) {
             let Some(Callback(id)) = self.rcu.next_callback(cpu) else {
@@ -221,13 +239,16 @@ impl Guest {
             };
             count += 1;
             assert!(self.vcpus[cpu].last_invoked.replace(id).is_none_or(|last| last < id), "out of order");
-            self.check(&self.promises[id as usize], cpu);
+            self.check(&self.promises[id as usize], on);
             self.promises[id as usize].is_kept = true;
             if self.style.calls > 0 && self.random.one_in(10) {
-                self.call(cpu);
+                self.call(on);
             }
         }
         assert_eq!(self.rcu.end_batch(cpu, &mut self.effects), count);
+        if self.is_offloaded && self.rcu.backlog(cpu) > 0 {
+            self.offloaded.push(cpu);
+        }
     }
 
     /// Every CPU is quiescent, or was since the promise was made.
@@ -312,68 +333,18 @@ impl Guest {
         }
         effects.resched.iter().for_each(|&on| self.vcpus[on as usize].need_resched = true);
         effects.ipi.iter().for_each(|&on| self.vcpus[on as usize].is_interrupted = true);
+        effects.ask.iter().for_each(|&on| self.vcpus[on as usize].is_asked = true);
+        effects
+            .report
+            .iter()
+            .for_each(|&on| self.rcu.report_asked(self.now_ns, on as usize, &mut self.effects));
+        effects.invoke.iter().for_each(|&of| self.offloaded.push(of as usize));
         for &token in &effects.wake {
             self.check(&self.expedited[token as usize], cpu);
             self.expedited[token as usize].is_kept = true;
         }
-        if effects.wake_kthread {
+        if effects.wake_kthread || std::mem::take(&mut self.effects.wake_kthread) {
             self.wake_kthread(None, Wakeup::Woken);
-        }
-    }
-
-    fn wake_kthread(&mut self, on: Option<usize>, why: Wakeup) {
-        if !std::mem::take(&mut self.gp.is_asleep) {
-            return;
-        }
-        self.gp.timer_at = None;
-        self.gp.why = why;
-        let anywhere = self.random.below(self.vcpus.len() as u64) as usize;
-        self.gp.cpu = on.or(self.style.kthread_on).unwrap_or(anywhere);
-        self.gp.ready_at_ns = self.now_ns + self.random.below(self.style.kthread_delay_ns + 1);
-    }
-
-    /// The kthread, or another task, where kernel code can be switched.
-    fn schedule(&mut self, cpu: usize) {
-        if self.vcpus[cpu].is_reading {
-            return;
-        }
-        if !self.gp.is_asleep && self.gp.cpu == cpu && self.gp.ready_at_ns <= self.now_ns {
-            self.run_kthread(cpu);
-        } else if self.vcpus[cpu].need_resched && self.vcpus[cpu].mode != Context::Idle {
-            self.switch(cpu);
-        }
-    }
-
-    fn run_kthread(&mut self, cpu: usize) {
-        let mode = std::mem::replace(&mut self.vcpus[cpu].mode, Context::Kernel);
-        if mode == Context::Idle {
-            self.rcu.idle_exit(cpu);
-        }
-        self.switch(cpu);
-        loop {
-            let why = std::mem::replace(&mut self.gp.why, Wakeup::Woken);
-            let jiffies = self.jiffies();
-            let step = self.rcu.kthread(self.now_ns, jiffies, cpu, why, &mut self.effects);
-            self.apply(cpu);
-            match step.next {
-                Kthread::Work if self.style.kthread_delay_ns > 0 && self.random.one_in(4) => {
-                    // It is preempted between two steps.
-                    self.gp.ready_at_ns = self.now_ns + self.random.below(self.style.kthread_delay_ns);
-                    break;
-                }
-                Kthread::Work => continue,
-                Kthread::SleepUntilWoken => self.gp.is_asleep = true,
-                Kthread::SleepJiffies(sleep) => {
-                    self.gp.is_asleep = true;
-                    self.gp.timer_at = Some(jiffies + sleep + 1);
-                }
-            }
-            break;
-        }
-        self.switch(cpu);
-        self.vcpus[cpu].mode = mode;
-        if mode == Context::Idle {
-            self.rcu.idle_enter(cpu);
         }
     }
 
