@@ -12,7 +12,7 @@ const TEXT: &str = "
     name = 'boosts'
     title = 'boosts'
     workload = { kind = 'memory' }
-    run = { warmup_ms = 300, window_ms = 2500 }
+    run = { repeat = 1, warmup_ms = 300, window_ms = 2500 }
     guest = { vcpus = 2, memory_mib = 256 }
     host = { boost = { threshold_us = 1000, cap_us = 1000, cool_down_us = 8000, look_us = 250, unaimed_per_s = 100 } }
     [conditions.nothing]
