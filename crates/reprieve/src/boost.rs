@@ -70,10 +70,10 @@ impl Guest {
         given
     }
 
-    /// Why it is no longer watched.
+    /// Why it is no longer watched, unless because all is over.
     pub fn ended(&self) -> Option<&str> {
         match &self.state {
-            State::Ended(why) => Some(why),
+            State::Ended(why) => Some(why.as_str()).filter(|why| !why.is_empty()),
             State::Waits(_) => Some("its kernel was not found again yet"),
             State::Watched { .. } => None,
         }

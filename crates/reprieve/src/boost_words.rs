@@ -163,7 +163,7 @@ impl Words {
         if guest.restarts > 0 {
             text += &format!("    it was started anew {} time(s)\n", guest.restarts);
         }
-        if let Some(why) = guest.ended().filter(|why| !why.is_empty()) {
+        if let Some(why) = guest.ended() {
             text += &format!("    no longer watched: {}\n", shown::line(why));
         }
         output::print(&text)

@@ -66,7 +66,7 @@ impl Vcpus {
                 is_holdout: v < 64 && rcu.holdouts >> v & 1 == 1,
                 has_kthread: rcu.kthread_on == Some(v),
                 run_ns: seen.run_ns,
-                debt_ns: account.map_or(0, |of| of.ledger.debt_ns(of.run_ns)),
+                debt_ns: account.map_or(0, Account::debt_ns),
             };
         }
     }
@@ -77,6 +77,11 @@ impl Account {
         let group = Group::open(&limited.directory)?;
         let ledger = Ledger::new(group.quota_ns(), group.period_ns());
         Ok(Account { group, ledger, vcpus: limited.vcpus.clone(), run_ns: 0 })
+    }
+
+    /// What it owes; more than any limit if a small quota cannot bear more.
+    fn debt_ns(&self) -> u64 {
+        if self.ledger.owes_much(self.run_ns) { u64::MAX } else { self.ledger.debt_ns(self.run_ns) }
     }
 
     /// Does what the books say at this look.

@@ -14,6 +14,8 @@
 //! When periods begin follows from the kernel's count of them (`nr_periods` of `cpu.stat`): periods are of equal length,
 //! so each sighting of a step narrows down the moment, which then needs to be looked for no more than once a period.
 
+use crate::SECOND_NS;
+
 /// The least quota that the kernel accepts, ns (`min_cfs_quota_period` in kernel/sched/core.c).
 pub const LEAST_NS: u64 = 1_000_000;
 /// A new quota is written this long before its period begins, ns. An estimate of how late a thread wakes up.
@@ -121,6 +123,12 @@ impl Ledger {
     pub fn debt_ns(&self, run_ns: u64) -> u64 {
         let used_ns = run_ns.saturating_sub(self.begin_run_ns);
         self.debt_ns.saturating_add(used_ns).saturating_sub(self.quota_ns)
+    }
+
+    /// Whether it owes so much that a further visit would show in its share of a second: 4 % of what its quota grants then.
+    pub fn owes_much(&self, run_ns: u64) -> bool {
+        let granted_ns = u128::from(self.quota_ns) * u128::from(SECOND_NS) / u128::from(self.period_ns);
+        u128::from(self.debt_ns(run_ns)) * 25 >= granted_ns
     }
 
     /// CPU time that it has had within visits that are over, ns.

@@ -219,3 +219,16 @@ fn a_group_s_debt_outlives_a_period_in_which_it_cannot_be_paid() {
     let quota_ns = ledger.look(ledger.due_ns().unwrap(), 72 * MS, None).unwrap();
     assert!((6 * MS..=8 * MS).contains(&quota_ns), "12 ms are owed: {quota_ns}");
 }
+
+#[test]
+fn a_small_quota_bears_little_debt() {
+    let owes_much = |quota_ns: u64, owed_ns: u64| {
+        let mut ledger = Ledger::new(quota_ns, PERIOD_NS);
+        ledger.debt_ns = owed_ns;
+        // The period's own quota is used up.
+        ledger.owes_much(quota_ns)
+    };
+    // 20 % of a CPU are 200 ms a second, 4 % of which are 8 ms; 3 % are 30 ms, and 1.2 ms.
+    assert!(!owes_much(QUOTA_NS, 8 * MS - 1) && owes_much(QUOTA_NS, 8 * MS));
+    assert!(!owes_much(3 * MS, 1_200 * US - 1) && owes_much(3 * MS, 1_200 * US));
+}
