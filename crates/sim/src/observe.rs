@@ -175,7 +175,7 @@ impl Observer {
         derive::memory(&mut out, std::mem::take(&mut self.series));
         self.neighbours.observe(&mut out, world);
         costs::boosts(&mut out, self.start.boosted, end.boosted);
-        costs::ipis(&mut out, &run.scenario, end.ipis - self.start.ipis);
+        costs::ipis(&mut out, end.ipis - self.start.ipis);
         costs::left_alone(&mut out, self.start.left_alone_ns, end.left_alone_ns);
         costs::gangs(&mut out, self.start.gang_slices, end.gang_slices);
         costs::grants(&mut out, [self.start.granted, end.granted], [self.start.marks_ns, end.marks_ns]);

@@ -77,6 +77,9 @@ fn is_none(shown: &str) -> bool {
 
 /// The alternative in brackets, of several: `none (voluntary) full`; or the whole.
 fn chosen(shown: &str) -> String {
+    if is_none(shown) {
+        return shown.into();
+    }
     let inner = shown.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
     inner.map_or(shown, |(chosen, _)| chosen).to_string()
 }

@@ -1,8 +1,8 @@
 //! What the guest's CPU time, and remedies, cost others.
 
+use reprieve_study::Observation;
 use reprieve_study::derive::put;
 use reprieve_study::metric;
-use reprieve_study::{Observation, Scenario};
 
 use crate::sched::Entity;
 use crate::world::{Given, Granted, World};
@@ -53,10 +53,9 @@ pub(super) fn gangs(out: &mut Observation, before: Option<u64>, after: Option<u6
     }
 }
 
-/// Interrupts that the guest's vCPUs sent each other in the window, if some condition has a remedy of the guest to compare.
-pub(super) fn ipis(out: &mut Observation, scenario: &Scenario, ipis: u64) {
-    let mut remedies = scenario.conditions.values().flat_map(|condition| &condition.remedies);
-    if remedies.any(|remedy| remedy.is_of_guest()) && out.provenance.window_ns > 0 {
+/// Interrupts that the guest's vCPUs sent each other in the window.
+pub(super) fn ipis(out: &mut Observation, ipis: u64) {
+    if out.provenance.window_ns > 0 {
         put(out, metric::IPIS, ipis as f64 * 1e9 / out.provenance.window_ns as f64);
     }
 }

@@ -143,7 +143,7 @@ metrics! {
     QUOTA_PEAK "quota_peak_share" Share "CPU in any 1 s, of the quota"
         "The most that a vCPU with a quota ran within any second of the window, over what its quota grants in a second; the largest of the vCPUs."
     IPIS "ipis_per_s" PerSecond "Interrupts between vCPUs"
-        "Interrupts by which the guest's vCPUs asked each other to schedule or to report, per second of the window; only where some condition has a remedy of the guest."
+        "Interrupts by which the guest's vCPUs asked each other to schedule or to report, per second of the window."
     GRANTS "extra_slices_per_s" PerSecond "Extra slices of readers"
         "Times that a vCPU kept its pCPU for one more slice because it was within a marked read-side section, per second of the window."
     GRANTED_CPU "extra_slice_cpu_share" Share "CPU within extra slices, of one vCPU"

@@ -295,7 +295,7 @@ mod tests {
             super::ratios(&xen, &boost)
                 .unwrap_err()
                 .to_string()
-                .contains("only Linux's schedulers can boost")
+                .contains("only under Linux's schedulers are there remedies")
         );
         // Not asked for, it is left out; and so are slices, which Xen's schedulers do not read.
         let arranged = super::ratios(&xen, &wishes(&[2.0])).unwrap();

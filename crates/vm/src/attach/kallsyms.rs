@@ -199,15 +199,17 @@ impl Addresses {
         })
     }
 
-    /// The kernel looks symbols up by their addresses, so these are sorted.
+    /// The kernel looks symbols up by their addresses, so these are sorted. Those of its image are the last: without them
+    /// the numbers were read in the wrong way.
     fn ascend(&self, bytes: &[u8], count: usize) -> bool {
         let mut before = 0;
-        (0..count).all(|index| {
+        let is_sorted = (0..count).all(|index| {
             let Some(address) = self.get(bytes, index) else { return false };
             let follows = address >= before;
             before = address;
             follows
-        })
+        });
+        is_sorted && before >= KERNEL_MAP
     }
 
     fn get(&self, bytes: &[u8], index: usize) -> Option<u64> {
