@@ -142,7 +142,7 @@ fn names_before(bytes: &[u8], end: usize) -> Option<(usize, usize)> {
     if value != 0 || markers < 2 || !first.is_multiple_of(8) {
         return None;
     }
-    // At most 256 names follow the last marker. The number of symbols is stored before the first name.
+    // Fewer than 257 names follow the last marker. The number of symbols is stored before the first name.
     let latest = (first.checked_sub(last)?) & !7;
     let earliest = latest.saturating_sub(MARKED * NAME_BYTES_MAX).max(8);
     let second = number(first + 4)?;
