@@ -14,7 +14,7 @@
 pub struct Settings {
     /// Outstanding bytes up to which no caller waits.
     pub low_bytes: u64,
-    /// Outstanding bytes from which on waits are longest. Must be above `low_bytes`.
+    /// Outstanding bytes from which on waits are longest. At least `low_bytes`.
     pub high_bytes: u64,
     /// The longest wait, ns: that of a caller to which all the bytes of the high mark belong.
     pub longest_ns: u64,
