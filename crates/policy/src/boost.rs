@@ -174,20 +174,12 @@ impl Booster {
         &self.orders
     }
 
-    /// When to look again after a look at `at_ns`, if looks that may find something to do are `look_ns` apart.
-    ///
-    /// Without a visit under way nothing is to be done before a grace period is old enough, and one that is not open yet
-    /// cannot be so before the threshold has passed. A visit ends in time.
+    /// When to look again after a look at `at_ns`, if looks are `look_ns` apart: earlier if a visit ends before.
     pub fn next_look_ns(&self, at_ns: u64, look_ns: u64) -> u64 {
         let soon_ns = at_ns.saturating_add(look_ns.max(1));
-        let ends = self.pasts.iter().filter_map(|past| past.visit);
-        match ends.map(|visit| visit.began_ns.saturating_add(self.settings.cap_ns)).min() {
-            Some(end_ns) => soon_ns.min(end_ns.max(at_ns + 1)),
-            None => {
-                let since_ns = self.open_since_ns.unwrap_or(at_ns);
-                soon_ns.max(since_ns.saturating_add(self.settings.threshold_ns))
-            }
-        }
+        let visits = self.pasts.iter().filter_map(|past| past.visit);
+        let ends = visits.map(|visit| visit.began_ns.saturating_add(self.settings.cap_ns));
+        ends.min().map_or(soon_ns, |end_ns| soon_ns.min(end_ns.max(at_ns + 1)))
     }
 
     /// vCPUs that are being boosted: whoever stops must end these.

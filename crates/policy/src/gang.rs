@@ -1,41 +1,43 @@
-//! When the vCPUs of a VM should run together: relaxed co-scheduling, by slices.
+//! Relaxed co-scheduling: decides when the vCPUs of a VM run together for a slice.
 //!
-//! While some vCPUs of a VM run and others wait for a pCPU, all of them are let on at once for a slice, and let go
-//! together. A vCPU without work takes no pCPU: no pCPU idles for the sake of the gang, as it does where a VM runs wholly
-//! or not at all. The time is lent; the next slice does not begin before each vCPU has paid most of it back.
+//! If some vCPUs of a VM run while others wait for a pCPU, all that have work get a pCPU at once for a slice, and the
+//! slice ends for all of them together. A vCPU without work takes no pCPU. Under strict co-scheduling, where a VM runs
+//! wholly or not at all, a pCPU would idle for it. The time is lent: the next slice begins only after each vCPU has
+//! paid most of it back.
 //!
-//! Source: the idea of Ousterhout's gangs (1982), relaxed as hypervisors have it; estimates, no published constants.
+//! Source: Ousterhout's gang scheduling (1982), relaxed as hypervisors do it. The constants are estimates; none are
+//! published.
 
-/// When, and for how long.
+/// When slices begin, and how long they last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Length of a slice of the gang, ns.
+    /// Length of a slice, ns.
     pub slice_ns: u64,
-    /// None begins while a vCPU owes more CPU time than this, ns.
+    /// No slice begins while a vCPU owes more CPU time than this, ns.
     pub lead_ns: u64,
 }
 
-/// What is known of a vCPU at a look.
+/// The state of a vCPU at a look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vcpu {
-    /// It has a pCPU.
+    /// The vCPU has a pCPU.
     pub is_on: bool,
-    /// It has work and no pCPU.
+    /// The vCPU has work but no pCPU.
     pub is_off: bool,
-    /// CPU time that it has had beyond what it has a right to, ns.
+    /// CPU time that the vCPU has had beyond its fair share, ns.
     pub debt_ns: u64,
 }
 
 /// What to do with all vCPUs of the VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Let them run at once.
+    /// Run all that have work at once.
     Begin,
-    /// They compete like any others again.
+    /// Let them compete for pCPUs again, like any other vCPUs.
     End,
 }
 
-/// Decides for one VM.
+/// Makes the decisions for one VM.
 #[derive(Clone, Copy, Debug)]
 pub struct Gang {
     settings: Settings,
@@ -44,12 +46,12 @@ pub struct Gang {
 }
 
 impl Gang {
-    /// For a VM that runs as its vCPUs come.
+    /// Decisions for a VM that has no slice under way.
     pub fn new(settings: Settings) -> Gang {
         Gang { settings, ends_ns: None }
     }
 
-    /// Takes a look, and says what to do, if anything.
+    /// Takes a look, and returns what to do, if anything.
     pub fn look(&mut self, at_ns: u64, vcpus: &[Vcpu]) -> Option<Order> {
         if let Some(ends_ns) = self.ends_ns {
             let is_over = at_ns >= ends_ns;
@@ -66,7 +68,7 @@ impl Gang {
         })
     }
 
-    /// When to look again after a look at `at_ns`, if looks are `look_ns` apart: a slice ends in time.
+    /// When to look again after a look at `at_ns`: after `look_ns`, or earlier if the slice under way ends earlier.
     pub fn next_look_ns(&self, at_ns: u64, look_ns: u64) -> u64 {
         self.ends_ns.unwrap_or_else(|| at_ns.saturating_add(look_ns)).max(at_ns + 1)
     }

@@ -1,34 +1,35 @@
-//! Whether a vCPU that is about to lose its pCPU gets one more slice, because it is within a read-side section.
+//! Decides whether a vCPU that is about to lose its pCPU gets one more slice, because it is within a read-side section.
 //!
-//! The guest marks the entry and the exit of each read-side section in memory that it shares with its host. A host that
-//! is about to deschedule a vCPU reads the mark, and may let the vCPU run on for one bounded slice. The guest is told
-//! nothing and asked for nothing: the slice ends by time alone. It is lent: the vCPU is charged for it as ever.
+//! The guest marks the entry and the exit of each read-side section in memory that it shares with its host. When the
+//! host is about to deschedule a vCPU, it reads the mark, and may let the vCPU run on for one bounded slice. The guest
+//! does not learn of the slice and need not end it: the slice ends by time alone. The vCPU is charged for it like for
+//! all its run time.
 //!
-//! Source: the idea of eCS (Kashyap, Min, Kim: "Scaling Guest OS Critical Sections with eCS", USENIX ATC 2018), for RCU
-//! readers and the grace-period kthread alone.
+//! Source: the idea of eCS (Kashyap, Min, Kim: "Scaling Guest OS Critical Sections with eCS", USENIX ATC 2018),
+//! restricted to RCU readers and the grace-period kthread.
 
-/// What may be granted.
+/// Bounds of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Length of the one more slice, ns.
+    /// Length of the additional slice, ns.
     pub slice_ns: u64,
-    /// A vCPU that owes this much CPU time gets none, ns.
+    /// A vCPU that owes this much CPU time gets no additional slice, ns.
     pub debt_ns: u64,
 }
 
-/// What is known of a vCPU that is about to lose its pCPU.
+/// The state of a vCPU that is about to lose its pCPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vcpu {
-    /// It is within a marked read-side section, or runs the grace-period kthread.
+    /// The vCPU is within a marked read-side section, or runs the grace-period kthread.
     pub is_marked: bool,
-    /// It has had one more slice since it got its pCPU.
+    /// The vCPU has already had an additional slice since it got its pCPU.
     pub has_had_one: bool,
-    /// CPU time that it has had beyond what it has a right to, ns.
+    /// CPU time that the vCPU has had beyond its fair share, ns.
     pub debt_ns: u64,
 }
 
 impl Settings {
-    /// Whether that vCPU gets one more slice.
+    /// Whether this vCPU gets an additional slice.
     pub fn grants(&self, vcpu: &Vcpu) -> bool {
         vcpu.is_marked && !vcpu.has_had_one && vcpu.debt_ns < self.debt_ns
     }

@@ -1,52 +1,53 @@
-//! How long a caller that frees memory under RCU has to wait, so that what waits for grace periods stays bounded.
+//! Back-pressure: decides how long a caller that defers frees has to wait, so that the memory that waits for grace
+//! periods stays bounded.
 //!
-//! Deferred frees are unbounded by nature: the caller returns at once, and the memory comes back when a grace period ends.
-//! Below a low mark of bytes outstanding nobody waits. Above it each caller waits in proportion to how much is outstanding
-//! and to its own share of that: callers with equal shares wait equally long, one that defers nothing never waits. From a
-//! high mark on, a caller with at least an equal share waits for a whole grace period in its own context instead. A caller in
-//! atomic context never waits: it cannot.
+//! Deferred frees are unbounded by nature: the caller returns at once, and the memory comes back when a grace period
+//! ends. Below a low mark of outstanding bytes, no caller waits. Above it, a caller waits in proportion to the
+//! outstanding bytes and to its own share of them. So callers with equal shares wait equally long, and a caller that
+//! defers nothing never waits. From a high mark on, a caller with at least an equal share waits for a whole grace
+//! period instead. A caller in atomic context cannot sleep, so it never waits.
 //!
-//! Bounds: a wait is at most [`Settings::longest_ns`], and the waits of all callers together are at most that, too.
+//! Bounds: a wait is at most [`Settings::longest_ns`], and so are the waits of all callers together.
 
 /// When callers wait, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes outstanding up to which nobody waits.
+    /// Outstanding bytes up to which no caller waits.
     pub low_bytes: u64,
-    /// Bytes outstanding from which callers wait for as long as they may. Above `low_bytes`.
+    /// Outstanding bytes from which on waits are longest. At least `low_bytes`.
     pub high_bytes: u64,
-    /// The wait of a caller to which all of that belongs, ns.
+    /// The longest wait, ns: that of a caller to which all the bytes of the high mark belong.
     pub longest_ns: u64,
     /// From `high_bytes` on, callers with at least an equal share wait for a grace period.
     pub synchronize: bool,
 }
 
-/// Who frees, and how much waits for grace periods.
+/// The caller that frees, and how many bytes wait for grace periods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// Bytes outstanding of all callers.
+    /// Outstanding bytes of all callers.
     pub total_bytes: u64,
-    /// Of these, its own.
+    /// Outstanding bytes of this caller.
     pub own_bytes: u64,
-    /// Callers with bytes outstanding, with this one.
+    /// Number of callers with outstanding bytes, including this one.
     pub callers: u64,
-    /// It must not sleep: it holds a spinlock, or interrupts or preemption are off.
+    /// Whether the caller must not sleep, because it holds a spinlock, or interrupts or preemption are off.
     pub is_atomic: bool,
 }
 
 /// What the caller has to do before it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing.
+    /// Go on at once.
     Go,
-    /// Sleep for so long, ns.
+    /// Sleep for this time, ns.
     Wait(u64),
     /// Wait for a grace period (`synchronize_rcu`).
     Synchronize,
 }
 
 impl Settings {
-    /// What a caller has to do that has just deferred frees.
+    /// What the caller has to do after it has deferred frees.
     pub fn answer(&self, caller: &Caller) -> Answer {
         let Caller { total_bytes, own_bytes, callers, is_atomic } = *caller;
         if is_atomic || own_bytes == 0 || total_bytes <= self.low_bytes {

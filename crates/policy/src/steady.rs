@@ -1,30 +1,30 @@
-//! Which vCPUs a guest's scheduler should use, by the time that each was kept waiting for a pCPU (steal).
+//! Decides which vCPUs a guest's scheduler should use, by their steal: the time that each waited for a pCPU.
 //!
-//! A vCPU with much steal is left alone for a while, as long as another has little. Nobody runs there meanwhile, so
-//! that its steal says nothing; after the while it is tried again.
+//! A vCPU with much steal is avoided for a while, provided that another vCPU has little. A vCPU on which nothing runs
+//! has no steal, so its steal does not show when it can be used again. It is therefore tried again after a fixed time.
 //!
-//! Source: the idea of IBM's preferred CPUs (kernel list, 2026) and of steady CPUs in `scx_lavd`; estimates, not their
-//! constants.
+//! Source: the idea of IBM's preferred CPUs (kernel list, 2026) and of steady CPUs in `scx_lavd`. The constants are
+//! estimates of our own.
 
-/// When to leave a vCPU, and for how long.
+/// When to avoid a vCPU, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// A vCPU with more steal than this is left, in thousandths of the time.
+    /// A vCPU with more steal than this is avoided, in thousandths of the time.
     pub steal_permille: u64,
-    /// How long it is left alone, ns.
+    /// How long a vCPU is avoided, ns.
     pub retry_ns: u64,
 }
 
-/// What is remembered of a vCPU.
+/// State of a vCPU, kept from one look to the next.
 #[derive(Clone, Copy, Debug)]
 struct Past {
-    /// Its steal since it started, at the last look.
+    /// The vCPU's steal since it started, at the last look.
     stolen_ns: u64,
-    /// It is left alone until then.
+    /// The vCPU is avoided until then.
     left_until_ns: Option<u64>,
 }
 
-/// Decides for one guest of at most 64 vCPUs.
+/// Makes the decisions for one guest of at most 64 vCPUs.
 #[derive(Clone, Debug)]
 pub struct Steady {
     settings: Settings,
@@ -33,7 +33,7 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// For a guest whose vCPUs have had that much steal at `now_ns`, since they started.
+    /// Decisions for a guest from `now_ns` on. `stolen_ns` is the steal of each vCPU since it started.
     ///
     /// # Panics
     /// If there are more than 64 vCPUs.
@@ -43,11 +43,11 @@ impl Steady {
         Steady { settings, pasts: stolen_ns.iter().map(past).collect(), looked_ns: now_ns }
     }
 
-    /// Takes a look at each vCPU's steal since it started. Returns the vCPUs that should be used, a bit for each: those
-    /// that are not left alone, or all if that is none.
+    /// Takes each vCPU's steal since it started. Returns the vCPUs to use, a bit for each: those that are not avoided,
+    /// or all if every vCPU would be avoided.
     ///
     /// # Panics
-    /// If the number of vCPUs is not the one given at first.
+    /// If the number of vCPUs is not the number given to [`Steady::new`].
     pub fn look(&mut self, at_ns: u64, stolen_ns: &[u64]) -> u64 {
         assert_eq!(stolen_ns.len(), self.pasts.len(), "a guest's vCPUs do not change");
         let elapsed_ns = at_ns.saturating_sub(std::mem::replace(&mut self.looked_ns, at_ns));

@@ -1,5 +1,5 @@
-//! The scoreboard of remedies as sentences and cells of text, for terminal and page alike. The smallest share and the
-//! largest cost come first, because they are the answer.
+//! The scoreboard of remedies as sentences and text cells, for both the terminal and the page. The smallest share and
+//! the largest cost come first, because they are the answer.
 
 use reprieve_study::metric;
 pub use reprieve_study::recovery::ALL;
@@ -7,23 +7,23 @@ use reprieve_study::recovery::{Board, COSTS, Cost, Distance, Recovered, Recovery
 use reprieve_study::statistics::Estimate;
 use reprieve_study::units::significant;
 
-/// A table: the first cell of a row is a label.
+/// A table. The first cell of each row is a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// What it shows.
+    /// Title of the table.
     pub title: String,
-    /// Headings.
+    /// Column headings.
     pub header: Vec<String>,
-    /// One for each remedy, and the distance above them.
+    /// A row for each remedy, below a row with the distance.
     pub rows: Vec<Vec<String>>,
-    /// How to read it, and what does not count.
+    /// Notes on how to read the table, and on what does not count.
     pub remark: String,
 }
 
-/// Label of the row that has the distances.
+/// Label of the row of distances.
 const DISTANCE: &str = "nothing over the oracle";
 
-/// The answer, in sentences: all remedies together, each alone, and where there is nothing to recover.
+/// The answer in sentences: all remedies together, each alone, and the workloads in which there is nothing to recover.
 pub fn sentences(recovery: &Recovery) -> Vec<String> {
     let together = together(recovery);
     let alone = alone(recovery);
@@ -75,7 +75,7 @@ fn alone(recovery: &Recovery) -> Option<String> {
     })
 }
 
-/// Whether it is a remedy alone, and neither all of them nor all of them without one.
+/// Whether a condition has a single remedy, rather than all of them or all except one.
 fn is_alone(condition: &str) -> bool {
     condition != ALL && !condition.starts_with(&format!("{ALL}-"))
 }
@@ -91,7 +91,7 @@ fn nothing_to_recover(recovery: &Recovery) -> Option<String> {
     })
 }
 
-/// The place of the neighbours' CPU time among the costs.
+/// Index of the neighbours' CPU time among the costs.
 const NEIGHBOURS: usize = 2;
 
 fn name(id: &str) -> &str {
@@ -116,19 +116,19 @@ fn bare(text: String) -> String {
     text.trim_end_matches(" %").into()
 }
 
-/// A share of the distance, in whole per cent.
+/// A share of the distance, rounded to whole per cent.
 pub fn share(share: f64) -> String {
     let percent = format!("{:.0}", share * 100.0);
     format!("{} %", if percent == "-0" { "0" } else { &percent })
 }
 
-/// A cost, in tenths of a per cent.
+/// A cost, rounded to tenths of a per cent.
 fn cost_share(share: f64) -> String {
     let percent = format!("{:.1}", share * 100.0);
     format!("{} %", if percent == "-0.0" { "0.0" } else { &percent })
 }
 
-/// The tables: one for each metric that is scored, and the costs.
+/// The tables: one for each scored metric, and one for the costs.
 pub fn tables(recovery: &Recovery) -> Vec<Table> {
     let boards = recovery.boards.iter().map(|board| of_board(recovery, board));
     boards.chain([of_costs(recovery)]).collect()

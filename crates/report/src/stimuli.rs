@@ -1,9 +1,11 @@
-//! A study whose cases are what the host does to the guest, and whose conditions are settings of that guest: a table for
-//! each case, a line for each setting, as ratios to the guest without it; and which settings help, what they cost where the
-//! host does nothing, and which do nothing. Cells and sentences, for terminal and page alike.
+//! Reports a study whose cases are disturbances by the host, and whose conditions are settings of the guest.
 //!
-//! A change is clear if its whole interval is further than [`NO_EFFECT`] from 1 and, where there are enough runs for a
-//! test, its p-value is below 0.05 after Bonferroni's correction for all settings.
+//! Each case has a table with a line for each setting, as ratios to the guest without the setting. The sentences say
+//! which settings help, what those cost where the host does not disturb the guest, and which settings have no effect.
+//! Cells and sentences are the same for the terminal and the page.
+//!
+//! A change is clear if its whole interval is further than [`NO_EFFECT`] from 1. If there are enough runs for a test,
+//! its p-value must also be below 0.05 after Bonferroni's correction for all settings.
 
 use reprieve_study::comparison::{NO_EFFECT, SIGNIFICANT_BELOW};
 use reprieve_study::statistics::{self, Estimate};
@@ -13,7 +15,7 @@ use reprieve_study::{Row, Study, metric};
 use crate::quantity::Spread;
 use crate::side_by_side::{Column, Group, SideBySide};
 
-/// What is shown: heading and metric.
+/// The columns of a table: heading and metric.
 const COLUMNS: [(&str, &str); 7] = [
     ("GP average", metric::GP_MEAN),
     ("GP p99", metric::GP_P99),
@@ -23,10 +25,10 @@ const COLUMNS: [(&str, &str); 7] = [
     ("throughput", metric::THROUGHPUT),
     ("user loops", metric::COMPUTING_LOOPS),
 ];
-/// Settings that a sentence names with their ratios.
+/// Most settings that a sentence names with their ratios.
 const NAMED: usize = 3;
 
-/// Whether a study is one of these.
+/// Whether a study is of this kind.
 pub fn is_of(study: &Study) -> bool {
     let cases = &study.scenario.cases;
     study.scenario.workload.loads_rcu() && cases.values().any(|case| !case.quota.is_empty())
@@ -78,7 +80,7 @@ fn row<'a>(of_case: &'a Study, condition: &str, id: &str) -> Option<&'a Row> {
     of_case.comparisons.iter().find(|one| one.condition == condition)?.row(id)
 }
 
-/// The answer, for each case in which the host disturbs the guest.
+/// The answer in sentences, for each case in which the host disturbs the guest.
 pub fn sentences(study: &Study) -> Vec<String> {
     let cases = study.of_cases();
     let is_disturbed = |name: &str| study.scenario.cases.get(name).is_some_and(|case| !case.quota.is_empty());
@@ -122,7 +124,7 @@ fn of_one(name: &str, of_case: &Study, calm: Option<&Study>) -> Vec<String> {
     vec![said.join(" ")]
 }
 
-/// For a sentence; nothing where single runs have none.
+/// An interval for a sentence. Empty for single runs, which have no interval.
 fn interval(Estimate { low, high, .. }: Estimate) -> String {
     if low == high {
         String::new()
@@ -131,7 +133,7 @@ fn interval(Estimate { low, high, .. }: Estimate) -> String {
     }
 }
 
-/// What a setting costs where the host does nothing.
+/// The cost of a setting where the host does not disturb the guest.
 fn cost(condition: &str, calm: Option<&Study>) -> String {
     let Some(calm) = calm else { return "its cost undisturbed was not measured".into() };
     let settings = settings_of(calm);
@@ -155,7 +157,7 @@ fn cost(condition: &str, calm: Option<&Study>) -> String {
     }
 }
 
-/// The conditions of a case by what they do to a metric; the largest effect first.
+/// The conditions of a case, grouped by their effect on a metric. The largest effect comes first.
 #[derive(Default)]
 struct Effects<'a> {
     less: Vec<(&'a str, Estimate)>,
@@ -193,7 +195,7 @@ fn settings_of(of_case: &Study) -> usize {
     of_case.scenario.chosen().count().saturating_sub(1).max(1)
 }
 
-/// Whether a test could find anything after the correction.
+/// Whether there are enough runs for a test to find anything after the correction.
 fn has_enough_runs(row: &Row, settings: usize) -> bool {
     statistics::least_p(row.treated.len(), row.baseline.len()) * (settings as f64) < SIGNIFICANT_BELOW
 }
@@ -231,7 +233,7 @@ mod tests {
         Observation { case: Some(case.into()), standing: Standing::Accepted, ..out }
     }
 
-    /// GP p99, throughput and synchronize_rcu() as a share of those of `none`, which differ by 1 % between repetitions.
+    /// Values of GP p99, throughput and synchronize_rcu(), as shares of those of `none`. Repetitions differ by 1 %.
     fn study(repeat: u32) -> Study {
         let all = [
             ("calm", "none", [1.0, 1.0, 1.0]),

@@ -159,6 +159,10 @@ fn add_host(world: &mut World, scenario: &Scenario, pcpus: usize, condition: &Co
         tunables.base_slice_ns = slice_us * 1000;
         tunables.min_granularity_ns = slice_us * 1000;
     }
+    if condition.remedies.contains(&Remedy::ShortSlices) {
+        // CFS divides its latency among those that run: two of them shall have such a slice each.
+        tunables.latency_ns = 2 * slice_us * 1000;
+    }
     let scheduler: Box<dyn Scheduler> = match model.scheduler {
         SchedulerKind::Eevdf => Box::new(sched::eevdf::eevdf_with(pcpus, &tunables)),
         SchedulerKind::Cfs => Box::new(sched::cfs::cfs_with(pcpus, &tunables)),

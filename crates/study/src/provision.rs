@@ -1,15 +1,15 @@
-//! How much memory a VM needs at each overcommit ratio: a profile or a scenario in, simulated conditions, an estimate out.
+//! Estimates how much memory a VM needs at each overcommit ratio, by simulating the VM of a profile or a scenario.
 //!
 //! | module | does |
 //! |---|---|
-//! | [`profile`] | what is known of a VM that nobody disturbs: its deferred frees, grace periods, CPU time |
-//! | [`recorded`] | makes a profile of a recorded run |
-//! | `mapped` | makes a workload of a profile |
-//! | [`arrange`] | makes the conditions to simulate: ratios, remedies, inputs to vary |
-//! | [`peak`] | quantiles of a window's peak, and their upper bounds |
-//! | [`estimate`] | makes the answer of the finished runs |
-//! | [`beyond`] | says where the answer goes beyond what the simulator was checked on |
-//! | [`against`] | lays measured runs beside it |
+//! | [`profile`] | describes an undisturbed VM: its deferred frees, grace periods and CPU time |
+//! | [`recorded`] | makes a profile from a recorded run |
+//! | `mapped` | turns a profile into a workload |
+//! | [`arrange`] | makes the conditions to simulate: ratios, remedies, and inputs to vary |
+//! | [`peak`] | estimates quantiles of a window's peak, and their upper bounds |
+//! | [`estimate`] | computes the answer from the finished runs |
+//! | [`beyond`] | says where the answer goes beyond the conditions on which the simulator was checked |
+//! | [`against`] | compares the answer with measured runs |
 
 pub mod against;
 pub mod arrange;

@@ -1,10 +1,11 @@
-//! Attaches to guests of any QEMU on this host, and needs no help of theirs: reads RCU's state from their memory.
+//! Attaches to the QEMU guests of this host without their help, and reads RCU's state from their memory.
 //!
-//! `process` finds QEMU's processes and threads, `memory` reads the guest's memory, `kernel` finds the running kernel in
-//! it, with the symbols (`kallsyms`, or a file of `symbols`) and type information of its own; `introspect` finds and reads
-//! RCU's state with these. Nothing is written to the guest, and nothing of QEMU's is stopped or asked.
+//! `process` finds QEMU's processes and threads, and `memory` reads the guest's memory. `kernel` finds the running
+//! kernel in that memory, with its type information and its symbols (through `kallsyms`, or from a file through
+//! `symbols`). `introspect` uses these to find and read RCU's state. Nothing is written to the guest, and QEMU is
+//! neither stopped nor asked.
 //!
-//! Invariant: whatever the guest has in its memory, attaching ends, with a reader or with an error.
+//! Invariant: whatever the guest's memory contains, attaching ends with a reader or with an error.
 
 mod kallsyms;
 mod kernel;
@@ -26,38 +27,38 @@ use crate::image::btf::Btf;
 use crate::introspect::{Layout, Ram, Reader, Word};
 use crate::{Result, VmError};
 
-/// What the user can give, in place of what is found in the guest's memory.
+/// Files that the user can give, to be used instead of the tables in the guest's memory.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
     /// A file with the type information of the guest's kernel.
     pub btf: Option<PathBuf>,
-    /// A file with its symbols.
+    /// A file with the symbols of the guest's kernel.
     pub symbols: Option<PathBuf>,
 }
 
 /// A guest whose RCU state can be read.
 #[derive(Debug)]
 pub struct Attached {
-    /// Its process.
+    /// The guest's QEMU process.
     pub qemu: Qemu,
-    /// Its kernel.
+    /// The guest's kernel.
     pub kernel: Kernel,
-    /// Reads RCU's state; zones, slab and CPU times are not there.
+    /// Reads RCU's state. It does not read zones, slabs or CPU times.
     pub reader: Reader,
-    /// The clock of its kernel: what no longer moves, while vCPUs run, is no longer the running kernel.
+    /// The clock of the guest's kernel. If it stands still while vCPUs run, this is no longer the running kernel.
     pub clock: Word,
 }
 
-/// Attaches to a guest. This can take seconds: the kernel is looked for in the whole memory.
+/// Attaches to a guest. This can take seconds, because the whole memory is searched for the kernel.
 ///
 /// # Errors
-/// The memory cannot be read; no kernel runs in it; its type information is missing or another kernel's.
+/// The memory cannot be read, no kernel runs in it, or the type information is missing or belongs to another kernel.
 pub fn attach(root: &ProcRoot, qemu: Qemu, given: &Given) -> Result<Attached> {
     let start = process::guest_memory(root, &qemu)?;
     let bytes = qemu.memory_bytes;
     let open = || ProcessMemory::open(root, qemu.pid, start, bytes);
     let memory = open()?;
-    // The process's number may have been used again before its memory was opened.
+    // The PID may have been reused before the memory was opened.
     if !is_there(root, &qemu) {
         return Err(ended(&qemu));
     }
@@ -78,7 +79,7 @@ pub fn attach(root: &ProcRoot, qemu: Qemu, given: &Given) -> Result<Attached> {
     Ok(Attached { qemu, kernel, reader, clock })
 }
 
-/// Whether this process is still there, and not another that has its number now.
+/// Whether this process still exists, and its PID was not reused.
 pub fn is_there(root: &ProcRoot, qemu: &Qemu) -> bool {
     root.start_time_ticks(qemu.pid).is_ok_and(|ticks| ticks == qemu.start_ticks)
 }
@@ -87,7 +88,7 @@ fn ended(qemu: &Qemu) -> VmError {
     VmError::Introspect(format!("process {} has ended", qemu.pid))
 }
 
-/// A reader of RCU's state, by the first way that memory can lie in which everything fits.
+/// A reader of RCU's state, for the first possible memory layout in which everything fits.
 fn reader(
     open: impl Fn() -> Result<ProcessMemory>,
     kernel: &Kernel,
@@ -120,7 +121,7 @@ fn reader(
     })
 }
 
-/// Each CPU's RCU data must bear its number: of no other layout and no other place would that be true.
+/// Checks that each CPU's RCU data holds the CPU's number. With a wrong layout or a wrong address it would not.
 fn check_cpus(ram: &Ram, kernel: &Kernel, btf: &Btf, cpus: usize) -> Result<()> {
     let number = btf.offset("rcu_data", "cpu")?.offset_bytes as u64;
     let symbol = |name: &str| kernel.symbols.get(name).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Boosts of a lab guest's vCPUs: a condition's remedies, put into force by [`reprieve_linux::boost`].
+//! Boosts the vCPUs of a lab guest through [`reprieve_linux::boost`], as a condition's remedies ask for.
 
 use reprieve_linux::boost::{Aim, Boosting, Given, GuestRcu, Limited, Plan, RcuLook};
 use reprieve_policy::boost::{LEAST_NS, Settings};
@@ -25,10 +25,10 @@ impl GuestRcu for Reader {
     }
 }
 
-/// Begins to boost as a condition asks for it, if it does.
+/// Starts boosts if the condition asks for them.
 ///
 /// # Errors
-/// A quota of `limits` cannot be written; the machine has ended.
+/// A quota of `limits` cannot be written, or the machine has ended.
 pub fn start(
     condition: &Condition,
     boost: &Boost,
@@ -63,7 +63,7 @@ pub fn start(
     Ok(Some(Boosting::start(plan, guest)?))
 }
 
-/// What was boosted over the window.
+/// Adds the boosts within the window to the observation.
 pub fn observe(out: &mut Observation, (before, after): (Given, Given)) {
     let window_ns = out.provenance.window_ns as f64;
     let vcpus = out.provenance.vcpus.len() as f64;
@@ -74,7 +74,8 @@ pub fn observe(out: &mut Observation, (before, after): (Given, Given)) {
     }
 }
 
-/// How well the vCPUs kept to their quotas in each second; nothing if it is not known when they ran.
+/// Adds to the observation how well the vCPUs kept to their quotas in each second. Adds nothing if it is not known when
+/// they ran.
 pub fn fairness(out: &mut Observation, quotas: &[VcpuQuota], recording: &Recording) {
     let share = |quota: &VcpuQuota| {
         let running = recording.scheduling.running.get(quota.vcpu)?;

@@ -1,9 +1,9 @@
-//! Whether a guest's kernel took the words of its command line.
+//! Checks whether a guest's kernel accepted the words of its command line.
 //!
-//! A kernel passes over words that it does not know, and over values that it does not like. Such a parameter would be
-//! measured as one without effect, so it is an error of the scenario. Known from the kernel's log and from the files in
-//! which it shows its parameters (Documentation/admin-guide/kernel-parameters.txt); what a guest says of them is bounded by
-//! [`Link::read_file`].
+//! A kernel ignores words that it does not know and values that it does not accept. A measurement would then show a
+//! parameter without effect. So an ignored word is an error of the scenario. The check reads the kernel's log and the
+//! files in which the kernel shows its parameters (Documentation/admin-guide/kernel-parameters.txt).
+//! [`Link::read_file`] bounds how much of them the guest can send.
 
 use reprieve_study::scenario::BadScenario;
 use reprieve_study::{Observation, metric};
@@ -16,25 +16,25 @@ use crate::link::Link;
 const LOG: &str = "/tmp/kernel.log";
 const PREEMPT: &str = "/sys/kernel/debug/sched/preempt";
 const NOHZ_FULL: &str = "/sys/devices/system/cpu/nohz_full";
-/// How the log begins its list of unknown words, each in the list after a space or the quotation mark.
+/// How the log begins its list of unknown words. Each word in the list follows a space or this quotation mark.
 const UNKNOWN: &str = "Unknown kernel command line parameters \"";
 const OFFLOADED: &str = "Offload RCU callbacks from CPUs: ";
-/// Characters that are kept of what a guest shows.
+/// At most this many characters of a value from the guest are kept.
 const SHOWN_CHARACTERS: usize = 80;
 
-/// What the kernel shows of its settings.
+/// The settings that the kernel reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// A line for each setting: `preempt is voluntary`.
+    /// A line for each setting, such as `preempt is voluntary`.
     pub lines: Vec<String>,
-    /// Whether some vCPU runs without a tick while it has one task: `nohz_full`.
+    /// Whether some vCPU runs without a tick while it has only one task (`nohz_full`).
     pub has_tickless: bool,
 }
 
-/// Reads what the kernel made of these words.
+/// Reads the settings that the kernel has for these words.
 ///
 /// # Errors
-/// A word that it does not know, or whose value it has not taken; or the guest has failed.
+/// The kernel does not know a word, or has not accepted its value; or the guest has failed.
 pub fn taken(link: &mut Link, words: &str) -> Result<Settings> {
     let mut read = |path: &str| -> Option<String> {
         let bytes = link.read_file(path).ok()?;
@@ -56,8 +56,8 @@ pub fn taken(link: &mut Link, words: &str) -> Result<Settings> {
     Ok(settings)
 }
 
-/// Takes out what such a kernel does not keep in the memory that is looked at: it accounts the CPU time of a vCPU without
-/// a tick only when its task changes.
+/// Removes CPU times from the observation under `nohz_full`, where the guest's memory does not hold current ones: the
+/// kernel accounts the CPU time of a vCPU without a tick only when its task changes.
 pub fn leave_out_unaccounted(settings: &Settings, out: &mut Observation) {
     if settings.has_tickless {
         out.metrics.retain(|id, _| ![metric::KERNEL_CPU, metric::IDLE_CPU].contains(&id.as_str()));
@@ -70,12 +70,12 @@ fn line(name: &str, value: &str) -> String {
     format!("{name} is {}", plain(value).chars().take(SHOWN_CHARACTERS).collect::<String>())
 }
 
-/// The kernel prints an empty list of CPUs so.
+/// Whether this is how the kernel prints an empty list of CPUs.
 fn is_none(shown: &str) -> bool {
     ["", "(null)", "(none)"].contains(&shown)
 }
 
-/// The alternative in brackets, of several: `none (voluntary) full`; or the whole.
+/// The alternative in brackets, such as `voluntary` in `none (voluntary) full`. Without brackets, the whole text.
 fn chosen(shown: &str) -> String {
     if is_none(shown) {
         return shown.into();
@@ -84,7 +84,7 @@ fn chosen(shown: &str) -> String {
     inner.map_or(shown, |(chosen, _)| chosen).to_string()
 }
 
-/// The file in which the kernel shows that parameter.
+/// The file in which the kernel shows this parameter.
 fn file_of(word: &str) -> Option<String> {
     let name = word.split('=').next().unwrap_or(word);
     match name {
@@ -103,7 +103,10 @@ fn file_of(word: &str) -> Option<String> {
     }
 }
 
-/// A line that says how the kernel took a word, if it shows it; else why it did not take it.
+/// A line with the kernel's setting for a word, if the kernel shows it.
+///
+/// # Errors
+/// Why the kernel did not accept the word.
 fn check(word: &str, shown: Option<&str>, log: &str) -> Result<Option<String>, String> {
     let (name, wanted) = word.split_once('=').unwrap_or((word, ""));
     let unknown = log.lines().filter_map(|line| line.split_once(UNKNOWN));
@@ -127,8 +130,8 @@ fn check(word: &str, shown: Option<&str>, log: &str) -> Result<Option<String>, S
     }
 }
 
-/// Whether what the kernel shows can be that value. Numbers and truths are compared by their meaning; of other values,
-/// such as lists of CPUs, the kernel may have another notation.
+/// Whether the text that the kernel shows can mean the wanted value. Numbers and booleans are compared by their
+/// meaning. The kernel may write other values, such as lists of CPUs, in its own notation.
 fn has_value(name: &str, shown: &str, wanted: &str) -> bool {
     let truth = |text: &str| match text.to_ascii_lowercase().as_str() {
         "y" | "1" | "on" | "" => Some(true),

@@ -1,8 +1,8 @@
-//! The quota of a cgroup that somebody else has made, while time is lent to its threads.
+//! Changes the quota of an existing cgroup while time is lent to its threads.
 //!
-//! Invariant: the group's quota is put back when a [`Group`] is dropped, unless it was never changed. Files stay open, and
-//! are those of the group that was opened, whatever is at its path later.
-//! Source: the kernel's Documentation/scheduler/sched-bwc.rst and admin-guide/cgroup-v2.rst.
+//! Invariant: when a [`Group`] is dropped, its original quota is put back if it was changed. The files stay open, so
+//! they remain those of the group that was opened, even if another one takes its path later. Source: the kernel's
+//! Documentation/scheduler/sched-bwc.rst and admin-guide/cgroup-v2.rst.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -12,13 +12,13 @@ use crate::warden::Guarded;
 use crate::{Error, Result};
 
 const WAY_OUT: &str = "run as root, or as the user who owns the group";
-/// `cpu.stat` is shorter.
+/// Size of the buffer for `cpu.stat`, which is always shorter.
 const STAT_BYTES: usize = 1024;
 
 /// A cgroup whose quota limits some of a VM's vCPUs, and no other busy thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limited {
-    /// Its directory in the hierarchy of the cpu controller, v1 or v2.
+    /// The cgroup's directory in the hierarchy of the cpu controller, v1 or v2.
     pub directory: PathBuf,
     /// The vCPUs whose threads are in it.
     pub vcpus: Vec<usize>,
@@ -38,11 +38,11 @@ pub struct Group {
 }
 
 impl Group {
-    /// Opens a group's files, and reads its quota.
+    /// Opens a group's files and reads its quota.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a group without a quota; [`Error::NotPermitted`]; [`Error::Io`] if it is no group of the cpu
-    /// controller.
+    /// [`Error::Invalid`] for a group without a quota; [`Error::NotPermitted`]; [`Error::Io`] if the directory is not a
+    /// group of the cpu controller.
     pub fn open(directory: &Path) -> Result<Group> {
         let v2 = directory.join("cpu.max");
         let is_v2 = v2.exists();
@@ -67,7 +67,7 @@ impl Group {
         Ok(Group { path, file, stat, quota_us, period_us, is_v2, is_changed: false })
     }
 
-    /// The quota that it had when it was opened, ns per period.
+    /// The quota that the group had when it was opened, ns per period.
     pub fn quota_ns(&self) -> u64 {
         self.quota_us * 1000
     }
@@ -77,12 +77,12 @@ impl Group {
         self.period_us * 1000
     }
 
-    /// The quota that it had when it was opened, for the warden to put back.
+    /// The quota that the group had when it was opened, for the warden to put back.
     pub fn guarded(&self) -> Guarded {
         Guarded::Quota { path: self.path.clone(), quota_us: self.quota_us, period_us: self.period_us }
     }
 
-    /// Periods that the kernel has counted: those in which the group had something to run.
+    /// The kernel's count of periods in which the group had something to run.
     pub fn periods(&self) -> Result<u64> {
         let mut buffer = [0; STAT_BYTES];
         let length =
@@ -98,10 +98,10 @@ impl Group {
         self.put(quota_ns / 1000)
     }
 
-    /// Puts the first quota back. Only the first call writes.
+    /// Puts the original quota back, if it was changed since the last call.
     ///
     /// # Errors
-    /// [`Error::Io`]; a group that was removed is no error.
+    /// [`Error::Io`]. It is not an error if the group was removed.
     pub fn restore(&mut self) -> Result<()> {
         match std::mem::take(&mut self.is_changed) {
             true => {
@@ -131,7 +131,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A drop cannot report errors; `restore` does.
+        // A drop cannot report errors. Callers that need them call `restore` first.
         let _ = self.restore();
     }
 }

@@ -1,7 +1,8 @@
-//! Which groups limit a VM's vCPUs by a quota.
+//! Finds the groups whose quota limits a VM's vCPUs.
 //!
-//! A thread's own group counts, and those above it as far as they are libvirt's divisions of one VM (`vcpu0`, `emulator`,
-//! `libvirt`, and what these are in). Groups further up may hold other VMs, and lending them time would not reach this one.
+//! The search begins with a thread's own group. It goes up to the parent as long as the group is one of libvirt's
+//! divisions of a single VM (`vcpu0`, `emulator`, `libvirt`). Groups further up may hold other VMs, so time lent to
+//! them might not reach this VM.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +11,11 @@ use crate::Result;
 use crate::cgroup::Cgroups;
 use crate::proc::ProcRoot;
 
-/// The nearest group with a quota of each of these threads, which are a VM's vCPUs in their order. vCPUs without one are
-/// left out.
+/// For each of a VM's vCPU threads, the nearest group with a quota. vCPUs without a quota are left out. `tids` are the
+/// threads in the order of the vCPUs.
 ///
 /// # Errors
-/// No cgroup hierarchy has the cpu controller; a thread has ended.
+/// No cgroup hierarchy has the cpu controller, or a thread has ended.
 pub fn limits(root: &ProcRoot, pid: i32, tids: &[i32]) -> Result<Vec<Limited>> {
     let cgroups = Cgroups::detect(root)?;
     let mut limits: Vec<Limited> = Vec::new();

@@ -1,4 +1,4 @@
-//! The thread that looks and boosts, for as long as it is wanted.
+//! The thread that looks at the guest and boosts its vCPUs until it is stopped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,8 @@ use crate::proc::ProcRoot;
 use crate::threads::{FifoGuard, own_tid, set_affinity_set, set_timer_slack_ns};
 use crate::{Error, Result, threads};
 
-/// A vCPU that has not used up what it was lent by now sleeps, or has no pCPU.
+/// A visit is taken to be over after this time. A vCPU that has not used up its lent time by then sleeps or has no
+/// pCPU.
 const LONGEST_VISIT_NS: u64 = 10_000_000;
 
 /// What to boost, and how.
@@ -24,21 +25,21 @@ pub struct Plan {
     pub proc_root: ProcRoot,
     /// The VM's process.
     pub pid: i32,
-    /// Its vCPUs' threads, in the order of the vCPUs.
+    /// The threads of the VM's vCPUs, in the order of the vCPUs.
     pub tids: Vec<i32>,
-    /// The groups whose quota limits some of them, each vCPU in at most one.
+    /// The groups whose quota limits some of these threads. Each vCPU is in at most one.
     pub limits: Vec<Limited>,
     /// The policy's settings.
     pub settings: Settings,
     /// Time between two looks, ns.
     pub look_ns: u64,
-    /// What visits follow.
+    /// What decides when visits begin.
     pub aim: Aim,
-    /// Whether quotas are written; else visits are only counted.
+    /// Whether quotas are written. If not, visits are only counted.
     pub may_act: bool,
 }
 
-/// What was given since the start.
+/// The visits, lent time and costs since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     /// Visits that began.
@@ -47,11 +48,11 @@ pub struct Given {
     pub lent_ns: u64,
     /// CPU time of the loop itself, ns.
     pub own_cpu_ns: u64,
-    /// Looks.
+    /// Number of looks.
     pub looks: u64,
 }
 
-/// A loop at work. Dropping it ends the loop and puts every quota back.
+/// A running loop. Dropping it ends the loop and puts every quota back.
 pub struct Boosting {
     thread: Option<JoinHandle<Result<Vec<String>>>>,
     stop: Arc<AtomicBool>,
@@ -59,10 +60,10 @@ pub struct Boosting {
 }
 
 impl Boosting {
-    /// Begins to look and to boost. Quotas must not be changed by others meanwhile.
+    /// Starts the loop. Nothing else may change the quotas while it runs.
     ///
     /// # Errors
-    /// A thread has ended; a group has no quota, or may not be written.
+    /// A thread has ended, a group has no quota, or a quota must not be written.
     pub fn start<G: GuestRcu + Send + 'static>(plan: Plan, guest: G) -> Result<Boosting> {
         let vcpus = Vcpus::open(&plan.proc_root, plan.pid, &plan.tids, &plan.limits)?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -76,20 +77,20 @@ impl Boosting {
         Ok(Boosting { thread: Some(thread), stop, given })
     }
 
-    /// What was given so far.
+    /// The visits, lent time and costs so far.
     pub fn given(&self) -> Given {
         *self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the loop has ended by itself: the guest has ended, or a quota cannot be written.
+    /// Whether the loop has ended by itself, because the guest has ended or a quota cannot be written.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the loop and puts every quota back. Gives what was not permitted, for people.
+    /// Ends the loop and puts every quota back. Returns notes for people on what was not permitted.
     ///
     /// # Errors
-    /// Why the loop ended by itself, or why a quota could not be put back.
+    /// The error that ended the loop, or that kept a quota from being put back.
     pub fn finish(mut self) -> Result<Vec<String>> {
         self.end().unwrap_or_else(|| Ok(Vec::new()))
     }
@@ -105,7 +106,7 @@ impl Drop for Boosting {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Its groups put their quotas back even if it panics.
+            // The thread's groups put their quotas back even if it panics.
             let _ = thread.join();
         }
     }
@@ -119,11 +120,11 @@ struct Loop<G> {
     policy: Decider,
     /// The open grace period's number, and when it was first seen.
     open: Option<(u64, u64)>,
-    /// vCPUs that have not used up what they were lent, and when that was.
+    /// vCPUs that have not used up their lent time, and when it was lent.
     visited: Vec<(usize, u64)>,
-    /// Orders of this look.
+    /// The policy's orders at this look.
     orders: Vec<Order>,
-    /// The CPUs that this thread may use while nobody is visited, and where it is bound meanwhile.
+    /// The CPUs that this thread may use between visits; and the pCPU that it is bound to during a visit.
     home: Option<CpuSet>,
     bound_to: Option<usize>,
     given: Given,
@@ -158,7 +159,7 @@ impl<G: GuestRcu> Loop<G> {
         while !stop.load(Ordering::Relaxed) {
             self.look()?;
             *told.lock().unwrap_or_else(PoisonError::into_inner) = self.given;
-            // A late look is not made up for: that would only come in bursts.
+            // Missed looks are skipped, because making up for them would only cause a burst of looks.
             next_ns = (next_ns + self.plan.look_ns).max(now_ns());
             let due_ns = self.vcpus.accounts.iter().filter_map(|account| account.ledger.due_ns()).min();
             sleep_until(due_ns.map_or(next_ns, |due_ns| next_ns.min(due_ns)));
@@ -193,7 +194,7 @@ impl<G: GuestRcu> Loop<G> {
                         account.lend(self.plan.settings.cap_ns)?;
                     }
                 }
-                // The kernel ends the visit.
+                // The kernel itself ends the visit.
                 Order::End(_) => {}
             }
         }
@@ -203,8 +204,8 @@ impl<G: GuestRcu> Loop<G> {
         Ok(())
     }
 
-    /// Goes to the pCPU of a vCPU that is visited, in turn if there are several: where this thread runs, the kernel accounts
-    /// what the other had, and throttles it in time.
+    /// Moves this thread to the pCPU of a visited vCPU, or to each in turn if there are several. When this thread
+    /// preempts the vCPU, the kernel accounts the vCPU's run time, and so throttles it in time.
     fn stand_by(&mut self) {
         let turn = self.given.looks as usize % self.visited.len().max(1);
         let wanted = self.visited.get(turn).and_then(|(v, _)| self.vcpus.pcpu_of(*v));
@@ -216,7 +217,7 @@ impl<G: GuestRcu> Loop<G> {
             Some(pcpu) => std::iter::once(pcpu).collect(),
             None => *home,
         };
-        // If it is refused, visits last up to a tick longer, and are paid for.
+        // If the kernel refuses, visits last up to a tick longer. That time is paid back, too.
         let _ = set_affinity_set(own_tid(), &cpus);
         self.bound_to = wanted;
     }

@@ -1,4 +1,4 @@
-//! The vCPUs' threads and their groups, as the policy sees them.
+//! The state of the vCPUs' threads and of their groups, in the form that the policy takes.
 
 use reprieve_policy::boost::{Ledger, Vcpu};
 
@@ -7,13 +7,13 @@ use super::group::{Group, Limited};
 use crate::Result;
 use crate::proc::{ProcRoot, SchedStatReader, TaskStatReader};
 
-/// A group, its books, and the vCPUs in it.
+/// A group with its ledger and its vCPUs.
 #[derive(Debug)]
 pub(super) struct Account {
     pub group: Group,
     pub ledger: Ledger,
     vcpus: Vec<usize>,
-    /// Run time of its vCPUs as of the last look.
+    /// Run time of the group's vCPUs at the last look.
     pub run_ns: u64,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Vcpus {
     times: Vec<SchedStatReader>,
     places: Vec<TaskStatReader>,
     pub accounts: Vec<Account>,
-    /// As of the last look.
+    /// The vCPUs at the last look.
     pub seen: Vec<Vcpu>,
 }
 
@@ -57,7 +57,7 @@ impl Vcpus {
         Ok(())
     }
 
-    /// Whether the kernel keeps each vCPU off, what it owes, and whether the grace period waits for it.
+    /// Updates for each vCPU whether the kernel throttles it, what it owes, and whether the grace period waits for it.
     pub fn judge(&mut self, rcu: &RcuLook) {
         for (v, seen) in self.seen.iter_mut().enumerate() {
             let account = self.accounts.iter().find(|account| account.vcpus.contains(&v));
@@ -79,12 +79,12 @@ impl Account {
         Ok(Account { group, ledger, vcpus: limited.vcpus.clone(), run_ns: 0 })
     }
 
-    /// What it owes; more than any limit if a small quota cannot bear more.
+    /// The group's debt. If it is too large for the group's small quota, this is more than any limit.
     fn debt_ns(&self) -> u64 {
         if self.ledger.owes_much(self.run_ns) { u64::MAX } else { self.ledger.debt_ns(self.run_ns) }
     }
 
-    /// Does what the books say at this look.
+    /// Updates the ledger, and writes the quota that it asks for.
     pub fn look(&mut self, at_ns: u64, may_act: bool) -> Result<()> {
         let count = if self.ledger.wants_count(at_ns) { Some(self.group.periods()?) } else { None };
         match self.ledger.look(at_ns, self.run_ns, count) {
@@ -93,7 +93,7 @@ impl Account {
         }
     }
 
-    /// Lends a visit.
+    /// Lends the group the time of a visit.
     pub fn lend(&mut self, length_ns: u64) -> Result<()> {
         let quota_ns = self.ledger.lend(self.run_ns, length_ns);
         self.group.write(quota_ns)

@@ -1,13 +1,13 @@
-//! What visits follow: grace periods, or, as a control, a clock.
+//! What decides when visits begin: grace periods or, as a control, a clock.
 
 use super::{Booster, Look, Order, Settings, Unaimed};
 
-/// What visits follow.
+/// What decides when visits begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
-    /// Grace periods that are open for long.
+    /// Long grace periods.
     GracePeriods,
-    /// Nothing: visits of each vCPU at random times that follow from the seed. A control.
+    /// A control: each vCPU is visited at random times, which follow from the seed.
     Clock {
         /// Visits per second of each vCPU.
         per_s: u64,
@@ -16,17 +16,17 @@ pub enum Aim {
     },
 }
 
-/// Decides for one VM, by either aim.
+/// Makes the decisions for one VM, with either aim.
 #[derive(Clone, Debug)]
 pub enum Decider {
-    /// By grace periods.
+    /// Follows grace periods.
     Aimed(Booster),
-    /// By the clock.
+    /// Follows the clock.
     Unaimed(Unaimed),
 }
 
 impl Decider {
-    /// For a VM with that many vCPUs, from `now_ns` on.
+    /// Decisions for a VM with `vcpus` vCPUs, from `now_ns` on.
     pub fn new(aim: Aim, settings: Settings, vcpus: usize, now_ns: u64) -> Decider {
         match aim {
             Aim::GracePeriods => Decider::Aimed(Booster::new(settings, vcpus, now_ns)),
@@ -36,21 +36,21 @@ impl Decider {
         }
     }
 
-    /// Takes a look, and says what to do: at most one order for each vCPU.
+    /// Takes a look and returns what to do: at most one order for each vCPU.
     ///
     /// # Panics
-    /// If the number of vCPUs is not the one given at first.
+    /// If the number of vCPUs is not the number given to [`Decider::new`].
     pub fn look(&mut self, look: &Look<'_>) -> &[Order] {
         match self {
             Decider::Aimed(booster) => booster.look(look),
             Decider::Unaimed(unaimed) => unaimed.look(look),
         }
     }
-    /// When to look again after a look at `at_ns`, if looks that may find something to do are `look_ns` apart.
+    /// When to look again after a look at `at_ns`. `look_ns` is the time between looks that may find something to do.
     pub fn next_look_ns(&self, at_ns: u64, look_ns: u64) -> u64 {
         match self {
             Decider::Aimed(booster) => booster.next_look_ns(at_ns, look_ns),
-            // Its visits are due at any time.
+            // Visits of the control can be due at any time.
             Decider::Unaimed(_) => at_ns.saturating_add(look_ns.max(1)),
         }
     }

@@ -1,24 +1,26 @@
-//! The books of a group of threads under a CPU quota that is lent time: what it may run now, and what it owes.
+//! The accounts of a group of threads under a CPU quota, while time is lent to it: what it may run now, and what it
+//! owes.
 //!
-//! The actuator is one file, the group's quota. Under CFS bandwidth control, a write of `q` does three things at once
-//! (Linux, `tg_set_cfs_bandwidth`): a throttled group runs again; it may run `q` from now on; and it may run `q` in each
-//! period that follows. So a visit is a write of the visit's length, and the kernel ends the visit by itself, even if the
-//! daemon has died. The kernel accepts no less than 1 ms.
+//! The group is controlled through a single file, its quota. Under CFS bandwidth control, a write of `q` does three
+//! things at once (Linux, `tg_set_cfs_bandwidth`): a throttled group runs again; it may run `q` from now on; and it may
+//! run `q` in each period that follows. So a visit is a write of the visit's length. The kernel ends the visit by
+//! itself, even if the daemon has died. The kernel accepts no quota below 1 ms.
 //!
-//! A write also makes the kernel forget what the group has used, and leaves the wrong quota in the file. Both are put
-//! right by one more write, shortly *before* the next period begins: it holds the quota less the debt. The period's own
-//! refill then adds nothing to it, and the group gains at most the time between the write and the period. That time is
-//! counted, as all run time is: the debt is what the group has run beyond its quota, by its own clock, period by period.
-//! Run time that a period leaves unused is lost, as under the kernel.
+//! A write also makes the kernel forget what the group has used, and leaves the wrong quota in the file. A second
+//! write, shortly *before* the next period begins, corrects both: it writes the quota minus the debt. The refill at the
+//! start of the period then adds nothing, and the group gains at most the time between the write and the period. That
+//! time counts, like all run time: the debt is what the group has run beyond its quota, by its own clock, period by
+//! period. Run time that a period leaves unused is lost, as it is in the kernel.
 //!
-//! When periods begin follows from the kernel's count of them (`nr_periods` of `cpu.stat`): periods are of equal length,
-//! so each sighting of a step narrows down the moment, which then needs to be looked for no more than once a period.
+//! The kernel's count of periods (`nr_periods` of `cpu.stat`) shows when periods begin. Periods are of equal length, so
+//! each observed step of the count narrows down the moment at which they begin. After that, reading the count once a
+//! period is enough.
 
 use crate::SECOND_NS;
 
 /// The least quota that the kernel accepts, ns (`min_cfs_quota_period` in kernel/sched/core.c).
 pub const LEAST_NS: u64 = 1_000_000;
-/// A new quota is written this long before its period begins, ns. An estimate of how late a thread wakes up.
+/// A new quota is written this long before its period begins, ns. This is an estimate of how late a thread wakes up.
 pub const LEAD_NS: u64 = 100_000;
 
 /// When something happened: after `from_ns`, and no later than `to_ns`.
@@ -28,7 +30,7 @@ struct Bounds {
     to_ns: u64,
 }
 
-/// What the group may run, from a moment on.
+/// How long the group may run from a given moment on.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
     /// The group's run time at that moment.
@@ -37,20 +39,20 @@ struct Allowance {
     is_visit: bool,
 }
 
-/// The books of one group.
+/// The accounts of one group.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     quota_ns: u64,
     period_ns: u64,
-    /// When the next period begins; unknown until a step of the count was seen.
+    /// When the next period begins. Unknown until the count was seen to change.
     next: Option<Bounds>,
-    /// The kernel's count of periods, and when it was last seen to be that.
+    /// The kernel's count of periods, and when it last had this value.
     count: Option<(u64, u64)>,
     /// The group's run time when this period began.
     begin_run_ns: u64,
-    /// What the group owed then.
+    /// What the group owed when this period began.
     debt_ns: u64,
-    /// Whether the next period's quota is in the file.
+    /// Whether the file already holds the next period's quota.
     is_settled: bool,
     held_ns: u64,
     allowance: Option<Allowance>,
@@ -58,7 +60,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// For a group that may run that long in each period.
+    /// Accounts for a group that may run `quota_ns` in each period.
     pub fn new(quota_ns: u64, period_ns: u64) -> Ledger {
         Ledger {
             quota_ns,
@@ -74,26 +76,26 @@ impl Ledger {
         }
     }
 
-    /// Whether the next look should bring the count of periods: one begins about then.
+    /// Whether the next look should read the count of periods, because a period begins about then.
     pub fn wants_count(&self, at_ns: u64) -> bool {
         self.next.is_none_or(|next| at_ns + self.period_ns / 50 >= next.from_ns)
     }
 
-    /// When a look is needed at the latest, to pay debts back in time.
+    /// The latest time of a look that can still pay debts back in time.
     pub fn due_ns(&self) -> Option<u64> {
         let is_waiting = self.held_ns != self.quota_ns && !self.is_settled;
         self.next.filter(|_| is_waiting).map(|next| next.from_ns.saturating_sub(LEAD_NS))
     }
 
-    /// Takes note of the group's run time so far, and of the count of periods if it was read. Gives the quota to write, if
-    /// it must change.
+    /// Takes the group's run time so far, and the count of periods if it was read. Returns the quota to write, if it
+    /// must change.
     pub fn look(&mut self, at_ns: u64, run_ns: u64, count: Option<u64>) -> Option<u64> {
         let is_due = self.due_ns().is_some_and(|due_ns| at_ns >= due_ns);
         let quota_ns = is_due.then(|| self.refill(at_ns, run_ns));
         let Some(count) = count else { return quota_ns };
         let begun = match self.count.replace((count, at_ns)) {
             Some((last, seen_ns)) if last != count => Some(Bounds { from_ns: seen_ns, to_ns: at_ns }),
-            // A group that is idle has no periods, but they keep their phase.
+            // The kernel does not count periods of an idle group, but later periods keep the phase.
             _ => self.next.filter(|next| at_ns > next.to_ns + self.period_ns / 4),
         };
         let Some(begun) = begun else { return quota_ns };
@@ -106,7 +108,7 @@ impl Ledger {
         late
     }
 
-    /// Lends time. Gives the quota to write.
+    /// Lends time. Returns the quota to write.
     pub fn lend(&mut self, run_ns: u64, length_ns: u64) -> u64 {
         let length_ns = length_ns.max(LEAST_NS);
         self.allow(Allowance { run_ns, length_ns, is_visit: true });
@@ -114,46 +116,47 @@ impl Ledger {
         length_ns
     }
 
-    /// Whether the group has used up what it may run, so that the kernel keeps it off.
+    /// Whether the group has used up its allowance, so that the kernel throttles it.
     pub fn is_off(&self, run_ns: u64) -> bool {
         self.allowance.is_some_and(|of| run_ns.saturating_sub(of.run_ns) >= of.length_ns)
     }
 
-    /// CPU time that it has had beyond its quota, ns.
+    /// CPU time that the group has used beyond its quota, ns.
     pub fn debt_ns(&self, run_ns: u64) -> u64 {
         let used_ns = run_ns.saturating_sub(self.begin_run_ns);
         self.debt_ns.saturating_add(used_ns).saturating_sub(self.quota_ns)
     }
 
-    /// Whether it owes so much that a further visit would show in its share of a second: 4 % of what its quota grants then.
+    /// Whether the group owes at least 4 % of what its quota grants in a second. A further visit would then noticeably
+    /// raise the CPU time that it gets within a second.
     pub fn owes_much(&self, run_ns: u64) -> bool {
         let granted_ns = u128::from(self.quota_ns) * u128::from(SECOND_NS) / u128::from(self.period_ns);
         u128::from(self.debt_ns(run_ns)) * 25 >= granted_ns
     }
 
-    /// CPU time that it has had within visits that are over, ns.
+    /// CPU time that the group has used within finished visits, ns.
     pub fn lent_ns(&self) -> u64 {
         self.lent_ns
     }
 
-    /// Whether the file holds another quota than the group's own.
+    /// Whether the file holds a quota other than the group's own.
     pub fn is_open(&self) -> bool {
         self.held_ns != self.quota_ns
     }
 
-    /// The quota for the period that begins next, in view of the debt.
+    /// The quota to write for the next period: the group's own minus the debt.
     fn refill(&mut self, at_ns: u64, run_ns: u64) -> u64 {
         self.settle(run_ns);
         let lead_ns = self.next.map_or(0, |next| next.to_ns.saturating_sub(at_ns)).min(self.period_ns / 50);
         let quota_ns = if self.debt_ns <= self.quota_ns / 100 {
-            // The group may run this much more than it has a right to.
+            // The write comes early by this much, so the group may run this much beyond its quota.
             self.debt_ns += lead_ns.min(LEAD_NS);
             self.quota_ns
         } else {
             let least_ns = LEAST_NS.min(self.quota_ns);
             self.quota_ns.saturating_sub(self.debt_ns + lead_ns).max(least_ns)
         };
-        // What it runs before the period begins is not taken from the period.
+        // Run time before the period begins is not taken from the period.
         let sure_ns = self.next.map_or(0, |next| next.from_ns.saturating_sub(at_ns)).min(lead_ns);
         self.allow(Allowance { run_ns, length_ns: quota_ns + sure_ns, is_visit: false });
         self.held_ns = quota_ns;
@@ -168,12 +171,13 @@ impl Ledger {
 
     fn begin_period(&mut self, at_ns: u64, run_ns: u64, begun: Bounds) {
         if self.next.is_none() {
-            // What it ran before is not known period by period.
+            // Earlier run time cannot be attributed to periods, so it does not count.
             self.begin_run_ns = run_ns;
         }
         if !self.is_settled {
             self.settle(run_ns);
-            // It may have run since the period began. Whoever lends too early takes nothing away: visits are no shorter.
+            // The group may have run since the period began, so count that much less as allowed. If that makes a loan
+            // come too early, the group loses nothing: no visit is shorter than this.
             let late_ns = at_ns.saturating_sub(begun.from_ns).min(LEAST_NS);
             let length_ns = self.quota_ns.saturating_sub(self.debt_ns + late_ns);
             self.allow(Allowance { run_ns, length_ns, is_visit: false });

@@ -1,12 +1,13 @@
-//! A control for [`Booster`]: the same visits, under the same bounds, that follow a clock instead of the grace periods.
+//! A control for [`Booster`]: visits of the same kind, under the same bounds, that follow a clock instead of grace
+//! periods.
 //!
-//! Each vCPU is due for a visit that many times a second, at random times. The visit begins once the vCPU is off, and lasts
-//! for the cap.
+//! Each vCPU is due for a given number of visits per second, at random times. A visit begins when the vCPU is next
+//! descheduled, and lasts for the cap.
 
 use super::{Booster, Look, Order, Settings, Vcpu};
 use crate::SECOND_NS;
 
-/// Decides for one VM.
+/// Makes the decisions for one VM.
 #[derive(Clone, Debug)]
 pub struct Unaimed {
     booster: Booster,
@@ -15,14 +16,14 @@ pub struct Unaimed {
     every_ns: u64,
     /// When each vCPU is due.
     due_ns: Vec<u64>,
-    /// The vCPUs as the booster is told of them.
+    /// The vCPUs in the form that is passed to the booster: a vCPU that is due counts as a holdout.
     told: Vec<Vcpu>,
     random: u64,
 }
 
 impl Unaimed {
-    /// For a VM with that many vCPUs, each due that often per second (at least once), from `now_ns` on. The times follow
-    /// from the seed.
+    /// Decisions for a VM with `vcpus` vCPUs, from `now_ns` on. Each vCPU is due `per_s` times per second, at least
+    /// once. The times follow from the seed.
     pub fn new(settings: Settings, vcpus: usize, now_ns: u64, per_s: u64, seed: u64) -> Unaimed {
         let mut unaimed = Unaimed {
             booster: Booster::new(settings, vcpus, now_ns),
@@ -38,16 +39,16 @@ impl Unaimed {
         unaimed
     }
 
-    /// Takes a look, of which only the time and what the vCPUs do count, and says what to do.
+    /// Takes a look and returns what to do. Of the look, only the time and the vCPUs' states matter.
     ///
     /// # Panics
-    /// If the number of vCPUs is not the one given at first.
+    /// If the number of vCPUs is not the number given to [`Unaimed::new`].
     pub fn look(&mut self, look: &Look<'_>) -> &[Order] {
         for (v, vcpu) in look.vcpus.iter().enumerate() {
             let is_due = look.at_ns >= self.due_ns[v];
             self.told[v] = Vcpu { is_holdout: is_due, has_kthread: false, ..*vcpu };
         }
-        // Each look tells of another grace period, old enough: so patience never ends.
+        // Each look shows the booster a different grace period that is old enough, so its patience never runs out.
         let open_since_ns = Some(look.at_ns.saturating_sub(self.threshold_ns));
         let orders = self.booster.look(&Look { at_ns: look.at_ns, open_since_ns, vcpus: &self.told });
         for order in orders {
@@ -80,7 +81,7 @@ mod tests {
     use super::super::tests::MS;
     use super::*;
 
-    /// Times at which visits of the second of two vCPUs begin, off whenever it is not visited.
+    /// The times at which visits of the second of two vCPUs begin. It is descheduled whenever it is not visited.
     fn begins(per_s: u64, seed: u64) -> Vec<u64> {
         let mut unaimed = Unaimed::new(Settings::default(), 2, 0, per_s, seed);
         let (mut begins, mut is_visited) = (Vec::new(), false);

@@ -1,4 +1,5 @@
-//! Allocating and freeing where the allocator knows of deferred frees: [`Latent`] joined with RCU, memory and CPU time.
+//! Allocates and frees with an allocator that knows of deferred frees. This connects [`Latent`] with RCU, memory and
+//! CPU time.
 
 use crate::guest::env::Env;
 use crate::guest::ids::TaskId;
@@ -7,8 +8,8 @@ use crate::guest::rcu_side::RcuSide;
 use crate::guest::{Clock, Guest};
 
 impl RcuSide {
-    /// Keeps an object until a grace period has passed; false if it needs a callback, because the allocator knows of no
-    /// deferred frees or the object is of no slab.
+    /// Keeps an object until a grace period has passed. Returns false if the object needs a callback instead, because
+    /// the allocator does not know of deferred frees or the object is not from a slab.
     pub(super) fn keep_latent(&mut self, v: usize, object: Object) -> bool {
         let (Some(latent), Some(cache)) = (&mut self.latent, object.cache()) else { return false };
         let now = self.state.cookie();
@@ -20,8 +21,8 @@ impl RcuSide {
 }
 
 impl Env<'_> {
-    /// A latent object whose grace period has passed, if the vCPU has one; or if the cache would have to grow, and another
-    /// vCPU has one.
+    /// A latent object whose grace period has passed. It comes from this vCPU or, if the cache would otherwise have to
+    /// grow, from another vCPU.
     pub(super) fn reuse(&mut self, cache: Cache) -> Option<Object> {
         let rcu = &mut *self.rcu;
         let latent = rcu.latent.as_mut()?;
@@ -43,7 +44,7 @@ impl Env<'_> {
         None
     }
 
-    /// A cache is about to grow: asks for a grace period if much of it is latent.
+    /// Requests a grace period for a cache that is about to grow, if many of its objects are latent.
     fn ask_if_short(&mut self, cache: Cache) {
         let rcu = &mut *self.rcu;
         let Some(latent) = &mut rcu.latent else { return };
@@ -53,7 +54,7 @@ impl Env<'_> {
             return;
         }
         if latent.settings.expedite {
-            // The allocator's caller may be a reader, so it cannot ask itself.
+            // The allocator's caller may be a reader, so it cannot wait itself. A worker does.
             let worker = rcu.batched.expedite(self.vcpu);
             self.spent_ns += self.costs.wake_ns;
             self.to_wake.extend(worker);
@@ -62,7 +63,7 @@ impl Env<'_> {
         }
     }
 
-    /// Gives back to their slabs all latent objects that can be used again. Answers whether there were any.
+    /// Returns all latent objects that can be used again to their slabs. Returns whether there were any.
     pub(super) fn return_latent(&mut self) -> bool {
         let mut objects = Vec::new();
         let state = &self.rcu.state;
@@ -74,7 +75,7 @@ impl Env<'_> {
 }
 
 impl Guest {
-    /// A tick: gives back latent objects that nobody needs. Returns the CPU time.
+    /// Returns surplus latent objects to their slabs, at a tick. Returns the CPU time.
     pub(super) fn return_surplus(&mut self, v: usize) -> u64 {
         let Some(latent) = &mut self.rcu.latent else { return 0 };
         let (state, mut surplus) = (&self.rcu.state, Vec::new());
@@ -82,12 +83,12 @@ impl Guest {
         surplus.into_iter().map(|object| self.memory.free(v, object)).sum()
     }
 
-    /// Whether a vCPU has latent objects: its tick gives them back one day.
+    /// Whether a vCPU has latent objects, which its tick will eventually return to their slabs.
     pub(super) fn has_latent(&self, v: usize) -> bool {
         self.rcu.latent.as_ref().is_some_and(|latent| latent.has_any(v))
     }
 
-    /// The current task waits for an expedited grace period.
+    /// Makes the current task wait for an expedited grace period.
     pub(super) fn wait_expedited(&mut self, clock: &mut Clock<'_>, v: usize, task: TaskId) {
         self.rcu.state.start_expedited(v, u64::from(task.0), &mut self.rcu.effects);
         self.block(v, task);

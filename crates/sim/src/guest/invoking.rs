@@ -1,4 +1,5 @@
-//! Invoking RCU callbacks: in RCU's softirq, or where they are offloaded, by a kernel thread for each vCPU that runs on any.
+//! Invokes RCU callbacks, either in RCU's softirq or, if they are offloaded, in a kernel thread for each vCPU. That
+//! thread can run on any vCPU.
 
 use crate::guest::callback::{Action, action};
 use crate::guest::ids::{Mode, TaskId};
@@ -6,12 +7,13 @@ use crate::guest::rcu::Callback;
 use crate::guest::vcpu::Level;
 use crate::guest::{Clock, Guest};
 
-/// Callbacks that an offloading thread invokes between two preemption points. The kernel has one after each; more at a time
-/// keep the number of events low, and at 200 ns each these are some microseconds.
+/// Callbacks that an offloading thread invokes between two preemption points. The kernel has a preemption point after
+/// each callback. Several at a time keep the number of simulated events low, and take only some microseconds at 200 ns
+/// each.
 const OFFLOADED_AT_ONCE: u32 = 32;
 
 impl Guest {
-    /// A batch of a vCPU's ready callbacks, in its softirq. Returns the CPU time.
+    /// Invokes a batch of a vCPU's ready callbacks in its softirq. Returns the CPU time.
     pub(super) fn run_callbacks(&mut self, clock: &mut Clock<'_>, v: usize, before_ns: u64) -> u64 {
         let began_ns = clock.now_ns + before_ns;
         let Some(batch) = self.rcu.state.begin_batch(began_ns, v) else {
@@ -49,7 +51,7 @@ impl Guest {
         ns
     }
 
-    /// The offloading thread of vCPU `of` runs on `v`: it invokes some callbacks, or sleeps.
+    /// Runs the offloading thread of vCPU `of` on `v`: the thread invokes some callbacks, or goes to sleep.
     pub(super) fn run_offloaded(&mut self, clock: &mut Clock<'_>, v: usize, task: TaskId, of: usize) {
         self.vcpus[v].mode = Mode::Kernel;
         if self.rcu.state.begin_batch(clock.now_ns, of).is_none() {

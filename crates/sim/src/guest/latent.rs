@@ -1,53 +1,55 @@
-//! Latent objects: freed, but some CPU may still read them until a grace period has passed. An allocator that knows of
-//! them keeps them apart, by CPU and cache, and hands them out again as soon as that grace period is over, without a
-//! callback for each and without their slabs.
+//! Latent objects are freed, but some CPU may still read them until a grace period has passed. An allocator that knows
+//! of them keeps them separately, by CPU and cache. As soon as the grace period is over it hands them out again,
+//! without a callback for each, and without returning them to their slabs.
 //!
-//! A CPU takes its own objects, then those of another CPU, before a cache grows. Objects that no allocation needed for a
-//! while go back to their slabs: as many as the smallest number that lay ready during that time.
+//! A CPU first takes its own objects. Before a cache grows, the CPU takes objects of another CPU. Objects that no
+//! allocation needed for a while go back to their slabs: their number is the smallest number that was ready at any
+//! moment of that time.
 //!
-//! Invariants: an object is handed out or given back once, and only after a full grace period since it came.
+//! Invariants: an object is handed out or returned to its slab once, and only when a full grace period has passed since
+//! it was freed.
 //!
-//! Source: the idea of Prasad and Gopinath, "Prudent Memory Reclamation in Procrastination-Based Synchronization" (Prudence),
-//! ASPLOS 2016; the structure is our own.
+//! Source: the idea of Prasad and Gopinath, "Prudent Memory Reclamation in Procrastination-Based Synchronization"
+//! (Prudence), ASPLOS 2016; the structure is our own.
 
 use std::collections::VecDeque;
 
 use crate::guest::memory::{Cache, Object};
 use crate::guest::rcu::Cookie;
 
-/// Objects that a CPU takes from another one at a time.
+/// Most objects that a CPU takes from another one at a time.
 const MOVED_AT_ONCE: usize = 64;
-/// Objects that a CPU gives back in a tick.
+/// Most objects that a CPU returns to their slabs in a tick.
 const RETURNED_AT_ONCE: usize = 1_000;
 
-/// What the allocator is told.
+/// Settings of the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Objects that were not needed for so many jiffies go back to their slabs.
+    /// Objects that were not needed for this many jiffies go back to their slabs.
     pub keep_jiffies: u64,
-    /// A cache that grows while this share of its objects is latent asks for a grace period, in per cent.
+    /// A cache that is about to grow while this share of its objects is latent requests a grace period, in per cent.
     pub short_percent: u64,
-    /// It asks for an expedited one.
+    /// Whether the cache then requests an expedited grace period.
     pub expedite: bool,
 }
 
 /// Latent objects of a cache on a CPU.
 #[derive(Clone, Debug, Default)]
 struct Stock {
-    /// Those whose grace period had not passed when that was asked last, oldest first.
+    /// Objects whose grace period had not passed at the last check, oldest first.
     waiting: VecDeque<Object>,
-    /// How many of them came at the same moment, by moment.
+    /// Moments at which waiting objects were freed, each with the number of these objects.
     moments: VecDeque<(Cookie, usize)>,
-    /// Those that can be handed out; the last one is the warmest.
+    /// Objects that can be handed out. The last one is the warmest in the CPU's cache.
     ready: Vec<Object>,
     /// The smallest number of ready objects in this period.
     least: usize,
-    /// Ready objects to give back.
+    /// Number of ready objects to return to their slabs.
     surplus: usize,
 }
 
 impl Stock {
-    /// Looks which grace periods have passed.
+    /// Moves objects whose grace period has passed to the ready ones.
     fn refresh(&mut self, has_passed: impl Fn(Cookie) -> bool) {
         while let Some(&(cookie, count)) = self.moments.front()
             && has_passed(cookie)
@@ -60,6 +62,7 @@ impl Stock {
     fn take(&mut self) -> Option<Object> {
         let object = self.ready.pop();
         self.least = self.least.min(self.ready.len());
+        self.surplus = self.surplus.min(self.ready.len());
         object
     }
 }
@@ -72,15 +75,15 @@ pub struct Latent {
     stocks: Vec<Vec<Stock>>,
     /// When each CPU's period ends, in jiffies.
     period_ends: Vec<u64>,
-    /// The last moment for which a grace period was asked because a cache grew.
+    /// The last moment for which a grace period was requested because a cache was about to grow.
     asked: Option<Cookie>,
-    /// Objects that came so far, and those that were handed out or given back.
+    /// Numbers of objects that were put so far, and of those that were handed out or returned to their slabs.
     came: u64,
     left: u64,
 }
 
 impl Latent {
-    /// None yet, on that many CPUs.
+    /// Begins without latent objects, on `cpus` CPUs.
     pub fn new(settings: Settings, cpus: usize) -> Latent {
         Latent { settings, stocks: Vec::new(), period_ends: vec![0; cpus], asked: None, came: 0, left: 0 }
     }
@@ -93,8 +96,8 @@ impl Latent {
         &mut self.stocks[number]
     }
 
-    /// An object that was freed at that moment. Says whether it is the CPU's first object of that moment and cache: somebody
-    /// must then ask for its grace period.
+    /// Keeps an object that is freed at the moment `now`. Returns whether it is the CPU's first object of this moment
+    /// and cache. If so, the caller must request its grace period.
     pub fn put(&mut self, cpu: usize, cache: Cache, object: Object, now: Cookie) -> bool {
         self.came += 1;
         let stock = &mut self.stocks(cache)[cpu];
@@ -111,7 +114,7 @@ impl Latent {
         }
     }
 
-    /// An object of that CPU that can be used again.
+    /// Takes an object of this CPU that can be used again.
     pub fn take(&mut self, cpu: usize, cache: Cache, has_passed: impl Fn(Cookie) -> bool) -> Option<Object> {
         let stock = &mut self.stocks(cache)[cpu];
         if stock.ready.is_empty() {
@@ -122,11 +125,11 @@ impl Latent {
         object
     }
 
-    /// Moves ready objects of the CPU that has most of them to this one; answers how many.
+    /// Moves ready objects to this CPU from the CPU that has most of them. Returns how many.
     pub fn borrow(&mut self, cpu: usize, cache: Cache, has_passed: impl Fn(Cookie) -> bool) -> usize {
         let stocks = self.stocks(cache);
         stocks.iter_mut().for_each(|stock| stock.refresh(&has_passed));
-        // Of equals the first.
+        // If several CPUs have equally many, the first one counts.
         let Some((_, from)) =
             stocks.iter().enumerate().map(|(other, stock)| (stock.ready.len(), usize::MAX - other)).max()
         else {
@@ -136,12 +139,13 @@ impl Latent {
         let rest = lender.ready.len() - lender.ready.len().div_ceil(2).min(MOVED_AT_ONCE);
         let moved = lender.ready.split_off(rest);
         lender.least = lender.least.min(rest);
+        lender.surplus = lender.surplus.min(rest);
         stocks[cpu].ready.extend(&moved);
         moved.len()
     }
 
-    /// Whether a cache of that many objects that is about to grow is short because of latent ones, and nobody has asked for
-    /// their grace period yet. Who is told so asks.
+    /// Whether to request a grace period for a cache of `objects` objects that is about to grow: enough of them are
+    /// latent, and their grace period was not requested before. If this returns true, the caller must request it.
     pub fn must_ask(
         &mut self,
         cache: Cache,
@@ -154,7 +158,7 @@ impl Latent {
         is_short && self.asked.replace(now) != Some(now)
     }
 
-    /// A tick of a CPU: puts into `surplus` objects to be given back to their slabs.
+    /// Called at a tick of a CPU. Puts objects that are to be returned to their slabs into `surplus`.
     pub fn tick(
         &mut self,
         cpu: usize,
@@ -174,14 +178,14 @@ impl Latent {
             }
             let count = stock.surplus.min(stock.ready.len()).min(RETURNED_AT_ONCE - surplus.len());
             stock.surplus -= count;
-            // The coldest first.
+            // The coldest objects go first.
             surplus.extend(stock.ready.drain(..count));
             stock.least = stock.least.min(stock.ready.len());
         }
         self.left += surplus.len() as u64;
     }
 
-    /// Takes all objects that can be used again: memory is short.
+    /// Takes all objects that can be used again, because memory is short.
     pub fn take_all(&mut self, has_passed: impl Fn(Cookie) -> bool, into: &mut Vec<Object>) {
         for stock in self.stocks.iter_mut().flatten() {
             stock.refresh(&has_passed);
@@ -191,7 +195,7 @@ impl Latent {
         self.left += into.len() as u64;
     }
 
-    /// Objects whose grace period has not passed.
+    /// Number of objects whose grace period has not passed.
     pub fn waiting(&self, has_passed: impl Fn(Cookie) -> bool) -> u64 {
         self.stocks.iter().flatten().map(|stock| waiting(stock, &has_passed)).sum()
     }
@@ -207,12 +211,12 @@ impl Latent {
         caches.map(|(n, stocks)| waiting(&stocks[cpu], &has_passed) * bytes_of(Cache(n as u16))).sum()
     }
 
-    /// All objects, also those that can be used again.
+    /// Number of all latent objects, including those that can be used again.
     pub fn held(&self) -> u64 {
         self.came - self.left
     }
 
-    /// Whether that CPU has any.
+    /// Whether this CPU has latent objects.
     pub fn has_any(&self, cpu: usize) -> bool {
         self.stocks.iter().any(|stocks| !stocks[cpu].waiting.is_empty() || !stocks[cpu].ready.is_empty())
     }
@@ -220,7 +224,7 @@ impl Latent {
     /// Checks that no object is lost.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The numbers that do not match.
     pub fn check(&self) -> Result<(), String> {
         let there: usize =
             self.stocks.iter().flatten().map(|stock| stock.waiting.len() + stock.ready.len()).sum();
@@ -231,7 +235,7 @@ impl Latent {
     }
 }
 
-/// Objects of a stock whose grace period has not passed.
+/// Number of objects of a stock whose grace period has not passed.
 fn waiting(stock: &Stock, has_passed: &impl Fn(Cookie) -> bool) -> u64 {
     let open = stock.moments.iter().rev().take_while(|(cookie, _)| !has_passed(*cookie));
     open.map(|(_, count)| *count as u64).sum()

@@ -16,6 +16,8 @@ pub(super) struct Daemon {
     /// Its thread.
     entity: Entity,
     times: Times,
+    /// The start of the open grace period, and when a look first saw it.
+    open: Option<(u64, u64)>,
     /// vCPUs as of the last look.
     vcpus: Vec<Vcpu>,
     /// The run time of each vCPU when its boost began.
@@ -26,7 +28,7 @@ pub(super) struct Daemon {
 /// When the daemon looks, and what a look costs.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Time between two looks while there may be something to do.
+    /// Time between two looks.
     pub every_ns: u64,
     /// CPU time of a look; 0 for looks that need no pCPU.
     pub cost_ns: u64,
@@ -54,6 +56,7 @@ impl World {
             decider: Decider::new(aim, settings, vcpus, self.now_ns),
             entity,
             times,
+            open: None,
             vcpus: vec![Vcpu::default(); vcpus],
             begun_ns: vec![0; vcpus],
             given: Given::default(),
@@ -88,9 +91,10 @@ impl World {
     /// The daemon looks, and does what the policy says. Returns when to look again.
     fn look_and_boost(&mut self) -> Option<u64> {
         let now_ns = self.now_ns;
-        let Daemon { guest, decider, entity: self_entity, times, vcpus, begun_ns, given, .. } =
+        let Daemon { guest, decider, entity: self_entity, times, open, vcpus, begun_ns, given, .. } =
             self.boosting.as_mut()?;
-        let (placement, guest) = (&self.placements[*guest], &self.guests[*guest]);
+        let number = *guest;
+        let (placement, guest) = (&self.placements[number], &self.guests[number]);
         let host = &mut self.hosts[placement.host];
         let scheduler = host.scheduler.boosting()?;
         let ready = guest.ready_gp_kthread();
@@ -111,7 +115,13 @@ impl World {
                 debt_ns: scheduler.debt_ns(now_ns, entity),
             };
         }
-        let look = Look { at_ns: now_ns, open_since_ns: guest.rcu.open_since_ns(), vcpus };
+        // Nobody tells a daemon when a grace period began.
+        let since_ns = guest.rcu.open_since_ns();
+        *open = since_ns.map(|since_ns| match *open {
+            Some((last_ns, seen_ns)) if last_ns == since_ns => (last_ns, seen_ns),
+            _ => (since_ns, now_ns),
+        });
+        let look = Look { at_ns: now_ns, open_since_ns: open.map(|(_, seen_ns)| seen_ns), vcpus };
         for order in decider.look(&look) {
             match *order {
                 Order::Begin(v) => {
@@ -121,6 +131,9 @@ impl World {
                 Order::End(v) => {
                     given.boosts += 1;
                     given.run_ns += vcpus[v].run_ns - begun_ns[v];
+                    if let Some(granting) = &mut self.granting {
+                        granting.forgo(number, v);
+                    }
                     scheduler.end_boost(now_ns, placement.threads[v], &mut host.orders);
                 }
             }

@@ -1,5 +1,5 @@
-//! vCPUs of a guest that run together ([`reprieve_policy::gang`]). The host's scheduler itself looks and decides, so that
-//! this takes no CPU time of its own; the switches that it causes do.
+//! Runs the vCPUs of a guest together ([`reprieve_policy::gang`]). The host's scheduler itself looks and decides. So no
+//! CPU time is charged for that, but the context switches that it causes take time.
 
 use reprieve_policy::gang::{Gang, Order, Settings, Vcpu};
 
@@ -7,7 +7,7 @@ use super::{Source, World, register};
 use crate::host::State;
 use crate::queue::{Class, Timer};
 
-/// The host's part.
+/// The host's state for co-scheduling.
 #[derive(Debug)]
 pub(super) struct Coscheduling {
     guest: usize,
@@ -15,13 +15,13 @@ pub(super) struct Coscheduling {
     /// Expires at each look.
     timer: Timer,
     look_ns: u64,
-    /// vCPUs as of the last look.
+    /// The vCPUs at the last look.
     vcpus: Vec<Vcpu>,
     slices: u64,
 }
 
 impl World {
-    /// From now on that guest's vCPUs run together, with looks that far apart.
+    /// From now on this guest's vCPUs run together. The scheduler looks every `look_ns`.
     pub fn add_coscheduling(&mut self, guest: usize, settings: Settings, look_ns: u64) {
         let timer = self.queue.add(Class::HostClock);
         register(&mut self.sources, timer, Source::Coscheduling);
@@ -31,18 +31,19 @@ impl World {
         self.coscheduling = Some(Coscheduling { guest, gang, timer, look_ns, vcpus, slices: 0 });
     }
 
-    /// Slices of a gang that have begun; `None` without gangs.
+    /// Number of slices that have begun. `None` without co-scheduling.
     pub fn gang_slices(&self) -> Option<u64> {
         self.coscheduling.as_ref().map(|coscheduling| coscheduling.slices)
     }
 
-    /// The scheduler looks, and does what the policy says.
+    /// Takes a look of the scheduler, and carries out the policy's order.
     pub(super) fn look_and_gather(&mut self) {
         let now_ns = self.now_ns;
         let Some(Coscheduling { guest, gang, timer, look_ns, vcpus, slices }) = &mut self.coscheduling else {
             return;
         };
-        let placement = &self.placements[*guest];
+        let number = *guest;
+        let placement = &self.placements[number];
         let host = &mut self.hosts[placement.host];
         let Some(scheduler) = host.scheduler.boosting() else { return };
         for (vcpu, entity) in vcpus.iter_mut().zip(&placement.threads) {
@@ -57,10 +58,15 @@ impl World {
         self.queue.arm(*timer, gang.next_look_ns(now_ns, *look_ns));
         let Some(order) = order else { return };
         *slices += u64::from(order == Order::Begin);
-        for entity in &placement.threads {
+        for (v, entity) in placement.threads.iter().enumerate() {
             match order {
                 Order::Begin => scheduler.boost(now_ns, *entity, &mut host.orders),
-                Order::End => scheduler.end_boost(now_ns, *entity, &mut host.orders),
+                Order::End => {
+                    if let Some(granting) = &mut self.granting {
+                        granting.forgo(number, v);
+                    }
+                    scheduler.end_boost(now_ns, *entity, &mut host.orders);
+                }
             }
         }
         self.deciding.push(placement.host);

@@ -1,6 +1,8 @@
-//! One more slice for a vCPU that is to be descheduled within a marked read-side section ([`reprieve_policy::grant`]).
+//! Gives a vCPU an additional slice if it would be descheduled within a marked read-side section
+//! ([`reprieve_policy::grant`]).
 //!
-//! The slice is a boost of a vCPU that runs, so that it is charged as ever. It ends by time, or when the vCPU halts.
+//! The slice is a boost of the running vCPU, so its time is charged like all run time. It ends by time, or when the
+//! vCPU halts.
 
 use reprieve_policy::grant::{Settings, Vcpu};
 
@@ -9,7 +11,7 @@ use crate::host::Body;
 use crate::queue::{Class, Timer};
 use crate::sched::{Cpu, Entity};
 
-/// The host's part.
+/// The host's state for additional slices.
 #[derive(Debug)]
 pub(super) struct Granting {
     guest: usize,
@@ -24,16 +26,16 @@ struct Stay {
     /// Expires at the end of the slice.
     timer: Timer,
     has_had_one: bool,
-    /// The vCPU's run time when the slice began, while it lasts.
+    /// While a slice lasts, the vCPU's run time when it began.
     began_ns: Option<u64>,
 }
 
-/// What was granted since the start.
+/// The slices granted since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Granted {
-    /// Slices that have ended.
+    /// Number of slices that have ended.
     pub slices: u64,
-    /// CPU time of the vCPUs within them.
+    /// CPU time of the vCPUs within these slices.
     pub run_ns: u64,
 }
 
@@ -42,14 +44,21 @@ impl Granting {
     pub fn begin_stay(&mut self, guest: usize, v: usize) {
         if guest == self.guest {
             let stay = &mut self.stays[v];
-            // One that an urgent thread displaces is still within its slice when it comes back.
+            // A vCPU that an urgent thread has displaced is still within its slice when it comes back.
             stay.has_had_one = stay.began_ns.is_some();
+        }
+    }
+
+    /// A vCPU's boost or gang slice ends: that had its own limit, so no granted slice follows it.
+    pub fn forgo(&mut self, guest: usize, v: usize) {
+        if guest == self.guest {
+            self.stays[v].has_had_one = true;
         }
     }
 }
 
 impl World {
-    /// From now on that guest's vCPUs may get one more slice.
+    /// From now on this guest's vCPUs may get additional slices.
     pub fn add_granting(&mut self, guest: usize, settings: Settings) {
         let number = guest as u32;
         let stays = (0..self.guests[guest].vcpus().len() as u32).map(|vcpu| {
@@ -61,12 +70,13 @@ impl World {
         self.granting = Some(Granting { guest, settings, stays, given: Granted::default() });
     }
 
-    /// What was granted since the start; `None` if nothing is.
+    /// The slices granted since the start. `None` without this remedy.
     pub fn granted(&self) -> Option<Granted> {
         self.granting.as_ref().map(|granting| granting.given)
     }
 
-    /// That pCPU is about to decide what runs next. If that takes it from a vCPU, it may get one more slice instead.
+    /// Called when a pCPU is about to decide what runs next. If it would deschedule the vCPU `entity`, the vCPU may get
+    /// an additional slice instead.
     pub(super) fn may_grant(&mut self, number: usize, pcpu: usize, entity: Entity) {
         let Some(granting) = &mut self.granting else { return };
         let host = &mut self.hosts[number];
@@ -90,7 +100,7 @@ impl World {
         }
     }
 
-    /// A granted slice, if one is under way, is over.
+    /// Ends a granted slice, if one is under way.
     pub(super) fn end_granted(&mut self, guest: usize, v: usize) {
         let Some(granting) = self.granting.as_mut().filter(|granting| granting.guest == guest) else {
             return;

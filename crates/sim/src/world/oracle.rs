@@ -1,13 +1,14 @@
-//! What nobody can do, to compare remedies with: a vCPU gets a pCPU at the moment at which the guest's grace-period
-//! kthread could run on it, or at which it could free memory whose grace period is over. It keeps the pCPU until that is
-//! done.
+//! The oracle, an ideal that cannot be built, to which remedies are compared. A vCPU gets a pCPU at once when the
+//! guest's grace-period kthread could run on it, or when it could free memory whose grace period is over. It keeps the
+//! pCPU until that is done.
 //!
-//! The other half of the oracle is in RCU's parameters (`descheduled_is_quiescent`): a vCPU that the host takes off its
-//! pCPU counts as quiescent at once, though it may be within a reader. So neither a grace period nor the memory after it
-//! waits for anything that the host keeps off.
+//! The other half of the oracle is in RCU's parameters (`descheduled_is_quiescent`): a descheduled vCPU counts as
+//! quiescent at once, though it may be within a reader. So neither a grace period, nor the memory to be freed after it,
+//! waits for a descheduled vCPU.
 //!
-//! The time is lent, as that of a boost is: the guest gets about as much CPU time as without the oracle. A host that never
-//! took a pCPU from a holdout would give the guest more, and with it more to free: its footprint would be higher.
+//! The time is charged, like that of a boost, but nothing bounds it: a guest that has much to free gets more CPU time than
+//! without the oracle, at its neighbours' expense. The alternative would be a host that never takes a pCPU from a holdout.
+//! It would give the guest more still, so the guest would free more, and its footprint would be higher.
 
 use super::World;
 use crate::host::State;
@@ -16,17 +17,17 @@ use crate::host::State;
 #[derive(Debug)]
 pub(super) struct Oracle {
     guest: usize,
-    /// The vCPUs that are let on.
+    /// The vCPUs that the oracle keeps on a pCPU.
     favoured: Vec<bool>,
 }
 
 impl World {
-    /// Adds the oracle for that guest.
+    /// Adds the oracle for a guest.
     pub fn add_oracle(&mut self, guest: usize) {
         self.oracle = Some(Oracle { guest, favoured: vec![false; self.guests[guest].vcpus().len()] });
     }
 
-    /// After each event: lets vCPUs on, and off again.
+    /// Runs after each event. Puts vCPUs on a pCPU, and ends that when it is no longer needed.
     #[inline]
     pub(super) fn foresee(&mut self) {
         if self.oracle.is_some() {
@@ -42,10 +43,10 @@ impl World {
         let Some(scheduler) = host.scheduler.boosting() else { return };
         let is_off = |v: usize| {
             let thread = &host.threads[placement.threads[v].0 as usize];
-            // What a stimulus has stopped stays off.
+            // A vCPU that a stimulus has stopped stays off.
             thread.state == State::Runnable && thread.paused_until_ns.is_none()
         };
-        // The kthread comes first: on its pCPU it would have to wait for others that are favoured.
+        // The kthread comes first. If other vCPUs were favoured too, they could hold the pCPU that the kthread needs.
         let kthread = guest.ready_gp_kthread().filter(|v| favoured[*v] || is_off(*v));
         let could_work = |v: usize| kthread.map_or_else(|| guest.could_free(now_ns, v), |with| with == v);
         let mut changed = false;

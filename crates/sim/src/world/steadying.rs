@@ -1,5 +1,6 @@
-//! A guest whose scheduler keeps tasks off vCPUs with steal ([`reprieve_policy::steady`]). It looks at regular times, as
-//! a part of its ticks, for which no CPU time of its own is charged; the moves of tasks cost what moves cost.
+//! Models a guest whose scheduler keeps tasks off vCPUs with steal ([`reprieve_policy::steady`]). The scheduler looks
+//! at regular times as a part of its ticks, so no CPU time is charged for that. Each move of a task costs as much as
+//! any other move.
 
 use reprieve_policy::steady::{Settings, Steady};
 
@@ -7,7 +8,7 @@ use super::{Source, World, register};
 use crate::guest::Clock;
 use crate::queue::{Class, Timer};
 
-/// The guest's scheduler's part.
+/// State of the guest's scheduler.
 #[derive(Debug)]
 pub(super) struct Steadying {
     guest: usize,
@@ -15,15 +16,15 @@ pub(super) struct Steadying {
     /// Expires at each look.
     timer: Timer,
     look_ns: u64,
-    /// vCPUs in use, a bit for each, and since when.
+    /// The vCPUs in use, a bit for each, and the time since when.
     used: u64,
     since_ns: u64,
-    /// Time of vCPUs that were left alone, the sum, up to then.
+    /// Total time for which vCPUs were avoided, up to `since_ns`.
     left_ns: u64,
 }
 
 impl Steadying {
-    /// Time of vCPUs that were left alone, the sum.
+    /// Total time for which vCPUs were avoided.
     fn left_ns(&self, now_ns: u64, vcpus: usize) -> u64 {
         let left = vcpus as u64 - u64::from(self.used.count_ones());
         self.left_ns + left * (now_ns - self.since_ns)
@@ -31,7 +32,7 @@ impl Steadying {
 }
 
 impl World {
-    /// From now on that guest's scheduler keeps tasks off vCPUs with steal, with looks that far apart.
+    /// From now on this guest's scheduler keeps tasks off vCPUs with steal. It looks every `look_ns`.
     pub fn add_steadying(&mut self, guest: usize, settings: Settings, look_ns: u64) {
         let timer = self.queue.add(Class::HostClock);
         register(&mut self.sources, timer, Source::Steadying);
@@ -43,18 +44,18 @@ impl World {
         self.steadying = Some(Steadying { guest, steady, timer, look_ns, used, since_ns, left_ns: 0 });
     }
 
-    /// Time of vCPUs that were left alone since the start, the sum; `None` if none ever is.
+    /// Total time for which vCPUs were avoided since the start. `None` without this remedy.
     pub fn left_alone_ns(&self) -> Option<u64> {
         let steadying = self.steadying.as_ref()?;
         Some(steadying.left_ns(self.now_ns, self.guests[steadying.guest].vcpus().len()))
     }
 
-    /// What the guest knows of its steal: that of a vCPU that is off is told when it is back.
+    /// Each vCPU's steal as the guest knows it. A descheduled vCPU reports its steal only when it runs again.
     fn stolen_ns(&self, guest: usize) -> Vec<u64> {
         self.guests[guest].vcpus().iter().map(|vcpu| vcpu.times.stolen_ns).collect()
     }
 
-    /// The guest's scheduler looks, and does what the policy says.
+    /// Takes a look of the guest's scheduler, and carries out the policy's answer.
     pub(super) fn look_for_steady(&mut self) {
         let Some(guest) = self.steadying.as_ref().map(|steadying| steadying.guest) else { return };
         let stolen_ns = self.stolen_ns(guest);

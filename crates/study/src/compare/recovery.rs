@@ -1,19 +1,19 @@
-//! The scoreboard of remedies: how much of the harm each takes away, and what it costs, over several workloads.
+//! The scoreboard of remedies: how much of the harm each remedy removes, and what it costs, over several workloads.
 //!
-//! The harm is the distance from no remedy to the oracle, which no remedy can be: an effect, so a logarithm of a ratio.
-//! A remedy recovers this share of it, of medians over the runs:
+//! The harm is the distance from no remedy to the oracle, an ideal that cannot be built. The distance is an effect, so
+//! it is the logarithm of a ratio. A remedy recovers this share of the distance, computed from medians over the runs:
 //!
 //! ```text
 //! share = ln(nothing / remedy) / ln(nothing / oracle)
 //! ```
 //!
-//! 0 is no better than nothing, 1 as good as the oracle, below 0 worse than nothing, and above 1 better than the oracle:
-//! it only takes the host out of the way, and a remedy in the guest can do more.
+//! A share of 0 means no better than nothing, 1 means as good as the oracle, and below 0 means worse than nothing. A
+//! remedy in the guest can exceed 1, because the oracle removes only the harm that the host does.
 //!
-//! The answer must not flatter. So of each remedy counts its *smallest* share over the workloads, and its *largest* cost.
-//! Their intervals resample the runs of all workloads and take the extreme of each draw. A workload in which the distance
-//! itself is not clear counts as recovered by nobody and stays in the table. A remedy that was not measured in each of
-//! the others has no smallest share.
+//! The answer must not flatter a remedy. So each remedy is judged by its *smallest* share over the workloads and by its
+//! *largest* cost. For their intervals, each draw resamples the runs of all workloads and takes the extreme. If the
+//! distance is not clear in a workload, no remedy recovers anything there, and the workload stays in the table. A
+//! remedy that was not measured in each workload with a clear distance has no smallest share.
 
 use crate::compare::comparison::{NO_EFFECT, SIGNIFICANT_BELOW};
 use crate::observe::metric;
@@ -21,11 +21,11 @@ use crate::observe::observation::Observation;
 use crate::scenario::{Condition, Remedy, Scenario};
 use crate::statistics::{self, Estimate};
 
-/// The condition that has all remedies together goes by this name.
+/// Name of the condition with all remedies together.
 pub const ALL: &str = "all";
-/// The harm.
+/// The metrics of harm, which are scored.
 pub const SCORED: [&str; 2] = [metric::GP_P99, metric::FOOTPRINT_PEAK];
-/// What a remedy costs, and whether a rise is the cost, or else a fall.
+/// The metrics of cost. The flag says that a rise is the cost; otherwise a fall is.
 pub const COSTS: [(&str, bool); 3] =
     [(metric::THROUGHPUT, false), (metric::KERNEL_CPU, true), (metric::NEIGHBOUR_CPU, false)];
 
@@ -38,7 +38,7 @@ pub struct Recovery {
     pub oracle: String,
     /// Names of the workloads: the scenario's cases, or its own kind of workload if it has none.
     pub workloads: Vec<String>,
-    /// One for each of [`SCORED`].
+    /// A board for each of [`SCORED`].
     pub boards: Vec<Board>,
     /// The costs of each remedy.
     pub costs: Vec<Cost>,
@@ -47,20 +47,20 @@ pub struct Recovery {
 /// The scores of one metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Board {
-    /// Its identifier.
+    /// The metric's identifier.
     pub metric: &'static str,
-    /// One for each workload.
+    /// The distance in each workload.
     pub distances: Vec<Distance>,
-    /// One for each remedy, in the scenario's order.
+    /// What each remedy recovers, in the scenario's order.
     pub remedies: Vec<Recovered>,
 }
 
-/// From no remedy to the oracle, in one workload.
+/// The distance from no remedy to the oracle, in one workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distance {
-    /// No remedy over the oracle, medians; `None` if one of them was not measured.
+    /// The median without a remedy divided by that of the oracle. `None` if one of them was not measured.
     pub ratio: Option<Estimate>,
-    /// Whether there is one: its interval lies above [`NO_EFFECT`], and there are enough runs for a test to tell.
+    /// Whether there is a clear distance: the interval lies above [`NO_EFFECT`], and there are enough runs for a test.
     pub is_clear: bool,
 }
 
@@ -71,7 +71,8 @@ pub struct Recovered {
     pub condition: String,
     /// The share in each workload; `None` where the distance is not clear, or the remedy was not measured.
     pub shares: Vec<Option<Estimate>>,
-    /// The smallest of them; `None` if no distance is clear, or the remedy was not measured in a workload where it is.
+    /// The smallest share. `None` if no distance is clear, or if the remedy was not measured in a workload with a clear
+    /// distance.
     pub smallest: Option<Worst>,
 }
 
@@ -80,22 +81,22 @@ pub struct Recovered {
 pub struct Cost {
     /// Name of its condition.
     pub condition: String,
-    /// For each of [`COSTS`] the largest over the workloads, as a share of the median without a remedy; below zero it is
-    /// a gain. `None` if it was measured in none.
+    /// For each of [`COSTS`], the largest cost over the workloads, as a share of the median without a remedy. Below
+    /// zero it is a gain. `None` if no workload measured it.
     pub largest: [Option<Worst>; COSTS.len()],
 }
 
 /// The worst value over the workloads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worst {
-    /// The workload that has it.
+    /// The workload with this value.
     pub workload: String,
     /// The value with its 95 % bootstrap interval.
     pub value: Estimate,
 }
 
 impl Recovery {
-    /// The scoreboard of a scenario of which a condition has the oracle alone; `None` for any other.
+    /// The scoreboard of a scenario that has a condition with only the oracle. `None` for other scenarios.
     pub fn of(scenario: &Scenario, observations: &[Observation]) -> Option<Recovery> {
         let is_oracle = |(_, condition): &(&String, &Condition)| condition.remedies == [Remedy::Oracle];
         let oracle = scenario.chosen().find(is_oracle)?.0;
@@ -138,7 +139,7 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The conditions that are scored: all that are disturbed, but for what they are measured against.
+    /// The conditions to score: all disturbed ones except the baseline and the oracle.
     fn remedies(&self) -> impl Iterator<Item = &'a str> {
         let (nothing, oracle) = (self.nothing, self.oracle);
         let scored = move |(name, condition): &(&String, &Condition)| {
@@ -152,7 +153,7 @@ impl<'a> Runs<'a> {
         self.observations.iter().filter(of).filter_map(|run| run.value(metric)).collect()
     }
 
-    /// An estimate of a value of the medians of groups. `purpose` determines the resampling.
+    /// An estimate of a value that is computed from the medians of groups. `purpose` determines the resampling.
     fn estimate(
         &self,
         groups: &[Vec<f64>],
@@ -220,7 +221,7 @@ impl<'a> Runs<'a> {
         Cost { condition: condition.into(), largest }
     }
 
-    /// The smallest value over the workloads; `None` if one of them has none.
+    /// The smallest value over the workloads. `None` if a workload has no value.
     fn smallest(
         &self,
         parts: Vec<Part>,
@@ -247,8 +248,8 @@ impl<'a> Runs<'a> {
 /// A workload's name, and its groups of values.
 type Part = (String, Vec<Vec<f64>>);
 
-/// The share of the distance that is recovered; the medians are those without a remedy, with it, and with the oracle.
-/// `None` without a distance.
+/// The share of the distance that is recovered. The medians are those without a remedy, with the remedy, and with the
+/// oracle. `None` if there is no distance.
 fn share(medians: &[f64]) -> Option<f64> {
     let &[nothing, treated, oracle] = medians else { return None };
     let distance = statistics::log_ratio(nothing, oracle).filter(|distance| *distance > 0.0)?;

@@ -1,8 +1,9 @@
-//! Lays measured runs beside an estimate of the same conditions.
+//! Compares an estimate with measured runs of the same conditions.
 //!
-//! A condition agrees if the predicted p95 of extra memory is within a factor of [`FACTOR`] of the measured one, and if the
-//! upper bound of the predicted p99.9 is not below the largest measured peak. Extra memory below the noise of the measured
-//! baseline counts as that noise, on both sides: whether 1 or 2 MiB are less than nothing is no question.
+//! A condition agrees if the predicted p95 of extra memory is within a factor of [`FACTOR`] of the measured one, and if
+//! the upper bound of the predicted p99.9 is not below the largest measured peak. Predicted or measured extra memory
+//! below the noise of the measured baseline counts as equal to that noise. So a difference between 1 and 2 MiB does not
+//! count as a factor of 2.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,24 +14,25 @@ use crate::recorded::record::Study;
 use crate::scenario::{BadScenario, Result};
 use crate::statistics;
 
-/// Most that the p95 may be off.
+/// The largest factor between the predicted and the measured p95 that counts as agreement.
 pub const FACTOR: f64 = 2.0;
 
 /// The conditions of a measured study beside the estimate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Against {
-    /// Extra memory below this is noise, bytes: the spread of the measured baseline's peaks, and at least [`FLOOR_BYTES`].
+    /// Extra memory below this is noise, bytes: the spread of the measured baseline's peaks, and at least
+    /// [`FLOOR_BYTES`].
     pub floor_bytes: f64,
-    /// Each condition that both have.
+    /// Each condition that both the estimate and the study have.
     pub checked: Vec<Checked>,
 }
 
-/// One condition.
+/// The comparison in one condition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Checked {
-    /// Its name.
+    /// The condition's name.
     pub condition: String,
-    /// Measured runs.
+    /// Number of measured runs.
     pub runs: usize,
     /// p95 of measured extra memory, bytes.
     pub measured_p95_bytes: f64,
@@ -40,19 +42,19 @@ pub struct Checked {
     pub predicted_p95_bytes: f64,
     /// Upper bound of the estimate's p99.9, bytes.
     pub predicted_bound_bytes: f64,
-    /// Whether both p95 are below the floor: then agreement says that neither grows, and no more.
+    /// Whether both p95 are below the floor. Agreement then only means that memory grows in neither.
     pub is_noise: bool,
-    /// Whether both p95 are within the factor.
+    /// Whether the two p95 are within the factor of each other.
     pub is_near: bool,
-    /// Whether the bound is not below the largest.
+    /// Whether the bound is at least the largest measured extra memory.
     pub is_bounded: bool,
 }
 
 impl Against {
-    /// Of a study, or of one of its cases.
+    /// Compares an answer with a study, or with one of its cases.
     ///
     /// # Errors
-    /// It has no baseline with a footprint, or no condition of the estimate.
+    /// The study has no baseline with a footprint, or no condition of the estimate.
     pub fn of(answer: &Provision, measured: &Study, case: Option<&str>) -> Result<Against> {
         let peaks = |condition: &str| -> Vec<f64> {
             let runs = measured.runs_in(case).into_iter().filter(|run| run.condition == condition);
@@ -106,7 +108,7 @@ mod tests {
     use crate::scenario::{Scenario, overrides};
     use crate::units::MIB;
 
-    /// Three runs each of a baseline, and of two conditions with that much extra memory, MiB.
+    /// Three runs of a baseline, and three of each of these conditions with this much extra memory, MiB.
     fn study(scenario: &Scenario, extra_mib: &[(&str, f64)]) -> Study {
         let mut runs = Vec::new();
         for (condition, extra) in extra_mib {

@@ -1,4 +1,4 @@
-//! Makes the conditions to simulate of what is asked for.
+//! Makes the conditions to simulate from the user's wishes.
 
 use indexmap::IndexMap;
 
@@ -11,26 +11,26 @@ use crate::units::MILLISECOND_NS;
 
 /// The condition without neighbours.
 pub const UNDISTURBED: &str = "undisturbed";
-/// Least and largest overcommit ratio, and how many may be asked for.
+/// Least and largest overcommit ratio, and the most ratios in one plan.
 const RATIO: (f64, f64) = (1.0, 16.0);
 const RATIOS: usize = 16;
-/// Inputs are varied at the largest ratio up to this one, where an effect is clear and the simulator was checked.
+/// Inputs are varied at the largest ratio up to this one. There, effects are clear, and the simulator was checked.
 const VARIED_AT: f64 = 2.0;
-/// An input that is varied has so many times its value.
+/// A varied input is multiplied by this.
 const TIMES: i64 = 2;
-/// Simulated windows, where they are as long as measured ones, in ms.
+/// Least and largest length of simulated windows that are to be as long as measured ones, in ms.
 const WINDOW_MS: (u64, u64) = (500, 60_000);
-/// Slices of the host's scheduler when they are varied, in us: several times those of the schedulers themselves.
+/// The varied length of the host scheduler's slices, in us: several times the schedulers' own lengths.
 const LONG_SLICE_US: i64 = 12_000;
 
-/// What is asked for.
+/// The user's wishes for a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wishes {
-    /// Busy vCPUs on each pCPU, the guest's own included.
+    /// Busy vCPUs on each pCPU, including the guest's own.
     pub ratios: Vec<f64>,
-    /// What is tried, each alone; `None` for all that can be.
+    /// The remedies to try, each alone. `None` for all that can be simulated.
     pub remedies: Option<Vec<Remedy>>,
-    /// Whether inputs are varied, to see which matter.
+    /// Whether to vary inputs, to see which matter.
     pub varied: bool,
     /// Repetitions of each condition.
     pub repeat: u32,
@@ -41,39 +41,39 @@ pub struct Wishes {
 /// A condition of the plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// Its name in the scenario.
+    /// The condition's name in the scenario.
     pub condition: String,
-    /// What it is, for a table.
+    /// Text for a table that says what the condition is.
     pub label: String,
-    /// Busy vCPUs on each pCPU, where the condition is a ratio.
+    /// Busy vCPUs on each pCPU, if the condition is a ratio.
     pub ratio: Option<f64>,
-    /// What is tried.
+    /// The remedy, if any.
     pub remedy: Option<Remedy>,
-    /// The input that has another value than in the condition of this name.
+    /// The varied input, if any.
     pub varied: Option<Varied>,
 }
 
 /// An input that is varied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Varied {
-    /// The condition in which it is as it is.
+    /// Name of the condition in which the input has its own value.
     pub of: String,
-    /// The undisturbed condition with this input.
+    /// Name of the undisturbed condition with the same varied input.
     pub undisturbed: String,
-    /// What it is, and its other value: `objects twice as large`.
+    /// Text for the input and its other value, such as `objects twice as large`.
     pub what: String,
 }
 
-/// The scenario to simulate, and what its conditions are.
+/// The scenario to simulate, with a description of its conditions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arranged {
-    /// Of which the first condition is [`UNDISTURBED`].
+    /// The scenario. Its first condition is [`UNDISTURBED`].
     pub scenario: Scenario,
-    /// The other conditions, and ratio 1, which is the undisturbed one.
+    /// The other conditions, and ratio 1, which is the undisturbed condition.
     pub cells: Vec<Cell>,
 }
 
-/// Arranges ratios.
+/// Arranges a plan of overcommit ratios.
 ///
 /// # Errors
 /// A ratio, a remedy or the scenario cannot be simulated.
@@ -96,15 +96,15 @@ pub fn ratios(base: &Scenario, wishes: &Wishes) -> Result<Arranged> {
     making.done()
 }
 
-/// Arranges the conditions of a measured study but its baseline, to be laid beside it. Those that the simulator cannot do are
-/// left out. Windows are as long as the measured ones.
+/// Arranges the conditions of a measured study without its baseline, to compare the two. Conditions that cannot be
+/// simulated are left out. Windows are as long as the measured ones.
 ///
 /// # Errors
-/// None can be simulated.
+/// No condition can be simulated.
 pub fn as_measured(base: &Scenario, measured: &Study, wishes: &Wishes) -> Result<Arranged> {
     let mut making = Making::of(base, &Wishes { remedies: Some(Vec::new()), ..wishes.clone() })?;
     let baseline = measured.scenario.baseline();
-    // A longer window has higher peaks.
+    // Windows must be equally long, because longer ones have higher peaks.
     let windows: Vec<f64> = measured.observations.iter().map(|run| run.provenance.window_ns as f64).collect();
     if let Some(window_ns) = statistics::median(&windows) {
         let window_ms = (window_ns / MILLISECOND_NS as f64).round() as u64;
@@ -143,14 +143,14 @@ impl Cell {
     }
 }
 
-/// An [`Arranged`] in the making.
+/// An [`Arranged`] under construction.
 struct Making {
     scenario: Scenario,
     cells: Vec<Cell>,
 }
 
 impl Making {
-    /// The undisturbed condition alone.
+    /// Begins with only the undisturbed condition.
     fn of(base: &Scenario, wishes: &Wishes) -> Result<Making> {
         if !base.workload.loads_rcu() {
             let problem = format!(
@@ -192,7 +192,7 @@ impl Making {
                 ..Cell::of(&format!("{name}-{}", remedy_name(*remedy)), label, ratio)
             };
             let added = self.try_add(cell, Condition { remedies: vec![*remedy], ..condition.clone() });
-            // Of all remedies, those are left out that this scenario cannot have, or none without another one.
+            // If the user did not name remedies, those that cannot be simulated in this scenario are left out.
             if wishes.remedies.is_some() {
                 added?;
             }
@@ -211,7 +211,7 @@ impl Making {
         Ok(())
     }
 
-    /// Adds that condition with other inputs, those that it can have.
+    /// Adds variants of this condition, each with one varied input.
     fn vary(&mut self, of: &str) -> Result {
         let whole = |value: u64| Setting::Integer((value as i64).saturating_mul(TIMES));
         let speed = Setting::Number(self.scenario.guest.speed * TIMES as f64);
@@ -230,7 +230,7 @@ impl Making {
             let undisturbed = format!("{UNDISTURBED}-{name}");
             let varied = Some(Varied { of: of.into(), undisturbed: undisturbed.clone(), what: what.into() });
             let cell = Cell { varied, ..Cell::of(&format!("{of}-{name}"), what, None) };
-            // An input at the end of its range stays as it is.
+            // An input that is already at the end of its range is not varied.
             if self.try_add(cell, Condition { set: set.clone(), ..whole_condition.clone() }).is_ok() {
                 self.scenario.conditions.insert(undisturbed, Condition { set, ..Condition::default() });
             }
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(arranged.cells[0], Cell::of(UNDISTURBED, "1", Some(1.0)));
         assert_eq!(arranged.scenario.conditions["ratio-4"].overcommit, 4.0);
         assert_eq!((arranged.scenario.run.repeat, arranged.scenario.run.seed), (10, 7));
-        // Every cell is of a condition.
+        // Every cell describes a condition.
         let has = |name: &String| arranged.scenario.conditions.contains_key(name);
         assert!(arranged.cells.iter().all(|cell| has(&cell.condition)));
         assert!(
@@ -297,7 +297,7 @@ mod tests {
                 .to_string()
                 .contains("only under Linux's schedulers are there remedies")
         );
-        // Not asked for, it is left out; and so are slices, which Xen's schedulers do not read.
+        // If the remedy is not asked for by name, it is left out. So are slices, which Xen's schedulers do not read.
         let arranged = super::ratios(&xen, &wishes(&[2.0])).unwrap();
         assert!(
             arranged.cells.iter().all(|cell| cell.remedy.is_none() && !cell.condition.ends_with("slices"))

@@ -1,6 +1,7 @@
-//! Says where an answer goes beyond what the simulator was checked on, and what else makes it weak.
+//! Says where an answer goes beyond the conditions on which the simulator was checked, and what else makes it weak.
 //!
-//! The check is that of `records/conformance-*`: real guests of Linux 6.1 and 6.12 under QEMU's emulation, beside simulated ones.
+//! The check is that of `records/conformance-*`. It compares simulated guests with real ones, which run Linux 6.1 and
+//! 6.12 under QEMU's emulation.
 
 use super::estimate::{Provision, Row};
 use super::peak::{Basis, FEW};
@@ -8,23 +9,23 @@ use super::profile::Profile;
 use crate::scenario::{Scenario, SchedulerKind, Workload};
 use crate::units::{self, MIB};
 
-/// Guests of the check: vCPUs, memory in MiB.
+/// vCPUs of the guests of the check, and their memory in MiB: least and most.
 const VCPUS: (usize, usize) = (1, 4);
 const MEMORY_MIB: (u64, u64) = (256, 512);
-/// Busy threads on each pCPU: two hogs and a vCPU.
+/// Most busy threads on each pCPU in the check: two hogs and a vCPU.
 const RATIO: f64 = 3.0;
-/// Objects that were freed there, bytes: a directory entry to an object of a network namespace.
+/// Sizes of the objects freed in the check, bytes: from a directory entry to an object of a network namespace.
 const OBJECT_BYTES: (u64, u64) = (192, 2_048);
-/// Deferred frees of each vCPU in a second there: those of clone on 6.1 to those of the memory benchmark on 6.12.
+/// Deferred frees per second of each vCPU in the check: from clone on 6.1 to the memory benchmark on 6.12.
 const RATE_PER_S: (f64, f64) = (6_000.0, 470_000.0);
-/// A simulated guest whose rate or grace periods differ from the profile's by more than this factor is another one.
+/// A simulated guest does not represent the profile if its rate or grace periods differ by more than this factor.
 const UNLIKE: f64 = 1.5;
-/// Objects of a profile that differ by more than this factor are badly described by their mean.
+/// If the sizes of a profile's objects differ by more than this factor, their mean describes them badly.
 const UNEQUAL: u64 = 8;
-/// Peaks above this share of the guest's memory are cut off by it.
+/// Peaks above this share of the guest's memory are limited by that memory.
 const FULL: f64 = 0.9;
 
-/// What is weak about an answer.
+/// The weaknesses of an answer, as text.
 pub fn flags(
     answer: &Provision,
     scenario: &Scenario,
@@ -133,7 +134,7 @@ fn of_profile(answer: &Provision, profile: &Profile) -> Vec<String> {
     }
     let undisturbed: &Row = &answer.undisturbed;
     let simulated = undisturbed.throughput_per_s.map_or(0.0, |throughput| throughput.value);
-    // A simulated object may stand for a part of a large one.
+    // The simulator's objects are limited in size, so several may stand for one large object.
     let wanted = simulated_rate(profile);
     if unlike(simulated, wanted) {
         flags.push(format!(
@@ -154,7 +155,7 @@ fn of_profile(answer: &Provision, profile: &Profile) -> Vec<String> {
     flags
 }
 
-/// Objects that the simulated guest should free in a second.
+/// Objects per second that the simulated guest should free.
 fn simulated_rate(profile: &Profile) -> f64 {
     let (_, bytes) = profile.rate();
     match profile.scenario().map(|scenario| scenario.workload) {
@@ -167,7 +168,7 @@ fn unlike(one: f64, other: f64) -> bool {
     one > other * UNLIKE || other > one * UNLIKE
 }
 
-/// In ascending order, each once.
+/// The distinct ratios in ascending order, as text.
 fn distinct(ratios: impl Iterator<Item = f64>) -> Vec<String> {
     let mut found: Vec<f64> = ratios.collect();
     found.sort_by(f64::total_cmp);

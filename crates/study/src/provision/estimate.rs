@@ -1,4 +1,4 @@
-//! The answer of the finished runs.
+//! Computes the answer from the finished runs.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,73 +13,73 @@ use crate::scenario::{BadScenario, Remedy, Result};
 use crate::statistics::{self, Estimate, of_medians};
 use crate::units::{MIB, MILLISECOND_NS};
 
-/// Version of the answer's shape.
+/// Version of the answer's JSON format.
 pub const SCHEMA_VERSION: u32 = 1;
-/// The risks that are always given.
+/// The risks for which extra memory is always given.
 pub const RISKS: [f64; 3] = [0.5, 0.95, 0.999];
-/// Extra memory that an input must move for it to matter, bytes: less is a slab or two.
+/// An input matters only if it changes extra memory by at least this much, bytes. Less is a slab or two.
 pub const FLOOR_BYTES: f64 = 4.0 * MIB as f64;
 
 /// How much memory a VM needs at each ratio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Provision {
-    /// [`SCHEMA_VERSION`] at the time of writing.
+    /// The [`SCHEMA_VERSION`] with which the answer was written.
     pub schema_version: u32,
-    /// What was planned for: where the profile was made, or the scenario.
+    /// The subject of the plan: where the profile was made, or the scenario.
     pub source: String,
     /// The answer in sentences.
     pub headline: Vec<String>,
-    /// Length of a window, ns: a risk of 0.95 is exceeded in one window of twenty.
+    /// Length of a window, ns. The peak at risk 0.95 is exceeded in one window of twenty.
     pub window_ns: u64,
-    /// The risk on which the safe ratios are decided.
+    /// The risk that decides which ratios are safe.
     pub risk: f64,
-    /// Memory to spare beyond the undisturbed peak, bytes, if that was given.
+    /// Memory available beyond the undisturbed peak, bytes, if a budget was given.
     pub budget_bytes: Option<u64>,
     /// Seed of the simulation.
     pub seed: u64,
     /// Hash over all simulated runs.
     pub result_hash: String,
-    /// The VM undisturbed.
+    /// The undisturbed VM.
     pub undisturbed: Row,
     /// Each ratio or condition, without and with each remedy.
     pub rows: Vec<Row>,
-    /// The highest safe ratio, without and with each remedy; empty without a budget or ratios.
+    /// The highest safe ratio, without and with each remedy. Empty if there is no budget or there are no ratios.
     pub safe: Vec<Safe>,
-    /// What other inputs would do.
+    /// The effects of varied inputs.
     pub inputs: Vec<Input>,
-    /// Measured runs of the same conditions, if there are some.
+    /// The comparison with measured runs of the same conditions, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<Against>,
-    /// Where this goes beyond what the simulator was checked on, and what else makes it weak.
+    /// Where the answer goes beyond the conditions on which the simulator was checked, and what else makes it weak.
     pub flags: Vec<String>,
 }
 
-/// One condition.
+/// The results of one condition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its name.
+    /// The condition's name.
     pub condition: String,
-    /// What it is.
+    /// Text that says what the condition is.
     pub label: String,
-    /// Busy vCPUs on each pCPU, where it is a ratio.
+    /// Busy vCPUs on each pCPU, if the condition is a ratio.
     pub ratio: Option<f64>,
-    /// What is tried.
+    /// The remedy, if any.
     pub remedy: Option<Remedy>,
-    /// Repetitions that count.
+    /// Number of repetitions that were used.
     pub runs: usize,
-    /// Grace periods of all repetitions: mean, median, p99, longest, ns.
+    /// Mean duration of the grace periods of all repetitions, ns.
     pub gp_mean_ns: f64,
-    /// Median.
+    /// Their median duration, ns.
     pub gp_p50_ns: u64,
-    /// 99th percentile.
+    /// The 99th percentile of their durations, ns.
     pub gp_p99_ns: u64,
-    /// Longest.
+    /// The longest duration, ns.
     pub gp_max_ns: u64,
-    /// Peak of memory in a window beyond the median undisturbed peak, bytes, at each of [`RISKS`]; at least 0.
+    /// Extra memory at each of [`RISKS`]: the peak in a window beyond the median undisturbed peak, bytes; at least 0.
     pub extra: [Bound; 3],
-    /// The same at the risk that was asked for.
+    /// Extra memory at the risk that was asked for.
     pub extra_at_risk: Bound,
-    /// The largest that was seen, bytes.
+    /// The largest observed extra memory, bytes.
     pub extra_largest_bytes: f64,
     /// Median of extra memory with its 95 % interval, bytes.
     pub extra_median: Estimate,
@@ -92,43 +92,43 @@ pub struct Row {
 /// The highest safe ratio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Safe {
-    /// With which remedy.
+    /// The remedy, if any.
     pub remedy: Option<Remedy>,
     /// The ratio; `None` if not even the smallest is safe.
     pub ratio: Option<f64>,
-    /// Whether it is the largest that was simulated.
+    /// Whether this is the largest simulated ratio.
     pub is_largest: bool,
 }
 
-/// What another value of an input does to the median of extra memory.
+/// The effect of a varied input on the median of extra memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Input {
-    /// The condition in which it is as it is.
+    /// The condition in which the input has its own value.
     pub of: String,
     /// What was changed.
     pub what: String,
-    /// Median of extra memory before, bytes.
+    /// Median of extra memory with the input's own value, bytes.
     pub before_bytes: f64,
-    /// And with it, bytes, beyond the undisturbed peak with it.
+    /// Median of extra memory with the varied input, bytes, beyond the undisturbed peak with the same varied input.
     pub after_bytes: f64,
 }
 
-/// What the answer depends on beside the runs.
+/// What the answer depends on besides the runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
-    /// What is planned for.
+    /// The subject of the plan.
     pub source: String,
-    /// The risk on which the safe ratios are decided, within 0 to 1.
+    /// The risk that decides which ratios are safe, from 0 to 1.
     pub risk: f64,
-    /// Memory to spare, bytes.
+    /// The memory budget, bytes.
     pub budget_bytes: Option<u64>,
 }
 
 impl Provision {
-    /// Of a study of arranged conditions.
+    /// The answer of a study of arranged conditions.
     ///
     /// # Errors
-    /// A condition has fewer than two runs, because the study ended early.
+    /// The study ended early, so a condition has fewer than two runs.
     pub fn of(study: &Study, cells: &[Cell], asked: &Asked) -> Result<Provision> {
         let base_of =
             |condition: &str| statistics::median(&study.values_of(metric::FOOTPRINT_PEAK, condition));
@@ -180,7 +180,7 @@ impl Provision {
         })
     }
 
-    /// As JSON.
+    /// The answer as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("every type of it has a JSON form") + "\n"
     }
@@ -227,7 +227,7 @@ impl Row {
         })
     }
 
-    /// Whether its need at the risk, by the upper bound, is within the budget.
+    /// Whether the upper bound of extra memory at the risk is within the budget.
     pub fn is_within(&self, budget_bytes: f64) -> bool {
         self.extra_at_risk.upper <= budget_bytes
     }
@@ -238,8 +238,8 @@ fn at_least_none(Estimate { value, low, high }: Estimate) -> Estimate {
     Estimate { value: value.max(0.0), low: low.max(0.0), high: high.max(0.0) }
 }
 
-/// For no remedy and for each, the highest ratio that is safe and below which every simulated ratio is: more overcommitment
-/// can need less memory, because the guest then frees less.
+/// The highest safe ratio, without a remedy and with each. A ratio is safe only if all lower simulated ratios are safe
+/// too, because a guest at a higher ratio can need less memory: it gets less CPU time and frees less.
 fn safe(rows: &[Row], budget_bytes: f64) -> Vec<Safe> {
     let mut remedies: Vec<Option<Remedy>> = vec![None];
     remedies.extend(rows.iter().filter(|row| row.remedy.is_some()).map(|row| row.remedy));
@@ -252,7 +252,7 @@ fn safe(rows: &[Row], budget_bytes: f64) -> Vec<Safe> {
         }
     });
     let of = |remedy: Option<Remedy>| {
-        // Without neighbours a remedy has nothing to do, and is not simulated.
+        // Ratio 1 is simulated only without remedies, because without neighbours a remedy has nothing to do.
         let tried = |row: &&Row| row.ratio.is_some() && (row.remedy == remedy || row.ratio == Some(1.0));
         let with: Vec<&Row> = rows.iter().filter(tried).collect();
         let safe: Vec<f64> =
@@ -299,7 +299,7 @@ mod tests {
             row(1.0, None, 5.0),
             row(1.5, None, 300.0),
             row(1.5, boost, 20.0),
-            // Less again, because the guest hardly runs.
+            // Extra memory falls again, because the guest hardly runs.
             row(2.0, None, 90.0),
             row(2.0, boost, 30.0),
         ];

@@ -1,5 +1,5 @@
-//! Makes a workload of a profile: on each vCPU bursts of deferred frees, then other work in the kernel and in user mode, then
-//! idle time, in the profile's shares.
+//! Turns a profile into a workload: each vCPU repeats a burst of deferred frees, other work in the kernel and in user
+//! mode, and idle time, in the profile's shares.
 
 use indexmap::IndexMap;
 
@@ -10,32 +10,35 @@ use crate::scenario::{
 
 /// The simulator's object sizes, in bytes.
 const OBJECT_BYTES: (f64, f64) = (16.0, 65_536.0);
-/// CPU time of a guest of speed 1 for one pair of allocation and deferred free, in us, and for a burst besides. Together the
-/// 7.14 us a pair that `rcu-memory`'s baseline needs, 2.8e5 pairs a second on 2 vCPUs in bursts of 10.
+/// CPU time, in us, that a guest of speed 1 needs for one pair of allocation and deferred free, and in addition for
+/// each burst. Together they make the 7.14 us a pair of `rcu-memory`'s baseline: 2.8e5 pairs a second on 2 vCPUs in
+/// bursts of 10.
 const PAIR_US: f64 = 6.54;
 const BURST_US: f64 = 6.0;
-/// Frees of a burst, as in the paper's benchmark, where the rate allows.
+/// Frees in a burst, as in the paper's benchmark, if the rate allows it.
 const BURST: f64 = 10.0;
-/// A round of burst, other work and idle time takes at least and at most this, in us. A shorter one would be lost in the
-/// resolution of a us. A longer one would have no quiescent state for longer than kernels go without one.
+/// Shortest and longest round of a burst, other work and idle time, in us. In shorter rounds, rounding to whole us
+/// would distort the shares. In longer ones, a vCPU would go without a quiescent state for longer than real kernels do.
 const ROUND_US: (f64, f64) = (50.0, 1_000.0);
-/// The longest round, for VMs that free less than once in a ms on each vCPU, in us: they are simulated with one free in a round.
+/// The longest round of VMs that free less than once per ms on each vCPU, in us. These are simulated with one free per
+/// round.
 const LONGEST_US: f64 = 10_000.0;
-/// Most frees of a burst.
+/// Most frees in a burst.
 const MOST: f64 = 100_000.0;
 /// The fastest guest.
 const SPEED: f64 = 1_000.0;
 
 impl Profile {
-    /// A scenario that does what the profile says, without conditions. The guest is as fast as the rate needs, at least.
+    /// A scenario with the profile's behaviour and without conditions. The guest has the profile's speed, or a higher
+    /// one if the rate of frees needs it.
     ///
     /// # Errors
-    /// No guest is so fast.
+    /// The rate needs a guest that is faster than the simulator's fastest.
     pub fn scenario(&self) -> Result<Scenario> {
         let vcpus = self.guest.vcpus.max(1) as f64;
         let (rate, bytes) = self.rate();
         let object_bytes = (bytes / rate).clamp(OBJECT_BYTES.0, OBJECT_BYTES.1).round();
-        // The bytes are what piles up.
+        // If the size was clamped, keep the bytes per second, because bytes pile up.
         let rate = bytes / object_bytes / vcpus;
         let wanted_us = (BURST / rate * 1e6).clamp(ROUND_US.0, ROUND_US.1);
         let burst = (rate * wanted_us / 1e6).round().clamp(1.0, MOST);
@@ -53,7 +56,7 @@ impl Profile {
             object_bytes: object_bytes as u64,
             burst: burst as u32,
             pause_us: whole(round_us * self.idle_share),
-            // Nothing but memory itself holds it back.
+            // Only the size of memory limits the backlog.
             backlog_limit_mib: self.guest.memory_mib,
             kernel_us: whole(kernel_us),
             user_us: whole((busy_us - kernel_us).max(0.0)),
@@ -110,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_round_has_the_profile_s_rate_bytes_and_shares() {
-        // 10,000 a second on each vCPU: 10 in a ms, of which the frees take (65.4 + 6) / 8 us.
+        // 10,000 frees per second on each vCPU are 10 per ms, which take (65.4 + 6) / 8 us.
         let (memory, speed) = memory(&profile(&[(10_000.0, 100), (10_000.0, 300)], 0.3, 0.5));
         assert_eq!((memory.burst, memory.object_bytes, speed), (10, 200, 8.0));
         assert_eq!((memory.pause_us, memory.kernel_us, memory.user_us), (500, 291, 200));
@@ -121,7 +124,7 @@ mod tests {
         let (rare, _) = memory(&profile(&[(1.0, 4_096)], 0.5, 0.0));
         assert_eq!((rare.burst, rare.kernel_us + rare.user_us), (1, 9_998));
         let (large, _) = memory(&profile(&[(2_000.0, 1 << 20)], 0.5, 0.0));
-        // 16 pieces of 64 KiB each.
+        // Each object is simulated as 16 pieces of 64 KiB.
         assert_eq!((large.object_bytes, large.burst), (65_536, 10));
     }
 

@@ -1,25 +1,27 @@
-//! Quantiles of the highest value of a window, from the highest values of several windows, with upper bounds.
+//! Quantiles of a window's peak, with upper bounds, from the peaks of several windows.
 //!
-//! The windows are repetitions with random numbers of their own, so they are independent. Two estimators:
+//! The windows are repetitions with their own random numbers, so they are independent. There are two estimators:
 //!
-//! - *Counted*: the r-th largest of n values is above the quantile p with at least 95 % confidence if at least r of n values
-//!   exceed it with that probability, binomially. This assumes nothing about the values. It needs n large enough for r = 1, that
-//!   is p^n <= 0.05: 5 windows for p50, 59 for p95, 2,995 for p99.9.
-//! - *Fitted*, where n is too small for that: a Gumbel distribution, the limit of maxima of many values with a tail that falls
-//!   exponentially, by probability-weighted moments (Landwehr, Matalas and Wallis 1979), with the standard error of its
-//!   quantiles (Phien 1987). The bound adds 2.5 standard errors. It extrapolates.
+//! - *Counted*: the number of n values that exceed the quantile p is binomial. If it is at least r with a probability
+//!   of 95 %, the r-th largest value is an upper bound of the quantile with that confidence. This assumes nothing about
+//!   the distribution. It needs n large enough for r = 1, that is p^n <= 0.05: 5 windows for p50, 59 for p95, 2,995 for
+//!   p99.9.
+//! - *Fitted*, if n is too small for that: a Gumbel distribution is fitted by probability-weighted moments (Landwehr,
+//!   Matalas and Wallis 1979). It is the limit of maxima of many values with an exponential tail. The bound adds 2.5
+//!   standard errors of the quantile (Phien 1987). It extrapolates.
 //!
-//! Invariant: no upper bound of a quantile above one half is below the largest value, if it is fitted, and none is below its
-//! own estimate.
+//! Invariant: an upper bound is never below its own estimate. A fitted upper bound of a quantile above one half is
+//! never below the largest value.
 
 use serde::{Deserialize, Serialize};
 
-/// Probability that a bound is below the true quantile.
+/// Largest accepted probability that a bound is below the true quantile.
 const DOUBT: f64 = 0.05;
-/// Standard errors that a fitted bound adds. With 10 values of a Gumbel distribution the bounds of p95 and p99.9 hold in 95 and
-/// 94 of 100 cases, with 20 in 97 and 97 (6,000 draws each); 1.645, which is right for many values, would hold in 88 and 87.
+/// Standard errors that a fitted bound adds. With 10 values of a Gumbel distribution, the bounds of p95 and p99.9 hold
+/// in 95 and 94 of 100 cases; with 20 values, in 97 and 97 (6,000 draws each). The value 1.645, which is right for many
+/// values, would hold in only 88 and 87.
 const ERRORS: f64 = 2.5;
-/// With fewer values than this a fitted bound holds less often than it says.
+/// With fewer values than this, a fitted bound holds less often than in 95 of 100 cases.
 pub const FEW: usize = 10;
 /// Euler's constant.
 const EULER: f64 = 0.577_215_664_901_532_9;
@@ -28,31 +30,31 @@ const EULER: f64 = 0.577_215_664_901_532_9;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
-    /// By order statistics, without an assumption about the distribution.
+    /// By order statistics, without assumptions about the distribution.
     Counted,
-    /// By a fitted tail: it extrapolates.
+    /// By a fitted tail, so the bound extrapolates.
     Fitted,
 }
 
-/// A quantile of a window's highest value.
+/// A quantile of a window's peak.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bound {
     /// The estimate.
     pub value: f64,
-    /// With 95 % confidence the quantile is not above this.
+    /// The upper bound: with 95 % confidence the quantile is not above it.
     pub upper: f64,
     /// How the upper bound was found.
     pub basis: Basis,
 }
 
 impl Bound {
-    /// With 0 in place of what is less.
+    /// The same bound, with values below 0 replaced by 0.
     pub fn at_least_none(self) -> Bound {
         Bound { value: self.value.max(0.0), upper: self.upper.max(0.0), ..self }
     }
 }
 
-/// The quantile `share` of the values; `None` with fewer than two of them, or if one is not finite.
+/// The quantile `share` of the values. `None` if there are fewer than two values, or one is not finite.
 pub fn quantile(values: &[f64], share: f64) -> Option<Bound> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -62,7 +64,7 @@ pub fn quantile(values: &[f64], share: f64) -> Option<Bound> {
     }
     let fitted = Gumbel::fitted(&sorted);
     let n = sorted.len();
-    // A value that no window exceeded says nothing about what lies beyond.
+    // The empirical quantile serves only if on average at least one window exceeds it.
     let is_seen = n as f64 * (1.0 - share) >= 1.0;
     let seen = sorted[((n as f64 * share).ceil() as usize).clamp(1, n) - 1];
     let value = if is_seen { seen } else { fitted.quantile(share).max(largest) };
@@ -73,15 +75,17 @@ pub fn quantile(values: &[f64], share: f64) -> Option<Bound> {
     Some(Bound { value, upper: upper.max(value), basis })
 }
 
-/// The largest rank, 1 for the largest of `n` values, of a value that is above the quantile `share` with enough confidence.
+/// The largest rank whose value is above the quantile `share` with enough confidence. Rank 1 is the largest of `n`
+/// values.
 fn rank_above(n: usize, share: f64) -> Option<usize> {
-    // Logarithms, because share^n may be less than any number.
+    // Logarithms, because share^n may underflow.
     let mut log_probability = n as f64 * share.ln();
     let mut at_most = 0.0;
     for exceeding in 0..n {
         at_most += log_probability.exp();
         if at_most > DOUBT {
-            // Fewer than `exceeding` exceed it too seldom to matter; so rank `exceeding` is still above.
+            // That fewer than `exceeding` values exceed the quantile is improbable enough, so rank `exceeding` still
+            // bounds it.
             return (exceeding > 0).then_some(exceeding);
         }
         let next = exceeding as f64 + 1.0;
@@ -97,13 +101,13 @@ struct Gumbel {
 }
 
 impl Gumbel {
-    /// Of at least two values in ascending order.
+    /// Fits at least two values in ascending order.
     fn fitted(sorted: &[f64]) -> Gumbel {
         let n = sorted.len() as f64;
         let mean = sorted.iter().sum::<f64>() / n;
         let weighted = sorted.iter().enumerate().map(|(index, value)| index as f64 * value).sum::<f64>();
         let moment = weighted / (n * (n - 1.0));
-        // Rounding must not make a spread of equal values negative.
+        // Rounding must not make the scale of equal values negative.
         let scale = ((2.0 * moment - mean) / std::f64::consts::LN_2).max(0.0);
         Gumbel { location: mean - EULER * scale, scale }
     }
@@ -137,7 +141,7 @@ mod tests {
         assert_eq!([4, 5].map(|n| rank_above(n, 0.5)), [None, Some(1)]);
         assert_eq!([58, 59, 92, 93].map(|n| rank_above(n, 0.95)), [None, Some(1), Some(1), Some(2)]);
         assert_eq!([2_994, 2_995].map(|n| rank_above(n, 0.999)), [None, Some(1)]);
-        // Of 10 values the second largest is above the median with 98.9 %, the third with 94.5 %.
+        // Of 10 values the second largest is above the median with a probability of 98.9 %, the third with 94.5 %.
         assert_eq!(rank_above(10, 0.5), Some(2));
         assert_eq!(rank_above(100_000, 0.5).map(|rank| rank / 1_000), Some(49));
     }

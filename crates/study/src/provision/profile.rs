@@ -1,51 +1,52 @@
-//! A profile: what is known of a VM while nobody disturbs it. JSON, with a version; nothing in it is trusted.
+//! A profile describes a VM while nothing disturbs it. It is JSON with a version, and nothing in it is trusted.
 
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::{BadScenario, Guest, HostModel, Result, limits};
 use crate::units::SECOND_NS;
 
-/// Version of the profile's shape.
+/// Version of the profile's format.
 pub const VERSION: u32 = 1;
-/// A profile's file. Bytes.
+/// Largest profile file, bytes.
 pub const FILE_BYTES: u64 = 1 << 20;
-/// Kinds of deferred frees.
+/// Most kinds of deferred frees.
 const ENTRIES: usize = 4_096;
-/// Notes on what could not be had.
+/// Most notes on values that could not be measured.
 const NOTES: usize = 64;
-/// More frees than this in a second no machine does.
+/// Most frees per second. No machine does more.
 const RATE_PER_S: f64 = 1e9;
-/// The largest block that Linux's buddy allocator gives on x86-64 is 4 MiB; larger ones are made of several. Bytes.
+/// Largest object, bytes. The largest block of Linux's buddy allocator on x86-64 has 4 MiB, and larger objects consist
+/// of several.
 const OBJECT_BYTES: u64 = 64 << 20;
-/// A longer grace period is a guest that hangs.
+/// Longest grace period, ns. A guest with a longer one hangs.
 const GRACE_PERIOD_NS: u64 = 3_600 * SECOND_NS;
 
-/// What is known of a VM while nobody disturbs it.
+/// Describes a VM while nothing disturbs it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// [`VERSION`] at the time of writing.
+    /// The [`VERSION`] with which the profile was written.
     pub profile_version: u32,
-    /// Where and how it was made.
+    /// Where and how the profile was made.
     #[serde(default)]
     pub source: String,
     /// The VM, with the keys that a scenario's `guest` has: `vcpus`, `memory_mib`, `hz`, `kernel`, `speed` and others.
     pub guest: Guest,
-    /// The host that it is to run on, with the keys that a scenario's `host` has.
+    /// The host that the VM is to run on, with the keys that a scenario's `host` has.
     #[serde(default)]
     pub host: HostModel,
-    /// What it frees after grace periods, by cache where that is known.
+    /// What the VM frees after grace periods, by cache if that is known.
     pub deferred_frees: Vec<DeferredFrees>,
-    /// Its grace periods.
+    /// The VM's grace periods.
     pub grace_periods: GracePeriods,
-    /// Time in the kernel, of all time of the vCPUs, 0 to 1.
+    /// Time in the kernel, as a share of the vCPUs' total time, 0 to 1.
     pub kernel_share: f64,
-    /// Time idle, of all time of the vCPUs, 0 to 1.
+    /// Idle time, as a share of the vCPUs' total time, 0 to 1.
     pub idle_share: f64,
-    /// How its vCPUs were kept from running meanwhile, if that is known.
+    /// How the vCPUs were descheduled while the profile was made, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub descheduled: Option<Descheduled>,
-    /// What could not be had, and why.
+    /// Values that could not be measured, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
@@ -54,11 +55,11 @@ pub struct Profile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeferredFrees {
-    /// The slab cache, or whoever frees them.
+    /// The slab cache, or the subsystem that frees the objects.
     pub cache: String,
-    /// How many in a second, all vCPUs together.
+    /// Objects per second, over all vCPUs.
     pub per_s: f64,
-    /// Size of one, in bytes.
+    /// Size of an object, in bytes.
     pub bytes: u64,
 }
 
@@ -72,25 +73,25 @@ pub struct GracePeriods {
     pub p99_ns: u64,
 }
 
-/// How vCPUs were kept from running.
+/// How vCPUs were descheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Descheduled {
-    /// How often in a second, each vCPU.
+    /// How often per second each vCPU was descheduled.
     pub per_s: f64,
     /// Median duration, ns.
     pub p50_ns: u64,
     /// 99th percentile of durations, ns.
     pub p99_ns: u64,
-    /// Longest one, ns.
+    /// Longest duration, ns.
     pub max_ns: u64,
 }
 
 impl Profile {
-    /// Reads and checks a profile. The version is looked at before anything else of its shape.
+    /// Reads and checks a profile. The version is checked before anything else.
     ///
     /// # Errors
-    /// The key at fault.
+    /// The key at fault, and the problem with it.
     pub fn from_json(text: &str) -> Result<Profile> {
         #[derive(Deserialize)]
         struct Version {
@@ -110,12 +111,12 @@ impl Profile {
         Ok(profile)
     }
 
-    /// As JSON, for a file.
+    /// The profile as JSON, for a file.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("every type of a profile has a JSON form") + "\n"
     }
 
-    /// Objects freed in a second, and their bytes.
+    /// Objects freed per second, and their bytes.
     pub fn rate(&self) -> (f64, f64) {
         let add = |(number, bytes): (f64, f64), one: &DeferredFrees| {
             (number + one.per_s, bytes + one.per_s * one.bytes as f64)
@@ -123,7 +124,7 @@ impl Profile {
         self.deferred_frees.iter().fold((0.0, 0.0), add)
     }
 
-    /// Refuses what no VM has. The guest and the host are checked as those of a scenario.
+    /// Refuses values that no VM has. The guest and the host are checked as in a scenario.
     fn check(&self) -> Result {
         within("deferred_frees", self.deferred_frees.len() as f64, 1.0, ENTRIES as f64, "entries")?;
         within("missing", self.missing.len() as f64, 0.0, NOTES as f64, "notes")?;
@@ -146,7 +147,7 @@ impl Profile {
         within("kernel_share", self.kernel_share, 0.0, 1.0, "of the time")?;
         within("idle_share", self.idle_share, 0.0, 1.0, "of the time")?;
         let both = self.kernel_share + self.idle_share;
-        // Both come from clocks that count ticks.
+        // A little more than 1 is allowed, because both shares come from clocks that count ticks.
         within("kernel_share", both, 0.0, 1.001, "with idle_share")?;
         match self.descheduled {
             Some(descheduled) => {
@@ -157,7 +158,7 @@ impl Profile {
     }
 }
 
-/// Not a number is within nothing.
+/// Checks that a value is within bounds. NaN never is.
 fn within(key: &str, value: f64, low: f64, high: f64, unit: &str) -> Result {
     if (low..=high).contains(&value) {
         return Ok(());

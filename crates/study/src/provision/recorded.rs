@@ -1,7 +1,8 @@
-//! Makes a profile of a recorded run.
+//! Makes a profile from a recorded run.
 //!
-//! A record has no count of deferred frees. It has the workload's operations in a second, and each operation of these three
-//! workloads frees a known number of objects of known sizes. Sizes are those of Linux 6.1, from /proc/slabinfo.
+//! A record has no count of deferred frees. But it has the workload's operations per second, and each operation of the
+//! supported workloads frees a known number of objects of known sizes. The sizes are those of Linux 6.1, from
+//! /proc/slabinfo.
 
 use super::profile::{DeferredFrees, Descheduled, GracePeriods, Profile, VERSION};
 use crate::observe::distribution::Distribution;
@@ -12,7 +13,7 @@ use crate::scenario::{BadScenario, Clones, Guest, Memory, Postmark, Result, Work
 use crate::statistics;
 use crate::units::SECOND_NS;
 
-/// The profile of a study's runs under a condition, by default the baseline. In a study with cases, of one of these.
+/// The profile of a study's runs under a condition, by default the baseline. In a study with cases, those of one case.
 ///
 /// # Errors
 /// There is no such case, condition or run, or the workload frees nothing after grace periods.
@@ -52,18 +53,18 @@ pub fn profile(study: &Study, case: Option<&str>, condition: Option<&str>) -> Re
         descheduled: descheduled(&runs),
         missing,
     };
-    // What a record says is not trusted either.
+    // The record is not trusted either, so the profile is checked.
     Profile::from_json(&profile.to_json())
 }
 
-/// Objects that an operation frees after a grace period: whose, how many, how large.
+/// Objects that an operation frees after a grace period: the cache, the number and the size in bytes.
 fn per_operation(workload: &Workload) -> Result<Vec<(String, f64, u64)>> {
     let entry = |cache: &str, number: f64, bytes: u64| (cache.to_string(), number, bytes);
     match workload {
         Workload::Memory(Memory { object_bytes, .. }) => {
             Ok(vec![entry("memory benchmark", 1.0, *object_bytes)])
         }
-        // As the simulator's: 320 KiB for a network namespace, 3 KiB for another one, 5 KiB for the process.
+        // As in the simulator: 320 KiB for a network namespace, 3 KiB for another namespace, 5 KiB for the process.
         Workload::Clone(Clones { namespaces, .. }) => {
             let net = namespaces.iter().filter(|name| *name == "net").count();
             let others = namespaces.len() - net;
@@ -73,12 +74,13 @@ fn per_operation(workload: &Workload) -> Result<Vec<(String, f64, u64)>> {
                 entry("processes", 10.0, 512),
             ])
         }
-        // A transaction opens a file, and in half of the cases deletes one, else creates and opens another.
+        // A transaction opens a file. In half of the cases it also deletes one, and otherwise it creates and opens
+        // another.
         Workload::Postmark(Postmark { size_max_bytes, .. }) => Ok(vec![
             entry("filp", 1.5, 256),
             entry("shmem_inode_cache", 0.5, 760),
             entry("dentry", 0.5, 192),
-            // For files of more than a page.
+            // Only files larger than a page have such nodes.
             entry("radix_tree_node", if *size_max_bytes > 4_096 { 0.5 } else { 0.0 }, 576),
         ]),
         other => {
@@ -89,7 +91,7 @@ fn per_operation(workload: &Workload) -> Result<Vec<(String, f64, u64)>> {
     }
 }
 
-/// The guest as the simulator knows it, and what it does not know.
+/// The guest in terms of the simulator, and notes on what the simulator does not know.
 fn guest(recorded: &Guest, kernel: &str) -> (Guest, Vec<String>) {
     let is = |series: &str| {
         [recorded.kernel.as_str(), kernel]

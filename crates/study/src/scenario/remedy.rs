@@ -130,8 +130,7 @@ pub struct Boost {
     /// CPU time of a vCPU that its boosts may take, in per cent of one CPU.
     #[schemars(range(min = 1, max = 100))]
     pub share_percent: u64,
-    /// Time between two looks at the guest, in us, while a grace period is old enough or a boost is under way. Before that
-    /// there are none.
+    /// Time between two looks at the guest, in us.
     #[schemars(range(min = 10, max = 10_000))]
     pub look_us: u64,
     /// Boosts per second of each vCPU under `boost-unaimed`.

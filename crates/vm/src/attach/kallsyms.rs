@@ -1,9 +1,10 @@
 //! The kernel's table of its own symbols, in the bytes of its memory.
 //!
-//! `scripts/kallsyms` writes it into every kernel with CONFIG_KALLSYMS: names are strings of bytes, each byte stands for
-//! one of 256 *tokens*, and a token is a text. The tables have no header, and no fixed place. They are found by the table
-//! of tokens: digits and letters always stand for themselves in it, so ten bytes apart from their zeros are known. The
-//! others lie before and after it, each a multiple of 8 bytes from the start of the kernel:
+//! `scripts/kallsyms` writes it into every kernel with CONFIG_KALLSYMS. Names are strings of bytes; each byte stands
+//! for one of 256 *tokens*, and a token is a text. The tables have no header and no fixed place. They are found through
+//! the table of tokens: digits always stand for themselves in it, so the bytes of its ten digits, with their
+//! terminating zeros, are known. The other tables are before and after it, each at a multiple of 8 bytes from the start
+//! of the kernel:
 //!
 //! | kernel | order |
 //! |---|---|
@@ -11,31 +12,33 @@
 //! | 6.2, 6.3, Debian's 6.1 | the same, with seqs_of_names of 3 bytes a symbol after markers |
 //! | since 6.4 | num_syms, names, markers, **token_table**, token_index, offsets, relative_base |
 //!
-//! Source: the tables of Linux 6.1 and 6.12, looked at in memory. Invariant: any bytes give an answer or none, in bounded time: every table is looked for
+//! Source: the tables of Linux 6.1 and 6.12, inspected in memory.
+//!
+//! Invariant: for any bytes, the search ends in bounded time, with or without an answer. Every table is searched for
 //! within limits, and the addresses must ascend.
 
 use crate::introspect::{KERNEL_MAP, KERNEL_MAP_BYTES, Symbols};
 
-/// Tokens `0` to `9`, with their ends: the only such bytes in a kernel.
+/// Tokens `0` to `9`, with their terminating zeros. No other place in a kernel has these bytes.
 pub const DIGITS: &[u8; 20] = b"0\x001\x002\x003\x004\x005\x006\x007\x008\x009\x00";
 /// The number of the token `0`.
 const ZERO: usize = b'0' as usize;
 const TOKENS: usize = 256;
 /// Most symbols; Debian's kernels have some 200,000.
 const SYMBOLS_MAX: usize = 1 << 20;
-/// A marker says where the names of so many symbols begin.
+/// Each marker says where the names of the next group of this many symbols begin.
 const MARKED: usize = 256;
 /// Longest name as it is stored, bytes.
 const NAME_BYTES_MAX: usize = 512;
-/// All tables lie within this much before and after the tokens, bytes.
+/// No table begins farther before the tokens than this, bytes.
 pub const BEFORE: usize = 24 << 20;
-/// As above.
+/// No table ends farther after the tokens than this, bytes.
 pub const AFTER: usize = 8 << 20;
 
-/// The symbols of these names, with their addresses; of one that is there several times the first.
+/// The symbols with these names and their addresses. If a name occurs several times, the first one counts.
 ///
-/// `bytes` is a piece of a kernel's memory, which begins at a multiple of 8 bytes, and `digits` where [`DIGITS`] stand in
-/// it. `None` if no tables are there.
+/// `bytes` is a piece of a kernel's memory that begins at a multiple of 8 bytes, and `digits` is the offset of
+/// [`DIGITS`] in it. `None` if there are no tables.
 pub fn decode(bytes: &[u8], digits: usize, wanted: &[&str]) -> Option<Symbols> {
     let tokens = Tokens::find(bytes, digits)?;
     let (count, names) = names(bytes, tokens.begin)?;
@@ -61,10 +64,10 @@ pub fn decode(bytes: &[u8], digits: usize, wanted: &[&str]) -> Option<Symbols> {
     Some(symbols)
 }
 
-/// The table of tokens, and behind it where each begins.
+/// The table of tokens, followed by an index of where each begins.
 struct Tokens {
     begin: usize,
-    /// From `begin`.
+    /// Where each token begins, counted from `begin`.
     starts: [usize; TOKENS],
     /// Where the index ends.
     end: usize,
@@ -105,8 +108,8 @@ fn text_end(bytes: &[u8], from: usize) -> Option<usize> {
     Some(from + text.iter().take(NAME_BYTES_MAX).position(|byte| *byte == 0)?)
 }
 
-/// How many symbols there are, and where their names begin. Before the tokens end the markers, or the numbers of symbols in
-/// the order of their names, 3 bytes each, and before these the markers.
+/// How many symbols there are, and where their names begin. The table that ends before the tokens is either that of the
+/// markers, or one of symbol numbers sorted by name, 3 bytes each, with the markers before it.
 fn names(bytes: &[u8], tokens: usize) -> Option<(usize, usize)> {
     let lowest = tokens.saturating_sub(3 * SYMBOLS_MAX);
     let mut ends = (0..).map_while(|steps| tokens.checked_sub(8 * steps).filter(|end| *end >= lowest));
@@ -139,7 +142,7 @@ fn names_before(bytes: &[u8], end: usize) -> Option<(usize, usize)> {
     if value != 0 || markers < 2 || !first.is_multiple_of(8) {
         return None;
     }
-    // The names after the last marker are fewer than 257; before the first name stands their number.
+    // Fewer than 257 names follow the last marker. The number of symbols is stored before the first name.
     let latest = (first.checked_sub(last)?) & !7;
     let earliest = latest.saturating_sub(MARKED * NAME_BYTES_MAX).max(8);
     let second = number(first + 4)?;
@@ -152,13 +155,14 @@ fn names_before(bytes: &[u8], end: usize) -> Option<(usize, usize)> {
     })
 }
 
-/// Bytes of the names of 256 symbols.
+/// Length of the names of 256 symbols, bytes.
 fn block_bytes(bytes: &[u8], names: usize) -> Option<usize> {
     let end = (0..MARKED).try_fold(names, |at, _| Some(entry(bytes, at)?.1))?;
     Some(end - names)
 }
 
-/// The codes of a name, and where the next begins. Its length has one byte, or, since 6.1, two if the first has bit 7.
+/// The codes of a name, and where the next name begins. The length of a name takes one byte. Since 6.1 it takes two if
+/// bit 7 of the first is set.
 fn entry(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let first = usize::from(*bytes.get(at)?);
     let (length, from) = match first {
@@ -174,10 +178,10 @@ fn entry(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
 struct Addresses {
     /// Where the table begins.
     at: usize,
-    /// The address that most are relative to.
+    /// The address that most symbols are relative to.
     base: u64,
-    /// Whether numbers from 0 on are per-CPU offsets, and those below 0 are `base - 1 - number`
-    /// (CONFIG_KALLSYMS_ABSOLUTE_PERCPU, until 6.15), or all are added to `base`.
+    /// If set (CONFIG_KALLSYMS_ABSOLUTE_PERCPU, until 6.15), numbers from 0 on are per-CPU offsets, and a number below
+    /// 0 stands for `base - 1 - number`. If not, all numbers are added to `base`.
     absolute_per_cpu: bool,
 }
 
@@ -199,8 +203,8 @@ impl Addresses {
         })
     }
 
-    /// The kernel looks symbols up by their addresses, so these are sorted. Those of its image are the last: without them
-    /// the numbers were read in the wrong way.
+    /// Whether the addresses ascend, as in every kernel, which looks symbols up by their addresses. Those of its image are
+    /// the last: if they are not there, the numbers were read in the wrong way.
     fn ascend(&self, bytes: &[u8], count: usize) -> bool {
         let mut before = 0;
         let is_sorted = (0..count).all(|index| {

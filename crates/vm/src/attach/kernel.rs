@@ -1,12 +1,12 @@
-//! The running kernel in a guest's memory: where it was put, what its symbols are, and its type information.
+//! Finds the running kernel in a guest's memory: its place, its symbols and its type information.
 //!
-//! A kernel of x86-64 lies in one piece, at a multiple of 2 MiB of physical memory, and is mapped at another multiple of
-//! 2 MiB from [`KERNEL_MAP`] on; with KASLR both are chosen at boot. Its variable `phys_base` holds their difference. A
-//! place in memory is taken for a kernel's if the banner stands there, and `phys_base` says that it lies where it was
-//! found. So copies, as of an image that is cached, do not count. What an earlier boot has left behind does not run: its
-//! clock, `jiffies_64`, stands still.
+//! An x86-64 kernel is in one piece, at a multiple of 2 MiB of physical memory, and is mapped at another multiple of 2
+//! MiB from [`KERNEL_MAP`] on. With KASLR, both are chosen at boot. The kernel's variable `phys_base` holds their
+//! difference. A place in memory counts as a kernel if it has the kernel's banner, and if `phys_base` agrees with the
+//! place. This rules out copies, such as an image in the page cache. It does not rule out a kernel that an earlier boot
+//! has left behind, but that one does not run, so its clock, `jiffies_64`, stands still.
 //!
-//! Nothing here is trusted: all sizes have limits, and what is found is checked by `introspect` again.
+//! Nothing in the guest's memory is trusted: all sizes have limits, and `introspect` checks the results again.
 
 use std::time::Duration;
 
@@ -17,21 +17,22 @@ use crate::image::btf::Btf;
 use crate::introspect::{Foreign, KERNEL_MAP, KERNEL_MAP_BYTES, PAGE_BYTES, Split, Symbols};
 use crate::{Result, VmError};
 
-/// What is looked at in one piece, bytes.
+/// Size of the pieces in which memory is searched, bytes.
 const PIECE: u64 = 4 << 20;
-/// The kernel's alignment in memory and in its map (CONFIG_PHYSICAL_ALIGN is 2 MiB or more).
+/// The kernel's alignment in physical memory and in its map (CONFIG_PHYSICAL_ALIGN is 2 MiB or more).
 const ALIGN: u64 = 2 << 20;
-/// Longest kernel image, bytes: what the map holds is half for modules.
+/// Longest kernel image, bytes. The other half of the map is for modules.
 const IMAGE_BYTES: u64 = 512 << 20;
 /// Largest type information, bytes.
 const BTF_BYTES: u64 = 64 << 20;
 const BANNER: &[u8] = b"Linux version ";
-/// An idle kernel without ticks counts on at its next timer: one of a few seconds.
+/// A kernel whose clock has not advanced after this many looks does not run. The clock of an idle kernel without ticks
+/// advances only at its next timer, which can be a few seconds away.
 const CLOCK_TRIES: u32 = 60;
-/// Between two looks at a kernel's clock.
+/// Time between two looks at a kernel's clock.
 pub const CLOCK_PAUSE: Duration = Duration::from_millis(100);
 
-/// Symbols that are looked for: those of `introspect`, and those that are needed here.
+/// The symbols to search for: those that `introspect` needs, and those that are needed here.
 pub const WANTED: [&str; 14] = [
     "_text",
     "linux_banner",
@@ -49,38 +50,38 @@ pub const WANTED: [&str; 14] = [
     "__stop_BTF",
 ];
 
-/// A guest's memory, to be searched.
+/// A search of a guest's memory.
 pub struct Search<'a> {
-    /// The memory.
+    /// The guest's memory.
     pub memory: &'a dyn Foreign,
     /// Its size, bytes.
     pub bytes: u64,
-    /// How it can lie in physical addresses, the likeliest first.
+    /// The possible layouts of the memory in physical addresses, the likeliest first.
     pub splits: [Split; 2],
-    /// Between two of the looks at a kernel's clock that show whether it goes on: [`CLOCK_PAUSE`].
+    /// Time between two looks at a kernel's clock, normally [`CLOCK_PAUSE`].
     pub pause: Duration,
 }
 
 /// A kernel that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// Its release, as `6.1.0-44-cloud-amd64`.
+    /// The kernel's release, for example `6.1.0-44-cloud-amd64`.
     pub release: String,
-    /// Addresses of what it has of [`WANTED`].
+    /// Addresses of the symbols of [`WANTED`] that the kernel has.
     pub symbols: Symbols,
-    /// Its variable of this name.
+    /// The value of the kernel's variable of this name.
     pub phys_base: u64,
-    /// How memory lies in physical addresses; several ways may be possible.
+    /// The possible layouts of the memory in physical addresses.
     pub splits: Vec<Split>,
-    /// Where its `_text` lies in the memory, bytes.
+    /// Offset of the kernel's `_text` in the memory, bytes.
     pub text_offset: u64,
 }
 
 impl Search<'_> {
-    /// The kernel that runs: by its own tables of symbols, or by those that are given.
+    /// Finds the running kernel by its own tables of symbols, or by the given ones.
     ///
     /// # Errors
-    /// There is none, or its clock stands still.
+    /// There is no kernel, or its clock stands still.
     pub fn running(&self, given: Option<&Symbols>) -> Result<Kernel> {
         let mut stands_still = None;
         let mut is_running = |kernel: &Kernel| {
@@ -109,10 +110,10 @@ impl Search<'_> {
         Err(VmError::Introspect(problem))
     }
 
-    /// Goes through the memory for tables of symbols.
+    /// Searches the memory for tables of symbols.
     fn by_tables(&self, is_running: &mut dyn FnMut(&Kernel) -> bool) -> Option<Kernel> {
         let digits = memmem::Finder::new(DIGITS);
-        // The next piece has the end of this one once more, in case that the digits lie across.
+        // The next piece repeats the end of this one, in case the digits lie across the border.
         let mut piece = vec![0; (PIECE + PAGE_BYTES) as usize];
         let mut at = 0;
         while at < self.bytes {
@@ -132,7 +133,7 @@ impl Search<'_> {
         None
     }
 
-    /// The kernel whose table of tokens has its digits here.
+    /// The kernel whose table of tokens has its digits at this place.
     fn by_table(&self, digits: u64) -> Option<Kernel> {
         let from = digits.saturating_sub(BEFORE as u64) / PAGE_BYTES * PAGE_BYTES;
         let to = (digits + AFTER as u64).min(self.bytes);
@@ -146,7 +147,7 @@ impl Search<'_> {
         texts.find_map(|text| self.at(text, &symbols)).filter(|kernel| kernel.symbols == symbols)
     }
 
-    /// Tries all places where a kernel with these symbols can be.
+    /// Tries all places at which a kernel with these symbols can be.
     fn by_symbols(&self, symbols: &Symbols, is_running: &mut dyn FnMut(&Kernel) -> bool) -> Option<Kernel> {
         let wanted = symbols.iter().filter(|(name, _)| WANTED.contains(&name.as_str()));
         let symbols: Symbols = wanted.map(|(name, address)| (name.clone(), *address)).collect();
@@ -154,7 +155,7 @@ impl Search<'_> {
         texts.filter_map(|text| self.at(text, &symbols)).find(|kernel| is_running(kernel))
     }
 
-    /// The kernel that has its `_text` at this offset, if one is there and says so.
+    /// The kernel that has its `_text` at this offset, if there is one and its `phys_base` agrees.
     fn at(&self, text: u64, symbols: &Symbols) -> Option<Kernel> {
         let linked = *symbols.get("_text")?;
         let place = |name: &str| {
@@ -163,7 +164,7 @@ impl Search<'_> {
         };
         let banner = self.banner(place("linux_banner")?)?;
         let phys_base = self.word(place("phys_base")?)?;
-        // Where the kernel says that it is.
+        // The place at which the kernel says that it is.
         let virtual_text = |split: &Split| {
             let physical = split.physical(self.bytes, text);
             let address = physical.wrapping_sub(phys_base).wrapping_add(KERNEL_MAP);
@@ -174,7 +175,7 @@ impl Search<'_> {
         let shift = self.splits.iter().find_map(virtual_text)?;
         let splits: Vec<Split> =
             self.splits.iter().filter(|split| virtual_text(split) == Some(shift)).copied().collect();
-        // Per-CPU symbols are offsets, which do not move.
+        // Per-CPU symbols are offsets, which KASLR does not move.
         let moved = |(name, address): (&String, &u64)| {
             let moved = if *address >= KERNEL_MAP { address.wrapping_add(shift) } else { *address };
             (name.clone(), moved)
@@ -183,10 +184,10 @@ impl Search<'_> {
         Some(Kernel { release: banner, symbols, phys_base, splits, text_offset: text })
     }
 
-    /// The release that a banner at this offset tells.
+    /// The release in the banner at this offset.
     fn banner(&self, offset: u64) -> Option<String> {
         let mut text = [0; 96];
-        // A quick look first: nearly all places have none.
+        // A quick check first, because nearly all places have no banner.
         let (start, _) = text.split_at_mut(BANNER.len());
         if !self.read_near(offset, start) || start != BANNER {
             return None;
@@ -202,7 +203,7 @@ impl Search<'_> {
         self.read_near(offset, &mut word).then(|| u64::from_le_bytes(word))
     }
 
-    /// Reads a few bytes without making the pages that they lie in.
+    /// Reads a few bytes without allocating their pages.
     fn read_near(&self, offset: u64, buffer: &mut [u8]) -> bool {
         let from = offset / PAGE_BYTES * PAGE_BYTES;
         let mut pages = [0; 2 * PAGE_BYTES as usize];
@@ -217,7 +218,7 @@ impl Search<'_> {
         true
     }
 
-    /// Whether its clock goes on.
+    /// Whether the kernel's clock advances.
     fn runs(&self, kernel: &Kernel) -> bool {
         let Some(first) = self.clock(kernel) else { return false };
         (0..CLOCK_TRIES).any(|_| {
@@ -239,7 +240,7 @@ impl Search<'_> {
     /// The kernel's own type information.
     ///
     /// # Errors
-    /// It has none, or it is damaged.
+    /// The kernel has none, or it is damaged.
     pub fn btf(&self, kernel: &Kernel) -> Result<Btf> {
         let lacks = |why: &str| {
             VmError::Introspect(format!(
@@ -260,7 +261,7 @@ impl Search<'_> {
     }
 }
 
-/// Places in a piece that are tried; a kernel has one.
+/// The most places that are tried in a piece. A kernel has one.
 const MAX_PLACES: usize = 16;
 
 #[cfg(test)]

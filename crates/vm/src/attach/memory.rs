@@ -1,9 +1,9 @@
 //! The memory of a process, read through `/proc/PID/mem`.
 //!
-//! It works whether the guest's memory is shared or not, and whatever it lies in: no option of QEMU is needed. The open
-//! file belongs to the process's memory, not to its number: once the process has ended reads fail, and never give another
-//! process's memory. It is open for reading alone. Nothing is mapped, so that nothing the process does, as making a file
-//! shorter, can harm this one. A read of a word takes about 1 us.
+//! This works for shared and private guest memory of any kind, without an option of QEMU. The open file refers to the
+//! process's memory, not to its PID. So reads fail once the process has ended, and never return another process's
+//! memory. The file is open read-only. Nothing is mapped, so nothing that the process does, such as truncating a file,
+//! can harm this process. A read of a word takes about 1 us.
 //!
 //! Source: proc_pid_mem(5), proc_pid_pagemap(5).
 
@@ -15,10 +15,10 @@ use reprieve_linux::proc::ProcRoot;
 use crate::introspect::{Foreign, PAGE_BYTES};
 use crate::{Result, VmError};
 
-/// Bit of an entry of pagemap: the page is in memory, or swapped out.
+/// Bits of a pagemap entry: the page is in memory, or swapped out.
 const THERE: u64 = 0b11 << 62;
 
-/// A stretch of a process's memory.
+/// A range of a process's memory.
 #[derive(Debug)]
 pub struct ProcessMemory {
     memory: File,
@@ -28,7 +28,7 @@ pub struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Opens the memory of a process from this address on.
+    /// Opens `bytes` of a process's memory, from the address `start` on.
     pub fn open(root: &ProcRoot, pid: i32, start: u64, bytes: u64) -> Result<ProcessMemory> {
         let open = |name: &str| {
             let path = root.path().join(format!("{pid}/{name}"));
@@ -74,7 +74,7 @@ impl Foreign for ProcessMemory {
         for run in entries.chunk_by(|a, b| is_there(a) == is_there(b)) {
             let end = (at + run.len() * page).min(buffer.len());
             if is_there(&run[0]) {
-                // A page that cannot be read stays zero: the guest has made it private, or it is a device's.
+                // A page that cannot be read stays zero. The guest has made it private, or it belongs to a device.
                 let _ = self.read_exact(offset + at as u64, &mut buffer[at..end]);
             }
             at = end;
@@ -110,13 +110,13 @@ mod tests {
     #[test]
     fn pages_that_nobody_has_touched_are_not_made() {
         let page = PAGE_BYTES as usize;
-        // A size that nothing else in this process has.
+        // The test finds the mapping by its size, which no other mapping of this process has.
         let file = GuestMemory::new(37 * PAGE_BYTES).unwrap();
         for written in [2, 5] {
             rustix::io::pwrite(file.as_fd(), &[7; 16], written * PAGE_BYTES).unwrap();
         }
         let ram = Ram::map(&file).unwrap();
-        // A page is the process's own once it has been touched: a guest touches what it uses.
+        // A page counts as there once the process has touched it. A guest touches the pages that it uses.
         assert_ne!(ram.read(KERNEL_MAP + 2 * PAGE_BYTES).unwrap(), 0);
         let pid = std::process::id() as i32;
         let maps = ProcRoot::default().read_task(&format!("{pid}/maps")).unwrap();
@@ -127,7 +127,7 @@ mod tests {
         let mut buffer = vec![1; 37 * page];
         assert!(memory.read_touched(0, &mut buffer));
         let seen: Vec<usize> = (0..buffer.len()).filter(|at| buffer[*at] != 0).collect();
-        // The kernel maps what the file has around a page that is touched.
+        // When a page is touched, the kernel also maps the pages around it that the file has.
         assert_eq!(seen[..16], (2 * page..2 * page + 16).collect::<Vec<_>>());
         let blocks = rustix::fs::fstat(&file).unwrap().st_blocks;
         assert_eq!(blocks, 2 * 8, "of 512 bytes: two pages");

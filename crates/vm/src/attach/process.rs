@@ -1,14 +1,16 @@
-//! QEMU processes of this host: their vCPU threads, their names, and where their guest's memory is.
+//! Finds the QEMU processes of this host, their names, their vCPU threads, and the place of their guest's memory.
 //!
-//! All is read from `/proc`: QEMU's command line, its threads' names (`debug-threads=on`, which libvirt sets), its
-//! mappings, its cgroup. Nothing of QEMU is asked, so nothing of it can hang. Source: proc(5), QEMU's invocation.
+//! Everything is read from `/proc`: QEMU's command line, its threads' names (`debug-threads=on`, which libvirt sets),
+//! its mappings and its cgroup. QEMU itself is not asked, so a hanging QEMU does no harm.
+//!
+//! Source: proc(5), QEMU's invocation.
 
 use reprieve_linux::proc::ProcRoot;
 
 use crate::introspect::Split;
 use crate::{Result, VmError};
 
-/// Most vCPUs that are followed.
+/// Most vCPUs of a guest.
 pub const MAX_VCPUS: usize = 64;
 /// QEMU's memory without `-m`, bytes.
 const DEFAULT_BYTES: u64 = 128 << 20;
@@ -16,25 +18,26 @@ const DEFAULT_BYTES: u64 = 128 << 20;
 /// A QEMU process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qemu {
-    /// Its PID.
+    /// The process's PID.
     pub pid: i32,
-    /// When it started, in clock ticks since boot: with the PID this names it for ever.
+    /// When the process started, in clock ticks since boot. Together with the PID this identifies it uniquely.
     pub start_ticks: u64,
-    /// What `-name` calls its guest, else its PID.
+    /// The guest's name according to `-name`, else the PID.
     pub name: String,
-    /// The threads of its vCPUs, by number.
+    /// The threads of the vCPUs, in the order of the vCPUs.
     pub vcpus: Vec<i32>,
-    /// The cgroup's last part, as `machine-qemu\x2d1\x2dweb.scope` of a guest of libvirt's.
+    /// The last part of the cgroup's path, for example `machine-qemu\x2d1\x2dweb.scope` under libvirt.
     pub cgroup: String,
-    /// Paths of its QMP sockets.
+    /// Paths of QEMU's QMP sockets.
     pub monitors: Vec<String>,
-    /// Memory that the guest began with, bytes.
+    /// Memory that the guest started with, bytes.
     pub memory_bytes: u64,
-    /// Which machine it is, for where memory lies: what the command line says first.
+    /// The possible layouts of the memory in physical addresses. They depend on the machine type; that of the command
+    /// line comes first.
     pub splits: [Split; 2],
 }
 
-/// Which vCPU a thread is by QEMU's name for it: `CPU 3/KVM`.
+/// The number of the vCPU that a thread runs, from QEMU's name for the thread: `CPU 3/KVM`.
 pub fn vcpu(name: &str) -> Option<u32> {
     name.strip_prefix("CPU ")?.split_once('/')?.0.parse().ok()
 }
@@ -45,20 +48,20 @@ pub fn vcpu(name: &str) -> Option<u32> {
 /// `/proc` cannot be read.
 pub fn all(root: &ProcRoot) -> Result<Vec<Qemu>> {
     let pids = root.process_ids()?.into_iter();
-    // One that ends meanwhile is none.
+    // A process that ends meanwhile is left out.
     Ok(pids.filter(|pid| is_qemu(root, *pid)).filter_map(|pid| of(root, pid).ok()).collect())
 }
 
-/// By the program's name: `qemu-system-x86_64`, `qemu-kvm`.
+/// Whether a process is QEMU, by the program's name: `qemu-system-x86_64`, `qemu-kvm`.
 fn is_qemu(root: &ProcRoot, pid: i32) -> bool {
     let program = command_line(root, pid).ok().and_then(|words| words.into_iter().next());
     program.is_some_and(|path| path.rsplit('/').next().is_some_and(|name| name.starts_with("qemu-")))
 }
 
-/// This process.
+/// The QEMU process with this PID.
 ///
 /// # Errors
-/// It is not there, or has no thread that is named as a vCPU's.
+/// There is no such process, or no thread of it has the name of a vCPU.
 pub fn of(root: &ProcRoot, pid: i32) -> Result<Qemu> {
     let start_ticks = root.start_time_ticks(pid)?;
     let words = command_line(root, pid)?;
@@ -85,7 +88,7 @@ fn command_line(root: &ProcRoot, pid: i32) -> Result<Vec<String>> {
     Ok(text.split_terminator('\0').map(String::from).collect())
 }
 
-/// The threads of the vCPUs, in the order of their numbers, which begin with 0 and have no gap.
+/// The threads of the vCPUs, in the order of the vCPUs' numbers, which begin with 0 and have no gap.
 fn vcpus(root: &ProcRoot, pid: i32) -> Result<Vec<i32>> {
     let threads = root.thread_ids(pid)?.into_iter();
     let named =
@@ -107,7 +110,7 @@ fn vcpus(root: &ProcRoot, pid: i32) -> Result<Vec<i32>> {
     }
 }
 
-/// The last part of its cgroup that is not QEMU's own division (libvirt's `emulator`, `libvirt`).
+/// The last part of the cgroup's path, without libvirt's divisions of a VM (`emulator`, `libvirt`).
 fn cgroup(root: &ProcRoot, pid: i32) -> String {
     let text = root.read_task(&format!("{pid}/cgroup")).unwrap_or_default();
     let paths = text.lines().filter_map(|line| {
@@ -119,11 +122,11 @@ fn cgroup(root: &ProcRoot, pid: i32) -> String {
     parts.last().unwrap_or("/").to_string()
 }
 
-/// Words after options.
+/// QEMU's options and their values.
 struct Options<'a>(&'a [String]);
 
 impl<'a> Options<'a> {
-    /// What follows this option, which can also begin with two dashes.
+    /// The values of this option. It can also begin with two dashes.
     fn all(&self, option: &str) -> impl Iterator<Item = &'a str> {
         let pairs =
             self.0.windows(2).filter(move |pair| pair[0] == option || pair[0] == format!("-{option}"));
@@ -131,7 +134,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// `guest=web,debug-threads=on`, or `web`.
+/// The guest's name in a value such as `guest=web,debug-threads=on` or `web`.
 fn guest_name(value: &str) -> String {
     let mut parts = value.split(',');
     let first = parts.next().unwrap_or_default();
@@ -139,7 +142,7 @@ fn guest_name(value: &str) -> String {
     named.unwrap_or(first).to_string()
 }
 
-/// `1024`, `size=1048576k,slots=16`, `4G`: without a unit MiB.
+/// The size in a value such as `1024`, `size=1048576k,slots=16` or `4G`. Without a unit it is in MiB.
 fn memory_bytes(value: &str) -> Option<u64> {
     let first = value.split(',').find_map(|part| part.strip_prefix("size=")).or(value.split(',').next())?;
     let digits = first.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -154,7 +157,7 @@ fn memory_bytes(value: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// `-qmp unix:PATH,...`, and chardevs of `-mon`.
+/// The sockets of `-qmp unix:PATH,...`, and those of the chardevs that `-mon` names.
 fn monitors(options: &Options) -> Vec<String> {
     let direct = options.all("-qmp").filter_map(|value| value.strip_prefix("unix:")?.split(',').next());
     let devices =
@@ -163,10 +166,10 @@ fn monitors(options: &Options) -> Vec<String> {
     direct.chain(paths).map(String::from).collect()
 }
 
-/// Where a process has the memory of its guest: the address.
+/// The address at which a process has mapped the memory of its guest.
 ///
 /// # Errors
-/// No mapping has this size.
+/// No mapping has the size of the guest's memory.
 pub fn guest_memory(root: &ProcRoot, qemu: &Qemu) -> Result<u64> {
     let maps = root.read_task(&format!("{}/maps", qemu.pid))?;
     find_memory(&maps, qemu.memory_bytes).ok_or_else(|| {
@@ -193,7 +196,7 @@ fn find_memory(maps: &str, bytes: u64) -> Option<u64> {
     let mut joined: Vec<Mapped> = Vec::new();
     for next in maps.lines().filter_map(mapped).filter(|mapped| mapped.rights.starts_with("rw")) {
         match joined.last_mut() {
-            // Policies of a part of the memory split its mapping.
+            // The kernel splits a mapping if a part of it has its own memory policy.
             Some(last) if last.goes_on(&next) => last.end = next.end,
             _ => joined.push(next),
         }

@@ -1,5 +1,5 @@
-//! A file of symbols: the guest's `/proc/kallsyms`, or its kernel's `System.map`. Lines `ADDRESS TYPE NAME`; modules' lines
-//! have a fourth word and are left out.
+//! Reads a file of symbols: a copy of the guest's `/proc/kallsyms`, or its kernel's `System.map`. Its lines have the
+//! form `ADDRESS TYPE NAME`. Lines of modules have a fourth word and are left out.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -9,13 +9,13 @@ use super::kernel::WANTED;
 use crate::introspect::Symbols;
 use crate::{Result, VmError};
 
-/// Longest file that is read, bytes; those of distributions have some 10 MB.
+/// Longest file that is read, bytes. Distributions' files have about 10 MB.
 const FILE_BYTES: u64 = 256 << 20;
 
-/// Reads what is needed of a file.
+/// Reads the needed symbols from a file.
 ///
 /// # Errors
-/// It cannot be read, or does not have the kernel's start, as a file that was copied without root's rights.
+/// The file cannot be read, or lacks the kernel's start. It lacks it if it was copied without root's rights.
 pub fn read(path: &Path) -> Result<Symbols> {
     let opened = File::open(path).map_err(VmError::io(format!("opening {}", path.display())))?;
     let mut symbols = Symbols::new();

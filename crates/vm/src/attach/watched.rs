@@ -1,8 +1,8 @@
-//! A guest that is attached to, as the control loop of boosts reads it; and what is seen of it on the way.
+//! Reads an attached guest for the control loop of boosts, and collects observations at each look.
 //!
-//! Whether it is still the guest that was attached to is asked every second: the clock of its kernel, `jiffies_64`, goes on
-//! and never back. A kernel whose clock stands still for seconds while vCPUs run has been replaced by another: the guest was
-//! started anew.
+//! Every second it checks that the same kernel still runs: the kernel's clock, `jiffies_64`, must advance and never go
+//! back. If the clock stands still for seconds while vCPUs run, the guest was rebooted and another kernel has taken
+//! over.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,46 +16,47 @@ use super::Attached;
 use crate::Result;
 use crate::introspect::{Reader, Word};
 
-/// Between two looks at the clock, ns.
+/// Time between two looks at the clock, ns.
 const CLOCK_EVERY_NS: u64 = SECOND_NS;
-/// So long the clock may stand still, ns, and so much may vCPUs run meanwhile.
+/// If the clock stands still for longer than [`STILL_NS`] while vCPUs run for more than [`STILL_RUN_NS`], another
+/// kernel runs.
 const STILL_NS: u64 = 5 * SECOND_NS;
 const STILL_RUN_NS: u64 = SECOND_NS / 2;
-/// Ticks that a clock can go on between two looks, at most: 1,000 a second, of an hour.
+/// Most ticks by which a clock can advance between two looks: those of an hour, at 1,000 a second.
 const LEAP_TICKS: u64 = 3_600_000;
-/// Longest grace period that is told apart from longer ones, ns.
+/// The histogram does not distinguish grace periods longer than this, ns.
 const LONGEST_NS: u64 = 3_600 * SECOND_NS;
 
 /// Why a guest can no longer be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Its process has ended, or a vCPU's thread.
+    /// QEMU's process or a vCPU's thread has ended.
     Gone,
-    /// Another kernel runs in it.
+    /// Another kernel now runs in the guest.
     Restarted,
 }
 
-/// What was seen of a guest.
+/// The observations of a guest.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Durations of the grace periods that were seen from their start to their end, ns.
+    /// Durations of the grace periods of which both the start and the end were seen, ns.
     pub durations: Histogram<u64>,
-    /// Time that vCPUs wanted to run and could not, while an open grace period waited for them, ns.
+    /// Time during which vCPUs were runnable but descheduled, and an open grace period waited for them, ns.
     pub waited_ns: u64,
     /// The longest of these times, ns.
     pub longest_wait_ns: u64,
-    /// Of each vCPU: time that it wanted to run and could not, ns.
+    /// For each vCPU, the time during which it was runnable but descheduled, ns.
     pub off_ns: Vec<u64>,
-    /// Of each vCPU: CPU time, ns.
+    /// For each vCPU, its CPU time, ns.
     pub run_ns: Vec<u64>,
-    /// How long it was watched, ns.
+    /// How long the guest was watched, ns.
     pub watched_ns: u64,
-    /// Why it is no longer watched.
+    /// Why the guest is no longer watched.
     pub ended: Option<Ended>,
 }
 
 impl Seen {
-    /// Of a guest with so many vCPUs: nothing yet.
+    /// No observations yet, for a guest with `vcpus` vCPUs.
     pub fn new(vcpus: usize) -> Seen {
         let durations = Histogram::new_with_bounds(1, LONGEST_NS, 2).expect("constant bounds");
         let none = vec![0; vcpus];
@@ -71,19 +72,19 @@ impl Seen {
     }
 }
 
-/// The last look, which the next is compared with.
+/// The last look, to which the next is compared.
 #[derive(Clone, Debug)]
 struct Last {
     at_ns: u64,
-    /// When the first look was.
+    /// Time of the first look.
     first_ns: u64,
     times: Vec<SchedStat>,
-    /// The open grace period, since when it was seen, and whether its start was seen.
+    /// The open grace period, when it was first seen, and whether its start was seen.
     open: Option<(u64, u64, bool)>,
     holdouts: u64,
 }
 
-/// The clock when it was last seen to go on.
+/// The clock when it was last seen to advance.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     ticks: u64,
@@ -104,10 +105,10 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Of a guest. What is seen adds up in `seen`.
+    /// Reads this guest, and adds the observations up in `seen`.
     ///
     /// # Errors
-    /// It has ended.
+    /// The guest has ended.
     pub fn new(root: &ProcRoot, attached: Attached, seen: Arc<Mutex<Seen>>) -> Result<Watched> {
         let Attached { qemu, reader, clock, .. } = attached;
         let open = |tid: &i32| SchedStatReader::open(root, qemu.pid, *tid);
@@ -129,7 +130,7 @@ impl Watched {
     }
 }
 
-/// Whether the clock has gone on, or may yet.
+/// Whether the clock has advanced, or may still do so.
 fn goes_on(last: &mut Option<Clock>, ticks: u64, at_ns: u64, run_ns: u64) -> bool {
     let now = Clock { ticks, at_ns, run_ns, looked_ns: at_ns };
     let Some(clock) = last else {
@@ -169,16 +170,17 @@ impl GuestRcu for Watched {
     }
 }
 
-/// Adds a look to what was seen.
+/// Adds a look to the observations.
 fn take_note(seen: &mut Seen, last: Option<Last>, at_ns: u64, rcu: &RcuLook, times: Vec<SchedStat>) -> Last {
     let Some(last) = last else {
-        // This one's start was not seen.
+        // The start of this grace period was not seen.
         let open = rcu.open.map(|number| (number, at_ns, false));
         return Last { at_ns, first_ns: at_ns, times, open, holdouts: rcu.holdouts };
     };
     seen.watched_ns += at_ns.saturating_sub(last.at_ns);
     for (v, (now, before)) in times.iter().zip(&last.times).enumerate() {
-        // The kernel books the time when the vCPU comes back: it has ended just now, and may have begun before all looks.
+        // The kernel counts a wait only when the vCPU runs again. So the wait has ended just now, and may have begun
+        // before the first look.
         let booked_ns = now.delay_ns.saturating_sub(before.delay_ns);
         let off_ns = booked_ns.min(at_ns.saturating_sub(last.first_ns));
         seen.off_ns[v] += off_ns;
@@ -211,7 +213,7 @@ mod tests {
         RcuLook { open, holdouts, kthread_on: None }
     }
 
-    /// What is seen of looks (ms, open, holdouts, delays in ms of two vCPUs).
+    /// The observations of these looks: (ms, open, holdouts, delays in ms of two vCPUs).
     fn seen(looks: &[(u64, Option<u64>, u64, [u64; 2])]) -> Seen {
         let (mut seen, mut last) = (Seen::new(2), None);
         for (at_ms, open, holdouts, delays) in looks {
@@ -245,7 +247,7 @@ mod tests {
         let seen = seen(&[
             (0, None, 0, [0, 0]),
             (100, Some(1), 0b10, [0, 0]),
-            // vCPU 1 comes back after 90 ms, of which the grace period was open 40; vCPU 0 is no holdout.
+            // vCPU 1 runs again after 90 ms. The grace period was open for 40 ms of these. vCPU 0 is no holdout.
             (140, Some(1), 0b10, [5, 90]),
             (150, Some(1), 0b00, [5, 90]),
             (160, Some(1), 0b00, [5, 97]),

@@ -12,8 +12,8 @@ const PERIOD_NS: u64 = 100 * MS;
 /// Run time of the thread before the daemon starts.
 const BEFORE_NS: u64 = 3 * SECOND_NS;
 
-/// CFS bandwidth as Linux has it, of one thread that always wants to run and has a pCPU to itself. What it used is
-/// accounted each `tick_ns`, so it may run that much too long; the next period then has less left.
+/// A model of Linux's CFS bandwidth control, for one thread that always wants to run and has a pCPU to itself. Its run
+/// time is accounted every `tick_ns`, so it may run that much too long, and then has less left in the next period.
 struct Kernel {
     held_ns: u64,
     left_ns: i64,
@@ -39,7 +39,7 @@ impl Kernel {
         }
     }
 
-    /// The step before `at_ns`.
+    /// Simulates the step that ends at `at_ns`.
     fn step(&mut self, at_ns: u64) {
         if !self.is_throttled {
             self.unaccounted_ns += STEP_NS;
@@ -61,7 +61,7 @@ impl Kernel {
         self.is_throttled = self.left_ns <= 0;
     }
 
-    /// `tg_set_cfs_bandwidth`: debts are forgotten, and nobody is throttled.
+    /// `tg_set_cfs_bandwidth`: forgets debts, and ends a throttle.
     fn write(&mut self, quota_ns: u64) {
         assert!((LEAST_NS..=QUOTA_NS).contains(&quota_ns), "{quota_ns}");
         self.account();
@@ -69,9 +69,9 @@ impl Kernel {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 struct Ran {
-    /// Run time at each 10 ms.
+    /// Run time so far, every 10 ms.
     run_ns: Vec<u64>,
     visits: u64,
     writes: u64,
@@ -80,7 +80,7 @@ struct Ran {
 }
 
 impl Ran {
-    /// The most that was run within any second, once the first period, which may be short, is over.
+    /// The longest run time within any second. The first period may be short and does not count.
     fn most_in_a_second_ns(&self) -> u64 {
         self.run_ns[10..].windows(101).map(|window| window[100] - window[0]).max().unwrap()
     }
@@ -90,7 +90,8 @@ fn settings() -> Settings {
     Settings { cap_ns: MS, debt_ns: 8 * MS, ..Settings::default() }
 }
 
-/// The loop of a daemon on that kernel, with a guest whose grace period is open, and waits for the vCPU, as `open` says.
+/// Runs a daemon's loop on that kernel. `open` says since when a grace period of the guest waits for the vCPU, if one
+/// does.
 fn run(mut kernel: Kernel, aim: Aim, look_ns: u64, seconds: u64, open: impl Fn(u64) -> Option<u64>) -> Ran {
     let mut ledger = Ledger::new(QUOTA_NS, PERIOD_NS);
     let mut decider = Decider::new(aim, settings(), 1, 0);
@@ -135,7 +136,7 @@ fn run(mut kernel: Kernel, aim: Aim, look_ns: u64, seconds: u64, open: impl Fn(u
     ran
 }
 
-/// A grace period of 30 ms begins each 31 ms.
+/// A grace period of 30 ms begins every 31 ms.
 fn long_ones(at_ns: u64) -> Option<u64> {
     (at_ns % (31 * MS) < 30 * MS).then(|| at_ns / (31 * MS) * (31 * MS) + 1)
 }
@@ -165,7 +166,7 @@ fn what_visits_take_is_paid_back() {
 #[test]
 fn a_grace_period_that_never_ends_is_capped() {
     let ran = run(Kernel::new(250 * US, 37 * MS), Aim::GracePeriods, 250 * US, 20, |_| Some(1));
-    // Patience ends: 4 visits, then pauses of 3, 6, ... ms, and 1 s at most.
+    // Patience runs out: after 4 visits come pauses of 3, 6, ... ms, up to 1 s.
     assert!((12..=40).contains(&ran.visits), "{} visits", ran.visits);
     assert!(ran.most_in_a_second_ns() <= SECOND_NS / 5 + settings().debt_ns + MS + 250 * US);
     assert!(ran.run_ns.last().unwrap().abs_diff(BEFORE_NS + 4 * SECOND_NS) < 40 * MS);
@@ -183,7 +184,7 @@ fn the_control_has_visits_of_the_same_kind() {
 
 #[test]
 fn the_quota_is_back_in_the_file_once_the_debt_is_paid() {
-    // One long grace period at first, and none afterwards.
+    // There is one long grace period at the start, and none afterwards.
     let ran = run(Kernel::new(MS, 37 * MS), Aim::GracePeriods, 250 * US, 3, |at_ns| {
         (at_ns < 500 * MS).then_some(1)
     });
@@ -198,7 +199,7 @@ fn nobody_is_known_to_be_off_before_the_phase_of_the_periods_is() {
     assert_eq!(ledger.look(0, 0, Some(5)), None);
     assert!(!ledger.is_off(50 * MS));
     assert_eq!(ledger.look(MS, 0, Some(6)), None);
-    // It may have run for that ms.
+    // The vCPU may have run during that millisecond.
     assert!(ledger.is_off(19 * MS) && !ledger.is_off(19 * MS - 1));
     assert!(!ledger.wants_count(50 * MS) && ledger.wants_count(99 * MS));
 }
@@ -225,10 +226,11 @@ fn a_small_quota_bears_little_debt() {
     let owes_much = |quota_ns: u64, owed_ns: u64| {
         let mut ledger = Ledger::new(quota_ns, PERIOD_NS);
         ledger.debt_ns = owed_ns;
-        // The period's own quota is used up.
+        // The group uses up the period's own quota.
         ledger.owes_much(quota_ns)
     };
-    // 20 % of a CPU are 200 ms a second, 4 % of which are 8 ms; 3 % are 30 ms, and 1.2 ms.
+    // A quota of 20 % of a CPU grants 200 ms a second, and 4 % of that is 8 ms. A quota of 3 % grants 30 ms, and 4 % of
+    // that is 1.2 ms.
     assert!(!owes_much(QUOTA_NS, 8 * MS - 1) && owes_much(QUOTA_NS, 8 * MS));
     assert!(!owes_much(3 * MS, 1_200 * US - 1) && owes_much(3 * MS, 1_200 * US));
 }

@@ -1,4 +1,4 @@
-//! Which objects are handed out and given back, and when.
+//! Tests which objects are handed out and returned to their slabs, and when.
 
 use super::*;
 
@@ -73,7 +73,7 @@ fn what_was_not_needed_for_a_period_goes_back_and_the_rest_stays() {
     assert_eq!(tick(&mut latent, 0), 0, "nothing lay ready before");
     (0..30).for_each(|_| assert!(latent.take(0, CACHE, always).is_some()));
     assert_eq!((1..5).map(|jiffies| tick(&mut latent, jiffies)).sum::<usize>(), 0);
-    // 70 lay ready all the time.
+    // At least 70 objects were ready all the time.
     assert_eq!(tick(&mut latent, 5), 70);
     assert_eq!((tick(&mut latent, 10), latent.held(), latent.has_any(0)), (0, 0, false));
     let mut latent = with(2_500, 1);

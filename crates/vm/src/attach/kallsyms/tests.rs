@@ -1,10 +1,10 @@
-//! On tables made by hand in both orders, and on damaged forms of them.
+//! Tests on handmade tables in both orders, and on damaged copies of them.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Which order and which kind of addresses.
+/// The order of the tables, and the kind of addresses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Form {
     /// As Linux 5.10.
@@ -17,7 +17,7 @@ pub enum Form {
     Plain,
 }
 
-/// A kernel's read-only data with these symbols, which are made more, and where its digits are. The first symbols are
+/// A kernel's read-only data with these symbols and many more, and the offset of its digits. The first symbols are
 /// per-CPU ones.
 pub fn tables(form: Form, base: u64, symbols: &[(&str, u64)]) -> (Vec<u8>, usize) {
     let filler = (0..700).map(|number| (format!("filler_{number}"), base + 0x10_0000 + 16 * number));
@@ -113,7 +113,7 @@ fn a_base_outside_the_kernel_s_map_is_none() {
 fn addresses_that_do_not_ascend_are_none() {
     let (mut bytes, digits) = tables(Form::New, BASE, &some(Form::New));
     let end = bytes.len() - 4096 - 8;
-    // The last symbol's number, made that of the base.
+    // Set the last symbol's number to that of the base.
     bytes[end - 8..end].copy_from_slice(&[0xff; 8]);
     assert_eq!(decode(&bytes, digits, &["_text"]), None);
 }

@@ -1,4 +1,4 @@
-//! On a made-up kernel in made-up memory, at any place, and on damaged forms of it.
+//! Tests on a fake kernel at various places in fake memory, and on damaged copies of it.
 
 use std::sync::Mutex;
 
@@ -8,7 +8,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::*;
 use crate::attach::kallsyms::tests::{Form, tables};
 
-/// Memory whose clock goes on at every read of it.
+/// Memory whose clock advances at every read of the clock.
 #[derive(Debug)]
 struct Fake {
     bytes: Mutex<Vec<u8>>,
@@ -31,7 +31,7 @@ impl Foreign for Fake {
 }
 
 const MEMORY: usize = 16 << 20;
-/// Where the image is linked to, and where this boot has moved it.
+/// The address that the image is linked for, and the one to which this boot has moved it.
 const VIRTUAL: u64 = KERNEL_MAP + (0x2a << 20);
 const BANNER_AT: u64 = 0x1000;
 const PHYS_BASE_AT: u64 = 0x2000;
@@ -47,7 +47,7 @@ fn symbols(text: u64) -> Vec<(&'static str, u64)> {
     ]
 }
 
-/// A kernel at this place of the memory that says it is at `claimed`.
+/// Puts a kernel at this place in memory. Its `phys_base` says that it is at `claimed`.
 fn plant(bytes: &mut [u8], at: usize, claimed: u64) {
     let put = |bytes: &mut [u8], offset: u64, piece: &[u8]| {
         bytes[at + offset as usize..][..piece.len()].copy_from_slice(piece);
@@ -132,7 +132,7 @@ fn a_kernel_without_types_says_what_to_give() {
     }
 }
 
-/// Whatever the memory holds, the search ends with a kernel or an error.
+/// Whatever the memory contains, the search ends with a kernel or an error.
 #[test]
 fn damaged_memory_gives_a_kernel_or_an_error() {
     const SMALL: usize = 4 << 20;
@@ -144,7 +144,7 @@ fn damaged_memory_gives_a_kernel_or_an_error() {
         (any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<bool>()),
         0..10,
     );
-    // Places that count: the banner, the variables, the tables.
+    // Places that matter: the banner, the variables, the tables.
     let places: Vec<usize> = [BANNER_AT, PHYS_BASE_AT, CLOCK_AT]
         .map(|at| at as usize / 8)
         .into_iter()

@@ -1,4 +1,4 @@
-//! On a fake `/proc`.
+//! Tests on a fake `/proc`.
 
 use std::path::Path;
 
@@ -93,7 +93,7 @@ fn options_are_read_in_all_their_forms() {
 fn the_guest_s_memory_is_the_mapping_of_its_size() {
     let shared = "7f0000000000-7f0008000000 rw-s 00000000 00:01 77   /memfd:guest-memory (deleted)\n";
     assert_eq!(find_memory(shared, 128 << 20), Some(0x7f00_0000_0000));
-    // Two pieces of one file, then of another that begins where the first should go on.
+    // First two pieces of the same file, then a piece of another file at the place where the first should go on.
     let pieces = "7f0000000000-7f0004000000 rw-s 00000000 00:01 77 /memfd:x\n\
                   7f0004000000-7f0008000000 rw-s 04000000 00:01 77 /memfd:x\n";
     assert_eq!(find_memory(pieces, 128 << 20), Some(0x7f00_0000_0000));
