@@ -94,13 +94,31 @@ pub fn headline(answer: &Provision) -> Vec<String> {
     said
 }
 
+/// How to read the cells beside measured runs: how many windows a p95 is of, for its estimator depends on that.
+pub fn against_reading(found: &Against) -> String {
+    let numbers = |of: fn(&Checked) -> usize| {
+        let (least, most) = found
+            .checked
+            .iter()
+            .map(of)
+            .fold((usize::MAX, 0), |(least, most), runs| (least.min(runs), most.max(runs)));
+        if least < most { format!("{least} to {most}") } else { most.to_string() }
+    };
+    format!(
+        "Extra memory beyond the median undisturbed peak. A p95 of 20 windows or more is counted, one of fewer is of a fitted \
+         tail: here {} measured and {} predicted windows.",
+        numbers(|one| one.runs),
+        numbers(|one| one.predicted_runs)
+    )
+}
+
 /// What measured runs say of the estimate.
 fn against_headline(found: &Against) -> String {
     let (clear, noise): (Vec<&Checked>, Vec<&Checked>) = found.checked.iter().partition(|one| !one.is_noise);
     let right = |of: &[&Checked]| of.iter().filter(|one| one.is_near && one.is_bounded).count();
     format!(
         "Of {} measured conditions with clear extra memory, {} agree: the p95 is within a factor of {}, and no measured peak is \
-         above the upper bound of p99.9. Of {} more, predicted and measured p95 are both below {}, which is noise{}.",
+         above the upper bound of p99.9. Of {} more, predicted and measured p95 are both below {}, which is noise{}.{}",
         clear.len(),
         right(&clear),
         against::FACTOR,
@@ -109,6 +127,14 @@ fn against_headline(found: &Against) -> String {
         match noise.len() - right(&noise) {
             0 => String::new(),
             off => format!("; but {off} of them had a higher peak"),
+        },
+        match &found.left_out[..] {
+            [] => String::new(),
+            names => format!(
+                " {} more left out, because the simulator cannot do them or they have no two measured peaks: {}.",
+                names.len(),
+                names.join(", ")
+            ),
         }
     )
 }

@@ -3,7 +3,7 @@
 
 use reprieve_study::metric;
 pub use reprieve_study::recovery::ALL;
-use reprieve_study::recovery::{Board, COSTS, Cost, Distance, Recovered, Recovery, Worst};
+use reprieve_study::recovery::{Board, COSTS, Cost, Distance, Price, Recovered, Recovery, Worst};
 use reprieve_study::statistics::Estimate;
 use reprieve_study::units::significant;
 
@@ -27,26 +27,43 @@ const DISTANCE: &str = "nothing over the oracle";
 pub fn sentences(recovery: &Recovery) -> Vec<String> {
     let together = together(recovery);
     let alone = alone(recovery);
-    together.into_iter().chain(alone).chain(nothing_to_recover(recovery)).collect()
+    let rest = nothing_to_recover(recovery).into_iter().chain(harm(recovery));
+    together.into_iter().chain(alone).chain(rest).collect()
 }
 
 fn together(recovery: &Recovery) -> Option<String> {
     let of_all = |board: &'_ Board| board.remedies.iter().find(|one| one.condition == ALL).cloned();
     let said = |board: &Board| {
         let smallest = of_all(board)?.smallest;
-        let share = smallest.map_or("not known".to_string(), |worst| at_worst(&worst, "least", share));
-        Some(format!("{share} in {}", name(board.metric)))
+        let share = smallest.as_ref().map_or("a share that is not known".to_string(), |worst| {
+            let within = format!(" in {}", coverage(worst, recovery));
+            format!("at least {}", at_worst(worst, &within, "least", share))
+        });
+        Some(format!("{share} for {}", name(board.metric)))
     };
     let shares: Vec<String> = recovery.boards.iter().map(said).collect::<Option<_>>()?;
     let cost = recovery.costs.iter().find(|cost| cost.condition == ALL)?;
     let neighbours = cost.largest[NEIGHBOURS].as_ref();
-    let lost = neighbours.map_or("an unknown share".to_string(), |worst| at_worst(worst, "most", cost_share));
+    let lost = neighbours.map_or("an unknown share".to_string(), |worst| {
+        at_worst(worst, &partly(worst, recovery), "most", cost_share)
+    });
     Some(format!(
-        "All remedies together recover of the distance from {} to the oracle, at least: {}. Neighbour VMs lose at most {lost} \
+        "All remedies together recover of the distance from {} to the oracle: {}. Neighbour VMs lose at most {lost} \
          of their CPU time.",
         recovery.nothing,
         shares.join("; ")
     ))
+}
+
+/// In how many workloads a share counts: those in which there is a clear distance.
+fn coverage(worst: &Worst, recovery: &Recovery) -> String {
+    format!("{} of {} workloads", worst.of, recovery.workloads.len())
+}
+
+/// Said of a cost that was not measured in each workload.
+fn partly(worst: &Worst, recovery: &Recovery) -> String {
+    let is_whole = worst.of == recovery.workloads.len();
+    if is_whole { String::new() } else { format!(" in {}", coverage(worst, recovery)) }
 }
 
 fn alone(recovery: &Recovery) -> Option<String> {
@@ -68,8 +85,8 @@ fn alone(recovery: &Recovery) -> Option<String> {
     let each: Vec<String> = names.iter().map(said).collect();
     (!each.is_empty()).then(|| {
         format!(
-            "Each alone, its smallest share over the workloads in {}: {}.",
-            metrics.join(" and in "),
+            "Each alone, its smallest share over the workloads with a clear distance, of {}: {}.",
+            metrics.join(" and of "),
             each.join("; ")
         )
     })
@@ -91,7 +108,21 @@ fn nothing_to_recover(recovery: &Recovery) -> Option<String> {
     })
 }
 
-/// Index of the neighbours' CPU time among the costs.
+/// Where no share shows it.
+fn harm(recovery: &Recovery) -> Option<String> {
+    let said = |board: &Board| {
+        let (condition, Worst { workload, value, .. }) = recovery.worst_harm(board)?;
+        let [ratio, low, high] = [value.value, value.low, value.high].map(significant);
+        let metric = name(board.metric);
+        Some(format!("{metric} x{ratio} (95 %: {low} to {high}) with {condition} under {workload}"))
+    };
+    let all: Vec<String> = recovery.boards.iter().filter_map(said).collect();
+    (!all.is_empty()).then(|| {
+        format!("Harm without a clear distance, at worst, over {}: {}.", recovery.nothing, all.join("; "))
+    })
+}
+
+/// The place of the neighbours' CPU time among the costs.
 const NEIGHBOURS: usize = 2;
 
 fn name(id: &str) -> &str {
@@ -102,10 +133,10 @@ fn name(id: &str) -> &str {
     }
 }
 
-fn at_worst(worst: &Worst, how: &str, show: fn(f64) -> String) -> String {
-    let Worst { workload, value } = worst;
+fn at_worst(worst: &Worst, within: &str, how: &str, show: fn(f64) -> String) -> String {
+    let Worst { workload, value, .. } = worst;
     format!(
-        "{} (95 %: {} to {}; {how} under {workload})",
+        "{}{within} (95 %: {} to {}; {how} under {workload})",
         show(value.value),
         bare(show(value.low)),
         bare(show(value.high))
@@ -144,14 +175,15 @@ fn of_board(recovery: &Recovery, board: &Board) -> Table {
             .chain(board.distances.iter().map(distance))
             .collect(),
     ];
-    rows.extend(board.remedies.iter().map(|one| recovered(one, board)));
+    rows.extend(board.remedies.iter().chain(&board.undisturbed).map(|one| recovered(one, board)));
     Table {
         title: format!("Recovered of the distance from {} to the oracle: {label}", recovery.nothing),
         header,
         rows,
         remark: "Shares of effects (logarithms of ratios of medians): 0 % is no better than nothing, 100 % as good as the \
                  oracle, more is better than it. The first row has the ratio of nothing to the oracle; in brackets where it \
-                 is not clear, and then nothing counts as recovered."
+                 is not clear, and then nothing counts as recovered: in brackets is the ratio of the remedy to nothing, and above \
+                 1 it is harm. Where an undisturbed guest is far above 100 %, the oracle is weak."
             .into(),
     }
 }
@@ -167,14 +199,16 @@ fn distance(distance: &Distance) -> String {
 fn recovered(one: &Recovered, board: &Board) -> Vec<String> {
     let [smallest, under] = match &one.smallest {
         None => ["-".to_string(), String::new()],
-        Some(Worst { workload, value }) => [with_interval(value, share), workload.clone()],
+        Some(Worst { workload, value, .. }) => [with_interval(value, share), workload.clone()],
     };
-    let cell = |(share_of, distance): (&Option<Estimate>, &Distance)| match share_of {
-        Some(estimate) => share(estimate.value),
-        None if distance.is_clear => "not measured".into(),
-        None => "-".into(),
+    let cell = |((share_of, ratio), distance): ((&Option<Estimate>, &Option<Estimate>), &Distance)| match (
+        share_of, ratio,
+    ) {
+        (Some(estimate), _) => share(estimate.value),
+        (None, Some(ratio)) if !distance.is_clear => format!("(x{})", significant(ratio.value)),
+        (None, _) => "not measured".into(),
     };
-    let shares = one.shares.iter().zip(&board.distances).map(cell);
+    let shares = one.shares.iter().zip(&one.ratios).zip(&board.distances).map(cell);
     [one.condition.clone(), smallest, under].into_iter().chain(shares).collect()
 }
 
@@ -183,14 +217,20 @@ fn with_interval(value: &Estimate, show: fn(f64) -> String) -> String {
 }
 
 fn of_costs(recovery: &Recovery) -> Table {
-    let names = COSTS.map(|(id, is_rise)| {
-        let label = metric::find(id).map_or(id, |metric| metric.label);
-        format!("{label}, {} [95 %]", if is_rise { "more" } else { "less" })
+    let names = COSTS.map(|Price { metric, per, is_rise }| {
+        let label = metric::find(metric).map_or(metric, |metric| metric.label);
+        let per = if per.is_some() { " per operation" } else { "" };
+        format!("{label}{per}, {} [95 %]", if is_rise { "more" } else { "less" })
     });
     let row = |cost: &Cost| {
         let cells = cost.largest.iter().map(|worst| match worst {
             None => "-".to_string(),
-            Some(worst) => format!("{} {}", with_interval(&worst.value, cost_share), worst.workload),
+            Some(worst) => format!(
+                "{} {}{}",
+                with_interval(&worst.value, cost_share),
+                worst.workload,
+                partly(worst, recovery)
+            ),
         });
         [cost.condition.clone()].into_iter().chain(cells).collect()
     };
@@ -198,7 +238,8 @@ fn of_costs(recovery: &Recovery) -> Table {
         title: format!("What it costs, against {}", recovery.nothing),
         header: ["remedy".to_string()].into_iter().chain(names).collect(),
         rows: recovery.costs.iter().map(row).collect(),
-        remark: "The largest cost over the workloads, and the workload that has it. Below zero it is a gain."
+        remark: "The largest cost over the workloads, and the workload that has it; of fewer workloads where it was not \
+                 measured in all. Below zero it is a gain."
             .into(),
     }
 }

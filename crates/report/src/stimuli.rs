@@ -1,11 +1,7 @@
 //! Reports a study whose cases are disturbances by the host, and whose conditions are settings of the guest.
 //!
-//! Each case has a table with a line for each setting, as ratios to the guest without the setting. The sentences say
-//! which settings help, what those cost where the host does not disturb the guest, and which settings have no effect.
-//! Cells and sentences are the same for the terminal and the page.
-//!
-//! A change is clear if its whole interval is further than [`NO_EFFECT`] from 1. If there are enough runs for a test,
-//! its p-value must also be below 0.05 after Bonferroni's correction for all settings.
+//! A change is clear if its whole interval is further than [`NO_EFFECT`] from 1 and its p-value is below 0.05 after
+//! Bonferroni's correction for all settings. Of a setting with too few runs for such a test nothing else is said.
 
 use reprieve_study::comparison::{NO_EFFECT, SIGNIFICANT_BELOW};
 use reprieve_study::statistics::{self, Estimate};
@@ -25,7 +21,10 @@ const COLUMNS: [(&str, &str); 7] = [
     ("throughput", metric::THROUGHPUT),
     ("user loops", metric::COMPUTING_LOOPS),
 ];
-/// Most settings that a sentence names with their ratios.
+const THROUGHPUT: &str = "throughput";
+/// What a setting may cost where the host does nothing: its name in a sentence, and metric.
+const COSTS: [(&str, &str); 2] = [(THROUGHPUT, metric::THROUGHPUT), ("GP average", metric::GP_MEAN)];
+/// Settings that a sentence names with their ratios.
 const NAMED: usize = 3;
 
 /// Whether a study is of this kind.
@@ -52,7 +51,7 @@ pub fn table(study: &Study) -> SideBySide {
              grace period; backlog is callbacks that wait for one; sync is synchronize_rcu(), as membarrier() shows it."
         ),
         format!(
-            "A change is called clear if its interval is more than 2 % away from 1 and, with enough runs, its p is below {SIGNIFICANT_BELOW} after \
+            "A change is called clear if its interval is more than 2 % away from 1 and its p is below {SIGNIFICANT_BELOW} after \
              Bonferroni's correction for {} settings.",
             names.len().saturating_sub(1)
         ),
@@ -94,11 +93,13 @@ fn of_one(name: &str, of_case: &Study, calm: Option<&Study>) -> Vec<String> {
     if found.is_empty() {
         return Vec::new();
     }
-    let few = if found.has_enough_runs { "" } else { "too few runs for a test (--repeat 10); in these, " };
+    if found.is_of_few_runs() {
+        return vec![format!("{name}: too few runs for a test of any setting (--repeat 10).")];
+    }
     let mut said = vec![match found.less.first() {
-        None => format!("{name}: {few}no setting clearly shortens the longest grace periods (p99)."),
+        None => format!("{name}: no setting clearly shortens the longest grace periods (p99)."),
         Some((best, ratio)) => format!(
-            "{name}: {few}{best} helps most: GP p99 x{}{}; {}.",
+            "{name}: {best} helps most: GP p99 x{}{}; {}.",
             significant(ratio.value),
             interval(*ratio),
             cost(best, calm)
@@ -119,8 +120,15 @@ fn of_one(name: &str, of_case: &Study, calm: Option<&Study>) -> Vec<String> {
     if !found.unclear.is_empty() {
         said.push(format!("No clear change of GP p99: {}.", found.unclear.join(", ")));
     }
+    if !found.few.is_empty() {
+        said.push(format!("Too few runs: {}.", found.few.join(", ")));
+    }
+    if !found.unmeasured.is_empty() {
+        said.push(format!("Not measured: {}.", found.unmeasured.join(", ")));
+    }
     let sync = Effects::on(metric::SYNC_MEAN, of_case);
     said.extend(others("Shorter synchronize_rcu()", &sync.less, false));
+    said.extend(others("Longer synchronize_rcu()", &sync.more, false));
     vec![said.join(" ")]
 }
 
@@ -137,23 +145,29 @@ fn interval(Estimate { low, high, .. }: Estimate) -> String {
 fn cost(condition: &str, calm: Option<&Study>) -> String {
     let Some(calm) = calm else { return "its cost undisturbed was not measured".into() };
     let settings = settings_of(calm);
-    let clear = |id: &str| {
-        let row = row(calm, condition, id)?;
-        row.ratio.filter(|_| is_clear(row, settings))
-    };
-    let grace_periods = clear(metric::GP_MEAN).filter(|ratio| ratio.value > 1.0);
-    let longer = grace_periods.map(|ratio| format!("GPs last x{} on average", significant(ratio.value)));
-    let throughput = match clear(metric::THROUGHPUT) {
-        Some(ratio) if ratio.value < 1.0 => {
-            Some(format!("it costs {} % of throughput", significant((1.0 - ratio.value) * 100.0)))
+    let costs = COSTS.map(|(name, id)| (name, Change::of(row(calm, condition, id), settings)));
+    let names = || COSTS.map(|(name, _)| name);
+    if costs.iter().all(|(_, change)| matches!(change, Change::Unmeasured)) {
+        return format!("undisturbed {} were not measured", names().join(" and "));
+    }
+    if costs.iter().all(|(_, change)| matches!(change, Change::Unclear)) {
+        return format!("undisturbed no clear change of {}", names().join(" or "));
+    }
+    let said = costs.map(|(name, change)| match change {
+        Change::Clear(ratio) => cost_in(name, ratio),
+        Change::Unclear => format!("no clear change of {name}"),
+        Change::OfFewRuns => format!("too few runs to tell of {name}"),
+        Change::Unmeasured => format!("{name} not measured"),
+    });
+    format!("undisturbed {}", said.join(" and "))
+}
+
+fn cost_in(name: &str, ratio: Estimate) -> String {
+    match name {
+        THROUGHPUT if ratio.value < 1.0 => {
+            format!("{} % less {name}", significant((1.0 - ratio.value) * 100.0))
         }
-        Some(ratio) => Some(format!("throughput is x{}", significant(ratio.value))),
-        None => None,
-    };
-    let said: Vec<String> = throughput.into_iter().chain(longer).collect();
-    match said.is_empty() {
-        true => "undisturbed no clear cost".into(),
-        false => format!("undisturbed {}", said.join(" and ")),
+        _ => format!("{name} x{}", significant(ratio.value)),
     }
 }
 
@@ -163,22 +177,21 @@ struct Effects<'a> {
     less: Vec<(&'a str, Estimate)>,
     more: Vec<(&'a str, Estimate)>,
     unclear: Vec<&'a str>,
-    has_enough_runs: bool,
+    /// Too few runs for a test.
+    few: Vec<&'a str>,
+    unmeasured: Vec<&'a str>,
 }
 
 impl<'a> Effects<'a> {
     fn on(id: &str, of_case: &'a Study) -> Effects<'a> {
         let (settings, mut found) = (settings_of(of_case), Effects::default());
-        for comparison in &of_case.comparisons {
-            let Some((row, ratio)) = comparison.row(id).and_then(|row| Some((row, row.ratio?))) else {
-                continue;
-            };
-            let name = comparison.condition.as_str();
-            found.has_enough_runs |= has_enough_runs(row, settings);
-            match is_clear(row, settings) {
-                false => found.unclear.push(name),
-                true if ratio.value < 1.0 => found.less.push((name, ratio)),
-                true => found.more.push((name, ratio)),
+        for name in of_case.scenario.chosen().skip(1).map(|(name, _)| name.as_str()) {
+            match Change::of(row(of_case, name, id), settings) {
+                Change::Unmeasured => found.unmeasured.push(name),
+                Change::OfFewRuns => found.few.push(name),
+                Change::Unclear => found.unclear.push(name),
+                Change::Clear(ratio) if ratio.value < 1.0 => found.less.push((name, ratio)),
+                Change::Clear(ratio) => found.more.push((name, ratio)),
             }
         }
         found.less.sort_by(|(_, a), (_, b)| a.value.total_cmp(&b.value));
@@ -186,7 +199,16 @@ impl<'a> Effects<'a> {
         found
     }
 
+    /// Whether no setting was measured.
     fn is_empty(&self) -> bool {
+        self.is_untested() && self.few.is_empty()
+    }
+
+    fn is_of_few_runs(&self) -> bool {
+        self.is_untested() && !self.few.is_empty()
+    }
+
+    fn is_untested(&self) -> bool {
         self.less.is_empty() && self.more.is_empty() && self.unclear.is_empty()
     }
 }
@@ -200,10 +222,27 @@ fn has_enough_runs(row: &Row, settings: usize) -> bool {
     statistics::least_p(row.treated.len(), row.baseline.len()) * (settings as f64) < SIGNIFICANT_BELOW
 }
 
-fn is_clear(row: &Row, settings: usize) -> bool {
-    let apart = row.ratio.is_some_and(|ratio| ratio.low > NO_EFFECT || ratio.high < 1.0 / NO_EFFECT);
-    let passes = row.p_value.is_some_and(|p| p * (settings as f64) < SIGNIFICANT_BELOW);
-    apart && (passes || !has_enough_runs(row, settings))
+/// What a setting does to a metric.
+enum Change {
+    Unmeasured,
+    OfFewRuns,
+    Unclear,
+    /// By this ratio to the baseline.
+    Clear(Estimate),
+}
+
+impl Change {
+    fn of(row: Option<&Row>, settings: usize) -> Change {
+        let Some((row, ratio)) = row.and_then(|row| Some((row, row.ratio?))) else {
+            return Change::Unmeasured;
+        };
+        if !has_enough_runs(row, settings) {
+            return Change::OfFewRuns;
+        }
+        let is_apart = ratio.low > NO_EFFECT || ratio.high < 1.0 / NO_EFFECT;
+        let passes = row.p_value.is_some_and(|p| p * (settings as f64) < SIGNIFICANT_BELOW);
+        if is_apart && passes { Change::Clear(ratio) } else { Change::Unclear }
+    }
 }
 
 #[cfg(test)]
@@ -243,7 +282,7 @@ mod tests {
             ("kept-off", "none", [10.0, 1.0, 10.0]),
             ("kept-off", "good", [5.0, 1.0, 10.0]),
             ("kept-off", "idle", [10.0, 1.0, 1.0]),
-            ("kept-off", "bad", [30.0, 1.0, 10.0]),
+            ("kept-off", "bad", [30.0, 1.0, 20.0]),
         ];
         let runs = (0..repeat).flat_map(|repetition| {
             let drift = 1.0 + f64::from(repetition % 3) / 100.0;
@@ -259,12 +298,28 @@ mod tests {
         let said = sentences(&study(10));
         let [said] = &said[..] else { panic!("one disturbed case: {said:?}") };
         assert!(said.starts_with("kept-off: good helps most: GP p99 x0.500 (95 %: 0.4"), "{said}");
-        assert!(said.contains("; undisturbed it costs 25.0 % of throughput."), "{said}");
+        assert!(said.contains("; undisturbed 25.0 % less throughput and GP average not measured."), "{said}");
         assert!(said.contains("Longer GP p99: bad x3.00."), "{said}");
         assert!(said.contains("No clear change of GP p99: idle."), "{said}");
         assert!(said.contains("Shorter synchronize_rcu(): idle x0.100."), "{said}");
+        assert!(said.ends_with("Longer synchronize_rcu(): bad x2.00."), "{said}");
         let few = sentences(&study(2));
-        assert!(few[0].contains("too few runs for a test"), "{few:?}");
+        assert_eq!(few, ["kept-off: too few runs for a test of any setting (--repeat 10)."]);
+    }
+
+    #[test]
+    fn what_was_not_measured_or_too_seldom_is_not_told_as_no_effect() {
+        let mut runs = study(10).observations;
+        // Good has no run in the calm case; idle has one in the other one, and bad has none.
+        runs.retain(|run| match (run.case.as_deref(), run.condition.as_str()) {
+            (Some("calm"), "good") | (Some("kept-off"), "bad") => false,
+            (Some("kept-off"), "idle") => run.repetition < 1,
+            _ => true,
+        });
+        let said = sentences(&Study::new(overrides::read(TEXT, None, &[]).unwrap(), runs, None));
+        let [said] = &said[..] else { panic!("one disturbed case: {said:?}") };
+        assert!(said.contains("; undisturbed throughput and GP average were not measured."), "{said}");
+        assert!(said.ends_with("Too few runs: idle. Not measured: bad."), "{said}");
     }
 
     #[test]

@@ -176,7 +176,7 @@ pub struct PlanArguments {
     /// The quantile of a window's peak that must fit into the budget: p50, p95, p99.9 or another one
     #[arg(long, value_name = "QUANTILE", default_value = "p99.9", value_parser = sizes::quantile)]
     pub risk: f64,
-    /// Remedies to try, each alone, or none [all that can be]
+    /// Remedies to try, each alone, or none [all that can be, without the oracle and controls]
     #[arg(long, value_name = "NAME,NAME...", value_delimiter = ',', conflicts_with = "against")]
     pub remedies: Option<Vec<String>>,
     /// Repetitions of each condition; each is one window
@@ -226,7 +226,7 @@ pub struct ProfileArguments {
     /// The case, in a record that has cases
     #[arg(long, value_name = "NAME")]
     pub case: Option<String>,
-    /// The condition whose runs are taken [the record's baseline]
+    /// The condition whose runs are taken; the host must leave the guest alone under it [the first such]
     #[arg(long, value_name = "NAME")]
     pub condition: Option<String>,
     /// The file to write [standard output]

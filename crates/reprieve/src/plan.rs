@@ -66,7 +66,9 @@ impl Planned {
             seed: arguments.seed,
         };
         let arranged = match &measured {
-            Some(measured) => arrange::as_measured(&base, measured, &wishes)?,
+            Some(measured) => {
+                arrange::as_measured(&base, measured, case_of(&measured.scenario, arguments), &wishes)?
+            }
             None => arrange::ratios(&base, &wishes)?,
         };
         Ok(Planned { source, profile, measured, arranged })

@@ -228,6 +228,21 @@ impl Scenario {
         self.chosen().next().map_or("", |(name, _)| name)
     }
 
+    /// Whether the host leaves the guest alone under a condition, in one of the cases if the scenario has some: neither the
+    /// condition nor the quotas of the case disturb it.
+    pub fn is_undisturbed(&self, condition: &str, case: Option<&str>) -> bool {
+        let is_free = case.and_then(|case| self.cases.get(case)).is_none_or(|case| case.quota.is_empty());
+        is_free && self.conditions.get(condition).is_some_and(Condition::is_undisturbed)
+    }
+
+    /// The first condition that is to be run, is undisturbed in this case, and has no remedy and leaves out no cause.
+    pub fn undisturbed(&self, case: Option<&str>) -> Option<&str> {
+        let is_plain = |condition: &Condition| condition.remedies.is_empty() && condition.without.is_empty();
+        let mut names =
+            self.chosen().filter(|(_, condition)| is_plain(condition)).map(|(name, _)| name.as_str());
+        names.find(|name| self.is_undisturbed(name, case))
+    }
+
     /// A warning about what is allowed but probably not meant.
     pub fn doubts(&self) -> Option<String> {
         let names: Vec<&str> = self.chosen().map(|(name, _)| name.as_str()).collect();

@@ -60,10 +60,12 @@ fn finding(found: &Recovery) -> Option<String> {
     let of_all = |board: &Board| {
         let all = board.remedies.iter().find(|one| one.condition == recovery::ALL)?;
         let label = if board.metric == metric::GP_P99 { "GP p99" } else { "peak footprint" };
-        Some(format!("{} of {label}", recovery::share(all.smallest.as_ref()?.value.value)))
+        let worst = all.smallest.as_ref()?;
+        let share = recovery::share(worst.value.value);
+        Some(format!("{share} of {label} in {} of {}", worst.of, found.workloads.len()))
     };
     let shares: Option<Vec<String>> = found.boards.iter().map(of_all).collect();
-    Some(format!("All remedies together recover at least {}", shares?.join(" and ")))
+    Some(format!("All remedies recover at least {} workloads", shares?.join(", ")))
 }
 
 fn middle(top: f64, row: usize) -> f64 {

@@ -74,5 +74,6 @@ fn measured(found: &Against) -> Markup {
                 }
             }
         }
+        p { small { (provision::against_reading(found)) } }
     }
 }

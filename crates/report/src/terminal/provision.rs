@@ -62,5 +62,6 @@ fn measured(text: &mut String, found: &Against, options: &Options) {
         out.add_row(provision::against_cells(checked).map(|cell| Cell::new(clean(&cell))));
     }
     finish(text, out, 1);
+    wrapped(text, "", &provision::against_reading(found), 0, options);
     let _ = writeln!(text);
 }

@@ -10,10 +10,11 @@
 //! A share of 0 means no better than nothing, 1 means as good as the oracle, and below 0 means worse than nothing. A
 //! remedy in the guest can exceed 1, because the oracle removes only the harm that the host does.
 //!
-//! The answer must not flatter a remedy. So each remedy is judged by its *smallest* share over the workloads and by its
-//! *largest* cost. For their intervals, each draw resamples the runs of all workloads and takes the extreme. If the
-//! distance is not clear in a workload, no remedy recovers anything there, and the workload stays in the table. A
-//! remedy that was not measured in each workload with a clear distance has no smallest share.
+//! The answer must not flatter. So of each remedy counts its *smallest* share over the workloads, and its *largest* cost.
+//! Their intervals resample the runs of all workloads and take the extreme of each draw. A workload in which the distance
+//! itself is not clear counts as recovered by nobody and stays in the table, with the ratio of the remedy to nothing: a
+//! remedy can do harm there. A remedy that was not measured in each of the others has no smallest share. An undisturbed
+//! guest is on the boards too, to show how good the oracle is.
 
 use crate::compare::comparison::{NO_EFFECT, SIGNIFICANT_BELOW};
 use crate::observe::metric;
@@ -25,9 +26,25 @@ use crate::statistics::{self, Estimate};
 pub const ALL: &str = "all";
 /// The metrics of harm, which are scored.
 pub const SCORED: [&str; 2] = [metric::GP_P99, metric::FOOTPRINT_PEAK];
-/// The metrics of cost. The flag says that a rise is the cost; otherwise a fall is.
-pub const COSTS: [(&str, bool); 3] =
-    [(metric::THROUGHPUT, false), (metric::KERNEL_CPU, true), (metric::NEIGHBOUR_CPU, false)];
+/// What a remedy costs. The share of kernel CPU alone is at its end in a guest that is busy in the kernel, whatever a remedy
+/// does; so it counts over the operations of the same run.
+pub const COSTS: [Price; 4] = [
+    Price { metric: metric::THROUGHPUT, per: None, is_rise: false },
+    Price { metric: metric::KERNEL_CPU, per: Some(metric::THROUGHPUT), is_rise: true },
+    Price { metric: metric::NEIGHBOUR_CPU, per: None, is_rise: false },
+    Price { metric: metric::UNUSABLE_PEAK, per: None, is_rise: true },
+];
+
+/// One kind of cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Price {
+    /// What is measured.
+    pub metric: &'static str,
+    /// The metric of the same run that it is divided by.
+    pub per: Option<&'static str>,
+    /// Whether a rise is the cost, or else a fall.
+    pub is_rise: bool,
+}
 
 /// The scoreboard.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +70,8 @@ pub struct Board {
     pub distances: Vec<Distance>,
     /// What each remedy recovers, in the scenario's order.
     pub remedies: Vec<Recovered>,
+    /// An undisturbed guest, if one was measured: the oracle is weak where this is much better.
+    pub undisturbed: Option<Recovered>,
 }
 
 /// The distance from no remedy to the oracle, in one workload.
@@ -71,8 +90,9 @@ pub struct Recovered {
     pub condition: String,
     /// The share in each workload; `None` where the distance is not clear, or the remedy was not measured.
     pub shares: Vec<Option<Estimate>>,
-    /// The smallest share. `None` if no distance is clear, or if the remedy was not measured in a workload with a clear
-    /// distance.
+    /// The remedy over nothing, medians, in each workload; `None` where one of them was not measured.
+    pub ratios: Vec<Option<Estimate>>,
+    /// The smallest of them; `None` if no distance is clear, or the remedy was not measured in a workload where it is.
     pub smallest: Option<Worst>,
 }
 
@@ -91,6 +111,8 @@ pub struct Cost {
 pub struct Worst {
     /// The workload with this value.
     pub workload: String,
+    /// Of how many workloads it is the worst: those with a clear distance, or in which the cost was measured.
+    pub of: usize,
     /// The value with its 95 % bootstrap interval.
     pub value: Estimate,
 }
@@ -116,6 +138,22 @@ impl Recovery {
         let named = self.workloads.iter().zip(&board.distances);
         named.filter(|(_, distance)| !distance.is_clear).map(|(name, _)| name.as_str())
     }
+
+    /// The largest clear harm on a board where the distance is not clear, which no share shows: the remedy, and its ratio to
+    /// nothing.
+    pub fn worst_harm<'a>(&'a self, board: &'a Board) -> Option<(&'a str, Worst)> {
+        let is_harm = |ratio: &Estimate| ratio.low > NO_EFFECT;
+        let of_one = |one: &'a Recovered| {
+            let cells = one.ratios.iter().zip(&board.distances).zip(&self.workloads);
+            let unclear = cells.filter(|((_, distance), _)| !distance.is_clear);
+            unclear
+                .filter_map(|((ratio, _), name)| Some((one.condition.as_str(), name, ratio.filter(is_harm)?)))
+        };
+        let all = board.remedies.iter().flat_map(of_one);
+        let (condition, workload, value) = all.max_by(|a, b| a.2.value.total_cmp(&b.2.value))?;
+        let of = self.unclear(board).count();
+        Some((condition, Worst { workload: workload.clone(), of, value }))
+    }
 }
 
 /// A workload: its name, and the case if the scenario has cases.
@@ -139,18 +177,36 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The conditions to score: all disturbed ones except the baseline and the oracle.
-    fn remedies(&self) -> impl Iterator<Item = &'a str> {
+    /// All conditions but those that they are measured against.
+    fn others(&self) -> impl Iterator<Item = &'a str> {
         let (nothing, oracle) = (self.nothing, self.oracle);
-        let scored = move |(name, condition): &(&String, &Condition)| {
-            *name != nothing && *name != oracle && !condition.is_undisturbed()
-        };
-        self.scenario.chosen().filter(scored).map(|(name, _)| name.as_str())
+        let names = self.scenario.chosen().map(|(name, _)| name.as_str());
+        names.filter(move |name| *name != nothing && *name != oracle)
+    }
+
+    /// Whether neither the condition nor a case's quotas disturb the guest, in any case.
+    fn is_undisturbed(&self, condition: &str) -> bool {
+        let is_in = |(_, case): &Workload| self.scenario.is_undisturbed(condition, *case);
+        self.workloads().iter().all(is_in)
+    }
+
+    /// The conditions that are scored: those that are disturbed.
+    fn remedies(&self) -> impl Iterator<Item = &'a str> {
+        self.others().filter(|name| !self.is_undisturbed(name))
     }
 
     fn values(&self, metric: &str, case: Option<&str>, condition: &str) -> Vec<f64> {
+        self.of_runs(case, condition, |run| run.value(metric))
+    }
+
+    fn of_runs(
+        &self,
+        case: Option<&str>,
+        condition: &str,
+        value: impl Fn(&Observation) -> Option<f64>,
+    ) -> Vec<f64> {
         let of = |run: &&Observation| run.is_of_case(case, condition);
-        self.observations.iter().filter(of).filter_map(|run| run.value(metric)).collect()
+        self.observations.iter().filter(of).filter_map(value).collect()
     }
 
     /// An estimate of a value that is computed from the medians of groups. `purpose` determines the resampling.
@@ -170,23 +226,41 @@ impl<'a> Runs<'a> {
             .map(|(_, case)| [self.nothing, self.oracle].map(|name| self.values(metric, *case, name)))
             .collect();
         let distances: Vec<Distance> = ends.iter().map(|ends| self.distance(metric, ends)).collect();
-        let remedies = self.remedies().map(|condition| {
-            let part = |((name, case), (ends, distance)): (&Workload, (&[Vec<f64>; 2], &Distance))| {
-                let [nothing, oracle] = ends.clone();
-                let treated = self.values(metric, *case, condition);
-                distance.is_clear.then(|| (name.clone(), vec![nothing, treated, oracle]))
-            };
-            let parts: Vec<Option<Part>> =
-                workloads.iter().zip(ends.iter().zip(&distances)).map(part).collect();
-            let purpose = format!("recovery {metric} {condition}");
-            let share_of = |part: &Option<Part>| self.estimate(&part.as_ref()?.1, &purpose, share);
-            Recovered {
-                condition: condition.into(),
-                shares: parts.iter().map(share_of).collect(),
-                smallest: self.smallest(parts.into_iter().flatten().collect(), &purpose, share),
-            }
-        });
-        Board { metric, remedies: remedies.collect(), distances }
+        let recovered = |condition: &str| self.recovered(metric, condition, workloads, &ends, &distances);
+        Board {
+            metric,
+            remedies: self.remedies().map(recovered).collect(),
+            undisturbed: self.others().find(|name| self.is_undisturbed(name)).map(recovered),
+            distances,
+        }
+    }
+
+    fn recovered(
+        &self,
+        metric: &str,
+        condition: &str,
+        workloads: &[Workload],
+        ends: &[[Vec<f64>; 2]],
+        distances: &[Distance],
+    ) -> Recovered {
+        let part = |((name, case), [nothing, oracle]): (&Workload, &[Vec<f64>; 2])| {
+            (name.clone(), vec![nothing.clone(), self.values(metric, *case, condition), oracle.clone()])
+        };
+        let parts: Vec<Part> = workloads.iter().zip(ends).map(part).collect();
+        let purpose = format!("recovery {metric} {condition}");
+        let share_of = |((_, groups), distance): (&Part, &Distance)| {
+            distance.is_clear.then(|| self.estimate(groups, &purpose, share)).flatten()
+        };
+        let ratio_of = |(_, groups): &Part| {
+            self.estimate(&groups[..2], &format!("ratio {metric} {condition}"), |medians| {
+                statistics::log_ratio(medians[1], medians[0]).map(f64::exp)
+            })
+        };
+        let shares = parts.iter().zip(distances).map(share_of).collect();
+        let ratios = parts.iter().map(ratio_of).collect();
+        let clear = parts.into_iter().zip(distances).filter(|(_, distance)| distance.is_clear);
+        let smallest = self.smallest(clear.map(|(part, _)| part).collect(), &purpose, share);
+        Recovered { condition: condition.into(), shares, ratios, smallest }
     }
 
     fn distance(&self, metric: &str, [nothing, oracle]: &[Vec<f64>; 2]) -> Distance {
@@ -199,24 +273,25 @@ impl<'a> Runs<'a> {
     }
 
     fn cost(&self, condition: &str, workloads: &[Workload]) -> Cost {
-        let largest = COSTS.map(|(metric, is_rise)| {
-            let part = |(name, case): &Workload| {
-                let groups: Vec<Vec<f64>> =
-                    [self.nothing, condition].map(|name| self.values(metric, *case, name)).into();
-                (name.clone(), groups)
+        let largest = COSTS.map(|Price { metric, per, is_rise }| {
+            let of_run = |run: &Observation| {
+                let divisor = per.map_or(Some(1.0), |per| run.value(per)).filter(|divisor| *divisor > 0.0)?;
+                Some(run.value(metric)? / divisor)
             };
-            let is_measured = |(_, groups): &Part| groups.iter().all(|group| !group.is_empty());
-            let parts: Vec<Part> = workloads.iter().map(part).filter(is_measured).collect();
+            let part = |(name, case): &Workload| {
+                let groups = [self.nothing, condition].map(|name| self.of_runs(*case, name, of_run));
+                (name.clone(), groups.into())
+            };
             let gain = |medians: &[f64]| {
                 let rise = (medians[0] > 0.0).then(|| medians[1] / medians[0] - 1.0)?;
                 Some(if is_rise { -rise } else { rise })
             };
-            let Worst { workload, value } =
+            let is_measured = |part: &Part| seen(part, gain).is_some();
+            let parts: Vec<Part> = workloads.iter().map(part).filter(is_measured).collect();
+            let Worst { workload, of, value } =
                 self.smallest(parts, &format!("cost {metric} {condition}"), gain)?;
-            Some(Worst {
-                workload,
-                value: Estimate { value: -value.value, low: -value.high, high: -value.low },
-            })
+            let value = Estimate { value: -value.value, low: -value.high, high: -value.low };
+            Some(Worst { workload, of, value })
         });
         Cost { condition: condition.into(), largest }
     }
@@ -228,12 +303,9 @@ impl<'a> Runs<'a> {
         purpose: &str,
         value: impl Fn(&[f64]) -> Option<f64>,
     ) -> Option<Worst> {
-        let medians = |groups: &Vec<Vec<f64>>| groups.iter().map(|group| statistics::median(group)).collect();
-        let seen = |(name, groups): &Part| {
-            let medians: Option<Vec<f64>> = medians(groups);
-            Some((name.clone(), value(&medians?)?))
-        };
-        let seen: Vec<(String, f64)> = parts.iter().map(seen).collect::<Option<_>>()?;
+        let named = |part: &Part| Some((part.0.clone(), seen(part, &value)?));
+        let seen: Vec<(String, f64)> = parts.iter().map(named).collect::<Option<_>>()?;
+        let of = seen.len();
         let (workload, _) = seen.into_iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
         let size = parts[0].1.len();
         let groups: Vec<Vec<f64>> = parts.into_iter().flat_map(|(_, groups)| groups).collect();
@@ -241,15 +313,21 @@ impl<'a> Runs<'a> {
             let values: Option<Vec<f64>> = medians.chunks(size).map(&value).collect();
             values?.into_iter().min_by(f64::total_cmp)
         })?;
-        Some(Worst { workload, value })
+        Some(Worst { workload, of, value })
     }
 }
 
 /// A workload's name, and its groups of values.
 type Part = (String, Vec<Vec<f64>>);
 
-/// The share of the distance that is recovered. The medians are those without a remedy, with the remedy, and with the
-/// oracle. `None` if there is no distance.
+/// The value of the medians of a workload's groups.
+fn seen((_, groups): &Part, value: impl Fn(&[f64]) -> Option<f64>) -> Option<f64> {
+    let medians: Option<Vec<f64>> = groups.iter().map(|group| statistics::median(group)).collect();
+    value(&medians?)
+}
+
+/// The share of the distance that is recovered; the medians are those without a remedy, with it, and with the oracle.
+/// `None` without a distance.
 fn share(medians: &[f64]) -> Option<f64> {
     let &[nothing, treated, oracle] = medians else { return None };
     let distance = statistics::log_ratio(nothing, oracle).filter(|distance| *distance > 0.0)?;

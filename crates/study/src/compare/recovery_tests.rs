@@ -89,6 +89,12 @@ fn of_each_remedy_the_smallest_share_counts() {
         .collect();
     let expected = [("boost", vec![Some(0.75), Some(1.5)]), ("short-slices", vec![Some(0.0), Some(0.5)])];
     assert_eq!(shares, expected, "neither the oracle nor what is undisturbed is scored");
+    // 160 to 1 is 1.83 of 160 to 10.
+    let undisturbed = p99.undisturbed.as_ref().unwrap();
+    assert_eq!(undisturbed.condition, "undisturbed");
+    assert_eq!(rounded(&undisturbed.shares[0]), Some(((160_f64).ln() / (16_f64).ln() * 1e9).round() / 1e9));
+    assert_eq!((undisturbed.shares[1], undisturbed.smallest.clone()), (None, None), "not measured in few");
+    assert!(p99.remedies.iter().all(|one| one.smallest.as_ref().unwrap().of == 2));
     let smallest: Vec<&str> =
         p99.remedies.iter().map(|one| one.smallest.as_ref().unwrap().workload.as_str()).collect();
     assert_eq!(smallest, ["many", "many"]);
@@ -144,36 +150,69 @@ fn the_interval_of_the_smallest_share_is_over_all_workloads() {
 
 #[test]
 fn the_largest_cost_counts() {
-    let metrics = |run: Observation, [rate, kernel, neighbour]: [f64; 3]| Observation {
+    let metrics = |run: Observation, [rate, kernel, neighbour, unusable]: [f64; 4]| Observation {
         metrics: [
             (metric::THROUGHPUT, rate),
             (metric::KERNEL_CPU, kernel),
             (metric::NEIGHBOUR_CPU, neighbour),
+            (metric::UNUSABLE_PEAK, unusable),
         ]
         .map(|(name, value)| (name.to_string(), value))
         .into(),
         ..run
     };
-    let cell = |case: &str, condition: &str, values: [f64; 3]| -> Vec<Observation> {
+    let cell = |case: &str, condition: &str, values: [f64; 4]| -> Vec<Observation> {
         cell(case, condition, [1.0; 2]).into_iter().map(|run| metrics(run, values)).collect()
     };
     let runs = [
-        cell("many", "nothing", [100.0, 0.5, 0.8]),
-        cell("many", "boost", [75.0, 0.75, 0.8]),
-        cell("few", "nothing", [100.0, 0.5, 0.8]),
-        cell("few", "boost", [125.0, 0.25, 0.6]),
+        cell("many", "nothing", [100.0, 0.5, 0.8, 0.1]),
+        cell("many", "boost", [80.0, 0.5, 0.8, 0.2]),
+        cell("few", "nothing", [100.0, 0.5, 0.8, 0.0]),
+        cell("few", "boost", [125.0, 0.5, 0.6, 0.3]),
     ];
     let cost = &recovery(&runs.concat()).costs[0];
-    let largest: Vec<(&str, f64)> = cost
+    let largest: Vec<(&str, usize, f64)> = cost
         .largest
         .iter()
         .flatten()
-        .map(|worst| (worst.workload.as_str(), rounded(&Some(worst.value)).unwrap()))
+        .map(|worst| (worst.workload.as_str(), worst.of, rounded(&Some(worst.value)).unwrap()))
         .collect();
     assert_eq!(
         (cost.condition.as_str(), largest),
-        ("boost", vec![("many", 0.25), ("many", 0.5), ("few", 0.25)])
+        // As much kernel CPU for four fifths of the operations; no ratio to an index of 0.
+        ("boost", vec![("many", 2, 0.2), ("many", 2, 0.25), ("few", 2, 0.25), ("many", 1, 1.0)])
     );
+}
+
+#[test]
+fn where_the_distance_is_unclear_harm_is_told_by_its_ratio_to_nothing() {
+    let mut runs = all_cells();
+    let harmed =
+        |run: &&mut Observation| run.condition == "short-slices" && run.case.as_deref() == Some("few");
+    for run in runs.iter_mut().filter(harmed) {
+        run.metrics.insert(metric::FOOTPRINT_PEAK.into(), 300.0);
+    }
+    let found = recovery(&runs);
+    let [p99, peak] = &found.boards[..] else { panic!() };
+    let ratios: Vec<Option<f64>> = peak.remedies.iter().map(|one| rounded(&one.ratios[1])).collect();
+    assert_eq!(ratios, [Some(0.5), Some(3.0)]);
+    let (condition, Worst { workload, of, value }) = found.worst_harm(peak).unwrap();
+    assert_eq!(
+        (condition, workload.as_str(), of, rounded(&Some(value))),
+        ("short-slices", "few", 1, Some(3.0))
+    );
+    assert_eq!(found.worst_harm(p99), None, "both distances are clear");
+    let unharmed = recovery(&all_cells());
+    assert_eq!(unharmed.worst_harm(&unharmed.boards[1]), None);
+}
+
+#[test]
+fn a_condition_that_a_case_s_quota_disturbs_is_scored() {
+    let quota = "[cases.few]\n    quota = [{ vcpu = 1, percent = 20 }]";
+    let scenario = overrides::read(&TEXT.replace("[cases.few]", quota), None, &[]).unwrap();
+    let board = &Recovery::of(&scenario, &all_cells()).unwrap().boards[0];
+    let names: Vec<&str> = board.remedies.iter().map(|one| one.condition.as_str()).collect();
+    assert_eq!((names, &board.undisturbed), (vec!["boost", "short-slices", "undisturbed"], &None));
 }
 
 #[test]

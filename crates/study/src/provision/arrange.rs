@@ -28,7 +28,7 @@ const LONG_SLICE_US: i64 = 12_000;
 pub struct Wishes {
     /// Busy vCPUs on each pCPU, including the guest's own.
     pub ratios: Vec<f64>,
-    /// The remedies to try, each alone. `None` for all that can be simulated.
+    /// What is tried, each alone; `None` for all that can be and are not [for comparison](Remedy::is_for_comparison).
     pub remedies: Option<Vec<Remedy>>,
     /// Whether to vary inputs, to see which matter.
     pub varied: bool,
@@ -76,9 +76,19 @@ pub struct Arranged {
 /// Arranges a plan of overcommit ratios.
 ///
 /// # Errors
-/// A ratio, a remedy or the scenario cannot be simulated.
+/// A ratio, a remedy or the scenario cannot be simulated, or the host has fewer pCPUs than the guest has vCPUs: then the guest
+/// alone overcommits it, at every ratio.
 pub fn ratios(base: &Scenario, wishes: &Wishes) -> Result<Arranged> {
     let ratios = sorted(&wishes.ratios)?;
+    let vcpus = base.guest.vcpus;
+    let pcpus = base.host.pcpus_for(vcpus);
+    if pcpus < vcpus {
+        let problem = format!(
+            "{pcpus} are fewer than the guest's {vcpus} vCPUs, so that no ratio is what it says; plan with --set \
+             host.pcpus={vcpus} or --set guest.vcpus={pcpus}"
+        );
+        return Err(BadScenario::new("host.pcpus", problem));
+    }
     let mut making = Making::of(base, wishes)?;
     for ratio in &ratios {
         if *ratio == 1.0 {
@@ -96,25 +106,34 @@ pub fn ratios(base: &Scenario, wishes: &Wishes) -> Result<Arranged> {
     making.done()
 }
 
-/// Arranges the conditions of a measured study without its baseline, to compare the two. Conditions that cannot be
-/// simulated are left out. Windows are as long as the measured ones.
+/// Arranges the conditions of a measured study, or of one of its cases with the quotas of that case, to be laid beside it; all
+/// but the [undisturbed](Scenario::undisturbed) one. Those that the simulator cannot do are left out. Windows are as long as
+/// the measured ones.
 ///
 /// # Errors
-/// No condition can be simulated.
-pub fn as_measured(base: &Scenario, measured: &Study, wishes: &Wishes) -> Result<Arranged> {
+/// None can be simulated.
+pub fn as_measured(
+    base: &Scenario,
+    measured: &Study,
+    case: Option<&str>,
+    wishes: &Wishes,
+) -> Result<Arranged> {
     let mut making = Making::of(base, &Wishes { remedies: Some(Vec::new()), ..wishes.clone() })?;
-    let baseline = measured.scenario.baseline();
-    // Windows must be equally long, because longer ones have higher peaks.
+    let undisturbed = measured.scenario.undisturbed(case);
+    let quota = case.and_then(|case| measured.scenario.cases.get(case)).map(|case| &case.quota[..]);
+    // A longer window has higher peaks.
     let windows: Vec<f64> = measured.observations.iter().map(|run| run.provenance.window_ns as f64).collect();
     if let Some(window_ns) = statistics::median(&windows) {
         let window_ms = (window_ns / MILLISECOND_NS as f64).round() as u64;
         making.scenario.run.window_ms = window_ms.clamp(WINDOW_MS.0, WINDOW_MS.1);
     }
-    for (name, condition) in measured.scenario.chosen().filter(|(name, _)| *name != baseline) {
-        let plain = Condition { label: String::new(), ..condition.clone() };
+    for (name, condition) in measured.scenario.chosen().filter(|(name, _)| Some(name.as_str()) != undisturbed)
+    {
+        let mut plain = Condition { label: String::new(), ..condition.clone() };
+        plain.quota.extend_from_slice(quota.unwrap_or_default());
         let _ = making.add(name, name, None, plain, &Wishes { remedies: Some(Vec::new()), ..wishes.clone() });
     }
-    let problem = "the record has no condition beside its baseline that the simulator can do";
+    let problem = "the record has no condition beside the undisturbed one that the simulator can do";
     if making.cells.is_empty() { Err(BadScenario::new("conditions", problem)) } else { making.done() }
 }
 
@@ -185,8 +204,9 @@ impl Making {
         wishes: &Wishes,
     ) -> Result {
         self.try_add(Cell::of(name, label, ratio), condition.clone())?;
-        let remedies = wishes.remedies.as_deref().unwrap_or(&Remedy::ALL);
-        for remedy in remedies {
+        let all = || Remedy::ALL.into_iter().filter(|remedy| !remedy.is_for_comparison()).collect();
+        let remedies = wishes.remedies.clone().unwrap_or_else(all);
+        for remedy in &remedies {
             let cell = Cell {
                 remedy: Some(*remedy),
                 ..Cell::of(&format!("{name}-{}", remedy_name(*remedy)), label, ratio)
@@ -267,6 +287,7 @@ mod tests {
         assert_eq!(&names[..2], [UNDISTURBED, "ratio-2"]);
         assert!(names.contains(&"ratio-4-boost") && names.contains(&"ratio-2-bytes"), "{names:?}");
         assert!(!names.contains(&"ratio-4-bytes") && !names.contains(&"a"), "{names:?}");
+        assert!(!names.contains(&"ratio-2-oracle") && !names.contains(&"ratio-2-boost-unaimed"), "{names:?}");
         assert_eq!(arranged.cells[0], Cell::of(UNDISTURBED, "1", Some(1.0)));
         assert_eq!(arranged.scenario.conditions["ratio-4"].overcommit, 4.0);
         assert_eq!((arranged.scenario.run.repeat, arranged.scenario.run.seed), (10, 7));
@@ -289,6 +310,12 @@ mod tests {
         assert_eq!(refusal(&[0.5]), "--ratios: 0.5 is not within 1 to 16");
         assert_eq!(refusal(&[f64::NAN]), "--ratios: NaN is not within 1 to 16");
         assert_eq!(refusal(&[]), "--ratios: give 1 to 16 of them, not 0");
+        let small = base("workload = { kind = 'memory' }\nguest.vcpus = 4\nhost.pcpus = 2");
+        assert_eq!(
+            super::ratios(&small, &wishes(&[2.0])).unwrap_err().to_string(),
+            "host.pcpus: 2 are fewer than the guest's 4 vCPUs, so that no ratio is what it says; plan with --set \
+             host.pcpus=4 or --set guest.vcpus=2"
+        );
         let xen = base("workload = { kind = 'memory' }\nhost.scheduler = 'credit'");
         let boost = Wishes { remedies: Some(vec![Remedy::Boost]), ..wishes(&[2.0]) };
         assert!(
@@ -297,10 +324,12 @@ mod tests {
                 .to_string()
                 .contains("only under Linux's schedulers are there remedies")
         );
-        // If the remedy is not asked for by name, it is left out. So are slices, which Xen's schedulers do not read.
+        // Not asked for, those of the host are left out; and so are slices, which Xen's schedulers do not read.
         let arranged = super::ratios(&xen, &wishes(&[2.0])).unwrap();
         assert!(
-            arranged.cells.iter().all(|cell| cell.remedy.is_none() && !cell.condition.ends_with("slices"))
+            arranged.cells.iter().all(
+                |cell| cell.remedy.is_none_or(Remedy::is_of_guest) && !cell.condition.ends_with("slices")
+            )
         );
         let wakeup = base("workload = { kind = 'wakeup' }");
         assert!(
@@ -315,9 +344,31 @@ mod tests {
     fn measured_conditions_are_taken_as_they_were() {
         let measured = Study::new(base("workload = { kind = 'memory' }"), Vec::new(), None);
         let base = measured.scenario.of_case(None).unwrap();
-        let arranged = as_measured(&base, &measured, &wishes(&[])).unwrap();
+        let arranged = as_measured(&base, &measured, None, &wishes(&[])).unwrap();
         let names: Vec<&str> = arranged.scenario.conditions.keys().map(String::as_str).collect();
         assert_eq!(names, [UNDISTURBED, "b"]);
         assert_eq!(arranged.scenario.conditions["b"].hogs, 1);
+    }
+
+    #[test]
+    fn a_remedy_that_is_for_comparison_is_tried_if_it_is_asked_for() {
+        let asked = Wishes { remedies: Some(vec![Remedy::Oracle]), ..wishes(&[2.0]) };
+        let arranged = ratios(&base("workload = { kind = 'memory' }"), &asked).unwrap();
+        assert!(arranged.scenario.conditions.contains_key("ratio-2-oracle"));
+    }
+
+    #[test]
+    fn conditions_of_a_case_have_its_quotas_and_none_is_undisturbed() {
+        let more = "workload = { kind = 'memory' }\n[cases.kept-off]\nquota = [{ vcpu = 1, percent = 20 }]";
+        let measured = Study::new(base(more), Vec::new(), None);
+        let base = measured.scenario.of_case(Some("kept-off")).unwrap();
+        let arranged = as_measured(&base, &measured, Some("kept-off"), &wishes(&[])).unwrap();
+        let quotas: Vec<(&str, usize)> = arranged
+            .scenario
+            .conditions
+            .iter()
+            .map(|(name, condition)| (name.as_str(), condition.quota.len()))
+            .collect();
+        assert_eq!(quotas, [(UNDISTURBED, 0), ("a", 1), ("b", 1)]);
     }
 }

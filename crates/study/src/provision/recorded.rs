@@ -13,17 +13,25 @@ use crate::scenario::{BadScenario, Clones, Guest, Memory, Postmark, Result, Work
 use crate::statistics;
 use crate::units::SECOND_NS;
 
-/// The profile of a study's runs under a condition, by default the baseline. In a study with cases, those of one case.
+/// The profile of a study's runs under an undisturbed condition, by default the [first](Scenario::undisturbed). In a study with
+/// cases, of one of these.
 ///
 /// # Errors
-/// There is no such case, condition or run, or the workload frees nothing after grace periods.
+/// There is no such case, condition or run, the host disturbs the guest under it, or the workload frees nothing after grace
+/// periods.
 pub fn profile(study: &Study, case: Option<&str>, condition: Option<&str>) -> Result<Profile> {
     let (scenario, runs) = (study.scenario.of_case(case)?, study.runs_in(case));
-    let condition = condition.unwrap_or(study.scenario.baseline());
+    let condition = match condition {
+        Some(condition) => condition,
+        None => undisturbed(study, case)?,
+    };
     let runs: Vec<&Observation> = runs.iter().copied().filter(|run| run.condition == condition).collect();
     let known = study.scenario.conditions.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     let problem = format!("the record has no run of {condition:?} that counts; its conditions are {known}");
     let first = *runs.first().ok_or_else(|| BadScenario::new("condition", problem))?;
+    if !study.scenario.is_undisturbed(condition, case) {
+        return Err(disturbed(study, case, condition));
+    }
     let per_operation = per_operation(&scenario.workload)?;
     let value = |id: &str| {
         let values: Vec<f64> = runs.iter().filter_map(|run| run.value(id)).collect();
@@ -57,7 +65,32 @@ pub fn profile(study: &Study, case: Option<&str>, condition: Option<&str>) -> Re
     Profile::from_json(&profile.to_json())
 }
 
-/// Objects that an operation frees after a grace period: the cache, the number and the size in bytes.
+/// The condition of a record in which the host leaves the guest alone.
+///
+/// # Errors
+/// There is none.
+pub(super) fn undisturbed<'a>(study: &'a Study, case: Option<&str>) -> Result<&'a str> {
+    let found = study.scenario.undisturbed(case);
+    found.ok_or_else(|| disturbed(study, case, study.scenario.baseline()))
+}
+
+/// The host disturbs the guest under a condition, and what to take in its place.
+fn disturbed(study: &Study, case: Option<&str>, condition: &str) -> BadScenario {
+    let (scenario, of_case) = (&study.scenario, case.map_or(String::new(), |case| format!(", case {case}")));
+    let way_out = match scenario.undisturbed(case) {
+        Some(other) => format!("take --condition {other}"),
+        None if scenario.cases.keys().any(|case| scenario.undisturbed(Some(case)).is_some()) => {
+            "take another --case, whose host leaves the guest alone".into()
+        }
+        None => "record a condition without neighbours, quotas or pinning".into(),
+    };
+    BadScenario::new(
+        "condition",
+        format!("the host disturbs the guest under {condition:?}{of_case}; {way_out}"),
+    )
+}
+
+/// Objects that an operation frees after a grace period: whose, how many, how large.
 fn per_operation(workload: &Workload) -> Result<Vec<(String, f64, u64)>> {
     let entry = |cache: &str, number: f64, bytes: u64| (cache.to_string(), number, bytes);
     match workload {
@@ -195,11 +228,37 @@ mod tests {
     }
 
     #[test]
+    fn a_case_whose_quotas_disturb_the_guest_has_no_profile() {
+        let mut study = study("kind = 'memory'");
+        let quota = "name = 's'\ntitle = 't'\nworkload = { kind = 'memory' }\n[conditions.a]\n[cases.calm]\n\
+                     [cases.kept-off]\nquota = [{ vcpu = 1, percent = 20 }]";
+        study.scenario = overrides::read(quota, None, &[]).unwrap();
+        study.observations.iter_mut().for_each(|run| run.case = Some("kept-off".into()));
+        let says = "condition: the host disturbs the guest under \"a\", case kept-off; take another --case, whose host \
+                    leaves the guest alone";
+        for condition in [None, Some("a")] {
+            assert_eq!(profile(&study, Some("kept-off"), condition).unwrap_err().to_string(), says);
+        }
+        study.observations.iter_mut().for_each(|run| run.case = Some("calm".into()));
+        assert!(profile(&study, Some("calm"), None).is_ok());
+    }
+
+    #[test]
     fn what_the_record_lacks_is_said() {
         let study = study("kind = 'memory'");
         let refused = |case, condition| profile(&study, case, condition).unwrap_err().to_string();
         assert!(refused(None, Some("b")).starts_with("condition: the record has no run of \"b\""));
         assert!(refused(Some("c"), None).contains("there is no case \"c\""));
+        let mut disturbed = study.clone();
+        let condition = disturbed.scenario.conditions.shift_remove("b").unwrap();
+        disturbed.scenario.conditions.shift_insert(0, "b".into(), condition);
+        assert_eq!(disturbed.scenario.baseline(), "b");
+        assert!(profile(&disturbed, None, None).unwrap().source.contains("condition a, 3 runs"));
+        disturbed.observations.iter_mut().for_each(|run| run.condition = "b".into());
+        assert_eq!(
+            profile(&disturbed, None, Some("b")).unwrap_err().to_string(),
+            "condition: the host disturbs the guest under \"b\"; take --condition a"
+        );
         let mut other = study.clone();
         other.scenario.workload = Workload::Wakeup(Default::default());
         assert!(

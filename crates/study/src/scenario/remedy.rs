@@ -72,6 +72,11 @@ impl Remedy {
         matches!(self, Remedy::Boost | Remedy::BoostUnaimed)
     }
 
+    /// Whether it is there to compare remedies with, and nobody would choose it: a control, or the oracle.
+    pub fn is_for_comparison(self) -> bool {
+        matches!(self, Remedy::BoostUnaimed | Remedy::Oracle)
+    }
+
     /// The name for people.
     pub fn label(self) -> &'static str {
         match self {
