@@ -18,13 +18,15 @@
 //! The kernel notices that a quota is used up only when it accounts run time: at its tick, up to 4 ms late, or when
 //! something preempts the thread. So this loop's thread, while it looks, runs on the pCPU of the vCPU that is visited.
 //!
-//! **Invariants.** Quotas are put back when the loop ends, however it ends. If the process is killed, the
+//! **Invariants.** A group is lent time only if all of its threads are the VM's, nobody else lends to it, and its quota is
+//! one that visits can be paid back from. Quotas are put back when the loop ends, however it ends. If the process is killed, the
 //! [warden](crate::warden) does it, if the caller has it guard each group ([`Group::guarded`]) before the loop starts; a
 //! group that is removed then, as a lab's is, needs no guard. No visit is longer than the policy's cap, or 1 ms, plus the time between two looks. A
 //! thread's scheduling class is never changed.
 
 mod group;
 mod limits;
+mod owner;
 mod run;
 mod vcpus;
 

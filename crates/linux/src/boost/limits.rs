@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Limited;
+use super::{Group, Limited, owner};
 use crate::Result;
 use crate::cgroup::Cgroups;
 use crate::proc::ProcRoot;
@@ -14,7 +14,8 @@ use crate::proc::ProcRoot;
 /// left out.
 ///
 /// # Errors
-/// No cgroup hierarchy has the cpu controller; a thread has ended.
+/// No cgroup hierarchy has the cpu controller; a thread has ended; a group is not this VM's alone, or its quota is one that
+/// cannot be lent of.
 pub fn limits(root: &ProcRoot, pid: i32, tids: &[i32]) -> Result<Vec<Limited>> {
     let cgroups = Cgroups::detect(root)?;
     let mut limits: Vec<Limited> = Vec::new();
@@ -26,6 +27,8 @@ pub fn limits(root: &ProcRoot, pid: i32, tids: &[i32]) -> Result<Vec<Limited>> {
             None => limits.push(Limited { directory, vcpus: vec![vcpu] }),
         }
     }
+    owner::check(root, pid, &limits)?;
+    limits.iter().try_for_each(|limited| Group::open(&limited.directory)?.check())?;
     Ok(limits)
 }
 

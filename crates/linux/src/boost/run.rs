@@ -62,9 +62,10 @@ impl Boosting {
     /// Begins to look and to boost. Quotas must not be changed by others meanwhile.
     ///
     /// # Errors
-    /// A thread has ended; a group has no quota, or may not be written.
+    /// A thread has ended; a group has no quota, or may not be written; it holds other threads than
+    /// this VM's, or another loop lends to it.
     pub fn start<G: GuestRcu + Send + 'static>(plan: Plan, guest: G) -> Result<Boosting> {
-        let vcpus = Vcpus::open(&plan.proc_root, plan.pid, &plan.tids, &plan.limits)?;
+        let vcpus = Vcpus::open(&plan.proc_root, plan.pid, &plan.tids, &plan.limits, plan.may_act)?;
         let stop = Arc::new(AtomicBool::new(false));
         let given = Arc::new(Mutex::new(Given::default()));
         let seen_stop = Arc::clone(&stop);
