@@ -26,12 +26,14 @@
 
 mod group;
 mod limits;
+mod lock;
 mod owner;
 mod run;
 mod vcpus;
 
 pub use group::{Group, Limited};
 pub use limits::limits;
+pub use lock::Lock;
 pub use reprieve_policy::boost::Aim;
 pub use run::{Boosting, Given, Plan};
 
