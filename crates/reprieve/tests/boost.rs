@@ -2,8 +2,8 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -123,28 +123,23 @@ fn a_real_guest_is_watched_and_boosted_and_left_as_it_was() {
     assert_eq!(quota_files(&run), before, "quotas are put back");
 
     // Killed while it has lent something: the warden puts it back.
-    let killed = lending(pid, &before);
+    let killed = Command::new(PROGRAM)
+        .args(["boost", "--apply", "--pid", &pid.to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lends = || quota_files(&run) != before;
+    wait_until("a first visit", lends);
     let (code, said) = refusal(&["--apply", "--limit-s", "1", "--pid", &pid.to_string()]);
     assert!(code != 0 && said.contains("another `reprieve boost --apply`"), "{code}: {said}");
+    wait_until("a visit", lends);
     kill_process(Pid::from_child(&killed), Signal::KILL).unwrap();
     wait_until("the quota is back", || quota_files(&run) == before);
 
     run.signal(Signal::INT);
     run.wait_end();
     run.assert_nothing_is_left("boosted");
-}
-
-/// A daemon that has lent a vCPU something just now.
-fn lending(pid: i32, before: &[(PathBuf, String)]) -> Child {
-    let child = Command::new(PROGRAM)
-        .args(["boost", "--apply", "--pid", &pid.to_string()])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
-    wait_until("a quota is lent of", || before.iter().any(|(path, text)| read(path) != *text));
-    child
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {

@@ -6,7 +6,7 @@
 //! found. So copies, as of an image that is cached, do not count. What an earlier boot has left behind does not run: its
 //! clock, `jiffies_64`, stands still.
 //!
-//! Nothing here is trusted: all sizes have limits, and what is found is checked by `introspect` again.
+//! Nothing here is trusted: the search ends when its caller says so, only so many places are tried, all sizes have limits, and what is found is checked by `introspect` again.
 
 use std::time::Duration;
 
@@ -59,6 +59,8 @@ pub struct Search<'a> {
     pub splits: [Split; 2],
     /// Between two of the looks at a kernel's clock that show whether it goes on: [`CLOCK_PAUSE`].
     pub pause: Duration,
+    /// Whether to give up: asked at each step of the search.
+    pub is_over: &'a dyn Fn() -> bool,
 }
 
 /// A kernel that was found.
@@ -94,6 +96,9 @@ impl Search<'_> {
         };
         let problem = match (found, stands_still, given) {
             (Some(kernel), ..) => return Ok(kernel),
+            _ if (self.is_over)() => "the search for its kernel took too long, or was interrupted: try again, or give --symbols FILE, \
+                 which makes it shorter"
+                .to_string(),
             (None, Some(release), _) => format!(
                 "the guest's kernel {release} stands still: the guest is paused, has died, or is being started; try again \
                  once it runs"
@@ -114,13 +119,17 @@ impl Search<'_> {
         let digits = memmem::Finder::new(DIGITS);
         // The next piece has the end of this one once more, in case that the digits lie across.
         let mut piece = vec![0; (PIECE + PAGE_BYTES) as usize];
-        let mut at = 0;
-        while at < self.bytes {
+        let (mut at, mut tried) = (0, 0);
+        while at < self.bytes && !(self.is_over)() {
             let length = (PIECE + PAGE_BYTES).min(self.bytes - at) as usize;
             let piece = &mut piece[..length];
             if self.memory.read_touched(at, piece) {
                 let places: Vec<usize> = digits.find_iter(piece).take(MAX_PLACES).collect();
                 for place in places {
+                    tried += 1;
+                    if tried > MAX_PLACES_IN_ALL || (self.is_over)() {
+                        return None;
+                    }
                     let found = self.by_table(at + place as u64);
                     if let Some(kernel) = found.filter(|kernel| is_running(kernel)) {
                         return Some(kernel);
@@ -151,6 +160,7 @@ impl Search<'_> {
         let wanted = symbols.iter().filter(|(name, _)| WANTED.contains(&name.as_str()));
         let symbols: Symbols = wanted.map(|(name, address)| (name.clone(), *address)).collect();
         let texts = (0..self.bytes).step_by(ALIGN as usize);
+        let texts = texts.take_while(|_| !(self.is_over)());
         texts.filter_map(|text| self.at(text, &symbols)).find(|kernel| is_running(kernel))
     }
 
@@ -220,7 +230,7 @@ impl Search<'_> {
     /// Whether its clock goes on.
     fn runs(&self, kernel: &Kernel) -> bool {
         let Some(first) = self.clock(kernel) else { return false };
-        (0..CLOCK_TRIES).any(|_| {
+        (0..CLOCK_TRIES).take_while(|_| !(self.is_over)()).any(|_| {
             std::thread::sleep(self.pause);
             self.clock(kernel).is_some_and(|now| now != first)
         })
@@ -262,6 +272,8 @@ impl Search<'_> {
 
 /// Places in a piece that are tried; a kernel has one.
 const MAX_PLACES: usize = 16;
+/// The same, of a whole memory: copies of kernels have some too, as page cache and earlier boots.
+const MAX_PLACES_IN_ALL: usize = 64;
 
 #[cfg(test)]
 mod tests;
