@@ -123,7 +123,7 @@ fn a_real_guest_is_watched_and_boosted_and_left_as_it_was() {
     assert_eq!(quota_files(&run), before, "quotas are put back");
 
     // Killed while it has lent something: the warden puts it back.
-    let killed = Command::new(PROGRAM)
+    let mut killed = Command::new(PROGRAM)
         .args(["boost", "--apply", "--pid", &pid.to_string()])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -135,6 +135,7 @@ fn a_real_guest_is_watched_and_boosted_and_left_as_it_was() {
     assert!(code != 0 && said.contains("another `reprieve boost --apply`"), "{code}: {said}");
     wait_until("a visit", lends);
     kill_process(Pid::from_child(&killed), Signal::KILL).unwrap();
+    killed.wait().unwrap();
     wait_until("the quota is back", || quota_files(&run) == before);
 
     run.signal(Signal::INT);
