@@ -19,19 +19,22 @@
 //! another thread preempts the vCPU. So the loop's thread runs on the visited vCPU's pCPU during a visit, and each of
 //! its looks preempts the vCPU.
 //!
-//! **Invariants.** Quotas are put back when the loop ends, however it ends. If the process is killed, the
-//! [warden](crate::warden) puts them back, provided that the caller had it guard each group ([`Group::guarded`]) before
-//! the loop started. A group that is removed after a kill, such as a lab's, needs no guard. A visit lasts at most for
-//! the policy's cap or 1 ms, whichever is longer, plus the time between two looks. A thread's scheduling class is never
-//! changed.
+//! **Invariants.** A group is lent time only if all of its threads are the VM's, nobody else lends to it, and its quota is
+//! one that visits can be paid back from. Quotas are put back when the loop ends, however it ends. If the process is killed, the
+//! [warden](crate::warden) does it, if the caller has it guard each group ([`Group::guarded`]) before the loop starts; a
+//! group that is removed then, as a lab's is, needs no guard. No visit is longer than the policy's cap, or 1 ms, plus the time between two looks. A
+//! thread's scheduling class is never changed.
 
 mod group;
 mod limits;
+mod lock;
+mod owner;
 mod run;
 mod vcpus;
 
 pub use group::{Group, Limited};
 pub use limits::limits;
+pub use lock::Lock;
 pub use reprieve_policy::boost::Aim;
 pub use run::{Boosting, Given, Plan};
 

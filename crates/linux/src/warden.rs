@@ -30,6 +30,7 @@ mod client;
 mod line;
 mod server;
 
+pub use clean::put_back;
 pub use client::Warden;
 pub use line::Guarded;
 pub use server::run;

@@ -86,7 +86,7 @@ fn play_main(directory: &Path) {
 /// Has a warden guard a group's quota, lends, and reports; then waits for its standard input.
 fn play_lender(directory: &Path) {
     let warden = Warden::spawn(&std::env::current_exe().unwrap(), &["role-warden"]).unwrap();
-    let mut group = Group::open(directory).unwrap();
+    let mut group = Group::to_lend(directory).unwrap();
     warden.guard(group.guarded()).unwrap();
     group.write(1_000_000).unwrap();
     println!("lent");

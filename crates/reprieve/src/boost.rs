@@ -1,13 +1,14 @@
 //! `reprieve boost`: on the host, sees how long RCU grace periods of guests wait for vCPUs that are off, and lets such vCPUs
 //! run for a moment.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use reprieve_linux::boost::{Aim, Boosting, Group, LOOK_NS, Limited, Plan, SETTINGS, limits};
+use reprieve_linux::boost::{Aim, Boosting, Group, LOOK_NS, Limited, Lock, Plan, SETTINGS, limits};
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
-use reprieve_linux::warden::{Guarded, Warden};
+use reprieve_linux::warden::{Guarded, Warden, put_back};
 use reprieve_vm::VmError;
 use reprieve_vm::attach::{self, Ended, Given, Qemu, Seen, Watched};
 
@@ -16,6 +17,7 @@ use crate::boost_words::Words;
 use crate::cli::BoostArguments;
 use crate::failure::Failure;
 use crate::grounds;
+use crate::migrate::runtime_folder;
 
 /// Most guests at a time.
 pub const MAX_GUESTS: usize = 64;
@@ -28,6 +30,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Between two writes of the metrics, and two tries to attach again.
 const METRICS_EVERY: Duration = Duration::from_secs(1);
 const AGAIN_EVERY: Duration = Duration::from_secs(3);
+/// The longest time until a guest is attached to again.
+const AGAIN_AT_THE_LATEST: Duration = Duration::from_secs(300);
+/// A guest that was watched for this long is well: what went wrong before no longer counts.
+const WELL: Duration = Duration::from_secs(60);
 
 /// A guest, from the first attempt to attach to it.
 pub struct Guest {
@@ -39,18 +45,22 @@ pub struct Guest {
     pub seen: Arc<Mutex<Seen>>,
     /// The groups whose quota limits its vCPUs.
     pub limits: Vec<Limited>,
+    /// Whether these are known: someone who may only watch may not be able to see them.
+    pub knows_limits: bool,
     /// What boosts gave, or would have given, before it was last attached to.
     pub earlier: reprieve_linux::boost::Given,
     /// How often it was started anew meanwhile.
     pub restarts: u64,
     state: State,
+    /// Quotas that the warden guards: those that are, or may be, lent of. Each is the first that the group had.
+    guarded: Vec<Guarded>,
+    /// Times in a row that it was attached to, or tried to, without being watched for long.
+    failures: u32,
 }
 
 enum State {
-    Watched {
-        boosting: Boosting,
-        guarded: Vec<Guarded>,
-    },
+    /// Since when.
+    Watched(Boosting, Instant),
     /// It was started anew, or its groups were changed; the next attempt to attach.
     Waits(Instant),
     Ended(String),
@@ -60,7 +70,7 @@ impl Guest {
     /// What boosts gave, or would have given.
     pub fn given(&self) -> reprieve_linux::boost::Given {
         let mut given = self.earlier;
-        if let State::Watched { boosting, .. } = &self.state {
+        if let State::Watched(boosting, _) = &self.state {
             let now = boosting.given();
             given.visits += now.visits;
             given.lent_ns += now.lent_ns;
@@ -75,8 +85,14 @@ impl Guest {
         match &self.state {
             State::Ended(why) => Some(why.as_str()).filter(|why| !why.is_empty()),
             State::Waits(_) => Some("its kernel was not found again yet"),
-            State::Watched { .. } => None,
+            State::Watched(..) => None,
         }
+    }
+
+    /// Attaches again later: ever later, if it does not help.
+    fn wait(&mut self) {
+        self.state = State::Waits(Instant::now() + pause(self.failures));
+        self.failures = self.failures.saturating_add(1);
     }
 
     /// What was seen of it up to now.
@@ -92,6 +108,7 @@ struct Work<'a> {
     warden: Option<Warden>,
     look_ns: u64,
     words: &'a Words,
+    interrupt: &'a Interrupt,
 }
 
 /// Runs the verb.
@@ -101,11 +118,12 @@ pub fn boost(arguments: &BoostArguments) -> Result<(), Failure> {
     let found = find(&root, &arguments.pids)?;
     // A second ^C does not hurry the end: quotas are put back, which takes no time.
     let interrupt = Interrupt::install_patient()?;
+    let _lock = arguments.apply.then(|| Lock::take(&lock_path())).transpose()?;
     let warden = arguments.apply.then(grounds::warden).transpose()?;
     let given = Given { btf: arguments.btf.clone(), symbols: arguments.symbols.clone() };
     let look_ns =
         if arguments.apply { LOOK_NS } else { WATCH_NS } * found.len().div_ceil(AT_FULL_RATE) as u64;
-    let work = Work { root, given, warden, look_ns, words: &words };
+    let work = Work { root, given, warden, look_ns, words: &words, interrupt: &interrupt };
     let (mut guests, mut failures) = (Vec::new(), Vec::new());
     let one = found.len() == 1;
     for qemu in found {
@@ -128,10 +146,9 @@ pub fn boost(arguments: &BoostArguments) -> Result<(), Failure> {
     let seconds =
         if arguments.apply { arguments.limit_s } else { arguments.limit_s.or(Some(arguments.for_s)) };
     words.began(&guests, seconds)?;
-    let watched = work.watch(&mut guests, arguments, seconds.map(Duration::from_secs), &interrupt);
+    work.watch(&mut guests, arguments, seconds.map(Duration::from_secs));
     let notes: Vec<String> = guests.iter_mut().filter_map(|guest| work.end(guest, "")).collect();
     notes.iter().for_each(|note| words.warn(note));
-    watched?;
     guests.iter().try_for_each(|guest| words.guest(guest))?;
     words.verdict(&guests)?;
     match refused {
@@ -141,6 +158,19 @@ pub fn boost(arguments: &BoostArguments) -> Result<(), Failure> {
             Err(Failure::Failed(format!("{refused} of {} guests could not be watched", arguments.pids.len())))
         }
     }
+}
+
+/// Until a guest is attached to again, after so many failures before.
+fn pause(failures: u32) -> Duration {
+    match failures {
+        0 => Duration::ZERO,
+        1.. => AGAIN_EVERY.saturating_mul(1 << (failures - 1).min(16)).min(AGAIN_AT_THE_LATEST),
+    }
+}
+
+/// The lock of the one process that lends on this host.
+fn lock_path() -> PathBuf {
+    runtime_folder().join("boost.lock")
 }
 
 /// Why a guest cannot be watched.
@@ -191,26 +221,39 @@ impl Work<'_> {
             seen,
             limits: Vec::new(),
             earlier: reprieve_linux::boost::Given::default(),
+            knows_limits: false,
             restarts: 0,
             state: State::Ended(String::new()),
+            guarded: Vec::new(),
+            failures: 0,
         };
-        self.start(&mut guest)?;
-        Ok(guest)
+        match self.start(&mut guest) {
+            Ok(()) => Ok(guest),
+            Err(error) => {
+                self.release(&mut guest);
+                Err(error)
+            }
+        }
     }
 
     /// Attaches, and begins to look.
     fn start(&self, guest: &mut Guest) -> Result<(), VmError> {
-        let attached = attach::attach(&self.root, guest.qemu.clone(), &self.given)?;
+        // What could not be put back is put back first: else a quota that was lent would be taken for the group's own.
+        if let Some(error) = self.release(guest) {
+            return Err(error.into());
+        }
+        let is_raised = || self.interrupt.is_raised();
+        let attached = attach::attach(&self.root, guest.qemu.clone(), &self.given, &is_raised)?;
         guest.release = attached.kernel.release.clone();
-        guest.limits = self.limits(&guest.qemu)?;
+        let limits = self.limits(&guest.qemu)?;
+        guest.knows_limits = limits.is_some();
+        guest.limits = limits.unwrap_or_default();
         let watched = Watched::new(&self.root, attached, Arc::clone(&guest.seen))?;
-        let mut guarded = Vec::new();
         if let Some(warden) = &self.warden {
             for limited in &guest.limits {
-                let group = Group::open(&limited.directory)?;
-                let object = group.guarded();
+                let object = Group::open(&limited.directory)?.guarded();
                 warden.guard(object.clone())?;
-                guarded.push(object);
+                guest.guarded.push(object);
             }
         }
         let plan = Plan {
@@ -224,59 +267,85 @@ impl Work<'_> {
             may_act: self.warden.is_some(),
         };
         let boosting = Boosting::start(plan, watched)?;
-        guest.state = State::Watched { boosting, guarded };
+        guest.state = State::Watched(boosting, Instant::now());
         Ok(())
     }
 
-    /// The groups that limit a guest. One that only watches does without those that it may not open.
-    fn limits(&self, qemu: &Qemu) -> Result<Vec<Limited>, VmError> {
-        let all = limits(&self.root, qemu.pid, &qemu.vcpus).and_then(|limits| {
-            limits.iter().try_for_each(|limited| Group::open(&limited.directory).map(drop))?;
-            Ok(limits)
+    /// Puts quotas back that are guarded still, and guards those no longer. Those that cannot be put back stay guarded; gives
+    /// why.
+    fn release(&self, guest: &mut Guest) -> Option<reprieve_linux::Error> {
+        let mut problem = None;
+        guest.guarded.retain(|object| match put_back(object) {
+            Ok(()) => {
+                self.forget(object);
+                false
+            }
+            Err(error) => {
+                problem = Some(error);
+                true
+            }
         });
-        match all {
+        problem
+    }
+
+    fn forget(&self, object: &Guarded) {
+        if let Some(warden) = &self.warden {
+            // If the warden has ended, it needs no message.
+            drop(warden.release(object));
+        }
+    }
+
+    /// The groups that limit a guest. One that only watches does without those that it cannot look at: `None`.
+    fn limits(&self, qemu: &Qemu) -> Result<Option<Vec<Limited>>, VmError> {
+        match limits(&self.root, qemu.pid, &qemu.vcpus) {
             Err(error) if self.warden.is_none() => {
                 let name = self.words.name(qemu);
                 self.words.warn(&format!("{name}: quotas are not looked at: {error}"));
-                Ok(Vec::new())
+                Ok(None)
             }
-            other => Ok(other?),
+            other => Ok(Some(other?)),
         }
     }
 
     /// Waits until the time is over, and sees to guests that end or are started anew.
-    fn watch(
-        &self,
-        guests: &mut [Guest],
-        arguments: &BoostArguments,
-        length: Option<Duration>,
-        interrupt: &Interrupt,
-    ) -> Result<(), Failure> {
+    fn watch(&self, guests: &mut [Guest], arguments: &BoostArguments, length: Option<Duration>) {
         let began = Instant::now();
-        let mut metrics_at = began;
-        while !interrupt.is_raised() && length.is_none_or(|length| began.elapsed() < length) {
+        let (mut metrics_at, mut can_write) = (began, true);
+        while !self.interrupt.is_raised() && length.is_none_or(|length| began.elapsed() < length) {
             std::thread::sleep(PAUSE);
             guests.iter_mut().for_each(|guest| self.tend(guest));
             if let Some(path) = arguments.metrics.as_deref().filter(|_| metrics_at.elapsed() >= METRICS_EVERY)
             {
                 metrics_at = Instant::now();
-                boost_metrics::text(guests, arguments.apply).write(path)?;
+                can_write = self.tell(guests, arguments.apply, path, can_write);
             }
             if guests.iter().all(|guest| matches!(guest.state, State::Ended(_))) {
                 break;
             }
         }
-        match &arguments.metrics {
-            Some(path) => Ok(boost_metrics::text(guests, arguments.apply).write(path)?),
-            None => Ok(()),
+        if let Some(path) = &arguments.metrics {
+            self.tell(guests, arguments.apply, path, can_write);
         }
+    }
+
+    /// Writes the metrics. Boosts do not end if that fails: the first failure in a row is a warning. Gives whether it has
+    /// succeeded.
+    fn tell(&self, guests: &[Guest], acting: bool, path: &Path, could_before: bool) -> bool {
+        let written = boost_metrics::text(guests, acting).write(path);
+        if let (Err(error), true) = (&written, could_before) {
+            self.words.warn(&format!("metrics are not written: {error}"));
+        }
+        written.is_ok()
     }
 
     /// Sees whether a guest has ended or was started anew.
     fn tend(&self, guest: &mut Guest) {
         let name = self.words.name(&guest.qemu);
         match &guest.state {
-            State::Watched { boosting, .. } if boosting.has_ended() => {
+            State::Watched(boosting, since) if boosting.has_ended() => {
+                if since.elapsed() >= WELL {
+                    guest.failures = 0;
+                }
                 let restarted = guest.seen().ended == Some(Ended::Restarted);
                 let problem = self.end(guest, "").unwrap_or_default();
                 if !attach::is_there(&self.root, &guest.qemu) {
@@ -285,11 +354,11 @@ impl Work<'_> {
                 } else if restarted {
                     guest.restarts += 1;
                     self.words.warn(&format!("{name} was started anew: its kernel is looked for again"));
-                    guest.state = State::Waits(Instant::now());
+                    guest.wait();
                 } else {
                     // Its groups were changed, as when somebody sets other quotas.
                     self.words.warn(&format!("{problem}: it is attached to again"));
-                    guest.state = State::Waits(Instant::now());
+                    guest.wait();
                 }
             }
             State::Waits(next) if Instant::now() >= *next => {
@@ -297,9 +366,10 @@ impl Work<'_> {
                 match self.start(guest) {
                     Ok(()) => self.words.warn(&format!("{name} is watched again")),
                     Err(error) if !attach::is_there(&self.root, &guest.qemu) => {
+                        self.release(guest);
                         guest.state = State::Ended(format!("it has ended: {error}"));
                     }
-                    Err(_) => guest.state = State::Waits(Instant::now() + AGAIN_EVERY),
+                    Err(_) => guest.wait(),
                 }
             }
             _ => {}
@@ -310,15 +380,16 @@ impl Work<'_> {
     fn end(&self, guest: &mut Guest, why: &str) -> Option<String> {
         let given = guest.given();
         let last = std::mem::replace(&mut guest.state, State::Ended(why.into()));
-        let State::Watched { boosting, guarded } = last else {
+        let State::Watched(boosting, _) = last else {
             guest.state = last;
-            return None;
+            return self.release(guest).map(|error| format!("{}: {error}", self.words.name(&guest.qemu)));
         };
         guest.earlier = given;
         let finished = boosting.finish();
-        if let Some(warden) = &self.warden {
-            // If the warden has ended, it needs no message.
-            guarded.iter().for_each(|object| drop(warden.release(object)));
+        match &finished {
+            Ok(_) => std::mem::take(&mut guest.guarded).iter().for_each(|object| self.forget(object)),
+            // The loop's own try may have failed.
+            Err(_) => drop(self.release(guest)),
         }
         let name = self.words.name(&guest.qemu);
         match finished {
@@ -326,5 +397,16 @@ impl Work<'_> {
             Ok(notes) => Some(format!("{name}: {}", notes.join("; "))),
             Err(error) => Some(format!("{name}: {error}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_that_fails_again_and_again_is_attached_to_ever_later() {
+        let seconds = [0, 1, 2, 3, 4, 30, u32::MAX].map(|failures| pause(failures).as_secs());
+        assert_eq!(seconds, [0, 3, 6, 12, 24, 300, 300]);
     }
 }

@@ -33,8 +33,8 @@ pub struct Facts {
     pub visits: u64,
     /// CPU time within these, ns.
     pub lent_ns: u64,
-    /// Whether a quota limits a vCPU.
-    pub is_limited: bool,
+    /// Whether a quota limits a vCPU; unknown if its groups were not to be looked at.
+    pub is_limited: Option<bool>,
 }
 
 impl Facts {
@@ -47,7 +47,7 @@ impl Facts {
             longest_wait_ns: seen.longest_wait_ns,
             visits: given.visits,
             lent_ns: given.lent_ns,
-            is_limited: !guest.limits.is_empty(),
+            is_limited: guest.knows_limits.then_some(!guest.limits.is_empty()),
         }
     }
 
@@ -75,11 +75,15 @@ impl Facts {
             _ if self.longest_wait_ns < SETTINGS.threshold_ns => {
                 format!("boost would not help: {waits}, which is too short for it")
             }
-            (0, false) => format!(
+            (0, None) => format!(
+                "boost would not help as things are: {waits}; whether a CPU quota kept these off is not known, since quotas could \
+                 not be looked at, or are not fit for it (see the warning)"
+            ),
+            (0, Some(false)) => format!(
                 "boost would not help: {waits}, but other threads took these, and not a CPU quota; give this VM more weight \
                  (cpu.weight), or its vCPUs fewer neighbours"
             ),
-            (0, true) => format!(
+            (0, Some(true)) => format!(
                 "boost would not help: {waits}, but the quota did not keep these off; other threads did"
             ),
         }
@@ -118,6 +122,7 @@ impl Words {
         for guest in guests {
             let Qemu { cgroup, vcpus, .. } = &guest.qemu;
             let quota = match limited(guest).as_slice() {
+                [] if !guest.knows_limits => "quotas not known".into(),
                 [] => "no CPU quota".into(),
                 vcpus => format!(
                     "quota on vCPU {}",
@@ -236,9 +241,9 @@ mod tests {
         );
         let short = Facts { longest_wait_ns: 1_000_000, ..waits };
         assert!(short.verdict(false).ends_with("too short for it"), "{}", short.verdict(false));
-        assert!(waits.verdict(false).contains("cpu.weight"));
-        assert!(
-            Facts { is_limited: true, ..waits }.verdict(false).contains("the quota did not keep these off")
-        );
+        let limited = |is_limited| Facts { is_limited, ..waits }.verdict(false);
+        assert!(limited(Some(false)).contains("cpu.weight"));
+        assert!(limited(None).contains("is not known") && !limited(None).contains("other threads"));
+        assert!(limited(Some(true)).contains("the quota did not keep these off"));
     }
 }

@@ -244,7 +244,7 @@ pub struct BoostArguments {
     #[arg(long)]
     pub apply: bool,
     /// Without --apply: for how long to watch, in seconds; a signal ends it sooner
-    #[arg(long = "for", value_name = "SECONDS", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long = "for", value_name = "SECONDS", default_value = "10", conflicts_with = "apply", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub for_s: u64,
     /// End after this many seconds [with --apply, only a signal ends it]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]

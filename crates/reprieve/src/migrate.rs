@@ -121,8 +121,13 @@ fn filter(conditions: &[String]) -> Result<Filter, Failure> {
 
 /// The default state file.
 fn default_state() -> PathBuf {
+    runtime_folder().join("migrate.state")
+}
+
+/// Where this program's locks and states are while it runs.
+pub fn runtime_folder() -> PathBuf {
     let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !is_root());
-    own.map_or("/run".into(), PathBuf::from).join("reprieve/migrate.state")
+    own.map_or("/run".into(), PathBuf::from).join("reprieve")
 }
 
 fn is_root() -> bool {

@@ -2,8 +2,8 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -42,9 +42,11 @@ fn what_is_no_guest_is_refused() {
 }
 
 #[test]
-fn files_that_are_not_what_they_should_be_are_refused() {
+fn arguments_that_make_no_sense_are_refused() {
     let (code, said) = refusal(&["--for", "0"]);
     assert!(code == 2 && said.contains("--for"), "{code}: {said}");
+    let (code, said) = refusal(&["--apply", "--for", "5"]);
+    assert!(code == 2 && said.contains("--for") && said.contains("--apply"), "{code}: {said}");
     let (code, said) = refusal(&["--pid", "0"]);
     assert!(code == 2 && said.contains("--pid"), "{code}: {said}");
 }
@@ -72,7 +74,7 @@ fn quota_files(run: &Run) -> Vec<(PathBuf, String)> {
 
 fn watched(pid: i32, more: &[&str]) -> Value {
     let pid = pid.to_string();
-    let output = boost(&[&["--json", "--pid", &pid, "--for", "2"], more].concat());
+    let output = boost(&[&["--json", "--pid", &pid], more].concat());
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -95,7 +97,7 @@ fn a_real_guest_is_watched_and_boosted_and_left_as_it_was() {
 
     let folder = tempfile::tempdir().unwrap();
     let metrics = folder.path().join("m.prom");
-    let seen = watched(pid, &["--metrics", metrics.to_str().unwrap()]);
+    let seen = watched(pid, &["--for", "2", "--metrics", metrics.to_str().unwrap()]);
     eprintln!("{seen}");
     assert!(
         seen["grace_periods"].as_u64().unwrap() > 0 && seen["watched_ns"].as_u64().unwrap() > 1_000_000_000
@@ -112,36 +114,33 @@ fn a_real_guest_is_watched_and_boosted_and_left_as_it_was() {
     );
     assert_eq!(quota_files(&run), before, "without --apply nothing is written");
 
-    let seen = watched(pid, &["--apply", "--limit-s", "2"]);
+    // Metrics that cannot be written do not end it.
+    let nowhere = folder.path().join("absent/m.prom");
+    let seen = watched(pid, &["--apply", "--limit-s", "4", "--metrics", nowhere.to_str().unwrap()]);
     eprintln!("{seen}");
+    assert!(seen["visits"].as_u64().unwrap() > 0 && seen["lent_ns"].as_u64().unwrap() > 0, "{seen}");
     assert_eq!(seen["applied"], Value::Bool(true));
     assert_eq!(quota_files(&run), before, "quotas are put back");
 
     // Killed while it has lent something: the warden puts it back.
-    let killed = lending(pid, &before);
-    kill_process(Pid::from_child(&killed), Signal::KILL).unwrap();
-    wait_until("the quota is back", || quota_files(&run) == before);
-
-    run.signal(Signal::INT);
-    run.wait_end();
-    run.assert_nothing_is_left("boosted");
-}
-
-/// A daemon that has lent a vCPU something just now, if anything can be lent.
-fn lending(pid: i32, before: &[(PathBuf, String)]) -> Child {
-    let child = Command::new(PROGRAM)
+    let mut killed = Command::new(PROGRAM)
         .args(["boost", "--apply", "--pid", &pid.to_string()])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
-    // On a busy machine others than the quota keep vCPUs off, and nothing is lent.
-    let since = Instant::now();
-    while since.elapsed() < Duration::from_secs(10) && before.iter().all(|(path, text)| read(path) == *text) {
-        std::thread::sleep(Duration::from_micros(200));
-    }
-    child
+    let lends = || quota_files(&run) != before;
+    wait_until("a first visit", lends);
+    let (code, said) = refusal(&["--apply", "--limit-s", "1", "--pid", &pid.to_string()]);
+    assert!(code != 0 && said.contains("another `reprieve boost --apply`"), "{code}: {said}");
+    wait_until("a visit", lends);
+    kill_process(Pid::from_child(&killed), Signal::KILL).unwrap();
+    killed.wait().unwrap();
+    wait_until("the quota is back", || quota_files(&run) == before);
+
+    run.signal(Signal::INT);
+    run.wait_end();
+    run.assert_nothing_is_left("boosted");
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {

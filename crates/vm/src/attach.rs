@@ -15,6 +15,7 @@ mod symbols;
 mod watched;
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use reprieve_linux::proc::ProcRoot;
 
@@ -49,11 +50,15 @@ pub struct Attached {
     pub clock: Word,
 }
 
-/// Attaches to a guest. This can take seconds, because the whole memory is searched for the kernel.
+/// The longest search, and what each GiB of memory adds to it: it is read at some GiB/s.
+const LONGEST: Duration = Duration::from_secs(10);
+const LONGEST_PER_GIB: Duration = Duration::from_millis(500);
+
+/// Attaches to a guest. This can take seconds: the kernel is looked for in the whole memory. It ends soon once `is_raised`.
 ///
 /// # Errors
-/// The memory cannot be read, no kernel runs in it, or the type information is missing or belongs to another kernel.
-pub fn attach(root: &ProcRoot, qemu: Qemu, given: &Given) -> Result<Attached> {
+/// The memory cannot be read; the search takes too long; no kernel runs in it; its type information is missing or another kernel's.
+pub fn attach(root: &ProcRoot, qemu: Qemu, given: &Given, is_raised: &dyn Fn() -> bool) -> Result<Attached> {
     let start = process::guest_memory(root, &qemu)?;
     let bytes = qemu.memory_bytes;
     let open = || ProcessMemory::open(root, qemu.pid, start, bytes);
@@ -62,7 +67,11 @@ pub fn attach(root: &ProcRoot, qemu: Qemu, given: &Given) -> Result<Attached> {
     if !is_there(root, &qemu) {
         return Err(ended(&qemu));
     }
-    let search = Search { memory: &memory, bytes, splits: qemu.splits, pause: CLOCK_PAUSE };
+    let gib = u32::try_from(bytes >> 30).unwrap_or(u32::MAX);
+    let deadline = Instant::now() + LONGEST + LONGEST_PER_GIB.saturating_mul(gib);
+    let is_over = || is_raised() || Instant::now() >= deadline;
+    let search =
+        Search { memory: &memory, bytes, splits: qemu.splits, pause: CLOCK_PAUSE, is_over: &is_over };
     let symbols = given.symbols.as_deref().map(symbols::read).transpose()?;
     let kernel = search.running(symbols.as_ref()).map_err(|error| match is_there(root, &qemu) {
         true => error,

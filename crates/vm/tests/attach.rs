@@ -18,7 +18,7 @@ fn attach_to(booted: &Booted, given: &Given) -> Attached {
     let root = ProcRoot::default();
     let qemu = attach::of(&root, booted.machine.pid()).unwrap();
     assert_eq!(qemu.vcpus, booted.machine.vcpu_tids);
-    attach::attach(&root, qemu, given).unwrap_or_else(|error| panic!("{error}"))
+    attach::attach(&root, qemu, given, &|| false).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Every symbol is where the guest itself says, and the guest's own count of grace periods is what is read.
@@ -80,5 +80,5 @@ fn a_guest_that_ends_is_lost_and_not_another() {
     drop(booted);
     assert_eq!(attached.reader.gp_seq(), 0);
     assert!(attached.reader.is_lost());
-    assert!(attach::attach(&ProcRoot::default(), qemu, &Given::default()).is_err());
+    assert!(attach::attach(&ProcRoot::default(), qemu, &Given::default(), &|| false).is_err());
 }

@@ -1,10 +1,10 @@
 //! Changes the quota of an existing cgroup while time is lent to its threads.
 //!
-//! Invariant: when a [`Group`] is dropped, its original quota is put back if it was changed. The files stay open, so
-//! they remain those of the group that was opened, even if another one takes its path later. Source: the kernel's
-//! Documentation/scheduler/sched-bwc.rst and admin-guide/cgroup-v2.rst.
+//! Invariants: the group's quota is put back when a [`Group`] is dropped, unless the file holds it already. Only one may lend
+//! to a group at a time: its file is locked. Files stay open, and are those of the group that was opened, whatever is at its path later.
+//! Source: the kernel's Documentation/scheduler/sched-bwc.rst and admin-guide/cgroup-v2.rst.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,9 @@ use crate::{Error, Result};
 const WAY_OUT: &str = "run as root, or as the user who owns the group";
 /// Size of the buffer for `cpu.stat`, which is always shorter.
 const STAT_BYTES: usize = 1024;
+/// The least quota that time is lent of, us a period. A visit takes 1 ms at least; of less than twice that no period could be
+/// shortened by it.
+const LEAST_QUOTA_US: u64 = 2_000;
 
 /// A cgroup whose quota limits some of a VM's vCPUs, and no other busy thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,18 +35,63 @@ pub struct Group {
     file: File,
     stat: File,
     quota_us: u64,
+    /// What the file holds now, as far as this one has written it.
+    held_us: u64,
     period_us: u64,
+    burst_us: u64,
     is_v2: bool,
-    is_changed: bool,
 }
 
 impl Group {
-    /// Opens a group's files and reads its quota.
+    /// Opens a group's files for reading alone, and reads its quota.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a group without a quota; [`Error::NotPermitted`]; [`Error::Io`] if the directory is not a
     /// group of the cpu controller.
     pub fn open(directory: &Path) -> Result<Group> {
+        Group::open_with(directory, false)
+    }
+
+    /// Opens a group in order to lend to it. It stays locked meanwhile.
+    ///
+    /// # Errors
+    /// As [`Group::open`] and [`Group::check`], and [`Error::Invalid`] if another loop lends to it.
+    pub fn to_lend(directory: &Path) -> Result<Group> {
+        let group = Group::open_with(directory, true)?;
+        group.check()?;
+        match group.file.try_lock() {
+            Ok(()) => Ok(group),
+            Err(TryLockError::WouldBlock) => {
+                let expected = "something lends to it already: end that one";
+                Err(Error::invalid("cgroup", directory.display().to_string(), expected))
+            }
+            Err(TryLockError::Error(e)) => Err(Error::io("lock", &group.path, e, WAY_OUT)),
+        }
+    }
+
+    /// Whether its quota is one that time can be lent of, and be paid back.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a quota below 2 ms, and for one with a burst: what periods have saved up would be lost by a
+    /// write, and would hide what is paid back.
+    pub fn check(&self) -> Result<()> {
+        let refused = |what, us: u64, expected| Err(Error::invalid(what, format!("{us} us"), expected));
+        match (self.quota_us, self.burst_us) {
+            (..LEAST_QUOTA_US, _) => refused(
+                "quota",
+                self.quota_us,
+                "boosts need 2 ms a period: make the period longer, with the same share",
+            ),
+            (_, 1..) => refused(
+                "burst",
+                self.burst_us,
+                "boosts need a quota without one: write 0 to cpu.max.burst (cpu.cfs_burst_us)",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn open_with(directory: &Path, may_write: bool) -> Result<Group> {
         let v2 = directory.join("cpu.max");
         let is_v2 = v2.exists();
         let path = if is_v2 { v2 } else { directory.join("cpu.cfs_quota_us") };
@@ -60,11 +108,14 @@ impl Group {
         let quota_us: u64 = quota.trim().parse().map_err(|_| unlimited())?;
         let malformed = |_| Error::malformed(&path, "a period in us", &period);
         let period_us = period.trim().parse().map_err(malformed)?;
-        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let burst = read(&directory.join(if is_v2 { "cpu.max.burst" } else { "cpu.cfs_burst_us" }));
+        // Kernels before 5.14 have none.
+        let burst_us = burst.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        let file = OpenOptions::new().read(true).write(may_write).open(&path);
         let stat_path = directory.join("cpu.stat");
         let stat = File::open(&stat_path).map_err(|e| Error::io("open", &stat_path, e, WAY_OUT))?;
         let file = file.map_err(|e| Error::io("open", &path, e, WAY_OUT))?;
-        Ok(Group { path, file, stat, quota_us, period_us, is_v2, is_changed: false })
+        Ok(Group { path, file, stat, quota_us, held_us: quota_us, period_us, burst_us, is_v2 })
     }
 
     /// The quota that the group had when it was opened, ns per period.
@@ -94,20 +145,25 @@ impl Group {
 
     /// Writes a quota, which takes effect at once.
     pub fn write(&mut self, quota_ns: u64) -> Result<()> {
-        self.is_changed = true;
-        self.put(quota_ns / 1000)
+        self.put(quota_ns / 1000)?;
+        self.held_us = quota_ns / 1000;
+        Ok(())
     }
 
-    /// Puts the original quota back, if it was changed since the last call.
+    /// Puts the first quota back, if the file holds another. If that fails, the next call tries again.
     ///
     /// # Errors
     /// [`Error::Io`]. It is not an error if the group was removed.
     pub fn restore(&mut self) -> Result<()> {
-        match std::mem::take(&mut self.is_changed) {
-            true => {
-                self.put(self.quota_us).or_else(|error| if error.is_gone() { Ok(()) } else { Err(error) })
+        if self.held_us == self.quota_us {
+            return Ok(());
+        }
+        match self.put(self.quota_us) {
+            Err(error) if !error.is_gone() => Err(error),
+            _ => {
+                self.held_us = self.quota_us;
+                Ok(())
             }
-            false => Ok(()),
         }
     }
 
@@ -162,13 +218,15 @@ mod tests {
             (&v2, "cpu.max", "10000 100000\n", "20000 100000\n"),
         ] {
             let text = || std::fs::read_to_string(directory.path().join(name)).unwrap();
-            let mut group = Group::open(directory.path()).unwrap();
+            let mut group = Group::to_lend(directory.path()).unwrap();
             assert_eq!((group.quota_ns(), group.period_ns()), (20_000_000, 100_000_000));
             assert_eq!(group.periods().unwrap(), 12);
             let path = directory.path().join(name);
             assert_eq!(group.guarded(), Guarded::Quota { path, quota_us: 20_000, period_us: 100_000 });
             group.write(10_000_000).unwrap();
             assert_eq!(text(), lent);
+            let error = Group::to_lend(directory.path()).unwrap_err().to_string();
+            assert!(error.contains("lends to it already"), "{error}");
             drop(group);
             assert_eq!(text(), back);
         }
@@ -183,5 +241,55 @@ mod tests {
             assert!(error.contains("without one nothing is throttled"), "{error}");
         }
         assert!(Group::open(Path::new("/nonexistent")).is_err());
+    }
+    #[test]
+    fn a_quota_that_is_held_already_is_not_written_again() {
+        let directory = fake(&[("cpu.max", "20000 100000\n")]);
+        let path = directory.path().join("cpu.max");
+        let mut group = Group::to_lend(directory.path()).unwrap();
+        group.write(10_000_000).unwrap();
+        group.write(20_000_000).unwrap();
+        std::fs::write(&path, "30000 100000\n").unwrap();
+        group.restore().unwrap();
+        drop(group);
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "30000 100000\n", "what somebody else has set");
+    }
+
+    #[test]
+    fn a_quota_that_could_not_be_put_back_is_put_back_later() {
+        let directory = fake(&[("cpu.max", "20000 100000\n")]);
+        let path = directory.path().join("cpu.max");
+        let mut group = Group::to_lend(directory.path()).unwrap();
+        group.write(10_000_000).unwrap();
+        // One that cannot be written.
+        let writable = std::mem::replace(&mut group.file, File::open(&path).unwrap());
+        assert!(group.restore().is_err());
+        group.file = writable;
+        drop(group);
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "20000 100000\n");
+    }
+
+    #[test]
+    fn quotas_that_cannot_be_lent_of_are_refused() {
+        for (files, says) in [
+            ([("cpu.max", "1999 100000\n"), ("cpu.max.burst", "0\n")], "make the period longer"),
+            ([("cpu.max", "20000 100000\n"), ("cpu.max.burst", "1\n")], "write 0 to cpu.max.burst"),
+        ] {
+            let directory = fake(&files);
+            let error = Group::to_lend(directory.path()).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+            Group::open(directory.path()).unwrap();
+        }
+        let v1 =
+            [("cpu.cfs_quota_us", "20000\n"), ("cpu.cfs_period_us", "100000\n"), ("cpu.cfs_burst_us", "5\n")];
+        assert!(Group::to_lend(fake(&v1).path()).is_err());
+        Group::to_lend(fake(&[("cpu.max", "2000 100000\n"), ("cpu.max.burst", "0\n")]).path()).unwrap();
+    }
+
+    #[test]
+    fn who_only_looks_does_not_open_it_for_writing() {
+        let directory = fake(&[("cpu.max", "20000 100000\n")]);
+        let mut group = Group::open(directory.path()).unwrap();
+        assert!(group.write(10_000_000).is_err());
     }
 }

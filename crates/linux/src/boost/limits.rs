@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Limited;
+use super::{Group, Limited, owner};
 use crate::Result;
 use crate::cgroup::Cgroups;
 use crate::proc::ProcRoot;
@@ -15,7 +15,8 @@ use crate::proc::ProcRoot;
 /// threads in the order of the vCPUs.
 ///
 /// # Errors
-/// No cgroup hierarchy has the cpu controller, or a thread has ended.
+/// No cgroup hierarchy has the cpu controller; a thread has ended; a group is not this VM's alone, or its quota is one that
+/// cannot be lent of.
 pub fn limits(root: &ProcRoot, pid: i32, tids: &[i32]) -> Result<Vec<Limited>> {
     let cgroups = Cgroups::detect(root)?;
     let mut limits: Vec<Limited> = Vec::new();
@@ -27,6 +28,8 @@ pub fn limits(root: &ProcRoot, pid: i32, tids: &[i32]) -> Result<Vec<Limited>> {
             None => limits.push(Limited { directory, vcpus: vec![vcpu] }),
         }
     }
+    owner::check(root, pid, &limits)?;
+    limits.iter().try_for_each(|limited| Group::open(&limited.directory)?.check())?;
     Ok(limits)
 }
 

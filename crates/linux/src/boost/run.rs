@@ -63,9 +63,10 @@ impl Boosting {
     /// Starts the loop. Nothing else may change the quotas while it runs.
     ///
     /// # Errors
-    /// A thread has ended, a group has no quota, or a quota must not be written.
+    /// A thread has ended; a group has no quota, or may not be written; it holds other threads than
+    /// this VM's, or another loop lends to it.
     pub fn start<G: GuestRcu + Send + 'static>(plan: Plan, guest: G) -> Result<Boosting> {
-        let vcpus = Vcpus::open(&plan.proc_root, plan.pid, &plan.tids, &plan.limits)?;
+        let vcpus = Vcpus::open(&plan.proc_root, plan.pid, &plan.tids, &plan.limits, plan.may_act)?;
         let stop = Arc::new(AtomicBool::new(false));
         let given = Arc::new(Mutex::new(Given::default()));
         let seen_stop = Arc::clone(&stop);
@@ -157,12 +158,15 @@ impl<G: GuestRcu> Loop<G> {
         self.home = threads::affinity_set(own_tid()).ok();
         let mut next_ns = now_ns();
         while !stop.load(Ordering::Relaxed) {
+            let began_ns = now_ns();
             self.look()?;
             *told.lock().unwrap_or_else(PoisonError::into_inner) = self.given;
-            // Missed looks are skipped, because making up for them would only cause a burst of looks.
-            next_ns = (next_ns + self.plan.look_ns).max(now_ns());
+            // A late look is not made up for: that would only come in bursts.
+            let ended_ns = now_ns();
+            next_ns = (next_ns + self.plan.look_ns).max(ended_ns);
             let due_ns = self.vcpus.accounts.iter().filter_map(|account| account.ledger.due_ns()).min();
-            sleep_until(due_ns.map_or(next_ns, |due_ns| next_ns.min(due_ns)));
+            let wanted_ns = due_ns.map_or(next_ns, |due_ns| next_ns.min(due_ns));
+            sleep_until(wanted_ns.max(rested_ns(began_ns, ended_ns)));
         }
         let restored = self.vcpus.accounts.iter_mut().map(|account| account.group.restore());
         restored.fold(Ok(()), Result::and)?;
@@ -229,5 +233,21 @@ impl<G: GuestRcu> Loop<G> {
             (None, _) => None,
         };
         self.open.map(|(_, since_ns)| since_ns)
+    }
+}
+
+/// When the loop has slept as long as its look took: so this thread, which has real-time priority, takes half of a CPU at the
+/// most, however slow looks are.
+fn rested_ns(began_ns: u64, ended_ns: u64) -> u64 {
+    ended_ns.saturating_add(ended_ns.saturating_sub(began_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loop_sleeps_as_long_as_it_looked() {
+        assert_eq!((rested_ns(100, 130), rested_ns(130, 100)), (160, 100));
     }
 }

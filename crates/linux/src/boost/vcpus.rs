@@ -4,6 +4,7 @@ use reprieve_policy::boost::{Ledger, Vcpu};
 
 use super::RcuLook;
 use super::group::{Group, Limited};
+use super::owner;
 use crate::Result;
 use crate::proc::{ProcRoot, SchedStatReader, TaskStatReader};
 
@@ -28,10 +29,14 @@ pub(super) struct Vcpus {
 }
 
 impl Vcpus {
-    pub fn open(root: &ProcRoot, pid: i32, tids: &[i32], limits: &[Limited]) -> Result<Vcpus> {
+    /// Opens the threads' and the groups' files; these to be written if it `may_act`.
+    pub fn open(root: &ProcRoot, pid: i32, tids: &[i32], limits: &[Limited], may_act: bool) -> Result<Vcpus> {
+        if may_act {
+            owner::check(root, pid, limits)?;
+        }
         let times = tids.iter().map(|tid| SchedStatReader::open(root, pid, *tid)).collect::<Result<_>>()?;
         let places = tids.iter().map(|tid| TaskStatReader::open(root, pid, *tid)).collect::<Result<_>>()?;
-        let accounts = limits.iter().map(Account::open).collect::<Result<_>>()?;
+        let accounts = limits.iter().map(|limited| Account::open(limited, may_act)).collect::<Result<_>>()?;
         Ok(Vcpus { times, places, accounts, seen: vec![Vcpu::default(); tids.len()] })
     }
 
@@ -73,8 +78,11 @@ impl Vcpus {
 }
 
 impl Account {
-    fn open(limited: &Limited) -> Result<Account> {
-        let group = Group::open(&limited.directory)?;
+    fn open(limited: &Limited, may_act: bool) -> Result<Account> {
+        let group = match may_act {
+            true => Group::to_lend(&limited.directory)?,
+            false => Group::open(&limited.directory)?,
+        };
         let ledger = Ledger::new(group.quota_ns(), group.period_ns());
         Ok(Account { group, ledger, vcpus: limited.vcpus.clone(), run_ns: 0 })
     }

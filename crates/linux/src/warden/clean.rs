@@ -80,6 +80,20 @@ pub(super) fn wait_for_exit(pidfds: &[OwnedFd], limit: Duration) {
     }
 }
 
+/// Puts a quota back, as the warden does. Nothing for another object, and for a group that was removed.
+///
+/// # Errors
+/// [`Error::NotPermitted`](crate::Error::NotPermitted), [`Error::Io`](crate::Error::Io).
+pub fn put_back(object: &Guarded) -> crate::Result<()> {
+    let Guarded::Quota { path, quota_us, period_us } = object else { return Ok(()) };
+    match put_quota_back(path, *quota_us, *period_us) {
+        Err(e) if !matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => {
+            Err(crate::Error::io("write a quota to", path, e, "write the first one by hand"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Writes a quota to a file of a cgroup file system, and to no other file.
 fn put_quota_back(path: &Path, quota_us: u64, period_us: u64) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).open(path)?;
@@ -130,6 +144,9 @@ mod tests {
         let path = outer.path().join("cpu.max");
         std::fs::write(&path, "kept").unwrap();
         let object = Guarded::Quota { path: path.clone(), quota_us: 20_000, period_us: 100_000 };
+        assert!(put_back(&object).is_err());
+        put_back(&Guarded::Quota { path: outer.path().join("gone/cpu.max"), quota_us: 1, period_us: 1 })
+            .unwrap();
         remove_all(&BTreeSet::from([object]), &ProcRoot::default());
         assert_eq!(std::fs::read_to_string(path).unwrap(), "kept");
     }

@@ -90,6 +90,7 @@ impl Ledger {
     /// Takes the group's run time so far, and the count of periods if it was read. Returns the quota to write, if it
     /// must change.
     pub fn look(&mut self, at_ns: u64, run_ns: u64, count: Option<u64>) -> Option<u64> {
+        self.credit_missed(at_ns, run_ns, count);
         let is_due = self.due_ns().is_some_and(|due_ns| at_ns >= due_ns);
         let quota_ns = is_due.then(|| self.refill(at_ns, run_ns));
         let Some(count) = count else { return quota_ns };
@@ -167,6 +168,25 @@ impl Ledger {
     fn settle(&mut self, run_ns: u64) {
         self.debt_ns = self.debt_ns(run_ns);
         self.begin_run_ns = run_ns;
+    }
+
+    /// If several periods have begun since the last look at their count, as when whoever looks was kept off, each of them but
+    /// the last has granted a quota.
+    fn credit_missed(&mut self, at_ns: u64, run_ns: u64, count: Option<u64>) {
+        let Some(((last, seen_ns), count)) = self.count.zip(count) else { return };
+        // No more than there was time for.
+        let most = at_ns.saturating_sub(seen_ns) / self.period_ns + 1;
+        let missed = count.saturating_sub(last).min(most).saturating_sub(1);
+        if missed == 0 {
+            return;
+        }
+        let used_ns = run_ns.saturating_sub(self.begin_run_ns);
+        let granted_ns = self.quota_ns.saturating_mul(missed);
+        self.debt_ns = self.debt_ns.saturating_add(used_ns).saturating_sub(granted_ns);
+        self.begin_run_ns = run_ns;
+        if self.is_settled {
+            self.allow(Allowance { run_ns, length_ns: self.held_ns, is_visit: false });
+        }
     }
 
     fn begin_period(&mut self, at_ns: u64, run_ns: u64, begun: Bounds) {

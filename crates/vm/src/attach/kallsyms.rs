@@ -12,10 +12,8 @@
 //! | 6.2, 6.3, Debian's 6.1 | the same, with seqs_of_names of 3 bytes a symbol after markers |
 //! | since 6.4 | num_syms, names, markers, **token_table**, token_index, offsets, relative_base |
 //!
-//! Source: the tables of Linux 6.1 and 6.12, inspected in memory.
-//!
-//! Invariant: for any bytes, the search ends in bounded time, with or without an answer. Every table is searched for
-//! within limits, and the addresses must ascend.
+//! Source: the tables of Linux 6.1 and 6.12, looked at in memory. Invariant: any bytes give an answer or none, in bounded time: every table is looked for
+//! within limits, with a budget of steps, and the addresses must ascend.
 
 use crate::introspect::{KERNEL_MAP, KERNEL_MAP_BYTES, Symbols};
 
@@ -30,7 +28,9 @@ const SYMBOLS_MAX: usize = 1 << 20;
 const MARKED: usize = 256;
 /// Longest name as it is stored, bytes.
 const NAME_BYTES_MAX: usize = 512;
-/// No table begins farther before the tokens than this, bytes.
+/// Most steps that one attempt takes; a real kernel's tables take some millions.
+const STEPS_MAX: usize = 32 << 20;
+/// All tables lie within this much before and after the tokens, bytes.
 pub const BEFORE: usize = 24 << 20;
 /// No table ends farther after the tokens than this, bytes.
 pub const AFTER: usize = 8 << 20;
@@ -40,8 +40,9 @@ pub const AFTER: usize = 8 << 20;
 /// `bytes` is a piece of a kernel's memory that begins at a multiple of 8 bytes, and `digits` is the offset of
 /// [`DIGITS`] in it. `None` if there are no tables.
 pub fn decode(bytes: &[u8], digits: usize, wanted: &[&str]) -> Option<Symbols> {
+    let mut budget = Budget(STEPS_MAX);
     let tokens = Tokens::find(bytes, digits)?;
-    let (count, names) = names(bytes, tokens.begin)?;
+    let (count, names) = names(bytes, tokens.begin, &mut budget)?;
     let addresses = Addresses::find(bytes, &tokens, names, count)?;
     let mut symbols = Symbols::new();
     let (mut at, mut name) = (names, Vec::new());
@@ -49,6 +50,7 @@ pub fn decode(bytes: &[u8], digits: usize, wanted: &[&str]) -> Option<Symbols> {
         let (codes, next) = entry(bytes, at)?;
         at = next;
         name.clear();
+        budget.spend(codes.len())?;
         for code in codes {
             name.extend_from_slice(tokens.text(bytes, *code));
             if name.len() > NAME_BYTES_MAX {
@@ -64,7 +66,18 @@ pub fn decode(bytes: &[u8], digits: usize, wanted: &[&str]) -> Option<Symbols> {
     Some(symbols)
 }
 
-/// The table of tokens, followed by an index of where each begins.
+/// Steps that may still be taken: tables can be made so that each place looks like the beginning of one.
+struct Budget(usize);
+
+impl Budget {
+    /// `None` if none are left.
+    fn spend(&mut self, steps: usize) -> Option<()> {
+        self.0 = self.0.checked_sub(steps)?;
+        Some(())
+    }
+}
+
+/// The table of tokens, and behind it where each begins.
 struct Tokens {
     begin: usize,
     /// Where each token begins, counted from `begin`.
@@ -108,19 +121,21 @@ fn text_end(bytes: &[u8], from: usize) -> Option<usize> {
     Some(from + text.iter().take(NAME_BYTES_MAX).position(|byte| *byte == 0)?)
 }
 
-/// How many symbols there are, and where their names begin. The table that ends before the tokens is either that of the
-/// markers, or one of symbol numbers sorted by name, 3 bytes each, with the markers before it.
-fn names(bytes: &[u8], tokens: usize) -> Option<(usize, usize)> {
+/// How many symbols there are, and where their names begin. Before the tokens end the markers, or the numbers of symbols in
+/// the order of their names, 3 bytes each, and before these the markers.
+fn names(bytes: &[u8], tokens: usize, budget: &mut Budget) -> Option<(usize, usize)> {
     let lowest = tokens.saturating_sub(3 * SYMBOLS_MAX);
     let mut ends = (0..).map_while(|steps| tokens.checked_sub(8 * steps).filter(|end| *end >= lowest));
     ends.find_map(|end| {
-        let (count, names) = names_before(bytes, end)?;
+        // Without a budget, the rest of the places ends at once.
+        let (count, names) = names_before(bytes, end, budget)?;
         (end == tokens || end + (3 * count).next_multiple_of(8) == tokens).then_some((count, names))
     })
 }
 
 /// The same, if the markers end here.
-fn names_before(bytes: &[u8], end: usize) -> Option<(usize, usize)> {
+fn names_before(bytes: &[u8], end: usize, budget: &mut Budget) -> Option<(usize, usize)> {
+    budget.spend(1)?;
     let number = |at: usize| -> Option<usize> { Some(u32::from_le_bytes(array(bytes, at)?) as usize) };
     let padded = end.checked_sub(4).filter(|last| number(*last) == Some(0));
     let end = padded.unwrap_or(end);
@@ -131,6 +146,7 @@ fn names_before(bytes: &[u8], end: usize) -> Option<(usize, usize)> {
         if value == 0 {
             break;
         }
+        budget.spend(1)?;
         first = first.checked_sub(4)?;
         let before = number(first)?;
         if before >= value || value - before > MARKED * NAME_BYTES_MAX {
@@ -149,14 +165,16 @@ fn names_before(bytes: &[u8], end: usize) -> Option<(usize, usize)> {
     let mut places =
         (0..).map_while(|steps| latest.checked_sub(8 * steps).filter(|names| *names >= earliest));
     places.find_map(|names| {
+        budget.spend(1)?;
         let count = number(names - 8)?;
         let fits = count.div_ceil(MARKED) == markers && number(names - 4)? == 0;
-        (fits && block_bytes(bytes, names)? == second).then_some((count, names))
+        (fits && block_bytes(bytes, names, budget)? == second).then_some((count, names))
     })
 }
 
-/// Length of the names of 256 symbols, bytes.
-fn block_bytes(bytes: &[u8], names: usize) -> Option<usize> {
+/// Bytes of the names of 256 symbols.
+fn block_bytes(bytes: &[u8], names: usize, budget: &mut Budget) -> Option<usize> {
+    budget.spend(MARKED)?;
     let end = (0..MARKED).try_fold(names, |at, _| Some(entry(bytes, at)?.1))?;
     Some(end - names)
 }

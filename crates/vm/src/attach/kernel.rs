@@ -6,7 +6,7 @@
 //! place. This rules out copies, such as an image in the page cache. It does not rule out a kernel that an earlier boot
 //! has left behind, but that one does not run, so its clock, `jiffies_64`, stands still.
 //!
-//! Nothing in the guest's memory is trusted: all sizes have limits, and `introspect` checks the results again.
+//! Nothing here is trusted: the search ends when its caller says so, only so many places are tried, all sizes have limits, and what is found is checked by `introspect` again.
 
 use std::time::Duration;
 
@@ -60,6 +60,8 @@ pub struct Search<'a> {
     pub splits: [Split; 2],
     /// Time between two looks at a kernel's clock, normally [`CLOCK_PAUSE`].
     pub pause: Duration,
+    /// Whether to give up: asked at each step of the search.
+    pub is_over: &'a dyn Fn() -> bool,
 }
 
 /// A kernel that was found.
@@ -95,6 +97,9 @@ impl Search<'_> {
         };
         let problem = match (found, stands_still, given) {
             (Some(kernel), ..) => return Ok(kernel),
+            _ if (self.is_over)() => "the search for its kernel took too long, or was interrupted: try again, or give --symbols FILE, \
+                 which makes it shorter"
+                .to_string(),
             (None, Some(release), _) => format!(
                 "the guest's kernel {release} stands still: the guest is paused, has died, or is being started; try again \
                  once it runs"
@@ -115,13 +120,17 @@ impl Search<'_> {
         let digits = memmem::Finder::new(DIGITS);
         // The next piece repeats the end of this one, in case the digits lie across the border.
         let mut piece = vec![0; (PIECE + PAGE_BYTES) as usize];
-        let mut at = 0;
-        while at < self.bytes {
+        let (mut at, mut tried) = (0, 0);
+        while at < self.bytes && !(self.is_over)() {
             let length = (PIECE + PAGE_BYTES).min(self.bytes - at) as usize;
             let piece = &mut piece[..length];
             if self.memory.read_touched(at, piece) {
                 let places: Vec<usize> = digits.find_iter(piece).take(MAX_PLACES).collect();
                 for place in places {
+                    tried += 1;
+                    if tried > MAX_PLACES_IN_ALL || (self.is_over)() {
+                        return None;
+                    }
                     let found = self.by_table(at + place as u64);
                     if let Some(kernel) = found.filter(|kernel| is_running(kernel)) {
                         return Some(kernel);
@@ -152,6 +161,7 @@ impl Search<'_> {
         let wanted = symbols.iter().filter(|(name, _)| WANTED.contains(&name.as_str()));
         let symbols: Symbols = wanted.map(|(name, address)| (name.clone(), *address)).collect();
         let texts = (0..self.bytes).step_by(ALIGN as usize);
+        let texts = texts.take_while(|_| !(self.is_over)());
         texts.filter_map(|text| self.at(text, &symbols)).find(|kernel| is_running(kernel))
     }
 
@@ -221,7 +231,7 @@ impl Search<'_> {
     /// Whether the kernel's clock advances.
     fn runs(&self, kernel: &Kernel) -> bool {
         let Some(first) = self.clock(kernel) else { return false };
-        (0..CLOCK_TRIES).any(|_| {
+        (0..CLOCK_TRIES).take_while(|_| !(self.is_over)()).any(|_| {
             std::thread::sleep(self.pause);
             self.clock(kernel).is_some_and(|now| now != first)
         })
@@ -263,6 +273,8 @@ impl Search<'_> {
 
 /// The most places that are tried in a piece. A kernel has one.
 const MAX_PLACES: usize = 16;
+/// The same, of a whole memory: copies of kernels have some too, as page cache and earlier boots.
+const MAX_PLACES_IN_ALL: usize = 64;
 
 #[cfg(test)]
 mod tests;

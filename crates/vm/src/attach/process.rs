@@ -118,8 +118,8 @@ fn cgroup(root: &ProcRoot, pid: i32) -> String {
         (controllers.is_empty() || controllers.split(',').any(|name| name == "cpu")).then_some(path)
     });
     let longest = paths.max_by_key(|path| path.len()).unwrap_or("/");
-    let parts = longest.split('/').filter(|part| !matches!(*part, "" | "emulator" | "libvirt"));
-    parts.last().unwrap_or("/").to_string()
+    let mut parts = longest.split('/').filter(|part| !matches!(*part, "" | "emulator" | "libvirt"));
+    parts.next_back().unwrap_or("/").to_string()
 }
 
 /// QEMU's options and their values.

@@ -234,3 +234,28 @@ fn a_small_quota_bears_little_debt() {
     assert!(!owes_much(QUOTA_NS, 8 * MS - 1) && owes_much(QUOTA_NS, 8 * MS));
     assert!(!owes_much(3 * MS, 1_200 * US - 1) && owes_much(3 * MS, 1_200 * US));
 }
+
+#[test]
+fn each_period_that_was_not_looked_at_has_granted_a_quota() {
+    let mut ledger = Ledger::new(QUOTA_NS, PERIOD_NS);
+    ledger.look(0, 0, Some(5));
+    ledger.look(MS, 0, Some(6));
+    ledger.look(1001 * MS, 200 * MS, Some(16));
+    assert_eq!(ledger.debt_ns(200 * MS), 0, "ten quotas in ten periods");
+    // More than that is owed.
+    ledger.look(2001 * MS, 430 * MS, Some(26));
+    assert_eq!(ledger.debt_ns(450 * MS), 30 * MS);
+}
+
+#[test]
+fn a_lowered_quota_that_was_held_for_periods_leaves_no_debt() {
+    let mut ledger = Ledger::new(QUOTA_NS, PERIOD_NS);
+    ledger.look(0, 0, Some(5));
+    ledger.look(MS, 0, Some(6));
+    ledger.lend(20 * MS, MS);
+    let quota_ns = ledger.look(ledger.due_ns().unwrap(), 25 * MS, None).unwrap();
+    assert!((13 * MS..=15 * MS).contains(&quota_ns), "{quota_ns}");
+    // The next five periods are not seen.
+    ledger.look(601 * MS, 25 * MS + 5 * quota_ns, Some(12));
+    assert_eq!(ledger.debt_ns(25 * MS + 5 * quota_ns), 0);
+}

@@ -146,3 +146,37 @@ fn damaged_tables_give_an_answer_or_none() {
     tested.unwrap();
     assert!(found.get() > 100, "only {} were found", found.get());
 }
+
+/// Before the tokens lies nothing but words that each look like the end of markers, and each place before these like the
+/// beginning of names.
+#[test]
+fn tables_of_nothing_but_beginnings_end_soon() {
+    let (whole, digits) = tables(Form::New, BASE, &some(Form::New));
+    let tokens = Tokens::find(&whole, digits).unwrap();
+    let mut bytes = Vec::new();
+    // Markers 0 and 131072, which ask for at least 257 names, and the number of these in front of each place.
+    for word in [131_072_u64 << 32, 300, 131_072 << 32, 512, 0x0101_0101_0101_0101] {
+        bytes.clear();
+        bytes.extend(std::iter::repeat_n((131_072_u64 << 32).to_le_bytes(), 1 << 18).flatten());
+        for (at, place) in bytes.chunks_exact_mut(8).enumerate().filter(|(at, _)| at % 2 == 1) {
+            place.copy_from_slice(&if at % 4 == 1 { word } else { 300 }.to_le_bytes());
+        }
+        let begin = bytes.len();
+        bytes.extend_from_slice(&whole[tokens.begin..tokens.end]);
+        let mut budget = Budget(1 << 20);
+        assert_eq!(names(&bytes, begin, &mut budget), None);
+        assert_eq!(decode(&bytes, begin + digits - tokens.begin, &["_text"]), None);
+    }
+    assert!(STEPS_MAX <= 32 << 20, "less than a second of any processor");
+    let mut spent = Budget(3);
+    assert_eq!((spent.spend(2), spent.spend(2), spent.spend(1)), (Some(()), None, Some(())));
+}
+
+/// With ever fewer steps the tables of a kernel are no longer read: each part of the search is paid for.
+#[test]
+fn what_takes_too_many_steps_is_none() {
+    let (bytes, digits) = tables(Form::Middle, BASE, &some(Form::Middle));
+    let tokens = Tokens::find(&bytes, digits).unwrap();
+    assert!(names(&bytes, tokens.begin, &mut Budget(1 << 20)).is_some());
+    assert!(names(&bytes, tokens.begin, &mut Budget(MARKED)).is_none());
+}

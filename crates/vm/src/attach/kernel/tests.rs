@@ -60,7 +60,13 @@ fn plant(bytes: &mut [u8], at: usize, claimed: u64) {
 }
 
 fn search(fake: &Fake) -> Search<'_> {
-    Search { memory: fake, bytes: MEMORY as u64, splits: [Split::PC, Split::Q35], pause: Duration::ZERO }
+    Search {
+        memory: fake,
+        bytes: MEMORY as u64,
+        splits: [Split::PC, Split::Q35],
+        pause: Duration::ZERO,
+        is_over: &|| false,
+    }
 }
 
 fn fake(kernels: &[(usize, u64)], clock: Option<usize>) -> Fake {
@@ -171,4 +177,34 @@ fn damaged_memory_gives_a_kernel_or_an_error() {
     });
     tested.unwrap();
     assert!(found.get() > 100 && refused.get() > 100, "{} {}", found.get(), refused.get());
+}
+
+#[test]
+fn a_search_that_is_over_ends_and_says_so() {
+    let fake = fake(&[(AT, AT as u64)], Some(AT));
+    let given: Symbols = symbols(VIRTUAL).into_iter().map(|(n, a)| (n.to_string(), a)).collect();
+    let asked = std::cell::Cell::new(0);
+    for limit in 0..3 {
+        for given in [None, Some(&given)] {
+            asked.set(0);
+            let is_over = || asked.replace(asked.get() + 1) >= limit;
+            let error = Search { is_over: &is_over, ..search(&fake) }.running(given).unwrap_err().to_string();
+            assert!(error.contains("took too long, or was interrupted"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn only_so_many_places_are_tried() {
+    // Digits and nothing else, more often than any guest has kernels.
+    let mut bytes = vec![0; MEMORY];
+    bytes.chunks_exact_mut(64 << 10).for_each(|chunk| chunk[..DIGITS.len()].copy_from_slice(DIGITS));
+    let fake = Fake { bytes: Mutex::new(bytes), clock: None };
+    let asked = std::cell::Cell::new(0);
+    let is_over = || {
+        asked.set(asked.get() + 1);
+        false
+    };
+    assert!(Search { is_over: &is_over, ..search(&fake) }.running(None).is_err());
+    assert!(asked.get() <= MAX_PLACES_IN_ALL + MEMORY / PIECE as usize + 1, "{}", asked.get());
 }
