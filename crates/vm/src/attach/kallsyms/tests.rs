@@ -165,9 +165,9 @@ fn tables_of_nothing_but_beginnings_end_soon() {
         bytes.extend_from_slice(&whole[tokens.begin..tokens.end]);
         let mut budget = Budget(1 << 20);
         assert_eq!(names(&bytes, begin, &mut budget), None);
+        assert!(budget.0 < MARKED, "it was not spent: {}", budget.0);
         assert_eq!(decode(&bytes, begin + digits - tokens.begin, &["_text"]), None);
     }
-    assert!(STEPS_MAX <= 32 << 20, "less than a second of any processor");
     let mut spent = Budget(3);
     assert_eq!((spent.spend(2), spent.spend(2), spent.spend(1)), (Some(()), None, Some(())));
 }
