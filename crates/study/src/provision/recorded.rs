@@ -13,7 +13,7 @@ use crate::scenario::{BadScenario, Clones, Guest, Memory, Postmark, Result, Work
 use crate::statistics;
 use crate::units::SECOND_NS;
 
-/// The profile of a study's runs under an undisturbed condition, by default the [first](Scenario::undisturbed). In a study with
+/// The profile of a study's runs under an undisturbed condition, by default the first such one. In a study with
 /// cases, of one of these.
 ///
 /// # Errors
