@@ -80,6 +80,7 @@ pub struct Arranged {
 /// alone overcommits it, at every ratio.
 pub fn ratios(base: &Scenario, wishes: &Wishes) -> Result<Arranged> {
     let ratios = sorted(&wishes.ratios)?;
+    let mut making = Making::of(base, wishes)?;
     let vcpus = base.guest.vcpus;
     let pcpus = base.host.pcpus_for(vcpus);
     if pcpus < vcpus {
@@ -89,7 +90,6 @@ pub fn ratios(base: &Scenario, wishes: &Wishes) -> Result<Arranged> {
         );
         return Err(BadScenario::new("host.pcpus", problem));
     }
-    let mut making = Making::of(base, wishes)?;
     for ratio in &ratios {
         if *ratio == 1.0 {
             making.cells.push(Cell::of(UNDISTURBED, "1", Some(1.0)));
