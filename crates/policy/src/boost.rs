@@ -201,7 +201,7 @@ impl Past {
         at_ns >= next_ns && vcpu.debt_ns < settings.debt_ns && self.budget >= settings.cap_ns * 1000
     }
 
-    /// The pause before the next visit. What one grace period has taught does not hold for the next.
+    /// The pause before the next visit. It starts short again with each grace period.
     fn pause_ns(&self, settings: &Settings) -> u64 {
         let doublings = self.visits.saturating_sub(PATIENCE).min(16);
         (settings.cool_down_ns << doublings).min(LONGEST_PAUSE_NS.max(settings.cool_down_ns))

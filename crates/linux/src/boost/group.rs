@@ -35,7 +35,7 @@ pub struct Group {
     file: File,
     stat: File,
     quota_us: u64,
-    /// What the file holds now, as far as this one has written it.
+    /// The quota that this process wrote into the file last.
     held_us: u64,
     period_us: u64,
     burst_us: u64,
@@ -69,7 +69,7 @@ impl Group {
         }
     }
 
-    /// Whether its quota is one that time can be lent of, and be paid back.
+    /// Whether the quota is large enough to lend from and to pay back.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a quota below 2 ms, and for one with a burst: what periods have saved up would be lost by a

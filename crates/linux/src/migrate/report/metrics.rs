@@ -1,4 +1,4 @@
-//! What the daemon tells of itself, for Prometheus.
+//! The daemon's metrics in Prometheus' text form.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
