@@ -30,6 +30,7 @@ mod limits;
 mod lock;
 mod owner;
 mod run;
+mod stand;
 mod vcpus;
 
 pub use group::{Group, Limited};
@@ -45,6 +46,11 @@ pub struct RcuLook {
     pub open: Option<u64>,
     /// The vCPUs that the grace period waits for: a bit for each vCPU number.
     pub holdouts: u64,
+    /// The guest's count of timer ticks (`jiffies`).
+    pub ticks: u64,
+    /// The vCPUs whose task cannot be preempted: it may hold a spinlock that one waits for whom the grace period waits
+    /// for. A bit for each vCPU number.
+    pub not_preemptible: u64,
     /// The vCPU on which the guest has put the grace-period kthread, if the kthread runs or is runnable.
     pub kthread_on: Option<usize>,
 }

@@ -28,7 +28,7 @@ impl GuestRcu for Stuck {
     fn look(&mut self) -> Result<RcuLook> {
         match self.is_gone.load(Ordering::Relaxed) {
             true => Err(Error::Gone { action: "read", path: "guest".into() }),
-            false => Ok(RcuLook { open: Some(1), holdouts: 1, kthread_on: None }),
+            false => Ok(RcuLook { open: Some(1), holdouts: 1, ..RcuLook::default() }),
         }
     }
 }

@@ -4,9 +4,10 @@
 //! ends it. While the host keeps such a vCPU off, the grace period cannot end, and what was freed under RCU piles up. This
 //! module asks for exactly these vCPUs to be let on, for a fraction of a millisecond each.
 //!
-//! A kernel without preemption reports in two steps: a switch of tasks is noted, and the next timer tick reports it. A
-//! guest that comes back takes its overdue tick at once. So a few short visits end what one visit would have to wait a
-//! whole tick for, and cost less: the cap is a fraction of a tick.
+//! A guest's kernel reports in two steps: at one of its timer's ticks it notices the grace period, and at the next one it
+//! reports. A guest that comes back takes its overdue tick at once. So a visit that begins shortly before a tick sees two
+//! of them, and may be much shorter than the time between ticks. A vCPU that hosts the kthread, or may hold a lock that
+//! a holdout spins for, needs no tick and is visited at any time.
 //!
 //! The time is lent, not given. Who carries out the orders charges it to the vCPU as any other run time, so that the vCPU
 //! has to wait for it later. Three bounds hold even if a grace period never ends: no visit begins while the vCPU owes
@@ -15,16 +16,20 @@
 
 mod aim;
 mod ledger;
+mod ticks;
 mod unaimed;
 
 pub use aim::{Aim, Decider};
 pub use ledger::{LEAD_NS, LEAST_NS, Ledger};
+pub use ticks::Ticks;
 pub use unaimed::Unaimed;
 
 use crate::SECOND_NS;
 
 /// Visits to a vCPU within one grace period after which the pause before each further one doubles.
 const PATIENCE: u32 = 4;
+/// While nobody is visited or waited for, looks are this many times as far apart.
+const CALM: u64 = 4;
 /// The longest pause between two visits.
 const LONGEST_PAUSE_NS: u64 = SECOND_NS;
 
@@ -59,12 +64,12 @@ impl Default for Settings {
 /// What is known of a vCPU at a look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vcpu {
-    /// It has work and no pCPU.
-    pub is_off: bool,
     /// The open grace period waits for it.
     pub is_holdout: bool,
     /// The grace-period kthread wants to run on it.
     pub has_kthread: bool,
+    /// Its task cannot be preempted, so it may hold a spinlock that another vCPU spins for.
+    pub may_hold_lock: bool,
     /// CPU time that it has had, ns.
     pub run_ns: u64,
     /// CPU time that it has had beyond what it has a right to, ns.
@@ -73,7 +78,12 @@ pub struct Vcpu {
 
 impl Vcpu {
     fn is_waited_for(&self) -> bool {
-        self.is_holdout || self.has_kthread
+        self.is_holdout || self.is_urgent()
+    }
+
+    /// A visit helps at any time, and not only if ticks fall into it.
+    fn is_urgent(&self) -> bool {
+        self.has_kthread || self.may_hold_lock && !self.is_holdout
     }
 }
 
@@ -84,6 +94,8 @@ pub struct Look<'a> {
     pub at_ns: u64,
     /// When the open grace period began; none if none is open.
     pub open_since_ns: Option<u64>,
+    /// When the guest's timer ticks next, if that is known.
+    pub tick_ns: Option<u64>,
     /// All vCPUs, in the same order at every look.
     pub vcpus: &'a [Vcpu],
 }
@@ -127,6 +139,10 @@ pub struct Booster {
     orders: Vec<Order>,
     /// The grace period of the last look, by its start.
     open_since_ns: Option<u64>,
+    /// Whether the last look began a visit or found that a vCPU that would have been boosted runs.
+    has_asked: bool,
+    /// When to look again because a vCPU should be boosted shortly before a tick.
+    before_tick_ns: Option<u64>,
 }
 
 impl Booster {
@@ -135,16 +151,26 @@ impl Booster {
         let budget = settings.share_permille * SECOND_NS;
         let past = Past { visit: None, ended_ns: None, visits: 0, budget, filled_ns: now_ns };
         let orders = Vec::with_capacity(vcpus);
-        Booster { settings, pasts: vec![past; vcpus], orders, open_since_ns: None }
+        Booster {
+            settings,
+            pasts: vec![past; vcpus],
+            orders,
+            open_since_ns: None,
+            has_asked: false,
+            before_tick_ns: None,
+        }
     }
 
-    /// Takes a look, and says what to do: at most one order for each vCPU.
+    /// Takes a look, and says what to do: at most one order for each vCPU. `is_off` says whether a vCPU has work and no
+    /// pCPU. It is asked of those alone that would be boosted then, since on a real host the answer is not for free.
     ///
     /// # Panics
     /// If the number of vCPUs is not the one given at first.
-    pub fn look(&mut self, look: &Look<'_>) -> &[Order] {
+    pub fn look(&mut self, look: &Look<'_>, mut is_off: impl FnMut(usize) -> bool) -> &[Order] {
         assert_eq!(look.vcpus.len(), self.pasts.len(), "a VM's vCPUs do not change");
         self.orders.clear();
+        self.has_asked = false;
+        self.before_tick_ns = None;
         if look.open_since_ns != self.open_since_ns {
             self.open_since_ns = look.open_since_ns;
             self.pasts.iter_mut().for_each(|past| past.visits = 0);
@@ -163,10 +189,19 @@ impl Booster {
                         self.orders.push(Order::End(v));
                     }
                 }
-                None if is_wanted && vcpu.is_off && past.may_begin(&self.settings, look.at_ns, vcpu) => {
-                    past.visit = Some(Visit { began_ns: look.at_ns, run_ns: vcpu.run_ns });
-                    past.visits += 1;
-                    self.orders.push(Order::Begin(v));
+                None if is_wanted && past.may_begin(&self.settings, look.at_ns, vcpu) => {
+                    if !vcpu.is_urgent()
+                        && let Err(before_tick_ns) = meets_tick(look, self.settings.cap_ns)
+                    {
+                        self.before_tick_ns = Some(before_tick_ns);
+                        continue;
+                    }
+                    self.has_asked = true;
+                    if is_off(v) {
+                        past.visit = Some(Visit { began_ns: look.at_ns, run_ns: vcpu.run_ns });
+                        past.visits += 1;
+                        self.orders.push(Order::Begin(v));
+                    }
                 }
                 None => {}
             }
@@ -174,17 +209,33 @@ impl Booster {
         &self.orders
     }
 
-    /// When to look again after a look at `at_ns`, if looks are `look_ns` apart: earlier if a visit ends before.
+    /// When to look again after a look at `at_ns`, if looks are `look_ns` apart: earlier if a visit ends or should begin before, and
+    /// later while nobody is visited or waited for, so that looks cost less.
     pub fn next_look_ns(&self, at_ns: u64, look_ns: u64) -> u64 {
-        let soon_ns = at_ns.saturating_add(look_ns.max(1));
         let visits = self.pasts.iter().filter_map(|past| past.visit);
-        let ends = visits.map(|visit| visit.began_ns.saturating_add(self.settings.cap_ns));
-        ends.min().map_or(soon_ns, |end_ns| soon_ns.min(end_ns.max(at_ns + 1)))
+        let first_end_ns = visits.map(|visit| visit.began_ns.saturating_add(self.settings.cap_ns)).min();
+        let is_calm = first_end_ns.is_none() && !self.has_asked;
+        let pause_ns = look_ns.max(1).saturating_mul(if is_calm { CALM } else { 1 });
+        let soon_ns = at_ns.saturating_add(pause_ns);
+        let events = first_end_ns.into_iter().chain(self.before_tick_ns);
+        events.fold(soon_ns, |soon_ns, event_ns| soon_ns.min(event_ns.max(at_ns + 1)))
     }
 
     /// vCPUs that are being boosted: whoever stops must end these.
     pub fn boosted(&self) -> impl Iterator<Item = usize> + '_ {
         self.pasts.iter().enumerate().filter(|(_, past)| past.visit.is_some()).map(|(v, _)| v)
+    }
+}
+
+/// Whether the guest's next tick falls into the middle half of a visit that begins now; if not, when it would fall into
+/// its middle, or falls next.
+fn meets_tick(look: &Look<'_>, cap_ns: u64) -> Result<(), u64> {
+    let Some(tick_ns) = look.tick_ns else { return Ok(()) };
+    let left_ns = tick_ns.saturating_sub(look.at_ns);
+    match left_ns >= cap_ns / 4 && left_ns <= cap_ns - cap_ns / 4 {
+        true => Ok(()),
+        false if left_ns > cap_ns / 2 => Err(tick_ns - cap_ns / 2),
+        false => Err(tick_ns),
     }
 }
 

@@ -365,6 +365,11 @@ impl Guest {
         &mut self.counters.latencies
     }
 
+    /// The kernel's count of ticks.
+    pub fn ticks(&self) -> u64 {
+        self.jiffies.now
+    }
+
     /// The vCPU on which RCU's kthread runs or waits to run.
     pub fn ready_gp_kthread(&self) -> Option<usize> {
         self.tasks.place(self.rcu.gp_kthread)

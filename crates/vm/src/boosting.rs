@@ -20,6 +20,8 @@ impl GuestRcu for Reader {
         Ok(RcuLook {
             open: gp.open.then_some(gp.sequence),
             holdouts: gp.holdouts,
+            ticks: self.jiffies(),
+            not_preemptible: self.not_preemptible(),
             kthread_on: self.gp_kthread_wanted_on(),
         })
     }

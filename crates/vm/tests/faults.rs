@@ -17,7 +17,8 @@ use reprieve_vm::qemu::GuestMemory;
 use support::{Bench, STOP_LIMIT, compare, image};
 
 /// The symbols that a layout needs, except the one for `preempt_count`, whose name depends on the kernel.
-const USED: [&str; 10] = [
+const USED: [&str; 11] = [
+    "jiffies_64",
     "linux_banner",
     "page_offset_base",
     "rcu_state",
@@ -225,6 +226,7 @@ fn kernel(btf: &Btf) -> (Symbols, Vec<(u64, u64)>) {
         ("linux_banner", KERNEL_MAP),
         ("page_offset_base", KERNEL_MAP + variables),
         ("rcu_state", KERNEL_MAP + rcu_state),
+        ("jiffies_64", KERNEL_MAP + variables + 32),
         ("rcu_num_lvls", KERNEL_MAP + variables + 8),
         ("rcu_num_nodes", KERNEL_MAP + variables + 16),
         ("__per_cpu_offset", KERNEL_MAP + table),

@@ -4,15 +4,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use reprieve_policy::boost::{Aim, Decider, Look, Order, Settings};
-use reprieve_policy::cpus::CpuSet;
+use reprieve_policy::boost::{Aim, Decider, Look, Order, Settings, Ticks};
 
+use super::stand::Stand;
 use super::vcpus::Vcpus;
 use super::{GuestRcu, Limited, RcuLook};
 use crate::clock::{now_ns, sleep_until, thread_cpu_ns};
 use crate::proc::ProcRoot;
-use crate::threads::{FifoGuard, own_tid, set_affinity_set, set_timer_slack_ns};
-use crate::{Error, Result, threads};
+use crate::threads::{FifoGuard, set_timer_slack_ns};
+use crate::{Error, Result};
 
 /// A visit is taken to be over after this time. A vCPU that has not used up its lent time by then sleeps or has no
 /// pCPU.
@@ -121,13 +121,10 @@ struct Loop<G> {
     policy: Decider,
     /// The open grace period's number, and when it was first seen.
     open: Option<(u64, u64)>,
+    ticks: Ticks,
     /// vCPUs that have not used up their lent time, and when it was lent.
     visited: Vec<(usize, u64)>,
-    /// The policy's orders at this look.
-    orders: Vec<Order>,
-    /// The CPUs that this thread may use between visits; and the pCPU that it is bound to during a visit.
-    home: Option<CpuSet>,
-    bound_to: Option<usize>,
+    stand: Stand,
     given: Given,
 }
 
@@ -141,10 +138,9 @@ impl<G: GuestRcu> Loop<G> {
             guest,
             policy,
             open: None,
+            ticks: Ticks::default(),
             visited: Vec::with_capacity(count),
-            orders: Vec::with_capacity(count),
-            home: None,
-            bound_to: None,
+            stand: Stand::default(),
             given: Given::default(),
         }
     }
@@ -155,26 +151,20 @@ impl<G: GuestRcu> Loop<G> {
             notes.push(format!("the boosting loop runs without real-time priority: {error}"))
         });
         let _ = set_timer_slack_ns(1);
-        self.home = threads::affinity_set(own_tid()).ok();
-        let mut next_ns = now_ns();
+        self.stand = Stand::here();
         while !stop.load(Ordering::Relaxed) {
             let began_ns = now_ns();
-            self.look()?;
+            let at_ns = self.look()?;
             *told.lock().unwrap_or_else(PoisonError::into_inner) = self.given;
-            // A late look is not made up for: that would only come in bursts.
-            let ended_ns = now_ns();
-            next_ns = (next_ns + self.plan.look_ns).max(ended_ns);
-            let due_ns = self.vcpus.accounts.iter().filter_map(|account| account.ledger.due_ns()).min();
-            let wanted_ns = due_ns.map_or(next_ns, |due_ns| next_ns.min(due_ns));
-            sleep_until(wanted_ns.max(rested_ns(began_ns, ended_ns)));
+            sleep_until(self.next_look_ns(at_ns).max(rested_ns(began_ns, now_ns())));
         }
         let restored = self.vcpus.accounts.iter_mut().map(|account| account.group.restore());
         restored.fold(Ok(()), Result::and)?;
         Ok(notes)
     }
 
-    fn look(&mut self) -> Result<()> {
-        self.stand_by();
+    /// Takes a look. Returns when.
+    fn look(&mut self) -> Result<u64> {
         let rcu = self.guest.look()?;
         self.vcpus.read_times()?;
         let at_ns = now_ns();
@@ -182,48 +172,60 @@ impl<G: GuestRcu> Loop<G> {
             account.look(at_ns, self.plan.may_act)?;
         }
         self.vcpus.judge(&rcu);
-        let seen = &self.vcpus.seen;
-        self.visited.retain(|(v, began_ns)| !seen[*v].is_off && at_ns < began_ns + LONGEST_VISIT_NS);
+        self.stand_by(at_ns)?;
         let open_since_ns = self.open_since_ns(at_ns, &rcu);
-        self.orders.clear();
-        let look = Look { at_ns, open_since_ns, vcpus: &self.vcpus.seen };
-        self.orders.extend_from_slice(self.policy.look(&look));
-        for order in &self.orders {
-            match *order {
-                Order::Begin(v) => {
-                    self.given.visits += 1;
-                    self.visited.retain(|(other, _)| *other != v);
-                    self.visited.push((v, at_ns));
-                    if let Some(account) = self.vcpus.account_of(v).filter(|_| self.plan.may_act) {
-                        account.lend(self.plan.settings.cap_ns)?;
-                    }
-                }
-                // The kernel itself ends the visit.
-                Order::End(_) => {}
+        self.ticks.look(at_ns, rcu.ticks);
+        let tick_ns = self.ticks.next_ns(at_ns);
+        let look = Look { at_ns, open_since_ns, tick_ns, vcpus: &self.vcpus.seen };
+        let mut failed = None;
+        let is_off =
+            |v| self.vcpus.is_off(v, &mut self.stand).unwrap_or_else(|error| failed.replace(error).is_some());
+        let began = self.policy.look(&look, is_off).iter().filter_map(|order| match *order {
+            Order::Begin(v) => Some((v, at_ns)),
+            // The kernel itself ends the visit.
+            Order::End(_) => None,
+        });
+        let first = self.visited.len();
+        self.visited.extend(began);
+        failed.map_or(Ok(()), Err)?;
+        for (v, _) in &self.visited[first..] {
+            self.given.visits += 1;
+            if let Some(account) = self.vcpus.account_of(*v).filter(|_| self.plan.may_act) {
+                account.lend(self.plan.settings.cap_ns)?;
             }
         }
+        self.stand.rest();
         self.given.looks += 1;
         self.given.lent_ns = self.vcpus.accounts.iter().map(|account| account.ledger.lent_ns()).sum();
         self.given.own_cpu_ns = thread_cpu_ns();
-        Ok(())
+        Ok(at_ns)
     }
 
-    /// Moves this thread to the pCPU of a visited vCPU, or to each in turn if there are several. When this thread
-    /// preempts the vCPU, the kernel accounts the vCPU's run time, and so throttles it in time.
-    fn stand_by(&mut self) {
-        let turn = self.given.looks as usize % self.visited.len().max(1);
-        let wanted = self.visited.get(turn).and_then(|(v, _)| self.vcpus.pcpu_of(*v));
-        if wanted == self.bound_to {
-            return;
-        }
-        let Some(home) = &self.home else { return };
-        let cpus = match wanted {
-            Some(pcpu) => std::iter::once(pcpu).collect(),
-            None => *home,
+    /// Takes each visited vCPU's pCPU for a moment, so that the kernel accounts its run time, and throttles it in time. Forgets
+    /// those whose visit is over.
+    fn stand_by(&mut self, at_ns: u64) -> Result<()> {
+        let mut failed = None;
+        self.visited.retain(|(v, began_ns)| {
+            let is_off = self
+                .vcpus
+                .is_off(*v, &mut self.stand)
+                .unwrap_or_else(|error| failed.replace(error).is_some());
+            let elapsed_ns = at_ns.saturating_sub(*began_ns);
+            elapsed_ns < self.plan.settings.cap_ns || !is_off && elapsed_ns < LONGEST_VISIT_NS
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn next_look_ns(&self, at_ns: u64) -> u64 {
+        let look_ns = self.plan.look_ns;
+        let soon_ns = at_ns.saturating_add(look_ns);
+        let next_ns = match self.visited.is_empty() {
+            true => self.policy.next_look_ns(at_ns, look_ns),
+            false => soon_ns,
         };
-        // If the kernel refuses, visits last up to a tick longer. That time is paid back, too.
-        let _ = set_affinity_set(own_tid(), &cpus);
-        self.bound_to = wanted;
+        let ledgers = || self.vcpus.accounts.iter().map(|account| &account.ledger);
+        let next_ns = if ledgers().any(|ledger| ledger.wants_count(next_ns)) { soon_ns } else { next_ns };
+        ledgers().filter_map(|ledger| ledger.due_ns()).fold(next_ns, u64::min)
     }
 
     fn open_since_ns(&mut self, at_ns: u64, rcu: &RcuLook) -> Option<u64> {

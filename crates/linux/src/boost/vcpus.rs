@@ -5,6 +5,7 @@ use reprieve_policy::boost::{Ledger, Vcpu};
 use super::RcuLook;
 use super::group::{Group, Limited};
 use super::owner;
+use super::stand::Stand;
 use crate::Result;
 use crate::proc::{ProcRoot, SchedStatReader, TaskStatReader};
 
@@ -26,6 +27,8 @@ pub(super) struct Vcpus {
     pub accounts: Vec<Account>,
     /// The vCPUs at the last look.
     pub seen: Vec<Vcpu>,
+    /// Run time of each vCPU at the look before.
+    before_ns: Vec<u64>,
 }
 
 impl Vcpus {
@@ -37,7 +40,8 @@ impl Vcpus {
         let times = tids.iter().map(|tid| SchedStatReader::open(root, pid, *tid)).collect::<Result<_>>()?;
         let places = tids.iter().map(|tid| TaskStatReader::open(root, pid, *tid)).collect::<Result<_>>()?;
         let accounts = limits.iter().map(|limited| Account::open(limited, may_act)).collect::<Result<_>>()?;
-        Ok(Vcpus { times, places, accounts, seen: vec![Vcpu::default(); tids.len()] })
+        let count = tids.len();
+        Ok(Vcpus { times, places, accounts, seen: vec![Vcpu::default(); count], before_ns: vec![0; count] })
     }
 
     /// The account of a vCPU, if it has a quota.
@@ -45,14 +49,24 @@ impl Vcpus {
         self.accounts.iter_mut().find(|account| account.vcpus.contains(&vcpu))
     }
 
-    /// The pCPU of a vCPU.
-    pub fn pcpu_of(&self, vcpu: usize) -> Option<usize> {
-        self.places.get(vcpu)?.read().ok().map(|stat| stat.cpu)
+    /// Whether a vCPU's thread could run and does not, while a quota limits it. To find out, the loop's thread moves to
+    /// that thread's pCPU.
+    pub fn is_off(&self, vcpu: usize, stand: &mut Stand) -> Result<bool> {
+        let account = self.accounts.iter().find(|account| account.vcpus.contains(&vcpu));
+        if !account.is_some_and(|account| account.ledger.is_used_up(account.run_ns)) {
+            return Ok(false);
+        }
+        let stat = self.places[vcpu].read()?;
+        let was_here = stand.go(stat.cpu);
+        // From elsewhere, the move itself makes the kernel account what the thread ran. Here, it had since the last look.
+        let known_ns = if was_here { self.before_ns[vcpu] } else { self.seen[vcpu].run_ns };
+        Ok(stat.state == 'R' && self.times[vcpu].read()?.run_ns == known_ns)
     }
 
     /// Reads all run times.
     pub fn read_times(&mut self) -> Result<()> {
-        for (seen, reader) in self.seen.iter_mut().zip(&self.times) {
+        for ((seen, before_ns), reader) in self.seen.iter_mut().zip(&mut self.before_ns).zip(&self.times) {
+            *before_ns = seen.run_ns;
             seen.run_ns = reader.read()?.run_ns;
         }
         for account in &mut self.accounts {
@@ -62,19 +76,23 @@ impl Vcpus {
         Ok(())
     }
 
-    /// Updates for each vCPU whether the kernel throttles it, what it owes, and whether the grace period waits for it.
+    /// Updates for each vCPU what it owes, and whether the grace period waits for it.
     pub fn judge(&mut self, rcu: &RcuLook) {
         for (v, seen) in self.seen.iter_mut().enumerate() {
             let account = self.accounts.iter().find(|account| account.vcpus.contains(&v));
             *seen = Vcpu {
-                is_off: account.is_some_and(|of| of.ledger.is_off(of.run_ns)),
-                is_holdout: v < 64 && rcu.holdouts >> v & 1 == 1,
+                is_holdout: has(rcu.holdouts, v),
+                may_hold_lock: has(rcu.not_preemptible, v),
                 has_kthread: rcu.kthread_on == Some(v),
                 run_ns: seen.run_ns,
                 debt_ns: account.map_or(0, Account::debt_ns),
             };
         }
     }
+}
+
+fn has(mask: u64, vcpu: usize) -> bool {
+    vcpu < 64 && mask >> vcpu & 1 == 1
 }
 
 impl Account {

@@ -36,22 +36,22 @@ impl Decider {
         }
     }
 
-    /// Takes a look and returns what to do: at most one order for each vCPU.
+    /// Takes a look and returns what to do, as [`Booster::look`] does.
     ///
     /// # Panics
     /// If the number of vCPUs is not the number given to [`Decider::new`].
-    pub fn look(&mut self, look: &Look<'_>) -> &[Order] {
+    pub fn look(&mut self, look: &Look<'_>, is_off: impl FnMut(usize) -> bool) -> &[Order] {
         match self {
-            Decider::Aimed(booster) => booster.look(look),
-            Decider::Unaimed(unaimed) => unaimed.look(look),
+            Decider::Aimed(booster) => booster.look(look, is_off),
+            Decider::Unaimed(unaimed) => unaimed.look(look, is_off),
         }
     }
+
     /// When to look again after a look at `at_ns`. `look_ns` is the time between looks that may find something to do.
     pub fn next_look_ns(&self, at_ns: u64, look_ns: u64) -> u64 {
         match self {
             Decider::Aimed(booster) => booster.next_look_ns(at_ns, look_ns),
-            // Visits of the control can be due at any time.
-            Decider::Unaimed(_) => at_ns.saturating_add(look_ns.max(1)),
+            Decider::Unaimed(unaimed) => unaimed.next_look_ns(at_ns, look_ns),
         }
     }
 }

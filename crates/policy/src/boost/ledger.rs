@@ -30,15 +30,6 @@ struct Bounds {
     to_ns: u64,
 }
 
-/// How long the group may run from a given moment on.
-#[derive(Clone, Copy, Debug)]
-struct Allowance {
-    /// The group's run time at that moment.
-    run_ns: u64,
-    length_ns: u64,
-    is_visit: bool,
-}
-
 /// The accounts of one group.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -55,7 +46,8 @@ pub struct Ledger {
     /// Whether the file already holds the next period's quota.
     is_settled: bool,
     held_ns: u64,
-    allowance: Option<Allowance>,
+    /// The group's run time when the visit that is under way began.
+    visit_run_ns: Option<u64>,
     lent_ns: u64,
 }
 
@@ -71,7 +63,7 @@ impl Ledger {
             debt_ns: 0,
             is_settled: false,
             held_ns: quota_ns,
-            allowance: None,
+            visit_run_ns: None,
             lent_ns: 0,
         }
     }
@@ -109,17 +101,25 @@ impl Ledger {
         late
     }
 
-    /// Lends time. Returns the quota to write.
+    /// Lends time. Returns the quota to write: the visit's length, or what is left of the group's own quota if that is
+    /// more. So a group that was off for another reason than its quota loses nothing.
     pub fn lend(&mut self, run_ns: u64, length_ns: u64) -> u64 {
-        let length_ns = length_ns.max(LEAST_NS);
-        self.allow(Allowance { run_ns, length_ns, is_visit: true });
-        self.held_ns = length_ns;
-        length_ns
+        self.end_visit(run_ns);
+        self.visit_run_ns = Some(run_ns);
+        self.held_ns = length_ns.max(LEAST_NS).max(self.rest_ns(run_ns));
+        self.held_ns
     }
 
-    /// Whether the group has used up its allowance, so that the kernel throttles it.
-    pub fn is_off(&self, run_ns: u64) -> bool {
-        self.allowance.is_some_and(|of| run_ns.saturating_sub(of.run_ns) >= of.length_ns)
+    /// Whether the kernel may throttle the group: it has used up its own quota, as far as is known here. Before it is
+    /// known when periods begin, the answer is no.
+    pub fn is_used_up(&self, run_ns: u64) -> bool {
+        self.next.is_some() && self.rest_ns(run_ns) < 2 * LEAST_NS
+    }
+
+    /// What is left of the group's own quota in this period, ns.
+    fn rest_ns(&self, run_ns: u64) -> u64 {
+        let used_ns = run_ns.saturating_sub(self.begin_run_ns);
+        self.quota_ns.saturating_sub(self.debt_ns.saturating_add(used_ns))
     }
 
     /// CPU time that the group has used beyond its quota, ns.
@@ -157,9 +157,7 @@ impl Ledger {
             let least_ns = LEAST_NS.min(self.quota_ns);
             self.quota_ns.saturating_sub(self.debt_ns + lead_ns).max(least_ns)
         };
-        // Run time before the period begins is not taken from the period.
-        let sure_ns = self.next.map_or(0, |next| next.from_ns.saturating_sub(at_ns)).min(lead_ns);
-        self.allow(Allowance { run_ns, length_ns: quota_ns + sure_ns, is_visit: false });
+        self.end_visit(run_ns);
         self.held_ns = quota_ns;
         self.is_settled = true;
         quota_ns
@@ -184,9 +182,6 @@ impl Ledger {
         let granted_ns = self.quota_ns.saturating_mul(missed);
         self.debt_ns = self.debt_ns.saturating_add(used_ns).saturating_sub(granted_ns);
         self.begin_run_ns = run_ns;
-        if self.is_settled {
-            self.allow(Allowance { run_ns, length_ns: self.held_ns, is_visit: false });
-        }
     }
 
     fn begin_period(&mut self, at_ns: u64, run_ns: u64, begun: Bounds) {
@@ -196,11 +191,6 @@ impl Ledger {
         }
         if !self.is_settled {
             self.settle(run_ns);
-            // The group may have run since the period began, so count that much less as allowed. If that makes a loan
-            // come too early, the group loses nothing: no visit is shorter than this.
-            let late_ns = at_ns.saturating_sub(begun.from_ns).min(LEAST_NS);
-            let length_ns = self.quota_ns.saturating_sub(self.debt_ns + late_ns);
-            self.allow(Allowance { run_ns, length_ns, is_visit: false });
         }
         self.is_settled = false;
         let expected = self.next.unwrap_or(begun);
@@ -213,9 +203,9 @@ impl Ledger {
         self.next = Some(Bounds { from_ns: begun.from_ns + later_ns, to_ns: begun.to_ns + later_ns });
     }
 
-    fn allow(&mut self, allowance: Allowance) {
-        if let Some(last) = self.allowance.replace(allowance).filter(|last| last.is_visit) {
-            self.lent_ns += allowance.run_ns.saturating_sub(last.run_ns);
+    fn end_visit(&mut self, run_ns: u64) {
+        if let Some(began_ns) = self.visit_run_ns.take() {
+            self.lent_ns += run_ns.saturating_sub(began_ns);
         }
     }
 }

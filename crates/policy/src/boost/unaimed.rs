@@ -1,8 +1,7 @@
 //! A control for [`Booster`]: visits of the same kind, under the same bounds, that follow a clock instead of grace
 //! periods.
 //!
-//! Each vCPU is due for a given number of visits per second, at random times. A visit begins when the vCPU is next
-//! descheduled, and lasts for the cap.
+//! While a vCPU is descheduled, it is visited at random times, at a given rate. Each visit lasts for the cap.
 
 use super::{Booster, Look, Order, Settings, Vcpu};
 use crate::SECOND_NS;
@@ -22,8 +21,8 @@ pub struct Unaimed {
 }
 
 impl Unaimed {
-    /// Decisions for a VM with `vcpus` vCPUs, from `now_ns` on. Each vCPU is due `per_s` times per second, at least
-    /// once. The times follow from the seed.
+    /// Decisions for a VM with `vcpus` vCPUs, from `now_ns` on. Between two visits of a vCPU that stays descheduled lie
+    /// `1 / per_s` seconds on average, a second at most. The times follow from the seed.
     pub fn new(settings: Settings, vcpus: usize, now_ns: u64, per_s: u64, seed: u64) -> Unaimed {
         let mut unaimed = Unaimed {
             booster: Booster::new(settings, vcpus, now_ns),
@@ -39,25 +38,33 @@ impl Unaimed {
         unaimed
     }
 
-    /// Takes a look and returns what to do. Of the look, only the time and the vCPUs' states matter.
+    /// Takes a look and returns what to do, as [`Booster::look`] does, whatever the guest's grace periods are.
     ///
     /// # Panics
     /// If the number of vCPUs is not the number given to [`Unaimed::new`].
-    pub fn look(&mut self, look: &Look<'_>) -> &[Order] {
+    pub fn look(&mut self, look: &Look<'_>, is_off: impl FnMut(usize) -> bool) -> &[Order] {
         for (v, vcpu) in look.vcpus.iter().enumerate() {
             let is_due = look.at_ns >= self.due_ns[v];
-            self.told[v] = Vcpu { is_holdout: is_due, has_kthread: false, ..*vcpu };
+            self.told[v] = Vcpu { is_holdout: is_due, has_kthread: false, may_hold_lock: false, ..*vcpu };
         }
         // Each look shows the booster a different grace period that is old enough, so its patience never runs out.
         let open_since_ns = Some(look.at_ns.saturating_sub(self.threshold_ns));
-        let orders = self.booster.look(&Look { at_ns: look.at_ns, open_since_ns, vcpus: &self.told });
+        let orders = self
+            .booster
+            .look(&Look { at_ns: look.at_ns, open_since_ns, tick_ns: None, vcpus: &self.told }, is_off);
         for order in orders {
             if let Order::End(v) = *order {
                 self.random = next(self.random);
-                self.due_ns[v] += pause_ns(self.every_ns, self.random);
+                // What was due while the vCPU ran is not made up for: that would only come in bursts.
+                self.due_ns[v] = look.at_ns + pause_ns(self.every_ns, self.random);
             }
         }
         orders
+    }
+
+    /// When to look again after a look at `at_ns`, as [`Booster::next_look_ns`] has it.
+    pub fn next_look_ns(&self, at_ns: u64, look_ns: u64) -> u64 {
+        self.booster.next_look_ns(at_ns, look_ns)
     }
 
     fn pause_ns(&mut self) -> u64 {
@@ -86,9 +93,10 @@ mod tests {
         let mut unaimed = Unaimed::new(Settings::default(), 2, 0, per_s, seed);
         let (mut begins, mut is_visited) = (Vec::new(), false);
         for at_ns in (0..10 * SECOND_NS).step_by(MS as usize / 10) {
-            let vcpus = [Vcpu::default(), Vcpu { is_off: !is_visited, ..Vcpu::default() }];
-            for order in unaimed.look(&Look { at_ns, open_since_ns: None, vcpus: &vcpus }) {
-                is_visited = *order == Order::Begin(1);
+            let look = Look { at_ns, open_since_ns: None, tick_ns: None, vcpus: &[Vcpu::default(); 2] };
+            let is_off = |v| v == 1 && !is_visited;
+            for order in unaimed.look(&look, is_off).to_vec() {
+                is_visited = order == Order::Begin(1);
                 begins.extend(is_visited.then_some(at_ns));
             }
         }
@@ -98,7 +106,8 @@ mod tests {
     #[test]
     fn visits_come_as_often_as_asked_for_and_follow_from_the_seed() {
         let visits = begins(50, 7);
-        assert!(visits.len().abs_diff(500) < 15, "{}", visits.len());
+        // 20 ms lie between two visits, and a visit takes 0.5 ms.
+        assert!(visits.len().abs_diff(10_000 * 10 / 205) < 15, "{}", visits.len());
         assert_eq!(visits, begins(50, 7));
         assert_ne!(visits, begins(50, 8));
     }
@@ -107,9 +116,10 @@ mod tests {
     fn a_vcpu_in_debt_is_not_visited() {
         let settings = Settings::default();
         let mut unaimed = Unaimed::new(settings, 1, 0, 100, 1);
-        let owes = Vcpu { is_off: true, is_holdout: true, debt_ns: settings.debt_ns, ..Vcpu::default() };
+        let owes = Vcpu { is_holdout: true, debt_ns: settings.debt_ns, ..Vcpu::default() };
         for at_ns in (0..SECOND_NS).step_by(MS as usize) {
-            assert_eq!(unaimed.look(&Look { at_ns, open_since_ns: Some(0), vcpus: &[owes] }), []);
+            let look = Look { at_ns, open_since_ns: Some(0), tick_ns: None, vcpus: &[owes] };
+            assert_eq!(unaimed.look(&look, |_| true), []);
         }
     }
 }

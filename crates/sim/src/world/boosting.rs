@@ -2,7 +2,7 @@
 //! ([`reprieve_policy::boost`]). It is an urgent thread of the host: each look at the guest's RCU state and at the host's
 //! scheduler takes CPU time on some pCPU, and what it finds at the look's end is what it acts on.
 
-use reprieve_policy::boost::{Aim, Decider, Look, Order, Settings, Vcpu};
+use reprieve_policy::boost::{Aim, Decider, Look, Order, Settings, Ticks, Vcpu};
 
 use super::World;
 use crate::host::{Body, State};
@@ -18,6 +18,7 @@ pub(super) struct Daemon {
     times: Times,
     /// The start of the open grace period, and when a look first saw it.
     open: Option<(u64, u64)>,
+    ticks: Ticks,
     /// vCPUs as of the last look.
     vcpus: Vec<Vcpu>,
     /// The run time of each vCPU when its boost began.
@@ -57,6 +58,7 @@ impl World {
             entity,
             times,
             open: None,
+            ticks: Ticks::default(),
             vcpus: vec![Vcpu::default(); vcpus],
             begun_ns: vec![0; vcpus],
             given: Given::default(),
@@ -91,8 +93,9 @@ impl World {
     /// The daemon looks, and does what the policy says. Returns when to look again.
     fn look_and_boost(&mut self) -> Option<u64> {
         let now_ns = self.now_ns;
-        let Daemon { guest, decider, entity: self_entity, times, open, vcpus, begun_ns, given, .. } =
-            self.boosting.as_mut()?;
+        let Daemon {
+            guest, decider, entity: self_entity, times, open, ticks, vcpus, begun_ns, given, ..
+        } = self.boosting.as_mut()?;
         let number = *guest;
         let (placement, guest) = (&self.placements[number], &self.guests[number]);
         let host = &mut self.hosts[placement.host];
@@ -104,13 +107,9 @@ impl World {
             let entity = placement.threads[v];
             let thread = &host.threads[entity.0 as usize];
             *vcpu = Vcpu {
-                // No daemon can let a thread run that a stimulus has stopped; and who is off since the look began may
-                // be so because of it.
-                is_off: thread.state == State::Runnable
-                    && thread.paused_until_ns.is_none()
-                    && thread.since_ns < look_since_ns,
                 is_holdout: guest.rcu.is_holdout(v),
                 has_kthread: ready == Some(v),
+                may_hold_lock: guest.holds_lock(v),
                 run_ns: thread.times_at(now_ns).0,
                 debt_ns: scheduler.debt_ns(now_ns, entity),
             };
@@ -121,8 +120,19 @@ impl World {
             Some((last_ns, seen_ns)) if last_ns == since_ns => (last_ns, seen_ns),
             _ => (since_ns, now_ns),
         });
-        let look = Look { at_ns: now_ns, open_since_ns: open.map(|(_, seen_ns)| seen_ns), vcpus };
-        for order in decider.look(&look) {
+        ticks.look(now_ns, guest.ticks());
+        let open_since_ns = open.map(|(_, seen_ns)| seen_ns);
+        let look = Look { at_ns: now_ns, open_since_ns, tick_ns: ticks.next_ns(now_ns), vcpus };
+        let threads = &host.threads;
+        // No daemon can let a thread run that a stimulus has stopped; and who is off since the look began may be so
+        // because of it.
+        let is_off = |v: usize| {
+            let thread = &threads[placement.threads[v].0 as usize];
+            thread.state == State::Runnable
+                && thread.paused_until_ns.is_none()
+                && thread.since_ns < look_since_ns
+        };
+        for order in decider.look(&look, is_off) {
             match *order {
                 Order::Begin(v) => {
                     begun_ns[v] = vcpus[v].run_ns;

@@ -138,7 +138,7 @@ pub struct Boost {
     /// Time between two looks at the guest, in us.
     #[schemars(range(min = 10, max = 10_000))]
     pub look_us: u64,
-    /// Boosts per second of each vCPU under `boost-unaimed`.
+    /// Boosts per second of a vCPU that is descheduled, under `boost-unaimed`.
     #[schemars(range(min = 1, max = 10_000))]
     pub unaimed_per_s: u64,
     /// CPU time that a look takes of a pCPU, with its wake-up and switches, in ns. An estimate, not a measurement: a

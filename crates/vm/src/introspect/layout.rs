@@ -69,6 +69,8 @@ pub struct GpKthread {
 pub struct Layout {
     /// `rcu_state.gp_seq`.
     pub gp_seq: Word,
+    /// `jiffies_64`.
+    pub jiffies: Word,
     /// The leaves in order of their CPUs.
     pub leaves: Vec<Leaf>,
     /// The grace-period kthread.
@@ -131,6 +133,7 @@ impl Layout {
         let cpu = |cpu| finder.cpu(cpu).map_err(within("the per-CPU area"));
         Ok(Layout {
             gp_seq: ram.word(rcu_state + finder.offset("rcu_state", "gp_seq")?)?,
+            jiffies: ram.word(finder.symbol("jiffies_64")?)?,
             leaves: finder.leaves(rcu_state).map_err(within("the rcu_node tree"))?,
             gp_kthread: finder.gp_kthread(rcu_state).map_err(within("the grace-period kthread"))?,
             cpus: (0..(cpus as u64).min(MAX_CPUS)).map(cpu).collect::<Result<_, _>>()?,

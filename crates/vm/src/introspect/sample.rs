@@ -9,6 +9,10 @@ pub const HUGE_PAGE_ORDER: usize = 9;
 /// (`SOFTIRQ_OFFSET`, include/linux/preempt.h).
 const SERVING_SOFTIRQ: u32 = 1 << 8;
 
+/// Bits of `preempt_count` that say why its task cannot be preempted: all but the highest, which says on x86 whether it
+/// should be.
+const NESTING: u32 = !(1 << 31);
+
 /// Grace-period state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpState {
@@ -102,6 +106,11 @@ impl Reader {
         self.layout.leaves.iter().fold(0, |all, leaf| all | place(self.ram.get(leaf.mask), leaf.first_cpu))
     }
 
+    /// The count of timer ticks.
+    pub fn jiffies(&self) -> u64 {
+        self.ram.get(self.layout.jiffies)
+    }
+
     /// Callbacks that wait, over all CPUs. Each CPU's count is a signed number that can be negative for a
     /// moment.
     pub fn backlog(&self) -> u64 {
@@ -120,6 +129,13 @@ impl Reader {
             gp_kthread_on: (running && cpu < self.cpus()).then_some(cpu),
             in_softirq: busy.fold(0, |mask, (index, _)| mask | 1 << index),
         }
+    }
+
+    /// CPUs whose task cannot be preempted: within a spinlock, a softirq or an interrupt.
+    pub fn not_preemptible(&self) -> u64 {
+        let is_held = |cpu: &PerCpu| self.ram.get_half(cpu.preempt_count) & NESTING != 0;
+        let cpus = self.layout.cpus.iter().take(64).enumerate().filter(|(_, cpu)| is_held(cpu));
+        cpus.fold(0, |mask, (index, _)| mask | 1 << index)
     }
 
     /// CPU on which the grace-period kthread runs or waits to run (`on_rq` is 1 then, and 2 while it is moved).

@@ -113,18 +113,14 @@ fn run(mut kernel: Kernel, aim: Aim, look_ns: u64, seconds: u64, open: impl Fn(u
         }
         let run_ns = kernel.run_ns;
         let vcpu = Vcpu {
-            is_off: ledger.is_off(run_ns),
             is_holdout: open(at_ns).is_some(),
             run_ns,
             debt_ns: ledger.debt_ns(run_ns),
             ..Vcpu::default()
         };
-        let rest_ns = kernel.left_ns - kernel.unaccounted_ns as i64;
-        assert!(
-            !vcpu.is_off || kernel.is_throttled || rest_ns < MS as i64,
-            "at {at_ns}: {rest_ns} ns are left"
-        );
-        for order in decider.look(&Look { at_ns, open_since_ns: open(at_ns), vcpus: &[vcpu] }) {
+        let is_off = kernel.is_throttled && ledger.is_used_up(run_ns);
+        let look = Look { at_ns, open_since_ns: open(at_ns), tick_ns: None, vcpus: &[vcpu] };
+        for order in decider.look(&look, |_| is_off) {
             if let Order::Begin(0) = order {
                 ran.visits += 1;
                 kernel.write(ledger.lend(run_ns, settings().cap_ns));
@@ -193,15 +189,23 @@ fn the_quota_is_back_in_the_file_once_the_debt_is_paid() {
 }
 
 #[test]
-fn nobody_is_known_to_be_off_before_the_phase_of_the_periods_is() {
+fn nothing_is_used_up_before_it_is_known_when_periods_begin() {
     let mut ledger = Ledger::new(QUOTA_NS, PERIOD_NS);
-    assert!(ledger.wants_count(0) && !ledger.is_off(50 * MS) && ledger.due_ns().is_none());
+    assert!(ledger.wants_count(0) && !ledger.is_used_up(50 * MS) && ledger.due_ns().is_none());
     assert_eq!(ledger.look(0, 0, Some(5)), None);
-    assert!(!ledger.is_off(50 * MS));
+    assert!(!ledger.is_used_up(50 * MS));
     assert_eq!(ledger.look(MS, 0, Some(6)), None);
-    // The vCPU may have run during that millisecond.
-    assert!(ledger.is_off(19 * MS) && !ledger.is_off(19 * MS - 1));
+    assert!(ledger.is_used_up(18 * MS + 1) && !ledger.is_used_up(18 * MS));
     assert!(!ledger.wants_count(50 * MS) && ledger.wants_count(99 * MS));
+}
+
+#[test]
+fn a_group_that_is_off_for_another_reason_keeps_its_quota() {
+    let mut ledger = Ledger::new(QUOTA_NS, PERIOD_NS);
+    ledger.look(0, 0, Some(5));
+    ledger.look(MS, 0, Some(6));
+    assert_eq!(ledger.lend(5 * MS, MS), 15 * MS);
+    assert_eq!((ledger.lend(19_500 * US, MS), ledger.lent_ns()), (MS, 14_500 * US));
 }
 
 #[test]
