@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::input;
 
 /// Names and texts.
-pub const BUILT_IN: [(&str, &str); 43] = [
+pub const BUILT_IN: [(&str, &str); 45] = [
     ("rcu-memory", include_str!("../../../scenarios/rcu-memory.toml")),
     ("rcu-clone", include_str!("../../../scenarios/rcu-clone.toml")),
     ("rcu-postmark", include_str!("../../../scenarios/rcu-postmark.toml")),
@@ -22,6 +22,8 @@ pub const BUILT_IN: [(&str, &str); 43] = [
     ("rcu-remedies-quota", include_str!("../../../scenarios/rcu-remedies-quota.toml")),
     ("rcu-parameters", include_str!("../../../scenarios/rcu-parameters.toml")),
     ("rcu-boost", include_str!("../../../scenarios/rcu-boost.toml")),
+    ("rcu-boost-clone", include_str!("../../../scenarios/rcu-boost-clone.toml")),
+    ("rcu-boost-postmark", include_str!("../../../scenarios/rcu-boost-postmark.toml")),
     ("rcu-spikes", include_str!("../../../scenarios/rcu-spikes.toml")),
     ("rcu-kernel-share", include_str!("../../../scenarios/rcu-kernel-share.toml")),
     ("rcu-conformance", include_str!("../../../scenarios/rcu-conformance.toml")),
