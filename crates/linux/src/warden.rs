@@ -31,8 +31,11 @@ mod line;
 mod server;
 
 pub use clean::put_back;
+pub(crate) use clean::put_back_if_lowered;
 pub use client::Warden;
 pub use line::Guarded;
+pub(crate) use line::Line;
+pub(crate) use server::listen;
 pub use server::run;
 
 /// The most objects guarded at a time.

@@ -1,23 +1,22 @@
 //! `reprieve boost`: on the host, sees how long RCU grace periods of guests wait for vCPUs that are off, and lets such vCPUs
 //! run for a moment.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use reprieve_linux::boost::{Aim, Boosting, Group, LOOK_NS, Limited, Lock, Plan, SETTINGS, limits};
+use reprieve_linux::boost::{Aim, Boosting, Group, LOOK_NS, Limited, Plan, SETTINGS, limits};
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
-use reprieve_linux::warden::{Guarded, Warden, put_back};
+use reprieve_linux::warden::{Guarded, put_back};
 use reprieve_vm::VmError;
 use reprieve_vm::attach::{self, Ended, Given, Qemu, Seen, Watched};
 
+use crate::boost_guards::Guards;
 use crate::boost_metrics;
 use crate::boost_words::Words;
 use crate::cli::BoostArguments;
 use crate::failure::Failure;
-use crate::grounds;
-use crate::migrate::runtime_folder;
 
 /// Most guests at a time.
 pub const MAX_GUESTS: usize = 64;
@@ -45,6 +44,8 @@ pub struct Guest {
     pub seen: Arc<Mutex<Seen>>,
     /// The groups whose quota limits its vCPUs.
     pub limits: Vec<Limited>,
+    /// The share of the first of these that could have shorter periods: a quota and a period, ns.
+    pub shorter: Option<(u64, u64)>,
     /// Whether these are known: someone who may only watch may not be able to see them.
     pub knows_limits: bool,
     /// What boosts gave, or would have given, before it was last attached to.
@@ -105,7 +106,8 @@ impl Guest {
 struct Work<'a> {
     root: ProcRoot,
     given: Given,
-    warden: Option<Warden>,
+    /// None for one that only watches.
+    guards: Option<Guards>,
     look_ns: u64,
     words: &'a Words,
     interrupt: &'a Interrupt,
@@ -118,12 +120,11 @@ pub fn boost(arguments: &BoostArguments) -> Result<(), Failure> {
     let found = find(&root, &arguments.pids)?;
     // A second ^C does not hurry the end: quotas are put back, which takes no time.
     let interrupt = Interrupt::install_patient()?;
-    let _lock = arguments.apply.then(|| Lock::take(&lock_path())).transpose()?;
-    let warden = arguments.apply.then(grounds::warden).transpose()?;
+    let guards = arguments.apply.then(Guards::new).transpose()?;
     let given = Given { btf: arguments.btf.clone(), symbols: arguments.symbols.clone() };
     let look_ns =
         if arguments.apply { LOOK_NS } else { WATCH_NS } * found.len().div_ceil(AT_FULL_RATE) as u64;
-    let work = Work { root, given, warden, look_ns, words: &words, interrupt: &interrupt };
+    let work = Work { root, given, guards, look_ns, words: &words, interrupt: &interrupt };
     let (mut guests, mut failures) = (Vec::new(), Vec::new());
     let one = found.len() == 1;
     for qemu in found {
@@ -166,11 +167,6 @@ fn pause(failures: u32) -> Duration {
         0 => Duration::ZERO,
         1.. => AGAIN_EVERY.saturating_mul(1 << (failures - 1).min(16)).min(AGAIN_AT_THE_LATEST),
     }
-}
-
-/// The lock of the one process that lends on this host.
-fn lock_path() -> PathBuf {
-    runtime_folder().join("boost.lock")
 }
 
 /// Why a guest cannot be watched.
@@ -220,6 +216,7 @@ impl Work<'_> {
             release: String::new(),
             seen,
             limits: Vec::new(),
+            shorter: None,
             earlier: reprieve_linux::boost::Given::default(),
             knows_limits: false,
             restarts: 0,
@@ -249,10 +246,12 @@ impl Work<'_> {
         guest.knows_limits = limits.is_some();
         guest.limits = limits.unwrap_or_default();
         let watched = Watched::new(&self.root, attached, Arc::clone(&guest.seen))?;
-        if let Some(warden) = &self.warden {
-            for limited in &guest.limits {
-                let object = Group::open(&limited.directory)?.guarded();
-                warden.guard(object.clone())?;
+        let groups = guest.limits.iter().map(|limited| Group::open(&limited.directory));
+        let groups = groups.collect::<Result<Vec<_>, _>>()?;
+        guest.shorter = groups.iter().find_map(Group::in_short_periods);
+        if let Some(guards) = &self.guards {
+            for object in groups.iter().map(Group::guarded) {
+                guards.guard(&object)?;
                 guest.guarded.push(object);
             }
         }
@@ -264,7 +263,7 @@ impl Work<'_> {
             settings: SETTINGS,
             look_ns: self.look_ns,
             aim: Aim::GracePeriods,
-            may_act: self.warden.is_some(),
+            may_act: self.guards.is_some(),
         };
         let boosting = Boosting::start(plan, watched)?;
         guest.state = State::Watched(boosting, Instant::now());
@@ -289,16 +288,15 @@ impl Work<'_> {
     }
 
     fn forget(&self, object: &Guarded) {
-        if let Some(warden) = &self.warden {
-            // If the warden has ended, it needs no message.
-            drop(warden.release(object));
+        if let Some(guards) = &self.guards {
+            guards.release(object);
         }
     }
 
     /// The groups that limit a guest. One that only watches does without those that it cannot look at: `None`.
     fn limits(&self, qemu: &Qemu) -> Result<Option<Vec<Limited>>, VmError> {
         match limits(&self.root, qemu.pid, &qemu.vcpus) {
-            Err(error) if self.warden.is_none() => {
+            Err(error) if self.guards.is_none() => {
                 let name = self.words.name(qemu);
                 self.words.warn(&format!("{name}: quotas are not looked at: {error}"));
                 Ok(None)

@@ -35,6 +35,8 @@ pub struct Facts {
     pub lent_ns: u64,
     /// Whether a quota limits a vCPU; unknown if its groups were not to be looked at.
     pub is_limited: Option<bool>,
+    /// The share of a quota with long periods, in short ones: quota and period, ns.
+    pub shorter: Option<(u64, u64)>,
 }
 
 impl Facts {
@@ -48,6 +50,7 @@ impl Facts {
             visits: given.visits,
             lent_ns: given.lent_ns,
             is_limited: guest.knows_limits.then_some(!guest.limits.is_empty()),
+            shorter: guest.shorter,
         }
     }
 
@@ -68,7 +71,15 @@ impl Facts {
                     time(self.lent_ns)
                 )
             }
-            (1.., _) => format!("boost would let vCPUs run {visits} times in {in_all}: {waits}; add --apply"),
+            (1.., _) => {
+                let remedy = self.shorter.map_or("add --apply".into(), |(quota_ns, period_ns)| {
+                    let (quota, period) = (time(quota_ns), time(period_ns));
+                    format!(
+                        "add --apply, or give the quota shorter periods with the same share, {quota} of every {period}"
+                    )
+                });
+                format!("boost would let vCPUs run {visits} times in {in_all}: {waits}; {remedy}")
+            }
             _ if self.waited_ns == 0 => format!(
                 "nobody took a vCPU away that a grace period waited for in {in_all}, so boost would not help"
             ),
@@ -233,6 +244,13 @@ mod tests {
             Facts { visits: 31, ..waits },
             false,
             "boost would let vCPUs run 31 times in 10.0 s: grace periods waited 900 ms",
+        );
+        let verdict = Facts { visits: 31, shorter: Some((2_000_000, 10_000_000)), ..waits }.verdict(false);
+        assert!(
+            verdict.ends_with(
+                "add --apply, or give the quota shorter periods with the same share, 2.00 ms of every 10.0 ms"
+            ),
+            "{verdict}"
         );
         starts(
             Facts { visits: 31, lent_ns: 9_000_000, ..waits },

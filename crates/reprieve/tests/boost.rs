@@ -123,12 +123,12 @@ fn a_real_guest_is_watched_and_boosted_and_left_as_it_was() {
     assert_eq!(quota_files(&run), before, "quotas are put back");
 
     // Killed while it has lent something: the warden puts it back.
-    let mut killed = Command::new(PROGRAM)
-        .args(["boost", "--apply", "--pid", &pid.to_string()])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let apply = || {
+        let mut command = Command::new(PROGRAM);
+        command.args(["boost", "--apply", "--pid", &pid.to_string()]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut killed = apply();
     let lends = || quota_files(&run) != before;
     wait_until("a first visit", lends);
     let (code, said) = refusal(&["--apply", "--limit-s", "1", "--pid", &pid.to_string()]);
@@ -138,9 +138,33 @@ fn a_real_guest_is_watched_and_boosted_and_left_as_it_was() {
     killed.wait().unwrap();
     wait_until("the quota is back", || quota_files(&run) == before);
 
+    // Killed with its warden: the next one puts it back. The kill may come just when the quota is as it was.
+    for _ in 0..20 {
+        let mut killed = apply();
+        wait_until("a visit", lends);
+        children(killed.id()).into_iter().chain([killed.id() as i32]).for_each(|pid| {
+            // A warden that sees the end of the other first would put the quota back.
+            kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+        });
+        killed.wait().unwrap();
+        if lends() {
+            break;
+        }
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(lends(), "nobody is left to put it back");
+    let seen = watched(pid, &["--apply", "--limit-s", "1"]);
+    assert_eq!(quota_files(&run), before, "{seen}");
+
     run.signal(Signal::INT);
     run.wait_end();
     run.assert_nothing_is_left("boosted");
+}
+
+/// The processes that a process has started.
+fn children(pid: u32) -> Vec<i32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    text.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {

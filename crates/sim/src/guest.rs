@@ -118,6 +118,10 @@ pub struct Remedies {
     pub pressure: Option<reprieve_policy::pressure::Settings>,
     /// `synchronize_rcu()` waits for expedited grace periods.
     pub expedites: bool,
+    /// RCU's kthread runs before all other tasks of its vCPU.
+    pub kthread_prio: bool,
+    /// RCU's kthread wakes on a vCPU that is on a pCPU.
+    pub places_kthread: bool,
 }
 
 /// The parameters of a guest.
@@ -179,6 +183,8 @@ pub struct Guest {
     in_interrupt: bool,
     /// `synchronize_rcu()` waits for expedited grace periods.
     expedites: bool,
+    /// RCU's kthread wakes on a vCPU that is on a pCPU.
+    places_kthread: bool,
     /// Interrupts that its vCPUs sent each other.
     ipis: u64,
     counters: Counters,
@@ -205,11 +211,13 @@ impl Guest {
             io: IoSide::default(),
             in_interrupt: false,
             expedites: spec.remedies.expedites,
+            places_kthread: spec.remedies.places_kthread,
             ipis: 0,
             counters: Counters::default(),
             requests: Vec::new(),
         };
-        guest.rcu.gp_kthread = guest.tasks.add(Kind::GpKthread, &sched::Spec::default());
+        let kthread = sched::Spec { urgent: spec.remedies.kthread_prio, ..sched::Spec::default() };
+        guest.rcu.gp_kthread = guest.tasks.add(Kind::GpKthread, &kthread);
         for v in 0..spec.vcpus {
             let spec = sched::Spec { allowed: vec![Cpu(v as u32)], ..sched::Spec::default() };
             let ksoftirqd = guest.tasks.add(Kind::Ksoftirqd, &spec);

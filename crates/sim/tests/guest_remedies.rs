@@ -146,6 +146,21 @@ fn offloaded_callbacks_leave_softirqs() {
 }
 
 #[test]
+fn an_urgent_kthread_does_not_wait_for_other_tasks() {
+    // More tasks than vCPUs, so that the kthread has to wait for one.
+    let runs = runs("workload = { kind = 'memory', burst = 10, workers = 12 }", "kthread-prio", "");
+    assert!(ratio(&runs, GP_MEAN) < 0.95, "{}", ratio(&runs, GP_MEAN));
+}
+
+#[test]
+fn a_placed_kthread_is_not_put_on_a_descheduled_vcpu() {
+    let runs = runs(MEMORY, "kthread-placed", "");
+    assert!(ratio(&runs, GP_MEAN) < 1.0, "{}", ratio(&runs, GP_MEAN));
+    // It still waits for the descheduled vCPU's report.
+    assert!(support::metric(&runs[1], GP_MAX) > 50e6, "{}", support::metric(&runs[1], GP_MAX));
+}
+
+#[test]
 fn remedies_that_change_nothing_are_refused() {
     let refusal = |workload: &str, more: &str| {
         let text = format!("name = 't'\ntitle = 't'\nrun = {{ window_ms = 500 }}\n{workload}\n{more}");

@@ -8,6 +8,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use reprieve_policy::boost::LEAST_NS;
+
 use crate::warden::Guarded;
 use crate::{Error, Result};
 
@@ -17,6 +19,8 @@ const STAT_BYTES: usize = 1024;
 /// The least quota that time is lent of, us a period. A visit takes 1 ms at least; of less than twice that no period could be
 /// shortened by it.
 const LEAST_QUOTA_US: u64 = 2_000;
+/// A period in which a vCPU is not off for much longer than a grace period lasts in any case.
+const SHORT_PERIOD_NS: u64 = 10_000_000;
 
 /// A cgroup whose quota limits some of a VM's vCPUs, and no other busy thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +120,17 @@ impl Group {
         let stat = File::open(&stat_path).map_err(|e| Error::io("open", &stat_path, e, WAY_OUT))?;
         let file = file.map_err(|e| Error::io("open", &path, e, WAY_OUT))?;
         Ok(Group { path, file, stat, quota_us, held_us: quota_us, period_us, burst_us, is_v2 })
+    }
+
+    /// A quota of the same share with shorter periods, if its periods are long: quota and period, ns. Whoever may set the
+    /// quota helps a guest that way without boosts.
+    pub fn in_short_periods(&self) -> Option<(u64, u64)> {
+        let (quota_ns, period_ns) = (self.quota_ns(), self.period_ns());
+        // The kernel accepts no quota below 1 ms, and no other fraction of a ms is needed.
+        let least_ms = period_ns.div_ceil(quota_ns.max(1));
+        let short_ns = SHORT_PERIOD_NS.max(least_ms * LEAST_NS);
+        let share_of = u128::from(quota_ns) * u128::from(short_ns) / u128::from(period_ns.max(1));
+        (short_ns <= period_ns / 2).then_some((share_of as u64, short_ns))
     }
 
     /// The quota that the group had when it was opened, ns per period.
@@ -230,6 +245,16 @@ mod tests {
             drop(group);
             assert_eq!(text(), back);
         }
+    }
+
+    #[test]
+    fn a_long_period_could_be_shorter_with_the_same_share() {
+        let short = |text: &str| Group::open(fake(&[("cpu.max", text)]).path()).unwrap().in_short_periods();
+        assert_eq!(short("20000 100000\n"), Some((2_000_000, 10_000_000)));
+        assert_eq!(short("150000 100000\n"), Some((15_000_000, 10_000_000)));
+        assert_eq!(short("4000 100000\n"), Some((1_000_000, 25_000_000)), "1 ms is the least");
+        assert_eq!(short("1000 100000\n"), None);
+        assert_eq!(short("5000 15000\n"), None, "it is short");
     }
 
     #[test]

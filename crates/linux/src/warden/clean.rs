@@ -94,6 +94,22 @@ pub fn put_back(object: &Guarded) -> crate::Result<()> {
     }
 }
 
+/// Puts a quota back if the file holds a lower one. Whoever lends time of a quota lowers it, so a quota that is not lower
+/// was set by somebody else, or was put back already.
+///
+/// # Errors
+/// As [`put_back`].
+pub(crate) fn put_back_if_lowered(object: &Guarded) -> crate::Result<()> {
+    let Guarded::Quota { path, quota_us, .. } = object else { return Ok(()) };
+    // A group that was removed has no file.
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let held_us = text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
+    match held_us.is_some_and(|held_us| held_us < *quota_us) {
+        true => put_back(object),
+        false => Ok(()),
+    }
+}
+
 /// Writes a quota to a file of a cgroup file system, and to no other file.
 fn put_quota_back(path: &Path, quota_us: u64, period_us: u64) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).open(path)?;

@@ -114,16 +114,16 @@ impl Guarded {
     }
 }
 
-/// A message from the main process to the warden.
+/// A message from the main process to the warden, or a line of its journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(crate) enum Line {
     Guard(Guarded),
     Release(Guarded),
 }
 
 impl Line {
     /// The line, including its newline.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let (sign, guarded) = match self {
             Line::Guard(guarded) => (b'+', guarded),
             Line::Release(guarded) => (b'-', guarded),

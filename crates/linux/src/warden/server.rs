@@ -32,7 +32,7 @@ pub(super) fn ignore_signals() {
 }
 
 /// Reads the input to its end and returns what is then registered.
-fn listen(input: impl Read) -> BTreeSet<Guarded> {
+pub(crate) fn listen(input: impl Read) -> BTreeSet<Guarded> {
     let mut input = BufReader::new(input);
     let mut guarded = BTreeSet::new();
     while let Some(line) = next_line(&mut input) {

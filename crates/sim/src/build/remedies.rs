@@ -30,6 +30,8 @@ pub fn of_guest(scenario: &Scenario, condition: &Condition) -> Remedies {
         slab: has(Remedy::DeferredAwareSlab).then(slab),
         pressure: has(Remedy::BackPressure).then(pressure),
         expedites: has(Remedy::Expedited),
+        kthread_prio: has(Remedy::KthreadPrio),
+        places_kthread: has(Remedy::KthreadPlaced),
     }
 }
 
@@ -77,7 +79,9 @@ pub fn add(world: &mut World, guest: usize, model: &HostModel, condition: &Condi
             | Remedy::BackPressure
             | Remedy::Expedited
             | Remedy::AskFirst
-            | Remedy::Offload => {}
+            | Remedy::Offload
+            | Remedy::KthreadPrio
+            | Remedy::KthreadPlaced => {}
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::guest::env::Env;
 use crate::guest::ids::{Mode, TaskId};
 use crate::guest::task::{Kind, Op};
 use crate::guest::timers::Sleeper;
-use crate::guest::vcpu::{Level, interrupt};
+use crate::guest::vcpu::{Level, Presence, Vcpu, interrupt};
 use crate::guest::{Clock, Guest};
 use crate::sched::{Cpu, Entity};
 
@@ -169,6 +169,14 @@ impl Guest {
             let sleeper = Sleeper { task, sleep: state.sleep };
             self.vcpus[usize::from(v)].wheel.cancel(sleeper);
         }
+        if self.places_kthread && task == self.rcu.gp_kthread {
+            let is_on = |vcpu: &Vcpu| vcpu.presence == Presence::Running;
+            let bits = self.vcpus.iter().enumerate().filter(|(_, vcpu)| is_on(vcpu)).map(|(v, _)| 1 << v);
+            let on = bits.fold(0, |all: u64, bit: u64| all | bit);
+            // If none is on, all will do.
+            let all = u64::MAX >> (u64::BITS as usize - self.vcpus.len().min(64));
+            self.allow(clock, task, if on == 0 { all } else { on });
+        }
         let from = from.map(|v| Cpu(v as u32));
         self.tasks.scheduler.wake(clock.now_ns, Entity(task.0), from, &mut self.tasks.orders);
         self.apply_orders(from.map(|cpu| cpu.0 as usize));
@@ -177,11 +185,16 @@ impl Guest {
     /// From now on tasks run on these vCPUs, a bit for each, as far as their own affinity lets them.
     pub(crate) fn use_vcpus(&mut self, clock: &mut Clock<'_>, used: u64) {
         for task in self.tasks.ids() {
-            if let Some(allowed) = self.tasks.allowed_of(task, used) {
-                let tasks = &mut self.tasks;
-                tasks.scheduler.set_allowed(clock.now_ns, Entity(task.0), &allowed, &mut tasks.orders);
-                self.apply_orders(None);
-            }
+            self.allow(clock, task, used);
+        }
+    }
+
+    /// From now on a task runs on these vCPUs, as far as its own affinity lets it.
+    fn allow(&mut self, clock: &mut Clock<'_>, task: TaskId, used: u64) {
+        if let Some(allowed) = self.tasks.allowed_of(task, used) {
+            let tasks = &mut self.tasks;
+            tasks.scheduler.set_allowed(clock.now_ns, Entity(task.0), &allowed, &mut tasks.orders);
+            self.apply_orders(None);
         }
     }
 

@@ -42,6 +42,10 @@ pub enum Remedy {
     AskFirst,
     /// `rcu_nocbs=all`: a kernel thread for each vCPU invokes its callbacks, on any vCPU.
     Offload,
+    /// `rcutree.kthread_prio=1`: RCU's kthread runs before all other tasks of its vCPU.
+    KthreadPrio,
+    /// RCU's kthread wakes on a vCPU that is on a pCPU, if one is.
+    KthreadPlaced,
     // To compare with.
     /// What nobody can do, to compare the others with: a vCPU that the host takes off its pCPU counts as quiescent at
     /// once, though it may be within a reader; and a vCPU on which the grace-period kthread could run, or that could
@@ -51,7 +55,7 @@ pub enum Remedy {
 
 impl Remedy {
     /// All of them.
-    pub const ALL: [Remedy; 13] = [
+    pub const ALL: [Remedy; 15] = [
         Remedy::Boost,
         Remedy::BoostUnaimed,
         Remedy::SliceGrant,
@@ -64,6 +68,8 @@ impl Remedy {
         Remedy::Expedited,
         Remedy::AskFirst,
         Remedy::Offload,
+        Remedy::KthreadPrio,
+        Remedy::KthreadPlaced,
         Remedy::Oracle,
     ];
 
@@ -93,6 +99,8 @@ impl Remedy {
             Remedy::Expedited => "expedited grace periods for those who wait",
             Remedy::AskFirst => "vCPUs that grace periods wait for are asked at once",
             Remedy::Offload => "callbacks on kernel threads of their own",
+            Remedy::KthreadPrio => "RCU's kthread before all other tasks",
+            Remedy::KthreadPlaced => "RCU's kthread woken on a vCPU that is on",
         }
     }
 
@@ -105,6 +113,8 @@ impl Remedy {
                 | Remedy::Expedited
                 | Remedy::AskFirst
                 | Remedy::Offload
+                | Remedy::KthreadPrio
+                | Remedy::KthreadPlaced
         )
     }
 }
