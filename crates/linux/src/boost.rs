@@ -75,6 +75,7 @@ pub const SETTINGS: reprieve_policy::boost::Settings = reprieve_policy::boost::S
     cool_down_ns: 8_000_000,
     debt_ns: 8_000_000,
     share_permille: 200,
+    before_tick: true,
 };
 /// Time between two looks that goes with [`SETTINGS`], ns.
 pub const LOOK_NS: u64 = 250_000;

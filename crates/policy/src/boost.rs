@@ -46,6 +46,9 @@ pub struct Settings {
     pub debt_ns: u64,
     /// CPU time that a vCPU's visits may take, in thousandths of the time. It saves up to one second's worth.
     pub share_permille: u64,
+    /// Whether a vCPU that only has to report is visited shortly before a tick of the guest. That saves visits where they are
+    /// few, and costs the time until the tick.
+    pub before_tick: bool,
 }
 
 impl Default for Settings {
@@ -57,6 +60,7 @@ impl Default for Settings {
             cool_down_ns: 1_500_000,
             debt_ns: 10_000_000,
             share_permille: 200,
+            before_tick: false,
         }
     }
 }
@@ -191,7 +195,7 @@ impl Booster {
                 }
                 None if is_wanted && past.may_begin(&self.settings, look.at_ns, vcpu) => {
                     if !vcpu.is_urgent()
-                        && let Err(before_tick_ns) = meets_tick(look, self.settings.cap_ns)
+                        && let Err(before_tick_ns) = meets_tick(look, &self.settings)
                     {
                         self.before_tick_ns = Some(before_tick_ns);
                         continue;
@@ -229,8 +233,9 @@ impl Booster {
 
 /// Whether the guest's next tick falls into the middle half of a visit that begins now; if not, when it would fall into
 /// its middle, or falls next.
-fn meets_tick(look: &Look<'_>, cap_ns: u64) -> Result<(), u64> {
-    let Some(tick_ns) = look.tick_ns else { return Ok(()) };
+fn meets_tick(look: &Look<'_>, settings: &Settings) -> Result<(), u64> {
+    let Some(tick_ns) = look.tick_ns.filter(|_| settings.before_tick) else { return Ok(()) };
+    let cap_ns = settings.cap_ns;
     let left_ns = tick_ns.saturating_sub(look.at_ns);
     match left_ns >= cap_ns / 4 && left_ns <= cap_ns - cap_ns / 4 {
         true => Ok(()),

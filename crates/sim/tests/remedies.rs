@@ -132,6 +132,7 @@ fn each_setting_is_read() {
         "share_percent = 1",
         "look_us = 370",
         "look_ns = 7_000",
+        "before_tick = true",
     ] {
         assert_ne!(hash(&format!("boost = {{ {setting} }}")), usual, "{setting}");
     }

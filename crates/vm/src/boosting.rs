@@ -51,6 +51,7 @@ pub fn start(
         cool_down_ns: boost.cool_down_us * 1000,
         debt_ns: boost.debt_us * 1000,
         share_permille: boost.share_percent * 10,
+        before_tick: boost.before_tick,
     };
     let plan = Plan {
         proc_root: host.proc_root.clone(),

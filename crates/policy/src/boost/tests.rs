@@ -3,6 +3,10 @@ use super::*;
 pub(super) const MS: u64 = 1_000_000;
 const STEP_NS: u64 = 100_000;
 
+fn before_tick() -> Settings {
+    Settings { before_tick: true, ..Settings::default() }
+}
+
 /// A VM of two vCPUs with a grace period that waits for vCPU 1 alone.
 fn held_up(run_ns: u64) -> [Vcpu; 2] {
     [Vcpu::default(), Vcpu { is_holdout: true, run_ns, ..Vcpu::default() }]
@@ -147,7 +151,7 @@ fn looks_are_rare_until_a_visit_may_be_due_and_never_miss_its_end() {
 
 #[test]
 fn a_holdout_s_visit_begins_before_a_tick() {
-    let mut booster = Booster::new(Settings::default(), 2, 0);
+    let mut booster = Booster::new(before_tick(), 2, 0);
     let vcpus = held_up(0);
     let at = |at_ns| Look { at_ns, open_since_ns: Some(0), tick_ns: Some(9 * MS), vcpus: &vcpus };
     assert_eq!(booster.look(&at(6 * MS), |_| unreachable!("nobody asks before it is time")), []);
@@ -155,6 +159,8 @@ fn a_holdout_s_visit_begins_before_a_tick() {
     assert_eq!(booster.look(&at(8_900_000), |_| true), [], "too late: it would hardly have begun");
     assert_eq!(booster.next_look_ns(8_900_000, MS), 9 * MS, "then the next tick is known");
     assert_eq!(booster.look(&at(8_750_000), |_| true), [Order::Begin(1)]);
+    let mut careless = Booster::new(Settings::default(), 2, 0);
+    assert_eq!(careless.look(&at(6 * MS), |_| true), [Order::Begin(1)]);
 }
 
 #[test]
@@ -163,12 +169,12 @@ fn who_needs_no_tick_is_visited_at_once() {
         Vcpu { has_kthread: true, is_holdout: true, ..Vcpu::default() },
         Vcpu { may_hold_lock: true, ..Vcpu::default() },
     ] {
-        let mut booster = Booster::new(Settings::default(), 1, 0);
+        let mut booster = Booster::new(before_tick(), 1, 0);
         let look = Look { at_ns: 6 * MS, open_since_ns: Some(0), tick_ns: Some(9 * MS), vcpus: &[urgent] };
         assert_eq!(booster.look(&look, |_| true), [Order::Begin(0)]);
     }
     let holds_up_and_lock = Vcpu { is_holdout: true, may_hold_lock: true, ..Vcpu::default() };
-    let mut booster = Booster::new(Settings::default(), 1, 0);
+    let mut booster = Booster::new(before_tick(), 1, 0);
     let look =
         Look { at_ns: 6 * MS, open_since_ns: Some(0), tick_ns: Some(9 * MS), vcpus: &[holds_up_and_lock] };
     assert_eq!(booster.look(&look, |_| true), [], "its report needs ticks, whatever it holds");

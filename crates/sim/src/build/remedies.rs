@@ -93,6 +93,7 @@ fn add_boosting(world: &mut World, guest: usize, boost: &Boost, aim: Aim) {
         cool_down_ns: boost.cool_down_us * 1000,
         debt_ns: boost.debt_us * 1000,
         share_permille: boost.share_percent * 10,
+        before_tick: boost.before_tick,
     };
     let times = Times { every_ns: boost.look_us * 1000, cost_ns: boost.look_ns };
     world.add_boosting(guest, (aim, settings), times);

@@ -145,6 +145,9 @@ pub struct Boost {
     /// CPU time of a vCPU that its boosts may take, in per cent of one CPU.
     #[schemars(range(min = 1, max = 100))]
     pub share_percent: u64,
+    /// Whether a vCPU that only has to report to RCU is boosted shortly before a tick of the guest, at which it can. That saves
+    /// boosts, and costs the time until the tick.
+    pub before_tick: bool,
     /// Time between two looks at the guest, in us.
     #[schemars(range(min = 10, max = 10_000))]
     pub look_us: u64,
@@ -166,6 +169,7 @@ impl Default for Boost {
             cool_down_us: 1_500,
             debt_us: 10_000,
             share_percent: 20,
+            before_tick: false,
             look_us: 100,
             unaimed_per_s: 20,
             look_ns: 5_000,
