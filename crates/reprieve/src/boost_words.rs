@@ -80,9 +80,9 @@ impl Facts {
                 });
                 format!("boost would let vCPUs run {visits} times in {in_all}: {waits}; {remedy}")
             }
-            _ if self.waited_ns == 0 => format!(
-                "boost would not help: in {in_all} no grace period waited for a vCPU that was off"
-            ),
+            _ if self.waited_ns == 0 => {
+                format!("boost would not help: in {in_all} no grace period waited for a vCPU that was off")
+            }
             _ if self.longest_wait_ns < SETTINGS.threshold_ns => {
                 let least = time(SETTINGS.threshold_ns);
                 format!("boost would not help: {waits}; it acts only on grace periods that are {least} old")
@@ -262,7 +262,9 @@ mod tests {
         assert!(short.verdict(false).ends_with("that are 5.00 ms old"), "{}", short.verdict(false));
         let limited = |is_limited| Facts { is_limited, ..waits }.verdict(false);
         assert!(limited(Some(false)).contains("cpu.weight"));
-        assert!(limited(None).contains("is the cause is not known") && !limited(None).contains("other threads"));
+        assert!(
+            limited(None).contains("is the cause is not known") && !limited(None).contains("other threads")
+        );
         assert!(limited(Some(true)).contains("other threads on the same CPUs, not the quota"));
     }
 }
