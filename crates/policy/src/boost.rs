@@ -1,18 +1,18 @@
 //! Which descheduled vCPUs of a VM should run, so that its RCU grace period can end.
 //!
 //! A grace period waits for every vCPU that has not reported a quiescent state (a *holdout*), and for the kthread that
-//! ends it. While the host keeps such a vCPU off, the grace period cannot end, and what was freed under RCU piles up. This
-//! module asks for exactly these vCPUs to be let on, for a fraction of a millisecond each.
+//! ends it. While the host deschedules such a vCPU, the grace period cannot end, and memory freed under RCU piles up. This
+//! module orders exactly these vCPUs to run for a moment each, a *visit*, of a millisecond or less.
 //!
-//! A guest's kernel reports in two steps: at one of its timer's ticks it notices the grace period, and at the next one it
-//! reports. A guest that comes back takes its overdue tick at once. So a visit that begins shortly before a tick sees two
-//! of them, and may be much shorter than the time between ticks. A vCPU that hosts the kthread, or may hold a lock that
-//! a holdout spins for, needs no tick and is visited at any time.
+//! A vCPU reports in two steps: at a tick of the guest's timer it notices the grace period, and at the next tick it
+//! reports. A vCPU that runs again takes an overdue tick at once. So a visit that begins shortly before a tick covers two
+//! ticks, and may be much shorter than the time between ticks. A vCPU that hosts the kthread, or may hold a lock that a
+//! holdout spins for, needs no tick and is visited at any time.
 //!
-//! The time is lent, not given. Who carries out the orders charges it to the vCPU as any other run time, so that the vCPU
-//! has to wait for it later. Three bounds hold even if a grace period never ends: no visit begins while the vCPU owes
-//! more than a limit, or when its visits took their share of the last second; and after a few visits to a vCPU that did
-//! not help, each further pause in the same grace period is twice as long.
+//! The time is lent, not given. The caller carries out the orders and charges the time to the vCPU like all its run time,
+//! so the vCPU has to wait longer later. Three bounds hold even if a grace period never ends. No visit begins while the
+//! vCPU owes as much as a limit. Visits take at most a set share of a CPU, with up to one second's worth saved. After
+//! a few visits to a vCPU in one grace period, each further pause is twice as long.
 
 mod aim;
 mod ledger;
@@ -28,7 +28,7 @@ use crate::SECOND_NS;
 
 /// Visits to a vCPU within one grace period after which the pause before each further one doubles.
 const PATIENCE: u32 = 4;
-/// While nobody is visited or waited for, looks are this many times as far apart.
+/// While no vCPU is visited or should be, looks are this many times as far apart.
 const CALM: u64 = 4;
 /// The longest pause between two visits.
 const LONGEST_PAUSE_NS: u64 = SECOND_NS;
@@ -36,7 +36,7 @@ const LONGEST_PAUSE_NS: u64 = SECOND_NS;
 /// When to boost, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Age of a grace period from which on vCPUs are boosted, ns.
+    /// vCPUs are boosted once the grace period is this old, ns.
     pub threshold_ns: u64,
     /// The longest visit, ns.
     pub cap_ns: u64,
@@ -44,7 +44,7 @@ pub struct Settings {
     pub cool_down_ns: u64,
     /// A vCPU that owes this much CPU time is not boosted, ns.
     pub debt_ns: u64,
-    /// CPU time that a vCPU's visits may take, in thousandths of the time. It saves up to one second's worth.
+    /// CPU time that a vCPU's visits may take, in thousandths of one CPU. Up to one second's worth can be saved.
     pub share_permille: u64,
     /// Whether a vCPU that only has to report is visited shortly before a tick of the guest. That saves visits where they are
     /// few, and costs the time until the tick.
@@ -74,9 +74,9 @@ pub struct Vcpu {
     pub has_kthread: bool,
     /// Its task cannot be preempted, so it may hold a spinlock that another vCPU spins for.
     pub may_hold_lock: bool,
-    /// CPU time that it has had, ns.
+    /// Its CPU time so far, ns.
     pub run_ns: u64,
-    /// CPU time that it has had beyond what it has a right to, ns.
+    /// Its CPU time beyond what it is entitled to, ns.
     pub debt_ns: u64,
 }
 
@@ -85,7 +85,7 @@ impl Vcpu {
         self.is_holdout || self.is_urgent()
     }
 
-    /// A visit helps at any time, and not only if ticks fall into it.
+    /// Whether a visit helps even if no tick falls into it.
     fn is_urgent(&self) -> bool {
         self.has_kthread || self.may_hold_lock && !self.is_holdout
     }
@@ -98,7 +98,7 @@ pub struct Look<'a> {
     pub at_ns: u64,
     /// When the open grace period began; none if none is open.
     pub open_since_ns: Option<u64>,
-    /// When the guest's timer ticks next, if that is known.
+    /// The next tick of the guest's timer, if it is known.
     pub tick_ns: Option<u64>,
     /// All vCPUs, in the same order at every look.
     pub vcpus: &'a [Vcpu],
@@ -109,7 +109,7 @@ pub struct Look<'a> {
 pub enum Order {
     /// Let it run at once.
     Begin(usize),
-    /// It competes like any other again.
+    /// End its visit: it competes for CPU time as before.
     End(usize),
 }
 
@@ -127,11 +127,11 @@ struct Past {
     visit: Option<Visit>,
     /// When the last visit ended.
     ended_ns: Option<u64>,
-    /// Visits in the grace period that is open.
+    /// Number of visits in the open grace period.
     visits: u32,
     /// CPU time that visits may still take, in thousandths of ns.
     budget: u64,
-    /// Until when the budget is filled.
+    /// The moment up to which the budget has been refilled.
     filled_ns: u64,
 }
 
@@ -141,9 +141,9 @@ pub struct Booster {
     settings: Settings,
     pasts: Vec<Past>,
     orders: Vec<Order>,
-    /// The grace period of the last look, by its start.
+    /// Start of the grace period that was open at the last look.
     open_since_ns: Option<u64>,
-    /// Whether the last look began a visit or found that a vCPU that would have been boosted runs.
+    /// Whether the last look asked if a vCPU is off: it then began a visit, or found the vCPU running.
     has_asked: bool,
     /// When to look again because a vCPU should be boosted shortly before a tick.
     before_tick_ns: Option<u64>,
@@ -165,11 +165,11 @@ impl Booster {
         }
     }
 
-    /// Takes a look, and says what to do: at most one order for each vCPU. `is_off` says whether a vCPU has work and no
-    /// pCPU. It is asked of those alone that would be boosted then, since on a real host the answer is not for free.
+    /// Takes a look and returns at most one order for each vCPU. `is_off` says whether a vCPU has work but no pCPU. It is
+    /// called only for a vCPU that would be visited if it is off, because on a real host the answer costs time.
     ///
     /// # Panics
-    /// If the number of vCPUs is not the one given at first.
+    /// If the number of vCPUs is not the one given to [`Booster::new`].
     pub fn look(&mut self, look: &Look<'_>, mut is_off: impl FnMut(usize) -> bool) -> &[Order] {
         assert_eq!(look.vcpus.len(), self.pasts.len(), "a VM's vCPUs do not change");
         self.orders.clear();
@@ -213,8 +213,8 @@ impl Booster {
         &self.orders
     }
 
-    /// When to look again after a look at `at_ns`, if looks are `look_ns` apart: earlier if a visit ends or should begin before, and
-    /// later while nobody is visited or waited for, so that looks cost less.
+    /// When to look again after a look at `at_ns`, if looks are usually `look_ns` apart: earlier if a visit should end or begin
+    /// before that, and later while no vCPU is visited or should be, so that looks cost less.
     pub fn next_look_ns(&self, at_ns: u64, look_ns: u64) -> u64 {
         let visits = self.pasts.iter().filter_map(|past| past.visit);
         let first_end_ns = visits.map(|visit| visit.began_ns.saturating_add(self.settings.cap_ns)).min();
@@ -225,14 +225,14 @@ impl Booster {
         events.fold(soon_ns, |soon_ns, event_ns| soon_ns.min(event_ns.max(at_ns + 1)))
     }
 
-    /// vCPUs that are being boosted: whoever stops must end these.
+    /// The vCPUs with a visit under way. A caller that stops must end these visits.
     pub fn boosted(&self) -> impl Iterator<Item = usize> + '_ {
         self.pasts.iter().enumerate().filter(|(_, past)| past.visit.is_some()).map(|(v, _)| v)
     }
 }
 
-/// Whether the guest's next tick falls into the middle half of a visit that begins now; if not, when it would fall into
-/// its middle, or falls next.
+/// `Ok` if the guest's next tick falls into the middle half of a visit that begins now, or if ticks are unknown. Otherwise
+/// the moment to look again: when a visit would have the tick in its middle, or, if that has passed, the tick itself.
 fn meets_tick(look: &Look<'_>, settings: &Settings) -> Result<(), u64> {
     let Some(tick_ns) = look.tick_ns.filter(|_| settings.before_tick) else { return Ok(()) };
     let cap_ns = settings.cap_ns;

@@ -48,7 +48,7 @@ fn together(recovery: &Recovery) -> Option<String> {
         at_worst(worst, &partly(worst, recovery), "most", cost_share)
     });
     Some(format!(
-        "All remedies together recover of the distance from {} to the oracle: {}. Neighbour VMs lose at most {lost} \
+        "Of the distance from {} to the oracle, all remedies together recover {}. Neighbour VMs lose at most {lost} \
          of their CPU time.",
         recovery.nothing,
         shares.join("; ")
@@ -85,7 +85,7 @@ fn alone(recovery: &Recovery) -> Option<String> {
     let each: Vec<String> = names.iter().map(said).collect();
     (!each.is_empty()).then(|| {
         format!(
-            "Each alone, its smallest share over the workloads with a clear distance, of {}: {}.",
+            "The smallest share that each remedy recovers alone, over the workloads with a clear distance, of {}: {}.",
             metrics.join(" and of "),
             each.join("; ")
         )
@@ -103,12 +103,11 @@ fn nothing_to_recover(recovery: &Recovery) -> Option<String> {
         (!unclear.is_empty()).then(|| format!("{} under {}", name(board.metric), unclear.join(", ")))
     };
     let all: Vec<String> = recovery.boards.iter().filter_map(said).collect();
-    (!all.is_empty()).then(|| {
-        format!("No clear distance to the oracle, so that nothing counts as recovered: {}.", all.join("; "))
-    })
+    (!all.is_empty())
+        .then(|| format!("Not counted, because the distance to the oracle is not clear: {}.", all.join("; ")))
 }
 
-/// Where no share shows it.
+/// The worst harm in workloads that are not counted, where no share shows it.
 fn harm(recovery: &Recovery) -> Option<String> {
     let said = |board: &Board| {
         let (condition, Worst { workload, value, .. }) = recovery.worst_harm(board)?;
@@ -118,7 +117,11 @@ fn harm(recovery: &Recovery) -> Option<String> {
     };
     let all: Vec<String> = recovery.boards.iter().filter_map(said).collect();
     (!all.is_empty()).then(|| {
-        format!("Harm without a clear distance, at worst, over {}: {}.", recovery.nothing, all.join("; "))
+        format!(
+            "The worst harm where the distance is not clear, against {}: {}.",
+            recovery.nothing,
+            all.join("; ")
+        )
     })
 }
 
@@ -180,10 +183,10 @@ fn of_board(recovery: &Recovery, board: &Board) -> Table {
         title: format!("Recovered of the distance from {} to the oracle: {label}", recovery.nothing),
         header,
         rows,
-        remark: "Shares of effects (logarithms of ratios of medians): 0 % is no better than nothing, 100 % as good as the \
-                 oracle, more is better than it. The first row has the ratio of nothing to the oracle; in brackets where it \
-                 is not clear, and then nothing counts as recovered: in brackets is the ratio of the remedy to nothing, and above \
-                 1 it is harm. Where an undisturbed guest is far above 100 %, the oracle is weak."
+        remark: "Shares of the distance, in logarithms of ratios of medians: 0 % is no better than nothing, 100 % as good as the \
+                 oracle, above 100 % better than it. The first row is the ratio of nothing to the oracle. It is in brackets if it \
+                 is not clear: then no share counts, and the cells below it are the ratios of remedies to nothing, where above 1 is \
+                 harm. If an undisturbed guest is far above 100 %, the oracle is weak."
             .into(),
     }
 }
@@ -238,8 +241,8 @@ fn of_costs(recovery: &Recovery) -> Table {
         title: format!("What it costs, against {}", recovery.nothing),
         header: ["remedy".to_string()].into_iter().chain(names).collect(),
         rows: recovery.costs.iter().map(row).collect(),
-        remark: "The largest cost over the workloads, and the workload that has it; of fewer workloads where it was not \
-                 measured in all. Below zero it is a gain."
+        remark: "The largest cost over the workloads, and its workload. A cost that was not measured in all workloads says in \
+                 how many it was. Below zero it is a gain."
             .into(),
     }
 }

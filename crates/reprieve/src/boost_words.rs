@@ -25,17 +25,17 @@ pub struct Facts {
     pub watched_ns: u64,
     /// Grace periods that began and ended meanwhile.
     pub grace_periods: u64,
-    /// How long they waited for vCPUs that were off, ns; at the longest.
+    /// How long grace periods waited for vCPUs that were off, in all, ns.
     pub waited_ns: u64,
-    /// As above.
+    /// The longest of these waits, ns.
     pub longest_wait_ns: u64,
     /// Visits that were made, or would have been.
     pub visits: u64,
-    /// CPU time within these, ns.
+    /// CPU time of the vCPUs within visits, ns.
     pub lent_ns: u64,
-    /// Whether a quota limits a vCPU; unknown if its groups were not to be looked at.
+    /// Whether a quota limits a vCPU; `None` if the quotas could not be read, or are unfit for boosts.
     pub is_limited: Option<bool>,
-    /// The share of a quota with long periods, in short ones: quota and period, ns.
+    /// A quota and a shorter period with the same share of a CPU, ns; `None` if the period is short already.
     pub shorter: Option<(u64, u64)>,
 }
 
@@ -80,22 +80,23 @@ impl Facts {
                 });
                 format!("boost would let vCPUs run {visits} times in {in_all}: {waits}; {remedy}")
             }
-            _ if self.waited_ns == 0 => format!(
-                "nobody took a vCPU away that a grace period waited for in {in_all}, so boost would not help"
-            ),
+            _ if self.waited_ns == 0 => {
+                format!("boost would not help: in {in_all} no grace period waited for a vCPU that was off")
+            }
             _ if self.longest_wait_ns < SETTINGS.threshold_ns => {
-                format!("boost would not help: {waits}, which is too short for it")
+                let least = time(SETTINGS.threshold_ns);
+                format!("boost would not help: {waits}; it acts only on grace periods that are {least} old")
             }
             (0, None) => format!(
-                "boost would not help as things are: {waits}; whether a CPU quota kept these off is not known, since quotas could \
-                 not be looked at, or are not fit for it (see the warning)"
+                "boost would not help as things are: {waits}; whether a CPU quota is the cause is not known, because quotas could \
+                 not be read, or are unfit for boosts (see the warning)"
             ),
             (0, Some(false)) => format!(
-                "boost would not help: {waits}, but other threads took these, and not a CPU quota; give this VM more weight \
-                 (cpu.weight), or its vCPUs fewer neighbours"
+                "boost would not help: {waits}; the cause is other threads on the same CPUs, not a CPU quota: give this VM more \
+                 weight (cpu.weight), or run fewer neighbours on these CPUs"
             ),
             (0, Some(true)) => format!(
-                "boost would not help: {waits}, but the quota did not keep these off; other threads did"
+                "boost would not help: {waits}; the cause is other threads on the same CPUs, not the quota"
             ),
         }
     }
@@ -177,7 +178,7 @@ impl Words {
         let given = guest.given();
         text += &format!("    looks: {}, {:.2} % of a CPU\n", given.looks, share(&given.own_cpu_ns));
         if guest.restarts > 0 {
-            text += &format!("    it was started anew {} time(s)\n", guest.restarts);
+            text += &format!("    the guest was started anew {} time(s)\n", guest.restarts);
         }
         if let Some(why) = guest.ended() {
             text += &format!("    no longer watched: {}\n", shown::line(why));
@@ -194,9 +195,9 @@ impl Words {
                 json_line(&json!({"event": "ended", "guests": guests.len(), "boosted": helped}))
             }
             count if self.apply => {
-                output::print(&format!("boost let vCPUs of {helped} of {count} guests run\n"))
+                output::print(&format!("boost let vCPUs run in {helped} of {count} guests\n"))
             }
-            count => output::print(&format!("boost would let vCPUs of {helped} of {count} guests run\n")),
+            count => output::print(&format!("boost would let vCPUs run in {helped} of {count} guests\n")),
         }
     }
 }
@@ -239,7 +240,7 @@ mod tests {
             assert!(verdict.starts_with(text), "{verdict}");
         };
         starts(Facts::default(), false, "nothing was seen");
-        starts(seen, false, "nobody took a vCPU away that a grace period waited for in 10.0 s");
+        starts(seen, false, "boost would not help: in 10.0 s no grace period waited for a vCPU that was off");
         starts(
             Facts { visits: 31, ..waits },
             false,
@@ -258,10 +259,12 @@ mod tests {
             "boost let vCPUs run 31 times in 10.0 s, 9.00 ms",
         );
         let short = Facts { longest_wait_ns: 1_000_000, ..waits };
-        assert!(short.verdict(false).ends_with("too short for it"), "{}", short.verdict(false));
+        assert!(short.verdict(false).ends_with("that are 5.00 ms old"), "{}", short.verdict(false));
         let limited = |is_limited| Facts { is_limited, ..waits }.verdict(false);
         assert!(limited(Some(false)).contains("cpu.weight"));
-        assert!(limited(None).contains("is not known") && !limited(None).contains("other threads"));
-        assert!(limited(Some(true)).contains("the quota did not keep these off"));
+        assert!(
+            limited(None).contains("is the cause is not known") && !limited(None).contains("other threads")
+        );
+        assert!(limited(Some(true)).contains("other threads on the same CPUs, not the quota"));
     }
 }

@@ -49,12 +49,12 @@ pub enum Verb {
     Record(RecordArguments),
     /// Say how much memory a VM needs at each overcommit ratio
     ///
-    /// Simulates the VM of a profile, or of a scenario, beside busy neighbours, without and with each remedy. Gives grace periods,
-    /// memory beyond the undisturbed peak with upper bounds, fragmentation and throughput, and the highest ratio that a budget
-    /// of memory allows. With --against, simulates the conditions of a measured record in place of ratios; exit code 1 if a
-    /// condition does not agree.
+    /// Simulates a VM, given by a profile or a scenario, beside busy neighbours, without and with each remedy. Reports grace
+    /// periods, memory beyond the undisturbed peak (that without neighbours) with upper bounds, fragmentation, throughput, and
+    /// the highest ratio that a memory budget allows. With --against, simulates the conditions of a measured record instead of
+    /// ratios; the exit code is 1 if a condition does not agree.
     Plan(PlanArguments),
-    /// Make a profile of a VM, for `plan`
+    /// Make a profile of a VM from a recorded run, for `plan`
     Profile(ProfileArguments),
     /// Keep I/O tasks of this virtual machine on vCPUs that are on
     ///
@@ -64,13 +64,13 @@ pub enum Verb {
     /// when it ends. If it is killed, a second process, its warden, restores them at once; if both are, the next
     /// --apply or --restore does.
     Migrate(MigrateArguments),
-    /// Let vCPUs run for a moment that a guest's RCU grace period waits for
+    /// Say how long guests' RCU grace periods wait for descheduled vCPUs; --apply boosts these
     ///
-    /// On the host, for guests of QEMU (and so of libvirt). While a vCPU is off that has to report a quiescent state, no
-    /// grace period of its guest can end, and what the guest frees piles up. This reads RCU's state from the guest's
-    /// memory, with no help of the guest, and says how long grace periods wait for vCPUs that are off. By default it only
-    /// says what it would do; --apply does it: it lends a vCPU some of its own CPU quota's time ahead, and takes it back in
-    /// the next periods. Quotas are put back at the end; if it is killed, a second process, its warden, does that.
+    /// Runs on the host, for guests of QEMU (and so of libvirt). A vCPU is off, or descheduled, while it has work but the host
+    /// does not run it. A grace period that waits for it cannot end, and memory that the guest frees piles up. This reads
+    /// RCU's state from the guest's memory, without the guest's help. By default it only says what it would do. With --apply
+    /// it lends such a vCPU a moment of its own CPU quota in advance, and takes it back in the next periods. It puts the
+    /// quotas back at its end; if it is killed, a second process, its warden, does that.
     Boost(BoostArguments),
     /// Say what this machine has, what is missing and how to get it
     Doctor,
@@ -161,7 +161,7 @@ pub struct PlanArguments {
     /// A profile (a .json file, see `reprieve profile`), or the name or path of a scenario
     #[arg(value_name = "PROFILE|SCENARIO")]
     pub input: String,
-    /// Busy vCPUs on each pCPU, this VM's own included
+    /// Overcommit ratios: busy vCPUs on each pCPU, this VM's own included
     #[arg(
         long,
         value_name = "R,R...",
@@ -170,13 +170,13 @@ pub struct PlanArguments {
         conflicts_with = "against"
     )]
     pub ratios: Vec<f64>,
-    /// Memory to spare beyond the undisturbed peak, such as 512MiB: the highest ratio is found that needs no more
+    /// Memory to spare beyond the undisturbed peak, such as 512MiB: find the highest ratio that needs no more
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub budget: Option<u64>,
     /// The quantile of a window's peak that must fit into the budget: p50, p95, p99.9 or another one
     #[arg(long, value_name = "QUANTILE", default_value = "p99.9", value_parser = sizes::quantile)]
     pub risk: f64,
-    /// Remedies to try, each alone, or none [all that can be, without the oracle and controls]
+    /// Remedies to try, each alone, or none [all that can be simulated, without the oracle and controls]
     #[arg(long, value_name = "NAME,NAME...", value_delimiter = ',', conflicts_with = "against")]
     pub remedies: Option<Vec<String>>,
     /// Repetitions of each condition; each is one window
@@ -185,16 +185,16 @@ pub struct PlanArguments {
     /// Seed of the workload and the resampling
     #[arg(long, value_name = "S", default_value = "1")]
     pub seed: u64,
-    /// Change a key of the scenario, or of the one that is made of the profile, for instance guest.vcpus=4; repeatable
+    /// Change a key of the scenario (or of the scenario made from the profile), for instance guest.vcpus=4; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
     /// The case, in a scenario or a record that has cases
     #[arg(long, value_name = "NAME")]
     pub case: Option<String>,
-    /// A record of real guests: its conditions are simulated, and laid beside it
+    /// A record of real guests: simulate its conditions, and compare
     #[arg(long, value_name = "RECORD")]
     pub against: Option<PathBuf>,
-    /// Do not vary inputs to see which matter
+    /// Skip the simulations with varied inputs, which show the input that matters most
     #[arg(long)]
     pub no_inputs: bool,
     /// Simulated runs at a time; the results do not depend on it [the pCPUs of this process]
@@ -206,7 +206,7 @@ pub struct PlanArguments {
     /// Write a self-contained page with the figure
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Show what would be simulated and about how long it takes, by one short run
+    /// Show what would be simulated, and estimate from one short run how long it takes
     #[arg(long)]
     pub dry_run: bool,
     /// Say nothing while it runs; warnings and errors are still said
@@ -226,7 +226,7 @@ pub struct ProfileArguments {
     /// The case, in a record that has cases
     #[arg(long, value_name = "NAME")]
     pub case: Option<String>,
-    /// The condition whose runs are taken; the host must leave the guest alone under it [the first such]
+    /// The condition whose runs are taken; it must be one without neighbours, quotas or pinning [the first such]
     #[arg(long, value_name = "NAME")]
     pub condition: Option<String>,
     /// The file to write [standard output]
@@ -237,16 +237,16 @@ pub struct ProfileArguments {
 /// Arguments of `boost`.
 #[derive(Debug, Args)]
 pub struct BoostArguments {
-    /// The process of a guest's QEMU; repeatable [all on this host, at most 64]
+    /// Process ID of a guest's QEMU; repeatable [all guests of this host, at most 64]
     #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub pids: Vec<i32>,
-    /// Let vCPUs run (needs root)
+    /// Boost vCPUs, instead of only saying what boosts would do (needs root)
     #[arg(long)]
     pub apply: bool,
     /// Without --apply: for how long to watch, in seconds; a signal ends it sooner
     #[arg(long = "for", value_name = "SECONDS", default_value = "10", conflicts_with = "apply", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub for_s: u64,
-    /// End after this many seconds [with --apply, only a signal ends it]
+    /// End after this many seconds [with --apply: run until a signal]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit_s: Option<u64>,
     /// The type information of the guests' kernel, a copy of its /sys/kernel/btf/vmlinux [found in the guest's memory]

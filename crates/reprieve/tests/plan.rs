@@ -69,9 +69,11 @@ fn a_record_gives_a_profile_and_a_profile_the_same_plan_each_time() {
     assert!(one == two, "{}\n{}", one.0, two.0);
     let answer: Provision = serde_json::from_str(&one.1).unwrap();
     assert_eq!(answer.rows.iter().map(|row| row.condition.as_str()).collect::<Vec<_>>(), ["ratio-2"]);
-    let fitted = "extrapolates: 2 windows cannot count p99.9, so its bound is fitted; with fewer than 10";
+    let fitted =
+        "extrapolates: 2 windows are too few to count p99.9, so its bound is fitted; with fewer than 10";
     assert!(answer.flags.iter().any(|flag| flag.starts_with(fitted)), "{:?}", answer.flags);
-    let is_unlike_the_check = |flag: &String| flag.contains("the check had") || flag.contains("ratios above");
+    let is_unlike_the_check =
+        |flag: &String| flag.contains("guests of the check") || flag.contains("ratios above");
     assert!(
         !answer.flags.iter().any(is_unlike_the_check),
         "the guest is that of the check: {:?}",

@@ -1,7 +1,9 @@
-//! Only one process at a time lends quotas on a host: two that watch the same guests would write the same files.
+//! The lock that lets only one process at a time boost on a host: two processes that boost the same guests would write the
+//! same quotas.
 //!
-//! The lock's file is a journal, too, of the quotas that are lent of, in the [warden](crate::warden)'s lines. If the process and
-//! its warden are both killed, the next process that takes the lock puts the quotas back.
+//! The lock's file is also a journal of the quotas that the process may have lowered, in the format of the
+//! [warden](crate::warden)'s lines. If the process and its warden are both killed, the next process that takes the lock puts
+//! these quotas back.
 
 use std::fs::{File, TryLockError};
 use std::io::{Seek, SeekFrom, Write};
@@ -21,7 +23,8 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Makes the file at `path`, which is never removed, and locks it. Puts back what a killed process has left lowered.
+    /// Creates the file at `path`, which is never removed, and locks it. Puts back the quotas that a killed process has left
+    /// lowered.
     ///
     /// # Errors
     /// [`Error::Invalid`] if another process holds it; [`Error::NotPermitted`]; [`Error::Io`].
@@ -39,13 +42,13 @@ impl Lock {
             }
             Err(TryLockError::Error(e)) => return Err(refused(e)),
         }
-        // If one cannot be put back, the journal stays as it is, for the next attempt.
+        // If a quota cannot be put back, the journal stays as it is, for the next attempt.
         listen(&file).iter().try_for_each(put_back_if_lowered)?;
         file.set_len(0).map_err(refused)?;
         Ok(Lock { file, path: path.to_path_buf() })
     }
 
-    /// Writes down that a quota may be lent of.
+    /// Notes that a quota may be lowered from now on.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -53,7 +56,7 @@ impl Lock {
         self.append(&Line::Guard(object))
     }
 
-    /// Writes down that a quota is as it was.
+    /// Notes that a quota has its first value again.
     ///
     /// # Errors
     /// [`Error::Io`].

@@ -1,21 +1,21 @@
-//! Where the loop's thread runs.
+//! The CPU on which the loop's thread runs.
 //!
-//! The kernel accounts a thread's run time at its ticks, and whenever another thread takes its CPU. So from elsewhere a
-//! thread's run time is up to a tick old. Once the loop's thread, which has real-time priority, has moved to that CPU, it
-//! is exact: if it did not grow by the move, the thread did not run.
+//! The kernel updates the run time of a vCPU's thread at ticks, and when another thread takes its CPU. So seen from another
+//! CPU, the run time is up to a tick old. The loop's thread has real-time priority. When it moves to the vCPU's CPU, it
+//! preempts the vCPU, and the run time is exact: if it did not grow by the move, the vCPU was not running.
 
 use reprieve_policy::cpus::CpuSet;
 
 use crate::threads::{affinity_set, own_tid, set_affinity_set};
 
-/// The place of the calling thread.
+/// Binds the calling thread to one CPU at a time.
 #[derive(Debug, Default)]
 pub(super) struct Stand {
-    /// The CPUs that the thread may use.
+    /// The CPUs that the thread could use at first; `None` if they are unknown.
     home: Option<CpuSet>,
     /// The CPU that it is bound to now.
     at: Option<usize>,
-    /// Whether it was wanted somewhere since the last [`Stand::rest`].
+    /// Whether [`Stand::go`] was called since the last [`Stand::rest`].
     is_wanted: bool,
 }
 
@@ -25,21 +25,21 @@ impl Stand {
         Stand { home: affinity_set(own_tid()).ok(), ..Stand::default() }
     }
 
-    /// Moves the thread to a CPU. Returns whether it was there already.
+    /// Moves the thread to a CPU. Returns whether it was already there.
     pub fn go(&mut self, pcpu: usize) -> bool {
         self.is_wanted = true;
         if self.at == Some(pcpu) {
             return true;
         }
         let was_there = rustix::thread::sched_getcpu() == pcpu;
-        // If the kernel refuses, run times are up to a tick old.
+        // If the kernel refuses, run times may be up to a tick old.
         let is_moved =
             self.home.is_some() && set_affinity_set(own_tid(), &std::iter::once(pcpu).collect()).is_ok();
         self.at = is_moved.then_some(pcpu);
         was_there
     }
 
-    /// Lets the thread run anywhere again, if it was not wanted since the last call.
+    /// Lets the thread use its first CPUs again, if [`Stand::go`] was not called since the last call.
     pub fn rest(&mut self) {
         let is_wanted = std::mem::take(&mut self.is_wanted);
         if let (false, Some(home), Some(_)) = (is_wanted, &self.home, self.at) {

@@ -1,16 +1,17 @@
-//! When a guest's timer ticks, as seen from outside.
+//! Finds from outside when a guest's timer ticks.
 //!
-//! The host sees the guest's count of ticks (Linux: `jiffies`) at each look. A count is never early: the guest raises it
-//! at the tick or, if its vCPU is off, later. So of all looks of the last second or two, the one that saw its count
-//! soonest tells the phase best. Ticks of all CPUs of a Linux guest coincide, unless it runs with `skew_tick=1`.
+//! The host reads the guest's count of ticks (Linux: `jiffies`) at each look. The count is never early: the guest raises
+//! it at the tick or, if its vCPU is off, later. So of all looks of the last one to two seconds, the one that saw a count
+//! with the least delay gives the best estimate of the phase. The ticks of all CPUs of a Linux guest coincide, unless it
+//! runs with `skew_tick=1`.
 
 use crate::SECOND_NS;
 
 /// Frequencies that Linux can be built with (`CONFIG_HZ`).
 const FREQUENCIES: [u64; 4] = [100, 250, 300, 1000];
-/// How long counts are watched before the frequency is told.
+/// How long counts are watched before the frequency is derived from them.
 const WATCH_NS: u64 = SECOND_NS / 5;
-/// A frequency is recognised if the observed one is off by at most a twentieth.
+/// A frequency is recognised if the observed one differs by at most one part in this many.
 const TOLERANCE: u64 = 20;
 
 /// The ticks of one guest.
@@ -19,15 +20,15 @@ pub struct Ticks {
     /// The first look and its count.
     first: Option<(u64, u64)>,
     period_ns: Option<u64>,
-    /// Least time from the tick that the first look's count would have, to a look with the same count, ns: in this
-    /// second, and in the one before.
+    /// The least delay of a look, ns, in this second and in the one before. A delay is the time since the first look, minus
+    /// the counted ticks times the period. It is relative: negative if the count was seen sooner than at the first look.
     least_ns: [Option<i64>; 2],
-    /// When this second began.
+    /// The start of this second.
     since_ns: u64,
 }
 
 impl Ticks {
-    /// Takes the guest's count.
+    /// Takes the guest's count at a look.
     pub fn look(&mut self, at_ns: u64, count: u64) {
         let (first_ns, first_count) = *self.first.get_or_insert((at_ns, count));
         let (elapsed_ns, counted) = (at_ns.saturating_sub(first_ns), count.wrapping_sub(first_count));
@@ -57,7 +58,7 @@ impl Ticks {
     }
 }
 
-/// The period that fits so many ticks in that time.
+/// The period, of those that Linux can have, that fits the number of ticks in the elapsed time.
 fn period_ns(elapsed_ns: u64, counted: u64) -> Option<u64> {
     let periods = FREQUENCIES.map(|per_s| SECOND_NS / per_s);
     let fits = |period_ns: &u64| {
@@ -74,8 +75,8 @@ mod tests {
     const US: u64 = 1_000;
     const MS: u64 = 1_000_000;
 
-    /// Looks every 300 us until `until_ns` at a guest that has ticked at `phase_ns` and then every `period_ns`, and
-    /// whose count is that much late.
+    /// Looks every 300 us until `until_ns` at a guest that ticks at `phase_ns` and then every `period_ns`. Its count is
+    /// late by `late_ns` of the look's time.
     fn watched(period_ns: u64, phase_ns: u64, until_ns: u64, late_ns: impl Fn(u64) -> u64) -> Ticks {
         let mut ticks = Ticks::default();
         for at_ns in (0..until_ns).step_by(300 * US as usize) {

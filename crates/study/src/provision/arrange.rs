@@ -85,7 +85,7 @@ pub fn ratios(base: &Scenario, wishes: &Wishes) -> Result<Arranged> {
     let pcpus = base.host.pcpus_for(vcpus);
     if pcpus < vcpus {
         let problem = format!(
-            "{pcpus} are fewer than the guest's {vcpus} vCPUs, so that no ratio is what it says; plan with --set \
+            "{pcpus} pCPUs are fewer than the guest's {vcpus} vCPUs, so the guest alone overcommits them; plan with --set \
              host.pcpus={vcpus} or --set guest.vcpus={pcpus}"
         );
         return Err(BadScenario::new("host.pcpus", problem));
@@ -133,7 +133,7 @@ pub fn as_measured(
         plain.quota.extend_from_slice(quota.unwrap_or_default());
         let _ = making.add(name, name, None, plain, &Wishes { remedies: Some(Vec::new()), ..wishes.clone() });
     }
-    let problem = "the record has no condition beside the undisturbed one that the simulator can do";
+    let problem = "the simulator can simulate none of the record's conditions besides the undisturbed one";
     if making.cells.is_empty() { Err(BadScenario::new("conditions", problem)) } else { making.done() }
 }
 
@@ -145,7 +145,7 @@ pub fn remedy_name(remedy: Remedy) -> String {
 fn sorted(ratios: &[f64]) -> Result<Vec<f64>> {
     let refused = |problem: String| Err(BadScenario::new("--ratios", problem));
     if ratios.is_empty() || ratios.len() > RATIOS {
-        return refused(format!("give 1 to {RATIOS} of them, not {}", ratios.len()));
+        return refused(format!("give 1 to {RATIOS} ratios, not {}", ratios.len()));
     }
     if let Some(bad) = ratios.iter().find(|ratio| !(RATIO.0..=RATIO.1).contains(*ratio)) {
         return refused(format!("{bad} is not within {} to {}", RATIO.0, RATIO.1));
@@ -173,7 +173,7 @@ impl Making {
     fn of(base: &Scenario, wishes: &Wishes) -> Result<Making> {
         if !base.workload.loads_rcu() {
             let problem = format!(
-                "{} frees nothing after grace periods; there is nothing to plan",
+                "{} frees nothing after grace periods, so there is nothing to plan",
                 base.workload.kind()
             );
             return Err(BadScenario::new("workload.kind", problem));
@@ -309,11 +309,11 @@ mod tests {
         let refusal = |ratios: &[f64]| super::ratios(&memory, &wishes(ratios)).unwrap_err().to_string();
         assert_eq!(refusal(&[0.5]), "--ratios: 0.5 is not within 1 to 16");
         assert_eq!(refusal(&[f64::NAN]), "--ratios: NaN is not within 1 to 16");
-        assert_eq!(refusal(&[]), "--ratios: give 1 to 16 of them, not 0");
+        assert_eq!(refusal(&[]), "--ratios: give 1 to 16 ratios, not 0");
         let small = base("workload = { kind = 'memory' }\nguest.vcpus = 4\nhost.pcpus = 2");
         assert_eq!(
             super::ratios(&small, &wishes(&[2.0])).unwrap_err().to_string(),
-            "host.pcpus: 2 are fewer than the guest's 4 vCPUs, so that no ratio is what it says; plan with --set \
+            "host.pcpus: 2 pCPUs are fewer than the guest's 4 vCPUs, so the guest alone overcommits them; plan with --set \
              host.pcpus=4 or --set guest.vcpus=2"
         );
         let xen = base("workload = { kind = 'memory' }\nhost.scheduler = 'credit'");

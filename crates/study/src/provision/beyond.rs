@@ -9,7 +9,9 @@ use super::profile::Profile;
 use crate::scenario::{Scenario, SchedulerKind, Workload};
 use crate::units::{self, MIB};
 
-/// vCPUs of the guests of the check, and their memory in MiB: least and most.
+/// The real guests of the check, in sentences.
+const CHECKED: &str = "the real guests of the check";
+/// Their vCPUs, and their memory in MiB: least and most.
 const VCPUS: (usize, usize) = (1, 4);
 const MEMORY_MIB: (u64, u64) = (256, 512);
 /// Most busy threads on each pCPU in the check: two hogs and a vCPU.
@@ -36,10 +38,8 @@ pub fn flags(
     flags.extend(conditions(answer, scenario));
     flags.extend(profile.into_iter().flat_map(|profile| of_profile(answer, profile)));
     if peak_bytes > FULL * (scenario.guest.memory_mib * MIB) as f64 {
-        flags.push(
-            "memory ran out in some runs: the guest's memory cuts the peaks off, and they would be higher"
-                .into(),
-        );
+        flags
+            .push("memory ran out in some runs: with more memory in the guest, peaks would be higher".into());
     }
     flags
 }
@@ -55,26 +55,23 @@ fn machine(scenario: &Scenario) -> Vec<String> {
     let is_outside = |value, (low, high)| !(low..=high).contains(&value);
     say(
         is_outside(guest.vcpus as u64, (VCPUS.0 as u64, VCPUS.1 as u64)),
-        format!("the guest has {} vCPUs, those of the check had {} to {}", guest.vcpus, VCPUS.0, VCPUS.1),
+        format!("the guest has {} vCPUs; {CHECKED} had {} to {}", guest.vcpus, VCPUS.0, VCPUS.1),
     );
     say(
         is_outside(guest.memory_mib, MEMORY_MIB),
-        format!(
-            "the guest has {} MiB, those of the check had {} to {}",
-            guest.memory_mib, MEMORY_MIB.0, MEMORY_MIB.1
-        ),
+        format!("the guest has {} MiB; {CHECKED} had {} to {}", guest.memory_mib, MEMORY_MIB.0, MEMORY_MIB.1),
     );
     say(
         host.scheduler != SchedulerKind::Eevdf,
-        format!("the host's scheduler is {}, that of the check was EEVDF", host.scheduler.name()),
+        format!("the host's scheduler is {}; {CHECKED} ran under EEVDF", host.scheduler.name()),
     );
     let is_emulated = guest.timer_thread_ns > 0;
-    say(!is_emulated, "the guest is simulated as under KVM, those of the check were emulated".into());
+    say(!is_emulated, format!("the guest is simulated as under KVM; {CHECKED} were emulated"));
     if let Workload::Memory(memory) = &scenario.workload {
         say(
             is_outside(memory.object_bytes, OBJECT_BYTES),
             format!(
-                "objects of {} bytes, those of the check had {} to {}",
+                "objects have {} bytes; those of {CHECKED} had {} to {}",
                 memory.object_bytes, OBJECT_BYTES.0, OBJECT_BYTES.1
             ),
         );
@@ -94,21 +91,21 @@ fn conditions(answer: &Provision, scenario: &Scenario) -> Vec<String> {
     let rounded: Vec<String> = distinct(answer.rows.iter().filter_map(|row| row.ratio).filter(is_rounded));
     if !rounded.is_empty() {
         flags.push(format!(
-            "{pcpus} pCPUs have no such ratios exactly, and the nearest was simulated: {}",
+            "{pcpus} pCPUs cannot have these ratios exactly, so the nearest was simulated: {}",
             rounded.join(", ")
         ));
     }
     if answer.rows.iter().any(|row| row.remedy.is_some()) {
-        flags.push("extrapolates: no remedy was checked on real guests".into());
+        flags.push("extrapolates: no remedy was checked on real guests beside busy neighbours".into());
     }
     if answer.rows.iter().any(|row| row.extra_at_risk.basis == Basis::Fitted) {
         let few = if answer.undisturbed.runs < FEW {
-            format!("; with fewer than {FEW} windows it holds less often than 95 of 100 times")
+            format!("; with fewer than {FEW} windows, a fitted bound holds in fewer than 95 of 100 cases")
         } else {
             String::new()
         };
         flags.push(format!(
-            "extrapolates: {} windows cannot count p{}, so its bound is fitted{few}",
+            "extrapolates: {} windows are too few to count p{}, so its bound is fitted{few}",
             answer.undisturbed.runs,
             units::significant(answer.risk * 100.0).trim_end_matches(".0")
         ));
@@ -122,7 +119,9 @@ fn of_profile(answer: &Provision, profile: &Profile) -> Vec<String> {
     let each = rate / profile.guest.vcpus.max(1) as f64;
     if !(RATE_PER_S.0..=RATE_PER_S.1).contains(&each) {
         let [rate, low, high] = [each, RATE_PER_S.0, RATE_PER_S.1].map(units::count);
-        flags.push(format!("extrapolates: {rate} deferred frees a second on each vCPU, those of the check had {low} to {high}"));
+        flags.push(format!(
+            "extrapolates: {rate} deferred frees a second on each vCPU; {CHECKED} had {low} to {high}"
+        ));
     }
     let sizes = || profile.deferred_frees.iter().map(|one| one.bytes);
     let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
@@ -138,7 +137,7 @@ fn of_profile(answer: &Provision, profile: &Profile) -> Vec<String> {
     let wanted = simulated_rate(profile);
     if unlike(simulated, wanted) {
         flags.push(format!(
-            "the simulated guest frees {} objects a second, and should free {}",
+            "the simulated guest frees {} objects a second, but should free {}",
             units::count(simulated),
             units::count(wanted)
         ));
@@ -151,7 +150,7 @@ fn of_profile(answer: &Provision, profile: &Profile) -> Vec<String> {
             units::duration(recorded)
         ));
     }
-    flags.extend(profile.missing.iter().map(|missing| format!("the profile lacks something: {missing}")));
+    flags.extend(profile.missing.iter().map(|missing| format!("the profile has a gap: {missing}")));
     flags
 }
 

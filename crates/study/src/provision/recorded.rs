@@ -117,8 +117,7 @@ fn per_operation(workload: &Workload) -> Result<Vec<(String, f64, u64)>> {
             entry("radix_tree_node", if *size_max_bytes > 4_096 { 0.5 } else { 0.0 }, 576),
         ]),
         other => {
-            let problem =
-                format!("{} frees nothing after grace periods that a record tells of", other.kind());
+            let problem = format!("{} frees nothing after grace periods that a record shows", other.kind());
             Err(BadScenario::new("workload.kind", problem))
         }
     }
@@ -134,9 +133,7 @@ fn guest(recorded: &Guest, kernel: &str) -> (Guest, Vec<String>) {
     let (known, missing) = match () {
         () if is("6.12") => ("6.12", None),
         () if is("6.1") || (kernel.is_empty() && recorded.kernel.is_empty()) => ("", None),
-        () => {
-            ("", Some(format!("the simulator does not know the kernel {kernel}; it takes 6.1 in its place")))
-        }
+        () => ("", Some(format!("the simulator does not know the kernel {kernel}; it uses 6.1 instead"))),
     };
     let guest = Guest {
         kernel: known.into(),
