@@ -12,6 +12,8 @@ use crate::warden::{Guarded, Line, listen, put_back_if_lowered};
 use crate::{Error, Result};
 
 const WAY_OUT: &str = "run as root";
+/// A journal longer than this is made shorter, bytes: guests that start anew again and again would let it grow forever.
+const LONG_BYTES: u64 = 64 * 1024;
 
 /// Holds the lock. Dropping it, or the end of the process, releases it.
 #[derive(Debug)]
@@ -39,8 +41,8 @@ impl Lock {
             }
             Err(TryLockError::Error(e)) => return Err(refused(e)),
         }
-        // If one cannot be put back, the journal stays as it is, for the next attempt.
-        listen(&file).iter().try_for_each(put_back_if_lowered)?;
+        // If one cannot be put back, the others are, and the journal stays as it is for the next attempt.
+        listen(&file).iter().map(put_back_if_lowered).fold(Ok(()), Result::and)?;
         file.set_len(0).map_err(refused)?;
         Ok(Lock { file, path: path.to_path_buf() })
     }
@@ -62,9 +64,29 @@ impl Lock {
     }
 
     fn append(&self, line: &Line) -> Result<()> {
+        // The newline in front ends what an attempt without space has left. Empty lines do not count.
+        let bytes = [b"\n".as_slice(), &line.encode()].concat();
         let mut file = &self.file;
-        let written = file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(&line.encode()));
-        written.map_err(|e| Error::io("write", &self.path, e, "free some space there"))
+        let appended = file.seek(SeekFrom::End(0)).and_then(|end| {
+            file.write_all(&bytes)?;
+            if end > LONG_BYTES { self.shorten(end) } else { Ok(()) }
+        });
+        appended.map_err(|e| Error::io("write", &self.path, e, "free some space there"))
+    }
+
+    /// Writes what is guarded now over the journal's beginning, and then cuts the rest off. If the process is killed in
+    /// between, the journal still says the same: its rest is what happened last.
+    fn shorten(&self, length: u64) -> std::io::Result<()> {
+        let mut file = &self.file;
+        file.rewind()?;
+        let guarded = listen(file);
+        let lines: Vec<u8> = guarded.into_iter().flat_map(|object| Line::Guard(object).encode()).collect();
+        if lines.len() as u64 > length / 2 {
+            return Ok(());
+        }
+        file.rewind()?;
+        file.write_all(&lines)?;
+        file.set_len(lines.len() as u64)
     }
 }
 
@@ -106,5 +128,25 @@ mod tests {
         let other = quota("c/cpu.max");
         lock.guard(other.clone()).unwrap();
         assert_eq!(listen(File::open(&path).unwrap()).into_iter().collect::<Vec<_>>(), [other]);
+    }
+
+    #[test]
+    fn a_journal_stays_short_and_survives_half_a_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("boost.lock");
+        let quota =
+            |quota_us| Guarded::Quota { path: folder.path().join("a/cpu.max"), quota_us, period_us: 100_000 };
+        let lock = Lock::take(&path).unwrap();
+        lock.guard(quota(1)).unwrap();
+        for quota_us in 2..5_000 {
+            lock.guard(quota(quota_us)).unwrap();
+            lock.release(quota(quota_us)).unwrap();
+        }
+        assert!(std::fs::metadata(&path).unwrap().len() < 2 * LONG_BYTES);
+        (&lock.file).seek(SeekFrom::End(0)).unwrap();
+        (&lock.file).write_all(b"+quota 3 100000 /sys/fs/cg").unwrap();
+        lock.guard(quota(2)).unwrap();
+        let left: Vec<Guarded> = listen(File::open(&path).unwrap()).into_iter().collect();
+        assert_eq!(left, [quota(1), quota(2)]);
     }
 }
