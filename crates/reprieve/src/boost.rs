@@ -367,7 +367,11 @@ impl Work<'_> {
                         self.release(guest);
                         guest.state = State::Ended(format!("it has ended: {error}"));
                     }
-                    Err(_) => guest.wait(),
+                    Err(_) => {
+                        // Until the next attempt, whoever owns the quota may change it.
+                        self.release(guest);
+                        guest.wait();
+                    }
                 }
             }
             _ => {}
