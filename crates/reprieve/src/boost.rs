@@ -354,7 +354,7 @@ impl Work<'_> {
                     self.words.warn(&format!("{name} was started anew: its kernel is looked for again"));
                     guest.wait();
                 } else {
-                    // Its groups were changed, as when somebody sets other quotas.
+                    // A group was removed, or the kernel refused a quota, as when its parent has less by now.
                     self.words.warn(&format!("{problem}: it is attached to again"));
                     guest.wait();
                 }

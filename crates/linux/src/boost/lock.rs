@@ -50,8 +50,9 @@ impl Lock {
     /// Writes down that a quota may be lent of.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Invalid`] for a path that does not fit into a line; [`Error::Io`].
     pub fn guard(&self, object: Guarded) -> Result<()> {
+        object.check()?;
         self.append(&Line::Guard(object))
     }
 
@@ -137,6 +138,12 @@ mod tests {
         let quota =
             |quota_us| Guarded::Quota { path: folder.path().join("a/cpu.max"), quota_us, period_us: 100_000 };
         let lock = Lock::take(&path).unwrap();
+        let two_lines = Guarded::Quota {
+            path: "/cg/a\n+quota 9 9 /cg/b/cpu.max".into(),
+            quota_us: 20_000,
+            period_us: 100_000,
+        };
+        assert!(lock.guard(two_lines).is_err());
         lock.guard(quota(1)).unwrap();
         for quota_us in 2..5_000 {
             lock.guard(quota(quota_us)).unwrap();
