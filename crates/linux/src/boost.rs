@@ -22,8 +22,9 @@
 //! **Invariants.** A group is lent time only if all of its threads are the VM's, nobody else lends to it, and its quota is
 //! one that visits can be paid back from. Quotas are put back when the loop ends, however it ends. If the process is killed, the
 //! [warden](crate::warden) does it, if the caller has it guard each group ([`Group::guarded`]) before the loop starts; a
-//! group that is removed then, as a lab's is, needs no guard. No visit is longer than the policy's cap, or 1 ms, plus the time between two looks. A
-//! thread's scheduling class is never changed.
+//! group that is removed then, as a lab's is, needs no guard. While one vCPU of a group is visited, it runs for no longer than
+//! the policy's cap, or 1 ms, plus the time between two looks. If the group has other busy vCPUs, the write lets these run, too,
+//! each for up to a tick of the host. All of it is paid back. A vCPU thread's scheduling class is never changed.
 
 mod group;
 mod limits;

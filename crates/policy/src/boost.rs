@@ -65,6 +65,13 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// The most that visits can save up, in thousandths of ns.
+    fn most_budget(&self) -> u64 {
+        self.share_permille.saturating_mul(SECOND_NS)
+    }
+}
+
 /// What is known of a vCPU at a look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vcpu {
@@ -98,7 +105,7 @@ pub struct Look<'a> {
     pub at_ns: u64,
     /// When the open grace period began; none if none is open.
     pub open_since_ns: Option<u64>,
-    /// The next tick of the guest's timer, if it is known.
+    /// The tick that visits should meet ([`Ticks::to_meet_ns`]); none if they may begin at any time.
     pub tick_ns: Option<u64>,
     /// All vCPUs, in the same order at every look.
     pub vcpus: &'a [Vcpu],
@@ -152,7 +159,7 @@ pub struct Booster {
 impl Booster {
     /// For a VM with that many vCPUs, from `now_ns` on.
     pub fn new(settings: Settings, vcpus: usize, now_ns: u64) -> Booster {
-        let budget = settings.share_permille * SECOND_NS;
+        let budget = settings.most_budget();
         let past = Past { visit: None, ended_ns: None, visits: 0, budget, filled_ns: now_ns };
         let orders = Vec::with_capacity(vcpus);
         Booster {
@@ -247,20 +254,22 @@ fn meets_tick(look: &Look<'_>, settings: &Settings) -> Result<(), u64> {
 impl Past {
     fn fill(&mut self, settings: &Settings, at_ns: u64) {
         let elapsed_ns = at_ns.saturating_sub(self.filled_ns).min(SECOND_NS);
-        let most = settings.share_permille * SECOND_NS;
-        self.budget = (self.budget + elapsed_ns * settings.share_permille).min(most);
+        let added = elapsed_ns.saturating_mul(settings.share_permille);
+        self.budget = self.budget.saturating_add(added).min(settings.most_budget());
         self.filled_ns = self.filled_ns.max(at_ns);
     }
 
     fn may_begin(&self, settings: &Settings, at_ns: u64, vcpu: &Vcpu) -> bool {
         let next_ns = self.ended_ns.map_or(0, |ended_ns| ended_ns.saturating_add(self.pause_ns(settings)));
-        at_ns >= next_ns && vcpu.debt_ns < settings.debt_ns && self.budget >= settings.cap_ns * 1000
+        at_ns >= next_ns
+            && vcpu.debt_ns < settings.debt_ns
+            && self.budget >= settings.cap_ns.saturating_mul(1000)
     }
 
     /// The pause before the next visit. It starts short again with each grace period.
     fn pause_ns(&self, settings: &Settings) -> u64 {
         let doublings = self.visits.saturating_sub(PATIENCE).min(16);
-        (settings.cool_down_ns << doublings).min(LONGEST_PAUSE_NS.max(settings.cool_down_ns))
+        settings.cool_down_ns.saturating_mul(1 << doublings).min(LONGEST_PAUSE_NS.max(settings.cool_down_ns))
     }
 
     fn end(&mut self, visit: Visit, at_ns: u64, vcpu: &Vcpu) {

@@ -354,7 +354,7 @@ impl Work<'_> {
                     self.words.warn(&format!("{name} was started anew: its kernel is looked for again"));
                     guest.wait();
                 } else {
-                    // Its groups were changed, as when somebody sets other quotas.
+                    // A group was removed, or the kernel refused a quota, as when its parent has less by now.
                     self.words.warn(&format!("{problem}: it is attached to again"));
                     guest.wait();
                 }
@@ -367,7 +367,11 @@ impl Work<'_> {
                         self.release(guest);
                         guest.state = State::Ended(format!("it has ended: {error}"));
                     }
-                    Err(_) => guest.wait(),
+                    Err(_) => {
+                        // Until the next attempt, whoever owns the quota may change it.
+                        self.release(guest);
+                        guest.wait();
+                    }
                 }
             }
             _ => {}

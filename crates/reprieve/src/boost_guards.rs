@@ -24,7 +24,12 @@ impl Guards {
     /// Guards a quota.
     pub fn guard(&self, object: &Guarded) -> reprieve_linux::Result<()> {
         self.lock.guard(object.clone())?;
-        self.warden.guard(object.clone())
+        let guarded = self.warden.guard(object.clone());
+        if guarded.is_err() {
+            // Nothing is lent of it.
+            let _ = self.lock.release(object.clone());
+        }
+        guarded
     }
 
     /// Guards it no longer, because it is as it was.

@@ -3,7 +3,7 @@
 mod support;
 
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -138,10 +138,24 @@ fn a_real_guest_is_watched_and_boosted_and_left_as_it_was() {
     killed.wait().unwrap();
     wait_until("the quota is back", || quota_files(&run) == before);
 
-    // Killed with its warden: the next one puts it back. The kill may come just when the quota is as it was.
+    // Killed with its warden: the next one puts it back.
+    kill_with_its_warden(apply, lends);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(lends(), "nobody is left to put it back");
+    let seen = watched(pid, &["--apply", "--limit-s", "1"]);
+    assert_eq!(quota_files(&run), before, "{seen}");
+
+    run.signal(Signal::INT);
+    run.wait_end();
+    run.assert_nothing_is_left("boosted");
+}
+
+/// Starts one and kills it with its warden while it lends. A kill may come just when the quota is as it was; then it tries
+/// again.
+fn kill_with_its_warden(start: impl Fn() -> Child, lends: impl Fn() -> bool) {
     for _ in 0..20 {
-        let mut killed = apply();
-        wait_until("a visit", lends);
+        let mut killed = start();
+        wait_until("a visit", &lends);
         children(killed.id()).into_iter().chain([killed.id() as i32]).for_each(|pid| {
             // A warden that sees the end of the other first would put the quota back.
             kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
@@ -151,14 +165,6 @@ fn a_real_guest_is_watched_and_boosted_and_left_as_it_was() {
             break;
         }
     }
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(lends(), "nobody is left to put it back");
-    let seen = watched(pid, &["--apply", "--limit-s", "1"]);
-    assert_eq!(quota_files(&run), before, "{seen}");
-
-    run.signal(Signal::INT);
-    run.wait_end();
-    run.assert_nothing_is_left("boosted");
 }
 
 /// The processes that a process has started.

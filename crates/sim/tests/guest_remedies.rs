@@ -147,6 +147,7 @@ fn offloaded_callbacks_leave_softirqs() {
 
 #[test]
 fn an_urgent_kthread_does_not_wait_for_other_tasks() {
+    // A task on each vCPU, so that the kthread has to wait for one.
     let runs = runs(MEMORY, "kthread-prio", "");
     assert!(ratio(&runs, GP_MEAN) < 0.95, "{}", ratio(&runs, GP_MEAN));
 }

@@ -158,6 +158,7 @@ impl<G: GuestRcu> Loop<G> {
             *told.lock().unwrap_or_else(PoisonError::into_inner) = self.given;
             sleep_until(self.next_look_ns(at_ns).max(rested_ns(began_ns, now_ns())));
         }
+        notes.extend(self.stand.note());
         let restored = self.vcpus.accounts.iter_mut().map(|account| account.group.restore());
         restored.fold(Ok(()), Result::and)?;
         Ok(notes)
@@ -175,7 +176,7 @@ impl<G: GuestRcu> Loop<G> {
         self.stand_by(at_ns)?;
         let open_since_ns = self.open_since_ns(at_ns, &rcu);
         self.ticks.look(at_ns, rcu.ticks);
-        let tick_ns = self.ticks.next_ns(at_ns);
+        let tick_ns = self.ticks.to_meet_ns(at_ns, self.plan.settings.cap_ns);
         let look = Look { at_ns, open_since_ns, tick_ns, vcpus: &self.vcpus.seen };
         let mut failed = None;
         let is_off =
@@ -194,6 +195,7 @@ impl<G: GuestRcu> Loop<G> {
                 account.lend(self.plan.settings.cap_ns)?;
             }
         }
+        renew(&mut self.visited, first);
         self.stand.rest();
         self.given.looks += 1;
         self.given.lent_ns = self.vcpus.accounts.iter().map(|account| account.ledger.lent_ns()).sum();
@@ -238,6 +240,13 @@ impl<G: GuestRcu> Loop<G> {
     }
 }
 
+/// Of visits to the same vCPU, only the one that began last counts: those from `first` on have begun just now.
+fn renew(visited: &mut Vec<(usize, u64)>, first: usize) {
+    let begun = visited.split_off(first);
+    visited.retain(|(v, _)| !begun.iter().any(|(again, _)| again == v));
+    visited.extend(begun);
+}
+
 /// When the loop has slept as long as its look took: so this thread, which has real-time priority, takes half of a CPU at the
 /// most, however slow looks are.
 fn rested_ns(began_ns: u64, ended_ns: u64) -> u64 {
@@ -247,6 +256,15 @@ fn rested_ns(began_ns: u64, ended_ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_vcpu_that_is_visited_again_is_looked_at_once() {
+        let mut visited = vec![(3, 10), (1, 10), (1, 20)];
+        renew(&mut visited, 2);
+        assert_eq!(visited, [(3, 10), (1, 20)]);
+        renew(&mut visited, 2);
+        assert_eq!(visited, [(3, 10), (1, 20)]);
+    }
 
     #[test]
     fn the_loop_sleeps_as_long_as_it_looked() {

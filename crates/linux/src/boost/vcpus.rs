@@ -5,7 +5,7 @@ use reprieve_policy::boost::{Ledger, Vcpu};
 use super::RcuLook;
 use super::group::{Group, Limited};
 use super::owner;
-use super::stand::Stand;
+use super::stand::{Came, Stand};
 use crate::Result;
 use crate::proc::{ProcRoot, SchedStatReader, TaskStatReader};
 
@@ -50,17 +50,30 @@ impl Vcpus {
     }
 
     /// Whether a vCPU's thread could run and does not, while a quota limits it. To find out, the loop's thread moves to
-    /// that thread's pCPU.
+    /// that thread's pCPU. In doubt the answer is no.
     pub fn is_off(&self, vcpu: usize, stand: &mut Stand) -> Result<bool> {
         let account = self.accounts.iter().find(|account| account.vcpus.contains(&vcpu));
         if !account.is_some_and(|account| account.ledger.is_used_up(account.run_ns)) {
             return Ok(false);
         }
         let stat = self.places[vcpu].read()?;
-        let was_here = stand.go(stat.cpu);
-        // From elsewhere, the move itself makes the kernel account what the thread ran. Here, it had since the last look.
-        let known_ns = if was_here { self.before_ns[vcpu] } else { self.seen[vcpu].run_ns };
-        Ok(stat.state == 'R' && self.times[vcpu].read()?.run_ns == known_ns)
+        if stat.state != 'R' {
+            return Ok(false);
+        }
+        let known_ns = match stand.go(stat.cpu) {
+            // The move itself makes the kernel account what the thread ran.
+            Came::Moved => self.seen[vcpu].run_ns,
+            // The kernel had accounted it when this thread woke up, before this look.
+            Came::WasThere => self.before_ns[vcpu],
+            // From elsewhere, a thread that runs looks as if it did not until the next tick.
+            Came::Refused => return Ok(false),
+        };
+        if self.times[vcpu].read()?.run_ns != known_ns {
+            return Ok(false);
+        }
+        // If it sleeps or was moved meanwhile, the CPU that was looked at says nothing of it.
+        let now = self.places[vcpu].read()?;
+        Ok(now.state == 'R' && now.cpu == stat.cpu)
     }
 
     /// Reads all run times.

@@ -94,20 +94,32 @@ pub fn put_back(object: &Guarded) -> crate::Result<()> {
     }
 }
 
-/// Puts a quota back if the file holds a lower one. Whoever lends time of a quota lowers it, so a quota that is not lower
-/// was set by somebody else, or was put back already.
+/// Puts a quota back if the file holds a lower one of the same period. Whoever lends time of a quota lowers it and keeps its
+/// period, so any other quota was set by somebody else, or was put back already.
 ///
 /// # Errors
-/// As [`put_back`].
+/// As [`put_back`]; and if the file is there and cannot be read.
 pub(crate) fn put_back_if_lowered(object: &Guarded) -> crate::Result<()> {
-    let Guarded::Quota { path, quota_us, .. } = object else { return Ok(()) };
-    // A group that was removed has no file.
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let held_us = text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
-    match held_us.is_some_and(|held_us| held_us < *quota_us) {
-        true => put_back(object),
-        false => Ok(()),
+    let Guarded::Quota { path, quota_us, period_us } = object else { return Ok(()) };
+    match held(path) {
+        Ok(Some((held_us, held_period_us))) if held_us < *quota_us && held_period_us == *period_us => {
+            put_back(object)
+        }
+        Ok(_) => Ok(()),
+        // The group was removed.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => Ok(()),
+        Err(e) => Err(crate::Error::io("read", path, e, "write the first quota by hand")),
     }
+}
+
+/// The quota that a file holds, and its period, in us. `None` for a group without a quota.
+fn held(path: &Path) -> io::Result<Option<(u64, u64)>> {
+    let mut text = std::fs::read_to_string(path)?;
+    if !path.ends_with("cpu.max") {
+        text.push_str(&std::fs::read_to_string(path.with_file_name("cpu.cfs_period_us"))?);
+    }
+    let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().ok());
+    Ok(numbers.next().flatten().zip(numbers.next().flatten()))
 }
 
 /// Writes a quota to a file of a cgroup file system, and to no other file.
@@ -165,6 +177,39 @@ mod tests {
             .unwrap();
         remove_all(&BTreeSet::from([object]), &ProcRoot::default());
         assert_eq!(std::fs::read_to_string(path).unwrap(), "kept");
+    }
+
+    #[test]
+    fn only_a_lower_quota_of_the_same_period_is_put_back() {
+        let outer = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| std::fs::write(outer.path().join(name), text).unwrap();
+        // The attempt shows as an error, since this is no cgroup's file.
+        let is_tried = |name: &str| {
+            let path = outer.path().join(name);
+            put_back_if_lowered(&Guarded::Quota { path, quota_us: 20_000, period_us: 100_000 }).is_err()
+        };
+        for (text, expected) in [
+            ("19999 100000\n", true),
+            ("20000 100000\n", false),
+            ("30000 100000\n", false),
+            ("19999 200000\n", false),
+            ("max 100000\n", false),
+            ("", false),
+        ] {
+            put("cpu.max", text);
+            assert_eq!(is_tried("cpu.max"), expected, "{text}");
+        }
+        for (quota, period, expected) in
+            [("1000", "100000", true), ("1000", "50000", false), ("-1", "100000", false)]
+        {
+            put("cpu.cfs_quota_us", &format!("{quota}\n"));
+            put("cpu.cfs_period_us", &format!("{period}\n"));
+            assert_eq!(is_tried("cpu.cfs_quota_us"), expected, "{quota} {period}");
+        }
+        std::fs::remove_file(outer.path().join("cpu.max")).unwrap();
+        assert!(!is_tried("cpu.max"), "the group was removed");
+        std::fs::create_dir(outer.path().join("cpu.max")).unwrap();
+        assert!(is_tried("cpu.max"), "a file that cannot be read is no proof that all is well");
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Guarded {
     /// # Errors
     /// [`Error::Invalid`] for a PID below 2, and for a path that is relative, longer than 4096 bytes, contains `..` or a
     /// newline, or does not have the required name.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let invalid = |expected| Err(Error::invalid("guarded object", format!("{self:?}"), expected));
         match self {
             Guarded::Process { pid, .. } if *pid < 2 => invalid("use a PID of at least 2"),

@@ -1,17 +1,18 @@
-//! Finds from outside when a guest's timer ticks.
+//! When a guest's timer ticks, as seen from outside.
 //!
-//! The host reads the guest's count of ticks (Linux: `jiffies`) at each look. The count is never early: the guest raises
-//! it at the tick or, if its vCPU is off, later. So of all looks of the last one to two seconds, the one that saw a count
-//! with the least delay gives the best estimate of the phase. The ticks of all CPUs of a Linux guest coincide, unless it
-//! runs with `skew_tick=1`.
+//! The host sees the guest's count of ticks (Linux: `jiffies`) at each look. A count is never early: the guest raises it
+//! at the tick or, if its vCPU is off, later. So of all looks of the last second or two, the one that saw its count
+//! soonest tells the phase best. Ticks of all CPUs of a Linux guest coincide, unless it runs with `skew_tick=1`.
 
 use crate::SECOND_NS;
 
 /// Frequencies that Linux can be built with (`CONFIG_HZ`).
 const FREQUENCIES: [u64; 4] = [100, 250, 300, 1000];
-/// How long counts are watched before the frequency is derived from them.
+/// How long counts are watched before the frequency is told.
 const WATCH_NS: u64 = SECOND_NS / 5;
-/// A frequency is recognised if the observed one differs by at most one part in this many.
+/// After this time, the count is compared with the frequency in each second. A count that lags by up to 100 ms passes.
+const PROBATION_NS: u64 = 2 * SECOND_NS;
+/// A frequency is recognised if the observed one is off by at most a twentieth.
 const TOLERANCE: u64 = 20;
 
 /// The ticks of one guest.
@@ -20,15 +21,15 @@ pub struct Ticks {
     /// The first look and its count.
     first: Option<(u64, u64)>,
     period_ns: Option<u64>,
-    /// The least delay of a look, ns, in this second and in the one before. A delay is the time since the first look, minus
-    /// the counted ticks times the period. It is relative: negative if the count was seen sooner than at the first look.
+    /// Least time from the tick that the first look's count would have, to a look with the same count, ns: in this
+    /// second, and in the one before.
     least_ns: [Option<i64>; 2],
-    /// The start of this second.
+    /// When this second began.
     since_ns: u64,
 }
 
 impl Ticks {
-    /// Takes the guest's count at a look.
+    /// Takes the guest's count.
     pub fn look(&mut self, at_ns: u64, count: u64) {
         let (first_ns, first_count) = *self.first.get_or_insert((at_ns, count));
         let (elapsed_ns, counted) = (at_ns.saturating_sub(first_ns), count.wrapping_sub(first_count));
@@ -41,12 +42,24 @@ impl Ticks {
         }
         let Some(period_ns) = self.period_ns else { return };
         if at_ns.saturating_sub(self.since_ns) >= SECOND_NS {
+            // While vCPUs are off the count lags, so a short watch may have recognised a wrong frequency.
+            if elapsed_ns >= PROBATION_NS && !fits(period_ns, elapsed_ns, counted) {
+                *self = Ticks { first: Some((at_ns, count)), ..Ticks::default() };
+                return;
+            }
             self.least_ns = [None, self.least_ns[0]];
             self.since_ns = at_ns;
         }
         let late_ns = (elapsed_ns as i64).wrapping_sub((counted as i64).wrapping_mul(period_ns as i64));
         let least_ns = &mut self.least_ns[0];
         *least_ns = Some(least_ns.map_or(late_ns, |least_ns| least_ns.min(late_ns)));
+    }
+
+    /// The tick that a visit of up to `cap_ns` has to meet: the first after `at_ns`. `None` until the ticks are known, and
+    /// if ticks are so close that a visit of this length meets one in any case.
+    pub fn to_meet_ns(&self, at_ns: u64, cap_ns: u64) -> Option<u64> {
+        let is_rare = self.period_ns? > cap_ns - cap_ns / 4;
+        self.next_ns(at_ns).filter(|_| is_rare)
     }
 
     /// The first tick after `at_ns`. `None` until the ticks are known.
@@ -58,14 +71,14 @@ impl Ticks {
     }
 }
 
-/// The period, of those that Linux can have, that fits the number of ticks in the elapsed time.
+/// The period that fits so many ticks in that time.
 fn period_ns(elapsed_ns: u64, counted: u64) -> Option<u64> {
     let periods = FREQUENCIES.map(|per_s| SECOND_NS / per_s);
-    let fits = |period_ns: &u64| {
-        let ticked_ns = counted.saturating_mul(*period_ns);
-        ticked_ns.abs_diff(elapsed_ns) <= elapsed_ns / TOLERANCE
-    };
-    periods.into_iter().find(fits)
+    periods.into_iter().find(|period_ns| fits(*period_ns, elapsed_ns, counted))
+}
+
+fn fits(period_ns: u64, elapsed_ns: u64, counted: u64) -> bool {
+    counted.saturating_mul(period_ns).abs_diff(elapsed_ns) <= elapsed_ns / TOLERANCE
 }
 
 #[cfg(test)]
@@ -75,8 +88,8 @@ mod tests {
     const US: u64 = 1_000;
     const MS: u64 = 1_000_000;
 
-    /// Looks every 300 us until `until_ns` at a guest that ticks at `phase_ns` and then every `period_ns`. Its count is
-    /// late by `late_ns` of the look's time.
+    /// Looks every 300 us until `until_ns` at a guest that has ticked at `phase_ns` and then every `period_ns`, and
+    /// whose count is that much late.
     fn watched(period_ns: u64, phase_ns: u64, until_ns: u64, late_ns: impl Fn(u64) -> u64) -> Ticks {
         let mut ticks = Ticks::default();
         for at_ns in (0..until_ns).step_by(300 * US as usize) {
@@ -93,7 +106,7 @@ mod tests {
         {
             let period_ns = SECOND_NS / per_s;
             // Two thirds of the time the count is 9 ms late.
-            let late_ns = |at_ns| if at_ns / (50 * MS) % 3 == 0 { 0 } else { 9 * MS };
+            let late_ns = |at_ns: u64| if (at_ns / (50 * MS)).is_multiple_of(3) { 0 } else { 9 * MS };
             let ticks = watched(period_ns, phase_ns, 3 * SECOND_NS, late_ns);
             for at_ns in (3 * SECOND_NS..3 * SECOND_NS + 10 * MS).step_by(170 * US as usize) {
                 let next_ns = ticks.next_ns(at_ns).unwrap();
@@ -122,6 +135,24 @@ mod tests {
             assert!(next_ns > at_ns && next_ns <= at_ns + 4 * MS);
         }
         assert_eq!(ticks.next_ns(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_long_visit_need_not_wait_for_a_tick() {
+        let ticks = watched(4 * MS, 0, SECOND_NS, |_| 0);
+        assert_eq!(ticks.to_meet_ns(SECOND_NS, 5 * MS), ticks.next_ns(SECOND_NS));
+        assert_eq!(ticks.to_meet_ns(SECOND_NS, 6 * MS), None);
+        assert_eq!(ticks.to_meet_ns(SECOND_NS, u64::MAX), None);
+        assert_eq!(Ticks::default().to_meet_ns(SECOND_NS, MS), None);
+    }
+
+    #[test]
+    fn a_frequency_that_was_mistaken_for_another_is_noticed() {
+        // The count lags by 34 ms when the first watch ends, so 300 Hz look like 250 Hz.
+        let late_ns = |at_ns| if (150 * MS..=SECOND_NS).contains(&at_ns) { 34 * MS } else { 0 };
+        let period_ns = SECOND_NS / 300;
+        assert_eq!(watched(period_ns, 0, SECOND_NS, late_ns).period_ns, Some(4 * MS));
+        assert_eq!(watched(period_ns, 0, 4 * SECOND_NS, late_ns).period_ns, Some(period_ns));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::sched::{Cpu, Entity, Spec};
 pub(super) struct Daemon {
     guest: usize,
     decider: Decider,
+    settings: Settings,
     /// Its thread.
     entity: Entity,
     times: Times,
@@ -55,6 +56,7 @@ impl World {
         self.boosting = Some(Daemon {
             guest,
             decider: Decider::new(aim, settings, vcpus, self.now_ns),
+            settings,
             entity,
             times,
             open: None,
@@ -94,7 +96,16 @@ impl World {
     fn look_and_boost(&mut self) -> Option<u64> {
         let now_ns = self.now_ns;
         let Daemon {
-            guest, decider, entity: self_entity, times, open, ticks, vcpus, begun_ns, given, ..
+            guest,
+            decider,
+            settings,
+            entity: self_entity,
+            times,
+            open,
+            ticks,
+            vcpus,
+            begun_ns,
+            given,
         } = self.boosting.as_mut()?;
         let number = *guest;
         let (placement, guest) = (&self.placements[number], &self.guests[number]);
@@ -114,15 +125,11 @@ impl World {
                 debt_ns: scheduler.debt_ns(now_ns, entity),
             };
         }
-        // Nobody tells a daemon when a grace period began.
-        let since_ns = guest.rcu.open_since_ns();
-        *open = since_ns.map(|since_ns| match *open {
-            Some((last_ns, seen_ns)) if last_ns == since_ns => (last_ns, seen_ns),
-            _ => (since_ns, now_ns),
-        });
+        *open = seen(*open, guest.rcu.open_since_ns(), now_ns);
         ticks.look(now_ns, guest.ticks());
         let open_since_ns = open.map(|(_, seen_ns)| seen_ns);
-        let look = Look { at_ns: now_ns, open_since_ns, tick_ns: ticks.next_ns(now_ns), vcpus };
+        let tick_ns = ticks.to_meet_ns(now_ns, settings.cap_ns);
+        let look = Look { at_ns: now_ns, open_since_ns, tick_ns, vcpus };
         let threads = &host.threads;
         // No daemon can let a thread run that a stimulus has stopped; and who is off since the look began may be so
         // because of it.
@@ -150,4 +157,12 @@ impl World {
         }
         Some(decider.next_look_ns(now_ns, times.every_ns))
     }
+}
+
+/// The start of the open grace period, and when a look first saw it: nobody tells a daemon when a grace period began.
+fn seen(last: Option<(u64, u64)>, since_ns: Option<u64>, now_ns: u64) -> Option<(u64, u64)> {
+    since_ns.map(|since_ns| match last {
+        Some((last_ns, seen_ns)) if last_ns == since_ns => (last_ns, seen_ns),
+        _ => (since_ns, now_ns),
+    })
 }
