@@ -210,7 +210,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn rcu(open: Option<u64>, holdouts: u64) -> RcuLook {
-        RcuLook { open, holdouts, kthread_on: None }
+        RcuLook { open, holdouts, ..RcuLook::default() }
     }
 
     /// The observations of these looks: (ms, open, holdouts, delays in ms of two vCPUs).
