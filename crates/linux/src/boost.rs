@@ -49,8 +49,8 @@ pub struct RcuLook {
     pub holdouts: u64,
     /// The guest's count of timer ticks (`jiffies`).
     pub ticks: u64,
-    /// The vCPUs whose task cannot be preempted: it may hold a spinlock that one waits for whom the grace period waits
-    /// for. A bit for each vCPU number.
+    /// The vCPUs whose task cannot be preempted: a bit for each vCPU number. Such a task may hold a spinlock for which a vCPU
+    /// spins that the grace period waits for.
     pub not_preemptible: u64,
     /// The vCPU on which the guest has put the grace-period kthread, if the kthread runs or is runnable.
     pub kthread_on: Option<usize>,

@@ -46,8 +46,8 @@ pub struct Settings {
     pub debt_ns: u64,
     /// CPU time that a vCPU's visits may take, in thousandths of one CPU. Up to one second's worth can be saved.
     pub share_permille: u64,
-    /// Whether a vCPU that only has to report is visited shortly before a tick of the guest. That saves visits where they are
-    /// few, and costs the time until the tick.
+    /// Whether a visit to a vCPU that only has to report begins shortly before a tick of the guest. Fewer visits then suffice, but
+    /// each comes up to a tick later.
     pub before_tick: bool,
 }
 
@@ -92,7 +92,7 @@ impl Vcpu {
         self.is_holdout || self.is_urgent()
     }
 
-    /// Whether a visit helps even if no tick falls into it.
+    /// A visit helps even if no tick falls into it.
     fn is_urgent(&self) -> bool {
         self.has_kthread || self.may_hold_lock && !self.is_holdout
     }

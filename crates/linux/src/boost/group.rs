@@ -73,7 +73,7 @@ impl Group {
         }
     }
 
-    /// Whether the quota is large enough to lend from and to pay back.
+    /// Refuses a quota that boosts cannot borrow from, or cannot be paid back to.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a quota below 2 ms, and for one with a burst: what periods have saved up would be lost by a
@@ -122,11 +122,11 @@ impl Group {
         Ok(Group { path, file, stat, quota_us, held_us: quota_us, period_us, burst_us, is_v2 })
     }
 
-    /// A quota of the same share with shorter periods, if its periods are long: quota and period, ns. Whoever may set the
-    /// quota helps a guest that way without boosts.
+    /// A quota and a period in ns that grant the same share of a CPU in shorter periods; `None` if the period is short already.
+    /// An administrator who sets them shortens grace periods without boosts.
     pub fn in_short_periods(&self) -> Option<(u64, u64)> {
         let (quota_ns, period_ns) = (self.quota_ns(), self.period_ns());
-        // The kernel accepts no quota below 1 ms, and no other fraction of a ms is needed.
+        // In so many milliseconds the share amounts to at least 1 ms, the least quota that the kernel accepts.
         let least_ms = period_ns.div_ceil(quota_ns.max(1));
         let short_ns = SHORT_PERIOD_NS.max(least_ms * LEAST_NS);
         let share_of = u128::from(quota_ns) * u128::from(short_ns) / u128::from(period_ns.max(1));

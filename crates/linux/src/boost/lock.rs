@@ -1,6 +1,6 @@
 //! Only one process at a time lends quotas on a host: two that watch the same guests would write the same files.
 //!
-//! The lock's file is a journal, too, of the quotas that are lent of, in the [warden](crate::warden)'s lines. If the process and
+//! The lock's file also lists the quotas that may be lowered now, in the form of the [warden](crate::warden)'s lines. If the process and
 //! its warden are both killed, the next process that takes the lock puts the quotas back.
 
 use std::fs::{File, TryLockError};

@@ -15,7 +15,7 @@ pub(super) struct Stand {
     home: Option<CpuSet>,
     /// The CPU that it was bound to last. It stays until the thread is known to be free again.
     bound: Option<usize>,
-    /// Whether it was wanted somewhere since the last [`Stand::rest`].
+    /// Whether [`Stand::go`] was called since the last [`Stand::rest`].
     is_wanted: bool,
     /// A CPU that it could not move to.
     refused: Option<usize>,

@@ -49,8 +49,8 @@ impl Vcpus {
         self.accounts.iter_mut().find(|account| account.vcpus.contains(&vcpu))
     }
 
-    /// Whether a vCPU's thread could run and does not, while a quota limits it. To find out, the loop's thread moves to
-    /// that thread's pCPU. In doubt the answer is no.
+    /// Whether a vCPU's thread has work but does not run because its quota is used up. To find out, the loop's thread moves to
+    /// that thread's pCPU. If that is not possible, the answer is no.
     pub fn is_off(&self, vcpu: usize, stand: &mut Stand) -> Result<bool> {
         let account = self.accounts.iter().find(|account| account.vcpus.contains(&vcpu));
         if !account.is_some_and(|account| account.ledger.is_used_up(account.run_ns)) {

@@ -110,8 +110,8 @@ impl Ledger {
         self.held_ns
     }
 
-    /// Whether the kernel may throttle the group: it has used up its own quota, as far as is known here. Before it is
-    /// known when periods begin, the answer is no.
+    /// Whether the group has used up its quota of this period, to within 2 ms, so that the kernel may throttle it. False until
+    /// it is known when periods begin.
     pub fn is_used_up(&self, run_ns: u64) -> bool {
         self.next.is_some() && self.rest_ns(run_ns) < 2 * LEAST_NS
     }

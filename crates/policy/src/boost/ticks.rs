@@ -8,7 +8,7 @@ use crate::SECOND_NS;
 
 /// Frequencies that Linux can be built with (`CONFIG_HZ`).
 const FREQUENCIES: [u64; 4] = [100, 250, 300, 1000];
-/// How long counts are watched before the frequency is told.
+/// Time for which counts are watched before the frequency is derived from them.
 const WATCH_NS: u64 = SECOND_NS / 5;
 /// After this time, the count is compared with the frequency in each second. A count that lags by up to 100 ms passes.
 const PROBATION_NS: u64 = 2 * SECOND_NS;

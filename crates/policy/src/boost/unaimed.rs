@@ -55,7 +55,7 @@ impl Unaimed {
         for order in orders {
             if let Order::End(v) = *order {
                 self.random = next(self.random);
-                // What was due while the vCPU ran is not made up for: that would only come in bursts.
+                // The next pause begins now. Visits that the vCPU missed while it ran would otherwise follow in a burst.
                 self.due_ns[v] = look.at_ns + pause_ns(self.every_ns, self.random);
             }
         }

@@ -145,8 +145,8 @@ pub struct Boost {
     /// CPU time of a vCPU that its boosts may take, in per cent of one CPU.
     #[schemars(range(min = 1, max = 100))]
     pub share_percent: u64,
-    /// Whether a vCPU that only has to report to RCU is boosted shortly before a tick of the guest, at which it can. That saves
-    /// boosts, and costs the time until the tick.
+    /// Whether a boost of a vCPU that only has to report to RCU begins shortly before a tick of the guest. Fewer boosts then
+    /// suffice, but each comes up to a tick later.
     pub before_tick: bool,
     /// Time between two looks at the guest, in us.
     #[schemars(range(min = 10, max = 10_000))]
