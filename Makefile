@@ -60,10 +60,13 @@ wishes: setup
 	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_PINS=1334 cargo test -p reprieve-vm --release --locked --test family -- \
 	    --nocapture --test-threads 1 nothing
 
-# Signals at 200 moments by chance, for `migrate --apply` and for a run on real guests: nothing is left. Half an hour or so.
+# Signals at 200 moments by chance, for `migrate --apply` and for a run on real guests, and 100 kills of `boost --apply`: nothing
+# is left. Half an hour or so.
 signals: setup
 	cargo test -p reprieve --release --locked --test migrate -- --ignored --nocapture at_moments
 	REPRIEVE_TEST_REQUIRE_IMAGE=1 cargo test -p reprieve --release --locked --test cleanup -- --ignored --nocapture at_moments
+	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_BOOST_KILLS=100 \
+	    cargo test -p reprieve --release --locked --test boost_faults -- --nocapture killed_at_any_moment
 
 # Weakens reprieve-rcu in one place at a time; each time a test must fail. Ten minutes or so.
 mutants:

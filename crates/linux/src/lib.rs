@@ -2,6 +2,7 @@
 //!
 //! | module | reads or does |
 //! |---|---|
+//! | [`observe`] | sees what a VM frees after grace periods, from inside |
 //! | [`proc`] | reads run time, run delay, CPU time, memory and identity from a given `/proc` |
 //! | [`boost`] | lets descheduled vCPUs that a grace period waits for run for a moment |
 //! | [`cgroup`] | sets a CPU bandwidth quota on single threads, with cgroup v1 or v2 |
@@ -25,6 +26,8 @@ pub mod error;
 pub mod hogs;
 pub mod metrics;
 pub mod migrate;
+pub mod observe;
+mod perf;
 pub mod proc;
 pub mod signals;
 pub mod switches;

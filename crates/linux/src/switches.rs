@@ -15,27 +15,12 @@
 //! record may have been lost before the kernel reports it (`ring::Drained`).
 //! Source: perf_event_open(2); `PERF_RECORD_SWITCH` in include/uapi/linux/perf_event.h.
 
-pub(crate) mod event;
 mod interval;
-pub(crate) mod perf_record;
 mod recorder;
-mod ring;
 
+pub use crate::perf::record::SwitchKind;
 pub use interval::{Interval, IntervalBuilder, State};
 pub use recorder::{MAX_RECORDED_THREADS, MAX_RING_PAGES, SwitchRecorder};
-
-/// What happened to the thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SwitchKind {
-    /// It started to run on a CPU.
-    In,
-    /// It was taken off its CPU while runnable: preempted, or throttled by its CPU quota.
-    OutPreempted,
-    /// It gave up its CPU: it sleeps, waits, or has ended.
-    OutVoluntary,
-    /// The ring was full: an unknown number of events before `time_ns` is missing.
-    Lost,
-}
 
 /// One switch of one thread, which is given by its index in the list that the recorder got, at a time of CLOCK_MONOTONIC. The CPU
 /// is there if the kernel reported it.

@@ -12,6 +12,15 @@ use reprieve_study::{
 use crate::facts;
 use crate::quantity::Spread;
 
+/// Identifiers of the metrics that matter, in the order in which they are shown: those that the scenario names, or its
+/// workload's.
+pub fn rows(study: &Study) -> Vec<&str> {
+    match &study.scenario.observe.rows {
+        chosen if !chosen.is_empty() => chosen.iter().map(String::as_str).collect(),
+        _ => study.scenario.workload.rows().to_vec(),
+    }
+}
+
 /// One line of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {

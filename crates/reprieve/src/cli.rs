@@ -54,7 +54,11 @@ pub enum Verb {
     /// the highest ratio that a memory budget allows. With --against, simulates the conditions of a measured record instead of
     /// ratios; the exit code is 1 if a condition does not agree.
     Plan(PlanArguments),
-    /// Make a profile of a VM from a recorded run, for `plan`
+    /// Make a profile of this VM, or of one in a record, for `plan`
+    ///
+    /// Run it as root in the VM, while the VM does its usual work and the host does not disturb it. It counts the objects that the
+    /// kernel frees after grace periods (by perf events at call_rcu and kvfree_call_rcu) and times grace periods. Nothing is
+    /// changed or left behind. With --from, it takes all that from a record.
     Profile(ProfileArguments),
     /// Keep I/O tasks of this virtual machine on vCPUs that are on
     ///
@@ -219,15 +223,21 @@ pub struct PlanArguments {
 pub struct ProfileArguments {
     /// A record of a workload that frees memory through RCU: memory, clone or postmark, on real guests or simulated
     #[arg(long, value_name = "RECORD")]
-    pub from: PathBuf,
+    pub from: Option<PathBuf>,
+    /// For how long to watch this VM, in seconds; a signal ends it sooner
+    #[arg(long = "for", value_name = "SECONDS", default_value = "30", conflicts_with = "from", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub for_s: u64,
+    /// The size of the objects that a function frees, where it is not known; repeatable
+    #[arg(long, value_name = "FUNCTION=BYTES", conflicts_with = "from")]
+    pub bytes: Vec<String>,
     /// The scenario, in a record that has several
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "from")]
     pub scenario: Option<String>,
     /// The case, in a record that has cases
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "from")]
     pub case: Option<String>,
     /// The condition whose runs are taken; it must be one without neighbours, quotas or pinning [the first such]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "from")]
     pub condition: Option<String>,
     /// The file to write [standard output]
     #[arg(long, short, value_name = "FILE")]
@@ -237,7 +247,7 @@ pub struct ProfileArguments {
 /// Arguments of `boost`.
 #[derive(Debug, Args)]
 pub struct BoostArguments {
-    /// Process ID of a guest's QEMU; repeatable [all guests of this host, at most 64]
+    /// Process ID of a guest's QEMU; repeatable [all guests of this host, also those that arrive later; at most 64]
     #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub pids: Vec<i32>,
     /// Boost vCPUs, instead of only saying what boosts would do (needs root)

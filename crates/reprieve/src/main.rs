@@ -4,9 +4,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod boost;
-mod boost_guards;
-mod boost_metrics;
-mod boost_words;
 mod catalog;
 mod cli;
 mod compare;

@@ -10,6 +10,15 @@ use reprieve_study::{metric, shown, units};
 
 use crate::output;
 
+/// A bar of so many seconds on stderr, if that is a terminal.
+pub fn seconds(length: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:30} {pos} of {len} s").expect("a constant template");
+    ProgressBar::new(length).with_style(style)
+}
+
 /// Progress on stderr.
 pub struct Shown {
     bar: Option<ProgressBar>,

@@ -2,10 +2,8 @@
 //! the simulator can replay.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::IsTerminal;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use reprieve_linux::clock::now_ns;
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
@@ -16,7 +14,7 @@ use reprieve_vm::watch::Watcher;
 use crate::cli::RecordArguments;
 use crate::failure::Failure;
 use crate::output::{self, Promised};
-use crate::tapes;
+use crate::{progress, tapes};
 
 /// Between two looks. A thread's buffer holds 8,192 switches (64 pages of 128), which no thread has in that time.
 const LOOK: Duration = Duration::from_millis(20);
@@ -72,7 +70,7 @@ fn watch(
     watcher: &mut Watcher,
     interrupt: &Interrupt,
 ) -> (Span, Option<&'static str>) {
-    let bar = bar(arguments.for_s);
+    let bar = progress::seconds(arguments.for_s);
     let start_ns = now_ns();
     let end_ns = start_ns + arguments.for_s * units::SECOND_NS;
     let mut t_ns = start_ns;
@@ -103,15 +101,6 @@ fn watch(
 /// Whether all of these threads are. One that is a process's first, and that nobody has waited for, is a zombie.
 fn are_there(root: &ProcRoot, pid: i32, tids: &[i32]) -> bool {
     tids.iter().all(|tid| root.schedstat(pid, *tid).is_ok()) && !root.is_zombie(pid).unwrap_or(true)
-}
-
-/// On a terminal.
-fn bar(seconds: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:30} {pos} of {len} s").expect("a constant template");
-    ProgressBar::new(seconds).with_style(style)
 }
 
 /// A line for each thread.

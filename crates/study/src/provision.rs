@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`profile`] | describes an undisturbed VM: its deferred frees, grace periods and CPU time |
 //! | [`recorded`] | makes a profile from a recorded run |
+//! | [`live`] | makes a profile from what was measured in a running VM |
 //! | `mapped` | turns a profile into a workload |
 //! | [`arrange`] | makes the conditions to simulate: ratios, remedies, and inputs to vary |
 //! | [`peak`] | estimates quantiles of a window's peak, and their upper bounds |
@@ -15,6 +16,7 @@ pub mod against;
 pub mod arrange;
 pub mod beyond;
 pub mod estimate;
+pub mod live;
 mod mapped;
 pub mod peak;
 pub mod profile;

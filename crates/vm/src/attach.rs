@@ -81,7 +81,8 @@ pub fn attach(root: &ProcRoot, qemu: Qemu, given: &Given, is_raised: &dyn Fn() -
         None => search.btf(&kernel)?,
         Some(path) => {
             let bytes = std::fs::read(path).map_err(VmError::io(format!("reading {}", path.display())))?;
-            Btf::parse(&bytes)?
+            Btf::parse(&bytes)
+                .map_err(|error| VmError::Introspect(format!("--btf {}: {error}", path.display())))?
         }
     };
     let (reader, clock) = reader(open, &kernel, &btf, bytes, qemu.vcpus.len())?;
@@ -91,6 +92,7 @@ pub fn attach(root: &ProcRoot, qemu: Qemu, given: &Given, is_raised: &dyn Fn() -
 /// Whether this process still exists, and its PID was not reused.
 pub fn is_there(root: &ProcRoot, qemu: &Qemu) -> bool {
     root.start_time_ticks(qemu.pid).is_ok_and(|ticks| ticks == qemu.start_ticks)
+        && !root.is_zombie(qemu.pid).unwrap_or(true)
 }
 
 fn ended(qemu: &Qemu) -> VmError {
@@ -120,8 +122,8 @@ fn reader(
         }
     }
     Err(match first {
-        Some(VmError::Introspect(problem)) => VmError::Introspect(format!(
-            "kernel {} was found, but not its RCU state: {problem}; if you have given --btf or --symbols, are they of this \
+        Some(error @ (VmError::Introspect(_) | VmError::Types(_))) => VmError::Introspect(format!(
+            "kernel {} was found, but not its RCU state: {error}; if you have given --btf or --symbols, are they of this \
              kernel?",
             kernel.release
         )),

@@ -11,9 +11,12 @@ mod support;
 
 use std::time::Duration;
 
+use support::Bench;
+
 #[test]
 fn quotas_and_cpusets_on_a_real_cgroup_v2_hierarchy() {
-    let Some(output) = inside::run(2, "linux_", "NOTHING=", Duration::ZERO) else { return };
+    let Some(bench) = Bench::open() else { return };
+    let Some(output) = inside::run(&bench, 2, "linux_", "NOTHING=", Duration::ZERO) else { return };
     assert!(output.contains("test result: ok. 3 passed"), "{output}");
     assert!(!output.contains("skipped:"), "{output}");
 }

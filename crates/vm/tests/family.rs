@@ -9,6 +9,8 @@ mod support;
 
 use std::time::Duration;
 
+use support::Bench;
+
 /// How many tasks there are of each form: `make wishes` asks for more.
 fn pins() -> u64 {
     std::env::var("REPRIEVE_TEST_PINS").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
@@ -16,9 +18,9 @@ fn pins() -> u64 {
 
 fn on(vcpus: usize) {
     let environment = format!("REPRIEVE_TEST_PINS={}", pins());
-    let Some(output) = inside::run(vcpus, "linux_", &environment, Duration::from_secs(pins())) else {
-        return;
-    };
+    let Some(bench) = Bench::open() else { return };
+    let limit = Duration::from_secs(pins());
+    let Some(output) = inside::run(&bench, vcpus, "linux_", &environment, limit) else { return };
     assert!(output.contains("test result: ok. 4 passed"), "{output}");
     assert!(!output.contains("skipped:"), "{output}");
     assert!(output.contains("the probe of calls slows all system calls: false"), "{output}");

@@ -6,10 +6,8 @@ mod call_history;
 mod call_watch;
 mod calls;
 mod forks;
-mod per_cpu;
 
 pub use call_history::{CallHistory, CallTarget, SetByOther};
 pub use call_watch::CallWatch;
 pub use calls::{Call, Calls, Phase};
 pub use forks::{Fork, Forks};
-pub use per_cpu::{EventSpec, PerCpu};

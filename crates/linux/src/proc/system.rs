@@ -19,13 +19,34 @@ impl ProcRoot {
         Ok(ticks.saturating_mul(tick_ns()))
     }
 
+    /// Ticks of all CPUs since boot: user, nice, system, idle, iowait, irq, softirq, steal.
+    pub fn cpu_ticks(&self) -> Result<[u64; 8]> {
+        let text = self.read_system("stat")?;
+        let mut sum = [0u64; 8];
+        for line in text.lines().filter(|line| is_cpu_line(line)) {
+            let malformed = || Error::malformed(self.join("stat"), "cpuN and at least 8 numbers", line);
+            let (_, ticks) = cpu_ticks(line).ok_or_else(malformed)?;
+            sum.iter_mut().zip(ticks).for_each(|(sum, ticks)| *sum = sum.saturating_add(ticks));
+        }
+        Ok(sum)
+    }
+
+    /// The memory that the kernel manages (`MemTotal`), bytes.
+    pub fn memory_bytes(&self) -> Result<u64> {
+        self.memory_line("MemTotal:")
+    }
+
     /// The kernel's estimate of the memory available without swapping (`MemAvailable`), bytes.
     pub fn available_memory_bytes(&self) -> Result<u64> {
+        self.memory_line("MemAvailable:")
+    }
+
+    fn memory_line(&self, name: &str) -> Result<u64> {
         let text = self.read_system("meminfo")?;
         text.lines()
-            .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB"))
+            .find_map(|line| line.strip_prefix(name)?.trim().strip_suffix("kB"))
             .and_then(|kib| kib.trim().parse::<u64>().ok()?.checked_mul(1024))
-            .ok_or_else(|| Error::malformed(self.join("meminfo"), "MemAvailable in kB", &text))
+            .ok_or_else(|| Error::malformed(self.join("meminfo"), "MemTotal and MemAvailable in kB", &text))
     }
 
     /// The UUID of this boot. Times since boot are comparable only within one boot.
@@ -69,6 +90,7 @@ mod tests {
         proc.put("stat", "cpu  30 3 15 300 6\ncpu1 0 0 0 7 1 0 0 0 9\ncpu0 0 0 0 100 0 0 0 0\ncpu2 1 1 1 5 0 9 9 9\nintr 1\n");
         assert_eq!(proc.root.idle_ns(&[1, 2]).unwrap(), 13 * tick_ns());
         assert_eq!(proc.root.idle_ns(&[]).unwrap(), 0);
+        assert_eq!(proc.root.cpu_ticks().unwrap(), [1, 1, 1, 112, 1, 9, 9, 9]);
         proc.put("stat", "cpu0 1 2 x\n");
         assert!(matches!(proc.root.idle_ns(&[0]), Err(Error::Malformed { .. })));
     }
@@ -78,6 +100,7 @@ mod tests {
         let proc = FakeProc::new();
         proc.put("meminfo", "MemTotal:       2048 kB\nMemFree: 1 kB\nMemAvailable:   1024 kB\n");
         assert_eq!(proc.root.available_memory_bytes().unwrap(), 1 << 20);
+        assert_eq!(proc.root.memory_bytes().unwrap(), 2 << 20);
         proc.put("meminfo", "MemTotal: 2048 kB\n");
         assert!(matches!(proc.root.available_memory_bytes(), Err(Error::Malformed { .. })));
     }

@@ -5,10 +5,10 @@
 
 use perf_event_open_sys::bindings::perf_event_attr;
 
-use super::event::{Event, Refusal, dummy_attributes};
-use super::perf_record::PerfRecord;
 use super::{SwitchEvent, SwitchKind};
 use crate::error::{Error, Result, thread_path};
+use crate::perf::event::{Event, Refusal, dummy_attributes};
+use crate::perf::record::PerfRecord;
 
 /// The most threads of one recorder.
 pub const MAX_RECORDED_THREADS: usize = 4096;

@@ -19,7 +19,7 @@ const DOT: f64 = 4.0;
 /// A metric with the rows that have a ratio or a published one, each with the series of its condition.
 type Entry<'a> = (&'static Metric, Vec<(usize, &'a Row)>);
 
-/// One row of dots for each metric; those with a published ratio first.
+/// One row of dots for each metric that matters or has a published ratio; the latter first.
 pub fn ratios(study: &Study) -> Option<Figure> {
     let what = format!("Ratios to {}", legend_name(study.scenario.baseline()));
     draw(study, entries(study), "ratios", Shows { what, finding: None })
@@ -54,7 +54,7 @@ fn draw(study: &Study, entries: Vec<Entry<'_>>, slug: &str, shows: Shows) -> Opt
         }
     };
     let reading = "Ratio of medians with its 95 % bootstrap interval; diamond: published. At 1 nothing changed. Ratios \
-                   beyond 1000 are drawn at the edge.";
+                   beyond 1000 are drawn at the edge. The tables have further metrics.";
     Some(Figure::new(study, slug, shows, reading, (body, panel.bottom() + 2.0 * LINE + 10.0)))
 }
 
@@ -67,7 +67,9 @@ fn entries(study: &Study) -> Vec<Entry<'_>> {
         (metric, rows.filter(|(_, row)| row.ratio.is_some() || row.published.is_some()).collect())
     };
     let has_published = |(_, rows): &Entry<'_>| rows.iter().any(|(_, row)| row.published.is_some());
-    let all = metric::ALL.iter().map(of).filter(|(_, rows)| !rows.is_empty());
+    let wanted = table::rows(study);
+    let matters = |entry: &Entry<'_>| has_published(entry) || wanted.contains(&entry.0.id);
+    let all = metric::ALL.iter().map(of).filter(|entry| !entry.1.is_empty() && matters(entry));
     let (mut first, rest): (Vec<Entry<'_>>, Vec<Entry<'_>>) = all.partition(has_published);
     first.extend(rest);
     first

@@ -105,17 +105,9 @@ fn cases(text: &mut String, study: &Study, cases: &[(String, Study)], options: &
     table_of_many(text, study, &lines, options);
 }
 
-/// Identifiers of the metrics that matter, in the order in which they are shown.
-fn rows(study: &Study) -> Vec<&str> {
-    match &study.scenario.observe.rows {
-        chosen if !chosen.is_empty() => chosen.iter().map(String::as_str).collect(),
-        _ => study.scenario.workload.rows().to_vec(),
-    }
-}
-
 /// A line for each metric that matters or was published.
 fn table_of(text: &mut String, study: &Study, comparison: &Comparison, options: &Options) {
-    let wanted = rows(study);
+    let wanted = table::rows(study);
     let place = |line: &Line| wanted.iter().position(|id| *id == line.metric.id).unwrap_or(wanted.len());
     let mut lines = table::lines(comparison);
     lines.retain(|line| wanted.contains(&line.metric.id) || line.verdict != Verdict::NoReference);
@@ -182,7 +174,7 @@ fn table_of_few(text: &mut String, study: &Study, comparisons: &[&Comparison], o
     let names = comparisons.iter().map(|comparison| comparison.condition.as_str());
     let header = ["", study.scenario.baseline()].into_iter().chain(names);
     out.set_header(header.map(|name| Cell::new(clean(name)).add_attribute(Attribute::Bold)));
-    for id in rows(study) {
+    for id in table::rows(study) {
         let of_each: Vec<Option<&Line>> =
             found.iter().map(|lines| line_of(lines, id).map(|at| &lines[at])).collect();
         let Some(any) = of_each.iter().flatten().next() else { continue };
@@ -211,7 +203,7 @@ fn table_of_many(text: &mut String, study: &Study, comparisons: &[(&str, &Compar
     let measured = |id: &&str| {
         comparisons.iter().any(|(_, comparison)| comparison.row(id).is_some_and(|row| row.ratio.is_some()))
     };
-    let columns: Vec<&str> = rows(study).into_iter().filter(measured).take(COLUMNS).collect();
+    let columns: Vec<&str> = table::rows(study).into_iter().filter(measured).take(COLUMNS).collect();
     let mut out = empty_table(options);
     let label = |id: &str| metric::find(id).map_or(id.to_string(), |metric| metric.label.to_string());
     let header = std::iter::once(format!("over {}", clean(study.scenario.baseline())))

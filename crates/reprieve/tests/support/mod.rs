@@ -6,6 +6,8 @@
 // Each test program uses a part.
 #![allow(dead_code)]
 
+pub mod vm;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -34,7 +36,7 @@ pub const PATIENCE: Duration = Duration::from_secs(180);
 /// Between two looks at what a run makes.
 const LOOK: Duration = Duration::from_millis(5);
 /// Marks the processes of one run.
-const MARK: &str = "REPRIEVE_TEST_RUN";
+pub const MARK: &str = "REPRIEVE_TEST_RUN";
 
 /// The right to run guests, one test at a time: two pCPUs do not hold more.
 pub struct Guests {
@@ -202,19 +204,8 @@ impl Run {
     /// Its processes but the first. Where `/proc` shows a process of somebody else's no environment, it is
     /// none of ours.
     pub fn processes(&self) -> Vec<Process> {
-        let wanted = format!("{MARK}={}", self.mark);
-        let mut found = Vec::new();
-        for entry in fs::read_dir("/proc").unwrap().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
-                continue;
-            };
-            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-            if pid != self.pid() && environment.split(|byte| *byte == 0).any(|one| one == wanted.as_bytes()) {
-                let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-                let command = String::from_utf8_lossy(&command).replace('\0', " ").trim().to_string();
-                found.push(Process { pid, command });
-            }
-        }
+        let mut found = processes_marked(&self.mark);
+        found.retain(|process| process.pid != self.pid());
         found
     }
 
@@ -289,6 +280,24 @@ impl Drop for Run {
             let _ = kill_process(Pid::from_raw(process.pid).unwrap(), Signal::KILL);
         }
     }
+}
+
+/// Processes whose environment, or that of whoever started them, has this mark.
+pub fn processes_marked(mark: &str) -> Vec<Process> {
+    let wanted = format!("{MARK}={mark}");
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environment.split(|byte| *byte == 0).any(|one| one == wanted.as_bytes()) {
+            let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let command = String::from_utf8_lossy(&command).replace('\0', " ").trim().to_string();
+            found.push(Process { pid, command });
+        }
+    }
+    found
 }
 
 fn names_in(folder: &Path) -> impl Iterator<Item = (String, PathBuf)> {

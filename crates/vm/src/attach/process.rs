@@ -64,6 +64,10 @@ fn is_qemu(root: &ProcRoot, pid: i32) -> bool {
 /// There is no such process, or no thread of it has the name of a vCPU.
 pub fn of(root: &ProcRoot, pid: i32) -> Result<Qemu> {
     let start_ticks = root.start_time_ticks(pid)?;
+    // Its threads end one by one.
+    if root.is_zombie(pid)? {
+        return Err(VmError::Introspect(format!("process {pid} has ended")));
+    }
     let words = command_line(root, pid)?;
     let options = Options(&words);
     let machine = options.all("-machine").chain(options.all("-M")).collect::<Vec<_>>().join(",");

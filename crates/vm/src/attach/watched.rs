@@ -70,6 +70,13 @@ impl Seen {
             ended: None,
         }
     }
+
+    /// Makes room for more vCPUs, if there are more by now.
+    pub fn make_room(&mut self, vcpus: usize) {
+        let room = vcpus.max(self.off_ns.len());
+        self.off_ns.resize(room, 0);
+        self.run_ns.resize(room, 0);
+    }
 }
 
 /// The last look, to which the next is compared.

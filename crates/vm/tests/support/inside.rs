@@ -28,9 +28,8 @@ exec /init
 const SELF: &str = "#!/bin/busybox sh\nexec /inside/ld.so --library-path /inside /inside/tests \"$@\"\n";
 
 /// Runs the tests whose names contain `filter` in a guest of so many vCPUs, with more in the environment, for as long as
-/// `limit`, and says what they printed; none if this machine has no guests.
-pub fn run(vcpus: usize, filter: &str, environment: &str, limit: Duration) -> Option<String> {
-    let bench = Bench::open()?;
+/// `limit`, and says what they printed; none if it is not known what this program is linked with.
+pub fn run(bench: &Bench, vcpus: usize, filter: &str, environment: &str, limit: Duration) -> Option<String> {
     let exe = std::env::current_exe().unwrap();
     let Some((loader, libraries)) = libraries(&exe) else {
         return skip(&"ldd does not say what this program is linked with");

@@ -21,9 +21,10 @@ use perf_event_open_sys::bindings as perf;
 use reprieve_policy::cpus::CpuSet;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-use super::{EventSpec, PerCpu};
-use crate::switches::event::attributes;
-use crate::switches::perf_record::{PerfRecord, SAMPLE_REST_BYTES};
+use crate::perf::event::attributes;
+use crate::perf::kprobe::{Kprobes, Register, with_register};
+use crate::perf::per_cpu::{EventSpec, PerCpu};
+use crate::perf::record::{PerfRecord, SAMPLE_REST_BYTES};
 use crate::{Error, Result, threads};
 
 /// Pages of a ring: room for some 800 calls on one CPU between two looks.
@@ -33,11 +34,6 @@ const WATERMARK_BYTES: u32 = 16 << 10;
 /// The function of the kernel that sets a task's mask on a user's behalf: `long sched_setaffinity(pid_t, const struct
 /// cpumask *)`.
 const FUNCTION: &CStr = c"sched_setaffinity";
-/// The registers of its first argument and its result, as perf numbers them (asm/perf_regs.h).
-#[cfg(target_arch = "x86_64")]
-const REGISTERS: (u32, u32) = (perf::PERF_REG_X86_DI, perf::PERF_REG_X86_AX);
-#[cfg(target_arch = "aarch64")]
-const REGISTERS: (u32, u32) = (perf::PERF_REG_ARM64_X0, perf::PERF_REG_ARM64_X0);
 /// An id that no task has: the kernel's ids stay below 2^22.
 const NO_TASK: i32 = i32::MAX;
 const WAY_OUT: &str = "use a kernel with CONFIG_KPROBE_EVENTS or CONFIG_FTRACE_SYSCALLS";
@@ -171,22 +167,10 @@ fn spec(mut attributes: perf::perf_event_attr) -> EventSpec {
 
 /// The probes at the kernel function and at its return.
 fn of_function(sys: &Path) -> Result<(EventSpec, EventSpec)> {
-    let folder = sys.join("bus/event_source/devices/kprobe");
-    let kind = number_in(&folder.join("type"))?;
-    let format = read(&folder.join("format/retprobe"))?;
-    let bit = format.trim().strip_prefix("config:").and_then(|bit| bit.parse::<u32>().ok());
-    let bit = bit.filter(|bit| *bit < 64);
-    let bit = bit.ok_or_else(|| Error::malformed(folder.join("format/retprobe"), "config:BIT", &format))?;
-    let of = |config: u64, register: u32| {
-        let mut attributes = attributes();
-        attributes.type_ = kind as u32;
-        attributes.config = config;
-        attributes.__bindgen_anon_3.kprobe_func = FUNCTION.as_ptr() as u64;
-        attributes.sample_type |= u64::from(perf::PERF_SAMPLE_REGS_INTR);
-        attributes.sample_regs_intr = 1 << register;
-        spec(attributes)
-    };
-    Ok((of(0, REGISTERS.0), of(1 << bit, REGISTERS.1)))
+    let probes = Kprobes::find(sys)?;
+    let begin = with_register(probes.begin(FUNCTION), Register::First);
+    let end = with_register(probes.end(FUNCTION), Register::Result);
+    Ok((spec(begin), spec(end)))
 }
 
 /// The tracepoints at the entry and exit of the system call.

@@ -8,10 +8,10 @@ use std::os::fd::BorrowedFd;
 use perf_event_open_sys::bindings::perf_event_attr;
 use reprieve_policy::cpus::CpuSet;
 
-use super::{EventSpec, PerCpu};
 use crate::Result;
-use crate::switches::event::dummy_attributes;
-use crate::switches::perf_record::PerfRecord;
+use crate::perf::event::dummy_attributes;
+use crate::perf::per_cpu::{EventSpec, PerCpu};
+use crate::perf::record::PerfRecord;
 
 /// Pages of a ring: room for 1,100 forks on one CPU between two looks.
 const RING_PAGES: usize = 16;

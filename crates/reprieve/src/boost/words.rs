@@ -6,7 +6,8 @@ use reprieve_study::{shown, units};
 use reprieve_vm::attach::{Qemu, Seen};
 use serde_json::{Value, json};
 
-use crate::boost::Guest;
+use super::guest::Guest;
+use super::work::Guests;
 use crate::failure::Failure;
 use crate::output;
 
@@ -119,6 +120,7 @@ impl Words {
 
     /// Says which guests are watched.
     pub fn began(&self, guests: &[Guest], seconds: Option<u64>) -> Result<(), Failure> {
+        let guests: Vec<&Guest> = guests.iter().filter(|guest| guest.was_watched()).collect();
         if self.json {
             return guests.iter().try_for_each(|guest| {
                 let Qemu { pid, name, cgroup, monitors, vcpus, .. } = &guest.qemu;
@@ -187,13 +189,12 @@ impl Words {
     }
 
     /// Prints the verdict on all guests, if there are several.
-    pub fn verdict(&self, guests: &[Guest]) -> Result<(), Failure> {
-        let helped = guests.iter().filter(|guest| guest.given().visits > 0).count();
-        match guests.len() {
+    pub fn verdict(&self, guests: &Guests) -> Result<(), Failure> {
+        let visited = guests.present.iter().filter(|guest| guest.given().visits > 0).count();
+        let helped = guests.past_visited + visited;
+        match guests.past + guests.present.len() {
             0 | 1 => Ok(()),
-            _ if self.json => {
-                json_line(&json!({"event": "ended", "guests": guests.len(), "boosted": helped}))
-            }
+            count if self.json => json_line(&json!({"event": "ended", "guests": count, "boosted": helped})),
             count if self.apply => {
                 output::print(&format!("boost let vCPUs run in {helped} of {count} guests\n"))
             }

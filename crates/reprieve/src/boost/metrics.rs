@@ -3,7 +3,7 @@
 use reprieve_linux::metrics::{Text, label};
 use reprieve_vm::attach::Seen;
 
-use crate::boost::Guest;
+use super::guest::Guest;
 
 /// The text for these guests.
 pub fn text(guests: &[Guest], acting: bool) -> Text {

@@ -15,12 +15,24 @@
 
 use perf_event_open_sys::bindings as perf;
 
-use super::SwitchKind;
+/// What happened to the thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SwitchKind {
+    /// It started to run on a CPU.
+    In,
+    /// It was taken off its CPU while runnable: preempted, or throttled by its CPU quota.
+    OutPreempted,
+    /// It gave up its CPU: it sleeps, waits, or has ended.
+    OutVoluntary,
+    /// The ring was full: an unknown number of events before `time_ns` is missing.
+    Lost,
+}
 
 /// The header of every record.
 pub(crate) const HEADER_BYTES: usize = 8;
-/// The most that is read of a record. The longest record other than samples is a fork of 56 bytes.
-pub(crate) const MAX_RECORD_BYTES: usize = 64;
+/// The most that is read of a record. The longest record other than samples is a fork of 56 bytes; the longest sample that is
+/// read whole has a call chain of five words.
+pub(crate) const MAX_RECORD_BYTES: usize = 80;
 
 const SAMPLE_ID_BYTES: usize = 24;
 /// The most that is kept of a sample's data after the sample id, bytes.

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use perf_event_open_sys::bindings::perf_event_attr;
 use reprieve_policy::cpus::CpuSet;
 
-use crate::switches::event::{Event, Refusal};
-use crate::switches::perf_record::PerfRecord;
+use super::event::{Event, Refusal};
+use super::record::PerfRecord;
 use crate::{Error, Result};
 
 const WAY_OUT: &str = "run as root or with CAP_PERFMON; for forks only, perf_event_paranoid <= 0 is enough";
@@ -17,7 +17,7 @@ const WAY_OUT: &str = "run as root or with CAP_PERFMON; for forks only, perf_eve
 /// What to record.
 #[derive(Clone)]
 pub struct EventSpec {
-    /// The event. Its records must carry TID, TIME and CPU; see [`attributes`](crate::switches::event::attributes).
+    /// The event. Its records must carry TID, TIME and CPU; see [`attributes`](super::event::attributes).
     pub attributes: perf_event_attr,
     /// Pages of each ring, a power of two.
     pub ring_pages: usize,
@@ -70,6 +70,19 @@ impl PerCpu {
             missed |= drained.may_have_lost || drained.bad_bytes > 0;
         }
         missed
+    }
+
+    /// How often the event has happened on all these CPUs, whether or not it made a record.
+    pub fn count(&self) -> Result<u64> {
+        let read = |watched: &Watched| {
+            let mut bytes = [0; 8];
+            let read = rustix::io::read(&watched.event.file, &mut bytes);
+            read.map_err(|e| {
+                Error::io("count", format!("{} on CPU {}", self.spec.what, watched.cpu), e, WAY_OUT)
+            })?;
+            Ok(u64::from_ne_bytes(bytes))
+        };
+        self.watched.iter().map(read).sum()
     }
 
     /// Descriptors that become readable when there are records, if the event's attributes set a watermark.

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 use rustix::mm::{MapFlags, ProtFlags};
 
-use super::perf_record::{HEADER_BYTES, MAX_RECORD_BYTES, PerfRecord, decode, size_bytes};
+use super::record::{HEADER_BYTES, MAX_RECORD_BYTES, PerfRecord, decode, size_bytes};
 
 /// The most that one write of the kernel takes: a tracepoint's record of about 80 bytes, after a record of losses.
 const LARGEST_WRITE_BYTES: usize = 256;
@@ -152,8 +152,8 @@ fn walk(
 
 #[cfg(test)]
 mod tests {
-    use super::super::SwitchKind;
-    use super::super::perf_record::tests::record;
+    use super::super::record::SwitchKind;
+    use super::super::record::tests::record;
     use super::*;
     use perf_event_open_sys::bindings::PERF_RECORD_SWITCH;
 
