@@ -59,6 +59,15 @@ const LONGEST_PER_GIB: Duration = Duration::from_millis(500);
 /// # Errors
 /// The memory cannot be read; the search takes too long; no kernel runs in it; its type information is missing or another kernel's.
 pub fn attach(root: &ProcRoot, qemu: Qemu, given: &Given, is_raised: &dyn Fn() -> bool) -> Result<Attached> {
+    let process = qemu.clone();
+    found(root, qemu, given, is_raised).map_err(|error| {
+        // A process that ends loses its memory first.
+        std::thread::sleep(process::MOMENT);
+        if is_there(root, &process) { error } else { ended(&process) }
+    })
+}
+
+fn found(root: &ProcRoot, qemu: Qemu, given: &Given, is_raised: &dyn Fn() -> bool) -> Result<Attached> {
     let start = process::guest_memory(root, &qemu)?;
     let bytes = qemu.memory_bytes;
     let open = || ProcessMemory::open(root, qemu.pid, start, bytes);
@@ -73,10 +82,7 @@ pub fn attach(root: &ProcRoot, qemu: Qemu, given: &Given, is_raised: &dyn Fn() -
     let search =
         Search { memory: &memory, bytes, splits: qemu.splits, pause: CLOCK_PAUSE, is_over: &is_over };
     let symbols = given.symbols.as_deref().map(symbols::read).transpose()?;
-    let kernel = search.running(symbols.as_ref()).map_err(|error| match is_there(root, &qemu) {
-        true => error,
-        false => ended(&qemu),
-    })?;
+    let kernel = search.running(symbols.as_ref())?;
     let btf = match &given.btf {
         None => search.btf(&kernel)?,
         Some(path) => {

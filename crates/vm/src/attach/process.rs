@@ -5,6 +5,8 @@
 //!
 //! Source: proc(5), QEMU's invocation.
 
+use std::time::Duration;
+
 use reprieve_linux::proc::ProcRoot;
 
 use crate::introspect::Split;
@@ -14,6 +16,9 @@ use crate::{Result, VmError};
 pub const MAX_VCPUS: usize = 64;
 /// QEMU's memory without `-m`, bytes.
 const DEFAULT_BYTES: u64 = 128 << 20;
+
+/// How long the threads of a process take to begin or to end.
+pub(super) const MOMENT: Duration = Duration::from_millis(100);
 
 /// A QEMU process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,10 +69,6 @@ fn is_qemu(root: &ProcRoot, pid: i32) -> bool {
 /// There is no such process, or no thread of it has the name of a vCPU.
 pub fn of(root: &ProcRoot, pid: i32) -> Result<Qemu> {
     let start_ticks = root.start_time_ticks(pid)?;
-    // Its threads end one by one.
-    if root.is_zombie(pid)? {
-        return Err(VmError::Introspect(format!("process {pid} has ended")));
-    }
     let words = command_line(root, pid)?;
     let options = Options(&words);
     let machine = options.all("-machine").chain(options.all("-M")).collect::<Vec<_>>().join(",");
@@ -79,7 +80,14 @@ pub fn of(root: &ProcRoot, pid: i32) -> Result<Qemu> {
         pid,
         start_ticks,
         name,
-        vcpus: vcpus(root, pid)?,
+        vcpus: vcpus(root, pid).or_else(|_| {
+            // Of a process that begins or ends, some threads are not there. A moment later that is over.
+            std::thread::sleep(MOMENT);
+            if root.is_zombie(pid)? {
+                return Err(VmError::Introspect(format!("process {pid} has ended")));
+            }
+            vcpus(root, pid)
+        })?,
         cgroup: cgroup(root, pid),
         monitors: monitors(&options),
         memory_bytes: options.all("-m").next().and_then(memory_bytes).unwrap_or(DEFAULT_BYTES),
