@@ -17,6 +17,8 @@ pub const MAX_VCPUS: usize = 64;
 /// QEMU's memory without `-m`, bytes.
 const DEFAULT_BYTES: u64 = 128 << 20;
 
+/// Where QEMU puts a guest's memory.
+const ALIGNED_BYTES: u64 = 2 << 20;
 /// How long the threads of a process take to begin or to end.
 pub(super) const MOMENT: Duration = Duration::from_millis(100);
 
@@ -195,6 +197,7 @@ pub fn guest_memory(root: &ProcRoot, qemu: &Qemu) -> Result<u64> {
 }
 
 /// A mapping of `/proc/PID/maps`.
+#[derive(Clone, Copy)]
 struct Mapped<'a> {
     start: u64,
     end: u64,
@@ -204,23 +207,36 @@ struct Mapped<'a> {
     file: &'a str,
 }
 
+/// A mapping of that size. Memory that is QEMU's own may have another such mapping right below it, and then the two are one
+/// line, or two that cannot be told from parts of one. Above it QEMU leaves a page that nobody can use, so it ends where the line
+/// ends; and it begins at a multiple of 2 MiB. Source: QEMU's util/mmap-alloc.c, `QEMU_VMALLOC_ALIGN`.
 fn find_memory(maps: &str, bytes: u64) -> Option<u64> {
+    let lines = || maps.lines().filter_map(mapped).filter(|mapped| mapped.rights.starts_with("rw"));
     let mut joined: Vec<Mapped> = Vec::new();
-    for next in maps.lines().filter_map(mapped).filter(|mapped| mapped.rights.starts_with("rw")) {
+    for next in lines() {
         match joined.last_mut() {
             // The kernel splits a mapping if a part of it has its own memory policy.
             Some(last) if last.goes_on(&next) => last.end = next.end,
             _ => joined.push(next),
         }
     }
-    joined.iter().find(|mapped| mapped.end - mapped.start == bytes).map(|mapped| mapped.start)
+    let exact = lines().chain(joined.iter().copied()).find(|mapped| mapped.end - mapped.start == bytes);
+    let at_the_end = || {
+        let larger =
+            joined.iter().filter(|mapped| mapped.is_anonymous() && mapped.end - mapped.start > bytes);
+        larger.map(|mapped| mapped.end - bytes).find(|start| start.is_multiple_of(ALIGNED_BYTES))
+    };
+    exact.map(|mapped| mapped.start).or_else(at_the_end)
 }
 
 impl Mapped<'_> {
+    fn is_anonymous(&self) -> bool {
+        self.file.starts_with("00:00 0")
+    }
+
     fn goes_on(&self, next: &Mapped) -> bool {
         let same = self.end == next.start && self.rights == next.rights && self.file == next.file;
-        let is_anonymous = self.file.starts_with("00:00 0");
-        same && (is_anonymous || self.offset.checked_add(self.end - self.start) == Some(next.offset))
+        same && (self.is_anonymous() || self.offset.checked_add(self.end - self.start) == Some(next.offset))
     }
 }
 

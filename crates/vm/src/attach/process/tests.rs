@@ -102,6 +102,15 @@ fn the_guest_s_memory_is_the_mapping_of_its_size() {
     let private = "7f0000000000-7f0004000000 rw-p 00000000 00:00 0 \n7f0004000000-7f0008000000 rw-p 00000000 00:00 0 \n\
                    7f0008000000-7f0008001000 ---p 00000000 00:00 0 \n";
     assert_eq!(find_memory(private, 128 << 20), Some(0x7f00_0000_0000));
+    // Another mapping of QEMU's lies right below.
+    for below in [
+        "7efffff00000-7f0008000000",
+        "7efffff00000-7f0000000000 rw-p 00000000 00:00 0 \n7f0000000000-7f0008000000",
+    ] {
+        let neighbours =
+            format!("{below} rw-p 00000000 00:00 0 \n7f0008000000-7f0008001000 ---p 00000000 00:00 0 \n");
+        assert_eq!(find_memory(&neighbours, 128 << 20), Some(0x7f00_0000_0000), "{below}");
+    }
     assert_eq!(find_memory("x\n1-0 rw-p 0 0\nffffffffffffffffff-1 rw-p 0 0 0\n", 1), None);
 }
 
