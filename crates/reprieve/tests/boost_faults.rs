@@ -1,5 +1,5 @@
 //! `reprieve boost` when things go wrong: guests that die, restart or move away, tables of another kernel, missing rights,
-//! and kills. Whatever happens, it says what, and quotas are as they were.
+//! many guests, and kills. Whatever happens, it says what, and quotas are as they were.
 //!
 //! The VMs are started as anybody would, without the laboratory: see `support::vm`.
 
@@ -19,6 +19,8 @@ use serde_json::{Value, json};
 use support::vm::{Begin, Vm, image, quota};
 use support::{Guests, MARK, PROGRAM, guests, processes_marked};
 
+/// Guests at a time, of which one has a quota.
+const MANY: usize = 50;
 /// How many kills there are; `make signals` does 100.
 const KILLS: u64 = 10;
 /// Far beyond what anything here takes.
@@ -251,6 +253,25 @@ fn a_guest_that_moves_away_is_left_alone_and_one_that_arrives_is_found() {
     assert!(output.status.success() && results.len() == 2, "{}", said(&output));
     assert!(results.iter().all(|result| result["visits"].as_u64() > Some(0)), "{results:?}");
     assert_eq!((quota(&group), quota(&arrived)), (before.clone(), before));
+}
+
+#[test]
+fn fifty_guests_are_watched_and_the_one_that_needs_it_is_boosted() {
+    let Some(guests) = guests() else { return };
+    let Some((vm, group)) = busy(&guests, "busy") else { return };
+    let before = quota(&group);
+    let others: Vec<Vm> = (1..MANY).map(|number| Vm::start(&guests, &format!("idle-{number}"))).collect();
+    // Where a guest was not found at first, beside so many others, there is time for further tries.
+    let output = boost(&["--apply", "--limit-s", "20"]).output().unwrap();
+    let results = results(&output);
+    assert!(output.status.success() && results.len() == MANY, "{} results: {}", results.len(), said(&output));
+    for result in &results {
+        let is_busy = result["pid"] == vm.pid();
+        assert!(result["watched_ns"].as_u64() > Some(1_000_000_000), "{result}");
+        assert_eq!(result["visits"].as_u64() > Some(0), is_busy, "{result}");
+    }
+    assert_eq!(quota(&group), before);
+    drop(others);
 }
 
 #[test]
