@@ -24,6 +24,7 @@ mod fs;
 mod quota;
 mod remove;
 mod stale;
+mod throttled;
 mod tree;
 
 pub use detect::{Cgroups, Version};
@@ -33,6 +34,7 @@ pub use tree::{GroupId, MAX_GROUPS, MAX_NAME_BYTES, QuotaTree};
 
 pub(crate) use fs::RealFs;
 pub(crate) use remove::remove_tree;
+pub(crate) use throttled::throttled_ns;
 
 /// The prefix of all directories made here. No other directory is ever removed.
 pub const DIRECTORY_PREFIX: &str = "reprieve-";

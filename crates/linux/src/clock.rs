@@ -72,7 +72,7 @@ pub(crate) fn timespec(ns: u64) -> Timespec {
     Timespec { tv_sec: (ns / SECOND_NS) as i64, tv_nsec: (ns % SECOND_NS) as _ }
 }
 
-fn to_ns(time: Timespec) -> u64 {
+pub(crate) fn to_ns(time: Timespec) -> u64 {
     (time.tv_sec as u64).saturating_mul(SECOND_NS).saturating_add(time.tv_nsec as u64)
 }
 

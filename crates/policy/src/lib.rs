@@ -10,13 +10,17 @@
 //! | [`boost`] | which descheduled vCPUs should run, so that a grace period can end |
 //! | [`gang`] | when the vCPUs of a VM should run together |
 //! | [`grant`] | whether a reader that is about to be descheduled gets one more slice |
+//! | [`explain`] | what slowed a VM down, and how sure that is |
+//! | [`kernel_log`] | what a kernel's log says about stalls |
+//! | [`fingerprint`] | what a host does to a vCPU: a quota with its period, or turns with other threads |
 //! | [`steady`] | which vCPUs a guest should use, by their steal |
 //! | [`pressure`] | how long a caller waits that defers frees faster than grace periods end |
 //!
 //! Three more serve these: [`signal`], the type of all input, with a text form for records; [`cpus`], sets of CPUs; and
 //! [`window`], quantiles of the latest values.
 //!
-//! Invariants: nothing here reads a clock, does I/O, uses a random number (a control gets a seed), or allocates after construction. The caller
+//! Invariants: nothing here reads a clock, does I/O, uses a random number (a control gets a seed), or allocates after
+//! construction; except that [`explain`], [`fingerprint`] and [`kernel_log`] allocate, since they judge what is over. The caller
 //! hands in the time, u64 ns on any monotonic clock. The same signals in the same order give the same decisions, so a
 //! recorded run can be replayed, and the simulator and the live daemon share this code.
 //!
@@ -33,10 +37,13 @@
 pub mod beat;
 pub mod boost;
 pub mod cpus;
+pub mod explain;
+pub mod fingerprint;
 pub mod gang;
 pub mod grant;
 pub mod guard;
 pub mod io;
+pub mod kernel_log;
 pub mod place;
 pub mod pressure;
 pub mod signal;

@@ -4,6 +4,7 @@
 use reprieve_study::metric;
 pub use reprieve_study::recovery::ALL;
 use reprieve_study::recovery::{Board, COSTS, Cost, Distance, Price, Recovered, Recovery, Worst};
+use reprieve_study::scenario::Remedy;
 use reprieve_study::statistics::Estimate;
 use reprieve_study::units::significant;
 
@@ -20,18 +21,32 @@ pub struct Table {
     pub remark: String,
 }
 
-/// Label of the row of distances.
-const DISTANCE: &str = "nothing over the oracle";
-
-/// The answer in sentences: all remedies together, each alone, and the workloads in which there is nothing to recover.
-pub fn sentences(recovery: &Recovery) -> Vec<String> {
-    let together = together(recovery);
-    let alone = alone(recovery);
-    let rest = nothing_to_recover(recovery).into_iter().chain(harm(recovery));
-    together.into_iter().chain(alone).chain(rest).collect()
+/// What remedies are measured against, in a sentence.
+fn ideal(board: &Board) -> &'static str {
+    if board.ideal == Remedy::EvenShare { "an even share" } else { "the oracle" }
 }
 
-fn together(recovery: &Recovery) -> Option<String> {
+/// Label of the row of distances.
+fn distance_to(board: &Board) -> String {
+    format!("nothing over {}", ideal(board))
+}
+
+/// The boards of each ideal.
+fn by_ideal(recovery: &Recovery) -> impl Iterator<Item = &[Board]> {
+    recovery.boards.chunk_by(|a, b| a.ideal == b.ideal)
+}
+
+/// The answer in sentences, for each ideal: all remedies together, each other condition, and the workloads in which there is
+/// nothing to recover.
+pub fn sentences(recovery: &Recovery) -> Vec<String> {
+    let of_ideal = |boards: &[Board]| {
+        let rest = nothing_to_recover(recovery, boards).into_iter().chain(harm(recovery, boards));
+        together(recovery, boards).into_iter().chain(each(recovery, boards)).chain(rest).collect::<Vec<_>>()
+    };
+    by_ideal(recovery).flat_map(of_ideal).chain(lost(recovery)).collect()
+}
+
+fn together(recovery: &Recovery, boards: &[Board]) -> Option<String> {
     let of_all = |board: &'_ Board| board.remedies.iter().find(|one| one.condition == ALL).cloned();
     let said = |board: &Board| {
         let smallest = of_all(board)?.smallest;
@@ -41,18 +56,22 @@ fn together(recovery: &Recovery) -> Option<String> {
         });
         Some(format!("{share} for {}", name(board.metric)))
     };
-    let shares: Vec<String> = recovery.boards.iter().map(said).collect::<Option<_>>()?;
-    let cost = recovery.costs.iter().find(|cost| cost.condition == ALL)?;
-    let neighbours = cost.largest[NEIGHBOURS].as_ref();
-    let lost = neighbours.map_or("an unknown share".to_string(), |worst| {
-        at_worst(worst, &partly(worst, recovery), "most", cost_share)
-    });
+    let shares: Vec<String> = boards.iter().map(said).collect::<Option<_>>()?;
     Some(format!(
-        "Of the distance from {} to the oracle, all remedies together recover {}. Neighbour VMs lose at most {lost} \
-         of their CPU time.",
+        "Of the distance from {} to {}, all remedies together recover {}.",
         recovery.nothing,
+        ideal(boards.first()?),
         shares.join("; ")
     ))
+}
+
+/// What all remedies together cost the neighbours.
+fn lost(recovery: &Recovery) -> Option<String> {
+    let cost = recovery.costs.iter().find(|cost| cost.condition == ALL)?;
+    let lost = cost.largest[NEIGHBOURS].as_ref().map_or("an unknown share".to_string(), |worst| {
+        at_worst(worst, &partly(worst, recovery), "most", cost_share)
+    });
+    Some(format!("With all remedies, neighbour VMs lose at most {lost} of their CPU time."))
 }
 
 /// In how many workloads a share counts: those in which there is a clear distance.
@@ -66,12 +85,12 @@ fn partly(worst: &Worst, recovery: &Recovery) -> String {
     if is_whole { String::new() } else { format!(" in {}", coverage(worst, recovery)) }
 }
 
-fn alone(recovery: &Recovery) -> Option<String> {
+/// The smallest shares of each condition but `all`, with one remedy or several.
+fn each(recovery: &Recovery, boards: &[Board]) -> Option<String> {
     let names: Vec<&str> =
-        recovery.costs.iter().map(|cost| cost.condition.as_str()).filter(|name| is_alone(name)).collect();
+        recovery.costs.iter().map(|cost| cost.condition.as_str()).filter(|name| !is_of_all(name)).collect();
     let said = |condition: &&str| {
-        let shares: Vec<String> = recovery
-            .boards
+        let shares: Vec<String> = boards
             .iter()
             .map(|board| {
                 let found = board.remedies.iter().find(|one| one.condition == **condition);
@@ -81,44 +100,47 @@ fn alone(recovery: &Recovery) -> Option<String> {
             .collect();
         format!("{condition} {}", shares.join(" and "))
     };
-    let metrics: Vec<&str> = recovery.boards.iter().map(|board| name(board.metric)).collect();
+    let metrics: Vec<&str> = boards.iter().map(|board| name(board.metric)).collect();
     let each: Vec<String> = names.iter().map(said).collect();
+    let to = ideal(boards.first()?);
     (!each.is_empty()).then(|| {
         format!(
-            "The smallest share that each remedy recovers alone, over the workloads with a clear distance, of {}: {}.",
+            "The smallest share of the way to {to} over the workloads with a clear distance, of {}: {}.",
             metrics.join(" and of "),
             each.join("; ")
         )
     })
 }
 
-/// Whether a condition has a single remedy, rather than all of them or all except one.
-fn is_alone(condition: &str) -> bool {
-    condition != ALL && !condition.starts_with(&format!("{ALL}-"))
+/// Whether a condition has all remedies, or all except one.
+fn is_of_all(condition: &str) -> bool {
+    condition == ALL || condition.starts_with(&format!("{ALL}-"))
 }
 
-fn nothing_to_recover(recovery: &Recovery) -> Option<String> {
+fn nothing_to_recover(recovery: &Recovery, boards: &[Board]) -> Option<String> {
     let said = |board: &Board| -> Option<String> {
         let unclear: Vec<&str> = recovery.unclear(board).collect();
         (!unclear.is_empty()).then(|| format!("{} under {}", name(board.metric), unclear.join(", ")))
     };
-    let all: Vec<String> = recovery.boards.iter().filter_map(said).collect();
+    let all: Vec<String> = boards.iter().filter_map(said).collect();
+    let to = ideal(boards.first()?);
     (!all.is_empty())
-        .then(|| format!("Not counted, because the distance to the oracle is not clear: {}.", all.join("; ")))
+        .then(|| format!("Not counted, because the distance to {to} is not clear: {}.", all.join("; ")))
 }
 
 /// The worst harm in workloads that are not counted, where no share shows it.
-fn harm(recovery: &Recovery) -> Option<String> {
+fn harm(recovery: &Recovery, boards: &[Board]) -> Option<String> {
     let said = |board: &Board| {
         let (condition, Worst { workload, value, .. }) = recovery.worst_harm(board)?;
         let [ratio, low, high] = [value.value, value.low, value.high].map(significant);
         let metric = name(board.metric);
         Some(format!("{metric} x{ratio} (95 %: {low} to {high}) with {condition} under {workload}"))
     };
-    let all: Vec<String> = recovery.boards.iter().filter_map(said).collect();
+    let all: Vec<String> = boards.iter().filter_map(said).collect();
+    let to = ideal(boards.first()?);
     (!all.is_empty()).then(|| {
         format!(
-            "The worst harm where the distance is not clear, against {}: {}.",
+            "The worst harm where the distance to {to} is not clear, against {}: {}.",
             recovery.nothing,
             all.join("; ")
         )
@@ -170,24 +192,26 @@ pub fn tables(recovery: &Recovery) -> Vec<Table> {
 
 fn of_board(recovery: &Recovery, board: &Board) -> Table {
     let label = metric::find(board.metric).map_or(board.metric, |metric| metric.label);
+    let to = ideal(board);
     let mut header = vec!["remedy".to_string(), "smallest share [95 %]".into(), "under".into()];
     header.extend(recovery.workloads.iter().cloned());
     let mut rows = vec![
-        [DISTANCE.to_string(), String::new(), String::new()]
+        [distance_to(board), String::new(), String::new()]
             .into_iter()
             .chain(board.distances.iter().map(distance))
             .collect(),
     ];
-    rows.extend(board.remedies.iter().chain(&board.undisturbed).map(|one| recovered(one, board)));
+    rows.extend(board.remedies.iter().chain(&board.references).map(|one| recovered(one, board)));
     Table {
-        title: format!("Recovered of the distance from {} to the oracle: {label}", recovery.nothing),
+        title: format!("Recovered of the distance from {} to {to}: {label}", recovery.nothing),
         header,
         rows,
-        remark: "Shares of the distance, in logarithms of ratios of medians: 0 % is no better than nothing, 100 % as good as the \
-                 oracle, above 100 % better than it. The first row is the ratio of nothing to the oracle. It is in brackets if it \
-                 is not clear: then no share counts, and the cells below it are the ratios of remedies to nothing, where above 1 is \
-                 harm. If an undisturbed guest is far above 100 %, the oracle is weak."
-            .into(),
+        remark: format!(
+            "Shares of the distance, in logarithms of ratios of medians: 0 % is no better than nothing, 100 % as good as {to}, \
+             above 100 % better than it. The first row is the ratio of nothing to {to}. It is in brackets if it is not clear: \
+             then no share counts, and the cells below it are the ratios of remedies to nothing, where above 1 is harm. If an \
+             undisturbed guest is far above 100 %, {to} is a weak ideal."
+        ),
     }
 }
 

@@ -70,12 +70,13 @@ fn the_headline_has_the_least_of_all_remedies_and_of_each() {
         [
             "Of the distance from nothing to the oracle, all remedies together recover at least 50 % in 2 of 2 workloads \
              (95 %: 50 to 50; least under few) for the 99th percentile of grace periods; at least 100 % in 1 of 2 workloads \
-             (95 %: 100 to 100; least under many) for the footprint's peak. Neighbour VMs lose at most 2.5 % (95 %: 2.5 to 2.5; most under many) of their CPU time.",
-            "The smallest share that each remedy recovers alone, over the workloads with a clear distance, of the 99th percentile of grace \
+             (95 %: 100 to 100; least under many) for the footprint's peak.",
+            "The smallest share of the way to the oracle over the workloads with a clear distance, of the 99th percentile of grace \
              periods and of the footprint's peak: boost 0 % and 50 %.",
             "Not counted, because the distance to the oracle is not clear: the footprint's peak under few.",
-            "The worst harm where the distance is not clear, against nothing: the footprint's peak x1.50 (95 %: 1.50 to 1.50) with all \
+            "The worst harm where the distance to the oracle is not clear, against nothing: the footprint's peak x1.50 (95 %: 1.50 to 1.50) with all \
              under few.",
+            "With all remedies, neighbour VMs lose at most 2.5 % (95 %: 2.5 to 2.5; most under many) of their CPU time.",
         ]
     );
 }

@@ -54,6 +54,12 @@ pub enum Verb {
     /// the highest ratio that a memory budget allows. With --against, simulates the conditions of a measured record instead of
     /// ratios; the exit code is 1 if a condition does not agree.
     Plan(PlanArguments),
+    /// Say who slows this VM down: the host, the VM itself, or the clock
+    ///
+    /// Run it in the VM while it is slow; it needs no privileges. A thread on each vCPU wakes 1,000 times a second, and late
+    /// wake-ups show when the vCPU was off. The times off show a CPU quota with its period, or turns with other threads. Steal,
+    /// throttling, pressure, grace periods and clocks confirm it or name another cause. As root it sees past the VM's own load.
+    Explain(ExplainArguments),
     /// Make a profile of this VM, or of one in a record, for `plan`
     ///
     /// Run it as root in the VM, while the VM does its usual work and the host does not disturb it. It counts the objects that the
@@ -242,6 +248,20 @@ pub struct ProfileArguments {
     /// The file to write [standard output]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArguments {
+    /// For how long to watch this VM, in seconds; a signal ends it sooner
+    #[arg(long = "for", value_name = "SECONDS", default_value = "10", conflicts_with = "dmesg", value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub for_s: u64,
+    /// Judge a kernel's log instead, from any machine: a file, or - for standard input
+    #[arg(long, value_name = "FILE")]
+    pub dmesg: Option<PathBuf>,
+    /// Write the verdict as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `boost`.

@@ -9,6 +9,7 @@ mod cli;
 mod compare;
 mod doctor;
 mod dry_run;
+mod explain;
 mod failure;
 mod grounds;
 mod input;
@@ -64,6 +65,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Profile(arguments) => profile::profile(&arguments),
         Verb::Migrate(arguments) => migrate::migrate(&arguments),
         Verb::Boost(arguments) => boost::boost(&arguments),
+        Verb::Explain(arguments) => explain::explain(&arguments),
         Verb::Doctor => doctor::doctor(),
         Verb::Completions { shell } => {
             let mut text = Vec::new();

@@ -44,7 +44,7 @@ pub struct Built {
     pub others: Others,
 }
 
-/// Builds the world for one run. `made_up` is the share of CPU time for which the guest's speed compensates;
+/// Builds the world for one run. `made_up` is the share of CPU time for which the guest's speed compensates (it slows down if the share is above 1);
 /// [`CpuShare::ALL`] leaves the speed as the scenario has it.
 ///
 /// # Errors
@@ -261,8 +261,11 @@ fn rcu_params(scenario: &Scenario, condition: &Condition) -> rcu::Params {
     }
 }
 
-/// The number of busy vCPUs of neighbour VMs.
+/// The number of busy vCPUs of neighbour VMs. With an even share none runs: the guest is slower instead.
 fn busy_vcpus(scenario: &Scenario, condition: &Condition, pcpus: u64) -> u64 {
+    if condition.remedies.contains(&Remedy::EvenShare) {
+        return 0;
+    }
     let vcpus = scenario.guest.vcpus as u64;
     let wanted = (condition.overcommit * pcpus as f64).round() as u64;
     u64::from(condition.neighbours) * vcpus + wanted.saturating_sub(vcpus)

@@ -1,5 +1,5 @@
 //! How much of the CPU time that a guest wanted it got. The counterfactual `cpu-share` makes the guest faster by the
-//! inverse.
+//! inverse. The ideal `even-share` turns this around: the guest has its pCPUs to itself, and is slower instead.
 //!
 //! The share is measured in a run of the same condition and seed at the normal speed, so it includes quotas, pauses,
 //! spikes, neighbours and the guest's own idle time as they happened.
@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use reprieve_study::Observation;
-use reprieve_study::scenario::{Cause, Condition};
+use reprieve_study::scenario::{Cause, Condition, Remedy};
 
 /// Time that all vCPUs of a guest ran, and time that they ran or were runnable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,15 @@ impl CpuShare {
             return CpuShare::ALL;
         }
         CpuShare { run_ns, wanted_ns: run_ns + delay_ns }
+    }
+
+    /// What the speed of a guest under this condition makes up for from the start. Under `even-share` the guest has
+    /// `overcommit` times its fair share of the time: it becomes slower by that factor.
+    pub fn from_the_start(condition: &Condition) -> CpuShare {
+        if !condition.remedies.contains(&Remedy::EvenShare) {
+            return CpuShare::ALL;
+        }
+        CpuShare { run_ns: (condition.overcommit * 1e6).round() as u64, wanted_ns: 1_000_000 }
     }
 
     /// The speed at which a guest with this share does as much as one of `speed_permille` with all the time. In
@@ -61,6 +70,14 @@ mod tests {
         assert_eq!(share(3, 10).speed_that_makes_up(1000), 3333);
         // The product exceeds 64 bits.
         assert_eq!(share(1 << 61, 1 << 62).speed_that_makes_up(1_000_000), 2_000_000);
+    }
+
+    #[test]
+    fn an_even_share_is_a_slower_guest() {
+        let beside = Condition { overcommit: 1.5, ..Condition::default() };
+        let even = Condition { remedies: vec![Remedy::EvenShare], ..beside.clone() };
+        assert_eq!(CpuShare::from_the_start(&beside), CpuShare::ALL);
+        assert_eq!(CpuShare::from_the_start(&even).speed_that_makes_up(8000), 5333);
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub fn simulate(
     };
     tape.map_or(Ok(()), |tape| run.scenario.check_tape(&run.condition, tape))?;
     let simulate = |made_up| simulate_with(run, &condition, tape, made_up, interrupted);
-    let mut observation = simulate(CpuShare::ALL)?;
+    let mut observation = simulate(CpuShare::from_the_start(&condition))?;
     if is_made_up {
         observation = simulate(CpuShare::of(&observation))?;
     }

@@ -32,7 +32,7 @@ pub struct Cgroups {
     pub version: Version,
     /// The directory for new trees.
     pub base: PathBuf,
-    mount_point: PathBuf,
+    pub(super) mount_point: PathBuf,
     /// The part of the hierarchy that the mount shows: `/`, or a part of it in containers.
     mount_root: PathBuf,
     pub(super) proc_root: ProcRoot,

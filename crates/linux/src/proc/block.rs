@@ -50,14 +50,6 @@ impl ProcRoot {
         Ok(totals)
     }
 
-    /// Time since boot during which some task waited for I/O (PSI), ns.
-    pub fn io_pressure_ns(&self) -> Result<u64> {
-        let text = self.read_system("pressure/io")?;
-        let total = text.lines().find_map(|line| line.strip_prefix("some ")?.split_once("total="));
-        total
-            .and_then(|(_, us)| us.trim().parse::<u64>().ok()?.checked_mul(1000))
-            .ok_or_else(|| Error::malformed(self.join("pressure/io"), "some ... total=", &text))
-    }
 }
 
 /// The device's name and its first eight numbers.
@@ -98,11 +90,11 @@ mod tests {
     #[test]
     fn pressure_is_read() {
         let proc = FakeProc::new();
-        assert!(proc.root.io_pressure_ns().is_err());
+        assert!(proc.root.pressure_ns("io").is_err());
         proc.put("pressure/io", "some avg10=0.00 avg60=0.00 avg300=0.02 total=124\nfull avg10=0 total=5\n");
-        assert_eq!(proc.root.io_pressure_ns().unwrap(), 124_000);
+        assert_eq!(proc.root.pressure_ns("io").unwrap(), 124_000);
         proc.put("pressure/io", "none\n").put("diskstats", "7 0 x\n");
-        assert!(matches!(proc.root.io_pressure_ns(), Err(Error::Malformed { .. })));
+        assert!(matches!(proc.root.pressure_ns("io"), Err(Error::Malformed { .. })));
         assert!(matches!(proc.root.disk_totals(Path::new("/nowhere")), Err(Error::Malformed { .. })));
     }
 }

@@ -19,16 +19,31 @@ impl ProcRoot {
         Ok(ticks.saturating_mul(tick_ns()))
     }
 
-    /// Ticks of all CPUs since boot: user, nice, system, idle, iowait, irq, softirq, steal.
-    pub fn cpu_ticks(&self) -> Result<[u64; 8]> {
+    /// Ticks of each CPU that is online, since boot: user, nice, system, idle, iowait, irq, softirq, steal.
+    pub fn ticks_of_cpus(&self) -> Result<Vec<(usize, [u64; 8])>> {
         let text = self.read_system("stat")?;
+        let malformed = |line| Error::malformed(self.join("stat"), "cpuN and at least 8 numbers", line);
+        let lines = text.lines().filter(|line| is_cpu_line(line));
+        lines.map(|line| cpu_ticks(line).ok_or_else(|| malformed(line))).collect()
+    }
+
+    /// The same, of all CPUs together.
+    pub fn cpu_ticks(&self) -> Result<[u64; 8]> {
         let mut sum = [0u64; 8];
-        for line in text.lines().filter(|line| is_cpu_line(line)) {
-            let malformed = || Error::malformed(self.join("stat"), "cpuN and at least 8 numbers", line);
-            let (_, ticks) = cpu_ticks(line).ok_or_else(malformed)?;
+        for (_, ticks) in self.ticks_of_cpus()? {
             sum.iter_mut().zip(ticks).for_each(|(sum, ticks)| *sum = sum.saturating_add(ticks));
         }
         Ok(sum)
+    }
+
+    /// Time since boot during which some task waited for a resource (PSI), ns: `cpu`, `memory` or `io`.
+    pub fn pressure_ns(&self, resource: &str) -> Result<u64> {
+        let name = format!("pressure/{resource}");
+        let text = self.read_system(&name)?;
+        let total = text.lines().find_map(|line| line.strip_prefix("some ")?.split_once("total="));
+        total
+            .and_then(|(_, us)| us.trim().parse::<u64>().ok()?.checked_mul(1000))
+            .ok_or_else(|| Error::malformed(self.join(&name), "some ... total=", &text))
     }
 
     /// The memory that the kernel manages (`MemTotal`), bytes.

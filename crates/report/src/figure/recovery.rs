@@ -1,5 +1,6 @@
 //! What each remedy recovers: a row of dots for each remedy, one for each workload, and the smallest of them with its
-//! interval. A panel for each metric that is scored, side by side.
+//! interval. A panel for each metric that is scored, side by side. Of several ideals the first one is
+//! drawn.
 
 use maud::{Markup, html};
 use reprieve_study::recovery::{Board, Recovered, Recovery};
@@ -25,9 +26,11 @@ type Place = (f64, f64);
 
 /// The figure; `None` for a study without a scoreboard, or one in which nothing could be recovered.
 pub fn recovered(study: &Study) -> Option<Figure> {
-    let found = study.recovery()?;
+    let mut found = study.recovery()?;
+    let ideal = found.boards.first()?.ideal;
+    found.boards.retain(|board| board.ideal == ideal);
     let conditions: Vec<&str> =
-        found.boards.first()?.remedies.iter().map(|one| one.condition.as_str()).collect();
+        found.boards[0].remedies.iter().map(|one| one.condition.as_str()).collect();
     let is_scored = |board: &Board| board.remedies.iter().any(|one| one.shares.iter().any(Option::is_some));
     if !found.boards.iter().any(is_scored) {
         return None;
@@ -49,7 +52,7 @@ pub fn recovered(study: &Study) -> Option<Figure> {
             @for (row, one) in board.remedies.iter().enumerate() { (dots(place, middle(top, row), one, &found)) }
         }
     };
-    let reading = "Share of the effect: 0 % as without a remedy, 100 % as with the oracle; a dot for each workload in which \
+    let reading = "Share of the effect: 0 % as without a remedy, 100 % as with the ideal; a dot for each workload in which \
                    the distance is clear, a large one with a 95 % bootstrap interval for the smallest. Shares beyond -50 % \
                    and 150 % are drawn at the edge.";
     let shows = Shows { what: "What remedies recover".into(), finding: finding(&found) };

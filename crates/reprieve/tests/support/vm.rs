@@ -25,6 +25,8 @@ use super::{Guests, PATIENCE};
 
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable clocksource=tsc cryptomgr.notests \
                                 rdinit=/init";
+/// The file with what the VM says on its serial console.
+const CONSOLE: &str = "console";
 const QEMU: &str = "qemu-system-x86_64";
 /// Of a period of 100 ms.
 const QUOTA_PERCENT: f64 = 20.0;
@@ -36,7 +38,7 @@ pub struct Vm {
     child: Child,
     monitor: BufReader<UnixStream>,
     tree: Option<QuotaTree>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// How a VM begins.
@@ -76,19 +78,33 @@ impl Vm {
 
     /// Starts QEMU.
     pub fn spawn(guests: &Guests, name: &str, begin: Begin) -> Vm {
+        Vm::spawn_with(guests, name, begin, None)
+    }
+
+    /// Starts QEMU, with another archive than the image's, whose first program is `/inside/init`.
+    pub fn spawn_with(guests: &Guests, name: &str, begin: Begin, archive: Option<&[u8]>) -> Vm {
         let (image, folder) = (image(guests), tempfile::tempdir().unwrap());
         let socket = |name: &str| format!("path={},server=on,wait=off", folder.path().join(name).display());
         let mut command = Command::new(QEMU);
         let words = format!(
-            "-nodefaults -no-user-config -display none -machine pc -accel tcg,thread=multi -cpu max -smp 2 -m 256 -serial null \
+            "-nodefaults -no-user-config -display none -machine pc -accel tcg,thread=multi -cpu max -smp 2 -m {} -serial file:{} \
              -name {name},debug-threads=on -chardev socket,id=port,{} -device virtio-serial-pci -device \
              virtserialport,chardev=port,name=reprieve.lab -qmp unix:{}",
+            // The archive is in memory twice while the kernel unpacks it.
+            if archive.is_some() { 512 } else { 256 },
+            folder.path().join(CONSOLE).display(),
             socket("port"),
             socket("monitor").trim_start_matches("path="),
         );
         command.args(words.split_ascii_whitespace());
-        command.arg("-kernel").arg(&image.kernel.vmlinuz).arg("-initrd").arg(&image.initramfs);
-        command.args(["-append", KERNEL_ARGUMENTS]);
+        let (mut initramfs, mut arguments) = (image.initramfs, KERNEL_ARGUMENTS.to_string());
+        if let Some(archive) = archive {
+            initramfs = folder.path().join("initramfs.cpio");
+            fs::write(&initramfs, archive).unwrap();
+            arguments.push_str(" rdinit=/inside/init");
+        }
+        command.arg("-kernel").arg(&image.kernel.vmlinuz).arg("-initrd").arg(initramfs);
+        command.args(["-append", &arguments]);
         if let Begin::Incoming = begin {
             command.args(["-incoming", "defer"]);
         }
@@ -99,7 +115,7 @@ impl Vm {
         // Before the state arrives: else the runner would learn that its host has gone.
         let port = connect(&folder.path().join("port"));
         let link = Link::new(port, Interrupt::manual().unwrap()).unwrap();
-        let mut vm = Vm { link, child, monitor, tree: None, _folder: folder };
+        let mut vm = Vm { link, child, monitor, tree: None, folder };
         vm.ask(json!({"execute": "qmp_capabilities"}));
         vm
     }
@@ -158,8 +174,19 @@ impl Vm {
         }
     }
 
+    /// What stands on its serial console so far.
+    pub fn console(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.folder.path().join(CONSOLE)).unwrap_or_default()).into_owned()
+    }
+
     /// Limits vCPU 1 to a part of a CPU. `None`, with a message, where quotas are not permitted.
     pub fn limit(&mut self) -> Option<PathBuf> {
+        self.limit_to(QUOTA_PERCENT, 100_000)
+    }
+
+    /// Limits vCPU 1 to so much of a CPU in each period, instead of what limits it so far.
+    pub fn limit_to(&mut self, percent: f64, period_us: u64) -> Option<PathBuf> {
+        self.tree = None;
         let root = ProcRoot::default();
         let made = Cgroups::detect(&root).and_then(|cgroups| cgroups.create(&unique_name(&root)?));
         let mut tree = match made {
@@ -171,7 +198,7 @@ impl Vm {
         };
         let vcpus = attach::of(&root, self.pid()).unwrap().vcpus;
         tree.adopt_process(self.pid()).unwrap();
-        let group = tree.quota_group("vcpu1", Quota::from_percent(QUOTA_PERCENT, 100_000).unwrap()).unwrap();
+        let group = tree.quota_group("vcpu1", Quota::from_percent(percent, period_us).unwrap()).unwrap();
         tree.assign(vcpus[1], group).unwrap();
         let directory = tree.directory.join("vcpu1");
         self.tree = Some(tree);

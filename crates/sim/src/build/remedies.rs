@@ -73,7 +73,9 @@ pub fn add(world: &mut World, guest: usize, model: &HostModel, condition: &Condi
                 world.add_steadying(guest, settings, look_ms * MILLISECOND_NS);
             }
             Remedy::Oracle => world.add_oracle(guest),
-            Remedy::ShortSlices
+            // An even share is made of the scenario, before anything is built.
+            Remedy::EvenShare
+            | Remedy::ShortSlices
             | Remedy::Unpin
             | Remedy::DeferredAwareSlab
             | Remedy::BackPressure

@@ -1,20 +1,24 @@
 //! The scoreboard of remedies: how much of the harm each remedy removes, and what it costs, over several workloads.
 //!
-//! The harm is the distance from no remedy to the oracle, an ideal that cannot be built. The distance is an effect, so
-//! it is the logarithm of a ratio. A remedy recovers this share of the distance, computed from medians over the runs:
+//! The harm is the distance from no remedy to an ideal that cannot be built. The distance is an effect, so it is the
+//! logarithm of a ratio. A remedy recovers this share of the distance, computed from medians over the runs:
 //!
 //! ```text
-//! share = ln(nothing / remedy) / ln(nothing / oracle)
+//! share = ln(nothing / remedy) / ln(nothing / ideal)
 //! ```
 //!
-//! A share of 0 means no better than nothing, 1 means as good as the oracle, and below 0 means worse than nothing. A
-//! remedy in the guest can exceed 1, because the oracle removes only the harm that the host does.
+//! A share of 0 means no better than nothing, 1 means as good as the ideal, and below 0 means worse than nothing. A remedy
+//! in the guest can exceed 1, because the ideals remove only the harm that the host does.
+//!
+//! There are two ideals, with boards of their own. The *oracle* treats a descheduled vCPU as quiescent in the middle of a
+//! reader, so it can beat a guest without neighbours. An *even share* keeps each reader as long as the guest's share of CPU
+//! time makes it: no host can do better without giving the guest more.
 //!
 //! The answer must not flatter. So of each remedy counts its *smallest* share over the workloads, and its *largest* cost.
 //! Their intervals resample the runs of all workloads and take the extreme of each draw. A workload in which the distance
 //! itself is not clear counts as recovered by nobody and stays in the table, with the ratio of the remedy to nothing: a
 //! remedy can do harm there. A remedy that was not measured in each of the others has no smallest share. An undisturbed
-//! guest is on the boards too, to show how good the oracle is.
+//! guest and the other ideal are on the boards too, to show how good the ideal is.
 
 use crate::compare::comparison::{NO_EFFECT, SIGNIFICANT_BELOW};
 use crate::observe::metric;
@@ -51,11 +55,9 @@ pub struct Price {
 pub struct Recovery {
     /// Name of the condition without a remedy, the baseline.
     pub nothing: String,
-    /// Name of the condition with the oracle.
-    pub oracle: String,
     /// Names of the workloads: the scenario's cases, or its own kind of workload if it has none.
     pub workloads: Vec<String>,
-    /// A board for each of [`SCORED`].
+    /// A board for each of [`SCORED`], for each ideal that was measured.
     pub boards: Vec<Board>,
     /// The costs of each remedy.
     pub costs: Vec<Cost>,
@@ -64,20 +66,22 @@ pub struct Recovery {
 /// The scores of one metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Board {
+    /// The ideal that remedies are measured against: one of [`Remedy::IDEALS`].
+    pub ideal: Remedy,
     /// The metric's identifier.
     pub metric: &'static str,
     /// The distance in each workload.
     pub distances: Vec<Distance>,
     /// What each remedy recovers, in the scenario's order.
     pub remedies: Vec<Recovered>,
-    /// An undisturbed guest, if one was measured: the oracle is weak where this is much better.
-    pub undisturbed: Option<Recovered>,
+    /// What was measured of an undisturbed guest and of the other ideals: this ideal is weak where they are much better.
+    pub references: Vec<Recovered>,
 }
 
-/// The distance from no remedy to the oracle, in one workload.
+/// The distance from no remedy to the ideal, in one workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distance {
-    /// The median without a remedy divided by that of the oracle. `None` if one of them was not measured.
+    /// The median without a remedy divided by that of the ideal. `None` if one of them was not measured.
     pub ratio: Option<Estimate>,
     /// Whether there is a clear distance: the interval lies above [`NO_EFFECT`], and there are enough runs for a test.
     pub is_clear: bool,
@@ -118,18 +122,22 @@ pub struct Worst {
 }
 
 impl Recovery {
-    /// The scoreboard of a scenario that has a condition with only the oracle. `None` for other scenarios.
+    /// The scoreboard of a scenario that has a condition with only an ideal. `None` for other scenarios.
     pub fn of(scenario: &Scenario, observations: &[Observation]) -> Option<Recovery> {
-        let is_oracle = |(_, condition): &(&String, &Condition)| condition.remedies == [Remedy::Oracle];
-        let oracle = scenario.chosen().find(is_oracle)?.0;
-        let runs = Runs { scenario, observations, nothing: scenario.baseline(), oracle };
+        let named = |ideal: Remedy| {
+            let mut chosen = scenario.chosen();
+            let found = chosen.find(|(_, condition): &(&String, &Condition)| condition.remedies == [ideal]);
+            Some((ideal, found?.0.as_str()))
+        };
+        let ideals: Vec<(Remedy, &str)> = Remedy::IDEALS.into_iter().filter_map(named).collect();
+        let runs = Runs { scenario, observations, nothing: scenario.baseline(), ideals: &ideals };
         let workloads = runs.workloads();
-        Some(Recovery {
+        let boards = |ideal| SCORED.map(|metric| runs.board(ideal, metric, &workloads));
+        (!ideals.is_empty()).then(|| Recovery {
             nothing: runs.nothing.into(),
-            oracle: oracle.clone(),
-            boards: SCORED.iter().map(|metric| runs.board(metric, &workloads)).collect(),
+            boards: ideals.iter().flat_map(|ideal| boards(*ideal)).collect(),
             costs: runs.remedies().map(|condition| runs.cost(condition, &workloads)).collect(),
-            workloads: workloads.into_iter().map(|(name, _)| name).collect(),
+            workloads: workloads.iter().map(|(name, _)| name.clone()).collect(),
         })
     }
 
@@ -164,7 +172,8 @@ struct Runs<'a> {
     scenario: &'a Scenario,
     observations: &'a [Observation],
     nothing: &'a str,
-    oracle: &'a str,
+    /// The ideals that were measured, and the names of their conditions.
+    ideals: &'a [(Remedy, &'a str)],
 }
 
 impl<'a> Runs<'a> {
@@ -179,9 +188,16 @@ impl<'a> Runs<'a> {
 
     /// All conditions but those that they are measured against.
     fn others(&self) -> impl Iterator<Item = &'a str> {
-        let (nothing, oracle) = (self.nothing, self.oracle);
+        let (nothing, ideals) = (self.nothing, self.ideals);
         let names = self.scenario.chosen().map(|(name, _)| name.as_str());
-        names.filter(move |name| *name != nothing && *name != oracle)
+        names.filter(move |name| *name != nothing && ideals.iter().all(|(_, ideal)| name != ideal))
+    }
+
+    /// An undisturbed guest, and the other ideals.
+    fn references(&self, ideal: Remedy) -> impl Iterator<Item = &'a str> {
+        let undisturbed = self.others().find(|name| self.is_undisturbed(name));
+        let others = self.ideals.iter().filter(move |(other, _)| *other != ideal).map(|(_, name)| *name);
+        undisturbed.into_iter().chain(others)
     }
 
     /// Whether neither the condition nor a case's quotas disturb the guest, in any case.
@@ -220,17 +236,18 @@ impl<'a> Runs<'a> {
         statistics::of_medians(&groups, &mut statistics::stream(self.scenario.run.seed, purpose), value)
     }
 
-    fn board(&self, metric: &'static str, workloads: &[Workload]) -> Board {
+    fn board(&self, (ideal, best): (Remedy, &str), metric: &'static str, workloads: &[Workload]) -> Board {
         let ends: Vec<[Vec<f64>; 2]> = workloads
             .iter()
-            .map(|(_, case)| [self.nothing, self.oracle].map(|name| self.values(metric, *case, name)))
+            .map(|(_, case)| [self.nothing, best].map(|name| self.values(metric, *case, name)))
             .collect();
         let distances: Vec<Distance> = ends.iter().map(|ends| self.distance(metric, ends)).collect();
         let recovered = |condition: &str| self.recovered(metric, condition, workloads, &ends, &distances);
         Board {
+            ideal,
             metric,
             remedies: self.remedies().map(recovered).collect(),
-            undisturbed: self.others().find(|name| self.is_undisturbed(name)).map(recovered),
+            references: self.references(ideal).map(recovered).collect(),
             distances,
         }
     }
@@ -243,8 +260,8 @@ impl<'a> Runs<'a> {
         ends: &[[Vec<f64>; 2]],
         distances: &[Distance],
     ) -> Recovered {
-        let part = |((name, case), [nothing, oracle]): (&Workload, &[Vec<f64>; 2])| {
-            (name.clone(), vec![nothing.clone(), self.values(metric, *case, condition), oracle.clone()])
+        let part = |((name, case), [nothing, ideal]): (&Workload, &[Vec<f64>; 2])| {
+            (name.clone(), vec![nothing.clone(), self.values(metric, *case, condition), ideal.clone()])
         };
         let parts: Vec<Part> = workloads.iter().zip(ends).map(part).collect();
         let purpose = format!("recovery {metric} {condition}");
@@ -263,12 +280,12 @@ impl<'a> Runs<'a> {
         Recovered { condition: condition.into(), shares, ratios, smallest }
     }
 
-    fn distance(&self, metric: &str, [nothing, oracle]: &[Vec<f64>; 2]) -> Distance {
+    fn distance(&self, metric: &str, [nothing, ideal]: &[Vec<f64>; 2]) -> Distance {
         let purpose = format!("distance {metric}");
-        let ratio = self.estimate(&[nothing.clone(), oracle.clone()], &purpose, |medians| {
+        let ratio = self.estimate(&[nothing.clone(), ideal.clone()], &purpose, |medians| {
             statistics::log_ratio(medians[0], medians[1]).map(f64::exp)
         });
-        let can_tell = statistics::least_p(nothing.len(), oracle.len()) < SIGNIFICANT_BELOW;
+        let can_tell = statistics::least_p(nothing.len(), ideal.len()) < SIGNIFICANT_BELOW;
         Distance { ratio, is_clear: can_tell && ratio.is_some_and(|ratio| ratio.low > NO_EFFECT) }
     }
 
@@ -326,11 +343,11 @@ fn seen((_, groups): &Part, value: impl Fn(&[f64]) -> Option<f64>) -> Option<f64
     value(&medians?)
 }
 
-/// The share of the distance that is recovered; the medians are those without a remedy, with it, and with the oracle.
+/// The share of the distance that is recovered; the medians are those without a remedy, with it, and of the ideal.
 /// `None` without a distance.
 fn share(medians: &[f64]) -> Option<f64> {
-    let &[nothing, treated, oracle] = medians else { return None };
-    let distance = statistics::log_ratio(nothing, oracle).filter(|distance| *distance > 0.0)?;
+    let &[nothing, treated, ideal] = medians else { return None };
+    let distance = statistics::log_ratio(nothing, ideal).filter(|distance| *distance > 0.0)?;
     Some(statistics::log_ratio(nothing, treated)? / distance)
 }
 

@@ -79,7 +79,7 @@ fn a_share_is_of_effects() {
 #[test]
 fn of_each_remedy_the_smallest_share_counts() {
     let found = recovery(&all_cells());
-    assert_eq!((found.nothing.as_str(), found.oracle.as_str()), ("nothing", "oracle"));
+    assert_eq!((found.nothing.as_str(), found.boards[0].ideal), ("nothing", Remedy::Oracle));
     assert_eq!(found.workloads, ["many", "few"]);
     let p99 = &found.boards[0];
     let shares: Vec<(&str, Vec<Option<f64>>)> = p99
@@ -90,7 +90,7 @@ fn of_each_remedy_the_smallest_share_counts() {
     let expected = [("boost", vec![Some(0.75), Some(1.5)]), ("short-slices", vec![Some(0.0), Some(0.5)])];
     assert_eq!(shares, expected, "neither the oracle nor what is undisturbed is scored");
     // 160 to 1 is 1.83 of 160 to 10.
-    let undisturbed = p99.undisturbed.as_ref().unwrap();
+    let [undisturbed] = &p99.references[..] else { panic!() };
     assert_eq!(undisturbed.condition, "undisturbed");
     assert_eq!(rounded(&undisturbed.shares[0]), Some(((160_f64).ln() / (16_f64).ln() * 1e9).round() / 1e9));
     assert_eq!((undisturbed.shares[1], undisturbed.smallest.clone()), (None, None), "not measured in few");
@@ -212,7 +212,26 @@ fn a_condition_that_a_case_s_quota_disturbs_is_scored() {
     let scenario = overrides::read(&TEXT.replace("[cases.few]", quota), None, &[]).unwrap();
     let board = &Recovery::of(&scenario, &all_cells()).unwrap().boards[0];
     let names: Vec<&str> = board.remedies.iter().map(|one| one.condition.as_str()).collect();
-    assert_eq!((names, &board.undisturbed), (vec!["boost", "short-slices", "undisturbed"], &None));
+    assert_eq!((names, board.references.len()), (vec!["boost", "short-slices", "undisturbed"], 0));
+}
+
+#[test]
+fn each_ideal_has_its_boards_and_is_a_reference_on_the_other_s() {
+    let even = "[conditions.even]\n    overcommit = 1.5\n    remedies = ['even-share']\n    [conditions.undisturbed]";
+    let scenario = overrides::read(&TEXT.replace("[conditions.undisturbed]", even), None, &[]).unwrap();
+    let runs =
+        [all_cells(), cell("many", "even", [40.0, 100.0]), cell("few", "even", [20.0, 100.0])].concat();
+    let found = Recovery::of(&scenario, &runs).unwrap();
+    let ideals: Vec<(Remedy, &str)> = found.boards.iter().map(|board| (board.ideal, board.metric)).collect();
+    let expected = Remedy::IDEALS.iter().flat_map(|ideal| SCORED.map(|metric| (*ideal, metric)));
+    assert_eq!(ideals, expected.collect::<Vec<_>>());
+    let of_boost = |board: &Board| rounded(&board.remedies[0].shares[0]);
+    // 160 to 20: three of the four halvings to the oracle, and of the two to an even share.
+    assert_eq!([of_boost(&found.boards[0]), of_boost(&found.boards[2])], [Some(0.75), Some(1.5)]);
+    let references = |board: &Board| board.references.iter().map(|one| one.condition.clone()).collect::<Vec<_>>();
+    assert_eq!(references(&found.boards[0]), ["undisturbed", "even"]);
+    assert_eq!(references(&found.boards[2]), ["undisturbed", "oracle"]);
+    assert!(found.boards.iter().all(|board| board.remedies.len() == 2), "no ideal is scored");
 }
 
 #[test]

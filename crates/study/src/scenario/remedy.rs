@@ -51,11 +51,15 @@ pub enum Remedy {
     /// once, though it may be within a reader; and a vCPU on which the grace-period kthread could run, or that could
     /// free memory whose grace period is over, runs at once. They pay the time back.
     Oracle,
+    /// The bound for a host that gives the guest no more than its fair share: no neighbour runs, and the guest is slower
+    /// by the factor `overcommit`. So it gets as much done in a second of CPU time as beside busy neighbours, but no vCPU
+    /// is ever descheduled.
+    EvenShare,
 }
 
 impl Remedy {
     /// All of them.
-    pub const ALL: [Remedy; 15] = [
+    pub const ALL: [Remedy; 16] = [
         Remedy::Boost,
         Remedy::BoostUnaimed,
         Remedy::SliceGrant,
@@ -71,16 +75,20 @@ impl Remedy {
         Remedy::KthreadPrio,
         Remedy::KthreadPlaced,
         Remedy::Oracle,
+        Remedy::EvenShare,
     ];
+
+    /// The ideals that remedies are scored against.
+    pub const IDEALS: [Remedy; 2] = [Remedy::Oracle, Remedy::EvenShare];
 
     /// Whether it lets descheduled vCPUs run. Real guests can have these.
     pub fn is_boost(self) -> bool {
         matches!(self, Remedy::Boost | Remedy::BoostUnaimed)
     }
 
-    /// Whether it is there to compare remedies with, and nobody would choose it: a control, or the oracle.
+    /// Whether it is there to compare remedies with, and nobody would choose it: a control, or an ideal.
     pub fn is_for_comparison(self) -> bool {
-        matches!(self, Remedy::BoostUnaimed | Remedy::Oracle)
+        self == Remedy::BoostUnaimed || Remedy::IDEALS.contains(&self)
     }
 
     /// The name for people.
@@ -94,6 +102,7 @@ impl Remedy {
             Remedy::Unpin => "vCPUs not pinned",
             Remedy::CoSchedule => "vCPUs that run together",
             Remedy::Oracle => "an oracle: no grace period waits for a descheduled vCPU",
+            Remedy::EvenShare => "an even share: as much CPU time, and no vCPU is ever descheduled",
             Remedy::SteadyCpus => "tasks kept off vCPUs with steal",
             Remedy::BackPressure => "back-pressure on deferred frees",
             Remedy::Expedited => "expedited grace periods for those who wait",

@@ -55,7 +55,7 @@ impl Search {
         }
         let began_ns = clock::thread_cpu_ns();
         // If PSI shows that no task has waited, there is nothing to find. Without PSI, scan in any case.
-        let pressure_ns = roots.proc.io_pressure_ns().ok();
+        let pressure_ns = roots.proc.pressure_ns("io").ok();
         let waited = pressure_ns.is_none_or(|ns| ns != self.pressure_ns);
         (self.pressure_ns, self.scan_ns) = (pressure_ns.unwrap_or(0), now_ns + SCAN_NS);
         if !waited {

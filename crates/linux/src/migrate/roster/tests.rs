@@ -160,7 +160,7 @@ fn on_a_recorded_machine_the_one_waiting_task_is_admitted_and_no_kernel_thread()
     assert_eq!(roster.look(2 * S).unwrap(), [sampled(S, 2 * S)]);
     let disks = roots.proc.disk_totals(roots.sys.path()).unwrap();
     assert_eq!(disks.completed, 806_597 + 1_445_094, "of vda alone");
-    assert!(roots.proc.io_pressure_ns().unwrap() > 0);
+    assert!(roots.proc.pressure_ns("io").unwrap() > 0);
     let mut steal = crate::proc::StealReader::open(&roots.proc, 2).unwrap();
     steal.read(0).unwrap();
     assert_eq!((steal.steal_ns(0), steal.steal_ns(1), steal.steal_ns(2)), (Some(0), Some(0), None));

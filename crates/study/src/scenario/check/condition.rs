@@ -80,6 +80,7 @@ impl Scenario {
             Remedy::CoSchedule if self.guest.vcpus < 2 => {
                 Some("a guest of one vCPU has none that could run together; raise guest.vcpus, or remove it")
             }
+            Remedy::EvenShare => no_even_share(condition),
             Remedy::ShortSlices if is_short => {
                 Some("host.slice_us is no longer than host.short_slices.slice_us already; remove one of them")
             }
@@ -163,6 +164,19 @@ impl Scenario {
     pub(super) fn no_vcpu(&self, vcpu: usize) -> String {
         format!("there is no vCPU {vcpu}; the last one is {}", self.guest.vcpus - 1)
     }
+}
+
+/// An even share is what busy neighbours leave, so it needs these and nothing else.
+fn no_even_share(condition: &Condition) -> Option<&'static str> {
+    let alone = Condition { overcommit: 0.0, ..condition.clone() };
+    if condition.overcommit <= 1.0 {
+        return Some("no busy neighbour shares the pCPUs; set overcommit above 1, or remove it");
+    }
+    if condition.remedies.len() > 1 {
+        return Some("a vCPU that is never descheduled needs no other remedy; remove the others, or it");
+    }
+    let problem = "it shares with the neighbours of overcommit alone; remove what else disturbs the guest";
+    (!alone.is_undisturbed()).then_some(problem)
 }
 
 /// A recording holds everything that the host did, so nothing else may disturb the guest.

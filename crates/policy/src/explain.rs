@@ -1,0 +1,316 @@
+//! What slowed a VM down, judged from inside it: causes, each with its evidence and how sure it is.
+//!
+//! The rules, in this order; a cause that explains time off takes that time from the rules below it:
+//!
+//! | cause | rule |
+//! |---|---|
+//! | [`Cause::Pause`] | all vCPUs were off at once, once or twice, for long |
+//! | [`Cause::ClockStep`] | the clock of the day stepped against the monotonic one |
+//! | [`Cause::OwnQuota`] | the kernel counted throttling in the process's own cgroup |
+//! | [`Cause::Quota`] | a vCPU comes back at multiples of a period ([`crate::fingerprint`]) |
+//! | [`Cause::BusyNeighbour`] | one vCPU is off far more than the others, without a period |
+//! | [`Cause::Contention`] | vCPUs are off, without a period |
+//! | [`Cause::OwnCpu`] | the guest's own tasks kept the beat threads waiting |
+//! | [`Cause::OwnMemory`] | the kernel counted stalls for memory (PSI) |
+//! | [`Cause::StarvedKthread`] | RCU's kthread waited for a vCPU that was on |
+//! | [`Cause::LongReader`] | grace periods are long, and nothing above explains it |
+//!
+//! Nothing that a rule finds means [`quiet`](Verdict::is_quiet): no damage was seen, which is an answer, too. The thresholds
+//! are estimates of our own, fixed before the recorded runs were looked at.
+
+pub mod log;
+
+use crate::fingerprint::{self, Off, Quota, Rhythm, Turns};
+
+/// A vCPU that is off for less than this part of the time is not worth a word, in thousandths.
+const OFF_PERMILLE: u64 = 20;
+/// One vCPU is off far more than the others if the others are off for less than this part of its time, in per cent.
+const OTHERS_PERCENT: u64 = 20;
+/// A pause stops all vCPUs for at least this long, ns.
+const PAUSE_NS: u64 = 200_000_000;
+/// A step of the clock, ns: NTP slews below 128 ms, and steps above.
+const STEP_NS: u64 = 100_000_000;
+/// The guest's own tasks, or memory, hold it up if they do so for this part of the time, in thousandths.
+const OWN_PERMILLE: u64 = 50;
+/// A grace period above this is long, ns. Undisturbed ones take 10 to 30 ms at 250 Hz.
+const LONG_GP_NS: u64 = 100_000_000;
+/// Steal confirms time off if it is at least this part of it, in per cent.
+const CONFIRMED_PERCENT: u64 = 50;
+/// A quota is sure from so many periods on.
+const MANY_PERIODS: usize = 20;
+
+/// What was seen of one vCPU.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Vcpu {
+    /// Its number.
+    pub vcpu: usize,
+    /// When it was off; without the beats that the guest itself delayed.
+    pub offs: Vec<Off>,
+    /// For how long the guest's own tasks kept the beat thread waiting, ns.
+    pub kept_ns: u64,
+    /// Time that it was idle, as a part of its time, from 0 to 1.
+    pub idle: f64,
+}
+
+impl Vcpu {
+    /// Time off, ns.
+    pub fn off_ns(&self) -> u64 {
+        self.offs.iter().map(Off::length_ns).sum()
+    }
+}
+
+/// What was seen of a VM in a stretch of time. `None` stands for what could not be measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evidence {
+    /// Its length, ns.
+    pub span_ns: u64,
+    /// The vCPUs.
+    pub vcpus: Vec<Vcpu>,
+    /// Steal of all vCPUs, ns; `None` if this host never books any.
+    pub steal_ns: Option<u64>,
+    /// Throttling of the process's own cgroup, ns.
+    pub throttled_ns: Option<u64>,
+    /// How far the clock of the day moved against the monotonic one, ns.
+    pub stepped_ns: i64,
+    /// How long the machine was suspended, ns.
+    pub suspended_ns: u64,
+    /// Time that some task waited for memory, ns.
+    pub memory_wait_ns: Option<u64>,
+    /// Durations of grace periods as `membarrier` shows them, ns, ascending.
+    pub grace_periods_ns: Vec<u64>,
+    /// How long RCU's kthread waited for a CPU while it could run, ns.
+    pub kthread_wait_ns: Option<u64>,
+}
+
+/// Something that slows the VM down.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cause {
+    /// The whole VM stood still: suspended, migrated, or restored from a snapshot.
+    Pause {
+        /// For how long at most, ns.
+        longest_ns: u64,
+    },
+    /// The clock of the day stepped.
+    ClockStep {
+        /// By how much, ns.
+        by_ns: i64,
+    },
+    /// The cgroup in which the process runs has a quota, and used it up.
+    OwnQuota {
+        /// Throttled time, ns.
+        throttled_ns: u64,
+        /// The quota, if the times off show it.
+        quota: Option<Quota>,
+    },
+    /// The host limits the VM's CPU time.
+    Quota {
+        /// The quota of the vCPU that is off most. If it stops all vCPUs, that of each.
+        quota: Quota,
+        /// The vCPUs that have one.
+        vcpus: Vec<usize>,
+        /// Whether all are off together: one quota for the whole VM.
+        is_of_vm: bool,
+    },
+    /// A busy thread of the host shares the pCPU of a single vCPU.
+    BusyNeighbour {
+        /// The vCPU.
+        vcpu: usize,
+        /// Turns with the other thread, if they can be told.
+        turns: Option<Turns>,
+    },
+    /// The host has more vCPUs to run than pCPUs.
+    Contention {
+        /// Turns with others, of the vCPU that is off most.
+        turns: Option<Turns>,
+    },
+    /// The guest has more to run than vCPUs.
+    OwnCpu,
+    /// Tasks wait for memory.
+    OwnMemory,
+    /// RCU's kthread cannot run for other tasks of the guest.
+    StarvedKthread,
+    /// A task in the kernel does not pass a quiescent state for long.
+    LongReader,
+}
+
+/// How sure a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Confidence {
+    /// Something else could look the same.
+    Possible,
+    /// One measurement says so.
+    Likely,
+    /// Two independent measurements say so, or one for many times.
+    Sure,
+}
+
+/// A cause with what it cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// The cause.
+    pub cause: Cause,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// Time that it took from the vCPU that lost most, or that tasks waited; thousandths of the span.
+    pub lost_permille: u64,
+}
+
+/// The verdict.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// Causes; the first one is the answer.
+    pub findings: Vec<Finding>,
+}
+
+impl Verdict {
+    /// Whether no damage was seen.
+    pub fn is_quiet(&self) -> bool {
+        self.findings.is_empty()
+    }
+}
+
+/// Judges what was seen.
+pub fn judge(seen: &Evidence) -> Verdict {
+    let mut rest = seen.clone();
+    let mut findings: Vec<Finding> = pause(seen, &mut rest).into_iter().chain(clock_step(seen)).collect();
+    // The process's cgroup is throttled: its threads cannot see what else the host does.
+    let own_quota = own_quota(&rest);
+    let by_host = if own_quota.is_some() { own_quota } else { host(&rest) };
+    findings.extend(by_host);
+    findings.extend(own_cpu(seen));
+    findings.extend(own_memory(seen));
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.lost_permille));
+    findings.extend(grace_periods(seen, findings.is_empty()));
+    Verdict { findings }
+}
+
+impl Evidence {
+    fn permille(&self, ns: u64) -> u64 {
+        if self.span_ns == 0 { 0 } else { ns.saturating_mul(1000) / self.span_ns }
+    }
+
+    /// The vCPU that was off most.
+    fn most_off(&self) -> Option<&Vcpu> {
+        self.vcpus.iter().max_by_key(|vcpu| vcpu.off_ns())
+    }
+}
+
+/// All vCPUs stood still at once. Takes these times off out of `rest`.
+fn pause(seen: &Evidence, rest: &mut Evidence) -> Option<Finding> {
+    let offs: Vec<&[Off]> = seen.vcpus.iter().map(|vcpu| &vcpu.offs[..]).collect();
+    let (first, others) = offs.split_first()?;
+    let all = others.iter().fold(first.to_vec(), |all, offs| fingerprint::both_off(&all, offs));
+    let long: Vec<Off> = all.into_iter().filter(|off| off.length_ns() >= PAUSE_NS).collect();
+    // Many such stops are a quota's with a long period.
+    if long.is_empty() || long.len() > 2 {
+        return None;
+    }
+    for vcpu in &mut rest.vcpus {
+        vcpu.offs.retain(|off| long.iter().all(|pause| fingerprint::both_off(&[*off], &[*pause]).is_empty()));
+    }
+    let longest_ns = long.iter().map(Off::length_ns).max()?.max(seen.suspended_ns);
+    let lost_permille = seen.permille(long.iter().map(Off::length_ns).sum());
+    // With one vCPU a busy host could do the same.
+    let confidence = if seen.vcpus.len() > 1 { Confidence::Likely } else { Confidence::Possible };
+    Some(Finding { cause: Cause::Pause { longest_ns }, confidence, lost_permille })
+}
+
+fn clock_step(seen: &Evidence) -> Option<Finding> {
+    let by_ns = seen.stepped_ns;
+    (by_ns.unsigned_abs() >= STEP_NS).then(|| Finding {
+        cause: Cause::ClockStep { by_ns },
+        confidence: Confidence::Sure,
+        lost_permille: 0,
+    })
+}
+
+fn own_quota(seen: &Evidence) -> Option<Finding> {
+    let throttled_ns = seen.throttled_ns.filter(|ns| seen.permille(*ns) >= OFF_PERMILLE)?;
+    let quota = match fingerprint::rhythm(&seen.most_off()?.offs) {
+        Rhythm::Quota(quota) => Some(quota),
+        _ => None,
+    };
+    let lost_permille = seen.permille(seen.most_off()?.off_ns());
+    let cause = Cause::OwnQuota { throttled_ns, quota };
+    Some(Finding { cause, confidence: Confidence::Sure, lost_permille })
+}
+
+/// What the host does to vCPUs.
+fn host(seen: &Evidence) -> Option<Finding> {
+    let most = seen.most_off().filter(|vcpu| seen.permille(vcpu.off_ns()) >= OFF_PERMILLE)?;
+    let lost_permille = seen.permille(most.off_ns());
+    let off_ns: u64 = seen.vcpus.iter().map(Vcpu::off_ns).sum();
+    let is_confirmed = seen.steal_ns.is_some_and(|steal_ns| steal_ns >= off_ns / 100 * CONFIRMED_PERCENT);
+    let rhythm = fingerprint::rhythm(&most.offs);
+    if let Rhythm::Quota(quota) = rhythm {
+        let is_limited = |vcpu: &&Vcpu| {
+            let is_much = seen.permille(vcpu.off_ns()) >= OFF_PERMILLE;
+            is_much && matches!(fingerprint::rhythm(&vcpu.offs), Rhythm::Quota(_))
+        };
+        let vcpus: Vec<usize> = seen.vcpus.iter().filter(is_limited).map(|vcpu| vcpu.vcpu).collect();
+        let offs: Vec<Vec<Off>> = seen.vcpus.iter().map(|vcpu| vcpu.offs.clone()).collect();
+        let is_of_vm = seen.vcpus.len() > 1 && fingerprint::together(&offs) > 0.5;
+        // A vCPU that idles does not use its quota up meanwhile.
+        let on_ns = (quota.on_ns as f64 * (1.0 - most.idle.clamp(0.0, 1.0))).round() as u64;
+        let is_sure = most.offs.len() >= MANY_PERIODS || is_confirmed;
+        let confidence = if is_sure { Confidence::Sure } else { Confidence::Likely };
+        let cause = Cause::Quota { quota: Quota { on_ns, ..quota }, vcpus, is_of_vm };
+        return Some(Finding { cause, confidence, lost_permille });
+    }
+    let turns = match rhythm {
+        Rhythm::Turns(turns) => Some(turns),
+        _ => None,
+    };
+    let others = seen.vcpus.iter().filter(|vcpu| vcpu.vcpu != most.vcpu).map(Vcpu::off_ns).max();
+    let is_alone = others.is_some_and(|others_ns| others_ns < most.off_ns() / 100 * OTHERS_PERCENT);
+    let cause = match is_alone {
+        true => Cause::BusyNeighbour { vcpu: most.vcpu, turns },
+        false => Cause::Contention { turns },
+    };
+    let confidence = match (is_confirmed, turns) {
+        (true, _) => Confidence::Sure,
+        (false, Some(_)) => Confidence::Likely,
+        (false, None) => Confidence::Possible,
+    };
+    Some(Finding { cause, confidence, lost_permille })
+}
+
+fn own_cpu(seen: &Evidence) -> Option<Finding> {
+    let kept_ns = seen.vcpus.iter().map(|vcpu| vcpu.kept_ns).max()?;
+    let lost_permille = seen.permille(kept_ns);
+    // The kernel counts the throttling of the process's cgroup as waiting, too.
+    let is_throttled = seen.throttled_ns.is_some_and(|ns| seen.permille(ns) >= OFF_PERMILLE);
+    (lost_permille >= OWN_PERMILLE && !is_throttled).then_some(Finding {
+        cause: Cause::OwnCpu,
+        confidence: Confidence::Likely,
+        lost_permille,
+    })
+}
+
+fn own_memory(seen: &Evidence) -> Option<Finding> {
+    let lost_permille = seen.permille(seen.memory_wait_ns?);
+    (lost_permille >= OWN_PERMILLE).then_some(Finding {
+        cause: Cause::OwnMemory,
+        confidence: Confidence::Sure,
+        lost_permille,
+    })
+}
+
+/// Long grace periods that nothing else explains; or a kthread that waits.
+fn grace_periods(seen: &Evidence, is_unexplained: bool) -> Option<Finding> {
+    let median_ns = seen.grace_periods_ns.get(seen.grace_periods_ns.len() / 2).copied();
+    let is_long = median_ns.is_some_and(|ns| ns >= LONG_GP_NS);
+    let waited_permille = seen.kthread_wait_ns.map_or(0, |ns| seen.permille(ns));
+    if waited_permille >= OWN_PERMILLE {
+        let cause = Cause::StarvedKthread;
+        return Some(Finding { cause, confidence: Confidence::Likely, lost_permille: waited_permille });
+    }
+    (is_unexplained && is_long).then_some(Finding {
+        cause: Cause::LongReader,
+        confidence: Confidence::Possible,
+        lost_permille: 1000,
+    })
+}
+
+#[cfg(test)]
+mod tests;

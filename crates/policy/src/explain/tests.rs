@@ -1,0 +1,122 @@
+//! Verdicts on made-up machines.
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+
+/// So long off, once in each period, for ten seconds.
+fn every(period_ms: u64, off_ms: u64) -> Vec<Off> {
+    let at = |since_ms: u64| Off { since_ns: since_ms * MS, back_ns: (since_ms + off_ms) * MS };
+    (0..10_000 / period_ms).map(|n| at(n * period_ms + period_ms - off_ms)).collect()
+}
+
+/// Off for 3 to 9 ms, at irregular times, for a quarter of the time.
+fn turns(seed: u64) -> Vec<Off> {
+    let (mut at_ns, mut state, mut offs) = (0, seed, Vec::new());
+    while at_ns < 10 * SECOND {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let since_ns = at_ns + 12 * MS + (state >> 33) % (12 * MS);
+        at_ns = since_ns + 3 * MS + (state >> 40) % (6 * MS);
+        offs.push(Off { since_ns, back_ns: at_ns });
+    }
+    offs
+}
+
+fn seen(offs: &[Vec<Off>]) -> Evidence {
+    let vcpu = |(vcpu, offs): (usize, &Vec<Off>)| Vcpu { vcpu, offs: offs.clone(), ..Vcpu::default() };
+    Evidence {
+        span_ns: 10 * SECOND,
+        vcpus: offs.iter().enumerate().map(vcpu).collect(),
+        ..Evidence::default()
+    }
+}
+
+fn first(seen: &Evidence) -> Finding {
+    judge(seen).findings.first().cloned().expect("a finding")
+}
+
+#[test]
+fn a_machine_without_damage_is_quiet() {
+    let mut seen = seen(&[every(1000, 3), vec![]]);
+    seen.grace_periods_ns = vec![12 * MS; 20];
+    seen.kthread_wait_ns = Some(2 * MS);
+    seen.memory_wait_ns = Some(100 * MS);
+    assert!(judge(&seen).is_quiet(), "{:?}", judge(&seen));
+}
+
+#[test]
+fn quotas_of_a_vcpu_and_of_a_vm_are_told_apart() {
+    let one = first(&seen(&[every(100, 80), every(1000, 2)]));
+    let Cause::Quota { quota, vcpus, is_of_vm } = one.cause else { panic!("{one:?}") };
+    assert_eq!((quota.period_ns, quota.on_ns, vcpus, is_of_vm), (100 * MS, 20 * MS, vec![0], false));
+    assert_eq!((one.confidence, one.lost_permille), (Confidence::Sure, 800));
+    let all = first(&seen(&[every(100, 80), every(100, 60)]));
+    assert!(matches!(all.cause, Cause::Quota { is_of_vm: true, .. }), "{all:?}");
+}
+
+#[test]
+fn an_idle_vcpu_does_not_use_its_quota_up() {
+    let mut seen = seen(&[every(100, 50)]);
+    seen.vcpus[0].idle = 0.5;
+    let Cause::Quota { quota, .. } = first(&seen).cause else { panic!() };
+    assert_eq!(quota.on_ns, 25 * MS);
+}
+
+#[test]
+fn contention_is_of_several_vcpus_and_a_busy_neighbour_of_one() {
+    let both = first(&seen(&[turns(1), turns(2)]));
+    assert!(matches!(both.cause, Cause::Contention { turns: Some(_) }), "{both:?}");
+    assert_eq!(both.confidence, Confidence::Likely);
+    let one = first(&seen(&[every(1000, 3), turns(2)]));
+    assert!(matches!(one.cause, Cause::BusyNeighbour { vcpu: 1, .. }), "{one:?}");
+    let mut confirmed = seen(&[turns(1), turns(2)]);
+    confirmed.steal_ns = Some(4 * SECOND);
+    assert_eq!(first(&confirmed).confidence, Confidence::Sure);
+}
+
+#[test]
+fn a_pause_stops_all_at_once_and_explains_nothing_else() {
+    let pause = |since_ms: u64| vec![Off { since_ns: since_ms * MS, back_ns: 5_000 * MS }];
+    let mut seen = seen(&[pause(3_000), pause(3_001)]);
+    let verdict = judge(&seen);
+    let [Finding { cause, .. }] = &verdict.findings[..] else { panic!("{verdict:?}") };
+    assert_eq!(*cause, Cause::Pause { longest_ns: 1_999 * MS });
+    seen.stepped_ns = 2 * SECOND as i64;
+    let causes: Vec<Cause> = judge(&seen).findings.into_iter().map(|finding| finding.cause).collect();
+    assert_eq!(causes[1], Cause::ClockStep { by_ns: 2 * SECOND as i64 });
+}
+
+#[test]
+fn throttling_of_the_own_cgroup_is_no_host_s_quota() {
+    let mut seen = seen(&[every(100, 80), every(100, 80)]);
+    seen.throttled_ns = Some(8 * SECOND);
+    seen.vcpus[0].kept_ns = 8 * SECOND;
+    let verdict = judge(&seen);
+    let [Finding { cause: Cause::OwnQuota { quota: Some(quota), .. }, confidence, .. }] = &verdict.findings[..] else {
+        panic!("{verdict:?}")
+    };
+    assert_eq!((quota.period_ns, *confidence), (100 * MS, Confidence::Sure));
+}
+
+#[test]
+fn the_guest_s_own_load_and_memory_are_named() {
+    let mut seen = seen(&[vec![], vec![]]);
+    seen.vcpus[1].kept_ns = 3 * SECOND;
+    assert_eq!(first(&seen).cause, Cause::OwnCpu);
+    seen.memory_wait_ns = Some(5 * SECOND);
+    assert_eq!(first(&seen).cause, Cause::OwnMemory);
+}
+
+#[test]
+fn long_grace_periods_have_a_starved_kthread_or_a_long_reader() {
+    let mut seen = seen(&[vec![], vec![]]);
+    seen.grace_periods_ns = vec![20 * MS, 400 * MS, 500 * MS];
+    assert_eq!(first(&seen).cause, Cause::LongReader);
+    seen.kthread_wait_ns = Some(SECOND);
+    assert_eq!(first(&seen).cause, Cause::StarvedKthread);
+    // Time off explains them already.
+    seen.kthread_wait_ns = None;
+    seen.vcpus[0].offs = turns(1);
+    assert!(judge(&seen).findings.iter().all(|finding| finding.cause != Cause::LongReader));
+}

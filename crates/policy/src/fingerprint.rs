@@ -1,0 +1,234 @@
+//! What a host does to a vCPU, told from the times alone at which the vCPU was off: a CPU quota with its period, or turns
+//! with other threads and the length of their slices.
+//!
+//! A host enforces a quota by a timer: a vCPU that has used up its time comes back at the next multiple of the period,
+//! whenever it went off. So the times at which it comes back have one phase. They are tested by the mean resultant length,
+//! the *regularity* here: each return is a point on a circle whose circumference is the period, and regularity is the distance
+//! of their centre of mass from the circle's centre, from 0 (anywhere) to 1 (all in one place). Returns weigh as much as the
+//! time off before them, so short absences for other reasons count little.
+//!
+//! Turns with other threads can be regular, too, but they *wander*: whenever another thread of the host runs, all later turns
+//! shift. A quota's returns do not: each is late or not for itself. The von Neumann ratio tells the two apart: the mean square
+//! of the steps from each deviation to the next, over the mean square of the deviations. It is near 2 if they are independent
+//! of each other, and near 0 if they wander. If two threads alternate undisturbed for the whole time, they cannot be told from
+//! a quota.
+//!
+//! Source: the mean resultant length is that of N. I. Fisher, Statistical Analysis of Circular Data, 1993, chapter 2; the ratio
+//! is that of J. von Neumann, Annals of Mathematical Statistics 12, 1941. That quotas are enforced so: the kernel's Documentation/scheduler/sched-bwc.rst. The constants are estimates of our own.
+//!
+//! This is analysis after the fact: unlike the rest of this crate it allocates.
+
+use std::f64::consts::{PI, TAU};
+
+/// Fewer absences than this show no rhythm.
+const FEWEST: usize = 8;
+/// The shortest and the longest period that is looked for, ns: the kernel takes 1 ms to 1 s, and below 4 ms a period
+/// cannot be told from the ticks at which hosts switch threads.
+const SHORTEST_NS: u64 = 4_000_000;
+const LONGEST_NS: u64 = 1_000_000_000;
+/// From this regularity on, returns are taken for those of a quota.
+const REGULAR: f64 = 0.9;
+/// Of periods that are about as regular as the best one, the longest is taken: its halves and thirds fit, too.
+const ABOUT_AS_REGULAR: f64 = 0.97;
+/// Below this von Neumann ratio, returns wander.
+const STEADY: f64 = 0.5;
+/// A return counts for a quota if the time off before it was at least this part of the usual one.
+const LONG_PART: u64 = 2;
+
+/// A time that a vCPU was off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Off {
+    /// When it began, ns.
+    pub since_ns: u64,
+    /// When the vCPU was back, ns; later than `since_ns`.
+    pub back_ns: u64,
+}
+
+impl Off {
+    /// How long it lasted, ns.
+    pub fn length_ns(&self) -> u64 {
+        self.back_ns.saturating_sub(self.since_ns)
+    }
+}
+
+/// A CPU quota.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quota {
+    /// Its period, ns.
+    pub period_ns: u64,
+    /// Time on a pCPU in each period, ns. If the vCPU was idle for a part of it, the quota is less by that part.
+    pub on_ns: u64,
+    /// How regularly the vCPU came back, from [`REGULAR`] to 1.
+    pub regularity: f64,
+}
+
+/// Turns with other threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    /// The usual time on, ns: a slice of this host.
+    pub on_ns: u64,
+    /// The usual time off, ns.
+    pub off_ns: u64,
+    /// How many other threads wanted the pCPU, if all have equal weight: at least 1.
+    pub competitors: u64,
+}
+
+/// What a vCPU's times off look like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rhythm {
+    /// It comes back at multiples of a period.
+    Quota(Quota),
+    /// It takes turns.
+    Turns(Turns),
+    /// It was off too rarely to tell.
+    Unknown,
+}
+
+/// The rhythm of a vCPU's times off, in the order of time.
+pub fn rhythm(offs: &[Off]) -> Rhythm {
+    if let Some(quota) = quota(offs) {
+        return Rhythm::Quota(quota);
+    }
+    turns(offs).map_or(Rhythm::Unknown, Rhythm::Turns)
+}
+
+/// The quota that explains these times off, if one does.
+fn quota(offs: &[Off]) -> Option<Quota> {
+    let usual_ns = usual_length_ns(offs)?;
+    let long: Vec<Off> = offs.iter().copied().filter(|off| off.length_ns() >= usual_ns / LONG_PART).collect();
+    if long.len() < FEWEST {
+        return None;
+    }
+    let mut between: Vec<u64> = long.windows(2).map(|pair| pair[1].back_ns - pair[0].back_ns).collect();
+    between.sort_unstable();
+    // Returns are one period apart, or several if the vCPU did not use its quota up, or had overrun it.
+    let tenths = (1..10).map(|tenth| between[between.len() * tenth / 10]);
+    let candidates = tenths.flat_map(|between_ns| (1..=4).map(move |periods| between_ns / periods));
+    let refined = candidates.map(|first_ns| refined(&long, first_ns));
+    let fits = refined.filter(|period_ns| (SHORTEST_NS as f64..=LONGEST_NS as f64).contains(period_ns));
+    let regular: Vec<(f64, f64)> = fits.map(|period_ns| (period_ns, regularity(&long, period_ns))).collect();
+    let best = regular.iter().map(|(_, regularity)| *regularity).fold(0.0, f64::max);
+    let wanted = (best * ABOUT_AS_REGULAR).max(REGULAR);
+    let (period_ns, regularity) =
+        regular.into_iter().filter(|(_, regularity)| *regularity >= wanted).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    if steadiness(&long, period_ns) < STEADY {
+        return None;
+    }
+    let on_ns = on_in_a_period(&long, period_ns)?;
+    Some(Quota { period_ns: period_ns.round() as u64, on_ns, regularity })
+}
+
+/// The length for which half of all time off was in longer absences.
+fn usual_length_ns(offs: &[Off]) -> Option<u64> {
+    let mut lengths: Vec<u64> = offs.iter().map(Off::length_ns).collect();
+    lengths.sort_unstable();
+    let half: u64 = lengths.iter().sum::<u64>() / 2;
+    let mut sum = 0;
+    lengths.into_iter().find(|length| {
+        sum += length;
+        sum >= half
+    })
+}
+
+/// A period near `first_ns` that fits the returns best: the time from the first to the last, over the number of periods
+/// between them, counted from each return to the next so that errors do not add up.
+fn refined(offs: &[Off], first_ns: u64) -> f64 {
+    let mut period_ns = first_ns.max(1) as f64;
+    for _ in 0..3 {
+        let periods: f64 =
+            offs.windows(2).map(|pair| ((pair[1].back_ns - pair[0].back_ns) as f64 / period_ns).round()).sum();
+        let (Some(first), Some(last)) = (offs.first(), offs.last()) else { return period_ns };
+        if periods < 1.0 {
+            return period_ns;
+        }
+        period_ns = (last.back_ns - first.back_ns) as f64 / periods;
+    }
+    period_ns
+}
+
+/// The regularity of the returns: their mean resultant length on a circle of that circumference.
+fn regularity(offs: &[Off], period_ns: f64) -> f64 {
+    let (x, y, weight) = centre(offs, period_ns);
+    if weight == 0.0 { 0.0 } else { x.hypot(y) / weight }
+}
+
+/// The angle of a return on a circle of that circumference.
+fn angle(off: &Off, period_ns: f64) -> f64 {
+    (off.back_ns as f64 / period_ns).fract() * TAU
+}
+
+/// The sum of the returns as vectors, each as long as the time off before it, and the sum of their lengths.
+fn centre(offs: &[Off], period_ns: f64) -> (f64, f64, f64) {
+    offs.iter().fold((0.0, 0.0, 0.0), |(x, y, weight), off| {
+        let (angle, length) = (angle(off, period_ns), off.length_ns() as f64);
+        (x + length * angle.cos(), y + length * angle.sin(), weight + length)
+    })
+}
+
+/// The von Neumann ratio of the returns' deviations from their mean phase.
+fn steadiness(offs: &[Off], period_ns: f64) -> f64 {
+    let (x, y, _) = centre(offs, period_ns);
+    let mean = y.atan2(x);
+    // From half a turn before the mean to half a turn behind it.
+    let deviations: Vec<f64> =
+        offs.iter().map(|off| (angle(off, period_ns) - mean + PI).rem_euclid(TAU) - PI).collect();
+    let steps: f64 = deviations.windows(2).map(|pair| (pair[1] - pair[0]).powi(2)).sum();
+    let squares: f64 = deviations.iter().map(|deviation| deviation.powi(2)).sum();
+    if squares == 0.0 { f64::INFINITY } else { steps / squares }
+}
+
+/// Mean time on in a period. A vCPU that ran for more than two periods between two absences did not use its quota up
+/// meanwhile, and does not count. One that overran its quota, because hosts look at ticks alone, can run into the next period,
+/// or stays off for longer.
+fn on_in_a_period(offs: &[Off], period_ns: f64) -> Option<u64> {
+    let (mut on_ns, mut periods) = (0, 0.0);
+    for pair in offs.windows(2) {
+        let ran_ns = pair[1].since_ns.saturating_sub(pair[0].back_ns);
+        if ran_ns as f64 <= 2.0 * period_ns {
+            on_ns += ran_ns;
+            periods += ((pair[1].back_ns - pair[0].back_ns) as f64 / period_ns).round();
+        }
+    }
+    (periods >= 1.0).then(|| (on_ns as f64 / periods).round() as u64)
+}
+
+/// Turns with others.
+fn turns(offs: &[Off]) -> Option<Turns> {
+    if offs.len() < FEWEST {
+        return None;
+    }
+    let on_ns = median(offs.windows(2).map(|pair| pair[1].since_ns.saturating_sub(pair[0].back_ns)).collect());
+    let off_ns = median(offs.iter().map(Off::length_ns).collect());
+    let competitors = ((off_ns + on_ns / 2) / on_ns.max(1)).max(1);
+    Some(Turns { on_ns, off_ns, competitors })
+}
+
+fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+/// Of the time that the vCPU with the most time off was off, the part during which all others were off too, from 0 to 1. A
+/// quota of a whole VM, or a pause of it, stops all at once.
+pub fn together(vcpus: &[Vec<Off>]) -> f64 {
+    let off_ns = |offs: &[Off]| offs.iter().map(Off::length_ns).sum::<u64>();
+    let Some(most) = vcpus.iter().max_by_key(|offs| off_ns(offs)) else { return 0.0 };
+    let all = vcpus.iter().fold(most.clone(), |all, offs| both_off(&all, offs));
+    if off_ns(most) == 0 { 0.0 } else { off_ns(&all) as f64 / off_ns(most) as f64 }
+}
+
+/// The times at which both vCPUs were off.
+pub fn both_off(a: &[Off], b: &[Off]) -> Vec<Off> {
+    let (mut both, mut a, mut b) = (Vec::new(), a.iter().peekable(), b.iter().peekable());
+    while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
+        let off = Off { since_ns: x.since_ns.max(y.since_ns), back_ns: x.back_ns.min(y.back_ns) };
+        if off.since_ns < off.back_ns {
+            both.push(off);
+        }
+        if x.back_ns <= y.back_ns { a.next() } else { b.next() };
+    }
+    both
+}
+
+#[cfg(test)]
+mod tests;

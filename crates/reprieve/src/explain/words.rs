@@ -1,0 +1,310 @@
+//! The verdict in words: first the answer, then what it rests on, then what would settle it, and the way out. Or as JSON.
+
+use reprieve_policy::explain::log::{LogCause, LogVerdict};
+use reprieve_policy::explain::{Cause, Confidence, Evidence, Verdict};
+use reprieve_policy::fingerprint::{Quota, Turns};
+use reprieve_study::units;
+use serde_json::{Value, json};
+
+/// The version of the JSON.
+const VERSION: u32 = 1;
+
+fn time(ns: u64) -> String {
+    units::duration(ns as f64)
+}
+
+fn percent(permille: u64) -> String {
+    format!("{} %", units::significant(permille as f64 / 10.0))
+}
+
+fn word(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Possible => "possible",
+        Confidence::Likely => "likely",
+        Confidence::Sure => "sure",
+    }
+}
+
+/// The verdict on what was seen.
+pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
+    if as_json {
+        return format!("{}\n", json_of(seen, verdict));
+    }
+    let mut text = String::new();
+    if verdict.is_quiet() {
+        text.push_str(&format!("Nothing slowed this VM down in {}.\n", time(seen.span_ns)));
+    }
+    for finding in &verdict.findings {
+        let said = said(&finding.cause);
+        text.push_str(&format!("{} ({}).\n", said.answer, word(finding.confidence)));
+        if finding.lost_permille > 0 && finding.cause != Cause::LongReader {
+            text.push_str(&format!("  Time lost: {} of {}.\n", percent(finding.lost_permille), time(seen.span_ns)));
+        }
+        if finding.confidence < Confidence::Sure {
+            text.push_str(&format!("  To settle it: {}.\n", said.settle));
+        }
+        text.push_str(&format!("  What to do: {}.\n", said.way_out));
+    }
+    text.push_str("Seen:\n");
+    seen_lines(seen).into_iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+    text
+}
+
+/// What is said of a cause.
+struct Said {
+    answer: String,
+    /// What would make it sure.
+    settle: &'static str,
+    way_out: &'static str,
+}
+
+fn said(cause: &Cause) -> Said {
+    match cause {
+        Cause::Pause { longest_ns } => Said {
+            answer: format!("The whole VM stood still, for up to {}: a pause, a snapshot or a migration", time(*longest_ns)),
+            settle: "look for it in the host's log (virsh, QMP, the cloud's events) at this time",
+            way_out: "nothing in the VM; RCU stalls and time-outs that follow a pause are its echo",
+        },
+        Cause::ClockStep { by_ns } => Said {
+            answer: format!("The clock of the day stepped by {}{}", if *by_ns < 0 { "-" } else { "" }, time(by_ns.unsigned_abs())),
+            settle: "see the log of chronyd or ntpd",
+            way_out: "measure latencies by CLOCK_MONOTONIC; let chronyd slew instead of step (makestep)",
+        },
+        Cause::OwnQuota { throttled_ns, quota } => Said {
+            answer: match quota {
+                Some(quota) => format!("The cgroup of this process has a CPU quota and uses it up: {}", of_quota(quota)),
+                None => format!("The cgroup of this process has a CPU quota, and was throttled for {}", time(*throttled_ns)),
+            },
+            settle: "see cpu.stat and cpu.max of the cgroup",
+            way_out: "raise cpu.max of the cgroup (the CPU limit of the container), or shorten its period",
+        },
+        Cause::Quota { quota, vcpus, is_of_vm } => Said {
+            answer: match is_of_vm {
+                true => format!("The host limits this VM's CPU time: each vCPU may run {}", of_quota(quota)),
+                false => format!("The host limits the CPU time of {}: {}", names(vcpus), of_quota(quota)),
+            },
+            settle: "watch for longer (--for 30), or ask for the quota on the host (cpu.max of the VM's cgroup, virsh schedinfo)",
+            way_out: "on the host: a larger quota, a shorter period with the same share, or `reprieve boost`",
+        },
+        Cause::BusyNeighbour { vcpu, turns } => Said {
+            answer: format!("A busy thread of the host shares the pCPU of vCPU {vcpu}{}", of_turns(turns.as_ref())),
+            settle: "on the host: which threads run on that pCPU (`reprieve record` says who), and is the vCPU pinned to it?",
+            way_out: "on the host: move that thread or the vCPU, or do not pin it",
+        },
+        Cause::Contention { turns } => Said {
+            answer: format!("The host has more to run than pCPUs{}", of_turns(turns.as_ref())),
+            settle: "compare with steal on the host's side: the run delay of the vCPU threads in /proc/PID/task/*/schedstat",
+            way_out: "on the host: fewer busy VMs, or shorter slices; `reprieve plan` says what a ratio costs",
+        },
+        Cause::OwnCpu => Said {
+            answer: "This VM has more to run than vCPUs".into(),
+            settle: "see the run queue (vmstat 1, column r) and /proc/pressure/cpu",
+            way_out: "fewer busy tasks, or more vCPUs; run this as root to see past the VM's own load",
+        },
+        Cause::OwnMemory => Said {
+            answer: "Tasks of this VM wait for memory".into(),
+            settle: "see /proc/pressure/memory",
+            way_out: "more memory, or less load",
+        },
+        Cause::StarvedKthread => Said {
+            answer: "RCU's kthread waits for a CPU that other tasks of this VM have".into(),
+            settle: "see its run delay in /proc/PID/schedstat, and which tasks are real-time",
+            way_out: "boot with rcutree.kthread_prio=1, or take real-time tasks off its CPU",
+        },
+        Cause::LongReader => Said {
+            answer: "Grace periods are long though all vCPUs run: a task stays in the kernel for long".into(),
+            settle: "run `reprieve profile` as root, or perf record -a -g for a few seconds",
+            way_out: "find the loop in the kernel (a driver?), and report it",
+        },
+    }
+}
+
+fn of_quota(quota: &Quota) -> String {
+    format!("{} of every {}", time(quota.on_ns), time(quota.period_ns))
+}
+
+fn of_turns(turns: Option<&Turns>) -> String {
+    let Some(Turns { on_ns, off_ns, competitors }) = turns else { return String::new() };
+    let others = if *competitors == 1 { "one other thread".into() } else { format!("{competitors} other threads") };
+    format!(": turns of {} with about {others}, {} off in between", time(*on_ns), time(*off_ns))
+}
+
+fn names(vcpus: &[usize]) -> String {
+    let numbers: Vec<String> = vcpus.iter().map(usize::to_string).collect();
+    format!("{} {}", if vcpus.len() == 1 { "vCPU" } else { "vCPUs" }, numbers.join(", "))
+}
+
+/// What the verdict rests on.
+fn seen_lines(seen: &Evidence) -> Vec<String> {
+    let permille = |ns: u64| ns.saturating_mul(1000) / seen.span_ns.max(1);
+    let vcpu = |vcpu: &reprieve_policy::explain::Vcpu| {
+        let longest_ns = vcpu.offs.iter().map(|off| off.length_ns()).max();
+        let longest = longest_ns.map_or(String::new(), |ns| format!(", {} at the longest", time(ns)));
+        format!(
+            "vCPU {}: off for {} of the time, {} times{longest}; kept waiting by the VM's own tasks for {}",
+            vcpu.vcpu,
+            percent(permille(vcpu.off_ns())),
+            vcpu.offs.len(),
+            percent(permille(vcpu.kept_ns))
+        )
+    };
+    let mut lines: Vec<String> = seen.vcpus.iter().map(vcpu).collect();
+    let vcpus = seen.vcpus.len().max(1) as u64;
+    lines.push(match seen.steal_ns {
+        Some(steal_ns) => format!("steal: {} of the vCPUs' time", percent(permille(steal_ns / vcpus))),
+        None => "steal: this host books none".into(),
+    });
+    let gps = &seen.grace_periods_ns;
+    if let (Some(longest_ns), Some(median_ns)) = (gps.last(), gps.get(gps.len() / 2)) {
+        lines.push(format!(
+            "waits for grace periods (membarrier): {} at the median, {} at the longest, of {}",
+            time(*median_ns),
+            time(*longest_ns),
+            gps.len()
+        ));
+    }
+    let optional = [
+        ("throttled in its own cgroup", seen.throttled_ns),
+        ("tasks waited for memory", seen.memory_wait_ns),
+        ("RCU's kthread waited for a CPU", seen.kthread_wait_ns),
+    ];
+    let told = |(what, ns): (&str, Option<u64>)| Some(format!("{what}: {} of the time", percent(permille(ns?))));
+    lines.extend(optional.into_iter().filter_map(told));
+    lines
+}
+
+fn json_of(seen: &Evidence, verdict: &Verdict) -> Value {
+    let vcpu = |vcpu: &reprieve_policy::explain::Vcpu| {
+        json!({
+            "vcpu": vcpu.vcpu, "off_ns": vcpu.off_ns(), "offs": vcpu.offs.len(), "kept_ns": vcpu.kept_ns,
+            "idle_share": vcpu.idle,
+        })
+    };
+    let finding = |finding: &reprieve_policy::explain::Finding| {
+        let mut value = cause_json(&finding.cause);
+        value["confidence"] = word(finding.confidence).into();
+        value["lost_permille"] = finding.lost_permille.into();
+        value["says"] = said(&finding.cause).answer.into();
+        value
+    };
+    json!({
+        "explain_version": VERSION,
+        "tier": "T0",
+        "span_ns": seen.span_ns,
+        "findings": verdict.findings.iter().map(finding).collect::<Vec<_>>(),
+        "vcpus": seen.vcpus.iter().map(vcpu).collect::<Vec<_>>(),
+        "steal_ns": seen.steal_ns,
+        "throttled_ns": seen.throttled_ns,
+        "clock_step_ns": seen.stepped_ns,
+        "suspended_ns": seen.suspended_ns,
+        "memory_wait_ns": seen.memory_wait_ns,
+        "kthread_wait_ns": seen.kthread_wait_ns,
+        "membarrier_ns": seen.grace_periods_ns,
+    })
+}
+
+/// A cause, with what is known of it.
+fn cause_json(cause: &Cause) -> Value {
+    let quota_json = |quota: &Quota| {
+        json!({ "period_ns": quota.period_ns, "on_ns": quota.on_ns, "regularity": quota.regularity })
+    };
+    let turns_json = |turns: &Turns| {
+        json!({ "on_ns": turns.on_ns, "off_ns": turns.off_ns, "competitors": turns.competitors })
+    };
+    match cause {
+        Cause::Pause { longest_ns } => json!({ "cause": "pause", "longest_ns": longest_ns }),
+        Cause::ClockStep { by_ns } => json!({ "cause": "clock-step", "by_ns": by_ns }),
+        Cause::OwnQuota { throttled_ns, quota } => {
+            json!({ "cause": "own-quota", "throttled_ns": throttled_ns, "quota": quota.as_ref().map(quota_json) })
+        }
+        Cause::Quota { quota, vcpus, is_of_vm } => {
+            json!({ "cause": "quota", "quota": quota_json(quota), "vcpus": vcpus, "of_vm": is_of_vm })
+        }
+        Cause::BusyNeighbour { vcpu, turns } => {
+            json!({ "cause": "busy-neighbour", "vcpu": vcpu, "turns": turns.as_ref().map(turns_json) })
+        }
+        Cause::Contention { turns } => json!({ "cause": "contention", "turns": turns.as_ref().map(turns_json) }),
+        Cause::OwnCpu => json!({ "cause": "own-cpu" }),
+        Cause::OwnMemory => json!({ "cause": "own-memory" }),
+        Cause::StarvedKthread => json!({ "cause": "starved-kthread" }),
+        Cause::LongReader => json!({ "cause": "long-reader" }),
+    }
+}
+
+/// The verdict on a log.
+pub fn of_log(verdict: &LogVerdict, as_json: bool) -> String {
+    if as_json {
+        return format!("{}\n", log_json(verdict));
+    }
+    let mut text = String::new();
+    if verdict.findings.is_empty() {
+        text.push_str("The log has no RCU stall.\n");
+    }
+    for finding in &verdict.findings {
+        let (answer, settle) = of_log_cause(finding.cause, verdict.is_virtual);
+        let stalls = if finding.stalls == 1 { "1 stall".into() } else { format!("{} stalls", finding.stalls) };
+        text.push_str(&format!("{stalls}: {answer} ({}).\n", word(finding.confidence)));
+        text.push_str(&format!("  To settle it: {settle}.\n"));
+    }
+    let also = [(verdict.lockups, "soft lockups"), (verdict.out_of_memory, "times out of memory")];
+    for (count, what) in also.into_iter().filter(|(count, _)| *count > 0) {
+        text.push_str(&format!("Also in the log: {count} {what}.\n"));
+    }
+    text
+}
+
+/// What is said of a cause in a log, and what would settle it.
+fn of_log_cause(cause: LogCause, is_virtual: bool) -> (&'static str, &'static str) {
+    match cause {
+        LogCause::Pause => (
+            "the machine had stood still just before, and the kernel counted that time",
+            "see the host's log for a pause, a snapshot or a migration",
+        ),
+        LogCause::Clock => {
+            ("the kernel distrusts its clock, so the stall may be the clock's", "see the clocksource lines near it")
+        }
+        LogCause::RealTime => {
+            ("real-time tasks had taken all CPU time", "see which tasks are real-time (ps -eo pid,cls,rtprio,comm)")
+        }
+        LogCause::NoTicks if is_virtual => (
+            "a vCPU took no timer ticks meanwhile: the host did not run it, or it ran with interrupts off",
+            "run `reprieve explain --for 30` in the VM while it is slow, and see its steal",
+        ),
+        LogCause::NoTicks => (
+            "a CPU took no timer ticks meanwhile: it ran with interrupts off; if this is a VM, the host may not have run it",
+            "see the backtrace of that CPU",
+        ),
+        LogCause::StarvedKthread => (
+            "RCU's kthread did not run: other tasks had its CPU, or the host did not run that vCPU",
+            "run `reprieve explain --for 30` while it is slow",
+        ),
+        LogCause::LongReader => (
+            "a CPU ran in the kernel for long without a quiescent state",
+            "see the backtrace of that CPU: the loop is in it",
+        ),
+        LogCause::Unknown => ("the log does not say what was waited for", "keep the lines that follow the stall, too"),
+    }
+}
+
+fn log_json(verdict: &LogVerdict) -> Value {
+    let name = |cause: LogCause| match cause {
+        LogCause::Pause => "pause",
+        LogCause::Clock => "clock",
+        LogCause::RealTime => "real-time",
+        LogCause::NoTicks => "no-ticks",
+        LogCause::StarvedKthread => "starved-kthread",
+        LogCause::LongReader => "long-reader",
+        LogCause::Unknown => "unknown",
+    };
+    let finding = |finding: &reprieve_policy::explain::log::LogFinding| {
+        json!({ "cause": name(finding.cause), "stalls": finding.stalls, "confidence": word(finding.confidence) })
+    };
+    json!({
+        "explain_version": VERSION,
+        "tier": "log",
+        "findings": verdict.findings.iter().map(finding).collect::<Vec<_>>(),
+        "virtual": verdict.is_virtual,
+        "soft_lockups": verdict.lockups,
+        "out_of_memory": verdict.out_of_memory,
+    })
+}

@@ -1,0 +1,131 @@
+//! `reprieve explain` in a real VM that a host limits, and on logs.
+
+#[path = "../../vm/tests/support/archive.rs"]
+mod archive;
+mod support;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::vm::{Begin, Vm, image};
+use support::{Guests, PROGRAM, guests};
+
+/// For how long the VM watches itself, s.
+const WATCH_S: u64 = 8;
+/// Far beyond what booting and two looks take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Both vCPUs are busy, and the VM explains itself again and again.
+const INIT: &str = "#!/bin/busybox sh
+cd /inside
+busybox=/bin/busybox
+$busybox mount -t devtmpfs dev /dev
+$busybox mount -t proc proc /proc
+$busybox mount -t sysfs sys /sys
+for name in taskset sh; do $busybox ln -s busybox /bin/$name; done
+export PATH=/bin
+taskset 1 sh -c 'while :; do :; done' &
+taskset 2 sh -c 'while :; do :; done' &
+while :; do ./self explain --json --for WATCH_S >/dev/ttyS0 2>&1; done
+";
+
+/// A VM that explains itself.
+struct Explained {
+    vm: Vm,
+}
+
+impl Explained {
+    fn boot(guests: &Guests) -> Option<Explained> {
+        let init = INIT.replace("WATCH_S", &WATCH_S.to_string());
+        let made = archive::with_program(&image(guests).initramfs, Path::new(PROGRAM), &init);
+        let Some(archive) = made else {
+            eprintln!("skipped: ldd does not say what the program is linked with");
+            return None;
+        };
+        let vm = Vm::spawn_with(guests, "explained", Begin::Boot, Some(&archive));
+        Some(Explained { vm })
+    }
+
+    fn verdicts(&self) -> Vec<Value> {
+        let console = self.vm.console();
+        console.lines().filter_map(|line| serde_json::from_str(line.trim()).ok()).collect()
+    }
+
+    /// What it says of a time that begins after now: the next verdict may be of a time that began before.
+    fn next(&self) -> Value {
+        let (before, since) = (self.verdicts().len(), Instant::now());
+        loop {
+            if let Some(verdict) = self.verdicts().get(before + 1) {
+                eprintln!("{verdict}");
+                return verdict.clone();
+            }
+            assert!(since.elapsed() < PATIENCE, "{}", self.vm.console());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+#[test]
+fn a_vm_names_the_quota_of_its_host() {
+    let Some(guests) = guests() else { return };
+    let Some(mut explained) = Explained::boot(&guests) else { return };
+    for (percent, period_ms) in quotas() {
+        if explained.vm.limit_to(percent, period_ms * 1000).is_none() {
+            return;
+        }
+        let verdict = explained.next();
+        let found = &verdict["findings"][0];
+        assert_eq!(found["cause"], "quota", "{percent} % of {period_ms} ms: {verdict}");
+        assert_eq!((&found["vcpus"], &found["of_vm"]), (&serde_json::json!([1]), &false.into()), "{verdict}");
+        let off_by = |is: &Value, should_ms: f64| (is.as_f64().unwrap() / 1e6 / should_ms - 1.0).abs();
+        let period = off_by(&found["quota"]["period_ns"], period_ms as f64);
+        let quota = off_by(&found["quota"]["on_ns"], period_ms as f64 * percent / 100.0);
+        eprintln!("{percent} % of {period_ms} ms: the period is off by {:.2} %, the quota by {:.1} %", period * 100.0, quota * 100.0);
+        assert!(period < 0.05, "{verdict}");
+        // How exact the quota is depends on what else the machine does: not much here.
+        assert!(quota < 0.3, "{verdict}");
+    }
+}
+
+/// Quotas in per cent and periods in ms; more of them if the environment says so.
+fn quotas() -> Vec<(f64, u64)> {
+    match std::env::var_os("REPRIEVE_EXPLAIN_ALL") {
+        Some(_) => vec![(20.0, 100), (50.0, 100), (80.0, 100), (40.0, 50), (50.0, 20), (30.0, 200)],
+        None => vec![(20.0, 100), (50.0, 20)],
+    }
+}
+
+fn of_log(log: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(["explain", "--dmesg", "-"]).args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(log.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_log_is_judged_from_standard_input() {
+    let log = "[0.0] Hypervisor detected: KVM
+[200.0] rcu: INFO: rcu_sched detected stalls on CPUs/tasks:
+[200.0] rcu: \t1-...!: (0 ticks this GP) idle=5e6/1/0x4000000000000000 softirq=1/1 fqs=0
+[200.0] \t(detected by 0, t=5263 jiffies, g=2373, q=3 ncpus=2)
+";
+    let said = of_log(log, &[]);
+    let text = String::from_utf8(said.stdout).unwrap();
+    assert!(text.starts_with("1 stall: a vCPU took no timer ticks meanwhile: the host did not run it"), "{text}");
+    let json: Value = serde_json::from_slice(&of_log(log, &["--json"]).stdout).unwrap();
+    assert_eq!((&json["findings"][0]["cause"], &json["virtual"]), (&"no-ticks".into(), &true.into()));
+    let quiet = String::from_utf8(of_log("\u{fffd}\n[1.0] eth0: link up\n", &[]).stdout).unwrap();
+    assert_eq!(quiet, "The log has no RCU stall.\n");
+}
+
+#[test]
+fn a_log_that_is_not_there_is_an_error_with_a_way_out() {
+    let output = Command::new(PROGRAM).args(["explain", "--dmesg", "/nowhere/log"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("/nowhere/log") && said.contains("dmesg | reprieve explain --dmesg -"), "{said}");
+}
