@@ -12,7 +12,7 @@
 //! | [`Cause::Contention`] | vCPUs are off, without a period |
 //! | [`Cause::OwnCpu`] | the guest's own tasks kept the beat threads waiting |
 //! | [`Cause::OwnMemory`] | the kernel counted stalls for memory (PSI) |
-//! | [`Cause::StarvedKthread`] | RCU's kthread waited for a vCPU that was on |
+//! | [`Cause::StarvedKthread`] | RCU's kthread waited for a vCPU, and nothing above explains it |
 //! | [`Cause::LongReader`] | grace periods are long, and nothing above explains it |
 //!
 //! Nothing that a rule finds means [`quiet`](Verdict::is_quiet): no damage was seen, which is an answer, too. The thresholds
@@ -22,8 +22,11 @@ pub mod log;
 
 use crate::fingerprint::{self, Off, Quota, Rhythm, Turns};
 
-/// A vCPU that is off for less than this part of the time is not worth a word, in thousandths.
+/// A vCPU that a quota keeps off for less than this part of the time is not worth a word, in thousandths.
 const OFF_PERMILLE: u64 = 20;
+/// The same for time off without a period. A busy host takes some per cent for its own threads; alerts that people use begin at
+/// 10 % of steal.
+const BUSY_PERMILLE: u64 = 100;
 /// One vCPU is off far more than the others if the others are off for less than this part of its time, in per cent.
 const OTHERS_PERCENT: u64 = 20;
 /// A pause stops all vCPUs for at least this long, ns.
@@ -257,6 +260,9 @@ fn host(seen: &Evidence) -> Option<Finding> {
         let cause = Cause::Quota { quota: Quota { on_ns, ..quota }, vcpus, is_of_vm };
         return Some(Finding { cause, confidence, lost_permille });
     }
+    if lost_permille < BUSY_PERMILLE {
+        return None;
+    }
     let turns = match rhythm {
         Rhythm::Turns(turns) => Some(turns),
         _ => None,
@@ -301,11 +307,15 @@ fn grace_periods(seen: &Evidence, is_unexplained: bool) -> Option<Finding> {
     let median_ns = seen.grace_periods_ns.get(seen.grace_periods_ns.len() / 2).copied();
     let is_long = median_ns.is_some_and(|ns| ns >= LONG_GP_NS);
     let waited_permille = seen.kthread_wait_ns.map_or(0, |ns| seen.permille(ns));
+    // While its vCPU is off, the kernel counts the kthread as waiting, too.
+    if !is_unexplained {
+        return None;
+    }
     if waited_permille >= OWN_PERMILLE {
         let cause = Cause::StarvedKthread;
         return Some(Finding { cause, confidence: Confidence::Likely, lost_permille: waited_permille });
     }
-    (is_unexplained && is_long).then_some(Finding {
+    is_long.then_some(Finding {
         cause: Cause::LongReader,
         confidence: Confidence::Possible,
         lost_permille: 1000,

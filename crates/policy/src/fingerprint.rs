@@ -22,9 +22,9 @@ use std::f64::consts::{PI, TAU};
 
 /// Fewer absences than this show no rhythm.
 const FEWEST: usize = 8;
-/// The shortest and the longest period that is looked for, ns: the kernel takes 1 ms to 1 s, and below 4 ms a period
+/// The shortest and the longest period that is looked for, ns: the kernel takes 1 ms to 1 s, and up to 4 ms a period
 /// cannot be told from the ticks at which hosts switch threads.
-const SHORTEST_NS: u64 = 4_000_000;
+const SHORTEST_NS: u64 = 5_000_000;
 const LONGEST_NS: u64 = 1_000_000_000;
 /// From this regularity on, returns are taken for those of a quota.
 const REGULAR: f64 = 0.9;
@@ -109,8 +109,10 @@ fn quota(offs: &[Off]) -> Option<Quota> {
     let regular: Vec<(f64, f64)> = fits.map(|period_ns| (period_ns, regularity(&long, period_ns))).collect();
     let best = regular.iter().map(|(_, regularity)| *regularity).fold(0.0, f64::max);
     let wanted = (best * ABOUT_AS_REGULAR).max(REGULAR);
-    let (period_ns, regularity) =
-        regular.into_iter().filter(|(_, regularity)| *regularity >= wanted).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let (period_ns, regularity) = regular
+        .into_iter()
+        .filter(|(_, regularity)| *regularity >= wanted)
+        .max_by(|a, b| a.0.total_cmp(&b.0))?;
     if steadiness(&long, period_ns) < STEADY {
         return None;
     }
@@ -135,8 +137,10 @@ fn usual_length_ns(offs: &[Off]) -> Option<u64> {
 fn refined(offs: &[Off], first_ns: u64) -> f64 {
     let mut period_ns = first_ns.max(1) as f64;
     for _ in 0..3 {
-        let periods: f64 =
-            offs.windows(2).map(|pair| ((pair[1].back_ns - pair[0].back_ns) as f64 / period_ns).round()).sum();
+        let periods: f64 = offs
+            .windows(2)
+            .map(|pair| ((pair[1].back_ns - pair[0].back_ns) as f64 / period_ns).round())
+            .sum();
         let (Some(first), Some(last)) = (offs.first(), offs.last()) else { return period_ns };
         if periods < 1.0 {
             return period_ns;
@@ -179,17 +183,19 @@ fn steadiness(offs: &[Off], period_ns: f64) -> f64 {
 
 /// Mean time on in a period. A vCPU that ran for more than two periods between two absences did not use its quota up
 /// meanwhile, and does not count. One that overran its quota, because hosts look at ticks alone, can run into the next period,
-/// or stays off for longer.
+/// or stays off for longer. `None` if most absences do not count: a quota that is used up so rarely is no quota. Turns that
+/// begin at a host's ticks are as regular, but most ticks begin none.
 fn on_in_a_period(offs: &[Off], period_ns: f64) -> Option<u64> {
-    let (mut on_ns, mut periods) = (0, 0.0);
+    let (mut on_ns, mut periods, mut count) = (0, 0.0, 0);
     for pair in offs.windows(2) {
         let ran_ns = pair[1].since_ns.saturating_sub(pair[0].back_ns);
         if ran_ns as f64 <= 2.0 * period_ns {
             on_ns += ran_ns;
+            count += 1;
             periods += ((pair[1].back_ns - pair[0].back_ns) as f64 / period_ns).round();
         }
     }
-    (periods >= 1.0).then(|| (on_ns as f64 / periods).round() as u64)
+    (count * 2 >= offs.len() && periods >= 1.0).then(|| (on_ns as f64 / periods).round() as u64)
 }
 
 /// Turns with others.
@@ -197,7 +203,8 @@ fn turns(offs: &[Off]) -> Option<Turns> {
     if offs.len() < FEWEST {
         return None;
     }
-    let on_ns = median(offs.windows(2).map(|pair| pair[1].since_ns.saturating_sub(pair[0].back_ns)).collect());
+    let on_ns =
+        median(offs.windows(2).map(|pair| pair[1].since_ns.saturating_sub(pair[0].back_ns)).collect());
     let off_ns = median(offs.iter().map(Off::length_ns).collect());
     let competitors = ((off_ns + on_ns / 2) / on_ns.max(1)).max(1);
     Some(Turns { on_ns, off_ns, competitors })
@@ -225,7 +232,11 @@ pub fn both_off(a: &[Off], b: &[Off]) -> Vec<Off> {
         if off.since_ns < off.back_ns {
             both.push(off);
         }
-        if x.back_ns <= y.back_ns { a.next() } else { b.next() };
+        if x.back_ns <= y.back_ns {
+            a.next()
+        } else {
+            b.next()
+        };
     }
     both
 }

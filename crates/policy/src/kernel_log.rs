@@ -165,7 +165,10 @@ Nov 25 12:00:01 host kernel: [  200.000001] rcu: INFO: rcu_sched detected stalls
     fn other_complaints_are_known_and_ordinary_lines_are_none() {
         let kind = |line: &str| events(line).into_iter().map(|event| event.kind).collect::<Vec<_>>();
         for (line, expected) in [
-            ("[1.0] watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [a:1]", Kind::SoftLockup { seconds: 22 }),
+            (
+                "[1.0] watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [a:1]",
+                Kind::SoftLockup { seconds: 22 },
+            ),
             ("[1.0] INFO: task jbd2/vda1-8:190 blocked for more than 120 seconds.", Kind::Blocked),
             ("[1.0] clocksource: timekeeping watchdog on CPU1: hpet wd-tsc read-back delay", Kind::Clock),
             ("[1.0] PM: suspend exit", Kind::Suspended),
@@ -175,7 +178,9 @@ Nov 25 12:00:01 host kernel: [  200.000001] rcu: INFO: rcu_sched detected stalls
         ] {
             assert_eq!(kind(line), [expected], "{line}");
         }
-        for line in ["", "[", "[1.0] eth0: link up", "[x] y", "[0.1] Booting paravirtualized kernel on bare hardware"] {
+        for line in
+            ["", "[", "[1.0] eth0: link up", "[x] y", "[0.1] Booting paravirtualized kernel on bare hardware"]
+        {
             assert_eq!(kind(line), [], "{line}");
         }
     }

@@ -126,9 +126,13 @@ mod tests {
             gaps: vec![gap(10, 21, Verdict::Unknown), gap(30, 36, Verdict::Guest)],
             ..Late::default()
         };
-        let at = |ms: u64, throttled_ns| Standing { at_ns: ms * BEAT_NS, throttled_ns, ..Standing::default() };
+        let at =
+            |ms: u64, throttled_ns| Standing { at_ns: ms * BEAT_NS, throttled_ns, ..Standing::default() };
         let free = evidence(std::slice::from_ref(&late), &at(0, Some(5)), &at(100, Some(5)), vec![]);
-        assert_eq!((free.span_ns, free.vcpus[0].off_ns(), free.vcpus[0].kept_ns), (100 * BEAT_NS, 10_500_000, 5 * BEAT_NS));
+        assert_eq!(
+            (free.span_ns, free.vcpus[0].off_ns(), free.vcpus[0].kept_ns),
+            (100 * BEAT_NS, 10_500_000, 5 * BEAT_NS)
+        );
         assert_eq!(free.steal_ns, None);
         let throttled = evidence(&[late], &at(0, Some(5)), &at(100, Some(9)), vec![]);
         assert_eq!((throttled.vcpus[0].offs.len(), throttled.vcpus[0].kept_ns), (2, 0));

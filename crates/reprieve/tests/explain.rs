@@ -6,10 +6,12 @@ mod support;
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use reprieve_linux::child;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use support::vm::{Begin, Vm, image};
 use support::{Guests, PROGRAM, guests};
 
@@ -24,11 +26,11 @@ busybox=/bin/busybox
 $busybox mount -t devtmpfs dev /dev
 $busybox mount -t proc proc /proc
 $busybox mount -t sysfs sys /sys
-for name in taskset sh; do $busybox ln -s busybox /bin/$name; done
+$busybox ln -s busybox /bin/taskset
 export PATH=/bin
 taskset 1 sh -c 'while :; do :; done' &
 taskset 2 sh -c 'while :; do :; done' &
-while :; do ./self explain --json --for WATCH_S >/dev/ttyS0 2>&1; done
+while :; do ./self explain --json --for WATCH_S >/dev/ttyS0 2>/dev/null; done
 ";
 
 /// A VM that explains itself.
@@ -53,17 +55,35 @@ impl Explained {
         console.lines().filter_map(|line| serde_json::from_str(line.trim()).ok()).collect()
     }
 
-    /// What it says of a time that begins after now: the next verdict may be of a time that began before.
-    fn next(&self) -> Value {
-        let (before, since) = (self.verdicts().len(), Instant::now());
+    /// Waits until it has said so many, and gives the last of these.
+    fn wait_for(&self, count: usize) -> Value {
+        let since = Instant::now();
         loop {
-            if let Some(verdict) = self.verdicts().get(before + 1) {
+            if let Some(verdict) = self.verdicts().get(count - 1) {
                 eprintln!("{verdict}");
                 return verdict.clone();
             }
             assert!(since.elapsed() < PATIENCE, "{}", self.vm.console());
             std::thread::sleep(Duration::from_millis(100));
         }
+    }
+
+    /// What it says of a time that begins after now: the next verdict may be of a time that began before.
+    fn next(&self) -> Value {
+        self.wait_for(self.verdicts().len() + 2)
+    }
+
+    /// What it says of a time in the middle of which the whole VM stands still.
+    fn paused(&self, length: Duration) -> Value {
+        let begun = self.verdicts().len() + 1;
+        self.wait_for(begun);
+        std::thread::sleep(Duration::from_secs(WATCH_S / 3));
+        // Not by QEMU's `stop`, which stops the VM's clocks, too: nobody inside could see that.
+        let qemu = Pid::from_raw(self.vm.pid()).unwrap();
+        kill_process(qemu, Signal::STOP).unwrap();
+        std::thread::sleep(length);
+        kill_process(qemu, Signal::CONT).unwrap();
+        self.wait_for(begun + 1)
     }
 }
 
@@ -78,14 +98,57 @@ fn a_vm_names_the_quota_of_its_host() {
         let verdict = explained.next();
         let found = &verdict["findings"][0];
         assert_eq!(found["cause"], "quota", "{percent} % of {period_ms} ms: {verdict}");
-        assert_eq!((&found["vcpus"], &found["of_vm"]), (&serde_json::json!([1]), &false.into()), "{verdict}");
+        assert_eq!((&found["vcpus"], &found["of_vm"]), (&json!([1]), &false.into()), "{verdict}");
         let off_by = |is: &Value, should_ms: f64| (is.as_f64().unwrap() / 1e6 / should_ms - 1.0).abs();
         let period = off_by(&found["quota"]["period_ns"], period_ms as f64);
         let quota = off_by(&found["quota"]["on_ns"], period_ms as f64 * percent / 100.0);
-        eprintln!("{percent} % of {period_ms} ms: the period is off by {:.2} %, the quota by {:.1} %", period * 100.0, quota * 100.0);
+        eprintln!(
+            "{percent} % of {period_ms} ms: the period is off by {:.2} %, the quota by {:.1} %",
+            period * 100.0,
+            quota * 100.0
+        );
         assert!(period < 0.05, "{verdict}");
         // How exact the quota is depends on what else the machine does: not much here.
         assert!(quota < 0.3, "{verdict}");
+    }
+}
+
+#[test]
+fn a_vm_tells_a_pause_and_busy_neighbours_from_a_quota() {
+    let Some(guests) = guests() else { return };
+    let Some(explained) = Explained::boot(&guests) else { return };
+    let quiet = explained.next();
+    assert!(causes(&quiet).is_empty(), "{quiet}");
+    let paused = explained.paused(Duration::from_secs(1));
+    let mut findings = paused["findings"].as_array().unwrap().iter();
+    let pause = findings.find(|finding| finding["cause"] == "pause").expect("a pause");
+    let longest_s = pause["longest_ns"].as_f64().unwrap() / 1e9;
+    assert!((0.9..3.0).contains(&longest_s), "{paused}");
+    let hogs = [busy(), busy(), busy(), busy()];
+    let beside = explained.next();
+    assert_eq!(causes(&beside)[0], "contention", "{beside}");
+    drop(hogs);
+}
+
+fn causes(verdict: &Value) -> Vec<String> {
+    let findings = verdict["findings"].as_array().unwrap().iter();
+    findings.map(|finding| finding["cause"].as_str().unwrap().to_string()).collect()
+}
+
+/// A process that burns a CPU.
+struct Busy(Child);
+
+fn busy() -> Busy {
+    let mut command = Command::new("sh");
+    command.args(["-c", "while :; do :; done"]);
+    child::die_with_parent(&mut command);
+    Busy(command.spawn().unwrap())
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -115,7 +178,10 @@ fn a_log_is_judged_from_standard_input() {
 ";
     let said = of_log(log, &[]);
     let text = String::from_utf8(said.stdout).unwrap();
-    assert!(text.starts_with("1 stall: a vCPU took no timer ticks meanwhile: the host did not run it"), "{text}");
+    assert!(
+        text.starts_with("1 stall: a vCPU took no timer ticks meanwhile: the host did not run it"),
+        "{text}"
+    );
     let json: Value = serde_json::from_slice(&of_log(log, &["--json"]).stdout).unwrap();
     assert_eq!((&json["findings"][0]["cause"], &json["virtual"]), (&"no-ticks".into(), &true.into()));
     let quiet = String::from_utf8(of_log("\u{fffd}\n[1.0] eth0: link up\n", &[]).stdout).unwrap();

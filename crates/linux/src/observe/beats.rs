@@ -54,7 +54,9 @@ impl Beats {
             let thread = std::thread::Builder::new().name(format!("beat-{cpu}"));
             let thread = thread.spawn(move || run(cpu, &root, period_ns, &stop));
             let way_out = "raise the limit of processes (ulimit -u, or pids.max of the cgroup)";
-            beats.threads.push(thread.map_err(|e| Error::io("start a thread for", root_of(cpu), e, way_out))?);
+            beats
+                .threads
+                .push(thread.map_err(|e| Error::io("start a thread for", root_of(cpu), e, way_out))?);
         }
         Ok(beats)
     }

@@ -49,7 +49,6 @@ impl ProcRoot {
         }
         Ok(totals)
     }
-
 }
 
 /// The device's name and its first eight numbers.

@@ -191,8 +191,12 @@ mod tests {
         let near = |line: &str| causes(&format!("{line}\n{OFF}"));
         assert_eq!(near("[170.0] PM: suspend exit"), [(LogCause::Pause, 1)]);
         assert_eq!(near("[100.0] PM: suspend exit"), [(LogCause::NoTicks, 1)], "long ago");
-        assert_eq!(near("[195.0] clocksource: Long readout interval, skipping watchdog check"), [(LogCause::Clock, 1)]);
-        let asleep = "[200.0] rcu: rcu_sched kthread timer wakeup didn't happen for 5202 jiffies! ->state=0x402";
+        assert_eq!(
+            near("[195.0] clocksource: Long readout interval, skipping watchdog check"),
+            [(LogCause::Clock, 1)]
+        );
+        let asleep =
+            "[200.0] rcu: rcu_sched kthread timer wakeup didn't happen for 5202 jiffies! ->state=0x402";
         assert_eq!(causes(&format!("{OFF}{asleep}\n")), [(LogCause::Clock, 1)]);
         assert_eq!(near("[195.0] sched: RT throttling activated"), [(LogCause::RealTime, 1)]);
     }

@@ -65,7 +65,10 @@ fn short_absences_hide_no_quota() {
     offs.extend(inside);
     offs.sort_by_key(|off| off.since_ns);
     let Rhythm::Quota(quota) = rhythm(&offs) else { panic!() };
-    assert!(quota.period_ns.abs_diff(100 * MS) < MS / 2 && quota.on_ns.abs_diff(50 * MS) < 5 * MS, "{quota:?}");
+    assert!(
+        quota.period_ns.abs_diff(100 * MS) < MS / 2 && quota.on_ns.abs_diff(50 * MS) < 5 * MS,
+        "{quota:?}"
+    );
 }
 
 /// Turns of slices with so many others; now and then a thread of the host shifts them.
@@ -89,6 +92,19 @@ fn turns_are_no_quota_and_count_the_others() {
             let Rhythm::Turns(turns) = found else { panic!("{others} of {slice_ms} ms: {found:?}") };
             assert_eq!((turns.competitors, turns.on_ns), (others, slice_ms * MS));
         }
+    }
+}
+
+#[test]
+fn rare_absences_that_end_at_a_host_s_ticks_are_no_quota() {
+    for seed in 1..20 {
+        let (mut state, mut tick, mut offs) = (seed, 0, Vec::new());
+        while tick * 10 < 10_000 {
+            tick += 4 + draw(&mut state, 8);
+            let back_ns = tick * 10 * MS + draw(&mut state, MS / 10);
+            offs.push(Off { since_ns: back_ns - 3 * MS - draw(&mut state, 2 * MS), back_ns });
+        }
+        assert!(!matches!(rhythm(&offs), Rhythm::Quota(_)), "{seed}: {:?}", rhythm(&offs));
     }
 }
 

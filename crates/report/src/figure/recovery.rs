@@ -29,8 +29,7 @@ pub fn recovered(study: &Study) -> Option<Figure> {
     let mut found = study.recovery()?;
     let ideal = found.boards.first()?.ideal;
     found.boards.retain(|board| board.ideal == ideal);
-    let conditions: Vec<&str> =
-        found.boards[0].remedies.iter().map(|one| one.condition.as_str()).collect();
+    let conditions: Vec<&str> = found.boards[0].remedies.iter().map(|one| one.condition.as_str()).collect();
     let is_scored = |board: &Board| board.remedies.iter().any(|one| one.shares.iter().any(Option::is_some));
     if !found.boards.iter().any(is_scored) {
         return None;

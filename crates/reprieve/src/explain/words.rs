@@ -38,7 +38,11 @@ pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
         let said = said(&finding.cause);
         text.push_str(&format!("{} ({}).\n", said.answer, word(finding.confidence)));
         if finding.lost_permille > 0 && finding.cause != Cause::LongReader {
-            text.push_str(&format!("  Time lost: {} of {}.\n", percent(finding.lost_permille), time(seen.span_ns)));
+            text.push_str(&format!(
+                "  Time lost: {} of {}.\n",
+                percent(finding.lost_permille),
+                time(seen.span_ns)
+            ));
         }
         if finding.confidence < Confidence::Sure {
             text.push_str(&format!("  To settle it: {}.\n", said.settle));
@@ -61,19 +65,31 @@ struct Said {
 fn said(cause: &Cause) -> Said {
     match cause {
         Cause::Pause { longest_ns } => Said {
-            answer: format!("The whole VM stood still, for up to {}: a pause, a snapshot or a migration", time(*longest_ns)),
+            answer: format!(
+                "The whole VM stood still, for up to {}: a pause, a snapshot or a migration",
+                time(*longest_ns)
+            ),
             settle: "look for it in the host's log (virsh, QMP, the cloud's events) at this time",
             way_out: "nothing in the VM; RCU stalls and time-outs that follow a pause are its echo",
         },
         Cause::ClockStep { by_ns } => Said {
-            answer: format!("The clock of the day stepped by {}{}", if *by_ns < 0 { "-" } else { "" }, time(by_ns.unsigned_abs())),
+            answer: format!(
+                "The clock of the day stepped by {}{}",
+                if *by_ns < 0 { "-" } else { "" },
+                time(by_ns.unsigned_abs())
+            ),
             settle: "see the log of chronyd or ntpd",
             way_out: "measure latencies by CLOCK_MONOTONIC; let chronyd slew instead of step (makestep)",
         },
         Cause::OwnQuota { throttled_ns, quota } => Said {
             answer: match quota {
-                Some(quota) => format!("The cgroup of this process has a CPU quota and uses it up: {}", of_quota(quota)),
-                None => format!("The cgroup of this process has a CPU quota, and was throttled for {}", time(*throttled_ns)),
+                Some(quota) => {
+                    format!("The cgroup of this process has a CPU quota and uses it up: {}", of_quota(quota))
+                }
+                None => format!(
+                    "The cgroup of this process has a CPU quota, and was throttled for {}",
+                    time(*throttled_ns)
+                ),
             },
             settle: "see cpu.stat and cpu.max of the cgroup",
             way_out: "raise cpu.max of the cgroup (the CPU limit of the container), or shorten its period",
@@ -87,7 +103,10 @@ fn said(cause: &Cause) -> Said {
             way_out: "on the host: a larger quota, a shorter period with the same share, or `reprieve boost`",
         },
         Cause::BusyNeighbour { vcpu, turns } => Said {
-            answer: format!("A busy thread of the host shares the pCPU of vCPU {vcpu}{}", of_turns(turns.as_ref())),
+            answer: format!(
+                "A busy thread of the host shares the pCPU of vCPU {vcpu}{}",
+                of_turns(turns.as_ref())
+            ),
             settle: "on the host: which threads run on that pCPU (`reprieve record` says who), and is the vCPU pinned to it?",
             way_out: "on the host: move that thread or the vCPU, or do not pin it",
         },
@@ -125,7 +144,8 @@ fn of_quota(quota: &Quota) -> String {
 
 fn of_turns(turns: Option<&Turns>) -> String {
     let Some(Turns { on_ns, off_ns, competitors }) = turns else { return String::new() };
-    let others = if *competitors == 1 { "one other thread".into() } else { format!("{competitors} other threads") };
+    let others =
+        if *competitors == 1 { "one other thread".into() } else { format!("{competitors} other threads") };
     format!(": turns of {} with about {others}, {} off in between", time(*on_ns), time(*off_ns))
 }
 
@@ -168,7 +188,8 @@ fn seen_lines(seen: &Evidence) -> Vec<String> {
         ("tasks waited for memory", seen.memory_wait_ns),
         ("RCU's kthread waited for a CPU", seen.kthread_wait_ns),
     ];
-    let told = |(what, ns): (&str, Option<u64>)| Some(format!("{what}: {} of the time", percent(permille(ns?))));
+    let told =
+        |(what, ns): (&str, Option<u64>)| Some(format!("{what}: {} of the time", percent(permille(ns?))));
     lines.extend(optional.into_iter().filter_map(told));
     lines
 }
@@ -205,12 +226,8 @@ fn json_of(seen: &Evidence, verdict: &Verdict) -> Value {
 
 /// A cause, with what is known of it.
 fn cause_json(cause: &Cause) -> Value {
-    let quota_json = |quota: &Quota| {
-        json!({ "period_ns": quota.period_ns, "on_ns": quota.on_ns, "regularity": quota.regularity })
-    };
-    let turns_json = |turns: &Turns| {
-        json!({ "on_ns": turns.on_ns, "off_ns": turns.off_ns, "competitors": turns.competitors })
-    };
+    let quota_json = |quota: &Quota| json!({ "period_ns": quota.period_ns, "on_ns": quota.on_ns, "regularity": quota.regularity });
+    let turns_json = |turns: &Turns| json!({ "on_ns": turns.on_ns, "off_ns": turns.off_ns, "competitors": turns.competitors });
     match cause {
         Cause::Pause { longest_ns } => json!({ "cause": "pause", "longest_ns": longest_ns }),
         Cause::ClockStep { by_ns } => json!({ "cause": "clock-step", "by_ns": by_ns }),
@@ -223,7 +240,9 @@ fn cause_json(cause: &Cause) -> Value {
         Cause::BusyNeighbour { vcpu, turns } => {
             json!({ "cause": "busy-neighbour", "vcpu": vcpu, "turns": turns.as_ref().map(turns_json) })
         }
-        Cause::Contention { turns } => json!({ "cause": "contention", "turns": turns.as_ref().map(turns_json) }),
+        Cause::Contention { turns } => {
+            json!({ "cause": "contention", "turns": turns.as_ref().map(turns_json) })
+        }
         Cause::OwnCpu => json!({ "cause": "own-cpu" }),
         Cause::OwnMemory => json!({ "cause": "own-memory" }),
         Cause::StarvedKthread => json!({ "cause": "starved-kthread" }),
@@ -242,7 +261,8 @@ pub fn of_log(verdict: &LogVerdict, as_json: bool) -> String {
     }
     for finding in &verdict.findings {
         let (answer, settle) = of_log_cause(finding.cause, verdict.is_virtual);
-        let stalls = if finding.stalls == 1 { "1 stall".into() } else { format!("{} stalls", finding.stalls) };
+        let stalls =
+            if finding.stalls == 1 { "1 stall".into() } else { format!("{} stalls", finding.stalls) };
         text.push_str(&format!("{stalls}: {answer} ({}).\n", word(finding.confidence)));
         text.push_str(&format!("  To settle it: {settle}.\n"));
     }
@@ -260,12 +280,14 @@ fn of_log_cause(cause: LogCause, is_virtual: bool) -> (&'static str, &'static st
             "the machine had stood still just before, and the kernel counted that time",
             "see the host's log for a pause, a snapshot or a migration",
         ),
-        LogCause::Clock => {
-            ("the kernel distrusts its clock, so the stall may be the clock's", "see the clocksource lines near it")
-        }
-        LogCause::RealTime => {
-            ("real-time tasks had taken all CPU time", "see which tasks are real-time (ps -eo pid,cls,rtprio,comm)")
-        }
+        LogCause::Clock => (
+            "the kernel distrusts its clock, so the stall may be the clock's",
+            "see the clocksource lines near it",
+        ),
+        LogCause::RealTime => (
+            "real-time tasks had taken all CPU time",
+            "see which tasks are real-time (ps -eo pid,cls,rtprio,comm)",
+        ),
         LogCause::NoTicks if is_virtual => (
             "a vCPU took no timer ticks meanwhile: the host did not run it, or it ran with interrupts off",
             "run `reprieve explain --for 30` in the VM while it is slow, and see its steal",
@@ -282,7 +304,9 @@ fn of_log_cause(cause: LogCause, is_virtual: bool) -> (&'static str, &'static st
             "a CPU ran in the kernel for long without a quiescent state",
             "see the backtrace of that CPU: the loop is in it",
         ),
-        LogCause::Unknown => ("the log does not say what was waited for", "keep the lines that follow the stall, too"),
+        LogCause::Unknown => {
+            ("the log does not say what was waited for", "keep the lines that follow the stall, too")
+        }
     }
 }
 
@@ -296,9 +320,7 @@ fn log_json(verdict: &LogVerdict) -> Value {
         LogCause::LongReader => "long-reader",
         LogCause::Unknown => "unknown",
     };
-    let finding = |finding: &reprieve_policy::explain::log::LogFinding| {
-        json!({ "cause": name(finding.cause), "stalls": finding.stalls, "confidence": word(finding.confidence) })
-    };
+    let finding = |finding: &reprieve_policy::explain::log::LogFinding| json!({ "cause": name(finding.cause), "stalls": finding.stalls, "confidence": word(finding.confidence) });
     json!({
         "explain_version": VERSION,
         "tier": "log",

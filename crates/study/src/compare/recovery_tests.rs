@@ -228,7 +228,8 @@ fn each_ideal_has_its_boards_and_is_a_reference_on_the_other_s() {
     let of_boost = |board: &Board| rounded(&board.remedies[0].shares[0]);
     // 160 to 20: three of the four halvings to the oracle, and of the two to an even share.
     assert_eq!([of_boost(&found.boards[0]), of_boost(&found.boards[2])], [Some(0.75), Some(1.5)]);
-    let references = |board: &Board| board.references.iter().map(|one| one.condition.clone()).collect::<Vec<_>>();
+    let references =
+        |board: &Board| board.references.iter().map(|one| one.condition.clone()).collect::<Vec<_>>();
     assert_eq!(references(&found.boards[0]), ["undisturbed", "even"]);
     assert_eq!(references(&found.boards[2]), ["undisturbed", "oracle"]);
     assert!(found.boards.iter().all(|board| board.remedies.len() == 2), "no ideal is scored");
