@@ -189,7 +189,7 @@ pub fn judge(seen: &Evidence) -> Verdict {
 
 impl Evidence {
     fn permille(&self, ns: u64) -> u64 {
-        if self.span_ns == 0 { 0 } else { ns.saturating_mul(1000) / self.span_ns }
+        ns.saturating_mul(1000).checked_div(self.span_ns).unwrap_or(0)
     }
 
     /// The vCPU that was off most.
@@ -220,7 +220,7 @@ fn pause(seen: &Evidence, rest: &mut Evidence) -> Option<Finding> {
 
 fn clock_step(seen: &Evidence) -> Option<Finding> {
     let by_ns = seen.stepped_ns;
-    (by_ns.unsigned_abs() >= STEP_NS).then(|| Finding {
+    (by_ns.unsigned_abs() >= STEP_NS).then_some(Finding {
         cause: Cause::ClockStep { by_ns },
         confidence: Confidence::Sure,
         lost_permille: 0,

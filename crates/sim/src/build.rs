@@ -44,7 +44,7 @@ pub struct Built {
     pub others: Others,
 }
 
-/// Builds the world for one run. `made_up` is the share of CPU time for which the guest's speed compensates (it slows down if the share is above 1);
+/// Builds the world for one run. `made_up` is the share of CPU time for which the guest's speed compensates (a share above 1 slows it down);
 /// [`CpuShare::ALL`] leaves the speed as the scenario has it.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
 //! How much of the CPU time that a guest wanted it got. The counterfactual `cpu-share` makes the guest faster by the
-//! inverse. The ideal `even-share` turns this around: the guest has its pCPUs to itself, and is slower instead.
+//! inverse. The ideal `even-share` turns this around: the guest has its pCPUs to itself, and is slower by the share.
 //!
 //! The share is measured in a run of the same condition and seed at the normal speed, so it includes quotas, pauses,
 //! spikes, neighbours and the guest's own idle time as they happened.
@@ -31,13 +31,10 @@ impl CpuShare {
         CpuShare { run_ns, wanted_ns: run_ns + delay_ns }
     }
 
-    /// What the speed of a guest under this condition makes up for from the start. Under `even-share` the guest has
-    /// `overcommit` times its fair share of the time: it becomes slower by that factor.
-    pub fn from_the_start(condition: &Condition) -> CpuShare {
-        if !condition.remedies.contains(&Remedy::EvenShare) {
-            return CpuShare::ALL;
-        }
-        CpuShare { run_ns: (condition.overcommit * 1e6).round() as u64, wanted_ns: 1_000_000 }
+    /// The share of a guest that has all that it wants, when it should have this one: above all. Making up for it slows the
+    /// guest down.
+    pub fn inverse(self) -> CpuShare {
+        CpuShare { run_ns: self.wanted_ns, wanted_ns: self.run_ns }
     }
 
     /// The speed at which a guest with this share does as much as one of `speed_permille` with all the time. In
@@ -46,6 +43,12 @@ impl CpuShare {
         let product = u128::from(speed_permille) * u128::from(self.wanted_ns);
         u64::try_from(product / u128::from(self.run_ns)).unwrap_or(u64::MAX)
     }
+}
+
+/// The condition in which the share for an even share is measured: the same neighbours, and nothing done about them.
+pub fn uneven(condition: &Condition) -> Option<Condition> {
+    let is_even = condition.remedies.contains(&Remedy::EvenShare);
+    is_even.then(|| Condition { remedies: Vec::new(), ..condition.clone() })
 }
 
 /// The condition without the counterfactual `cpu-share`, and whether it had it.
@@ -76,8 +79,9 @@ mod tests {
     fn an_even_share_is_a_slower_guest() {
         let beside = Condition { overcommit: 1.5, ..Condition::default() };
         let even = Condition { remedies: vec![Remedy::EvenShare], ..beside.clone() };
-        assert_eq!(CpuShare::from_the_start(&beside), CpuShare::ALL);
-        assert_eq!(CpuShare::from_the_start(&even).speed_that_makes_up(8000), 5333);
+        assert_eq!((uneven(&even), uneven(&beside)), (Some(beside), None));
+        let share = CpuShare { run_ns: 2, wanted_ns: 3 };
+        assert_eq!(share.inverse().speed_that_makes_up(8000), 5333);
     }
 
     #[test]

@@ -37,8 +37,8 @@ enum Stimulus {
     Spike { number: usize, for_ns: u64 },
 }
 
-/// Simulates one run. For the counterfactual `cpu-share` it first simulates the same run without it, to measure the
-/// share.
+/// Simulates one run. For the counterfactual `cpu-share`, and for the ideal `even-share`, it first simulates the same run
+/// without it, to measure the share.
 ///
 /// # Errors
 /// A scenario that cannot be built, an interruption by the user, or an invariant that does not hold.
@@ -54,7 +54,14 @@ pub fn simulate(
     };
     tape.map_or(Ok(()), |tape| run.scenario.check_tape(&run.condition, tape))?;
     let simulate = |made_up| simulate_with(run, &condition, tape, made_up, interrupted);
-    let mut observation = simulate(CpuShare::from_the_start(&condition))?;
+    let share = match cpu_share::uneven(&condition) {
+        Some(uneven) => {
+            let beside = simulate_with(run, &uneven, tape, CpuShare::ALL, interrupted)?;
+            CpuShare::of(&beside).inverse()
+        }
+        None => CpuShare::ALL,
+    };
+    let mut observation = simulate(share)?;
     if is_made_up {
         observation = simulate(CpuShare::of(&observation))?;
     }

@@ -12,7 +12,7 @@
 //!
 //! There are two ideals, with boards of their own. The *oracle* treats a descheduled vCPU as quiescent in the middle of a
 //! reader, so it can beat a guest without neighbours. An *even share* keeps each reader as long as the guest's share of CPU
-//! time makes it: no host can do better without giving the guest more.
+//! time makes it: without more CPU time for the guest, only a host that knew when readers end could do better.
 //!
 //! The answer must not flatter. So of each remedy counts its *smallest* share over the workloads, and its *largest* cost.
 //! Their intervals resample the runs of all workloads and take the extreme of each draw. A workload in which the distance

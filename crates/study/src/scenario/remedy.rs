@@ -51,9 +51,9 @@ pub enum Remedy {
     /// once, though it may be within a reader; and a vCPU on which the grace-period kthread could run, or that could
     /// free memory whose grace period is over, runs at once. They pay the time back.
     Oracle,
-    /// The bound for a host that gives the guest no more than its fair share: no neighbour runs, and the guest is slower
-    /// by the factor `overcommit`. So it gets as much done in a second of CPU time as beside busy neighbours, but no vCPU
-    /// is ever descheduled.
+    /// An ideal without more CPU time for the guest: no neighbour runs, and the guest is slower by the share of CPU time
+    /// that it gets of what it wants beside its neighbours. So it gets as much done in a second, but only the host's own
+    /// threads deschedule its vCPUs. Each run is simulated beside the neighbours first, to measure the share.
     EvenShare,
 }
 
@@ -102,7 +102,7 @@ impl Remedy {
             Remedy::Unpin => "vCPUs not pinned",
             Remedy::CoSchedule => "vCPUs that run together",
             Remedy::Oracle => "an oracle: no grace period waits for a descheduled vCPU",
-            Remedy::EvenShare => "an even share: as much CPU time, and no vCPU is ever descheduled",
+            Remedy::EvenShare => "an even share: as much CPU time, and no neighbour deschedules a vCPU",
             Remedy::SteadyCpus => "tasks kept off vCPUs with steal",
             Remedy::BackPressure => "back-pressure on deferred frees",
             Remedy::Expedited => "expedited grace periods for those who wait",
