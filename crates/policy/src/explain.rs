@@ -23,7 +23,7 @@ pub mod log;
 use crate::fingerprint::{self, Off, Quota, Rhythm, Turns};
 
 /// A vCPU that a quota keeps off for less than this part of the time is not worth a word, in thousandths.
-const OFF_PERMILLE: u64 = 20;
+pub const OFF_PERMILLE: u64 = 20;
 /// The same for time off without a period. A busy host takes some per cent for its own threads; alerts that people use begin at
 /// 10 % of steal.
 const BUSY_PERMILLE: u64 = 100;
@@ -35,6 +35,9 @@ const PAUSE_NS: u64 = 200_000_000;
 const STEP_NS: u64 = 100_000_000;
 /// The guest's own tasks, or memory, hold it up if they do so for this part of the time, in thousandths.
 const OWN_PERMILLE: u64 = 50;
+/// Tasks wait for a CPU, as PSI counts it, for this part of the time, in thousandths. One task that waits is enough for it, so it
+/// is more than [`OWN_PERMILLE`].
+const WAITING_PERMILLE: u64 = 300;
 /// A grace period above this is long, ns. Undisturbed ones take 10 to 30 ms at 250 Hz.
 const LONG_GP_NS: u64 = 100_000_000;
 /// Steal confirms time off if it is at least this part of it, in per cent.
@@ -77,6 +80,10 @@ pub struct Evidence {
     pub stepped_ns: i64,
     /// How long the machine was suspended, ns.
     pub suspended_ns: u64,
+    /// Whether the beats had real-time priority: then neither the guest's own tasks nor a quota of its own cgroup delay them.
+    pub real_time: bool,
+    /// Time that some task waited for a CPU, ns.
+    pub cpu_wait_ns: Option<u64>,
     /// Time that some task waited for memory, ns.
     pub memory_wait_ns: Option<u64>,
     /// Durations of grace periods as `membarrier` shows them, ns, ascending.
@@ -154,7 +161,8 @@ pub struct Finding {
     pub cause: Cause,
     /// How sure it is.
     pub confidence: Confidence,
-    /// Time that it took from the vCPU that lost most, or that tasks waited; thousandths of the span.
+    /// Time that it took from the vCPU that lost most, or during which some task waited; thousandths of the span. 0 if it took
+    /// none.
     pub lost_permille: u64,
 }
 
@@ -176,14 +184,13 @@ impl Verdict {
 pub fn judge(seen: &Evidence) -> Verdict {
     let mut rest = seen.clone();
     let mut findings: Vec<Finding> = pause(seen, &mut rest).into_iter().chain(clock_step(seen)).collect();
-    // The process's cgroup is throttled: its threads cannot see what else the host does.
     let own_quota = own_quota(&rest);
-    let by_host = if own_quota.is_some() { own_quota } else { host(&rest) };
-    findings.extend(by_host);
-    findings.extend(own_cpu(seen));
-    findings.extend(own_memory(seen));
+    // Without real-time priority a throttled process cannot see what else the host does.
+    let by_host = if own_quota.is_none() || seen.real_time { host(&rest) } else { None };
+    let explains_waits = by_host.is_some() || own_quota.is_some() || !findings.is_empty();
+    findings.extend(own_quota.into_iter().chain(by_host).chain(own_cpu(seen)).chain(own_memory(seen)));
+    findings.extend(grace_periods(seen, !explains_waits));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.lost_permille));
-    findings.extend(grace_periods(seen, findings.is_empty()));
     Verdict { findings }
 }
 
@@ -205,16 +212,20 @@ fn pause(seen: &Evidence, rest: &mut Evidence) -> Option<Finding> {
     let all = others.iter().fold(first.to_vec(), |all, offs| fingerprint::both_off(&all, offs));
     let long: Vec<Off> = all.into_iter().filter(|off| off.length_ns() >= PAUSE_NS).collect();
     // Many such stops are a quota's with a long period.
-    if long.is_empty() || long.len() > 2 {
+    if long.len() > 2 || long.is_empty() && seen.suspended_ns < PAUSE_NS {
         return None;
     }
     for vcpu in &mut rest.vcpus {
         vcpu.offs.retain(|off| long.iter().all(|pause| fingerprint::both_off(&[*off], &[*pause]).is_empty()));
     }
-    let longest_ns = long.iter().map(Off::length_ns).max()?.max(seen.suspended_ns);
+    let longest_ns = long.iter().map(Off::length_ns).max().unwrap_or(0).max(seen.suspended_ns);
     let lost_permille = seen.permille(long.iter().map(Off::length_ns).sum());
-    // With one vCPU a busy host could do the same.
-    let confidence = if seen.vcpus.len() > 1 { Confidence::Likely } else { Confidence::Possible };
+    // With one vCPU a busy host could do the same. The kernel counts suspensions itself.
+    let confidence = match seen.vcpus.len() {
+        _ if seen.suspended_ns >= PAUSE_NS => Confidence::Sure,
+        1 => Confidence::Possible,
+        _ => Confidence::Likely,
+    };
     Some(Finding { cause: Cause::Pause { longest_ns }, confidence, lost_permille })
 }
 
@@ -233,7 +244,9 @@ fn own_quota(seen: &Evidence) -> Option<Finding> {
         Rhythm::Quota(quota) => Some(quota),
         _ => None,
     };
-    let lost_permille = seen.permille(seen.most_off()?.off_ns());
+    // Time off is of one vCPU; the kernel counts throttling on all CPUs.
+    let lost_ns = if seen.real_time { throttled_ns.min(seen.span_ns) } else { seen.most_off()?.off_ns() };
+    let lost_permille = seen.permille(lost_ns);
     let cause = Cause::OwnQuota { throttled_ns, quota };
     Some(Finding { cause, confidence: Confidence::Sure, lost_permille })
 }
@@ -251,12 +264,15 @@ fn host(seen: &Evidence) -> Option<Finding> {
             is_much && matches!(fingerprint::rhythm(&vcpu.offs), Rhythm::Quota(_))
         };
         let vcpus: Vec<usize> = seen.vcpus.iter().filter(is_limited).map(|vcpu| vcpu.vcpu).collect();
-        let offs: Vec<Vec<Off>> = seen.vcpus.iter().map(|vcpu| vcpu.offs.clone()).collect();
-        let is_of_vm = seen.vcpus.len() > 1 && fingerprint::together(&offs) > 0.5;
+        let is_alike = |vcpu: &Vcpu| fingerprint::in_phase(&vcpu.offs, &most.offs, quota.period_ns);
+        let is_of_vm = vcpus.len() > 1 && vcpus.len() == seen.vcpus.len() && seen.vcpus.iter().all(is_alike);
         // A vCPU that idles does not use its quota up meanwhile.
         let on_ns = (quota.on_ns as f64 * (1.0 - most.idle.clamp(0.0, 1.0))).round() as u64;
-        let is_sure = most.offs.len() >= MANY_PERIODS || is_confirmed;
-        let confidence = if is_sure { Confidence::Sure } else { Confidence::Likely };
+        let confidence = match quota.is_ambiguous {
+            true => Confidence::Possible,
+            false if most.offs.len() >= MANY_PERIODS => Confidence::Sure,
+            false => Confidence::Likely,
+        };
         let cause = Cause::Quota { quota: Quota { on_ns, ..quota }, vcpus, is_of_vm };
         return Some(Finding { cause, confidence, lost_permille });
     }
@@ -283,7 +299,9 @@ fn host(seen: &Evidence) -> Option<Finding> {
 
 fn own_cpu(seen: &Evidence) -> Option<Finding> {
     let kept_ns = seen.vcpus.iter().map(|vcpu| vcpu.kept_ns).max()?;
-    let lost_permille = seen.permille(kept_ns);
+    let waited_permille = seen.cpu_wait_ns.map_or(0, |ns| seen.permille(ns));
+    let is_waiting = waited_permille >= WAITING_PERMILLE;
+    let lost_permille = seen.permille(kept_ns).max(if is_waiting { waited_permille } else { 0 });
     // The kernel counts the throttling of the process's cgroup as waiting, too.
     let is_throttled = seen.throttled_ns.is_some_and(|ns| seen.permille(ns) >= OFF_PERMILLE);
     (lost_permille >= OWN_PERMILLE && !is_throttled).then_some(Finding {
@@ -318,7 +336,7 @@ fn grace_periods(seen: &Evidence, is_unexplained: bool) -> Option<Finding> {
     is_long.then_some(Finding {
         cause: Cause::LongReader,
         confidence: Confidence::Possible,
-        lost_permille: 1000,
+        lost_permille: 0,
     })
 }
 

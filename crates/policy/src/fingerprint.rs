@@ -32,6 +32,12 @@ const REGULAR: f64 = 0.9;
 const ABOUT_AS_REGULAR: f64 = 0.97;
 /// Below this von Neumann ratio, returns wander.
 const STEADY: f64 = 0.5;
+/// Departures are irregular if they vary by more than this, in deviations of the returns.
+const AS_IRREGULAR: f64 = 1.1;
+/// Beats show departures no better than this, ns: a third of the time between two.
+const BLUR_NS: f64 = 300_000.0;
+/// Two returns are at the same time if they are less than this part of the period apart.
+const SAME_PHASE: f64 = 0.03;
 /// A return counts for a quota if the time off before it was at least this part of the usual one.
 const LONG_PART: u64 = 2;
 
@@ -60,6 +66,9 @@ pub struct Quota {
     pub on_ns: u64,
     /// How regularly the vCPU came back, from [`REGULAR`] to 1.
     pub regularity: f64,
+    /// Whether the vCPU also *went* off at regular times. A quota ends when it is used up, which varies with the host's ticks
+    /// and with what the vCPU does; a task of the host that runs once in a period, or turns that begin at ticks, do not vary.
+    pub is_ambiguous: bool,
 }
 
 /// Turns with other threads.
@@ -117,7 +126,8 @@ fn quota(offs: &[Off]) -> Option<Quota> {
         return None;
     }
     let on_ns = on_in_a_period(&long, period_ns)?;
-    Some(Quota { period_ns: period_ns.round() as u64, on_ns, regularity })
+    let is_ambiguous = goes_regularly(&long, period_ns);
+    Some(Quota { period_ns: period_ns.round() as u64, on_ns, regularity, is_ambiguous })
 }
 
 /// The length for which half of all time off was in longer absences.
@@ -167,6 +177,31 @@ fn centre(offs: &[Off], period_ns: f64) -> (f64, f64, f64) {
         let (angle, length) = (angle(off, period_ns), off.length_ns() as f64);
         (x + length * angle.cos(), y + length * angle.sin(), weight + length)
     })
+}
+
+/// Whether departures are about as regular as returns.
+fn goes_regularly(offs: &[Off], period_ns: f64) -> bool {
+    let swapped: Vec<Off> = offs.iter().map(|off| Off { since_ns: 0, back_ns: off.since_ns }).collect();
+    // The circular standard deviation, ns. Departures weigh alike here: they have no length of their own.
+    let deviation_ns = |offs: &[Off]| {
+        let (x, y) = offs.iter().fold((0.0, 0.0), |(x, y), off| {
+            let angle = angle(off, period_ns);
+            (x + angle.cos(), y + angle.sin())
+        });
+        let resultant = (x.hypot(y) / offs.len() as f64).clamp(f64::MIN_POSITIVE, 1.0);
+        (-2.0 * resultant.ln()).sqrt() * period_ns / TAU
+    };
+    deviation_ns(&swapped) <= (deviation_ns(offs) * AS_IRREGULAR).max(BLUR_NS)
+}
+
+/// Whether two vCPUs come back at the same time of the period, as under one quota for both.
+pub fn in_phase(a: &[Off], b: &[Off], period_ns: u64) -> bool {
+    let phase = |offs: &[Off]| {
+        let (x, y, _) = centre(offs, period_ns as f64);
+        y.atan2(x)
+    };
+    let apart = (phase(a) - phase(b) + PI).rem_euclid(TAU) - PI;
+    apart.abs() < TAU * SAME_PHASE
 }
 
 /// The von Neumann ratio of the returns' deviations from their mean phase.

@@ -4,6 +4,8 @@
 //! are left out. Source: the kernel's Documentation/RCU/stallwarn.rst, admin-guide/lockup-watchdogs.rst, and the texts that
 //! kernels 4.14 to 6.18 print.
 
+use std::collections::VecDeque;
+
 /// The most events of a log; a kernel that stalls for hours repeats itself.
 pub const MOST_EVENTS: usize = 10_000;
 /// The most bytes of a line that are looked at.
@@ -61,13 +63,25 @@ pub enum Kind {
     Virtual,
 }
 
-/// The events of a log, in its order.
+/// Whether any line looks like a kernel's: it has a time since boot.
+pub fn is_one(log: &str) -> bool {
+    log.lines().any(|line| split_time(cut(line)).0.is_some())
+}
+
+/// The latest events of a log, in its order.
 pub fn events(log: &str) -> Vec<Event> {
     let of_line = |line: &str| {
         let (at_s, text) = split_time(cut(line));
         kinds(text).into_iter().map(move |kind| Event { at_s, kind }).collect::<Vec<_>>()
     };
-    log.lines().flat_map(of_line).take(MOST_EVENTS).collect()
+    let mut kept = VecDeque::new();
+    for event in log.lines().flat_map(of_line) {
+        kept.push_back(event);
+        if kept.len() > MOST_EVENTS {
+            kept.pop_front();
+        }
+    }
+    kept.into()
 }
 
 fn cut(line: &str) -> &str {
@@ -88,7 +102,7 @@ fn split_time(line: &str) -> (Option<f64>, &str) {
 fn kinds(text: &str) -> Vec<Kind> {
     let has = |words: &str| text.contains(words);
     let mut kinds = Vec::new();
-    if has("detected stall") || has("self-detected stall") || has("detected expedited stalls") {
+    if has("rcu") && (has("detected stall") || has("detected expedited stall")) {
         kinds.push(Kind::Stall);
     }
     kinds.extend(holdout(text));
@@ -102,7 +116,7 @@ fn kinds(text: &str) -> Vec<Kind> {
     let is_of = |all: &[&str]| all.iter().any(|words| has(words));
     let simple = [
         (&["blocked for more than"][..], Kind::Blocked),
-        (&["as unstable", "timekeeping watchdog", "Long readout interval", "clock skew"], Kind::Clock),
+        (&["as unstable", "TSC unstable", "timekeeping watchdog", "Long readout interval"], Kind::Clock),
         (&["Timekeeping suspended for", "PM: suspend exit", "Restarting kernel threads"], Kind::Suspended),
         (&["Out of memory", "page allocation failure", "page allocation stalls"], Kind::Memory),
         (&["RT throttling activated"], Kind::RealTime),
@@ -115,12 +129,14 @@ fn kinds(text: &str) -> Vec<Kind> {
     kinds
 }
 
-/// `1-...!: (0 ticks this GP) idle=...`: the CPU before the dash.
+/// `1-...!: (0 ticks this GP) idle=...`, or `(3 GPs behind)`: the CPU before the dash.
 fn holdout(text: &str) -> Option<Kind> {
-    let ticks = number_between(text, "(", " ticks this GP")?;
-    let (before, _) = text.split_once("-")?;
-    let cpu = before.split_whitespace().next_back()?.parse().ok()?;
-    Some(Kind::Holdout { cpu, ticks })
+    // A CPU that has not even noticed the grace period is some of them behind, and took no tick in this one.
+    let behind = number_between(text, "(", " GPs behind").map(|_| 0);
+    let ticks = number_between(text, "(", " ticks this GP").or(behind)?;
+    let (before, _) = text.split_once('(')?;
+    let (cpu, _) = before.split_whitespace().next_back()?.split_once('-')?;
+    Some(Kind::Holdout { cpu: cpu.parse().ok()?, ticks })
 }
 
 /// The number between these words.
@@ -138,7 +154,7 @@ mod tests {
 [  143.213011] rcu: INFO: rcu_sched self-detected stall on CPU
 [  143.213020] rcu: \t1-....: (5249 ticks this GP) idle=a1b/1/0x4000000000000002 softirq=1204/1204 fqs=2617
 [  143.213022] \t(t=5252 jiffies g=2369 q=12 ncpus=2)
-Nov 25 12:00:01 host kernel: [  200.000001] rcu: INFO: rcu_sched detected stalls on CPUs/tasks:
+Nov 25 12:00:01 web-01 kernel: [  200.000001] rcu: INFO: rcu_sched detected stalls on CPUs/tasks:
 [  200.000002] rcu: \t0-...!: (0 ticks this GP) idle=5e6/0/0x0 softirq=1/1 fqs=0 (false positive?)
 [  200.000003] \t(detected by 1, t=5263 jiffies, g=2373, q=3 ncpus=2)
 [  200.000004] rcu: rcu_sched kthread starved for 5263 jiffies! g2373 f0x0 RCU_GP_WAIT_FQS(5) ->state=0x0 ->cpu=0
@@ -187,10 +203,16 @@ Nov 25 12:00:01 host kernel: [  200.000001] rcu: INFO: rcu_sched detected stalls
 
     #[test]
     fn nothing_of_a_log_is_trusted() {
+        let behind =
+            "Nov 25 12:00:01 web-01 kernel: rcu: \t1-...!: (3 GPs behind) idle=5e6/0/0x0 softirq=1/1 fqs=0";
+        assert_eq!(events(behind)[0].kind, Kind::Holdout { cpu: 1, ticks: 0 });
+        assert!(is_one("x\n[1.5] y") && !is_one("x\n[y] z"));
         let long = format!("[1.0] {} rcu_sched self-detected stall on CPU", "é".repeat(2_000));
         assert_eq!(events(&long), []);
         let many = "sched: RT throttling activated\n".repeat(MOST_EVENTS + 5);
         assert_eq!(events(&many).len(), MOST_EVENTS);
+        let last = events(&format!("{many}[9.0] PM: suspend exit"));
+        assert_eq!(last.last().map(|event| event.kind.clone()), Some(Kind::Suspended));
         assert_eq!(
             events("[1.0] kthread starved for 99999999999999999999999 jiffies!")[0].kind,
             Kind::Starved { jiffies: 0 }

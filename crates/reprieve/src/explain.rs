@@ -29,7 +29,15 @@ const MOST_LOG_BYTES: u64 = 64 << 20;
 /// Runs the verb.
 pub fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.dmesg {
-        let verdict = log::judge(&kernel_log::events(&read_log(path)?));
+        let text = read_log(path)?;
+        let events = kernel_log::events(&text);
+        if events.is_empty() && !kernel_log::is_one(&text) {
+            let way_out =
+                "is it a kernel's log? dmesg may need root; or try journalctl -k -o short-monotonic";
+            let path = path.display();
+            return Err(Failure::Usage(format!("{path}: no line with a time since boot; {way_out}")));
+        }
+        let verdict = log::judge(&events);
         return output::print(&words::of_log(&verdict, arguments.json));
     }
     let seen = watch(arguments.for_s)?;
@@ -58,9 +66,9 @@ fn watch(for_s: u64) -> Result<Evidence, Failure> {
 fn evidence(late: &[Late], before: &Standing, after: &Standing, grace_periods_ns: Vec<u64>) -> Evidence {
     let grown = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
     let span_ns = after.at_ns.saturating_sub(before.at_ns);
-    let throttled_ns = grown(after.throttled_ns, before.throttled_ns);
+    let throttled_ns = after.throttled_since(before);
     // The kernel counts throttling of our cgroup as waiting for the guest's tasks. It is a time off all the same.
-    let is_throttled = throttled_ns.is_some_and(|ns| ns > 0);
+    let is_throttled = throttled_ns.is_some_and(|ns| ns > span_ns / 1000 * explain::OFF_PERMILLE);
     let vcpu = |late: &Late| {
         let (kept, off): (Vec<&Gap>, Vec<&Gap>) =
             late.gaps.iter().partition(|gap| gap.verdict == Verdict::Guest && !is_throttled);
@@ -74,16 +82,23 @@ fn evidence(late: &[Late], before: &Standing, after: &Standing, grace_periods_ns
             idle: idle_ns.map_or(0.0, |idle_ns| (idle_ns as f64 / on_ns.max(1) as f64).min(1.0)),
         }
     };
+    let suspended_ns = after.suspended_ns.saturating_sub(before.suspended_ns);
     // A host that has booked none since boot books none at all, as under emulation.
     let books_steal = after.steal_ns.values().any(|ns| *ns > 0);
-    let steal = |standing: &Standing| standing.steal_ns.values().sum::<u64>();
+    let is_watched = |cpu: &usize| late.iter().any(|late| late.cpu == *cpu);
+    let steal = |standing: &Standing| -> u64 {
+        standing.steal_ns.iter().filter(|(cpu, _)| is_watched(cpu)).map(|(_, ns)| ns).sum()
+    };
     Evidence {
         span_ns,
-        vcpus: late.iter().map(vcpu).collect(),
+        vcpus: late.iter().filter(|late| late.beats > 0).map(vcpu).collect(),
         steal_ns: books_steal.then(|| steal(after).saturating_sub(steal(before))),
         throttled_ns,
-        stepped_ns: after.day_ns - before.day_ns,
-        suspended_ns: after.suspended_ns.saturating_sub(before.suspended_ns),
+        // The clock of the day goes on while the machine is suspended, and CLOCK_MONOTONIC does not.
+        stepped_ns: after.day_ns - before.day_ns - suspended_ns as i64,
+        suspended_ns,
+        real_time: late.iter().all(|late| late.real_time),
+        cpu_wait_ns: grown(after.cpu_wait_ns, before.cpu_wait_ns),
         memory_wait_ns: grown(after.memory_wait_ns, before.memory_wait_ns),
         grace_periods_ns,
         kthread_wait_ns: grown(after.kthread_wait_ns, before.kthread_wait_ns),
@@ -124,17 +139,21 @@ mod tests {
         let late = Late {
             cpu: 0,
             gaps: vec![gap(10, 21, Verdict::Unknown), gap(30, 36, Verdict::Guest)],
+            beats: 90,
             ..Late::default()
         };
-        let at =
-            |ms: u64, throttled_ns| Standing { at_ns: ms * BEAT_NS, throttled_ns, ..Standing::default() };
-        let free = evidence(std::slice::from_ref(&late), &at(0, Some(5)), &at(100, Some(5)), vec![]);
+        let at = |ms: u64, throttled_ms: u64| Standing {
+            at_ns: ms * BEAT_NS,
+            throttled_ns: [("/own".into(), throttled_ms * BEAT_NS), ("/".into(), 1000 * BEAT_NS)].into(),
+            ..Standing::default()
+        };
+        let free = evidence(std::slice::from_ref(&late), &at(0, 5), &at(100, 6), vec![]);
         assert_eq!(
             (free.span_ns, free.vcpus[0].off_ns(), free.vcpus[0].kept_ns),
             (100 * BEAT_NS, 10_500_000, 5 * BEAT_NS)
         );
         assert_eq!(free.steal_ns, None);
-        let throttled = evidence(&[late], &at(0, Some(5)), &at(100, Some(9)), vec![]);
+        let throttled = evidence(&[late], &at(0, 5), &at(100, 9), vec![]);
         assert_eq!((throttled.vcpus[0].offs.len(), throttled.vcpus[0].kept_ns), (2, 0));
     }
 }

@@ -179,7 +179,7 @@ fn a_log_is_judged_from_standard_input() {
     let said = of_log(log, &[]);
     let text = String::from_utf8(said.stdout).unwrap();
     assert!(
-        text.starts_with("1 stall: a vCPU took no timer ticks meanwhile: the host did not run it"),
+        text.starts_with("1 stall: a vCPU took hardly any timer ticks meanwhile: the host did not run it"),
         "{text}"
     );
     let json: Value = serde_json::from_slice(&of_log(log, &["--json"]).stdout).unwrap();

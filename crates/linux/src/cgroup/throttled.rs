@@ -1,17 +1,17 @@
 //! How long the quotas of a process's cgroups have kept it from running.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use super::{Cgroups, Version};
 use crate::proc::ProcRoot;
 
-/// Throttling of this process's cgroup and of those above it, since they were made, ns: that of the one that was throttled
-/// most, for a cgroup that is throttled within a throttled one must not count twice. `None` if none of them tells.
-pub(crate) fn throttled_ns(root: &ProcRoot) -> Option<u64> {
-    let cgroups = Cgroups::detect(root).ok()?;
-    let own = cgroups.directory_of("self").ok()?;
+/// Throttling of this process's cgroup and of those above it, since they were made, ns, of those that tell.
+pub(crate) fn throttled_ns(root: &ProcRoot) -> BTreeMap<PathBuf, u64> {
+    let Ok(cgroups) = Cgroups::detect(root) else { return BTreeMap::new() };
+    let Ok(own) = cgroups.directory_of("self") else { return BTreeMap::new() };
     let within = own.ancestors().take_while(|directory| directory.starts_with(&cgroups.mount_point));
-    within.filter_map(|directory| of_one(&cgroups, directory)).max()
+    within.filter_map(|directory| Some((directory.into(), of_one(&cgroups, directory)?))).collect()
 }
 
 fn of_one(cgroups: &Cgroups, directory: &Path) -> Option<u64> {

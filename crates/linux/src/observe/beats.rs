@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use reprieve_policy::SECOND_NS;
-use reprieve_policy::beat::{Beat, Gap, News, READ_EVERY, Vcpu, grain_ns};
+use reprieve_policy::beat::{Beat, Gap, News, READ_EVERY, Vcpu, Verdict, grain_ns};
 
 use crate::proc::{ProcRoot, SchedStatReader};
 use crate::threads::{self, FifoGuard};
@@ -32,6 +32,8 @@ pub struct Late {
     pub lost: u64,
     /// All beats.
     pub beats: u64,
+    /// Whether the thread had real-time priority.
+    pub real_time: bool,
 }
 
 /// Threads that beat until [`Beats::end`]. Dropping them ends them, too.
@@ -82,11 +84,12 @@ fn root_of(cpu: usize) -> std::path::PathBuf {
 /// Beats on one CPU.
 fn run(cpu: usize, root: &ProcRoot, period_ns: u64, stop: &AtomicBool) -> Late {
     // Without the right to it beats are later, and the run delay says so.
-    let _raised = FifoGuard::raise(PRIORITY);
+    let raised = FifoGuard::raise(PRIORITY);
     let _ = threads::set_timer_slack_ns(1);
     let tid = threads::own_tid();
     let delay = SchedStatReader::open(root, std::process::id() as i32, tid).ok();
-    let mut late = Late { cpu, gaps: Vec::with_capacity(MOST_GAPS), ..Late::default() };
+    let mut late =
+        Late { cpu, gaps: Vec::with_capacity(MOST_GAPS), real_time: raised.is_ok(), ..Late::default() };
     let mut vcpu = Vcpu::default();
     let mut pinned = threads::set_affinity(tid, &[cpu]).is_ok();
     let mut due_ns = clock::now_ns() + period_ns;
@@ -105,7 +108,17 @@ fn run(cpu: usize, root: &ProcRoot, period_ns: u64, stop: &AtomicBool) -> Late {
         let run_delay_ns =
             delay.as_ref().filter(|_| is_read).and_then(|delay| Some(delay.read().ok()?.delay_ns));
         let beat = Beat { vcpu: cpu, due_ns, at_ns, period_ns, steal_ns: None, run_delay_ns };
-        if let News::Back(gap) = vcpu.beat(&beat) {
+        let last_beat_ns = due_ns.saturating_sub(period_ns);
+        let gap = match vcpu.beat(&beat) {
+            News::Back(gap) => Some(gap),
+            // Too long for a scheduler: the machine stood still.
+            News::ClockFault if at_ns > due_ns => {
+                let late_ns = at_ns - due_ns;
+                Some(Gap { vcpu: cpu, last_beat_ns, back_ns: at_ns, late_ns, verdict: Verdict::Unknown })
+            }
+            _ => None,
+        };
+        if let Some(gap) = gap {
             match late.gaps.len() < MOST_GAPS {
                 true => late.gaps.push(gap),
                 false => late.lost += 1,

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock;
+use crate::proc::SysCpus;
 
 /// Time between two calls. Not a round number, so that calls do not fall into step with a quota.
 const BETWEEN: Duration = Duration::from_millis(137);
@@ -73,7 +74,7 @@ fn time_them(shared: &Shared) {
 /// Whether the call waits for grace periods here.
 fn is_there() -> bool {
     let supported = membarrier(libc::MEMBARRIER_CMD_QUERY);
-    let several = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
+    let several = SysCpus::default().online().iter().count() > 1;
     several && supported > 0 && supported & i64::from(libc::MEMBARRIER_CMD_GLOBAL) != 0
 }
 

@@ -5,6 +5,7 @@
 //! admin-guide/cgroup-v1/cpu.rst.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -28,12 +29,24 @@ pub struct Standing {
     pub idle_ns: BTreeMap<usize, u64>,
     /// Steal of each CPU, ns, to a clock tick.
     pub steal_ns: BTreeMap<usize, u64>,
-    /// Throttling of the cgroups that this process is in, ns: that of the one that was throttled most.
-    pub throttled_ns: Option<u64>,
+    /// Throttling of the cgroups that this process is in, ns, by their directories.
+    pub throttled_ns: BTreeMap<PathBuf, u64>,
+    /// Time during which some task waited for a CPU (PSI), ns.
+    pub cpu_wait_ns: Option<u64>,
     /// Time during which some task waited for memory (PSI), ns.
     pub memory_wait_ns: Option<u64>,
     /// How long RCU's kthread could run and did not, ns.
     pub kthread_wait_ns: Option<u64>,
+}
+
+impl Standing {
+    /// How long a quota kept this process from running since then, ns: that of the cgroup that was throttled most, since one
+    /// that is throttled within a throttled one must not count twice. `None` if no cgroup tells.
+    pub fn throttled_since(&self, before: &Standing) -> Option<u64> {
+        let grown =
+            |(directory, ns): (&PathBuf, &u64)| Some(ns.saturating_sub(*before.throttled_ns.get(directory)?));
+        self.throttled_ns.iter().filter_map(grown).max()
+    }
 }
 
 /// Reads [`Standing`] again and again.
@@ -74,6 +87,7 @@ impl Counters {
             idle_ns: of(&[3, 4]),
             steal_ns: of(&[7]),
             throttled_ns: throttled_ns(&self.root),
+            cpu_wait_ns: self.root.pressure_ns("cpu").ok(),
             memory_wait_ns: self.root.pressure_ns("memory").ok(),
             kthread_wait_ns: self.kthread.and_then(|pid| Some(self.root.schedstat(pid, pid).ok()?.delay_ns)),
         }

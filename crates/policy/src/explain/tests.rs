@@ -5,10 +5,15 @@ use super::*;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 
-/// So long off, once in each period, for ten seconds.
+/// Off once in each period, for so long or up to 2 ms more or less, as under a quota that is checked at ticks, for ten seconds.
 fn every(period_ms: u64, off_ms: u64) -> Vec<Off> {
-    let at = |since_ms: u64| Off { since_ns: since_ms * MS, back_ns: (since_ms + off_ms) * MS };
-    (0..10_000 / period_ms).map(|n| at(n * period_ms + period_ms - off_ms)).collect()
+    let of = |n: u64| {
+        let back_ns = (n + 1) * period_ms * MS;
+        let more_ns = (off_ms * MS / 2).min(2 * MS) * (n % 3) / 2;
+        let shift_ns = (off_ms * MS / 4).min(MS);
+        Off { since_ns: back_ns + shift_ns - off_ms * MS - more_ns, back_ns }
+    };
+    (0..10_000 / period_ms).map(of).collect()
 }
 
 /// Off for 3 to 9 ms, at irregular times, for a quarter of the time.
@@ -50,9 +55,17 @@ fn quotas_of_a_vcpu_and_of_a_vm_are_told_apart() {
     let one = first(&seen(&[every(100, 80), every(1000, 2)]));
     let Cause::Quota { quota, vcpus, is_of_vm } = one.cause else { panic!("{one:?}") };
     assert_eq!((quota.period_ns, quota.on_ns, vcpus, is_of_vm), (100 * MS, 20 * MS, vec![0], false));
-    assert_eq!((one.confidence, one.lost_permille), (Confidence::Sure, 800));
+    assert_eq!((one.confidence, one.lost_permille), (Confidence::Sure, 799));
     let all = first(&seen(&[every(100, 80), every(100, 60)]));
     assert!(matches!(all.cause, Cause::Quota { is_of_vm: true, .. }), "{all:?}");
+}
+
+#[test]
+fn what_goes_off_as_regularly_as_it_comes_back_may_be_a_task_of_the_host() {
+    let off = |n: u64| Off { since_ns: (n * 100 + 70) * MS, back_ns: (n * 100 + 100) * MS };
+    let found = first(&seen(&[(0..100).map(off).collect(), vec![]]));
+    assert!(matches!(&found.cause, Cause::Quota { quota, .. } if quota.is_ambiguous), "{found:?}");
+    assert_eq!(found.confidence, Confidence::Possible);
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
     for finding in &verdict.findings {
         let said = said(&finding.cause);
         text.push_str(&format!("{} ({}).\n", said.answer, word(finding.confidence)));
-        if finding.lost_permille > 0 && finding.cause != Cause::LongReader {
+        if finding.lost_permille > 0 {
             text.push_str(&format!(
                 "  Time lost: {} of {}.\n",
                 percent(finding.lost_permille),
@@ -69,8 +69,8 @@ fn said(cause: &Cause) -> Said {
                 "The whole VM stood still, for up to {}: a pause, a snapshot or a migration",
                 time(*longest_ns)
             ),
-            settle: "look for it in the host's log (virsh, QMP, the cloud's events) at this time",
-            way_out: "nothing in the VM; RCU stalls and time-outs that follow a pause are its echo",
+            settle: "look for it in the host's log (virsh, QMP, the cloud's events) at this time; was this process stopped itself?",
+            way_out: "nothing in the VM; RCU stalls and time-outs right after a pause come from it",
         },
         Cause::ClockStep { by_ns } => Said {
             answer: format!(
@@ -94,6 +94,16 @@ fn said(cause: &Cause) -> Said {
             settle: "see cpu.stat and cpu.max of the cgroup",
             way_out: "raise cpu.max of the cgroup (the CPU limit of the container), or shorten its period",
         },
+        Cause::Quota { quota, vcpus, .. } if quota.is_ambiguous => Said {
+            answer: format!(
+                "A quota of the host, or a task of it every {}, limits {}: {}",
+                time(quota.period_ns),
+                names(vcpus),
+                of_quota(quota)
+            ),
+            settle: "on the host: cpu.max of the VM's cgroup, virsh schedinfo, and what else runs on these pCPUs",
+            way_out: "on the host: raise the quota, or move that task",
+        },
         Cause::Quota { quota, vcpus, is_of_vm } => Said {
             answer: match is_of_vm {
                 true => format!("The host limits this VM's CPU time: each vCPU may run {}", of_quota(quota)),
@@ -113,12 +123,12 @@ fn said(cause: &Cause) -> Said {
         Cause::Contention { turns } => Said {
             answer: format!("The host has more to run than pCPUs{}", of_turns(turns.as_ref())),
             settle: "compare with steal on the host's side: the run delay of the vCPU threads in /proc/PID/task/*/schedstat",
-            way_out: "on the host: fewer busy VMs, or shorter slices; `reprieve plan` says what a ratio costs",
+            way_out: "on the host: fewer busy VMs, or shorter slices (base_slice_ns); `reprieve plan` says what neighbours cost in memory",
         },
         Cause::OwnCpu => Said {
             answer: "This VM has more to run than vCPUs".into(),
             settle: "see the run queue (vmstat 1, column r) and /proc/pressure/cpu",
-            way_out: "fewer busy tasks, or more vCPUs; run this as root to see past the VM's own load",
+            way_out: "fewer busy tasks, or more vCPUs",
         },
         Cause::OwnMemory => Said {
             answer: "Tasks of this VM wait for memory".into(),
@@ -146,7 +156,7 @@ fn of_turns(turns: Option<&Turns>) -> String {
     let Some(Turns { on_ns, off_ns, competitors }) = turns else { return String::new() };
     let others =
         if *competitors == 1 { "one other thread".into() } else { format!("{competitors} other threads") };
-    format!(": turns of {} with about {others}, {} off in between", time(*on_ns), time(*off_ns))
+    format!(": a vCPU runs for {}, then waits for {}, beside about {others}", time(*on_ns), time(*off_ns))
 }
 
 fn names(vcpus: &[usize]) -> String {
@@ -172,7 +182,7 @@ fn seen_lines(seen: &Evidence) -> Vec<String> {
     let vcpus = seen.vcpus.len().max(1) as u64;
     lines.push(match seen.steal_ns {
         Some(steal_ns) => format!("steal: {} of the vCPUs' time", percent(permille(steal_ns / vcpus))),
-        None => "steal: this host books none".into(),
+        None => "steal: none since this VM booted; many hosts report none".into(),
     });
     let gps = &seen.grace_periods_ns;
     if let (Some(longest_ns), Some(median_ns)) = (gps.last(), gps.get(gps.len() / 2)) {
@@ -185,7 +195,8 @@ fn seen_lines(seen: &Evidence) -> Vec<String> {
     }
     let optional = [
         ("throttled in its own cgroup", seen.throttled_ns),
-        ("tasks waited for memory", seen.memory_wait_ns),
+        ("some task waited for a CPU", seen.cpu_wait_ns),
+        ("some task waited for memory", seen.memory_wait_ns),
         ("RCU's kthread waited for a CPU", seen.kthread_wait_ns),
     ];
     let told =
@@ -211,6 +222,8 @@ fn json_of(seen: &Evidence, verdict: &Verdict) -> Value {
     json!({
         "explain_version": VERSION,
         "tier": "T0",
+        "real_time_beats": seen.real_time,
+        "cpu_wait_ns": seen.cpu_wait_ns,
         "span_ns": seen.span_ns,
         "findings": verdict.findings.iter().map(finding).collect::<Vec<_>>(),
         "vcpus": seen.vcpus.iter().map(vcpu).collect::<Vec<_>>(),
@@ -226,7 +239,7 @@ fn json_of(seen: &Evidence, verdict: &Verdict) -> Value {
 
 /// A cause, with what is known of it.
 fn cause_json(cause: &Cause) -> Value {
-    let quota_json = |quota: &Quota| json!({ "period_ns": quota.period_ns, "on_ns": quota.on_ns, "regularity": quota.regularity });
+    let quota_json = |quota: &Quota| json!({ "period_ns": quota.period_ns, "on_ns": quota.on_ns, "regularity": quota.regularity, "ambiguous": quota.is_ambiguous });
     let turns_json = |turns: &Turns| json!({ "on_ns": turns.on_ns, "off_ns": turns.off_ns, "competitors": turns.competitors });
     match cause {
         Cause::Pause { longest_ns } => json!({ "cause": "pause", "longest_ns": longest_ns }),
@@ -289,11 +302,11 @@ fn of_log_cause(cause: LogCause, is_virtual: bool) -> (&'static str, &'static st
             "see which tasks are real-time (ps -eo pid,cls,rtprio,comm)",
         ),
         LogCause::NoTicks if is_virtual => (
-            "a vCPU took no timer ticks meanwhile: the host did not run it, or it ran with interrupts off",
+            "a vCPU took hardly any timer ticks meanwhile: the host did not run it, or it ran with interrupts off",
             "run `reprieve explain --for 30` in the VM while it is slow, and see its steal",
         ),
         LogCause::NoTicks => (
-            "a CPU took no timer ticks meanwhile: it ran with interrupts off; if this is a VM, the host may not have run it",
+            "a CPU took hardly any timer ticks meanwhile: it ran with interrupts off; if this is a VM, the host may not have run it",
             "see the backtrace of that CPU",
         ),
         LogCause::StarvedKthread => (
