@@ -125,7 +125,7 @@ fn quota(offs: &[Off]) -> Option<Quota> {
     if steadiness(&long, period_ns) < STEADY {
         return None;
     }
-    let on_ns = on_in_a_period(&long, offs, period_ns)?;
+    let on_ns = on_in_a_period(&long, period_ns)?;
     let is_ambiguous = goes_regularly(&long, period_ns);
     Some(Quota { period_ns: period_ns.round() as u64, on_ns, regularity, is_ambiguous })
 }
@@ -219,20 +219,18 @@ fn steadiness(offs: &[Off], period_ns: f64) -> f64 {
 /// Mean time on in a period. A vCPU that ran for more than two periods between two absences did not use its quota up
 /// meanwhile, and does not count. One that overran its quota, because hosts look at ticks alone, can run into the next period,
 /// or stays off for longer. `None` if most absences do not count: a quota that is used up so rarely is no quota. Turns that
-/// begin at a host's ticks are as regular, but most ticks begin none. The vCPU uses no quota up while it is off for another
-/// reason: `all` has these times, too.
-fn on_in_a_period(long: &[Off], all: &[Off], period_ns: f64) -> Option<u64> {
-    let (mut ran, mut periods) = (Vec::new(), 0.0);
-    for pair in long.windows(2) {
-        let between = Off { since_ns: pair[0].back_ns, back_ns: pair[1].since_ns };
-        if between.length_ns() as f64 <= 2.0 * period_ns {
-            ran.push(between);
+/// begin at a host's ticks are as regular, but most ticks begin none.
+fn on_in_a_period(offs: &[Off], period_ns: f64) -> Option<u64> {
+    let (mut on_ns, mut periods, mut count) = (0, 0.0, 0);
+    for pair in offs.windows(2) {
+        let ran_ns = pair[1].since_ns.saturating_sub(pair[0].back_ns);
+        if ran_ns as f64 <= 2.0 * period_ns {
+            on_ns += ran_ns;
+            count += 1;
             periods += ((pair[1].back_ns - pair[0].back_ns) as f64 / period_ns).round();
         }
     }
-    let sum_ns = |spans: &[Off]| spans.iter().map(Off::length_ns).sum::<u64>();
-    let on_ns = sum_ns(&ran) - sum_ns(&both_off(&ran, all)).min(sum_ns(&ran));
-    (ran.len() * 2 >= long.len() && periods >= 1.0).then(|| (on_ns as f64 / periods).round() as u64)
+    (count * 2 >= offs.len() && periods >= 1.0).then(|| (on_ns as f64 / periods).round() as u64)
 }
 
 /// Turns with others.
@@ -261,7 +259,7 @@ pub fn together(vcpus: &[Vec<Off>]) -> f64 {
     if off_ns(most) == 0 { 0.0 } else { off_ns(&all) as f64 / off_ns(most) as f64 }
 }
 
-/// The times that lie in both, as those at which two vCPUs were off.
+/// The times at which both vCPUs were off.
 pub fn both_off(a: &[Off], b: &[Off]) -> Vec<Off> {
     let (mut both, mut a, mut b) = (Vec::new(), a.iter().peekable(), b.iter().peekable());
     while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
