@@ -250,15 +250,6 @@ fn median(mut values: Vec<u64>) -> u64 {
     values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
-/// Of the time that the vCPU with the most time off was off, the part during which all others were off too, from 0 to 1. A
-/// quota of a whole VM, or a pause of it, stops all at once.
-pub fn together(vcpus: &[Vec<Off>]) -> f64 {
-    let off_ns = |offs: &[Off]| offs.iter().map(Off::length_ns).sum::<u64>();
-    let Some(most) = vcpus.iter().max_by_key(|offs| off_ns(offs)) else { return 0.0 };
-    let all = vcpus.iter().fold(most.clone(), |all, offs| both_off(&all, offs));
-    if off_ns(most) == 0 { 0.0 } else { off_ns(&all) as f64 / off_ns(most) as f64 }
-}
-
 /// The times at which both vCPUs were off.
 pub fn both_off(a: &[Off], b: &[Off]) -> Vec<Off> {
     let (mut both, mut a, mut b) = (Vec::new(), a.iter().peekable(), b.iter().peekable());

@@ -129,10 +129,8 @@ fn random_absences_are_no_quota() {
 }
 
 #[test]
-fn together_is_the_part_that_all_were_off() {
+fn what_lies_in_both_is_the_time_that_both_were_off() {
     let off = |since_ns, back_ns| Off { since_ns, back_ns };
-    assert_eq!(together(&[vec![off(0, 10), off(20, 30)], vec![off(5, 25)]]), 0.5);
-    assert_eq!(together(&[vec![off(0, 10)], vec![]]), 0.0);
-    assert_eq!(together(&[vec![off(0, 10)], vec![off(0, 10)], vec![off(0, 8)]]), 0.8);
-    assert_eq!(together(&[]), 0.0);
+    assert_eq!(both_off(&[off(0, 10), off(20, 30)], &[off(5, 25)]), [off(5, 10), off(20, 25)]);
+    assert_eq!(both_off(&[off(0, 10)], &[]), []);
 }
