@@ -34,7 +34,7 @@ pub use tree::{GroupId, MAX_GROUPS, MAX_NAME_BYTES, QuotaTree};
 
 pub(crate) use fs::RealFs;
 pub(crate) use remove::remove_tree;
-pub(crate) use throttled::throttled_ns;
+pub(crate) use throttled::Throttled;
 
 /// The prefix of all directories made here. No other directory is ever removed.
 pub const DIRECTORY_PREFIX: &str = "reprieve-";

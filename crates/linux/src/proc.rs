@@ -14,6 +14,7 @@ mod block;
 mod cpus;
 mod foreign_cpu;
 mod process;
+mod reread;
 mod schedstat;
 mod steal;
 mod system;
@@ -31,9 +32,11 @@ pub use block::DiskTotals;
 pub use cpus::SysCpus;
 pub use foreign_cpu::ForeignCpu;
 pub use process::MAX_THREADS;
+pub(crate) use reread::Reread;
 pub use schedstat::{SchedStat, SchedStatReader};
 pub use steal::StealReader;
 pub use system::allowed_cpus;
+pub(crate) use system::{cpu_ticks, is_cpu_line, psi_total_ns};
 pub use task::{TaskIdentity, TaskStat, TaskStatReader};
 
 /// The most bytes read from one file below `/proc`. The `/proc/stat` of a 4096-CPU host and the `mountinfo` of a

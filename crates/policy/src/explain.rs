@@ -18,9 +18,14 @@
 //! Nothing that a rule finds means [`quiet`](Verdict::is_quiet): no damage was seen, which is an answer, too. The thresholds
 //! are estimates of our own, fixed before the recorded runs were looked at.
 
+mod evidence;
 pub mod log;
+mod recent;
 
 use crate::fingerprint::{self, Off, Quota, Rhythm, Turns};
+
+pub use evidence::{Evidence, Vcpu};
+pub use recent::{ENOUGH_NS, Recent, State};
 
 /// A vCPU that a quota keeps off for less than this part of the time is not worth a word, in thousandths.
 pub const OFF_PERMILLE: u64 = 20;
@@ -44,53 +49,6 @@ const LONG_GP_NS: u64 = 100_000_000;
 const CONFIRMED_PERCENT: u64 = 50;
 /// A quota is sure from so many periods on.
 const MANY_PERIODS: usize = 20;
-
-/// What was seen of one vCPU.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Vcpu {
-    /// Its number.
-    pub vcpu: usize,
-    /// When it was off; without the beats that the guest itself delayed.
-    pub offs: Vec<Off>,
-    /// For how long the guest's own tasks kept the beat thread waiting, ns.
-    pub kept_ns: u64,
-    /// Time that it was idle, as a part of its time, from 0 to 1.
-    pub idle: f64,
-}
-
-impl Vcpu {
-    /// Time off, ns.
-    pub fn off_ns(&self) -> u64 {
-        self.offs.iter().map(Off::length_ns).sum()
-    }
-}
-
-/// What was seen of a VM in a stretch of time. `None` stands for what could not be measured.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Evidence {
-    /// Its length, ns.
-    pub span_ns: u64,
-    /// The vCPUs.
-    pub vcpus: Vec<Vcpu>,
-    /// Steal of all vCPUs, ns; `None` if this host never books any.
-    pub steal_ns: Option<u64>,
-    /// Throttling of the process's own cgroup, ns.
-    pub throttled_ns: Option<u64>,
-    /// How far the clock of the day moved against the monotonic one, ns.
-    pub stepped_ns: i64,
-    /// How long the machine was suspended, ns.
-    pub suspended_ns: u64,
-    /// Whether the beats had real-time priority: then neither the guest's own tasks nor a quota of its own cgroup delay them.
-    pub real_time: bool,
-    /// Time that some task waited for a CPU, ns.
-    pub cpu_wait_ns: Option<u64>,
-    /// Time that some task waited for memory, ns.
-    pub memory_wait_ns: Option<u64>,
-    /// Durations of grace periods as `membarrier` shows them, ns, ascending.
-    pub grace_periods_ns: Vec<u64>,
-    /// How long RCU's kthread waited for a CPU while it could run, ns.
-    pub kthread_wait_ns: Option<u64>,
-}
 
 /// Something that slows the VM down.
 #[derive(Clone, Debug, PartialEq)]
@@ -192,17 +150,6 @@ pub fn judge(seen: &Evidence) -> Verdict {
     findings.extend(grace_periods(seen, !explains_waits));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.lost_permille));
     Verdict { findings }
-}
-
-impl Evidence {
-    fn permille(&self, ns: u64) -> u64 {
-        ns.saturating_mul(1000).checked_div(self.span_ns).unwrap_or(0)
-    }
-
-    /// The vCPU that was off most.
-    fn most_off(&self) -> Option<&Vcpu> {
-        self.vcpus.iter().max_by_key(|vcpu| vcpu.off_ns())
-    }
 }
 
 /// All vCPUs stood still at once. Takes these times off out of `rest`.

@@ -20,6 +20,8 @@
 
 use std::f64::consts::{PI, TAU};
 
+use serde::{Deserialize, Serialize};
+
 /// Fewer absences than this show no rhythm.
 const FEWEST: usize = 8;
 /// The shortest and the longest period that is looked for, ns: the kernel takes 1 ms to 1 s, and up to 4 ms a period
@@ -42,7 +44,7 @@ const SAME_PHASE: f64 = 0.03;
 const LONG_PART: u64 = 2;
 
 /// A time that a vCPU was off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Off {
     /// When it began, ns.
     pub since_ns: u64,

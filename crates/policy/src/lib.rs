@@ -36,6 +36,7 @@
 
 pub mod beat;
 pub mod boost;
+pub mod canary;
 pub mod cpus;
 pub mod explain;
 pub mod fingerprint;
@@ -46,6 +47,7 @@ pub mod io;
 pub mod kernel_log;
 pub mod place;
 pub mod pressure;
+pub mod sample;
 pub mod signal;
 pub mod steady;
 pub mod window;

@@ -4,11 +4,12 @@
 //! the ones at which the vCPU was off. Steal is not needed. The judgement of single beats is [`reprieve_policy::beat`]'s.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use reprieve_policy::SECOND_NS;
 use reprieve_policy::beat::{Beat, Gap, News, READ_EVERY, Vcpu, Verdict, grain_ns};
+use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::proc::{ProcRoot, SchedStatReader};
 use crate::threads::{self, FifoGuard};
@@ -16,31 +17,65 @@ use crate::{Error, Result, clock};
 
 /// The real-time priority, if there is the right to it.
 const PRIORITY: u8 = 2;
-/// Late beats kept of each vCPU: a minute of a vCPU that goes off every 2 ms.
-const MOST_GAPS: usize = 32_768;
+/// Late beats that wait to be taken, of each vCPU: eight seconds of a vCPU that goes off every 2 ms.
+const MOST_GAPS: usize = 4_096;
 /// Time between two attempts to return to a CPU that went offline, ns.
 const OFFLINE_NS: u64 = SECOND_NS;
 
-/// Late beats of one vCPU.
-#[derive(Clone, Debug, Default)]
-pub struct Late {
-    /// Its number.
-    pub cpu: usize,
-    /// Times without beats, in order.
-    pub gaps: Vec<Gap>,
-    /// Times without beats that found no room.
-    pub lost: u64,
-    /// All beats.
-    pub beats: u64,
-    /// Whether the thread had real-time priority.
-    pub real_time: bool,
+/// What a beat thread tells, beside gaps. Each value stands for itself, so all are read and written relaxed.
+#[derive(Debug, Default)]
+struct Told {
+    beats: AtomicU64,
+    /// Gaps that found no room.
+    lost: AtomicU64,
+    real_time: AtomicBool,
 }
 
-/// Threads that beat until [`Beats::end`]. Dropping them ends them, too.
+/// Orders to all beat threads.
 #[derive(Debug)]
-pub struct Beats {
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Late>>,
+struct Orders {
+    stop: AtomicBool,
+    period_ns: AtomicU64,
+}
+
+/// One vCPU, as the collector sees it.
+#[derive(Debug)]
+pub(super) struct VcpuBeats {
+    /// Its number.
+    pub cpu: usize,
+    gaps: Consumer<Gap>,
+    told: Arc<Told>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl VcpuBeats {
+    /// Takes the gaps that ended since the last call.
+    pub fn gaps(&mut self) -> impl Iterator<Item = Gap> + '_ {
+        std::iter::from_fn(|| self.gaps.pop().ok())
+    }
+
+    /// Takes the number of beats since the last call.
+    pub fn take_beats(&self) -> u64 {
+        self.told.beats.swap(0, Ordering::Relaxed)
+    }
+
+    /// Takes the number of gaps since the last call that found no room.
+    pub fn take_lost(&self) -> u64 {
+        self.told.lost.swap(0, Ordering::Relaxed)
+    }
+
+    /// Whether the thread has real-time priority.
+    pub fn is_real_time(&self) -> bool {
+        self.told.real_time.load(Ordering::Relaxed)
+    }
+}
+
+/// Threads that beat until this is dropped.
+#[derive(Debug)]
+pub(super) struct Beats {
+    orders: Arc<Orders>,
+    /// A vCPU each.
+    pub vcpus: Vec<VcpuBeats>,
 }
 
 impl Beats {
@@ -49,30 +84,33 @@ impl Beats {
     /// # Errors
     /// [`Error::Io`] if the system starts no further thread.
     pub fn begin(root: &ProcRoot, cpus: &[usize], period_ns: u64) -> Result<Beats> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut beats = Beats { stop: stop.clone(), threads: Vec::new() };
+        let orders = Arc::new(Orders { stop: AtomicBool::new(false), period_ns: AtomicU64::new(period_ns) });
+        let mut beats = Beats { orders: orders.clone(), vcpus: Vec::new() };
         for &cpu in cpus {
-            let (root, stop) = (root.clone(), stop.clone());
+            let (root, orders) = (root.clone(), orders.clone());
+            let (producer, gaps) = RingBuffer::new(MOST_GAPS);
+            let told = Arc::new(Told::default());
+            let theirs = told.clone();
             let thread = std::thread::Builder::new().name(format!("beat-{cpu}"));
-            let thread = thread.spawn(move || run(cpu, &root, period_ns, &stop));
+            let thread =
+                thread.spawn(move || BeatThread { cpu, orders, told: theirs, gaps: producer }.run(&root));
             let way_out = "raise the limit of processes (ulimit -u, or pids.max of the cgroup)";
-            beats
-                .threads
-                .push(thread.map_err(|e| Error::io("start a thread for", root_of(cpu), e, way_out))?);
+            let thread = thread.map_err(|e| Error::io("start a thread for", root_of(cpu), e, way_out))?;
+            beats.vcpus.push(VcpuBeats { cpu, gaps, told, thread: Some(thread) });
         }
         Ok(beats)
     }
 
-    /// Ends the threads, and returns what they saw, a vCPU each.
-    pub fn end(mut self) -> Vec<Late> {
-        self.stop.store(true, Ordering::Relaxed);
-        std::mem::take(&mut self.threads).into_iter().filter_map(|thread| thread.join().ok()).collect()
+    /// Beats at another rate from the next beats on.
+    pub fn set_period_ns(&self, period_ns: u64) {
+        self.orders.period_ns.store(period_ns, Ordering::Relaxed);
     }
 }
 
 impl Drop for Beats {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.orders.stop.store(true, Ordering::Relaxed);
+        self.vcpus.iter_mut().filter_map(|vcpu| vcpu.thread.take()).for_each(|thread| drop(thread.join()));
     }
 }
 
@@ -81,50 +119,67 @@ fn root_of(cpu: usize) -> std::path::PathBuf {
     format!("/sys/devices/system/cpu/cpu{cpu}").into()
 }
 
-/// Beats on one CPU.
-fn run(cpu: usize, root: &ProcRoot, period_ns: u64, stop: &AtomicBool) -> Late {
-    // Without the right to it beats are later, and the run delay says so.
-    let raised = FifoGuard::raise(PRIORITY);
-    let _ = threads::set_timer_slack_ns(1);
-    let tid = threads::own_tid();
-    let delay = SchedStatReader::open(root, std::process::id() as i32, tid).ok();
-    let mut late =
-        Late { cpu, gaps: Vec::with_capacity(MOST_GAPS), real_time: raised.is_ok(), ..Late::default() };
-    let mut vcpu = Vcpu::default();
-    let mut pinned = threads::set_affinity(tid, &[cpu]).is_ok();
-    let mut due_ns = clock::now_ns() + period_ns;
-    while !stop.load(Ordering::Relaxed) {
-        clock::sleep_until(due_ns);
-        let at_ns = clock::now_ns();
-        // If the CPU goes offline, the kernel moves the thread away, and a beat would count for the wrong vCPU.
-        if !pinned || rustix::thread::sched_getcpu() != cpu {
-            pinned = threads::set_affinity(tid, &[cpu]).is_ok();
-            (due_ns, vcpu) = (at_ns + if pinned { period_ns } else { OFFLINE_NS }, Vcpu::default());
-            continue;
-        }
-        let is_read = at_ns.saturating_sub(due_ns) > grain_ns(period_ns)
-            || late.beats.is_multiple_of(u64::from(READ_EVERY));
-        late.beats += 1;
-        let run_delay_ns =
-            delay.as_ref().filter(|_| is_read).and_then(|delay| Some(delay.read().ok()?.delay_ns));
-        let beat = Beat { vcpu: cpu, due_ns, at_ns, period_ns, steal_ns: None, run_delay_ns };
-        let last_beat_ns = due_ns.saturating_sub(period_ns);
-        let gap = match vcpu.beat(&beat) {
-            News::Back(gap) => Some(gap),
-            // Too long for a scheduler: the machine stood still.
-            News::ClockFault if at_ns > due_ns => {
-                let late_ns = at_ns - due_ns;
-                Some(Gap { vcpu: cpu, last_beat_ns, back_ns: at_ns, late_ns, verdict: Verdict::Unknown })
+struct BeatThread {
+    cpu: usize,
+    orders: Arc<Orders>,
+    told: Arc<Told>,
+    gaps: Producer<Gap>,
+}
+
+impl BeatThread {
+    /// Beats until it is told to stop.
+    fn run(mut self, root: &ProcRoot) {
+        // Without the right to it beats are later, and the run delay says so.
+        let raised = FifoGuard::raise(PRIORITY);
+        self.told.real_time.store(raised.is_ok(), Ordering::Relaxed);
+        let _ = threads::set_timer_slack_ns(1);
+        let tid = threads::own_tid();
+        let delay = SchedStatReader::open(root, std::process::id() as i32, tid).ok();
+        let (mut vcpu, mut beats) = (Vcpu::default(), 0u64);
+        let mut pinned = threads::set_affinity(tid, &[self.cpu]).is_ok();
+        let mut period_ns = self.orders.period_ns.load(Ordering::Relaxed);
+        let mut due_ns = clock::now_ns() + period_ns;
+        while !self.orders.stop.load(Ordering::Relaxed) {
+            clock::sleep_until(due_ns);
+            let at_ns = clock::now_ns();
+            // If the CPU goes offline, the kernel moves the thread away, and a beat would count for the wrong vCPU.
+            if !pinned || rustix::thread::sched_getcpu() != self.cpu {
+                pinned = threads::set_affinity(tid, &[self.cpu]).is_ok();
+                (due_ns, vcpu) = (at_ns + if pinned { period_ns } else { OFFLINE_NS }, Vcpu::default());
+                continue;
             }
-            _ => None,
-        };
-        if let Some(gap) = gap {
-            match late.gaps.len() < MOST_GAPS {
-                true => late.gaps.push(gap),
-                false => late.lost += 1,
+            let is_read = at_ns.saturating_sub(due_ns) > grain_ns(period_ns)
+                || beats.is_multiple_of(u64::from(READ_EVERY));
+            beats += 1;
+            let run_delay_ns =
+                delay.as_ref().filter(|_| is_read).and_then(|delay| Some(delay.read().ok()?.delay_ns));
+            let beat = Beat { vcpu: self.cpu, due_ns, at_ns, period_ns, steal_ns: None, run_delay_ns };
+            self.tell(vcpu.beat(&beat), &beat);
+            let ordered_ns = self.orders.period_ns.load(Ordering::Relaxed);
+            if ordered_ns != period_ns {
+                // What is usual at one rate is not at another.
+                (period_ns, vcpu) = (ordered_ns, Vcpu::default());
             }
+            due_ns = at_ns + period_ns;
         }
-        due_ns = at_ns + period_ns;
     }
-    late
+
+    fn tell(&mut self, news: News, beat: &Beat) {
+        self.told.beats.fetch_add(1, Ordering::Relaxed);
+        let gap = match news {
+            News::Back(gap) => gap,
+            // Too long for a scheduler: the machine stood still.
+            News::ClockFault if beat.at_ns > beat.due_ns => Gap {
+                vcpu: self.cpu,
+                last_beat_ns: beat.due_ns.saturating_sub(beat.period_ns),
+                back_ns: beat.at_ns,
+                late_ns: beat.lateness_ns(),
+                verdict: Verdict::Unknown,
+            },
+            _ => return,
+        };
+        if self.gaps.push(gap).is_err() {
+            self.told.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }

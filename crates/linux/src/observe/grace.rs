@@ -11,18 +11,22 @@ use crate::clock;
 use crate::proc::SysCpus;
 
 /// Time between two calls. Not a round number, so that calls do not fall into step with a quota.
-const BETWEEN: Duration = Duration::from_millis(137);
+const BETWEEN_NS: u64 = 137_000_000;
+/// Durations that wait to be taken: two minutes of them.
+const MOST: usize = 1024;
 
 /// A thread that times grace periods until it is dropped.
 #[derive(Debug)]
-pub struct GracePeriods(Arc<Shared>);
+pub(super) struct GracePeriods(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     is_over: AtomicBool,
     /// When the open call began, ns; 0 if none is open.
     since_ns: AtomicU64,
+    /// Calls that ended, and were not taken yet.
     durations_ns: Mutex<Vec<u64>>,
+    between_ns: AtomicU64,
 }
 
 impl GracePeriods {
@@ -31,22 +35,31 @@ impl GracePeriods {
         if !is_there() {
             return None;
         }
-        let shared = Arc::new(Shared::default());
+        let shared =
+            Arc::new(Shared { durations_ns: Mutex::new(Vec::with_capacity(MOST)), ..Shared::default() });
+        shared.between_ns.store(BETWEEN_NS, Ordering::Relaxed);
         let theirs = shared.clone();
         // Nobody waits for its end: a call can take as long as the longest grace period.
         std::thread::Builder::new().name("grace".into()).spawn(move || time_them(&theirs)).ok()?;
         Some(GracePeriods(shared))
     }
 
-    /// How long calls took, ns, ascending. A call that is still open counts with the time so far.
-    pub fn durations_ns(&self) -> Vec<u64> {
-        let mut durations_ns = self.0.durations_ns.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    /// Calls more or less often: at each time, or only at every eighth.
+    pub fn set_frugal(&self, is_frugal: bool) {
+        self.0.between_ns.store(if is_frugal { 8 * BETWEEN_NS } else { BETWEEN_NS }, Ordering::Relaxed);
+    }
+
+    /// Takes how long calls took that ended since the last time, ns.
+    pub fn take(&self, into: &mut Vec<u64>) {
+        into.append(&mut self.0.durations_ns.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// How long the open call has taken so far, ns; 0 if none is open.
+    pub fn open_ns(&self) -> u64 {
         match self.0.since_ns.load(Ordering::Relaxed) {
-            0 => {}
-            since_ns => durations_ns.push(clock::now_ns().saturating_sub(since_ns)),
+            0 => 0,
+            since_ns => clock::now_ns().saturating_sub(since_ns),
         }
-        durations_ns.sort_unstable();
-        durations_ns
     }
 }
 
@@ -66,8 +79,12 @@ fn time_them(shared: &Shared) {
         if !is_done {
             return;
         }
-        shared.durations_ns.lock().unwrap_or_else(PoisonError::into_inner).push(took_ns);
-        std::thread::sleep(BETWEEN);
+        let mut durations_ns = shared.durations_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        if durations_ns.len() < MOST {
+            durations_ns.push(took_ns);
+        }
+        drop(durations_ns);
+        std::thread::sleep(Duration::from_nanos(shared.between_ns.load(Ordering::Relaxed)));
     }
 }
 

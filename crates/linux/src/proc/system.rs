@@ -19,18 +19,13 @@ impl ProcRoot {
         Ok(ticks.saturating_mul(tick_ns()))
     }
 
-    /// Ticks of each CPU that is online, since boot: user, nice, system, idle, iowait, irq, softirq, steal.
-    pub fn ticks_of_cpus(&self) -> Result<Vec<(usize, [u64; 8])>> {
+    /// Ticks of all CPUs together since boot: user, nice, system, idle, iowait, irq, softirq, steal.
+    pub fn cpu_ticks(&self) -> Result<[u64; 8]> {
         let text = self.read_system("stat")?;
         let malformed = |line| Error::malformed(self.join("stat"), "cpuN and at least 8 numbers", line);
-        let lines = text.lines().filter(|line| is_cpu_line(line));
-        lines.map(|line| cpu_ticks(line).ok_or_else(|| malformed(line))).collect()
-    }
-
-    /// The same, of all CPUs together.
-    pub fn cpu_ticks(&self) -> Result<[u64; 8]> {
         let mut sum = [0u64; 8];
-        for (_, ticks) in self.ticks_of_cpus()? {
+        for line in text.lines().filter(|line| is_cpu_line(line)) {
+            let (_, ticks) = cpu_ticks(line).ok_or_else(|| malformed(line))?;
             sum.iter_mut().zip(ticks).for_each(|(sum, ticks)| *sum = sum.saturating_add(ticks));
         }
         Ok(sum)
@@ -40,10 +35,7 @@ impl ProcRoot {
     pub fn pressure_ns(&self, resource: &str) -> Result<u64> {
         let name = format!("pressure/{resource}");
         let text = self.read_system(&name)?;
-        let total = text.lines().find_map(|line| line.strip_prefix("some ")?.split_once("total="));
-        total
-            .and_then(|(_, us)| us.trim().parse::<u64>().ok()?.checked_mul(1000))
-            .ok_or_else(|| Error::malformed(self.join(&name), "some ... total=", &text))
+        psi_total_ns(&text).ok_or_else(|| Error::malformed(self.join(&name), "some ... total=", &text))
     }
 
     /// The memory that the kernel manages (`MemTotal`), bytes.
@@ -70,6 +62,12 @@ impl ProcRoot {
     }
 }
 
+/// The time in a file of PSI during which some task waited, ns.
+pub(crate) fn psi_total_ns(text: &str) -> Option<u64> {
+    let (_, us) = text.lines().find_map(|line| line.strip_prefix("some ")?.split_once("total="))?;
+    us.trim().parse::<u64>().ok()?.checked_mul(1000)
+}
+
 /// The CPUs the calling thread may run on, ascending.
 ///
 /// # Errors
@@ -79,12 +77,12 @@ pub fn allowed_cpus() -> Result<Vec<usize>> {
 }
 
 /// Whether a line of `/proc/stat` is that of one CPU, and not of all together.
-pub(super) fn is_cpu_line(line: &str) -> bool {
+pub(crate) fn is_cpu_line(line: &str) -> bool {
     line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// The CPU and the ticks in a line of `/proc/stat`: `cpuN user nice system idle iowait irq softirq steal [...]`.
-pub(super) fn cpu_ticks(line: &str) -> Option<(usize, [u64; 8])> {
+pub(crate) fn cpu_ticks(line: &str) -> Option<(usize, [u64; 8])> {
     let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();
     let cpu = fields.next()?.parse().ok()?;
     let mut ticks = [0; 8];

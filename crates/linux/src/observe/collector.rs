@@ -1,0 +1,174 @@
+//! Makes [`Sample`]s of the machine it runs on: joins beats, grace periods and the kernel's counters.
+//!
+//! It has two paces. The *frugal* one is for always: 20 beats a second and vCPU show what part of the time a vCPU is off, not
+//! when. The *close* one, of 1,000, shows each time off of a millisecond or more, and costs about fifty times as much.
+//! [`reprieve_policy::canary`] says when to look closely.
+//!
+//! Invariant: after the first samples, a sample allocates nothing, unless there are more gaps in it than ever before.
+
+use reprieve_policy::beat::{Gap, Verdict};
+use reprieve_policy::explain::OFF_PERMILLE;
+use reprieve_policy::fingerprint::Off;
+use reprieve_policy::sample::{Sample, Tier, VcpuSample};
+
+use super::beats::{Beats, VcpuBeats};
+use super::counters::{Counters, CpuStanding, Standing};
+use super::grace::GracePeriods;
+use crate::Result;
+use crate::proc::ProcRoot;
+
+/// How closely it looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// 20 beats a second, a grace period a second.
+    Frugal,
+    /// 1,000 beats a second, seven grace periods a second.
+    Close,
+}
+
+impl Pace {
+    /// Time between two beats, ns.
+    pub fn beat_ns(self) -> u64 {
+        match self {
+            Pace::Frugal => 50_000_000,
+            Pace::Close => 1_000_000,
+        }
+    }
+}
+
+/// Makes samples until it is dropped.
+#[derive(Debug)]
+pub struct Collector {
+    beats: Beats,
+    grace_periods: Option<GracePeriods>,
+    counters: Counters,
+    before: Standing,
+    now: Standing,
+    pace: Pace,
+}
+
+impl Collector {
+    /// Begins on these CPUs.
+    ///
+    /// # Errors
+    /// The system starts no further thread.
+    pub fn begin(root: &ProcRoot, cpus: &[usize], pace: Pace) -> Result<Collector> {
+        let mut counters = Counters::new(root);
+        let grace_periods = GracePeriods::begin();
+        let mut before = Standing::default();
+        counters.read(&mut before);
+        let beats = Beats::begin(root, cpus, pace.beat_ns())?;
+        let mut collector =
+            Collector { beats, grace_periods, counters, before, now: Standing::default(), pace };
+        collector.set_pace(pace);
+        Ok(collector)
+    }
+
+    /// How closely it looks.
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// Looks more or less closely from now on.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+        self.beats.set_period_ns(pace.beat_ns());
+        if let Some(grace_periods) = &self.grace_periods {
+            grace_periods.set_frugal(pace == Pace::Frugal);
+        }
+    }
+
+    /// Makes a sample of the time since the last one, in place of what `into` held.
+    pub fn sample(&mut self, into: &mut Sample) {
+        self.counters.read(&mut self.now);
+        let (before, now) = (&self.before, &self.now);
+        let grown = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
+        into.at_ns = now.at_ns;
+        into.day_ns = now.day_ns;
+        into.span_ns = now.at_ns.saturating_sub(before.at_ns);
+        into.tier = Tier::T0;
+        into.beat_ns = self.pace.beat_ns();
+        into.throttled_ns = now.throttled_since(before);
+        into.stepped_ns = now.stepped_since(before);
+        into.suspended_ns = now.suspended_ns.saturating_sub(before.suspended_ns);
+        into.cpu_wait_ns = grown(now.cpu_wait_ns, before.cpu_wait_ns);
+        into.memory_wait_ns = grown(now.memory_wait_ns, before.memory_wait_ns);
+        into.io_wait_ns = grown(now.io_wait_ns, before.io_wait_ns);
+        into.kthread_wait_ns = grown(now.kthread_wait_ns, before.kthread_wait_ns);
+        into.memory = now.memory;
+        into.deferred = None;
+        into.grace_periods_ns.clear();
+        into.open_grace_period_ns = 0;
+        if let Some(grace_periods) = &self.grace_periods {
+            grace_periods.take(&mut into.grace_periods_ns);
+            into.open_grace_period_ns = grace_periods.open_ns();
+        }
+        // The kernel counts throttling of our cgroup as waiting for the guest's tasks. It is a time off all the same.
+        let is_throttled = into.throttled_ns.is_some_and(|ns| ns > into.span_ns / 1000 * OFF_PERMILLE);
+        into.real_time = self.beats.vcpus.iter().all(VcpuBeats::is_real_time);
+        into.vcpus.resize_with(self.beats.vcpus.len(), VcpuSample::default);
+        // A host that has booked none since boot books none at all, as under emulation.
+        let books_steal = now.cpus.iter().any(|cpu| cpu.steal_ns > 0);
+        for (beats, vcpu) in self.beats.vcpus.iter_mut().zip(&mut into.vcpus) {
+            let cpu = beats.cpu;
+            let of = |standing: &Standing| standing.cpus.get(cpu).copied();
+            vcpu.vcpu = cpu;
+            vcpu.beats = beats.take_beats();
+            vcpu.lost = beats.take_lost();
+            take_gaps(beats, is_throttled, vcpu);
+            let grown = |what: fn(CpuStanding) -> Option<u64>| {
+                grown(of(now).and_then(what), of(before).and_then(what))
+            };
+            vcpu.idle_ns = grown(|cpu| Some(cpu.idle_ns));
+            vcpu.steal_ns = grown(|cpu| Some(cpu.steal_ns)).filter(|_| books_steal);
+            vcpu.run_delay_ns = grown(|cpu| cpu.run_delay_ns);
+        }
+        std::mem::swap(&mut self.before, &mut self.now);
+    }
+}
+
+/// Takes the gaps of a vCPU: times off, and times that the guest kept the beats waiting.
+fn take_gaps(beats: &mut VcpuBeats, is_throttled: bool, into: &mut VcpuSample) {
+    into.offs.clear();
+    into.kept_ns = 0;
+    for gap in beats.gaps() {
+        match gap.verdict == Verdict::Guest && !is_throttled {
+            true => into.kept_ns = into.kept_ns.saturating_add(gap.late_ns),
+            false => into.offs.push(off_of(&gap)),
+        }
+    }
+}
+
+/// The vCPU went off between its last beat and the next one due: halfway is the best guess.
+fn off_of(gap: &Gap) -> Off {
+    let due_ns = gap.back_ns - gap.late_ns.min(gap.back_ns);
+    Off { since_ns: gap.last_beat_ns + due_ns.saturating_sub(gap.last_beat_ns) / 2, back_ns: gap.back_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc::allowed_cpus;
+
+    #[test]
+    fn a_time_off_begins_halfway_to_the_beat_that_was_due() {
+        let gap = Gap { vcpu: 0, last_beat_ns: 10, back_ns: 100, late_ns: 80, verdict: Verdict::Unknown };
+        assert_eq!(off_of(&gap), Off { since_ns: 15, back_ns: 100 });
+    }
+
+    #[test]
+    fn this_machine_is_sampled_at_both_paces() {
+        let cpus = allowed_cpus().unwrap();
+        let mut collector = Collector::begin(&ProcRoot::default(), &cpus, Pace::Close).unwrap();
+        let mut sample = Sample::default();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        collector.sample(&mut sample);
+        assert!(sample.span_ns >= 100_000_000 && sample.beat_ns == 1_000_000);
+        assert_eq!(sample.vcpus.iter().map(|vcpu| vcpu.vcpu).collect::<Vec<_>>(), cpus);
+        assert!(sample.vcpus.iter().any(|vcpu| vcpu.beats > 2) && sample.memory.is_some());
+        collector.set_pace(Pace::Frugal);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        collector.sample(&mut sample);
+        assert_eq!(sample.beat_ns, 50_000_000);
+    }
+}

@@ -1,0 +1,111 @@
+//! When to look closely: a cheap look all the time, and a dear one once something is wrong.
+//!
+//! A collector that beats 20 times a second costs next to nothing, but cannot tell a quota from a neighbour. The canary says
+//! from its samples when 1,000 beats a second are worth their cost. It errs on the side of looking: a close look for nothing
+//! costs little, and one that is missing leaves a latency without a cause. The thresholds are below those of
+//! [`crate::explain`], and are estimates of our own.
+
+use crate::sample::Sample;
+
+/// For how long to look closely after the last alarming sample, ns: as long as a verdict takes.
+pub const CLOSE_NS: u64 = 10_000_000_000;
+/// A part of the time that is alarming, in thousandths: of a vCPU off, of steal, or of throttling.
+const OFF_PERMILLE: u64 = 20;
+/// The same for PSI, which counts one waiting task as much as many.
+const WAITING_PERMILLE: u64 = 50;
+/// A late beat below this is not worth a look, ns: the usual noise of a busy host.
+const NOISE_NS: u64 = 2_000_000;
+/// A grace period that is alarming, ns.
+const LONG_GP_NS: u64 = 100_000_000;
+/// A step of the clock that is alarming, ns.
+const STEP_NS: u64 = 50_000_000;
+
+/// Whether something is wrong in this sample.
+pub fn is_alarming(sample: &Sample) -> bool {
+    let much = |ns: u64, permille: u64| ns > sample.span_ns / 1000 * permille;
+    let vcpu = sample.vcpus.iter().any(|vcpu| {
+        // The number of late beats over that of all: what part of the time the vCPU is off.
+        let late = vcpu.offs.iter().filter(|off| off.length_ns() > NOISE_NS).count() as u64 + vcpu.lost;
+        late * 1000 > vcpu.beats * OFF_PERMILLE
+            || much(vcpu.off_ns(), OFF_PERMILLE)
+            || much(vcpu.kept_ns, WAITING_PERMILLE)
+            || much(vcpu.steal_ns.unwrap_or(0), OFF_PERMILLE)
+    });
+    let waits = [sample.cpu_wait_ns, sample.memory_wait_ns, sample.kthread_wait_ns];
+    let longest_ns =
+        sample.grace_periods_ns.iter().copied().max().unwrap_or(0).max(sample.open_grace_period_ns);
+    vcpu || waits.into_iter().flatten().any(|ns| much(ns, WAITING_PERMILLE))
+        || much(sample.throttled_ns.unwrap_or(0), OFF_PERMILLE)
+        || longest_ns >= LONG_GP_NS
+        || sample.stepped_ns.unsigned_abs() >= STEP_NS
+        || sample.suspended_ns > 0
+}
+
+/// Remembers for how long to look closely.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Canary {
+    until_ns: u64,
+}
+
+impl Canary {
+    /// Takes in a sample, and says whether to look closely from now on.
+    pub fn is_close_after(&mut self, sample: &Sample) -> bool {
+        if is_alarming(sample) {
+            self.until_ns = sample.at_ns.saturating_add(CLOSE_NS);
+        }
+        sample.at_ns < self.until_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::Off;
+    use crate::sample::VcpuSample;
+
+    const MS: u64 = 1_000_000;
+
+    fn quiet(at_ns: u64) -> Sample {
+        let vcpu = VcpuSample { beats: 20, steal_ns: Some(0), ..VcpuSample::default() };
+        Sample {
+            at_ns,
+            span_ns: 1000 * MS,
+            vcpus: vec![vcpu],
+            throttled_ns: Some(0),
+            cpu_wait_ns: Some(20 * MS),
+            memory_wait_ns: Some(0),
+            grace_periods_ns: vec![20 * MS],
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn each_kind_of_trouble_alarms() {
+        assert!(!is_alarming(&quiet(0)) && !is_alarming(&Sample::default()));
+        let with = |change: fn(&mut Sample)| {
+            let mut sample = quiet(0);
+            change(&mut sample);
+            is_alarming(&sample)
+        };
+        assert!(with(|sample| sample.vcpus[0].offs = vec![Off { since_ns: 0, back_ns: 3 * MS }]));
+        assert!(!with(|sample| sample.vcpus[0].offs = vec![Off { since_ns: 0, back_ns: MS }]));
+        assert!(with(|sample| sample.vcpus[0].steal_ns = Some(30 * MS)));
+        assert!(with(|sample| sample.vcpus[0].kept_ns = 60 * MS));
+        assert!(with(|sample| sample.throttled_ns = Some(30 * MS)));
+        assert!(with(|sample| sample.cpu_wait_ns = Some(60 * MS)));
+        assert!(with(|sample| sample.memory_wait_ns = Some(60 * MS)));
+        assert!(with(|sample| sample.open_grace_period_ns = 100 * MS));
+        assert!(with(|sample| sample.stepped_ns = -60 * MS as i64));
+        assert!(with(|sample| sample.suspended_ns = 1));
+    }
+
+    #[test]
+    fn it_looks_on_for_as_long_as_a_verdict_takes() {
+        let mut canary = Canary::default();
+        assert!(!canary.is_close_after(&quiet(0)));
+        let alarming = Sample { suspended_ns: 5, ..quiet(1000 * MS) };
+        assert!(canary.is_close_after(&alarming));
+        assert!(canary.is_close_after(&quiet(10_999 * MS)));
+        assert!(!canary.is_close_after(&quiet(11_000 * MS)));
+    }
+}
