@@ -12,8 +12,8 @@
 //! | [`Cause::Contention`] | vCPUs are off, without a period |
 //! | [`Cause::OwnCpu`] | the guest's own tasks kept the beat threads waiting |
 //! | [`Cause::OwnMemory`] | the kernel counted stalls for memory (PSI) |
-//! | [`Cause::StarvedKthread`] | RCU's kthread waited for a vCPU, and nothing above explains it |
-//! | [`Cause::LongReader`] | grace periods are long, and nothing above explains it |
+//! | [`Cause::StarvedKthread`] | RCU's kthread waited for a vCPU, and nothing of the host explains it; before an overload of the guest's own only if grace periods are long |
+//! | [`Cause::LongReader`] | grace periods are long, and nothing of the host explains it; before an overload of the guest's own only if beats of real-time priority had to wait |
 //!
 //! Nothing that a rule finds means [`quiet`](Verdict::is_quiet): no damage was seen, which is an answer, too. The thresholds
 //! are estimates of our own, fixed before the recorded runs were looked at.
@@ -141,14 +141,22 @@ impl Verdict {
 /// Judges what was seen.
 pub fn judge(seen: &Evidence) -> Verdict {
     let mut rest = seen.clone();
-    let mut findings: Vec<Finding> = pause(seen, &mut rest).into_iter().chain(clock_step(seen)).collect();
+    let pause = pause(seen, &mut rest);
     let own_quota = own_quota(&rest);
     // Without real-time priority a throttled process cannot see what else the host does.
     let by_host = if own_quota.is_none() || seen.real_time { host(&rest) } else { None };
-    let explains_waits = by_host.is_some() || own_quota.is_some() || !findings.is_empty();
-    findings.extend(own_quota.into_iter().chain(by_host).chain(own_cpu(seen)).chain(own_memory(seen)));
-    findings.extend(grace_periods(seen, !explains_waits));
+    let is_explained = pause.is_some() || by_host.is_some() || own_quota.is_some();
+    let own_cpu = own_cpu(seen);
+    let grace_periods = grace_periods(seen).filter(|found| !is_explained && found.is_worth(own_cpu.as_ref()));
+    let first = grace_periods.as_ref().is_some_and(|found| found.is_first);
+    let mut findings: Vec<Finding> = [pause, clock_step(seen), own_quota, by_host, own_cpu, own_memory(seen)]
+        .into_iter()
+        .flatten()
+        .collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.lost_permille));
+    if let Some(found) = grace_periods {
+        findings.insert(if first { 0 } else { findings.len() }, found.finding);
+    }
     Verdict { findings }
 }
 
@@ -200,7 +208,10 @@ fn own_quota(seen: &Evidence) -> Option<Finding> {
 
 /// What the host does to vCPUs.
 fn host(seen: &Evidence) -> Option<Finding> {
-    let most = seen.most_off().filter(|vcpu| seen.permille(vcpu.off_ns()) >= OFF_PERMILLE)?;
+    let most = seen.most_off()?;
+    if seen.permille(most.off_ns()) < OFF_PERMILLE {
+        return stolen(seen);
+    }
     let lost_permille = seen.permille(most.off_ns());
     let off_ns: u64 = seen.vcpus.iter().map(Vcpu::off_ns).sum();
     let is_confirmed = seen.steal_ns.is_some_and(|steal_ns| steal_ns >= off_ns / 100 * CONFIRMED_PERCENT);
@@ -224,7 +235,7 @@ fn host(seen: &Evidence) -> Option<Finding> {
         return Some(Finding { cause, confidence, lost_permille });
     }
     if lost_permille < BUSY_PERMILLE {
-        return None;
+        return stolen(seen);
     }
     let turns = match rhythm {
         Rhythm::Turns(turns) => Some(turns),
@@ -242,6 +253,13 @@ fn host(seen: &Evidence) -> Option<Finding> {
         (false, None) => Confidence::Possible,
     };
     Some(Finding { cause, confidence, lost_permille })
+}
+
+/// Steal without times off: absences between two beats.
+fn stolen(seen: &Evidence) -> Option<Finding> {
+    let lost_permille = seen.permille(seen.steal_ns?) / seen.vcpus.len().max(1) as u64;
+    let (cause, confidence) = (Cause::Contention { turns: None }, Confidence::Likely);
+    (lost_permille >= BUSY_PERMILLE).then_some(Finding { cause, confidence, lost_permille })
 }
 
 fn own_cpu(seen: &Evidence) -> Option<Finding> {
@@ -267,24 +285,36 @@ fn own_memory(seen: &Evidence) -> Option<Finding> {
     })
 }
 
-/// Long grace periods that nothing else explains; or a kthread that waits.
-fn grace_periods(seen: &Evidence, is_unexplained: bool) -> Option<Finding> {
+/// A finding on grace periods.
+struct Waits {
+    finding: Finding,
+    /// Whether it explains why tasks wait, rather than the other way round.
+    is_first: bool,
+}
+
+impl Waits {
+    /// Beside an overload of the guest's own, a kthread that waits is only one task of many that do.
+    fn is_worth(&self, own_cpu: Option<&Finding>) -> bool {
+        self.is_first || own_cpu.is_none()
+    }
+}
+
+/// Long grace periods, or a kthread that waits.
+fn grace_periods(seen: &Evidence) -> Option<Waits> {
     let median_ns = seen.grace_periods_ns.get(seen.grace_periods_ns.len() / 2).copied();
     let is_long = median_ns.is_some_and(|ns| ns >= LONG_GP_NS);
-    let waited_permille = seen.kthread_wait_ns.map_or(0, |ns| seen.permille(ns));
-    // While its vCPU is off, the kernel counts the kthread as waiting, too.
-    if !is_unexplained {
-        return None;
+    let kthread_permille = seen.kthread_wait_ns.map_or(0, |ns| seen.permille(ns));
+    if kthread_permille >= OWN_PERMILLE {
+        let (cause, confidence) = (Cause::StarvedKthread, Confidence::Likely);
+        let finding = Finding { cause, confidence, lost_permille: kthread_permille };
+        return Some(Waits { finding, is_first: is_long });
     }
-    if waited_permille >= OWN_PERMILLE {
-        let cause = Cause::StarvedKthread;
-        return Some(Finding { cause, confidence: Confidence::Likely, lost_permille: waited_permille });
-    }
-    is_long.then_some(Finding {
-        cause: Cause::LongReader,
-        confidence: Confidence::Possible,
-        lost_permille: 0,
-    })
+    // Only code that cannot be preempted, or a task of a higher priority, delays beats of real-time priority.
+    let kept_ns = seen.vcpus.iter().map(|vcpu| vcpu.kept_ns).max().unwrap_or(0);
+    let is_first = seen.real_time && seen.permille(kept_ns) >= OWN_PERMILLE;
+    let (cause, confidence) = (Cause::LongReader, Confidence::Possible);
+    let finding = Finding { cause, confidence, lost_permille: 0 };
+    is_long.then_some(Waits { finding, is_first })
 }
 
 #[cfg(test)]

@@ -9,7 +9,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::cgroup::Throttled;
 use crate::clock;
-use crate::proc::{ProcRoot, Reread, SchedStatReader, cpu_ticks, is_cpu_line, psi_total_ns, tick_ns};
+use crate::proc::{
+    ProcRoot, Reread, SchedStat, SchedStatReader, TaskStatReader, cpu_ticks, is_cpu_line, psi_total_ns,
+    tick_ns,
+};
 
 /// The names of RCU's main kthread: without and with preemptible readers.
 const KTHREADS: [&str; 2] = ["rcu_sched", "rcu_preempt"];
@@ -72,7 +75,7 @@ pub(super) struct Counters {
     memory: Reread,
     io: Reread,
     throttled: Option<Throttled>,
-    kthread: Option<SchedStatReader>,
+    kthread: Option<Kthread>,
 }
 
 impl Counters {
@@ -93,7 +96,7 @@ impl Counters {
             memory: open("pressure/memory"),
             io: open("pressure/io"),
             throttled: Throttled::find(root),
-            kthread: kthread.and_then(|pid| SchedStatReader::open(root, pid, pid).ok()),
+            kthread: kthread.and_then(|pid| Kthread::open(root, pid)),
         }
     }
 
@@ -112,7 +115,7 @@ impl Counters {
         into.cpu_wait_ns = self.cpu.read().and_then(psi_total_ns);
         into.memory_wait_ns = self.memory.read().and_then(psi_total_ns);
         into.io_wait_ns = self.io.read().and_then(psi_total_ns);
-        into.kthread_wait_ns = self.kthread.as_ref().and_then(|kthread| Some(kthread.read().ok()?.delay_ns));
+        into.kthread_wait_ns = self.kthread.as_mut().and_then(|kthread| kthread.waited_ns(into.at_ns));
         into.memory = self.meminfo.read().and_then(memory);
     }
 
@@ -131,6 +134,41 @@ impl Counters {
                 slot.run_delay_ns = Some(delay_ns);
             }
         }
+    }
+}
+
+/// RCU's kthread, and how long it has waited for a CPU.
+///
+/// The kernel adds a wait to the run delay only when it is over. A wait of which no end is seen yet counts from the first look
+/// at which the kthread could run, and had not run since the look before.
+#[derive(Debug)]
+struct Kthread {
+    delay: SchedStatReader,
+    state: TaskStatReader,
+    /// The last look.
+    last: SchedStat,
+    /// Since when it waits, ns.
+    since_ns: Option<u64>,
+    /// What was said of how long it has waited. It never falls.
+    said_ns: u64,
+}
+
+impl Kthread {
+    fn open(root: &ProcRoot, pid: i32) -> Option<Kthread> {
+        let delay = SchedStatReader::open(root, pid, pid).ok()?;
+        let state = TaskStatReader::open(root, pid, pid).ok()?;
+        let last = delay.read().ok()?;
+        Some(Kthread { delay, state, last, since_ns: None, said_ns: last.delay_ns })
+    }
+
+    fn waited_ns(&mut self, now_ns: u64) -> Option<u64> {
+        let now = self.delay.read().ok()?;
+        let waits = self.state.read().ok()?.state == 'R' && now == self.last;
+        self.last = now;
+        self.since_ns = self.since_ns.filter(|_| waits).or(waits.then_some(now_ns));
+        let open_ns = self.since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+        self.said_ns = self.said_ns.max(now.delay_ns.saturating_add(open_ns));
+        Some(self.said_ns)
     }
 }
 
@@ -179,6 +217,7 @@ mod tests {
         proc.put("meminfo", "MemFree: 1 kB\nMemAvailable: 2 kB\nSlab: 3 kB\nSUnreclaim:  4 kB\n");
         proc.put("pressure/cpu", "some avg10=0.00 total=5\n");
         proc.put("12/comm", "rcu_preempt\n").put("12/task/12/schedstat", "1 77 3\n");
+        proc.put("12/task/12/stat", &stat('S'));
         let mut standing = Standing::default();
         Counters::new(&proc.root).read(&mut standing);
         let tick = tick_ns();
@@ -191,6 +230,32 @@ mod tests {
         assert_eq!((standing.cpu_wait_ns, standing.memory_wait_ns), (Some(5000), None));
         assert_eq!(standing.kthread_wait_ns, Some(77));
         assert_eq!(standing.memory.unwrap().unreclaimable_bytes, 4096);
+    }
+
+    fn stat(state: char) -> String {
+        format!("12 (rcu_preempt) {state}{}\n", " 0".repeat(50))
+    }
+
+    #[test]
+    fn a_kthread_that_still_waits_counts_once() {
+        let proc = FakeProc::new();
+        let put = |delay_ns: u64, slices: u64, state| {
+            proc.put("12/task/12/schedstat", &format!("1 {delay_ns} {slices}\n"));
+            proc.put("12/task/12/stat", &stat(state));
+        };
+        put(70, 3, 'S');
+        let mut kthread = Kthread::open(&proc.root, 12).unwrap();
+        let mut at = |now_ns, delay_ns, slices, state| {
+            put(delay_ns, slices, state);
+            kthread.waited_ns(now_ns).unwrap()
+        };
+        assert_eq!(at(1000, 70, 3, 'S'), 70);
+        assert_eq!(at(2000, 70, 3, 'R'), 70, "since when is not known");
+        assert_eq!(at(3000, 70, 3, 'R'), 1070);
+        assert_eq!(at(4000, 70, 3, 'R'), 2070);
+        assert_eq!(at(5000, 2570, 4, 'R'), 2570, "the kernel knows the whole wait");
+        assert_eq!(at(6000, 2590, 5, 'R'), 2590, "it ran");
+        assert_eq!(at(7000, 2590, 5, 'S'), 2590);
     }
 
     #[test]

@@ -136,3 +136,43 @@ fn long_grace_periods_have_a_starved_kthread_or_a_long_reader() {
     seen.kthread_wait_ns = None;
     assert_eq!(judge(&seen).findings.len(), 1);
 }
+
+fn causes(seen: &Evidence) -> Vec<Cause> {
+    judge(seen).findings.into_iter().map(|finding| finding.cause).collect()
+}
+
+#[test]
+fn a_starved_kthread_comes_before_an_overload_only_if_grace_periods_are_long() {
+    let overload = Evidence { cpu_wait_ns: Some(9 * SECOND), ..seen(&[vec![], vec![]]) };
+    let waits = Evidence { kthread_wait_ns: Some(2 * SECOND), ..overload };
+    let short = Evidence { grace_periods_ns: vec![30 * MS; 9], ..waits.clone() };
+    assert_eq!(causes(&short), [Cause::OwnCpu]);
+    let long = Evidence { grace_periods_ns: vec![400 * MS; 9], ..waits };
+    assert_eq!(causes(&long), [Cause::StarvedKthread, Cause::OwnCpu]);
+    let by_host = Evidence { vcpus: seen(&[every(100, 80), vec![]]).vcpus, ..long };
+    assert!(!causes(&by_host).contains(&Cause::StarvedKthread), "the host explains it");
+}
+
+#[test]
+fn a_long_reader_comes_before_an_overload_only_if_it_delays_real_time_tasks() {
+    let mut long = Evidence { grace_periods_ns: vec![400 * MS; 9], ..seen(&[vec![], vec![]]) };
+    assert_eq!(causes(&long), [Cause::LongReader]);
+    long.vcpus[1].kept_ns = 3 * SECOND;
+    assert_eq!(causes(&long), [Cause::OwnCpu], "grace periods wait for tasks that wait");
+    long.real_time = true;
+    assert_eq!(causes(&long), [Cause::LongReader, Cause::OwnCpu]);
+}
+
+#[test]
+fn a_step_of_the_clock_hides_nothing() {
+    let stepped = Evidence { stepped_ns: SECOND as i64, ..seen(&[vec![], vec![]]) };
+    let waits = Evidence { kthread_wait_ns: Some(2 * SECOND), ..stepped };
+    assert_eq!(causes(&waits), [Cause::ClockStep { by_ns: SECOND as i64 }, Cause::StarvedKthread]);
+}
+
+#[test]
+fn steal_alone_is_contention() {
+    let stolen = |steal_ns| Evidence { steal_ns: Some(steal_ns), ..seen(&[vec![], vec![]]) };
+    assert_eq!(causes(&stolen(3 * SECOND)), [Cause::Contention { turns: None }]);
+    assert!(causes(&stolen(SECOND)).is_empty());
+}
