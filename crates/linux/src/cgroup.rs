@@ -35,6 +35,7 @@ pub use tree::{GroupId, MAX_GROUPS, MAX_NAME_BYTES, QuotaTree};
 pub(crate) use fs::RealFs;
 pub(crate) use remove::remove_tree;
 pub(crate) use throttled::Throttled;
+pub use throttled::{Limit, limits_of};
 
 /// The prefix of all directories made here. No other directory is ever removed.
 pub const DIRECTORY_PREFIX: &str = "reprieve-";

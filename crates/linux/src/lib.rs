@@ -7,6 +7,7 @@
 //! | [`boost`] | lets descheduled vCPUs that a grace period waits for run for a moment |
 //! | [`cgroup`] | sets a CPU bandwidth quota on single threads, with cgroup v1 or v2 |
 //! | [`switches`] | records through perf when threads ran, were preempted, or were blocked |
+//! | [`occupants`] | records through perf which task each CPU ran |
 //! | [`clock`] | the host's monotonic clock |
 //! | [`threads`] | sets affinity, policy, nice value and timer slack of threads |
 //! | [`child`] | starts child programs that die with their parent |
@@ -27,6 +28,7 @@ pub mod hogs;
 pub mod metrics;
 pub mod migrate;
 pub mod observe;
+pub mod occupants;
 mod perf;
 pub mod proc;
 pub mod signals;

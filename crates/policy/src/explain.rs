@@ -20,6 +20,7 @@
 
 mod evidence;
 pub mod log;
+pub mod outside;
 mod recent;
 
 use crate::fingerprint::{self, Off, Quota, Rhythm, Turns};

@@ -259,6 +259,9 @@ pub struct ExplainArguments {
     /// Judge a kernel's log instead, from any machine: a file, or - for standard input
     #[arg(long, value_name = "FILE")]
     pub dmesg: Option<PathBuf>,
+    /// On the host: say who keeps the vCPUs of the guest of this QEMU process off; as root it names tasks
+    #[arg(long, value_name = "PID", conflicts_with = "dmesg", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
     /// Write the verdict as JSON
     #[arg(long)]
     pub json: bool,

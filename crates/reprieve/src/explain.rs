@@ -1,6 +1,7 @@
 //! `reprieve explain`: who slowed this VM down: the host, the VM itself, or the clock. By a look at the VM from inside, or by
 //! its kernel's log alone.
 
+mod outside;
 mod words;
 
 use std::io::Read;
@@ -36,6 +37,9 @@ pub fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
         }
         let verdict = log::judge(&events);
         return output::print(&words::of_log(&verdict, arguments.json));
+    }
+    if let Some(pid) = arguments.pid {
+        return outside::explain(pid, arguments.for_s, arguments.json);
     }
     let seen = watch(arguments.for_s)?;
     output::print(&words::of(&seen, &explain::judge(&seen), arguments.json))

@@ -8,6 +8,7 @@
 //! | [`link`] | the protocol with the runner inside a guest |
 //! | [`introspect`] | a guest's state, read from its memory |
 //! | [`attach`] | finds RCU's state in guests of others |
+//! | [`outside`] | who keeps the vCPUs of any guest off |
 //! | [`watch`] | samples a running guest thousands of times a second |
 //! | [`stimulus`] | puts a condition into force: pinning, quotas, busy processes, bursts, pauses |
 //! | [`boosting`] | boosts of vCPUs that a grace period waits for |
@@ -35,6 +36,7 @@ pub mod image;
 pub mod introspect;
 pub mod lab;
 pub mod link;
+pub mod outside;
 pub mod parameters;
 pub mod pauses;
 pub mod program;

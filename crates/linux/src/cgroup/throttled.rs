@@ -1,4 +1,6 @@
-//! How long the quotas of a process's cgroups have kept it from running.
+//! How long the quotas of a thread's cgroups have kept it from running.
+
+use std::path::PathBuf;
 
 use super::{Cgroups, Version};
 use crate::proc::{ProcRoot, Reread};
@@ -30,6 +32,45 @@ impl Throttled {
     }
 }
 
+/// A cgroup with a quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// CPU time in each period, ns, over all CPUs.
+    pub quota_ns: u64,
+    /// The period, ns.
+    pub period_ns: u64,
+    /// Throttling since the group was made, ns, over all CPUs.
+    pub throttled_ns: u64,
+}
+
+/// The quotas on a thread: of its own cgroup, then of those above it. Empty if there are none, or the thread has ended.
+pub fn limits_of(root: &ProcRoot, pid: i32, tid: i32) -> Vec<Limit> {
+    let Ok(cgroups) = Cgroups::detect(root) else { return Vec::new() };
+    let Ok(own) = cgroups.directory_of(&format!("{pid}/task/{tid}")) else { return Vec::new() };
+    let within = own.ancestors().take_while(|directory| directory.starts_with(&cgroups.mount_point));
+    let limit = |directory: &std::path::Path| {
+        let read = |name: &str| cgroups.fs.read(&directory.join(name)).ok();
+        let max = match cgroups.version {
+            Version::V1 => {
+                format!("{} {}", read("cpu.cfs_quota_us")?.trim(), read("cpu.cfs_period_us")?.trim())
+            }
+            Version::V2 => read("cpu.max")?,
+        };
+        let (quota_ns, period_ns) = quota(&max)?;
+        let throttled_ns = of(&read("cpu.stat")?, cgroups.version)?;
+        Some(Limit { directory: directory.into(), quota_ns, period_ns, throttled_ns })
+    };
+    within.filter_map(limit).collect()
+}
+
+/// Quota and period, ns, of `200000 100000`; `None` for no quota: `max 100000`, or `-1 100000` of cgroup v1.
+fn quota(text: &str) -> Option<(u64, u64)> {
+    let mut words = text.split_ascii_whitespace().map(|word| word.parse::<u64>().ok()?.checked_mul(1000));
+    Some((words.next()??, words.next()??))
+}
+
 fn of(text: &str, version: Version) -> Option<u64> {
     let (name, unit_ns) = match version {
         Version::V1 => ("throttled_time ", 1),
@@ -42,6 +83,13 @@ fn of(text: &str, version: Version) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quotas_of_both_versions() {
+        assert_eq!(quota("20000 100000\n"), Some((20_000_000, 100_000_000)));
+        assert_eq!(quota("max 100000\n"), None);
+        assert_eq!(quota("-1 100000"), None);
+    }
 
     #[test]
     fn both_versions_are_in_ns() {

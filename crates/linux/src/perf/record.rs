@@ -6,6 +6,7 @@
 //! | type | body |
 //! |---|---|
 //! | switch | none |
+//! | switch of a CPU | the other thread: pid u32, tid u32 |
 //! | lost | id u64, number u64 |
 //! | lost samples | number u64 |
 //! | fork | pid, parent's pid, tid, parent's tid, u32 each; time u64 |
@@ -44,6 +45,8 @@ const RECORD_LOST_SAMPLES: u32 = 13;
 pub(crate) enum PerfRecord {
     /// A switch of the thread.
     Switch { kind: SwitchKind, time_ns: u64, cpu: u32 },
+    /// Task `tid` of process `pid` started to run on that CPU; both are 0 if the CPU idles.
+    CpuSwitch { pid: i32, tid: i32, time_ns: u64, cpu: u32 },
     /// `count` records did not fit into the ring.
     Lost { count: u64, time_ns: u64, cpu: u32 },
     /// Task `parent_tid` forked task `tid` of process `pid`, on that CPU.
@@ -72,6 +75,10 @@ pub(crate) fn decode(record: &[u8]) -> Option<PerfRecord> {
         perf::PERF_RECORD_SWITCH => {
             let (time_ns, cpu) = sample_id(record, HEADER_BYTES)?;
             Some(PerfRecord::Switch { kind: switch_kind(misc.into()), time_ns, cpu })
+        }
+        perf::PERF_RECORD_SWITCH_CPU_WIDE if switch_kind(misc.into()) == SwitchKind::In => {
+            let (time_ns, cpu) = sample_id(record, HEADER_BYTES + 8)?;
+            Some(PerfRecord::CpuSwitch { pid: number(2)?, tid: number(3)?, time_ns, cpu })
         }
         perf::PERF_RECORD_FORK => {
             let (time_ns, cpu) = sample_id(record, HEADER_BYTES + 24)?;
@@ -144,6 +151,15 @@ pub(crate) mod tests {
             assert_eq!(size_bytes(bytes[..8].try_into().unwrap()), bytes.len());
             assert_eq!(decode(&bytes), Some(PerfRecord::Switch { kind, time_ns: 5_000, cpu: 3 }));
         }
+    }
+
+    #[test]
+    fn a_switch_of_a_cpu_names_the_task_that_starts_to_run() {
+        let kind = perf::PERF_RECORD_SWITCH_CPU_WIDE;
+        let expected = PerfRecord::CpuSwitch { pid: 100, tid: 101, time_ns: 5_000, cpu: 3 };
+        assert_eq!(decode(&record(kind, 2, &[7 | 8 << 32], 5_000, 3)), Some(expected));
+        let out = perf::PERF_RECORD_MISC_SWITCH_OUT;
+        assert_eq!(decode(&record(kind, out, &[7], 5_000, 3)), Some(PerfRecord::Other));
     }
 
     #[test]

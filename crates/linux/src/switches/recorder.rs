@@ -61,7 +61,7 @@ impl SwitchRecorder {
                         *lost = lost.saturating_add(count);
                         (SwitchKind::Lost, time_ns, cpu)
                     }
-                    PerfRecord::Fork { .. } | PerfRecord::Sample { .. } | PerfRecord::Other => return,
+                    _ => return,
                 };
                 last_ns = time_ns;
                 sink(SwitchEvent { thread_index, time_ns, cpu: Some(cpu), kind });

@@ -7,17 +7,17 @@ use reprieve_study::units;
 use serde_json::{Value, json};
 
 /// The version of the JSON.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 
-fn time(ns: u64) -> String {
+pub(super) fn time(ns: u64) -> String {
     units::duration(ns as f64)
 }
 
-fn percent(permille: u64) -> String {
+pub(super) fn percent(permille: u64) -> String {
     format!("{} %", units::significant(permille as f64 / 10.0))
 }
 
-fn word(confidence: Confidence) -> &'static str {
+pub(super) fn word(confidence: Confidence) -> &'static str {
     match confidence {
         Confidence::Possible => "possible",
         Confidence::Likely => "likely",
