@@ -7,8 +7,11 @@
  *	plant	four numbers: objects of planted_free_own (a cache of its own),
  *		planted_free_small (kmalloc of 512 bytes), planted_free_large
  *		(kmalloc of 2048 bytes), and of kfree_rcu() (kmalloc of 256
- *		bytes). All CPUs queue some of each.
+ *		bytes). Each CPU queues some of each.
  *	release	any number: the reader ends
+ *
+ * The reader keeps the last CPU to itself, and queues that CPU's objects. So
+ * it takes two CPUs, and can be planted once before a release.
  *
  * Invariant: the reader begins before the first object is queued, so no grace
  * period ends that any of them waits for. It ends by itself after READER_S.
@@ -48,6 +51,8 @@ struct share {
 static DEFINE_MUTEX(plant_lock);
 static struct kmem_cache *own_cache;
 static struct task_struct *reader;
+static struct share reader_share;
+static long reader_err;		/* valid once it has begun */
 static bool begun, released;
 
 /* Three functions that the compiler does not make one of. */
@@ -75,12 +80,45 @@ static void planted_construct(void *object)
 	((struct planted *)object)->payload = 1;
 }
 
+static long planted_queue(const struct share *share, gfp_t flags)
+{
+	struct planted *object;
+	unsigned int i;
+
+	for (i = 0; i < share->own; i++) {
+		object = kmem_cache_alloc(own_cache, flags);
+		if (!object)
+			return -ENOMEM;
+		call_rcu(&object->head, planted_free_own);
+	}
+	for (i = 0; i < share->small; i++) {
+		object = kmalloc(SMALL_BYTES, flags);
+		if (!object)
+			return -ENOMEM;
+		call_rcu(&object->head, planted_free_small);
+	}
+	for (i = 0; i < share->large; i++) {
+		object = kmalloc(LARGE_BYTES, flags);
+		if (!object)
+			return -ENOMEM;
+		call_rcu(&object->head, planted_free_large);
+	}
+	for (i = 0; i < share->freed; i++) {
+		object = kmalloc(FREED_BYTES, flags);
+		if (!object)
+			return -ENOMEM;
+		kfree_rcu(object, head);
+	}
+	return 0;
+}
+
 static int planted_read(void *unused)
 {
 	unsigned long end = jiffies + READER_S * HZ;
 
 	rcu_read_lock();
-	WRITE_ONCE(begun, true);
+	reader_err = planted_queue(&reader_share, GFP_ATOMIC);
+	smp_store_release(&begun, true);
 	while (!READ_ONCE(released) && time_before(jiffies, end))
 		cpu_relax();
 	rcu_read_unlock();
@@ -90,21 +128,19 @@ static int planted_read(void *unused)
 }
 
 /* With plant_lock held. */
-static int planted_begin(void)
+static int planted_begin(int cpu)
 {
 	struct task_struct *task;
 
-	if (reader)
-		return 0;
-	task = kthread_run(planted_read, NULL, "planted_reader");
+	task = kthread_create(planted_read, NULL, "planted_reader");
 	if (IS_ERR(task))
 		return PTR_ERR(task);
-	/* Others run first. */
-	set_user_nice(task, MAX_NICE);
+	kthread_bind(task, cpu);
 	reader = task;
-	while (!READ_ONCE(begun))
+	wake_up_process(task);
+	while (!smp_load_acquire(&begun))
 		schedule_timeout_uninterruptible(1);
-	return 0;
+	return reader_err;
 }
 
 static void planted_end(void)
@@ -118,67 +154,44 @@ static void planted_end(void)
 	WRITE_ONCE(begun, false);
 }
 
-static long planted_share(void *argument)
+static long planted_work(void *share)
 {
-	struct share *share = argument;
-	struct planted *object;
-	unsigned int i;
-
-	for (i = 0; i < share->own; i++) {
-		object = kmem_cache_alloc(own_cache, GFP_KERNEL);
-		if (!object)
-			return -ENOMEM;
-		call_rcu(&object->head, planted_free_own);
-	}
-	for (i = 0; i < share->small; i++) {
-		object = kmalloc(SMALL_BYTES, GFP_KERNEL);
-		if (!object)
-			return -ENOMEM;
-		call_rcu(&object->head, planted_free_small);
-	}
-	for (i = 0; i < share->large; i++) {
-		object = kmalloc(LARGE_BYTES, GFP_KERNEL);
-		if (!object)
-			return -ENOMEM;
-		call_rcu(&object->head, planted_free_large);
-	}
-	for (i = 0; i < share->freed; i++) {
-		object = kmalloc(FREED_BYTES, GFP_KERNEL);
-		if (!object)
-			return -ENOMEM;
-		kfree_rcu(object, head);
-	}
-	return 0;
+	return planted_queue(share, GFP_KERNEL);
 }
 
-static unsigned int planted_part(unsigned int all, unsigned int cpu, unsigned int cpus)
+static struct share planted_part(const struct share *all, unsigned int number, unsigned int count)
 {
-	return all / cpus + (cpu < all % cpus);
+#define PART(what) (all->what / count + (number < all->what % count))
+	return (struct share) { PART(own), PART(small), PART(large), PART(freed) };
+#undef PART
 }
 
-static int planted_plant(const struct share *all)
+/* With plant_lock held. */
+static long planted_plant(const struct share *all)
 {
-	unsigned int cpus, number = 0;
-	long err;
-	int cpu;
+	unsigned int count, number = 0;
+	long err = -EBUSY;
+	int cpu, last;
 
-	err = planted_begin();
-	if (err)
+	if (reader)
 		return err;
 	cpus_read_lock();
-	cpus = num_online_cpus();
+	count = num_online_cpus();
+	last = cpumask_last(cpu_online_mask);
+	err = -EINVAL;
+	if (count > 1) {
+		reader_share = planted_part(all, number++, count);
+		err = planted_begin(last);
+	}
 	for_each_online_cpu(cpu) {
-		struct share share = {
-			.own = planted_part(all->own, number, cpus),
-			.small = planted_part(all->small, number, cpus),
-			.large = planted_part(all->large, number, cpus),
-			.freed = planted_part(all->freed, number, cpus),
-		};
+		struct share share;
 
-		number++;
-		err = work_on_cpu(cpu, planted_share, &share);
 		if (err)
 			break;
+		if (cpu == last)
+			continue;
+		share = planted_part(all, number++, count);
+		err = work_on_cpu(cpu, planted_work, &share);
 	}
 	cpus_read_unlock();
 	return err;
@@ -188,7 +201,7 @@ static ssize_t plant_write(struct file *file, const char __user *from, size_t co
 {
 	struct share all;
 	char line[64];
-	int err;
+	long err;
 
 	if (count >= sizeof(line))
 		return -E2BIG;

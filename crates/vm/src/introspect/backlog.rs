@@ -29,7 +29,7 @@ pub use slabs::Cache;
 pub use tally::Callback;
 pub use waits::{Open, TASKS, Task};
 
-use lists::{Limits, walk};
+use lists::{Limits, Marks, walk};
 use places::{CpuLists, Krc, Places};
 use slabs::Slabs;
 use tally::Tally;
@@ -170,7 +170,7 @@ impl Backlog {
 struct Walker<'a> {
     memory: &'a Memory<'a>,
     slabs: &'a Slabs<'a>,
-    /// Links that may still be followed, without those of attempts that were repeated.
+    /// Links that may still be followed: those of the longest attempt count.
     left: u64,
     is_over: &'a dyn Fn() -> bool,
     tally: Tally,
@@ -209,14 +209,15 @@ impl Walker<'_> {
 
     /// The first attempt that saw no change, or the last.
     fn best(&mut self, attempt: impl Fn(&Self) -> Attempt) -> Attempt {
-        let mut last = Attempt::default();
+        let (mut last, mut most) = (Attempt::default(), 0);
         for _ in 0..ATTEMPTS {
             last = attempt(self);
+            most = most.max(last.found);
             if last.is_steady || last.end == End::Interrupted {
                 break;
             }
         }
-        self.left = self.left.saturating_sub(last.found);
+        self.left = self.left.saturating_sub(most);
         last
     }
 
@@ -270,9 +271,13 @@ impl Walker<'_> {
     fn blocks(&self, place: u64, krc: &Krc, limits: &mut Limits, all: &mut Attempt) -> End {
         let Some(mut link) = self.memory.word(place) else { return End::Impossible(place) };
         let end_of_list = if krc.in_rings { place } else { 0 };
+        let mut marks = Marks::default();
         for _ in 0..BLOCKS {
             if link == end_of_list {
                 return End::Whole;
+            }
+            if marks.pass(link) {
+                return End::Cycle;
             }
             if (limits.is_over)() {
                 return End::Interrupted;

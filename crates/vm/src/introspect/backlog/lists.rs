@@ -30,12 +30,31 @@ pub struct Limits<'a> {
 /// Between so many links it is asked whether to give up.
 const ASK_EVERY: u64 = 1 << 12;
 
+/// Finds cycles as Brent does: a mark is set at each power of two, and a list that comes by its mark again is a cycle. So each
+/// link of a cycle is passed at most a few times.
+#[derive(Default)]
+pub struct Marks {
+    mark: Option<u64>,
+    passed: u64,
+}
+
+impl Marks {
+    /// Passes a link; `true` if it is the mark.
+    pub fn pass(&mut self, link: u64) -> bool {
+        if self.mark == Some(link) {
+            return true;
+        }
+        self.passed += 1;
+        if self.passed.is_power_of_two() {
+            self.mark = Some(link);
+        }
+        false
+    }
+}
+
 /// Follows a list from its first link on, and shows each link's address and second word.
-///
-/// Cycles are found as Brent does: a mark is set at each power of two, and a list that comes by its mark again is a cycle. So
-/// each link of a cycle is shown at most a few times.
 pub fn walk(memory: &Memory, first: u64, limits: &mut Limits, visit: &mut dyn FnMut(u64, u64)) -> (u64, End) {
-    let (mut at, mut count, mut mark, mut next_mark) = (first, 0_u64, 0, 1);
+    let (mut at, mut count, mut marks) = (first, 0_u64, Marks::default());
     while at != 0 {
         if limits.links == 0 {
             return (count, End::Cut);
@@ -44,15 +63,12 @@ pub fn walk(memory: &Memory, first: u64, limits: &mut Limits, visit: &mut dyn Fn
             return (count, End::Interrupted);
         }
         let Some([next, second]) = memory.pair(at) else { return (count, End::Impossible(at)) };
-        if at == mark {
+        if marks.pass(at) {
             return (count, End::Cycle);
         }
         limits.links -= 1;
         visit(at, second);
         count += 1;
-        if count == next_mark {
-            (mark, next_mark) = (at, 2 * next_mark);
-        }
         at = next;
     }
     (count, End::Whole)
