@@ -282,7 +282,8 @@ impl Walker<'_> {
             if (limits.is_over)() {
                 return End::Interrupted;
             }
-            let block = link.wrapping_sub(krc.link);
+            // The link of a ring leads to the next one's link, and that of a list to the next block.
+            let block = if krc.in_rings { link.wrapping_sub(krc.link) } else { link };
             let at = |offset: u64| self.memory.word(block.wrapping_add(offset));
             let (Some(count), Some(next)) = (at(krc.count).filter(|count| *count <= RECORDS), at(krc.link))
             else {

@@ -16,7 +16,8 @@ use reprieve_study::statistics;
 use super::*;
 use crate::introspect::KERNEL_MAP;
 use kernel::{
-    BYTES, CPUS, DATA, DENTRIES, DIRECT, FREES, Image, LARGE, MODULE, Made, OWN, STATE, VMEMMAP, Wound,
+    BLOCKS, BYTES, CPUS, DATA, DENTRIES, DIRECT, FREES, Image, LARGE, LINK, MODULE, Made, OWN, STATE,
+    VMEMMAP, Wound,
 };
 use types::Form;
 
@@ -105,9 +106,9 @@ fn lists_that_lead_nowhere_or_back_are_told() {
         assert!(seen.end == End::Cycle && seen.found < 20, "{seen:?}");
     }
     // A block of pointers with more than fit, and a ring that never comes back.
-    let seen = list(&with(&made, &[(0x7_0010, 513)]), 0, Kind::KfreeRcu);
-    assert_eq!((seen.end, seen.found), (End::Impossible(DIRECT + 0x7_0000), 3));
-    let seen = list(&with(&made, &[(0x7_1000, DIRECT + 0x7_0000)]), 0, Kind::KfreeRcu);
+    let seen = list(&with(&made, &[(BLOCKS + 24, 513)]), 0, Kind::KfreeRcu);
+    assert_eq!((seen.end, seen.found), (End::Impossible(DIRECT + BLOCKS + LINK), 3));
+    let seen = list(&with(&made, &[(BLOCKS + 0x1000 + LINK, DIRECT + BLOCKS + LINK)]), 0, Kind::KfreeRcu);
     assert_eq!(seen.end, End::Cycle);
     assert_eq!(with(&made, &[(data, 0)]).functions(), [FREES], "an empty list is whole");
 }

@@ -32,7 +32,9 @@ const PAGES: u64 = 0x4_0000;
 /// Objects: of dentries, and in the second page of a slab of larger ones.
 pub const DENTRIES: u64 = 0x2_0000;
 pub const LARGE: u64 = 0x2_2000;
-const BLOCKS: u64 = 0x7_0000;
+pub const BLOCKS: u64 = 0x7_0000;
+/// In a block, the link.
+pub const LINK: u64 = 8;
 
 /// The memory, and what knows it.
 pub struct Made {
@@ -197,16 +199,25 @@ impl Made {
             }
         }
         let (first, second, third) = (BLOCKS, BLOCKS + 0x1000, BLOCKS + 0x2000);
-        let end = |place: u64, form| if form == Form::Linux61 { 0 } else { DIRECT + place };
+        // What leads to a block, where in it the next one's place is, and what ends it all.
+        let (to, count, end): (_, _, fn(u64) -> u64) = match self.form {
+            Form::Linux61 => (0, 0, |_| 0),
+            Form::Linux612 => (8, 24, |place| DIRECT + place),
+        };
         let (one, other) = (krc + 8, CPUS[1] + KRC + 40 + 8 + head);
-        self.put(one, DIRECT + first);
-        self.put(first, DIRECT + second);
-        self.put(second, end(one, self.form));
-        self.put(other, DIRECT + third);
-        self.put(third, end(other, self.form));
+        for (place, value) in [
+            (one, DIRECT + first + to),
+            (first + LINK, DIRECT + second + to),
+            (second + LINK, end(one)),
+            (other, DIRECT + third + to),
+            (third + LINK, end(other)),
+        ] {
+            self.put(place, value);
+        }
         for (block, objects) in [(first, 3), (second, 1), (third, 2)] {
-            self.put(block + 16, objects);
-            (0..objects).for_each(|number| self.put(block + 24 + 8 * number, DIRECT + dentry(7)));
+            self.put(block + count, objects);
+            let records = block + if count == 0 { 16 } else { 32 };
+            (0..objects).for_each(|number| self.put(records + 8 * number, DIRECT + dentry(7)));
         }
     }
 

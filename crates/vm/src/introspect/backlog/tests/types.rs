@@ -143,10 +143,9 @@ fn krc(types: &mut Types, form: Form, word: u32, list: u32) {
     let works = types.array(work, 2);
     types.structure("kfree_rcu_cpu", 120, &[("head", word, 0), (fresh, heads, 8), ("krw_arr", works, 40)]);
     let records = types.array(word, 0);
-    let block = [
-        (link, if link == "next" { word } else { list }, 0),
-        ("nr_records", word, 16),
-        ("records", records, 24),
-    ];
-    types.structure("kvfree_rcu_bulk_data", 24, &block);
+    let block = match form {
+        Form::Linux61 => [(link, word, 8), ("nr_records", word, 0), ("records", records, 16)],
+        Form::Linux612 => [(link, list, 8), ("nr_records", word, 24), ("records", records, 32)],
+    };
+    types.structure("kvfree_rcu_bulk_data", 32, &block);
 }
