@@ -49,7 +49,7 @@ fn the_answer_comes_first_and_then_a_row_for_each_owner() {
                     __d_free   kernel   12,000  2.20 MiB  dentry\n\
                     kfree_rcu  -           400  25.0 KiB  kmalloc-64\n\
                     0xff40     ?            80         ?  ?\n\n\
-                    The open grace period is 1.20 s old and waits for vCPU 1 and preempted readers: cat\\u{1b} (77).\n\
+                    The open grace period is 1.20 s old and waits for vCPU 1 and preempted readers: cat\\x1b (77).\n\
                     The grace period of 30 of these objects is over; they wait until their vCPU runs their callbacks.\n\
                     Seen in guest web (process 7), Linux 6.1.0.\n";
     assert_eq!(text, expected);

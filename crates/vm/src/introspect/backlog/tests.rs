@@ -172,7 +172,7 @@ fn value(rng: &mut impl rand::Rng, words: &[u64]) -> u64 {
         6 => DIRECT + BYTES - 8,
         7 => DIRECT + word + rng.random_range(1..8),
         8 => DIRECT + 8 * rng.random_range(0..BYTES / 8),
-        9 => 8 * rng.random_range(0..BYTES / 8) | 1,
+        9 => (8 * rng.random_range(0..BYTES / 8)) | 1,
         10 => 1 << rng.random_range(0..64),
         11 => rng.random_range(0..600),
         12 => u64::MAX - rng.random_range(0..64),
@@ -221,6 +221,7 @@ fn whatever_the_memory_holds_walks_end_and_nothing_panics() {
             Err(_) => refused += 1,
             Ok(reader) => {
                 let backlog = Backlog::of(&reader, &made.btf, &made.symbols, &|| false);
+                refused += u64::from(backlog.is_err());
                 if let Ok(backlog) = backlog {
                     assert!(backlog.objects() <= 6 * LINKS, "seed {seed}");
                     let memory = Memory::new(reader.ram(), &made.symbols);
@@ -236,5 +237,6 @@ fn whatever_the_memory_holds_walks_end_and_nothing_panics() {
     eprintln!(
         "{read} read, {damaged} of them with lists that do not end well, {refused} refused; most reads: {most:?}"
     );
+    assert_eq!(read + refused, images);
     assert!(read > images / 10 && refused > images / 100 && damaged > images / 100);
 }
