@@ -82,6 +82,13 @@ pub enum Verb {
     /// it lends such a vCPU a moment of its own CPU quota in advance, and takes it back in the next periods. It puts the
     /// quotas back at its end; if it is killed, a second process, its warden, does that.
     Boost(BoostArguments),
+    /// Say which objects wait for an RCU grace period in a guest, and who frees them
+    ///
+    /// Runs on the host, for a guest of QEMU that runs or is paused, or for a dump of a guest's memory. Objects that the guest frees
+    /// through RCU wait until a grace period has ended. This walks the lists of these objects in the guest's memory, without the
+    /// guest's help, and groups them by the function that frees them and by their slab cache. It also says how old the open
+    /// grace period is, and for whom it waits. Nothing is changed.
+    Backlog(BacklogArguments),
     /// Say what this machine has, what is missing and how to get it
     Doctor,
     /// Print a completion script for a shell
@@ -294,6 +301,26 @@ pub struct BoostArguments {
     /// Write metrics in Prometheus' text form into this file, every second
     #[arg(long, value_name = "FILE")]
     pub metrics: Option<PathBuf>,
+}
+
+/// Arguments of `backlog`.
+#[derive(Debug, Args)]
+pub struct BacklogArguments {
+    /// Process ID of the guest's QEMU [the only guest of this host]
+    #[arg(long, value_name = "PID", conflicts_with = "dump", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
+    /// A file with a guest's memory: of QEMU's dump-guest-memory, virsh dump --memory-only, or the raw memory
+    #[arg(long, value_name = "FILE")]
+    pub dump: Option<PathBuf>,
+    /// The type information of the guest's kernel, a copy of its /sys/kernel/btf/vmlinux [found in the guest's memory]
+    #[arg(long, value_name = "FILE")]
+    pub btf: Option<PathBuf>,
+    /// The symbols of the guest's kernel, its System.map or a copy of /proc/kallsyms [found in the guest's memory]
+    #[arg(long, value_name = "FILE")]
+    pub symbols: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `migrate`.

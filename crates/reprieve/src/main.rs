@@ -3,6 +3,7 @@
 // They panic where stdout or stderr is closed or full: `output` writes to both.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod backlog;
 mod boost;
 mod catalog;
 mod cli;
@@ -12,6 +13,7 @@ mod dry_run;
 mod explain;
 mod failure;
 mod grounds;
+mod guests;
 mod input;
 mod list;
 mod migrate;
@@ -65,6 +67,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Profile(arguments) => profile::profile(&arguments),
         Verb::Migrate(arguments) => migrate::migrate(&arguments),
         Verb::Boost(arguments) => boost::boost(&arguments),
+        Verb::Backlog(arguments) => backlog::backlog(&arguments),
         Verb::Explain(arguments) => explain::explain(&arguments),
         Verb::Doctor => doctor::doctor(),
         Verb::Completions { shell } => {

@@ -2,14 +2,16 @@
 //!
 //! `process` finds QEMU's processes and threads, and `memory` reads the guest's memory. `kernel` finds the running
 //! kernel in that memory, with its type information and its symbols (through `kallsyms`, or from a file through
-//! `symbols`). `introspect` uses these to find and read RCU's state. Nothing is written to the guest, and QEMU is
+//! `symbols`). `opened` does the same for a look at a guest that may be paused, or for a `dump`. `introspect` uses these to find and read RCU's state. Nothing is written to the guest, and QEMU is
 //! neither stopped nor asked.
 //!
 //! Invariant: whatever the guest's memory contains, attaching ends with a reader or with an error.
 
+mod dump;
 mod kallsyms;
 mod kernel;
 mod memory;
+mod opened;
 mod process;
 mod symbols;
 mod watched;
@@ -19,13 +21,15 @@ use std::time::{Duration, Instant};
 
 use reprieve_linux::proc::ProcRoot;
 
+pub use dump::Dump;
 pub use kernel::{CLOCK_PAUSE, Kernel, Search, WANTED};
 pub use memory::ProcessMemory;
+pub use opened::{Opened, dump, guest};
 pub use process::{MAX_VCPUS, Qemu, all, of, vcpu};
 pub use watched::{Ended, Seen, Watched};
 
 use crate::image::btf::Btf;
-use crate::introspect::{Layout, Ram, Reader, Word};
+use crate::introspect::{Foreign, Layout, Ram, Reader, Word};
 use crate::{Result, VmError};
 
 /// Files that the user can give, to be used instead of the tables in the guest's memory.
@@ -70,7 +74,8 @@ pub fn attach(root: &ProcRoot, qemu: Qemu, given: &Given, is_raised: &dyn Fn() -
 fn found(root: &ProcRoot, qemu: Qemu, given: &Given, is_raised: &dyn Fn() -> bool) -> Result<Attached> {
     let start = process::guest_memory(root, &qemu)?;
     let bytes = qemu.memory_bytes;
-    let open = || ProcessMemory::open(root, qemu.pid, start, bytes);
+    let open =
+        || -> Result<Box<dyn Foreign>> { Ok(Box::new(ProcessMemory::open(root, qemu.pid, start, bytes)?)) };
     let memory = open()?;
     // The PID may have been reused before the memory was opened.
     if !is_there(root, &qemu) {
@@ -80,19 +85,19 @@ fn found(root: &ProcRoot, qemu: Qemu, given: &Given, is_raised: &dyn Fn() -> boo
     let deadline = Instant::now() + LONGEST + LONGEST_PER_GIB.saturating_mul(gib);
     let is_over = || is_raised() || Instant::now() >= deadline;
     let search =
-        Search { memory: &memory, bytes, splits: qemu.splits, pause: CLOCK_PAUSE, is_over: &is_over };
+        Search { memory: memory.as_ref(), bytes, splits: qemu.splits, pause: CLOCK_PAUSE, is_over: &is_over };
     let symbols = given.symbols.as_deref().map(symbols::read).transpose()?;
     let kernel = search.running(symbols.as_ref())?;
-    let btf = match &given.btf {
-        None => search.btf(&kernel)?,
-        Some(path) => {
-            let bytes = std::fs::read(path).map_err(VmError::io(format!("reading {}", path.display())))?;
-            Btf::parse(&bytes)
-                .map_err(|error| VmError::Introspect(format!("--btf {}: {error}", path.display())))?
-        }
-    };
-    let (reader, clock) = reader(open, &kernel, &btf, bytes, qemu.vcpus.len())?;
+    let btf = types(&search, &kernel, given)?;
+    let (reader, clock) = reader(&open, &kernel, &btf, bytes, qemu.vcpus.len())?;
     Ok(Attached { qemu, kernel, reader, clock })
+}
+
+/// The type information of a kernel: the given one, or its own.
+fn types(search: &Search, kernel: &Kernel, given: &Given) -> Result<Btf> {
+    let Some(path) = &given.btf else { return search.btf(kernel) };
+    let bytes = std::fs::read(path).map_err(VmError::io(format!("reading {}", path.display())))?;
+    Btf::parse(&bytes).map_err(|error| VmError::Introspect(format!("--btf {}: {error}", path.display())))
 }
 
 /// Whether this process still exists, and its PID was not reused.
@@ -107,7 +112,7 @@ fn ended(qemu: &Qemu) -> VmError {
 
 /// A reader of RCU's state, for the first possible memory layout in which everything fits.
 fn reader(
-    open: impl Fn() -> Result<ProcessMemory>,
+    open: &dyn Fn() -> Result<Box<dyn Foreign>>,
     kernel: &Kernel,
     btf: &Btf,
     bytes: u64,
@@ -115,7 +120,7 @@ fn reader(
 ) -> Result<(Reader, Word)> {
     let mut first = None;
     for split in &kernel.splits {
-        let mut ram = Ram::foreign(Box::new(open()?), bytes, *split, kernel.phys_base);
+        let mut ram = Ram::foreign(open()?, bytes, *split, kernel.phys_base);
         let found = Layout::find_rcu(&mut ram, btf, &kernel.symbols, &kernel.release, cpus, bytes)
             .and_then(|layout| check_cpus(&ram, kernel, btf, cpus).map(|()| layout));
         match found {

@@ -54,6 +54,8 @@ pub struct ImageOptions {
     /// With what a hostile guest needs: a module that writes over its kernel's memory, and a program that lies in the
     /// runner's place. Only tests of the host want that.
     pub hostile: bool,
+    /// With a module that makes a backlog of known size. Only tests of the host want that.
+    pub planted: bool,
 }
 
 /// All that a guest needs.
@@ -135,6 +137,7 @@ struct Ingredients {
     host_programs: Option<HostPrograms>,
     fio: Option<PackagedFio>,
     hostile: Option<Hostile>,
+    planted: Option<PathBuf>,
 }
 
 /// What a hostile guest has besides.
@@ -152,6 +155,10 @@ fn gather(
     let names = ["busybox-static", "postmark", "libc6"];
     let [busybox, postmark, libc] = packages::singles(cache, names, progress)?;
     let compiler = compile::compiler(cache)?;
+    let planted = match options.planted {
+        true => compile::module(cache, &compile::PLANTED_MODULE, kernel, &compiler, progress)?,
+        false => None,
+    };
     Ok(Ingredients {
         busybox,
         postmark,
@@ -161,6 +168,7 @@ fn gather(
         host_programs: host_programs::gather(cache, &options.programs, progress)?,
         fio: options.fio.then(|| packaged_fio::gather(cache, progress)).transpose()?,
         hostile: options.hostile.then(|| Hostile::gather(cache, kernel, &compiler, progress)).transpose()?,
+        planted,
     })
 }
 
@@ -193,6 +201,7 @@ impl Ingredients {
         let host_programs = self.host_programs.as_ref().map_or("", |programs| programs.key.as_str());
         let fio = self.fio.as_ref().map_or("", |fio| fio.key.as_str());
         let hostile = self.hostile.as_ref().map(Hostile::key).unwrap_or_default();
+        let planted = self.planted.as_deref().map(Path::to_string_lossy).unwrap_or_default();
         let parts = [
             &self.busybox.id,
             &self.postmark.id,
@@ -205,6 +214,7 @@ impl Ingredients {
             host_programs,
             fio,
             hostile.as_str(),
+            planted.as_ref(),
         ];
         let lists = APPLETS.iter().chain(&DRIVERS).chain(&MOUNT_POINTS).map(|name| name.as_bytes());
         cache::key_of(parts.into_iter().map(str::as_bytes).chain(lists))
@@ -238,6 +248,9 @@ impl Ingredients {
         }
         if let Some(hostile) = &self.hostile {
             hostile.add(&mut archive)?;
+        }
+        if let Some(planted) = &self.planted {
+            archive.data("lib/reprieve_planted.ko", error::read(planted)?)?;
         }
         add_drivers(&mut archive, kernel, &DRIVERS)?;
         Ok(archive)

@@ -1,7 +1,8 @@
 //! A guest's state, read from its memory by the host: no agent in the guest, nothing written to it.
 //!
-//! [`Ram`] maps and checks, [`Layout`] finds, [`Reader`] reads.
+//! [`Ram`] maps and checks, [`Layout`] finds, [`Reader`] reads. [`backlog`] walks the lists of callbacks that wait.
 
+pub mod backlog;
 mod impossible;
 mod layout;
 mod mapping;

@@ -13,10 +13,11 @@ use reprieve_vm::attach::{self, Ended, Given, Qemu, Watched};
 
 use super::guards::Guards;
 use super::guest::{Guest, State};
+use super::metrics;
 use super::words::Words;
-use super::{MAX_GUESTS, metrics};
 use crate::cli::BoostArguments;
 use crate::failure::Failure;
+use crate::guests::MAX_GUESTS;
 
 /// Between two looks of those that only watch, ns: a quarter of the cost.
 const WATCH_NS: u64 = 1_000_000;

@@ -83,7 +83,12 @@ impl Vm {
 
     /// Starts QEMU, with another archive than the image's, whose first program is `/inside/init`.
     pub fn spawn_with(guests: &Guests, name: &str, begin: Begin, archive: Option<&[u8]>) -> Vm {
-        let (image, folder) = (image(guests), tempfile::tempdir().unwrap());
+        Vm::spawn_image(image(guests), name, begin, archive)
+    }
+
+    /// Starts QEMU, with another image.
+    pub fn spawn_image(image: GuestImage, name: &str, begin: Begin, archive: Option<&[u8]>) -> Vm {
+        let folder = tempfile::tempdir().unwrap();
         let socket = |name: &str| format!("path={},server=on,wait=off", folder.path().join(name).display());
         let mut command = Command::new(QEMU);
         let words = format!(

@@ -15,6 +15,8 @@
 //! Source: the tables of Linux 6.1 and 6.12, looked at in memory. Invariant: any bytes give an answer or none, in bounded time: every table is looked for
 //! within limits, with a budget of steps, and the addresses must ascend.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::introspect::{KERNEL_MAP, KERNEL_MAP_BYTES, Symbols};
 
 /// Tokens `0` to `9`, with their terminating zeros. No other place in a kernel has these bytes.
@@ -42,7 +44,7 @@ pub const AFTER: usize = 8 << 20;
 pub fn decode(bytes: &[u8], digits: usize, wanted: &[&str]) -> Option<Symbols> {
     let mut budget = Budget(STEPS_MAX);
     let tokens = Tokens::find(bytes, digits)?;
-    let (count, names) = names(bytes, tokens.begin, &mut budget)?;
+    let (count, names) = place_of_names(bytes, tokens.begin, &mut budget)?;
     let addresses = Addresses::find(bytes, &tokens, names, count)?;
     let mut symbols = Symbols::new();
     let (mut at, mut name) = (names, Vec::new());
@@ -64,6 +66,34 @@ pub fn decode(bytes: &[u8], digits: usize, wanted: &[&str]) -> Option<Symbols> {
         }
     }
     Some(symbols)
+}
+
+/// The names of the functions at these addresses, each with the first name that it has; those without a symbol of their own are
+/// left out. `bytes` and `digits` are as for [`decode`].
+pub fn names(bytes: &[u8], digits: usize, functions: &[u64]) -> Option<BTreeMap<u64, String>> {
+    let mut budget = Budget(STEPS_MAX);
+    let tokens = Tokens::find(bytes, digits)?;
+    let (count, names) = place_of_names(bytes, tokens.begin, &mut budget)?;
+    let addresses = Addresses::find(bytes, &tokens, names, count)?;
+    let wanted: BTreeSet<u64> = functions.iter().copied().collect();
+    let (mut at, mut found) = (names, BTreeMap::new());
+    for index in 0..count {
+        let (codes, next) = entry(bytes, at)?;
+        at = next;
+        budget.spend(1)?;
+        let address = addresses.get(bytes, index)?;
+        if !wanted.contains(&address) || found.contains_key(&address) {
+            continue;
+        }
+        budget.spend(codes.len())?;
+        let name: Vec<u8> = codes.iter().flat_map(|code| tokens.text(bytes, *code)).copied().collect();
+        // The first character is the symbol's type. No name of a function has another character than these.
+        let name = name.get(1..).unwrap_or_default();
+        if !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.iter().all(u8::is_ascii_graphic) {
+            found.insert(address, String::from_utf8_lossy(name).into_owned());
+        }
+    }
+    Some(found)
 }
 
 /// Steps that may still be taken: tables can be made so that each place looks like the beginning of one.
@@ -123,7 +153,7 @@ fn text_end(bytes: &[u8], from: usize) -> Option<usize> {
 
 /// How many symbols there are, and where their names begin. Before the tokens end the markers, or the numbers of symbols in
 /// the order of their names, 3 bytes each, and before these the markers.
-fn names(bytes: &[u8], tokens: usize, budget: &mut Budget) -> Option<(usize, usize)> {
+fn place_of_names(bytes: &[u8], tokens: usize, budget: &mut Budget) -> Option<(usize, usize)> {
     let lowest = tokens.saturating_sub(3 * SYMBOLS_MAX);
     let mut ends = (0..).map_while(|steps| tokens.checked_sub(8 * steps).filter(|end| *end >= lowest));
     ends.find_map(|end| {

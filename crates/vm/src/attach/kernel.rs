@@ -33,7 +33,7 @@ const CLOCK_TRIES: u32 = 60;
 pub const CLOCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// The symbols to search for: those that `introspect` needs, and those that are needed here.
-pub const WANTED: [&str; 14] = [
+pub const WANTED: [&str; 21] = [
     "_text",
     "linux_banner",
     "phys_base",
@@ -48,6 +48,13 @@ pub const WANTED: [&str; 14] = [
     "__preempt_count",
     "__start_BTF",
     "__stop_BTF",
+    "nr_cpu_ids",
+    "vmemmap_base",
+    "init_top_pgt",
+    "slab_caches",
+    "krc",
+    "modules",
+    "clocksource_jiffies",
 ];
 
 /// A search of a guest's memory.
@@ -77,6 +84,8 @@ pub struct Kernel {
     pub splits: Vec<Split>,
     /// Offset of the kernel's `_text` in the memory, bytes.
     pub text_offset: u64,
+    /// Offset of the digits in its own table of symbols, if it was found by that.
+    pub table: Option<u64>,
 }
 
 impl Search<'_> {
@@ -86,33 +95,66 @@ impl Search<'_> {
     /// There is no kernel, or its clock stands still.
     pub fn running(&self, given: Option<&Symbols>) -> Result<Kernel> {
         let mut stands_still = None;
-        let mut is_running = |kernel: &Kernel| {
+        let found = self.look(given, &mut |kernel: &Kernel| {
             let runs = self.runs(kernel);
             stands_still = stands_still.take().or_else(|| (!runs).then(|| kernel.release.clone()));
             runs
-        };
-        let found = match given {
-            None => self.by_tables(&mut is_running),
-            Some(symbols) => self.by_symbols(symbols, &mut is_running),
-        };
-        let problem = match (found, stands_still, given) {
-            (Some(kernel), ..) => return Ok(kernel),
-            _ if (self.is_over)() => "the search for its kernel took too long, or was interrupted: try again, or give --symbols FILE, \
-                 which makes it shorter"
-                .to_string(),
-            (None, Some(release), _) => format!(
+        });
+        match (found, stands_still) {
+            (Some(kernel), _) => Ok(kernel),
+            (None, Some(release)) if !(self.is_over)() => Err(VmError::Introspect(format!(
                 "the guest's kernel {release} stands still: the guest is paused, has died, or is being started; try again \
                  once it runs"
-            ),
-            (None, None, None) => "no Linux kernel with its symbols is in the guest's memory: it has not booted yet, is not \
+            ))),
+            (None, _) => Err(self.absent(given)),
+        }
+    }
+
+    /// The running kernel, or else all that stand still, and whether they do. If the memory is not live, none runs.
+    ///
+    /// # Errors
+    /// There is no kernel.
+    pub fn present(&self, given: Option<&Symbols>, is_live: bool) -> Result<(Vec<Kernel>, bool)> {
+        let mut still = Vec::new();
+        let found = self.look(given, &mut |kernel: &Kernel| {
+            let runs = is_live && self.runs(kernel);
+            if !runs && still.len() < MAX_PLACES && !still.contains(kernel) {
+                still.push(kernel.clone());
+            }
+            runs
+        });
+        match found {
+            Some(kernel) => Ok((vec![kernel], false)),
+            None if still.is_empty() => Err(self.absent(given)),
+            None => Ok((still, true)),
+        }
+    }
+
+    fn look(&self, given: Option<&Symbols>, is_running: &mut dyn FnMut(&Kernel) -> bool) -> Option<Kernel> {
+        match given {
+            None => self.by_tables(is_running),
+            Some(symbols) => self.by_symbols(symbols, is_running),
+        }
+    }
+
+    /// Why no kernel was found.
+    fn absent(&self, given: Option<&Symbols>) -> VmError {
+        let problem = match given {
+            _ if (self.is_over)() => {
+                "the search for its kernel took too long, or was interrupted: try again, or give --symbols FILE, \
+                 which makes it shorter"
+            }
+            None => {
+                "no Linux kernel with its symbols is in the guest's memory: it has not booted yet, is not \
                  Linux on x86-64, hides its memory (SEV, TDX), or was built without CONFIG_KALLSYMS_ALL: then give \
                  --symbols FILE, a copy of the guest's System.map or (as root) /proc/kallsyms"
-                .to_string(),
-            (None, None, Some(_)) => "no kernel that these --symbols fit is in the guest's memory: are they of the kernel that \
+            }
+            Some(_) => {
+                "no kernel that these --symbols fit is in the guest's memory: are they of the kernel that \
                  it has booted, and was /proc/kallsyms read as root?"
-                .to_string(),
+            }
         };
-        Err(VmError::Introspect(problem))
+        VmError::Introspect(problem.into())
     }
 
     /// Searches the memory for tables of symbols.
@@ -144,16 +186,21 @@ impl Search<'_> {
 
     /// The kernel whose table of tokens has its digits at this place.
     fn by_table(&self, digits: u64) -> Option<Kernel> {
-        let from = digits.saturating_sub(BEFORE as u64) / PAGE_BYTES * PAGE_BYTES;
-        let to = (digits + AFTER as u64).min(self.bytes);
-        let mut bytes = vec![0; (to - from) as usize];
-        if !self.memory.read_touched(from, &mut bytes) {
-            return None;
-        }
-        let symbols = kallsyms::decode(&bytes, (digits - from) as usize, &WANTED)?;
+        let (bytes, at) = self.table(digits)?;
+        let symbols = kallsyms::decode(&bytes, at, &WANTED)?;
         let highest = digits / ALIGN * ALIGN;
         let mut texts = (0..=IMAGE_BYTES / ALIGN).map_while(|steps| highest.checked_sub(steps * ALIGN));
-        texts.find_map(|text| self.at(text, &symbols)).filter(|kernel| kernel.symbols == symbols)
+        let found =
+            texts.find_map(|text| self.at(text, &symbols)).filter(|kernel| kernel.symbols == symbols)?;
+        Some(Kernel { table: Some(digits), ..found })
+    }
+
+    /// The memory around a table of tokens, and where in it the table's digits are.
+    pub fn table(&self, digits: u64) -> Option<(Vec<u8>, usize)> {
+        let from = digits.saturating_sub(BEFORE as u64) / PAGE_BYTES * PAGE_BYTES;
+        let to = digits.saturating_add(AFTER as u64).min(self.bytes);
+        let mut bytes = vec![0; to.checked_sub(from)? as usize];
+        self.memory.read_touched(from, &mut bytes).then(|| (bytes, (digits - from) as usize))
     }
 
     /// Tries all places at which a kernel with these symbols can be.
@@ -191,7 +238,7 @@ impl Search<'_> {
             (name.clone(), moved)
         };
         let symbols = symbols.iter().map(moved).collect();
-        Some(Kernel { release: banner, symbols, phys_base, splits, text_offset: text })
+        Some(Kernel { release: banner, symbols, phys_base, splits, text_offset: text, table: None })
     }
 
     /// The release in the banner at this offset.
@@ -240,6 +287,11 @@ impl Search<'_> {
     /// `jiffies_64`.
     pub fn clock(&self, kernel: &Kernel) -> Option<u64> {
         self.word(self.offset(kernel, "jiffies_64")?)
+    }
+
+    /// How many CPUs the kernel has at most (`nr_cpu_ids`).
+    pub fn cpus(&self, kernel: &Kernel) -> Option<usize> {
+        Some(self.word(self.offset(kernel, "nr_cpu_ids")?)? as u32 as usize)
     }
 
     fn offset(&self, kernel: &Kernel, symbol: &str) -> Option<u64> {

@@ -1,6 +1,7 @@
 //! Reads a file of symbols: a copy of the guest's `/proc/kallsyms`, or its kernel's `System.map`. Its lines have the
 //! form `ADDRESS TYPE NAME`. Lines of modules have a fourth word and are left out.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -35,11 +36,35 @@ pub fn read(path: &Path) -> Result<Symbols> {
     }
 }
 
+/// The names of the kernel's functions at these addresses. `shift` is by how much the running kernel's addresses exceed those of
+/// the file; it wraps around.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn functions(path: &Path, shift: u64, addresses: &[u64]) -> Result<BTreeMap<u64, String>> {
+    let opened = File::open(path).map_err(VmError::io(format!("opening {}", path.display())))?;
+    let mut functions = BTreeMap::new();
+    for line in BufReader::new(opened.take(FILE_BYTES)).split(b'\n') {
+        let line = line.map_err(VmError::io(format!("reading {}", path.display())))?;
+        let Ok(line) = std::str::from_utf8(&line) else { continue };
+        let Some((name, address)) = any_symbol(line) else { continue };
+        let address = address.wrapping_add(shift);
+        if addresses.contains(&address) {
+            functions.entry(address).or_insert_with(|| name.to_string());
+        }
+    }
+    Ok(functions)
+}
+
 fn symbol(line: &str) -> Option<(&str, u64)> {
+    any_symbol(line).filter(|(name, _)| WANTED.contains(name))
+}
+
+fn any_symbol(line: &str) -> Option<(&str, u64)> {
     let mut words = line.split_ascii_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok()?;
     let name = words.nth(1)?;
-    (words.next().is_none() && WANTED.contains(&name)).then_some((name, address))
+    words.next().is_none().then_some((name, address))
 }
 
 #[cfg(test)]
@@ -59,6 +84,15 @@ mod tests {
         let symbols = of(text).unwrap();
         assert_eq!((symbols["rcu_state"], symbols["rcu_data"]), (0xffff_ffff_8200_0010, 0x12340));
         assert_eq!(symbols.len(), 3);
+    }
+
+    #[test]
+    fn functions_are_named_where_the_kernel_has_moved_them() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "1000 T _text\n1020 t first\n1020 t second\n1040 t other\t[x]\n")
+            .unwrap();
+        let named = functions(file.path(), 0x200, &[0x1220, 0x1240, 0x1020]).unwrap();
+        assert_eq!(named, BTreeMap::from([(0x1220, "first".to_string())]));
     }
 
     #[test]

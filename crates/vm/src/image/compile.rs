@@ -93,6 +93,13 @@ pub(crate) const HOSTILE_MODULE: ModuleSources = ModuleSources {
     file: "reprieve_hostile.ko",
 };
 
+/// What makes a backlog of known size.
+pub(crate) const PLANTED_MODULE: ModuleSources = ModuleSources {
+    sources: &sources!["module/planted/Kbuild", "module/planted/reprieve_planted.c"],
+    directory: "module/planted",
+    file: "reprieve_planted.ko",
+};
+
 /// No debug information (`-s`): the image is copied into memory at each boot.
 const FLAGS: [&str; 7] = ["-std=c11", "-static", "-O2", "-s", "-Wall", "-Wextra", "-Werror"];
 

@@ -25,6 +25,8 @@ pub struct Leaf {
     pub mask: Word,
     /// `grplo`.
     pub first_cpu: u32,
+    /// The address of the `rcu_node`.
+    pub address: u64,
 }
 
 /// What is read of each CPU.
@@ -224,7 +226,8 @@ impl Finder<'_> {
         let (mask, low) = (self.offset("rcu_node", "qsmask")?, self.offset("rcu_node", "grplo")?);
         let addresses = (first_leaf..end).step_by(node_bytes as usize);
         let leaf = |address: u64| {
-            Ok(Leaf { mask: self.ram.word(address + mask)?, first_cpu: self.ram.read_half(address + low)? })
+            let (mask, first_cpu) = (self.ram.word(address + mask)?, self.ram.read_half(address + low)?);
+            Ok(Leaf { mask, first_cpu, address })
         };
         let leaves: Vec<Leaf> = addresses.map(leaf).collect::<Result<_>>()?;
         // Each leaf has the CPUs that follow those of the one before, one a bit.

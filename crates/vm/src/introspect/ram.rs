@@ -38,6 +38,8 @@ pub struct Split {
 impl Split {
     /// QEMU's machine `pc` (hw/i386/pc_piix.c, "max-ram-below-4g").
     pub const PC: Split = Split { from: 0xe000_0000, low: 0xc000_0000 };
+    /// A memory whose offsets are its physical addresses, as in a dump.
+    pub const NONE: Split = Split { from: u64::MAX, low: u64::MAX };
     /// QEMU's machine `q35` (hw/i386/pc_q35.c).
     pub const Q35: Split = Split { from: 0xb000_0000, low: 0x8000_0000 };
 
@@ -117,6 +119,11 @@ impl Ram {
         self.direct_map = address;
     }
 
+    /// Where the guest's linear map of physical memory begins; 0 until it is known.
+    pub fn direct_map(&self) -> u64 {
+        self.direct_map
+    }
+
     /// The place of an aligned 8-byte value at a kernel address.
     pub fn word(&self, address: u64) -> Result<Word> {
         self.place(address, 8).map(Word)
@@ -156,6 +163,24 @@ impl Ram {
     /// The 8-byte value at a kernel address.
     pub fn read(&self, address: u64) -> Result<u64> {
         self.word(address).map(|word| self.get(word))
+    }
+
+    /// Whether a kernel address lies in the guest's memory, by the maps that are known here.
+    pub fn contains(&self, address: u64) -> bool {
+        self.physical(address).and_then(|physical| self.split.offset(self.bytes, physical)).is_some()
+    }
+
+    /// Two 8-byte values, one after the other, from a kernel address on: such as a link of a list, which is read with one
+    /// call where that matters.
+    pub fn read_pair(&self, address: u64) -> Result<[u64; 2]> {
+        let (first, second) = (self.word(address)?, self.word(address.saturating_add(8))?);
+        match &self.source {
+            Source::Foreign(memory) if second.0 == first.0 + 8 && address % PAGE_BYTES < PAGE_BYTES - 8 => {
+                let both = u128::from_le_bytes(self.fetch(memory.as_ref(), first.0));
+                Ok([both as u64, (both >> 64) as u64])
+            }
+            _ => Ok([self.get(first), self.get(second)]),
+        }
     }
 
     /// The 4-byte value at a kernel address.

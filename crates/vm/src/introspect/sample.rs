@@ -68,6 +68,11 @@ impl Reader {
         Reader { ram, layout }
     }
 
+    /// The memory.
+    pub fn ram(&self) -> &Ram {
+        &self.ram
+    }
+
     /// Whether the memory could not be read at some time: figures since then mean nothing.
     pub fn is_lost(&self) -> bool {
         self.ram.is_lost()

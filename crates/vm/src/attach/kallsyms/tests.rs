@@ -100,6 +100,11 @@ fn all_forms_are_read() {
         assert_eq!(found["rcu_data"], symbols[0].1, "{form:?}");
         assert_eq!(found["filler_699"], BASE + 0x10_0000 + 16 * 699);
         assert_eq!(found.len(), 4);
+        let functions = [BASE + 0x20_0000, BASE + 0x10_0000 + 16 * 5, BASE + 0x10_0001, 0, u64::MAX];
+        let named = names(&bytes, digits, &functions).unwrap();
+        assert_eq!(named.len(), 2, "{form:?}: {named:?}");
+        assert_eq!(named[&functions[0]], "rcu_state");
+        assert_eq!(named[&functions[1]], "filler_5");
     }
 }
 
@@ -141,6 +146,7 @@ fn damaged_tables_give_an_answer_or_none() {
         }
         let symbols = decode(&bytes, digits, &["_text", "rcu_state"]);
         found.set(found.get() + u32::from(symbols.is_some()));
+        std::hint::black_box(names(&bytes, digits, &[BASE, BASE + 0x10_0000]));
         Ok(())
     });
     tested.unwrap();
@@ -164,7 +170,7 @@ fn tables_of_nothing_but_beginnings_end_soon() {
         let begin = bytes.len();
         bytes.extend_from_slice(&whole[tokens.begin..tokens.end]);
         let mut budget = Budget(1 << 20);
-        assert_eq!(names(&bytes, begin, &mut budget), None);
+        assert_eq!(place_of_names(&bytes, begin, &mut budget), None);
         assert!(budget.0 < MARKED, "it was not spent: {}", budget.0);
         assert_eq!(decode(&bytes, begin + digits - tokens.begin, &["_text"]), None);
     }
@@ -177,6 +183,6 @@ fn tables_of_nothing_but_beginnings_end_soon() {
 fn what_takes_too_many_steps_is_none() {
     let (bytes, digits) = tables(Form::Middle, BASE, &some(Form::Middle));
     let tokens = Tokens::find(&bytes, digits).unwrap();
-    assert!(names(&bytes, tokens.begin, &mut Budget(1 << 20)).is_some());
-    assert!(names(&bytes, tokens.begin, &mut Budget(MARKED)).is_none());
+    assert!(place_of_names(&bytes, tokens.begin, &mut Budget(1 << 20)).is_some());
+    assert!(place_of_names(&bytes, tokens.begin, &mut Budget(MARKED)).is_none());
 }
