@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -48,6 +49,19 @@ pub fn open(path: &Path) -> io::Result<Input> {
         return Err(io::Error::other("neither a file nor a pipe"));
     }
     Ok(Input { file, path: path.into(), is_pipe, is_begun: false, is_said: false })
+}
+
+/// Standard input as it is. Opening `/dev/stdin` anew would fail if another user had opened it, as under `su` or `sudo -u`.
+///
+/// # Errors
+/// It is closed, or is of another kind.
+pub fn standard() -> io::Result<Input> {
+    let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    if file.metadata()?.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    // It blocks, so its writer may take its time: a pipe without one is at its end, not a FIFO that waits for one.
+    Ok(Input { file, path: "standard input".into(), is_pipe: false, is_begun: false, is_said: false })
 }
 
 /// Whether it is the very thing that standard input is, a terminal for instance.
