@@ -37,7 +37,7 @@ fn says(finding: &LogFinding, is_virtual: bool) -> String {
         (1, reports) => format!("1 stall, reported {reports} times"),
         (stalls, _) => format!("{stalls} stalls, in the longest"),
     };
-    let means = means(finding.cause, is_virtual);
+    let means = means(finding, is_virtual);
     format!("{stalls}: {}: {means} ({})", seen(finding), word(finding.confidence))
 }
 
@@ -46,11 +46,13 @@ fn seen(finding: &LogFinding) -> String {
     let stall = &finding.longest;
     let age = match stall.jiffies {
         Some(jiffies) => format!("{jiffies} jiffies"),
-        None => "the whole time".into(),
+        None => "some time".into(),
     };
     match finding.cause {
         LogCause::LateTimer if stall.is_asleep == Some(true) || stall.overdue_jiffies.is_some() => {
-            format!("RCU's kthread slept through {age}, far beyond its timer")
+            let slept =
+                stall.inactive_jiffies.or(stall.overdue_jiffies).map(|jiffies| format!("{jiffies} jiffies"));
+            format!("RCU's kthread slept through {}, far beyond its timer", slept.unwrap_or(age))
         }
         LogCause::LateTimer => format!("{} idled, and for {age} nobody looked", cpus(stall, |_| true)),
         LogCause::StarvedKthread if stall.is_asleep == Some(false) => {
@@ -85,6 +87,10 @@ fn ticks(stall: &Stall, age: &str, only_absent: bool) -> String {
             let tick = if most == 1 { "tick" } else { "ticks" };
             format!("{names} took {range} timer {tick} in {age}")
         }
+        // Old kernels tell nothing but the CPU.
+        None if meant.iter().all(|index| stall.holdouts[*index].scans.is_none()) => {
+            format!("{names} passed no quiescent state for {age}")
+        }
         None if stall.is_own => format!("{names} took ticks for {age}, but ran no RCU softirq"),
         None => format!("{names} did not notice the grace period for {age}"),
     }
@@ -112,8 +118,8 @@ fn list(numbers: &[u64]) -> String {
 }
 
 /// What that means.
-fn means(cause: LogCause, is_virtual: bool) -> &'static str {
-    match cause {
+fn means(finding: &LogFinding, is_virtual: bool) -> &'static str {
+    match finding.cause {
         LogCause::Pause => "the machine had stood still just before, and the kernel counted that time",
         LogCause::Clock => "the kernel distrusts its clock, so the stall may be the clock's",
         LogCause::LateTimer if is_virtual => {
@@ -123,12 +129,15 @@ fn means(cause: LogCause, is_virtual: bool) -> &'static str {
             "time leapt (a VM's pause, snapshot or migration; a host that slept), or timers did not fire"
         }
         LogCause::RealTime => "real-time tasks had taken all CPU time",
-        LogCause::NoTicks if is_virtual => "the host did not run it, or it ran with interrupts off",
+        LogCause::NoTicks if is_virtual => "the host did not run the vCPU, or interrupts were off",
         LogCause::NoTicks => {
-            "it ran with interrupts off or left the kernel; if this is a VM, the host may not have run it"
+            "interrupts were off, or firmware ran; if this is a VM, the host may not have run the vCPU"
+        }
+        LogCause::StarvedKthread if finding.longest.is_asleep.is_none() => {
+            "other tasks had its CPU, the host did not run that vCPU, or time leapt: the log does not say whether it slept"
         }
         LogCause::StarvedKthread => "other tasks had its CPU, or the host did not run that vCPU",
-        LogCause::LongReader => "it ran in the kernel for long",
+        LogCause::LongReader => "the kernel ran there for long",
         LogCause::Reader => "it was preempted there and not run, or it loops or never leaves",
         LogCause::ShortLimit => {
             "no stall, but a short limit of this kernel (CONFIG_RCU_EXP_CPU_STALL_TIMEOUT, often 20 ms)"
