@@ -117,6 +117,12 @@ fn list(numbers: &[u64]) -> String {
     format!("{}{more}", named.join(", "))
 }
 
+/// Whether a CPU took at least half of its ticks.
+fn is_busy(stall: &Stall) -> bool {
+    let is_most = |ticks: u64| stall.jiffies.is_some_and(|jiffies| ticks >= jiffies / 2);
+    stall.holdouts.iter().any(|holdout| holdout.ticks.is_some_and(is_most))
+}
+
 /// What that means.
 fn means(finding: &LogFinding, is_virtual: bool) -> &'static str {
     match finding.cause {
@@ -137,6 +143,10 @@ fn means(finding: &LogFinding, is_virtual: bool) -> &'static str {
             "other tasks had its CPU, the host did not run that vCPU, or time leapt: the log does not say whether it slept"
         }
         LogCause::StarvedKthread => "other tasks had its CPU, or the host did not run that vCPU",
+        // Its first tick after a time off looks the same as one of a CPU that does not come to its softirqs.
+        LogCause::LongReader if !is_busy(&finding.longest) => {
+            "the kernel looped there, as in a softirq; or the vCPU was off and has just come back"
+        }
         LogCause::LongReader => "the kernel ran there for long",
         LogCause::Reader => "it was preempted there and not run, or it loops or never leaves",
         LogCause::ShortLimit => {
