@@ -4,7 +4,9 @@
 mod archive;
 mod support;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -186,17 +188,30 @@ Also in the log: a timer's interrupt took 44 ms.
     assert_eq!(text, expected);
 }
 
-/// A file that its owner made unreadable stands for a standard input of another user: it is open, and cannot be opened again.
+/// A socket cannot be opened by its name, like a file of another user.
 #[test]
 fn a_standard_input_that_cannot_be_opened_again_is_read() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
-    std::fs::write(&path, "[1.0] eth0: link up\n").unwrap();
-    let file = std::fs::File::open(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    ours.write_all(b"[1.0] eth0: link up\n").unwrap();
+    drop(ours);
     let mut command = Command::new(PROGRAM);
-    let output = command.args(["explain", "--dmesg", "-"]).stdin(file).output().unwrap();
+    command.args(["explain", "--dmesg", "-"]).stdin(Stdio::from(OwnedFd::from(theirs)));
+    let output = command.output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "The log has no RCU stall.\n", "{output:?}");
+}
+
+/// Whoever forgets the pipe is told what is waited for.
+#[test]
+fn a_silent_standard_input_is_spoken_of() {
+    let mut command = Command::new(PROGRAM);
+    command.args(["explain", "--dmesg", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    child.stdin.take().unwrap().write_all(b"[1.0] eth0: link up\n").unwrap();
+    assert_eq!(said, "reprieve: standard input: waiting for its writer, which says nothing\n");
+    assert!(child.wait_with_output().unwrap().status.success());
 }
 
 #[test]

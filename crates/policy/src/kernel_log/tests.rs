@@ -137,6 +137,23 @@ fn nothing_of_a_log_is_trusted() {
     assert_eq!(events("[nan] PM: suspend exit")[0].at, None);
 }
 
+/// Time grows with the log, not with its square: that would take hours here.
+#[test]
+fn hostile_logs_of_megabytes_are_judged_in_seconds() {
+    let since = std::time::Instant::now();
+    let stall = |index: usize| {
+        format!(
+            "[{index}0.0] rcu: INFO: rcu_sched detected stalls on CPUs/tasks:\n[{index}0.1] tsc: TSC unstable\n[{index}0.2] (t=9 jiffies, g={index}, q=1)\n"
+        )
+    };
+    let stalls: String = (0..20_000).map(stall).collect();
+    let brackets = format!("rcu {} jiffies t= GPs behind\n", "[(={P".repeat(195)).repeat(2_000);
+    for log in [stalls, brackets, "[(={P".repeat(400_000)] {
+        crate::explain::log::judge(&events(&log));
+    }
+    assert!(since.elapsed().as_secs() < 60, "{:?}", since.elapsed());
+}
+
 /// Lines of words that the parser looks for, so that chance gets far into it.
 fn lines() -> impl Strategy<Value = String> {
     let words = prop::sample::select(vec![
