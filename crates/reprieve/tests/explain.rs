@@ -183,7 +183,7 @@ fn what_else_a_log_complains_of_is_told() {
     let expected = "The log has no RCU stall.
 Also in the log: 1 report of a soft lockup, the longest of 22 s.
 Also in the log: 1 report of a blocked task, first jbd2/vda1-8:190 for more than 120 s.
-Also in the log: a timer's interrupt took 44 ms.
+Also in the log: a timer's interrupt took 44.0 ms.
 ";
     assert_eq!(text, expected);
 }
