@@ -30,10 +30,9 @@ pub fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
         let text = read_log(path)?;
         let events = kernel_log::events(&text);
         if events.is_empty() && !kernel_log::is_one(&text) {
-            let way_out =
-                "is it a kernel's log? dmesg may need root; or try journalctl -k -o short-monotonic";
+            let way_out = "is it a kernel's log? dmesg may need root; or try journalctl -k";
             let path = path.display();
-            return Err(Failure::Usage(format!("{path}: no line with a time since boot; {way_out}")));
+            return Err(Failure::Usage(format!("{path}: no line with a time; {way_out}")));
         }
         let verdict = log::judge(&events);
         return output::print(&words::of_log(&verdict, arguments.json));
@@ -73,9 +72,9 @@ fn sample(collector: &mut Collector) -> Sample {
 
 /// A log, from a file or from standard input.
 fn read_log(path: &Path) -> Result<String, Failure> {
-    let path = if path.as_os_str() == "-" { Path::new("/dev/stdin") } else { path };
     let mut bytes = Vec::new();
-    let read = input::open(path).and_then(|input| input.take(MOST_LOG_BYTES).read_to_end(&mut bytes));
+    let opened = if path.as_os_str() == "-" { input::standard() } else { input::open(path) };
+    let read = opened.and_then(|input| input.take(MOST_LOG_BYTES).read_to_end(&mut bytes));
     read.map_err(|error| {
         let way_out = "name a file with a kernel's log, or: dmesg | reprieve explain --dmesg -";
         Failure::Usage(format!("{}: {error}; {way_out}", path.display()))

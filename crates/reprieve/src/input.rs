@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -47,7 +48,21 @@ pub fn open(path: &Path) -> io::Result<Input> {
     if !kind.is_file() && !is_pipe && !is_standard_input(&file) {
         return Err(io::Error::other("neither a file nor a pipe"));
     }
-    Ok(Input { file, path: path.into(), is_pipe, is_begun: false, is_said: false })
+    Ok(Input { file, path: path.into(), is_pipe, is_blocking: false, is_begun: false, is_said: false })
+}
+
+/// Standard input as it is. Opening `/dev/stdin` anew would fail if another user had opened it, as under `su` or `sudo -u`.
+///
+/// # Errors
+/// It is closed, or is of another kind.
+pub fn standard() -> io::Result<Input> {
+    let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    if file.metadata()?.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    // A pipe without a writer is at its end: whoever began this program had a writer for it.
+    let path = "standard input".into();
+    Ok(Input { file, path, is_pipe: false, is_blocking: true, is_begun: false, is_said: false })
 }
 
 /// Whether it is the very thing that standard input is, a terminal for instance.
@@ -66,6 +81,8 @@ pub struct Input {
     file: File,
     path: PathBuf,
     is_pipe: bool,
+    /// Reading it waits without a word.
+    is_blocking: bool,
     /// Something has been read.
     is_begun: bool,
     /// The user knows what is waited for.
@@ -102,6 +119,9 @@ impl Input {
 
 impl Read for Input {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.is_blocking && !self.is_said {
+            self.wait()?;
+        }
         loop {
             match self.file.read(into) {
                 Ok(0) if !into.is_empty() && self.has_no_writer() => {

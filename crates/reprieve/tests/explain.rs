@@ -4,7 +4,9 @@
 mod archive;
 mod support;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -153,19 +155,63 @@ fn of_log(log: &str, arguments: &[&str]) -> Output {
 fn a_log_is_judged_from_standard_input() {
     let log = "[0.0] Hypervisor detected: KVM
 [200.0] rcu: INFO: rcu_sched detected stalls on CPUs/tasks:
-[200.0] rcu: \t1-...!: (0 ticks this GP) idle=5e6/1/0x4000000000000000 softirq=1/1 fqs=0
+[200.0] rcu: \t1-...0: (0 ticks this GP) idle=5e6/1/0x4000000000000000 softirq=1/1 fqs=2100
 [200.0] \t(detected by 0, t=5263 jiffies, g=2373, q=3 ncpus=2)
 ";
     let said = of_log(log, &[]);
     let text = String::from_utf8(said.stdout).unwrap();
     assert!(
-        text.starts_with("1 stall: a vCPU took hardly any timer ticks meanwhile: the host did not run it"),
+        text.starts_with("1 stall: CPU 1 took 0 timer ticks in 5263 jiffies: the host did not run the vCPU"),
         "{text}"
     );
     let json: Value = serde_json::from_slice(&of_log(log, &["--json"]).stdout).unwrap();
     assert_eq!((&json["findings"][0]["cause"], &json["virtual"]), (&"no-ticks".into(), &true.into()));
+    assert_eq!(json["findings"][0]["longest"]["cpus"], json!([{ "cpu": 1, "ticks": 0, "idle": false }]));
+    let bare = of_log(&log.replace("[0.0] Hypervisor detected: KVM\n", ""), &["--json"]).stdout;
+    assert_eq!(serde_json::from_slice::<Value>(&bare).unwrap()["virtual"], Value::Null, "it may be a VM's");
     let quiet = String::from_utf8(of_log("\u{fffd}\n[1.0] eth0: link up\n", &[]).stdout).unwrap();
     assert_eq!(quiet, "The log has no RCU stall.\n");
+}
+
+#[test]
+fn what_else_a_log_complains_of_is_told() {
+    let log = "[1.0] INFO: task jbd2/vda1-8:190 blocked for more than 120 seconds.
+[3.0] watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [a:1]
+[5.0] hrtimer: interrupt took 44000000 ns
+";
+    let text = String::from_utf8(of_log(log, &[]).stdout).unwrap();
+    let expected = "The log has no RCU stall.
+Also in the log: 1 report of a soft lockup, the longest of 22 s.
+Also in the log: 1 report of a blocked task, first jbd2/vda1-8:190 for more than 120 s.
+Also in the log: a timer's interrupt took 44.0 ms.
+";
+    assert_eq!(text, expected);
+}
+
+/// A socket cannot be opened by its name, like a file of another user.
+#[test]
+fn a_standard_input_that_cannot_be_opened_again_is_read() {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    ours.write_all(b"[1.0] eth0: link up\n").unwrap();
+    drop(ours);
+    let mut command = Command::new(PROGRAM);
+    command.args(["explain", "--dmesg", "-"]).stdin(Stdio::from(OwnedFd::from(theirs)));
+    let output = command.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "The log has no RCU stall.\n", "{output:?}");
+}
+
+/// Whoever forgets the pipe is told what is waited for.
+#[test]
+fn a_silent_standard_input_is_spoken_of() {
+    let mut command = Command::new(PROGRAM);
+    command.args(["explain", "--dmesg", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    child.stdin.take().unwrap().write_all(b"[1.0] eth0: link up\n").unwrap();
+    assert_eq!(said, "reprieve: standard input: waiting for its writer, which says nothing\n");
+    assert!(child.wait_with_output().unwrap().status.success());
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! The verdict in words: first the answer, then what it rests on, then what would settle it, and the way out. Or as JSON.
 
-use reprieve_policy::explain::log::{LogCause, LogVerdict};
+mod log;
+
 use reprieve_policy::explain::{Cause, Confidence, Evidence, Verdict};
 use reprieve_policy::fingerprint::{Quota, Turns};
 use reprieve_study::units;
 use serde_json::{Value, json};
+
+pub use log::of_log;
 
 /// The version of the JSON.
 pub(super) const VERSION: u32 = 1;
@@ -261,85 +264,4 @@ fn cause_json(cause: &Cause) -> Value {
         Cause::StarvedKthread => json!({ "cause": "starved-kthread" }),
         Cause::LongReader => json!({ "cause": "long-reader" }),
     }
-}
-
-/// The verdict on a log.
-pub fn of_log(verdict: &LogVerdict, as_json: bool) -> String {
-    if as_json {
-        return format!("{}\n", log_json(verdict));
-    }
-    let mut text = String::new();
-    if verdict.findings.is_empty() {
-        text.push_str("The log has no RCU stall.\n");
-    }
-    for finding in &verdict.findings {
-        let (answer, settle) = of_log_cause(finding.cause, verdict.is_virtual);
-        let stalls =
-            if finding.stalls == 1 { "1 stall".into() } else { format!("{} stalls", finding.stalls) };
-        text.push_str(&format!("{stalls}: {answer} ({}).\n", word(finding.confidence)));
-        text.push_str(&format!("  To settle it: {settle}.\n"));
-    }
-    let also = [(verdict.lockups, "soft lockups"), (verdict.out_of_memory, "times out of memory")];
-    for (count, what) in also.into_iter().filter(|(count, _)| *count > 0) {
-        text.push_str(&format!("Also in the log: {count} {what}.\n"));
-    }
-    text
-}
-
-/// What is said of a cause in a log, and what would settle it.
-fn of_log_cause(cause: LogCause, is_virtual: bool) -> (&'static str, &'static str) {
-    match cause {
-        LogCause::Pause => (
-            "the machine had stood still just before, and the kernel counted that time",
-            "see the host's log for a pause, a snapshot or a migration",
-        ),
-        LogCause::Clock => (
-            "the kernel distrusts its clock, so the stall may be the clock's",
-            "see the clocksource lines near it",
-        ),
-        LogCause::RealTime => (
-            "real-time tasks had taken all CPU time",
-            "see which tasks are real-time (ps -eo pid,cls,rtprio,comm)",
-        ),
-        LogCause::NoTicks if is_virtual => (
-            "a vCPU took hardly any timer ticks meanwhile: the host did not run it, or it ran with interrupts off",
-            "run `reprieve explain --for 30` in the VM while it is slow, and see its steal",
-        ),
-        LogCause::NoTicks => (
-            "a CPU took hardly any timer ticks meanwhile: it ran with interrupts off; if this is a VM, the host may not have run it",
-            "see the backtrace of that CPU",
-        ),
-        LogCause::StarvedKthread => (
-            "RCU's kthread did not run: other tasks had its CPU, or the host did not run that vCPU",
-            "run `reprieve explain --for 30` while it is slow",
-        ),
-        LogCause::LongReader => (
-            "a CPU ran in the kernel for long without a quiescent state",
-            "see the backtrace of that CPU: the loop is in it",
-        ),
-        LogCause::Unknown => {
-            ("the log does not say what was waited for", "keep the lines that follow the stall, too")
-        }
-    }
-}
-
-fn log_json(verdict: &LogVerdict) -> Value {
-    let name = |cause: LogCause| match cause {
-        LogCause::Pause => "pause",
-        LogCause::Clock => "clock",
-        LogCause::RealTime => "real-time",
-        LogCause::NoTicks => "no-ticks",
-        LogCause::StarvedKthread => "starved-kthread",
-        LogCause::LongReader => "long-reader",
-        LogCause::Unknown => "unknown",
-    };
-    let finding = |finding: &reprieve_policy::explain::log::LogFinding| json!({ "cause": name(finding.cause), "stalls": finding.stalls, "confidence": word(finding.confidence) });
-    json!({
-        "explain_version": VERSION,
-        "tier": "log",
-        "findings": verdict.findings.iter().map(finding).collect::<Vec<_>>(),
-        "virtual": verdict.is_virtual,
-        "soft_lockups": verdict.lockups,
-        "out_of_memory": verdict.out_of_memory,
-    })
 }
