@@ -3,6 +3,7 @@
 #![cfg(feature = "ebpf")]
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use reprieve_linux::observe::{Ebpf, Grace, Symbols, Watch};
 use reprieve_linux::proc::{ProcRoot, SysCpus, allowed_cpus};
@@ -10,9 +11,14 @@ use reprieve_linux::{clock, threads};
 use reprieve_policy::sample::Deferred;
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
+/// Those of the running kernel, read once: in an emulated guest that takes seconds.
+fn symbols() -> Result<Symbols, String> {
+    static READ: OnceLock<Result<Symbols, String>> = OnceLock::new();
+    READ.get_or_init(|| Symbols::read(&ProcRoot::default()).map_err(|error| error.to_string())).clone()
+}
+
 fn armed() -> Option<Ebpf> {
-    let symbols = Symbols::read(&ProcRoot::default()).map_err(|error| error.to_string());
-    symbols.and_then(Ebpf::arm).map_err(|error| eprintln!("skipped: {error}")).ok()
+    symbols().and_then(Ebpf::arm).map_err(|error| eprintln!("skipped: {error}")).ok()
 }
 
 /// Waits for a grace period so many times, and says when each wait began and ended; none if there is no `membarrier`.
@@ -61,8 +67,7 @@ fn each_wait_of_membarrier_has_a_whole_grace_period_in_it() {
 #[test]
 fn perf_events_at_the_same_functions_see_the_same_grace_periods() {
     let Some(mut ebpf) = armed() else { return };
-    let symbols = Symbols::read(&ProcRoot::default()).unwrap();
-    let mut watch = match Watch::begin(Path::new("/sys"), symbols, &SysCpus::default().online()) {
+    let mut watch = match Watch::begin(Path::new("/sys"), symbols().unwrap(), &SysCpus::default().online()) {
         Ok(watch) => watch,
         Err(error) => return eprintln!("skipped: {error}"),
     };

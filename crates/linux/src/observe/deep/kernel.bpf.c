@@ -198,17 +198,26 @@ static __always_inline void count(__u64 function, __u64 calls)
 		__sync_fetch_and_add(sum, calls);
 }
 
+// The function is the second argument. Older kernels (6.1) do not let a program read a pointer to a function directly.
+static __always_inline void count_callback(unsigned long long *ctx)
+{
+	__u64 function = 0;
+
+	bpf_probe_read_kernel(&function, sizeof(function), &ctx[1]);
+	count(function, 1);
+}
+
 SEC("fentry/call_rcu")
 int queue(unsigned long long *ctx)
 {
-	count(ctx[1], 1);
+	count_callback(ctx);
 	return 0;
 }
 
 SEC("fentry/call_rcu_hurry")
 int queue_hurry(unsigned long long *ctx)
 {
-	count(ctx[1], 1);
+	count_callback(ctx);
 	return 0;
 }
 
