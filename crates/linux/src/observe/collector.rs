@@ -1,7 +1,7 @@
 //! Makes [`Sample`]s of the machine it runs on: joins beats, grace periods and the kernel's counters.
 //!
-//! It has two paces. The *frugal* one is for always: 20 beats a second and vCPU show what part of the time a vCPU is off, not
-//! when. The *close* one, of 1,000, shows each time off of a millisecond or more, and costs about fifty times as much.
+//! It has two paces. The *frugal* one is for always: 10 beats a second and vCPU show what part of the time a vCPU is off, not
+//! when. The *close* one, of 1,000, shows each time off of a millisecond or more, and costs some fifty times as much.
 //! [`reprieve_policy::canary`] says when to look closely.
 //!
 //! It sees as much as it may, in tiers, and does not fail for lack of rights: T0 needs none, T1 root, and T2 is armed while the
@@ -25,7 +25,7 @@ use crate::proc::ProcRoot;
 /// How closely it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// 20 beats a second, a grace period a second.
+    /// 10 beats a second, a grace period a second.
     Frugal,
     /// 1,000 beats a second, seven grace periods a second.
     Close,
@@ -35,7 +35,7 @@ impl Pace {
     /// Time between two beats, ns.
     pub fn beat_ns(self) -> u64 {
         match self {
-            Pace::Frugal => 50_000_000,
+            Pace::Frugal => 100_000_000,
             Pace::Close => 1_000_000,
         }
     }
@@ -265,6 +265,6 @@ mod tests {
         collector.set_pace(Pace::Frugal);
         std::thread::sleep(std::time::Duration::from_millis(20));
         collector.sample(&mut sample);
-        assert_eq!(sample.beat_ns, 50_000_000);
+        assert_eq!(sample.beat_ns, 100_000_000);
     }
 }
