@@ -86,7 +86,8 @@ impl Evidence {
         all.grace_periods_ns.extend(Some(open_ns).filter(|ns| *ns > 0));
         all.grace_periods_ns.sort_unstable();
         all.exact_grace_periods_ns.sort_unstable();
-        [&mut all.in_the_way, &mut all.queued].into_iter().for_each(sort_by_sum);
+        sort_by_sum(&mut all.in_the_way);
+        sort_by_sum(&mut all.queued);
         for (vcpu, idle_ns) in all.vcpus.iter_mut().zip(idle_ns) {
             let on_ns = all.span_ns.saturating_sub(vcpu.off_ns());
             vcpu.idle = (idle_ns as f64 / on_ns.max(1) as f64).min(1.0);
@@ -138,7 +139,7 @@ fn add_names(sums: &mut Vec<(String, u64)>, more: &[(String, u64)]) {
     }
 }
 
-fn sort_by_sum(sums: &mut Vec<(String, u64)>) {
+fn sort_by_sum(sums: &mut [(String, u64)]) {
     sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
 }
 

@@ -7,7 +7,7 @@ use reprieve_policy::sample::Tier;
 use super::{Finding, State};
 
 const TIERS: [(Tier, &str); 3] =
-    [(Tier::T0, "explain, tier T0"), (Tier::T1, "explain, tier T1"), (Tier::T2, "explain, tier T2")];
+    [(Tier::T0, "explain tier T0"), (Tier::T1, "explain tier T1"), (Tier::T2, "explain tier T2")];
 
 /// A finding for each tier.
 pub fn look(root: &ProcRoot) -> Vec<Finding> {
