@@ -17,8 +17,6 @@ use crate::proc::{ProcRoot, SysCpus};
 
 /// The most functions that a sample names; the rest is added up.
 const MOST_FUNCTIONS: usize = 16;
-/// The most tasks in the way that a sample names.
-const MOST_TASKS: usize = 8;
 /// The name of the rest.
 const REST: &str = "(others)";
 

@@ -10,7 +10,7 @@ use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 use reprieve_policy::sample::Deferred;
 
-use super::{MOST_FUNCTIONS, MOST_TASKS, REST, Symbols, most};
+use super::{MOST_FUNCTIONS, REST, Symbols, most};
 
 /// The compiled programs.
 const PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernel.bpf.o"));
@@ -22,6 +22,8 @@ const FREES: &str = "kvfree_call_rcu";
 const GRACES: u64 = 512;
 /// Words of one.
 const GRACE_WORDS: usize = 4;
+/// The most tasks in the way that a sample names.
+const MOST_TASKS: usize = 8;
 /// Length of a task's name, bytes.
 const COMM_BYTES: usize = 16;
 
