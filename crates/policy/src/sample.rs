@@ -14,7 +14,7 @@ pub enum Tier {
     /// What anybody may read.
     #[default]
     T0,
-    /// What root may read: slabs.
+    /// What root may read: slabs, the kernel's log.
     T1,
     /// The kernel's own functions, by eBPF.
     T2,
@@ -69,8 +69,20 @@ pub struct Sample {
     pub open_grace_period_ns: u64,
     /// Memory at its end.
     pub memory: Option<Memory>,
+    /// The largest block of free memory, bytes: what the kernel can allocate in one piece.
+    pub largest_free_bytes: Option<u64>,
+    /// The slab caches that grew most since they were last read, from tier T1 on; the one that grew most first. At a frugal
+    /// pace they are read only in every tenth sample.
+    pub slabs: Vec<SlabGrowth>,
+    /// RCU stalls that the kernel logged in this time, from tier T1 on.
+    pub stalls: Option<u64>,
+    /// Lockups that it logged, from tier T1 on.
+    pub lockups: Option<u64>,
     /// What the kernel frees after grace periods, from tier T2 on.
     pub deferred: Option<Deferred>,
+    /// Names of tasks that ran while others waited for their CPU, and for how long these waited, ns, summed over those that
+    /// waited; the longest first. From tier T2 on.
+    pub in_the_way: Vec<(String, u64)>,
 }
 
 /// One vCPU in a sample.
@@ -116,12 +128,26 @@ pub struct Memory {
     pub unreclaimable_bytes: u64,
 }
 
+/// A slab cache that grew.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlabGrowth {
+    /// Its name.
+    pub cache: String,
+    /// Objects in use, bytes.
+    pub bytes: u64,
+    /// By how much these grew, bytes.
+    pub grown_bytes: u64,
+}
+
 /// What the kernel freed after grace periods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Deferred {
     /// The kernel's grace periods that ended in this time, ns, exactly.
     pub grace_periods_ns: Vec<u64>,
+    /// How often RCU looked in these for CPUs that hold them up (force quiescent state); `None` if that was not seen.
+    pub forced: Option<u64>,
     /// Objects that were queued, by the function that frees them or, if it has none, that queued them; the most first.
     pub queued: Vec<(String, u64)>,
 }

@@ -263,6 +263,9 @@ pub struct ExplainArguments {
     /// For how long to watch this VM, in seconds; a signal ends it sooner
     #[arg(long = "for", value_name = "SECONDS", default_value = "10", conflicts_with = "dmesg", value_parser = clap::value_parser!(u64).range(1..=60))]
     pub for_s: u64,
+    /// Use no more than this tier: T0 needs no rights; T1, as root, reads slabs and the kernel's log; T2 looks into the kernel
+    #[arg(long, value_name = "TIER", default_value = "T2", conflicts_with = "dmesg", value_parser = ["T0", "T1", "T2"])]
+    pub tier: String,
     /// Judge a kernel's log instead, from any machine: a file, or - for standard input
     #[arg(long, value_name = "FILE")]
     pub dmesg: Option<PathBuf>,

@@ -1,5 +1,7 @@
 //! `reprieve doctor`: what this machine has, what is missing and how to get it.
 
+mod tiers;
+
 use std::fmt::Display;
 
 use reprieve_linux::proc::{self, ProcRoot};
@@ -35,7 +37,7 @@ const NEWER: &str = "6.12";
 /// Runs the verb.
 pub fn doctor() -> Result<(), Failure> {
     let findings = look();
-    let mut text = String::new();
+    let mut text = conclusion(&findings);
     for finding in &findings {
         let mark = match finding.state {
             State::Good => "ok",
@@ -54,6 +56,27 @@ pub fn doctor() -> Result<(), Failure> {
     }
 }
 
+/// The answer in a line or two: what runs here, and what could be better.
+fn conclusion(findings: &[Finding]) -> String {
+    let of = |state: fn(&State) -> bool| -> Vec<&str> {
+        findings.iter().filter(|finding| state(&finding.state)).map(|finding| finding.what).collect()
+    };
+    let (missing, less) =
+        (of(|state| matches!(state, State::Missing)), of(|state| matches!(state, State::Less)));
+    let runs = match &missing[..] {
+        [] => "Everything runs on this machine, real guests too.".to_string(),
+        _ => format!(
+            "Real guests (--on vm, --on xen) do not run on this machine: {} missing.",
+            missing.join(", ")
+        ),
+    };
+    let could = match &less[..] {
+        [] => String::new(),
+        _ => format!(" Less than possible: {}.", less.join(", ")),
+    };
+    format!("{runs}{could}\n\n")
+}
+
 fn look() -> Vec<Finding> {
     let root = ProcRoot::default();
     let mut findings = vec![simulator(), peers(), machine(&root), emulator(), kvm()];
@@ -68,7 +91,12 @@ fn look() -> Vec<Finding> {
     let switches = SwitchRecorder::open(&[threads::own_tid()], 1).map(|_| "perf switch records".to_string());
     findings.push(optional("scheduling intervals", switches, "without: from schedstat, coarser"));
     let fifo = FifoGuard::raise(1).map(|_| "the sampler may run on time".to_string());
-    findings.push(optional("real-time priority", fifo, "without: looks into the guest come late under load"));
+    findings.push(optional(
+        "real-time priority",
+        fifo,
+        "without: beats, and looks into guests, come late under load",
+    ));
+    findings.extend(tiers::look(&root));
     findings
 }
 

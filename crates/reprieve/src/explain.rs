@@ -13,7 +13,7 @@ use reprieve_linux::proc::{self, ProcRoot};
 use reprieve_linux::signals::Interrupt;
 use reprieve_policy::explain::{self, Evidence, log};
 use reprieve_policy::kernel_log;
-use reprieve_policy::sample::Sample;
+use reprieve_policy::sample::{Sample, Tier};
 
 use crate::cli::ExplainArguments;
 use crate::failure::Failure;
@@ -40,15 +40,20 @@ pub fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
     if let Some(pid) = arguments.pid {
         return outside::explain(pid, arguments.for_s, arguments.json);
     }
-    let seen = watch(arguments.for_s)?;
+    let seen = watch(arguments.for_s, tier(&arguments.tier))?;
     output::print(&words::of(&seen, &explain::judge(&seen), arguments.json))
 }
 
+/// The tier of this name.
+fn tier(name: &str) -> Tier {
+    [Tier::T0, Tier::T1].into_iter().find(|tier| tier.name() == name).unwrap_or(Tier::T2)
+}
+
 /// Looks at this VM from inside.
-fn watch(for_s: u64) -> Result<Evidence, Failure> {
+fn watch(for_s: u64, highest: Tier) -> Result<Evidence, Failure> {
     let root = ProcRoot::default();
     let interrupt = Interrupt::install()?;
-    let mut collector = Collector::begin(&root, &proc::allowed_cpus()?, Pace::Close)?;
+    let mut collector = Collector::begin_in(&root, &proc::allowed_cpus()?, Pace::Close, highest)?;
     let (began, bar) = (Instant::now(), progress::seconds(for_s));
     let mut samples = Vec::new();
     while !interrupt.is_raised() && began.elapsed() < Duration::from_secs(for_s) {

@@ -1,10 +1,13 @@
 //! Makes [`Sample`]s of the machine it runs on: joins beats, grace periods and the kernel's counters.
 //!
-//! It has two paces. The *frugal* one is for always: 20 beats a second and vCPU show what part of the time a vCPU is off, not
-//! when. The *close* one, of 1,000, shows each time off of a millisecond or more, and costs about fifty times as much.
+//! It has two paces. The *frugal* one is for always: 10 beats a second and vCPU show what part of the time a vCPU is off, not
+//! when. The *close* one, of 1,000, shows each time off of a millisecond or more, and costs some fifty times as much.
 //! [`reprieve_policy::canary`] says when to look closely.
 //!
-//! Invariant: after the first samples, a sample allocates nothing, unless there are more gaps in it than ever before.
+//! It sees as much as it may, in tiers, and does not fail for lack of rights: T0 needs none, T1 root, and T2 is armed while the
+//! pace is close, since it costs more.
+//!
+//! Invariant: after the first samples, a sample of T0 allocates nothing, unless there are more gaps in it than ever before.
 
 use reprieve_policy::beat::{Gap, Verdict};
 use reprieve_policy::explain::OFF_PERMILLE;
@@ -13,14 +16,16 @@ use reprieve_policy::sample::{Sample, Tier, VcpuSample};
 
 use super::beats::{Beats, VcpuBeats};
 use super::counters::{Counters, CpuStanding, Standing};
+use super::deep::{Deep, DeepBy};
 use super::grace::GracePeriods;
+use super::privileged::Privileged;
 use crate::Result;
 use crate::proc::ProcRoot;
 
 /// How closely it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// 20 beats a second, a grace period a second.
+    /// 10 beats a second, a grace period a second.
     Frugal,
     /// 1,000 beats a second, seven grace periods a second.
     Close,
@@ -30,7 +35,7 @@ impl Pace {
     /// Time between two beats, ns.
     pub fn beat_ns(self) -> u64 {
         match self {
-            Pace::Frugal => 50_000_000,
+            Pace::Frugal => 100_000_000,
             Pace::Close => 1_000_000,
         }
     }
@@ -45,21 +50,48 @@ pub struct Collector {
     before: Standing,
     now: Standing,
     pace: Pace,
+    root: ProcRoot,
+    /// The highest tier to use.
+    highest: Tier,
+    privileged: Option<Privileged>,
+    deep: Option<Deep>,
+    /// Why the highest tier is closed.
+    refusal: Option<String>,
 }
 
 impl Collector {
-    /// Begins on these CPUs.
+    /// Begins on these CPUs, with all tiers that are open.
     ///
     /// # Errors
     /// The system starts no further thread.
     pub fn begin(root: &ProcRoot, cpus: &[usize], pace: Pace) -> Result<Collector> {
+        Collector::begin_in(root, cpus, pace, Tier::T2)
+    }
+
+    /// Begins on these CPUs, with no tier above this one.
+    ///
+    /// # Errors
+    /// The system starts no further thread.
+    pub fn begin_in(root: &ProcRoot, cpus: &[usize], pace: Pace, highest: Tier) -> Result<Collector> {
+        let privileged = if highest >= Tier::T1 { Privileged::open(root) } else { None };
         let mut counters = Counters::new(root);
         let grace_periods = GracePeriods::begin();
         let mut before = Standing::default();
         counters.read(&mut before);
         let beats = Beats::begin(root, cpus, pace.beat_ns())?;
-        let mut collector =
-            Collector { beats, grace_periods, counters, before, now: Standing::default(), pace };
+        let mut collector = Collector {
+            beats,
+            grace_periods,
+            counters,
+            before,
+            now: Standing::default(),
+            pace,
+            root: root.clone(),
+            highest,
+            privileged,
+            deep: None,
+            refusal: None,
+        };
         collector.set_pace(pace);
         Ok(collector)
     }
@@ -69,6 +101,32 @@ impl Collector {
         self.pace
     }
 
+    /// By what tier T2 sees, while it is armed.
+    pub fn armed(&self) -> Option<DeepBy> {
+        self.deep.as_ref().map(Deep::by)
+    }
+
+    /// Why tier T2 cannot be armed, if that was tried.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
+    /// Arms tier T2, if that is permitted and was not refused before. Takes some tenths of a second. A close pace does it, too.
+    pub fn arm(&mut self) {
+        if self.highest < Tier::T2 || self.deep.is_some() || self.refusal.is_some() {
+            return;
+        }
+        match Deep::arm(&self.root) {
+            Ok(deep) => self.deep = Some(deep),
+            Err(refusal) => self.refusal = Some(refusal),
+        }
+    }
+
+    /// Disarms tier T2. A frugal pace does it, too.
+    pub fn disarm(&mut self) {
+        self.deep = None;
+    }
+
     /// Looks more or less closely from now on.
     pub fn set_pace(&mut self, pace: Pace) {
         self.pace = pace;
@@ -76,17 +134,32 @@ impl Collector {
         if let Some(grace_periods) = &self.grace_periods {
             grace_periods.set_frugal(pace == Pace::Frugal);
         }
+        match pace {
+            Pace::Frugal => self.disarm(),
+            Pace::Close => self.arm(),
+        }
     }
 
     /// Makes a sample of the time since the last one, in place of what `into` held.
     pub fn sample(&mut self, into: &mut Sample) {
         self.counters.read(&mut self.now);
+        self.add_counters(into);
+        into.grace_periods_ns.clear();
+        into.open_grace_period_ns = 0;
+        if let Some(grace_periods) = &self.grace_periods {
+            grace_periods.take(&mut into.grace_periods_ns);
+            into.open_grace_period_ns = grace_periods.open_ns();
+        }
+        self.add_vcpus(into);
+        self.add_higher_tiers(into);
+        std::mem::swap(&mut self.before, &mut self.now);
+    }
+
+    fn add_counters(&self, into: &mut Sample) {
         let (before, now) = (&self.before, &self.now);
-        let grown = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
         into.at_ns = now.at_ns;
         into.day_ns = now.day_ns;
         into.span_ns = now.at_ns.saturating_sub(before.at_ns);
-        into.tier = Tier::T0;
         into.beat_ns = self.pace.beat_ns();
         into.throttled_ns = now.throttled_since(before);
         into.stepped_ns = now.stepped_since(before);
@@ -96,13 +169,11 @@ impl Collector {
         into.io_wait_ns = grown(now.io_wait_ns, before.io_wait_ns);
         into.kthread_wait_ns = grown(now.kthread_wait_ns, before.kthread_wait_ns);
         into.memory = now.memory;
-        into.deferred = None;
-        into.grace_periods_ns.clear();
-        into.open_grace_period_ns = 0;
-        if let Some(grace_periods) = &self.grace_periods {
-            grace_periods.take(&mut into.grace_periods_ns);
-            into.open_grace_period_ns = grace_periods.open_ns();
-        }
+        into.largest_free_bytes = now.largest_free_bytes;
+    }
+
+    fn add_vcpus(&mut self, into: &mut Sample) {
+        let (before, now) = (&self.before, &self.now);
         // The kernel counts throttling of our cgroup as waiting for the guest's tasks. It is a time off all the same.
         let is_throttled = into.throttled_ns.is_some_and(|ns| ns > into.span_ns / 1000 * OFF_PERMILLE);
         into.real_time = self.beats.vcpus.iter().all(VcpuBeats::is_real_time);
@@ -123,8 +194,33 @@ impl Collector {
             vcpu.steal_ns = grown(|cpu| Some(cpu.steal_ns)).filter(|_| books_steal);
             vcpu.run_delay_ns = grown(|cpu| cpu.run_delay_ns);
         }
-        std::mem::swap(&mut self.before, &mut self.now);
     }
+
+    fn add_higher_tiers(&mut self, into: &mut Sample) {
+        into.tier = match (&self.deep, &self.privileged) {
+            (Some(_), _) => Tier::T2,
+            (None, Some(_)) => Tier::T1,
+            (None, None) => Tier::T0,
+        };
+        match &mut self.privileged {
+            Some(privileged) => privileged.read(self.pace == Pace::Close, into),
+            None => {
+                into.slabs.clear();
+                (into.stalls, into.lockups) = (None, None);
+            }
+        }
+        match &mut self.deep {
+            Some(deep) => deep.take(into),
+            None => {
+                into.in_the_way.clear();
+                into.deferred = None;
+            }
+        }
+    }
+}
+
+fn grown(now: Option<u64>, before: Option<u64>) -> Option<u64> {
+    Some(now?.saturating_sub(before?))
 }
 
 /// Takes the gaps of a vCPU: times off, and times that the guest kept the beats waiting.
@@ -169,6 +265,6 @@ mod tests {
         collector.set_pace(Pace::Frugal);
         std::thread::sleep(std::time::Duration::from_millis(20));
         collector.sample(&mut sample);
-        assert_eq!(sample.beat_ns, 50_000_000);
+        assert_eq!(sample.beat_ns, 100_000_000);
     }
 }

@@ -1,10 +1,11 @@
 //! What the kernel has counted so far, as far as anybody may read it: CPU time, steal, throttling, pressure, clocks. Two of
 //! these, at the start and at the end of a stretch of time, say what happened in it.
 //!
-//! Source: proc_stat(5); proc_meminfo(5); the kernel's Documentation/accounting/psi.rst, scheduler/sched-stats.rst,
+//! Source: proc_stat(5); proc_meminfo(5); proc_buddyinfo(5); the kernel's Documentation/accounting/psi.rst, scheduler/sched-stats.rst,
 //! admin-guide/cgroup-v2.rst (`cpu.stat`) and admin-guide/cgroup-v1/cpu.rst.
 
 use reprieve_policy::sample::Memory;
+use rustix::param::page_size;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::cgroup::Throttled;
@@ -45,6 +46,8 @@ pub(super) struct Standing {
     pub io_wait_ns: Option<u64>,
     pub kthread_wait_ns: Option<u64>,
     pub memory: Option<Memory>,
+    /// The largest free block, bytes.
+    pub largest_free_bytes: Option<u64>,
 }
 
 impl Standing {
@@ -71,6 +74,7 @@ pub(super) struct Counters {
     stat: Reread,
     schedstat: Reread,
     meminfo: Reread,
+    buddyinfo: Reread,
     cpu: Reread,
     memory: Reread,
     io: Reread,
@@ -92,6 +96,7 @@ impl Counters {
             stat: open("stat"),
             schedstat: open("schedstat"),
             meminfo: open("meminfo"),
+            buddyinfo: open("buddyinfo"),
             cpu: open("pressure/cpu"),
             memory: open("pressure/memory"),
             io: open("pressure/io"),
@@ -117,6 +122,7 @@ impl Counters {
         into.io_wait_ns = self.io.read().and_then(psi_total_ns);
         into.kthread_wait_ns = self.kthread.as_mut().and_then(|kthread| kthread.waited_ns(into.at_ns));
         into.memory = self.meminfo.read().and_then(memory);
+        into.largest_free_bytes = self.buddyinfo.read().and_then(largest_free_bytes);
     }
 
     fn read_cpus(&mut self, cpus: &mut Vec<CpuStanding>) {
@@ -204,6 +210,17 @@ fn memory(text: &str) -> Option<Memory> {
     })
 }
 
+/// The largest block in `/proc/buddyinfo`: each line has a node, a zone, and the number of free blocks of 1, 2, 4 ... pages.
+fn largest_free_bytes(text: &str) -> Option<u64> {
+    let largest = |line: &str| {
+        let (_, zone) = line.split_once("zone")?;
+        let counts = zone.split_ascii_whitespace().skip(1).map(|count| count.parse::<u64>().unwrap_or(0));
+        let order = counts.enumerate().filter(|(_, count)| *count > 0).map(|(order, _)| order).last();
+        Some(order.map_or(0, |order| (page_size() as u64).checked_shl(order as u32).unwrap_or(0)))
+    };
+    text.lines().filter_map(largest).max()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -256,6 +273,16 @@ mod tests {
         assert_eq!(at(5000, 2570, 4, 'R'), 2570, "the kernel knows the whole wait");
         assert_eq!(at(6000, 2590, 5, 'R'), 2590, "it ran");
         assert_eq!(at(7000, 2590, 5, 'S'), 2590);
+    }
+
+    #[test]
+    fn the_largest_free_block_is_that_of_any_zone() {
+        let page = page_size() as u64;
+        let text =
+            "Node 0, zone      DMA      0      0      0\nNode 0, zone   Normal   9758      0      3      0\n";
+        assert_eq!(largest_free_bytes(text), Some(4 * page));
+        assert_eq!(largest_free_bytes("Node 0, zone DMA 0 0\n"), Some(0));
+        assert_eq!(largest_free_bytes("nonsense\n"), None);
     }
 
     #[test]

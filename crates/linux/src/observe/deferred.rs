@@ -75,6 +75,8 @@ struct Probe {
     is_callback: bool,
     /// Records by the address that they hold.
     seen: BTreeMap<u64, u64>,
+    /// Calls that were taken.
+    taken: u64,
 }
 
 /// Watches a kernel's deferred frees and grace periods.
@@ -137,25 +139,41 @@ impl Watch {
         }
     }
 
+    /// Takes what was seen since it began, or since this was called last.
+    ///
+    /// # Errors
+    /// Calls could not be counted.
+    pub fn take(&mut self) -> Result<Deferred> {
+        self.look();
+        let mut frees = Vec::new();
+        for probe in &mut self.frees {
+            let counted = probe.events.count()?;
+            let objects = counted.saturating_sub(std::mem::replace(&mut probe.taken, counted));
+            frees.extend(shares(&probe.seen, objects, probe.is_callback, &self.symbols));
+            probe.seen.clear();
+        }
+        frees.sort_by(|a, b| b.objects.total_cmp(&a.objects).then_with(|| a.function.cmp(&b.function)));
+        self.bounds.sort_unstable();
+        let grace_periods_ns = durations(&self.bounds);
+        // The one that is open counts when it has ended.
+        let open = self.bounds.last().copied().filter(|(_, is_end)| !is_end);
+        self.bounds.clear();
+        self.bounds.extend(open);
+        Ok(Deferred { frees, grace_periods_ns, missed: std::mem::take(&mut self.missed) })
+    }
+
     /// Ends it, and gives what was seen.
     ///
     /// # Errors
     /// Calls could not be counted.
     pub fn end(mut self) -> Result<Deferred> {
-        self.look();
-        let mut frees = Vec::new();
-        for probe in &self.frees {
-            frees.extend(shares(&probe.seen, probe.events.count()?, probe.is_callback, &self.symbols));
-        }
-        frees.sort_by(|a, b| b.objects.total_cmp(&a.objects).then_with(|| a.function.cmp(&b.function)));
-        self.bounds.sort_unstable();
-        Ok(Deferred { frees, grace_periods_ns: durations(&self.bounds), missed: self.missed })
+        self.take()
     }
 }
 
 impl Probe {
     fn open(spec: EventSpec, is_callback: bool, online: &CpuSet) -> Result<Probe> {
-        Ok(Probe { events: PerCpu::open(spec, online)?, is_callback, seen: BTreeMap::new() })
+        Ok(Probe { events: PerCpu::open(spec, online)?, is_callback, seen: BTreeMap::new(), taken: 0 })
     }
 
     fn look(&mut self, symbols: &Symbols) -> bool {

@@ -32,7 +32,7 @@ struct Shared {
 impl GracePeriods {
     /// Starts the thread; `None` if this kernel does not tell.
     pub fn begin() -> Option<GracePeriods> {
-        if !is_there() {
+        if refusal().is_some() {
             return None;
         }
         let shared =
@@ -88,11 +88,14 @@ fn time_them(shared: &Shared) {
     }
 }
 
-/// Whether the call waits for grace periods here.
-fn is_there() -> bool {
+/// Why the call does not wait for grace periods here, and what would change that; `None` if it does.
+pub(super) fn refusal() -> Option<&'static str> {
     let supported = membarrier(libc::MEMBARRIER_CMD_QUERY);
-    let several = SysCpus::default().online().iter().count() > 1;
-    several && supported > 0 && supported & i64::from(libc::MEMBARRIER_CMD_GLOBAL) != 0
+    if SysCpus::default().online().iter().count() < 2 {
+        return Some("membarrier() does not wait with one CPU; give the VM a second vCPU");
+    }
+    let is_there = supported > 0 && supported & i64::from(libc::MEMBARRIER_CMD_GLOBAL) != 0;
+    (!is_there).then_some("the kernel refuses membarrier(); boot without nohz_full=, with CONFIG_MEMBARRIER")
 }
 
 fn membarrier(command: libc::c_int) -> i64 {

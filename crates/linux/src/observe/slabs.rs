@@ -24,13 +24,18 @@ pub fn slabs(root: &ProcRoot) -> Result<Vec<Slab>> {
     Ok(text.lines().filter_map(slab).collect())
 }
 
-/// The cache of a line. The two lines of the head have none.
 fn slab(line: &str) -> Option<Slab> {
+    let (cache, objects, bytes) = fields(line)?;
+    Some(Slab { cache: cache.to_string(), objects, bytes })
+}
+
+/// The cache of a line, its objects in use and the size of one, bytes. The two lines of the head have none.
+pub(super) fn fields(line: &str) -> Option<(&str, u64, u64)> {
     let mut words = line.split_ascii_whitespace();
-    let cache = words.next()?.to_string();
+    let cache = words.next()?;
     let objects = words.next()?.parse().ok()?;
     let bytes = words.nth(1)?.parse().ok()?;
-    Some(Slab { cache, objects, bytes })
+    Some((cache, objects, bytes))
 }
 
 #[cfg(test)]

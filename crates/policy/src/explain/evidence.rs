@@ -1,7 +1,7 @@
 //! What was seen of a VM in a stretch of time: samples, added up.
 
 use crate::fingerprint::Off;
-use crate::sample::{Sample, VcpuSample};
+use crate::sample::{Sample, Tier, VcpuSample};
 
 /// What was seen of one vCPU.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,6 +48,16 @@ pub struct Evidence {
     pub grace_periods_ns: Vec<u64>,
     /// How long RCU's kthread waited for a CPU while it could run, ns.
     pub kthread_wait_ns: Option<u64>,
+    /// The highest tier in the samples.
+    pub tier: Tier,
+    /// Stalls and lockups that the kernel logged; `None` if its log was not read.
+    pub logged: Option<u64>,
+    /// Tasks that ran while others waited for their CPU, and for how long these waited, ns; the longest first.
+    pub in_the_way: Vec<(String, u64)>,
+    /// Durations of the kernel's own grace periods, ns, ascending; empty below tier T2.
+    pub exact_grace_periods_ns: Vec<u64>,
+    /// Objects that wait for grace periods, by function; the most first.
+    pub queued: Vec<(String, u64)>,
 }
 
 impl Evidence {
@@ -66,6 +76,7 @@ impl Evidence {
             add(&mut all.kthread_wait_ns, sample.kthread_wait_ns);
             all.grace_periods_ns.extend(&sample.grace_periods_ns);
             open_ns = sample.open_grace_period_ns;
+            all.add_higher_tiers(sample);
             for seen in sample.vcpus.iter().filter(|seen| seen.beats > 0 || !seen.offs.is_empty()) {
                 add(&mut all.steal_ns, seen.steal_ns);
                 add_vcpu(&mut all.vcpus, &mut idle_ns, seen);
@@ -74,11 +85,28 @@ impl Evidence {
         // A call that is still open counts with the time so far.
         all.grace_periods_ns.extend(Some(open_ns).filter(|ns| *ns > 0));
         all.grace_periods_ns.sort_unstable();
+        all.exact_grace_periods_ns.sort_unstable();
+        sort_by_sum(&mut all.in_the_way);
+        sort_by_sum(&mut all.queued);
         for (vcpu, idle_ns) in all.vcpus.iter_mut().zip(idle_ns) {
             let on_ns = all.span_ns.saturating_sub(vcpu.off_ns());
             vcpu.idle = (idle_ns as f64 / on_ns.max(1) as f64).min(1.0);
         }
         all
+    }
+
+    fn add_higher_tiers(&mut self, sample: &Sample) {
+        self.tier = self.tier.max(sample.tier);
+        let logged = sample
+            .stalls
+            .or(sample.lockups)
+            .map(|_| sample.stalls.unwrap_or(0).saturating_add(sample.lockups.unwrap_or(0)));
+        add(&mut self.logged, logged);
+        add_names(&mut self.in_the_way, &sample.in_the_way);
+        if let Some(deferred) = &sample.deferred {
+            self.exact_grace_periods_ns.extend(&deferred.grace_periods_ns);
+            add_names(&mut self.queued, &deferred.queued);
+        }
     }
 
     pub(super) fn permille(&self, ns: u64) -> u64 {
@@ -97,6 +125,24 @@ fn add(sum: &mut Option<u64>, ns: Option<u64>) {
     }
 }
 
+/// The most names that are added up.
+const MOST_NAMES: usize = 1000;
+
+fn add_names(sums: &mut Vec<(String, u64)>, more: &[(String, u64)]) {
+    for (name, sum) in more {
+        let has_room = sums.len() < MOST_NAMES;
+        match sums.iter_mut().find(|(known, _)| known == name) {
+            Some((_, total)) => *total = total.saturating_add(*sum),
+            None if has_room => sums.push((name.clone(), *sum)),
+            None => {}
+        }
+    }
+}
+
+fn sort_by_sum(sums: &mut [(String, u64)]) {
+    sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+}
+
 fn add_vcpu(vcpus: &mut Vec<Vcpu>, idle_ns: &mut Vec<u64>, seen: &VcpuSample) {
     let at = vcpus.iter().position(|vcpu| vcpu.vcpu == seen.vcpu).unwrap_or_else(|| {
         vcpus.push(Vcpu { vcpu: seen.vcpu, ..Vcpu::default() });
@@ -111,6 +157,27 @@ fn add_vcpu(vcpus: &mut Vec<Vcpu>, idle_ns: &mut Vec<u64>, seen: &VcpuSample) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::Deferred;
+
+    #[test]
+    fn what_higher_tiers_saw_adds_up() {
+        let sample = |tier, stalls, names: &[(&str, u64)], graces: &[u64]| {
+            let names: Vec<(String, u64)> =
+                names.iter().map(|(name, sum)| (name.to_string(), *sum)).collect();
+            let deferred = Deferred { grace_periods_ns: graces.into(), queued: names.clone(), forced: None };
+            Sample { tier, stalls, in_the_way: names, deferred: Some(deferred), ..Sample::default() }
+        };
+        let first = sample(Tier::T2, Some(2), &[("a", 5), ("b", 3)], &[9]);
+        let second = sample(Tier::T1, None, &[("b", 4)], &[7, 8]);
+        let all = Evidence::of([&Sample::default(), &first, &second]);
+        let names = [("b".to_string(), 7), ("a".to_string(), 5)];
+        assert_eq!((all.tier, all.logged), (Tier::T2, Some(2)));
+        assert_eq!((&all.in_the_way[..], &all.queued[..]), (&names[..], &names[..]));
+        assert_eq!(all.exact_grace_periods_ns, [7, 8, 9]);
+        let many: Vec<_> = (0..2 * MOST_NAMES).map(|at| (at.to_string(), 1)).collect();
+        let many = Sample { in_the_way: many, ..Sample::default() };
+        assert_eq!(Evidence::of([&many, &many]).in_the_way.len(), MOST_NAMES);
+    }
 
     #[test]
     fn samples_add_up() {

@@ -4,7 +4,7 @@ mod log;
 
 use reprieve_policy::explain::{Cause, Confidence, Evidence, Verdict};
 use reprieve_policy::fingerprint::{Quota, Turns};
-use reprieve_study::units;
+use reprieve_study::{shown, units};
 use serde_json::{Value, json};
 
 pub use log::of_log;
@@ -31,7 +31,7 @@ pub(super) fn word(confidence: Confidence) -> &'static str {
 /// The verdict on what was seen.
 pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
     if as_json {
-        return format!("{}\n", json_of(seen, verdict));
+        return format!("{}\n", shown::json(&json_of(seen, verdict).to_string()));
     }
     let mut text = String::new();
     if verdict.is_quiet() {
@@ -39,7 +39,8 @@ pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
     }
     for finding in &verdict.findings {
         let said = said(&finding.cause);
-        text.push_str(&format!("{} ({}).\n", said.answer, word(finding.confidence)));
+        let tasks = tasks_in_the_way(&finding.cause, seen);
+        text.push_str(&format!("{}{tasks} ({}).\n", said.answer, word(finding.confidence)));
         if finding.lost_permille > 0 {
             text.push_str(&format!(
                 "  Time lost: {} of {}.\n",
@@ -167,6 +168,20 @@ fn names(vcpus: &[usize]) -> String {
     format!("{} {}", if vcpus.len() == 1 { "vCPU" } else { "vCPUs" }, numbers.join(", "))
 }
 
+/// The tasks that others of the VM wait for, where that is the answer.
+fn tasks_in_the_way(cause: &Cause, seen: &Evidence) -> String {
+    let all_ns: u64 = seen.in_the_way.iter().map(|(_, ns)| *ns).sum();
+    // A part that does not matter is not worth a name.
+    let worth = seen.in_the_way.iter().filter(|(_, ns)| *ns >= all_ns / 10).take(3);
+    let names: Vec<String> = worth.map(|(name, _)| shown::line(name).into_owned()).collect();
+    match cause {
+        Cause::OwnCpu | Cause::StarvedKthread if !names.is_empty() => {
+            format!("; others wait while these run: {}", names.join(", "))
+        }
+        _ => String::new(),
+    }
+}
+
 /// What the verdict rests on.
 fn seen_lines(seen: &Evidence) -> Vec<String> {
     let permille = |ns: u64| ns.saturating_mul(1000) / seen.span_ns.max(1);
@@ -205,6 +220,37 @@ fn seen_lines(seen: &Evidence) -> Vec<String> {
     let told =
         |(what, ns): (&str, Option<u64>)| Some(format!("{what}: {} of the time", percent(permille(ns?))));
     lines.extend(optional.into_iter().filter_map(told));
+    lines.extend(deep_lines(seen));
+    lines
+}
+
+/// What tiers above T0 saw.
+fn deep_lines(seen: &Evidence) -> Vec<String> {
+    let mut lines = Vec::new();
+    let graces = &seen.exact_grace_periods_ns;
+    if let (Some(longest_ns), Some(median_ns)) = (graces.last(), graces.get(graces.len() / 2)) {
+        lines.push(format!(
+            "grace periods, by the kernel itself: {} at the median, {} at the longest, of {}",
+            time(*median_ns),
+            time(*longest_ns),
+            graces.len()
+        ));
+    }
+    let first = |sums: &[(String, u64)], shown: fn(u64) -> String| {
+        let each = sums.iter().take(3).map(|(name, sum)| format!("{} {}", shown::line(name), shown(*sum)));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    if !seen.queued.is_empty() {
+        lines
+            .push(format!("queued to be freed, by function: {}", first(&seen.queued, |sum| sum.to_string())));
+    }
+    if !seen.in_the_way.is_empty() {
+        lines.push(format!("waited for by other tasks: {}", first(&seen.in_the_way, time)));
+    }
+    if let Some(logged) = seen.logged.filter(|logged| *logged > 0) {
+        lines.push(format!("stalls and lockups in the kernel's log meanwhile: {logged}"));
+    }
+    lines.push(format!("seen by tier {} (`reprieve doctor` says what opens more)", seen.tier.name()));
     lines
 }
 
@@ -219,12 +265,13 @@ fn json_of(seen: &Evidence, verdict: &Verdict) -> Value {
         let mut value = cause_json(&finding.cause);
         value["confidence"] = word(finding.confidence).into();
         value["lost_permille"] = finding.lost_permille.into();
-        value["says"] = said(&finding.cause).answer.into();
+        let tasks = tasks_in_the_way(&finding.cause, seen);
+        value["says"] = format!("{}{tasks}", said(&finding.cause).answer).into();
         value
     };
     json!({
         "explain_version": VERSION,
-        "tier": "T0",
+        "tier": seen.tier.name(),
         "real_time_beats": seen.real_time,
         "cpu_wait_ns": seen.cpu_wait_ns,
         "span_ns": seen.span_ns,
@@ -237,6 +284,10 @@ fn json_of(seen: &Evidence, verdict: &Verdict) -> Value {
         "memory_wait_ns": seen.memory_wait_ns,
         "kthread_wait_ns": seen.kthread_wait_ns,
         "membarrier_ns": seen.grace_periods_ns,
+        "grace_periods_ns": seen.exact_grace_periods_ns,
+        "queued": seen.queued,
+        "in_the_way_ns": seen.in_the_way,
+        "logged": seen.logged,
     })
 }
 
