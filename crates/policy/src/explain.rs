@@ -20,6 +20,7 @@
 
 mod evidence;
 pub mod log;
+mod name;
 mod recent;
 
 use crate::fingerprint::{self, Off, Quota, Rhythm, Turns};

@@ -10,6 +10,7 @@ mod compare;
 mod doctor;
 mod dry_run;
 mod explain;
+mod export;
 mod failure;
 mod grounds;
 mod input;
@@ -66,6 +67,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Migrate(arguments) => migrate::migrate(&arguments),
         Verb::Boost(arguments) => boost::boost(&arguments),
         Verb::Explain(arguments) => explain::explain(&arguments),
+        Verb::Export(arguments) => export::export(&arguments),
         Verb::Doctor => doctor::doctor(),
         Verb::Completions { shell } => {
             let mut text = Vec::new();
