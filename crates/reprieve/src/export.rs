@@ -92,3 +92,6 @@ fn is_raised_before(interrupt: &Interrupt, until: Instant) -> bool {
         let _ = poll(&mut [PollFd::new(interrupt, PollFlags::IN)], Some(&left));
     }
 }
+
+#[cfg(test)]
+mod tests;
