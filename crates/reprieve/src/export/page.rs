@@ -8,6 +8,9 @@
 //!   Prometheus. Only `steal` and `idle` are here. Time off that the beats saw is no such mode, and has a metric of its own.
 //! - Names of causes are those of `reprieve explain --json`.
 //!
+//! Causes and states are gauges with a series for each, of 0 or 1. OpenMetrics has a type for that, StateSet, but its label must
+//! have the metric's name, prometheus-client does not write it, and the older text form does not know it.
+//!
 //! Histograms have no label `vcpu`: with it, a VM of 64 vCPUs would have a thousand series of each.
 //!
 //! Source: the OpenMetrics specification 1.0; OpenTelemetry's semantic conventions for system metrics.
