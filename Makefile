@@ -19,10 +19,10 @@ run: build
 build:
 	cargo build --release --locked || scripts/hint
 
-# Boots real guests, and builds the peers; where that is impossible the tests fail rather than pass unrun.
+# Boots real guests, builds the peers, and starts a Prometheus; where that is impossible the tests fail rather than pass unrun.
 test:
-	scripts/setup --guests --peers --ebpf
-	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_REQUIRE_PEERS=1 \
+	scripts/setup --guests --peers --ebpf --prometheus
+	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_REQUIRE_PEERS=1 REPRIEVE_TEST_REQUIRE_PROMETHEUS=1 \
 	    cargo test --workspace --release --locked --no-fail-fast || scripts/hint
 	cargo test -p reprieve-rcu --release --locked --features tracing --test tracing
 	cargo test -p reprieve-linux --release --locked --features ebpf --lib ebpf

@@ -32,7 +32,7 @@ pub(crate) fn began_ns(start_ticks: u64) -> u64 {
 }
 
 /// CPU time that this process has used, ns.
-pub(crate) fn own_cpu_ns() -> u64 {
+pub fn own_cpu_ns() -> u64 {
     to_ns(clock_gettime(TimeClock::ProcessCPUTime))
 }
 

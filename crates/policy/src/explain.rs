@@ -20,6 +20,7 @@
 
 mod evidence;
 pub mod log;
+mod name;
 pub mod outside;
 mod recent;
 

@@ -1,11 +1,14 @@
 //! What can be said on the command line.
 
+pub mod export;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::sizes;
+use export::ExportArguments;
 
 /// Measures the damage that CPU preemption does to code that must not be interrupted.
 ///
@@ -60,6 +63,11 @@ pub enum Verb {
     /// wake-ups show when the vCPU was off. The times off show a CPU quota with its period, or turns with other threads. Steal,
     /// throttling, pressure, grace periods and clocks confirm it or name another cause. As root it sees past the VM's own load.
     Explain(ExplainArguments),
+    /// Serve what this VM sees of itself to Prometheus: steal, times off, grace periods, and who slows it down
+    ///
+    /// Runs in the VM until a signal, and needs no privileges. A browser at http://ADDRESS:PORT/ finds the metrics; packaging/ has
+    /// a systemd unit, alerts and a dashboard.
+    Export(ExportArguments),
     /// Make a profile of this VM, or of one in a record, for `plan`
     ///
     /// Run it as root in the VM, while the VM does its usual work and the host does not disturb it. It counts the objects that the

@@ -11,6 +11,7 @@ mod compare;
 mod doctor;
 mod dry_run;
 mod explain;
+mod export;
 mod failure;
 mod grounds;
 mod guests;
@@ -69,6 +70,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Boost(arguments) => boost::boost(&arguments),
         Verb::Backlog(arguments) => backlog::backlog(&arguments),
         Verb::Explain(arguments) => explain::explain(&arguments),
+        Verb::Export(arguments) => export::export(&arguments),
         Verb::Doctor => doctor::doctor(),
         Verb::Completions { shell } => {
             let mut text = Vec::new();

@@ -9,7 +9,8 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// What the script itself uses.
-const TOOLS: [&str; 9] = ["cat", "env", "grep", "mktemp", "rm", "sed", "sort", "timeout", "tr"];
+const TOOLS: [&str; 11] =
+    ["cat", "env", "grep", "mkdir", "mktemp", "mv", "rm", "sed", "sort", "timeout", "tr"];
 
 const HELD: &str =
     "echo 'E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 17 (dpkg)' >&2; exit 100";
@@ -59,7 +60,10 @@ impl Machine {
     /// The exit code and stderr of the script; stdout stays empty.
     fn set_up(&self, parts: &[&str]) -> (Option<i32>, String) {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/setup");
-        let output = Command::new(script).args(parts).env("PATH", self.programs()).output().unwrap();
+        let mut command = Command::new(script);
+        command.args(parts).env("PATH", self.programs());
+        command.env("REPRIEVE_PROMETHEUS", self.0.path().join("prometheus"));
+        let output = command.output().unwrap();
         assert!(output.stdout.is_empty(), "{output:?}");
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     }
@@ -146,4 +150,31 @@ fn without_the_means_to_install_it_says_what_to_run() {
     assert!(said.contains("no apt-get; please install by hand: apt "), "{said}");
 
     assert_eq!(Machine::new("").set_up(&["--everything"]).0, Some(2));
+}
+
+#[test]
+fn prometheus_is_unpacked_once_and_not_installed() {
+    let machine = Machine::new("*' download prometheus '*) : >prometheus_1_amd64.deb;;");
+    machine.program("apt-cache", "echo '  Candidate: 1'");
+    machine.program(
+        "dpkg-deb",
+        "mkdir -p \"$3/usr/bin\"; : >\"$3/usr/bin/promtool\"; /bin/chmod +x \"$3/usr/bin/promtool\"",
+    );
+    let (code, said) = machine.set_up(&["--prometheus"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(machine.0.path().join("prometheus/usr/bin/promtool").is_file(), "{said}");
+    assert_eq!(machine.set_up(&["--prometheus"]), (Some(0), String::new()));
+    assert_eq!((machine.calls(" download "), machine.calls(" install ")), (1, 0));
+}
+
+#[test]
+fn a_prometheus_that_cannot_be_fetched_leaves_nothing() {
+    let machine = Machine::new("*' download '*) echo 'E: Failed to fetch' >&2; exit 100;;");
+    machine.program("apt-cache", "echo '  Candidate: 1'");
+    machine.program("dpkg-deb", "");
+    let (code, said) = machine.set_up(&["--prometheus"]);
+    assert_eq!(code, Some(69), "{said}");
+    assert!(said.contains("E: Failed to fetch\nsetup: fetching prometheus failed"), "{said}");
+    let files = fs::read_dir(machine.0.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!files.map(|name| name.into_string().unwrap()).any(|name| name.starts_with("prometheus")));
 }

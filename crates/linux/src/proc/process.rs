@@ -59,6 +59,15 @@ impl ProcRoot {
         Ok(super::ids(entries.take(MAX_THREADS)))
     }
 
+    /// Memory of process `pid` that is in RAM, bytes.
+    pub fn resident_bytes(&self, pid: i32) -> Result<u64> {
+        let relative = format!("{pid}/statm");
+        let text = self.read_task(&relative)?;
+        let pages = text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+        let bytes = pages.and_then(|pages| pages.checked_mul(rustix::param::page_size() as u64));
+        bytes.ok_or_else(|| Error::malformed(self.join(&relative), "resident pages in field 2", &text))
+    }
+
     /// The sum of the CPU times of the live threads of process `pid`, ns.
     ///
     /// Ended threads do not count, so the sum can fall.
