@@ -41,6 +41,9 @@ pub fn run(arguments: &Arguments, path: &Path, interrupt: Interrupt) -> Result<(
     let setting = Setting { seed: arguments.seed, watch_s: arguments.watch };
     let record = begun(arguments, &bench, total);
     // Before hours of work.
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
     record.write(path)?;
     let mut work = Work {
         bench,

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! cargo build --release
-//! cargo run --release -p reprieve --example confusion -- --json records/explain-confusion.json
-//! cargo run --release -p reprieve --example confusion -- --show records/explain-confusion.json
+//! cargo run --release -p reprieve --example confusion -- --json records/explain/confusion.json
+//! cargo run --release -p reprieve --example confusion -- --show records/explain/confusion.json
 //! ```
 //! The first run of a record takes about two hours, on a machine that does nothing else. A guest is booted once for each kernel and
 //! number of vCPUs, and looks at itself again and again.
