@@ -88,14 +88,18 @@ impl Bench {
 
     fn image(&self, series: &str) -> Result<GuestImage, Error> {
         let programs = vec![self.exe.clone(), self.reprieve.clone()];
-        let prepare = |kernel| {
-            let options = ImageOptions { kernel, programs: programs.clone(), ..ImageOptions::default() };
-            image::prepare(&self.cache, &options, &mut |step| eprintln!("confusion: {step}"))
-        };
         // The distribution's current kernel has no package of its series' name.
-        match prepare(KernelChoice::Current) {
-            Ok(image) if image.kernel.release.starts_with(&format!("{series}.")) => Ok(image),
-            _ => Ok(prepare(KernelChoice::Series(series.into()))?),
+        let kernel = match image::kernel_available(&self.cache, Some(series)) {
+            Ok(_) => KernelChoice::Series(series.into()),
+            Err(_) => KernelChoice::Current,
+        };
+        let options = ImageOptions { kernel, programs, ..ImageOptions::default() };
+        let prepared = image::prepare(&self.cache, &options, &mut |step| eprintln!("confusion: {step}"));
+        let image = prepared.map_err(VmError::from)?;
+        let release = &image.kernel.release;
+        match release.starts_with(&format!("{series}.")) {
+            true => Ok(image),
+            false => Err(format!("the distribution has no kernel {series} for guests, but {release}").into()),
         }
     }
 }

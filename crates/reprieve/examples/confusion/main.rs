@@ -43,6 +43,7 @@ use clap::Parser;
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
 use reprieve_linux::warden;
+use reprieve_vm::VmError;
 
 use crate::campaign::Ended;
 use crate::causes::{Cause, FINGERPRINTS, MATRIX};
@@ -112,6 +113,13 @@ fn main() -> ExitCode {
     done.map_or_else(fail, |()| ExitCode::SUCCESS)
 }
 
+/// As the command's: 69 if something of the machine is missing.
+fn fail_of(error: &guest::Error) -> ExitCode {
+    let is_missing = error.downcast_ref::<VmError>().is_some_and(VmError::is_missing);
+    let code = fail(error);
+    if is_missing { ExitCode::from(69) } else { code }
+}
+
 fn fail(problem: impl std::fmt::Display) -> ExitCode {
     eprintln!("confusion: {problem}");
     ExitCode::FAILURE
@@ -148,7 +156,7 @@ fn measure(arguments: &Arguments) -> ExitCode {
                 Ended::Interrupted => ExitCode::from(128 + interrupt.signal().unwrap_or(2) as u8),
             }
         }
-        Err(error) => fail(error),
+        Err(error) => fail_of(&error),
     }
 }
 

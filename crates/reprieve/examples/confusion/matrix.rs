@@ -90,9 +90,10 @@ fn answer(injected: &[&Run], quiet: &[&Run]) -> String {
     let alarms = count(quiet, Judged::Wrong);
     let (alarms_low, alarms_high) = wilson(alarms, quiet.len());
     format!(
-        "{percent:.0} % of {} runs named right [{low:.0}, {high:.0}] (Wilson, 95 %), {alarms} false alarms of {} when quiet \
+        "{percent:.0} % of {} runs named right [{low:.0}, {high:.0}] (Wilson, 95 %), {alarms} {} of {} when quiet \
          [{alarms_low:.0} %, {alarms_high:.0} %]; unknown {}, right but not first {}, wrong {}.\n",
         injected.len(),
+        if alarms == 1 { "false alarm" } else { "false alarms" },
         quiet.len(),
         count(injected, Judged::Unknown),
         count(injected, Judged::NotFirst),
@@ -106,6 +107,9 @@ fn table(text: &mut String, all: &[&Run]) {
     text.push_str("   right  not first\n");
     for row in &MATRIX {
         let of_cause: Vec<&Run> = all.iter().copied().filter(|run| run.cause == row.cause).collect();
+        if of_cause.is_empty() {
+            continue;
+        }
         let _ = write!(text, "{:<16}{:>5}", row.name, of_cause.len());
         for (name, _) in ANSWERS {
             let says = |run: &&&Run| first(run) == name;
@@ -132,6 +136,9 @@ fn by_strength(text: &mut String, all: &[&Run]) {
         "", "mild", "middle", "strong", "busy", "half"
     );
     for row in &MATRIX {
+        if all.iter().all(|run| run.cause != row.cause) {
+            continue;
+        }
         let share = |is_in: &dyn Fn(&Run) -> bool| {
             let of: Vec<&Run> =
                 all.iter().copied().filter(|run| run.cause == row.cause && is_in(run)).collect();
@@ -245,7 +252,7 @@ mod tests {
         ]);
         let said = text(&record, Shown::Accepted);
         assert!(said.starts_with("33 % of 3 runs named right [6, 79]"), "{said}");
-        assert!(said.contains("1 false alarms of 1 when quiet"), "{said}");
+        assert!(said.contains("1 false alarm of 1 when quiet"), "{said}");
         assert!(said.contains("unknown 1, right but not first 1, wrong 0."), "{said}");
         assert!(said.contains("Rejected: 1 on a busy host"), "{said}");
         assert!(text(&record, Shown::AlsoBusy).starts_with("25 % of 4 runs"), "{said}");

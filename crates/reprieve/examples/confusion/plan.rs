@@ -36,8 +36,8 @@ pub fn plan(wanted: &Wanted, guests: usize) -> Vec<Vec<Case>> {
         };
         for strength in 0..strengths {
             for repetition in 0..repeat {
-                // Each guest has busy and half-idle runs.
-                let is_busy = (repetition + repetition / guests).is_multiple_of(2);
+                // Each guest and each strength has busy and half-idle runs.
+                let is_busy = (repetition + repetition / guests + strength).is_multiple_of(2);
                 let case = Case { cause: row.cause, strength, repetition, is_busy };
                 plan[(repetition + strength + number) % guests].push(case);
             }
