@@ -39,7 +39,10 @@ pub fn run(arguments: &Arguments, path: &Path, interrupt: Interrupt) -> Result<(
     let bench = Bench::open(interrupt)?;
     let total = plan.iter().map(Vec::len).sum();
     let setting = Setting { seed: arguments.seed, watch_s: arguments.watch };
-    let record = begun(arguments, &bench, total);
+    let record = match arguments.goes_on {
+        true => gone_on(arguments, Record::read(path)?)?,
+        false => begun(arguments, &bench, total),
+    };
     // Before hours of work.
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
@@ -60,7 +63,10 @@ pub fn run(arguments: &Arguments, path: &Path, interrupt: Interrupt) -> Result<(
         let lab = work.bench.lab(series)?;
         work.record.accelerator = format!("{}: {}", lab.chosen.accel.name(), lab.chosen.reason);
         for vcpus in &vcpus {
-            let cases = plan.next().unwrap_or_default();
+            let mut cases = plan.next().unwrap_or_default();
+            let planned = cases.len();
+            cases.retain(|case| !work.has(&lab.image.kernel.release, *vcpus, case));
+            work.total -= planned - cases.len();
             match work.guest(&lab, *vcpus, cases) {
                 Err(error) if is_interrupt(&error) => return Ok((work.record, Ended::Interrupted)),
                 done => done?,
@@ -84,6 +90,20 @@ fn begun(arguments: &Arguments, bench: &Bench, planned: usize) -> Record {
         planned,
         runs: Vec::new(),
     }
+}
+
+/// A record whose runs stay.
+fn gone_on(arguments: &Arguments, record: Record) -> Result<Record, Error> {
+    if (record.seed, record.watch_s) == (arguments.seed, arguments.watch) {
+        return Ok(record);
+    }
+    let (seed, watch_s) = (record.seed, record.watch_s);
+    Err(format!("the record is of --seed {seed} --watch {watch_s}; give these, or another --json").into())
+}
+
+/// What another try could change: the values stay the same, so an injection without effect stays so.
+fn is_spoiled(run: &Run) -> bool {
+    run.rejected.as_ref().is_some_and(|why| !why.starts_with("not in effect"))
 }
 
 /// Work in progress.
@@ -126,9 +146,7 @@ impl Work<'_> {
                     run
                 }
             };
-            // What another try could change: the values stay the same, so an injection without effect stays so.
-            let is_spoiled = run.rejected.as_ref().is_some_and(|why| !why.starts_with("not in effect"));
-            match is_spoiled && retries > 0 {
+            match is_spoiled(&run) && retries > 0 {
                 true => left.push_back((case, retries - 1)),
                 false => self.done += 1,
             }
@@ -137,6 +155,14 @@ impl Work<'_> {
             self.record.write(self.path)?;
         }
         Ok(())
+    }
+
+    /// Whether the record has this case already.
+    fn has(&self, kernel: &str, vcpus: usize, case: &Case) -> bool {
+        let wanted = (kernel, vcpus, case.cause, case.strength, case.repetition);
+        let is_it =
+            |run: &Run| (run.kernel.as_str(), run.vcpus, run.cause, run.strength, run.repetition) == wanted;
+        self.record.runs.iter().any(|run| is_it(run) && !is_spoiled(run))
     }
 
     fn say(&self, run: &Run) {

@@ -85,6 +85,9 @@ pub struct Arguments {
     /// For how long explain looks, s
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(5..=60))]
     watch: u64,
+    /// Go on with the record that is there, of the same seed, instead of a new one
+    #[arg(long = "continue")]
+    goes_on: bool,
     /// How often a run that a busy host has spoiled is done again
     #[arg(long, default_value_t = 2)]
     retries: u8,
@@ -153,7 +156,11 @@ fn measure(arguments: &Arguments) -> ExitCode {
             print(&record, shown);
             match ended {
                 Ended::Done => ExitCode::SUCCESS,
-                Ended::Interrupted => ExitCode::from(128 + interrupt.signal().unwrap_or(2) as u8),
+                Ended::Interrupted => {
+                    let done = record.runs.len();
+                    eprintln!("confusion: interrupted after {done} runs, which are kept; --continue goes on");
+                    ExitCode::from(128 + interrupt.signal().unwrap_or(2) as u8)
+                }
             }
         }
         Err(error) => fail_of(&error),
