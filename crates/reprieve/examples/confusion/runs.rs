@@ -164,12 +164,16 @@ fn rejected(
     if let Some(problem) = problem {
         return Some(format!("failed: {}", problem.as_str().unwrap_or_default()));
     }
+    // First: on a busy host an injection may have no effect, and on a free one the same has.
+    if foreign_cpus > FOREIGN_CPUS {
+        return Some(format!("the host was busy: others used {foreign_cpus:.2} CPUs"));
+    }
     if let Some(percent) = truth.effect_percent.filter(little) {
         let what = serde_json::to_value(injection).unwrap_or_default();
         let kind = what["kind"].as_str().unwrap_or_default();
         return Some(format!("not in effect: {kind} took {percent:.1} %"));
     }
-    (foreign_cpus > FOREIGN_CPUS).then(|| format!("the host was busy: others used {foreign_cpus:.2} CPUs"))
+    None
 }
 
 /// What is counted from the look's begin to the verdict.
