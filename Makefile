@@ -9,7 +9,7 @@ VALUES = value-arc-swap value-arc-swap-full value-arc-swap-cache value-left-righ
     value-crossbeam-epoch value-haphazard value-reprieve value-reprieve-load
 
 .PHONY: run test test-fallback check-targets aarch64 asan package-test mutants wishes signals torture hostile bench peers bench-rcu \
-    bench-values bench-lookups lint build setup record figures book audit clean
+    bench-values bench-lookups confusion lint build setup record figures book audit clean
 
 # All three workloads on the simulator, in less than a minute. On real guests: reprieve run rcu-memory --on vm
 run: build
@@ -143,6 +143,12 @@ record: setup build
 	scripts/record
 figures: build
 	scripts/figures
+
+# How often `reprieve explain` names the right cause, in real guests: two hours or so, on a machine that does nothing else. A part of
+# it, to try: make confusion CONFUSION="--repeat 1 --causes quota,pause" CONFUSION_RECORD=/tmp/trial.json
+CONFUSION_RECORD = records/explain/confusion.json
+confusion: setup build
+	cargo run -p reprieve --release --locked --example confusion -- --json $(CONFUSION_RECORD) $(CONFUSION)
 
 # The documents as a book, target/book/docs/index.html; builds mdbook first if it is missing.
 book:

@@ -3,6 +3,7 @@
 #ifndef REPRIEVE_LAB_H
 #define REPRIEVE_LAB_H
 
+#include <linux/dcache.h>
 #include <linux/fs.h>
 #include <linux/types.h>
 
@@ -31,5 +32,8 @@ void lab_gp_start(void);
 void lab_gp_stop(void);
 void lab_gp_reset(void);		/* only at rest */
 extern const struct file_operations lab_gp_fops, lab_durations_fops;
+
+/* hold.c */
+void lab_hold_init(struct dentry *dir);
 
 #endif

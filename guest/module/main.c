@@ -16,6 +16,7 @@
  *	counters	one line of key=value
  *	gp		one line of key=value
  *	gp_durations	one duration in ns per line, oldest first
+ *	reader, stay, held	see hold.c
  *
  * Invariant: run_lock orders run and reset.
  */
@@ -176,6 +177,7 @@ static int __init lab_init(void)
 	debugfs_create_file("counters", 0400, lab_dir, NULL, &lab_counters_fops);
 	debugfs_create_file("gp", 0400, lab_dir, NULL, &lab_gp_fops);
 	debugfs_create_file("gp_durations", 0400, lab_dir, NULL, &lab_durations_fops);
+	lab_hold_init(lab_dir);
 	return 0;
 }
 
