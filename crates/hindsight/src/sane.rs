@@ -1,0 +1,85 @@
+//! Whether a sample from a file can be one: whatever judges it may rely on its limits.
+
+use reprieve_policy::fingerprint::Off;
+use reprieve_policy::sample::{Sample, VcpuSample};
+
+/// The latest time, ns: 9 years after boot.
+const MOST_NS: u64 = 1 << 58;
+/// The longest sample and the longest wait in it, ns: 13 days. A writer that is stopped makes a long one.
+const MOST_SPAN_NS: u64 = 1 << 50;
+/// Most vCPUs.
+const MOST_VCPUS: usize = 1024;
+/// The highest number of a vCPU.
+const HIGHEST_VCPU: usize = 8192;
+
+/// Whether all numbers are within their limits, and times off in order.
+pub(crate) fn is_sane(sample: &Sample) -> bool {
+    let waits = [
+        sample.throttled_ns,
+        sample.cpu_wait_ns,
+        sample.memory_wait_ns,
+        sample.io_wait_ns,
+        sample.kthread_wait_ns,
+    ];
+    sample.at_ns <= MOST_NS
+        && sample.span_ns <= MOST_SPAN_NS.min(sample.at_ns)
+        && sample.suspended_ns <= MOST_NS
+        && sample.open_grace_period_ns <= MOST_NS
+        && sample.grace_periods_ns.iter().all(|ns| *ns <= MOST_NS)
+        && waits.into_iter().flatten().all(|ns| ns <= MOST_SPAN_NS)
+        && sample.vcpus.len() <= MOST_VCPUS
+        && sample.vcpus.is_sorted_by(|one, next| one.vcpu < next.vcpu)
+        && sample.vcpus.iter().all(is_sane_vcpu)
+}
+
+fn is_sane_vcpu(vcpu: &VcpuSample) -> bool {
+    let times = [Some(vcpu.kept_ns), vcpu.idle_ns, vcpu.steal_ns, vcpu.run_delay_ns];
+    vcpu.vcpu <= HIGHEST_VCPU
+        && times.into_iter().flatten().all(|ns| ns <= MOST_SPAN_NS)
+        && vcpu.beats.max(vcpu.lost) <= MOST_SPAN_NS
+        && vcpu.offs.iter().all(is_sane_off)
+        && vcpu.offs.is_sorted_by(|one, next| one.back_ns <= next.since_ns)
+}
+
+fn is_sane_off(off: &Off) -> bool {
+    off.since_ns < off.back_ns && off.back_ns <= MOST_NS
+}
+
+/// About how much memory it takes, bytes.
+pub(crate) fn bytes(sample: &Sample) -> usize {
+    let vcpu = |vcpu: &VcpuSample| size_of::<VcpuSample>() + size_of_val(&vcpu.offs[..]);
+    let deferred = sample.deferred.as_ref().map_or(0, |deferred| {
+        let queued = deferred.queued.iter().map(|queued| size_of_val(queued) + queued.0.len());
+        size_of_val(&deferred.grace_periods_ns[..]) + queued.sum::<usize>()
+    });
+    size_of::<Sample>()
+        + size_of_val(&sample.grace_periods_ns[..])
+        + sample.vcpus.iter().map(vcpu).sum::<usize>()
+        + deferred
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_beyond_limits_and_times_out_of_order_are_not_sane() {
+        let with = |change: fn(&mut Sample)| {
+            let offs = vec![Off { since_ns: 5, back_ns: 7 }, Off { since_ns: 7, back_ns: 9 }];
+            let vcpu = VcpuSample { offs, ..VcpuSample::default() };
+            let mut sample = Sample { at_ns: 9, span_ns: 9, vcpus: vec![vcpu], ..Sample::default() };
+            change(&mut sample);
+            is_sane(&sample)
+        };
+        assert!(with(|_| ()));
+        assert!(!with(|sample| sample.span_ns = 10));
+        assert!(!with(|sample| sample.at_ns = u64::MAX));
+        assert!(!with(|sample| sample.io_wait_ns = Some(u64::MAX)));
+        assert!(!with(|sample| sample.grace_periods_ns = vec![u64::MAX]));
+        assert!(!with(|sample| sample.vcpus[0].offs[0].back_ns = 8));
+        assert!(!with(|sample| sample.vcpus[0].offs[0].since_ns = 7));
+        assert!(!with(|sample| sample.vcpus[0].steal_ns = Some(u64::MAX)));
+        assert!(!with(|sample| sample.vcpus.push(VcpuSample::default())));
+        assert!(!with(|sample| sample.vcpus = vec![VcpuSample::default(); 2000]));
+    }
+}
