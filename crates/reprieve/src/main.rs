@@ -12,6 +12,7 @@ mod dry_run;
 mod explain;
 mod failure;
 mod grounds;
+mod hindsight;
 mod input;
 mod list;
 mod migrate;
