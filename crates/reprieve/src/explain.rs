@@ -1,6 +1,7 @@
 //! `reprieve explain`: who slowed this VM down: the host, the VM itself, or the clock. By a look at the VM from inside, or by
-//! its kernel's log alone.
+//! its kernel's log alone, or of a hindsight record.
 
+mod replay;
 mod words;
 
 use std::io::Read;
@@ -25,6 +26,9 @@ const MOST_LOG_BYTES: u64 = 64 << 20;
 
 /// Runs the verb.
 pub fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
+    if let Some(path) = &arguments.replay.record {
+        return replay::replay(path, arguments);
+    }
     if let Some(path) = &arguments.dmesg {
         let text = read_log(path)?;
         let events = kernel_log::events(&text);

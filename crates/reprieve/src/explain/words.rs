@@ -1,7 +1,7 @@
 //! The verdict in words: first the answer, then what it rests on, then what would settle it, and the way out. Or as JSON.
 
 use reprieve_policy::explain::log::{LogCause, LogVerdict};
-use reprieve_policy::explain::{Cause, Confidence, Evidence, Verdict};
+use reprieve_policy::explain::{Cause, Confidence, Evidence, Finding, Verdict};
 use reprieve_policy::fingerprint::{Quota, Turns};
 use reprieve_study::units;
 use serde_json::{Value, json};
@@ -212,20 +212,13 @@ fn json_of(seen: &Evidence, verdict: &Verdict) -> Value {
             "idle_share": vcpu.idle,
         })
     };
-    let finding = |finding: &reprieve_policy::explain::Finding| {
-        let mut value = cause_json(&finding.cause);
-        value["confidence"] = word(finding.confidence).into();
-        value["lost_permille"] = finding.lost_permille.into();
-        value["says"] = said(&finding.cause).answer.into();
-        value
-    };
     json!({
         "explain_version": VERSION,
         "tier": "T0",
         "real_time_beats": seen.real_time,
         "cpu_wait_ns": seen.cpu_wait_ns,
         "span_ns": seen.span_ns,
-        "findings": verdict.findings.iter().map(finding).collect::<Vec<_>>(),
+        "findings": verdict.findings.iter().map(finding_json).collect::<Vec<_>>(),
         "vcpus": seen.vcpus.iter().map(vcpu).collect::<Vec<_>>(),
         "steal_ns": seen.steal_ns,
         "throttled_ns": seen.throttled_ns,
@@ -235,6 +228,20 @@ fn json_of(seen: &Evidence, verdict: &Verdict) -> Value {
         "kthread_wait_ns": seen.kthread_wait_ns,
         "membarrier_ns": seen.grace_periods_ns,
     })
+}
+
+/// A finding in a line.
+pub fn answer(finding: &Finding) -> String {
+    format!("{} ({})", said(&finding.cause).answer, word(finding.confidence))
+}
+
+/// A finding for machines.
+pub fn finding_json(finding: &Finding) -> Value {
+    let mut value = cause_json(&finding.cause);
+    value["confidence"] = word(finding.confidence).into();
+    value["lost_permille"] = finding.lost_permille.into();
+    value["says"] = said(&finding.cause).answer.into();
+    value
 }
 
 /// A cause, with what is known of it.
