@@ -15,6 +15,8 @@ use support::{LIMITS, Numbers, header, rounds, sample, seconds};
 struct Small {
     folder: Folder,
     capacity: u64,
+    /// Writes for which there was no room, or for a part.
+    refused: u64,
 }
 
 impl Small {
@@ -34,7 +36,11 @@ impl Disk for Small {
     fn append(&mut self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
         let fits = self.capacity.saturating_sub(self.used()).min(bytes.len() as u64) as usize;
         self.folder.append(file, &bytes[..fits])?;
-        if fits < bytes.len() { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
+        if fits == bytes.len() {
+            return Ok(());
+        }
+        self.refused += 1;
+        Err(ErrorKind::StorageFull.into())
     }
 
     fn cut(&mut self, file: &mut File, length: u64) -> io::Result<()> {
@@ -51,12 +57,12 @@ impl Disk for Small {
 }
 
 fn small(path: &Path, capacity: u64) -> Ring<Small> {
-    Ring::new(Small { folder: Folder::lock(path).unwrap(), capacity }, header(), LIMITS)
+    Ring::new(Small { folder: Folder::lock(path).unwrap(), capacity, refused: 0 }, header(), LIMITS)
 }
 
 #[test]
 fn a_full_disk_at_any_moment_corrupts_nothing() {
-    let (mut numbers, mut outages) = (Numbers(1), 0);
+    let (mut numbers, mut without) = (Numbers(1), 0);
     for round in 0..rounds("REPRIEVE_TEST_FULL_DISKS", 10) {
         let folder = tempfile::tempdir().unwrap();
         let mut ring = small(folder.path(), u64::MAX);
@@ -71,7 +77,8 @@ fn a_full_disk_at_any_moment_corrupts_nothing() {
         // Somebody else takes the room, but for a part of a line.
         ring.disk().capacity = ring.disk().used() + numbers.below(2_000);
         let refused = (0..300).filter(|_| !push(&mut ring, &mut numbers)).count();
-        outages += u64::from(refused > 0);
+        without += u64::from(refused > 0);
+        assert!(ring.disk().refused > 0, "round {round}: the disk was never full");
         ring.disk().capacity = u64::MAX;
         (0..numbers.below(90)).for_each(|_| assert!(push(&mut ring, &mut numbers), "there is room again"));
         let record = read(folder.path()).unwrap_or_default();
@@ -82,8 +89,7 @@ fn a_full_disk_at_any_moment_corrupts_nothing() {
         // The newest segment is not given up.
         assert!(found.len() >= kept.len().min(20), "round {round}: {} of {}", found.len(), kept.len());
     }
-    assert!(outages > 0, "no disk was full");
-    eprintln!("{outages} disks were full");
+    eprintln!("in {without} rounds the ring had to go on without some samples");
 }
 
 #[test]
