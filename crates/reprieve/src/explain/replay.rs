@@ -99,8 +99,8 @@ fn told(record: &Record, incidents: &[Incident], window: &Window<'_>, as_json: b
         let mut value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
         let listed: Vec<serde_json::Value> = incidents.iter().map(Incident::json).collect();
         value["record"] = json!({
-            "from": day::text(window.from_day_ns()),
-            "to": day::text(window.to_day_ns()),
+            "from": day::text(window.begin_day_ns()),
+            "to": day::text(window.end_day_ns()),
             "chosen": window.choice.name(),
             "close": window.is_close(),
             "host": window.stretch.header.host,
@@ -127,7 +127,7 @@ fn told(record: &Record, incidents: &[Incident], window: &Window<'_>, as_json: b
     let mut all = format!(
         "{count} in {length} of {}. Of {chosen}, up to {}:\n",
         window.stretch.header.host,
-        day::text(window.to_day_ns())
+        day::text(window.end_day_ns())
     );
     all.push_str(&text);
     if !window.is_close() {

@@ -69,12 +69,12 @@ impl<'a> Window<'a> {
     }
 
     /// Its beginning by the clock of the day, ns.
-    pub fn from_day_ns(&self) -> u64 {
+    pub fn begin_day_ns(&self) -> u64 {
         self.samples().first().map_or(0, |sample| sample.day_ns.saturating_sub(sample.span_ns))
     }
 
     /// Its end by the clock of the day, ns.
-    pub fn to_day_ns(&self) -> u64 {
+    pub fn end_day_ns(&self) -> u64 {
         self.samples().last().map_or(0, |sample| sample.day_ns)
     }
 }
@@ -177,7 +177,7 @@ mod tests {
         let window = worst(&record).unwrap();
         assert_eq!((window.first, window.end, window.span_ns()), (40, 50, WINDOW_NS));
         assert!(window.is_close() && window.judged().count() == 8);
-        assert_eq!(window.from_day_ns(), 1040 * SECOND_NS);
+        assert_eq!(window.begin_day_ns(), 1040 * SECOND_NS);
     }
 
     #[test]
