@@ -13,6 +13,7 @@
 //! | [`child`] | starts child programs that die with their parent |
 //! | [`hogs`] | starts child processes that burn one CPU each |
 //! | [`metrics`] | a file for Prometheus |
+//! | [`notify`] | signals a process, or runs a program for a bounded time |
 //! | [`migrate`] | keeps I/O tasks on vCPUs that are on, from inside a virtual machine |
 //! | [`warden`] | a helper process that cleans up however the main process ends |
 //! | [`signals`] | turns SIGINT, SIGTERM, SIGHUP and the like into an orderly end |
@@ -27,6 +28,7 @@ pub mod error;
 pub mod hogs;
 pub mod metrics;
 pub mod migrate;
+pub mod notify;
 pub mod observe;
 pub mod occupants;
 mod perf;

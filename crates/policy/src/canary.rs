@@ -5,10 +5,12 @@
 //! costs little, and one that is missing leaves a latency without a cause. The thresholds are below those of
 //! [`crate::explain`], and are estimates of our own.
 
-use crate::sample::Sample;
+use crate::sample::{Sample, VcpuSample};
 
 /// For how long to look closely after the last alarming sample, ns: as long as a verdict takes.
 pub const CLOSE_NS: u64 = 10_000_000_000;
+/// Beats at this distance, ns, or a shorter one, are a close look.
+pub const CLOSE_BEAT_NS: u64 = 2_000_000;
 /// A part of the time that is alarming, in thousandths: of a vCPU off, of steal, or of throttling.
 const OFF_PERMILLE: u64 = 20;
 /// The same for PSI, which counts one waiting task as much as many.
@@ -41,6 +43,17 @@ pub fn is_alarming(sample: &Sample) -> bool {
         || sample.suspended_ns > 0
 }
 
+/// How long a vCPU was off in this sample, ns. Beats that are rare show it by how many of them are late: most times off fall
+/// between two.
+pub fn off_ns(sample: &Sample, vcpu: &VcpuSample) -> u64 {
+    if sample.beat_ns <= CLOSE_BEAT_NS {
+        return vcpu.off_ns();
+    }
+    let late = vcpu.offs.len() as u64 + vcpu.lost;
+    let ns = u128::from(sample.span_ns) * u128::from(late) / u128::from(vcpu.beats.max(late).max(1));
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
+
 /// Remembers for how long to look closely.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Canary {
@@ -61,7 +74,6 @@ impl Canary {
 mod tests {
     use super::*;
     use crate::fingerprint::Off;
-    use crate::sample::VcpuSample;
 
     const MS: u64 = 1_000_000;
 

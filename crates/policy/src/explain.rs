@@ -215,7 +215,7 @@ fn host(seen: &Evidence) -> Option<Finding> {
         return stolen(seen);
     }
     let lost_permille = seen.permille(most.off_ns());
-    let off_ns: u64 = seen.vcpus.iter().map(Vcpu::off_ns).sum();
+    let off_ns = seen.vcpus.iter().map(Vcpu::off_ns).fold(0, u64::saturating_add);
     let is_confirmed = seen.steal_ns.is_some_and(|steal_ns| steal_ns >= off_ns / 100 * CONFIRMED_PERCENT);
     let rhythm = fingerprint::rhythm(&most.offs);
     if let Rhythm::Quota(quota) = rhythm {

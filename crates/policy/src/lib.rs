@@ -11,6 +11,7 @@
 //! | [`gang`] | when the vCPUs of a VM should run together |
 //! | [`grant`] | whether a reader that is about to be descheduled gets one more slice |
 //! | [`explain`] | what slowed a VM down, and how sure that is |
+//! | [`threshold`] | whether a condition that a user has written holds for the last seconds |
 //! | [`kernel_log`] | what a kernel's log says about stalls |
 //! | [`fingerprint`] | what a host does to a vCPU: a quota with its period, or turns with other threads |
 //! | [`steady`] | which vCPUs a guest should use, by their steal |
@@ -50,6 +51,7 @@ pub mod pressure;
 pub mod sample;
 pub mod signal;
 pub mod steady;
+pub mod threshold;
 pub mod window;
 
 /// One second, ns.

@@ -110,7 +110,7 @@ pub struct VcpuSample {
 impl VcpuSample {
     /// Time off, ns.
     pub fn off_ns(&self) -> u64 {
-        self.offs.iter().map(Off::length_ns).sum()
+        self.offs.iter().map(Off::length_ns).fold(0, u64::saturating_add)
     }
 }
 

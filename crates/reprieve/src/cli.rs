@@ -1,11 +1,14 @@
 //! What can be said on the command line.
 
 pub mod export;
+mod hindsight;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+
+pub use hindsight::{HindsightArguments, ReplayArguments};
 
 use crate::sizes;
 use export::ExportArguments;
@@ -49,6 +52,8 @@ pub enum Verb {
     ///
     /// On the host. The file is replayed in the simulator by `replay = "FILE"` in a condition of a scenario: what would that time
     /// have been with another RCU setting, or another workload?
+    ///
+    /// With --hindsight, inside a VM: keeps the last minutes of what `explain` looks at, for when something will have been slow.
     Record(RecordArguments),
     /// Say how much memory a VM needs at each overcommit ratio
     ///
@@ -167,8 +172,8 @@ pub struct RunArguments {
 #[derive(Debug, Args)]
 pub struct RecordArguments {
     /// The virtual machine: the process of its QEMU, whose threads are named "CPU 0/KVM" and so on
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
-    pub pid: i32,
+    #[arg(long, value_name = "PID", required_unless_present = "folder", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
     /// Threads of the process, in the order of the vCPUs that they are; repeatable [those that QEMU names "CPU N/..."]
     #[arg(long = "tid", value_name = "TID", value_parser = clap::value_parser!(i32).range(1..))]
     pub tids: Vec<i32>,
@@ -176,8 +181,11 @@ pub struct RecordArguments {
     #[arg(long = "for", value_name = "SECONDS", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub for_s: u64,
     /// The file to write
-    #[arg(long, short, value_name = "FILE")]
-    pub output: PathBuf,
+    #[arg(long, short, value_name = "FILE", required_unless_present = "folder")]
+    pub output: Option<PathBuf>,
+    /// Inside a VM.
+    #[command(flatten)]
+    pub hindsight: HindsightArguments,
 }
 
 /// Arguments of `plan`.
@@ -283,6 +291,9 @@ pub struct ExplainArguments {
     /// Write the verdict as JSON
     #[arg(long)]
     pub json: bool,
+    /// Of a record.
+    #[command(flatten)]
+    pub replay: ReplayArguments,
 }
 
 /// Arguments of `boost`.

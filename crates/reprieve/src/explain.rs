@@ -1,7 +1,8 @@
 //! `reprieve explain`: who slowed this VM down: the host, the VM itself, or the clock. By a look at the VM from inside, or by
-//! its kernel's log alone.
+//! its kernel's log alone, or of a hindsight record.
 
 mod outside;
+mod replay;
 mod words;
 
 use std::io::Read;
@@ -26,6 +27,9 @@ const MOST_LOG_BYTES: u64 = 64 << 20;
 
 /// Runs the verb.
 pub fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
+    if let Some(path) = &arguments.replay.record {
+        return replay::replay(path, arguments);
+    }
     if let Some(path) = &arguments.dmesg {
         let text = read_log(path)?;
         let events = kernel_log::events(&text);

@@ -15,6 +15,7 @@ mod export;
 mod failure;
 mod grounds;
 mod guests;
+mod hindsight;
 mod input;
 mod list;
 mod migrate;

@@ -14,7 +14,7 @@ use reprieve_vm::watch::Watcher;
 use crate::cli::RecordArguments;
 use crate::failure::Failure;
 use crate::output::{self, Promised};
-use crate::{progress, tapes};
+use crate::{hindsight, progress, tapes};
 
 /// Between two looks. A thread's buffer holds 8,192 switches (64 pages of 128), which no thread has in that time.
 const LOOK: Duration = Duration::from_millis(20);
@@ -23,20 +23,25 @@ const THERE_EVERY: u64 = 50;
 
 /// Runs the verb.
 pub fn record(arguments: &RecordArguments) -> Result<(), Failure> {
+    if let Some(folder) = &arguments.hindsight.folder {
+        return hindsight::record(&arguments.hindsight, folder);
+    }
     let root = ProcRoot::default();
-    let threads = threads(&root, arguments)?;
+    // The command line has both, or a folder for hindsight.
+    let (Some(pid), Some(output)) = (arguments.pid, &arguments.output) else { return Ok(()) };
+    let threads = threads(&root, arguments, pid)?;
     tapes::permit()?;
-    let file = Promised::open(&arguments.output)?;
+    let file = Promised::open(output)?;
     let interrupt = Interrupt::install()?;
     let tids: Vec<i32> = threads.iter().map(|thread| thread.tid).collect();
-    let (mut watcher, coarse) = Watcher::open(&root, arguments.pid, &tids)?;
+    let (mut watcher, coarse) = Watcher::open(&root, pid, &tids)?;
     if let Some(problem) = coarse {
         return Err(Failure::Missing(problem));
     }
     let names = threads.iter().map(|thread| thread.name.as_str()).collect::<Vec<_>>().join(", ");
     let count = if tids.len() == 1 { "1 thread".into() } else { format!("{} threads", tids.len()) };
     output::say(&format!("records {count} for {} s: {}", arguments.for_s, shown::line(&names)));
-    let (window, ended_early) = watch(&root, arguments, &tids, &mut watcher, &interrupt);
+    let (window, ended_early) = watch(&root, arguments.for_s, pid, &tids, &mut watcher, &interrupt);
     let scheduling = watcher.finish(window);
     let tape = Tape::new(window, &scheduling.descheduled);
     let mut notes = Vec::from_iter(ended_early.map(|why| format!("{why} after {}", time(tape.length_ns))));
@@ -51,11 +56,7 @@ pub fn record(arguments: &RecordArguments) -> Result<(), Failure> {
     }
     notes.iter().for_each(|note| output::say(&format!("reprieve: {note}")));
     let host = rustix::system::uname().release().to_string_lossy().into_owned();
-    let about = [
-        format!("process {}, {names}", arguments.pid),
-        scheduling.source.into(),
-        format!("host kernel {host}"),
-    ];
+    let about = [format!("process {pid}, {names}"), scheduling.source.into(), format!("host kernel {host}")];
     let source = about.into_iter().chain(notes).collect::<Vec<String>>().join("; ");
     let tape = tape.described(&source, &BTreeMap::new());
     file.write(tape.to_json().as_bytes())?;
@@ -65,19 +66,20 @@ pub fn record(arguments: &RecordArguments) -> Result<(), Failure> {
 /// Watches until the time is over; says for how long, and why it ended early if it did.
 fn watch(
     root: &ProcRoot,
-    arguments: &RecordArguments,
+    for_s: u64,
+    pid: i32,
     tids: &[i32],
     watcher: &mut Watcher,
     interrupt: &Interrupt,
 ) -> (Span, Option<&'static str>) {
-    let bar = progress::seconds(arguments.for_s);
+    let bar = progress::seconds(for_s);
     let start_ns = now_ns();
-    let end_ns = start_ns + arguments.for_s * units::SECOND_NS;
+    let end_ns = start_ns + for_s * units::SECOND_NS;
     let mut t_ns = start_ns;
     let mut why = None;
     for looks in 0.. {
         let is_due = u64::is_multiple_of(looks, THERE_EVERY);
-        let there = !is_due || are_there(root, arguments.pid, tids);
+        let there = !is_due || are_there(root, pid, tids);
         why = match () {
             () if t_ns >= end_ns => None,
             () if interrupt.is_raised() => Some("a signal ended it"),
@@ -130,8 +132,7 @@ struct Thread {
 }
 
 /// The threads that were named, or those that QEMU calls its vCPUs.
-fn threads(root: &ProcRoot, arguments: &RecordArguments) -> Result<Vec<Thread>, Failure> {
-    let pid = arguments.pid;
+fn threads(root: &ProcRoot, arguments: &RecordArguments, pid: i32) -> Result<Vec<Thread>, Failure> {
     let there = root.thread_ids(pid).map_err(|error| Failure::Usage(format!("process {pid}: {error}")))?;
     let named = |tid: i32| Thread {
         tid,

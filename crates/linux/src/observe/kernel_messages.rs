@@ -66,7 +66,7 @@ fn complaints(text: &str) -> Complaints {
     // Mostly the kernel says nothing, and nothing is allocated.
     for event in if text.is_empty() { Vec::new() } else { kernel_log::events(text) } {
         match event.kind {
-            Kind::Stall => all.stalls += 1,
+            Kind::Stall { .. } => all.stalls += 1,
             Kind::SoftLockup { .. } => all.lockups += 1,
             _ => {}
         }

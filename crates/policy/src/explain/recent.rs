@@ -4,14 +4,12 @@
 use std::collections::VecDeque;
 
 use super::{Evidence, Verdict, judge};
-use crate::canary::{CLOSE_NS, Canary};
+use crate::canary::{CLOSE_BEAT_NS, CLOSE_NS, Canary};
 use crate::sample::Sample;
 
 /// A verdict needs this much of close looks, ns: eight periods of a quota of half a second. It then comes within 10 s of the
 /// incident: up to 1 s until the canary sees it, and these.
 pub const ENOUGH_NS: u64 = 4_000_000_000;
-/// Beats at this distance, ns, or a shorter one, are a close look.
-const CLOSE_BEAT_NS: u64 = 2_000_000;
 
 /// What is known of now.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +50,11 @@ impl Recent {
     /// The newest sample.
     pub fn last(&self) -> Option<&Sample> {
         self.samples.back()
+    }
+
+    /// The samples, in the order of time.
+    pub fn samples(&self) -> impl Iterator<Item = &Sample> + Clone {
+        self.samples.iter()
     }
 
     /// Whether to look closely from now on.

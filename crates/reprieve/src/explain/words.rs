@@ -2,7 +2,7 @@
 
 mod log;
 
-use reprieve_policy::explain::{Cause, Confidence, Evidence, Verdict};
+use reprieve_policy::explain::{Cause, Confidence, Evidence, Finding, Verdict};
 use reprieve_policy::fingerprint::{Quota, Turns};
 use reprieve_study::{shown, units};
 use serde_json::{Value, json};
@@ -39,8 +39,7 @@ pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
     }
     for finding in &verdict.findings {
         let said = said(&finding.cause);
-        let tasks = tasks_in_the_way(&finding.cause, seen);
-        text.push_str(&format!("{}{tasks} ({}).\n", said.answer, word(finding.confidence)));
+        text.push_str(&format!("{}.\n", answer(finding, seen)));
         if finding.lost_permille > 0 {
             text.push_str(&format!(
                 "  Time lost: {} of {}.\n",
@@ -261,21 +260,13 @@ fn json_of(seen: &Evidence, verdict: &Verdict) -> Value {
             "idle_share": vcpu.idle,
         })
     };
-    let finding = |finding: &reprieve_policy::explain::Finding| {
-        let mut value = cause_json(&finding.cause);
-        value["confidence"] = word(finding.confidence).into();
-        value["lost_permille"] = finding.lost_permille.into();
-        let tasks = tasks_in_the_way(&finding.cause, seen);
-        value["says"] = format!("{}{tasks}", said(&finding.cause).answer).into();
-        value
-    };
     json!({
         "explain_version": VERSION,
         "tier": seen.tier.name(),
         "real_time_beats": seen.real_time,
         "cpu_wait_ns": seen.cpu_wait_ns,
         "span_ns": seen.span_ns,
-        "findings": verdict.findings.iter().map(finding).collect::<Vec<_>>(),
+        "findings": verdict.findings.iter().map(|finding| finding_json(finding, seen)).collect::<Vec<_>>(),
         "vcpus": seen.vcpus.iter().map(vcpu).collect::<Vec<_>>(),
         "steal_ns": seen.steal_ns,
         "throttled_ns": seen.throttled_ns,
@@ -289,6 +280,24 @@ fn json_of(seen: &Evidence, verdict: &Verdict) -> Value {
         "in_the_way_ns": seen.in_the_way,
         "logged": seen.logged,
     })
+}
+
+/// A finding in a line.
+pub fn answer(finding: &Finding, seen: &Evidence) -> String {
+    format!("{} ({})", says(finding, seen), word(finding.confidence))
+}
+
+/// A finding for machines.
+pub fn finding_json(finding: &Finding, seen: &Evidence) -> Value {
+    let mut value = cause_json(&finding.cause);
+    value["confidence"] = word(finding.confidence).into();
+    value["lost_permille"] = finding.lost_permille.into();
+    value["says"] = says(finding, seen).into();
+    value
+}
+
+fn says(finding: &Finding, seen: &Evidence) -> String {
+    format!("{}{}", said(&finding.cause).answer, tasks_in_the_way(&finding.cause, seen))
 }
 
 /// A cause, with what is known of it.

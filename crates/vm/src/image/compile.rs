@@ -81,7 +81,14 @@ pub(crate) struct ModuleSources {
 
 /// The memory microbenchmark and the poll of grace periods.
 pub(crate) const LAB_MODULE: ModuleSources = ModuleSources {
-    sources: &sources!["module/Kbuild", "module/gp.c", "module/hold.c", "module/lab.h", "module/main.c", "module/memory.c"],
+    sources: &sources![
+        "module/Kbuild",
+        "module/gp.c",
+        "module/hold.c",
+        "module/lab.h",
+        "module/main.c",
+        "module/memory.c"
+    ],
     directory: "module",
     file: "reprieve_lab.ko",
 };

@@ -1,0 +1,243 @@
+//! The folder that a ring is in. One writer at a time has it; that is seen to by a lock, which the kernel releases when the
+//! writer ends, however it ends.
+//!
+//! Files are made for their owner alone, and never through a link. A file of another kind or name is never touched: a segment is
+//! named `hindsight-NUMBER.segment`, and begins as one.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use crate::line::MAGIC;
+
+/// The lock's name.
+const LOCK: &str = "hindsight.lock";
+const PREFIX: &str = "hindsight-";
+const SUFFIX: &str = ".segment";
+/// Digits of a segment's number.
+const DIGITS: usize = 12;
+/// Most entries of a folder that are looked at.
+const MOST_ENTRIES: usize = 100_000;
+
+/// What a ring needs of a disk. Tests have one that is full when they want.
+pub trait Disk {
+    /// An open segment.
+    type File;
+
+    /// Makes a file that must not exist.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn create(&mut self, name: &str) -> io::Result<Self::File>;
+
+    /// Appends all bytes.
+    ///
+    /// # Errors
+    /// The kernel's; a part may have been written.
+    fn append(&mut self, file: &mut Self::File, bytes: &[u8]) -> io::Result<()>;
+
+    /// Cuts a file to a length, and appends there from now on.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn cut(&mut self, file: &mut Self::File, length: u64) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn remove(&mut self, name: &str) -> io::Result<()>;
+
+    /// Room for this user, bytes; `None` if the disk does not tell.
+    fn room(&self) -> Option<u64>;
+}
+
+/// A folder, locked.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Folder {
+    /// Makes the folder if it is not there (its parent must be), and locks it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldBlock`] if another process has the lock; the kernel's.
+    pub fn lock(path: &Path) -> io::Result<Folder> {
+        make(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(careful());
+        let lock = options.open(path.join(LOCK))?;
+        if !is_own(&lock)? {
+            return Err(foreign());
+        }
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => ErrorKind::WouldBlock.into(),
+            TryLockError::Error(error) => error,
+        })?;
+        Ok(Folder { path: path.into(), _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Disk for Folder {
+    type File = File;
+
+    fn create(&mut self, name: &str) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.append(true).create_new(true).mode(0o600).custom_flags(careful());
+        options.open(self.path.join(name))
+    }
+
+    fn append(&mut self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
+        file.write_all(bytes)
+    }
+
+    fn cut(&mut self, file: &mut File, length: u64) -> io::Result<()> {
+        file.set_len(length)
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+
+    fn room(&self) -> Option<u64> {
+        let room = rustix::fs::statvfs(&self.path).ok()?;
+        Some(room.f_bavail.saturating_mul(room.f_frsize))
+    }
+}
+
+/// Makes a folder for its owner alone, unless it is there.
+///
+/// # Errors
+/// The kernel's; [`ErrorKind::NotADirectory`].
+pub(crate) fn make(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => match std::fs::metadata(path)?.is_dir() {
+            true => Ok(()),
+            false => Err(ErrorKind::NotADirectory.into()),
+        },
+        made => made,
+    }
+}
+
+/// Not through a link, and without waiting for the other end of a pipe.
+pub(crate) fn careful() -> i32 {
+    (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32
+}
+
+/// Whether a file is regular, ours, and has no other name.
+fn is_own(file: &File) -> io::Result<bool> {
+    let found = file.metadata()?;
+    Ok(found.is_file() && found.nlink() == 1 && found.uid() == rustix::process::geteuid().as_raw())
+}
+
+fn foreign() -> io::Error {
+    let problem = format!("{LOCK} in it belongs to another user, has a second name, or is no regular file");
+    io::Error::new(ErrorKind::PermissionDenied, problem)
+}
+
+/// The name of a segment.
+pub(crate) fn segment_name(number: u64) -> String {
+    format!("{PREFIX}{number:0DIGITS$}{SUFFIX}")
+}
+
+fn segment_number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+    let is_one = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_one)
+}
+
+/// A segment that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub number: u64,
+    pub path: PathBuf,
+}
+
+/// The segments in a folder, the oldest first.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn segments(folder: &Path) -> io::Result<Vec<Found>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)?.take(MOST_ENTRIES) {
+        let entry = entry?;
+        let number = entry.file_name().to_str().and_then(segment_number);
+        let Some(number) = number.filter(|_| begins_as_one(&entry.path())) else { continue };
+        found.push(Found { number, path: entry.path() });
+    }
+    found.sort_unstable_by_key(|found| found.number);
+    Ok(found)
+}
+
+/// Whether a file begins as a segment or a dump does, or is what is left of one whose writer was killed right then.
+pub(crate) fn begins_as_one(path: &Path) -> bool {
+    let begin = || {
+        let mut begin = Vec::new();
+        open(path)?.take(MAGIC.len() as u64).read_to_end(&mut begin)?;
+        Ok::<_, io::Error>(begin)
+    };
+    begin().is_ok_and(|begin| MAGIC.as_bytes().starts_with(&begin))
+}
+
+/// Opens a regular file, not through a link.
+///
+/// # Errors
+/// The kernel's; it is no regular file.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(careful()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("no regular file")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_folder_and_its_files_are_for_their_owner_and_for_one_writer() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("ring");
+        let mut folder = Folder::lock(&path).unwrap();
+        assert_eq!(Folder::lock(&path).unwrap_err().kind(), ErrorKind::WouldBlock);
+        folder.create(&segment_name(1)).unwrap();
+        assert!(folder.create(&segment_name(1)).is_err());
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let modes = [mode(&path), mode(&path.join(LOCK)), mode(&path.join(segment_name(1)))];
+        assert_eq!(modes, [0o700, 0o600, 0o600]);
+        drop(folder);
+        Folder::lock(&path).unwrap();
+    }
+
+    #[test]
+    fn links_and_foreign_files_are_left_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path();
+        std::fs::write(path.join("secret"), "kept").unwrap();
+        symlink(path.join("secret"), path.join(LOCK)).unwrap();
+        assert!(Folder::lock(path).is_err());
+        std::fs::remove_file(path.join(LOCK)).unwrap();
+        std::fs::write(path.join(segment_name(1)), "foreign").unwrap();
+        symlink(path.join("secret"), path.join(segment_name(2))).unwrap();
+        std::fs::write(path.join("hindsight-1.segment"), MAGIC).unwrap();
+        std::fs::write(path.join(segment_name(4)), MAGIC).unwrap();
+        std::fs::write(path.join(segment_name(3)), &MAGIC[..3]).unwrap();
+        let numbers: Vec<u64> = segments(path).unwrap().iter().map(|found| found.number).collect();
+        assert_eq!(numbers, [3, 4]);
+        let mut folder = Folder::lock(path).unwrap();
+        assert!(folder.create(&segment_name(2)).is_err());
+        assert_eq!(std::fs::read_to_string(path.join("secret")).unwrap(), "kept");
+    }
+}

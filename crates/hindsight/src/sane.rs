@@ -1,0 +1,107 @@
+//! Whether a sample from a file can be one: whatever judges it may rely on its limits.
+
+use reprieve_policy::fingerprint::Off;
+use reprieve_policy::sample::{Deferred, Sample, SlabGrowth, VcpuSample};
+
+/// The latest time, ns: 9 years after boot.
+const MOST_NS: u64 = 1 << 58;
+/// The longest sample and the longest wait in it, ns: 13 days. A writer that is stopped makes a long one.
+const MOST_SPAN_NS: u64 = 1 << 50;
+/// The most of what a kernel counts in a sample.
+const MOST_COUNT: u64 = 1 << 50;
+/// Most vCPUs.
+const MOST_VCPUS: usize = 1024;
+/// The highest number of a vCPU.
+const HIGHEST_VCPU: usize = 8192;
+
+/// Whether all numbers are within their limits, and times off in order.
+pub(crate) fn is_sane(sample: &Sample) -> bool {
+    let waits = [
+        sample.throttled_ns,
+        sample.cpu_wait_ns,
+        sample.memory_wait_ns,
+        sample.io_wait_ns,
+        sample.kthread_wait_ns,
+    ];
+    sample.at_ns <= MOST_NS
+        && sample.span_ns <= MOST_SPAN_NS.min(sample.at_ns)
+        && sample.suspended_ns <= MOST_NS
+        && sample.open_grace_period_ns <= MOST_NS
+        && sample.grace_periods_ns.iter().all(|ns| *ns <= MOST_NS)
+        && waits.into_iter().flatten().all(|ns| ns <= MOST_SPAN_NS)
+        && sample.deferred.as_ref().is_none_or(is_sane_deferred)
+        && sample.in_the_way.iter().all(|(_, ns)| *ns <= MOST_NS)
+        && sample.stalls.max(sample.lockups).is_none_or(|count| count <= MOST_COUNT)
+        && sample.vcpus.len() <= MOST_VCPUS
+        && sample.vcpus.is_sorted_by(|one, next| one.vcpu < next.vcpu)
+        && sample.vcpus.iter().all(is_sane_vcpu)
+}
+
+fn is_sane_deferred(deferred: &Deferred) -> bool {
+    deferred.grace_periods_ns.iter().all(|ns| *ns <= MOST_NS)
+        && deferred.forced.is_none_or(|count| count <= MOST_COUNT)
+        && deferred.queued.iter().all(|(_, count)| *count <= MOST_COUNT)
+}
+
+fn is_sane_vcpu(vcpu: &VcpuSample) -> bool {
+    let times = [Some(vcpu.kept_ns), vcpu.idle_ns, vcpu.steal_ns, vcpu.run_delay_ns];
+    vcpu.vcpu <= HIGHEST_VCPU
+        && times.into_iter().flatten().all(|ns| ns <= MOST_SPAN_NS)
+        && vcpu.beats.max(vcpu.lost) <= MOST_SPAN_NS
+        && vcpu.offs.iter().all(is_sane_off)
+        && vcpu.offs.is_sorted_by(|one, next| one.back_ns <= next.since_ns)
+}
+
+fn is_sane_off(off: &Off) -> bool {
+    off.since_ns < off.back_ns && off.back_ns <= MOST_NS
+}
+
+/// About how much memory it takes, bytes.
+pub(crate) fn bytes(sample: &Sample) -> usize {
+    let vcpu = |vcpu: &VcpuSample| size_of::<VcpuSample>() + size_of_val(&vcpu.offs[..]);
+    let named =
+        |all: &[(String, u64)]| -> usize { all.iter().map(|one| size_of_val(one) + one.0.len()).sum() };
+    let slab = |slab: &SlabGrowth| size_of_val(slab) + slab.cache.len();
+    let deferred = sample
+        .deferred
+        .as_ref()
+        .map_or(0, |deferred| size_of_val(&deferred.grace_periods_ns[..]) + named(&deferred.queued));
+    size_of::<Sample>()
+        + size_of_val(&sample.grace_periods_ns[..])
+        + sample.vcpus.iter().map(vcpu).sum::<usize>()
+        + sample.slabs.iter().map(slab).sum::<usize>()
+        + named(&sample.in_the_way)
+        + deferred
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_beyond_limits_and_times_out_of_order_are_not_sane() {
+        let with = |change: fn(&mut Sample)| {
+            let offs = vec![Off { since_ns: 5, back_ns: 7 }, Off { since_ns: 7, back_ns: 9 }];
+            let vcpu = VcpuSample { offs, ..VcpuSample::default() };
+            let mut sample = Sample { at_ns: 9, span_ns: 9, vcpus: vec![vcpu], ..Sample::default() };
+            change(&mut sample);
+            is_sane(&sample)
+        };
+        assert!(with(|_| ()));
+        assert!(!with(|sample| sample.span_ns = 10));
+        assert!(!with(|sample| sample.at_ns = u64::MAX));
+        assert!(!with(|sample| sample.io_wait_ns = Some(u64::MAX)));
+        assert!(!with(|sample| sample.grace_periods_ns = vec![u64::MAX]));
+        assert!(!with(|sample| sample.in_the_way = vec![("a".into(), u64::MAX)]));
+        assert!(!with(|sample| sample.stalls = Some(u64::MAX)));
+        assert!(!with(|sample| {
+            let queued = vec![("a".into(), u64::MAX)];
+            sample.deferred = Some(Deferred { queued, ..Deferred::default() });
+        }));
+        assert!(!with(|sample| sample.vcpus[0].offs[0].back_ns = 8));
+        assert!(!with(|sample| sample.vcpus[0].offs[0].since_ns = 7));
+        assert!(!with(|sample| sample.vcpus[0].steal_ns = Some(u64::MAX)));
+        assert!(!with(|sample| sample.vcpus.push(VcpuSample::default())));
+        assert!(!with(|sample| sample.vcpus = vec![VcpuSample::default(); 2000]));
+    }
+}
