@@ -34,36 +34,6 @@ const SIZES: [(&str, f64); 4] =
     [("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0), ("TiB", 1_099_511_627_776.0)];
 const SHARES: [(&str, f64); 1] = [("%", 1.0)];
 
-/// The names of causes.
-const CAUSES: [&str; 10] = [
-    "pause",
-    "clock-step",
-    "own-quota",
-    "quota",
-    "busy-neighbour",
-    "contention",
-    "own-cpu",
-    "own-memory",
-    "starved-kthread",
-    "long-reader",
-];
-
-/// A cause's name.
-pub fn cause_name(cause: &Cause) -> &'static str {
-    CAUSES[match cause {
-        Cause::Pause { .. } => 0,
-        Cause::ClockStep { .. } => 1,
-        Cause::OwnQuota { .. } => 2,
-        Cause::Quota { .. } => 3,
-        Cause::BusyNeighbour { .. } => 4,
-        Cause::Contention { .. } => 5,
-        Cause::OwnCpu => 6,
-        Cause::OwnMemory => 7,
-        Cause::StarvedKthread => 8,
-        Cause::LongReader => 9,
-    }]
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     Above,
@@ -146,25 +116,39 @@ impl FromStr for Threshold {
 /// A value with its unit.
 fn value_of(metric: &str, text: &str) -> Result<Measured, BadThreshold> {
     if metric == "verdict" {
-        let cause = CAUSES.into_iter().find(|cause| *cause == text);
-        let way_out = || BadThreshold(format!("{text:?} is no cause; there are {}", CAUSES.join(", ")));
+        let cause = Cause::NAMES.into_iter().find(|cause| *cause == text);
+        let way_out = || BadThreshold(format!("{text:?} is no cause; there are {}", Cause::NAMES.join(", ")));
         return cause.map(Measured::Cause).ok_or_else(way_out);
     }
-    let (units, measured): (&[(&str, f64)], fn(f64) -> Measured) = match metric {
-        "gp_p99" | "gp_max" | "step" => (&TIMES, Measured::Time),
-        "slab" | "available" => (&SIZES, Measured::Bytes),
-        _ => (&SHARES, Measured::Percent),
-    };
+    let units = units(metric);
     let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic() || letter == '%');
     let unit = &text[number.len()..];
     let factor = units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
     let number = number.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
     let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
     match (number, factor) {
-        (Some(number), Some(factor)) => Ok(measured(number * factor)),
+        (Some(number), Some(factor)) => Ok(measured(metric, number * factor)),
         _ => {
             Err(BadThreshold(format!("{text:?}: {metric} needs a number and a unit of {}", names.join(", "))))
         }
+    }
+}
+
+/// The units that a metric's value may have, and their factors.
+fn units(metric: &str) -> &'static [(&'static str, f64)] {
+    match metric {
+        "gp_p99" | "gp_max" | "step" => &TIMES,
+        "slab" | "available" => &SIZES,
+        _ => &SHARES,
+    }
+}
+
+/// A number of a metric, in the smallest of its units.
+fn measured(metric: &str, number: f64) -> Measured {
+    match metric {
+        "gp_p99" | "gp_max" | "step" => Measured::Time(number),
+        "slab" | "available" => Measured::Bytes(number),
+        _ => Measured::Percent(number),
     }
 }
 
@@ -235,8 +219,7 @@ fn measure<'a>(
         "available" => newest.map(|memory| Measured::Bytes(memory.available_bytes as f64)),
         _ => {
             let State::Known(verdict) = state else { return None };
-            let mut causes =
-                verdict.findings.iter().map(|finding| Measured::Cause(cause_name(&finding.cause)));
+            let mut causes = verdict.findings.iter().map(|finding| Measured::Cause(finding.cause.name()));
             causes.find(|cause| *cause == threshold.value)
         }
     }

@@ -304,24 +304,21 @@ fn says(finding: &Finding, seen: &Evidence) -> String {
 fn cause_json(cause: &Cause) -> Value {
     let quota_json = |quota: &Quota| json!({ "period_ns": quota.period_ns, "on_ns": quota.on_ns, "regularity": quota.regularity, "ambiguous": quota.is_ambiguous });
     let turns_json = |turns: &Turns| json!({ "on_ns": turns.on_ns, "off_ns": turns.off_ns, "competitors": turns.competitors });
-    match cause {
-        Cause::Pause { longest_ns } => json!({ "cause": "pause", "longest_ns": longest_ns }),
-        Cause::ClockStep { by_ns } => json!({ "cause": "clock-step", "by_ns": by_ns }),
+    let mut value = match cause {
+        Cause::Pause { longest_ns } => json!({ "longest_ns": longest_ns }),
+        Cause::ClockStep { by_ns } => json!({ "by_ns": by_ns }),
         Cause::OwnQuota { throttled_ns, quota } => {
-            json!({ "cause": "own-quota", "throttled_ns": throttled_ns, "quota": quota.as_ref().map(quota_json) })
+            json!({ "throttled_ns": throttled_ns, "quota": quota.as_ref().map(quota_json) })
         }
         Cause::Quota { quota, vcpus, is_of_vm } => {
-            json!({ "cause": "quota", "quota": quota_json(quota), "vcpus": vcpus, "of_vm": is_of_vm })
+            json!({ "quota": quota_json(quota), "vcpus": vcpus, "of_vm": is_of_vm })
         }
         Cause::BusyNeighbour { vcpu, turns } => {
-            json!({ "cause": "busy-neighbour", "vcpu": vcpu, "turns": turns.as_ref().map(turns_json) })
+            json!({ "vcpu": vcpu, "turns": turns.as_ref().map(turns_json) })
         }
-        Cause::Contention { turns } => {
-            json!({ "cause": "contention", "turns": turns.as_ref().map(turns_json) })
-        }
-        Cause::OwnCpu => json!({ "cause": "own-cpu" }),
-        Cause::OwnMemory => json!({ "cause": "own-memory" }),
-        Cause::StarvedKthread => json!({ "cause": "starved-kthread" }),
-        Cause::LongReader => json!({ "cause": "long-reader" }),
-    }
+        Cause::Contention { turns } => json!({ "turns": turns.as_ref().map(turns_json) }),
+        Cause::OwnCpu | Cause::OwnMemory | Cause::StarvedKthread | Cause::LongReader => json!({}),
+    };
+    value["cause"] = cause.name().into();
+    value
 }
