@@ -26,6 +26,7 @@ test:
 	    cargo test --workspace --release --locked --no-fail-fast || scripts/hint
 	cargo test -p reprieve-rcu --release --locked --features tracing --test tracing
 	cargo test -p reprieve-linux --release --locked --features ebpf --lib ebpf
+	REPRIEVE_TEST_REQUIRE_IMAGE=1 cargo test -p reprieve-vm --release --locked --features ebpf --test ebpf
 	RUSTFLAGS='--cfg shuttle' cargo test -p reprieve-rcu --release --locked --lib shuttle
 	RUSTFLAGS='--cfg loom' cargo test -p reprieve-rcu --release --locked --lib loom
 	scripts/valgrind
@@ -124,7 +125,8 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --release --locked -- -D warnings || scripts/hint
 	cargo clippy -p reprieve-rcu --features tracing --all-targets --release --locked -- -D warnings
-	cargo clippy -p reprieve-linux --features ebpf --all-targets --release --locked -- -D warnings
+	cargo clippy -p reprieve-linux -p reprieve-vm --features reprieve-linux/ebpf,reprieve-vm/ebpf --all-targets --release --locked \
+	    -- -D warnings
 	RUSTFLAGS='--cfg reprieve_fallback -D warnings' CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/fallback \
 	    cargo check -p reprieve-rcu --release --locked
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --release --locked --quiet

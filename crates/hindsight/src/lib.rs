@@ -2,11 +2,11 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`line`] | the format: a line a sample, with a checksum |
+//! | [`mod@line`] | the format: a line a sample, with a checksum |
 //! | [`ring`] | writes it, and forgets what is older or more than wanted |
 //! | [`disk`] | the folder that the ring is in, and its lock |
 //! | [`dump`] | copies the ring into one file |
-//! | [`read`] | reads a ring or a dump, and trusts nothing in it |
+//! | [`mod@read`] | reads a ring or a dump, and trusts nothing in it |
 //! | [`day`] | the clock of the day in words |
 //!
 //! A ring is a folder of *segments*, files of a minute each. A segment begins with a header line (format version, boot, host,

@@ -27,7 +27,7 @@ pub struct HindsightArguments {
     #[arg(long, value_name = "CONDITION", requires = "folder")]
     pub on_threshold: Vec<String>,
     /// What to do, in this order: dump (keep the ring in a file of DIR/dumps), signal:PID:USR1, exec:PROGRAM ARGUMENTS (without a
-    /// shell, at most 60 s; exec comes last) [dump]
+    /// shell, at most 60 s; exec comes last); without it, dump
     #[arg(long, value_name = "ACTION,ACTION...", requires = "on_threshold")]
     pub then: Vec<String>,
     /// Go on for so long before a dump, so that it also holds what followed
