@@ -87,6 +87,18 @@ pub fn write_sample(sample: &Sample, into: &mut Vec<u8>) {
     write(SAMPLE, sample, into);
 }
 
+/// A whole segment, which can be read like a dump.
+pub fn segment(header: &Header, samples: &[Sample]) -> Vec<u8> {
+    let (mut all, mut line) = (Vec::new(), Vec::new());
+    write_header(header, &mut line);
+    all.append(&mut line);
+    for sample in samples {
+        write_sample(sample, &mut line);
+        all.append(&mut line);
+    }
+    all
+}
+
 /// Writes a trigger's line.
 pub fn write_trigger(trigger: &Trigger, into: &mut Vec<u8>) {
     write(TRIGGER, trigger, into);

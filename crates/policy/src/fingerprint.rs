@@ -28,10 +28,19 @@ const FEWEST: usize = 8;
 /// cannot be told from the ticks at which hosts switch threads.
 const SHORTEST_NS: u64 = 5_000_000;
 const LONGEST_NS: u64 = 1_000_000_000;
-/// From this regularity on, returns are taken for those of a quota.
-const REGULAR: f64 = 0.9;
-/// Of periods that are about as regular as the best one, the longest is taken: its halves and thirds fit, too.
-const ABOUT_AS_REGULAR: f64 = 0.97;
+/// From this regularity on, many returns are taken for those of a quota. Fitted: in recorded guests, returns under a quota had 0.6
+/// or more where other threads interrupted the vCPU often, and under everything else at most 0.51.
+const REGULAR: f64 = 0.6;
+/// Few returns are regular by chance, too: the more periods are tried, the likelier. So few must have this regularity.
+const FEW_REGULAR: f64 = 0.9;
+/// Between few and many, the regularity times the root of their number must be this much. The chance that returns at any time are so
+/// regular at a given period is then e to the power of minus its square (J. W. Rayleigh's test, in Fisher's chapter 4).
+const CLEAR: f64 = 4.0;
+/// Of periods that are about as regular as the best one, the longest is taken: its halves and thirds fit, too. Fitted: where the other
+/// vCPUs have quotas of their own, some returns lie between the multiples, and the half was up to one seventh more regular.
+const ABOUT_AS_REGULAR: f64 = 0.85;
+/// Each round of the search for a period looks at returns so many times further apart.
+const FURTHER: f64 = 4.0;
 /// Below this von Neumann ratio, returns wander.
 const STEADY: f64 = 0.5;
 /// Departures are irregular if they vary by more than this, in deviations of the returns.
@@ -40,6 +49,8 @@ const AS_IRREGULAR: f64 = 1.1;
 const BLUR_NS: f64 = 300_000.0;
 /// Two returns are at the same time if they are less than this part of the period apart.
 const SAME_PHASE: f64 = 0.03;
+/// vCPUs come back at the same moment if it is within this, ns: half of the time between two beats, which have a phase on each vCPU.
+const SAME_MOMENT_NS: u64 = 500_000;
 /// A return counts for a quota if the time off before it was at least this part of the usual one.
 const LONG_PART: u64 = 2;
 
@@ -66,7 +77,7 @@ pub struct Quota {
     pub period_ns: u64,
     /// Time on a pCPU in each period, ns. If the vCPU was idle for a part of it, the quota is less by that part.
     pub on_ns: u64,
-    /// How regularly the vCPU came back, from 0.9 to 1.
+    /// How regularly the vCPU came back, from 0.6 to 1.
     pub regularity: f64,
     /// Whether the vCPU also *went* off at regular times. A quota ends when it is used up, which varies with the host's ticks
     /// and with what the vCPU does; a task of the host that runs once in a period, or turns that begin at ticks, do not vary.
@@ -105,8 +116,8 @@ pub fn rhythm(offs: &[Off]) -> Rhythm {
 
 /// The quota that explains these times off, if one does.
 fn quota(offs: &[Off]) -> Option<Quota> {
-    let usual_ns = usual_length_ns(offs)?;
-    let long: Vec<Off> = offs.iter().copied().filter(|off| off.length_ns() >= usual_ns / LONG_PART).collect();
+    let shortest_ns = shortest_of_quota_ns(offs);
+    let long: Vec<Off> = offs.iter().copied().filter(|off| off.length_ns() >= shortest_ns).collect();
     if long.len() < FEWEST {
         return None;
     }
@@ -119,6 +130,10 @@ fn quota(offs: &[Off]) -> Option<Quota> {
     let fits = refined.filter(|period_ns| (SHORTEST_NS as f64..=LONGEST_NS as f64).contains(period_ns));
     let regular: Vec<(f64, f64)> = fits.map(|period_ns| (period_ns, regularity(&long, period_ns))).collect();
     let best = regular.iter().map(|(_, regularity)| *regularity).fold(0.0, f64::max);
+    let clear = (CLEAR / (long.len() as f64).sqrt()).clamp(REGULAR, FEW_REGULAR);
+    if best < clear {
+        return None;
+    }
     let wanted = (best * ABOUT_AS_REGULAR).max(REGULAR);
     let (period_ns, regularity) = regular
         .into_iter()
@@ -130,6 +145,11 @@ fn quota(offs: &[Off]) -> Option<Quota> {
     let on_ns = on_in_a_period(&long, period_ns)?;
     let is_ambiguous = goes_regularly(&long, period_ns);
     Some(Quota { period_ns: period_ns.round() as u64, on_ns, regularity, is_ambiguous })
+}
+
+/// How long a time off must at least be to count for a quota, ns.
+pub(crate) fn shortest_of_quota_ns(offs: &[Off]) -> u64 {
+    usual_length_ns(offs).unwrap_or(0) / LONG_PART
 }
 
 /// The length for which half of all time off was in longer absences.
@@ -144,22 +164,38 @@ fn usual_length_ns(offs: &[Off]) -> Option<u64> {
     })
 }
 
-/// A period near `first_ns` that fits the returns best: the time from the first to the last, over the number of periods
-/// between them, counted from each return to the next so that errors do not add up.
+/// A period near `first_ns` that fits the returns best. Returns that are few periods apart tell it roughly; then it is known how many
+/// periods are between returns further apart, which tell it better. The median of all such pairs, so that returns in the middle of a
+/// period do not count.
 fn refined(offs: &[Off], first_ns: u64) -> f64 {
     let mut period_ns = first_ns.max(1) as f64;
-    for _ in 0..3 {
-        let periods: f64 = offs
-            .windows(2)
-            .map(|pair| ((pair[1].back_ns - pair[0].back_ns) as f64 / period_ns).round())
-            .sum();
-        let (Some(first), Some(last)) = (offs.first(), offs.last()) else { return period_ns };
-        if periods < 1.0 {
-            return period_ns;
+    let (Some(first), Some(last)) = (offs.first(), offs.last()) else { return period_ns };
+    let span_ns = (last.back_ns - first.back_ns) as f64;
+    let mut apart_ns = period_ns;
+    while apart_ns <= span_ns {
+        let mut told: Vec<f64> = offs
+            .iter()
+            .enumerate()
+            .filter_map(|(index, off)| told(off, &offs[index + 1..], apart_ns, period_ns))
+            .collect();
+        if told.len() < FEWEST / 2 {
+            break;
         }
-        period_ns = (last.back_ns - first.back_ns) as f64 / periods;
+        let middle = told.len() / 2;
+        period_ns = *told.select_nth_unstable_by(middle, f64::total_cmp).1;
+        apart_ns *= FURTHER;
     }
     period_ns
+}
+
+/// The period by one return and a later one that is about `apart_ns` after it, if there is a whole number of periods between.
+fn told(off: &Off, later: &[Off], apart_ns: f64, period_ns: f64) -> Option<f64> {
+    let from_ns = off.back_ns + (apart_ns - period_ns / 2.0).max(0.0) as u64;
+    let other = later.get(later.partition_point(|later| later.back_ns < from_ns))?;
+    let between_ns = (other.back_ns - off.back_ns) as f64;
+    let periods = (between_ns / period_ns).round();
+    let is_whole = periods >= 1.0 && (between_ns - periods * period_ns).abs() < period_ns / 4.0;
+    is_whole.then(|| between_ns / periods)
 }
 
 /// The regularity of the returns: their mean resultant length on a circle of that circumference.
@@ -250,6 +286,21 @@ fn turns(offs: &[Off]) -> Option<Turns> {
 fn median(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+/// The times off of a vCPU that not all others came back from at the same moment. With one vCPU, all.
+pub fn alone(offs: &[Off], others: &[&[Off]]) -> Vec<Off> {
+    let is_shared = |off: &Off| {
+        // Returns are in the order of time.
+        !others.is_empty()
+            && others.iter().all(|offs| {
+                let first =
+                    offs.partition_point(|other| other.back_ns.saturating_add(SAME_MOMENT_NS) < off.back_ns);
+                offs.get(first)
+                    .is_some_and(|other| other.back_ns <= off.back_ns.saturating_add(SAME_MOMENT_NS))
+            })
+    };
+    offs.iter().copied().filter(|off| !is_shared(off)).collect()
 }
 
 /// The times at which both vCPUs were off.

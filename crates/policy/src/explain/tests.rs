@@ -1,6 +1,7 @@
 //! Verdicts on made-up machines.
 
 use super::*;
+use crate::fingerprint::Off;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
@@ -126,12 +127,12 @@ fn the_guest_s_own_load_and_memory_are_named() {
 #[test]
 fn long_grace_periods_have_a_starved_kthread_or_a_long_reader() {
     let mut seen = seen(&[vec![], vec![]]);
-    seen.grace_periods_ns = vec![20 * MS, 400 * MS, 500 * MS];
+    seen.grace_periods_ns = vec![20 * MS, 300 * MS, 350 * MS];
     assert_eq!(first(&seen).cause, Cause::LongReader);
     seen.kthread_wait_ns = Some(SECOND);
     assert_eq!(first(&seen).cause, Cause::StarvedKthread);
     // Time off explains both already.
-    seen.vcpus[0].offs = turns(1);
+    seen.vcpus[0].offs = every(100, 80);
     assert_eq!(judge(&seen).findings.len(), 1);
     seen.kthread_wait_ns = None;
     assert_eq!(judge(&seen).findings.len(), 1);
@@ -175,4 +176,67 @@ fn steal_alone_is_contention() {
     let stolen = |steal_ns| Evidence { steal_ns: Some(steal_ns), ..seen(&[vec![], vec![]]) };
     assert_eq!(causes(&stolen(3 * SECOND)), [Cause::Contention { turns: None }]);
     assert!(causes(&stolen(SECOND)).is_empty());
+}
+
+/// Off for 10 ms each, together with all others, for a tenth of the time, at irregular times: late timers of the hypervisor.
+fn late_timers() -> Vec<Off> {
+    let of = |off: Off| Off { since_ns: off.back_ns.saturating_sub(4 * MS), ..off };
+    turns(9).into_iter().map(of).collect()
+}
+
+/// Both, in the order of time; what overlaps is one time off.
+fn beside(a: &[Off], b: &[Off]) -> Vec<Off> {
+    let mut all = [a, b].concat();
+    all.sort_by_key(|off| off.since_ns);
+    all.into_iter().fold(Vec::new(), |mut merged: Vec<Off>, off| {
+        match merged.last_mut().filter(|last| last.back_ns >= off.since_ns) {
+            Some(last) => last.back_ns = last.back_ns.max(off.back_ns),
+            None => merged.push(off),
+        }
+        merged
+    })
+}
+
+#[test]
+fn late_timers_of_the_hypervisor_are_no_contention() {
+    let late = late_timers();
+    let both = seen(&[late.clone(), late.clone()]);
+    assert!(both.permille(both.vcpus[0].off_ns()) >= 100 && both.shared_ns() == both.vcpus[0].off_ns());
+    assert!(causes(&both).is_empty(), "{:?}", causes(&both));
+    // One vCPU shares with nobody: who lets it wait cannot be told.
+    assert_eq!(causes(&seen(std::slice::from_ref(&late))).len(), 1);
+    let most = seen(&[turns(1), turns(1)]);
+    assert!(
+        matches!(causes(&most)[..], [Cause::Contention { .. }]),
+        "a quarter of the time is too much for timers"
+    );
+}
+
+#[test]
+fn a_quota_and_a_neighbour_are_found_beside_late_timers() {
+    let late = late_timers();
+    let quota = first(&seen(&[beside(&every(100, 30), &late), late.clone()]));
+    assert!(matches!(&quota.cause, Cause::Quota { vcpus, .. } if vcpus[..] == [0]), "{quota:?}");
+    let neighbour = first(&seen(&[late.clone(), beside(&turns(2), &late)]));
+    assert!(matches!(neighbour.cause, Cause::BusyNeighbour { vcpu: 1, .. }), "{neighbour:?}");
+}
+
+#[test]
+fn one_grace_period_far_longer_than_the_host_s_times_off_is_a_reader_s() {
+    let mut seen = seen(&[turns(1), turns(2)]);
+    seen.grace_periods_ns = vec![20 * MS, 30 * MS, 80 * MS, 900 * MS];
+    let found = causes(&seen);
+    assert!(matches!(found[..], [Cause::Contention { .. }, Cause::LongReader]), "{found:?}");
+    seen.grace_periods_ns = vec![20 * MS; 9];
+    seen.grace_periods_ns.push(400 * MS);
+    assert!(!causes(&seen).contains(&Cause::LongReader), "too short a part of the time");
+}
+
+#[test]
+fn a_kthread_that_waits_far_longer_than_vcpus_is_starved_by_the_guest() {
+    let mut seen = seen(&[turns(1), turns(2)]);
+    seen.kthread_wait_ns = Some(3 * SECOND);
+    assert_eq!(causes(&seen).len(), 1);
+    seen.kthread_wait_ns = Some(8 * SECOND);
+    assert_eq!(causes(&seen)[1], Cause::StarvedKthread);
 }
