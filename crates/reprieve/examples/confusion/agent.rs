@@ -26,6 +26,8 @@ const LOADER: [&str; 3] = ["/programs/lib/ld.so", "--library-path", "/programs/l
 const BUSYBOX: &str = "/bin/busybox";
 /// Where the host has put what is needed besides.
 pub const FOLDER: &str = "confusion";
+/// What explain saw last.
+const SEEN: &str = "/tmp/seen";
 /// Swap for the memory group, KiB. It takes memory only as it fills.
 const SWAP_KIB: u64 = 192 * 1024;
 const SECOND_NS: i128 = 1_000_000_000;
@@ -158,7 +160,8 @@ fn step(by_ns: i64) -> Done {
 /// Lets explain look, and counts meanwhile.
 fn look(seconds: &str) -> Value {
     let before = counted();
-    let explained = program("reprieve").args(["explain", "--json", "--for", seconds]).output();
+    let explained =
+        program("reprieve").args(["explain", "--json", "--save", SEEN, "--for", seconds]).output();
     let after = counted();
     let grown = |name: &str| Some(after[name].as_u64()?.saturating_sub(before[name].as_u64()?));
     let counters = ["cpu_wait", "memory_wait", "kthread_wait", "held"];
@@ -171,7 +174,8 @@ fn look(seconds: &str) -> Value {
         }
         Err(error) => (None, error.to_string()),
     };
-    json!({ "explain": explain, "problem": problem, "counted": counted })
+    let seen = fs::read_to_string(SEEN).unwrap_or_default();
+    json!({ "explain": explain, "problem": problem, "counted": counted, "seen": seen })
 }
 
 fn counted() -> Value {

@@ -13,6 +13,7 @@ use crate::Arguments;
 use crate::causes::{Judged, judge};
 use crate::draw::Case;
 use crate::guest::{Bench, Error, Guest};
+use crate::kept::Kept;
 use crate::plan::plan;
 use crate::record::{Record, Run, VERSION};
 use crate::runs::{self, Setting, is_interrupt};
@@ -38,7 +39,8 @@ pub fn run(arguments: &Arguments, path: &Path, interrupt: Interrupt) -> Result<(
     let plan = plan(&arguments.wanted(), arguments.kernels.len() * vcpus.len());
     let bench = Bench::open(interrupt)?;
     let total = plan.iter().map(Vec::len).sum();
-    let setting = Setting { seed: arguments.seed, watch_s: arguments.watch };
+    let keep = arguments.keep.as_deref().map(Kept::make).transpose()?;
+    let setting = Setting { seed: arguments.seed, watch_s: arguments.watch, keep };
     let record = match arguments.goes_on {
         true => gone_on(arguments, Record::read(path)?)?,
         false => begun(arguments, &bench, total),

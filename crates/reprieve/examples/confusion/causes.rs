@@ -32,6 +32,8 @@ pub enum Cause {
     FingerprintQuota,
     /// Not in the matrix: how exact a slice is.
     FingerprintSlice,
+    /// Not in the matrix: grace periods as the guest and as the host see them.
+    GracePeriods,
 }
 
 /// A row of the table.
@@ -86,9 +88,23 @@ pub const MATRIX: [Row; 11] = [
 ];
 
 /// What is measured besides.
-pub const FINGERPRINTS: [Row; 2] = [
+pub const FINGERPRINTS: [Row; 3] = [
     row(Cause::FingerprintQuota, "fingerprint-quota", "quota", "its period and its quota are compared"),
     row(Cause::FingerprintSlice, "fingerprint-slice", "busy-neighbour", "its slice is compared"),
+    Row {
+        cause: Cause::GracePeriods,
+        name: "grace-periods",
+        right: None,
+        why: "grace periods are compared with those in the guest's memory; what is named does not count",
+    },
+];
+
+/// What is done to a guest while its grace periods are compared: each in words, and whose first strength but one it is.
+pub const GRACE_SETTINGS: [(&str, Cause); 4] = [
+    ("busy, undisturbed", Cause::Quiet),
+    ("under quotas", Cause::Quota),
+    ("in contention", Cause::Contention),
+    ("with a long reader", Cause::LongReader),
 ];
 
 /// Strengths of each cause of the matrix.

@@ -52,12 +52,7 @@ impl Bench {
     /// `reprieve` is not built, or something of the machine is missing.
     pub fn open(interrupt: Interrupt) -> Result<Bench, Error> {
         let exe = std::env::current_exe()?;
-        let reprieve = exe.ancestors().nth(2).unwrap_or(Path::new("/")).join("reprieve");
-        if !reprieve.is_file() {
-            return Err(
-                format!("{} is not there; build it: cargo build --release", reprieve.display()).into()
-            );
-        }
+        let reprieve = reprieve()?;
         let host = Host {
             proc_root: ProcRoot::default(),
             warden: Arc::new(Warden::spawn(&exe, &["warden"])?),
@@ -101,6 +96,19 @@ impl Bench {
             true => Ok(image),
             false => Err(format!("the distribution has no kernel {series} for guests, but {release}").into()),
         }
+    }
+}
+
+/// The command, built beside this program.
+///
+/// # Errors
+/// It is not there.
+pub fn reprieve() -> Result<PathBuf, Error> {
+    let exe = std::env::current_exe()?;
+    let reprieve = exe.ancestors().nth(2).unwrap_or(Path::new("/")).join("reprieve");
+    match reprieve.is_file() {
+        true => Ok(reprieve),
+        false => Err(format!("{} is not there; build it: cargo build --release", reprieve.display()).into()),
     }
 }
 

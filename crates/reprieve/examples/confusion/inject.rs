@@ -56,7 +56,7 @@ impl InForce {
             }
             Injection::Neighbour { vcpu, hogs, duty_percent, burst_us } => {
                 let pcpu = bench.pcpus[vcpu % bench.pcpus.len()];
-                threads::set_affinity(tids[*vcpu], &[pcpu])?;
+                bind_alone(tids, *vcpu, pcpu, &bench.pcpus)?;
                 force.hogs(bench, &[pcpu], *hogs, *duty_percent, (*burst_us).max(1), 1)?;
             }
             _ => {}
@@ -139,6 +139,16 @@ impl InForce {
         }
         Ok(())
     }
+}
+
+/// Gives a vCPU a pCPU for itself, and the others the rest.
+fn bind_alone(tids: &[i32], vcpu: usize, pcpu: usize, pcpus: &[usize]) -> Result<(), Error> {
+    let rest: Vec<usize> = pcpus.iter().copied().filter(|other| *other != pcpu).collect();
+    for (other, tid) in tids.iter().enumerate() {
+        let is_alone = other == vcpu || rest.is_empty();
+        threads::set_affinity(*tid, if is_alone { std::slice::from_ref(&pcpu) } else { &rest })?;
+    }
+    Ok(())
 }
 
 impl Drop for InForce {

@@ -19,7 +19,9 @@
 //! | `inject` | what the host does to a guest |
 //! | `guest` | boots a guest, and tells the agent in it what to do |
 //! | `agent`, `loads` | inside the guest |
+//! | `kept` | what was seen, kept to be judged again |
 //! | `slices` | the truth about slices |
+//! | `graces` | grace periods, as the host sees them |
 //! | `record`, `matrix`, `fingerprints` | the record, and what it says |
 
 mod agent;
@@ -27,8 +29,10 @@ mod campaign;
 mod causes;
 mod draw;
 mod fingerprints;
+mod graces;
 mod guest;
 mod inject;
+mod kept;
 mod loads;
 mod matrix;
 mod plan;
@@ -36,7 +40,7 @@ mod record;
 mod runs;
 mod slices;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -47,6 +51,7 @@ use reprieve_vm::VmError;
 
 use crate::campaign::Ended;
 use crate::causes::{Cause, FINGERPRINTS, MATRIX};
+use crate::kept::Kept;
 use crate::matrix::Shown;
 use crate::plan::{FINGERPRINT_REPEAT, Wanted};
 use crate::record::Record;
@@ -61,6 +66,9 @@ pub struct Arguments {
     /// Say what this record says, and run nothing
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     show: Option<PathBuf>,
+    /// Keep what explain saw in this folder; with --show, judge that anew, by changed rules
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
     /// Say which answer is right for each cause, and why, and run nothing
     #[arg(long)]
     answers: bool,
@@ -137,7 +145,7 @@ fn measure(arguments: &Arguments) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let Some(path) = &arguments.show {
-        return match Record::read(path) {
+        return match read(path, arguments.keep.as_deref()) {
             Ok(record) => {
                 print(&record, shown);
                 ExitCode::SUCCESS
@@ -167,8 +175,18 @@ fn measure(arguments: &Arguments) -> ExitCode {
     }
 }
 
+/// A record; judged anew if what was seen is there.
+fn read(path: &Path, keep: Option<&Path>) -> Result<Record, guest::Error> {
+    let mut record = Record::read(path)?;
+    if let Some(folder) = keep {
+        Kept::make(folder)?.judge(&guest::reprieve()?, &mut record)?;
+    }
+    Ok(record)
+}
+
 fn print(record: &Record, shown: Shown) {
-    print!("{}{}", matrix::text(record, shown), fingerprints::text(record, shown));
+    let (matrix, fingerprints) = (matrix::text(record, shown), fingerprints::text(record, shown));
+    print!("{matrix}{fingerprints}{}", graces::text(record, shown));
 }
 
 impl Arguments {

@@ -3,7 +3,7 @@
 use rand::seq::SliceRandom;
 use reprieve_study::statistics;
 
-use crate::causes::{Cause, FINGERPRINTS, MATRIX, STRENGTHS};
+use crate::causes::{Cause, FINGERPRINTS, GRACE_SETTINGS, MATRIX, STRENGTHS};
 use crate::draw::{Case, SETTINGS};
 
 /// Repetitions of each setting of the fingerprint.
@@ -32,6 +32,7 @@ pub fn plan(wanted: &Wanted, guests: usize) -> Vec<Vec<Case>> {
         let (strengths, repeat) = match row.cause {
             Cause::FingerprintQuota => (SETTINGS.len(), wanted.fingerprint_repeat),
             Cause::FingerprintSlice => (STRENGTHS, wanted.fingerprint_repeat),
+            Cause::GracePeriods => (GRACE_SETTINGS.len(), wanted.fingerprint_repeat),
             _ => (STRENGTHS, wanted.repeat),
         };
         for strength in 0..strengths {

@@ -82,8 +82,22 @@ pub struct Truth {
     pub effect_percent: Option<f64>,
     /// Slices of the vCPU with neighbours.
     pub slices: Option<Slices>,
+    /// Grace periods in the guest's memory, if they are compared.
+    #[serde(default)]
+    pub graces: Option<Graces>,
     /// The guest's counters over the look, ns: `cpu_wait`, `memory_wait`, `kthread_wait`, `held`.
     pub guest_ns: BTreeMap<String, u64>,
+}
+
+/// Grace periods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Graces {
+    /// How many.
+    pub count: usize,
+    /// Their median, ns.
+    pub p50_ns: u64,
+    /// The longest, ns.
+    pub longest_ns: u64,
 }
 
 /// Times on and off of a vCPU, by the host's switch records.
@@ -116,8 +130,11 @@ pub struct Verdict {
     pub turns: Option<Value>,
     /// Of each vCPU: times off, kept by the guest, idle.
     pub seen: Vec<Value>,
-    /// Grace periods: how many, their median and their longest, ns.
+    /// Waits for grace periods (`membarrier`): how many, their median and their longest, ns.
     pub grace_periods_ns: (usize, u64, u64),
+    /// The kernel's own grace periods, by tier T2.
+    #[serde(default)]
+    pub exact_graces: Option<Graces>,
     /// Step of the clock, ns.
     pub clock_step_ns: i64,
 }
@@ -129,7 +146,8 @@ impl Verdict {
         let findings = list(&said["findings"]);
         let some =
             |key: &str| findings.iter().map(|finding| finding[key].clone()).find(|value| !value.is_null());
-        let periods: Vec<u64> = list(&said["membarrier_ns"]).iter().filter_map(Value::as_u64).collect();
+        let numbers = |key: &str| list(&said[key]).iter().filter_map(Value::as_u64).collect::<Vec<_>>();
+        let periods = numbers("membarrier_ns");
         Verdict {
             causes: findings
                 .iter()
@@ -146,8 +164,23 @@ impl Verdict {
                 periods.get(periods.len() / 2).copied().unwrap_or(0),
                 periods.last().copied().unwrap_or(0),
             ),
+            exact_graces: Graces::of(&numbers("grace_periods_ns")),
             clock_step_ns: said["clock_step_ns"].as_i64().unwrap_or(0),
         }
+    }
+
+    /// Waits for grace periods; none if there were none.
+    pub fn waits(&self) -> Option<Graces> {
+        let (count, p50_ns, longest_ns) = self.grace_periods_ns;
+        (count > 0).then_some(Graces { count, p50_ns, longest_ns })
+    }
+}
+
+impl Graces {
+    /// Of these durations, ascending; none if there are none.
+    fn of(durations_ns: &[u64]) -> Option<Graces> {
+        let (p50_ns, longest_ns) = (*durations_ns.get(durations_ns.len() / 2)?, *durations_ns.last()?);
+        Some(Graces { count: durations_ns.len(), p50_ns, longest_ns })
     }
 }
 

@@ -10,8 +10,10 @@ use serde_json::Value;
 
 use crate::causes::Cause;
 use crate::draw::{self, Case, Drawn, Injection, Machine};
+use crate::graces::Looking;
 use crate::guest::{Bench, Error, Guest};
 use crate::inject::{InForce, Once, wait};
+use crate::kept::Kept;
 use crate::record::{Run, Slices, Truth, Verdict};
 use crate::slices;
 
@@ -41,12 +43,14 @@ pub struct Setting {
     pub seed: u64,
     /// For how long explain looks, s.
     pub watch_s: u64,
+    /// Where what was seen is kept.
+    pub keep: Option<Kept>,
 }
 
 /// For how long explain looks in this case, s: as long as the bar says for the fingerprint.
 pub fn watch_s(case: Case, setting: &Setting) -> u64 {
     match case.cause {
-        Cause::FingerprintQuota | Cause::FingerprintSlice => 10,
+        Cause::FingerprintQuota | Cause::FingerprintSlice | Cause::GracePeriods => 10,
         _ => setting.watch_s,
     }
 }
@@ -65,6 +69,10 @@ pub fn one(bench: &Bench, guest: &mut Guest, case: Case, setting: &Setting) -> R
     let began = Instant::now();
     let force = InForce::begin(bench, guest, &drawn)?;
     wait(bench, SETTLE)?;
+    let looking = match case.cause {
+        Cause::GracePeriods => Some(Looking::begin(&bench.host.proc_root, guest.booted.machine.pid())?),
+        _ => None,
+    };
     let books = Books::open(bench, guest, &force, &drawn)?;
     guest.look(watch_s)?;
     let once = InForce::once(bench, guest, &drawn.injection)?;
@@ -72,6 +80,7 @@ pub fn one(bench: &Bench, guest: &mut Guest, case: Case, setting: &Setting) -> R
     let since = if is_once(&drawn.injection) { once.at } else { began };
     let to_verdict_s = since.elapsed().as_secs_f64();
     let (mut truth, foreign_cpus) = books.close(bench, guest, &force)?;
+    truth.graces = looking.and_then(Looking::end);
     drop(force);
     guest.clear()?;
     if matches!(drawn.injection, Injection::ClockStep { .. }) {
@@ -82,14 +91,12 @@ pub fn one(bench: &Bench, guest: &mut Guest, case: Case, setting: &Setting) -> R
     let verdict = said["explain"].is_object().then(|| Verdict::of(&said["explain"]));
     let rejected =
         rejected(&drawn.injection, &truth, foreign_cpus, verdict.is_none().then(|| &said["problem"]));
-    Ok(Run {
-        verdict,
-        to_verdict_s: Some(to_verdict_s),
-        foreign_cpus,
-        truth,
-        rejected,
-        ..empty(guest, case, drawn)
-    })
+    let to_verdict_s = Some(to_verdict_s);
+    let run = Run { verdict, to_verdict_s, foreign_cpus, truth, rejected, ..empty(guest, case, drawn) };
+    if let Some(kept) = &setting.keep {
+        kept.put(&run, said["seen"].as_str().unwrap_or_default())?;
+    }
+    Ok(run)
 }
 
 /// A run that failed.

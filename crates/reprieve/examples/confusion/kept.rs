@@ -1,0 +1,57 @@
+//! What explain saw in each run, kept beside the record, so that changed rules can be tried on it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::guest::Error;
+use crate::record::{Record, Run, Verdict};
+
+/// More than any look lasts.
+const ALL: &str = "10min";
+
+/// A folder with a file for each run.
+#[derive(Clone, Debug)]
+pub struct Kept(PathBuf);
+
+impl Kept {
+    /// Makes the folder, if it is not there.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn make(folder: &Path) -> Result<Kept, std::io::Error> {
+        std::fs::create_dir_all(folder)?;
+        Ok(Kept(folder.into()))
+    }
+
+    /// Keeps what was seen in this run, in place of what was seen in an earlier try.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn put(&self, run: &Run, seen: &str) -> Result<(), std::io::Error> {
+        std::fs::write(self.file(run), seen)
+    }
+
+    fn file(&self, run: &Run) -> PathBuf {
+        let Run { kernel, vcpus, cause, strength, repetition, .. } = run;
+        self.0.join(format!("{kernel}-{vcpus}-{}-{strength}-{repetition}.reprieve", cause.name()))
+    }
+
+    /// Judges all runs anew, by this `reprieve`. Those without a verdict stay so.
+    ///
+    /// # Errors
+    /// What was seen in a run is not there, or cannot be judged.
+    pub fn judge(&self, reprieve: &Path, record: &mut Record) -> Result<(), Error> {
+        for run in record.runs.iter_mut().filter(|run| run.verdict.is_some()) {
+            let file = self.file(run);
+            let said =
+                Command::new(reprieve).arg("explain").arg(&file).args(["--last", ALL, "--json"]).output()?;
+            let value: Value = serde_json::from_slice(&said.stdout).map_err(|_| {
+                format!("{}: {}", file.display(), String::from_utf8_lossy(&said.stderr).trim())
+            })?;
+            run.verdict = Some(Verdict::of(&value));
+        }
+        Ok(())
+    }
+}
