@@ -2,6 +2,7 @@
 
 pub mod export;
 mod hindsight;
+pub mod watch;
 
 use std::path::PathBuf;
 
@@ -12,6 +13,7 @@ pub use hindsight::{HindsightArguments, ReplayArguments};
 
 use crate::sizes;
 use export::ExportArguments;
+use watch::WatchArguments;
 
 /// Measures the damage that CPU preemption does to code that must not be interrupted.
 ///
@@ -68,6 +70,12 @@ pub enum Verb {
     /// wake-ups show when the vCPU was off. The times off show a CPU quota with its period, or turns with other threads. Steal,
     /// throttling, pressure, grace periods and clocks confirm it or name another cause. As root it sees past the VM's own load.
     Explain(ExplainArguments),
+    /// Show this VM from inside, a column a second: who slows it down, and since when; or replay a record of it
+    ///
+    /// The top line is the verdict. Below it, on one axis of time: each vCPU's time off, steal, grace periods, run delay, memory
+    /// that may wait for grace periods, and waits for memory. It needs no privileges, and looks closely only once something is
+    /// wrong. Keys: q quits, space pauses, the arrows go back in time, v chooses one vCPU, ? shows the others.
+    Watch(WatchArguments),
     /// Serve what this VM sees of itself to Prometheus: steal, times off, grace periods, and who slows it down
     ///
     /// Runs in the VM until a signal, and needs no privileges. A browser at http://ADDRESS:PORT/ finds the metrics; packaging/ has
@@ -288,6 +296,9 @@ pub struct ExplainArguments {
     /// On the host: say who keeps the vCPUs of the guest of this QEMU process off; as root it names tasks
     #[arg(long, value_name = "PID", conflicts_with = "dmesg", value_parser = clap::value_parser!(i32).range(1..))]
     pub pid: Option<i32>,
+    /// Write what was seen into this file, a small record to be judged again or elsewhere: reprieve explain FILE
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dmesg", "pid", "record"])]
+    pub save: Option<PathBuf>,
     /// Write the verdict as JSON
     #[arg(long)]
     pub json: bool,

@@ -2,13 +2,14 @@
 //! its kernel's log alone, or of a hindsight record.
 
 mod outside;
-mod replay;
-mod words;
+pub(crate) mod replay;
+pub(crate) mod words;
 
 use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use reprieve_hindsight::line;
 use reprieve_linux::observe::{Collector, Pace};
 use reprieve_linux::proc::{self, ProcRoot};
 use reprieve_linux::signals::Interrupt;
@@ -18,6 +19,7 @@ use reprieve_policy::sample::{Sample, Tier};
 
 use crate::cli::ExplainArguments;
 use crate::failure::Failure;
+use crate::output::Promised;
 use crate::{input, output, progress};
 
 /// Time between two looks at whether to end.
@@ -44,17 +46,23 @@ pub fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
     if let Some(pid) = arguments.pid {
         return outside::explain(pid, arguments.for_s, arguments.json);
     }
-    let seen = watch(arguments.for_s, tier(&arguments.tier))?;
+    // Promised before anything is measured.
+    let save = arguments.save.as_deref().map(Promised::open).transpose()?;
+    let samples = watch(arguments.for_s, tier(&arguments.tier))?;
+    if let Some(save) = save {
+        save.write(&line::segment(&crate::hindsight::header(&ProcRoot::default()), &samples))?;
+    }
+    let seen = Evidence::of(&samples);
     output::print(&words::of(&seen, &explain::judge(&seen), arguments.json))
 }
 
 /// The tier of this name.
-fn tier(name: &str) -> Tier {
+pub(crate) fn tier(name: &str) -> Tier {
     [Tier::T0, Tier::T1].into_iter().find(|tier| tier.name() == name).unwrap_or(Tier::T2)
 }
 
 /// Looks at this VM from inside.
-fn watch(for_s: u64, highest: Tier) -> Result<Evidence, Failure> {
+fn watch(for_s: u64, highest: Tier) -> Result<Vec<Sample>, Failure> {
     let root = ProcRoot::default();
     let interrupt = Interrupt::install()?;
     let mut collector = Collector::begin_in(&root, &proc::allowed_cpus()?, Pace::Close, highest)?;
@@ -70,7 +78,7 @@ fn watch(for_s: u64, highest: Tier) -> Result<Evidence, Failure> {
     }
     bar.finish_and_clear();
     samples.push(sample(&mut collector));
-    Ok(Evidence::of(&samples))
+    Ok(samples)
 }
 
 fn sample(collector: &mut Collector) -> Sample {

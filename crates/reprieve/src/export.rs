@@ -12,14 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use reprieve_linux::clock;
-use reprieve_linux::observe::{Collector, Pace};
-use reprieve_linux::proc::{self, ProcRoot};
+use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
-use reprieve_policy::explain::Recent;
+use reprieve_policy::sample::Tier;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::cli::export::ExportArguments;
 use crate::failure::Failure;
+use crate::look::Look;
 use crate::output;
 use page::Pages;
 use server::Server;
@@ -40,11 +40,11 @@ pub fn export(arguments: &ExportArguments) -> Result<(), Failure> {
         ));
     }
     let root = ProcRoot::default();
-    let collector = Collector::begin(&root, &proc::allowed_cpus()?, Pace::Frugal)?;
+    let look = Look::begin(&root, Tier::T2)?;
     let totals = Arc::new(Mutex::new(Totals::default()));
     server.serve(Arc::new(Pages::of(Arc::clone(&totals))))?;
     output::say(&format!("serves {}", link(address)));
-    watch(&root, collector, &totals, &interrupt);
+    watch(&root, look, &totals, &interrupt);
     Ok(())
 }
 
@@ -53,19 +53,14 @@ fn link(address: SocketAddr) -> String {
 }
 
 /// Makes samples and adds them up, until a signal.
-fn watch(root: &ProcRoot, mut collector: Collector, totals: &Mutex<Totals>, interrupt: &Interrupt) {
-    let mut recent = Recent::default();
+fn watch(root: &ProcRoot, mut look: Look, totals: &Mutex<Totals>, interrupt: &Interrupt) {
     let mut next = Instant::now() + SAMPLE_EVERY;
     while !is_raised_before(interrupt, next) {
-        recent.push_with(|sample| collector.sample(sample));
-        let pace = if recent.is_close() { Pace::Close } else { Pace::Frugal };
-        if pace != collector.pace() {
-            collector.set_pace(pace);
-        }
-        let state = recent.state();
+        look.sample();
+        let state = look.recent().state();
         let own = own(root);
         let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sample) = recent.last() {
+        if let Some(sample) = look.recent().last() {
             totals.add(sample);
         }
         (totals.state, totals.own) = (state, own);

@@ -14,15 +14,15 @@ use reprieve_hindsight::disk::Folder;
 use reprieve_hindsight::line::{Header, Trigger};
 use reprieve_hindsight::{Limits, Ring};
 use reprieve_linux::clock;
-use reprieve_linux::observe::{Collector, Pace};
-use reprieve_linux::proc::{self, ProcRoot};
+use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
-use reprieve_policy::explain::{Recent, State};
+use reprieve_policy::explain::State;
+use reprieve_policy::sample::Tier;
 use reprieve_study::units::SECOND_NS;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::cli::HindsightArguments;
 use crate::failure::Failure;
+use crate::look::{self, Look, Seconds};
 use crate::output;
 use act::{Actor, Job};
 use rules::Rule;
@@ -37,7 +37,7 @@ pub fn record(arguments: &HindsightArguments, folder: &Path) -> Result<(), Failu
     let root = ProcRoot::default();
     let limits = Limits { keep_ns: arguments.keep, bytes: arguments.disk };
     let ring = Ring::open(folder, header(&root), limits).map_err(|error| refused(folder, &error))?;
-    let collector = Collector::begin(&root, &proc::allowed_cpus()?, Pace::Frugal)?;
+    let look = Look::begin(&root, Tier::T2)?;
     let actor = Actor::start(folder, arguments.dumps.into(), &interrupt)?;
     output::say(&format!(
         "keeps the last minutes in {}; judge them by: reprieve explain {0}",
@@ -45,8 +45,7 @@ pub fn record(arguments: &HindsightArguments, folder: &Path) -> Result<(), Failu
     ));
     let recorder = Recorder {
         ring: Kept { ring, lost: 0, told_ns: None, is_told: false },
-        collector,
-        recent: Recent::default(),
+        look,
         rules: rules.into_iter().map(Watched::new).collect(),
         after_ns: arguments.after,
         actor,
@@ -56,7 +55,8 @@ pub fn record(arguments: &HindsightArguments, folder: &Path) -> Result<(), Failu
     Ok(())
 }
 
-fn header(root: &ProcRoot) -> Header {
+/// Where a record is made.
+pub fn header(root: &ProcRoot) -> Header {
     let system = rustix::system::uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
     Header {
@@ -96,8 +96,7 @@ impl Watched {
 
 struct Recorder {
     ring: Kept,
-    collector: Collector,
-    recent: Recent,
+    look: Look,
     rules: Vec<Watched>,
     after_ns: u64,
     actor: Actor,
@@ -106,15 +105,11 @@ struct Recorder {
 
 impl Recorder {
     fn run(mut self, interrupt: &Interrupt) {
-        let mut due_ns = clock::now_ns();
+        let mut seconds = Seconds::begin();
         while !interrupt.is_raised() {
-            // After a delay it goes on from there, so that no sample is short.
-            due_ns += SECOND_NS;
-            let now_ns = clock::now_ns();
-            due_ns = if due_ns < now_ns { now_ns + SECOND_NS } else { due_ns };
-            wait(due_ns, interrupt);
+            look::wait(seconds.next_ns(), interrupt);
             self.sample();
-            let state = self.recent.state();
+            let state = self.look.recent().state();
             self.judge(&state);
             self.act(clock::now_ns());
         }
@@ -124,23 +119,20 @@ impl Recorder {
     }
 
     fn sample(&mut self) {
-        self.recent.push_with(|sample| self.collector.sample(sample));
-        let pace = if self.recent.is_close() { Pace::Close } else { Pace::Frugal };
-        if pace != self.collector.pace() {
-            self.collector.set_pace(pace);
-        }
-        if let Some(sample) = self.recent.last() {
+        self.look.sample();
+        if let Some(sample) = self.look.recent().last() {
             self.ring.push(|ring| ring.push(sample));
         }
     }
 
     fn judge(&mut self, state: &State) {
-        let Some((at_ns, day_ns)) = self.recent.last().map(|sample| (sample.at_ns, sample.day_ns)) else {
+        let recent = self.look.recent();
+        let Some((at_ns, day_ns)) = recent.last().map(|sample| (sample.at_ns, sample.day_ns)) else {
             return;
         };
         for watched in &mut self.rules {
             let rule = &watched.rule;
-            let measured = rule.threshold.crossed(self.recent.samples(), state, &mut self.scratch);
+            let measured = rule.threshold.crossed(recent.samples(), state, &mut self.scratch);
             let begins = measured.filter(|_| !watched.is_crossed && watched.due.is_none());
             watched.is_crossed = measured.is_some();
             let Some(measured) = begins else { continue };
@@ -161,18 +153,6 @@ impl Recorder {
                 self.actor.take(job);
             }
         }
-    }
-}
-
-/// Waits until this time, or the end.
-fn wait(until_ns: u64, interrupt: &Interrupt) {
-    loop {
-        let left_ns = until_ns.saturating_sub(clock::now_ns());
-        if left_ns == 0 || interrupt.is_raised() {
-            return;
-        }
-        let left = Timespec { tv_sec: (left_ns / SECOND_NS) as i64, tv_nsec: (left_ns % SECOND_NS) as _ };
-        let _ = poll(&mut [PollFd::new(interrupt, PollFlags::IN)], Some(&left));
     }
 }
 

@@ -18,6 +18,7 @@ mod guests;
 mod hindsight;
 mod input;
 mod list;
+mod look;
 mod migrate;
 mod migrate_words;
 mod output;
@@ -30,6 +31,7 @@ mod report;
 mod run;
 mod sizes;
 mod tapes;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -71,6 +73,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Boost(arguments) => boost::boost(&arguments),
         Verb::Backlog(arguments) => backlog::backlog(&arguments),
         Verb::Explain(arguments) => explain::explain(&arguments),
+        Verb::Watch(arguments) => watch::watch(&arguments),
         Verb::Export(arguments) => export::export(&arguments),
         Verb::Doctor => doctor::doctor(),
         Verb::Completions { shell } => {

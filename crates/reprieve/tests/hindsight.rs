@@ -129,6 +129,24 @@ fn judged(dump: &Path, parent: &TempDir) {
 }
 
 #[test]
+fn what_explain_saw_is_saved_and_judged_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("saved.reprieve");
+    let path = saved.to_str().unwrap();
+    let output = explain(&["--for", "2", "--tier", "T0", "--json", "--save", path]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(samples(&saved) >= 1);
+    let again = explain(&[path, "--last", "10s", "--json"]);
+    assert_eq!(again.status.code(), Some(0), "{}", stderr(&again));
+    let causes = |output: &Output| {
+        let verdict: Value = serde_json::from_str(&stdout(output)).unwrap();
+        let findings = verdict["findings"].as_array().unwrap().clone();
+        findings.iter().map(|finding| finding["cause"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(causes(&output), causes(&again));
+}
+
+#[test]
 fn a_record_of_a_year_ago_is_judged() {
     let old = concat!(env!("CARGO_MANIFEST_DIR"), "/../hindsight/tests/data/version-1.reprieve");
     let folder = tempfile::tempdir().unwrap();

@@ -72,7 +72,7 @@ fn last(text: &str) -> Result<u64, String> {
     within(text, 1, 3_600, "1s and 1h")
 }
 
-fn within(text: &str, least_s: u64, most_s: u64, said: &str) -> Result<u64, String> {
+pub(super) fn within(text: &str, least_s: u64, most_s: u64, said: &str) -> Result<u64, String> {
     let ns = time(text)?;
     match (least_s * SECOND_NS..=most_s * SECOND_NS).contains(&ns) {
         true => Ok(ns),
@@ -99,7 +99,7 @@ fn time(text: &str) -> Result<u64, String> {
     }
 }
 
-fn at(text: &str) -> Result<u64, String> {
+pub(super) fn at(text: &str) -> Result<u64, String> {
     day::parse(text).ok_or_else(|| "write the time in UTC, as in 2026-11-25T20:00:00Z".into())
 }
 

@@ -62,7 +62,7 @@ pub fn replay(path: &Path, arguments: &ExplainArguments) -> Result<(), Failure> 
     output::print(&told(&record, &incidents, &window, arguments.json))
 }
 
-fn say_damage(path: &Path, record: &Record) {
+pub(crate) fn say_damage(path: &Path, record: &Record) {
     let path = path.display();
     match (record.damaged, record.torn) {
         (0, 0) => {}

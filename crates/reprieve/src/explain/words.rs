@@ -2,7 +2,7 @@
 
 mod log;
 
-use reprieve_policy::explain::{Cause, Confidence, Evidence, Finding, Verdict};
+use reprieve_policy::explain::{Cause, Confidence, Evidence, Finding, OFF_PERMILLE, Verdict};
 use reprieve_policy::fingerprint::{Quota, Turns};
 use reprieve_study::{shown, units};
 use serde_json::{Value, json};
@@ -12,11 +12,11 @@ pub use log::of_log;
 /// The version of the JSON.
 pub(super) const VERSION: u32 = 1;
 
-pub(super) fn time(ns: u64) -> String {
+pub(crate) fn time(ns: u64) -> String {
     units::duration(ns as f64)
 }
 
-pub(super) fn percent(permille: u64) -> String {
+pub(crate) fn percent(permille: u64) -> String {
     format!("{} %", units::significant(permille as f64 / 10.0))
 }
 
@@ -58,14 +58,16 @@ pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
 }
 
 /// What is said of a cause.
-struct Said {
-    answer: String,
+pub(crate) struct Said {
+    /// The cause.
+    pub(crate) answer: String,
     /// What would make it sure.
-    settle: &'static str,
-    way_out: &'static str,
+    pub(crate) settle: &'static str,
+    /// What to do.
+    pub(crate) way_out: &'static str,
 }
 
-fn said(cause: &Cause) -> Said {
+pub(crate) fn said(cause: &Cause) -> Said {
     match cause {
         Cause::Pause { longest_ns } => Said {
             answer: format!(
@@ -196,6 +198,13 @@ fn seen_lines(seen: &Evidence) -> Vec<String> {
         )
     };
     let mut lines: Vec<String> = seen.vcpus.iter().map(vcpu).collect();
+    let shared = permille(seen.shared_ns());
+    if shared >= OFF_PERMILLE {
+        lines.push(format!(
+            "all vCPUs came back at the same moment from {} of the time: the hypervisor's own late timers, or a stop of the whole VM",
+            percent(shared)
+        ));
+    }
     let vcpus = seen.vcpus.len().max(1) as u64;
     lines.push(match seen.steal_ns {
         Some(steal_ns) => format!("steal: {} of the vCPUs' time", percent(permille(steal_ns / vcpus))),
@@ -268,6 +277,7 @@ fn json_of(seen: &Evidence, verdict: &Verdict) -> Value {
         "span_ns": seen.span_ns,
         "findings": verdict.findings.iter().map(|finding| finding_json(finding, seen)).collect::<Vec<_>>(),
         "vcpus": seen.vcpus.iter().map(vcpu).collect::<Vec<_>>(),
+        "shared_off_ns": seen.shared_ns(),
         "steal_ns": seen.steal_ns,
         "throttled_ns": seen.throttled_ns,
         "clock_step_ns": seen.stepped_ns,

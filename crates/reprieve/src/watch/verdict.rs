@@ -1,0 +1,240 @@
+//! The line on top: who slows the VM down, or that nobody does, or what is wrong and not explained yet. A latency never stands
+//! there without its cause, or without the word "unknown" and what would settle it.
+
+use reprieve_policy::canary::{self, CLOSE_BEAT_NS};
+use reprieve_policy::explain::{ENOUGH_NS, Evidence, Finding, Recent, State, Verdict};
+use reprieve_policy::sample::{Sample, Tier};
+use reprieve_study::units::SECOND_NS;
+use serde_json::Value;
+
+use crate::explain::words;
+
+/// What is wrong is worth a word from this part of the time on, thousandths.
+const WORTH_PERMILLE: u64 = 20;
+/// A grace period that is long, ns: as the canary sees it.
+const LONG_GP_NS: u64 = 100_000_000;
+/// Symptoms in the line.
+const MOST_SYMPTOMS: usize = 2;
+
+/// What kind of line it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing is wrong.
+    #[default]
+    Quiet,
+    /// Something is, and it is being looked at.
+    Looking,
+    /// Something is, and no rule explains it.
+    Unknown,
+    /// The cause is known.
+    Known,
+}
+
+impl Kind {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Quiet => "quiet",
+            Kind::Looking => "looking",
+            Kind::Unknown => "unknown",
+            Kind::Known => "known",
+        }
+    }
+}
+
+/// What is said of a second.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Told {
+    /// What kind of line it is.
+    pub kind: Kind,
+    /// The line.
+    pub headline: String,
+    /// What it cost, what would settle it and what to do.
+    pub detail: String,
+    /// The causes, for machines.
+    pub findings: Vec<Value>,
+}
+
+/// What is said after the newest of these samples.
+pub fn told(recent: &Recent) -> Told {
+    let newest = recent.last().and_then(symptom);
+    match recent.state() {
+        State::Known(verdict) => known(recent, &verdict),
+        State::Looking { for_ns } => looking(recent, for_ns),
+        State::Quiet => match newest {
+            Some(symptom) => unknown(recent, &symptom),
+            None => Told { headline: "Nothing slows this VM down.".into(), ..Told::default() },
+        },
+    }
+}
+
+fn known(recent: &Recent, verdict: &Verdict) -> Told {
+    let is_close = |sample: &&Sample| sample.beat_ns <= CLOSE_BEAT_NS;
+    let newest: Vec<&Sample> = recent.samples().collect();
+    let count = newest.iter().rev().take_while(|sample| is_close(sample)).count();
+    let seen = Evidence::of(newest[newest.len() - count..].iter().copied());
+    let headline = verdict.findings.first().map_or(String::new(), |first| words::answer(first, &seen));
+    Told {
+        kind: Kind::Known,
+        headline: format!("{headline}."),
+        detail: detail(&verdict.findings, seen.span_ns),
+        findings: verdict.findings.iter().map(|finding| words::finding_json(finding, &seen)).collect(),
+    }
+}
+
+fn detail(findings: &[Finding], span_ns: u64) -> String {
+    let Some((first, others)) = findings.split_first() else { return String::new() };
+    let said = words::said(&first.cause);
+    let mut parts = Vec::new();
+    if first.lost_permille > 0 {
+        parts.push(format!("Lost: {} of {}.", words::percent(first.lost_permille), words::time(span_ns)));
+    }
+    if !others.is_empty() {
+        let names: Vec<&str> = others.iter().map(|other| other.cause.name()).collect();
+        parts.push(format!("Also: {}.", names.join(", ")));
+    }
+    parts.push(format!("What to do: {}.", said.way_out));
+    if first.confidence < reprieve_policy::explain::Confidence::Sure {
+        parts.push(format!("To settle it: {}.", said.settle));
+    }
+    parts.join(" ")
+}
+
+fn looking(recent: &Recent, for_ns: u64) -> Told {
+    // What alarmed, if this second is quiet.
+    let alarming = recent.samples().filter_map(symptom).last();
+    let symptom = alarming.unwrap_or_else(|| "something is wrong".into());
+    Told {
+        kind: Kind::Looking,
+        headline: format!("Unknown yet; {symptom}."),
+        detail: format!(
+            "Looking closely: {} of {} s are seen, then a verdict follows.",
+            for_ns / SECOND_NS,
+            ENOUGH_NS / SECOND_NS
+        ),
+        findings: Vec::new(),
+    }
+}
+
+fn unknown(recent: &Recent, symptom: &str) -> Told {
+    let tier = recent.last().map_or(Tier::T0, |sample| sample.tier);
+    let settle = match tier {
+        Tier::T0 => "run `reprieve watch` as root, or `reprieve explain --for 30`",
+        Tier::T1 | Tier::T2 => {
+            "run `reprieve explain --for 30`, and on the host `reprieve explain --pid PID`"
+        }
+    };
+    Told {
+        kind: Kind::Unknown,
+        headline: format!("Unknown; {symptom}."),
+        detail: format!("It is too little, or too new, for any cause to be named. To settle it: {settle}."),
+        findings: Vec::new(),
+    }
+}
+
+/// What is wrong in a sample, in words, the worst first; `None` if nothing is.
+pub fn symptom(sample: &Sample) -> Option<String> {
+    if !canary::is_alarming(sample) {
+        return None;
+    }
+    let permille = |ns: u64| (ns.saturating_mul(1000) / sample.span_ns.max(1)).min(1000);
+    let mut found: Vec<(u64, String)> = Vec::new();
+    let most = sample.vcpus.iter().max_by_key(|vcpu| (canary::off_ns(sample, vcpu), usize::MAX - vcpu.vcpu));
+    if let Some(most) = most {
+        let off = permille(canary::off_ns(sample, most));
+        found.push((off, format!("vCPU {} was off for {} of a second", most.vcpu, words::percent(off))));
+    }
+    let share = |what: &str, ns: Option<u64>| {
+        let share = permille(ns.unwrap_or(0));
+        (share, format!("{what} for {} of a second", words::percent(share)))
+    };
+    let of_vcpus = |of: fn(&reprieve_policy::sample::VcpuSample) -> u64| sample.vcpus.iter().map(of).max();
+    found.extend([
+        share("the host stole", of_vcpus(|vcpu| vcpu.steal_ns.unwrap_or(0))),
+        share("the VM's own tasks kept a vCPU busy", of_vcpus(|vcpu| vcpu.kept_ns)),
+        share("this cgroup was throttled", sample.throttled_ns),
+        share("tasks waited for a CPU", sample.cpu_wait_ns),
+        share("tasks waited for memory", sample.memory_wait_ns),
+        share("RCU's kthread waited", sample.kthread_wait_ns),
+    ]);
+    let longest_ns =
+        sample.grace_periods_ns.iter().copied().max().unwrap_or(0).max(sample.open_grace_period_ns);
+    if longest_ns >= LONG_GP_NS {
+        found.push((permille(longest_ns), format!("a grace period took {}", words::time(longest_ns))));
+    }
+    for (what, ns) in [
+        ("the clock of the day moved by", sample.stepped_ns.unsigned_abs()),
+        ("the machine was suspended for", sample.suspended_ns),
+    ] {
+        if ns > 0 {
+            found.push((permille(ns), format!("{what} {}", words::time(ns))));
+        }
+    }
+    found.sort_by_key(|(share, _)| std::cmp::Reverse(*share));
+    // The first one counts in any case: something has alarmed.
+    let worth = found.into_iter().enumerate().filter(|(at, (share, _))| *at == 0 || *share >= WORTH_PERMILLE);
+    let told: Vec<String> = worth.take(MOST_SYMPTOMS).map(|(_, (_, text))| text).collect();
+    Some(told.join(", and "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MS, SECOND, quiet, quota, recent};
+    use super::*;
+
+    #[test]
+    fn a_quiet_vm_is_called_so() {
+        let told = told(&recent((1..5).map(quiet)));
+        assert_eq!((told.kind, told.headline.as_str()), (Kind::Quiet, "Nothing slows this VM down."));
+        assert_eq!((told.detail.as_str(), told.findings.len()), ("", 0));
+    }
+
+    #[test]
+    fn a_quota_is_unknown_first_and_named_after_four_seconds() {
+        let so_far = |seconds: u64| {
+            told(&recent((1..4).map(quiet).chain((4..4 + seconds).map(|at| quota(at, at > 4)))))
+        };
+        let first = so_far(1);
+        assert_eq!(first.kind, Kind::Looking);
+        assert!(first.headline.starts_with("Unknown yet; vCPU 1 was off for "), "{first:?}");
+        assert!(first.detail.starts_with("Looking closely: 0 of 4 s are seen"), "{first:?}");
+        assert!(so_far(4).detail.starts_with("Looking closely: 3 of 4 s are seen"));
+        let known = so_far(5);
+        assert_eq!(known.kind, Kind::Known, "{known:?}");
+        assert!(
+            known.headline.starts_with("The host limits the CPU time of vCPU 1: 20.4 ms of every 100 ms ("),
+            "{known:?}"
+        );
+        assert!(known.detail.starts_with("Lost: 79.5 % of 4.00 s. What to do: on the host: "), "{known:?}");
+        assert_eq!(known.findings[0]["cause"], "quota");
+    }
+
+    #[test]
+    fn what_no_rule_explains_is_called_unknown_with_what_would_settle_it() {
+        let close = |at| Sample { beat_ns: MS, cpu_wait_ns: Some(80 * MS), ..quiet(at) };
+        let told = told(&recent((1..9).map(close)));
+        assert_eq!(
+            (told.kind, told.headline.as_str()),
+            (Kind::Unknown, "Unknown; tasks waited for a CPU for 8.00 % of a second.")
+        );
+        assert!(
+            told.detail
+                .ends_with("To settle it: run `reprieve watch` as root, or `reprieve explain --for 30`.")
+        );
+    }
+
+    #[test]
+    fn the_two_worst_symptoms_are_told() {
+        assert_eq!(symptom(&quiet(5)), None);
+        let bad = Sample {
+            open_grace_period_ns: SECOND / 2,
+            memory_wait_ns: Some(300 * MS),
+            kthread_wait_ns: Some(100 * MS),
+            ..quiet(5)
+        };
+        let told = "a grace period took 500 ms, and tasks waited for memory for 30.0 % of a second";
+        assert_eq!(symptom(&bad).as_deref(), Some(told));
+        let suspended = Sample { suspended_ns: 1, ..quiet(5) };
+        assert!(symptom(&suspended).is_some());
+    }
+}
