@@ -2,6 +2,8 @@
 # real guests (see scripts/setup).
 
 REPRIEVE = target/release/reprieve
+# Together with --workspace: with one package alone, cargo would build most dependencies once more, for fewer of their features.
+EBPF = reprieve-linux/ebpf,reprieve-vm/ebpf
 EVALUATION = rcu-memory rcu-clone rcu-postmark
 DELETE_FREE = delete-free-delay delete-free-shared delete-free-spread delete-free-alone delete-free-stalled \
     delete-free-cost delete-free-writer
@@ -25,8 +27,8 @@ test:
 	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_REQUIRE_PEERS=1 REPRIEVE_TEST_REQUIRE_PROMETHEUS=1 \
 	    cargo test --workspace --release --locked --no-fail-fast || scripts/hint
 	cargo test -p reprieve-rcu --release --locked --features tracing --test tracing
-	cargo test -p reprieve-linux --release --locked --features ebpf --lib ebpf
-	REPRIEVE_TEST_REQUIRE_IMAGE=1 cargo test -p reprieve-vm --release --locked --features ebpf --test ebpf
+	REPRIEVE_TEST_REQUIRE_IMAGE=1 \
+	    cargo test --workspace --release --locked --features $(EBPF) --lib --test ebpf -- ebpf
 	RUSTFLAGS='--cfg shuttle' cargo test -p reprieve-rcu --release --locked --lib shuttle
 	RUSTFLAGS='--cfg loom' cargo test -p reprieve-rcu --release --locked --lib loom
 	scripts/valgrind
@@ -125,8 +127,7 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --release --locked -- -D warnings || scripts/hint
 	cargo clippy -p reprieve-rcu --features tracing --all-targets --release --locked -- -D warnings
-	cargo clippy -p reprieve-linux -p reprieve-vm --features reprieve-linux/ebpf,reprieve-vm/ebpf --all-targets --release --locked \
-	    -- -D warnings
+	cargo clippy --workspace --features $(EBPF) --all-targets --release --locked -- -D warnings
 	RUSTFLAGS='--cfg reprieve_fallback -D warnings' CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/fallback \
 	    cargo check -p reprieve-rcu --release --locked
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --release --locked --quiet
