@@ -9,7 +9,7 @@
 //! | the rest but one | rows |
 //! | 1 | keys |
 //!
-//! Invariant: all text goes through [`put`], which escapes what a terminal would obey.
+//! Invariant: all text goes through `put`, which escapes what a terminal would obey.
 
 mod rows;
 
