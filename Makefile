@@ -129,7 +129,7 @@ lint:
 	cargo clippy --workspace --features $(EBPF),reprieve-rcu/tracing --all-targets --release --locked -- -D warnings || scripts/hint
 	RUSTFLAGS='--cfg reprieve_fallback -D warnings' CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/fallback \
 	    cargo check -p reprieve-rcu --release --locked
-	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --release --locked --quiet
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --features $(EBPF),reprieve-rcu/tracing --no-deps --release --locked --quiet
 	for patch in crates/rcu/mutants/*.patch; do git apply --check --recount "$$patch" || exit 1; done
 	# A file above 450 lines hides a second one. A module's file stands beside its folder.
 	git ls-files '*.rs' '*.c' '*.h' | xargs awk 'FNR == 451 { print FILENAME ": over 450 lines"; bad = 1 } END { exit bad }'

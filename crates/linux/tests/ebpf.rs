@@ -1,5 +1,5 @@
 //! The collector's highest tier by eBPF, against what is known: waits for grace periods, planted frees, tasks that wait for each
-//! other, and perf events at the same functions. Skipped with a message where eBPF is not permitted.
+//! other; and the same by perf events, which see less. Skipped with a message where eBPF is not permitted.
 #![cfg(feature = "ebpf")]
 
 use std::path::Path;
@@ -64,22 +64,23 @@ fn each_wait_of_membarrier_has_a_whole_grace_period_in_it() {
     assert!(ebpf.take_graces().iter().all(|grace| Some(grace.end_ns) > newest_ns), "taken twice");
 }
 
+// Not while eBPF is at the same functions: nothing of ours uses both at once.
 #[test]
-fn perf_events_at_the_same_functions_see_the_same_grace_periods() {
-    let Some(mut ebpf) = armed() else { return };
-    let mut watch = match Watch::begin(Path::new("/sys"), symbols().unwrap(), &SysCpus::default().online()) {
+fn perf_events_see_the_grace_periods_too() {
+    let watch = symbols().and_then(|symbols| {
+        Watch::begin(Path::new("/sys"), symbols, &SysCpus::default().online())
+            .map_err(|error| error.to_string())
+    });
+    let mut watch = match watch {
         Ok(watch) => watch,
         Err(error) => return eprintln!("skipped: {error}"),
     };
-    ebpf.take_graces();
-    if waits(20).is_none() {
-        return;
-    }
-    let by_ebpf = ebpf.take_graces().len();
-    let by_perf = watch.take().unwrap().grace_periods_ns.len();
-    eprintln!("{by_ebpf} grace periods by eBPF, {by_perf} by perf events");
-    // One that began before both watched counts only by eBPF. One may end between the last two looks, or another begin.
-    assert!(by_ebpf >= 20 && by_ebpf.abs_diff(by_perf) <= 2);
+    let Some(waits) = waits(20) else { return };
+    let longest_ns = waits.iter().map(|(since_ns, until_ns)| until_ns - since_ns).max().unwrap();
+    let lengths_ns = watch.take().unwrap().grace_periods_ns;
+    eprintln!("{} grace periods, of at most {longest_ns} ns: {lengths_ns:?}", lengths_ns.len());
+    // Each wait had a whole one in it. Others may have come before and after.
+    assert!(lengths_ns.iter().filter(|ns| **ns < longest_ns).count() >= 20);
 }
 
 #[test]

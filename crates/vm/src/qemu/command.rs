@@ -39,6 +39,8 @@ pub enum Accel {
     Kvm,
     /// Emulation; each vCPU is a host thread.
     Tcg,
+    /// Emulation by one host thread, which executes the vCPUs in turn: none can miss what another writes over code.
+    TcgInTurn,
     /// Emulation in which time is the number of instructions: the same run again, bit for bit.
     Counted {
         /// Of all that the machine takes for random.
@@ -52,6 +54,7 @@ impl Accel {
         match self {
             Accel::Kvm => "kvm",
             Accel::Tcg => "tcg",
+            Accel::TcgInTurn => "tcg single",
             Accel::Counted { .. } => "tcg icount",
         }
     }
@@ -132,6 +135,7 @@ fn arguments(spec: &MachineSpec) -> Vec<OsString> {
     let (accel, mut cpu) = match spec.accel {
         Accel::Kvm => ("kvm".to_string(), "host"),
         Accel::Tcg => ("tcg,thread=multi".to_string(), "max"),
+        Accel::TcgInTurn => ("tcg,thread=single".to_string(), "max"),
         Accel::Counted { seed } => {
             let clock = format!("-icount shift={ICOUNT_SHIFT},sleep=off -rtc base={ICOUNT_EPOCH},clock=vm");
             (format!("tcg,thread=single {clock} -seed {seed}"), "max")
@@ -233,7 +237,7 @@ fn missing() -> VmError {
 fn user(accel: Accel) -> Option<(u32, u32)> {
     let (uid, gid) = unprivileged_user()?;
     match accel {
-        Accel::Tcg | Accel::Counted { .. } => Some((uid, gid)),
+        Accel::Tcg | Accel::TcgInTurn | Accel::Counted { .. } => Some((uid, gid)),
         Accel::Kvm => {
             let device = std::fs::metadata("/dev/kvm").ok()?;
             let group_may = device.mode() & 0o060 == 0o060 && device.gid() != 0;
