@@ -2,6 +2,7 @@
 
 pub mod export;
 mod hindsight;
+mod time;
 pub mod watch;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ pub use hindsight::{HindsightArguments, ReplayArguments};
 
 use crate::sizes;
 use export::ExportArguments;
+use time::seconds;
 use watch::WatchArguments;
 
 /// Measures the damage that CPU preemption does to code that must not be interrupted.
@@ -185,8 +187,8 @@ pub struct RecordArguments {
     /// Threads of the process, in the order of the vCPUs that they are; repeatable [those that QEMU names "CPU N/..."]
     #[arg(long = "tid", value_name = "TID", value_parser = clap::value_parser!(i32).range(1..))]
     pub tids: Vec<i32>,
-    /// For how long, in seconds; a signal ends it sooner
-    #[arg(long = "for", value_name = "SECONDS", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    /// For how long, at most 1h; a signal ends it sooner
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = up_to_an_hour)]
     pub for_s: u64,
     /// The file to write
     #[arg(long, short, value_name = "FILE", required_unless_present = "folder")]
@@ -261,8 +263,8 @@ pub struct ProfileArguments {
     /// A record of a workload that frees memory through RCU: memory, clone or postmark, on real guests or simulated
     #[arg(long, value_name = "RECORD")]
     pub from: Option<PathBuf>,
-    /// For how long to watch this VM, in seconds; a signal ends it sooner
-    #[arg(long = "for", value_name = "SECONDS", default_value = "30", conflicts_with = "from", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    /// For how long to watch this VM; a signal ends it sooner
+    #[arg(long = "for", value_name = "TIME", default_value = "30s", conflicts_with = "from", value_parser = up_to_a_day)]
     pub for_s: u64,
     /// The size of the objects that a function frees, where it is not known; repeatable
     #[arg(long, value_name = "FUNCTION=BYTES", conflicts_with = "from")]
@@ -284,8 +286,8 @@ pub struct ProfileArguments {
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArguments {
-    /// For how long to watch this VM, in seconds; a signal ends it sooner
-    #[arg(long = "for", value_name = "SECONDS", default_value = "10", conflicts_with = "dmesg", value_parser = clap::value_parser!(u64).range(1..=60))]
+    /// For how long to watch this VM, at most 60s; a signal ends it sooner
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", conflicts_with = "dmesg", value_parser = up_to_a_minute)]
     pub for_s: u64,
     /// Use no more than this tier: T0 needs no rights; T1, as root, reads slabs and the kernel's log; T2 looks into the kernel
     #[arg(long, value_name = "TIER", default_value = "T2", conflicts_with = "dmesg", value_parser = ["T0", "T1", "T2"])]
@@ -316,8 +318,8 @@ pub struct BoostArguments {
     /// Boost vCPUs, instead of only saying what boosts would do (needs root)
     #[arg(long)]
     pub apply: bool,
-    /// Without --apply: for how long to watch, in seconds; a signal ends it sooner
-    #[arg(long = "for", value_name = "SECONDS", default_value = "10", conflicts_with = "apply", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    /// Without --apply: for how long to watch; a signal ends it sooner
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", conflicts_with = "apply", value_parser = up_to_a_day)]
     pub for_s: u64,
     /// End after this many seconds [with --apply: run until a signal]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -432,4 +434,16 @@ pub struct ReportArguments {
     /// Show all metrics with ranges and p-values, and how they were measured
     #[arg(long)]
     pub full: bool,
+}
+
+fn up_to_a_minute(text: &str) -> Result<u64, String> {
+    seconds(text, 60, "60s")
+}
+
+fn up_to_an_hour(text: &str) -> Result<u64, String> {
+    seconds(text, 3_600, "1h")
+}
+
+fn up_to_a_day(text: &str) -> Result<u64, String> {
+    seconds(text, 86_400, "24h")
 }

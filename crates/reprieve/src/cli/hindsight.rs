@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use reprieve_hindsight::day;
 
+use super::time::within;
 use crate::sizes;
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// Arguments of `record --hindsight`.
 #[derive(Debug, Args)]
@@ -72,30 +71,10 @@ fn last(text: &str) -> Result<u64, String> {
     within(text, 1, 3_600, "1s and 1h")
 }
 
-pub(super) fn within(text: &str, least_s: u64, most_s: u64, said: &str) -> Result<u64, String> {
-    let ns = time(text)?;
-    match (least_s * SECOND_NS..=most_s * SECOND_NS).contains(&ns) {
-        true => Ok(ns),
-        false => Err(format!("it is not within {said}")),
-    }
-}
-
 fn disk(text: &str) -> Result<u64, String> {
     match sizes::parse(text)? {
         bytes if (1 << 20..=256 << 20).contains(&bytes) => Ok(bytes),
         _ => Err("it is not within 1MiB and 256MiB".into()),
-    }
-}
-
-/// Nanoseconds of `15min`.
-fn time(text: &str) -> Result<u64, String> {
-    let units = [("min", 60.0), ("ms", 1e-3), ("s", 1.0), ("h", 3600.0)];
-    let found = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?.trim(), seconds)));
-    let (number, seconds) = found.ok_or("write it with a unit, as in 30s, 15min or 2h")?;
-    let number: f64 = number.parse().map_err(|_| format!("{number:?} is no number"))?;
-    match number * seconds {
-        seconds if (0.0..=1e7).contains(&seconds) => Ok((seconds * SECOND_NS as f64) as u64),
-        _ => Err("it is negative or too long".into()),
     }
 }
 
@@ -109,13 +88,6 @@ mod tests {
 
     #[test]
     fn times_have_units_and_limits() {
-        assert_eq!(
-            [time("15min"), time("1.5 s"), time("2h")].map(Result::unwrap),
-            [900_000_000_000, 1_500_000_000, 7_200_000_000_000]
-        );
-        for bad in ["15", "min", "-1s", "NaNs", "infh", "1e99h", ""] {
-            assert!(time(bad).is_err(), "{bad}");
-        }
         assert!(keep("59s").is_err() && keep("25h").is_err() && after("0s").is_ok() && last("0s").is_err());
         assert!(disk("1KiB").is_err() && disk("257MiB").is_err() && disk("64MiB").is_ok());
     }

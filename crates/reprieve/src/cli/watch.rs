@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::hindsight::{at, within};
+use super::hindsight::at;
+use super::time::within;
 
 /// Arguments of `watch`.
 #[derive(Debug, Args)]
