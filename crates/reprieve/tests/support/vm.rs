@@ -181,7 +181,12 @@ impl Vm {
 
     /// What stands on its serial console so far.
     pub fn console(&self) -> String {
-        String::from_utf8_lossy(&fs::read(self.folder.path().join(CONSOLE)).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(&self.console_bytes()).into_owned()
+    }
+
+    /// The same, byte for byte.
+    pub fn console_bytes(&self) -> Vec<u8> {
+        fs::read(self.folder.path().join(CONSOLE)).unwrap_or_default()
     }
 
     /// Limits vCPU 1 to a part of a CPU. `None`, with a message, where quotas are not permitted.
@@ -208,6 +213,11 @@ impl Vm {
         let directory = tree.directory.join("vcpu1");
         self.tree = Some(tree);
         Some(directory)
+    }
+
+    /// Takes the limit away.
+    pub fn unlimit(&mut self) {
+        self.tree = None;
     }
 
     /// Ends QEMU as a crash would.
