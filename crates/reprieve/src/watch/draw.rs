@@ -228,23 +228,20 @@ impl Canvas<'_> {
         let parts = super::moment::PARTS;
         let about = if moment.is_close() { "" } else { "about " };
         let known = |what: &str, ns: Option<u64>| ns.map(|ns| format!("{what} {}", time(ns)));
-        let more = [known("idle for", vcpu.idle_ns), known("steal", vcpu.steal_ns)];
+        let kept = known("kept by the VM's own tasks for", Some(vcpu.kept_ns));
+        let more = [kept, known("idle for", vcpu.idle_ns), known("steal", vcpu.steal_ns)];
         let mut texts = vec![
             String::new(),
             format!("This second, {} a column:", time(moment.span_ns / parts as u64)),
             String::new(),
             format!(
-                "Off {} times, for {about}{}, {} at the longest; kept by the VM's own tasks for {}",
+                "Off {} times, for {about}{}, {} at the longest",
                 vcpu.offs,
                 time(vcpu.off_ns),
-                time(vcpu.longest_ns),
-                time(vcpu.kept_ns)
+                time(vcpu.longest_ns)
             ),
         ];
-        let more: Vec<String> = more.into_iter().flatten().collect();
-        if !more.is_empty() {
-            texts.push(more.join(", "));
-        }
+        texts.push(more.into_iter().flatten().collect::<Vec<_>>().join(", "));
         texts.extend(listed(moment, vcpu));
         for (y, text) in lines.iter().zip(&texts) {
             self.put(1, *y, text, Style::new());
