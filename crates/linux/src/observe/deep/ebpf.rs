@@ -70,7 +70,7 @@ impl Ebpf {
         })
     }
 
-    /// Grace periods that ended since the last time. The oldest are missing if there were more than [`GRACES`].
+    /// Grace periods that ended since the last time. The oldest are missing if there were more than `GRACES`.
     pub fn take_graces(&mut self) -> Vec<Grace> {
         let found = self.graces.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
         let (ended, graces) = parse_graces(&found, self.graces_taken);
