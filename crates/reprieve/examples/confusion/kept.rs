@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use reprieve_linux::switches::SwitchEvent;
 use serde_json::Value;
 
 use crate::guest::Error;
@@ -25,12 +26,17 @@ impl Kept {
         Ok(Kept(folder.into()))
     }
 
-    /// Keeps what was seen in this run, in place of what was seen in an earlier try.
+    /// Keeps what was seen in this run, in place of what was seen in an earlier try, and beside it the host's records of a vCPU's
+    /// switches, a line each.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn put(&self, run: &Run, seen: &str) -> Result<(), std::io::Error> {
-        std::fs::write(self.file(run), seen)
+    pub fn put(&self, run: &Run, seen: &str, switches: &[SwitchEvent]) -> Result<(), std::io::Error> {
+        let file = self.file(run);
+        std::fs::write(&file, seen)?;
+        let lines: String =
+            switches.iter().map(|event| format!("{} {:?}\n", event.time_ns, event.kind)).collect();
+        if lines.is_empty() { Ok(()) } else { std::fs::write(file.with_extension("switches"), lines) }
     }
 
     fn file(&self, run: &Run) -> PathBuf {

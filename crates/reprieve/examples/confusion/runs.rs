@@ -14,7 +14,7 @@ use crate::graces::Looking;
 use crate::guest::{Bench, Error, Guest};
 use crate::inject::{InForce, Once, wait};
 use crate::kept::Kept;
-use crate::record::{Run, Slices, Truth, Verdict};
+use crate::record::{Run, Truth, Verdict};
 use crate::slices;
 
 /// More than this of one CPU to others, and the run does not count.
@@ -79,7 +79,7 @@ pub fn one(bench: &Bench, guest: &mut Guest, case: Case, setting: &Setting) -> R
     let said = guest.verdict(watch_s)?;
     let since = if is_once(&drawn.injection) { once.at } else { began };
     let to_verdict_s = since.elapsed().as_secs_f64();
-    let (mut truth, foreign_cpus) = books.close(bench, guest, &force)?;
+    let (mut truth, foreign_cpus, switches) = books.close(bench, guest, &force)?;
     truth.graces = looking.and_then(Looking::end);
     drop(force);
     guest.clear()?;
@@ -94,7 +94,7 @@ pub fn one(bench: &Bench, guest: &mut Guest, case: Case, setting: &Setting) -> R
     let to_verdict_s = Some(to_verdict_s);
     let run = Run { verdict, to_verdict_s, foreign_cpus, truth, rejected, ..empty(guest, case, drawn) };
     if let Some(kept) = &setting.keep {
-        kept.put(&run, said["seen"].as_str().unwrap_or_default())?;
+        kept.put(&run, said["seen"].as_str().unwrap_or_default(), &switches)?;
     }
     Ok(run)
 }
@@ -191,7 +191,7 @@ struct Books {
     ours: Vec<i32>,
     ours_ns: u64,
     foreign: ForeignCpu,
-    /// Of the vCPU whose slices are compared.
+    /// Of the vCPU whose times on and off are compared.
     switches: Option<SwitchRecorder>,
 }
 
@@ -203,11 +203,12 @@ impl Books {
         ours.extend([machine.pid(), std::process::id() as i32]);
         let switches = match drawn.injection {
             // A user without the right to it has no slices in the record.
-            Injection::Neighbour { vcpu, .. } => {
-                SwitchRecorder::open(&[machine.vcpu_tids[vcpu]], RING_PAGES).ok()
-            }
+            Injection::Neighbour { vcpu, .. } => Some(vcpu),
+            Injection::Quota { ref vcpus, .. } => vcpus.first().copied(),
             _ => None,
         };
+        let switches =
+            switches.and_then(|vcpu| SwitchRecorder::open(&[machine.vcpu_tids[vcpu]], RING_PAGES).ok());
         Ok(Books {
             opened: Instant::now(),
             vcpus: stats(bench, guest)?,
@@ -219,9 +220,19 @@ impl Books {
         })
     }
 
-    /// The truth, and what others used, in CPUs.
-    fn close(mut self, bench: &Bench, guest: &Guest, force: &InForce) -> Result<(Truth, f64), Error> {
-        let slices = self.switches.as_mut().and_then(drained);
+    /// The truth, what others used, in CPUs, and the host's records of the vCPU's switches.
+    fn close(
+        mut self,
+        bench: &Bench,
+        guest: &Guest,
+        force: &InForce,
+    ) -> Result<(Truth, f64, Vec<SwitchEvent>), Error> {
+        let mut switches = Vec::new();
+        let lost = self.switches.as_mut().map_or(0, |recorder| {
+            recorder.drain(&mut |event| switches.push(event));
+            recorder.lost()
+        });
+        let slices = slices::of(&switches, lost);
         let window_ns = self.opened.elapsed().as_nanos() as u64;
         let after = stats(bench, guest)?;
         let ours_ns = spent(bench, &self.ours)?.saturating_sub(self.ours_ns);
@@ -246,7 +257,7 @@ impl Books {
             slices,
             ..Truth::default()
         };
-        Ok((truth, share * bench.pcpus.len() as f64))
+        Ok((truth, share * bench.pcpus.len() as f64, switches))
     }
 }
 
@@ -258,12 +269,6 @@ fn stats(bench: &Bench, guest: &Guest) -> Result<Vec<SchedStat>, Error> {
 
 fn spent(bench: &Bench, pids: &[i32]) -> Result<u64, Error> {
     Ok(pids.iter().map(|pid| bench.host.proc_root.process_cpu_ns(*pid)).sum::<Result<u64, _>>()?)
-}
-
-fn drained(switches: &mut SwitchRecorder) -> Option<Slices> {
-    let mut events: Vec<SwitchEvent> = Vec::new();
-    switches.drain(&mut |event| events.push(event));
-    slices::of(&events, switches.lost())
 }
 
 /// Whether the user wants the end.
