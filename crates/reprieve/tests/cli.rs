@@ -191,7 +191,7 @@ fn the_recorded_runs_can_be_shown() {
     let mut records = [files(&folder), files(&folder.join("again"))].concat();
     records.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     assert!(records.len() > 20, "{records:?}");
-    for record in records {
+    let show = |record: &PathBuf| {
         let short = quiet.reprieve(&["report", record.to_str().unwrap()]);
         assert!(short.status.success(), "{}: {short:?}", record.display());
         let output = quiet.reprieve(&["report", "--full", record.to_str().unwrap()]);
@@ -199,7 +199,13 @@ fn the_recorded_runs_can_be_shown() {
         let text = String::from_utf8(output.stdout).unwrap();
         let compares = [" against ", "\nSide by side", "\ncase "].iter().any(|table| text.contains(table));
         assert!(text.contains("\nGround ") && compares, "{text}");
-    }
+    };
+    // On two threads: each record takes seconds.
+    let (some, others) = records.split_at(records.len() / 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| some.iter().for_each(show));
+        others.iter().for_each(show);
+    });
 }
 
 #[test]
