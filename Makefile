@@ -64,12 +64,15 @@ wishes: setup
 	    --nocapture --test-threads 1 nothing
 
 # Signals at 200 moments by chance, for `migrate --apply` and for a run on real guests, and 100 kills of `boost --apply`: nothing
-# is left. Half an hour or so.
+# is left. 100 kills and 100 full disks for `record --hindsight`: at most a second is lost. Three quarters of an hour or so.
 signals: setup
 	cargo test -p reprieve --release --locked --test migrate -- --ignored --nocapture at_moments
 	REPRIEVE_TEST_REQUIRE_IMAGE=1 cargo test -p reprieve --release --locked --test cleanup -- --ignored --nocapture at_moments
 	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_BOOST_KILLS=100 \
 	    cargo test -p reprieve --release --locked --test boost_faults -- --nocapture killed_at_any_moment
+	REPRIEVE_TEST_KILLS=100 cargo test -p reprieve-hindsight --release --locked --test killed -- --nocapture
+	REPRIEVE_TEST_KILLS=100 REPRIEVE_TEST_FULL_DISKS=100 \
+	    cargo test -p reprieve --release --locked --test hindsight -- --nocapture kill_leaves full_disk
 
 # Weakens reprieve-rcu in one place at a time; each time a test must fail. Ten minutes or so.
 mutants:
@@ -80,7 +83,8 @@ torture:
 	cargo run -p reprieve-rcu --release --locked --example torture -- 50 --json crates/rcu/records/torture.json
 
 # Guests that mean harm: their kernel writes over what the host reads of it, and their runner says anything; 1,000 rounds
-# each, with checks for overflow. Ten minutes or so; `make test` does a few. A round that fails says its seed:
+# each, with checks for overflow. And 100,000 damaged images of a kernel whose callbacks are walked. Ten minutes or so; `make test`
+# does a few. A round that fails says its seed:
 #   make hostile SEED=17
 SEED = 1
 hostile: setup
@@ -88,6 +92,10 @@ hostile: setup
 	    CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true \
 	    CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/checked \
 	    cargo test -p reprieve-vm --release --locked --test hostile --test faults -- --nocapture
+	REPRIEVE_HOSTILE_IMAGES=100000 REPRIEVE_HOSTILE_SEED=$(SEED) \
+	    CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true \
+	    CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/checked \
+	    cargo test -p reprieve-vm --release --locked --lib -- --nocapture whatever_the_memory_holds
 
 # How fast the simulator is, in less than three minutes; best on a machine that does nothing else. The recorded run:
 #   cargo bench -p reprieve-sim --bench speed -- --json $PWD/crates/sim/benches/recorded.json

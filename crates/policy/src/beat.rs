@@ -87,6 +87,9 @@ pub struct Gap {
     pub back_ns: u64,
     /// How late that beat was, ns. The time off is longer than this by less than a period.
     pub late_ns: u64,
+    /// The most lateness of this vCPU's ordinary beats, ns. The vCPU was back about so long before its first beat: that one is later
+    /// than most, since ticks that were due meanwhile come before it.
+    pub ordinary_late_ns: u64,
     /// The cause, as far as the first beat shows it.
     pub verdict: Verdict,
 }

@@ -51,7 +51,7 @@ const BLUR_NS: f64 = 300_000.0;
 const SAME_PHASE: f64 = 0.03;
 /// vCPUs come back at the same moment if it is within this, ns: half of the time between two beats, which have a phase on each vCPU.
 const SAME_MOMENT_NS: u64 = 500_000;
-/// A return counts for a quota if the time off before it was at least this part of the usual one.
+/// A time off counts for a rhythm if it is at least this part of the usual one.
 const LONG_PART: u64 = 2;
 
 /// A time that a vCPU was off.
@@ -116,8 +116,7 @@ pub fn rhythm(offs: &[Off]) -> Rhythm {
 
 /// The quota that explains these times off, if one does.
 fn quota(offs: &[Off]) -> Option<Quota> {
-    let shortest_ns = shortest_of_quota_ns(offs);
-    let long: Vec<Off> = offs.iter().copied().filter(|off| off.length_ns() >= shortest_ns).collect();
+    let long = long(offs);
     if long.len() < FEWEST {
         return None;
     }
@@ -147,8 +146,14 @@ fn quota(offs: &[Off]) -> Option<Quota> {
     Some(Quota { period_ns: period_ns.round() as u64, on_ns, regularity, is_ambiguous })
 }
 
-/// How long a time off must at least be to count for a quota, ns.
-pub(crate) fn shortest_of_quota_ns(offs: &[Off]) -> u64 {
+/// The times off that count for a rhythm: a host that takes turns has short work of its own beside them, which ends no slice.
+fn long(offs: &[Off]) -> Vec<Off> {
+    let shortest_ns = shortest_of_rhythm_ns(offs);
+    offs.iter().copied().filter(|off| off.length_ns() >= shortest_ns).collect()
+}
+
+/// How long a time off must at least be to count for a rhythm, ns.
+pub(crate) fn shortest_of_rhythm_ns(offs: &[Off]) -> u64 {
     usual_length_ns(offs).unwrap_or(0) / LONG_PART
 }
 
@@ -273,12 +278,13 @@ fn on_in_a_period(offs: &[Off], period_ns: f64) -> Option<u64> {
 
 /// Turns with others.
 fn turns(offs: &[Off]) -> Option<Turns> {
-    if offs.len() < FEWEST {
+    let long = long(offs);
+    if long.len() < FEWEST {
         return None;
     }
     let on_ns =
-        median(offs.windows(2).map(|pair| pair[1].since_ns.saturating_sub(pair[0].back_ns)).collect());
-    let off_ns = median(offs.iter().map(Off::length_ns).collect());
+        median(long.windows(2).map(|pair| pair[1].since_ns.saturating_sub(pair[0].back_ns)).collect());
+    let off_ns = median(long.iter().map(Off::length_ns).collect());
     let competitors = ((off_ns + on_ns / 2) / on_ns.max(1)).max(1);
     Some(Turns { on_ns, off_ns, competitors })
 }

@@ -209,8 +209,8 @@ proptest! {
     }
 
     #[test]
-    fn lateness_in_fewer_than_half_of_the_beats_never_gets_ordinary(
-        noise_us in 1..400u64, late_in_ten in 0..4u64, late_ms in 3..1_000u64, seed in any::<u64>(),
+    fn lateness_in_half_of_the_beats_never_gets_ordinary(
+        noise_us in 1..400u64, late_in_ten in 0..6u64, late_ms in 3..1_000u64, seed in any::<u64>(),
     ) {
         let (mut lateness, mut random) = (Lateness::default(), Random(seed));
         for beat in 0..5_000 {
@@ -218,9 +218,8 @@ proptest! {
                 true => late_ms * MS,
                 false => random.within(0, noise_us * 1_000),
             };
-            // The estimate may stray a little: the median stays within four times the noise, and ordinary is twice the
-            // median.
-            prop_assert!(lateness.ordinary_ns() <= 8 * noise_us * 1_000 + 100_000, "{beat}: {lateness:?}");
+            // The estimate may stray a little: the lower quartile stays within twice the noise, and ordinary is three times that.
+            prop_assert!(lateness.ordinary_ns() <= 6 * noise_us * 1_000 + 100_000, "{beat}: {lateness:?}");
             lateness.learn(late_ns);
         }
     }

@@ -1,9 +1,9 @@
 //! `reprieve watch` on the serial console of a real VM, before, while and after its host limits a vCPU.
 //!
-//! The screens in docs/watch.md are those that it prints:
+//! The screens in docs/watch.md are those that it prints, and so are the times from an incident to its verdict:
 //!
 //! ```text
-//! cargo test -p reprieve --release --test watch_guest -- --nocapture
+//! REPRIEVE_TEST_INCIDENTS=20 cargo test -p reprieve --release --test watch_guest -- --nocapture
 //! ```
 
 #[path = "../../vm/tests/support/archive.rs"]
@@ -19,7 +19,7 @@ use support::{PROGRAM, guests};
 
 /// Far beyond what a step takes.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The look that a screen is to show before the next step.
+/// The time that a screen is to show before the next step, where incidents are counted.
 const LOOK: Duration = Duration::from_secs(12);
 /// vCPU 1 is busy. The console is a terminal of 80x24 without colour.
 const INIT: &str = "#!/bin/busybox sh
@@ -41,15 +41,22 @@ fn screen(vm: &Vm) -> String {
     parser.screen().contents()
 }
 
-/// Waits until the screen is so, shows it for a look longer, and prints it.
+/// How many incidents are wanted.
+fn incidents() -> Option<usize> {
+    std::env::var("REPRIEVE_TEST_INCIDENTS").ok().map(|count| count.parse().expect("a number"))
+}
+
+/// Waits until the screen is so, and for a look longer where incidents are counted, and prints it.
 fn wait_for(vm: &Vm, what: &str, is_so: impl Fn(&str) -> bool) {
     let since = Instant::now();
     while !is_so(&screen(vm)) {
         assert!(since.elapsed() < PATIENCE, "{what}:\n{}", vm.console());
         std::thread::sleep(Duration::from_millis(100));
     }
-    eprintln!("{what}, after {:.1} s", since.elapsed().as_secs_f64());
-    std::thread::sleep(LOOK);
+    eprintln!("{what}: after {:.1} s", since.elapsed().as_secs_f64());
+    if incidents().is_some() {
+        std::thread::sleep(LOOK);
+    }
     eprintln!("{}\n", screen(vm));
 }
 
@@ -66,10 +73,12 @@ fn a_quota_comes_and_goes_on_the_screen() {
     };
     let mut vm = Vm::spawn_with(&guests, "watched", Begin::Boot, Some(&archive));
     wait_for(&vm, "before", |text| text.contains("vCPU 1 off") && text.contains("q quit"));
-    if vm.limit().is_none() {
-        return;
+    for _ in 0..incidents().unwrap_or(1) {
+        if vm.limit().is_none() {
+            return;
+        }
+        wait_for(&vm, "while", names_quota);
+        vm.unlimit();
+        wait_for(&vm, "after", |text| text.contains("q quit") && !names_quota(text));
     }
-    wait_for(&vm, "while", names_quota);
-    vm.unlimit();
-    wait_for(&vm, "after", |text| text.contains("q quit") && !names_quota(text));
 }

@@ -174,6 +174,7 @@ impl BeatThread {
                 last_beat_ns: beat.due_ns.saturating_sub(beat.period_ns),
                 back_ns: beat.at_ns,
                 late_ns: beat.lateness_ns(),
+                ordinary_late_ns: 0,
                 verdict: Verdict::Unknown,
             },
             _ => return,

@@ -235,10 +235,13 @@ fn take_gaps(beats: &mut VcpuBeats, is_throttled: bool, into: &mut VcpuSample) {
     }
 }
 
-/// The vCPU went off between its last beat and the next one due: halfway is the best guess.
+/// A vCPU that is on beats a little after each time due. So it went off between its last beat and the time at which the next one would
+/// have come: halfway is the best guess. And it was back a little before its first beat.
 fn off_of(gap: &Gap) -> Off {
-    let due_ns = gap.back_ns - gap.late_ns.min(gap.back_ns);
-    Off { since_ns: gap.last_beat_ns + due_ns.saturating_sub(gap.last_beat_ns) / 2, back_ns: gap.back_ns }
+    let due_ns = gap.back_ns.saturating_sub(gap.late_ns);
+    let expected_ns = due_ns.saturating_add(gap.ordinary_late_ns);
+    let since_ns = gap.last_beat_ns + expected_ns.saturating_sub(gap.last_beat_ns) / 2;
+    Off { since_ns, back_ns: gap.back_ns.saturating_sub(gap.ordinary_late_ns).max(since_ns.saturating_add(1)) }
 }
 
 #[cfg(test)]
@@ -247,9 +250,19 @@ mod tests {
     use crate::proc::allowed_cpus;
 
     #[test]
-    fn a_time_off_begins_halfway_to_the_beat_that_was_due() {
-        let gap = Gap { vcpu: 0, last_beat_ns: 10, back_ns: 100, late_ns: 80, verdict: Verdict::Unknown };
-        assert_eq!(off_of(&gap), Off { since_ns: 15, back_ns: 100 });
+    fn a_time_off_begins_before_the_beat_that_was_expected_and_ends_before_the_one_that_came() {
+        let gap = |last_beat_ns, late_ns, ordinary_late_ns| Gap {
+            vcpu: 0,
+            last_beat_ns,
+            back_ns: 100,
+            late_ns,
+            ordinary_late_ns,
+            verdict: Verdict::Unknown,
+        };
+        assert_eq!(off_of(&gap(10, 80, 0)), Off { since_ns: 15, back_ns: 100 });
+        assert_eq!(off_of(&gap(10, 80, 4)), Off { since_ns: 17, back_ns: 96 });
+        // Whatever the clocks say, it ends no sooner than it begins.
+        assert_eq!(off_of(&gap(90, 5, 50)), Off { since_ns: 117, back_ns: 118 });
     }
 
     #[test]

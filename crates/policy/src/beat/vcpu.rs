@@ -103,7 +103,14 @@ impl Vcpu {
             true => Verdict::Host,
             false => self.guest_or_unknown(beat, late_ns),
         };
-        let gap = Gap { vcpu: beat.vcpu, last_beat_ns: last.at_ns, back_ns: beat.at_ns, late_ns, verdict };
+        let gap = Gap {
+            vcpu: beat.vcpu,
+            last_beat_ns: last.at_ns,
+            back_ns: beat.at_ns,
+            late_ns,
+            ordinary_late_ns: self.lateness.ordinary_ns(),
+            verdict,
+        };
         self.open(gap, steal_before_ns, recent);
         News::Back(gap)
     }

@@ -5,7 +5,7 @@
 //! where vCPUs are off most. Steps of one kind cost about the same, so a step that seems to cost many times the median
 //! was interrupted, and counts for at most [`MOST_MEDIANS`] medians.
 
-use super::frugal::Frugal;
+use super::frugal::Median;
 
 /// The most that one step counts for, in medians.
 const MOST_MEDIANS: u64 = 4;
@@ -13,7 +13,7 @@ const MOST_MEDIANS: u64 = 4;
 /// Meters the steps of one thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Work {
-    cost: Frugal,
+    cost: Median,
 }
 
 impl Work {

@@ -78,7 +78,7 @@ fn quota(of: &Evidence, seen: &Evidence, alone: &Evidence) -> Option<Finding> {
 /// For how long a vCPU was off for other reasons than its quota, ns: in times off that are too short for it. Those that are shared count
 /// for contention only by a part.
 fn interrupted_ns(most: &Vcpu, seen: &Evidence, alone: &Evidence) -> u64 {
-    let least_ns = fingerprint::shortest_of_quota_ns(&most.offs);
+    let least_ns = fingerprint::shortest_of_rhythm_ns(&most.offs);
     let short_ns = |of: &Evidence| {
         let offs = of.vcpus.iter().find(|vcpu| vcpu.vcpu == most.vcpu).map_or(&[][..], |vcpu| &vcpu.offs);
         let short = offs.iter().map(Off::length_ns).filter(|ns| *ns < least_ns);

@@ -150,7 +150,7 @@ fn lateness_that_steal_explains_is_always_a_gap_and_never_ordinary() {
     }
     assert_eq!(
         vcpu.lateness().threshold_ns(MS),
-        8 * 300_000,
+        12 * 300_000,
         "only lateness not caused by the host is ordinary"
     );
     assert_eq!(vcpu.verdicts().host, 750, "even below the threshold");
