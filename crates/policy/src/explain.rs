@@ -12,7 +12,7 @@
 //! | [`Cause::Contention`] | vCPUs are off, without a period; what all share counts half |
 //! | [`Cause::OwnCpu`] | the guest's own tasks kept the beat threads waiting |
 //! | [`Cause::OwnMemory`] | the kernel counted stalls for memory (PSI) |
-//! | [`Cause::StarvedKthread`] | RCU's kthread waited for a vCPU, for longer than the host explains and for much of long grace periods; before an overload of the guest's own only if grace periods are long |
+//! | [`Cause::StarvedKthread`] | RCU's kthread waited for a vCPU, for longer than the host explains and for much of long grace periods; before an overload of the guest's own only if grace periods are long, or if it is the one that waits |
 //! | [`Cause::LongReader`] | long grace periods fill a part of the time, and are longer than the host explains; before an overload of the guest's own only if beats of real-time priority had to wait |
 //!
 //! Nothing that a rule finds means [`quiet`](Verdict::is_quiet): no damage was seen, which is an answer, too. The thresholds
@@ -25,6 +25,7 @@ mod name;
 pub mod outside;
 mod own;
 mod recent;
+mod stop;
 
 use crate::fingerprint::{Quota, Turns};
 

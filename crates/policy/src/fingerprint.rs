@@ -43,6 +43,9 @@ const ABOUT_AS_REGULAR: f64 = 0.85;
 const FURTHER: f64 = 4.0;
 /// Below this von Neumann ratio, returns wander.
 const STEADY: f64 = 0.5;
+/// From this regularity on, returns after irregular departures do not wander, in whatever order they deviate: clocks drift, too.
+/// Fitted: in one guest of two that had a quota of 200 ms, the clock moved by 3 ms within a second.
+const VERY_REGULAR: f64 = 0.9;
 /// Departures are irregular if they vary by more than this, in deviations of the returns.
 const AS_IRREGULAR: f64 = 1.1;
 /// Beats show departures no better than this, ns: a third of the time between two.
@@ -138,11 +141,12 @@ fn quota(offs: &[Off]) -> Option<Quota> {
         .into_iter()
         .filter(|(_, regularity)| *regularity >= wanted)
         .max_by(|a, b| a.0.total_cmp(&b.0))?;
-    if steadiness(&long, period_ns) < STEADY {
+    let is_ambiguous = goes_regularly(&long, period_ns);
+    let is_clear = regularity >= VERY_REGULAR && !is_ambiguous;
+    if !is_clear && steadiness(&long, period_ns) < STEADY {
         return None;
     }
     let on_ns = on_in_a_period(&long, period_ns)?;
-    let is_ambiguous = goes_regularly(&long, period_ns);
     Some(Quota { period_ns: period_ns.round() as u64, on_ns, regularity, is_ambiguous })
 }
 

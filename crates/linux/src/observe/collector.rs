@@ -241,7 +241,10 @@ fn off_of(gap: &Gap) -> Off {
     let due_ns = gap.back_ns.saturating_sub(gap.late_ns);
     let expected_ns = due_ns.saturating_add(gap.ordinary_late_ns);
     let since_ns = gap.last_beat_ns + expected_ns.saturating_sub(gap.last_beat_ns) / 2;
-    Off { since_ns, back_ns: gap.back_ns.saturating_sub(gap.ordinary_late_ns).max(since_ns.saturating_add(1)) }
+    Off {
+        since_ns,
+        back_ns: gap.back_ns.saturating_sub(gap.ordinary_late_ns).max(since_ns.saturating_add(1)),
+    }
 }
 
 #[cfg(test)]

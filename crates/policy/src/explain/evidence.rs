@@ -1,11 +1,10 @@
 //! What was seen of a VM in a stretch of time: samples, added up.
 
-use super::PAUSE_NS;
+use std::borrow::Cow;
+
+use super::stop;
 use crate::fingerprint::{self, Off};
 use crate::sample::{Sample, Tier, VcpuSample};
-
-/// Two times are about the same if the shorter one has this part of the longer one, in per cent.
-const SAME_PERCENT: u64 = 95;
 
 /// What was seen of one vCPU.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,7 +68,7 @@ impl Evidence {
     pub fn of<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Evidence {
         let mut all = Evidence { real_time: true, ..Evidence::default() };
         let (mut idle_ns, mut open_ns) = (Vec::new(), 0);
-        for sample in samples {
+        for sample in stop::put_right(samples).iter().map(Cow::as_ref) {
             all.span_ns = all.span_ns.saturating_add(sample.span_ns);
             all.real_time &= sample.real_time;
             all.stepped_ns = all.stepped_ns.saturating_add(sample.stepped_ns);
@@ -81,10 +80,9 @@ impl Evidence {
             all.grace_periods_ns.extend(&sample.grace_periods_ns);
             open_ns = sample.open_grace_period_ns;
             all.add_higher_tiers(sample);
-            let stopped = stopped(sample);
             for seen in sample.vcpus.iter().filter(|seen| seen.beats > 0 || !seen.offs.is_empty()) {
                 add(&mut all.steal_ns, seen.steal_ns);
-                add_vcpu(&mut all.vcpus, &mut idle_ns, seen, stopped);
+                add_vcpu(&mut all.vcpus, &mut idle_ns, seen);
             }
         }
         // A call that is still open counts with the time so far.
@@ -166,38 +164,15 @@ fn sort_by_sum(sums: &mut [(String, u64)]) {
     sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
 }
 
-/// The stop of the whole machine in a sample, if there was one. A beat thread that had just begun to wait for its vCPU when the machine
-/// stopped seems to have waited all the time: the kernel books the stop as waiting. So a stop is a long time off that each other
-/// vCPU has, too, or that is as long as its thread waited.
-fn stopped(sample: &Sample) -> Option<Off> {
-    let offs = sample.vcpus.iter().flat_map(|vcpu| &vcpu.offs);
-    let longest = offs.copied().max_by_key(Off::length_ns).filter(|off| off.length_ns() >= PAUSE_NS)?;
-    let is_in_it = |off: &Off| {
-        let both = fingerprint::both_off(&[*off], &[longest]);
-        both.iter().any(|both| both.length_ns() >= longest.length_ns() / 100 * SAME_PERCENT)
-    };
-    let has_it = |vcpu: &VcpuSample| vcpu.offs.iter().any(is_in_it) || waited_through(vcpu, longest);
-    (sample.vcpus.len() > 1 && sample.vcpus.iter().all(has_it)).then_some(longest)
-}
-
-/// Whether the beat thread seems to have waited for as long as that time off.
-fn waited_through(vcpu: &VcpuSample, off: Off) -> bool {
-    vcpu.kept_ns >= off.length_ns() / 100 * SAME_PERCENT
-}
-
-fn add_vcpu(vcpus: &mut Vec<Vcpu>, idle_ns: &mut Vec<u64>, seen: &VcpuSample, stopped: Option<Off>) {
+fn add_vcpu(vcpus: &mut Vec<Vcpu>, idle_ns: &mut Vec<u64>, seen: &VcpuSample) {
     let at = vcpus.iter().position(|vcpu| vcpu.vcpu == seen.vcpu).unwrap_or_else(|| {
         vcpus.push(Vcpu { vcpu: seen.vcpu, ..Vcpu::default() });
         idle_ns.push(0);
         vcpus.len() - 1
     });
-    let is_on = |off: &Off| fingerprint::both_off(&seen.offs, &[*off]).is_empty();
-    let waited = stopped.filter(|off| is_on(off) && waited_through(seen, *off));
-    let kept_ns = seen.kept_ns.saturating_sub(waited.map_or(0, |off| off.length_ns()));
     vcpus[at].offs.extend(&seen.offs);
-    vcpus[at].offs.extend(waited);
     vcpus[at].offs.sort_by_key(|off| off.back_ns);
-    vcpus[at].kept_ns = vcpus[at].kept_ns.saturating_add(kept_ns);
+    vcpus[at].kept_ns = vcpus[at].kept_ns.saturating_add(seen.kept_ns);
     idle_ns[at] = idle_ns[at].saturating_add(seen.idle_ns.unwrap_or(0));
 }
 
@@ -224,22 +199,6 @@ mod tests {
         let many: Vec<_> = (0..2 * MOST_NAMES).map(|at| (at.to_string(), 1)).collect();
         let many = Sample { in_the_way: many, ..Sample::default() };
         assert_eq!(Evidence::of([&many, &many]).in_the_way.len(), MOST_NAMES);
-    }
-
-    #[test]
-    fn a_thread_that_waited_while_the_machine_stood_still_did_not_wait_for_the_guest() {
-        let off = Off { since_ns: 1_000, back_ns: 1_000 + 3 * PAUSE_NS };
-        let vcpu =
-            |vcpu, offs, kept_ns| VcpuSample { vcpu, beats: 5, offs, kept_ns, ..VcpuSample::default() };
-        let of = |kept_ns| {
-            let vcpus = vec![vcpu(0, vec![off], 7), vcpu(1, vec![], kept_ns)];
-            let all = Evidence::of([&Sample { span_ns: 10 * PAUSE_NS, vcpus, ..Sample::default() }]);
-            let seen = |vcpu: &Vcpu| (vcpu.offs.clone(), vcpu.kept_ns);
-            (seen(&all.vcpus[0]), seen(&all.vcpus[1]))
-        };
-        assert_eq!(of(3 * PAUSE_NS + 5), ((vec![off], 7), (vec![off], 5)));
-        // A wait that is shorter is one for the guest's own tasks.
-        assert_eq!(of(2 * PAUSE_NS), ((vec![off], 7), (vec![], 2 * PAUSE_NS)));
     }
 
     #[test]

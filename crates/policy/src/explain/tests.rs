@@ -143,11 +143,13 @@ fn causes(seen: &Evidence) -> Vec<Cause> {
 }
 
 #[test]
-fn a_starved_kthread_comes_before_an_overload_only_if_grace_periods_are_long() {
+fn a_starved_kthread_comes_before_an_overload_if_grace_periods_are_long_or_it_is_the_one_that_waits() {
     let overload = Evidence { cpu_wait_ns: Some(9 * SECOND), ..seen(&[vec![], vec![]]) };
     let waits = Evidence { kthread_wait_ns: Some(2 * SECOND), ..overload };
     let short = Evidence { grace_periods_ns: vec![30 * MS; 9], ..waits.clone() };
     assert_eq!(causes(&short), [Cause::OwnCpu]);
+    let mostly = Evidence { kthread_wait_ns: Some(5 * SECOND), ..short.clone() };
+    assert_eq!(causes(&mostly), [Cause::StarvedKthread, Cause::OwnCpu]);
     let long = Evidence { grace_periods_ns: vec![400 * MS; 9], ..waits };
     assert_eq!(causes(&long), [Cause::StarvedKthread, Cause::OwnCpu]);
     let by_host = Evidence { vcpus: seen(&[every(100, 80), vec![]]).vcpus, ..long };

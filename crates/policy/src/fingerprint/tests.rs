@@ -51,6 +51,19 @@ fn quotas_are_found_with_their_period() {
 }
 
 #[test]
+fn a_clock_that_drifts_hides_no_quota() {
+    for seed in 1..20 {
+        let mut offs = under_quota(80 * MS, 200 * MS, seed);
+        let middle_ns = offs[offs.len() / 2].back_ns;
+        // By 3 ms in a second, as seen in a guest.
+        let drifted = |at_ns: u64| at_ns + (at_ns.saturating_sub(middle_ns) * 3 / 1000).min(3 * MS);
+        offs.iter_mut()
+            .for_each(|off| *off = Off { since_ns: drifted(off.since_ns), back_ns: drifted(off.back_ns) });
+        assert!(matches!(rhythm(&offs), Rhythm::Quota(_)), "{seed}: {:?}", rhythm(&offs));
+    }
+}
+
+#[test]
 fn short_absences_hide_no_quota() {
     let mut state = 3;
     let mut offs = under_quota(50 * MS, 100 * MS, 1);

@@ -43,8 +43,8 @@ pub struct Drawn {
     pub injection: Injection,
     /// What the guest does besides.
     pub background: Background,
-    /// Whether vCPU threads are bound to a pCPU each, round robin, and hogs too; else they may run on all of them. A neighbour's vCPU has
-    /// the pCPU for itself, and the others are bound to the rest.
+    /// Whether vCPU threads are bound to a pCPU each, and hogs too; else they may run on all of them. A vCPU that is put to work has its
+    /// pCPU for itself, and so has a neighbour's; the others are bound to the rest.
     pub pinned: bool,
 }
 

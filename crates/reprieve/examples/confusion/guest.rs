@@ -196,7 +196,8 @@ impl Guest {
 
     /// What was seen.
     pub fn verdict(&mut self, for_s: u64) -> Result<Value, VmError> {
-        let (name, bytes) = self.booted.link.frame("judge", Duration::from_secs(for_s) + SLOW)?;
+        let judged = self.booted.link.frame("judge", Duration::from_secs(for_s) + SLOW);
+        let (name, bytes) = judged.map_err(|error| self.booted.machine.explain(error))?;
         let value = (name == "verdict").then(|| serde_json::from_slice(&bytes).ok()).flatten();
         value.ok_or_else(|| VmError::guest("the guest's verdict is no JSON"))
     }

@@ -10,10 +10,9 @@ use reprieve_linux::cgroup::{Cgroups, Quota, QuotaTree, unique_name};
 use reprieve_linux::warden::Guarded;
 use reprieve_linux::{child, threads};
 use reprieve_vm::host::Guard;
-use reprieve_vm::stimulus::Stimulus;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::draw::{Drawn, Injection};
+use crate::draw::{Drawn, Injection, Machine};
 use crate::guest::{Bench, Error, Guest, list};
 
 /// Between two looks at whether the user interrupts.
@@ -34,7 +33,7 @@ impl InForce {
         let mut force = InForce::default();
         let tids = &guest.booted.machine.vcpu_tids;
         match drawn.pinned {
-            true => Stimulus::pin(&guest.booted.machine, &bench.pcpus)?,
+            true => bind(tids, &bench.pcpus)?,
             false => tids.iter().try_for_each(|tid| threads::set_affinity(*tid, &bench.pcpus))?,
         }
         match &drawn.injection {
@@ -139,6 +138,15 @@ impl InForce {
         }
         Ok(())
     }
+}
+
+/// Binds vCPUs to a pCPU each: those that are put to work to one of their own, and the others to the rest, round robin.
+fn bind(tids: &[i32], pcpus: &[usize]) -> Result<(), Error> {
+    let used = Machine { vcpus: tids.len(), pcpus: pcpus.len() }.used();
+    let (own, rest) = pcpus.split_at(used.min(pcpus.len()));
+    let rest = if rest.is_empty() { own } else { rest };
+    let places = own.iter().chain(rest.iter().cycle());
+    Ok(tids.iter().zip(places).try_for_each(|(tid, pcpu)| threads::set_affinity(*tid, &[*pcpu]))?)
 }
 
 /// Gives a vCPU a pCPU for itself, and the others the rest.
