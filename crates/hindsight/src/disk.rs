@@ -68,7 +68,8 @@ impl Folder {
     /// # Errors
     /// [`ErrorKind::WouldBlock`] if another process has the lock; the kernel's.
     pub fn lock(path: &Path) -> io::Result<Folder> {
-        make(path)?;
+        // A link to a folder is what the user names.
+        make(&std::fs::canonicalize(path).unwrap_or_else(|_| path.into()))?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(careful());
         let lock = options.open(path.join(LOCK))?;
@@ -115,16 +116,22 @@ impl Disk for Folder {
     }
 }
 
-/// Makes a folder for its owner alone, unless it is there.
+/// Makes a folder for its owner alone, unless it is there. One that is there must be ours, and nobody else's to write: its other owner
+/// could replace what is in it by links.
 ///
 /// # Errors
 /// The kernel's; [`ErrorKind::NotADirectory`].
 pub(crate) fn make(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => match std::fs::metadata(path)?.is_dir() {
-            true => Ok(()),
-            false => Err(ErrorKind::NotADirectory.into()),
-        },
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let found = std::fs::symlink_metadata(path)?;
+            let is_ours = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
+            match (found.is_dir(), is_ours) {
+                (true, true) => Ok(()),
+                (true, false) => Err(io::Error::new(ErrorKind::PermissionDenied, OPEN)),
+                (false, _) => Err(ErrorKind::NotADirectory.into()),
+            }
+        }
         made => made,
     }
 }
@@ -133,6 +140,9 @@ pub(crate) fn make(path: &Path) -> io::Result<()> {
 pub(crate) fn careful() -> i32 {
     (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32
 }
+
+/// Why a folder is not used.
+const OPEN: &str = "it belongs to another user, or others may write to it; name another folder, or take their right: chmod go-w";
 
 /// Whether a file is regular, ours, and has no other name.
 fn is_own(file: &File) -> io::Result<bool> {

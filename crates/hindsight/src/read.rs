@@ -15,6 +15,8 @@ use crate::sane;
 const MOST_BYTES: u64 = 256 << 20;
 /// Most memory for what is read, bytes.
 const MOST_KEPT_BYTES: usize = 512 << 20;
+/// Samples are at least so far apart, ns: recorders make one a second.
+const LEAST_APART_NS: u64 = 10_000_000;
 /// Most triggers.
 const MOST_TRIGGERS: usize = 10_000;
 
@@ -160,7 +162,8 @@ impl Reader {
             self.record.damaged += 1;
             return;
         };
-        let is_next = stretch.samples.last().is_none_or(|last| last.at_ns < sample.at_ns);
+        let least_ns = stretch.samples.last().map_or(0, |last| last.at_ns.saturating_add(LEAST_APART_NS));
+        let is_next = sample.at_ns >= least_ns;
         if !is_next || !follows(&mut self.back_ns, &sample) {
             self.record.damaged += 1;
             return;

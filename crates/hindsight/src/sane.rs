@@ -11,6 +11,10 @@ const MOST_SPAN_NS: u64 = 1 << 50;
 const MOST_COUNT: u64 = 1 << 50;
 /// Most vCPUs.
 const MOST_VCPUS: usize = 1024;
+/// Most bytes of a name of a task, function or slab cache.
+const MOST_NAME_BYTES: usize = 256;
+/// A time off lies in its sample or before it, by clocks that are read at slightly different times, ns.
+const SLACK_NS: u64 = 1_000_000_000;
 /// The highest number of a vCPU.
 const HIGHEST_VCPU: usize = 8192;
 
@@ -30,26 +34,32 @@ pub(crate) fn is_sane(sample: &Sample) -> bool {
         && sample.grace_periods_ns.iter().all(|ns| *ns <= MOST_NS)
         && waits.into_iter().flatten().all(|ns| ns <= MOST_SPAN_NS)
         && sample.deferred.as_ref().is_none_or(is_sane_deferred)
-        && sample.in_the_way.iter().all(|(_, ns)| *ns <= MOST_NS)
+        && sample.in_the_way.iter().all(|(name, ns)| is_short(name) && *ns <= MOST_NS)
+        && sample.slabs.iter().all(|slab| is_short(&slab.cache))
         && sample.stalls.max(sample.lockups).is_none_or(|count| count <= MOST_COUNT)
         && sample.vcpus.len() <= MOST_VCPUS
         && sample.vcpus.is_sorted_by(|one, next| one.vcpu < next.vcpu)
-        && sample.vcpus.iter().all(is_sane_vcpu)
+        && sample.vcpus.iter().all(|vcpu| is_sane_vcpu(vcpu, sample.at_ns))
 }
 
 fn is_sane_deferred(deferred: &Deferred) -> bool {
     deferred.grace_periods_ns.iter().all(|ns| *ns <= MOST_NS)
         && deferred.forced.is_none_or(|count| count <= MOST_COUNT)
-        && deferred.queued.iter().all(|(_, count)| *count <= MOST_COUNT)
+        && deferred.queued.iter().all(|(name, count)| is_short(name) && *count <= MOST_COUNT)
 }
 
-fn is_sane_vcpu(vcpu: &VcpuSample) -> bool {
+fn is_short(name: &str) -> bool {
+    name.len() <= MOST_NAME_BYTES
+}
+
+fn is_sane_vcpu(vcpu: &VcpuSample, at_ns: u64) -> bool {
     let times = [Some(vcpu.kept_ns), vcpu.idle_ns, vcpu.steal_ns, vcpu.run_delay_ns];
     vcpu.vcpu <= HIGHEST_VCPU
         && times.into_iter().flatten().all(|ns| ns <= MOST_SPAN_NS)
         && vcpu.beats.max(vcpu.lost) <= MOST_SPAN_NS
         && vcpu.offs.iter().all(is_sane_off)
         && vcpu.offs.is_sorted_by(|one, next| one.back_ns <= next.since_ns)
+        && vcpu.offs.last().is_none_or(|last| last.back_ns <= at_ns.saturating_add(SLACK_NS))
 }
 
 fn is_sane_off(off: &Off) -> bool {
@@ -93,6 +103,7 @@ mod tests {
         assert!(!with(|sample| sample.io_wait_ns = Some(u64::MAX)));
         assert!(!with(|sample| sample.grace_periods_ns = vec![u64::MAX]));
         assert!(!with(|sample| sample.in_the_way = vec![("a".into(), u64::MAX)]));
+        assert!(!with(|sample| sample.in_the_way = vec![("a".repeat(257), 1)]));
         assert!(!with(|sample| sample.stalls = Some(u64::MAX)));
         assert!(!with(|sample| {
             let queued = vec![("a".into(), u64::MAX)];
@@ -100,6 +111,7 @@ mod tests {
         }));
         assert!(!with(|sample| sample.vcpus[0].offs[0].back_ns = 8));
         assert!(!with(|sample| sample.vcpus[0].offs[0].since_ns = 7));
+        assert!(!with(|sample| sample.vcpus[0].offs[1].back_ns = 2_000_000_000));
         assert!(!with(|sample| sample.vcpus[0].steal_ns = Some(u64::MAX)));
         assert!(!with(|sample| sample.vcpus.push(VcpuSample::default())));
         assert!(!with(|sample| sample.vcpus = vec![VcpuSample::default(); 2000]));

@@ -64,6 +64,9 @@ pub fn signal_named(name: &str) -> Option<Signal> {
     known.into_iter().find_map(|(known, signal)| (known == name).then_some(signal))
 }
 
+/// A program that is killed is gone within this time.
+const KILLED_WITHIN: Duration = Duration::from_secs(5);
+
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -76,7 +79,7 @@ pub enum Ended {
 }
 
 /// Runs a program, without a shell, for at most so long. What it prints goes to stderr. It and what it started in its process group
-/// are gone afterwards; if this process is killed meanwhile, the program is, too.
+/// are gone afterwards, except for those that it may not kill; if this process is killed meanwhile, the program is, too.
 ///
 /// Call it from a thread that lives as long as the program should: see [`child::die_with_parent`].
 ///
@@ -91,33 +94,42 @@ pub fn run(
     let (name, arguments) = program.split_first().map_or(("", program), |(name, rest)| (name.as_str(), rest));
     let failed = |error| Error::io("run", name, error, "check that the program is there and executable");
     let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
+    if interrupt.is_raised() {
+        return Ok(Ended::Interrupted);
+    }
     let mut command = Command::new(name);
     command.args(arguments).envs(variables.iter().map(|(name, value)| (*name, value)));
     command.stdin(Stdio::null()).stdout(stderr).process_group(0);
     child::die_with_parent(&mut command);
     let mut child = command.spawn().map_err(failed)?;
-    let ended = wait(&child, limit, interrupt);
+    let ended = wait(&child, limit, Some(interrupt));
     // Before it is reaped, nobody else can have its number.
     let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+    if ended.is_some() && wait(&child, KILLED_WITHIN, None).is_some() {
+        // A program of another user, as by sudo, or one that waits in the kernel: nobody waits for it here.
+        std::thread::spawn(move || child.wait());
+        return Ok(Ended::TooLong);
+    }
     let status = child.wait().map_err(failed)?;
     Ok(ended.unwrap_or(Ended::Itself(status.code())))
 }
 
 /// Waits until it ends, which is `None`, or must.
-fn wait(child: &Child, limit: Duration, interrupt: &Interrupt) -> Option<Ended> {
+fn wait(child: &Child, limit: Duration, interrupt: Option<&Interrupt>) -> Option<Ended> {
     let Ok(pidfd) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else {
         return Some(Ended::TooLong);
     };
     let until_ns = clock::now_ns().saturating_add(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
     loop {
         let left_ns = until_ns.saturating_sub(clock::now_ns());
-        let mut polled = [PollFd::new(&pidfd, PollFlags::IN), PollFd::new(interrupt, PollFlags::IN)];
+        let mut polled = vec![PollFd::new(&pidfd, PollFlags::IN)];
+        polled.extend(interrupt.map(|interrupt| PollFd::new(interrupt, PollFlags::IN)));
         // A signal to this process ends the wait early, and shows in the token.
         let _ = poll(&mut polled, Some(&clock::timespec(left_ns)));
         let is_there = |fd: &PollFd<'_>| fd.revents().contains(PollFlags::IN);
         match () {
             () if is_there(&polled[0]) => return None,
-            () if interrupt.is_raised() => return Some(Ended::Interrupted),
+            () if interrupt.is_some_and(Interrupt::is_raised) => return Some(Ended::Interrupted),
             () if left_ns == 0 => return Some(Ended::TooLong),
             () => {}
         }

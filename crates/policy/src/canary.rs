@@ -21,6 +21,8 @@ const NOISE_NS: u64 = 2_000_000;
 const LONG_GP_NS: u64 = 100_000_000;
 /// A step of the clock that is alarming, ns.
 const STEP_NS: u64 = 50_000_000;
+/// A suspension that is alarming, ns. Clocks are read one after the other, so after the first one a few ns seem to be added or taken.
+const SUSPENDED_NS: u64 = 1_000_000;
 
 /// Whether something is wrong in this sample.
 pub fn is_alarming(sample: &Sample) -> bool {
@@ -40,7 +42,7 @@ pub fn is_alarming(sample: &Sample) -> bool {
         || much(sample.throttled_ns.unwrap_or(0), OFF_PERMILLE)
         || longest_ns >= LONG_GP_NS
         || sample.stepped_ns.unsigned_abs() >= STEP_NS
-        || sample.suspended_ns > 0
+        || sample.suspended_ns >= SUSPENDED_NS
 }
 
 /// How long a vCPU was off in this sample, ns. Beats that are rare show it by how many of them are late: most times off fall
@@ -108,14 +110,15 @@ mod tests {
         assert!(with(|sample| sample.memory_wait_ns = Some(60 * MS)));
         assert!(with(|sample| sample.open_grace_period_ns = 100 * MS));
         assert!(with(|sample| sample.stepped_ns = -60 * MS as i64));
-        assert!(with(|sample| sample.suspended_ns = 1));
+        assert!(with(|sample| sample.suspended_ns = MS));
+        assert!(!with(|sample| sample.suspended_ns = 99));
     }
 
     #[test]
     fn it_looks_on_for_as_long_as_a_verdict_takes() {
         let mut canary = Canary::default();
         assert!(!canary.is_close_after(&quiet(0)));
-        let alarming = Sample { suspended_ns: 5, ..quiet(1000 * MS) };
+        let alarming = Sample { suspended_ns: 5 * MS, ..quiet(1000 * MS) };
         assert!(canary.is_close_after(&alarming));
         assert!(canary.is_close_after(&quiet(10_999 * MS)));
         assert!(!canary.is_close_after(&quiet(11_000 * MS)));

@@ -43,12 +43,12 @@ const ABOUT_AS_REGULAR: f64 = 0.85;
 const FURTHER: f64 = 4.0;
 /// Below this von Neumann ratio, returns wander.
 const STEADY: f64 = 0.5;
-/// From this regularity on, returns after irregular departures do not wander, in whatever order they deviate: clocks drift, too.
+/// From this regularity on, and if departures are irregular, the von Neumann ratio is not asked: a clock that drifts would fail it, too.
 /// Fitted: in one guest of two that had a quota of 200 ms, the clock moved by 3 ms within a second.
 const VERY_REGULAR: f64 = 0.9;
-/// Departures are irregular if they vary by more than this, in deviations of the returns.
+/// Departures are irregular if their standard deviation is more than so many times that of the returns...
 const AS_IRREGULAR: f64 = 1.1;
-/// Beats show departures no better than this, ns: a third of the time between two.
+/// ... and more than this, ns: beats show departures no better. It is a third of the time between two.
 const BLUR_NS: f64 = 300_000.0;
 /// Two returns are at the same time if they are less than this part of the period apart.
 const SAME_PHASE: f64 = 0.03;
@@ -78,7 +78,8 @@ impl Off {
 pub struct Quota {
     /// Its period, ns.
     pub period_ns: u64,
-    /// Time on a pCPU in each period, ns. If the vCPU was idle for a part of it, the quota is less by that part.
+    /// Time on a pCPU in each period, ns. The quota is less by what the vCPU idled and by short times off, which
+    /// [`crate::explain`] takes away.
     pub on_ns: u64,
     /// How regularly the vCPU came back, from 0.6 to 1.
     pub regularity: f64,
@@ -150,7 +151,7 @@ fn quota(offs: &[Off]) -> Option<Quota> {
     Some(Quota { period_ns: period_ns.round() as u64, on_ns, regularity, is_ambiguous })
 }
 
-/// The times off that count for a rhythm: a host that takes turns has short work of its own beside them, which ends no slice.
+/// The times off that count for a rhythm: short ones, for small tasks of the host, end no slice.
 fn long(offs: &[Off]) -> Vec<Off> {
     let shortest_ns = shortest_of_rhythm_ns(offs);
     offs.iter().copied().filter(|off| off.length_ns() >= shortest_ns).collect()
@@ -165,17 +166,17 @@ pub(crate) fn shortest_of_rhythm_ns(offs: &[Off]) -> u64 {
 fn usual_length_ns(offs: &[Off]) -> Option<u64> {
     let mut lengths: Vec<u64> = offs.iter().map(Off::length_ns).collect();
     lengths.sort_unstable();
-    let half: u64 = lengths.iter().sum::<u64>() / 2;
-    let mut sum = 0;
+    let half = lengths.iter().fold(0_u64, |sum, length| sum.saturating_add(*length)) / 2;
+    let mut sum = 0_u64;
     lengths.into_iter().find(|length| {
-        sum += length;
+        sum = sum.saturating_add(*length);
         sum >= half
     })
 }
 
-/// A period near `first_ns` that fits the returns best. Returns that are few periods apart tell it roughly; then it is known how many
-/// periods are between returns further apart, which tell it better. The median of all such pairs, so that returns in the middle of a
-/// period do not count.
+/// A period near `first_ns` that fits the returns best. Returns that are near each other give it roughly. With it, the number of periods
+/// between distant returns is known, and these give it better. It is the median over all such pairs, so that a few returns at
+/// another phase have little effect.
 fn refined(offs: &[Off], first_ns: u64) -> f64 {
     let mut period_ns = first_ns.max(1) as f64;
     let (Some(first), Some(last)) = (offs.first(), offs.last()) else { return period_ns };
@@ -280,8 +281,8 @@ fn on_in_a_period(offs: &[Off], period_ns: f64) -> Option<u64> {
     (count * 2 >= offs.len() && periods >= 1.0).then(|| (on_ns as f64 / periods).round() as u64)
 }
 
-/// Turns with others.
-fn turns(offs: &[Off]) -> Option<Turns> {
+/// Turns with others, if there are enough.
+pub fn turns(offs: &[Off]) -> Option<Turns> {
     let long = long(offs);
     if long.len() < FEWEST {
         return None;
@@ -298,19 +299,34 @@ fn median(mut values: Vec<u64>) -> u64 {
     values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
-/// The times off of a vCPU that not all others came back from at the same moment. With one vCPU, all.
-pub fn alone(offs: &[Off], others: &[&[Off]]) -> Vec<Off> {
-    let is_shared = |off: &Off| {
-        // Returns are in the order of time.
-        !others.is_empty()
-            && others.iter().all(|offs| {
-                let first =
-                    offs.partition_point(|other| other.back_ns.saturating_add(SAME_MOMENT_NS) < off.back_ns);
-                offs.get(first)
-                    .is_some_and(|other| other.back_ns <= off.back_ns.saturating_add(SAME_MOMENT_NS))
-            })
-    };
-    offs.iter().copied().filter(|off| !is_shared(off)).collect()
+/// Of each vCPU the times off that not all others came back from at the same moment. With one vCPU, all.
+pub fn alone(vcpus: &[&[Off]]) -> Vec<Vec<Off>> {
+    let of = |(vcpu, offs): (usize, &&[Off])| offs.iter().map(move |off| (*off, vcpu)).collect::<Vec<_>>();
+    let mut returns: Vec<(Off, usize)> = vcpus.iter().enumerate().flat_map(of).collect();
+    returns.sort_by_key(|(off, _)| off.back_ns);
+    let mut alone = vec![Vec::new(); vcpus.len()];
+    // Returns at the same moment as the one that is looked at: how many of each vCPU, and of how many vCPUs.
+    let (mut near, mut near_vcpus, mut first, mut end) = (vec![0; vcpus.len()], 0, 0, 0);
+    for (off, vcpu) in &returns {
+        while let Some((other, of)) = returns.get(end)
+            && other.back_ns <= off.back_ns.saturating_add(SAME_MOMENT_NS)
+        {
+            near_vcpus += usize::from(near[*of] == 0);
+            near[*of] += 1;
+            end += 1;
+        }
+        while let (other, of) = returns[first]
+            && other.back_ns.saturating_add(SAME_MOMENT_NS) < off.back_ns
+        {
+            near[of] -= 1;
+            near_vcpus -= usize::from(near[of] == 0);
+            first += 1;
+        }
+        if vcpus.len() == 1 || near_vcpus < vcpus.len() {
+            alone[*vcpu].push(*off);
+        }
+    }
+    alone
 }
 
 /// The times at which both vCPUs were off.

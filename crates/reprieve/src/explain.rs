@@ -25,7 +25,7 @@ use crate::{input, output, progress};
 /// Time between two looks at whether to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The most of a log that is read, in bytes.
-const MOST_LOG_BYTES: u64 = 64 << 20;
+const MOST_LOG_BYTES: usize = 64 << 20;
 
 /// Runs the verb.
 pub fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
@@ -87,14 +87,22 @@ fn sample(collector: &mut Collector) -> Sample {
     sample
 }
 
-/// A log, from a file or from standard input.
+/// A log, from a file or from standard input: the end of a long one.
 fn read_log(path: &Path) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let opened = if path.as_os_str() == "-" { input::standard() } else { input::open(path) };
-    let read = opened.and_then(|input| input.take(MOST_LOG_BYTES).read_to_end(&mut bytes));
+    let read = opened.and_then(|mut input| read_end(&mut input, &mut bytes));
     read.map_err(|error| {
         let way_out = "name a file with a kernel's log, or: dmesg | reprieve explain --dmesg -";
         Failure::Usage(format!("{}: {error}; {way_out}", path.display()))
     })?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Keeps the last [`MOST_LOG_BYTES`] of an input.
+fn read_end(input: &mut impl Read, into: &mut Vec<u8>) -> std::io::Result<()> {
+    while input.by_ref().take(MOST_LOG_BYTES as u64).read_to_end(into)? > 0 {
+        into.drain(..into.len().saturating_sub(MOST_LOG_BYTES));
+    }
+    Ok(())
 }

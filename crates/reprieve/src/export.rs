@@ -9,24 +9,19 @@ mod totals;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use reprieve_linux::clock;
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
 use reprieve_policy::sample::Tier;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::cli::export::ExportArguments;
 use crate::failure::Failure;
-use crate::look::Look;
+use crate::look::{self, Look, Seconds};
 use crate::output;
 use page::Pages;
 use server::Server;
 use totals::{Own, Totals};
-
-/// Time between two samples.
-const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the verb.
 pub fn export(arguments: &ExportArguments) -> Result<(), Failure> {
@@ -40,8 +35,10 @@ pub fn export(arguments: &ExportArguments) -> Result<(), Failure> {
         ));
     }
     let root = ProcRoot::default();
-    let look = Look::begin(&root, Tier::T2)?;
-    let totals = Arc::new(Mutex::new(Totals::default()));
+    // No metric comes from a higher tier.
+    let look = Look::begin(&root, Tier::T0)?;
+    let is_without_graces = !look.times_grace_periods();
+    let totals = Arc::new(Mutex::new(Totals { is_without_graces, ..Totals::default() }));
     server.serve(Arc::new(Pages::of(Arc::clone(&totals))))?;
     output::say(&format!("serves {}", link(address)));
     watch(&root, look, &totals, &interrupt);
@@ -54,8 +51,12 @@ fn link(address: SocketAddr) -> String {
 
 /// Makes samples and adds them up, until a signal.
 fn watch(root: &ProcRoot, mut look: Look, totals: &Mutex<Totals>, interrupt: &Interrupt) {
-    let mut next = Instant::now() + SAMPLE_EVERY;
-    while !is_raised_before(interrupt, next) {
+    let mut seconds = Seconds::begin();
+    loop {
+        look::wait(seconds.next_ns(), interrupt);
+        if interrupt.is_raised() {
+            return;
+        }
         look.sample();
         let state = look.recent().state();
         let own = own(root);
@@ -64,28 +65,12 @@ fn watch(root: &ProcRoot, mut look: Look, totals: &Mutex<Totals>, interrupt: &In
             totals.add(sample);
         }
         (totals.state, totals.own) = (state, own);
-        drop(totals);
-        // After a pause of the VM, samples are not made up for.
-        next = (next + SAMPLE_EVERY).max(Instant::now());
     }
 }
 
 /// What this process has cost so far.
 fn own(root: &ProcRoot) -> Own {
     Own { cpu_ns: clock::own_cpu_ns(), resident_bytes: root.resident_bytes(std::process::id() as i32).ok() }
-}
-
-/// Waits until then; whether a signal came first.
-fn is_raised_before(interrupt: &Interrupt, until: Instant) -> bool {
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if interrupt.is_raised() || left.is_zero() {
-            return interrupt.is_raised();
-        }
-        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        // Whatever ends the wait, what counts is looked at again.
-        let _ = poll(&mut [PollFd::new(interrupt, PollFlags::IN)], Some(&left));
-    }
 }
 
 #[cfg(test)]

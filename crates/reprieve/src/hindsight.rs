@@ -17,10 +17,10 @@ use reprieve_linux::clock;
 use reprieve_linux::proc::ProcRoot;
 use reprieve_linux::signals::Interrupt;
 use reprieve_policy::explain::State;
-use reprieve_policy::sample::Tier;
 use reprieve_study::units::SECOND_NS;
 
 use crate::cli::HindsightArguments;
+use crate::explain;
 use crate::failure::Failure;
 use crate::look::{self, Look, Seconds};
 use crate::output;
@@ -37,7 +37,7 @@ pub fn record(arguments: &HindsightArguments, folder: &Path) -> Result<(), Failu
     let root = ProcRoot::default();
     let limits = Limits { keep_ns: arguments.keep, bytes: arguments.disk };
     let ring = Ring::open(folder, header(&root), limits).map_err(|error| refused(folder, &error))?;
-    let look = Look::begin(&root, Tier::T2)?;
+    let look = Look::begin(&root, explain::tier(&arguments.tier))?;
     let actor = Actor::start(folder, arguments.dumps.into(), &interrupt)?;
     output::say(&format!(
         "keeps the last minutes in {}; judge them by: reprieve explain {0}",
@@ -108,6 +108,9 @@ impl Recorder {
         let mut seconds = Seconds::begin();
         while !interrupt.is_raised() {
             look::wait(seconds.next_ns(), interrupt);
+            if interrupt.is_raised() {
+                break;
+            }
             self.sample();
             let state = self.look.recent().state();
             self.judge(&state);

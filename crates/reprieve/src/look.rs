@@ -37,6 +37,11 @@ impl Look {
         }
     }
 
+    /// Whether grace periods can be timed here.
+    pub fn times_grace_periods(&self) -> bool {
+        self.collector.times_grace_periods()
+    }
+
     /// The last seconds.
     pub fn recent(&self) -> &Recent {
         &self.recent

@@ -5,6 +5,7 @@
 //! records of all CPUs, which need root. What is not permitted is left out and said. The judgement is
 //! [`reprieve_policy::explain::outside`]'s.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -58,7 +59,8 @@ pub fn watch(
     is_over: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Watch> {
     let mut notes = Vec::new();
-    let mut guest = guest(root, qemu, given, &mut notes);
+    let is_over = RefCell::new(is_over);
+    let mut guest = guest(root, qemu, given, &mut notes, &|| (is_over.borrow_mut())(0));
     let mut occupants = Occupants::open(root, &SysCpus::default().online())
         .map_err(|error| notes.push(format!("which tasks were in the way was not seen: {error}")))
         .ok();
@@ -77,7 +79,7 @@ pub fn watch(
         if let Some(occupants) = occupants.as_mut().filter(|_| look.is_multiple_of(COLLECT_EVERY)) {
             occupants.look();
         }
-        if is_over(now_ns() - began_ns) {
+        if (is_over.borrow_mut())(now_ns() - began_ns) {
             break;
         }
     }
@@ -113,9 +115,10 @@ fn guest(
     qemu: &Qemu,
     given: &Given,
     notes: &mut Vec<String>,
+    is_interrupted: &dyn Fn() -> bool,
 ) -> Option<(Watched, Arc<Mutex<Seen>>)> {
     let seen = Arc::new(Mutex::new(Seen::new(qemu.vcpus.len())));
-    let attached = attach::attach(root, qemu.clone(), given, &|| false);
+    let attached = attach::attach(root, qemu.clone(), given, is_interrupted);
     match attached.and_then(|attached| Watched::new(root, attached, seen.clone())) {
         Ok(watched) => Some((watched, seen)),
         Err(error) => {

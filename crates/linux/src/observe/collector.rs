@@ -1,7 +1,8 @@
 //! Makes [`Sample`]s of the machine it runs on: joins beats, grace periods and the kernel's counters.
 //!
 //! It has two paces. The *frugal* one is for always: 10 beats a second and vCPU show what part of the time a vCPU is off, not
-//! when. The *close* one, of 1,000, shows each time off of a millisecond or more, and costs some fifty times as much.
+//! when. The *close* one, of 1,000, shows each time off of a millisecond or more (up to 5 where beats are usually late), and
+//! costs some fifty times as much.
 //! [`reprieve_policy::canary`] says when to look closely.
 //!
 //! It sees as much as it may, in tiers, and does not fail for lack of rights: T0 needs none, T1 root, and T2 is armed while the
@@ -20,14 +21,14 @@ use super::deep::{Deep, DeepBy};
 use super::grace::GracePeriods;
 use super::privileged::Privileged;
 use crate::Result;
-use crate::proc::ProcRoot;
+use crate::proc::{ProcRoot, tick_ns};
 
 /// How closely it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// 10 beats a second, a grace period a second.
+    /// 10 beats a second, about one call of `membarrier` a second.
     Frugal,
-    /// 1,000 beats a second, seven grace periods a second.
+    /// 1,000 beats a second, about seven calls of `membarrier` a second.
     Close,
 }
 
@@ -55,7 +56,7 @@ pub struct Collector {
     highest: Tier,
     privileged: Option<Privileged>,
     deep: Option<Deep>,
-    /// Why the highest tier is closed.
+    /// Why tier T2 could not be armed.
     refusal: Option<String>,
 }
 
@@ -101,7 +102,12 @@ impl Collector {
         self.pace
     }
 
-    /// By what tier T2 sees, while it is armed.
+    /// Whether grace periods can be timed by `membarrier` here.
+    pub fn times_grace_periods(&self) -> bool {
+        self.grace_periods.is_some()
+    }
+
+    /// What tier T2 uses while it is armed: eBPF or perf events.
     pub fn armed(&self) -> Option<DeepBy> {
         self.deep.as_ref().map(Deep::by)
     }
@@ -178,20 +184,22 @@ impl Collector {
         let is_throttled = into.throttled_ns.is_some_and(|ns| ns > into.span_ns / 1000 * OFF_PERMILLE);
         into.real_time = self.beats.vcpus.iter().all(VcpuBeats::is_real_time);
         into.vcpus.resize_with(self.beats.vcpus.len(), VcpuSample::default);
-        // A host that has booked none since boot books none at all, as under emulation.
-        let books_steal = now.cpus.iter().any(|cpu| cpu.steal_ns > 0);
+        // If the host has booked none since boot, it is taken for one that never does, as under emulation.
+        let books_steal = now.cpus.iter().any(|cpu| cpu.steal_ns.is_some_and(|ns| ns > 0));
+        // Some hosts let it leap by years after a live migration.
+        let most_steal_ns = into.span_ns.saturating_add(2 * tick_ns());
         for (beats, vcpu) in self.beats.vcpus.iter_mut().zip(&mut into.vcpus) {
             let cpu = beats.cpu;
             let of = |standing: &Standing| standing.cpus.get(cpu).copied();
             vcpu.vcpu = cpu;
             vcpu.beats = beats.take_beats();
             vcpu.lost = beats.take_lost();
-            take_gaps(beats, is_throttled, vcpu);
+            take_gaps(beats, is_throttled, self.pace.beat_ns(), vcpu);
             let grown = |what: fn(CpuStanding) -> Option<u64>| {
                 grown(of(now).and_then(what), of(before).and_then(what))
             };
-            vcpu.idle_ns = grown(|cpu| Some(cpu.idle_ns));
-            vcpu.steal_ns = grown(|cpu| Some(cpu.steal_ns)).filter(|_| books_steal);
+            vcpu.idle_ns = grown(|cpu| cpu.idle_ns);
+            vcpu.steal_ns = grown(|cpu| cpu.steal_ns).filter(|ns| books_steal && *ns <= most_steal_ns);
             vcpu.run_delay_ns = grown(|cpu| cpu.run_delay_ns);
         }
     }
@@ -224,23 +232,25 @@ fn grown(now: Option<u64>, before: Option<u64>) -> Option<u64> {
 }
 
 /// Takes the gaps of a vCPU: times off, and times that the guest kept the beats waiting.
-fn take_gaps(beats: &mut VcpuBeats, is_throttled: bool, into: &mut VcpuSample) {
+fn take_gaps(beats: &mut VcpuBeats, is_throttled: bool, beat_ns: u64, into: &mut VcpuSample) {
     into.offs.clear();
     into.kept_ns = 0;
     for gap in beats.gaps() {
         match gap.verdict == Verdict::Guest && !is_throttled {
             true => into.kept_ns = into.kept_ns.saturating_add(gap.late_ns),
-            false => into.offs.push(off_of(&gap)),
+            false => into.offs.push(off_of(&gap, beat_ns)),
         }
     }
 }
 
 /// A vCPU that is on beats a little after each time due. So it went off between its last beat and the time at which the next one would
 /// have come: halfway is the best guess. And it was back a little before its first beat.
-fn off_of(gap: &Gap) -> Off {
+fn off_of(gap: &Gap, beat_ns: u64) -> Off {
     let due_ns = gap.back_ns.saturating_sub(gap.late_ns);
     let expected_ns = due_ns.saturating_add(gap.ordinary_late_ns);
-    let since_ns = gap.last_beat_ns + expected_ns.saturating_sub(gap.last_beat_ns) / 2;
+    // The beat before a change to a closer look was long ago.
+    let halfway_ns = gap.last_beat_ns + expected_ns.saturating_sub(gap.last_beat_ns) / 2;
+    let since_ns = halfway_ns.max(expected_ns.saturating_sub(beat_ns));
     Off {
         since_ns,
         back_ns: gap.back_ns.saturating_sub(gap.ordinary_late_ns).max(since_ns.saturating_add(1)),
@@ -262,10 +272,13 @@ mod tests {
             ordinary_late_ns,
             verdict: Verdict::Unknown,
         };
-        assert_eq!(off_of(&gap(10, 80, 0)), Off { since_ns: 15, back_ns: 100 });
-        assert_eq!(off_of(&gap(10, 80, 4)), Off { since_ns: 17, back_ns: 96 });
+        let off_of = |gap| off_of(&gap, 20);
+        assert_eq!(off_of(gap(10, 80, 0)), Off { since_ns: 15, back_ns: 100 });
+        assert_eq!(off_of(gap(10, 80, 4)), Off { since_ns: 17, back_ns: 96 });
+        // Beats were rarer until then.
+        assert_eq!(off_of(gap(10, 10, 0)), Off { since_ns: 70, back_ns: 100 });
         // Whatever the clocks say, it ends no sooner than it begins.
-        assert_eq!(off_of(&gap(90, 5, 50)), Off { since_ns: 117, back_ns: 118 });
+        assert_eq!(off_of(gap(90, 5, 50)), Off { since_ns: 125, back_ns: 126 });
     }
 
     #[test]

@@ -23,8 +23,8 @@ const RUN_DELAY: usize = 7;
 /// What the kernel counts of one CPU since boot, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CpuStanding {
-    pub idle_ns: u64,
-    pub steal_ns: u64,
+    pub idle_ns: Option<u64>,
+    pub steal_ns: Option<u64>,
     pub run_delay_ns: Option<u64>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Standing {
     pub day_ns: u64,
     /// Time suspended, ns.
     pub suspended_ns: u64,
-    /// By number; those that are offline have zeros.
+    /// By number; nothing is known of those that are offline.
     pub cpus: Vec<CpuStanding>,
     /// Throttling of the cgroups that this process is in, ns, from its own one upwards.
     pub throttled_ns: Vec<u64>,
@@ -107,10 +107,7 @@ impl Counters {
 
     /// The counts now.
     pub fn read(&mut self, into: &mut Standing) {
-        into.at_ns = clock::now_ns();
-        into.day_ns = clock::to_ns(clock_gettime(ClockId::Realtime));
-        let boot_ns = clock::to_ns(clock_gettime(ClockId::Boottime));
-        into.suspended_ns = boot_ns.saturating_sub(clock::now_ns());
+        read_clocks(into);
         into.cpus.clear();
         self.read_cpus(&mut into.cpus);
         into.throttled_ns.clear();
@@ -130,8 +127,8 @@ impl Counters {
         for line in self.stat.read().unwrap_or_default().lines().skip_while(|line| !is_cpu_line(line)) {
             let Some((cpu, ticks)) = cpu_ticks(line).filter(|_| is_cpu_line(line)) else { break };
             if let Some(slot) = slot(cpus, cpu) {
-                slot.idle_ns = ticks[3].saturating_add(ticks[4]).saturating_mul(tick_ns);
-                slot.steal_ns = ticks[7].saturating_mul(tick_ns);
+                slot.idle_ns = Some(ticks[3].saturating_add(ticks[4]).saturating_mul(tick_ns));
+                slot.steal_ns = Some(ticks[7].saturating_mul(tick_ns));
             }
         }
         for line in self.schedstat.read().unwrap_or_default().lines() {
@@ -139,6 +136,22 @@ impl Counters {
             if let Some(slot) = cpus.get_mut(cpu) {
                 slot.run_delay_ns = Some(delay_ns);
             }
+        }
+    }
+}
+
+/// Reads the clocks, which must be of the same moment: again if the vCPU seems to have been off in between.
+fn read_clocks(into: &mut Standing) {
+    const TRIES: usize = 5;
+    const SAME_MOMENT_NS: u64 = 1_000_000;
+    for _ in 0..TRIES {
+        into.at_ns = clock::now_ns();
+        into.day_ns = clock::to_ns(clock_gettime(ClockId::Realtime));
+        let boot_ns = clock::to_ns(clock_gettime(ClockId::Boottime));
+        let end_ns = clock::now_ns();
+        into.suspended_ns = boot_ns.saturating_sub(end_ns);
+        if end_ns - into.at_ns < SAME_MOMENT_NS {
+            return;
         }
     }
 }
@@ -163,7 +176,8 @@ impl Kthread {
     fn open(root: &ProcRoot, pid: i32) -> Option<Kthread> {
         let delay = SchedStatReader::open(root, pid, pid).ok()?;
         let state = TaskStatReader::open(root, pid, pid).ok()?;
-        let last = delay.read().ok()?;
+        // A kernel that does not count says zeros.
+        let last = delay.read().ok().filter(|last| last.slices > 0)?;
         Some(Kthread { delay, state, last, since_ns: None, said_ns: last.delay_ns })
     }
 
@@ -240,7 +254,7 @@ mod tests {
         let tick = tick_ns();
         assert_eq!(
             standing.cpus[0],
-            CpuStanding { idle_ns: 5 * tick, steal_ns: 8 * tick, run_delay_ns: Some(22) }
+            CpuStanding { idle_ns: Some(5 * tick), steal_ns: Some(8 * tick), run_delay_ns: Some(22) }
         );
         assert_eq!(standing.cpus[1], CpuStanding::default());
         assert_eq!(standing.cpus[2].run_delay_ns, Some(2));

@@ -1,6 +1,6 @@
 //! How late a beat must be to count as a gap. The threshold is learnt from the beats.
 //!
-//! It follows the lower quartile of *all* beats, including those after gaps. A percentile of "ordinary" beats alone
+//! It follows the lower quartile of all beats but those that steal shows to be the host's, including those after gaps. A percentile of "ordinary" beats alone
 //! would run away on a busy host: noise of 0.3 ms makes gaps of 1.2 ms ordinary, those make gaps of 4 ms ordinary, and
 //! so on. The quartile stays put while more than a quarter of the beats are on time. The median is not enough: in recorded guests
 //! under QEMU without KVM it rose until 1000 of 1371 absences of 4 ms were taken for ordinary lateness.

@@ -1,6 +1,7 @@
 //! What was seen of a VM in a stretch of time: samples, added up.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use super::stop;
 use crate::fingerprint::{self, Off};
@@ -67,7 +68,7 @@ impl Evidence {
     /// Adds up samples, in the order of time. Their beats should have the same rate.
     pub fn of<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Evidence {
         let mut all = Evidence { real_time: true, ..Evidence::default() };
-        let (mut idle_ns, mut open_ns) = (Vec::new(), 0);
+        let (mut vcpus, mut open_ns) = (BTreeMap::new(), 0);
         for sample in stop::put_right(samples).iter().map(Cow::as_ref) {
             all.span_ns = all.span_ns.saturating_add(sample.span_ns);
             all.real_time &= sample.real_time;
@@ -82,7 +83,7 @@ impl Evidence {
             all.add_higher_tiers(sample);
             for seen in sample.vcpus.iter().filter(|seen| seen.beats > 0 || !seen.offs.is_empty()) {
                 add(&mut all.steal_ns, seen.steal_ns);
-                add_vcpu(&mut all.vcpus, &mut idle_ns, seen);
+                add_vcpu(vcpus.entry(seen.vcpu).or_default(), seen);
             }
         }
         // A call that is still open counts with the time so far.
@@ -91,8 +92,10 @@ impl Evidence {
         all.exact_grace_periods_ns.sort_unstable();
         sort_by_sum(&mut all.in_the_way);
         sort_by_sum(&mut all.queued);
-        for (vcpu, idle_ns) in all.vcpus.iter_mut().zip(idle_ns) {
+        for (mut vcpu, idle_ns) in vcpus.into_values() {
             vcpu.idle = (idle_ns as f64 / all.span_ns.max(1) as f64).min(1.0);
+            vcpu.offs.sort_by_key(|off| off.back_ns);
+            all.vcpus.push(vcpu);
         }
         all
     }
@@ -112,16 +115,16 @@ impl Evidence {
     }
 
     pub(super) fn permille(&self, ns: u64) -> u64 {
-        ns.saturating_mul(1000).checked_div(self.span_ns).unwrap_or(0)
+        let permille = (u128::from(ns) * 1000).checked_div(self.span_ns.into()).unwrap_or(0);
+        u64::try_from(permille).unwrap_or(u64::MAX)
     }
 
     /// The same without times off that all vCPUs came back from at the same moment.
     pub(super) fn alone(&self) -> Evidence {
         let mut alone = self.clone();
-        for (at, vcpu) in alone.vcpus.iter_mut().enumerate() {
-            let others = self.vcpus.iter().enumerate().filter(|(other, _)| *other != at);
-            let others: Vec<&[Off]> = others.map(|(_, vcpu)| &vcpu.offs[..]).collect();
-            vcpu.offs = fingerprint::alone(&vcpu.offs, &others);
+        let offs: Vec<&[Off]> = self.vcpus.iter().map(|vcpu| &vcpu.offs[..]).collect();
+        for (vcpu, offs) in alone.vcpus.iter_mut().zip(fingerprint::alone(&offs)) {
+            vcpu.offs = offs;
         }
         alone
     }
@@ -164,16 +167,11 @@ fn sort_by_sum(sums: &mut [(String, u64)]) {
     sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
 }
 
-fn add_vcpu(vcpus: &mut Vec<Vcpu>, idle_ns: &mut Vec<u64>, seen: &VcpuSample) {
-    let at = vcpus.iter().position(|vcpu| vcpu.vcpu == seen.vcpu).unwrap_or_else(|| {
-        vcpus.push(Vcpu { vcpu: seen.vcpu, ..Vcpu::default() });
-        idle_ns.push(0);
-        vcpus.len() - 1
-    });
-    vcpus[at].offs.extend(&seen.offs);
-    vcpus[at].offs.sort_by_key(|off| off.back_ns);
-    vcpus[at].kept_ns = vcpus[at].kept_ns.saturating_add(seen.kept_ns);
-    idle_ns[at] = idle_ns[at].saturating_add(seen.idle_ns.unwrap_or(0));
+fn add_vcpu((vcpu, idle_ns): &mut (Vcpu, u64), seen: &VcpuSample) {
+    vcpu.vcpu = seen.vcpu;
+    vcpu.offs.extend(&seen.offs);
+    vcpu.kept_ns = vcpu.kept_ns.saturating_add(seen.kept_ns);
+    *idle_ns = idle_ns.saturating_add(seen.idle_ns.unwrap_or(0));
 }
 
 #[cfg(test)]

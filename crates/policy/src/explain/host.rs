@@ -7,7 +7,7 @@
 use super::{Cause, Confidence, Evidence, Finding, OFF_PERMILLE, PAUSE_NS, Vcpu};
 use crate::fingerprint::{self, Off, Quota, Rhythm};
 
-/// Threads that compete are worth a word from this part of a vCPU's time on, in thousandths. A busy host takes some per cent for its
+/// Threads that compete are worth a word if they take at least this part of a vCPU's time, in thousandths. A busy host takes some per cent for its
 /// own threads; alerts that people use begin at 10 % of steal.
 const BUSY_PERMILLE: u64 = 100;
 /// Shared times off count for contention by one part of so many. Fitted: without it, 7 to 12 % of the time of quiet guests without
@@ -18,7 +18,7 @@ const SHARED_PART: u64 = 2;
 const OTHERS_PERCENT: u64 = 50;
 /// Steal confirms time off if it is at least this part of it, in per cent.
 const CONFIRMED_PERCENT: u64 = 50;
-/// A quota is sure from so many periods on.
+/// A quota is sure if the vCPU was off at least so many times.
 const MANY_PERIODS: usize = 20;
 
 /// All vCPUs stood still at once. Takes these times off out of `rest`.
@@ -57,8 +57,14 @@ fn quota(of: &Evidence, seen: &Evidence, alone: &Evidence) -> Option<Finding> {
     let is_much = |vcpu: &Vcpu| of.permille(vcpu.off_ns()) >= OFF_PERMILLE;
     let most = of.most_off().filter(|most| is_much(most))?;
     let Rhythm::Quota(quota) = fingerprint::rhythm(&most.offs) else { return None };
-    let is_limited =
-        |vcpu: &&Vcpu| is_much(vcpu) && matches!(fingerprint::rhythm(&vcpu.offs), Rhythm::Quota(_));
+    let is_regular = |offs: &[Off]| matches!(fingerprint::rhythm(offs), Rhythm::Quota(_));
+    // A hypervisor can let a vCPU wait for one that a quota stops. Then it is off for far less, and comes back with that one.
+    let is_own = |vcpu: &Vcpu| {
+        let of_one = alone.vcpus.iter().find(|of_one| of_one.vcpu == vcpu.vcpu);
+        vcpu.off_ns() >= most.off_ns() / 100 * OTHERS_PERCENT
+            || of_one.is_some_and(|of_one| is_regular(&of_one.offs))
+    };
+    let is_limited = |vcpu: &&Vcpu| is_much(vcpu) && is_regular(&vcpu.offs) && is_own(vcpu);
     let vcpus: Vec<usize> = of.vcpus.iter().filter(is_limited).map(|vcpu| vcpu.vcpu).collect();
     let is_alike = |vcpu: &Vcpu| fingerprint::in_phase(&vcpu.offs, &most.offs, quota.period_ns);
     let is_of_vm = vcpus.len() > 1 && vcpus.len() == of.vcpus.len() && of.vcpus.iter().all(is_alike);
@@ -91,15 +97,14 @@ fn interrupted_ns(most: &Vcpu, seen: &Evidence, alone: &Evidence) -> u64 {
 /// Threads that compete for pCPUs, from times off that are not shared.
 fn neighbours(seen: &Evidence, alone: &Evidence) -> Option<Finding> {
     let most = alone.most_off()?;
-    let all_ns = seen.vcpus.iter().find(|vcpu| vcpu.vcpu == most.vcpu).map_or(0, Vcpu::off_ns);
+    let all = seen.vcpus.iter().find(|vcpu| vcpu.vcpu == most.vcpu)?;
+    let all_ns = all.off_ns();
     let shared_ns = all_ns.saturating_sub(most.off_ns());
     if seen.permille(most.off_ns().saturating_add(shared_ns / SHARED_PART)) < BUSY_PERMILLE {
         return None;
     }
-    let turns = match fingerprint::rhythm(&most.offs) {
-        Rhythm::Turns(turns) => Some(turns),
-        _ => None,
-    };
+    // Of all times off: a time on must not go on through a shared one.
+    let turns = fingerprint::turns(&all.offs);
     let others = alone.vcpus.iter().filter(|vcpu| vcpu.vcpu != most.vcpu).map(Vcpu::off_ns).max();
     let is_single = others.is_some_and(|others_ns| others_ns < most.off_ns() / 100 * OTHERS_PERCENT);
     let cause = match is_single {
@@ -116,7 +121,7 @@ fn neighbours(seen: &Evidence, alone: &Evidence) -> Option<Finding> {
     Some(Finding { cause, confidence, lost_permille: seen.permille(all_ns) })
 }
 
-/// Steal without times off: absences between two beats.
+/// Steal with too few times off for the other rules: absences between two beats.
 fn stolen(seen: &Evidence) -> Option<Finding> {
     let lost_permille = seen.permille(seen.steal_ns?) / seen.vcpus.len().max(1) as u64;
     let (cause, confidence) = (Cause::Contention { turns: None }, Confidence::Likely);

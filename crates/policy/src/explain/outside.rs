@@ -14,7 +14,7 @@ use crate::fingerprint::Off;
 
 /// A vCPU that waits for less than this part of the time is not worth a word, in thousandths.
 const WAIT_PERMILLE: u64 = 20;
-/// The same for the host's own steal: alerts that people use begin at 10 %.
+/// Steal of the host itself below this part of its time is not worth a word, in thousandths: half of where alerts that people use begin.
 const STOLEN_PERMILLE: u64 = 50;
 /// Tasks that are named.
 const NAMED: usize = 5;
@@ -157,7 +157,7 @@ pub struct Blame {
     pub culprit: Culprit,
     /// How sure.
     pub confidence: Confidence,
-    /// Its part in the waits, in thousandths.
+    /// Its part in the waits, in thousandths; of the host below: steal as a part of the time.
     pub share_permille: u64,
 }
 

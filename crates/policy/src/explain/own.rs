@@ -3,14 +3,14 @@
 use super::{Cause, Confidence, Evidence, Finding, OFF_PERMILLE, Vcpu};
 use crate::fingerprint::{self, Off, Rhythm};
 
-/// A step of the clock, ns: NTP slews below 128 ms, and steps above.
+/// The smallest step of the clock that counts, ns. ntpd steps it by 128 ms or more, and slews it for less; this leaves a margin.
 const STEP_NS: u64 = 100_000_000;
 /// The guest's own tasks, memory, or grace periods hold it up if they do so for this part of the time, in thousandths.
 const OWN_PERMILLE: u64 = 50;
 /// Tasks wait for a CPU, as PSI counts it, for this part of the time, in thousandths. One task that waits is enough for it, so it
 /// is more than [`OWN_PERMILLE`].
 const WAITING_PERMILLE: u64 = 300;
-/// A grace period above this is long, ns. Undisturbed ones take 10 to 30 ms at 250 Hz.
+/// A call of `membarrier`, which waits for one or two grace periods, is long above this, ns. Undisturbed ones take 5 to 30 ms at 250 Hz.
 const LONG_GP_NS: u64 = 100_000_000;
 /// Long grace periods are the starved kthread's if it waited for this part of their time, in per cent, and a reader's if not. Fitted:
 /// in recorded guests it waited for 70 to 220 % of it when it was starved, and for 2 to 22 % beside long readers.

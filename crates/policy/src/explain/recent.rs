@@ -69,7 +69,7 @@ impl Recent {
         }
         let close: Vec<&Sample> =
             self.samples.iter().rev().take_while(|sample| sample.beat_ns <= CLOSE_BEAT_NS).collect();
-        let for_ns = close.iter().map(|sample| sample.span_ns).sum();
+        let for_ns = close.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.span_ns));
         if for_ns < ENOUGH_NS {
             return State::Looking { for_ns };
         }

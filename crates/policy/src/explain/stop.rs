@@ -10,7 +10,7 @@ use super::PAUSE_NS;
 use crate::fingerprint::{self, Off};
 use crate::sample::{Sample, VcpuSample};
 
-/// Two times are about the same if the shorter one has this part of the longer one, in per cent.
+/// What was booked in a sample holds the stop if it is at least this part of it, in per cent.
 const SAME_PERCENT: u64 = 95;
 
 /// The samples, in the order of time, with stops as what they were: time off of each vCPU, and no time that anybody waited.
@@ -36,8 +36,12 @@ fn stop(near: &[Cow<Sample>]) -> Option<Off> {
     let vcpus = &near.first()?.vcpus;
     let offs = vcpus.iter().flat_map(|vcpu| &vcpu.offs).copied();
     let longest = offs.max_by_key(Off::length_ns).filter(|off| off.length_ns() >= PAUSE_NS)?;
+    // Samples have their vCPUs in the order of numbers.
+    let of_one = |sample: &'_ Cow<Sample>, vcpu: usize| {
+        sample.vcpus.binary_search_by_key(&vcpu, |seen| seen.vcpu).ok()
+    };
     let has_it = |vcpu: &VcpuSample| {
-        let mut seen = near.iter().flat_map(|sample| &sample.vcpus).filter(|seen| seen.vcpu == vcpu.vcpu);
+        let mut seen = near.iter().filter_map(|sample| Some(&sample.vcpus[of_one(sample, vcpu.vcpu)?]));
         seen.any(|seen| is_as_long(seen.kept_ns, longest) || is_off(seen, longest))
     };
     (vcpus.len() > 1 && vcpus.iter().all(has_it)).then_some(longest)
@@ -81,7 +85,7 @@ fn is_off(seen: &VcpuSample, stop: Off) -> bool {
     seen.offs.iter().any(|off| is_as_long(in_it(off), stop))
 }
 
-/// Whether a time is about as long as the stop, or longer.
+/// Whether a time can hold the stop.
 fn is_as_long(ns: u64, stop: Off) -> bool {
     ns >= stop.length_ns() / 100 * SAME_PERCENT
 }

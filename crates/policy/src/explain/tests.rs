@@ -59,6 +59,10 @@ fn quotas_of_a_vcpu_and_of_a_vm_are_told_apart() {
     assert_eq!((one.confidence, one.lost_permille), (Confidence::Sure, 799));
     let all = first(&seen(&[every(100, 80), every(100, 60)]));
     assert!(matches!(all.cause, Cause::Quota { is_of_vm: true, .. }), "{all:?}");
+    // One that waits for the vCPU with the quota has none.
+    let waits = first(&seen(&[every(100, 80), every(100, 10)]));
+    let Cause::Quota { vcpus, is_of_vm, .. } = waits.cause else { panic!("{waits:?}") };
+    assert_eq!((vcpus, is_of_vm), (vec![0], false));
 }
 
 #[test]

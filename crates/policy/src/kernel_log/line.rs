@@ -23,6 +23,10 @@ const MACHINES: [&str; 10] = [
 /// What the line says.
 pub(super) fn kinds(text: &str) -> Vec<Kind> {
     let has = |words: &str| text.contains(words);
+    // A fault of a program: its name, which anybody may choose, could be any of the words below.
+    if has("]: segfault at ") || has("traps: ") {
+        return Vec::new();
+    }
     let mut kinds = Vec::new();
     // Only few lines say anything, and these words are in all that do.
     if has("rcu") || has("jiffies") || has(" GP) ") || has("GPs behind") || has("QSes seen") {

@@ -116,6 +116,8 @@ fn other_complaints_are_known_and_ordinary_lines_are_none() {
         "[x] y",
         "[0.1] Booting paravirtualized kernel on bare hardware",
         "[1.0] Hardware name: Amazon EC2 m5.metal/Not Specified, BIOS 1.0",
+        "[1.0] TSC unstable[4711]: segfault at 0 ip 0000000000401136 sp 00007ffc error 6 in a[401000+1000]",
+        "[1.0] traps: Linux version [4711] general protection fault ip:401136 sp:7ffc error:0 in a[401000+1000]",
     ] {
         assert_eq!(kinds(line), [], "{line}");
     }

@@ -117,7 +117,7 @@ impl Seen<'_> {
         }
         let changed: Vec<&ListSeen> = lists.iter().filter(|list| !list.is_steady).collect();
         if !changed.is_empty() {
-            let found: u64 = changed.iter().map(|list| list.found).sum();
+            let found = changed.iter().fold(0_u64, |sum, list| sum.saturating_add(list.found));
             notes.push(format!(
                 "lists of CPU {} changed each time they were read: up to {} of these objects may be freed already or counted \
                  wrongly; pause the guest for exact figures",
@@ -129,7 +129,7 @@ impl Seen<'_> {
         if !missing.is_empty() {
             notes.push(format!(
                 "{} more callbacks are counted by the kernel and were not found: CPU {} runs them, or has damaged lists",
-                grouped(missing.iter().map(|list| list.missing).sum()),
+                grouped(missing.iter().fold(0_u64, |sum, list| sum.saturating_add(list.missing))),
                 cpus(&missing)
             ));
         }

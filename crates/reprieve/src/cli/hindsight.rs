@@ -18,9 +18,12 @@ pub struct HindsightArguments {
     /// How much time to keep, such as 15min or 2h
     #[arg(long, value_name = "TIME", default_value = "15min", value_parser = keep, requires = "folder")]
     pub keep: u64,
-    /// How much disk space to use at most; whatever of the two is reached first counts
+    /// How much disk space to use at most, dumps not included: each is a copy. Whatever of the two is reached first counts
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = disk, requires = "folder")]
     pub disk: u64,
+    /// Use no more than this tier: T0 needs no rights; T1, as root, reads slabs and the kernel's log; T2 looks into the kernel
+    #[arg(long, value_name = "TIER", default_value = "T2", requires = "folder", value_parser = ["T0", "T1", "T2"])]
+    pub tier: String,
     /// When this begins to hold over the last 10 s, such as gp_p99>50ms, steal>=10% or verdict=quota, do what the next --then says;
     /// repeatable
     #[arg(long, value_name = "CONDITION", requires = "folder")]

@@ -176,5 +176,5 @@ fn json_of(qemu: &Qemu, seen: &Watch, verdict: &OutsideVerdict) -> String {
         "grace_periods": grace_periods,
         "notes": seen.notes,
     });
-    format!("{value}\n")
+    format!("{}\n", shown::json(&value.to_string()))
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use reprieve_hindsight::{ReadError, Record, day, read};
 use reprieve_policy::explain::{self, Evidence};
-use reprieve_study::units;
+use reprieve_study::{shown, units};
 use serde_json::json;
 
 use super::words;
@@ -110,7 +110,7 @@ fn told(record: &Record, incidents: &[Incident], window: &Window<'_>, as_json: b
             "damaged_lines": record.damaged,
             "incomplete_lines": record.torn,
         });
-        return format!("{value}\n");
+        return format!("{}\n", shown::json(&value.to_string()));
     }
     let count = match incidents.len() {
         0 => "No incident".into(),
@@ -126,7 +126,7 @@ fn told(record: &Record, incidents: &[Incident], window: &Window<'_>, as_json: b
     };
     let mut all = format!(
         "{count} in {length} of {}. Of {chosen}, up to {}:\n",
-        window.stretch.header.host,
+        shown::line(&window.stretch.header.host),
         day::text(window.end_day_ns())
     );
     all.push_str(&text);

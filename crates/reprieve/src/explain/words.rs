@@ -171,7 +171,7 @@ fn names(vcpus: &[usize]) -> String {
 
 /// The tasks that others of the VM wait for, where that is the answer.
 fn tasks_in_the_way(cause: &Cause, seen: &Evidence) -> String {
-    let all_ns: u64 = seen.in_the_way.iter().map(|(_, ns)| *ns).sum();
+    let all_ns = seen.in_the_way.iter().fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns));
     // A part that does not matter is not worth a name.
     let worth = seen.in_the_way.iter().filter(|(_, ns)| *ns >= all_ns / 10).take(3);
     let names: Vec<String> = worth.map(|(name, _)| shown::line(name).into_owned()).collect();

@@ -204,6 +204,9 @@ impl Page<'_> {
     }
 
     fn grace_periods(&mut self, totals: &Totals) -> fmt::Result {
+        if totals.is_without_graces {
+            return Ok(());
+        }
         self.histogram(
             "reprieve_grace_period_wait",
             "How long membarrier() waited for RCU grace periods.",

@@ -13,6 +13,8 @@ use reprieve_policy::sample::{Memory, Sample, VcpuSample};
 const BUCKETS_S: [f64; 13] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
 /// Beats at this distance, ns, or a shorter one, show when a vCPU went off.
 const CLOSE_BEAT_NS: u64 = 2_000_000;
+/// The longest time that a sample covers, ns: it should be a second.
+const MOST_OBSERVED_NS: u64 = 1_500_000_000;
 
 /// What has happened so far. `None` stands for what this kernel does not tell, or not to this user.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub struct Totals {
     pub vcpus: BTreeMap<usize, VcpuTotals>,
     /// How long vCPUs were off, s.
     pub offs: Histogram,
+    /// Grace periods cannot be timed here.
+    pub is_without_graces: bool,
     /// How long waits for grace periods took, s.
     pub grace_periods: Histogram,
     /// How long the open wait has taken, ns.
@@ -87,6 +91,7 @@ impl Default for Totals {
             observed_ns: 0,
             vcpus: BTreeMap::new(),
             offs: Histogram::new(BUCKETS_S),
+            is_without_graces: false,
             grace_periods: Histogram::new(BUCKETS_S),
             open_grace_period_ns: 0,
             throttled_ns: None,
@@ -108,7 +113,8 @@ impl Default for Totals {
 impl Totals {
     /// Adds the next sample.
     pub fn add(&mut self, sample: &Sample) {
-        self.observed_ns = self.observed_ns.saturating_add(sample.span_ns);
+        // What was between two samples that are far apart, nobody has looked at.
+        self.observed_ns = self.observed_ns.saturating_add(sample.span_ns.min(MOST_OBSERVED_NS));
         for seen in &sample.vcpus {
             let vcpu = self.vcpus.entry(seen.vcpu).or_default();
             vcpu.add(seen);

@@ -234,7 +234,7 @@ mod tests {
         };
         let told = "a grace period took 500 ms, and tasks waited for memory for 30.0 % of a second";
         assert_eq!(symptom(&bad).as_deref(), Some(told));
-        let suspended = Sample { suspended_ns: 1, ..quiet(5) };
+        let suspended = Sample { suspended_ns: MS, ..quiet(5) };
         assert!(symptom(&suspended).is_some());
     }
 }

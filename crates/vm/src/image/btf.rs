@@ -48,6 +48,8 @@ pub enum BtfError {
 
 /// Longest chain of typedefs and qualifiers, deepest nesting of anonymous members and arrays.
 const DEPTH_MAX: u32 = 32;
+/// Types of one name that are looked at: real kernels have a few.
+const MOST_ALIKE: usize = 64;
 /// Most members looked at to find one; the largest structures have some hundred, a record can have 65535.
 const MEMBERS_MAX: usize = 1 << 18;
 /// Pointers of the only architecture there are guests for, bytes.
@@ -120,7 +122,7 @@ impl Btf {
     /// The value of `enumerator` in `enum name`.
     pub fn enum_value(&self, name: &str, enumerator: &str) -> Result<i64, BtfError> {
         let mut known = false;
-        for id in self.types.named(name) {
+        for id in self.types.named(name).take(MOST_ALIKE) {
             let Type::Enumeration(found) = self.plain(id)? else { continue };
             known = true;
             let mut enumerators = found.enumerators();
@@ -135,7 +137,7 @@ impl Btf {
     }
 
     fn structure(&self, name: &str) -> Result<Structure<'_>, BtfError> {
-        for id in self.types.named(name) {
+        for id in self.types.named(name).take(MOST_ALIKE) {
             if let Type::Structure(found) = self.plain(id)? {
                 return Ok(found);
             }

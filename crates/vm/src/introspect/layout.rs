@@ -14,6 +14,8 @@ use crate::{Result, VmError};
 /// Most CPUs, leaves and zones that are followed; a guest's own numbers are not trusted beyond.
 const MAX_CPUS: u64 = 64;
 const MAX_LEAVES: u64 = 64;
+/// The largest offset of a member, bytes: far beyond that of any, and a guest's own types are not trusted beyond.
+const MOST_OFFSET_BYTES: u64 = 16 << 20;
 const MAX_ZONES: u64 = 8;
 const MAX_ORDERS: u64 = 32;
 const MAX_ELEMENTS: u64 = 256;
@@ -175,7 +177,9 @@ impl Finder<'_> {
     }
 
     fn offset(&self, structure: &str, path: &str) -> Result<u64> {
-        Ok(self.btf.offset(structure, path)?.offset_bytes as u64)
+        let offset = self.btf.offset(structure, path)?.offset_bytes as u64;
+        let far = || VmError::Introspect(format!("{path} lies {offset:#x} bytes into struct {structure}"));
+        (offset <= MOST_OFFSET_BYTES).then_some(offset).ok_or_else(far)
     }
 
     fn size_of(&self, structure: &str) -> Result<u64> {
@@ -218,8 +222,8 @@ impl Finder<'_> {
             return Err(broken());
         }
         let first_leaf = self.ram.read(level + 8 * (levels - 1))?;
-        let end =
-            first_node.checked_add(nodes.checked_mul(node_bytes).ok_or_else(broken)?).ok_or_else(broken)?;
+        let end = nodes.checked_mul(node_bytes).and_then(|bytes| first_node.checked_add(bytes));
+        let end = bounded(end.ok_or_else(broken)?)?;
         if first_leaf < first_node || first_leaf >= end || (end - first_leaf) / node_bytes > MAX_LEAVES {
             return Err(broken());
         }

@@ -24,6 +24,8 @@ const GRACES: u64 = 512;
 const GRACE_WORDS: usize = 4;
 /// The most tasks in the way that a sample names.
 const MOST_TASKS: usize = 8;
+/// Most names that are looked at: several times as many as the map has room for.
+const MOST_KEYS: usize = 4096;
 /// Length of a task's name, bytes.
 const COMM_BYTES: usize = 16;
 
@@ -105,14 +107,16 @@ impl Ebpf {
     fn take_in_the_way(&mut self) -> Vec<(String, u64)> {
         let mut names = Vec::new();
         let mut now = HashMap::new();
-        for key in self.in_the_way.keys() {
+        // The iteration begins anew if a name makes room for another meanwhile.
+        for key in self.in_the_way.keys().take(MOST_KEYS) {
             let Ok(comm) = <[u8; COMM_BYTES]>::try_from(&key[..]) else { continue };
             let found = self.in_the_way.lookup(&key, MapFlags::ANY).ok().flatten().unwrap_or_default();
             let sum = word(&found, 0).unwrap_or(0);
             // A name that had made room for others, and is back, begins anew.
             let taken = self.in_the_way_taken.get(&comm).copied().filter(|taken| *taken <= sum).unwrap_or(0);
-            now.insert(comm, sum);
-            names.push((name_of(&comm), sum - taken));
+            if now.insert(comm, sum).is_none() {
+                names.push((name_of(&comm), sum - taken));
+            }
         }
         self.in_the_way_taken = now;
         names

@@ -4,7 +4,7 @@ use reprieve_hindsight::{Record, Stretch, day};
 use reprieve_policy::canary::{self, CLOSE_NS};
 use reprieve_policy::explain::{self, Evidence};
 use reprieve_policy::sample::Sample;
-use reprieve_study::units;
+use reprieve_study::{shown, units};
 use serde_json::{Value, json};
 
 use super::super::words;
@@ -12,6 +12,8 @@ use super::window::is_close_look;
 
 /// Most incidents.
 const MOST: usize = 10_000;
+/// Most thresholds that are named with an incident.
+const MOST_CROSSED: usize = 16;
 /// A shorter incident is noise, unless a verdict names it: alarming samples.
 const FEWEST: usize = 2;
 
@@ -32,7 +34,7 @@ impl Incident {
     /// A line of text.
     pub fn words(&self) -> String {
         let cause = self.answer.as_deref().unwrap_or("no cause found");
-        let crossed = self.crossed.iter().map(|crossed| format!("; {crossed}"));
+        let crossed = self.crossed.iter().map(|crossed| format!("; {}", shown::line(crossed)));
         let crossed: String = crossed.collect();
         format!(
             "{}, for {}: {cause}{crossed}",
@@ -58,7 +60,7 @@ pub fn of(record: &Record) -> Vec<Incident> {
 }
 
 /// Alarming samples with no more than ten quiet seconds between two of them are one incident.
-fn in_stretch(stretch: &Stretch) -> Vec<Incident> {
+fn in_stretch(stretch: &Stretch) -> impl Iterator<Item = Incident> {
     let samples = &stretch.samples;
     let mut found: Vec<(usize, usize, usize)> = Vec::new();
     for (at, sample) in samples.iter().enumerate().filter(|(_, sample)| canary::is_alarming(sample)) {
@@ -69,12 +71,11 @@ fn in_stretch(stretch: &Stretch) -> Vec<Incident> {
             _ => found.push((at, at, 1)),
         }
     }
-    let incidents = found.into_iter().filter_map(|(first, last, count)| {
+    found.into_iter().filter_map(move |(first, last, count)| {
         let incident = incident(stretch, &samples[first..=last]);
         let is_one = count >= FEWEST || incident.finding.is_some() || !incident.crossed.is_empty();
         is_one.then_some(incident)
-    });
-    incidents.collect()
+    })
 }
 
 fn incident(stretch: &Stretch, samples: &[Sample]) -> Incident {
@@ -84,7 +85,7 @@ fn incident(stretch: &Stretch, samples: &[Sample]) -> Incident {
     let (first, last) = (&samples[0], &samples[samples.len() - 1]);
     let from_ns = first.at_ns.saturating_sub(first.span_ns);
     let is_in = |at_ns: u64| (from_ns..=last.at_ns.saturating_add(CLOSE_NS)).contains(&at_ns);
-    let crossed = stretch.triggers.iter().filter(|trigger| is_in(trigger.at_ns));
+    let crossed = stretch.triggers.iter().filter(|trigger| is_in(trigger.at_ns)).take(MOST_CROSSED);
     let verdict = explain::judge(&seen);
     let finding = verdict.findings.first();
     Incident {
