@@ -1,5 +1,5 @@
-//! What exactly is injected: values drawn around each strength, so that no threshold can be tuned to single ones. All follows from
-//! the seed.
+//! What exactly is injected. Quotas, periods, lengths and times are drawn around each strength, so that no threshold can be tuned to single
+//! ones; numbers of processes, and what part of the time they run, are fixed. All follows from the seed.
 
 use rand::{Rng, RngExt};
 use reprieve_study::statistics;
@@ -43,8 +43,8 @@ pub struct Drawn {
     pub injection: Injection,
     /// What the guest does besides.
     pub background: Background,
-    /// Whether vCPU threads are bound to a pCPU each, and hogs too; else they may run on all of them. A vCPU that is put to work has its
-    /// pCPU for itself, and so has a neighbour's; the others are bound to the rest.
+    /// Whether vCPU threads are bound to a pCPU each, and hogs too; else they may run on all of them. vCPUs that are put to work
+    /// share no pCPU with each other or with idle ones. In a neighbour run the disturbed vCPU shares its pCPU with the neighbour only.
     pub pinned: bool,
 }
 
@@ -95,7 +95,7 @@ const MEMORY_LIMIT_MIB: u64 = 48;
 const MEMORY_USED: [f64; 3] = [1.15, 1.4, 2.0];
 const KTHREAD_DUTY: [u64; 3] = [60, 80, 95];
 const READER_MS: [f64; 3] = [300.0, 1_000.0, 3_000.0];
-/// Values are drawn from so much below to so much above the nominal one.
+/// Lengths of pauses, steps and readers are drawn from so much below to so much above the nominal one.
 const SPREAD: f64 = 0.2;
 
 /// Draws a run.
@@ -132,7 +132,7 @@ fn injection(rng: &mut impl Rng, case: Case, machine: Machine, vcpu: usize, watc
     let Case { strength, .. } = case;
     let used = machine.used();
     let demand = if case.is_busy { 1.0 } else { 0.5 };
-    // In the middle of the look.
+    // When a fifth to a half of the look is over.
     let after_ms = rng.random_range(watch_ms / 5..watch_ms / 2);
     match case.cause {
         Cause::Quota => {

@@ -22,7 +22,11 @@ impl Errors {
         let within = known.iter().filter(|error| **error <= bar).count();
         match (known.get(known.len() / 2), known.last()) {
             (Some(median), Some(most)) => {
-                format!("{within}/{} within {bar} %, median {median:.1} %, at most {most:.1} %", self.0.len())
+                let mean = self.0.iter().flatten().sum::<f64>() / known.len() as f64;
+                format!(
+                    "{within}/{} within {bar} %, median {median:.1} %, at most {most:.1} %, mean with its sign {mean:+.1} %",
+                    self.0.len()
+                )
             }
             _ => format!("0/{} gave one", self.0.len()),
         }
@@ -48,6 +52,7 @@ pub fn text(record: &Record, shown: Shown) -> String {
         let period_ms = *period_us as f64 / 1000.0;
         let _ = writeln!(text, "{percent:>3} % of {period_ms:>3} ms: period {period}; quota {quota}");
     }
+    drawn_quotas(&mut text, &of(Cause::Quota).collect::<Vec<_>>());
     let slices: Vec<&Run> = of(Cause::FingerprintSlice).collect();
     if !slices.is_empty() {
         let errors = Errors(slices.iter().map(|run| slice_error(run)).collect()).said(BARS.2);
@@ -58,6 +63,33 @@ pub fn text(record: &Record, shown: Shown) -> String {
         );
     }
     text
+}
+
+/// The quotas of the matrix: their values follow from the seed, and the guest is half idle in some.
+fn drawn_quotas(text: &mut String, quotas: &[&Run]) {
+    if quotas.is_empty() {
+        return;
+    }
+    let errors = |of: fn(&Run) -> Option<f64>| Errors(quotas.iter().map(|run| of(run)).collect());
+    let (period, quota) = (errors(period_error).said(BARS.0), errors(quota_error).said(BARS.1));
+    let strict = quotas.iter().filter(|run| is_strictly_right(run)).count();
+    let _ = writeln!(
+        text,
+        "\nQuotas of the matrix, 10 to 200 ms: period {period}; quota {quota}. Named first, on the right vCPUs, with the period \
+         within {} %, and not called ambiguous: {strict} of {}",
+        BARS.0,
+        quotas.len()
+    );
+}
+
+fn is_strictly_right(run: &Run) -> bool {
+    let Injection::Quota { vcpus, .. } = &run.drawn.injection else { return false };
+    let Some(verdict) = &run.verdict else { return false };
+    let is_sure = verdict.quota.as_ref().is_some_and(|quota| quota["ambiguous"] == Value::Bool(false));
+    verdict.causes.first().is_some_and(|first| first == "quota")
+        && verdict.on_vcpus.as_ref().is_some_and(|on| *on == serde_json::json!(vcpus))
+        && period_error(run).is_some_and(|error| error.abs() <= BARS.0)
+        && is_sure
 }
 
 fn error_percent(found: f64, truth: f64) -> Option<f64> {
@@ -91,7 +123,10 @@ mod tests {
     #[test]
     fn runs_without_a_figure_are_not_within_the_bar() {
         let errors = Errors(vec![Some(-2.0), None, Some(6.0)]);
-        assert_eq!(errors.said(5.0), "1/3 within 5 %, median 6.0 %, at most 6.0 %");
+        assert_eq!(
+            errors.said(5.0),
+            "1/3 within 5 %, median 6.0 %, at most 6.0 %, mean with its sign +2.0 %"
+        );
         assert_eq!(Errors(vec![None]).said(5.0), "0/1 gave one");
     }
 }

@@ -1,5 +1,5 @@
-//! What the host does to a guest: quotas, busy processes, pauses. All is undone when it is dropped, and by the warden if this
-//! process is killed.
+//! What the host does to a guest: quotas, busy processes, pauses. These are undone when they are dropped, and by the warden if this
+//! process is killed. Where the vCPUs are bound to is set anew by each run.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// What is in force.
 #[derive(Default)]
 pub struct InForce {
-    // Each object goes before its guard lets the warden forget it.
+    // The order matters: a process or cgroup is dropped first, and then its guard, which lets the warden forget it.
     hogs: Vec<(Hog, Guard)>,
     quotas: Option<(QuotaTree, Guard)>,
     groups: Vec<PathBuf>,
@@ -63,8 +63,7 @@ impl InForce {
         Ok(force)
     }
 
-    /// Does what happens once, in the middle of the look. Gives how long after the look's begin it was, and for how long the whole
-    /// VM stood still.
+    /// Does what happens once, when a fifth to a half of the look is over. Gives when it was, and for how long the whole VM stood still.
     pub fn once(bench: &Bench, guest: &mut Guest, injection: &Injection) -> Result<Once, Error> {
         match injection {
             Injection::Pause { after_ms, length_ms } => {
@@ -219,7 +218,7 @@ impl Drop for Hog {
     }
 }
 
-/// A stopped process, which goes on when this is dropped. If this process is killed, it dies with it.
+/// A stopped process, which goes on when this is dropped. If this program is killed, the stopped process is killed, too.
 struct Stopped(i32);
 
 impl Stopped {

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use reprieve_linux::switches::SwitchEvent;
+use reprieve_linux::switches::{SwitchEvent, SwitchKind};
 use serde_json::Value;
 
 use crate::guest::Error;
 use crate::record::{Record, Run, Verdict};
+use crate::slices;
 
 /// More than any look lasts.
 const ALL: &str = "10min";
@@ -44,7 +45,8 @@ impl Kept {
         self.0.join(format!("{kernel}-{vcpus}-{}-{strength}-{repetition}.reprieve", cause.name()))
     }
 
-    /// Judges all runs anew, by this `reprieve`. Those without a verdict stay so.
+    /// Judges all runs anew, by this `reprieve`, and takes the truth about slices from the host's records anew. Runs without a verdict stay
+    /// so.
     ///
     /// # Errors
     /// What was seen in a run is not there, or cannot be judged.
@@ -57,7 +59,20 @@ impl Kept {
                 format!("{}: {}", file.display(), String::from_utf8_lossy(&said.stderr).trim())
             })?;
             run.verdict = Some(Verdict::of(&value));
+            if let Ok(text) = std::fs::read_to_string(file.with_extension("switches")) {
+                let lost = run.truth.slices.map_or(0, |slices| slices.lost);
+                run.truth.slices = slices::of(&text.lines().filter_map(event).collect::<Vec<_>>(), lost);
+            }
         }
         Ok(())
     }
+}
+
+/// A line of the switch records.
+fn event(line: &str) -> Option<SwitchEvent> {
+    let (time_ns, kind) = line.split_once(' ')?;
+    let kind = [SwitchKind::In, SwitchKind::OutPreempted, SwitchKind::OutVoluntary]
+        .into_iter()
+        .find(|known| format!("{known:?}") == kind)?;
+    Some(SwitchEvent { thread_index: 0, time_ns: time_ns.parse().ok()?, cpu: None, kind })
 }

@@ -1,12 +1,12 @@
-//! How often `reprieve explain` names the right cause: it runs in real guests to which causes are done on purpose, and what it says
-//! is compared with what was done. And how exact the figures of its fingerprint are.
+//! How often `reprieve explain` names the right cause: it runs in real guests in which known causes are injected, and what it says
+//! is compared with what was injected. And how exact the figures of its fingerprint are.
 //!
 //! ```text
 //! cargo build --release
 //! cargo run --release -p reprieve --example confusion -- --json records/explain/confusion.json
 //! cargo run --release -p reprieve --example confusion -- --show records/explain/confusion.json
 //! ```
-//! The first run of a record takes about two hours, on a machine that does nothing else. A guest is booted once for each kernel and
+//! A whole record takes about two and a half hours, on a machine that does nothing else. A guest is booted once for each kernel and
 //! number of vCPUs, and looks at itself again and again.
 //!
 //! | module | does |
@@ -69,6 +69,9 @@ pub struct Arguments {
     /// Keep what explain saw in this folder; with --show, judge that anew, by changed rules
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
+    /// With --show and --keep: write the record that was judged anew to this file
+    #[arg(long, value_name = "FILE", requires_all = ["show", "keep"])]
+    rewrite: Option<PathBuf>,
     /// Say which answer is right for each cause, and why, and run nothing
     #[arg(long)]
     answers: bool,
@@ -124,7 +127,7 @@ fn main() -> ExitCode {
     done.map_or_else(fail, |()| ExitCode::SUCCESS)
 }
 
-/// As the command's: 69 if something of the machine is missing.
+/// The exit code, as the main program's: 69 if a program or device is missing.
 fn fail_of(error: &guest::Error) -> ExitCode {
     let is_missing = error.downcast_ref::<VmError>().is_some_and(VmError::is_missing);
     let code = fail(error);
@@ -148,13 +151,14 @@ fn measure(arguments: &Arguments) -> ExitCode {
         return match read(path, arguments.keep.as_deref()) {
             Ok(record) => {
                 print(&record, shown);
-                ExitCode::SUCCESS
+                let written = arguments.rewrite.as_deref().map_or(Ok(()), |path| record.write(path));
+                written.map_or_else(fail, |()| ExitCode::SUCCESS)
             }
             Err(problem) => fail(problem),
         };
     }
     let Some(path) = &arguments.json else { return fail("name the record to write with --json") };
-    // First: from here on a polite end takes the polite way.
+    // First: from here on, signals that ask for an end are noticed, and everything is undone.
     let interrupt = match Interrupt::install() {
         Ok(interrupt) => interrupt,
         Err(error) => return fail(error),

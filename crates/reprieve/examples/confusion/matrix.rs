@@ -1,5 +1,6 @@
 //! The confusion matrix of a record, the answer first.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::causes::{Cause, Judged, MATRIX, STRENGTHS, judge};
@@ -19,6 +20,8 @@ const ANSWERS: [(&str, &str); 11] = [
     ("own-quota", "own-q."),
     ("", "none"),
 ];
+/// Causes outside the guest.
+const HOST: [Cause; 5] = [Cause::Quota, Cause::VmQuota, Cause::Contention, Cause::Neighbour, Cause::Pause];
 /// Of a normal distribution, two-sided 95 %.
 const Z: f64 = 1.959_964;
 
@@ -70,6 +73,7 @@ pub fn text(record: &Record, shown: Shown) -> String {
     let (quiet, injected): (Vec<&Run>, Vec<&Run>) =
         all.iter().filter(of_matrix).copied().partition(|run| run.cause == Cause::Quiet);
     let mut text = answer(&injected, &quiet);
+    text.push_str(&parts(&injected));
     if shown == Shown::AlsoBusy {
         text.push_str("Runs on a busy host are among them: this is a trial.\n");
     }
@@ -86,12 +90,12 @@ pub fn text(record: &Record, shown: Shown) -> String {
 fn answer(injected: &[&Run], quiet: &[&Run]) -> String {
     let right = count(injected, Judged::Right);
     let (low, high) = wilson(right, injected.len());
-    let percent = right as f64 / injected.len().max(1) as f64 * 100.0;
+    let percent = share(right, injected.len());
     let alarms = count(quiet, Judged::Wrong);
     let (alarms_low, alarms_high) = wilson(alarms, quiet.len());
     format!(
-        "{percent:.0} % of {} runs named right [{low:.0}, {high:.0}] (Wilson, 95 %), {alarms} {} of {} when quiet \
-         [{alarms_low:.0} %, {alarms_high:.0} %]; unknown {}, right but not first {}, wrong {}.\n",
+        "{right} of {} runs named right: {percent:.1} % [{low:.1}, {high:.1}] (Wilson, 95 %), {alarms} {} of {} when quiet \
+         [{alarms_low:.1} %, {alarms_high:.1} %]; unknown {}, right but not first {}, wrong {}.\n",
         injected.len(),
         if alarms == 1 { "false alarm" } else { "false alarms" },
         quiet.len(),
@@ -101,10 +105,39 @@ fn answer(injected: &[&Run], quiet: &[&Run]) -> String {
     )
 }
 
+fn share(hits: usize, of: usize) -> f64 {
+    hits as f64 / of.max(1) as f64 * 100.0
+}
+
+/// The cause that is named right least often, and those of the host alone: most others are read off the kernel's counters.
+fn parts(injected: &[&Run]) -> String {
+    let of = |causes: &[Cause]| -> Vec<&Run> {
+        injected.iter().copied().filter(|run| causes.contains(&run.cause)).collect()
+    };
+    let counted = |causes: &[Cause]| {
+        let runs = of(causes);
+        (count(&runs, Judged::Right), runs.len())
+    };
+    let rows = MATRIX.iter().map(|row| (row.name, counted(&[row.cause]))).filter(|(_, (_, runs))| *runs > 0);
+    let worst = rows.min_by(|a, b| share(a.1.0, a.1.1).total_cmp(&share(b.1.0, b.1.1)));
+    let Some((name, (right, runs))) = worst else { return String::new() };
+    let (host_right, host_runs) = counted(&HOST);
+    format!(
+        "Least often: {name}, {right} of {runs}. Causes of the host (all but what the guest does to itself): {host_right} of \
+         {host_runs}, {:.1} %. Right, with further causes behind: {}.\n",
+        share(host_right, host_runs),
+        injected.iter().filter(|run| judged(run) == Judged::Right && has_further(run)).count(),
+    )
+}
+
+fn has_further(run: &Run) -> bool {
+    run.verdict.as_ref().is_some_and(|verdict| verdict.causes.len() > 1)
+}
+
 fn table(text: &mut String, all: &[&Run]) {
     let _ = write!(text, "{:<16}{:>5}", "injected", "runs");
     ANSWERS.iter().for_each(|(_, heading)| text.push_str(&format!("{heading:>8}")));
-    text.push_str("   right  not first\n");
+    text.push_str("   right  [95 %]      not first  effect, %\n");
     for row in &MATRIX {
         let of_cause: Vec<&Run> = all.iter().copied().filter(|run| run.cause == row.cause).collect();
         if of_cause.is_empty() {
@@ -119,9 +152,19 @@ fn table(text: &mut String, all: &[&Run]) {
             };
             text.push_str(&format!("{cell:>8}"));
         }
-        let right = count(&of_cause, Judged::Right) as f64 / of_cause.len().max(1) as f64 * 100.0;
-        let _ = writeln!(text, "{right:>6.0} %{:>11}", count(&of_cause, Judged::NotFirst));
+        let right = count(&of_cause, Judged::Right);
+        let (low, high) = wilson(right, of_cause.len());
+        let interval = format!("[{low:.0}, {high:.0}]");
+        let (percent, not_first) = (share(right, of_cause.len()), count(&of_cause, Judged::NotFirst));
+        let _ = writeln!(text, "{percent:>6.0} %  {interval:<10}{not_first:>11}{:>11}", effects(&of_cause));
     }
+}
+
+/// How much of the window the injection took, from the least to the most.
+fn effects(runs: &[&Run]) -> String {
+    let effects: Vec<f64> = runs.iter().filter_map(|run| run.truth.effect_percent).collect();
+    let (least, most) = effects.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), x| (a.min(*x), b.max(*x)));
+    if effects.is_empty() { "-".into() } else { format!("{least:.0} to {most:.0}") }
 }
 
 fn first(run: &Run) -> &str {
@@ -148,7 +191,11 @@ fn by_strength(text: &mut String, all: &[&Run]) {
         (0..STRENGTHS).for_each(|strength| {
             text.push_str(&format!("{:>10}", share(&|run: &Run| run.strength == strength)));
         });
-        let (busy, half) = (share(&|run: &Run| run.is_busy), share(&|run: &Run| !run.is_busy));
+        // The load of these does not depend on it.
+        let (busy, half) = match row.cause {
+            Cause::Quiet | Cause::OwnCpu => ("-".into(), "-".into()),
+            _ => (share(&|run: &Run| run.is_busy), share(&|run: &Run| !run.is_busy)),
+        };
         let _ = writeln!(text, "{busy:>10}{half:>10}");
     }
 }
@@ -188,6 +235,18 @@ fn rejected(text: &mut String, record: &Record) {
         record.runs.len(),
         record.planned
     );
+    let case = |run: &Run| (run.kernel.clone(), run.vcpus, run.cause, run.strength, run.repetition);
+    let counted: BTreeSet<_> = runs(record, Shown::Accepted).into_iter().map(case).collect();
+    let mut never: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for run in record.runs.iter().filter(|run| !counted.contains(&case(run))) {
+        if seen.insert(case(run)) {
+            never.push(run.cause.name());
+        }
+    }
+    if !never.is_empty() {
+        let _ = writeln!(text, "Cases of which no try counts: {}.", never.join(", "));
+    }
 }
 
 #[cfg(test)]
@@ -251,10 +310,11 @@ mod tests {
             run(Cause::FingerprintQuota, &["quota"], None),
         ]);
         let said = text(&record, Shown::Accepted);
-        assert!(said.starts_with("33 % of 3 runs named right [6, 79]"), "{said}");
+        assert!(said.starts_with("1 of 3 runs named right: 33.3 % [6.1, 79.2]"), "{said}");
         assert!(said.contains("1 false alarm of 1 when quiet"), "{said}");
         assert!(said.contains("unknown 1, right but not first 1, wrong 0."), "{said}");
         assert!(said.contains("Rejected: 1 on a busy host"), "{said}");
-        assert!(text(&record, Shown::AlsoBusy).starts_with("25 % of 4 runs"), "{said}");
+        assert!(said.contains("Least often: pause, 0 of 1. Causes of the host"), "{said}");
+        assert!(text(&record, Shown::AlsoBusy).starts_with("1 of 4 runs"), "{said}");
     }
 }

@@ -103,11 +103,11 @@ pub struct Graces {
 /// Times on and off of a vCPU, by the host's switch records.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Slices {
-    /// Stretches between absences of 1 ms or more.
+    /// Stretches since an absence of 1 ms or more that ended by a preemption of 1 ms or more.
     pub count: usize,
     /// Their median, ns.
     pub on_p50_ns: u64,
-    /// The median absence of 1 ms or more, ns.
+    /// The median of these preemptions, ns.
     pub off_p50_ns: u64,
     /// Records that were lost.
     pub lost: u64,

@@ -1,4 +1,5 @@
-//! Slices of a thread, from the host's switch records.
+//! Slices of a thread, from the host's switch records: how long it could run, after an absence of any kind, until another thread was put
+//! in its place. A stretch that the thread ended itself, by waiting for something, is no slice.
 
 use reprieve_linux::switches::{Interval, IntervalBuilder, State, SwitchEvent};
 
@@ -21,17 +22,21 @@ pub fn of(events: &[SwitchEvent], lost: u64) -> Option<Slices> {
     Some(Slices { count: on.len(), on_p50_ns: median(&mut on), off_p50_ns: median(&mut off), lost })
 }
 
-/// Stretches between long absences, and these. What is before the first and after the last one is cut off by the window.
+/// Stretches that ended by a preemption for long, and these preemptions. What is before the first absence is cut off by the window.
 fn stretches(intervals: &[Interval]) -> (Vec<u64>, Vec<u64>) {
     let (mut on, mut off, mut begun) = (Vec::new(), Vec::new(), None);
     for interval in intervals {
         let length_ns = interval.end_ns - interval.start_ns;
-        if interval.state == State::Preempted && length_ns >= SHORTEST_NS {
-            on.extend(begun.map(|begun_ns: u64| interval.start_ns - begun_ns));
-            off.push(length_ns);
-            begun = Some(interval.end_ns);
-        } else if interval.state == State::Unknown {
-            begun = None;
+        match interval.state {
+            State::Preempted if length_ns >= SHORTEST_NS => {
+                on.extend(begun.map(|begun_ns: u64| interval.start_ns - begun_ns));
+                off.push(length_ns);
+                begun = Some(interval.end_ns);
+            }
+            // It may have waited for a pCPU in it, after it was woken.
+            State::Blocked if length_ns >= SHORTEST_NS => begun = Some(interval.end_ns),
+            State::Unknown => begun = None,
+            _ => {}
         }
     }
     (on, off)
@@ -48,21 +53,23 @@ mod tests {
     use reprieve_linux::switches::SwitchKind;
 
     #[test]
-    fn short_absences_do_not_end_a_slice() {
+    fn a_slice_ends_by_a_preemption_for_long() {
         let mut events = Vec::new();
         let mut event = |time_us: u64, kind| {
             events.push(SwitchEvent { thread_index: 0, time_ns: time_us * 1000, cpu: Some(0), kind });
         };
         for round in 0..10 {
-            // 1 ms on, 0.1 ms off, 2 ms on, 4 ms off.
-            let at = round * 7_100;
+            // 5 ms on, 2 ms asleep, 1 ms on, 0.1 ms off, 2 ms on, 4 ms off.
+            let at = round * 14_100;
             event(at, SwitchKind::In);
-            event(at + 1_000, SwitchKind::OutPreempted);
-            event(at + 1_100, SwitchKind::In);
-            event(at + 3_100, SwitchKind::OutPreempted);
+            event(at + 5_000, SwitchKind::OutVoluntary);
+            event(at + 7_000, SwitchKind::In);
+            event(at + 8_000, SwitchKind::OutPreempted);
+            event(at + 8_100, SwitchKind::In);
+            event(at + 10_100, SwitchKind::OutPreempted);
         }
         let slices = of(&events, 0).unwrap();
         assert_eq!((slices.on_p50_ns, slices.off_p50_ns), (3_100_000, 4_000_000));
-        assert!(of(&events[..8], 0).is_none());
+        assert!(of(&events[..12], 0).is_none());
     }
 }
