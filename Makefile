@@ -155,7 +155,7 @@ figures: build
 	scripts/figures
 
 # How often `reprieve explain` names the right cause, in real guests: two hours or so, on a machine that does nothing else. A part of
-# it, to try: make confusion CONFUSION="--repeat 1 --causes quota,pause" CONFUSION_RECORD=/tmp/trial.json
+# it, to try: make confusion CONFUSION="--seed 3 --repeat 1 --causes quota,pause" CONFUSION_RECORD=/tmp/trial.json
 CONFUSION_RECORD = records/explain/confusion.json
 confusion: setup build
 	cargo run -p reprieve --release --locked --example confusion -- --json $(CONFUSION_RECORD) $(CONFUSION)
