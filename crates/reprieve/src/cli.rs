@@ -289,8 +289,9 @@ pub struct ExplainArguments {
     /// For how long to watch this VM, at most 60s; a signal ends it sooner
     #[arg(long = "for", value_name = "TIME", default_value = "10s", conflicts_with = "dmesg", value_parser = up_to_a_minute)]
     pub for_s: u64,
-    /// Use no more than this tier: T0 needs no rights; T1, as root, reads slabs and the kernel's log; T2 looks into the kernel
-    #[arg(long, value_name = "TIER", default_value = "T2", conflicts_with = "dmesg", value_parser = ["T0", "T1", "T2"])]
+    /// Use no more than this tier: T0 needs no rights; T1, as root, reads slabs and the kernel's log; T2 attaches probes to the running
+    /// kernel, which has crashed guests under emulation
+    #[arg(long, value_name = "TIER", default_value = "T1", conflicts_with = "dmesg", value_parser = ["T0", "T1", "T2"])]
     pub tier: String,
     /// Judge a kernel's log instead, from any machine: a file, or - for standard input
     #[arg(long, value_name = "FILE")]

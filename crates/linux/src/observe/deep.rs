@@ -20,12 +20,17 @@ const MOST_FUNCTIONS: usize = 16;
 /// The name of the rest.
 const REST: &str = "(others)";
 
+/// Why there is no eBPF, if this program cannot use it.
+pub(super) const NO_EBPF: Option<&str> = match cfg!(feature = "ebpf") {
+    true => None,
+    false => Some("no eBPF: this program was built without the feature `ebpf`"),
+};
+
 /// What is armed.
 pub(super) enum Deep {
     #[cfg(feature = "ebpf")]
     Ebpf(Box<ebpf::Ebpf>),
-    /// And why it is not eBPF.
-    Perf(Box<Watch>, String),
+    Perf(Box<Watch>),
 }
 
 impl std::fmt::Debug for Deep {
@@ -33,7 +38,7 @@ impl std::fmt::Debug for Deep {
         f.write_str(match self {
             #[cfg(feature = "ebpf")]
             Deep::Ebpf(_) => "eBPF",
-            Deep::Perf(..) => "perf events",
+            Deep::Perf(_) => "perf events",
         })
     }
 }
@@ -60,9 +65,9 @@ impl Deep {
             Err(refusal) => refusal,
         };
         #[cfg(not(feature = "ebpf"))]
-        let refusal = "no eBPF: this program was built without the feature `ebpf`".to_string();
+        let refusal = NO_EBPF.unwrap_or_default();
         match Watch::begin(Path::new("/sys"), symbols, &SysCpus::default().online()) {
-            Ok(watch) => Ok(Deep::Perf(Box::new(watch), refusal)),
+            Ok(watch) => Ok(Deep::Perf(Box::new(watch))),
             Err(error) => Err(format!("{refusal}; no perf events at functions of the kernel: {error}")),
         }
     }
@@ -72,16 +77,7 @@ impl Deep {
         match self {
             #[cfg(feature = "ebpf")]
             Deep::Ebpf(_) => DeepBy::Ebpf,
-            Deep::Perf(..) => DeepBy::PerfEvents,
-        }
-    }
-
-    /// Why it does not see by eBPF, if so.
-    pub fn ebpf_refusal(&self) -> Option<&str> {
-        match self {
-            #[cfg(feature = "ebpf")]
-            Deep::Ebpf(_) => None,
-            Deep::Perf(_, refusal) => Some(refusal),
+            Deep::Perf(_) => DeepBy::PerfEvents,
         }
     }
 
@@ -92,7 +88,7 @@ impl Deep {
         match self {
             #[cfg(feature = "ebpf")]
             Deep::Ebpf(ebpf) => ebpf.take(deferred, &mut into.in_the_way),
-            Deep::Perf(watch, _) => {
+            Deep::Perf(watch) => {
                 watch.look();
                 // Calls that could not be counted are left out.
                 let seen = watch.take().unwrap_or_default();

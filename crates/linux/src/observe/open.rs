@@ -4,9 +4,10 @@ use std::path::Path;
 
 use reprieve_policy::sample::Tier;
 
-use super::deep::{Deep, DeepBy};
+use super::deep::NO_EBPF;
 use super::grace;
 use super::privileged::KMSG;
+use super::symbols::Symbols;
 use crate::proc::ProcRoot;
 
 /// Something that the collector sees by.
@@ -20,7 +21,7 @@ pub struct Part {
     pub closed: Option<String>,
 }
 
-/// All parts, the lowest tier first. Arms the highest tier for a moment, which takes some tenths of a second.
+/// All parts, the lowest tier first. The highest tier is not armed for it: that attaches probes to the running kernel.
 pub fn parts(root: &ProcRoot) -> Vec<Part> {
     let proc = |name: &str| root.path().join(name);
     let mut parts = vec![
@@ -31,14 +32,16 @@ pub fn parts(root: &ProcRoot) -> Vec<Part> {
         part(Tier::T1, "slabs that grow", closed(&proc("slabinfo"), "run as root")),
         part(Tier::T1, "stalls in the kernel's log", log_closed(Path::new(KMSG))),
     ];
-    let (seen, tasks) = match Deep::arm(root) {
-        Ok(deep) => match deep.by() {
-            DeepBy::Ebpf => (None, None),
-            DeepBy::PerfEvents => (None, deep.ebpf_refusal().map(str::to_string)),
-        },
-        Err(refusal) => (Some(refusal), Some("as above".into())),
+    let seen = Symbols::read(root).err().map(|error| error.to_string());
+    let tasks = match NO_EBPF {
+        Some(refusal) => Some(refusal.to_string()),
+        None => seen.clone().map(|_| "as above".into()),
     };
-    parts.push(part(Tier::T2, "grace periods exactly, and who frees", seen));
+    parts.push(part(
+        Tier::T2,
+        "grace periods exactly, and who frees (--tier T2 attaches probes to the running kernel)",
+        seen,
+    ));
     parts.push(part(Tier::T2, "tasks in the way (eBPF)", tasks));
     parts
 }
@@ -74,7 +77,7 @@ mod tests {
         let of = |what: &str| parts.iter().find(|part| part.what.contains(what)).unwrap();
         assert_eq!((&of("PSI").closed, &of("slabs").closed), (&None, &None));
         assert!(of("schedstat").closed.as_ref().unwrap().contains("CONFIG_SCHEDSTATS"));
-        // Without the kernel's symbols nothing is armed.
+        // Without the kernel's symbols nothing can be armed.
         let deep = of("who frees");
         assert!(deep.tier == Tier::T2 && deep.closed.as_ref().unwrap().contains("kallsyms"), "{deep:?}");
         assert!(parts.is_sorted_by_key(|part| part.tier));

@@ -5,7 +5,7 @@
 //! | `start load KIND ...` | `started`, once the load works |
 //! | `start clear` | `started`, once all loads have ended |
 //! | `start step NS` | `started`, once the clock of the day is stepped |
-//! | `start look S` | `started`; and later a frame `verdict BYTES` with JSON |
+//! | `start look S TIER` | `started`; and later a frame `verdict BYTES` with JSON |
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -53,10 +53,10 @@ pub fn run(port: &str) -> Done {
             ["start", "load", rest @ ..] => start_load(rest).map(|child| children.push(child)),
             ["start", "clear"] => clear(&mut children),
             ["start", "step", by_ns] => by_ns.parse().map_err(said).and_then(step),
-            ["start", "look", seconds] => {
+            ["start", "look", seconds, tier] => {
                 say(&port, "started")?;
-                let (port, seconds) = (port.clone(), seconds.to_string());
-                std::thread::spawn(move || send(&port, &look(&seconds)));
+                let (port, seconds, tier) = (port.clone(), seconds.to_string(), tier.to_string());
+                std::thread::spawn(move || send(&port, &look(&seconds, &tier)));
                 continue;
             }
             ["poweroff"] => break,
@@ -158,10 +158,10 @@ fn step(by_ns: i64) -> Done {
 }
 
 /// Lets explain look, and counts meanwhile.
-fn look(seconds: &str) -> Value {
+fn look(seconds: &str, tier: &str) -> Value {
     let before = counted();
-    let explained =
-        program("reprieve").args(["explain", "--json", "--save", SEEN, "--for", seconds]).output();
+    let words = ["explain", "--json", "--save", SEEN, "--for", seconds, "--tier", tier];
+    let explained = program("reprieve").args(words).output();
     let after = counted();
     let grown = |name: &str| Some(after[name].as_u64()?.saturating_sub(before[name].as_u64()?));
     let counters = ["cpu_wait", "memory_wait", "kthread_wait", "held"];

@@ -189,9 +189,9 @@ impl Guest {
         self.start(&format!("step {}", by_ms * 1_000_000))
     }
 
-    /// Begins to look.
-    pub fn look(&mut self, for_s: u64) -> Result<(), VmError> {
-        self.start(&format!("look {for_s}"))
+    /// Begins to look, with tiers up to this one.
+    pub fn look(&mut self, for_s: u64, tier: &str) -> Result<(), VmError> {
+        self.start(&format!("look {for_s} {tier}"))
     }
 
     /// What was seen.

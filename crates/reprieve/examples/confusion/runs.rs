@@ -74,7 +74,8 @@ pub fn one(bench: &Bench, guest: &mut Guest, case: Case, setting: &Setting) -> R
         _ => None,
     };
     let books = Books::open(bench, guest, &force, &drawn)?;
-    guest.look(watch_s)?;
+    // As people use it, but where T2's own figures are compared.
+    guest.look(watch_s, if case.cause == Cause::GracePeriods { "T2" } else { "T1" })?;
     let once = InForce::once(bench, guest, &drawn.injection)?;
     let said = guest.verdict(watch_s)?;
     let since = if is_once(&drawn.injection) { once.at } else { began };

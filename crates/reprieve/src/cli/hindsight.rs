@@ -21,8 +21,9 @@ pub struct HindsightArguments {
     /// How much disk space to use at most, dumps not included: each is a copy. Whatever of the two is reached first counts
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = disk, requires = "folder")]
     pub disk: u64,
-    /// Use no more than this tier: T0 needs no rights; T1, as root, reads slabs and the kernel's log; T2 looks into the kernel
-    #[arg(long, value_name = "TIER", default_value = "T2", requires = "folder", value_parser = ["T0", "T1", "T2"])]
+    /// Use no more than this tier: T0 needs no rights; T1, as root, reads slabs and the kernel's log; T2 attaches probes to the running
+    /// kernel, which has crashed guests under emulation
+    #[arg(long, value_name = "TIER", default_value = "T1", requires = "folder", value_parser = ["T0", "T1", "T2"])]
     pub tier: String,
     /// When this begins to hold over the last 10 s, such as gp_p99>50ms, steal>=10% or verdict=quota, do what the next --then says;
     /// repeatable

@@ -19,8 +19,9 @@ pub struct WatchArguments {
     /// End after so much time, such as 60s or 10min [run until q, or a signal]
     #[arg(long = "for", value_name = "TIME", value_parser = length, conflicts_with = "record")]
     pub for_ns: Option<u64>,
-    /// Use no more than this tier: T0 needs no rights; T1, as root, reads slabs and the kernel's log; T2 looks into the kernel
-    #[arg(long, value_name = "TIER", default_value = "T2", conflicts_with = "record", value_parser = ["T0", "T1", "T2"])]
+    /// Use no more than this tier: T0 needs no rights; T1, as root, reads slabs and the kernel's log; T2 attaches probes to the running
+    /// kernel, which has crashed guests under emulation
+    #[arg(long, value_name = "TIER", default_value = "T1", conflicts_with = "record", value_parser = ["T0", "T1", "T2"])]
     pub tier: String,
     /// For machines: print a JSON object a second, one a line, instead of the screen
     #[arg(long)]

@@ -90,7 +90,7 @@ fn nothing_at(path: &Path, record: &Record, day_ns: u64) -> Failure {
     ))
 }
 
-/// The answer first: what is in the file, and the verdict on the window.
+/// The verdict on the window, and then what is in the file.
 fn told(record: &Record, incidents: &[Incident], window: &Window<'_>, as_json: bool) -> String {
     let seen = Evidence::of(window.judged());
     let verdict = explain::judge(&seen);
@@ -124,12 +124,12 @@ fn told(record: &Record, incidents: &[Incident], window: &Window<'_>, as_json: b
         Choice::Around => format!("{span} around that time"),
         Choice::Last => format!("the last {span}"),
     };
-    let mut all = format!(
-        "{count} in {length} of {}. Of {chosen}, up to {}:\n",
-        shown::line(&window.stretch.header.host),
-        day::text(window.end_day_ns())
-    );
-    all.push_str(&text);
+    let mut all = text;
+    all.push_str(&format!(
+        "Judged: {chosen}, up to {}, of {length} of {}. {count}.\n",
+        day::text(window.end_day_ns()),
+        shown::line(&window.stretch.header.host)
+    ));
     if !window.is_close() {
         all.push_str("  (10 beats a second: they show what part of the time a vCPU was off, not when)\n");
     }

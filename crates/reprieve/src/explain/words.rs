@@ -35,14 +35,19 @@ pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
     }
     let mut text = String::new();
     if verdict.is_quiet() {
-        text.push_str(&format!("Nothing slowed this VM down in {}.\n", time(seen.span_ns)));
+        text.push_str(&format!(
+            "Neither CPU, memory nor clock slowed this VM down in {}.\n",
+            time(seen.span_ns)
+        ));
+        text.push_str(NOT_SEEN);
     }
     for finding in &verdict.findings {
         let said = said(&finding.cause);
         text.push_str(&format!("{}.\n", answer(finding, seen)));
         if finding.lost_permille > 0 {
             text.push_str(&format!(
-                "  Time lost: {} of {}.\n",
+                "  {}: {} of {}.\n",
+                lost(&finding.cause),
                 percent(finding.lost_permille),
                 time(seen.span_ns)
             ));
@@ -57,6 +62,18 @@ pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
     text
 }
 
+/// What a quiet verdict does not mean.
+const NOT_SEEN: &str = "  Not looked at: disk, network, limits of other cgroups.\n  If the VM is slow at times, look while it is \
+                        (--for 60s), or keep its last minutes: reprieve record --hindsight DIR\n";
+
+/// Whose time a cause took.
+pub(crate) fn lost(cause: &Cause) -> &'static str {
+    match cause {
+        Cause::OwnCpu | Cause::OwnMemory | Cause::StarvedKthread => "Tasks waited",
+        _ => "Worst vCPU lost",
+    }
+}
+
 /// What is said of a cause.
 pub(crate) struct Said {
     /// The cause.
@@ -67,6 +84,10 @@ pub(crate) struct Said {
     pub(crate) way_out: &'static str,
 }
 
+fn plain(answer: &str, settle: &'static str, way_out: &'static str) -> Said {
+    Said { answer: answer.into(), settle, way_out }
+}
+
 pub(crate) fn said(cause: &Cause) -> Said {
     match cause {
         Cause::Pause { longest_ns } => Said {
@@ -74,82 +95,98 @@ pub(crate) fn said(cause: &Cause) -> Said {
                 "The whole VM stood still, for up to {}: a pause, a snapshot or a migration",
                 time(*longest_ns)
             ),
-            settle: "look for it in the host's log (virsh, QMP, the cloud's events) at this time; was this process stopped itself?",
+            settle: "look for a pause, snapshot or migration in the host's log (virsh, QMP, the cloud's events); if reprieve itself was stopped (Ctrl-Z), it was that",
             way_out: "nothing in the VM; RCU stalls and time-outs right after a pause come from it",
         },
         Cause::ClockStep { by_ns } => Said {
             answer: format!(
-                "The clock of the day stepped by {}{}",
+                "The system clock stepped by {}{}",
                 if *by_ns < 0 { "-" } else { "" },
                 time(by_ns.unsigned_abs())
             ),
             settle: "see the log of chronyd or ntpd",
-            way_out: "measure latencies by CLOCK_MONOTONIC; let chronyd slew instead of step (makestep)",
+            way_out: "measure latencies by CLOCK_MONOTONIC; let chronyd step the clock at start-up alone (makestep 1 3)",
         },
         Cause::OwnQuota { throttled_ns, quota } => Said {
             answer: match quota {
                 Some(quota) => {
-                    format!("The cgroup of this process has a CPU quota and uses it up: {}", of_quota(quota))
+                    format!(
+                        "The cgroup that reprieve runs in has a CPU quota and uses it up: {}",
+                        of_quota(quota)
+                    )
                 }
                 None => format!(
-                    "The cgroup of this process has a CPU quota, and was throttled for {}",
+                    "The cgroup that reprieve runs in has a CPU quota, and was throttled for {}",
                     time(*throttled_ns)
                 ),
             },
             settle: "see cpu.stat and cpu.max of the cgroup",
             way_out: "raise cpu.max of the cgroup (the CPU limit of the container), or shorten its period",
         },
-        Cause::Quota { quota, vcpus, .. } if quota.is_ambiguous => Said {
+        Cause::Quota { quota, vcpus, is_of_vm } => said_of_quota(quota, vcpus, *is_of_vm),
+        Cause::BusyNeighbour { vcpu, turns } => Said {
             answer: format!(
-                "A quota of the host, or a task of it every {}, limits {}: {}",
+                "A busy thread of the host shares the pCPU of vCPU {vcpu}{}",
+                of_turns(turns.as_ref())
+            ),
+            settle: "on the host: `sudo reprieve explain --pid PID` names that thread; see virsh vcpupin",
+            way_out: "on the host: move that thread or the vCPU, or do not pin it; in a cloud: ask for this VM to be moved",
+        },
+        Cause::Contention { turns } => Said {
+            answer: format!("The host has more to run than pCPUs{}", of_turns(turns.as_ref())),
+            settle: "on the host: `sudo reprieve explain --pid PID`, or the vCPUs' run delay in /proc/PID/task/*/schedstat",
+            way_out: "on the host: fewer busy VMs; in a cloud: ask for this VM to be moved, or for CPUs of its own",
+        },
+        Cause::OwnCpu | Cause::OwnMemory | Cause::StarvedKthread | Cause::LongReader => said_of_vm(cause),
+    }
+}
+
+fn said_of_quota(quota: &Quota, vcpus: &[usize], is_of_vm: bool) -> Said {
+    if quota.is_ambiguous {
+        return Said {
+            answer: format!(
+                "A CPU quota, or a task that the host runs every {}, limits {}: {}",
                 time(quota.period_ns),
                 names(vcpus),
                 of_quota(quota)
             ),
             settle: "on the host: cpu.max of the VM's cgroup, virsh schedinfo, and what else runs on these pCPUs",
             way_out: "on the host: raise the quota, or move that task",
+        };
+    }
+    Said {
+        answer: match is_of_vm {
+            true => format!("The host limits this VM's CPU time: each vCPU may run {}", of_quota(quota)),
+            false => format!("The host limits the CPU time of {}: {}", names(vcpus), of_quota(quota)),
         },
-        Cause::Quota { quota, vcpus, is_of_vm } => Said {
-            answer: match is_of_vm {
-                true => format!("The host limits this VM's CPU time: each vCPU may run {}", of_quota(quota)),
-                false => format!("The host limits the CPU time of {}: {}", names(vcpus), of_quota(quota)),
-            },
-            settle: "watch for longer (--for 30), or ask for the quota on the host (cpu.max of the VM's cgroup, virsh schedinfo)",
-            way_out: "on the host: a larger quota, a shorter period with the same share, or `reprieve boost`",
-        },
-        Cause::BusyNeighbour { vcpu, turns } => Said {
-            answer: format!(
-                "A busy thread of the host shares the pCPU of vCPU {vcpu}{}",
-                of_turns(turns.as_ref())
-            ),
-            settle: "on the host: which threads run on that pCPU (`reprieve record` says who), and is the vCPU pinned to it?",
-            way_out: "on the host: move that thread or the vCPU, or do not pin it",
-        },
-        Cause::Contention { turns } => Said {
-            answer: format!("The host has more to run than pCPUs{}", of_turns(turns.as_ref())),
-            settle: "compare with steal on the host's side: the run delay of the vCPU threads in /proc/PID/task/*/schedstat",
-            way_out: "on the host: fewer busy VMs, or shorter slices (base_slice_ns); `reprieve plan` says what neighbours cost in memory",
-        },
-        Cause::OwnCpu => Said {
-            answer: "This VM has more to run than vCPUs".into(),
-            settle: "see the run queue (vmstat 1, column r) and /proc/pressure/cpu",
-            way_out: "fewer busy tasks, or more vCPUs",
-        },
-        Cause::OwnMemory => Said {
-            answer: "Tasks of this VM wait for memory".into(),
-            settle: "see /proc/pressure/memory",
-            way_out: "more memory, or less load",
-        },
-        Cause::StarvedKthread => Said {
-            answer: "RCU's kthread waits for a CPU that other tasks of this VM have".into(),
-            settle: "see its run delay in /proc/PID/schedstat, and which tasks are real-time",
-            way_out: "boot with rcutree.kthread_prio=1, or take real-time tasks off its CPU",
-        },
-        Cause::LongReader => Said {
-            answer: "Grace periods are long though all vCPUs run: a task stays in the kernel for long".into(),
-            settle: "run `reprieve profile` as root, or perf record -a -g for a few seconds",
-            way_out: "find the loop in the kernel (a driver?), and report it",
-        },
+        settle: "watch for longer (--for 30s), or ask for the quota on the host (cpu.max of the VM's cgroup, virsh schedinfo)",
+        way_out: "on the host: raise cpu.max (virsh schedinfo); in a cloud: ask about the CPU limit",
+    }
+}
+
+/// What is said of what a VM does to itself.
+fn said_of_vm(cause: &Cause) -> Said {
+    match cause {
+        Cause::OwnCpu => plain(
+            "This VM has more to run than vCPUs",
+            "see the run queue (vmstat 1, column r) and /proc/pressure/cpu",
+            "find the busy tasks (top); fewer of them, or more vCPUs",
+        ),
+        Cause::OwnMemory => plain(
+            "Tasks of this VM wait for memory",
+            "see /proc/pressure/memory, and vmstat 1 (columns si and so)",
+            "more memory, or less load; if MemTotal is below the VM's size, the host's balloon took the rest",
+        ),
+        Cause::StarvedKthread => plain(
+            "Other tasks of this VM keep RCU's kthread from running, so freed memory piles up",
+            "see its run delay in /proc/PID/schedstat, and the real-time tasks: ps -eLo pid,cls,rtprio,psr,comm",
+            "lower that task's priority or take it off that CPU; or boot with rcutree.kthread_prio= above its priority",
+        ),
+        _ => plain(
+            "RCU grace periods are long: a task stays in the kernel for long",
+            "sudo perf record -a -g sleep 10, then perf report",
+            "find the loop in the kernel (a driver?), and report it",
+        ),
     }
 }
 
@@ -190,10 +227,10 @@ fn seen_lines(seen: &Evidence) -> Vec<String> {
         let longest_ns = vcpu.offs.iter().map(|off| off.length_ns()).max();
         let longest = longest_ns.map_or(String::new(), |ns| format!(", {} at the longest", time(ns)));
         format!(
-            "vCPU {}: off for {} of the time, {} times{longest}; kept waiting by the VM's own tasks for {}",
+            "vCPU {}: off (not run by the host) for {} of the time, {}{longest}; kept waiting by the VM's own tasks for {}",
             vcpu.vcpu,
             percent(permille(vcpu.off_ns())),
-            vcpu.offs.len(),
+            if vcpu.offs.len() == 1 { "once".into() } else { format!("{} times", vcpu.offs.len()) },
             percent(permille(vcpu.kept_ns))
         )
     };
@@ -201,14 +238,14 @@ fn seen_lines(seen: &Evidence) -> Vec<String> {
     let shared = permille(seen.shared_ns());
     if shared >= OFF_PERMILLE {
         lines.push(format!(
-            "all vCPUs came back at the same moment from {} of the time: the hypervisor's own late timers, or a stop of the whole VM",
+            "all vCPUs came back together from {} of the time: late timers of the hypervisor, or stops of the whole VM",
             percent(shared)
         ));
     }
     let vcpus = seen.vcpus.len().max(1) as u64;
     lines.push(match seen.steal_ns {
         Some(steal_ns) => format!("steal: {} of the vCPUs' time", percent(permille(steal_ns / vcpus))),
-        None => "steal: none since this VM booted; many hosts report none".into(),
+        None => "steal: none since this VM booted; many hosts report none, whatever they take".into(),
     });
     let gps = &seen.grace_periods_ns;
     if let (Some(longest_ns), Some(median_ns)) = (gps.last(), gps.get(gps.len() / 2)) {
@@ -257,6 +294,12 @@ fn deep_lines(seen: &Evidence) -> Vec<String> {
     }
     if let Some(logged) = seen.logged.filter(|logged| *logged > 0) {
         lines.push(format!("stalls and lockups in the kernel's log meanwhile: {logged}"));
+    }
+    if !seen.real_time {
+        lines.push(
+            "without real-time priority: the VM's own load may hide what the host does (as root it has it)"
+                .into(),
+        );
     }
     lines.push(format!("seen by tier {} (`reprieve doctor` says what opens more)", seen.tier.name()));
     lines

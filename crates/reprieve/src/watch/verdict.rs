@@ -87,7 +87,8 @@ fn detail(findings: &[Finding], span_ns: u64) -> String {
     let said = words::said(&first.cause);
     let mut parts = Vec::new();
     if first.lost_permille > 0 {
-        parts.push(format!("Lost: {} of {}.", words::percent(first.lost_permille), words::time(span_ns)));
+        let (share, span) = (words::percent(first.lost_permille), words::time(span_ns));
+        parts.push(format!("{}: {share} of {span}.", words::lost(&first.cause)));
     }
     if !others.is_empty() {
         let names: Vec<&str> = others.iter().map(|other| other.cause.name()).collect();
@@ -119,15 +120,15 @@ fn looking(recent: &Recent, for_ns: u64) -> Told {
 fn unknown(recent: &Recent, symptom: &str) -> Told {
     let tier = recent.last().map_or(Tier::T0, |sample| sample.tier);
     let settle = match tier {
-        Tier::T0 => "run `reprieve watch` as root, or `reprieve explain --for 30`",
+        Tier::T0 => "run `sudo reprieve watch`, or `reprieve explain --for 30s`",
         Tier::T1 | Tier::T2 => {
-            "run `reprieve explain --for 30`, and on the host `reprieve explain --pid PID`"
+            "run `reprieve explain --for 30s`, and on the host `sudo reprieve explain --pid PID`"
         }
     };
     Told {
         kind: Kind::Unknown,
-        headline: format!("Unknown; {symptom}."),
-        detail: format!("It is too little, or too new, for any cause to be named. To settle it: {settle}."),
+        headline: format!("Cause unknown: {symptom}."),
+        detail: format!("Too little or too short for a cause to be named. To settle it: {settle}."),
         findings: Vec::new(),
     }
 }
@@ -205,7 +206,10 @@ mod tests {
             known.headline.starts_with("The host limits the CPU time of vCPU 1: 20.4 ms of every 100 ms ("),
             "{known:?}"
         );
-        assert!(known.detail.starts_with("Lost: 79.5 % of 4.00 s. What to do: on the host: "), "{known:?}");
+        assert!(
+            known.detail.starts_with("Worst vCPU lost: 79.5 % of 4.00 s. What to do: on the host: "),
+            "{known:?}"
+        );
         assert_eq!(known.findings[0]["cause"], "quota");
     }
 
@@ -215,11 +219,11 @@ mod tests {
         let told = told(&recent((1..9).map(close)));
         assert_eq!(
             (told.kind, told.headline.as_str()),
-            (Kind::Unknown, "Unknown; tasks waited for a CPU for 8.00 % of a second.")
+            (Kind::Unknown, "Cause unknown: tasks waited for a CPU for 8.00 % of a second.")
         );
         assert!(
             told.detail
-                .ends_with("To settle it: run `reprieve watch` as root, or `reprieve explain --for 30`.")
+                .ends_with("To settle it: run `sudo reprieve watch`, or `reprieve explain --for 30s`.")
         );
     }
 
