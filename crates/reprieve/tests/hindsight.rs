@@ -113,7 +113,7 @@ fn a_threshold_dumps_and_tells_and_the_dump_is_judged() {
 fn judged(dump: &Path, parent: &TempDir) {
     let dump = dump.to_str().unwrap();
     let text = stdout(&explain(&[dump]));
-    assert!(text.lines().next().unwrap().contains(" Of the worst "), "{text}");
+    assert!(text.contains("\nJudged: the worst "), "{text}");
     let trace = parent.path().join("trace");
     let output = explain(&[dump, "--last", "10s", "--json", "--perfetto", trace.to_str().unwrap()]);
     let value: Value = serde_json::from_str(&stdout(&output)).unwrap();
