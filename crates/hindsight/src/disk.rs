@@ -70,6 +70,11 @@ impl Folder {
     pub fn lock(path: &Path) -> io::Result<Folder> {
         // A link to a folder is what the user names.
         make(&std::fs::canonicalize(path).unwrap_or_else(|_| path.into()))?;
+        // Before an incident, not at it.
+        let dumps = path.join(DUMPS);
+        if dumps.symlink_metadata().is_ok() {
+            make(&dumps)?;
+        }
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(careful());
         let lock = options.open(path.join(LOCK))?;
@@ -116,6 +121,9 @@ impl Disk for Folder {
     }
 }
 
+/// The folder of dumps within that of the ring.
+pub(crate) const DUMPS: &str = "dumps";
+
 /// Makes a folder for its owner alone, unless it is there. One that is there must be ours, and nobody else's to write: its other owner
 /// could replace what is in it by links.
 ///
@@ -125,11 +133,16 @@ pub(crate) fn make(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let found = std::fs::symlink_metadata(path)?;
-            let is_ours = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
-            match (found.is_dir(), is_ours) {
+            if !found.is_dir() {
+                return Err(ErrorKind::NotADirectory.into());
+            }
+            let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            // A group of the user's own is usual, and so is that it may write.
+            let open = if found.gid() == group { 0o002 } else { 0o022 };
+            match (found.uid() == user, found.mode() & open == 0) {
                 (true, true) => Ok(()),
-                (true, false) => Err(io::Error::new(ErrorKind::PermissionDenied, OPEN)),
-                (false, _) => Err(ErrorKind::NotADirectory.into()),
+                (false, _) => Err(refused("the folder belongs to another user")),
+                (_, false) => Err(refused("others may write to the folder: chmod go-w")),
             }
         }
         made => made,
@@ -141,8 +154,9 @@ pub(crate) fn careful() -> i32 {
     (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32
 }
 
-/// Why a folder is not used.
-const OPEN: &str = "it belongs to another user, or others may write to it; name another folder, or take their right: chmod go-w";
+fn refused(problem: &str) -> io::Error {
+    io::Error::new(ErrorKind::PermissionDenied, problem)
+}
 
 /// Whether a file is regular, ours, and has no other name.
 fn is_own(file: &File) -> io::Result<bool> {

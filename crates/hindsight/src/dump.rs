@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 
 use crate::{day, disk};
 
-/// The folder of dumps within that of the ring.
-const FOLDER: &str = "dumps";
 const SUFFIX: &str = ".reprieve";
 /// What a dump is called until it is whole.
 const UNFINISHED: &str = ".unfinished";
@@ -28,7 +26,7 @@ const MOST_ALIKE: usize = 100;
 /// # Errors
 /// The kernel's. Then nothing is left of it.
 pub fn dump(folder: &Path, name: &str, day_ns: u64, most: usize) -> io::Result<PathBuf> {
-    let dumps = folder.join(FOLDER);
+    let dumps = folder.join(disk::DUMPS);
     disk::make(&dumps)?;
     let unfinished = dumps.join(UNFINISHED);
     // Of a writer that was killed.

@@ -15,7 +15,7 @@ use crate::sane;
 const MOST_BYTES: u64 = 256 << 20;
 /// Most memory for what is read, bytes.
 const MOST_KEPT_BYTES: usize = 512 << 20;
-/// Samples are at least so far apart, ns: recorders make one a second.
+/// Of three samples, the last is at least so long after the first, ns: recorders make one a second, and one more at their end.
 const LEAST_APART_NS: u64 = 10_000_000;
 /// Most triggers.
 const MOST_TRIGGERS: usize = 10_000;
@@ -162,8 +162,9 @@ impl Reader {
             self.record.damaged += 1;
             return;
         };
-        let least_ns = stretch.samples.last().map_or(0, |last| last.at_ns.saturating_add(LEAST_APART_NS));
-        let is_next = sample.at_ns >= least_ns;
+        let mut before = stretch.samples.iter().rev().map(|before| before.at_ns);
+        let is_next = before.next().is_none_or(|last_ns| last_ns < sample.at_ns)
+            && before.next().is_none_or(|first_ns| first_ns.saturating_add(LEAST_APART_NS) <= sample.at_ns);
         if !is_next || !follows(&mut self.back_ns, &sample) {
             self.record.damaged += 1;
             return;

@@ -107,8 +107,8 @@ pub fn run(
     let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
     if ended.is_some() && wait(&child, KILLED_WITHIN, None).is_some() {
         // A program of another user, as by sudo, or one that waits in the kernel: nobody waits for it here.
-        std::thread::spawn(move || child.wait());
-        return Ok(Ended::TooLong);
+        let _ = std::thread::Builder::new().spawn(move || child.wait());
+        return Ok(ended.unwrap_or(Ended::TooLong));
     }
     let status = child.wait().map_err(failed)?;
     Ok(ended.unwrap_or(Ended::Itself(status.code())))

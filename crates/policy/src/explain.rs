@@ -13,7 +13,7 @@
 //! | [`Cause::Contention`] | vCPUs are off, without a period; what all share counts half |
 //! | [`Cause::OwnCpu`] | the guest's own tasks kept the beat threads waiting |
 //! | [`Cause::OwnMemory`] | the kernel counted stalls for memory (PSI) |
-//! | [`Cause::StarvedKthread`] | RCU's kthread waited for a vCPU: for longer than the host explains, and for half of the time of long grace periods. Beside an overload of the guest's own only if grace periods are long, or if half of all waiting is its |
+//! | [`Cause::StarvedKthread`] | RCU's kthread waited for a vCPU: for longer than the host explains, and for half of the time of long grace periods. Beside an overload of the guest's own only if grace periods are long, or if half of all waiting for a CPU is its; then before it |
 //! | [`Cause::LongReader`] | long grace periods fill a part of the time, and are longer than the host explains. Beside an overload of the guest's own only if beats of real-time priority had to wait |
 //!
 //! Findings are sorted by the time that they took. The last two come first if they explain why other tasks wait, and last if not.
@@ -143,7 +143,12 @@ pub fn judge(seen: &Evidence) -> Verdict {
     let mut findings: Vec<Finding> = all.into_iter().flatten().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.lost_permille));
     if let Some(waits) = waits {
-        findings.insert(if waits.is_first { 0 } else { findings.len() }, waits.finding);
+        let own_cpu = findings.iter().position(|finding| finding.cause == Cause::OwnCpu);
+        let at = match waits.is_first {
+            true => Some(0),
+            false => own_cpu.filter(|_| waits.is_most),
+        };
+        findings.insert(at.unwrap_or(findings.len()), waits.finding);
     }
     Verdict { findings }
 }

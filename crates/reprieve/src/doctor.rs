@@ -51,7 +51,8 @@ pub fn doctor() -> Result<(), Failure> {
     match missing {
         0 => Ok(()),
         _ => Err(Failure::Missing(format!(
-            "{missing} thing(s) that runs on real guests (--on vm, --on xen) need are missing, see above"
+            "the laboratory's real guests (--on vm, --on xen) need what is MISSING above: {missing} of {}",
+            findings.len()
         ))),
     }
 }
@@ -66,7 +67,8 @@ fn conclusion(findings: &[Finding]) -> String {
     let runs = match &missing[..] {
         [] => "Everything runs on this machine, real guests too.".to_string(),
         _ => format!(
-            "Real guests (--on vm, --on xen) do not run on this machine: {} missing.",
+            "explain, watch, export and record --hindsight work on this machine. The laboratory's real guests (--on vm, --on xen) \
+             do not: {} missing.",
             missing.join(", ")
         ),
     };
@@ -79,7 +81,8 @@ fn conclusion(findings: &[Finding]) -> String {
 
 fn look() -> Vec<Finding> {
     let root = ProcRoot::default();
-    let mut findings = vec![simulator(), peers(), machine(&root), emulator(), kvm()];
+    let mut findings = tiers::look(&root);
+    findings.extend([simulator(), peers(), machine(&root), emulator(), kvm()]);
     findings.extend(image::REQUIREMENTS.iter().map(program));
     findings.push(cache());
     let without = "without: name one with guest.kernel";
@@ -96,7 +99,6 @@ fn look() -> Vec<Finding> {
         fifo,
         "without: beats, and looks into guests, come late under load",
     ));
-    findings.extend(tiers::look(&root));
     findings
 }
 

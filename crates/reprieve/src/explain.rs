@@ -26,6 +26,8 @@ use crate::{input, output, progress};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The most of a log that is read, in bytes.
 const MOST_LOG_BYTES: usize = 64 << 20;
+/// An input of so many times that has no end.
+const MOST_LOGS: usize = 64;
 
 /// Runs the verb.
 pub fn explain(arguments: &ExplainArguments) -> Result<(), Failure> {
@@ -66,6 +68,9 @@ fn watch(for_s: u64, highest: Tier) -> Result<Vec<Sample>, Failure> {
     let root = ProcRoot::default();
     let interrupt = Interrupt::install()?;
     let mut collector = Collector::begin_in(&root, &proc::allowed_cpus()?, Pace::Close, highest)?;
+    if let Some(refusal) = collector.refusal() {
+        output::say(&format!("reprieve: tier T2 is closed: {refusal}"));
+    }
     let (began, bar) = (Instant::now(), progress::seconds(for_s));
     let mut samples = Vec::new();
     while !interrupt.is_raised() && began.elapsed() < Duration::from_secs(for_s) {
@@ -101,8 +106,11 @@ fn read_log(path: &Path) -> Result<String, Failure> {
 
 /// Keeps the last [`MOST_LOG_BYTES`] of an input.
 fn read_end(input: &mut impl Read, into: &mut Vec<u8>) -> std::io::Result<()> {
-    while input.by_ref().take(MOST_LOG_BYTES as u64).read_to_end(into)? > 0 {
+    for _ in 0..MOST_LOGS {
+        if input.by_ref().take(MOST_LOG_BYTES as u64).read_to_end(into)? == 0 {
+            return Ok(());
+        }
         into.drain(..into.len().saturating_sub(MOST_LOG_BYTES));
     }
-    Ok(())
+    Err(std::io::Error::other("it does not end"))
 }

@@ -48,7 +48,7 @@ impl Look {
     }
 }
 
-/// When samples are due: a second after the last one. After a delay it goes on from there, so that no sample is short.
+/// When samples are due: a second after the last one was, and half a second from now at least, so that none is short after a delay.
 pub struct Seconds {
     due_ns: u64,
 }
@@ -61,11 +61,7 @@ impl Seconds {
 
     /// When the next one is due, ns.
     pub fn next_ns(&mut self) -> u64 {
-        self.due_ns += SECOND_NS;
-        let now_ns = clock::now_ns();
-        if self.due_ns < now_ns {
-            self.due_ns = now_ns + SECOND_NS;
-        }
+        self.due_ns = (self.due_ns + SECOND_NS).max(clock::now_ns() + SECOND_NS / 2);
         self.due_ns
     }
 }

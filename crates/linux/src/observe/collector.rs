@@ -21,7 +21,10 @@ use super::deep::{Deep, DeepBy};
 use super::grace::GracePeriods;
 use super::privileged::Privileged;
 use crate::Result;
-use crate::proc::{ProcRoot, tick_ns};
+use crate::proc::ProcRoot;
+
+/// Steal of before a sample that is booked in it, at most, ns.
+const MOST_LATE_STEAL_NS: u64 = 60_000_000_000;
 
 /// How closely it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,8 +189,8 @@ impl Collector {
         into.vcpus.resize_with(self.beats.vcpus.len(), VcpuSample::default);
         // If the host has booked none since boot, it is taken for one that never does, as under emulation.
         let books_steal = now.cpus.iter().any(|cpu| cpu.steal_ns.is_some_and(|ns| ns > 0));
-        // Some hosts let it leap by years after a live migration.
-        let most_steal_ns = into.span_ns.saturating_add(2 * tick_ns());
+        // Some hosts let it leap by years after a live migration. That of a long absence is booked in one piece, after it.
+        let most_steal_ns = into.span_ns.saturating_add(MOST_LATE_STEAL_NS);
         for (beats, vcpu) in self.beats.vcpus.iter_mut().zip(&mut into.vcpus) {
             let cpu = beats.cpu;
             let of = |standing: &Standing| standing.cpus.get(cpu).copied();
@@ -250,7 +253,7 @@ fn off_of(gap: &Gap, beat_ns: u64) -> Off {
     let expected_ns = due_ns.saturating_add(gap.ordinary_late_ns);
     // The beat before a change to a closer look was long ago.
     let halfway_ns = gap.last_beat_ns + expected_ns.saturating_sub(gap.last_beat_ns) / 2;
-    let since_ns = halfway_ns.max(expected_ns.saturating_sub(beat_ns));
+    let since_ns = halfway_ns.max(expected_ns.saturating_sub(beat_ns)).min(gap.back_ns.saturating_sub(1));
     Off {
         since_ns,
         back_ns: gap.back_ns.saturating_sub(gap.ordinary_late_ns).max(since_ns.saturating_add(1)),
@@ -278,7 +281,7 @@ mod tests {
         // Beats were rarer until then.
         assert_eq!(off_of(gap(10, 10, 0)), Off { since_ns: 70, back_ns: 100 });
         // Whatever the clocks say, it ends no sooner than it begins.
-        assert_eq!(off_of(gap(90, 5, 50)), Off { since_ns: 125, back_ns: 126 });
+        assert_eq!(off_of(gap(90, 5, 50)), Off { since_ns: 99, back_ns: 100 });
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn neighbours(seen: &Evidence, alone: &Evidence) -> Option<Finding> {
         return None;
     }
     // Of all times off: a time on must not go on through a shared one.
-    let turns = fingerprint::turns(&all.offs);
+    let turns = fingerprint::turns(&most.offs).and_then(|_| fingerprint::turns(&all.offs));
     let others = alone.vcpus.iter().filter(|vcpu| vcpu.vcpu != most.vcpu).map(Vcpu::off_ns).max();
     let is_single = others.is_some_and(|others_ns| others_ns < most.off_ns() / 100 * OTHERS_PERCENT);
     let cause = match is_single {

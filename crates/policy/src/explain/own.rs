@@ -74,13 +74,15 @@ pub(super) struct Waits {
     pub finding: Finding,
     /// Whether it explains why tasks wait, rather than the other way round.
     pub is_first: bool,
+    /// Whether most of what looks like an overload is its.
+    pub is_most: bool,
 }
 
 /// Long grace periods, or a kthread that waits, as far as the host does not explain them. Beside an overload of the guest's own, a
 /// kthread that waits is only one task of many that do.
 pub(super) fn grace_periods(seen: &Evidence, is_host: bool, is_overloaded: bool) -> Option<Waits> {
     let waits = starved_kthread(seen, is_host).or_else(|| long_reader(seen, is_host));
-    waits.filter(|waits| waits.is_first || !is_overloaded)
+    waits.filter(|waits| waits.is_first || waits.is_most || !is_overloaded)
 }
 
 fn starved_kthread(seen: &Evidence, is_host: bool) -> Option<Waits> {
@@ -96,7 +98,7 @@ fn starved_kthread(seen: &Evidence, is_host: bool) -> Option<Waits> {
     }
     let finding = Finding { cause: Cause::StarvedKthread, confidence: Confidence::Likely, lost_permille };
     let is_most = seen.cpu_wait_ns.is_some_and(|ns| waited_ns >= ns / 100 * KTHREAD_OF_WAITS_PERCENT);
-    Some(Waits { finding, is_first: is_long || is_most })
+    Some(Waits { finding, is_first: is_long, is_most })
 }
 
 fn long_reader(seen: &Evidence, is_host: bool) -> Option<Waits> {
@@ -112,7 +114,7 @@ fn long_reader(seen: &Evidence, is_host: bool) -> Option<Waits> {
     let kept_ns = seen.vcpus.iter().map(|vcpu: &Vcpu| vcpu.kept_ns).max().unwrap_or(0);
     let is_first = seen.real_time && seen.permille(kept_ns) >= OWN_PERMILLE;
     let (cause, confidence) = (Cause::LongReader, Confidence::Possible);
-    Some(Waits { finding: Finding { cause, confidence, lost_permille: 0 }, is_first })
+    Some(Waits { finding: Finding { cause, confidence, lost_permille: 0 }, is_first, is_most: false })
 }
 
 /// The sum of the grace periods that took at least so long, ns.

@@ -18,9 +18,9 @@ pub(super) fn put_right<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Ve
     let mut samples: Vec<Cow<'a, Sample>> = samples.into_iter().map(Cow::Borrowed).collect();
     let mut last: Option<Off> = None;
     for at in 0..samples.len() {
-        // What one vCPU shows in this sample, another one may show in the next.
-        let near = at..(at + 2).min(samples.len());
-        let found = stop(&samples[near.clone()]);
+        // What one vCPU shows in this sample, another one may show in the one before or in the next.
+        let near = at.saturating_sub(1)..(at + 2).min(samples.len());
+        let found = stop(&samples[at], &samples[near.clone()]);
         if let Some(stop) = found.filter(|stop| last.is_none_or(|last| !overlap(last, *stop))) {
             last = Some(stop);
             let mut near: Vec<&mut Sample> = samples[near].iter_mut().map(Cow::to_mut).collect();
@@ -31,9 +31,9 @@ pub(super) fn put_right<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Ve
     samples
 }
 
-/// The stop that ends in the first sample, if one does.
-fn stop(near: &[Cow<Sample>]) -> Option<Off> {
-    let vcpus = &near.first()?.vcpus;
+/// The stop that ends in this sample, if one does.
+fn stop(sample: &Sample, near: &[Cow<Sample>]) -> Option<Off> {
+    let vcpus = &sample.vcpus;
     let offs = vcpus.iter().flat_map(|vcpu| &vcpu.offs).copied();
     let longest = offs.max_by_key(Off::length_ns).filter(|off| off.length_ns() >= PAUSE_NS)?;
     // Samples have their vCPUs in the order of numbers.
@@ -42,7 +42,8 @@ fn stop(near: &[Cow<Sample>]) -> Option<Off> {
     };
     let has_it = |vcpu: &VcpuSample| {
         let mut seen = near.iter().filter_map(|sample| Some(&sample.vcpus[of_one(sample, vcpu.vcpu)?]));
-        seen.any(|seen| is_as_long(seen.kept_ns, longest) || is_off(seen, longest))
+        // Waits are a sum: only where they are rare, one wait is likely.
+        seen.any(|seen| sample.real_time && is_as_long(seen.kept_ns, longest) || is_off(seen, longest))
     };
     (vcpus.len() > 1 && vcpus.iter().all(has_it)).then_some(longest)
 }
@@ -106,7 +107,8 @@ mod tests {
             ..VcpuSample::default()
         };
         let vcpus = vec![vcpu(0, offs, 7), vcpu(1, None, kept_ns)];
-        Sample { span_ns: 10 * PAUSE_NS, vcpus, cpu_wait_ns: Some(cpu_wait_ns), ..Sample::default() }
+        let cpu_wait_ns = Some(cpu_wait_ns);
+        Sample { span_ns: 10 * PAUSE_NS, vcpus, cpu_wait_ns, real_time: true, ..Sample::default() }
     }
 
     fn put_right_of(samples: &[Sample]) -> (Vec<Off>, u64, u64) {
@@ -123,6 +125,9 @@ mod tests {
         // The next sample may hold what this one lacks.
         let samples = [sample(Some(STOP), 3, 0), sample(None, STOP_NS + 5, STOP_NS + 9), sample(None, 0, 1)];
         assert_eq!(put_right_of(&samples), (vec![STOP], 8, 10));
+        // So may the one before.
+        let samples = [sample(None, STOP_NS + 5, STOP_NS + 9), sample(Some(STOP), 3, 0)];
+        assert_eq!(put_right_of(&samples), (vec![STOP], 8, 9));
         // And have the rest of the same stop.
         let rest = Off { since_ns: STOP.since_ns + 9, ..STOP };
         let samples = [sample(Some(STOP), STOP_NS, STOP_NS), sample(Some(rest), STOP_NS, STOP_NS)];
@@ -133,5 +138,8 @@ mod tests {
     fn a_shorter_wait_is_one_for_the_guest_s_own_tasks() {
         let samples = [sample(Some(STOP), STOP_NS / 2, STOP_NS)];
         assert_eq!(put_right_of(&samples), (vec![], STOP_NS / 2, STOP_NS));
+        // Without real-time priority, so are many that add up.
+        let samples = [Sample { real_time: false, ..sample(Some(STOP), STOP_NS, STOP_NS) }];
+        assert_eq!(put_right_of(&samples), (vec![], STOP_NS, STOP_NS));
     }
 }

@@ -6,6 +6,8 @@ use super::Kind;
 const MOST_NAMES: usize = 16;
 /// Of a task's name, so many bytes.
 const NAME_BYTES: usize = 40;
+/// The longest name that the kernel has for a task, bytes.
+const TASK_NAME_BYTES: usize = 15;
 /// What hypervisors call the machines they make (DMI). Metal of the same makers says so.
 const MACHINES: [&str; 10] = [
     "QEMU",
@@ -23,8 +25,7 @@ const MACHINES: [&str; 10] = [
 /// What the line says.
 pub(super) fn kinds(text: &str) -> Vec<Kind> {
     let has = |words: &str| text.contains(words);
-    // A fault of a program: its name, which anybody may choose, could be any of the words below.
-    if has("]: segfault at ") || has("traps: ") {
+    if is_fault(text) {
         return Vec::new();
     }
     let mut kinds = Vec::new();
@@ -58,6 +59,19 @@ pub(super) fn kinds(text: &str) -> Vec<Kind> {
         kinds.push(Kind::Virtual);
     }
     kinds
+}
+
+/// Whether a program did something wrong: `name[4711]: segfault at ...`, or `traps: name[4711] ...`. Anybody may choose its name, which
+/// could be any of the words that are looked for.
+fn is_fault(line: &str) -> bool {
+    let (_, text) = super::time::split(line);
+    let message = text.split_once("kernel: ").map_or(text, |(_, message)| message).trim_start();
+    let is_pid = |before: &str| {
+        let (name, pid) = before.rsplit_once('[').unwrap_or_default();
+        name.len() <= TASK_NAME_BYTES && !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    message.starts_with("traps: ")
+        || message.split_once("]: segfault at ").is_some_and(|(before, _)| is_pid(before))
 }
 
 /// What a line of RCU's says.

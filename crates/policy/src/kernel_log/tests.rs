@@ -97,6 +97,7 @@ fn other_complaints_are_known_and_ordinary_lines_are_none() {
         ("[1.0] clocksource: timekeeping watchdog on CPU1: hpet wd-tsc read-back delay", Kind::Clock),
         ("[1.0] PM: suspend exit", Kind::Suspended),
         ("Out of memory: Killed process 12 (a)", Kind::Memory),
+        ("[1.0] Out of memory: Killed process 12 (traps: ]: segfault at )", Kind::Memory),
         ("sched: RT throttling activated", Kind::RealTime),
         ("[0.0] Hypervisor detected: KVM", Kind::Virtual),
         ("[1.0] Hardware name: QEMU Standard PC (i440FX + PIIX, 1996), BIOS 1.16.0", Kind::Virtual),

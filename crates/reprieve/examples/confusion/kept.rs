@@ -1,5 +1,7 @@
 //! What explain saw in each run, kept beside the record, so that changed rules can be tried on it.
 
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,8 +35,15 @@ impl Kept {
     /// # Errors
     /// The kernel's.
     pub fn put(&self, run: &Run, seen: &str, switches: &[SwitchEvent]) -> Result<(), std::io::Error> {
+        if run.verdict.is_none() {
+            return Ok(());
+        }
         let file = self.file(run);
         std::fs::write(&file, seen)?;
+        match std::fs::remove_file(file.with_extension("switches")) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let lines: String =
             switches.iter().map(|event| format!("{} {:?}\n", event.time_ns, event.kind)).collect();
         if lines.is_empty() { Ok(()) } else { std::fs::write(file.with_extension("switches"), lines) }
@@ -51,8 +60,13 @@ impl Kept {
     /// # Errors
     /// What was seen in a run is not there, or cannot be judged.
     pub fn judge(&self, reprieve: &Path, record: &mut Record) -> Result<(), Error> {
-        for run in record.runs.iter_mut().filter(|run| run.verdict.is_some()) {
+        let mut judged = BTreeSet::new();
+        // The last try of a case is the one whose file is there.
+        for run in record.runs.iter_mut().rev() {
             let file = self.file(run);
+            if run.verdict.is_none() || !judged.insert(file.clone()) {
+                continue;
+            }
             let said =
                 Command::new(reprieve).arg("explain").arg(&file).args(["--last", ALL, "--json"]).output()?;
             let value: Value = serde_json::from_slice(&said.stdout).map_err(|_| {

@@ -237,15 +237,12 @@ fn rejected(text: &mut String, record: &Record) {
     );
     let case = |run: &Run| (run.kernel.clone(), run.vcpus, run.cause, run.strength, run.repetition);
     let counted: BTreeSet<_> = runs(record, Shown::Accepted).into_iter().map(case).collect();
-    let mut never: Vec<&str> = Vec::new();
-    let mut seen = BTreeSet::new();
-    for run in record.runs.iter().filter(|run| !counted.contains(&case(run))) {
-        if seen.insert(case(run)) {
-            never.push(run.cause.name());
+    let without: BTreeSet<_> = record.runs.iter().map(case).filter(|case| !counted.contains(case)).collect();
+    for row in &MATRIX {
+        let cases = without.iter().filter(|(_, _, cause, ..)| *cause == row.cause).count();
+        if cases > 0 {
+            let _ = writeln!(text, "Cases of {} of which no try counts: {cases}.", row.name);
         }
-    }
-    if !never.is_empty() {
-        let _ = writeln!(text, "Cases of which no try counts: {}.", never.join(", "));
     }
 }
 

@@ -66,9 +66,10 @@ pub(crate) fn say_damage(path: &Path, record: &Record) {
     let path = path.display();
     match (record.damaged, record.torn) {
         (0, 0) => {}
-        (0, torn) => {
-            output::say(&format!("{path}: {torn} lines are incomplete, as of a writer that was killed"))
-        }
+        (0, torn) => output::say(&format!(
+            "{path}: {torn} incomplete {} left out: the recorder was killed",
+            if torn == 1 { "line is" } else { "lines are" }
+        )),
         (damaged, torn) => output::say(&format!(
             "reprieve: {path}: {damaged} damaged and {torn} incomplete lines are left out; what is said rests on the others"
         )),

@@ -63,13 +63,14 @@ pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
 }
 
 /// What a quiet verdict does not mean.
-const NOT_SEEN: &str = "  Not looked at: disk, network, limits of other cgroups.\n  If the VM is slow at times, look while it is \
-                        (--for 60s), or keep its last minutes: reprieve record --hindsight DIR\n";
+const NOT_SEEN: &str = "  Not looked at: disk, network, limits of other cgroups.\n";
 
 /// Whose time a cause took.
 pub(crate) fn lost(cause: &Cause) -> &'static str {
     match cause {
         Cause::OwnCpu | Cause::OwnMemory | Cause::StarvedKthread => "Tasks waited",
+        Cause::OwnQuota { .. } => "Throttled",
+        Cause::Contention { .. } => "vCPUs lost",
         _ => "Worst vCPU lost",
     }
 }
