@@ -246,6 +246,24 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_others_may_write_to_is_refused_and_a_link_to_dumps_is_too() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("ring");
+        drop(Folder::lock(&path).unwrap());
+        let allow = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        allow(0o777);
+        assert_eq!(Folder::lock(&path).unwrap_err().kind(), ErrorKind::PermissionDenied);
+        allow(0o700);
+        symlink("/tmp", path.join(DUMPS)).unwrap();
+        assert_eq!(Folder::lock(&path).unwrap_err().kind(), ErrorKind::NotADirectory);
+        // A link to the ring is what the user names.
+        std::fs::remove_file(path.join(DUMPS)).unwrap();
+        let link = parent.path().join("link");
+        symlink(&path, &link).unwrap();
+        Folder::lock(&link).unwrap();
+    }
+
+    #[test]
     fn links_and_foreign_files_are_left_alone() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path();

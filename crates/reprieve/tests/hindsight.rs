@@ -144,6 +144,8 @@ fn what_explain_saw_is_saved_and_judged_again() {
         findings.iter().map(|finding| finding["cause"].clone()).collect::<Vec<_>>()
     };
     assert_eq!(causes(&output), causes(&again));
+    let verdict: Value = serde_json::from_str(&stdout(&again)).unwrap();
+    assert_eq!(verdict["record"]["damaged_lines"], 0);
 }
 
 #[test]
