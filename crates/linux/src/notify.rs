@@ -79,7 +79,7 @@ pub enum Ended {
 }
 
 /// Runs a program, without a shell, for at most so long. What it prints goes to stderr. It and what it started in its process group
-/// are gone afterwards, except for those that it may not kill; if this process is killed meanwhile, the program is, too.
+/// are gone afterwards, unless this process may not kill them. If this process is killed meanwhile, the program is, too.
 ///
 /// Call it from a thread that lives as long as the program should: see [`child::die_with_parent`].
 ///

@@ -44,7 +44,7 @@ const FURTHER: f64 = 4.0;
 /// Below this von Neumann ratio, returns wander.
 const STEADY: f64 = 0.5;
 /// From this regularity on, and if departures are irregular, the von Neumann ratio is not asked: a clock that drifts would fail it, too.
-/// Fitted: in one guest of two that had a quota of 200 ms, the clock moved by 3 ms within a second.
+/// Fitted: in one of two tuning runs with a quota of 200 ms, the guest's clock moved by 3 ms within a second.
 const VERY_REGULAR: f64 = 0.9;
 /// Departures are irregular if their standard deviation is more than so many times that of the returns...
 const AS_IRREGULAR: f64 = 1.1;

@@ -105,7 +105,7 @@ impl Collector {
         self.pace
     }
 
-    /// Whether grace periods can be timed by `membarrier` here.
+    /// Whether `membarrier` can time grace periods on this machine.
     pub fn times_grace_periods(&self) -> bool {
         self.grace_periods.is_some()
     }

@@ -37,7 +37,7 @@ pub(super) struct Standing {
     pub day_ns: u64,
     /// Time suspended, ns.
     pub suspended_ns: u64,
-    /// By number; nothing is known of those that are offline.
+    /// One entry for each CPU number; that of an offline CPU has no values.
     pub cpus: Vec<CpuStanding>,
     /// Throttling of the cgroups that this process is in, ns, from its own one upwards.
     pub throttled_ns: Vec<u64>,

@@ -1,9 +1,10 @@
 //! How late a beat must be to count as a gap. The threshold is learnt from the beats.
 //!
-//! It follows the lower quartile of all beats but those that steal shows to be the host's, including those after gaps. A percentile of "ordinary" beats alone
+//! It follows the lower quartile of all beats, also of those after gaps. Only beats that the host delayed, as steal shows, are left
+//! out. A percentile of "ordinary" beats alone
 //! would run away on a busy host: noise of 0.3 ms makes gaps of 1.2 ms ordinary, those make gaps of 4 ms ordinary, and
-//! so on. The quartile stays put while more than a quarter of the beats are on time. The median is not enough: in recorded guests
-//! under QEMU without KVM it rose until 1000 of 1371 absences of 4 ms were taken for ordinary lateness.
+//! so on. The quartile stays put while more than a quarter of the beats are on time. The median is not enough: in a
+//! tuning run under QEMU without KVM, which is not kept, it rose until most absences of 4 ms were taken for ordinary lateness.
 //!
 //! Source: measured under emulation, beats are late by 0.07 to 0.17 ms at the median, 0.2 to 0.5 ms at the 99th
 //! percentile and 1 to 2.5 ms at the 99.9th; in a quiet KVM guest by far less.

@@ -16,7 +16,7 @@ const LONG_GP_NS: u64 = 100_000_000;
 /// in recorded guests it waited for 70 to 220 % of it when it was starved, and for 2 to 22 % beside long readers.
 const KTHREAD_PERCENT: u64 = 50;
 /// The kthread is the one that waits, rather than one of many, if it waited for this part of the time that some task did, in per cent.
-/// Fitted: in recorded guests it was 80 to 130 % when it was starved, and 0 % when the guest had too many tasks.
+/// Fitted: in tuning runs it was 80 to 130 % when it was starved, and 0 % when the guest had too many tasks.
 const KTHREAD_OF_WAITS_PERCENT: u64 = 50;
 /// Times off explain a grace period of up to so many times the longest of them. Fitted: in contention it was up to 3 times as long.
 const EXPLAINED_TIMES: u64 = 5;
@@ -74,7 +74,7 @@ pub(super) struct Waits {
     pub finding: Finding,
     /// Whether it explains why tasks wait, rather than the other way round.
     pub is_first: bool,
-    /// Whether most of what looks like an overload is its.
+    /// Whether the kthread alone did at least half of the waiting that looks like an overload.
     pub is_most: bool,
 }
 

@@ -10,7 +10,7 @@ use super::PAUSE_NS;
 use crate::fingerprint::{self, Off};
 use crate::sample::{Sample, VcpuSample};
 
-/// What was booked in a sample holds the stop if it is at least this part of it, in per cent.
+/// A wait that is at least this part of the stop, in per cent, may be the stop.
 const SAME_PERCENT: u64 = 95;
 
 /// The samples, in the order of time, with stops as what they were: time off of each vCPU, and no time that anybody waited.
@@ -18,7 +18,7 @@ pub(super) fn put_right<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Ve
     let mut samples: Vec<Cow<'a, Sample>> = samples.into_iter().map(Cow::Borrowed).collect();
     let mut last: Option<Off> = None;
     for at in 0..samples.len() {
-        // What one vCPU shows in this sample, another one may show in the one before or in the next.
+        // One stop can show in this sample for one vCPU, and in the sample before or after it for another.
         let near = at.saturating_sub(1)..(at + 2).min(samples.len());
         let found = stop(&samples[at], &samples[near.clone()]);
         if let Some(stop) = found.filter(|stop| last.is_none_or(|last| !overlap(last, *stop))) {
@@ -61,7 +61,7 @@ fn give_to_all(near: &mut [&mut Sample], stop: Off) {
     }
 }
 
-/// Takes the stop out of what the kernel booked as waiting: where most was booked, if that is as long.
+/// Subtracts the stop from each kind of waiting, in the sample with most of it, if that is long enough.
 fn forget_waits(near: &mut [&mut Sample], stop: Off) {
     let waits: [fn(&mut Sample) -> &mut Option<u64>; 3] = [
         |sample| &mut sample.cpu_wait_ns,
@@ -80,13 +80,13 @@ fn overlap(a: Off, b: Off) -> bool {
     !fingerprint::both_off(&[a], &[b]).is_empty()
 }
 
-/// Whether a vCPU was off during it.
+/// Whether the vCPU was off while the machine stood still.
 fn is_off(seen: &VcpuSample, stop: Off) -> bool {
     let in_it = |off: &Off| fingerprint::both_off(&[*off], &[stop]).iter().map(Off::length_ns).sum();
     seen.offs.iter().any(|off| is_as_long(in_it(off), stop))
 }
 
-/// Whether a time can hold the stop.
+/// Whether this time is long enough to be the stop.
 fn is_as_long(ns: u64, stop: Off) -> bool {
     ns >= stop.length_ns() / 100 * SAME_PERCENT
 }

@@ -61,8 +61,8 @@ pub(super) fn kinds(text: &str) -> Vec<Kind> {
     kinds
 }
 
-/// Whether a program did something wrong: `name[4711]: segfault at ...`, or `traps: name[4711] ...`. Anybody may choose its name, which
-/// could be any of the words that are looked for.
+/// Whether the line is about a program that crashed: `name[4711]: segfault at ...`, or `traps: name[4711] ...`. Such lines are ignored:
+/// whoever runs the program chooses its name, and could choose `TSC unstable`.
 fn is_fault(line: &str) -> bool {
     let (_, text) = super::time::split(line);
     let message = text.split_once("kernel: ").map_or(text, |(_, message)| message).trim_start();

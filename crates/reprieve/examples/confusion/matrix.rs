@@ -111,11 +111,8 @@ fn share(hits: usize, of: usize) -> f64 {
 
 /// The cause that is named right least often, and those of the host alone: most others are read off the kernel's counters.
 fn parts(injected: &[&Run]) -> String {
-    let of = |causes: &[Cause]| -> Vec<&Run> {
-        injected.iter().copied().filter(|run| causes.contains(&run.cause)).collect()
-    };
     let counted = |causes: &[Cause]| {
-        let runs = of(causes);
+        let runs: Vec<&Run> = injected.iter().copied().filter(|run| causes.contains(&run.cause)).collect();
         (count(&runs, Judged::Right), runs.len())
     };
     let rows = MATRIX.iter().map(|row| (row.name, counted(&[row.cause]))).filter(|(_, (_, runs))| *runs > 0);
