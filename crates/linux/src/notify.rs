@@ -105,6 +105,8 @@ pub fn run(
     let ended = wait(&child, limit, Some(interrupt));
     // Before it is reaped, nobody else can have its number.
     let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+    // It may have left its group.
+    let _ = child.kill();
     if ended.is_some() && wait(&child, KILLED_WITHIN, None).is_some() {
         // A program of another user, as by sudo, or one that waits in the kernel: nobody waits for it here.
         let _ = std::thread::Builder::new().spawn(move || child.wait());
@@ -162,6 +164,18 @@ mod tests {
         assert!(!path.exists());
         interrupt.raise();
         assert_eq!(run("sleep 100", 60_000), Ended::Interrupted);
+    }
+
+    #[test]
+    fn a_program_that_left_its_process_group_is_ended_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pid");
+        let script = "setpgrp(0, getpgrp(getppid())); open(F, '>', $ARGV[0]); print F $$; close(F); sleep 100";
+        let program = ["perl", "-e", script, path.to_str().unwrap()].map(String::from);
+        let (interrupt, limit) = (Interrupt::manual().unwrap(), Duration::from_secs(2));
+        assert_eq!(run(&program, &[], limit, &interrupt).unwrap(), Ended::TooLong);
+        let pid = std::fs::read_to_string(path).unwrap();
+        assert!(!std::path::Path::new("/proc").join(pid).exists());
     }
 
     #[test]

@@ -96,7 +96,7 @@ fn sample(collector: &mut Collector) -> Sample {
 fn read_log(path: &Path) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let opened = if path.as_os_str() == "-" { input::standard() } else { input::open(path) };
-    let read = opened.and_then(|mut input| read_end(&mut input, &mut bytes));
+    let read = opened.and_then(|mut input| read_end(&mut input, MOST_LOG_BYTES, &mut bytes));
     read.map_err(|error| {
         let way_out = "name a file with a kernel's log, or: dmesg | reprieve explain --dmesg -";
         Failure::Usage(format!("{}: {error}; {way_out}", path.display()))
@@ -104,13 +104,31 @@ fn read_log(path: &Path) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Keeps the last [`MOST_LOG_BYTES`] of an input.
-fn read_end(input: &mut impl Read, into: &mut Vec<u8>) -> std::io::Result<()> {
+/// Keeps the last so many bytes of an input.
+fn read_end(input: &mut impl Read, most_bytes: usize, into: &mut Vec<u8>) -> std::io::Result<()> {
     for _ in 0..MOST_LOGS {
-        if input.by_ref().take(MOST_LOG_BYTES as u64).read_to_end(into)? == 0 {
+        if input.by_ref().take(most_bytes as u64).read_to_end(into)? == 0 {
             return Ok(());
         }
-        into.drain(..into.len().saturating_sub(MOST_LOG_BYTES));
+        into.drain(..into.len().saturating_sub(most_bytes));
     }
     Err(std::io::Error::other("it does not end"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_long_log_is_kept_and_one_without_an_end_is_refused() {
+        let end = |mut input: &[u8]| {
+            let mut kept = Vec::new();
+            read_end(&mut input, 4, &mut kept).unwrap();
+            kept
+        };
+        assert_eq!((end(b""), end(b"abc"), end(b"abcdefghij")), (b"".into(), b"abc".into(), b"ghij".into()));
+        let mut kept = Vec::new();
+        assert!(read_end(&mut std::io::repeat(b'x'), 4, &mut kept).is_err());
+        assert_eq!(kept.len(), 4);
+    }
 }

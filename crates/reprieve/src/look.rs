@@ -81,3 +81,19 @@ pub fn wait(until_ns: u64, interrupt: &Interrupt) {
 pub fn timeout(ns: u64) -> Timespec {
     Timespec { tv_sec: (ns / SECOND_NS) as i64, tv_nsec: (ns % SECOND_NS) as _ }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_due_a_second_after_the_last_one_and_never_soon_after_a_delay() {
+        let mut seconds = Seconds::begin();
+        let first_ns = seconds.next_ns();
+        assert_eq!(seconds.next_ns(), first_ns + SECOND_NS);
+        seconds.due_ns = 0;
+        let asked_ns = clock::now_ns();
+        let due_ns = seconds.next_ns();
+        assert!((asked_ns + SECOND_NS / 2..=clock::now_ns() + SECOND_NS / 2).contains(&due_ns));
+    }
+}

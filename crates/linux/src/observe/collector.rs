@@ -263,7 +263,10 @@ fn off_of(gap: &Gap, beat_ns: u64) -> Off {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::allowed_cpus;
+    use crate::proc::fake::FakeProc;
+    use crate::proc::{allowed_cpus, tick_ns};
+
+    const SECOND_NS: u64 = 1_000_000_000;
 
     #[test]
     fn a_time_off_begins_before_the_beat_that_was_expected_and_ends_before_the_one_that_came() {
@@ -298,5 +301,24 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(20));
         collector.sample(&mut sample);
         assert_eq!(sample.beat_ns, 100_000_000);
+    }
+
+    #[test]
+    fn steal_that_is_booked_late_counts_and_a_leap_of_it_does_not() {
+        let (proc, cpu) = (FakeProc::new(), allowed_cpus().unwrap()[0]);
+        let put = |steal_ns: u64| {
+            proc.put("stat", &format!("cpu  0\ncpu{cpu} 0 0 0 0 0 0 0 {} 0 0\n", steal_ns / tick_ns()));
+        };
+        put(SECOND_NS);
+        let mut collector = Collector::begin_in(&proc.root, &[cpu], Pace::Frugal, Tier::T0).unwrap();
+        let mut stolen_ns = |steal_ns| {
+            put(steal_ns);
+            let mut sample = Sample::default();
+            collector.sample(&mut sample);
+            sample.vcpus[0].steal_ns
+        };
+        assert_eq!(stolen_ns(51 * SECOND_NS), Some(50 * SECOND_NS));
+        assert_eq!(stolen_ns(1_000_000 * SECOND_NS), None);
+        assert_eq!(stolen_ns(1_000_001 * SECOND_NS), Some(SECOND_NS));
     }
 }
