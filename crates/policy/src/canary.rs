@@ -1,6 +1,6 @@
 //! When to look closely: a cheap look all the time, and a dear one once something is wrong.
 //!
-//! A collector that beats 10 times a second costs next to nothing, but cannot tell a quota from a neighbour. The canary says
+//! A collector that beats 5 times a second costs next to nothing, but cannot tell a quota from a neighbour. The canary says
 //! from its samples when 1,000 beats a second are worth their cost. It errs on the side of looking: a close look for nothing
 //! costs little, and one that is missing leaves a latency without a cause. The thresholds are below those of
 //! [`crate::explain`], and are estimates of our own.

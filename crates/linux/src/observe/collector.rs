@@ -1,6 +1,6 @@
 //! Makes [`Sample`]s of the machine it runs on: joins beats, grace periods and the kernel's counters.
 //!
-//! It has two paces. The *frugal* one is for always: 10 beats a second and vCPU show what part of the time a vCPU is off, not
+//! It has two paces. The *frugal* one is for always: 5 beats a second and vCPU show what part of the time a vCPU is off, not
 //! when. The *close* one, of 1,000, shows each time off of a millisecond or more (up to 5 where beats are usually late), and
 //! costs some fifty times as much.
 //! [`reprieve_policy::canary`] says when to look closely.
@@ -29,7 +29,7 @@ const MOST_LATE_STEAL_NS: u64 = 60_000_000_000;
 /// How closely it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// 10 beats a second, about one call of `membarrier` a second.
+    /// 5 beats a second, about one call of `membarrier` a second.
     Frugal,
     /// 1,000 beats a second, about seven calls of `membarrier` a second.
     Close,
@@ -39,7 +39,7 @@ impl Pace {
     /// Time between two beats, ns.
     pub fn beat_ns(self) -> u64 {
         match self {
-            Pace::Frugal => 100_000_000,
+            Pace::Frugal => 200_000_000,
             Pace::Close => 1_000_000,
         }
     }
@@ -300,7 +300,7 @@ mod tests {
         collector.set_pace(Pace::Frugal);
         std::thread::sleep(std::time::Duration::from_millis(20));
         collector.sample(&mut sample);
-        assert_eq!(sample.beat_ns, 100_000_000);
+        assert_eq!(sample.beat_ns, 200_000_000);
     }
 
     #[test]

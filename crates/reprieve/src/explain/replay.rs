@@ -132,7 +132,7 @@ fn told(record: &Record, incidents: &[Incident], window: &Window<'_>, as_json: b
         shown::line(&window.stretch.header.host)
     ));
     if !window.is_close() {
-        all.push_str("  (10 beats a second: they show what part of the time a vCPU was off, not when)\n");
+        all.push_str("  (5 beats a second: they show what part of the time a vCPU was off, not when)\n");
     }
     if !incidents.is_empty() {
         all.push_str("Incidents:\n");

@@ -93,7 +93,7 @@ fn status(model: &Model) -> String {
         }
         Source::Record(host) => format!("record of {host}, {behind} s before its end"),
     };
-    let look = if moment.is_close() { "close look" } else { "10 beats/s" };
+    let look = if moment.is_close() { "close look" } else { "5 beats/s" };
     format!("{}  {}, {look}  {source}", day::text(moment.day_ns), moment.tier.name())
 }
 
@@ -266,7 +266,7 @@ impl Canvas<'_> {
 fn listed(moment: &Moment, vcpu: &VcpuMoment) -> Vec<String> {
     let time = |ns: u64| units::duration(ns as f64);
     if !moment.is_close() {
-        return vec!["10 beats a second show what part of the time it was off, not when".into()];
+        return vec!["5 beats a second show what part of the time it was off, not when".into()];
     }
     let Some(fine) = &vcpu.fine else { return Vec::new() };
     let each: Vec<String> =
