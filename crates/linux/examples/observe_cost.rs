@@ -184,7 +184,11 @@ fn measure(rounds: usize, file: &str) -> Result<(), Failure> {
     // Opened before the work, so that nothing is measured in vain.
     let mut to = std::fs::File::create(file)?;
     let (turns, mut state) = (turns()?, 0x9e37_79b9_7f4a_7c15);
-    let names: Vec<&str> = NONE.into_iter().chain(COLLECTORS.into_iter().map(|(name, ..)| name)).collect();
+    // Where it is refused, its conditions would be those of tier T1 once more.
+    let refusal = Collecting::begin("t2-close")?.end()?["refusal"].clone();
+    let is_there = |name: &&str| refusal.is_null() || !name.starts_with("t2");
+    let collectors = COLLECTORS.into_iter().map(|(name, ..)| name).filter(is_there);
+    let names: Vec<&str> = NONE.into_iter().chain(collectors).collect();
     let mut visits = Vec::new();
     for round in 0..rounds {
         let mut order = names.clone();
@@ -196,7 +200,7 @@ fn measure(rounds: usize, file: &str) -> Result<(), Failure> {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let record = json!({
         "observe_cost_version": 1, "kernel": kernel.trim(), "cpus": allowed_cpus()?.len(), "rounds": rounds,
-        "turns_per_cpu": turns, "summary": summary, "visits": visits,
+        "turns_per_cpu": turns, "t2_refused": refusal, "summary": summary, "visits": visits,
     });
     writeln!(to, "{}", serde_json::to_string_pretty(&record)?)?;
     summary.iter().for_each(|line| println!("{line}"));

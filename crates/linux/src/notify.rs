@@ -170,7 +170,8 @@ mod tests {
     fn a_program_that_left_its_process_group_is_ended_too() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pid");
-        let script = "setpgrp(0, getpgrp(getppid())); open(F, '>', $ARGV[0]); print F $$; close(F); sleep 100";
+        let script =
+            "setpgrp(0, getpgrp(getppid())); open(F, '>', $ARGV[0]); print F $$; close(F); sleep 100";
         let program = ["perl", "-e", script, path.to_str().unwrap()].map(String::from);
         let (interrupt, limit) = (Interrupt::manual().unwrap(), Duration::from_secs(2));
         assert_eq!(run(&program, &[], limit, &interrupt).unwrap(), Ended::TooLong);

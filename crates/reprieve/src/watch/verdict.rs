@@ -215,11 +215,15 @@ mod tests {
 
     #[test]
     fn what_no_rule_explains_is_called_unknown_with_what_would_settle_it() {
-        let close = |at| Sample { beat_ns: MS, cpu_wait_ns: Some(80 * MS), ..quiet(at) };
+        let close = |at| {
+            let mut sample = Sample { beat_ns: MS, ..quiet(at) };
+            sample.vcpus[0].steal_ns = Some(30 * MS);
+            sample
+        };
         let told = told(&recent((1..9).map(close)));
         assert_eq!(
             (told.kind, told.headline.as_str()),
-            (Kind::Unknown, "Cause unknown: tasks waited for a CPU for 8.00 % of a second.")
+            (Kind::Unknown, "Cause unknown: the host stole for 3.00 % of a second.")
         );
         assert!(
             told.detail
