@@ -37,7 +37,7 @@ impl Look {
         }
     }
 
-    /// Whether `membarrier` can time grace periods on this machine.
+    /// True if `membarrier` can time grace periods on this machine.
     pub fn times_grace_periods(&self) -> bool {
         self.collector.times_grace_periods()
     }

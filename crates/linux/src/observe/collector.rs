@@ -1,8 +1,8 @@
 //! Makes [`Sample`]s of the machine it runs on: joins beats, grace periods and the kernel's counters.
 //!
-//! It has two paces. The *frugal* one is for always: 5 beats a second and vCPU show what part of the time a vCPU is off, not
+//! It has two paces. The *frugal* one is for always: about 5 beats a second and vCPU show what part of the time a vCPU is off, not
 //! when. The *close* one, of 1,000, shows each time off of a millisecond or more (up to 5 where beats are usually late), and
-//! costs some fifty times as much.
+//! costs some sixty times as much.
 //! [`reprieve_policy::canary`] says when to look closely.
 //!
 //! It sees as much as it may, in tiers, and does not fail for lack of rights: T0 needs none, T1 root, and T2 is armed while the
@@ -29,7 +29,7 @@ const MOST_LATE_STEAL_NS: u64 = 60_000_000_000;
 /// How closely it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// 5 beats a second, about one call of `membarrier` a second.
+    /// About 5 beats a second, and one call of `membarrier` a second.
     Frugal,
     /// 1,000 beats a second, about seven calls of `membarrier` a second.
     Close,
@@ -39,7 +39,9 @@ impl Pace {
     /// Time between two beats, ns.
     pub fn beat_ns(self) -> u64 {
         match self {
-            Pace::Frugal => 200_000_000,
+            // No multiple of a usual quota's period: a beat that was late begins with the time on of a period, and beats at a
+            // multiple of it would stay in the time on for ever.
+            Pace::Frugal => 211_000_000,
             Pace::Close => 1_000_000,
         }
     }
@@ -105,7 +107,7 @@ impl Collector {
         self.pace
     }
 
-    /// Whether `membarrier` can time grace periods on this machine.
+    /// True if `membarrier` can time grace periods on this machine.
     pub fn times_grace_periods(&self) -> bool {
         self.grace_periods.is_some()
     }
@@ -265,8 +267,7 @@ mod tests {
     use super::*;
     use crate::proc::fake::FakeProc;
     use crate::proc::{allowed_cpus, tick_ns};
-
-    const SECOND_NS: u64 = 1_000_000_000;
+    use reprieve_policy::SECOND_NS;
 
     #[test]
     fn a_time_off_begins_before_the_beat_that_was_expected_and_ends_before_the_one_that_came() {
@@ -300,7 +301,7 @@ mod tests {
         collector.set_pace(Pace::Frugal);
         std::thread::sleep(std::time::Duration::from_millis(20));
         collector.sample(&mut sample);
-        assert_eq!(sample.beat_ns, 200_000_000);
+        assert_eq!(sample.beat_ns, Pace::Frugal.beat_ns());
     }
 
     #[test]
@@ -320,5 +321,19 @@ mod tests {
         assert_eq!(stolen_ns(51 * SECOND_NS), Some(50 * SECOND_NS));
         assert_eq!(stolen_ns(1_000_000 * SECOND_NS), None);
         assert_eq!(stolen_ns(1_000_001 * SECOND_NS), Some(SECOND_NS));
+    }
+
+    #[test]
+    fn rare_beats_do_not_fall_into_step_with_a_quota() {
+        const MS: u64 = 1_000_000;
+        for period_ns in [10, 20, 25, 50, 100, 200, 250, 500].map(|ms| ms * MS) {
+            for on_percent in [20, 50, 80] {
+                // A late beat came when the vCPU was back, at the beginning of a period.
+                let beats = (1..).map(|beat| beat * Pace::Frugal.beat_ns());
+                let is_off = |at_ns: &u64| at_ns % period_ns >= period_ns / 100 * on_percent;
+                let next_ns = beats.take_while(|at_ns| *at_ns <= 3 * SECOND_NS).find(is_off);
+                assert!(next_ns.is_some(), "{on_percent} % of {period_ns} ns is never met");
+            }
+        }
     }
 }

@@ -74,7 +74,7 @@ pub(super) struct Waits {
     pub finding: Finding,
     /// Whether it explains why tasks wait, rather than the other way round.
     pub is_first: bool,
-    /// Whether the kthread alone did at least half of the waiting that looks like an overload.
+    /// Tasks seem to wait for CPUs, but at least half of that waiting is the RCU kthread's own.
     pub is_most: bool,
 }
 

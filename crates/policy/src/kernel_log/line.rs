@@ -61,7 +61,7 @@ pub(super) fn kinds(text: &str) -> Vec<Kind> {
     kinds
 }
 
-/// Whether the line is about a program that crashed: `name[4711]: segfault at ...`, or `traps: name[4711] ...`. Such lines are ignored:
+/// True for the kernel's report of a program that crashed: `name[4711]: segfault at ...`, or `traps: name[4711] ...`. Such lines are ignored:
 /// whoever runs the program chooses its name, and could choose `TSC unstable`.
 fn is_fault(line: &str) -> bool {
     let (_, text) = super::time::split(line);
