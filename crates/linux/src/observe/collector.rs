@@ -41,7 +41,7 @@ impl Pace {
         match self {
             // No multiple of a usual quota's period: a beat that was late begins with the time on of a period, and beats at a
             // multiple of it would stay in the time on for ever.
-            Pace::Frugal => 211_000_000,
+            Pace::Frugal => 197_000_000,
             Pace::Close => 1_000_000,
         }
     }
@@ -331,7 +331,7 @@ mod tests {
                 // A late beat came when the vCPU was back, at the beginning of a period.
                 let beats = (1..).map(|beat| beat * Pace::Frugal.beat_ns());
                 let is_off = |at_ns: &u64| at_ns % period_ns >= period_ns / 100 * on_percent;
-                let next_ns = beats.take_while(|at_ns| *at_ns <= 3 * SECOND_NS).find(is_off);
+                let next_ns = beats.take_while(|at_ns| *at_ns <= SECOND_NS).find(is_off);
                 assert!(next_ns.is_some(), "{on_percent} % of {period_ns} ns is never met");
             }
         }
