@@ -11,7 +11,7 @@ VALUES = value-arc-swap value-arc-swap-full value-arc-swap-cache value-left-righ
     value-crossbeam-epoch value-haphazard value-reprieve value-reprieve-load
 
 .PHONY: run test test-fallback check-targets aarch64 asan package-test mutants wishes signals torture hostile bench peers bench-rcu \
-    bench-values bench-lookups confusion lint build setup record figures book audit clean
+    bench-values bench-lookups confusion cost-in-guest lint build setup record figures book audit clean
 
 # All three workloads on the simulator, in less than a minute. On real guests: reprieve run rcu-memory --on vm
 run: build
@@ -159,6 +159,17 @@ figures: build
 CONFUSION_RECORD = records/explain/confusion.json
 confusion: setup build
 	cargo run -p reprieve --release --locked --example confusion -- --json $(CONFUSION_RECORD) $(CONFUSION)
+
+# What the collector costs in a guest of one vCPU, for hosts whose kernel permits no eBPF: a quarter of an hour, on a machine
+# that does nothing else.
+COST_ROUNDS = 8
+COST_RECORD = records/explain/cost-guest.json
+cost-in-guest:
+	scripts/setup --guests --ebpf
+	cargo build --workspace --release --locked --features $(EBPF) --example observe_cost
+	REPRIEVE_COST_PROGRAM=$(CURDIR)/target/release/examples/observe_cost REPRIEVE_COST_ROUNDS=$(COST_ROUNDS) \
+	    REPRIEVE_COST_RECORD=$(abspath $(COST_RECORD)) cargo test --workspace --release --locked --features $(EBPF) \
+	    --test ebpf -- --ignored --nocapture the_collector_s_cost_in_a_guest
 
 # The documents as a book, target/book/docs/index.html; builds mdbook first if it is missing.
 book:

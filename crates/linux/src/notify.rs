@@ -78,8 +78,9 @@ pub enum Ended {
     Interrupted,
 }
 
-/// Runs a program, without a shell, for at most so long. What it prints goes to stderr. It and what it started in its process group
-/// are gone afterwards, unless this process may not kill them. If this process is killed meanwhile, the program is, too.
+/// Runs a program, without a shell, for at most so long. What it prints goes to stderr. When it ends, or
+/// is ended, it and all that is in the process group in which it was started are gone, unless this process may not kill them. What it
+/// started and what left that group goes on. If this process is killed meanwhile, the program is, too.
 ///
 /// Call it from a thread that lives as long as the program should: see [`child::die_with_parent`].
 ///
@@ -105,7 +106,7 @@ pub fn run(
     let ended = wait(&child, limit, Some(interrupt));
     // Before it is reaped, nobody else can have its number.
     let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
-    // It may have left its group.
+    // It may have moved to another process group, which the line above does not reach.
     let _ = child.kill();
     if ended.is_some() && wait(&child, KILLED_WITHIN, None).is_some() {
         // A program of another user, as by sudo, or one that waits in the kernel: nobody waits for it here.

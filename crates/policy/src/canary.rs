@@ -1,10 +1,11 @@
 //! When to look closely: a cheap look all the time, and a dear one once something is wrong.
 //!
-//! A collector that beats 5 times a second costs next to nothing, but cannot tell a quota from a neighbour. The canary says
+//! A collector that beats 6 times a second costs next to nothing, but cannot tell a quota from a neighbour. The canary says
 //! from its samples when 1,000 beats a second are worth their cost. It errs on the side of looking: a close look for nothing
-//! costs little, and one that is missing leaves a latency without a cause. The thresholds are below those of
-//! [`crate::explain`], and are estimates of our own.
+//! costs little, and one that is missing leaves a latency without a cause. No threshold is above that of
+//! [`crate::explain`]; they are estimates of our own.
 
+use crate::explain::OVERLOAD_PERMILLE;
 use crate::sample::{Sample, VcpuSample};
 
 /// For how long to look closely after the last alarming sample, ns: as long as a verdict takes.
@@ -13,11 +14,9 @@ pub const CLOSE_NS: u64 = 10_000_000_000;
 pub const CLOSE_BEAT_NS: u64 = 2_000_000;
 /// A part of the time that is alarming, in thousandths: of a vCPU off, of steal, or of throttling.
 const OFF_PERMILLE: u64 = 20;
-/// The same for PSI, which counts one waiting task as much as many.
+/// The same for beats, memory and RCU's kthread that wait. Tasks that wait for a CPU are alarming from [`OVERLOAD_PERMILLE`] on: below
+/// that [`crate::explain`] names no cause for them, so a close look would find nothing, and begin again for ever.
 const WAITING_PERMILLE: u64 = 50;
-/// Tasks that wait for a CPU during a close look: its own beats make them wait, for 8 % of the time in a busy guest without KVM. Less
-/// than this is no cause for [`crate::explain`] either, so a look would go on for ever and find nothing.
-const CLOSE_WAITING_PERMILLE: u64 = 300;
 /// A late beat below this is not worth a look, ns: the usual noise of a busy host.
 const NOISE_NS: u64 = 2_000_000;
 /// A grace period that is alarming, ns.
@@ -27,7 +26,7 @@ const STEP_NS: u64 = 50_000_000;
 /// A suspension that is alarming, ns. Clocks are read one after the other, so after the first one a few ns seem to be added or taken.
 const SUSPENDED_NS: u64 = 1_000_000;
 
-/// Whether something is wrong in this sample.
+/// True if something is wrong in this sample.
 pub fn is_alarming(sample: &Sample) -> bool {
     let much = |ns: u64, permille: u64| ns > sample.span_ns / 1000 * permille;
     let vcpu = sample.vcpus.iter().any(|vcpu| {
@@ -38,13 +37,11 @@ pub fn is_alarming(sample: &Sample) -> bool {
             || much(vcpu.kept_ns, WAITING_PERMILLE)
             || much(vcpu.steal_ns.unwrap_or(0), OFF_PERMILLE)
     });
-    let cpu_permille =
-        if sample.beat_ns <= CLOSE_BEAT_NS { CLOSE_WAITING_PERMILLE } else { WAITING_PERMILLE };
     let waits = [sample.memory_wait_ns, sample.kthread_wait_ns];
     let longest_ns =
         sample.grace_periods_ns.iter().copied().max().unwrap_or(0).max(sample.open_grace_period_ns);
     vcpu || waits.into_iter().flatten().any(|ns| much(ns, WAITING_PERMILLE))
-        || much(sample.cpu_wait_ns.unwrap_or(0), cpu_permille)
+        || much(sample.cpu_wait_ns.unwrap_or(0), OVERLOAD_PERMILLE)
         || much(sample.throttled_ns.unwrap_or(0), OFF_PERMILLE)
         || longest_ns >= LONG_GP_NS
         || sample.stepped_ns.unsigned_abs() >= STEP_NS
@@ -90,7 +87,7 @@ mod tests {
         Sample {
             at_ns,
             span_ns: 1000 * MS,
-            beat_ns: 200 * MS,
+            beat_ns: 156 * MS,
             vcpus: vec![vcpu],
             throttled_ns: Some(0),
             cpu_wait_ns: Some(20 * MS),
@@ -115,9 +112,8 @@ mod tests {
         assert!(with(&|sample: &mut Sample| sample.vcpus[0].steal_ns = Some(30 * MS)));
         assert!(with(&|sample: &mut Sample| sample.vcpus[0].kept_ns = 60 * MS));
         assert!(with(&|sample: &mut Sample| sample.throttled_ns = Some(30 * MS)));
-        assert!(with(&|sample: &mut Sample| sample.cpu_wait_ns = Some(60 * MS)));
-        let closely = |ns| with(&|sample: &mut Sample| (sample.beat_ns, sample.cpu_wait_ns) = (MS, Some(ns)));
-        assert!(!closely(90 * MS) && closely(310 * MS), "a close look is not kept up by its own beats");
+        let tasks_wait = |ns| with(&|sample: &mut Sample| sample.cpu_wait_ns = Some(ns));
+        assert!(!tasks_wait(290 * MS) && tasks_wait(310 * MS), "less is no cause for explain either");
         assert!(with(&|sample: &mut Sample| sample.memory_wait_ns = Some(60 * MS)));
         assert!(with(&|sample: &mut Sample| sample.open_grace_period_ns = 100 * MS));
         assert!(with(&|sample: &mut Sample| sample.stepped_ns = -60 * MS as i64));

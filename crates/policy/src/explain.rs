@@ -32,6 +32,7 @@ mod recent;
 mod stop;
 
 use crate::fingerprint::{Quota, Turns};
+pub(crate) use own::OVERLOAD_PERMILLE;
 
 pub use evidence::{Evidence, Vcpu};
 pub use recent::{ENOUGH_NS, Recent, State};

@@ -6,7 +6,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::SECOND_NS;
 use crate::fingerprint::Off;
+
+/// Beats of a vCPU in a second, rounded, at this distance from each other in ns.
+pub fn beats_per_second(beat_ns: u64) -> u64 {
+    (SECOND_NS + beat_ns / 2) / beat_ns.max(1)
+}
 
 /// What a sample was made with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

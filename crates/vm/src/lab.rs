@@ -87,7 +87,7 @@ impl Lab {
             error => error,
         })?;
         believe(&hello, spec.vcpus)?;
-        Stimulus::pin(&machine, pcpus)?;
+        Stimulus::pin(&machine, pcpus).map_err(|error| machine.explain(error))?;
         Ok(Booted { machine, link, hello, note: None })
     }
 

