@@ -19,8 +19,8 @@ const PREFIX: &str = "hindsight-";
 const SUFFIX: &str = ".segment";
 /// Digits of a segment's number.
 const DIGITS: usize = 12;
-/// Most entries of a folder that are looked at.
-const MOST_ENTRIES: usize = 100_000;
+/// Most segments of a folder. A ring has some hundreds.
+const MOST_SEGMENTS: usize = 100_000;
 
 /// What a ring needs of a disk. Tests have one that is full when they want.
 pub trait Disk {
@@ -193,11 +193,16 @@ pub(crate) struct Found {
 /// The kernel's.
 pub(crate) fn segments(folder: &Path) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder)?.take(MOST_ENTRIES) {
+    for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let number = entry.file_name().to_str().and_then(segment_number);
         let Some(number) = number.filter(|_| begins_as_one(&entry.path())) else { continue };
         found.push(Found { number, path: entry.path() });
+        if found.len() > MOST_SEGMENTS {
+            return Err(io::Error::other(format!(
+                "more than {MOST_SEGMENTS} segments; move the oldest away"
+            )));
+        }
     }
     found.sort_unstable_by_key(|found| found.number);
     Ok(found)

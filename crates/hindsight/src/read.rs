@@ -14,9 +14,11 @@ use crate::sane;
 /// Most bytes that are read, of all files together.
 const MOST_BYTES: u64 = 256 << 20;
 /// Most memory for what is read, bytes.
-const MOST_KEPT_BYTES: usize = 512 << 20;
+const MOST_KEPT_BYTES: usize = 256 << 20;
 /// Of three samples, the last is at least so long after the first, ns: recorders make one a second, and one more at their end.
 const LEAST_APART_NS: u64 = 10_000_000;
+/// Spans of two samples overlap by at most this, ns: clocks are read one after the other.
+const SLACK_NS: u64 = 1_000_000;
 /// Most triggers.
 const MOST_TRIGGERS: usize = 10_000;
 
@@ -32,6 +34,8 @@ pub enum ReadError {
     Newer { path: PathBuf, version: u32 },
     #[error("{}: more than {} MiB are too many for a hindsight record", .0.display(), MOST_BYTES >> 20)]
     TooLarge(PathBuf),
+    #[error("{}: what it holds takes more than {} MiB of memory; read a dump of less time", .0.display(), MOST_KEPT_BYTES >> 20)]
+    TooMuch(PathBuf),
 }
 
 /// Samples of one boot, in order of time. Between two of them time may be missing.
@@ -84,13 +88,31 @@ pub fn read(path: &Path) -> Result<Record, ReadError> {
     }
 }
 
-/// The recorded time in a segment, ns; 0 if it cannot be read.
-pub(crate) fn span_ns(path: &Path) -> u64 {
+/// What a segment holds, for the ring that it belongs to.
+pub(crate) struct Held {
+    /// Recorded time, ns: 0 of a segment that cannot be read.
+    pub span_ns: u64,
+    /// True if there is nothing, or a header with no more than a torn line behind it: its writer was killed before the first sample.
+    pub is_nothing: bool,
+}
+
+/// What a segment holds.
+///
+/// # Errors
+/// [`ReadError::Newer`]; everything else that is wrong with it is no error.
+pub(crate) fn held(path: &Path) -> Result<Held, ReadError> {
     let mut reader = Reader::default();
+    let done = disk::open(path).map(|file| reader.file(path, file));
+    if let Ok(Err(error @ ReadError::Newer { .. })) = done {
+        return Err(error);
+    }
+    let is_read = matches!(done, Ok(Ok(())));
+    let record = &reader.record;
+    let samples = record.stretches.iter().flat_map(|stretch| &stretch.samples);
     // What was read before an error counts.
-    let _ = disk::open(path).map(|file| reader.file(path, file));
-    let samples = reader.record.stretches.iter().flat_map(|stretch| &stretch.samples);
-    samples.fold(0, |sum, sample| sum.saturating_add(sample.span_ns))
+    let span_ns = samples.clone().fold(0, |sum: u64, sample| sum.saturating_add(sample.span_ns));
+    let is_bare = samples.count() == 0 && record.damaged == 0 && reader.triggers == 0;
+    Ok(Held { span_ns, is_nothing: is_read && is_bare })
 }
 
 #[derive(Default)]
@@ -119,8 +141,11 @@ impl Reader {
             let limit = MOST_LINE_BYTES as u64 + 1;
             let read = input.by_ref().take(limit).read_until(b'\n', &mut line).map_err(failed)?;
             self.bytes += read as u64;
-            if self.bytes > MOST_BYTES || self.kept_bytes > MOST_KEPT_BYTES {
+            if self.bytes > MOST_BYTES {
                 return Err(ReadError::TooLarge(path.into()));
+            }
+            if self.kept_bytes > MOST_KEPT_BYTES {
+                return Err(ReadError::TooMuch(path.into()));
             }
             if read == 0 {
                 return Ok(());
@@ -139,7 +164,13 @@ impl Reader {
     fn line(&mut self, path: &Path, line: &[u8]) -> Result<(), ReadError> {
         match line::read(line) {
             Err(BadLine::Newer(version)) => return Err(ReadError::Newer { path: path.into(), version }),
-            Err(BadLine::Damaged) => self.record.damaged += 1,
+            Err(BadLine::Damaged) => {
+                self.record.damaged += 1;
+                if line.starts_with(MAGIC.as_bytes()) {
+                    // The samples behind it are not those of the header before.
+                    self.header(Header::default());
+                }
+            }
             Ok(Line::Header(header)) => self.header(header),
             Ok(Line::Sample(sample)) => self.sample(*sample),
             Ok(Line::Trigger(trigger)) => self.trigger(trigger),
@@ -163,7 +194,8 @@ impl Reader {
             return;
         };
         let mut before = stretch.samples.iter().rev().map(|before| before.at_ns);
-        let is_next = before.next().is_none_or(|last_ns| last_ns < sample.at_ns)
+        // Spans of two samples share no time.
+        let is_next = before.next().is_none_or(|last_ns| last_ns + sample.span_ns <= sample.at_ns + SLACK_NS)
             && before.next().is_none_or(|first_ns| first_ns.saturating_add(LEAST_APART_NS) <= sample.at_ns);
         if !is_next || !follows(&mut self.back_ns, &sample) {
             self.record.damaged += 1;

@@ -72,21 +72,20 @@ impl Ring<Folder> {
     /// Goes on with the ring in a folder, or begins one there.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`] if another process writes into it; the kernel's.
+    /// [`ErrorKind::WouldBlock`] if another process writes into it; a newer program has written there; the kernel's.
     pub fn open(path: &Path, header: Header, limits: Limits) -> io::Result<Ring<Folder>> {
         let mut folder = Folder::lock(path)?;
         let mut older = VecDeque::new();
         let mut next = 1;
         for found in disk::segments(path)? {
             next = found.number + 1;
-            let span_ns = read::span_ns(&found.path);
-            if span_ns == 0 {
-                // Its writer was killed before the first sample.
+            let held = read::held(&found.path).map_err(io::Error::other)?;
+            if held.is_nothing {
                 folder.remove(&segment_name(found.number))?;
                 continue;
             }
             let bytes = std::fs::metadata(&found.path)?.len();
-            older.push_back(Segment { number: found.number, bytes, span_ns });
+            older.push_back(Segment { number: found.number, bytes, span_ns: held.span_ns });
         }
         Ok(Ring { older, next, ..Ring::new(folder, header, limits) })
     }

@@ -11,6 +11,13 @@ const MOST_SPAN_NS: u64 = 1 << 50;
 const MOST_COUNT: u64 = 1 << 50;
 /// Most vCPUs.
 const MOST_VCPUS: usize = 1024;
+/// Most names of tasks or functions, slab caches, and grace periods in a sample, each. The collector keeps 1,024 names, and its eBPF
+/// 512 grace periods.
+const MOST_LISTED: usize = 4096;
+/// A beat is late at most once in this time, ns: half of the time between two beats of a close look.
+const LEAST_OFF_NS: u64 = 500_000;
+/// Times off that a sample may have beyond that.
+const MORE_OFFS: u64 = 16;
 /// Most bytes of a name of a task, function or slab cache.
 const MOST_NAME_BYTES: usize = 1024;
 /// A time off ends at most so long after its sample, ns: the recorder can be kept from running between the two.
@@ -31,35 +38,45 @@ pub(crate) fn is_sane(sample: &Sample) -> bool {
         && sample.span_ns <= MOST_SPAN_NS.min(sample.at_ns)
         && sample.suspended_ns <= MOST_NS
         && sample.open_grace_period_ns <= MOST_NS
-        && sample.grace_periods_ns.iter().all(|ns| *ns <= MOST_NS)
+        && are_sane(&sample.grace_periods_ns)
         && waits.into_iter().flatten().all(|ns| ns <= MOST_SPAN_NS)
         && sample.deferred.as_ref().is_none_or(is_sane_deferred)
-        && sample.in_the_way.iter().all(|(name, ns)| is_short(name) && *ns <= MOST_NS)
+        && are_named(&sample.in_the_way, MOST_NS)
+        && sample.slabs.len() <= MOST_LISTED
         && sample.slabs.iter().all(|slab| is_short(&slab.cache))
         && sample.stalls.max(sample.lockups).is_none_or(|count| count <= MOST_COUNT)
         && sample.vcpus.len() <= MOST_VCPUS
         && sample.vcpus.is_sorted_by(|one, next| one.vcpu < next.vcpu)
-        && sample.vcpus.iter().all(|vcpu| is_sane_vcpu(vcpu, sample.at_ns))
+        && sample.vcpus.iter().all(|vcpu| is_sane_vcpu(vcpu, sample))
+}
+
+fn are_sane(grace_periods_ns: &[u64]) -> bool {
+    grace_periods_ns.len() <= MOST_LISTED && grace_periods_ns.iter().all(|ns| *ns <= MOST_NS)
+}
+
+fn are_named(sums: &[(String, u64)], most: u64) -> bool {
+    sums.len() <= MOST_LISTED && sums.iter().all(|(name, sum)| is_short(name) && *sum <= most)
 }
 
 fn is_sane_deferred(deferred: &Deferred) -> bool {
-    deferred.grace_periods_ns.iter().all(|ns| *ns <= MOST_NS)
+    are_sane(&deferred.grace_periods_ns)
         && deferred.forced.is_none_or(|count| count <= MOST_COUNT)
-        && deferred.queued.iter().all(|(name, count)| is_short(name) && *count <= MOST_COUNT)
+        && are_named(&deferred.queued, MOST_COUNT)
 }
 
 fn is_short(name: &str) -> bool {
     name.len() <= MOST_NAME_BYTES
 }
 
-fn is_sane_vcpu(vcpu: &VcpuSample, at_ns: u64) -> bool {
+fn is_sane_vcpu(vcpu: &VcpuSample, sample: &Sample) -> bool {
     let times = [Some(vcpu.kept_ns), vcpu.idle_ns, vcpu.steal_ns, vcpu.run_delay_ns];
     vcpu.vcpu <= HIGHEST_VCPU
         && times.into_iter().flatten().all(|ns| ns <= MOST_SPAN_NS)
         && vcpu.beats.max(vcpu.lost) <= MOST_SPAN_NS
+        && vcpu.offs.len() as u64 <= sample.span_ns / LEAST_OFF_NS + MORE_OFFS
         && vcpu.offs.iter().all(is_sane_off)
         && vcpu.offs.is_sorted_by(|one, next| one.back_ns <= next.since_ns)
-        && vcpu.offs.last().is_none_or(|last| last.back_ns <= at_ns.saturating_add(SLACK_NS))
+        && vcpu.offs.last().is_none_or(|last| last.back_ns <= sample.at_ns.saturating_add(SLACK_NS))
 }
 
 fn is_sane_off(off: &Off) -> bool {
@@ -104,6 +121,12 @@ mod tests {
         assert!(!with(|sample| sample.grace_periods_ns = vec![u64::MAX]));
         assert!(!with(|sample| sample.in_the_way = vec![("a".into(), u64::MAX)]));
         assert!(!with(|sample| sample.in_the_way = vec![("a".repeat(1025), 1)]));
+        assert!(!with(|sample| sample.in_the_way = vec![("a".into(), 1); 5000]));
+        assert!(!with(|sample| sample.grace_periods_ns = vec![1; 5000]));
+        assert!(!with(|sample| {
+            let off = |at: u64| Off { since_ns: 2 * at, back_ns: 2 * at + 1 };
+            (sample.at_ns, sample.vcpus[0].offs) = (100, (0..17).map(off).collect());
+        }));
         assert!(!with(|sample| sample.stalls = Some(u64::MAX)));
         assert!(!with(|sample| {
             let queued = vec![("a".into(), u64::MAX)];

@@ -120,6 +120,33 @@ fn what_is_no_record_or_a_newer_one_is_refused() {
     assert!(said.contains("its format is version 7, and this program reads up to 1"), "{said}");
 }
 
+#[test]
+fn a_writer_keeps_segments_that_it_cannot_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ring = open(folder.path());
+    (0..9).for_each(|second| ring.push(&sample(second, 1)).unwrap());
+    drop(ring);
+    let damaged = segments(folder.path()).remove(0);
+    let mut bytes = fs::read(&damaged).unwrap();
+    bytes[20] ^= 1;
+    fs::write(&damaged, &bytes).unwrap();
+    let mut ring = open(folder.path());
+    (9..12).for_each(|second| ring.push(&sample(second, 1)).unwrap());
+    drop(ring);
+    let record = read(folder.path()).unwrap();
+    // Nobody knows of which boot the samples behind a damaged header are.
+    assert_eq!((record.damaged, record.stretches.len()), (1, 2));
+    assert_eq!(seconds(&record), (0..12).collect::<Vec<u64>>());
+
+    let newer = folder.path().join("hindsight-000000000009.segment");
+    let word = "reprieve-hindsight/2";
+    let sum = crc32fast::hash(format!("{word} {{}}").as_bytes());
+    fs::write(&newer, format!("{word} {sum:08x} {{}}\n")).unwrap();
+    let refused = Ring::open(folder.path(), header(), LIMITS).unwrap_err().to_string();
+    assert!(refused.contains("made by a newer program"), "{refused}");
+    assert!(newer.exists());
+}
+
 /// Written by the first program that had the format. It must load for ever.
 #[test]
 fn a_record_of_version_1_still_loads() {

@@ -57,6 +57,9 @@ const SAME_MOMENT_NS: u64 = 500_000;
 /// A time off counts for a rhythm if it is at least this part of the usual one.
 const LONG_PART: u64 = 2;
 
+/// The most times off that a rhythm is looked for in: those of 10 s in which each beat is late, twice. Files may have more.
+const MOST_OFFS: usize = 20_000;
+
 /// A time that a vCPU was off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Off {
@@ -154,7 +157,7 @@ fn quota(offs: &[Off]) -> Option<Quota> {
 /// The times off that count for a rhythm: short ones, for small tasks of the host, end no slice.
 fn long(offs: &[Off]) -> Vec<Off> {
     let shortest_ns = shortest_of_rhythm_ns(offs);
-    offs.iter().copied().filter(|off| off.length_ns() >= shortest_ns).collect()
+    offs.iter().copied().filter(|off| off.length_ns() >= shortest_ns).take(MOST_OFFS).collect()
 }
 
 /// How long a time off must at least be to count for a rhythm, ns.

@@ -69,6 +69,7 @@ impl Evidence {
     pub fn of<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Evidence {
         let mut all = Evidence { real_time: true, ..Evidence::default() };
         let (mut vcpus, mut open_ns) = (BTreeMap::new(), 0);
+        let (mut in_the_way, mut queued) = (BTreeMap::new(), BTreeMap::new());
         for sample in stop::put_right(samples).iter().map(Cow::as_ref) {
             all.span_ns = all.span_ns.saturating_add(sample.span_ns);
             all.real_time &= sample.real_time;
@@ -81,6 +82,10 @@ impl Evidence {
             all.grace_periods_ns.extend(&sample.grace_periods_ns);
             open_ns = sample.open_grace_period_ns;
             all.add_higher_tiers(sample);
+            add_names(&mut in_the_way, &sample.in_the_way);
+            if let Some(deferred) = &sample.deferred {
+                add_names(&mut queued, &deferred.queued);
+            }
             for seen in sample.vcpus.iter().filter(|seen| seen.beats > 0 || !seen.offs.is_empty()) {
                 add(&mut all.steal_ns, seen.steal_ns);
                 add_vcpu(vcpus.entry(seen.vcpu).or_default(), seen);
@@ -90,8 +95,7 @@ impl Evidence {
         all.grace_periods_ns.extend(Some(open_ns).filter(|ns| *ns > 0));
         all.grace_periods_ns.sort_unstable();
         all.exact_grace_periods_ns.sort_unstable();
-        sort_by_sum(&mut all.in_the_way);
-        sort_by_sum(&mut all.queued);
+        (all.in_the_way, all.queued) = (by_sum(in_the_way), by_sum(queued));
         for (mut vcpu, idle_ns) in vcpus.into_values() {
             vcpu.idle = (idle_ns as f64 / all.span_ns.max(1) as f64).min(1.0);
             vcpu.offs.sort_by_key(|off| off.back_ns);
@@ -107,10 +111,8 @@ impl Evidence {
             .or(sample.lockups)
             .map(|_| sample.stalls.unwrap_or(0).saturating_add(sample.lockups.unwrap_or(0)));
         add(&mut self.logged, logged);
-        add_names(&mut self.in_the_way, &sample.in_the_way);
         if let Some(deferred) = &sample.deferred {
             self.exact_grace_periods_ns.extend(&deferred.grace_periods_ns);
-            add_names(&mut self.queued, &deferred.queued);
         }
     }
 
@@ -152,19 +154,22 @@ fn add(sum: &mut Option<u64>, ns: Option<u64>) {
 /// The most names that are added up.
 const MOST_NAMES: usize = 1000;
 
-fn add_names(sums: &mut Vec<(String, u64)>, more: &[(String, u64)]) {
+fn add_names(sums: &mut BTreeMap<String, u64>, more: &[(String, u64)]) {
     for (name, sum) in more {
         let has_room = sums.len() < MOST_NAMES;
-        match sums.iter_mut().find(|(known, _)| known == name) {
-            Some((_, total)) => *total = total.saturating_add(*sum),
-            None if has_room => sums.push((name.clone(), *sum)),
+        match sums.get_mut(name.as_str()) {
+            Some(total) => *total = total.saturating_add(*sum),
+            None if has_room => drop(sums.insert(name.clone(), *sum)),
             None => {}
         }
     }
 }
 
-fn sort_by_sum(sums: &mut [(String, u64)]) {
+/// The largest first.
+fn by_sum(sums: BTreeMap<String, u64>) -> Vec<(String, u64)> {
+    let mut sums: Vec<(String, u64)> = sums.into_iter().collect();
     sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    sums
 }
 
 fn add_vcpu((vcpu, idle_ns): &mut (Vcpu, u64), seen: &VcpuSample) {

@@ -22,10 +22,14 @@ const MACHINES: [&str; 10] = [
     "OxVM",
 ];
 
+/// A shorter line says nothing, bytes.
+const SHORTEST_BYTES: usize = 8;
+
 /// What the line says.
 pub(super) fn kinds(text: &str) -> Vec<Kind> {
     let has = |words: &str| text.contains(words);
-    if is_fault(text) {
+    // Millions of empty lines are not searched.
+    if text.len() < SHORTEST_BYTES || is_fault(text) {
         return Vec::new();
     }
     let mut kinds = Vec::new();

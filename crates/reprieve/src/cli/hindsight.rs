@@ -45,21 +45,22 @@ pub struct HindsightArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Of a record")]
 pub struct ReplayArguments {
+    // clap does not ask for a required argument that conflicts with a given one, so each option below has the same conflicts.
     /// Judge a record instead: a folder of `reprieve record --hindsight`, or a dump of it, from any machine. Of its time, the worst
     /// 10 s count
     #[arg(value_name = "FILE", conflicts_with_all = ["dmesg", "for_s"])]
     pub record: Option<PathBuf>,
     /// Judge the 10 s around this time of the day, as in 2026-11-25T20:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = at, requires = "record", conflicts_with = "last")]
+    #[arg(long, value_name = "TIME", value_parser = at, requires = "record", conflicts_with_all = ["last", "for_s", "dmesg"])]
     pub at: Option<u64>,
     /// Judge the last so much time of the record, such as 10s
-    #[arg(long, value_name = "TIME", value_parser = last, requires = "record")]
+    #[arg(long, value_name = "TIME", value_parser = last, requires = "record", conflicts_with_all = ["for_s", "dmesg"])]
     pub last: Option<u64>,
     /// Write the whole record for the Perfetto trace viewer
-    #[arg(long, value_name = "FILE", requires = "record")]
+    #[arg(long, value_name = "FILE", requires = "record", conflicts_with_all = ["for_s", "dmesg"])]
     pub perfetto: Option<PathBuf>,
     /// Write when vCPUs were off around that time, for `replay = "FILE"` in a scenario
-    #[arg(long, value_name = "FILE", requires = "record")]
+    #[arg(long, value_name = "FILE", requires = "record", conflicts_with_all = ["for_s", "dmesg"])]
     pub tape: Option<PathBuf>,
 }
 

@@ -27,9 +27,11 @@ const MOST_SHOWN: usize = 20;
 pub fn replay(path: &Path, arguments: &ExplainArguments) -> Result<(), Failure> {
     let ReplayArguments { at, last, perfetto, tape, .. } = &arguments.replay;
     let record = read(path).map_err(|error| match error {
-        ReadError::Io { .. } | ReadError::NoRecord(_) | ReadError::Newer { .. } | ReadError::TooLarge(_) => {
-            Failure::Usage(error.to_string())
-        }
+        ReadError::Io { .. }
+        | ReadError::NoRecord(_)
+        | ReadError::Newer { .. }
+        | ReadError::TooLarge(_)
+        | ReadError::TooMuch(_) => Failure::Usage(error.to_string()),
     })?;
     say_damage(path, &record);
     let empty = || Failure::Usage(format!("{}: it has no sample that can be read", path.display()));
@@ -42,14 +44,16 @@ pub fn replay(path: &Path, arguments: &ExplainArguments) -> Result<(), Failure> 
         (None, Some(span_ns)) => window::last(&record, *span_ns).ok_or_else(empty)?,
         (None, None) => window::worst(&record).ok_or_else(empty)?,
     };
-    // Both are promised before anything is written.
+    refuse_overwriting(path, [perfetto.as_deref(), tape.as_deref()])?;
+    // Both are promised and made before anything is written.
     let trace = perfetto.as_deref().map(Promised::open).transpose()?;
     let tape = tape.as_deref().map(|path| Ok::<_, Failure>((path, Promised::open(path)?))).transpose()?;
-    if let Some(trace) = trace {
-        trace.write(&write::perfetto(&record))?;
+    let traced = trace.is_some().then(|| write::perfetto(&record).map_err(Failure::Usage)).transpose()?;
+    let made = tape.is_some().then(|| write::tape(&record, &window).map_err(Failure::Usage)).transpose()?;
+    if let Some((trace, traced)) = trace.zip(traced) {
+        trace.write(&traced)?;
     }
-    if let Some((name, tape)) = tape {
-        let made = write::tape(&record, &window).map_err(Failure::Usage)?;
+    if let Some(((name, tape), made)) = tape.zip(made) {
         let length = units::duration(made.length_ns as f64);
         tape.write(made.to_json().as_bytes())?;
         let vcpus = made.vcpus();
@@ -61,6 +65,29 @@ pub fn replay(path: &Path, arguments: &ExplainArguments) -> Result<(), Failure> 
         ));
     }
     output::print(&told(&record, &incidents, &window, arguments.json))
+}
+
+/// Refuses outputs that are one file, or that would replace the record or a part of it.
+fn refuse_overwriting(record: &Path, outputs: [Option<&Path>; 2]) -> Result<(), Failure> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let is_of_record = |path: &Path| {
+        let (record, path) = (real(record), real(path));
+        path == record
+            || (path.parent() == Some(&record) && path.extension().is_some_and(|end| end == "segment"))
+    };
+    if let Some(bad) = outputs.into_iter().flatten().find(|path| is_of_record(path)) {
+        return Err(Failure::Usage(format!(
+            "{}: that is the record itself; name another file",
+            bad.display()
+        )));
+    }
+    match outputs {
+        [Some(one), Some(other)] if real(one) == real(other) => Err(Failure::Usage(format!(
+            "{}: named for both --perfetto and --tape; name two files",
+            one.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn say_damage(path: &Path, record: &Record) {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::observe::grace_period::Span;
 use crate::observe::metric;
-use crate::units;
+use crate::{shown, units};
 
 /// Version of a file's shape.
 const VERSION: u32 = 1;
@@ -24,6 +24,8 @@ pub const FILE_BYTES: u64 = 64 << 20;
 pub const VCPUS: usize = 1_024;
 /// Most times off, of all vCPUs together.
 const TIMES: usize = 2_000_000;
+/// The largest value of a metric: more than any count or time of a run.
+const MOST_VALUE: f64 = 1e18;
 /// Longest recording.
 const LENGTH_NS: u64 = 3_600 * units::SECOND_NS;
 /// Longest text.
@@ -103,7 +105,9 @@ impl Tape {
         }
         let mut read: Tape = serde_json::from_str(text).map_err(bad)?;
         read.check().map_err(BadTape)?;
-        read.metrics.retain(|id, value| metric::find(id).is_some() && value.is_finite());
+        read.metrics.retain(|id, value| metric::find(id).is_some() && (0.0..=MOST_VALUE).contains(value));
+        // It is shown on pages and in files.
+        read.source = shown::line(&read.source).into_owned();
         Ok(read)
     }
 

@@ -1,25 +1,39 @@
 //! A record for other tools: a trace for the Perfetto viewer, and a recording that the simulator replays.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use reprieve_hindsight::{Record, Stretch, day};
 use reprieve_policy::canary;
-use reprieve_policy::sample::{Sample, VcpuSample};
+use reprieve_policy::fingerprint::Off;
+use reprieve_policy::sample::Sample;
 use reprieve_report::perfetto;
 use reprieve_study::timeline::{Events, Track};
-use reprieve_study::{Span, Tape, Timeline, Trace};
+use reprieve_study::{Span, Tape, Timeline, Trace, shown};
 
 use super::window::{Window, is_close_look};
 
 /// Two samples follow each other if no more than this is between them, ns.
 const FOLLOWS_NS: u64 = 1_000_000;
 
+/// Most times off in a trace: about 700 bytes of memory are needed for each.
+const MOST_SLICES: usize = 1_000_000;
+
 /// The bytes of a trace: a process for each stretch.
-pub fn perfetto(record: &Record) -> Vec<u8> {
+///
+/// # Errors
+/// It would take too much memory.
+pub fn perfetto(record: &Record) -> Result<Vec<u8>, String> {
+    let samples = record.stretches.iter().flat_map(|stretch| &stretch.samples);
+    let offs: usize = samples.flat_map(|sample| &sample.vcpus).map(|vcpu| vcpu.offs.len()).sum();
+    if offs > MOST_SLICES {
+        return Err(format!(
+            "--perfetto: {offs} times off are more than {MOST_SLICES} for a trace; use a dump of less time"
+        ));
+    }
     let traces: Vec<(String, Trace)> =
         record.stretches.iter().map(|stretch| (title(stretch), trace(stretch))).collect();
     let named: Vec<(&str, &Trace)> = traces.iter().map(|(title, trace)| (title.as_str(), trace)).collect();
-    perfetto::encode(&named)
+    Ok(perfetto::encode(&named))
 }
 
 fn title(stretch: &Stretch) -> String {
@@ -31,10 +45,10 @@ fn trace(stretch: &Stretch) -> Trace {
     let samples = &stretch.samples;
     let start_ns = start_ns(samples);
     let mut tracks = Vec::new();
-    for vcpu in vcpus(samples) {
-        let offs = offs(samples, vcpu).map(|(since_ns, back_ns)| {
-            let span = Span::new(since_ns.saturating_sub(start_ns), back_ns.saturating_sub(start_ns));
-            (span, "off".to_string())
+    for (vcpu, offs) in offs(samples) {
+        let offs = offs.iter().map(|off| {
+            let at = |ns: u64| ns.saturating_sub(start_ns);
+            (Span::new(at(off.since_ns), at(off.back_ns)), "off".to_string())
         });
         tracks.push(Track { name: format!("vCPU {vcpu}"), events: Events::Slices(offs.collect()) });
     }
@@ -87,19 +101,13 @@ fn start_ns(samples: &[Sample]) -> u64 {
     samples.first().map_or(0, |first| first.at_ns.saturating_sub(first.span_ns))
 }
 
-/// The numbers of all vCPUs.
-fn vcpus(samples: &[Sample]) -> BTreeSet<usize> {
-    samples.iter().flat_map(|sample| &sample.vcpus).map(|vcpu| vcpu.vcpu).collect()
-}
-
-/// When a vCPU was off and back, ns.
-fn offs(samples: &[Sample], vcpu: usize) -> impl Iterator<Item = (u64, u64)> + '_ {
-    let of = move |sample: &Sample| {
-        let at = sample.vcpus.binary_search_by_key(&vcpu, |vcpu: &VcpuSample| vcpu.vcpu).ok()?;
-        Some(at)
-    };
-    let found = samples.iter().filter_map(move |sample| Some(&sample.vcpus[of(sample)?].offs));
-    found.flatten().map(|off| (off.since_ns, off.back_ns))
+/// When each vCPU was off, by its number.
+fn offs(samples: &[Sample]) -> BTreeMap<usize, Vec<Off>> {
+    let mut all: BTreeMap<usize, Vec<Off>> = BTreeMap::new();
+    for vcpu in samples.iter().flat_map(|sample| &sample.vcpus) {
+        all.entry(vcpu.vcpu).or_default().extend(&vcpu.offs);
+    }
+    all
 }
 
 /// A recording of the close looks at which the window is, as long as they follow each other.
@@ -127,23 +135,26 @@ pub fn tape(record: &Record, window: &Window<'_>) -> Result<Tape, String> {
     let end = (at..samples.len() - 1).take_while(|at| follows(*at)).last().map_or(at, |at| at + 1) + 1;
     let close = &samples[first..end];
     let whole = Span::new(start_ns(close), close[close.len() - 1].at_ns);
-    let spans = |vcpu| offs(close, vcpu).map(|(since_ns, back_ns)| Span::new(since_ns, back_ns)).collect();
-    let off: Vec<Vec<Span>> = vcpus(close).into_iter().map(spans).collect();
+    let spans = |offs: Vec<Off>| offs.iter().map(|off| Span::new(off.since_ns, off.back_ns)).collect();
+    let off: Vec<Vec<Span>> = offs(close).into_values().map(spans).collect();
     let header = &window.stretch.header;
     let source = format!(
         "{}, guest kernel {}, from inside the guest by beats every ms, from {}",
-        header.host,
-        header.kernel,
+        shown::line(&header.host),
+        shown::line(&header.kernel),
         day::text(close[0].day_ns.saturating_sub(close[0].span_ns))
     );
-    Ok(Tape::new(whole, &off).described(&source, &BTreeMap::new()))
+    let tape = Tape::new(whole, &off).described(&source, &BTreeMap::new());
+    // What the simulator would refuse is not written.
+    Tape::from_json(&tape.to_json())
+        .map_err(|error| format!("--tape: no recording can be made of it: {error}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::window;
     use super::*;
-    use reprieve_policy::fingerprint::Off;
+    use reprieve_policy::sample::VcpuSample;
 
     const SECOND_NS: u64 = 1_000_000_000;
 
@@ -193,6 +204,6 @@ mod tests {
         assert_eq!(offs[0].0, Span::new(10 * SECOND_NS + 5, 10 * SECOND_NS + 300_000_005));
         let Events::Counter(waits) = &trace.tracks[2].events else { panic!() };
         assert_eq!((waits.t_ns[4], waits.values[4]), (5 * SECOND_NS, 4.0));
-        assert!(!perfetto(&record).is_empty());
+        assert!(!perfetto(&record).unwrap().is_empty());
     }
 }
