@@ -1,8 +1,8 @@
 //! What the collector costs: CPU time of its own, memory, and what a busy workload beside it loses.
 //!
-//!     cargo run -p reprieve-linux --release --features ebpf --example observe_cost -- ROUNDS FILE
+//!     cargo run -p reprieve-linux --release --features ebpf --example observe_cost -- ROUNDS FILE [COLLECTOR ...]
 //!
-//! Each round visits all conditions in another order, each idle and beside a workload that does a fixed amount of system calls
+//! Each round visits all conditions, or those of the named collectors and the two without one, in another order, each idle and beside a workload that does a fixed amount of system calls
 //! and allocations on every CPU. The collector is a process of its own. `none-again` is the control: nothing, once more. A loss
 //! is the logarithm of the workload's time over that under `none` in the same round. eBPF programs run in the context of other
 //! tasks, so their time is not in `cpu_share`. With the sysctl `kernel.bpf_stats_enabled=1` the kernel times them, and `ebpf_share`
@@ -46,8 +46,8 @@ fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match &arguments[..] {
         [word, name] if word == "collect" => collect(name),
-        [rounds, file] => measure(rounds.parse()?, file),
-        _ => Err("usage: observe_cost ROUNDS FILE".into()),
+        [rounds, file, wanted @ ..] => measure(rounds.parse()?, file, wanted),
+        _ => Err("usage: observe_cost ROUNDS FILE [COLLECTOR ...]".into()),
     }
 }
 
@@ -204,13 +204,19 @@ fn next(state: &mut u64) -> u64 {
     *state
 }
 
-fn measure(rounds: usize, file: &str) -> Result<(), Failure> {
+fn measure(rounds: usize, file: &str, wanted: &[String]) -> Result<(), Failure> {
+    if let Some(bad) = wanted.iter().find(|name| !COLLECTORS.iter().any(|(known, ..)| known == name)) {
+        return Err(
+            format!("{bad}: no such collector; there are {:?}", COLLECTORS.map(|(name, ..)| name)).into()
+        );
+    }
     // Opened before the work, so that nothing is measured in vain.
     let mut to = std::fs::File::create(file)?;
     let (turns, mut state) = (turns()?, 0x9e37_79b9_7f4a_7c15);
     // If T2 is refused, its rows would only repeat those of T1, so they are left out.
     let refusal = Collecting::begin("t2-close")?.end()?["refusal"].clone();
-    let is_there = |name: &&str| refusal.is_null() || !name.starts_with("t2");
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
+    let is_there = |name: &&str| is_wanted(name) && (refusal.is_null() || !name.starts_with("t2"));
     let collectors = COLLECTORS.into_iter().map(|(name, ..)| name).filter(is_there);
     let names: Vec<&str> = NONE.into_iter().chain(collectors).collect();
     let mut visits = Vec::new();

@@ -4,7 +4,7 @@
 //! the ones at which the vCPU was off. Steal is not needed. The judgement of single beats is [`reprieve_policy::beat`]'s.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use reprieve_policy::SECOND_NS;
@@ -29,6 +29,8 @@ struct Told {
     /// Gaps that found no room.
     lost: AtomicU64,
     real_time: AtomicBool,
+    /// The thread; 0 before it has begun.
+    tid: AtomicI32,
 }
 
 /// Orders to all beat threads.
@@ -110,6 +112,11 @@ impl Beats {
 impl Drop for Beats {
     fn drop(&mut self) {
         self.orders.stop.store(true, Ordering::Relaxed);
+        // Where a real-time task has the CPU, the thread there would never run, and not even the process could end.
+        let cpus: Vec<usize> = self.vcpus.iter().map(|vcpu| vcpu.cpu).collect();
+        for vcpu in &self.vcpus {
+            let _ = threads::set_affinity(vcpu.told.tid.load(Ordering::Relaxed), &cpus);
+        }
         self.vcpus.iter_mut().filter_map(|vcpu| vcpu.thread.take()).for_each(|thread| drop(thread.join()));
     }
 }
@@ -134,6 +141,7 @@ impl BeatThread {
         self.told.real_time.store(raised.is_ok(), Ordering::Relaxed);
         let _ = threads::set_timer_slack_ns(1);
         let tid = threads::own_tid();
+        self.told.tid.store(tid, Ordering::Relaxed);
         let delay = SchedStatReader::open(root, std::process::id() as i32, tid).ok();
         let (mut vcpu, mut beats) = (Vcpu::default(), 0u64);
         let mut pinned = threads::set_affinity(tid, &[self.cpu]).is_ok();
@@ -141,6 +149,10 @@ impl BeatThread {
         let mut due_ns = clock::now_ns() + period_ns;
         while !self.orders.stop.load(Ordering::Relaxed) {
             clock::sleep_until(due_ns);
+            // It may run only because it was moved away from its CPU to end: see `Beats::drop`.
+            if self.orders.stop.load(Ordering::Relaxed) {
+                break;
+            }
             let at_ns = clock::now_ns();
             // If the CPU goes offline, the kernel moves the thread away, and a beat would count for the wrong vCPU.
             if !pinned || rustix::thread::sched_getcpu() != self.cpu {
@@ -182,5 +194,42 @@ impl BeatThread {
         if self.gaps.push(gap).is_err() {
             self.told.lost.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc::allowed_cpus;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn beats_end_although_a_real_time_task_has_their_cpu() {
+        let cpus = allowed_cpus().unwrap();
+        // A thread that is to end runs on the second one.
+        if cpus.len() < 2 {
+            return eprintln!("skipped: there is one CPU alone");
+        }
+        let cpu = cpus[0];
+        let over = Arc::new(AtomicBool::new(false));
+        let theirs = over.clone();
+        let hog = std::thread::spawn(move || {
+            let began = Instant::now();
+            let raised = FifoGuard::raise(PRIORITY + 1);
+            let is_alone = raised.is_ok() && threads::set_affinity(threads::own_tid(), &[cpu]).is_ok();
+            while is_alone && !theirs.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(5) {}
+            is_alone
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        let beats = Beats::begin(&ProcRoot::default(), &cpus[..2], SECOND_NS / 1_000).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        let began = Instant::now();
+        drop(beats);
+        let took = began.elapsed();
+        over.store(true, Ordering::Relaxed);
+        if !hog.join().unwrap() {
+            return eprintln!("skipped: no right to real-time priority");
+        }
+        assert!(took < Duration::from_secs(3), "{took:?}");
     }
 }

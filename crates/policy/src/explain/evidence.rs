@@ -32,8 +32,10 @@ impl Vcpu {
 pub struct Evidence {
     /// Its length, ns.
     pub span_ns: u64,
-    /// The vCPUs.
+    /// The vCPUs whose beats ran.
     pub vcpus: Vec<Vcpu>,
+    /// Numbers of the other ones: no beat ran there, so nothing is known of them.
+    pub silent: Vec<usize>,
     /// Steal of all vCPUs, ns; `None` if this host never books any.
     pub steal_ns: Option<u64>,
     /// Throttling of the process's own cgroup, ns.
@@ -86,6 +88,7 @@ impl Evidence {
             if let Some(deferred) = &sample.deferred {
                 add_names(&mut queued, &deferred.queued);
             }
+            all.silent.extend(sample.vcpus.iter().map(|seen| seen.vcpu));
             for seen in sample.vcpus.iter().filter(|seen| seen.beats > 0 || !seen.offs.is_empty()) {
                 add(&mut all.steal_ns, seen.steal_ns);
                 add_vcpu(vcpus.entry(seen.vcpu).or_default(), seen);
@@ -96,6 +99,9 @@ impl Evidence {
         all.grace_periods_ns.sort_unstable();
         all.exact_grace_periods_ns.sort_unstable();
         (all.in_the_way, all.queued) = (by_sum(in_the_way), by_sum(queued));
+        all.silent.sort_unstable();
+        all.silent.dedup();
+        all.silent.retain(|vcpu| !vcpus.contains_key(vcpu));
         for (mut vcpu, idle_ns) in vcpus.into_values() {
             vcpu.idle = (idle_ns as f64 / all.span_ns.max(1) as f64).min(1.0);
             vcpu.offs.sort_by_key(|off| off.back_ns);
@@ -183,6 +189,17 @@ fn add_vcpu((vcpu, idle_ns): &mut (Vcpu, u64), seen: &VcpuSample) {
 mod tests {
     use super::*;
     use crate::sample::Deferred;
+
+    #[test]
+    fn of_a_vcpu_without_a_beat_nothing_is_known() {
+        let sample = |beats: [u64; 3]| {
+            let vcpu = |(vcpu, beats)| VcpuSample { vcpu, beats, ..VcpuSample::default() };
+            Sample { vcpus: beats.into_iter().enumerate().map(vcpu).collect(), ..Sample::default() }
+        };
+        let all = Evidence::of([&sample([5, 0, 0]), &sample([0, 0, 5])]);
+        assert_eq!(all.silent, [1]);
+        assert_eq!(all.vcpus.iter().map(|vcpu| vcpu.vcpu).collect::<Vec<_>>(), [0, 2]);
+    }
 
     #[test]
     fn what_higher_tiers_saw_adds_up() {

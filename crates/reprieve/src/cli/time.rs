@@ -25,7 +25,7 @@ pub(super) fn seconds(text: &str, most_s: u64, most: &str) -> Result<u64, String
 fn time(text: &str) -> Result<u64, String> {
     let units = [("min", 60.0), ("ms", 1e-3), ("s", 1.0), ("h", 3600.0)];
     let found = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?.trim(), seconds)));
-    let (number, seconds) = found.ok_or("write it with a unit, as in 30s, 15min or 2h")?;
+    let (number, seconds) = found.ok_or("write it with a unit, ms, s, min or h, as in 30s or 15min")?;
     let number: f64 = number.parse().map_err(|_| format!("{number:?} is no number"))?;
     match number * seconds {
         seconds if (0.0..=1e7).contains(&seconds) => Ok((seconds * SECOND_NS as f64) as u64),

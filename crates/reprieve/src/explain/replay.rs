@@ -160,9 +160,10 @@ fn told(record: &Record, incidents: &[Incident], window: &Window<'_>, as_json: b
         shown::line(&window.stretch.header.host)
     ));
     if !window.is_close() {
-        let beats = window.judged().last().map_or(0, |sample| beats_per_second(sample.beat_ns));
+        // A look that became a close one within the window is as coarse as its beginning.
+        let beats = window.judged().map(|sample| sample.beat_ns).max().map_or(0, beats_per_second);
         all.push_str(&format!(
-            "  ({beats} beats a second: they show what part of the time a vCPU was off, not when)\n"
+            "  ({beats} beats a second, for a part of it at least: they show what part of the time a vCPU was off, not when)\n"
         ));
     }
     if !incidents.is_empty() {

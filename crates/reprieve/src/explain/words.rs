@@ -20,6 +20,14 @@ pub(crate) fn percent(permille: u64) -> String {
     format!("{} %", units::significant(permille as f64 / 10.0))
 }
 
+/// A part of a time, which is not 0 if it is not nothing.
+fn part(ns: u64, of_ns: u64) -> String {
+    match ns.saturating_mul(1000) / of_ns.max(1) {
+        0 if ns > 0 => "less than 0.1 %".into(),
+        permille => percent(permille),
+    }
+}
+
 pub(super) fn word(confidence: Confidence) -> &'static str {
     match confidence {
         Confidence::Possible => "possible",
@@ -34,11 +42,18 @@ pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
         return format!("{}\n", shown::json(&json_of(seen, verdict).to_string()));
     }
     let mut text = String::new();
+    if !seen.silent.is_empty() && seen.span_ns >= ENOUGH_NS {
+        text.push_str(&format!("Nothing is known of {}: no beat ran there.\n", names(&seen.silent)));
+        text.push_str(SILENT);
+    }
     if verdict.is_quiet() {
         text.push_str(&format!(
             "Neither CPU, memory nor clock slowed this VM down in {}.\n",
             time(seen.span_ns)
         ));
+        if seen.span_ns < ENOUGH_NS {
+            text.push_str(TOO_SHORT);
+        }
         text.push_str(NOT_SEEN);
     }
     for finding in &verdict.findings {
@@ -62,6 +77,14 @@ pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
     text
 }
 
+/// A quiet verdict on less time may have missed what slows the VM down now and then, ns. `watch` waits as long.
+const ENOUGH_NS: u64 = 4_000_000_000;
+const TOO_SHORT: &str = "  That is too short to tell: look for 4 s or longer (--for 10s).\n";
+/// A vCPU that is idle for this part of the time has room for tasks.
+const HALF: f64 = 0.5;
+/// Why beats may not run.
+const SILENT: &str =
+    "  A real-time task has that vCPU (ps -eLo pid,cls,rtprio,psr,comm), or it went offline.\n";
 /// What a quiet verdict does not mean.
 const NOT_SEEN: &str = "  Not looked at: disk, network, limits of other cgroups.\n";
 
@@ -170,7 +193,7 @@ fn said_of_vm(cause: &Cause) -> Said {
     match cause {
         Cause::OwnCpu => plain(
             "This VM has more to run than vCPUs",
-            "see the run queue (vmstat 1, column r) and /proc/pressure/cpu",
+            "see the run queue (vmstat 1, column r); a CPU limit of another cgroup looks the same (grep . /sys/fs/cgroup/*/cpu.stat)",
             "find the busy tasks (top); fewer of them, or more vCPUs",
         ),
         Cause::OwnMemory => plain(
@@ -228,9 +251,9 @@ fn seen_lines(seen: &Evidence) -> Vec<String> {
         let longest_ns = vcpu.offs.iter().map(|off| off.length_ns()).max();
         let longest = longest_ns.map_or(String::new(), |ns| format!(", {} at the longest", time(ns)));
         format!(
-            "vCPU {}: off (not run by the host) for {} of the time, {}{longest}; kept waiting by the VM's own tasks for {}",
+            "vCPU {}: off for {} of the time, {}{longest}; its beats waited for other tasks of this VM for {}",
             vcpu.vcpu,
-            percent(permille(vcpu.off_ns())),
+            part(vcpu.off_ns(), seen.span_ns),
             if vcpu.offs.len() == 1 { "once".into() } else { format!("{} times", vcpu.offs.len()) },
             percent(permille(vcpu.kept_ns))
         )
@@ -239,7 +262,7 @@ fn seen_lines(seen: &Evidence) -> Vec<String> {
     let shared = permille(seen.shared_ns());
     if shared >= OFF_PERMILLE {
         lines.push(format!(
-            "all vCPUs came back together from {} of the time: late timers of the hypervisor, or stops of the whole VM",
+            "for {} of the time vCPUs were off and then came back at the same moment: late timers of the hypervisor, or stops of the whole VM",
             percent(shared)
         ));
     }
@@ -298,7 +321,7 @@ fn deep_lines(seen: &Evidence) -> Vec<String> {
     }
     if !seen.real_time {
         lines.push(
-            "without real-time priority: the VM's own load may hide what the host does (as root it has it)"
+            "without real-time priority: the VM's own load may hide what the host does (`reprieve doctor` says how to get it)"
                 .into(),
         );
     }
@@ -351,6 +374,14 @@ pub fn finding_json(finding: &Finding, seen: &Evidence) -> Value {
 }
 
 fn says(finding: &Finding, seen: &Evidence) -> String {
+    let idle = seen.vcpus.iter().filter(|vcpu| vcpu.idle >= HALF).map(|vcpu| vcpu.vcpu).collect::<Vec<_>>();
+    if finding.cause == Cause::OwnCpu && !idle.is_empty() {
+        return format!(
+            "Tasks of this VM wait for a CPU while {} {} idle: they are pinned to others, or a cgroup limits them",
+            names(&idle),
+            if idle.len() == 1 { "is" } else { "are" }
+        );
+    }
     format!("{}{}", said(&finding.cause).answer, tasks_in_the_way(&finding.cause, seen))
 }
 
