@@ -34,7 +34,7 @@ pub enum ReadError {
     Newer { path: PathBuf, version: u32 },
     #[error("{}: more than {} MiB are too many for a hindsight record", .0.display(), MOST_BYTES >> 20)]
     TooLarge(PathBuf),
-    #[error("{}: what it holds takes more than {} MiB of memory; read a dump of less time", .0.display(), MOST_KEPT_BYTES >> 20)]
+    #[error("{}: what it holds takes more than {} MiB of memory; record less (--keep, --disk)", .0.display(), MOST_KEPT_BYTES >> 20)]
     TooMuch(PathBuf),
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn held(path: &Path) -> Result<Held, ReadError> {
     let samples = record.stretches.iter().flat_map(|stretch| &stretch.samples);
     // What was read before an error counts.
     let span_ns = samples.clone().fold(0, |sum: u64, sample| sum.saturating_add(sample.span_ns));
-    let is_bare = samples.count() == 0 && record.damaged == 0 && reader.triggers == 0;
+    let is_bare = samples.count() == 0 && record.damaged == 0 && reader.triggers == 0 && reader.unknown == 0;
     Ok(Held { span_ns, is_nothing: is_read && is_bare })
 }
 
@@ -122,6 +122,8 @@ struct Reader {
     bytes: u64,
     kept_bytes: usize,
     triggers: usize,
+    /// Lines that later programs know.
+    unknown: u64,
     /// When each vCPU of the stretch was back last, by number, ns.
     back_ns: Vec<u64>,
 }
@@ -174,7 +176,7 @@ impl Reader {
             Ok(Line::Header(header)) => self.header(header),
             Ok(Line::Sample(sample)) => self.sample(*sample),
             Ok(Line::Trigger(trigger)) => self.trigger(trigger),
-            Ok(Line::Unknown) => {}
+            Ok(Line::Unknown) => self.unknown += 1,
         }
         Ok(())
     }

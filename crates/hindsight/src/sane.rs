@@ -11,13 +11,13 @@ const MOST_SPAN_NS: u64 = 1 << 50;
 const MOST_COUNT: u64 = 1 << 50;
 /// Most vCPUs.
 const MOST_VCPUS: usize = 1024;
-/// Most names of tasks or functions, slab caches, and grace periods in a sample, each. The collector keeps 1,024 names, and its eBPF
-/// 512 grace periods.
+/// Most names of tasks or functions, slab caches, and grace periods in a sample, each. The collector keeps 1,024 names, and as
+/// many grace periods.
 const MOST_LISTED: usize = 4096;
 /// A beat is late at most once in this time, ns: half of the time between two beats of a close look.
 const LEAST_OFF_NS: u64 = 500_000;
-/// Times off that a sample may have beyond that.
-const MORE_OFFS: u64 = 16;
+/// As many times off a sample may have however short it is: those that wait to be taken if the recorder was kept from running.
+const WAITING_OFFS: u64 = 8192;
 /// Most bytes of a name of a task, function or slab cache.
 const MOST_NAME_BYTES: usize = 1024;
 /// A time off ends at most so long after its sample, ns: the recorder can be kept from running between the two.
@@ -73,7 +73,7 @@ fn is_sane_vcpu(vcpu: &VcpuSample, sample: &Sample) -> bool {
     vcpu.vcpu <= HIGHEST_VCPU
         && times.into_iter().flatten().all(|ns| ns <= MOST_SPAN_NS)
         && vcpu.beats.max(vcpu.lost) <= MOST_SPAN_NS
-        && vcpu.offs.len() as u64 <= sample.span_ns / LEAST_OFF_NS + MORE_OFFS
+        && vcpu.offs.len() as u64 <= WAITING_OFFS.max(sample.span_ns / LEAST_OFF_NS)
         && vcpu.offs.iter().all(is_sane_off)
         && vcpu.offs.is_sorted_by(|one, next| one.back_ns <= next.since_ns)
         && vcpu.offs.last().is_none_or(|last| last.back_ns <= sample.at_ns.saturating_add(SLACK_NS))
@@ -125,7 +125,7 @@ mod tests {
         assert!(!with(|sample| sample.grace_periods_ns = vec![1; 5000]));
         assert!(!with(|sample| {
             let off = |at: u64| Off { since_ns: 2 * at, back_ns: 2 * at + 1 };
-            (sample.at_ns, sample.vcpus[0].offs) = (100, (0..17).map(off).collect());
+            (sample.at_ns, sample.vcpus[0].offs) = (100_000, (0..8193).map(off).collect());
         }));
         assert!(!with(|sample| sample.stalls = Some(u64::MAX)));
         assert!(!with(|sample| {

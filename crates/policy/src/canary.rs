@@ -30,6 +30,14 @@ const SUSPENDED_NS: u64 = 1_000_000;
 pub fn is_alarming(sample: &Sample) -> bool {
     let much = |ns: u64, permille: u64| ns > sample.span_ns / 1000 * permille;
     let vcpu = sample.vcpus.iter().any(|vcpu| {
+        // No beat ran there.
+        if vcpu.beats == 0
+            && vcpu.offs.is_empty()
+            && sample.beat_ns > 0
+            && sample.span_ns > 2 * sample.beat_ns
+        {
+            return true;
+        }
         // The number of late beats over that of all: what part of the time the vCPU is off.
         let late = vcpu.offs.iter().filter(|off| off.length_ns() > NOISE_NS).count() as u64 + vcpu.lost;
         late * 1000 > vcpu.beats * OFF_PERMILLE

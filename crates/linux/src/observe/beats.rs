@@ -22,6 +22,9 @@ const MOST_GAPS: usize = 4_096;
 /// Time between two attempts to return to a CPU that went offline, ns.
 const OFFLINE_NS: u64 = SECOND_NS;
 
+/// How often it is looked whether a thread has ended, ns.
+const LOOK_NS: u64 = 1_000_000;
+
 /// What a beat thread tells, beside gaps. Each value stands for itself, so all are read and written relaxed.
 #[derive(Debug, Default)]
 struct Told {
@@ -112,12 +115,21 @@ impl Beats {
 impl Drop for Beats {
     fn drop(&mut self) {
         self.orders.stop.store(true, Ordering::Relaxed);
-        // Where a real-time task has the CPU, the thread there would never run, and not even the process could end.
         let cpus: Vec<usize> = self.vcpus.iter().map(|vcpu| vcpu.cpu).collect();
-        for vcpu in &self.vcpus {
-            let _ = threads::set_affinity(vcpu.told.tid.load(Ordering::Relaxed), &cpus);
+        for vcpu in &mut self.vcpus {
+            let Some(thread) = vcpu.thread.take() else { continue };
+            // Where a real-time task has the CPU, the thread there would never run, and not even the process could end. So it is moved
+            // to the others; again and again, for it may just be about to pin itself.
+            let others: Vec<usize> = cpus.iter().copied().filter(|cpu| *cpu != vcpu.cpu).collect();
+            while !others.is_empty() && !thread.is_finished() {
+                match vcpu.told.tid.load(Ordering::Relaxed) {
+                    0 => {}
+                    tid => drop(threads::set_affinity(tid, &others)),
+                }
+                clock::sleep_until(clock::now_ns() + LOOK_NS);
+            }
+            drop(thread.join());
         }
-        self.vcpus.iter_mut().filter_map(|vcpu| vcpu.thread.take()).for_each(|thread| drop(thread.join()));
     }
 }
 

@@ -41,7 +41,7 @@ impl Pace {
         match self {
             // After a late beat, beats count from the start of a quota's period. At a multiple of that period, or near one, all
             // later beats would fall into its time on, and the quota would not be seen. Of all whole numbers of milliseconds from
-            // 150 to 299, this one leaves usual quotas unseen for the shortest time: see the test below.
+            // 150 to 299, this one leaves the quotas of the test below unseen for the shortest time.
             Pace::Frugal => 156_000_000,
             Pace::Close => 1_000_000,
         }

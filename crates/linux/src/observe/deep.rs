@@ -15,6 +15,8 @@ use reprieve_policy::sample::{Deferred, Sample};
 use super::{Symbols, Watch};
 use crate::proc::{ProcRoot, SysCpus};
 
+/// The most grace periods of a sample; a kernel has fewer in a second.
+const MOST_GRACE_PERIODS: usize = 1024;
 /// The most functions that a sample names; the rest is added up.
 const MOST_FUNCTIONS: usize = 16;
 /// The name of the rest.
@@ -93,6 +95,7 @@ impl Deep {
                 // Calls that could not be counted are left out.
                 let seen = watch.take().unwrap_or_default();
                 deferred.grace_periods_ns = seen.grace_periods_ns;
+                deferred.grace_periods_ns.truncate(MOST_GRACE_PERIODS);
                 let frees =
                     seen.frees.into_iter().map(|frees| (frees.function, frees.objects.round() as u64));
                 deferred.queued = most(frees, MOST_FUNCTIONS);

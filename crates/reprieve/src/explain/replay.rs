@@ -69,7 +69,12 @@ pub fn replay(path: &Path, arguments: &ExplainArguments) -> Result<(), Failure> 
 
 /// Refuses outputs that are one file, or that would replace the record or a part of it.
 fn refuse_overwriting(record: &Path, outputs: [Option<&Path>; 2]) -> Result<(), Failure> {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    // Of a file that is not there yet, the folder tells which one it will be.
+    let real = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let named = || Some(folder.canonicalize().ok()?.join(path.file_name()?));
+        path.canonicalize().ok().or_else(named).unwrap_or_else(|| path.to_path_buf())
+    };
     let is_of_record = |path: &Path| {
         let (record, path) = (real(record), real(path));
         path == record
@@ -163,7 +168,7 @@ fn told(record: &Record, incidents: &[Incident], window: &Window<'_>, as_json: b
         // A look that became a close one within the window is as coarse as its beginning.
         let beats = window.judged().map(|sample| sample.beat_ns).max().map_or(0, beats_per_second);
         all.push_str(&format!(
-            "  ({beats} beats a second, for a part of it at least: they show what part of the time a vCPU was off, not when)\n"
+            "  (at least a part was seen with {beats} beats a second only: they show what part of the time a vCPU was off, not when)\n"
         ));
     }
     if !incidents.is_empty() {

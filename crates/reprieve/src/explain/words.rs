@@ -47,8 +47,9 @@ pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
         text.push_str(SILENT);
     }
     if verdict.is_quiet() {
+        let neither = if seen.silent.is_empty() { "Neither" } else { "Of the others: neither" };
         text.push_str(&format!(
-            "Neither CPU, memory nor clock slowed this VM down in {}.\n",
+            "{neither} CPU, memory nor clock slowed this VM down in {}.\n",
             time(seen.span_ns)
         ));
         if seen.span_ns < ENOUGH_NS {
@@ -79,12 +80,11 @@ pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
 
 /// A quiet verdict on less time may have missed what slows the VM down now and then, ns. `watch` waits as long.
 const ENOUGH_NS: u64 = 4_000_000_000;
-const TOO_SHORT: &str = "  That is too short to tell: look for 4 s or longer (--for 10s).\n";
-/// A vCPU that is idle for this part of the time has room for tasks.
-const HALF: f64 = 0.5;
+const TOO_SHORT: &str = "  That is too short to tell: 4 s are needed.\n";
+/// A vCPU was idle while tasks waited if both together take more than this part of the time; a tenth is left for what is counted late.
+const SURELY_BOTH: f64 = 1.1;
 /// Why beats may not run.
-const SILENT: &str =
-    "  A real-time task has that vCPU (ps -eLo pid,cls,rtprio,psr,comm), or it went offline.\n";
+const SILENT: &str = "  A real-time task has it (ps -eLo pid,cls,rtprio,psr,comm), the host has not run it, or it went offline.\n";
 /// What a quiet verdict does not mean.
 const NOT_SEEN: &str = "  Not looked at: disk, network, limits of other cgroups.\n";
 
@@ -193,8 +193,8 @@ fn said_of_vm(cause: &Cause) -> Said {
     match cause {
         Cause::OwnCpu => plain(
             "This VM has more to run than vCPUs",
-            "see the run queue (vmstat 1, column r); a CPU limit of another cgroup looks the same (grep . /sys/fs/cgroup/*/cpu.stat)",
-            "find the busy tasks (top); fewer of them, or more vCPUs",
+            "see the run queue (vmstat 1, column r); limits of cgroups look alike: grep -r --include=cpu.stat nr_throttled /sys/fs/cgroup | grep -v ' 0$'",
+            "find the busy tasks (top): fewer of them, more vCPUs, or more CPUs for those that are pinned or limited (taskset -p, cpu.max)",
         ),
         Cause::OwnMemory => plain(
             "Tasks of this VM wait for memory",
@@ -251,7 +251,7 @@ fn seen_lines(seen: &Evidence) -> Vec<String> {
         let longest_ns = vcpu.offs.iter().map(|off| off.length_ns()).max();
         let longest = longest_ns.map_or(String::new(), |ns| format!(", {} at the longest", time(ns)));
         format!(
-            "vCPU {}: off for {} of the time, {}{longest}; its beats waited for other tasks of this VM for {}",
+            "vCPU {}: did not run (off) for {} of the time, {}{longest}; its beats waited for other tasks of this VM for {}",
             vcpu.vcpu,
             part(vcpu.off_ns(), seen.span_ns),
             if vcpu.offs.len() == 1 { "once".into() } else { format!("{} times", vcpu.offs.len()) },
@@ -344,6 +344,7 @@ fn json_of(seen: &Evidence, verdict: &Verdict) -> Value {
         "span_ns": seen.span_ns,
         "findings": verdict.findings.iter().map(|finding| finding_json(finding, seen)).collect::<Vec<_>>(),
         "vcpus": seen.vcpus.iter().map(vcpu).collect::<Vec<_>>(),
+        "silent_vcpus": seen.silent,
         "shared_off_ns": seen.shared_ns(),
         "steal_ns": seen.steal_ns,
         "throttled_ns": seen.throttled_ns,
@@ -374,15 +375,25 @@ pub fn finding_json(finding: &Finding, seen: &Evidence) -> Value {
 }
 
 fn says(finding: &Finding, seen: &Evidence) -> String {
-    let idle = seen.vcpus.iter().filter(|vcpu| vcpu.idle >= HALF).map(|vcpu| vcpu.vcpu).collect::<Vec<_>>();
-    if finding.cause == Cause::OwnCpu && !idle.is_empty() {
-        return format!(
-            "Tasks of this VM wait for a CPU while {} {} idle: they are pinned to others, or a cgroup limits them",
-            names(&idle),
-            if idle.len() == 1 { "is" } else { "are" }
-        );
+    let in_the_way = tasks_in_the_way(&finding.cause, seen);
+    let idle = idle_beside_waits(seen);
+    if finding.cause != Cause::OwnCpu || idle.is_empty() {
+        return format!("{}{in_the_way}", said(&finding.cause).answer);
     }
-    format!("{}{}", said(&finding.cause).answer, tasks_in_the_way(&finding.cause, seen))
+    let is_or_are = if idle.len() == 1 { "is" } else { "are" };
+    let pinned =
+        if idle.len() < seen.vcpus.len() + seen.silent.len() { "they are pinned to others, or " } else { "" };
+    format!(
+        "Tasks of this VM wait for a CPU while {} {is_or_are} idle: {pinned}a cgroup limits them{in_the_way}",
+        names(&idle)
+    )
+}
+
+/// vCPUs that were idle at times at which tasks waited for a CPU: both together took more than the whole time.
+fn idle_beside_waits(seen: &Evidence) -> Vec<usize> {
+    let waited = seen.cpu_wait_ns.unwrap_or(0) as f64 / seen.span_ns.max(1) as f64;
+    let idle = seen.vcpus.iter().filter(|vcpu| vcpu.idle + waited > SURELY_BOTH);
+    idle.map(|vcpu| vcpu.vcpu).collect()
 }
 
 /// A cause, with what is known of it.

@@ -15,8 +15,8 @@ use super::window::{Window, is_close_look};
 /// Two samples follow each other if no more than this is between them, ns.
 const FOLLOWS_NS: u64 = 1_000_000;
 
-/// Most times off in a trace: about 700 bytes of memory are needed for each.
-const MOST_SLICES: usize = 1_000_000;
+/// Most times off in a trace: about 700 bytes of memory are needed for each. A ring of the default size has fewer.
+const MOST_SLICES: usize = 1_500_000;
 
 /// The bytes of a trace: a process for each stretch.
 ///
@@ -27,7 +27,7 @@ pub fn perfetto(record: &Record) -> Result<Vec<u8>, String> {
     let offs: usize = samples.flat_map(|sample| &sample.vcpus).map(|vcpu| vcpu.offs.len()).sum();
     if offs > MOST_SLICES {
         return Err(format!(
-            "--perfetto: {offs} times off are more than {MOST_SLICES} for a trace; use a dump of less time"
+            "--perfetto: {offs} times off are more than {MOST_SLICES} for a trace; record less (--keep, --disk)"
         ));
     }
     let traces: Vec<(String, Trace)> =
