@@ -281,7 +281,7 @@ fn seen_lines(seen: &Evidence) -> Vec<String> {
         ));
     }
     let optional = [
-        ("throttled in its own cgroup", seen.throttled_ns),
+        ("throttled in its own cgroup, all CPUs together", seen.throttled_ns),
         ("some task waited for a CPU", seen.cpu_wait_ns),
         ("some task waited for memory", seen.memory_wait_ns),
         ("RCU's kthread waited for a CPU", seen.kthread_wait_ns),
