@@ -16,7 +16,7 @@ const MOST_VCPUS: usize = 1024;
 const MOST_LISTED: usize = 4096;
 /// A beat is late at most once in this time, ns: half of the time between two beats of a close look.
 const LEAST_OFF_NS: u64 = 500_000;
-/// As many times off a sample may have however short it is: those that wait to be taken if the recorder was kept from running.
+/// A short sample may have this many times off: they wait to be taken while the recorder is kept from running.
 const WAITING_OFFS: u64 = 8192;
 /// Most bytes of a name of a task, function or slab cache.
 const MOST_NAME_BYTES: usize = 1024;

@@ -78,9 +78,9 @@ pub enum Ended {
     Interrupted,
 }
 
-/// Runs a program, without a shell, for at most so long. What it prints goes to stderr. When it ends, or
-/// is ended, it and all that is in the process group in which it was started are gone, unless this process may not kill them. What it
-/// started and what left that group goes on. If this process is killed meanwhile, the program is, too.
+/// Runs a program, without a shell, for at most so long. Its output goes to stderr. When it has ended, everything still in the process
+/// group in which it was started is killed, unless this process may not kill it. Children that left that group go on. If this process
+/// is killed meanwhile, the program is, too.
 ///
 /// Call it from a thread that lives as long as the program should: see [`child::die_with_parent`].
 ///
