@@ -88,7 +88,7 @@ pub fn read(path: &Path) -> Result<Record, ReadError> {
     }
 }
 
-/// What a segment holds, for the ring that it belongs to.
+/// A segment's content, as far as its ring needs it.
 pub(crate) struct Held {
     /// Recorded time, ns: 0 of a segment that cannot be read.
     pub span_ns: u64,
@@ -96,7 +96,7 @@ pub(crate) struct Held {
     pub is_nothing: bool,
 }
 
-/// What a segment holds.
+/// Looks into a segment.
 ///
 /// # Errors
 /// [`ReadError::Newer`]; everything else that is wrong with it is no error.
