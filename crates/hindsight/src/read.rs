@@ -34,7 +34,7 @@ pub enum ReadError {
     Newer { path: PathBuf, version: u32 },
     #[error("{}: more than {} MiB are too many for a hindsight record", .0.display(), MOST_BYTES >> 20)]
     TooLarge(PathBuf),
-    #[error("{}: what it holds takes more than {} MiB of memory; record less (--keep, --disk)", .0.display(), MOST_KEPT_BYTES >> 20)]
+    #[error("{}: what it holds takes more than {} MiB of memory; copy some of its segments into another folder and name that, and record less in future (--keep, --disk)", .0.display(), MOST_KEPT_BYTES >> 20)]
     TooMuch(PathBuf),
 }
 

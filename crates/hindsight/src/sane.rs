@@ -16,7 +16,7 @@ const MOST_VCPUS: usize = 1024;
 const MOST_LISTED: usize = 4096;
 /// A beat is late at most once in this time, ns: half of the time between two beats of a close look.
 const LEAST_OFF_NS: u64 = 500_000;
-/// A short sample may have this many times off: they wait to be taken while the recorder is kept from running.
+/// A short sample may have this many times off: twice as many as a collector keeps while the recorder is kept from running.
 const WAITING_OFFS: u64 = 8192;
 /// Most bytes of a name of a task, function or slab cache.
 const MOST_NAME_BYTES: usize = 1024;
@@ -36,6 +36,7 @@ pub(crate) fn is_sane(sample: &Sample) -> bool {
     ];
     sample.at_ns <= MOST_NS
         && sample.span_ns <= MOST_SPAN_NS.min(sample.at_ns)
+        && sample.beat_ns <= MOST_SPAN_NS
         && sample.suspended_ns <= MOST_NS
         && sample.open_grace_period_ns <= MOST_NS
         && are_sane(&sample.grace_periods_ns)
@@ -117,6 +118,7 @@ mod tests {
         assert!(with(|_| ()));
         assert!(!with(|sample| sample.span_ns = 10));
         assert!(!with(|sample| sample.at_ns = u64::MAX));
+        assert!(!with(|sample| sample.beat_ns = u64::MAX));
         assert!(!with(|sample| sample.io_wait_ns = Some(u64::MAX)));
         assert!(!with(|sample| sample.grace_periods_ns = vec![u64::MAX]));
         assert!(!with(|sample| sample.in_the_way = vec![("a".into(), u64::MAX)]));

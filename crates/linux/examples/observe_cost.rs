@@ -2,8 +2,8 @@
 //!
 //!     cargo run -p reprieve-linux --release --features ebpf --example observe_cost -- ROUNDS FILE [COLLECTOR ...]
 //!
-//! Each round visits all conditions, or those of the named collectors and the two without one, in another order, each idle and beside a workload that does a fixed amount of system calls
-//! and allocations on every CPU. The collector is a process of its own. `none-again` is the control: nothing, once more. A loss
+//! Each round visits all conditions, or those of the named collectors and the two without a collector, in another order, each idle and
+//! beside a workload that does a fixed amount of system calls and allocations on every CPU. The collector is a process of its own. `none-again` is the control: nothing, once more. A loss
 //! is the logarithm of the workload's time over that under `none` in the same round. eBPF programs run in the context of other
 //! tasks, so their time is not in `cpu_share`. With the sysctl `kernel.bpf_stats_enabled=1` the kernel times them, and `ebpf_share`
 //! is their time as a share of one CPU, without what it takes to enter them. Intervals are 95 % by bootstrap over rounds. Run it as
@@ -210,8 +210,6 @@ fn measure(rounds: usize, file: &str, wanted: &[String]) -> Result<(), Failure> 
             format!("{bad}: no such collector; there are {:?}", COLLECTORS.map(|(name, ..)| name)).into()
         );
     }
-    // Opened before the work, so that nothing is measured in vain.
-    let mut to = std::fs::File::create(file)?;
     let (turns, mut state) = (turns()?, 0x9e37_79b9_7f4a_7c15);
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
     // If T2 is refused, its rows would only repeat those of T1, so they are left out.
@@ -219,6 +217,13 @@ fn measure(rounds: usize, file: &str, wanted: &[String]) -> Result<(), Failure> 
         true => Collecting::begin("t2-close")?.end()?["refusal"].clone(),
         false => "not asked for".into(),
     };
+    if let (false, Some(asked), Some(why)) =
+        (wanted.is_empty(), wanted.iter().find(|name| name.starts_with("t2")), refusal.as_str())
+    {
+        return Err(format!("{asked} cannot be measured here: {why}").into());
+    }
+    // Opened before the work, so that nothing is measured in vain.
+    let mut to = std::fs::File::create(file)?;
     let is_there = |name: &&str| is_wanted(name) && (refusal.is_null() || !name.starts_with("t2"));
     let collectors = COLLECTORS.into_iter().map(|(name, ..)| name).filter(is_there);
     let names: Vec<&str> = NONE.into_iter().chain(collectors).collect();

@@ -6,6 +6,7 @@
 //! [`crate::explain`]; they are estimates of our own.
 
 use crate::explain::OVERLOAD_PERMILLE;
+use crate::fingerprint::Off;
 use crate::sample::{Sample, VcpuSample};
 
 /// For how long to look closely after the last alarming sample, ns: as long as a verdict takes.
@@ -30,18 +31,11 @@ const SUSPENDED_NS: u64 = 1_000_000;
 pub fn is_alarming(sample: &Sample) -> bool {
     let much = |ns: u64, permille: u64| ns > sample.span_ns / 1000 * permille;
     let vcpu = sample.vcpus.iter().any(|vcpu| {
-        // No beat ran there.
-        if vcpu.beats == 0
-            && vcpu.offs.is_empty()
-            && sample.beat_ns > 0
-            && sample.span_ns > 2 * sample.beat_ns
-        {
-            return true;
-        }
+        let seen_ns = vcpu.offs.iter().map(|off| seen_ns(off, sample.beat_ns));
         // The number of late beats over that of all: what part of the time the vCPU is off.
-        let late = vcpu.offs.iter().filter(|off| off.length_ns() > NOISE_NS).count() as u64 + vcpu.lost;
+        let late = seen_ns.clone().filter(|ns| *ns > NOISE_NS).count() as u64 + vcpu.lost;
         late * 1000 > vcpu.beats * OFF_PERMILLE
-            || much(vcpu.off_ns(), OFF_PERMILLE)
+            || much(seen_ns.fold(0, u64::saturating_add), OFF_PERMILLE)
             || much(vcpu.kept_ns, WAITING_PERMILLE)
             || much(vcpu.steal_ns.unwrap_or(0), OFF_PERMILLE)
     });
@@ -49,11 +43,28 @@ pub fn is_alarming(sample: &Sample) -> bool {
     let longest_ns =
         sample.grace_periods_ns.iter().copied().max().unwrap_or(0).max(sample.open_grace_period_ns);
     vcpu || waits.into_iter().flatten().any(|ns| much(ns, WAITING_PERMILLE))
-        || much(sample.cpu_wait_ns.unwrap_or(0), OVERLOAD_PERMILLE)
+        || (silent(sample).next().is_none() && much(sample.cpu_wait_ns.unwrap_or(0), OVERLOAD_PERMILLE))
         || much(sample.throttled_ns.unwrap_or(0), OFF_PERMILLE)
         || longest_ns >= LONG_GP_NS
         || sample.stepped_ns.unsigned_abs() >= STEP_NS
         || sample.suspended_ns >= SUSPENDED_NS
+}
+
+/// The vCPUs on which no beat ran in this sample, though several were due: a real-time task has them, the host does not run them, or
+/// they are offline. Their beats wait for a CPU, so what the kernel says of waiting tasks says nothing meanwhile.
+pub fn silent(sample: &Sample) -> impl Iterator<Item = usize> {
+    let is_due = sample.beat_ns > 0 && sample.span_ns > sample.beat_ns.saturating_mul(2);
+    let is_silent = move |vcpu: &&VcpuSample| is_due && vcpu.beats == 0 && vcpu.offs.is_empty();
+    sample.vcpus.iter().filter(is_silent).map(|vcpu| vcpu.vcpu)
+}
+
+/// How long a time off was, ns. A sample places its beginning halfway between two beats. If these are far apart, only the time
+/// after the beat that was due is sure.
+pub fn seen_ns(off: &Off, beat_ns: u64) -> u64 {
+    match beat_ns <= CLOSE_BEAT_NS {
+        true => off.length_ns(),
+        false => off.length_ns().saturating_sub(beat_ns / 2),
+    }
 }
 
 /// How long a vCPU was off in this sample, ns. Beats that are rare show it by how many of them are late: most times off fall
@@ -71,12 +82,17 @@ pub fn off_ns(sample: &Sample, vcpu: &VcpuSample) -> u64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Canary {
     until_ns: u64,
+    /// vCPUs that were silent in the last sample.
+    silent: usize,
 }
 
 impl Canary {
     /// Takes in a sample, and says whether to look closely from now on.
     pub fn is_close_after(&mut self, sample: &Sample) -> bool {
-        if is_alarming(sample) {
+        // One that stays silent, perhaps because it is offline, is no news.
+        let silent = silent(sample).count();
+        let is_news = silent > std::mem::replace(&mut self.silent, silent);
+        if is_news || is_alarming(sample) {
             self.until_ns = sample.at_ns.saturating_add(CLOSE_NS);
         }
         sample.at_ns < self.until_ns
@@ -86,7 +102,6 @@ impl Canary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fingerprint::Off;
 
     const MS: u64 = 1_000_000;
 
@@ -113,10 +128,13 @@ mod tests {
             change(&mut sample);
             is_alarming(&sample)
         };
-        assert!(with(
-            &|sample: &mut Sample| sample.vcpus[0].offs = vec![Off { since_ns: 0, back_ns: 3 * MS }]
-        ));
-        assert!(!with(&|sample: &mut Sample| sample.vcpus[0].offs = vec![Off { since_ns: 0, back_ns: MS }]));
+        // The collector places the beginning of a time off halfway between two beats.
+        let late_by = |ns: u64| {
+            with(&|sample: &mut Sample| {
+                sample.vcpus[0].offs = vec![Off { since_ns: 0, back_ns: 78 * MS + ns }]
+            })
+        };
+        assert!(late_by(3 * MS) && !late_by(MS));
         assert!(with(&|sample: &mut Sample| sample.vcpus[0].steal_ns = Some(30 * MS)));
         assert!(with(&|sample: &mut Sample| sample.vcpus[0].kept_ns = 60 * MS));
         assert!(with(&|sample: &mut Sample| sample.throttled_ns = Some(30 * MS)));
@@ -127,6 +145,22 @@ mod tests {
         assert!(with(&|sample: &mut Sample| sample.stepped_ns = -60 * MS as i64));
         assert!(with(&|sample: &mut Sample| sample.suspended_ns = MS));
         assert!(!with(&|sample: &mut Sample| sample.suspended_ns = 99));
+    }
+
+    #[test]
+    fn a_vcpu_that_falls_silent_alarms_once() {
+        let silent_at = |seconds: u64| {
+            let mut sample = quiet(seconds * 1000 * MS);
+            // Its beat waits for a CPU, and is a task, too.
+            (sample.vcpus[0].beats, sample.cpu_wait_ns) = (0, Some(1000 * MS));
+            sample
+        };
+        let mut canary = Canary::default();
+        assert!(!canary.is_close_after(&quiet(1)));
+        assert!(canary.is_close_after(&silent_at(2)));
+        assert!((3..12).all(|at| canary.is_close_after(&silent_at(at))));
+        assert!((12..40).all(|at| !canary.is_close_after(&silent_at(at))));
+        assert!(!canary.is_close_after(&quiet(40_000 * MS)) && canary.is_close_after(&silent_at(41)));
     }
 
     #[test]

@@ -115,16 +115,14 @@ impl Beats {
 impl Drop for Beats {
     fn drop(&mut self) {
         self.orders.stop.store(true, Ordering::Relaxed);
-        let cpus: Vec<usize> = self.vcpus.iter().map(|vcpu| vcpu.cpu).collect();
         for vcpu in &mut self.vcpus {
             let Some(thread) = vcpu.thread.take() else { continue };
             // Where a real-time task has the CPU, the thread there would never run, and not even the process could end. So it is moved
-            // to the others; again and again, for it may just be about to pin itself.
-            let others: Vec<usize> = cpus.iter().copied().filter(|cpu| *cpu != vcpu.cpu).collect();
-            while !others.is_empty() && !thread.is_finished() {
+            // to a CPU that surely runs something: this one. Again and again, for it may just be about to pin itself.
+            while !thread.is_finished() {
                 match vcpu.told.tid.load(Ordering::Relaxed) {
                     0 => {}
-                    tid => drop(threads::set_affinity(tid, &others)),
+                    tid => drop(threads::set_affinity(tid, &[rustix::thread::sched_getcpu()])),
                 }
                 clock::sleep_until(clock::now_ns() + LOOK_NS);
             }

@@ -2,8 +2,8 @@
 //!
 //! It has two paces. The *frugal* one is for always: about 6 beats a second and vCPU show what part of the time a vCPU is off, not
 //! when. The *close* one, of 1,000, shows each time off of a millisecond or more (up to 5 where beats are usually late), and
-//! costs some sixty times as much.
-//! [`reprieve_policy::canary`] says when to look closely.
+//! costs forty to fifty times as much (records/explain/cost-frugal.json and cost.json). [`reprieve_policy::canary`] says when to look
+//! closely.
 //!
 //! It sees as much as it may, in tiers, and does not fail for lack of rights: T0 needs none, T1 root, and T2 is armed while the
 //! pace is close, since it costs more.

@@ -110,6 +110,11 @@ impl Evidence {
         all
     }
 
+    /// How long some task waited for a CPU, ns, unless the collector's own beats do so, as on a vCPU where none ran.
+    pub fn waits_of_tasks_ns(&self) -> Option<u64> {
+        self.cpu_wait_ns.filter(|_| self.silent.is_empty())
+    }
+
     fn add_higher_tiers(&mut self, sample: &Sample) {
         self.tier = self.tier.max(sample.tier);
         let logged = sample

@@ -46,7 +46,7 @@ pub(super) fn quota(seen: &Evidence) -> Option<Finding> {
 }
 
 pub(super) fn cpu(seen: &Evidence) -> Option<Finding> {
-    let waited_permille = seen.cpu_wait_ns.map_or(0, |ns| seen.permille(ns));
+    let waited_permille = seen.waits_of_tasks_ns().map_or(0, |ns| seen.permille(ns));
     let is_waiting = waited_permille >= OVERLOAD_PERMILLE;
     let kept_ns = seen.vcpus.iter().map(|vcpu| vcpu.kept_ns).max()?;
     let lost_permille = seen.permille(kept_ns).max(if is_waiting { waited_permille } else { 0 });

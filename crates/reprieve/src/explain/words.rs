@@ -2,7 +2,7 @@
 
 mod log;
 
-use reprieve_policy::explain::{Cause, Confidence, Evidence, Finding, OFF_PERMILLE, Verdict};
+use reprieve_policy::explain::{Cause, Confidence, ENOUGH_NS, Evidence, Finding, OFF_PERMILLE, Verdict};
 use reprieve_policy::fingerprint::{Quota, Turns};
 use reprieve_study::{shown, units};
 use serde_json::{Value, json};
@@ -42,18 +42,20 @@ pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
         return format!("{}\n", shown::json(&json_of(seen, verdict).to_string()));
     }
     let mut text = String::new();
-    if !seen.silent.is_empty() && seen.span_ns >= ENOUGH_NS {
+    // In a shorter time none may have been due.
+    let has_silent = !seen.silent.is_empty() && seen.span_ns >= ENOUGH_NS;
+    if has_silent {
         text.push_str(&format!("Nothing is known of {}: no beat ran there.\n", names(&seen.silent)));
-        text.push_str(SILENT);
+        text.push_str(&format!("  {SILENT}\n"));
     }
-    if verdict.is_quiet() {
-        let neither = if seen.silent.is_empty() { "Neither" } else { "Of the others: neither" };
+    if verdict.is_quiet() && !(has_silent && seen.vcpus.is_empty()) {
+        let neither = if has_silent { "Of the others: neither" } else { "Neither" };
         text.push_str(&format!(
             "{neither} CPU, memory nor clock slowed this VM down in {}.\n",
             time(seen.span_ns)
         ));
         if seen.span_ns < ENOUGH_NS {
-            text.push_str(TOO_SHORT);
+            text.push_str(&format!("  That is too short to tell: {} are needed.\n", time(ENOUGH_NS)));
         }
         text.push_str(NOT_SEEN);
     }
@@ -78,13 +80,11 @@ pub fn of(seen: &Evidence, verdict: &Verdict, as_json: bool) -> String {
     text
 }
 
-/// A quiet verdict on less time may have missed what slows the VM down now and then, ns. `watch` waits as long.
-const ENOUGH_NS: u64 = 4_000_000_000;
-const TOO_SHORT: &str = "  That is too short to tell: 4 s are needed.\n";
 /// A vCPU was idle while tasks waited if both together take more than this part of the time; a tenth is left for what is counted late.
 const SURELY_BOTH: f64 = 1.1;
 /// Why beats may not run.
-const SILENT: &str = "  A real-time task has it (ps -eLo pid,cls,rtprio,psr,comm), the host has not run it, or it went offline.\n";
+pub(crate) const SILENT: &str =
+    "A real-time task has it (ps -eLo pid,cls,rtprio,psr,comm), the host has not run it, or it went offline.";
 /// What a quiet verdict does not mean.
 const NOT_SEEN: &str = "  Not looked at: disk, network, limits of other cgroups.\n";
 
@@ -193,7 +193,7 @@ fn said_of_vm(cause: &Cause) -> Said {
     match cause {
         Cause::OwnCpu => plain(
             "This VM has more to run than vCPUs",
-            "see the run queue (vmstat 1, column r); limits of cgroups look alike: grep -r --include=cpu.stat nr_throttled /sys/fs/cgroup | grep -v ' 0$'",
+            "see the run queue (vmstat 1, column r); a limit of a cgroup looks alike, and then one of these numbers grows: `grep -r --include=cpu.stat nr_throttled /sys/fs/cgroup`",
             "find the busy tasks (top): fewer of them, more vCPUs, or more CPUs for those that are pinned or limited (taskset -p, cpu.max)",
         ),
         Cause::OwnMemory => plain(
@@ -225,7 +225,7 @@ fn of_turns(turns: Option<&Turns>) -> String {
     format!(": a vCPU runs for {}, then waits for {}, beside about {others}", time(*on_ns), time(*off_ns))
 }
 
-fn names(vcpus: &[usize]) -> String {
+pub(crate) fn names(vcpus: &[usize]) -> String {
     let numbers: Vec<String> = vcpus.iter().map(usize::to_string).collect();
     format!("{} {}", if vcpus.len() == 1 { "vCPU" } else { "vCPUs" }, numbers.join(", "))
 }
@@ -280,9 +280,13 @@ fn seen_lines(seen: &Evidence) -> Vec<String> {
             gps.len()
         ));
     }
+    let waited = match seen.silent.is_empty() {
+        true => "some task waited for a CPU",
+        false => "some task waited for a CPU, reprieve's own on a vCPU without beats included",
+    };
     let optional = [
         ("throttled in its own cgroup, all CPUs together", seen.throttled_ns),
-        ("some task waited for a CPU", seen.cpu_wait_ns),
+        (waited, seen.cpu_wait_ns),
         ("some task waited for memory", seen.memory_wait_ns),
         ("RCU's kthread waited for a CPU", seen.kthread_wait_ns),
     ];
@@ -381,17 +385,21 @@ fn says(finding: &Finding, seen: &Evidence) -> String {
         return format!("{}{in_the_way}", said(&finding.cause).answer);
     }
     let is_or_are = if idle.len() == 1 { "is" } else { "are" };
-    let pinned =
-        if idle.len() < seen.vcpus.len() + seen.silent.len() { "they are pinned to others, or " } else { "" };
+    let pinned = if idle.len() < seen.vcpus.len() { "pinned to others, " } else { "" };
     format!(
-        "Tasks of this VM wait for a CPU while {} {is_or_are} idle: {pinned}a cgroup limits them{in_the_way}",
+        "Tasks of this VM wait for a CPU while {} {is_or_are} idle: {pinned}limited by a cgroup, or too short to be moved{in_the_way}",
         names(&idle)
     )
 }
 
-/// vCPUs that were idle at times at which tasks waited for a CPU: both together took more than the whole time.
+/// vCPUs that were idle at times at which tasks waited for a CPU: both together took more than the whole time. None while the host
+/// keeps vCPUs off, for then tasks wait on these.
 fn idle_beside_waits(seen: &Evidence) -> Vec<usize> {
-    let waited = seen.cpu_wait_ns.unwrap_or(0) as f64 / seen.span_ns.max(1) as f64;
+    if seen.vcpus.iter().any(|vcpu| vcpu.off_ns().saturating_mul(1000) / seen.span_ns.max(1) >= OFF_PERMILLE)
+    {
+        return Vec::new();
+    }
+    let waited = seen.waits_of_tasks_ns().unwrap_or(0) as f64 / seen.span_ns.max(1) as f64;
     let idle = seen.vcpus.iter().filter(|vcpu| vcpu.idle + waited > SURELY_BOTH);
     idle.map(|vcpu| vcpu.vcpu).collect()
 }

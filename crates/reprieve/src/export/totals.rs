@@ -5,14 +5,12 @@
 use std::collections::BTreeMap;
 
 use prometheus_client::metrics::histogram::Histogram;
+use reprieve_policy::canary::seen_ns;
 use reprieve_policy::explain::State;
-use reprieve_policy::fingerprint::Off;
 use reprieve_policy::sample::{Memory, Sample, VcpuSample};
 
 /// Upper bounds of the buckets of both histograms, s. Below 1 ms beats see nothing; RCU's own stall warnings begin at 21 s.
 const BUCKETS_S: [f64; 13] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
-/// Beats at this distance, ns, or a shorter one, show when a vCPU went off.
-const CLOSE_BEAT_NS: u64 = 2_000_000;
 /// The longest time that a sample covers, ns: it should be a second.
 const MOST_OBSERVED_NS: u64 = 1_500_000_000;
 
@@ -150,15 +148,6 @@ impl VcpuTotals {
     }
 }
 
-/// How long a time off was, ns. A sample places its beginning halfway between two beats. If these are far apart, only the time
-/// after the beat that was due is sure.
-fn seen_ns(off: &Off, beat_ns: u64) -> u64 {
-    match beat_ns <= CLOSE_BEAT_NS {
-        true => off.length_ns(),
-        false => off.length_ns().saturating_sub(beat_ns / 2),
-    }
-}
-
 fn grow(total: &mut Option<u64>, by: Option<u64>) {
     if let Some(by) = by {
         *total = Some(total.unwrap_or(0).saturating_add(by));
@@ -176,6 +165,7 @@ mod tests {
 
     use super::super::page::{Form, Pages};
     use super::*;
+    use reprieve_policy::fingerprint::Off;
 
     const MS: u64 = 1_000_000;
 

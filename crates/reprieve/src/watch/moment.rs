@@ -18,6 +18,8 @@ const MISSING_NS: u64 = 1_500_000_000;
 pub struct VcpuMoment {
     /// Its number.
     pub vcpu: usize,
+    /// Whether no beat ran there, so that nothing is known of its time off.
+    pub is_silent: bool,
     /// Time off, thousandths.
     pub off_permille: u64,
     /// Time off, ns; at a frugal pace an estimate.
@@ -136,6 +138,7 @@ impl VcpuMoment {
         let off_ns = canary::off_ns(sample, vcpu);
         VcpuMoment {
             vcpu: vcpu.vcpu,
+            is_silent: canary::silent(sample).any(|silent| silent == vcpu.vcpu),
             off_permille: (off_ns.saturating_mul(1000) / sample.span_ns.max(1)).min(1000),
             off_ns,
             offs: (vcpu.offs.len() as u64).saturating_add(vcpu.lost),

@@ -57,15 +57,29 @@ pub struct Told {
 
 /// What is said after the newest of these samples.
 pub fn told(recent: &Recent) -> Told {
-    let newest = recent.last().and_then(symptom);
+    let newest = recent.last().filter(|sample| canary::is_alarming(sample)).and_then(symptom);
     match recent.state() {
         State::Known(verdict) => known(recent, &verdict),
         State::Looking { for_ns } => looking(recent, for_ns),
         State::Quiet => match newest {
             Some(symptom) => unknown(recent, &symptom),
-            None => Told { headline: "Nothing slows this VM down.".into(), ..Told::default() },
+            None => quiet(recent.last()),
         },
     }
+}
+
+/// Nothing is wrong, as far as is known. A vCPU that stays silent may be offline, so it is not called wrong for ever.
+fn quiet(newest: Option<&Sample>) -> Told {
+    let silent: Vec<usize> = newest.into_iter().flat_map(canary::silent).collect();
+    let headline = match silent.is_empty() {
+        true => "Nothing slows this VM down.".into(),
+        false => format!("Nothing is known of {}: no beat ran there.", words::names(&silent)),
+    };
+    let detail = match silent.is_empty() {
+        true => String::new(),
+        false => format!("{} Nothing slows the others down.", words::SILENT),
+    };
+    Told { headline, detail, ..Told::default() }
 }
 
 fn known(recent: &Recent, verdict: &Verdict) -> Told {
@@ -135,11 +149,15 @@ fn unknown(recent: &Recent, symptom: &str) -> Told {
 
 /// What is wrong in a sample, in words, the worst first; `None` if nothing is.
 pub fn symptom(sample: &Sample) -> Option<String> {
-    if !canary::is_alarming(sample) {
+    let silent: Vec<usize> = canary::silent(sample).collect();
+    if silent.is_empty() && !canary::is_alarming(sample) {
         return None;
     }
     let permille = |ns: u64| (ns.saturating_mul(1000) / sample.span_ns.max(1)).min(1000);
     let mut found: Vec<(u64, String)> = Vec::new();
+    if !silent.is_empty() {
+        found.push((1000, format!("no beat ran on {}", words::names(&silent))));
+    }
     let most = sample.vcpus.iter().max_by_key(|vcpu| (canary::off_ns(sample, vcpu), usize::MAX - vcpu.vcpu));
     if let Some(most) = most {
         let off = permille(canary::off_ns(sample, most));
@@ -154,7 +172,8 @@ pub fn symptom(sample: &Sample) -> Option<String> {
         share("the host stole", of_vcpus(|vcpu| vcpu.steal_ns.unwrap_or(0))),
         share("the VM's own tasks kept a vCPU busy", of_vcpus(|vcpu| vcpu.kept_ns)),
         share("this cgroup was throttled", sample.throttled_ns),
-        share("tasks waited for a CPU", sample.cpu_wait_ns),
+        // Where no beat runs, one waits for a CPU.
+        share("tasks waited for a CPU", sample.cpu_wait_ns.filter(|_| silent.is_empty())),
         share("tasks waited for memory", sample.memory_wait_ns),
         share("RCU's kthread waited", sample.kthread_wait_ns),
     ]);
@@ -229,6 +248,27 @@ mod tests {
             told.detail
                 .ends_with("To settle it: run `sudo reprieve watch`, or `reprieve explain --for 30s`.")
         );
+    }
+
+    #[test]
+    fn a_vcpu_without_beats_is_named_and_in_the_end_not_called_wrong() {
+        let silent = |at| {
+            let mut sample = quiet(at);
+            (sample.vcpus[1].beats, sample.cpu_wait_ns) = (0, Some(SECOND));
+            sample
+        };
+        assert_eq!(symptom(&silent(5)).as_deref(), Some("no beat ran on vCPU 1"));
+        let first = told(&recent((1..5).map(quiet).chain([silent(5)])));
+        assert_eq!(
+            (first.kind, first.headline.as_str()),
+            (Kind::Looking, "Unknown yet; no beat ran on vCPU 1.")
+        );
+        let last = told(&recent((1..5).map(quiet).chain((5..30).map(silent))));
+        assert_eq!(
+            (last.kind, last.headline.as_str()),
+            (Kind::Quiet, "Nothing is known of vCPU 1: no beat ran there.")
+        );
+        assert!(last.detail.ends_with("it went offline. Nothing slows the others down."), "{last:?}");
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub fn perfetto(record: &Record) -> Result<Vec<u8>, String> {
     let offs: usize = samples.flat_map(|sample| &sample.vcpus).map(|vcpu| vcpu.offs.len()).sum();
     if offs > MOST_SLICES {
         return Err(format!(
-            "--perfetto: {offs} times off are more than {MOST_SLICES} for a trace; record less (--keep, --disk)"
+            "--perfetto: {offs} times off are more than {MOST_SLICES} for a trace; copy some of the record's segments into another folder, and name that"
         ));
     }
     let traces: Vec<(String, Trace)> =

@@ -54,8 +54,8 @@ pub fn of_vcpus(model: &Model, (first, end): (usize, usize), lines: usize) -> Vc
 
 /// The row of a vCPU.
 pub fn of_vcpu(model: &Model, window: (usize, usize), number: usize) -> Row {
-    let off = |vcpu: &VcpuMoment| vcpu.off_permille;
-    row(model, window, format!("vCPU {number} off"), Scale::Share, |moment| moment.vcpu(number).map(off))
+    let off = |vcpu: &VcpuMoment| (!vcpu.is_silent).then_some(vcpu.off_permille);
+    row(model, window, format!("vCPU {number} off"), Scale::Share, |moment| moment.vcpu(number).and_then(off))
 }
 
 /// The rows of the whole VM.
