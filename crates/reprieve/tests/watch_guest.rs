@@ -19,6 +19,8 @@ use support::{PROGRAM, guests};
 
 /// Far beyond what a step takes.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// For how long the end of a close look is waited for.
+const QUIET_LIMIT: Duration = Duration::from_secs(40);
 /// For how long a screen goes on before the next step, where incidents are counted.
 const LOOK: Duration = Duration::from_secs(12);
 /// vCPU 1 is busy. The console is a terminal of 80x24 without colour.
@@ -54,15 +56,23 @@ fn look(vm: &Vm) {
     }
 }
 
-/// Waits until the screen is so, and prints it.
-fn wait_for(vm: &Vm, what: &str, is_so: impl Fn(&str) -> bool) {
+/// Waits until the screen is so, for at most `limit`, and prints it.
+fn is_within(limit: Duration, vm: &Vm, what: &str, is_so: impl Fn(&str) -> bool) -> bool {
     let since = Instant::now();
     while !is_so(&screen(vm)) {
-        assert!(since.elapsed() < PATIENCE, "{what}:\n{}", vm.console());
+        if since.elapsed() > limit {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(100));
     }
     eprintln!("{what}: after {:.1} s", since.elapsed().as_secs_f64());
     eprintln!("{}\n", screen(vm));
+    true
+}
+
+/// Waits until the screen is so, and prints it.
+fn wait_for(vm: &Vm, what: &str, is_so: impl Fn(&str) -> bool) {
+    assert!(is_within(PATIENCE, vm, what, is_so), "{what}:\n{}", screen(vm));
 }
 
 fn names_quota(text: &str) -> bool {
@@ -81,8 +91,11 @@ fn a_quota_comes_and_goes_on_the_screen() {
     look(&vm);
     for number in 0..incidents().unwrap_or(1) {
         if incidents().is_some() {
-            // A verdict comes sooner where a close look has begun already, by a late beat or the incident before.
-            wait_for(&vm, "no close look", |text| text.contains("beats/s"));
+            // A verdict comes sooner where a close look has begun already, by the incident before or by noise of the emulation, which
+            // can take 2 % of the time for minutes.
+            if !is_within(QUIET_LIMIT, &vm, "no close look", |text| text.contains("beats/s")) {
+                eprintln!("incident {number} begins during a close look");
+            }
             // Incidents begin at all phases of the samples.
             std::thread::sleep(Duration::from_millis(number as u64 * 370 % 1000));
         }
