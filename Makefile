@@ -11,7 +11,7 @@ VALUES = value-arc-swap value-arc-swap-full value-arc-swap-cache value-left-righ
     value-crossbeam-epoch value-haphazard value-reprieve value-reprieve-load
 
 .PHONY: run test test-fallback check-targets aarch64 asan package-test mutants wishes signals torture hostile bench peers bench-rcu \
-    bench-values bench-lookups confusion cost-in-guest lint build setup record figures book audit clean
+    bench-values bench-lookups confusion cost-in-guest engines python lint build setup record figures book audit clean
 
 # All three workloads on the simulator, in less than a minute. On real guests: reprieve run rcu-memory --on vm
 run: build
@@ -21,10 +21,11 @@ run: build
 build:
 	cargo build --release --locked || scripts/hint
 
-# Boots real guests, builds the peers, and starts a Prometheus; where that is impossible the tests fail rather than pass unrun.
+# Boots real guests, builds the peers, and starts a Prometheus and a Slurm; where that is impossible the tests fail rather than pass
+# unrun.
 test:
-	scripts/setup --guests --peers --ebpf --prometheus
-	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_REQUIRE_PEERS=1 REPRIEVE_TEST_REQUIRE_PROMETHEUS=1 \
+	scripts/setup --guests --peers --ebpf --prometheus --slurm --python
+	REPRIEVE_TEST_REQUIRE_IMAGE=1 REPRIEVE_TEST_REQUIRE_PEERS=1 REPRIEVE_TEST_REQUIRE_PROMETHEUS=1 REPRIEVE_TEST_REQUIRE_SLURM=1 \
 	    cargo test --workspace --release --locked --no-fail-fast || scripts/hint
 	cargo test -p reprieve-rcu --release --locked --features tracing --test tracing
 	REPRIEVE_TEST_REQUIRE_IMAGE=1 \
@@ -32,6 +33,7 @@ test:
 	RUSTFLAGS='--cfg shuttle' cargo test -p reprieve-rcu --release --locked --lib shuttle
 	RUSTFLAGS='--cfg loom' cargo test -p reprieve-rcu --release --locked --lib loom
 	scripts/valgrind
+	scripts/python
 
 # The half of reprieve-rcu that other systems use, run here.
 test-fallback:
@@ -64,7 +66,8 @@ wishes: setup
 	    --nocapture --test-threads 1 nothing
 
 # Signals at 200 moments by chance, for `migrate --apply` and for a run on real guests, and 100 kills of `boost --apply`: nothing
-# is left. 100 kills and 100 full disks for `record --hindsight`: at most a second is lost. Three quarters of an hour or so.
+# is left. 100 kills and 100 full disks for `record --hindsight`, of which at most a second is lost, and for `sweep`, of which no finished
+# run is. Three quarters of an hour or so.
 signals: setup
 	cargo test -p reprieve --release --locked --test migrate -- --ignored --nocapture at_moments
 	REPRIEVE_TEST_REQUIRE_IMAGE=1 cargo test -p reprieve --release --locked --test cleanup -- --ignored --nocapture at_moments
@@ -73,6 +76,7 @@ signals: setup
 	REPRIEVE_TEST_KILLS=100 cargo test -p reprieve-hindsight --release --locked --test killed -- --nocapture
 	REPRIEVE_TEST_KILLS=100 REPRIEVE_TEST_FULL_DISKS=100 \
 	    cargo test -p reprieve --release --locked --test hindsight -- --nocapture kill_leaves full_disk
+	REPRIEVE_TEST_KILLS=100 REPRIEVE_TEST_FULL_DISKS=100 cargo test -p reprieve --release --locked --test sweep -- --nocapture
 
 # Weakens reprieve-rcu in one place at a time; each time a test must fail. Ten minutes or so.
 mutants:
@@ -107,6 +111,11 @@ peers:
 	scripts/setup --peers
 	$(MAKE) -C peers OUT=$(CURDIR)/target/peers
 
+# The Python package, installed into target/python, and its tests.
+python:
+	scripts/setup --python
+	scripts/python
+
 # How long deleted memory waits under each scheme, on two CPUs that do nothing else; about 30 minutes.
 bench-rcu: build peers
 	$(REPRIEVE) run $(DELETE_FREE) --json delete-free.json --html delete-free.html
@@ -133,6 +142,7 @@ bench-lookups: peers
 lint:
 	scripts/setup --dev --ebpf
 	cargo fmt --all --check
+	cargo fmt --manifest-path python/Cargo.toml --check
 	# With all features at once, which cost a build each. What is compiled only without one, `make test` compiles.
 	cargo clippy --workspace --features $(EBPF),reprieve-rcu/tracing --all-targets --release --locked -- -D warnings || scripts/hint
 	RUSTFLAGS='--cfg reprieve_fallback -D warnings' CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/fallback \
@@ -142,7 +152,7 @@ lint:
 	# A file above 450 lines hides a second one. A module's file stands beside its folder.
 	git ls-files '*.rs' '*.c' '*.h' | xargs awk 'FNR == 451 { print FILENAME ": over 450 lines"; bad = 1 } END { exit bad }'
 	! git ls-files 'crates/*/src/*mod.rs' | grep '/mod\.rs$$'
-	shellcheck $(filter-out scripts/figures,$(wildcard scripts/*)) guest/init .ci/run
+	shellcheck $(filter-out scripts/figures scripts/space.py,$(wildcard scripts/*)) guest/init .ci/run
 
 setup:
 	scripts/setup
@@ -170,6 +180,10 @@ cost-in-guest:
 	REPRIEVE_COST_PROGRAM=$(CURDIR)/target/release/examples/observe_cost REPRIEVE_COST_ROUNDS=$(COST_ROUNDS) \
 	    REPRIEVE_COST_RECORD=$(abspath $(COST_RECORD)) cargo test --workspace --release --locked --features $(EBPF) \
 	    --test ebpf -- --ignored --nocapture the_collector_s_cost_in_a_guest
+
+# One space of 1,000 points on one machine, a process pool, Dask and Slurm, while workers, nodes and tasks are killed: the same table.
+engines:
+	scripts/engines
 
 # The documents as a book, target/book/docs/index.html; builds mdbook first if it is missing.
 book:

@@ -190,6 +190,7 @@ pub fn workload(workload: &Workload) -> String {
         Workload::DeleteFree(asked) => threads::workload(asked),
         Workload::Wakeup(wakeup) => latency::wakeup(wakeup),
         Workload::Requests(requests) => latency::requests(requests),
+        Workload::Tasks(tasks) => latency::tasks(tasks),
         Workload::Io(io) => self::io::workload(io),
         Workload::Fio(fio) => self::io::fio(fio),
         Workload::Memory(Memory { object_bytes, burst, pause_us, kernel_us, user_us, computing, .. }) => {

@@ -14,6 +14,7 @@ mod ratios;
 mod recovery;
 mod staircase;
 pub mod style;
+mod surface;
 mod sweep;
 mod tail;
 
@@ -23,6 +24,7 @@ pub use over_time::{backlog, footprint, footprint_and_gp, unusable};
 pub use provision::extra_memory;
 pub use ratios::{published, ratios};
 pub use recovery::recovered;
+pub use surface::surface;
 pub use sweep::sweep;
 pub use tail::latency_tail;
 

@@ -10,9 +10,11 @@ mod recovery;
 mod replays;
 mod side_by_side;
 mod style;
+mod surface;
 mod sweeps;
 
 pub use provision::render_provision;
+pub use surface::render_surfaces;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use reprieve_study::{GroundKind, Record, Study, metric};

@@ -19,6 +19,7 @@ pub mod recovery;
 mod replays;
 pub mod side_by_side;
 pub mod stimuli;
+pub mod surface;
 pub mod sweeps;
 pub mod table;
 pub mod terminal;

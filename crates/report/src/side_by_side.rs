@@ -180,6 +180,7 @@ pub fn of(study: &Study) -> Option<SideBySide> {
         Workload::Fio(_) => (&FIO, ""),
         Workload::Wakeup { .. } => (&LATENCY, WAKEUP_LEGEND),
         Workload::Requests { .. } => (&LATENCY, REQUESTS_LEGEND),
+        Workload::Tasks(_) => (&LATENCY, WAKEUP_LEGEND),
         _ => return None,
     };
     let cases = study.of_cases();

@@ -2,6 +2,8 @@
 
 pub mod export;
 mod hindsight;
+mod run;
+pub mod sweep;
 mod time;
 pub mod watch;
 
@@ -11,9 +13,11 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub use hindsight::{HindsightArguments, ReplayArguments};
+pub use run::RunArguments;
 
 use crate::sizes;
 use export::ExportArguments;
+use sweep::SweepVerb;
 use time::seconds;
 use watch::WatchArguments;
 
@@ -42,12 +46,22 @@ pub enum Verb {
     },
     /// Print a scenario's file, as a start for your own: reprieve show rcu-memory > mine.toml
     Show {
-        /// The name of a scenario (see `reprieve list`)
+        /// The name of a scenario (see `reprieve list`), or a file of rt-app (.json): the scenario that is made from it
         #[arg(value_name = "SCENARIO")]
         scenario: String,
     },
     /// Run scenarios and show the comparison
     Run(RunArguments),
+    /// Run a scenario's space, of up to a million runs, on one machine or many
+    ///
+    /// A space varies several keys at once (`[space]` in the scenario; docs/sweeps.md). `plan` writes down all its runs; `run` does them, or
+    /// one of several shards of them; `merge` makes one table. Kill it at any time: the same command goes on, and finished runs
+    /// are kept.
+    Sweep {
+        /// What to do
+        #[command(subcommand)]
+        verb: SweepVerb,
+    },
     /// Compare two recorded runs
     Compare(CompareArguments),
     /// Show a recorded run again
@@ -127,55 +141,6 @@ pub enum Verb {
     /// Keeps one pCPU busy (started by `run`)
     #[command(hide = true)]
     Hog,
-}
-
-/// Arguments of `run`.
-#[derive(Debug, Args)]
-pub struct RunArguments {
-    /// Names of scenarios (see `reprieve list`) or paths of scenario files
-    #[arg(required = true, value_name = "SCENARIO")]
-    pub scenarios: Vec<String>,
-    /// Where to run: sim (deterministic simulator, needs nothing of this machine), vm (real Linux
-    /// guests under QEMU) or threads (real threads here) [the scenario's ground, mostly sim]
-    #[arg(long, value_name = "GROUND")]
-    pub on: Option<String>,
-    /// Change a key of the scenario, for instance guest.vcpus=4 or run.window_ms=20000; repeatable
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub assignments: Vec<String>,
-    /// Run it with each of several values of a key, beside each other: conditions.overcommitted.overcommit=1.5,2,3
-    #[arg(long, value_name = "KEY=VALUE,VALUE...")]
-    pub vary: Option<String>,
-    /// Repetitions of each condition [the scenario's run.repeat]
-    #[arg(long, value_name = "N")]
-    pub repeat: Option<u32>,
-    /// Seed of the order of runs, the resampling and the workload [the scenario's run.seed]
-    #[arg(long, value_name = "S")]
-    pub seed: Option<u64>,
-    /// Simulated runs at a time; the results do not depend on it [the pCPUs of this process]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub jobs: Option<u16>,
-    /// Write the record (all values, distributions, where and how) as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a self-contained page with the figures
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-    /// Write the first run of each condition, event by event, for the Perfetto trace viewer
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
-    /// Write for each run a file of the times at which the host kept vCPUs from running, to be replayed in the simulator (of
-    /// simulated runs, for the first of each condition)
-    #[arg(long, value_name = "FOLDER")]
-    pub recordings: Option<PathBuf>,
-    /// Show what would be run, and run nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Say nothing while it runs; warnings and errors are still said
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Show all metrics with ranges and p-values, and how they were measured
-    #[arg(long)]
-    pub full: bool,
 }
 
 /// Arguments of `record`.

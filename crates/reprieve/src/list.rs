@@ -30,5 +30,7 @@ fn all_about(name: &str, scenario: &Scenario) -> String {
     let conditions = scenario.conditions.iter();
     lines.extend(conditions.map(|(name, condition)| format!("  {name}: {}", facts::described(condition))));
     lines.extend(scenario.sweeps.iter().map(|(name, sweep)| format!("  sweep {name}: {}", sweep.label)));
+    let axes = scenario.space.iter().flat_map(|space| &space.axes);
+    lines.extend(axes.map(|(name, axis)| format!("  axis {name}: {}", axis.label)));
     lines.iter().map(|line| format!("{}\n", shown::line(line))).collect()
 }

@@ -30,6 +30,7 @@ mod record_file;
 mod report;
 mod run;
 mod sizes;
+mod sweep;
 mod tapes;
 mod watch;
 
@@ -64,6 +65,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::List { scenarios } => output::print(&list::list(&scenarios)?),
         Verb::Show { scenario } => output::print(&catalog::text(&scenario)?),
         Verb::Run(arguments) => run::run(&arguments),
+        Verb::Sweep { verb } => sweep::sweep(&verb),
         Verb::Compare(arguments) => compare::compare(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
         Verb::Record(arguments) => record::record(&arguments),

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use reprieve_study::ground::{Progress, time_left};
 use reprieve_study::observation::{Observation, Standing};
 use reprieve_study::{metric, shown, units};
@@ -17,6 +17,57 @@ pub fn seconds(length: u64) -> ProgressBar {
     }
     let style = ProgressStyle::with_template("{bar:30} {pos} of {len} s").expect("a constant template");
     ProgressBar::new(length).with_style(style)
+}
+
+/// How many of something are done: a bar on a terminal, elsewhere a line for each tenth, and nothing for what takes no time.
+pub struct Counted {
+    bar: Option<ProgressBar>,
+    what: &'static str,
+    total: u64,
+    tenths: u64,
+    quiet: bool,
+    started: Instant,
+}
+
+impl Counted {
+    /// Of so many.
+    pub fn new(total: u64, what: &'static str, quiet: bool) -> Counted {
+        Counted::beginning_at(0, total, what, quiet)
+    }
+
+    /// Of so many, of which some are done.
+    pub fn beginning_at(done: u64, total: u64, what: &'static str, quiet: bool) -> Counted {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let style = ProgressStyle::with_template(
+                "{bar:30} {human_pos}/{human_len} {prefix} {elapsed}, {eta} left",
+            );
+            let bar = ProgressBar::new(total).with_position(done).with_prefix(what);
+            bar.reset_eta();
+            bar.with_style(style.expect("a constant template"))
+        });
+        let tenths = done * 10 / total.max(1);
+        Counted { bar, what, total, tenths, quiet, started: Instant::now() }
+    }
+
+    /// So many are done.
+    pub fn at(&mut self, done: u64) {
+        if let Some(bar) = &self.bar {
+            return bar.set_position(done);
+        }
+        let tenths = done * 10 / self.total.max(1);
+        if tenths > self.tenths && !self.quiet && self.started.elapsed() > Duration::from_secs(2) {
+            self.tenths = tenths;
+            output::say(&format!("{} of {} {}", HumanCount(done), HumanCount(self.total), self.what));
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
 }
 
 /// Progress on stderr.

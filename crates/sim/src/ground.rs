@@ -10,9 +10,8 @@ use reprieve_study::units::{self, MILLISECOND_NS};
 use reprieve_study::{Observation, Scenario, observation};
 
 use crate::error::SimError;
-use crate::run::simulate;
 
-pub use crate::run::Tapes;
+pub use crate::run::{Tapes, simulate};
 
 /// The simulator; needs nothing of this machine.
 pub struct SimGround {

@@ -238,9 +238,10 @@ impl Guest {
         self.tasks.add(Kind::Program(program), &sched::Spec { allowed, ..sched::Spec::default() })
     }
 
-    /// Adds a task of that weight (1024 is nice 0), bound to a vCPU.
-    pub fn add_weighted(&mut self, program: Box<dyn Program>, vcpu: usize, weight: u32) -> TaskId {
-        let spec = sched::Spec { weight, allowed: vec![Cpu(vcpu as u32)], ..sched::Spec::default() };
+    /// Adds a task of that weight (1024 is nice 0), which these vCPUs may run; none stands for all.
+    pub fn add_weighted(&mut self, program: Box<dyn Program>, vcpus: &[usize], weight: u32) -> TaskId {
+        let allowed = vcpus.iter().map(|vcpu| Cpu(*vcpu as u32)).collect();
+        let spec = sched::Spec { weight, allowed, ..sched::Spec::default() };
         self.tasks.add(Kind::Program(program), &spec)
     }
 

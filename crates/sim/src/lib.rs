@@ -41,3 +41,10 @@ pub mod workload;
 pub mod world;
 
 pub use error::SimError;
+
+/// This simulator: the program's version, and the hash of the source of all that a run depends on but other crates, of which only
+/// random streams matter, and these stay as they are. Two programs with the same one give the same results.
+pub const VERSION: &str = match cfg!(debug_assertions) {
+    true => concat!(env!("CARGO_PKG_VERSION"), "+", env!("REPRIEVE_SIMULATOR"), ".checked"),
+    false => concat!(env!("CARGO_PKG_VERSION"), "+", env!("REPRIEVE_SIMULATOR")),
+};

@@ -10,6 +10,7 @@ mod memory;
 mod postmark;
 mod requests;
 mod sync;
+mod tasks;
 mod wakeup;
 
 use reprieve_study::scenario::{BadScenario, Workload};
@@ -129,6 +130,7 @@ pub fn add(
             wakeup::add(guest, pace, Spread::of_us(wakeup.sleep_us, wakeup.sleep_spread), wakeup.work_us);
         }
         Workload::Requests(served) => requests::add(guest, pace.stated_us(served.service_us)),
+        Workload::Tasks(asked) => tasks::add(guest, pace, asked),
         Workload::Io(io) => io::add(guest, scenario, io, number),
         Workload::DeleteFree(_) | Workload::Fio(_) => return Err(scenario.workload.not_on(GroundKind::Sim)),
     }

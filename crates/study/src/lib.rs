@@ -14,6 +14,7 @@ pub mod ground;
 mod observe;
 pub mod provision;
 mod recorded;
+pub mod rt_app;
 pub mod scenario;
 pub mod shown;
 pub mod statistics;
@@ -24,7 +25,7 @@ pub use conform::{conformance, latency_conformance, off_times};
 pub use observe::{
     derive, distribution, fairness, grace_period, metric, observation, stalls, tape, timeline,
 };
-pub use recorded::{grid, paired, record, regained, replays, swept};
+pub use recorded::{grid, paired, record, regained, replays, surface, swept};
 pub use scenario::overrides;
 
 pub use attribution::Attribution;

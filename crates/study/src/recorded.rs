@@ -5,4 +5,5 @@ pub mod paired;
 pub mod record;
 pub mod regained;
 pub mod replays;
+pub mod surface;
 pub mod swept;

@@ -13,6 +13,7 @@
 //! | [`remedy`] | `remedies` of a condition, and their settings in `[host]` |
 //! | [`case`] | `[cases.NAME]`: all conditions, with another workload |
 //! | [`sweep`] | `[sweeps.NAME]`: one key, several values |
+//! | [`space`] | `[space]`: several keys at once |
 //! | [`setting`] | values that a condition or a sweep sets |
 //! | [`published`] | `[published]` |
 //!
@@ -45,6 +46,7 @@ mod ranges;
 pub mod remedy;
 mod schema;
 pub mod setting;
+pub mod space;
 pub mod sweep;
 mod unread;
 mod vary;
@@ -60,9 +62,11 @@ pub use plan::PlannedRun;
 pub use published::{Published, PublishedOrder, PublishedPair, PublishedRatio};
 pub use remedy::{Boost, CoSchedule, Remedy, ShortSlices, SliceGrant, SteadyCpus};
 pub use setting::Setting;
+pub use space::Space;
 pub use sweep::Sweep;
 pub use workload::{
-    Clones, DeleteFree, Fio, Io, IoSystem, Memory, Placement, Postmark, Requests, Wakeup, Workload, fio, io,
+    Clones, DeleteFree, Fio, Io, IoSystem, Memory, Phase, Placement, Postmark, Requests, TaskStep,
+    TaskThreads, Tasks, Wakeup, Workload, fio, io,
 };
 pub use xen::{Xen, XenFix, XenVersion};
 
@@ -99,6 +103,10 @@ pub struct Scenario {
     /// Keys that are run with several values, by name. Such runs enter no comparison.
     #[serde(default)]
     pub sweeps: IndexMap<String, Sweep>,
+    /// Several keys at once, for `reprieve sweep`. `reprieve run` does not run it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Space")]
+    pub space: Option<Space>,
     /// The resources that a simulated run may take.
     #[serde(default)]
     pub limits: Limits,
@@ -245,6 +253,9 @@ impl Scenario {
 
     /// A warning about what is allowed but probably not meant.
     pub fn doubts(&self) -> Option<String> {
+        if self.space.is_some() {
+            return Some("[space] is ignored here; `reprieve sweep` runs it".into());
+        }
         let names: Vec<&str> = self.chosen().map(|(name, _)| name.as_str()).collect();
         let [alone] = names[..] else { return None };
         self.sweeps.is_empty().then(|| {

@@ -1,6 +1,6 @@
 //! What the workloads do whose latency counts.
 
-use reprieve_study::scenario::{Requests, Wakeup};
+use reprieve_study::scenario::{Requests, Tasks, Wakeup};
 
 /// The workload `wakeup` in a line.
 pub fn wakeup(wakeup: &Wakeup) -> String {
@@ -18,6 +18,15 @@ pub fn requests(requests: &Requests) -> String {
         rate => format!("{rate} a second whatever is answered, spread by {gap_spread}"),
     };
     format!("requests: {client}; {service_us} us of service, {network_us} us of network one way")
+}
+
+/// The workload `tasks` in a line.
+pub fn tasks(tasks: &Tasks) -> String {
+    let named = tasks.tasks.iter().map(|(name, task)| match task.threads {
+        1 => name.clone(),
+        threads => format!("{name} ({threads} threads)"),
+    });
+    format!("tasks: {}", named.collect::<Vec<_>>().join(", "))
 }
 
 fn spread(us: u64, spread: f64) -> String {

@@ -18,7 +18,7 @@ struct Computing;
 /// Adds a process of that weight (1024 is nice 0) to each of these vCPUs.
 pub fn add(guest: &mut Guest, vcpus: Range<usize>, weight: u32) {
     for v in vcpus {
-        let task = guest.add_weighted(Box::new(Computing), v, weight);
+        let task = guest.add_weighted(Box::new(Computing), &[v], weight);
         if let Some(io) = guest.io_mut() {
             io.computing.push(task);
         }

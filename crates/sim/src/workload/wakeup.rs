@@ -12,7 +12,7 @@ use crate::workload::{Pace, Spread};
 /// CPU time in the kernel to go to sleep: the call, the timer, and entering idle. Fitted to real Xen 4.17 in emulation,
 /// to the median wake-up beside a spinner (240 us; `xen-wakeup`, condition credit). The spinner gets the pCPU, and its
 /// rate limit begins, this long after the task has set its timer.
-const SLEEP_US: u64 = 48;
+pub(super) const SLEEP_US: u64 = 48;
 
 struct Wakeup {
     sleep: Spread,

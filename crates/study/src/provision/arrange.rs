@@ -186,6 +186,7 @@ impl Making {
         scenario.run.attribute.clear();
         scenario.cases.clear();
         scenario.sweeps.clear();
+        scenario.space = None;
         scenario.published = Published::default();
         scenario.conditions = IndexMap::from([(UNDISTURBED.to_string(), Condition::default())]);
         scenario.check_counts()?;

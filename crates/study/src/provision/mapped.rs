@@ -76,6 +76,7 @@ impl Profile {
             conditions: IndexMap::new(),
             cases: IndexMap::new(),
             sweeps: IndexMap::new(),
+            space: None,
             limits: Limits::default(),
             published: Published::default(),
         })

@@ -9,6 +9,7 @@ mod ground;
 mod guest_remedies;
 mod host;
 mod io;
+mod tasks;
 mod workload;
 
 use std::fmt::Display;
@@ -87,6 +88,7 @@ impl Scenario {
         }
         self.sweeps.iter().try_for_each(|(name, sweep)| self.check_sweep(&common, name, sweep))?;
         self.cases.iter().try_for_each(|(name, case)| self.check_case(name, case))?;
+        self.check_space()?;
         self.check_published()
     }
 
@@ -203,7 +205,7 @@ impl Scenario {
         Ok(())
     }
 
-    fn check_names(&self, key: &str, names: &[String]) -> Result {
+    pub(super) fn check_names(&self, key: &str, names: &[String]) -> Result {
         let unknown = names.iter().find(|name| !self.conditions.contains_key(*name));
         let Some(name) = unknown else { return Ok(()) };
         let known: Vec<&str> = self.conditions.keys().map(String::as_str).collect();

@@ -8,7 +8,7 @@ use serde_path_to_error::{Path, Segment};
 use toml::{Table, Value};
 
 use super::keys::{self, KeyTable};
-use super::workload::{Clones, DeleteFree, Fio, Io, Memory, Postmark, Requests, Wakeup};
+use super::workload::{Clones, DeleteFree, Fio, Io, Memory, Postmark, Requests, Tasks, Wakeup};
 use super::{BadScenario, Result};
 
 /// The key of an error that concerns the whole file.
@@ -149,6 +149,7 @@ fn again(workload: &Table) -> Option<Result> {
         "postmark" => Some(parse_at::<Postmark>("workload.", &keys).map(drop)),
         "wakeup" => Some(parse_at::<Wakeup>("workload.", &keys).map(drop)),
         "requests" => Some(parse_at::<Requests>("workload.", &keys).map(drop)),
+        "tasks" => Some(parse_at::<Tasks>("workload.", &keys).map(drop)),
         "io" => Some(parse_at::<Io>("workload.", &keys).map(drop)),
         "fio" => Some(parse_at::<Fio>("workload.", &keys).map(drop)),
         "delete-free" => Some(parse_at::<DeleteFree>("workload.", &keys).map(drop)),

@@ -205,6 +205,7 @@ fn sample(ground: GroundKind, scheduler: SchedulerKind, workload: &Workload) -> 
             .into(),
         cases: Default::default(),
         sweeps: Default::default(),
+        space: None,
         limits: Default::default(),
         published: Default::default(),
     }

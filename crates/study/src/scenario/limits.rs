@@ -29,6 +29,13 @@ pub const EXPANDED_BYTES: u64 = 32 << 20;
 /// Runs: repetitions of all of them.
 pub const RUNS: u64 = 100_000;
 
+/// Axes of a space.
+pub const AXES: usize = 64;
+/// Values of an axis, in a list or of a range.
+pub const AXIS_VALUES: usize = 100_000;
+/// Runs of a space: points by conditions by repetitions.
+pub const SPACE_RUNS: u64 = 1_000_000;
+
 /// Keys that a condition or a case sets.
 pub const SET_KEYS: usize = 64;
 /// Pauses of a condition.

@@ -91,9 +91,26 @@ pub fn apply<'a>(
     scenario: &Scenario,
     settings: impl IntoIterator<Item = (&'a str, &'a Setting)>,
 ) -> Result<Scenario> {
-    let full = to_table(scenario)?;
-    let settings: Vec<_> = settings.into_iter().map(|(key, value)| (key, value.to_toml())).collect();
-    to_scenario(&set(&full, &paths(&full), &settings)?)
+    Prepared::of(scenario)?.with(settings)
+}
+
+/// A scenario that is given other values for some keys again and again.
+pub(super) struct Prepared {
+    full: Table,
+    paths: Vec<String>,
+}
+
+impl Prepared {
+    pub fn of(scenario: &Scenario) -> Result<Prepared> {
+        let full = to_table(scenario)?;
+        Ok(Prepared { paths: paths(&full), full })
+    }
+
+    /// The scenario with these values. The result is not checked.
+    pub fn with<'a>(&self, settings: impl IntoIterator<Item = (&'a str, &'a Setting)>) -> Result<Scenario> {
+        let settings: Vec<_> = settings.into_iter().map(|(key, value)| (key, value.to_toml())).collect();
+        to_scenario(&set(&self.full, &self.paths, &settings)?)
+    }
 }
 
 /// The table with other values for some keys, which must be among `paths`.

@@ -74,6 +74,7 @@ impl Scenario {
             conditions: IndexMap::new(),
             cases: IndexMap::new(),
             sweeps: IndexMap::new(),
+            space: None,
             limits: self.limits.clone(),
             published: Published::default(),
         }
@@ -215,7 +216,7 @@ impl Scenario {
     }
 
     /// The condition that a dotted key names.
-    fn condition_in(&self, key: &str) -> Option<(&str, &Condition)> {
+    pub(super) fn condition_in(&self, key: &str) -> Option<(&str, &Condition)> {
         let (name, _) = key.strip_prefix("conditions.")?.rsplit_once('.')?;
         // `NAME.key` or `NAME.list.0.key`.
         let mut names = std::iter::successors(Some(name), |name| Some(name.rsplit_once('.')?.0));

@@ -24,6 +24,7 @@ impl Scenario {
         refuse_if(is_few_or_many, key, problem)?;
         let mut varied = self.clone();
         varied.sweeps.clear();
+        varied.space = None;
         varied.published = Published::default();
         match key.strip_prefix("conditions.") {
             Some(rest) => varied.vary_condition(key, rest, &values)?,

@@ -10,12 +10,14 @@ pub mod fio;
 pub mod io;
 mod kernel;
 mod latency;
+mod tasks;
 
 pub use delete_free::DeleteFree;
 pub use fio::{Fio, Placement};
 pub use io::{Io, IoSystem};
 pub use kernel::{Clones, Memory, Postmark};
 pub use latency::{Requests, Wakeup};
+pub use tasks::{Phase, TaskStep, TaskThreads, Tasks};
 
 /// What runs in the guest, by `kind`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +33,8 @@ pub enum Workload {
     Wakeup(Wakeup),
     /// Answers requests over the network.
     Requests(Requests),
+    /// Computes, sleeps and wakes in a set order, as rt-app's tasks.
+    Tasks(Tasks),
     /// Computes, reads and writes on a simulated disk.
     Io(Box<Io>),
     /// Runs fio on a real guest's disk.
@@ -49,6 +53,7 @@ impl Workload {
             Workload::Postmark(_) => "transactions",
             Workload::Wakeup(_) => "wake-ups",
             Workload::Requests(_) => "round trips",
+            Workload::Tasks(_) => "passes of the tasks' phases",
             Workload::DeleteFree(_) => "look-ups",
             Workload::Io(_) => "passes of the application's loops",
             Workload::Fio(_) => "reads",
@@ -62,7 +67,7 @@ impl Workload {
                 &[GroundKind::Sim, GroundKind::Vm]
             }
             Workload::Wakeup(_) => &[GroundKind::Sim, GroundKind::Xen],
-            Workload::Requests(_) | Workload::Io(_) => &[GroundKind::Sim],
+            Workload::Requests(_) | Workload::Tasks(_) | Workload::Io(_) => &[GroundKind::Sim],
             Workload::Fio(_) => &[GroundKind::Vm],
             Workload::DeleteFree(_) => &[GroundKind::Threads, GroundKind::Vm],
         }
@@ -83,6 +88,7 @@ impl Workload {
             Workload::Postmark(_) => "postmark",
             Workload::Wakeup(_) => "wakeup",
             Workload::Requests(_) => "requests",
+            Workload::Tasks(_) => "tasks",
             Workload::Io(_) => "io",
             Workload::Fio(_) => "fio",
             Workload::DeleteFree(_) => "delete-free",
@@ -96,7 +102,7 @@ impl Workload {
             Workload::Memory(_) | Workload::Clone(_) | Workload::Postmark(_) => {
                 &[GP_MEAN, GP_P99, GP_MAX, FOOTPRINT_PEAK, BACKLOG_PEAK, SYNC_MEAN, THROUGHPUT, CPU_SHARE]
             }
-            Workload::Wakeup(_) | Workload::Requests(_) => {
+            Workload::Wakeup(_) | Workload::Requests(_) | Workload::Tasks(_) => {
                 &[LATENCY_MEAN, LATENCY_P50, LATENCY_P99, LATENCY_MAX, LATE, CPU_SHARE]
             }
             Workload::DeleteFree(_) => {
@@ -114,7 +120,7 @@ impl Workload {
 
     /// Whether its latency is measured, and not the guest's RCU or memory.
     pub fn is_latency(&self) -> bool {
-        matches!(self, Workload::Wakeup(_) | Workload::Requests(_))
+        matches!(self, Workload::Wakeup(_) | Workload::Requests(_) | Workload::Tasks(_))
     }
 
     /// The reason why it can never lose throughput to that cause in the simulator, if there is one. Nothing is

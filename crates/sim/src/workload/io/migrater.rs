@@ -138,7 +138,7 @@ pub(super) fn add(guest: &mut Guest, vcpus: usize, threads: usize, systems: &IoS
             around_ns: guest.around_a_beat_ns(),
             due: None,
         };
-        let task = guest.add_weighted(Box::new(thread), v, WEIGHT);
+        let task = guest.add_weighted(Box::new(thread), &[v], WEIGHT);
         if let Some(io) = guest.io_mut() {
             io.beats.push(task);
         }

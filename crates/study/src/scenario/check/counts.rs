@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{bad, refuse_if};
-use crate::scenario::{Clones, Condition, Published, Result, Scenario, Setting, Workload, limits};
+use crate::scenario::{Clones, Condition, Published, Result, Scenario, Setting, Space, Workload, limits};
 
 /// The way out if a product is too large.
 const SPLIT: &str = "make several scenarios of it";
@@ -31,6 +31,7 @@ impl Scenario {
             at_most(&key("values"), sweep.values.len(), limits::SWEEP_VALUES, "values")?;
             at_most(&key("conditions"), sweep.conditions.len(), limits::CONDITIONS, "names")?;
         }
+        self.space.as_ref().map_or(Ok(()), check_space)?;
         check_published(&self.published)
     }
 
@@ -105,14 +106,33 @@ fn check_set<'a>(
     at_most(&key, set.len(), limits::SET_KEYS, "keys")?;
     for (name, value) in set {
         texts(&key, [name])?;
-        match value {
-            Setting::Text(text) => texts(&key, [text])?,
-            Setting::List(list) => {
-                at_most(&key, list.len(), limits::SET_KEYS, "texts")?;
-                texts(&key, list)?;
-            }
-            Setting::Bool(_) | Setting::Integer(_) | Setting::Number(_) => {}
+        check_value(&key, value)?;
+    }
+    Ok(())
+}
+
+fn check_value(key: &str, value: &Setting) -> Result {
+    match value {
+        Setting::Text(text) => texts(key, [text]),
+        Setting::List(list) => {
+            at_most(key, list.len(), limits::SET_KEYS, "texts")?;
+            texts(key, list)
         }
+        Setting::Bool(_) | Setting::Integer(_) | Setting::Number(_) => Ok(()),
+    }
+}
+
+fn check_space(space: &Space) -> Result {
+    at_most("space.axes", space.axes.len(), limits::AXES, "axes")?;
+    at_most("space.conditions", space.conditions.len(), limits::CONDITIONS, "names")?;
+    names("space.conditions", &space.conditions)?;
+    names("space.axes", space.axes.keys())?;
+    for (name, axis) in &space.axes {
+        let key = format!("space.axes.{name}");
+        texts(&key, [&axis.label, &axis.key, &axis.unit])?;
+        let key = format!("{key}.values");
+        at_most(&key, axis.values.len(), limits::AXIS_VALUES, "values")?;
+        axis.values.iter().try_for_each(|value| check_value(&key, value))?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ impl Scenario {
             Workload::Postmark(postmark) => self.check_postmark(postmark),
             Workload::Wakeup(_) => Ok(()),
             Workload::Requests(requests) => check_requests(requests),
+            Workload::Tasks(tasks) => self.check_tasks(tasks),
             Workload::Io(io) => self.check_io(io),
             Workload::Fio(fio) => self.check_fio(fio),
             Workload::DeleteFree(asked) => self.check_delete_free(asked),
