@@ -1,10 +1,12 @@
 """Indices of the scenario rcu-space, and the means of its table, as JSON. See scripts/space."""
 
 import json
+import math
 import shutil
 import sys
 from pathlib import Path
 
+import numpy
 import pyarrow.parquet
 
 import reprieve
@@ -31,8 +33,34 @@ for metric in METRICS:
         for at, key in enumerate(found.keys)
     }
 table = pyarrow.parquet.read_table(folder / "grid" / "table.parquet")
-keys = ["condition", "overcommit", "slice_us", "vcpus"]
-means = table.group_by(keys).aggregate([(metric, "mean") for metric in METRICS]).sort_by([(key, "ascending") for key in keys])
+axes = ["overcommit", "slice_us", "vcpus"]
+told = [(metric, "mean") for metric in (*METRICS, "throughput_per_s", "gp_count")]
+means = table.group_by(["condition", *axes]).aggregate(told).sort_by([(key, "ascending") for key in ["condition", *axes]]).to_pylist()
+
+
+def of(condition: str, metric: str) -> numpy.ndarray:
+    """The logarithm of a metric's means, over the axes."""
+    cells = [math.log(row[f"{metric}_mean"]) for row in means if row["condition"] == condition]
+    return numpy.array(cells).reshape([len(values) for values in KEYS.values()])
+
+
+def decomposed(cells: numpy.ndarray) -> dict[str, dict[str, float]]:
+    """The shares of the variance over the whole grid, which needs no sample: an analysis of variance."""
+    every = tuple(range(cells.ndim))
+    shares = {}
+    for at, axis in enumerate(axes):
+        others = tuple(other for other in every if other != at)
+        shares[axis] = {
+            "first": cells.mean(axis=others).var() / cells.var(),
+            "total": cells.var(axis=at).mean() / cells.var(),
+        }
+    return shares
+
+
+grid = {metric: decomposed(of("overcommitted", metric)) for metric in METRICS}
+grid["footprint_peak_bytes, ratio to the baseline"] = decomposed(
+    of("overcommitted", "footprint_peak_bytes") - of("baseline", "footprint_peak_bytes")
+)
 print(
     json.dumps(
         {
@@ -40,9 +68,11 @@ print(
             "simulator": table.column("simulator")[0].as_py(),
             "runs": table.num_rows,
             "failed": sum(error is not None for error in table.column("error").to_pylist()),
-            "of": f"the logarithm, over the grid's values, {POINTS} points of Saltelli's sample; [index, half width of its 95 % interval]",
-            "indices": indices,
-            "means": means.to_pylist(),
+            "of": "the logarithm of the mean of three repetitions, over the values of the grid",
+            "grid": grid,
+            "salib": indices,
+            "salib_of": f"{POINTS} points of Saltelli's sample of that grid; [index, half width of its 95 % interval by bootstrap]",
+            "means": means,
         },
         indent=1,
     )

@@ -57,6 +57,8 @@ def sensitivity(
 ) -> Indices:
     """Runs a scenario's text at Saltelli's points and gives the indices of a metric's logarithm (``log=False``: of itself).
 
+    Repetitions of a point are averaged first, so their variance is not in it.
+
     ``axes`` are keys, each with a tuple of its least and its largest value, or with a list of values. ``points`` should be a power of two;
     there are ``points * (len(axes) + 2)`` points, each with ``run.repeat`` runs under the condition, by default that which an axis
     names, else the last one. Points that are the same are run once.
