@@ -1,4 +1,4 @@
-//! What a space's runs show of a metric, as words and as a table.
+//! A metric over the axes of a space, in words and as a table.
 
 use reprieve_study::Metric;
 use reprieve_study::scenario::space::Axis;
@@ -6,7 +6,7 @@ use reprieve_study::statistics::Estimate;
 use reprieve_study::surface::{Cell, Surface};
 use reprieve_study::units::significant;
 
-/// What a cell shows.
+/// The metric itself, or its ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shows {
     /// The metric.
@@ -26,16 +26,16 @@ pub struct Surfaced<'a> {
     pub axes: Vec<(&'a str, &'a Axis)>,
     /// The condition.
     pub condition: &'a str,
-    /// What it is compared with.
+    /// The condition that ratios are to, if there is one.
     pub baseline: Option<&'a str>,
-    /// What the cells show.
+    /// The quantity in the cells.
     pub shows: Shows,
     /// The answer.
     pub surface: &'a Surface,
 }
 
 impl Surfaced<'_> {
-    /// What a cell shows, with its interval.
+    /// The estimate of a cell, with its interval.
     pub fn estimate(&self, cell: &Cell) -> Option<Estimate> {
         match self.shows {
             Shows::Value => cell.value,
@@ -62,7 +62,7 @@ impl Surfaced<'_> {
         }
     }
 
-    /// What it is a figure of, and how it was made.
+    /// The caption: which runs, which average, which intervals.
     pub fn caption(&self) -> String {
         let runs: usize = self.surface.cells.iter().map(|cell| cell.runs).sum();
         let how = match (self.shows, self.baseline) {

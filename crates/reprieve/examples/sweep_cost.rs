@@ -1,4 +1,4 @@
-//! What the contract of sweeps costs beside the runs themselves: planning, a shard in one process, `status`, and `merge`.
+//! Measures the time that a sweep takes beside its runs: planning, a shard in one process, `status`, and `merge`.
 //!
 //!     cargo run --release -p reprieve --example sweep_cost -- RUNS FILE
 //!
@@ -56,7 +56,7 @@ impl Runner for Timed {
     }
 }
 
-/// What a step took.
+/// Does a step, and gives its times and memory with its result.
 fn timed<T>(name: &str, step: impl FnOnce() -> Result<T, Failure>) -> Result<(T, Value), Failure> {
     let (began, began_ns) = (Instant::now(), cpu_ns(ClockId::ProcessCPUTime));
     let done = step()?;

@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn beats_end_although_a_real_time_task_has_their_cpu() {
         let cpus = allowed_cpus().unwrap();
-        // A thread that is to end runs on the second one.
+        // With one CPU alone the thread that ends the beats could not run either.
         if cpus.len() < 2 {
             return eprintln!("skipped: there is one CPU alone");
         }

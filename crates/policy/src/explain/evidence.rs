@@ -203,6 +203,10 @@ mod tests {
         };
         let all = Evidence::of([&sample([5, 0, 0]), &sample([0, 0, 5])]);
         assert_eq!(all.silent, [1]);
+        let waiting = Evidence { cpu_wait_ns: Some(7), ..all.clone() };
+        assert_eq!(waiting.waits_of_tasks_ns(), None, "a beat of its own waits on the silent vCPU");
+        let heard = Evidence { silent: Vec::new(), ..waiting };
+        assert_eq!(heard.waits_of_tasks_ns(), Some(7));
         assert_eq!(all.vcpus.iter().map(|vcpu| vcpu.vcpu).collect::<Vec<_>>(), [0, 2]);
     }
 

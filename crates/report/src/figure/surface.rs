@@ -1,4 +1,4 @@
-//! What a space's runs show of a metric: over two axes a map, whose cells have the value as a number and as the strength of a colour;
+//! A metric over the axes of a space: over two axes a map, whose cells have the value as a number and as the strength of a colour;
 //! over one axis a dot for each value, with its interval as a bar.
 
 use maud::{Markup, html};

@@ -125,7 +125,7 @@ pub struct ShowSweep {
     /// The condition [the last one]
     #[arg(long, value_name = "NAME")]
     pub condition: Option<String>,
-    /// What it is compared with [the first condition]
+    /// The condition that ratios are to [the first condition]
     #[arg(long, value_name = "NAME", conflicts_with = "value")]
     pub against: Option<String>,
     /// The folder of another sweep with the same axes: show the ratio of this one to that one, under the same condition
